@@ -71,6 +71,7 @@ class Image(ImageData):
         method: Method = "mode",
         colors: Mapping[int, Any] | None = None,
         properties: Mapping[int, Mapping[str, Any]] | None = None,
+        resume: bool = False,
         overwrite: bool = False,
         max_nbytes: int = MAX_NBYTES,
         progress: ProgressLike = None,
@@ -95,6 +96,8 @@ class Image(ImageData):
             Red, green, blue and opacity by label, from 0 to 255.
         properties : mapping, optional
             What else is known of labels: a mapping of JSON values by label.
+        resume : bool
+            Whether to go on with labels that were not finished: it needs the same arguments.
         overwrite : bool
             Whether to replace labels of that name.
         max_nbytes, progress
@@ -135,6 +138,7 @@ class Image(ImageData):
             method=method,
             colors=colors,
             properties=properties,
+            resume=resume,
             overwrite=overwrite,
             max_nbytes=max_nbytes,
             progress=progress,

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple, TypeAlias, TypedDict, Unpack
 import numpy as np
 
 from gzarr.backend import Array as AnyArray
-from gzarr.backend import Backend
 from gzarr.display.progress import ProgressLike
 from gzarr.errors import ContainsGroupError, MetadataError
 from gzarr.hierarchy.array import Array
@@ -27,10 +26,11 @@ from gzarr.images.image_data import ImageData
 from gzarr.images.image_label import new_image_label
 from gzarr.images.levels import Factors
 from gzarr.images.new_levels import level_keywords
+from gzarr.images.resuming import read_marks
 from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.indexing.regions import Region
-from gzarr.metadata.documents import change_attributes
-from gzarr.tensors import from_tensor
+from gzarr.metadata.documents import change_attributes, delete_node
+from gzarr.tensors import from_tensor, numpy_dtype
 
 #: Given a block of level 0, returns its labels.
 LabelFunction: TypeAlias = Callable[[AnyArray], AnyArray]
@@ -91,6 +91,7 @@ def write_label(
     method: Method = "mode",
     colors: Mapping[int, Any] | None = None,
     properties: Mapping[int, Mapping[str, Any]] | None = None,
+    resume: bool = False,
     overwrite: bool = False,
     max_nbytes: int = MAX_NBYTES,
     progress: ProgressLike = None,
@@ -101,26 +102,38 @@ def write_label(
     The parameters are those of `gzarr.images.Image.write_label`.
     """
     check_keywords(keywords, LabelKeywords, write_label)
-    function: LabelFunction | None = None
     if callable(data) and not hasattr(data, "shape"):
-        function, axes, shape = data, image.metadata.axes, image.shape
-        kind = _probe(function, image) if dtype is None else np.dtype(dtype)
+        axes, shape = image.metadata.axes, image.shape
+        found = _probe(data, image)
     else:
         data = from_tensor(data if hasattr(data, "shape") else np.asarray(data))
         axes, shape = _axes_of(tuple(data.shape), image), tuple(data.shape)
-        kind = np.dtype(data.dtype if dtype is None else dtype)
-    kind = _label_dtype(kind, image, name)
+        found = numpy_dtype(data.dtype)
+    kind = _label_dtype(np.dtype(found if dtype is None else dtype), image, name)
     check_method(method, kind, labels=True)
-    new = new_labels(image, name, axes, shape, kind, colors, properties, overwrite=overwrite, **keywords)
+    new = new_labels(image, name, axes, shape, kind, colors, properties, resume=resume, overwrite=overwrite, **keywords)
     if levels is None and factors is None:
         levels, factors = len(new.factors), new.factors or None
-    backend = new.base.backend
-    produce = producer(data, backend, kind) if function is None else _maker(function, image, kind, backend)
-    with building(
-        new.group, new.base, new.multiscale, levels=levels, factors=factors, method=method, name="write_label"
-    ) as build:
-        fill(build, produce, max_nbytes=max_nbytes, progress=progress)
-    _list(image.group, name, listed=True)
+    base = new.base
+    given = _computed(data, image) if callable(data) else producer(data, base.backend, found)
+    try:
+        with building(
+            new.group,
+            base,
+            new.multiscale,
+            levels=levels,
+            factors=factors,
+            method=method,
+            resume=resume,
+            name="write_label",
+            arguments=None if callable(data) else found,
+        ) as build:
+            fill(build, _checked(given, base), max_nbytes=max_nbytes, progress=progress)
+    except Exception:
+        if read_marks(base.store, new.group.path) is None:  # nothing to go on with
+            delete_node(base.store, new.group.path)
+        raise
+    _list(image.group, normalize_path(name), listed=True)
     new.group.attrs.refresh()
     return new.group
 
@@ -134,10 +147,13 @@ def new_labels(
     colors: Mapping[int, Any] | None = None,
     properties: Mapping[int, Mapping[str, Any]] | None = None,
     *,
+    resume: bool = False,
     overwrite: bool = False,
     **keywords: Unpack[LabelKeywords],
 ) -> NewLabels:
     """Make the group and level 0 of an image of labels, which is neither filled nor listed yet.
+
+    With ``resume``, those of a write that was not finished are opened.
 
     Parameters
     ----------
@@ -147,7 +163,7 @@ def new_labels(
         Name of the labels.
     axes, shape, dtype
         Those of the image, without axes along which the labels are the same; an extent may be 1.
-    colors, properties, overwrite, **keywords
+    colors, properties, resume, overwrite, **keywords
         See `gzarr.images.Image.write_label`.
 
     Raises
@@ -176,14 +192,21 @@ def new_labels(
         image_label=new_image_label(colors, properties, version),
     )
     labels = group.require_group("labels")
+    where = join_path(labels.store_path, path)
+    steps = _factors(image, axes, shape)
+    if resume and read_marks(labels.store, join_path(labels.path, path)) is not None:
+        own = labels[path]
+        base = own.get("0") if isinstance(own, Group) else None
+        if isinstance(own, Group) and isinstance(base, Array) and (base.shape, base.dtype) == (shape, dtype):
+            return NewLabels(own, base, multiscale, steps)
+        raise ContainsGroupError(f"the labels that were begun at {where!r} are others: pass overwrite=True")
     if path in labels and not overwrite:
-        where = join_path(labels.store_path, path)
         raise ContainsGroupError(f"labels are already stored at {where!r}: pass overwrite=True to replace them")
     if path in label_names(group):
         _list(group, path, listed=False)
     own = labels.create_group(path, overwrite=overwrite)
     base = own.create_array("0", **level_keywords(multiscale, {"shape": shape, "dtype": dtype, **keywords}))
-    return NewLabels(own, base, multiscale, _factors(image, axes, shape))
+    return NewLabels(own, base, multiscale, steps)
 
 
 def _factors(image: ImageData, axes: Sequence[Axis], shape: Sequence[int]) -> list[dict[str, int]]:
@@ -231,23 +254,39 @@ def _probe(function: LabelFunction, image: ImageData) -> np.dtype[Any]:
     return np.dtype(getattr(result, "dtype", None) or np.asarray(result).dtype)
 
 
-def _maker(
-    function: LabelFunction, image: ImageData, dtype: np.dtype[Any], backend: Backend
-) -> Callable[[Region], AnyArray]:
-    """A function that gives the labels of regions of level 0, checked."""
+def _computed(function: LabelFunction, image: ImageData) -> Callable[[Region], AnyArray]:
+    """A function that gives what another one makes of regions of level 0."""
 
     def produce(region: Region) -> AnyArray:
         block = image[0][region]
         result = function(block)
-        shape, kind = getattr(result, "shape", None), getattr(result, "dtype", np.dtype("O"))
-        if shape != block.shape or not _fit(result, kind, dtype):
+        shape = getattr(result, "shape", None)
+        if shape != block.shape:
             raise ValueError(
-                f"the function must return labels of shape {block.shape} that fit {dtype}, got {kind} of shape {shape}"
-                f" for the block at {tuple((s.start, s.stop) for s in region)} of {image[0].store_path}"
+                f"the function must return labels of shape {block.shape}, got {shape}, for {_named(region, image[0])}"
             )
-        return backend.asarray(result, kind).astype(dtype, copy=False)
+        return result
 
     return produce
+
+
+def _checked(produce: Callable[[Region], AnyArray], base: Array) -> Callable[[Region], AnyArray]:
+    """A function that gives labels of the data type of level 0, and raises ValueError for what it does not have."""
+
+    def checked(region: Region) -> AnyArray:
+        labels = produce(region)
+        if not _fit(labels, labels.dtype, base.dtype):
+            raise ValueError(
+                f"labels must be integers that fit {base.dtype}, got {labels.dtype} for {_named(region, base)}: pass"
+                " another dtype="
+            )
+        return base.backend.asarray(labels, labels.dtype).astype(base.dtype, copy=False)
+
+    return checked
+
+
+def _named(region: Region, array: Array) -> str:
+    return f"the block {', '.join(f'{s.start}:{s.stop}' for s in region)} of {array.store_path}"
 
 
 def _fit(labels: AnyArray, kind: np.dtype[Any], dtype: np.dtype[Any]) -> bool:

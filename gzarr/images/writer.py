@@ -25,12 +25,13 @@ from gzarr.concurrency import Pool, after_fork, new_lock
 from gzarr.errors import MetadataError, SelectionError
 from gzarr.images.axes import new_axes
 from gzarr.images.collection import create_collection
-from gzarr.images.create import create_image, new_chunks, new_dtype
+from gzarr.images.create import create_image
 from gzarr.images.downsample import check_method
 from gzarr.images.frames import Position, Row, place_of
 from gzarr.images.growing import GrowingImage
 from gzarr.images.image import Image
 from gzarr.images.levels import SMALLEST, Factors
+from gzarr.images.new_levels import new_chunks, new_dtype
 from gzarr.indexing.chunking import parse_shape
 
 #: Seconds after which others see what is complete: showing it writes the document of every level.
