@@ -173,6 +173,22 @@ def new_channels(channels: Any, count: int, dtype: np.dtype[Any]) -> tuple[Chann
     return tuple(made)
 
 
+def lacks_window(item: Any) -> bool:
+    """Whether an item of a call's channels leaves the range of intensities open."""
+    return (item.get("window") if isinstance(item, Mapping) else getattr(item, "window", None)) is None
+
+
+def shown_range(values: np.ndarray[Any, Any], window: Window) -> Window:
+    """A window that shows all of some values; the one given if they are all equal."""
+    finite = values if values.dtype.kind in "iub" else values[np.isfinite(values)]
+    low, high = (finite.min().item(), finite.max().item()) if finite.size else (0, 0)
+    if not low < high:
+        return window
+    if values.dtype.kind in "iu":
+        return window._replace(start=low, end=high)
+    return Window(low, high, low, high)
+
+
 def _new_channel(item: Any, full: Window) -> Channel:
     if isinstance(item, Channel):
         return item

@@ -22,7 +22,7 @@ from gzarr.hierarchy.new_nodes import dtype_of
 from gzarr.hierarchy.options import check_keywords
 from gzarr.images.axes import new_axes
 from gzarr.images.building import MAX_NBYTES, Recipe, build_levels
-from gzarr.images.channels import new_channels
+from gzarr.images.channels import lacks_window, new_channels, shown_range
 from gzarr.images.documents import Dataset, Multiscale, write_multiscale
 from gzarr.images.downsample import Method
 from gzarr.images.image import Image
@@ -35,6 +35,8 @@ from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.storage.memory import MemoryStore
 from gzarr.tensors import from_tensor
 
+#: So large a level is read once more, for the ranges of intensities that channels are shown with.
+_QUICK_NBYTES = 64 << 20
 #: Zarr format of a version.
 _FORMATS = {"0.4": 2, "0.5": 3}
 
@@ -98,7 +100,8 @@ def create_image(
     units : str or mapping, optional
         Unit of the axes of space, such as "micrometer", or units by axis.
     channels : sequence, optional
-        A name, or a mapping with label, color, window (start and end) and active, for each channel.
+        A name, or a mapping with label, color, window (start and end) and active, for each channel. By default, windows
+        are the range of the smallest level that data gave, or that of the data type.
     name : str, optional
         Name of the image; by default the last part of its path.
     version : {"0.5", "0.4"}
@@ -176,9 +179,13 @@ def create_image(
         with suppress(GroupNotFoundError):
             group = open_group(store, "r+", **opening)
             if read_marks(group.store, group.path) is not None:
-                return put_image(group, multiscale, level, data, recipe)
+                return _finished(put_image(group, multiscale, level, data, recipe), data, channels)
     group = open_group(store, "w" if overwrite else "w-", **opening)
-    return put_image(group, multiscale, level, data, recipe)
+    return _finished(put_image(group, multiscale, level, data, recipe), data, channels)
+
+
+def _finished(image: Image, data: Any, channels: Sequence[Any] | None) -> Image:
+    return image if data is None or channels is None else _with_windows(image, channels)
 
 
 def put_image(
@@ -197,6 +204,24 @@ def put_image(
         return replace(image, metadata=named)
     build = build_levels(group, array, named, data, recipe, write_base=True, name="create_image")
     return Image(group, build.multiscale, build.levels)
+
+
+def _with_windows(image: Image, given: Sequence[Any]) -> Image:
+    """The image with the ranges of intensities that its smallest level has, for channels that were given none."""
+    smallest = image.levels[-1].to("cpu")
+    if smallest.nbytes > _QUICK_NBYTES or image.dtype.kind not in "biuf" or not any(map(lacks_window, given)):
+        return image
+    axis = next((n for n, axis in enumerate(image.metadata.axes) if axis.type == "channel"), None)
+    channels = []
+    for number, (item, channel) in enumerate(zip(given, image.channels, strict=True)):
+        found = channel
+        if lacks_window(item) and channel.window is not None:
+            values = smallest[...] if axis is None else smallest[(slice(None),) * axis + (number,)]
+            found = replace(channel, window=shown_range(values, channel.window))
+        channels.append(found)
+    metadata = replace(image.metadata, channels=tuple(channels))
+    write_multiscale(image.group, metadata)
+    return replace(image, metadata=metadata)
 
 
 def _reads_place(data: Array, store: Any, path: str | None) -> bool:

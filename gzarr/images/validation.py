@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, Unpack
 
 from gzarr.api.open import open_group
 from gzarr.display.progress import ProgressLike
-from gzarr.errors import MetadataError
+from gzarr.errors import ContainsNodeError, MetadataError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.keywords import GroupKeywords
@@ -18,6 +19,7 @@ from gzarr.images.image_data import ImageData, open_levels, place_of
 from gzarr.images.image_label import SOURCE
 from gzarr.images.level_checks import check_channels, check_label_shape, check_levels
 from gzarr.images.level_data import check_data
+from gzarr.images.resuming import read_marks
 from gzarr.images.series import series_paths
 from gzarr.metadata.documents import member_names, read_node
 from gzarr.metadata.model import GroupMeta
@@ -213,6 +215,11 @@ class _Walk:
         """Validate the image in a group; returns its metadata and levels if they can be told."""
         self.n_images += 1
         notes = Notes(group.store_path, self._take)
+        with suppress(ContainsNodeError):  # damaged notes: gzarr verify tells them
+            unfinished = read_marks(group.store, group.path)
+            if unfinished is not None:
+                what = f"an unfinished {unfinished['name']} is here"
+                notes.warning("", what, "call it again with resume=True, or overwrite=True")
         items = ome_attributes(group.attrs.asdict(), group.metadata.zarr_format).get("multiscales")
         first = None
         for index in range(max(len(items), 1) if isinstance(items, list) else 1):

@@ -82,3 +82,19 @@ def test_what_is_there_is_kept_unless_told_otherwise(tmp_path: Path) -> None:
     assert open_image(tmp_path / "a.zarr").shape == (4, 4)
     with pytest.raises(TypeError, match="did you mean 'chunks'"):
         create_image(shape=(4, 4), dtype="u1", chunk=3)
+
+
+@pytest.mark.parametrize("dtype", ["u2", "f4"])
+def test_channels_are_shown_over_the_range_of_the_data(dtype: str) -> None:
+    data = np.zeros((3, 40, 40), dtype)
+    data[0, :20] = 700
+    data[2] = np.nan if dtype == "f4" else 5
+    given = ["a", {"label": "b", "window": (1, 2)}, "c"]
+    image = create_image(data=data, axes="cyx", channels=given, levels=1)
+    low, high = (0, 65535) if dtype == "u2" else (0, 700)
+    assert image.channels[0].window == (0, 700, low, high)
+    assert image.channels[1].window is not None
+    assert image.channels[1].window[:2] == (1, 2)
+    full = (0, 65535) if dtype == "u2" else (0, 1)
+    assert image.channels[2].window == (*full, *full)
+    assert open_image(image.group).metadata == image.metadata

@@ -14,6 +14,7 @@ import gzarr
 from gzarr.errors import MetadataError
 from gzarr.images import create_image, open_image, validate
 from gzarr.images.documents import change_attributes
+from gzarr.images.resuming import begin
 
 Ome = dict[str, Any]
 
@@ -182,6 +183,10 @@ def replaced(path: str, **keywords: Any) -> Callable[[gzarr.Group], Any]:
     return change
 
 
+def begun(group: gzarr.Group) -> None:
+    begin(group.store, group.path, name="build_pyramid", arguments="", plan={}, resume=False)
+
+
 #: What is changed in the arrays and groups: the path of the fault, its severity and what it says.
 BROKEN: dict[str, tuple[Callable[[gzarr.Group], Any], str, str, str]] = {
     "level of other type": (replaced("1", dtype="f4"), "", "fatal", "has the data type float32, level 0 has uint16"),
@@ -201,6 +206,7 @@ BROKEN: dict[str, tuple[Callable[[gzarr.Group], Any], str, str, str]] = {
         "warning",
         "axis 'x' has 20 elements",
     ),
+    "unfinished build": (begun, "", "warning", "an unfinished build_pyramid is here"),
     "label gone": (lambda g: g.__delitem__("labels/cells"), "labels", "error", "no image of labels is at 'cells'"),
     "label not listed": (
         lambda g: g.move("labels/cells", "labels/nuclei"),
