@@ -140,6 +140,7 @@ TESTED_THROUGH = {
     "gpu/test_backend": "gpu/pipeline/placement gpu/pipeline/read gpu/pipeline/resources",
     "images/test_downsample": "cpu/windows",
     "hierarchy/test_array": "hierarchy/array_info hierarchy/array_resizing hierarchy/new_nodes",
+    "hierarchy/test_stats": "hierarchy/reductions",
     "hierarchy/test_create": "hierarchy/new_metadata",
     "images/test_overlap": "images/dry_run images/outputs",
     "images/test_walk": "images/window",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from gzarr.chunk_io.array_io import ArrayIO
 from gzarr.chunk_io.prepare import prepare_array
 from gzarr.chunk_io.waves import ReadJob, WriteJob
 from gzarr.config import config
+from gzarr.display.progress import ProgressLike
 from gzarr.dtypes import cast_fill, parse_dtype
 from gzarr.errors import ArrayNotFoundError, MetadataError, MissingExtraError, UnknownCodecError
 from gzarr.hierarchy.keywords import DeviceKeywords
@@ -32,6 +33,9 @@ from gzarr.metadata.documents import documents, found_instead, read_node
 from gzarr.metadata.model import ArrayMeta
 from gzarr.storage.base import Store
 from gzarr.tensors import dlpack
+
+if TYPE_CHECKING:
+    from gzarr.hierarchy.stats import Stats
 
 
 class Array(WritesBehind):
@@ -343,6 +347,54 @@ class Array(WritesBehind):
         'cpu'
         """
         return self._with(self.metadata, self.opened_with.on(device, **options))
+
+    def stats(
+        self,
+        bins: int | None = None,
+        range: tuple[float, float] | None = None,
+        *,
+        max_nbytes: int = 256 << 20,
+        progress: ProgressLike = None,
+    ) -> Stats:
+        """Compute the least and the greatest element, mean and standard deviation, without loading the array.
+
+        Chunks are read by several threads, each once; those that are not stored are counted without being read. Means
+        of integers are exact before they are rounded.
+
+        Parameters
+        ----------
+        bins : int, optional
+            Number of bins of a histogram. By default there is none. Without ``range``, arrays of other types than
+            integers of 8 and 16 bits are read twice.
+        range : tuple of float, optional
+            Where the first bin begins, and the last one ends. By default the least and the greatest element.
+        max_nbytes : int
+            Memory for decoded chunks.
+        progress : bool or callable, optional
+            True for a bar in the terminal; or a function of (bytes done, bytes in all, path of the array).
+
+        Returns
+        -------
+        Stats
+            ``count``, ``n_nan``, ``min``, ``max``, ``mean``, ``std`` and ``histogram``. NaNs count as ``n_nan`` only.
+
+        Raises
+        ------
+        MetadataError
+            If the elements are not real numbers.
+        ChunkError
+            If a stored chunk is damaged.
+
+        Examples
+        --------
+        >>> import gzarr
+        >>> stats = gzarr.array([1, 2, 3, 6]).stats(bins=2)
+        >>> stats.min, stats.max, stats.mean, stats.histogram[0]
+        (1, 6, 3.0, array([3, 1]))
+        """
+        from gzarr.hierarchy.stats import stats_of  # few programs ask
+
+        return stats_of(self, bins, range, max_nbytes, progress)
 
     def digest(self, hashname: str = "sha1") -> bytes:
         """Compute a hash of the stored chunks and metadata, without decoding them.

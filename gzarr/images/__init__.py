@@ -11,6 +11,7 @@ if TYPE_CHECKING:  # what `__getattr__` finds
     from gzarr.images.overlap import map_blocks, map_overlap
     from gzarr.images.plates import Plate, Well, create_plate, open_plate
     from gzarr.images.pyramid import build_pyramid
+    from gzarr.images.reducing import reduce_blocks
     from gzarr.images.region import Region
     from gzarr.images.validation import Validation, validate
     from gzarr.images.writer import ImageWriter
@@ -19,20 +20,21 @@ if TYPE_CHECKING:  # what `__getattr__` finds
 _MODULES: dict[str, str] = {
     "create_image": "create",
     "Image": "image",
-    "ImageWriter": "writer",
+    "open_image": "image",
     "label": "labelling",
     "merge_labels": "merging",
-    "open_image": "image",
     "map_blocks": "overlap",
     "map_overlap": "overlap",
-    "create_plate": "plates",
-    "open_plate": "plates",
     "Plate": "plates",
     "Well": "plates",
+    "create_plate": "plates",
+    "open_plate": "plates",
     "build_pyramid": "pyramid",
+    "reduce_blocks": "reducing",
     "Region": "region",
-    "validate": "validation",
     "Validation": "validation",
+    "validate": "validation",
+    "ImageWriter": "writer",
 }
 
 __all__ = [
@@ -51,6 +53,7 @@ __all__ = [
     "merge_labels",
     "open_image",
     "open_plate",
+    "reduce_blocks",
     "validate",
 ]
 

@@ -1,0 +1,241 @@
+"""`Array.stats`: the least and greatest element, mean, standard deviation and histogram of arrays of any size."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gzarr.backend import Array as AnyArray
+from gzarr.display.progress import ProgressLike
+from gzarr.errors import MetadataError
+from gzarr.hierarchy.accessors import Indexed
+from gzarr.hierarchy.reductions import fill_of, fold
+
+#: Elements that are reduced at once: with what is made of them, they stay in cache.
+_PIECE = 1 << 13
+#: Elements whose values are counted at once: as many as there may be different ones.
+_COUNTED_PIECE = 1 << 16
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stats:
+    """What `Array.stats` returns.
+
+    Attributes
+    ----------
+    count : int
+        Number of elements, without NaN.
+    n_nan : int
+        Number of elements that are NaN.
+    min, max : int, float or bool
+        The least and the greatest element; NaN if there is none.
+    mean, std : float
+        The mean, and the standard deviation of all elements from it.
+    histogram : tuple or None
+        Number of elements in each bin, and the edges of the bins, as of `numpy.histogram`.
+    """
+
+    count: int
+    n_nan: int
+    min: Any
+    max: Any
+    mean: float
+    std: float
+    histogram: tuple[NDArray[np.int64], NDArray[Any]] | None = None
+
+
+def stats_of(
+    array: Indexed,
+    bins: int | None,
+    limits: tuple[float, float] | None,
+    max_nbytes: int,
+    progress: ProgressLike,
+) -> Stats:
+    """The statistics of an array: see `gzarr.Array.stats`."""
+    dtype = array.dtype
+    if dtype.kind not in "biuf":
+        raise MetadataError(f"{array.store_path}: stats are of real numbers, but the elements are of {dtype}")
+    fold_all = partial(fold, array, max_nbytes=max_nbytes, progress=progress)
+    fill, xp = fill_of(array), array.backend.xp
+    if dtype.kind in "biu" and dtype.itemsize <= 2:
+        # So few different values that each is counted.
+        counts = fold_all(partial(_counts, xp=xp), np.add, of_fill=partial(_counts_of_fill, fill))
+        return _from_counts(dtype, np.zeros(1, np.int64) if counts is None else counts, bins, limits)
+    part = fold_all(partial(_part, xp=xp), _joined, of_fill=partial(_part_of_fill, fill)) or _NOTHING
+    histogram = None
+    if bins is not None:
+        edges = _edges(array, bins, limits or _as_numpy(dtype, part))
+        of_fill = partial(_binned_fill, fill, edges)
+        made = fold_all(partial(_binned, xp=xp, edges=edges), np.add, of_fill=of_fill)
+        histogram = (np.zeros(bins, np.int64) if made is None else made), edges
+    std = math.sqrt(part.squares / part.n) if part.n else math.nan
+    return Stats(part.n, part.n_nan, part.low, part.high, _mean(part.total, part.n), std, histogram)
+
+
+def _as_numpy(dtype: np.dtype[Any], part: _Part) -> tuple[Any, Any]:
+    """The limits of a histogram in the type whose arithmetic NumPy uses for its edges."""
+    return (part.low, part.high) if dtype.kind != "f" else (dtype.type(part.low), dtype.type(part.high))
+
+
+def _edges(array: Indexed, bins: int, limits: tuple[float, float]) -> NDArray[Any]:
+    if not all(map(math.isfinite, limits)):
+        if not array.size:
+            limits = (0, 1)
+        else:
+            raise ValueError(
+                f"{array.store_path}: elements reach from {limits[0]} to {limits[1]}; give range= for a histogram"
+            )
+    return np.histogram_bin_edges(np.empty(0, array.dtype), bins, limits)
+
+
+# -- of values that are counted ----------------------------------------------------------------------------------------
+
+
+def _counts(block: AnyArray, *, xp: Any) -> NDArray[np.int64]:
+    """How often every value occurs, the least first."""
+    counts = np.zeros(1 << (8 * block.dtype.itemsize), np.int64)
+    for piece in _pieces(block, _COUNTED_PIECE):
+        found = _on_host(xp.bincount(piece.astype("i4") - _least(block.dtype)))
+        counts[: len(found)] += found
+    return counts
+
+
+def _counts_of_fill(fill: Any, n: int) -> NDArray[np.int64]:
+    counts = np.zeros(1 << (8 * fill.dtype.itemsize), np.int64)
+    counts[int(fill) - _least(fill.dtype)] = n
+    return counts
+
+
+def _least(dtype: np.dtype[Any]) -> int:
+    return int(np.iinfo(dtype).min) if dtype.kind == "i" else 0
+
+
+def _from_counts(
+    dtype: np.dtype[Any], counts: NDArray[np.int64], bins: int | None, limits: tuple[float, float] | None
+) -> Stats:
+    (present,) = np.nonzero(counts)
+    numbers = counts[present].tolist()
+    values = (present + _least(dtype)).tolist()
+    n, total = sum(numbers), sum(value * k for value, k in zip(values, numbers, strict=True))
+    squares = sum(value * value * k for value, k in zip(values, numbers, strict=True))
+    variance = (squares * n - total * total) / (n * n) if n else math.nan
+    low, high = (dtype.type(values[at]).item() if n else math.nan for at in (0, -1))
+    histogram = None
+    if bins is not None:
+        limits = limits or (low, high)
+        weighted, edges = np.histogram(np.asarray(values, "f8"), bins, limits, weights=numbers)
+        histogram = weighted.astype(np.int64), edges
+    return Stats(n, 0, low, high, _mean(total, n), math.sqrt(variance), histogram)
+
+
+# -- of others ---------------------------------------------------------------------------------------------------------
+
+
+class _Part(NamedTuple):
+    """What is known of some elements.
+
+    Attributes
+    ----------
+    n, n_nan : int
+        How many there are, and how many NaNs besides.
+    low, high : int or float
+        The least and the greatest.
+    total : int or float
+        Their sum, exact for integers.
+    squares : float
+        The sum of their squared distances from their mean.
+    """
+
+    n: int
+    n_nan: int
+    low: Any
+    high: Any
+    total: Any
+    squares: float
+
+
+_NOTHING = _Part(0, 0, math.nan, math.nan, 0, 0.0)
+
+
+def _part(block: AnyArray, *, xp: Any) -> _Part:
+    part = _NOTHING
+    with np.errstate(all="ignore"):
+        for piece in _pieces(block):
+            part = _joined(part, _part_of(piece, xp))
+    return part
+
+
+def _part_of(piece: AnyArray, xp: Any) -> _Part:
+    size = piece.size
+    if piece.dtype.kind == "f":
+        nan = xp.isnan(piece)
+        if bool(nan.any()):
+            piece = piece[~nan]
+        if not piece.size:
+            return _NOTHING._replace(n_nan=size)
+    n, total = piece.size, _total(piece)
+    apart = piece.astype("f8") - _mean(total, n)
+    squares = float(xp.dot(apart, apart))
+    return _Part(n, size - n, piece.min().item(), piece.max().item(), total, squares)
+
+
+def _total(values: AnyArray) -> Any:
+    """The sum of some elements, exact for integers."""
+    if values.dtype.kind == "f":
+        return float(values.sum(dtype="f8"))
+    if values.dtype.itemsize < 8:
+        return int(values.sum(dtype="i8"))
+    return (int((values >> 32).sum(dtype="i8")) << 32) + int((values & 0xFFFFFFFF).sum(dtype="i8"))
+
+
+def _part_of_fill(fill: Any, n: int) -> _Part:
+    value = fill.item()
+    return _NOTHING._replace(n_nan=n) if value != value else _Part(n, 0, value, value, value * n, 0.0)  # noqa: PLR0124
+
+
+def _joined(one: _Part, two: _Part) -> _Part:
+    """What is known of the elements of both.
+
+    Source: Chan, Golub, LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
+    """
+    n, n_nan = one.n + two.n, one.n_nan + two.n_nan
+    if not one.n or not two.n:
+        return (two if two.n else one)._replace(n_nan=n_nan)
+    apart = _mean(two.total, two.n) - _mean(one.total, one.n)
+    squares = one.squares + two.squares + apart * apart * one.n * two.n / n
+    return _Part(n, n_nan, min(one.low, two.low), max(one.high, two.high), one.total + two.total, squares)
+
+
+def _binned(block: AnyArray, *, xp: Any, edges: NDArray[Any]) -> NDArray[np.int64]:
+    """How many elements are in each bin."""
+    counts = np.zeros(len(edges) - 1, np.int64)
+    for piece in _pieces(block):
+        counts += _on_host(xp.histogram(piece, len(counts), (edges[0], edges[-1]))[0])
+    return counts
+
+
+def _binned_fill(fill: Any, edges: NDArray[Any], n: int) -> NDArray[np.int64]:
+    return _binned(np.asarray([fill]), xp=np, edges=edges) * n
+
+
+def _mean(total: Any, n: int) -> float:
+    return total / n if n else math.nan
+
+
+def _pieces(block: AnyArray, size: int = _PIECE) -> Iterator[AnyArray]:
+    """A block as one axis, on the host in pieces that stay in cache."""
+    flat = block.reshape(-1)
+    if not isinstance(block, np.ndarray):
+        size = max(flat.size, 1)
+    return (flat[at : at + size] for at in range(0, flat.size, size))
+
+
+def _on_host(values: AnyArray) -> NDArray[np.int64]:
+    host: NDArray[np.int64] = values.get() if hasattr(values, "get") else values
+    return host
