@@ -6,6 +6,7 @@ which labels of neighbouring blocks are one object, and `gzarr.images.numbering`
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from math import prod
 from typing import Any
 
@@ -28,7 +29,7 @@ from gzarr.images.components import (
     side_of,
     touching,
 )
-from gzarr.images.numbering import Labelled, Method, Target, find_source, number_blocks
+from gzarr.images.numbering import Labelled, Method, Source, Target, Wish, find_source, number_blocks
 from gzarr.storage.extras import require
 from gzarr.tensors import to_host
 
@@ -43,6 +44,7 @@ def label(
     *,
     structure: ArrayLike | None = None,
     max_nbytes: int = 256 << 20,
+    resume: bool = False,
     progress: ProgressLike = None,
     device: str | Backend | None = None,
 ) -> int:
@@ -65,6 +67,9 @@ def label(
         ``connectivity``.
     max_nbytes : int
         Bytes that blocks and tables may take. Tables take about 40 bytes for each object and block that it lies in.
+    resume : bool
+        Whether to go on with a call that was interrupted: it needs the same arguments. The mask is labelled again, but
+        what was written is not written again.
     progress : bool or callable, optional
         True for a bar (tqdm), or a function of (bytes done, bytes in all, name of the array). The mask counts twice.
     device : str, optional
@@ -98,27 +103,34 @@ def label(
     source = find_source(mask, device)
     shape = tuple(source.array.shape)
     made = _structure(len(shape), connectivity, structure, source.spatial)
-    target = Target(out, source, shape)
+    wish = Wish("label", (source.name, made.tolist()), out, shape, None, max_nbytes, resume, progress)
+    with ExitStack() as stack:
+        target = Target(wish, source, stack)
+        return number_blocks(wish, source, target, _method(source, target, made, max_nbytes))
+
+
+def _method(source: Source, target: Target, structure: NDArray[np.bool_], max_nbytes: int) -> Method:
+    """Return how blocks are labelled and compared."""
+    shape = tuple(source.array.shape)
     # The block, its nonzero voxels, labels of 32 bits; on a device, the scratch of its labelling too.
     voxel_nbytes = source.itemsize + (6 if source.backend.xp is np else 24)
     n_blocks = 2 * thread_count()  # one that is read and one that is labelled, by each thread
     most = max_nbytes // 2 // (voxel_nbytes + target.itemsize) // n_blocks
     most = min(most, max(prod(shape) // n_blocks, _WORTH_VOXELS))
-    blocks = Blocks(shape, choose_block(shape, target.cell, source.chunks, most))
-    shifts = shifts_by_step(made)
+    blocks = Blocks(shape, choose_block(shape, target.unit, source.chunks, most))
+    shifts = shifts_by_step(structure)
 
     def link(step: Coords, mine: NDArray[Any], other: NDArray[Any]) -> Pairs:
         return touching(step, shifts[step], mine, other)
 
     def label_block(coords: Coords) -> Labelled:
         region = blocks.region(coords)
-        labels, n = _components(source.backend, source.read(region), made)
+        labels, n = _components(source.backend, source.read(region), structure)
         firsts = places_in(shape, region, _firsts(source.backend.xp, labels, n))
         sides = {side_of(step) for step in shifts if blocks.neighbour(coords, step) is not None}
         return Labelled(labels, firsts, {side: to_host(face_of(labels, side)) for side in sides})
 
-    method = Method(blocks, label_block, link, tuple(shifts), voxel_nbytes)
-    return number_blocks(source, target, method, max_nbytes=max_nbytes, progress=progress)
+    return Method(blocks, label_block, link, tuple(shifts), voxel_nbytes)
 
 
 def _components(backend: Backend, block: AnyArray, structure: NDArray[np.bool_]) -> tuple[AnyArray, int]:

@@ -8,6 +8,7 @@ both: labels that agree there are one object. The result takes of each block wha
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from gzarr.backend import Backend
 from gzarr.display.progress import ProgressLike
 from gzarr.images.components import NOWHERE, Blocks, Coords, Pairs, count_pairs, face_of, places_in, side_of
-from gzarr.images.numbering import Labelled, Method, Target, find_source, number_blocks
+from gzarr.images.numbering import Labelled, Method, Target, Wish, find_source, number_blocks
 from gzarr.tensors import to_host
 
 
@@ -28,6 +29,7 @@ def merge_labels(
     block: int | Sequence[int] | None = None,
     threshold: float = 0.5,
     max_nbytes: int = 256 << 20,
+    resume: bool = False,
     progress: ProgressLike = None,
     device: str | Backend | None = None,
 ) -> int:
@@ -53,7 +55,7 @@ def merge_labels(
         Shape of a block without its margins. By default, that of a chunk of ``labels`` less the margins.
     threshold : float
         IoU above which labels are merged, from 0 up to 1.
-    max_nbytes, progress, device
+    max_nbytes, resume, progress, device
         As in `label`.
 
     Returns
@@ -88,7 +90,6 @@ def merge_labels(
     inner = [max(chunk - 2 * margin, 1) for chunk, margin in zip(source.chunks, margins, strict=True)]
     cores = _per_axis("block", inner if block is None else block, len(stored), 1)
     blocks = Blocks(_inner_shape(source.name, stored, cores, margins), cores)
-    target = Target(out, source, blocks.shape, chunks=cores if any(margins) else None)
     steps = [
         tuple(move * (axis == along) for axis in range(len(stored))) for along in range(len(stored)) for move in (-1, 1)
     ]
@@ -109,7 +110,23 @@ def merge_labels(
 
     # The block, runs of labels, their order, and compact labels.
     method = Method(blocks, label_block, link, steps, 3 * source.itemsize + 24)
-    return number_blocks(source, target, method, max_nbytes=max_nbytes, progress=progress)
+    arguments = (source.name, margins, cores, threshold)
+    chunks = cores if any(margins) else None
+    wish = Wish("merge_labels", arguments, out, blocks.shape, chunks, max_nbytes, resume, progress)
+    with ExitStack() as stack:
+        target = Target(wish, source, stack)
+        _check_unit(target, blocks)
+        return number_blocks(wish, source, target, method)
+
+
+def _check_unit(target: Target, blocks: Blocks) -> None:
+    """Raise ValueError if blocks end within units of an image, which cannot take a part of one."""
+    for axis, (unit, block, extent) in enumerate(zip(target.unit, blocks.block, blocks.shape, strict=True)):
+        if target.has_pyramid and block < extent and block % unit:
+            raise ValueError(
+                f"out: its levels are written in units of {unit} along axis {axis}, which the blocks of {block} do not "
+                "keep to; give an image of smaller chunks, or an array"
+            )
 
 
 def _per_axis(what: str, given: int | Sequence[int], ndim: int, least: int) -> Coords:

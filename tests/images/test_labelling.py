@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from itertools import pairwise
 from pathlib import Path
 from unittest import mock
 
@@ -13,7 +14,9 @@ from hypothesis import strategies as st
 from scipy import ndimage
 
 import gzarr
-from gzarr.images import components, label, labelling
+from gzarr.devices import backend_for
+from gzarr.images import components, create_image, label, labelling, numbering, open_image
+from gzarr.images.downsample import downsample
 
 
 def masks(seed: int, shape: tuple[int, ...], dtype: str, density: float) -> np.ndarray:
@@ -110,6 +113,55 @@ def test_out_is_not_the_mask() -> None:
     z = gzarr.zeros((4, 4), dtype="u1")
     with pytest.raises(ValueError, match="out is what is read"):
         label(z, z)
+
+
+@pytest.mark.parametrize("device", ["cpu", "emulated"])
+def test_an_image_of_labels_gets_its_pyramid_in_the_same_pass(tmp_path: Path, device: str) -> None:
+    """Objects extend in space only: those of different times have numbers of their own."""
+    data = masks(3, (2, 40, 600), "u1", 0.3)
+    scale = {"y": 0.5, "x": 0.5}
+    image = create_image(tmp_path / "image", data, axes="tyx", scale=scale, chunks=(1, 16, 32), levels=0)
+    out = create_image(tmp_path / "labels", shape=data.shape, dtype="u4", axes="tyx", scale=scale, chunks=(1, 8, 64))
+    with mock.patch.object(labelling, "_WORTH_VOXELS", 1):
+        n = label(image, out, 2, device=device)
+    flat = np.zeros((3, 3, 3), bool)
+    flat[1] = True
+    expected, expected_n = ndimage.label(data, flat)
+    assert n == expected_n
+    out = open_image(tmp_path / "labels")
+    np.testing.assert_array_equal(out[0][...], expected)
+    assert [level.shape for level in out] == [(2, 40, 600), (2, 20, 300), (2, 10, 150)]
+    for below, above in pairwise(level[...] for level in out):
+        np.testing.assert_array_equal(above, downsample(backend_for("cpu"), below, (1, 2, 2), "mode"))
+
+
+def test_an_interrupted_call_goes_on(tmp_path: Path) -> None:
+    mask = masks(0, (60, 60), "?", 0.4)
+    z = gzarr.create_array(tmp_path / "mask", data=mask, chunks=(10, 10))
+    image = create_image(tmp_path / "labels", shape=mask.shape, dtype="u4", chunks=(10, 10))
+    written = []
+
+    def write(target: numbering.Target, region: tuple[slice, ...], values: np.ndarray) -> None:
+        if len(written) == 5:
+            raise OSError("the disk is full")
+        written.append(region)
+        put(target, region, values)
+
+    put = numbering.Target.put
+    small = mock.patch.object(labelling, "_WORTH_VOXELS", 1)
+    threads = mock.patch.object(labelling, "thread_count", return_value=8)
+    for out in (image, tmp_path / "array"):
+        written.clear()
+        failing = mock.patch.object(numbering.Target, "put", write)
+        with small, threads, failing, pytest.raises(OSError, match="full") as caught:
+            label(z, out)
+        assert "resume=True goes on" in caught.value.__notes__[0]
+        counting = mock.patch.object(numbering.Target, "put", autospec=True, side_effect=put)
+        with small, threads, counting as puts:
+            assert label(z, out, resume=True) == ndimage.label(mask)[1]
+        assert puts.call_count == 18 - 5  # blocks of 10 x 20
+    for found in (open_image(tmp_path / "labels")[0], gzarr.open_array(tmp_path / "array")):
+        np.testing.assert_array_equal(found[...], ndimage.label(mask)[0])
 
 
 def test_memory_is_bounded(tmp_path: Path) -> None:

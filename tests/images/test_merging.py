@@ -10,6 +10,7 @@ import pytest
 from scipy import ndimage
 
 import gzarr
+import gzarr.images
 from gzarr.images import merge_labels
 
 
@@ -103,6 +104,17 @@ def test_a_created_array_has_the_blocks_as_chunks(tmp_path: Path) -> None:
     out = gzarr.open_array(tmp_path / "out")
     assert (out.shape, out.chunks, out.dtype) == ((20, 20), (8, 8), np.uint8)
     assert out[...].max() == n
+
+
+def test_an_image_takes_blocks_of_whole_units(tmp_path: Path) -> None:
+    mask = discs((40, 40), 12, 2, 0)
+    z = gzarr.array(segmented(mask, (16, 16), (4, 4)), chunks=(24, 24))
+    image = gzarr.images.create_image(tmp_path / "a", shape=(40, 40), dtype="u4", chunks=(8, 8))
+    assert merge_labels(z, image, 4, threshold=0) == ndimage.label(mask)[1]
+    np.testing.assert_array_equal(image[0][...], ndimage.label(mask)[0])
+    image = gzarr.images.create_image(tmp_path / "b", shape=(40, 40), dtype="u4", chunks=(12, 12))
+    with pytest.raises(ValueError, match="units of 12 along axis 0, which the blocks of 16 do not keep to"):
+        merge_labels(z, image, 4)
 
 
 @pytest.mark.parametrize(
