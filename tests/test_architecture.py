@@ -150,6 +150,7 @@ TESTED_THROUGH = {
     "images/test_image": "images/image_data",
     "images/test_validation": "images/level_checks images/level_data",
     "images/test_writer": "images/collection images/frames images/growing",
+    "images/test_pyramid": "images/recipes",
     "layout/test_sharded": "layout/shard",
     "loader/test_loader": "loader/feeds loader/producing loader/setup loader/sources",
     "metadata/test_consolidated": "api/consolidated metadata/catalog",

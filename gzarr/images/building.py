@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import gzarr.images.resuming as notes
 from gzarr.backend import Array as AnyArray
@@ -41,30 +41,6 @@ from gzarr.metadata.model import ArrayMeta
 MAX_NBYTES = 256 << 20
 #: What the attributes of a v2 array say to xarray; other attributes of level 0 are its own.
 _OF_ALL_LEVELS = "_ARRAY_DIMENSIONS"
-
-
-class Recipe(NamedTuple):
-    """How levels are made of level 0.
-
-    Attributes
-    ----------
-    levels, factors, method
-        As in `gzarr.images.build_pyramid`.
-    max_nbytes : int
-        Memory for decoded elements, in bytes.
-    resume, overwrite : bool
-        Whether to go on with an unfinished build; whether to replace levels, and unfinished builds.
-    progress : bool or callable, optional
-        As in `gzarr.transfer`.
-    """
-
-    levels: int | None = None
-    factors: Factors = None
-    method: Method | None = None
-    max_nbytes: int = MAX_NBYTES
-    resume: bool = False
-    overwrite: bool = False
-    progress: ProgressLike = None
 
 
 @dataclass(slots=True)
@@ -258,41 +234,6 @@ def fill(
         )
 
 
-def build_levels(
-    group: Group,
-    base: Array,
-    multiscale: Multiscale,
-    data: Any,
-    recipe: Recipe,
-    *,
-    write_base: bool,
-    name: str = "build_pyramid",
-) -> Build:
-    """Build levels from data: level 0, or what becomes level 0. See `building` and `fill`."""
-    with building(
-        group,
-        base,
-        multiscale,
-        levels=recipe.levels,
-        factors=recipe.factors,
-        method=method_of(recipe, multiscale),
-        write_base=write_base,
-        resume=recipe.resume,
-        overwrite=recipe.overwrite,
-        name=name,
-    ) as build:
-        fill(build, producer(data, base.backend, base.dtype), max_nbytes=recipe.max_nbytes, progress=recipe.progress)
-    group.attrs.refresh()
-    return build
-
-
-def method_of(recipe: Recipe, multiscale: Multiscale) -> Method:
-    """The method of a recipe; by default the mean, and of labels the mode."""
-    if recipe.method is not None:
-        return recipe.method
-    return "mean" if multiscale.image_label is None else "mode"
-
-
 def plan(
     base: Array, multiscale: Multiscale, levels: int | None, factors: Factors, method: Method
 ) -> tuple[Level, ...]:
@@ -300,7 +241,7 @@ def plan(
     dataset = multiscale.datasets[0]
     axes = [AxisKind(axis.name, axis.type == "space") for axis in multiscale.axes]
     first = Level(dataset.path, base.shape, (1,) * base.ndim, dataset.scale, dataset.translation)
-    planned = plan_levels(first, axes, levels, factors, centered=method not in ("nearest", "gaussian"))
+    planned = plan_levels(first, axes, levels, factors, centered=method != "nearest")
     for axis, kind in enumerate(multiscale.axes):
         if kind.type == "channel" and any(level.factors[axis] > 1 for level in planned):
             raise ValueError(f"factors={factors!r} join channels, axis {kind.name!r}; give it a factor of 1")

@@ -21,7 +21,7 @@ from gzarr.hierarchy.lazy import meets
 from gzarr.hierarchy.new_nodes import dtype_of
 from gzarr.hierarchy.options import check_keywords
 from gzarr.images.axes import new_axes
-from gzarr.images.building import MAX_NBYTES, Recipe, build_levels
+from gzarr.images.building import MAX_NBYTES
 from gzarr.images.channels import lacks_window, new_channels, shown_range
 from gzarr.images.documents import Dataset, Multiscale, write_multiscale
 from gzarr.images.downsample import Method
@@ -29,6 +29,7 @@ from gzarr.images.image import Image
 from gzarr.images.level_checks import count_channels
 from gzarr.images.levels import Factors
 from gzarr.images.new_levels import level_keywords, new_dtype, numbers
+from gzarr.images.recipes import Recipe, build_levels
 from gzarr.images.resuming import read_marks
 from gzarr.indexing.chunking import parse_shape
 from gzarr.indexing.keys import join_path, normalize_path

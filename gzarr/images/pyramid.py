@@ -8,11 +8,12 @@ from typing import Any
 from gzarr.display.progress import ProgressLike
 from gzarr.errors import ContainsNodeError
 from gzarr.hierarchy.group import Group
-from gzarr.images.building import MAX_NBYTES, Recipe, build_levels, method_of, plan
+from gzarr.images.building import MAX_NBYTES, plan
 from gzarr.images.documents import Multiscale, write_multiscale
 from gzarr.images.downsample import Method
 from gzarr.images.image import Image, open_image
 from gzarr.images.levels import Factors
+from gzarr.images.recipes import Recipe, build_levels, method_of
 from gzarr.images.resuming import read_marks
 from gzarr.indexing.keys import join_path
 from gzarr.metadata.documents import delete_node
@@ -75,7 +76,8 @@ def build_pyramid(
     -----
     Means of integers are exact and rounded once, half to even. A window at the end of an axis has the elements that
     exist. A level is as large as the one before divided by its factors, rounded up. Its voxels lie in the middle of
-    their windows, with "nearest" and "gaussian" at the first element, which the metadata say.
+    their windows, with "nearest" at the first element, which the metadata say. "gaussian" makes one level after the
+    other, each of which is read once more.
 
     Examples
     --------

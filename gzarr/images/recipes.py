@@ -1,0 +1,87 @@
+"""Makes the levels of an image by a recipe, in one pass where the method allows it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from gzarr.display.progress import ProgressLike
+from gzarr.hierarchy.array import Array
+from gzarr.hierarchy.group import Group
+from gzarr.images.building import MAX_NBYTES, Build, building, fill, producer
+from gzarr.images.documents import Multiscale
+from gzarr.images.downsample import GAUSSIAN, Method, check_method
+from gzarr.images.levels import Factors
+from gzarr.images.smoothing import smooth_levels
+
+
+class Recipe(NamedTuple):
+    """How levels are made of level 0.
+
+    Attributes
+    ----------
+    levels, factors, method
+        As in `gzarr.images.build_pyramid`.
+    max_nbytes : int
+        Memory for decoded elements, in bytes.
+    resume, overwrite : bool
+        Whether to go on with an unfinished build; whether to replace levels, and unfinished builds.
+    progress : bool or callable, optional
+        As in `gzarr.transfer`.
+    """
+
+    levels: int | None = None
+    factors: Factors = None
+    method: Method | None = None
+    max_nbytes: int = MAX_NBYTES
+    resume: bool = False
+    overwrite: bool = False
+    progress: ProgressLike = None
+
+
+def build_levels(
+    group: Group,
+    base: Array,
+    multiscale: Multiscale,
+    data: Any,
+    recipe: Recipe,
+    *,
+    write_base: bool,
+    name: str = "build_pyramid",
+) -> Build:
+    """Build levels from data: level 0, or what becomes level 0.
+
+    write_base: whether level 0 is written. name: of the function that builds, for messages.
+    Raises: what `gzarr.images.building.building` and `fill` raise.
+    """
+    method = method_of(recipe, multiscale)
+    if write_base and method == GAUSSIAN:  # which reads a level that is complete
+        check_method(method, base.dtype, labels=multiscale.image_label is not None)
+        first = recipe._replace(levels=0, factors=None, method="nearest", progress=None)
+        build_levels(group, base, multiscale, data, first, write_base=True, name=name)
+        write_base = False
+    with building(
+        group,
+        base,
+        multiscale,
+        levels=recipe.levels,
+        factors=recipe.factors,
+        method=method,
+        write_base=write_base,
+        resume=recipe.resume,
+        overwrite=recipe.overwrite,
+        name=name,
+    ) as build:
+        if method == GAUSSIAN:
+            smooth_levels(build, max_nbytes=recipe.max_nbytes, progress=recipe.progress)
+        else:
+            produce = producer(data, base.backend, base.dtype)
+            fill(build, produce, max_nbytes=recipe.max_nbytes, progress=recipe.progress)
+    group.attrs.refresh()
+    return build
+
+
+def method_of(recipe: Recipe, multiscale: Multiscale) -> Method:
+    """The method of a recipe; by default the mean, and of labels the mode."""
+    if recipe.method is not None:
+        return recipe.method
+    return "mean" if multiscale.image_label is None else "mode"
