@@ -119,6 +119,7 @@ TESTED_THROUGH = {
     "contracts/test_store": "storage/base storage/dbm storage/flat storage/lmdb storage/logs storage/mongodb "
     "storage/redis storage/rules storage/sqlite storage/v2",
     "convert/test_files": "convert/hdf5 convert/writing",
+    "convert/test_microscopy": "convert/tiff_metadata convert/tiff_tags",
     "convert/test_netcdf": "convert/classic",
     "copying/test_planning": "copying/arrays copying/sources",
     "copying/test_transfer": "copying/report copying/settings display/progress",

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gzarr.convert.files import from_file
+from gzarr.convert.files import from_file, recognize
 from gzarr.convert.hdf5 import to_hdf5
 from gzarr.convert.netcdf import to_netcdf
 from gzarr.copying.commands import add_options, options_of
@@ -23,6 +23,8 @@ def add_command(commands: Any) -> None:
     parser.add_argument("source", metavar="SRC", help="a file; or Zarr, if DST ends in .h5 or .nc")
     parser.add_argument("dest", metavar="DST", help="Zarr; or a file that ends in .h5 or .nc")
     parser.add_argument("--format", choices=["hdf5", "netcdf", "tiff", "npy", "image"], help="format of SRC")
+    parser.add_argument("--ome", action="store_true", help="write OME-Zarr: axes, voxel sizes, channels, levels (TIFF)")
+    parser.add_argument("--series", type=int, metavar="N", help="which image of a file with several; default: all")
     add_options(parser)
     parser.set_defaults(command=_convert)
 
@@ -32,9 +34,12 @@ def _convert(args: argparse.Namespace) -> None:
     if suffix not in _WRITERS and Path(args.source).is_dir():
         raise CopyError(f"{args.source!r} is a folder: Zarr can be converted to .h5 and .nc only")
     if suffix not in _WRITERS:
-        print(from_file(args.source, args.dest, format=args.format, **options_of(args)))
+        of_tiff = {name: getattr(args, name) for name in ("ome", "series") if getattr(args, name) not in (None, False)}
+        if of_tiff and (args.format or recognize(args.source)) != "tiff":
+            raise CopyError(f"{args.source!r} is no TIFF file: leave --{next(iter(of_tiff))} out")
+        print(from_file(args.source, args.dest, format=args.format, **of_tiff, **options_of(args)))
         return
-    names = ("chunks", "shards", "compressor", "layout", "zarr_format", "dry_run", "resume", "format")
+    names = ("chunks", "shards", "compressor", "layout", "zarr_format", "dry_run", "resume", "format", "ome", "series")
     if any(getattr(args, name) for name in names):
         raise CopyError(f"a conversion to {suffix} takes no options but --if-exists")
     if args.if_exists == "skip":

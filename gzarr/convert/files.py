@@ -94,6 +94,7 @@ class FileKeywords(TransferKeywords, total=False):
 
     group: str
     series: int | None
+    ome: bool
 
 
 def from_file(

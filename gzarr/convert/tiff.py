@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any, Unpack
@@ -15,28 +16,33 @@ from typing import Any, Unpack
 import numpy as np
 
 from gzarr.concurrency import new_lock
+from gzarr.convert.tiff_tags import geo_attributes, tags_of
 from gzarr.convert.writing import write
 from gzarr.copying.report import TransferReport
 from gzarr.copying.settings import TransferKeywords
 from gzarr.copying.sources import Source, SourceTree, regular_grid
 from gzarr.errors import CopyError
 from gzarr.indexing.regions import Region
-from gzarr.metadata.conventions import as_json
 from gzarr.storage.extras import require
 
 #: Positions of the axes of a page in the five that tifffile counts segments by: planes, depth, length, width, samples.
 _PLACE = {"Z": 1, "Y": 2, "X": 3}
-_TAGS = ("ImageDescription", "XResolution", "YResolution", "ResolutionUnit", "Software", "DateTime")
 
 
 def from_tiff(
-    source: str | os.PathLike[str], dest: Any, *, series: int | None = None, **options: Unpack[TransferKeywords]
+    source: str | os.PathLike[str],
+    dest: Any,
+    *,
+    series: int | None = None,
+    ome: bool = False,
+    **options: Unpack[TransferKeywords],
 ) -> TransferReport:
     """Convert a TIFF file to Zarr, reading only the tiles or strips that each region needs.
 
     A file with one image series becomes an array. The levels of a pyramid become a group of arrays "0", "1", ...
     Several series become the groups or arrays "series_0", "series_1", ... Axes become dimension names, tags such as
-    description and resolution become attributes, and tiles become chunks.
+    description and resolution become attributes, and tiles become chunks. Of a GeoTIFF, the coordinate system and the
+    transform become the attributes ``proj:code`` and ``spatial:transform``.
 
     Parameters
     ----------
@@ -46,6 +52,11 @@ def from_tiff(
         Where the Zarr node goes.
     series : int, optional
         Number of the series to convert; by default all of them.
+    ome : bool
+        Whether to write OME-Zarr images, 0.5 in Zarr v3 or 0.4 in v2: with the axes "tczyx" or a part of it, and the
+        voxel sizes, units, channel names and colours that OME-XML, ImageJ or Aperio have put into the file. Levels
+        that the file has are kept as they are; an image of one level gets a pyramid. Several series become a collection
+        of images "0", "1", ...
     **options
         Keywords of `gzarr.transfer`.
 
@@ -85,6 +96,11 @@ def from_tiff(
         if series is not None and not 0 <= series < len(every):
             raise CopyError(f"{str(path)!r} has {len(every)} series, no number {series}")
         chosen = every if series is None else [every[series]]
+        if ome:
+            from gzarr.convert import microscopy  # `import gzarr` needs no images
+
+            given = [(n, one, _levels(one, f"{path}:{n}")) for n, one in enumerate(every) if series in (None, n)]
+            return microscopy.write_images(file, given, dest, options)
         groups: dict[str, Mapping[str, Any]] = {}
         arrays: dict[str, Source] = {}
         if len(chosen) != 1:
@@ -116,28 +132,26 @@ def _damage_noted() -> Iterator[list[str]]:
 def _add_series(
     series: Any, path: str, name: str, groups: dict[str, Mapping[str, Any]], arrays: dict[str, Source]
 ) -> None:
-    attributes = {"axes": series.axes, **_tags(series.keyframe)}
-    if len(series.levels) == 1:
-        arrays[path] = _level(series, f"{name}:{path or 'image'}", attributes)
+    attributes = {"axes": series.axes, **tags_of(series.keyframe)}
+    levels = _levels(series, f"{name}:{path or 'image'}")
+    if len(levels) == 1:
+        arrays[path] = replace(levels[0], attributes={**attributes, **levels[0].attributes})
         return
     groups[path] = attributes
+    for number, level in enumerate(levels):
+        arrays[f"{path}/{number}".lstrip("/")] = replace(level, attributes={"axes": series.axes, **level.attributes})
+
+
+def _levels(series: Any, name: str) -> list[Source]:
+    """The levels of a series, with the place on the Earth as their attributes if the file says it."""
+    found = []
     for number, level in enumerate(series.levels):
-        arrays[f"{path}/{number}".lstrip("/")] = _level(level, f"{name}:{path}level {number}", {"axes": level.axes})
-
-
-def _tags(page: Any) -> dict[str, Any]:
-    """The tags that describe the image, if they have a form in JSON."""
-    tags = {}
-    for tag in _TAGS:
-        if tag in page.tags:
-            value = page.tags[tag].value
-            if isinstance(value, tuple) and len(value) == 2 and tag.endswith("Resolution"):
-                value = value[0] / value[1] if value[1] else 0.0
-            try:
-                tags[tag] = as_json(int(value) if tag == "ResolutionUnit" else value)
-            except (TypeError, ValueError):
-                continue
-    return tags
+        attributes: dict[str, Any] = {}
+        if series.keyframe.is_geotiff:
+            whole, here = ([one.shape[one.axes.index(axis)] for axis in "YX"] for one in (series, level))
+            attributes = geo_attributes(series.keyframe, (here[0], here[1]), (whole[0] / here[0], whole[1] / here[1]))
+        found.append(_level(level, f"{name}, level {number}" if number else name, attributes))
+    return found
 
 
 def _level(level: Any, name: str, attributes: Mapping[str, Any]) -> Source:

@@ -46,9 +46,18 @@ def create_collection(store: Any, names: Sequence[str], given: Mapping[str, Any]
     if version not in ("0.4", "0.5"):
         raise MetadataError(f"version: {version!r} is not written; choose '0.5' or '0.4'")
     root = open_group(store, "w" if overwrite else "w-", path=path, zarr_format=2 if version == "0.4" else 3, **reach)
-    root.attrs.put(_fields({"bioformats2raw.layout": 3}, version))
-    root.create_group("OME").attrs.put(_fields({"series": list(names)}, version))
+    fields = collection_attributes(names, version)
+    root.attrs.put(fields[""])
+    root.create_group("OME").attrs.put(fields["OME"])
     return root, left
+
+
+def collection_attributes(names: Sequence[str], version: str) -> dict[str, dict[str, Any]]:
+    """The attributes of a collection's groups, by path. names: paths of the images."""
+    return {
+        "": _fields({"bioformats2raw.layout": 3}, version),
+        "OME": _fields({"series": list(names)}, version),
+    }
 
 
 def _fields(fields: dict[str, Any], version: str) -> dict[str, Any]:

@@ -1,0 +1,248 @@
+"""Arranges the images of a TIFF file as OME-Zarr: axes, voxel sizes, channels, levels as they are in the file.
+
+Theory of operation. The axes of a file come in any order; those of OME-Zarr are t, c, z, y, x. A source is wrapped so
+that its regions are read in the file's order and transposed. Samples of a pixel (red, green, blue) are channels. Axes
+of one element that OME-Zarr has no name for are left out.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gzarr.api.open import open_group
+from gzarr.convert.tiff_metadata import Description, describe
+from gzarr.convert.tiff_tags import tags_of
+from gzarr.convert.writing import write
+from gzarr.copying.planning import format_of
+from gzarr.copying.report import TransferReport
+from gzarr.copying.settings import TransferKeywords
+from gzarr.copying.sources import Source, SourceTree
+from gzarr.copying.transfer import destination
+from gzarr.errors import CopyError
+from gzarr.images.axes import new_axes
+from gzarr.images.building import MAX_NBYTES
+from gzarr.images.channels import new_channels
+from gzarr.images.collection import collection_attributes
+from gzarr.images.documents import VERSION_OF, Dataset, Multiscale, to_attributes
+from gzarr.images.image import Image
+from gzarr.images.image_data import read_image
+from gzarr.images.level_checks import count_channels
+from gzarr.images.new_levels import new_chunks, numbers
+from gzarr.images.pyramid import build_pyramid
+from gzarr.indexing.grid import Axis, Grid, RegularAxis
+from gzarr.indexing.keys import join_path
+from gzarr.indexing.regions import Region
+from gzarr.metadata.model import ZarrFormat
+
+_ORDER = "tczyx"
+#: Colours of the samples of a pixel.
+_SAMPLES = {"red": "FF0000", "green": "00FF00", "blue": "0000FF", "alpha": "FFFFFF"}
+
+
+@dataclass(frozen=True, slots=True)
+class Arrangement:
+    """How the axes of a file become those of an image.
+
+    Attributes
+    ----------
+    names : str
+        The axes of the image, a part of "tczyx".
+    places : tuple of tuple of int
+        For every axis of the image, the axes of the file: one, or channels and samples.
+    """
+
+    names: str
+    places: tuple[tuple[int, ...], ...]
+
+    def read(self, source: Source, region: Region) -> np.ndarray[Any, Any]:
+        """Read a region of the image."""
+        merged = next((n for n, place in enumerate(self.places) if len(place) > 1), None)
+        if merged is None:
+            return self._read(source, region, {})
+        outer, inner = self.places[merged]
+        n_samples = source.shape[inner]
+        parts = []
+        for channel, group in itertools.groupby(
+            range(region[merged].start, region[merged].stop), lambda n: n // n_samples
+        ):
+            samples = list(group)
+            first = samples[0] % n_samples
+            where = {outer: slice(channel, channel + 1), inner: slice(first, first + len(samples))}
+            parts.append(self._read(source, region, where))
+        return np.concatenate(parts, axis=merged)
+
+    def _read(self, source: Source, region: Region, where: Mapping[int, slice]) -> np.ndarray[Any, Any]:
+        wanted = [slice(0, 1)] * len(source.shape)
+        for place, part in zip(self.places, region, strict=True):
+            wanted[place[-1]] = part
+        for axis, part in where.items():
+            wanted[axis] = part
+        data = np.asarray(source.read(tuple(wanted)))
+        order = [place[-1] for place in self.places]
+        others = [axis for axis in range(data.ndim) if axis not in order]
+        return data.transpose([*others, *order]).reshape([data.shape[axis] for axis in order])
+
+
+def write_images(
+    file: Any, given: Sequence[tuple[int, Any, list[Source]]], dest: Any, options: TransferKeywords
+) -> TransferReport:
+    """Write images of a TIFF file as OME-Zarr. Raises CopyError, MetadataError, StoreError.
+
+    given: for every image its number in the file, tifffile's series, and its levels. options: of `gzarr.transfer`.
+    """
+    source, where = str(file.filehandle.path), options.get("path")
+    with destination(dest, where, writable=False) as (store, at, _):
+        zarr_format = format_of(SourceTree(source, {}, {}), store, at, options)
+    names = [""] if len(given) == 1 else [str(n) for n in range(len(given))]
+    groups: dict[str, Mapping[str, Any]] = {}
+    arrays: dict[str, Source] = {}
+    if len(given) > 1:
+        groups |= collection_attributes(names, VERSION_OF[zarr_format])
+    for name, (number, series, levels) in zip(names, given, strict=True):
+        arrangement = arrange(series.axes, levels[0].shape, f"{source}, series {number}")
+        said = describe(file, number, series)
+        if "S" in series.axes:
+            said = as_colors(said, levels[0].shape[series.axes.index("S")])
+        found = [arranged(level, arrangement, zarr_format) for level in levels]
+        called = series.name or Path(source).name.split(".")[0]
+        groups[name] = image_attributes(found, said, tags_of(series.keyframe), zarr_format, called)
+        arrays |= {f"{name}/{n}".lstrip("/"): level for n, level in enumerate(found)}
+    report = write(SourceTree(source, groups, arrays), dest, **options)
+    if not options.get("dry_run"):
+        with destination(dest, where) as (store, at, _):
+            for name in names:
+                _add_levels(Image(*read_image(open_group(store, "r+", path=join_path(at, name)))), options)
+    return report
+
+
+def _add_levels(image: Image, options: TransferKeywords) -> None:
+    """Build the pyramid of an image that has none."""
+    if len(image) == 1:
+        build_pyramid(
+            image,
+            max_nbytes=options.get("budget_nbytes", MAX_NBYTES),
+            progress=options.get("progress"),
+            resume=options.get("resume", False),
+        )
+
+
+def arrange(axes: str, shape: Sequence[int], name: str) -> Arrangement:
+    """Find the axes of an image. Raises CopyError if OME-Zarr has no such image."""
+    found: dict[str, tuple[int, ...]] = {}
+    others = []
+    for number, (axis, extent) in enumerate(zip(axes.lower(), shape, strict=True)):
+        if axis in _ORDER and axis not in found:
+            found[axis] = (number,)
+        elif axis == "s":
+            found["c"] = (*found.get("c", ()), number)
+        elif extent > 1:
+            others.append((axis, number))
+    for axis, number in others:
+        free = next((name for name in ("tz" if axis == "i" else "zt") if name not in found), None)
+        if free is None:
+            raise CopyError(f"{name}: OME-Zarr has no place for axis {axis.upper()!r} of {axes}; convert without ome")
+        found[free] = (number,)
+    if "y" not in found or "x" not in found:
+        raise CopyError(f"{name}: an image has the axes Y and X, got {axes}; convert without ome")
+    names = "".join(axis for axis in _ORDER if axis in found)
+    return Arrangement(names, tuple(found[axis] for axis in names))
+
+
+def arranged(source: Source, arrangement: Arrangement, zarr_format: ZarrFormat) -> Source:
+    """A source with the axes of an image."""
+    shape = tuple(int(np.prod([source.shape[axis] for axis in place])) for place in arrangement.places)
+    options = dict(source.options)
+    if "chunks" in options:
+        options["chunks"] = tuple(options["chunks"][place[-1]] for place in arrangement.places)
+    else:
+        axes = new_axes(arrangement.names, len(shape), None)
+        options["chunks"] = new_chunks(axes, shape, source.itemsize)
+    if zarr_format == 2:
+        options["dimension_separator"] = "/"
+    return replace(
+        source,
+        shape=shape,
+        read=lambda region: arrangement.read(source, region),
+        grid=_grid(source.grid, arrangement, shape),
+        dimension_names=tuple(arrangement.names),
+        options=options,
+    )
+
+
+def _grid(grid: Grid, arrangement: Arrangement, shape: tuple[int, ...]) -> Grid:
+    axes: list[Axis] = []
+    for place, extent in zip(arrangement.places, shape, strict=True):
+        axis = grid[place[-1]]
+        axes.append(axis if len(place) == 1 else RegularAxis(extent, axis.extent))
+    return tuple(axes)
+
+
+def image_attributes(
+    levels: Sequence[Source], said: Description, stored: Mapping[str, Any], zarr_format: ZarrFormat, name: str
+) -> dict[str, Any]:
+    """The attributes of an image's group.
+
+    levels: with the axes of an image. said: what the file says. stored: other attributes. name: if the file has none.
+    """
+    base = levels[0]
+    names = "".join(str(axis) for axis in base.dimension_names or ())
+    axes = new_axes(names, len(names), {axis: unit for axis, unit in said.units.items() if axis in names})
+    scale = numbers({axis: size for axis, size in said.scale.items() if axis in names}, axes, "scale", 1.0)
+    datasets = []
+    for number, level in enumerate(levels):
+        steps = factors(base.shape, level.shape)
+        datasets.append(
+            Dataset(
+                str(number),
+                tuple(s * f for s, f in zip(scale, steps, strict=True)),
+                tuple(s * (f - 1) / 2 for s, f in zip(scale, steps, strict=True)),
+            )
+        )
+    count = count_channels(axes, base.shape)
+    channels = _channels(said, count, np.dtype(base.dtype))
+    multiscale = Multiscale(
+        axes=axes,
+        datasets=tuple(datasets),
+        version=VERSION_OF[zarr_format],
+        name=said.name or name,
+        type="none" if len(levels) == 1 else "unknown",
+        metadata={} if len(levels) == 1 else {"description": "the levels of a TIFF file"},
+        channels=channels,
+    )
+    return to_attributes(multiscale, stored, zarr_format)
+
+
+def factors(base: Sequence[int], shape: Sequence[int]) -> tuple[float, ...]:
+    """How many elements of level 0 one element of a level has, by axis: whole numbers, if rounding gives the shape."""
+    found = []
+    for whole, n in zip(base, shape, strict=True):
+        near = max(round(whole / n), 1)
+        found.append(float(near) if n in (whole // near, -(-whole // near)) else whole / n)
+    return tuple(found)
+
+
+def _channels(said: Description, count: int, dtype: np.dtype[Any]) -> Any:
+    """The channels that a file names."""
+    if not said.channels:
+        return ()
+    given = [{"label": f"Channel {n}", **(said.channels[n] if n < len(said.channels) else {})} for n in range(count)]
+    return new_channels(given, count, dtype)
+
+
+def as_colors(said: Description, n_samples: int) -> Description:
+    """What is said of an image whose pixels have samples, red, green and blue, in each channel."""
+    if n_samples not in (3, 4):
+        return said
+    names = [channel.get("label") for channel in said.channels[::n_samples]] or [None]
+    channels = [
+        {"label": sample if name is None else f"{name} {sample}", "color": color}
+        for name in names
+        for sample, color in list(_SAMPLES.items())[:n_samples]
+    ]
+    return replace(said, channels=tuple(channels))

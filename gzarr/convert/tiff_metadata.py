@@ -1,0 +1,158 @@
+"""What TIFF files say of their images: OME-XML, the descriptions of ImageJ and Aperio, resolutions.
+
+Source: OME schema 2016-06; ImageJ's TIFF encoder.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from xml.etree import ElementTree as ET
+
+from gzarr.convert.tiff_tags import fraction
+from gzarr.images.axes import unit_name, unit_type
+
+#: Micrometers of the units of the tag ResolutionUnit.
+_RESOLUTION_UM = {2: 25400.0, 3: 10000.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What a file says of an image.
+
+    Attributes
+    ----------
+    name : str or None
+        Its name.
+    scale : mapping
+        Size of a voxel by axis.
+    units : mapping
+        Units of these, by their OME-Zarr names.
+    channels : tuple of mapping
+        Label, colour and window of every channel, as far as they are known; empty if none is.
+    """
+
+    name: str | None = None
+    scale: Mapping[str, float] = field(default_factory=dict)
+    units: Mapping[str, str] = field(default_factory=dict)
+    channels: tuple[Mapping[str, Any], ...] = ()
+
+
+def describe(file: Any, number: int, series: Any) -> Description:
+    """What a file, as tifffile has opened it, says of its series with a number."""
+    if file.is_ome:
+        found = _of_ome(file.ome_metadata, number)
+    elif file.is_imagej:
+        found = _of_imagej(file.imagej_metadata or {}, series.keyframe)
+    else:
+        found = _of_aperio(series.keyframe)
+    if "x" in found.scale or "y" in found.scale or file.is_ome:
+        return found
+    resolution = _of_resolution(series.keyframe)
+    return Description(
+        found.name, {**resolution.scale, **found.scale}, {**resolution.units, **found.units}, found.channels
+    )
+
+
+def _of_ome(text: str, number: int) -> Description:
+    """From OME-XML."""
+    if "<!DOCTYPE" in text:  # whose entities might expand to gigabytes; OME-XML has none
+        return Description()
+    try:
+        root = ET.fromstring(text)  # noqa: S314 - see above
+    except ET.ParseError:
+        return Description()
+    images = root.findall("{*}Image")
+    if number >= len(images):
+        return Description()
+    image = images[number]
+    pixels = image.find("{*}Pixels")
+    if pixels is None:
+        return Description(image.get("Name"))
+    scale: dict[str, float] = {}
+    units: dict[str, str] = {}
+    for axis, size, unit, usual in (
+        ("t", "TimeIncrement", "TimeIncrementUnit", "s"),
+        *((name.lower(), f"PhysicalSize{name}", f"PhysicalSize{name}Unit", "um") for name in "ZYX"),
+    ):
+        _add(scale, units, axis, pixels.get(size), pixels.get(unit, usual))
+    channels = []
+    for channel in pixels.findall("{*}Channel"):
+        color = channel.get("Color")
+        known = {"label": channel.get("Name"), "color": None if color is None else _ome_color(color)}
+        samples = int(channel.get("SamplesPerPixel", "1"))
+        channels += [{key: value for key, value in known.items() if value is not None}] * samples
+    return Description(image.get("Name"), scale, units, tuple(channels) if any(channels) else ())
+
+
+def _ome_color(text: str) -> str | None:
+    """Six digits of a signed number whose bytes are red, green, blue and alpha."""
+    try:
+        return f"{int(text) & 0xFFFFFFFF:08X}"[:6]
+    except ValueError:
+        return None
+
+
+def _add(scale: dict[str, float], units: dict[str, str], axis: str, size: Any, unit: Any) -> None:
+    """Add the size of a voxel along an axis, if it is one; and its unit, if OME-Zarr knows it."""
+    try:
+        value = abs(float(size))
+    except (TypeError, ValueError):
+        return
+    if not math.isfinite(value) or not value:
+        return
+    scale[axis] = value
+    name = unit_name(str(unit))
+    if unit_type(name) == ("time" if axis == "t" else "space"):
+        units[axis] = name
+
+
+def _of_imagej(metadata: Mapping[str, Any], page: Any) -> Description:
+    """From ImageJ's description and its other tags."""
+    scale: dict[str, float] = {}
+    units: dict[str, str] = {}
+    unit = str(metadata.get("unit", "")).encode("latin-1", "replace").decode("unicode_escape", "replace")
+    for axis, tag in (("y", "YResolution"), ("x", "XResolution")):
+        resolution = fraction(page, tag)
+        if resolution and unit:
+            _add(scale, units, axis, 1 / resolution, unit)
+    _add(scale, units, "z", metadata.get("spacing"), unit)
+    _add(scale, units, "t", metadata.get("finterval"), metadata.get("tunit", "s"))
+    count = int(metadata.get("channels", 1))
+    luts, ranges = metadata.get("LUTs", ()), metadata.get("Ranges", ())
+    channels = []
+    for n in range(count):
+        channel: dict[str, Any] = {}
+        if n < len(luts):
+            channel["color"] = "".join(f"{int(row[-1]):02X}" for row in luts[n])
+        if len(ranges) >= 2 * (n + 1):
+            channel["window"] = float(ranges[2 * n]), float(ranges[2 * n + 1])
+        channels.append(channel)
+    return Description(None, scale, units, tuple(channels) if any(channels) else ())
+
+
+def _of_aperio(page: Any) -> Description:
+    """From the description of a slide scanner, which says how many micrometers a pixel has."""
+    found = re.search(r"\bMPP\s*=\s*([0-9.]+)", str(page.description))
+    if not found or not str(page.description).startswith("Aperio"):
+        return Description()
+    scale: dict[str, float] = {}
+    units: dict[str, str] = {}
+    for axis in "yx":
+        _add(scale, units, axis, found[1], "um")
+    return Description(None, scale, units)
+
+
+def _of_resolution(page: Any) -> Description:
+    """From the tags of every TIFF."""
+    unit = page.tags.valueof("ResolutionUnit")
+    scale: dict[str, float] = {}
+    units: dict[str, str] = {}
+    for axis, tag in (("y", "YResolution"), ("x", "XResolution")):
+        resolution = fraction(page, tag)
+        if resolution and unit in _RESOLUTION_UM:
+            _add(scale, units, axis, _RESOLUTION_UM[unit] / resolution, "um")
+    return Description(None, scale, units)
