@@ -10,6 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gzarr.errors import MetadataError
+from gzarr.images import open_plate
+
 #: Problems that a peer finds in what is stored at a path, in a version of OME-Zarr.
 Check = Callable[[Path, str], list[str]]
 
@@ -53,7 +56,14 @@ def by_ome_zarr_io(path: Path, version: str) -> list[str]:
 
 
 def by_ngff_zarr(path: Path, version: str) -> list[str]:
-    read_by_ngff_zarr(path, version)
+    import ngff_zarr
+
+    try:
+        open_plate(path, "r")
+    except MetadataError:
+        read_by_ngff_zarr(path, version)
+    else:
+        ngff_zarr.from_hcs_zarr(path, validate=True)
     return []
 
 
@@ -66,16 +76,15 @@ CHECKS: Mapping[str, Check] = {
 }
 
 
-def objections(path: Path, version: str, but: tuple[str, ...] = ()) -> list[str]:
+def objections(path: Path, version: str) -> list[str]:
     """What any of them objects to."""
     found = []
     for name, check in CHECKS.items():
-        if name not in but:
-            try:
-                with quiet():
-                    found += [f"{name}: {problem}" for problem in check(path, version)]
-            except Exception as error:  # noqa: BLE001  whatever a peer raises is the finding
-                found.append(f"{name}: {type(error).__name__}: {str(error)[:500]}")
+        try:
+            with quiet():
+                found += [f"{name}: {problem}" for problem in check(path, version)]
+        except Exception as error:  # noqa: BLE001  whatever a peer raises is the finding
+            found.append(f"{name}: {type(error).__name__}: {str(error)[:500]}")
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gzarr.images import build_pyramid, create_image, open_image
+from gzarr.images import ImageWriter, create_image, create_plate, map_overlap, open_image
 from tests.conformance.image_peers import CHECKS, READERS, SCALE, UNIT, WRITERS, objections, quiet
 
 for _name in CHECKS:
@@ -24,12 +25,12 @@ def values(shape: tuple[int, ...], dtype: str) -> Values:
 
 def plane(path: Path, version: Any) -> None:
     """One level, no units."""
-    create_image(path, values((70, 50), "f4"), version=version)
+    create_image(path, values((70, 50), "f4"), version=version, levels=0)
 
 
 def volume(path: Path, version: Any) -> None:
     """Ragged ends, and voxels that are no cubes."""
-    made = create_image(
+    create_image(
         path,
         values((21, 45, 50), "i2"),
         version=version,
@@ -37,13 +38,13 @@ def volume(path: Path, version: Any) -> None:
         translation={"z": -10.0, "y": 3.0},
         units="micrometer",
         chunks=(8, 16, 16),
+        levels=3,
     )
-    build_pyramid(made, levels=3)
 
 
 def movie(path: Path, version: Any) -> None:
     """All axes, and channels that say more and less."""
-    made = create_image(
+    create_image(
         path,
         values((2, 3, 4, 32, 24), "u1"),
         version=version,
@@ -51,20 +52,34 @@ def movie(path: Path, version: Any) -> None:
         units={"t": "second", "x": "nanometer"},
         channels=["red", {"label": "green", "color": "00FF00", "window": {"start": 3, "end": 90}}, "blue"],
         name="a movie",
+        levels=1,
+        method="nearest",
     )
-    build_pyramid(made, levels=1, method="nearest")
 
 
 def channels(path: Path, version: Any) -> None:
     """Shards in 0.5."""
     shards = (1, 64, 64) if version == "0.5" else None
-    data = values((2, 100, 90), "u2")
-    names = ["a", "b"]
-    made = create_image(path, data, version=version, axes="cyx", channels=names, chunks=(1, 16, 16), shards=shards)
-    build_pyramid(made, levels=2, factors=[2, 3], method="median")
+    layout = {"axes": "cyx", "chunks": (1, 16, 16), "shards": shards}
+    levels = {"levels": 2, "factors": [2, 3], "method": "median"}
+    create_image(path, values((2, 100, 90), "u2"), version=version, channels=["a", "b"], **layout, **levels)
 
 
-PRODUCTS: list[Callable[[Path, Any], None]] = [plane, volume, movie, channels]
+def filtered(path: Path, version: Any) -> None:
+    """The levels come from the filter's own pass."""
+    image = create_image(None, values((40, 70, 50), "f4"), version=version, scale=2.0, units="nanometer", levels=0)
+    map_overlap(lambda block: block / 2, image, path, depth=3, levels=2)
+
+
+def acquired(path: Path, version: Any) -> None:
+    """Frames that came one after the other."""
+    options = {"axes": "tcyx", "channels": ["a", "b"], "scale": {"y": 0.5, "x": 0.5}, "units": "micrometer"}
+    with ImageWriter(path, shape=(2, 64, 48), dtype="u2", version=version, levels=2, **options) as writer:
+        for frame in values((5, 2, 64, 48), "u2"):
+            writer.append(frame)
+
+
+PRODUCTS: list[Callable[[Path, Any], None]] = [plane, volume, movie, channels, filtered, acquired]
 
 
 @pytest.mark.parametrize("version", ["0.4", "0.5"])
@@ -72,6 +87,43 @@ PRODUCTS: list[Callable[[Path, Any], None]] = [plane, volume, movie, channels]
 def test_validators_accept_what_gzarr_writes(write: Any, version: str, tmp_path: Path) -> None:
     write(tmp_path / "made.zarr", version)
     assert objections(tmp_path / "made.zarr", version) == []
+
+
+def test_every_validator_sees_a_scale_of_the_wrong_length(tmp_path: Path) -> None:
+    path = tmp_path / "made.zarr"
+    volume(path, "0.5")
+    document = path / "zarr.json"
+    stored = json.loads(document.read_text())
+    stored["attributes"]["ome"]["multiscales"][0]["datasets"][1]["coordinateTransformations"][0]["scale"] = [1.0, 1.0]
+    document.write_text(json.dumps(stored))
+    assert {problem.partition(":")[0] for problem in objections(path, "0.5")} == set(CHECKS)
+
+
+@pytest.mark.parametrize("version", ["0.4", "0.5"])
+def test_validators_accept_labels(version: str, tmp_path: Path) -> None:
+    path = tmp_path / "made.zarr"
+    volume(path, version)
+    image = open_image(path)
+    image.write_label("cells", values(image.shape, "u2"))
+    image.write_label(
+        "few", values(image.shape, "u1") // 50, colors={1: (255, 0, 0, 255)}, properties={1: {"kind": "nucleus"}}
+    )
+    assert objections(path, version) == []
+    assert objections(path / "labels/cells", version) == []
+    assert objections(path / "labels/few", version) == []
+
+
+@pytest.mark.parametrize("version", ["0.4", "0.5"])
+def test_validators_accept_plates(version: Any, tmp_path: Path) -> None:
+    path = tmp_path / "plate.zarr"
+    plate = create_plate(path, rows=2, columns=3, acquisitions=["first day", "second day"], version=version)
+    for row, column in ("A1", "B3"):
+        for acquisition in (0, 1):
+            plate.create_field(
+                row, column, values((50, 60), "u1"), acquisition=acquisition, scale=0.5, units="micrometer"
+            )
+    assert objections(path, version) == []
+    assert objections(path / "B/3/1", version) == []
 
 
 @pytest.mark.parametrize("reader", READERS)
