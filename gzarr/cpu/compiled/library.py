@@ -34,10 +34,13 @@ _FUNCTIONS: Mapping[str, str] = {
     "ZSTD_compress2": "numcodecs.zstd",
     "ZSTD_isError": "numcodecs.zstd",
     "LZ4_compress_fast": "numcodecs.lz4",
+    "ZSTD_decompressBegin": "numcodecs.zstd",
+    "ZSTD_nextSrcSizeToDecompress": "numcodecs.zstd",
+    "ZSTD_decompressContinue": "numcodecs.zstd",
 }
 _NAMES = tuple(_FUNCTIONS)
 #: Version of the interface to the extension (`loop/module.c`).
-_VERSION = 10
+_VERSION = 11
 #: Compressors by the name of their codec: the loop's number, and the functions that decoding and encoding need.
 _CODECS: Mapping[str, tuple[int, tuple[str, ...], tuple[str, ...]]] = {
     "bytes": (0, (), ()),

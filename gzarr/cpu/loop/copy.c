@@ -60,6 +60,18 @@ void simplify(Copy *copy, bool fill) {
     }
 }
 
+/* Where in the source the last byte ends that a copy takes. */
+int64_t end_of(const Copy *copy) {
+    int64_t end = copy->src_start + copy->run;
+    for (int a = 0; a < copy->n; a++) {
+        const Axis *axis = &copy->axis[a];
+        int64_t last = axis->in ? 0 : axis->n - 1;
+        for (int64_t i = 0; axis->in && i < axis->n; i++) last = axis->in[i] > last ? axis->in[i] : last;
+        end += last * axis->src;
+    }
+    return end;
+}
+
 /* Copy `n` bytes, of which the source has `have`: it is repeated. */
 static void put(char *dst, const char *src, int64_t n, int64_t have) {
     memcpy(dst, src, (size_t)have);

@@ -63,6 +63,9 @@ struct Library {
     size_t (*ZSTD_compress2)(void *, void *, size_t, const void *, size_t);
     unsigned (*ZSTD_isError)(size_t);
     int (*LZ4_compress_fast)(const char *, char *, int, int, int);
+    size_t (*ZSTD_decompressBegin)(void *);
+    size_t (*ZSTD_nextSrcSizeToDecompress)(void *);
+    size_t (*ZSTD_decompressContinue)(void *, void *, size_t, const void *, size_t);
 };
 
 extern struct Library lib;
@@ -348,6 +351,7 @@ void end_lock(Lock *lock);
 /* copy.c */
 bool add_axis(const Call *call, const Span *span, int a, Copy *copy);
 void simplify(Copy *copy, bool fill);
+int64_t end_of(const Copy *copy);
 void copy_axes(const Axis *axis, int n, char *dst, const char *src, int64_t run, int64_t have);
 void swap_bytes(char *data, int64_t nbytes, int64_t unit);
 bool make_path(const Call *call, const int64_t *coords, char *path);
@@ -364,7 +368,7 @@ bool read_exactly(int fd, char *to, int64_t n, int64_t at);
 int open_regular(const char *path, int64_t *size);
 Found find_stored(const Call *call, const int64_t *coords, Reader *reader, Stored *stored);
 void leave_stored(const Call *call, const Stored *stored);
-bool load_stored(const Job *job, const Stored *stored, char *into, Reader *reader, char **chunk);
+bool load_stored(const Job *job, const Stored *stored, char *into, int64_t wanted, Reader *reader, char **chunk);
 bool copy_stored(const Job *job, const Stored *stored, const Copy *copy, Reader *reader);
 void close_reader(Reader *reader);
 bool is_version(const Call *call, int fd);

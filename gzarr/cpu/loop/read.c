@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 static const int64_t BLOSC_HEADER = 16;
+/* Zstandard (RFC 8878): where the descriptor of a frame is; what a block decodes to at most. */
+enum { DESCRIPTOR = 4, ZSTD_BLOCK = 1 << 17 };
 
 /* Read `n` bytes of a file, from `at` on. False if that cannot be. */
 bool read_exactly(int fd, char *to, int64_t n, int64_t at) {
@@ -113,8 +115,33 @@ static void give_context_back(void *context) {
     lib.ZSTD_freeDCtx(context);
 }
 
-/* Decode a chunk to exactly its size. False for anything that the Python path should look at. */
-static bool decode(const Job *job, const char *data, int64_t size, char *to, Reader *reader) {
+/* Whether the beginning of a frame can be decoded alone: it says its size, which is the chunk's, has no checksum of all
+ * of it, and is there to its end, with nothing behind it. */
+static bool has_beginning(const char *data, size_t size, int64_t nbytes) {
+    const char with_checksum = 4;
+    return size > DESCRIPTOR && !(data[DESCRIPTOR] & with_checksum) && lib.ZSTD_decompressBegin &&
+           lib.ZSTD_nextSrcSizeToDecompress && lib.ZSTD_decompressContinue && lib.ZSTD_isError &&
+           lib.ZSTD_getFrameContentSize(data, size) == (unsigned long long)nbytes &&
+           lib.ZSTD_findFrameCompressedSize(data, size) == size;
+}
+
+/* Decode the blocks of a frame up to the last byte that is wanted. False if that cannot be. */
+static bool decode_beginning(const Job *job, const char *data, int64_t size, char *to, int64_t wanted, void *context) {
+    size_t left = (size_t)size, done = 0;
+    if (lib.ZSTD_isError(lib.ZSTD_decompressBegin(context))) return false;
+    while (done < (size_t)wanted) {
+        const size_t n = lib.ZSTD_nextSrcSizeToDecompress(context);
+        if (!n || n > left) return false;
+        const size_t got = lib.ZSTD_decompressContinue(context, to + done, (size_t)job->nbytes - done, data, n);
+        if (lib.ZSTD_isError(got)) return false;
+        done += got, data += n, left -= n;
+    }
+    return true;
+}
+
+/* Decode a chunk to exactly its size, or at least the bytes at its beginning that are wanted, where that is less work.
+ * False for anything that the Python path should look at. */
+static bool decode(const Job *job, const char *data, int64_t size, char *to, int64_t wanted, Reader *reader) {
     switch (job->codec) {
         case BLOSC:
             if (size < BLOSC_HEADER || number(data + 4) != job->nbytes || number(data + 12) != size) return false;
@@ -122,6 +149,8 @@ static bool decode(const Job *job, const char *data, int64_t size, char *to, Rea
         case ZSTD:
             if (!frame_is_plain(data, (size_t)size, job->nbytes)) return false;
             if (!reader->zstd && !(reader->zstd = take_context())) return false;
+            if (wanted <= job->nbytes - ZSTD_BLOCK && has_beginning(data, (size_t)size, job->nbytes))
+                return decode_beginning(job, data, size, to, wanted, reader->zstd);
             /* an error is a size that no chunk has */
             return lib.ZSTD_decompressDCtx(reader->zstd, to, (size_t)job->nbytes, data, (size_t)size) ==
                    (size_t)job->nbytes;
@@ -135,9 +164,9 @@ static bool decode(const Job *job, const char *data, int64_t size, char *to, Rea
 
 /* -- one part -------------------------------------------------------------------------------------------------- */
 
-/* Read and decode a chunk. into: where it fills one run of the result, or NULL. Returns where it is in *chunk; false
- * for anything that the Python path should look at. */
-bool load_stored(const Job *job, const Stored *stored, char *into, Reader *reader, char **chunk) {
+/* Read and decode a chunk. into: where it fills one run of the result, or NULL. wanted: bytes at its beginning that
+ * are looked at. Returns where it is in *chunk; false for anything that the Python path should look at. */
+bool load_stored(const Job *job, const Stored *stored, char *into, int64_t wanted, Reader *reader, char **chunk) {
     const bool plain = job->codec == PLAIN;
     int64_t size = stored->size;
     if (plain ? size != job->nbytes + CHECKSUM * job->checksum : size > job->max_encoded) return false;
@@ -154,7 +183,7 @@ bool load_stored(const Job *job, const Stored *stored, char *into, Reader *reade
     *chunk = data;
     if (!plain) {
         *chunk = into ? into : reader->decoded;
-        if (!decode(job, data, size, *chunk, reader)) return false;
+        if (!decode(job, data, size, *chunk, wanted, reader)) return false;
     }
     if (job->swap) swap_bytes(*chunk, job->nbytes, job->swap);
     return true;
@@ -165,7 +194,7 @@ Found load_chunk(const Call *call, const int64_t *coords, char *into, Reader *re
     Stored stored;
     const Found found = find_stored(call, coords, reader, &stored);
     if (found != FOUND) return found;
-    const bool loaded = load_stored(call->job, &stored, into, reader, chunk);
+    const bool loaded = load_stored(call->job, &stored, into, call->job->nbytes, reader, chunk);
     leave_stored(call, &stored);
     return loaded ? FOUND : ODD;
 }
@@ -178,7 +207,7 @@ bool copy_stored(const Job *job, const Stored *stored, const Copy *copy, Reader 
     const bool blockwise = (job->codec == BLOSC || job->codec == PLAIN) && !job->checksum && !fills;
     if (blockwise && job->nbytes >= MIN_BLOCKWISE && !stored->bytes && copy_blocks(job, stored, copy, &whole, reader)) return true;
     char *chunk = NULL;
-    if (!load_stored(job, stored, fills ? whole.dst : NULL, reader, &chunk)) return false;
+    if (!load_stored(job, stored, fills ? whole.dst : NULL, end_of(&whole), reader, &chunk)) return false;
     if (chunk != whole.dst) copy_axes(whole.axis, whole.n, whole.dst, chunk + whole.src_start, whole.run, whole.run);
     return true;
 }
