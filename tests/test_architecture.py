@@ -76,6 +76,7 @@ SUBJECTS = {
         "cpu/peak_memory",
         "cpu/compiled/faults",
         "cpu/compiled/frames",
+        "cpu/compiled/read_beginnings",
         "cpu/compiled/read_blocks",
         "cpu/compiled/sanitizers",
         "cpu/compiled/shards",
