@@ -245,7 +245,8 @@ def _parse(item: Mapping[str, Any], version: str, notes: Notes, place: str, inde
     axes = parse_axes(listed, notes if not old else Notes(notes.path), f"{place}.axes")
     if axes is None:
         raise MetadataError(f"{notes.path}: {place}.axes cannot be told")
-    known = {"version", "name", "type", "metadata", "axes", "datasets", "coordinateTransformations"}
+    known = {"name", "type", "metadata", "axes", "datasets", "coordinateTransformations"}
+    known |= {"version"} if version != "0.5" else set()  # which has it beside the list
     for name in ("name", "type", "metadata"):
         if name not in item:
             notes.warning(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
@@ -241,7 +242,8 @@ def open_image(
     store : Store, Group, path, URL or mapping
         Where the image is stored.
     mode : {"r", "r+"}, optional
-        "r" reads; "r+" also lets levels and labels be added. By default "r+", or "r" for a store that can only be read.
+        "r" reads; "r+" also lets levels and labels be added. By default "r+", or "r" for a store that can only be read
+        and for the path of a ZIP archive, which has one writer.
     path : str, optional
         Path of the image in the store.
     series : int or str, optional
@@ -278,5 +280,7 @@ def open_image(
         raise ValueError(f"mode must be 'r' or 'r+', got {mode!r}; create_image makes new images")
     if isinstance(store, Group) and path is None and device is None and not kwargs and mode in (None, "r+"):
         return Image(*read_image(group_of_image(store, series), multiscale))
-    group = open_group(store, mode or "r+", path=path, device=device, **kwargs)
+    if mode is None:
+        mode = "r" if isinstance(store, (str, os.PathLike)) and ".zip" in os.fspath(store) else "r+"
+    group = open_group(store, mode, path=path, device=device, **kwargs)
     return Image(*read_image(group_of_image(group, series), multiscale))

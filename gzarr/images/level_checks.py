@@ -8,6 +8,7 @@ from gzarr.hierarchy.array import Array
 from gzarr.images.axes import Axis, names_of
 from gzarr.images.documents import Multiscale
 from gzarr.images.faults import Notes
+from gzarr.images.new_levels import is_no_number
 from gzarr.indexing.keys import join_path
 
 
@@ -46,7 +47,7 @@ def _check_array(level: Array, multiscale: Multiscale, notes: Notes) -> None:
         notes.error(
             "dimension_separator", "chunks must be nested, with '/' in their keys", "copy the array with gzarr.transfer"
         )
-    if level.dtype.kind not in "biufc":
+    if is_no_number(level.dtype):
         notes.error("data_type", f"images hold numbers, got {level.dtype}", "store the data as numbers")
     if 0 in level.shape:
         notes.warning("shape", f"{level.shape} has no elements", "")

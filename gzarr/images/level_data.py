@@ -89,7 +89,7 @@ def _factors(larger: Sequence[int], smaller: Sequence[int]) -> tuple[int, ...] |
 
 
 def _samples(before: Array, level: Array, factors: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """Where to compare a level: first where it lacks what the level before has, then all over."""
+    """Where to compare a level: first where one of the two levels has nothing, then all over."""
     cells: dict[tuple[int, ...], tuple[int, ...]] = {}
     for coords in objects_stored(before.metadata, before.store, before.path):
         bounds = [axis.bounds(c) for axis, c in zip(before.metadata.grid, coords, strict=True)]
@@ -97,9 +97,14 @@ def _samples(before: Array, level: Array, factors: Sequence[int]) -> Iterator[tu
         place = tuple(min(m // f, n - 1) for m, f, n in zip(middle, factors, level.shape, strict=True))
         cells[tuple(p // n for p, n in zip(place, level.metadata.object_shape, strict=True))] = place
     stored = set(objects_stored(level.metadata, level.store, level.path))
-    for chosen in (sorted(cells.keys() - stored), sorted(cells.keys() & stored)):
-        for cell in _spread(chosen):
-            yield tuple(max(place - _SIDE // 2, 0) for place in cells[cell])
+    for chosen in (cells.keys() - stored, stored - cells.keys(), cells.keys() & stored):
+        for cell in _spread(sorted(chosen)):
+            place = cells.get(cell) or _corner(level, cell)
+            yield tuple(max(p - _SIDE // 2, 0) for p in place)
+
+
+def _corner(level: Array, cell: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(axis.bounds(c)[0] for axis, c in zip(level.metadata.grid, cell, strict=True))
 
 
 def _spread(items: Sequence[Any]) -> list[Any]:

@@ -22,9 +22,14 @@ def new_dtype(dtype: Any) -> np.dtype[Any]:
     if dtype is None:
         raise MetadataError("dtype is missing: pass dtype=..., or data=...")
     kind = parse_dtype(dtype).dtype
-    if kind.kind not in "biufc" and kind.names is None and kind.kind != "V":
+    if is_no_number(kind):
         raise MetadataError(f"dtype: images hold numbers, got {kind}")
     return kind
+
+
+def is_no_number(dtype: np.dtype[Any]) -> bool:
+    """Whether elements are texts, objects, times or records. Types of ml_dtypes are numbers of kind V."""
+    return dtype.kind in "OSUMm" or dtype.names is not None
 
 
 def level_keywords(multiscale: Multiscale, given: Mapping[str, Any]) -> dict[str, Any]:

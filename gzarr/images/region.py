@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gzarr.errors import SelectionError
-from gzarr.images.axes import Axis, unit_factor
+from gzarr.images.axes import Axis, unit_factor, unit_type
 from gzarr.images.documents import Transformation
 
 #: The fraction of a voxel by which coordinates may be rounded.
@@ -81,7 +81,10 @@ def spans(
         if axis.type == "channel":
             made.append(_channel_span(value, axis, shape[number], labels, where))
             continue
-        factor = _factor(axis, units.get(axis.name), where)
+        unit = units.get(axis.name)
+        if axis.name not in wanted and (axis.unit is None or unit_type(axis.unit) != axis.type):
+            unit = None  # nothing was asked of it
+        factor = _factor(axis, unit, where)
         scale, start = placed.scale[number] * factor, placed.translation[number] * factor
         made.append(_span(value, axis, shape[number], scale, start, where))
     return made

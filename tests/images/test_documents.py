@@ -34,9 +34,8 @@ def test_what_is_unknown_survives_a_rewrite(version: str) -> None:
     level = {"path": "0", "coordinateTransformations": [{"type": "scale", "scale": [1.0, 0.5]}], "kind": "raw"}
     omero = {"channels": [{"color": "FFFFFF", "label": "a", "lut": "fire"}], "rdefs": {"model": "color"}}
     label = {"colors": [{"label-value": 1, "rgba": [1, 2, 3, 4]}], "source": {"image": "../../", "by": "me"}}
-    item = document(
-        axes=axes, datasets=[level], flavour="sweet", coordinateTransformations=[{"type": "scale", "scale": [1.0, 2.0]}]
-    )
+    whole = [{"type": "scale", "scale": [1.0, 2.0]}]
+    item = document(axes=axes, datasets=[level], flavour="sweet", version=version, coordinateTransformations=whole)
     group = group_of(item, version, omero=omero, mine=7, **{"image-label": label})
     before = group.attrs.asdict()
     write_multiscale(group, read_multiscale(group))

@@ -84,6 +84,26 @@ def test_an_image_is_found_by_path_mode_and_store(tmp_path: Path) -> None:
         open_image(tmp_path / "a.zarr", "a")
 
 
+def test_an_archive_is_opened_for_reading_unless_told_otherwise(tmp_path: Path) -> None:
+    create_image(tmp_path / "a.zip", np.ones((4, 4), "u1")).group.close()
+    images = [open_image(tmp_path / "a.zip") for _ in range(2)]
+    assert [image.group.read_only for image in images] == [True, True]
+    for image in images:
+        image.group.close()
+    with open_image(tmp_path / "a.zip", "r+").group as group:
+        assert not group.read_only
+
+
+@pytest.mark.parametrize("device", ["cpu", "emulated"])
+def test_a_device_gets_the_region(device: str) -> None:
+    image = open_image(pyramid(), device=device)
+    data, coords = image.region(scale=1, y=slice(1, 3), x=1.25)
+    assert (data.tolist(), coords["y"].tolist(), coords["x"]) == ([1, 1], [1.25, 2.25], 1.25)
+    assert image.device == image.group.device
+    assert image.write_label("ones", lambda block: block > 0).device == image.device
+    assert {fault.field for fault in image.validate(data=True).errors} == {"dimension_names", ""}
+
+
 def test_a_region_of_a_level(tmp_path: Path) -> None:
     data = np.arange(2 * 8 * 6, dtype="u2").reshape(2, 8, 6)
     image = create_image(tmp_path / "a", data, axes="cyx", scale=0.5, units="um", channels=["a", "b"])

@@ -98,6 +98,8 @@ def test_units_that_are_not_known() -> None:
     placed = Transformation((1.0,), (0.0,))
     with pytest.raises(SelectionError, match="axis 'x' has no unit"):
         spans((Axis("x", "space"),), (5,), placed, {"x": 2}, {"x": "meter"}, (), "here")
+    (found,) = spans((Axis("x", "space"),), (2,), placed, {}, {"x": "meter"}, (), "here")  # nothing was asked of it
+    assert found.coords.tolist() == [0.0, 1.0]
 
 
 @pytest.mark.parametrize(
