@@ -9,6 +9,7 @@ from gzarr.display.progress import ProgressLike
 from gzarr.errors import ContainsNodeError
 from gzarr.hierarchy.group import Group
 from gzarr.images.building import MAX_NBYTES, plan
+from gzarr.images.cluster import Client
 from gzarr.images.documents import Multiscale, write_multiscale
 from gzarr.images.downsample import Method
 from gzarr.images.image import Image, open_image
@@ -30,6 +31,7 @@ def build_pyramid(
     overwrite: bool = False,
     progress: ProgressLike = None,
     device: str | None = None,
+    client: Client | None = None,
 ) -> Image:
     """Build the smaller levels of an image, each region of which is read once.
 
@@ -57,6 +59,9 @@ def build_pyramid(
         True for a progress bar (tqdm), or a function of (bytes done, bytes in all, name of the array).
     device : str, optional
         Where chunks are decoded, downsampled and encoded. By default, the device of the image.
+    client : distributed.Client or concurrent.futures.Executor, optional
+        Runs the units on a Dask cluster or in other processes, each in up to ``max_nbytes``. A unit is then a block of
+        whole chunks or shards of as many levels as fit; levels above are made of these.
 
     Returns
     -------
@@ -92,7 +97,7 @@ def build_pyramid(
     source = image if isinstance(image, Image) else open_image(image, "r+" if not isinstance(image, Group) else None)
     if device is not None:
         source = source.to(device)
-    recipe = Recipe(levels, factors, method, max_nbytes, resume, overwrite, progress)
+    recipe = Recipe(levels, factors, method, max_nbytes, resume, overwrite, progress, client)
     alone = replace(source.metadata, datasets=source.metadata.datasets[:1])
     base = source.levels[0]
     if len(source) > 1 and not _take_off(source, alone, recipe):

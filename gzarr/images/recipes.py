@@ -8,6 +8,7 @@ from gzarr.display.progress import ProgressLike
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.images.building import MAX_NBYTES, Build, building, fill, producer
+from gzarr.images.cluster import Client, build_on
 from gzarr.images.documents import Multiscale
 from gzarr.images.downsample import GAUSSIAN, Method, check_method
 from gzarr.images.levels import Factors
@@ -27,6 +28,8 @@ class Recipe(NamedTuple):
         Whether to go on with an unfinished build; whether to replace levels, and unfinished builds.
     progress : bool or callable, optional
         As in `gzarr.transfer`.
+    client : Client, optional
+        Of a cluster that builds the levels, where level 0 is stored already.
     """
 
     levels: int | None = None
@@ -36,6 +39,7 @@ class Recipe(NamedTuple):
     resume: bool = False
     overwrite: bool = False
     progress: ProgressLike = None
+    client: Client | None = None
 
 
 def build_levels(
@@ -59,6 +63,8 @@ def build_levels(
         first = recipe._replace(levels=0, factors=None, method="nearest", progress=None)
         build_levels(group, base, multiscale, data, first, write_base=True, name=name)
         write_base = False
+    if recipe.client is not None and method == GAUSSIAN:
+        raise ValueError("method='gaussian' is not built on a cluster; leave client= out, or choose another method")
     with building(
         group,
         base,
@@ -71,7 +77,9 @@ def build_levels(
         overwrite=recipe.overwrite,
         name=name,
     ) as build:
-        if method == GAUSSIAN:
+        if recipe.client is not None:
+            build_on(recipe.client, build, method, max_nbytes=recipe.max_nbytes, progress=recipe.progress)
+        elif method == GAUSSIAN:
             smooth_levels(build, max_nbytes=recipe.max_nbytes, progress=recipe.progress)
         else:
             produce = producer(data, base.backend, base.dtype)

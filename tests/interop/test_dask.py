@@ -11,6 +11,7 @@ from dask.base import tokenize
 from distributed import Client, LocalCluster
 
 import gzarr
+import gzarr.images
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.hostbuild import find_compiler
@@ -375,3 +376,14 @@ class TestCluster:
         z.store["c/1/1"] = b"damaged"
         with pytest.raises(gzarr.ChunkError, match="c/1/1"):
             from_zarr(z).compute()
+
+
+def test_processes_build_the_levels_of_an_image(tmp_path, cluster):
+    data = np.random.default_rng(0).integers(0, 60000, (600, 530), "u2")
+    image = gzarr.images.create_image(tmp_path / "image.zarr", data, chunks=(32, 32), levels=0)
+    image = gzarr.images.build_pyramid(image, 4, max_nbytes=300_000, client=cluster)
+    assert [level.shape for level in image.levels[1:]] == [(300, 265), (150, 133), (75, 67), (38, 34)]
+    level = from_zarr(image[1], chunks=(128, 128))
+    blocks = data.reshape(300, 2, 265, 2).astype("f8").sum((1, 3)) / 4
+    np.testing.assert_array_equal(level.compute(scheduler=cluster), np.rint(blocks).astype("u2"))
+    assert not image.group.verify().problems
