@@ -110,6 +110,7 @@ TESTED_THROUGH = {
     "checking/test_verify": "api/checking checking/chunks checking/leftovers checking/nodes checking/report",
     "chunk_io/test_chunk_cache": "storage/invalidation",
     "chunk_io/test_engine": "chunk_io/array_io chunk_io/prepare chunk_io/waves",
+    "cli/test_ome": "convert/versions",
     "codecs/test_cast_value": "codecs/rounding",
     "codecs/test_spec": "codecs/fields codecs/crc32c codecs/gzip codecs/zstd",
     "concurrency/test_threads": "cpu/threads hierarchy/threads",

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import gzarr
 from gzarr.advising import commands as advise
-from gzarr.cli import compare, demo, info, tree, verify
+from gzarr.cli import compare, demo, info, ome, tree, verify
 from gzarr.convert import commands as convert
 from gzarr.copying import commands as copy
 from gzarr.cpu.compiled.library import status as loop_status
@@ -81,6 +81,6 @@ def _parser() -> argparse.ArgumentParser:
         "--version", action="version", version=f"gzarr {gzarr.__version__} (compiled loop: {loop_status()})"
     )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for module in (info, tree, verify, compare, copy, convert, advise, demo):
+    for module in (info, tree, verify, compare, copy, convert, ome, advise, demo):
         module.add_command(commands)
     return parser
