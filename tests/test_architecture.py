@@ -86,6 +86,7 @@ SUBJECTS = {
     *(
         "gpu/budgets",
         "gpu/direct_decoding",
+        "gpu/images",
         "gpu/loaders",
         "gpu/overlap",
         "gpu/races",

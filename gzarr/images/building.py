@@ -17,7 +17,6 @@ from typing import Any
 import gzarr.images.resuming as notes
 from gzarr.backend import Array as AnyArray
 from gzarr.backend import Backend
-from gzarr.cpu.threads import thread_count
 from gzarr.display.progress import ProgressLike, counted
 from gzarr.errors import ArrayNotFoundError, ContainsArrayError, MetadataError
 from gzarr.hierarchy.array import Array
@@ -29,7 +28,7 @@ from gzarr.images.documents import Dataset, Multiscale, write_multiscale
 from gzarr.images.downsample import Method, check_method
 from gzarr.images.levels import AxisKind, Factors, Level, plan_levels
 from gzarr.images.resuming import Marks
-from gzarr.images.tasks import run_tasks
+from gzarr.images.tasks import run_tasks, worker_count
 from gzarr.images.units import plan_units
 from gzarr.indexing.grid import RegularAxis
 from gzarr.indexing.keys import join_path
@@ -201,7 +200,7 @@ def fill(
     """
     base, cascade = build.levels[0], build.cascade
     waits = base.store.concurrency > 1
-    workers = thread_count(waits=waits, at_once=base.store.concurrency)
+    workers = worker_count(base.backend, base.store.concurrency)
     chosen = plan_units(cascade.geometry, max_nbytes, workers)
     marks = build.begin({"unit": list(chosen.unit)})
     units = plan_units(cascade.geometry, max_nbytes, workers, tuple(marks.plan["unit"]))

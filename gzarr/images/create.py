@@ -151,7 +151,7 @@ def create_image(
         raise MetadataError(f"version: {version!r} is not written; choose '0.5' or '0.4'")
     if data is not None:
         data = from_tensor(data if hasattr(data, "shape") else np.asarray(data))
-        shape, dtype = np.shape(data) if shape is None else shape, dtype_of(data, {}) if dtype is None else dtype
+        shape, dtype = tuple(data.shape) if shape is None else shape, dtype_of(data, {}) if dtype is None else dtype
     extents, kind = parse_shape(shape), new_dtype(dtype)
     found = new_axes(axes, len(extents), units)
     multiscale = Multiscale(

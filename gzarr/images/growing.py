@@ -135,22 +135,16 @@ class GrowingImage:
 
     def write(self, number: int, frames: AnyArray) -> None:
         """Write a row, in any order. On a device, the current stream waits for it. Raises: StoreError."""
-        backend, before = self.backend, self.backend.record()
-        after: list[object] = []
 
         def put(region: Region) -> None:
-            backend.wait(before)
             start = (number * self.row, *(part.start for part in region))
             self._cascade.put(start, frames[(slice(None), *region)])
-            after.append(backend.record())
 
         regions = _cut(self.frame_shape, self._cascade.unit[1:])
         if len(regions) == 1:  # whose chunks threads share
             put(regions[0])
         else:
-            run_tasks(backend, put, regions, n_items=len(regions), cost_nbytes=0, max_nbytes=1)
-        for mark in after:
-            backend.wait(mark)
+            run_tasks(self.backend, put, regions, n_items=len(regions), cost_nbytes=0, max_nbytes=1)
         self._done.add(number)
         while self.count // self.row in self._done:
             self._done.remove(self.count // self.row)

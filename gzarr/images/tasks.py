@@ -3,6 +3,9 @@
 Theory of operation. The threads of `Backend.run` take items in order. A thread waits with its item until the budget has
 room for it, and every task that ends wakes one that waits. A task runs in any case if no other does, so nobody waits
 forever. What a task reads and writes stays on its thread.
+
+On a device, a task has a stream of its own. It comes after what the caller had submitted before all tasks, and before
+what the caller submits after them. So one task may be read, another one computed, and a third one encoded meanwhile.
 """
 
 from __future__ import annotations
@@ -13,6 +16,10 @@ from typing import TypeVar
 
 from gzarr.backend import Backend, Work
 from gzarr.concurrency import new_lock
+from gzarr.cpu.threads import thread_count
+
+#: Tasks at once on a device: one is read, one computed, and one encoded.
+DEVICE_WORKERS = 3
 
 T = TypeVar("T")
 
@@ -69,6 +76,13 @@ class Budget:
             return False
 
 
+def worker_count(backend: Backend, concurrency: int) -> int:
+    """How many tasks pay at once. concurrency: of the store that they read and write."""
+    if backend is not backend.host:
+        return DEVICE_WORKERS
+    return thread_count(waits=concurrency > 1, at_once=concurrency)
+
+
 def run_tasks(
     backend: Backend,
     task: Callable[[T], object],
@@ -111,6 +125,8 @@ def run_tasks(
     """
     budget = Budget(max_nbytes, max(1, n_items if workers is None else workers), pending)
     cost = cost_nbytes if callable(cost_nbytes) else lambda _: cost_nbytes
+    before = backend.record()
+    ends: dict[int, object] = {}  # by stream, which later tasks take again
 
     def carry_out(item: T) -> None:
         nbytes = cost(item)
@@ -118,11 +134,19 @@ def run_tasks(
         try:
             if not budget.failed:
                 with backend.own_stream():
-                    task(item)
+                    backend.wait(before)
+                    try:
+                        task(item)
+                    finally:
+                        ends[id(backend.current_stream())] = backend.record()
         except BaseException:
             budget.failed = True
             raise
         finally:
             budget.give(nbytes)
 
-    backend.run(carry_out, items, Work(n_items, max(max_nbytes, 1 << 20), 1, unlocked=True, waits=waits))
+    try:
+        backend.run(carry_out, items, Work(n_items, max(max_nbytes, 1 << 20), 1, unlocked=True, waits=waits))
+    finally:
+        for end in ends.values():
+            backend.wait(end)

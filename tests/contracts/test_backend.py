@@ -60,7 +60,7 @@ def test_arrays_are_those_of_the_array_module(backend: Backend) -> None:
     made = backend.empty((2, 3), np.dtype("f4"))
     made[...] = 4
     assert type(made) is backend.xp.ndarray
-    assert type(backend.xp.sqrt(made)) is backend.xp.ndarray
+    assert type(backend.xp.rint(made)) is backend.xp.ndarray
 
 
 def chain_for(

@@ -60,7 +60,7 @@ nvtx = Nvtx()
 #: What has CuPy's own name in `tests.gpu.fake_cupy.arrays`.
 _ARRAYS = (
     *("ndarray", "empty", "zeros", "full", "asarray", "array", "from_dlpack", "asnumpy", "ascontiguousarray", "cumsum"),
-    *("packbits", "rint", "isnan", "unpackbits", "may_share_memory"),
+    *("packbits", "rint", "isnan", "unpackbits", "may_share_memory", "pad"),
 )
 _DTYPES = ("bool_", "uint8", "int8", "uint32", "int32", "uint64", "int64", "float32", "float64")
 _PROPERTIES = {"name": b"no GPU: a double", "totalGlobalMem": 0, "multiProcessorCount": 0, "major": 0, "minor": 0}

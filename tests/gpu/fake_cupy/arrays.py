@@ -398,3 +398,7 @@ def isnan(x: ndarray) -> ndarray:
 
 def may_share_memory(a: ndarray, b: ndarray, max_work: Any = None) -> bool:
     return np.may_share_memory(a._host, b._host)
+
+
+def pad(array: ndarray, pad_width: Any, mode: str = "constant") -> ndarray:
+    return _new(np.pad(_host(array), pad_width, mode=mode))
