@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 import gzarr
+from gzarr.convert import from_tiff
 from gzarr.demo.relief import COLS, ROWS, load_relief
-from gzarr.images import Image, create_image, label, map_blocks, map_overlap, open_image
+from gzarr.images import Image, label, map_blocks, map_overlap, open_image
 
 EARTH_RADIUS_KM = 6371.0
 CELL_KM = np.pi * EARTH_RADIUS_KM / ROWS  # of latitude; of longitude at the equator
@@ -52,13 +53,9 @@ def write_tiff(path: Path) -> None:
 
 
 def convert(tiff: Path, path: Path, device: str) -> Image:
-    """Convert the TIFF to an image of several levels."""
-    import tifffile
-
-    heights = tifffile.imread(tiff)
-    return create_image(
-        path, heights, axes="yx", scale=CELL_KM, units="kilometer", chunks=(128, 128), overwrite=True, device=device
-    )
+    """Convert the TIFF to an image with the size of its cells, of several levels."""
+    from_tiff(tiff, path, ome=True, if_exists="replace")
+    return open_image(path, device=device)
 
 
 def shade(heights: Any) -> Any:

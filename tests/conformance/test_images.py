@@ -10,8 +10,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gzarr.images import ImageWriter, create_image, create_plate, map_overlap, open_image
-from tests.conformance.image_peers import CHECKS, READERS, SCALE, UNIT, WRITERS, objections, quiet
+from gzarr.convert import from_tiff
+from gzarr.images import ImageWriter, create_image, map_overlap, open_image
+from tests.conformance.image_peers import (
+    CHECKS,
+    READERS,
+    SCALE,
+    UNIT,
+    WRITERS,
+    by_ome_zarr_io,
+    by_ome_zarr_pyramid,
+    objections,
+    quiet,
+)
 
 for _name in CHECKS:
     pytest.importorskip(_name)
@@ -79,7 +90,25 @@ def acquired(path: Path, version: Any) -> None:
             writer.append(frame)
 
 
-PRODUCTS: list[Callable[[Path, Any], None]] = [plane, volume, movie, channels, filtered, acquired]
+def converted(path: Path, version: Any) -> None:
+    """An OME-TIFF with a pyramid and two channels."""
+    tifffile = pytest.importorskip("tifffile")
+    data = values((2, 128, 96), "u2")
+    size = {
+        "PhysicalSizeX": 0.5,
+        "PhysicalSizeXUnit": "\N{MICRO SIGN}m",
+        "PhysicalSizeY": 0.5,
+        "PhysicalSizeYUnit": "\N{MICRO SIGN}m",
+    }
+    with tifffile.TiffWriter(path.with_suffix(".ome.tif"), ome=True) as file:
+        channels = {"axes": "CYX", "Channel": {"Name": ["nuclei", "actin"]}, **size}
+        file.write(data, tile=(32, 32), subifds=1, metadata=channels)
+        file.write(data[:, ::2, ::2], tile=(32, 32), subfiletype=1)
+    zarr_format = 2 if version == "0.4" else 3
+    from_tiff(path.with_suffix(".ome.tif"), path, ome=True, zarr_format=zarr_format)
+
+
+PRODUCTS: list[Callable[[Path, Any], None]] = [plane, volume, movie, channels, filtered, acquired, converted]
 
 
 @pytest.mark.parametrize("version", ["0.4", "0.5"])
@@ -114,16 +143,15 @@ def test_validators_accept_labels(version: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", ["0.4", "0.5"])
-def test_validators_accept_plates(version: Any, tmp_path: Path) -> None:
-    path = tmp_path / "plate.zarr"
-    plate = create_plate(path, rows=2, columns=3, acquisitions=["first day", "second day"], version=version)
-    for row, column in ("A1", "B3"):
-        for acquisition in (0, 1):
-            plate.create_field(
-                row, column, values((50, 60), "u1"), acquisition=acquisition, scale=0.5, units="micrometer"
-            )
-    assert objections(path, version) == []
-    assert objections(path / "B/3/1", version) == []
+def test_validators_accept_collections(version: Any, tmp_path: Path) -> None:
+    path = tmp_path / "made.zarr"
+    with ImageWriter(
+        path, positions=["left", "right"], shape=(40, 50), dtype="u2", axes="tyx", version=version
+    ) as writer:
+        for name in ("left", "right", "left", "right"):
+            writer.append(values((40, 50), "u2"), position=name)
+    assert by_ome_zarr_pyramid(path, version) == by_ome_zarr_io(path, version) == []  # the others know none
+    assert objections(path / "left", version) == objections(path / "right", version) == []
 
 
 @pytest.mark.parametrize("reader", READERS)
