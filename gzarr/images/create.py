@@ -171,18 +171,21 @@ def create_image(
         raise MetadataError(
             "levels, factors, method, resume and progress need data=...; build_pyramid adds levels later"
         )
-    if overwrite and isinstance(data, Array) and _reads_place(data, store, path):
-        raise MetadataError(
-            f"data: {data.store_path} would be deleted before it is read; choose another place for the image"
-        )
+    if overwrite and isinstance(data, Array):
+        check_apart(data, store, path)
     opening: dict[str, Any] = {"path": path, "zarr_format": _FORMATS[version], "device": device, **reach}
+    group = new_group(store, opening, resume=resume, overwrite=overwrite)
+    return _finished(put_image(group, multiscale, level, data, recipe), data, channels)
+
+
+def new_group(store: Any, opening: Mapping[str, Any], *, resume: bool, overwrite: bool) -> Group:
+    """The group of a new image, or with ``resume`` that of one that was not finished. Raises: ContainsNodeError."""
     if resume:
         with suppress(GroupNotFoundError):
             group = open_group(store, "r+", **opening)
             if read_marks(group.store, group.path) is not None:
-                return _finished(put_image(group, multiscale, level, data, recipe), data, channels)
-    group = open_group(store, "w" if overwrite else "w-", **opening)
-    return _finished(put_image(group, multiscale, level, data, recipe), data, channels)
+                return group
+    return open_group(store, "w" if overwrite else "w-", **opening)
 
 
 def _finished(image: Image, data: Any, channels: Sequence[Any] | None) -> Image:
@@ -225,7 +228,10 @@ def _with_windows(image: Image, given: Sequence[Any]) -> Image:
     return replace(image, metadata=metadata)
 
 
-def _reads_place(data: Array, store: Any, path: str | None) -> bool:
-    """Whether an array lies where an image is to be."""
+def check_apart(data: Array, store: Any, path: str | None = None) -> None:
+    """Refuse to replace a place in which an array lies that is read. Raises: MetadataError."""
     place, base = open_store_at(store, "a")
-    return meets((place, join_path(base, normalize_path(path or ""))), (data.store, data.path))
+    if meets((place, join_path(base, normalize_path(path or ""))), (data.store, data.path)):
+        raise MetadataError(
+            f"data: {data.store_path} would be deleted before it is read; choose another place for the image"
+        )

@@ -7,13 +7,18 @@ from typing import Any
 
 from gzarr.display.progress import ProgressLike
 from gzarr.errors import ContainsNodeError
+from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
+from gzarr.hierarchy.new_nodes import like
+from gzarr.images.axes import new_axes
 from gzarr.images.building import MAX_NBYTES, plan
 from gzarr.images.cluster import Client
-from gzarr.images.documents import Multiscale, write_multiscale
+from gzarr.images.create import check_apart, new_group, put_image
+from gzarr.images.documents import VERSION_OF, Dataset, Multiscale, write_multiscale
 from gzarr.images.downsample import Method
 from gzarr.images.image import Image, open_image
 from gzarr.images.levels import Factors
+from gzarr.images.new_levels import level_keywords
 from gzarr.images.recipes import Recipe, build_levels, method_of
 from gzarr.images.resuming import read_marks
 from gzarr.indexing.keys import join_path
@@ -26,6 +31,7 @@ def build_pyramid(
     factors: Factors = None,
     method: Method | None = None,
     *,
+    out: Any = None,
     max_nbytes: int = MAX_NBYTES,
     resume: bool = False,
     overwrite: bool = False,
@@ -37,8 +43,8 @@ def build_pyramid(
 
     Parameters
     ----------
-    image : Image, Group, path, URL or store
-        The image; its level 0 is what the others are made of.
+    image : Image, Group, Array, path, URL or store
+        The image; its level 0 is what the others are made of. An array needs ``out``.
     levels : int, optional
         How many levels to add. By default, until no spatial axis has more than 256
         elements.
@@ -48,6 +54,8 @@ def build_pyramid(
     method : str or callable, optional
         "mean", "nearest" (the first element), "mode", "min", "max", "median" or "gaussian", or a function of a block
         and the factors that returns the smaller block. By default "mean", and "mode" for labels.
+    out : Group, path, URL or store, optional
+        Where a new image is made, with a copy of level 0 from the same pass. By default, the image gets the levels.
     max_nbytes : int
         Memory for decoded elements, in bytes. Encoded bytes under way come on top.
     resume : bool
@@ -94,10 +102,15 @@ def build_pyramid(
     >>> image.scale(1), image.translation(1)
     ({'y': 1.0, 'x': 1.0}, {'y': 0.25, 'x': 0.25})
     """
+    recipe = Recipe(levels, factors, method, max_nbytes, resume, overwrite, progress, client)
+    if out is not None:
+        source = image if isinstance(image, (Array, Image)) else open_image(image, "r")
+        return _copied(source if device is None else source.to(device), out, recipe)
+    if isinstance(image, Array):
+        raise TypeError(f"{image.store_path} is an array, which has no levels: pass out= to make an image of it")
     source = image if isinstance(image, Image) else open_image(image, "r+" if not isinstance(image, Group) else None)
     if device is not None:
         source = source.to(device)
-    recipe = Recipe(levels, factors, method, max_nbytes, resume, overwrite, progress, client)
     alone = replace(source.metadata, datasets=source.metadata.datasets[:1])
     base = source.levels[0]
     if len(source) > 1 and not _take_off(source, alone, recipe):
@@ -126,3 +139,30 @@ def _take_off(source: Image, alone: Multiscale, recipe: Recipe) -> bool:
     for dataset in source.metadata.datasets[1:]:
         delete_node(group.store, join_path(group.path, dataset.path))
     return True
+
+
+def _copied(source: Array | Image, out: Any, recipe: Recipe) -> Image:
+    """A new image with all levels."""
+    base = source if isinstance(source, Array) else source.levels[0]
+    multiscale = _of_array(base) if isinstance(source, Array) else source.metadata
+    if recipe.client is not None:
+        raise ValueError("client= builds the levels of an image that is stored: leave out= away, or client=")
+    if recipe.overwrite:
+        check_apart(base, out)
+    opening = {"zarr_format": base.metadata.zarr_format, "device": base.backend}
+    level = level_keywords(multiscale, like(base, {}))
+    del level["zarr_format"]
+    group = new_group(out, opening, resume=recipe.resume, overwrite=recipe.overwrite)
+    return put_image(
+        group, replace(multiscale, datasets=multiscale.datasets[:1]), level, base, recipe._replace(overwrite=False)
+    )
+
+
+def _of_array(array: Array) -> Multiscale:
+    """The metadata of an image that is made of an array."""
+    names = array.dimension_names
+    axes = new_axes(names if names and all(names) else None, array.ndim, None)
+    first = Dataset("0", (1.0,) * array.ndim, (0.0,) * array.ndim)
+    return Multiscale(
+        axes=axes, datasets=(first,), version=VERSION_OF[array.metadata.zarr_format], type="none", metadata={}
+    )

@@ -9,7 +9,7 @@ from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.images.building import MAX_NBYTES, Build, building, fill, producer
 from gzarr.images.cluster import Client, build_on
-from gzarr.images.documents import Multiscale
+from gzarr.images.documents import Multiscale, ome_attributes
 from gzarr.images.downsample import GAUSSIAN, Method, check_method
 from gzarr.images.levels import Factors
 from gzarr.images.smoothing import smooth_levels
@@ -60,8 +60,9 @@ def build_levels(
     method = method_of(recipe, multiscale)
     if write_base and method == GAUSSIAN:  # which reads a level that is complete
         check_method(method, base.dtype, labels=multiscale.image_label is not None)
-        first = recipe._replace(levels=0, factors=None, method="nearest", progress=None)
-        build_levels(group, base, multiscale, data, first, write_base=True, name=name)
+        if not (recipe.resume and ome_attributes(group.attrs.asdict(), group.zarr_format)):  # or it is written already
+            first = recipe._replace(levels=0, factors=None, method="nearest", progress=None)
+            build_levels(group, base, multiscale, data, first, write_base=True, name=name)
         write_base = False
     if recipe.client is not None and method == GAUSSIAN:
         raise ValueError("method='gaussian' is not built on a cluster; leave client= out, or choose another method")

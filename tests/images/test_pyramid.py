@@ -195,6 +195,42 @@ def test_an_image_is_not_created_over_its_data(tmp_path: Path) -> None:
     assert open_image(tmp_path / "image.zarr").shape == (64, 64)
 
 
+@pytest.mark.parametrize("version", ["0.4", "0.5"])
+def test_a_new_image_is_made_of_an_image_in_one_pass(tmp_path: Path, version: Any) -> None:
+    data = noise((2, 300, 280))
+    shards = {"shards": (1, 64, 128)} if version == "0.5" else {}
+    image = create_image(
+        tmp_path / "old.zarr", data, axes="cyx", scale=0.5, units="um", channels=["A", "B"], version=version,
+        chunks=(1, 32, 32), levels=0, **shards,
+    )  # fmt: skip
+    store = CountingStore(LocalStore(tmp_path / "new.zarr"))
+    made = build_pyramid(image, 2, out=store)
+    assert set(Counter(key for key in store.written if key[:2] in {"0/", "1/", "2/"} and "z" not in key).values()) == {
+        1
+    }
+    check(made, data)
+    assert [level.chunks for level in made] == [(1, 32, 32)] * 3
+    assert (made[2].shards, made.version, made.units) == (image[0].shards, version, image.units)
+    assert [channel.label for channel in made.channels] == ["A", "B"]
+    assert len(open_image(tmp_path / "old.zarr")) == 1
+    with pytest.raises(ContainsGroupError):
+        build_pyramid(image, out=tmp_path / "new.zarr")
+    with pytest.raises(MetadataError, match="would be deleted before it is read"):
+        build_pyramid(image, out=tmp_path / "old.zarr", overwrite=True)
+
+
+def test_a_new_image_is_made_of_an_array(tmp_path: Path) -> None:
+    data = noise((2, 300, 280))
+    array = gzarr.create_array(
+        tmp_path / "array.zarr", data=data, chunks=(1, 64, 64), dimension_names=("t", "y", "x"), attributes={"a": 1}
+    )
+    made = build_pyramid(array, out=tmp_path / "image.zarr")
+    check(made, data)
+    assert (made.axes, len(made), made[0].attrs.asdict()) == (("t", "y", "x"), 2, {})
+    with pytest.raises(TypeError, match="is an array, which has no levels: pass out= to make an image of it"):
+        build_pyramid(array)
+
+
 def test_levels_need_data() -> None:
     with pytest.raises(MetadataError, match="need data="):
         create_image(shape=(300, 300), dtype="u1", levels=2)
