@@ -8,7 +8,7 @@ Source: https://ngff.openmicroscopy.org/0.4/ and /0.5/, "multiscales", "omero" a
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
@@ -28,6 +28,9 @@ VERSION_OF: Final[Mapping[ZarrFormat, Literal["0.4", "0.5"]]] = {2: "0.4", 3: "0
 _OLD_VERSIONS = ("0.1", "0.2", "0.3", "0.4")
 #: The axes of images before 0.3, which name none.
 _FIVE = [{"name": name, "type": kind} for name, kind in zip("tczyx", ("time", "channel", *["space"] * 3), strict=True)]
+
+#: Integers of JSON may be larger than any float.
+_LARGEST = sys.float_info.max
 
 Numbers: TypeAlias = tuple[float, ...]
 
@@ -334,7 +337,7 @@ def _vector(item: Mapping[str, Any], kind: str, axes: tuple[Axis, ...], notes: N
             what = "stored as an array, which is not supported"
         notes.fatal(f"{place}.{kind}", what, f"list a {kind} for every axis")
         return (default,) * len(axes)
-    bad = [n for n in value if not math.isfinite(n) or (kind == "scale" and n <= 0)]
+    bad = [n for n in value if not -_LARGEST <= n <= _LARGEST or (kind == "scale" and n <= 0)]
     if bad:
         what = f"must be {'numbers > 0' if kind == 'scale' else 'finite numbers'}, got {short(value)}"
         notes.fatal(f"{place}.{kind}", what, "write 1 where the size of a voxel is unknown" * (kind == "scale"))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from gzarr.images.resuming import begin
 Ome = dict[str, Any]
 
 
-def make(path: Path, version: Any = "0.5", *, labels: bool = True) -> gzarr.Group:
+def make(path: Any, version: Any = "0.5", *, labels: bool = True) -> gzarr.Group:
     """A sound image of 3 levels with channels and labels."""
     rng = np.random.default_rng(0)
     data = np.sort(rng.integers(100, 200, (2, 16, 21), "u2"), axis=-1)
@@ -307,3 +309,37 @@ def test_a_malformed_array_hides_no_other(tmp_path: Path) -> None:
     edit(group, channels(lambda c: c.pop()))
     found = validate(group)
     assert [fault.path.rpartition("/")[2] for fault in found.errors] == ["1", "cell.zarr"]
+
+
+def _places(value: Any, place: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [place, *(found for key, item in items for found in _places(item, (*place, key)))]
+
+
+WRONG = [None, -1.5, "", "../..", [], {}, True, math.nan, 10**400, [None], {"a": 1}, "\ud800", "gone"]
+
+
+@pytest.mark.parametrize("version", ["0.4", "0.5"])
+def test_whatever_metadata_say_the_error_is_of_gzarr_and_validation_tells_it(version: str) -> None:
+    group = make(gzarr.MemoryStore(), version)
+    rng = np.random.default_rng(7)
+    sound = json.dumps(group.attrs.asdict())
+    for *outer, last in _places(json.loads(sound))[1:]:
+        for choice in rng.choice(len(WRONG), 2, replace=False):
+            wrong = inner = json.loads(sound)
+            for key in outer:
+                inner = inner[key]
+            if WRONG[choice] == "gone":
+                del inner[last]
+            else:
+                inner[last] = WRONG[choice]
+            change_attributes(group.store, "", group.metadata.zarr_format, partial(_instead, wrong))
+            found = validate(group.store)
+            try:
+                open_image(group.store)
+            except gzarr.errors.GzarrError:
+                assert not found.ok, (outer, last, WRONG[choice])
+
+
+def _instead(wrong: dict[str, Any], _: dict[str, Any]) -> dict[str, Any]:
+    return wrong
