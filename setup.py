@@ -19,6 +19,7 @@ loop = Extension(
             "module",
             "blocks",
             "cast",
+            "components",
             "copies",
             "copy",
             "fetch",
