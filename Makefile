@@ -5,6 +5,7 @@
 #   make coverage    the tests again, twice as slow, with a table of the lines that the tests miss
 #   make bench   time gzarr beside its peers (docs/benchmarks.md; 20 minutes, 5 GB in .bench-cache)
 #   make bench-loader    time gzarr.Loader beside its peers (docs/benchmarks-loader.md; 6 minutes, 3 GB in .bench-cache; Python 3.12)
+#   make bench-images    time pyramids and filters beside their peers (docs/benchmarks-images.md; 10 minutes, 5 GB in .bench-cache; Python 3.12)
 #   make torture    an hour of races, kills, full disks and interrupts, beside the peers (docs/reliability.md)
 #   make gpu-check   on a machine with a GPU: tests, open questions, benchmarks; eight minutes at most
 #   make PYTHON=python3.12 test    with another Python
@@ -15,7 +16,7 @@ PYTHON ?= python3
 PYTEST = PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX='$(CURDIR)/.venv/pycache' .venv/bin/python -m pytest \
     --numprocesses=auto --dist=loadfile
 
-.PHONY: demo test test-torch coverage lint bench bench-loader torture gpu-check clean
+.PHONY: demo test test-torch coverage lint bench bench-loader bench-images torture gpu-check clean
 
 demo: .venv-demo/ready
 	.venv-demo/bin/python -m examples.relief
@@ -84,6 +85,12 @@ bench-loader: .venv-bench-loader/ready
 PYTHON_LOADER ?= $(firstword $(wildcard $(HOME)/.pyenv/versions/3.12.*/bin/python) python3.12)
 BENCH_LOADER ?= --remote --out benchmarks/results/loader.json --table docs/benchmarks-loader.md
 
+# topozarr needs Python 3.12. BENCH_IMAGES="--only C --rounds 5" passes options on.
+bench-images: .venv-bench-images/ready
+	.venv-bench-images/bin/python -m benchmarks.images $(WRITTEN) $(BENCH_IMAGES)
+
+BENCH_IMAGES ?= --out benchmarks/results/images.json --table docs/benchmarks-images.md
+
 # The peers run in the environment of `make bench`. TORTURE="--only shards --minutes 2" passes options on.
 torture: .venv/ready .venv-bench-v3/ready
 	.venv/bin/python -m benchmarks.torture $(patsubst %,--python %=.venv-bench-v3/bin/python,zarr tensorstore) $(TORTURE)
@@ -103,12 +110,19 @@ TORTURE ?= --minutes 60 --writer gzarr,zarr,tensorstore --json benchmarks/result
 	$(@D)/bin/python tools/install_torch.py
 	touch $@
 
+.venv-bench-images/ready: pyproject.toml $(COMPILED) benchmarks/requirements-images.txt
+	@$(PYTHON_LOADER) -c 'import sys; sys.exit(sys.version_info < (3, 12))' || \
+	{ echo "topozarr needs Python 3.12; try: make PYTHON_LOADER=python3.12 bench-images" >&2; exit 1; }
+	$(PYTHON_LOADER) -m venv --clear $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check -r benchmarks/requirements-images.txt --editable .
+	touch $@
+
 .venv-bench-v2/ready: benchmarks/requirements-v2.txt
 	$(PYTHON) -m venv --clear $(@D)
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check -r benchmarks/requirements-v2.txt
 	touch $@
 
 clean:
-	rm -rf .venv .venv-demo .venv-torch .venv-bench-v2 .venv-bench-v3 .venv-bench-loader .bench-cache demo-out build dist .coverage .hypothesis .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-demo .venv-torch .venv-bench-v2 .venv-bench-v3 .venv-bench-loader .venv-bench-images .bench-cache demo-out build dist .coverage .hypothesis .pytest_cache .mypy_cache .ruff_cache
 	rm -rf gzarr.egg-info gzarr/cpu/_loop.*so
 	find gzarr tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -54,7 +54,7 @@ def boxes(case: Case, number: int) -> list[tuple[slice, ...]]:
     touched = np.prod([min(-(-b // c) + 1, -(-n // c)) for b, c, n in zip(case.box, chunks, shape, strict=True)])
     touched *= np.prod(chunks) * np.dtype(case.source.dtype).itemsize
     ends = np.array(shape) - case.box + 1
-    starts = np.random.default_rng((5, number)).integers(0, ends, (max(4, int(DECODED / touched)), len(shape)))
+    starts = np.random.default_rng((5, number)).integers(0, ends, (min(max(4, int(DECODED / touched)), 40), len(shape)))
     return [tuple(slice(int(s), int(s) + n) for s, n in zip(start, case.box, strict=True)) for start in starts]
 
 

@@ -1,0 +1,169 @@
+"""The benchmark of images runs, notices wrong values, and its documentation shows what was measured."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.images import bare
+from benchmarks.images.cases import CASES
+from benchmarks.images.checking import compared
+from benchmarks.images.contestants import CONTESTANTS, Job, function
+from benchmarks.images.data import Cache, means
+from benchmarks.images.race import Setting, prepare
+from benchmarks.images.regions import Worker, boxes
+from benchmarks.images.report import document, over_best
+
+ROOT = Path(__file__).parents[3]
+TIMEOUT_S = 120
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Cache:
+    """All images, tiny."""
+    cache = Cache(tmp_path_factory.mktemp("cache"))
+    for name in CASES:
+        prepare(CASES[name].small(), Setting(cache, cache.root, small=True))
+    return cache
+
+
+def job(case: str, cache: Cache, out: Path) -> Job:
+    return Job(CASES[case].small(), cache, out / "out")
+
+
+def flipped(job: Job) -> list[str]:
+    """A contestant that is wrong in one element of level 1."""
+    paths = bare.pyramid(job)
+    path = next(each for each in (job.out / "1" / "c").rglob("*") if each.is_file())
+    import numcodecs
+
+    values = bytearray(numcodecs.Zstd().decode(path.read_bytes()))
+    values[5] ^= 1
+    path.write_bytes(numcodecs.Zstd(3).encode(bytes(values)))
+    return paths
+
+
+@pytest.mark.parametrize("case", [name for name, case in CASES.items() if case.work in {"pyramid", "gaussian"}])
+@pytest.mark.parametrize("name", ["bare", "gzarr"])
+def test_values_are_right(case: str, name: str, cache: Cache, tmp_path: Path) -> None:
+    pytest.importorskip("tensorstore")
+    each = job(case, cache, tmp_path)
+    paths = function(CONTESTANTS[each.case.work][name])(each)
+    assert compared(each, paths) == {"values": "equal"}
+
+
+def test_wrong_values_are_noticed(cache: Cache, tmp_path: Path) -> None:
+    pytest.importorskip("tensorstore")
+    each = job("C", cache, tmp_path)
+    found = compared(each, flipped(each))["values"]
+    assert found.startswith("level 1: off by ")
+    assert found.endswith("level 4: equal")
+    with pytest.raises(AssertionError, match="4 levels, not 5"):
+        compared(each, ["0", "1", "2", "3"])
+    with pytest.raises(AssertionError, match="level 0 differs"):
+        compared(job("A", cache, tmp_path), wrong_base(job("A", cache, tmp_path)))
+
+
+def wrong_base(each: Job) -> list[str]:
+    import shutil
+
+    shutil.rmtree(each.out)
+    paths = bare.pyramid(each)
+    (each.out / "0" / "c" / "3" / "3").unlink()
+    return paths
+
+
+def test_means_are_rounded_half_to_even() -> None:
+    block = np.array([[0, 1, 1, 2], [0, 1, 1, 2], [255, 255, 255, 254], [255, 254, 254, 255]], "u1")
+    assert means(block, (2, 2)).tolist() == [[0, 2], [255, 254]]
+    assert means(block, (1, 2)).tolist() == [[0, 2], [0, 2], [255, 254], [254, 254]]
+
+
+def test_halos_and_plain_reads_write_nothing(cache: Cache, tmp_path: Path) -> None:
+    each = job("halo C", cache, tmp_path)
+    for where in CONTESTANTS["halo"].values():
+        assert function(where)(each) == []
+    assert [path.name for path in each.out.rglob("*") if path.is_file()] == ["zarr.json"]
+
+
+@pytest.mark.parametrize("case", ["regions A", "planes C"])
+def test_regions_are_timed_and_checked(case: str, cache: Cache) -> None:
+    small = CASES[case].small()
+    assert boxes(small, 1) == boxes(small, 1) != boxes(small, 2)
+    assert all(s.stop <= n for box in boxes(small, 1) for s, n in zip(box, small.source.shape, strict=True))
+    worker = Worker(CONTESTANTS[small.work]["gzarr"], case, str(cache.root), "", "1")
+    assert worker.do_check()["values"] == "equal"
+    assert worker.do_time(1)["wall_s"] > 0
+    worker.read = lambda box: np.zeros([s.stop - s.start for s in box])
+    with pytest.raises(AssertionError, match="wrong values"):
+        worker.do_check()
+
+
+def test_a_run_writes_results_and_tables(tmp_path: Path, cache: Cache) -> None:
+    table, out = tmp_path / "table.md", tmp_path / "images.json"
+    table.write_text("before\n<!-- images: generated -->\nold\n<!-- end -->\nafter\n")
+    options = ["--small", "--rounds", "1", "--only", "C", "--peers", "gzarr,nobody", "--cache", str(cache.root)]
+    options += ["--also", f"flipped=pyramid={__name__}:flipped", "--also", "gone=pyramid=nowhere:nothing"]
+    options += ["--out", str(out), "--table", str(table), "--written", str(tmp_path)]
+    command = [sys.executable, "-m", "benchmarks.images", *options]
+    where = {**os.environ, "PYTHONPATH": str(ROOT)}
+
+    def run() -> Any:
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=TIMEOUT_S, cwd=ROOT, env=where, check=False
+        )
+
+    assert "no contestant nobody" in run().stderr
+    command[command.index("gzarr,nobody")] = "gzarr"
+    done = run()
+    assert done.returncode == 0, done.stderr
+    results = json.loads(out.read_text())["cases"]["C"]["results"]
+    assert results["gzarr"]["values"] == "equal"
+    assert results["gzarr"]["cpu_s"] > 0
+    assert results["flipped"]["values"].startswith("level 1: off by")
+    text = table.read_text()
+    assert text.startswith("before\n")
+    assert text.endswith("after\n")
+    assert "old" not in text
+    assert "- gone: No module named 'nowhere' (C)" in text
+    assert not list(tmp_path.glob("bench-images-*"))
+
+
+def test_tables_show_ratios_and_mark_missed_goals() -> None:
+    own = {"version": "1", "wall_s": 1.0, "cpu_s": 2.0, "peak_bytes": 10**8, "runs": [{}], "values": "equal"}
+    results = {"bare": own | {"cpu_s": 1.6}, "gzarr": own, "peer": own | {"cpu_s": 4.0, "wall_s": 0.8}}
+    case = {"work": "pyramid", "title": "C: c", "results": results | {"gone": {"absent": "lacks it"}}}
+    where = {"cpu": "c", "cores": 2, "system": "s", "date": "d", "load_at_start": 0.1, "load_at_end": 0.2}
+    text = document({"machine": where, "seconds": 61, "cases": {"C": case}})
+    assert over_best(case, "cpu_s") == 0.5
+    assert "| C: c | peer | 0.8 | 4 | 100 | 1 | equal |" in text
+    assert "| C | **1.25 (at most 1)** | 0.5 (at most 0.85) | **1.25 (at most 1.15)** | 100 (at most 268) |" in text
+    assert "- gone: lacks it (C)" in text
+
+
+def test_the_documentation_shows_what_was_measured() -> None:
+    measured = ROOT / "benchmarks/results/images.json"
+    text = (ROOT / "docs/benchmarks-images.md").read_text()
+    shown = text.partition("<!-- images: generated -->\n")[2].partition("<!-- end -->")[0].rstrip("\n")
+    assert shown == (document(json.loads(measured.read_text())) if measured.exists() else "")
+
+
+def test_the_issue_sizes_are_measured() -> None:
+    sources = {name: CASES[name].source for name in "ABC"}
+    assert {name: np.prod(s.shape) * np.dtype(s.dtype).itemsize >> 20 for name, s in sources.items()} == {
+        "A": 256,
+        "B": 1024,
+        "C": 256,
+    }
+    assert {(case.version, case.sharded) for case in CASES.values() if case.work == "pyramid"} == {
+        ("0.5", False),
+        ("0.5", True),
+        ("0.4", False),
+    }
