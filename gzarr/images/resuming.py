@@ -2,7 +2,8 @@
 
 Theory of operation. The notes are one small object beside what is computed. It is written before anything else and
 removed last. A unit is noted once all that it writes is stored, so a killed run repeats at most the units that were
-under way: one for each thread. Units are taken in order, so those that are done are nearly a prefix.
+under way: one for each thread. Units are taken in order, so those that are done are nearly a prefix. In a store that
+takes no such object, nothing is noted.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gzarr.concurrency import new_lock
-from gzarr.errors import ContainsNodeError
+from gzarr.errors import ContainsNodeError, StoreError
 from gzarr.indexing.keys import join_path
 from gzarr.metadata.documents import documents
 from gzarr.metadata.model import ArrayMeta
@@ -38,6 +39,7 @@ class Marks:
         self._state = dict(state)
         self._first = int(state["first"])  # all units before it are done
         self._others = set(map(int, state["others"]))  # and these
+        self._is_stored = _takes_notes(store, path)
         self._lock = new_lock()
 
     @property
@@ -60,7 +62,9 @@ class Marks:
             self.write()
 
     def write(self) -> None:
-        """Write the notes."""
+        """Write the notes, if the store takes such objects."""
+        if not self._is_stored:
+            return
         state = {**self._state, "first": self._first, "others": sorted(self._others)}
         self._store.set(join_path(self._path, PROGRESS), json.dumps(state).encode())
 
@@ -125,7 +129,7 @@ def begin(store: Store, path: str, *, name: str, arguments: str, plan: Mapping[s
 
 def read_marks(store: Store, path: str) -> Mapping[str, Any] | None:
     """The notes of an unfinished computation at a path, or None. Raises ContainsNodeError if they are damaged."""
-    data = store.get_one(Request(join_path(path, PROGRESS)))
+    data = store.get_one(Request(join_path(path, PROGRESS))) if _takes_notes(store, path) else None
     if data is None:
         return None
     try:
@@ -139,4 +143,14 @@ def read_marks(store: Store, path: str) -> Mapping[str, Any] | None:
 
 def remove_marks(store: Store, path: str) -> None:
     """Remove the notes at a path, if there are any."""
-    store.delete_many((join_path(path, PROGRESS),))
+    if _takes_notes(store, path):
+        store.delete_many((join_path(path, PROGRESS),))
+
+
+def _takes_notes(store: Store, path: str) -> bool:
+    """Whether a store takes objects that are no part of Zarr. Icechunk does not: there, nothing can be resumed."""
+    try:
+        store.get_one(Request(join_path(path, PROGRESS)))
+    except StoreError:
+        return False
+    return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 
 import gzarr
 from gzarr.images import Image, build_pyramid, create_image, map_blocks, map_overlap, open_image
+from gzarr.images.boundary import Depth
+from gzarr.images.dry_run import dry_run
 
 ndi = pytest.importorskip("scipy.ndimage", reason="scipy is the oracle")
 DEVICES = ["cpu", "emulated"]
@@ -219,6 +222,59 @@ def test_an_interrupted_call_goes_on(data: np.ndarray, tmp_path: Path, kind: str
         return
     for one, two in zip(open_image(tmp_path / "out.zarr"), open_image(tmp_path / "whole.zarr"), strict=True):
         np.testing.assert_array_equal(one[...], two[...])
+
+
+def test_icechunk_takes_no_notes(data: np.ndarray) -> None:
+    icechunk = pytest.importorskip("icechunk")
+    session = icechunk.Repository.create(icechunk.in_memory_storage()).writable_session("main")
+    out = gzarr.create_array(session.store, shape=data.shape, chunks=(8, 16, 16), dtype="u2")
+    map_overlap(smooth, gzarr.array(data, chunks=(8, 16, 16)), out, 1)
+    np.testing.assert_array_equal(out[...], ndi.uniform_filter(data, 3))
+
+
+class Full(gzarr.MemoryStore):
+    """A disk that is full after some writes, until somebody makes room."""
+
+    room = 10
+
+    def set_many(self, items: Any) -> None:
+        self.room -= 1
+        if not self.room:
+            raise gzarr.errors.StoreError("no space left on device")
+        super().set_many(items)
+
+
+def test_a_disk_that_fills_midway(data: np.ndarray) -> None:
+    store = Full()
+    out = gzarr.create_array(store, shape=data.shape, chunks=(8, 16, 16), dtype="u2")
+    z = gzarr.array(data, chunks=(8, 16, 16))
+    with pytest.raises(gzarr.errors.StoreError, match="no space left") as caught:
+        map_overlap(smooth, z, out, 1, block=16)
+    assert "The same call with resume=True goes on" in "".join(caught.value.__notes__)
+    store.room = 1000
+    map_overlap(smooth, z, out, 1, block=16, resume=True)
+    np.testing.assert_array_equal(out[...], ndi.uniform_filter(data, 3))
+
+
+# -- memory ------------------------------------------------------------------------------------------------------------
+
+
+def test_memory_is_bounded(tmp_path: Path) -> None:
+    """Windows, blocks, results and what the function takes, of an array of 8 MiB."""
+    z = gzarr.create_array(tmp_path / "a", data=np.ones((32, 256, 512), "u2"), chunks=(16, 32, 32))
+
+    def wasteful(block: Any) -> Any:
+        return (block.astype("f4") * 2).astype("u2")
+
+    trial = dry_run(wasteful, [z], [Depth(2, 2)] * 3)
+    assert 6 <= trial.block_nbytes <= 12
+    tracemalloc.start()
+    try:
+        map_overlap(wasteful, z, tmp_path / "b", 2, max_nbytes=3 << 20)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 4 << 20
 
 
 # -- errors ------------------------------------------------------------------------------------------------------------
