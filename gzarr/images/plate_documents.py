@@ -214,9 +214,11 @@ def _names(value: Any, notes: Notes, place: str) -> tuple[str, ...]:
 
 
 def _acquisition(item: Mapping[str, Any], notes: Notes, place: str) -> Acquisition:
-    if not isinstance(item.get("id"), int):
-        notes.fatal(f"{place}.id", f"must be a number, got {short(item.get('id'))}", "number the acquisitions")
-    known = {name: item[name] for name in _ACQUISITION if name in item}
+    number = item.get("id")
+    if not isinstance(number, int):
+        notes.fatal(f"{place}.id", f"must be a number, got {short(number)}", "number the acquisitions")
+        number = 0
+    known = {name: item[name] for name in _ACQUISITION if name in item} | {"id": number}
     return Acquisition(**known, extra={key: value for key, value in item.items() if key not in _ACQUISITION})
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, Unpack
@@ -19,6 +19,7 @@ from gzarr.images.image_data import ImageData, open_levels, place_of
 from gzarr.images.image_label import SOURCE
 from gzarr.images.level_checks import check_channels, check_label_shape, check_levels
 from gzarr.images.level_data import check_data
+from gzarr.images.plate_documents import parse_plate, parse_well
 from gzarr.images.resuming import read_marks
 from gzarr.images.series import series_paths
 from gzarr.metadata.documents import member_names, read_node
@@ -184,32 +185,41 @@ class _Walk:
         prefix = "ome." if zarr_format == 3 else ""
         paths = series_paths(group)
         if "plate" in found:
-            self._members(group, found["plate"], "wells", notes, f"{prefix}plate")
+            plate = parse_plate(found["plate"], notes, f"{prefix}plate")
+            runs = {run.id for run in plate.acquisitions} or None
+            for well in self._groups(group, plate.wells, notes, f"{prefix}plate.wells"):
+                self._well(well, runs)
         elif "well" in found:
-            self._members(group, found["well"], "images", notes, f"{prefix}well")
+            self._well(group, None)
         elif paths and "multiscales" not in found:
-            self._each(group, paths, notes, f"{prefix}bioformats2raw.layout")
+            for member in self._groups(group, paths, notes, f"{prefix}bioformats2raw.layout"):
+                self.group(member)
         elif "labels" in found and "multiscales" not in found:
             self._labels(group, None, None)
         else:
             self.image(group)
 
-    def _members(self, group: Group, value: Any, name: str, notes: Notes, place: str) -> None:
-        items = value.get(name) if isinstance(value, Mapping) else None
-        if not isinstance(items, list) or not all(isinstance(item, Mapping) for item in items):
-            notes.error(f"{place}.{name}", f"must be a list of objects, got {short(items)}", "list what there is")
-            return
-        self._each(group, [item.get("path") for item in items], notes, f"{place}.{name}")
+    def _well(self, group: Group, runs: Collection[int] | None) -> None:
+        """Validate a well, whose fields are of some acquisitions; None if the plate does not list them."""
+        prefix = "ome." if group.metadata.zarr_format == 3 else ""
+        notes = Notes(group.store_path, self._take)
+        found = ome_attributes(group.attrs.asdict(), group.metadata.zarr_format)
+        fields = parse_well(found.get("well"), notes, f"{prefix}well")
+        for number, field in enumerate(fields):
+            if runs is not None and field.acquisition not in runs:
+                what = f"{field.acquisition} is none of the acquisitions of the plate, {sorted(runs)}"
+                notes.error(f"{prefix}well.images[{number}].acquisition", what, "name one of them")
+        for member in self._groups(group, [field.path for field in fields], notes, f"{prefix}well.images"):
+            self.group(member)
 
-    def _each(self, group: Group, paths: list[Any], notes: Notes, place: str) -> None:
-        for number, path in enumerate(paths):
+    def _groups(self, group: Group, paths: Sequence[str], notes: Notes, place: str) -> Iterator[Group]:
+        """The groups at some paths; those that are not there are noted."""
+        for path in paths:
             member = _group_at(group, path)
             if member is None:
-                notes.error(
-                    f"{place}[{number}].path", f"no group is at {short(path)}", "restore it, or take it off the list"
-                )
+                notes.error(place, f"no group is at {path!r}", "restore it, or take it off the list")
             else:
-                self.group(member)
+                yield member
 
     def image(self, group: Group, *, in_labels: bool = False) -> tuple[Multiscale, list[Array | None]] | None:
         """Validate the image in a group; returns its metadata and levels if they can be told."""

@@ -14,7 +14,7 @@ import pytest
 
 import gzarr
 from gzarr.errors import MetadataError
-from gzarr.images import create_image, open_image, validate
+from gzarr.images import create_image, create_plate, open_image, validate
 from gzarr.images.documents import change_attributes
 from gzarr.images.resuming import begin
 
@@ -286,15 +286,24 @@ def test_collections_and_plates_are_walked(tmp_path: Path) -> None:
         create_image(root, shape=(4, 4), dtype="u1", path=str(number))
     found = validate(root)
     assert (found.n_images, found.ok, len(found.warnings)) == (2, True, 4)
-    plate = {"plate": {"wells": [{"path": "A/1"}, {"path": "A/2"}]}, "version": "0.5"}
-    plates = gzarr.open_group(tmp_path / "plate.zarr", "w", attributes={"ome": plate})
-    well = plates.create_group("A/1", attributes={"ome": {"version": "0.5", "well": {"images": [{"path": "0"}, {}]}}})
-    create_image(well, shape=(4, 4), dtype="u1", path="0", units="um")
-    found = validate(tmp_path / "plate.zarr")
-    assert [(fault.field, fault.what) for fault in found.faults] == [
-        ("ome.well.images[1].path", "no group is at None"),
-        ("ome.plate.wells[1].path", "no group is at 'A/2'"),
+    plate = create_plate(tmp_path / "plate.zarr", rows=2, columns=2, acquisitions=["one"])
+    plate.create_field("A", "1", np.ones((4, 4), "u1"), units="um", acquisition=0)
+    assert validate(tmp_path / "plate.zarr", data=True).faults == ()
+    edit(plate.group, lambda ome: ome["plate"]["wells"].append({"path": "B/2", "rowIndex": 0, "columnIndex": 1}))
+    edit(plate.group["A/1"], lambda ome: ome["well"]["images"].append({"path": "7", "acquisition": 3}))
+    assert [(fault.severity, fault.field, fault.what) for fault in validate(tmp_path / "plate.zarr").faults] == [
+        ("error", "ome.plate.wells[1].path", "'B/2' is not at the rowIndex and columnIndex (0, 1)"),
+        ("error", "ome.well.images[1].acquisition", "3 is none of the acquisitions of the plate, [0]"),
+        ("error", "ome.well.images", "no group is at '7'"),
+        ("error", "ome.plate.wells", "no group is at 'B/2'"),
     ]
+
+
+@pytest.mark.parametrize("run", [{}, {"id": []}])
+def test_an_acquisition_without_a_number_is_told(run: dict[str, Any]) -> None:
+    plate = {"rows": [{"name": "A"}], "columns": [{"name": "1"}], "wells": [], "acquisitions": [run]}
+    found = validate(gzarr.group(attributes={"ome": {"version": "0.5", "plate": plate}}))
+    assert [fault.field for fault in found.errors] == ["ome.plate.acquisitions[0].id"]
 
 
 def test_what_is_no_image_is_one_error() -> None:
