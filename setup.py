@@ -19,7 +19,6 @@ loop = Extension(
             "module",
             "blocks",
             "cast",
-            "components",
             "copies",
             "copy",
             "fetch",

@@ -62,11 +62,6 @@ def take(
 # loop can do that. Raises: ValueError if shapes disagree.
 def reduce(block: Buffer, factors: Buffer, out: Buffer, kind: int, method: int, /) -> bool: ...
 
-# Label the connected voxels of a mask of bytes in C order. shape: int64. neighbours: int64 (n, ndim + 1), shifts of the
-# rows before it that a run touches, and of both ends of what it touches there. out: int32. Returns: int64, the first
-# voxel of each component. Raises: ValueError if sizes disagree, MemoryError.
-def components(mask: Buffer, shape: Buffer, neighbours: Buffer, out: Buffer, /) -> bytes: ...
-
 # Write parts of a plan. Returns: parts left, bytes gathered, bytes made, end of the shard, its next entry.
 def write(
     job: Buffer,

@@ -15,7 +15,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from gzarr.backend import Array as AnyArray
 from gzarr.backend import Backend
-from gzarr.cpu.compiled.components import label_components
 from gzarr.cpu.threads import thread_count
 from gzarr.display.progress import ProgressLike
 from gzarr.images.components import (
@@ -113,8 +112,8 @@ def label(
 def _method(source: Source, target: Target, structure: NDArray[np.bool_], max_nbytes: int) -> Method:
     """Return how blocks are labelled and compared."""
     shape = tuple(source.array.shape)
-    # The block, its nonzero voxels, labels of 32 bits, and what labelling takes.
-    voxel_nbytes = source.itemsize + (10 if source.backend.xp is np else 24)
+    # The block, its nonzero voxels, labels of 32 bits; on a device, the scratch of its labelling too.
+    voxel_nbytes = source.itemsize + (6 if source.backend.xp is np else 24)
     n_blocks = 2 * thread_count()  # one that is read and one that is labelled, by each thread
     most = max_nbytes // 2 // (voxel_nbytes + target.itemsize) // n_blocks
     most = min(most, max(prod(shape) // n_blocks, _WORTH_VOXELS))
@@ -126,29 +125,33 @@ def _method(source: Source, target: Target, structure: NDArray[np.bool_], max_nb
 
     def label_block(coords: Coords) -> Labelled:
         region = blocks.region(coords)
-        labels, places = _components(source.backend.xp, source.read(region), structure)
-        firsts = places_in(shape, region, places)
+        labels, n = _components(source.backend, source.read(region), structure)
+        firsts = places_in(shape, region, _firsts(source.backend.xp, labels, n))
         sides = {side_of(step) for step in shifts if blocks.neighbour(coords, step) is not None}
         return Labelled(labels, firsts, {side: to_host(face_of(labels, side)) for side in sides})
 
     return Method(blocks, label_block, link, tuple(shifts), voxel_nbytes)
 
 
-def _components(xp: Any, block: AnyArray, structure: NDArray[np.bool_]) -> tuple[AnyArray, NDArray[np.int64]]:
-    """Label a block. Returns: int32 labels, and where each occurs first, indices of the flat block."""
-    mask = block if block.dtype == bool else block != 0
-    if not mask.ndim or not mask.size:
-        return mask.astype(np.int32), np.zeros(int(np.count_nonzero(to_host(mask))), np.int64)
-    found = label_components(np.ascontiguousarray(mask), structure) if xp is np else None
-    if found is not None:
-        return found
-    module, extra = ("scipy.ndimage", "ome") if xp is np else ("cupyx.scipy.ndimage", "cuda13")
-    labels = xp.empty(mask.shape, np.int32)
-    n = int(require(module, extra, "gzarr.images.label").label(mask, xp.asarray(structure), output=labels))
+def _components(backend: Backend, block: AnyArray, structure: NDArray[np.bool_]) -> tuple[AnyArray, int]:
+    """Label a block. Returns: int32 labels, and how many there are."""
+    xp = backend.xp
+    if not block.ndim or not block.size:
+        return (block != 0).astype(np.int32), int(np.count_nonzero(to_host(block)))
+    module = "scipy.ndimage" if xp is np else "cupyx.scipy.ndimage"
+    ndimage = require(module, "ome" if xp is np else "cuda13", "gzarr.images.label")
+    labels = xp.empty(block.shape, np.int32)
+    n = ndimage.label(block if block.dtype == bool else block != 0, xp.asarray(structure), output=labels)
+    return labels, int(n)
+
+
+def _firsts(xp: Any, labels: AnyArray, n: int) -> NDArray[np.int64]:
+    """Return where each label occurs first: indices of the flat block."""
     if xp is np:
-        return labels, first_places(labels, n)
-    numbers, places = xp.unique(labels, return_index=True)
-    return labels, to_host(places[numbers != 0]).astype(np.int64)
+        return first_places(labels, n)
+    found, places = xp.unique(labels, return_index=True)
+    on_host: NDArray[np.int64] = to_host(places[found != 0]).astype(np.int64)
+    return on_host
 
 
 def _structure(

@@ -40,7 +40,7 @@ _FUNCTIONS: Mapping[str, str] = {
 }
 _NAMES = tuple(_FUNCTIONS)
 #: Version of the interface to the extension (`loop/module.c`).
-_VERSION = 12
+_VERSION = 11
 #: Compressors by the name of their codec: the loop's number, and the functions that decoding and encoding need.
 _CODECS: Mapping[str, tuple[int, tuple[str, ...], tuple[str, ...]]] = {
     "bytes": (0, (), ()),

@@ -8,7 +8,7 @@
  * of its chunk, unless the part covers that, encodes it, and replaces the chunk's file, which is locked (locks.c) while
  * that takes; or it puts a shard together in memory, in the order of its index: new chunks, and between them those of
  * the old shard, as they are. Fetching (fetch.c) brings chunks into memory as they are stored; put.c stores what was
- * encoded elsewhere. Besides, blocks of arrays are downsampled (reduce.c), and their components labelled (components.c). Everything that is not plain success, whatever the reason, is left alone and reported: gzarr's
+ * encoded elsewhere. Besides, blocks of arrays are downsampled (reduce.c). Everything that is not plain success, whatever the reason, is left alone and reported: gzarr's
  * Python path does such parts again, and it alone knows how to say what is wrong.
  *
  * Rules: memory is only touched after what says where was checked against the shapes of chunk and array; the codecs
@@ -341,15 +341,6 @@ typedef struct {
     WindowAxis axis[MAX_NDIM];
 } Windows;
 
-/* A mask in C order whose connected voxels are labelled. */
-typedef struct {
-    int64_t ndim, n_neighbours;
-    const int64_t *shape;
-    const int64_t *neighbours; /* (n, ndim + 1): shift of each row before it, and of both ends of what a run touches there */
-    const uint8_t *mask;
-    int32_t *out;
-} Voxels;
-
 /* locks.c: take a lock, if nobody else holds it (prefix: of the temporary file's name); let it go by putting the
  * temporary file into the place of the file (if that fails, the lock is still held), or by removing it. */
 bool watch_forks(void);
@@ -403,9 +394,6 @@ bool take_rows(const Taking *taking);
 
 /* reduce.c */
 bool reduce_windows(const Windows *windows);
-
-/* components.c */
-int64_t label_components(const Voxels *voxels, int64_t **firsts);
 
 /* put.c. Returns: false if a part leaves the tables, the chunk or the value; the number of files that are left. */
 bool gathering_is_sound(const Gathering *gathering);

@@ -4,13 +4,12 @@
 
 #include "loop.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 struct Library lib;
 
 /* Counts what Python and the loop agree on: arguments, tables, results. */
-enum { VERSION = 12 };
+enum { VERSION = 11 };
 
 static const Py_ssize_t WORD = sizeof(int64_t);
 
@@ -289,46 +288,6 @@ static PyObject *loop_reduce(PyObject *module, PyObject *args) {
     }
     release(b, N);
     return sound ? PyBool_FromLong(done) : refuse();
-}
-
-/* components(mask, shape, neighbours, out): label the connected voxels of a mask. */
-static PyObject *loop_components(PyObject *module, PyObject *args) {
-    enum { MASK, SHAPE, NEIGHBOURS, OUT, N };
-    Py_buffer b[N];
-    if (!PyArg_ParseTuple(args, "y*y*y*w*", &b[MASK], &b[SHAPE], &b[NEIGHBOURS], &b[OUT])) return NULL;
-    Voxels voxels = {
-        .ndim = b[SHAPE].len / WORD,
-        .shape = b[SHAPE].buf,
-        .neighbours = b[NEIGHBOURS].buf,
-        .mask = b[MASK].buf,
-        .out = b[OUT].buf,
-    };
-    bool sound = voxels.ndim >= 1 && voxels.ndim <= MAX_NDIM && b[MASK].len < INT32_MAX;
-    int64_t size = 1;
-    for (int64_t a = 0; sound && a < voxels.ndim; a++) {
-        sound = voxels.shape[a] >= 1 && voxels.shape[a] <= b[MASK].len / size;
-        size *= sound ? voxels.shape[a] : 1;
-    }
-    sound = sound && size == b[MASK].len && b[OUT].len == size * (Py_ssize_t)sizeof(int32_t);
-    if (sound) voxels.n_neighbours = b[NEIGHBOURS].len / ((voxels.ndim + 1) * WORD);
-    for (int64_t k = 0; sound && k < voxels.n_neighbours * (voxels.ndim + 1); k++)
-        sound = voxels.neighbours[k] >= -1 && voxels.neighbours[k] <= 1;
-    int64_t n = 0, *firsts = NULL;
-    if (sound) {
-        Py_BEGIN_ALLOW_THREADS
-        n = label_components(&voxels, &firsts);
-        Py_END_ALLOW_THREADS
-    }
-    PyObject *result = NULL;
-    if (!sound)
-        result = refuse();
-    else if (n < 0)
-        result = PyErr_NoMemory();
-    else
-        result = PyBytes_FromStringAndSize(n ? (const char *)(firsts + 1) : NULL, (Py_ssize_t)(n * WORD));
-    free(firsts);
-    release(b, N);
-    return result;
 }
 
 /* write(job, encoder, window, spans, lists, path, temporary, fill, first, scratch, status, written, shard, index,
@@ -729,8 +688,6 @@ static PyMethodDef methods[] = {
      "Read chunks, and copy boxes of them to slots. Returns how many chunks were left, bytes read, bytes placed."},
     {"take", loop_take, METH_VARARGS, "Gather rows of a pool."},
     {"reduce", loop_reduce, METH_VARARGS, "Reduce the windows of a block. Returns whether that was possible."},
-    {"components", loop_components, METH_VARARGS,
-     "Label the connected voxels of a mask. Returns the first voxel of each component."},
     {"write", loop_write, METH_VARARGS,
      "Write parts of a plan. Returns how many were left, bytes gathered, bytes made, where a shard now ends, and its "
      "next entry."},
