@@ -28,6 +28,19 @@ def test_image_windows() -> None:
     assert out.count("384 x 384 pixels in") == 1
 
 
+def test_a_pyramid_on_a_cluster() -> None:
+    lines = run("examples/pyramid_on_a_cluster.py").splitlines()
+    assert [line.split(" pixels")[0] for line in lines] == [
+        " 3000 x 3000",
+        " 1500 x 1500",
+        "  750 x  750",
+        "  375 x  375",
+        "  188 x  188",
+    ]
+    means = [float(line.rpartition(" ")[2]) for line in lines]
+    assert max(means) - min(means) < 1
+
+
 @pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
 def test_ci_without_a_gpu() -> None:
     assert "2 passed" in run("-m", "pytest", "-q", "-p", "no:cacheprovider", "examples/ci_without_gpu")

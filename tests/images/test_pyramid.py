@@ -18,7 +18,7 @@ import gzarr
 from gzarr.errors import ChunkError, ContainsGroupError, ContainsNodeError, MetadataError
 from gzarr.images import build_pyramid, create_image, open_image
 from gzarr.images.downsample import downsample
-from gzarr.storage import CountingStore, LocalStore
+from gzarr.storage import CountingStore, LocalStore, MemoryStore
 
 
 def noise(shape: tuple[int, ...], dtype: str = "u2", seed: int = 0) -> np.ndarray[Any, Any]:
@@ -229,6 +229,18 @@ def test_a_new_image_is_made_of_an_array(tmp_path: Path) -> None:
     assert (made.axes, len(made), made[0].attrs.asdict()) == (("t", "y", "x"), 2, {})
     with pytest.raises(TypeError, match="is an array, which has no levels: pass out= to make an image of it"):
         build_pyramid(array)
+
+
+@pytest.mark.parametrize("method", ["mean", "gaussian"])
+def test_a_device_builds_the_same_levels(method: str) -> None:
+    data = noise((2, 90, 101))
+    store = MemoryStore()
+    create_image(store, data, axes="cyx", chunks=(1, 32, 32), levels=0)
+    image = build_pyramid(open_image(store), 2, method=method, device="emulated", max_nbytes=1 << 20)
+    assert image[2].device == "emulated"
+    expected = build_pyramid(create_image(data=data, axes="cyx", chunks=(1, 32, 32), levels=0), 2, method=method)
+    for level, other in zip(open_image(store, device="cpu"), expected, strict=True):
+        np.testing.assert_array_equal(level[...], other[...])
 
 
 def test_levels_need_data() -> None:
