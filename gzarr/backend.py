@@ -320,6 +320,13 @@ class Backend(Protocol):
         """
         ...
 
+    def measured(self, call: Callable[[], T]) -> tuple[T, int | None]:
+        """The result of a call, and the most memory that its arrays took at once, in bytes; None if that is not known.
+
+        On a device, this is device memory.
+        """
+        ...
+
     def own_stream(self) -> AbstractContextManager[None]:
         """A context in which this thread's work goes to a stream of its own, not to the caller's.
 

@@ -115,8 +115,8 @@ TESTED_THROUGH = {
     "codecs/test_cast_value": "codecs/rounding",
     "codecs/test_spec": "codecs/fields codecs/crc32c codecs/gzip codecs/zstd",
     "concurrency/test_threads": "cpu/threads hierarchy/threads",
-    "contracts/test_backend": "backend cpu/backend cpu/loading gpu/pipeline/placing gpu/pipeline/launching "
-    "gpu/pipeline/reducing gpu/pipeline/taking",
+    "contracts/test_backend": "backend cpu/backend cpu/loading cpu/measuring gpu/pipeline/placing "
+    "gpu/pipeline/launching gpu/pipeline/reducing gpu/pipeline/taking",
     "contracts/test_codec": "codecs/n5 codecs/nvcomp cpu/codecs/arrays cpu/codecs/n5 cpu/codecs/numcodecs "
     "cpu/codecs/nvcomp cpu/codecs/objects cpu/codecs/per_chunk cpu/sharding gpu/codecs/floats gpu/codecs/lz4",
     "contracts/test_store": "storage/base storage/dbm storage/flat storage/lmdb storage/logs storage/mongodb "

@@ -20,6 +20,7 @@ from gzarr.cpu.compiled.source import LoopChain, make_loop_chain
 from gzarr.cpu.compiled.take import take
 from gzarr.cpu.decode_into import DecodeInto
 from gzarr.cpu.loading import load_host, load_windows
+from gzarr.cpu.measuring import measured
 from gzarr.cpu.sharding import codecs_for
 from gzarr.cpu.threads import run
 from gzarr.errors import CodecError
@@ -107,6 +108,7 @@ class CpuBackend:
     asarray = staticmethod(as_numpy)
     owned_by = staticmethod(owned_by)
     run = staticmethod(run)
+    measured = staticmethod(measured)
     reduce_windows = staticmethod(reduce_windows)
 
     @property

@@ -404,6 +404,11 @@ class GpuBackend:
             self._host.reduce_windows(self._device.download(block), factors, method, there)
             out[...] = self._device.upload(there)
 
+    def measured(self, call: Callable[[], T]) -> tuple[T, int | None]:
+        """The result of a call, and the most device memory that its arrays took at once."""
+        with self._device.use(self.current_stream()):
+            return self._device.measured(call)
+
     def own_stream(self) -> AbstractContextManager[None]:
         """A context in which this thread's work goes to a stream of its own, which waits for no other."""
         return self._lanes.own_stream()

@@ -24,6 +24,7 @@ from gzarr.hierarchy.create import check_vacant
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.lazy import computed, is_lazy
 from gzarr.images.cascade import Cascade
+from gzarr.images.device_memory import measured_share
 from gzarr.images.documents import Dataset, Multiscale, write_multiscale
 from gzarr.images.downsample import Method, check_method
 from gzarr.images.levels import AxisKind, Factors, Level, plan_levels
@@ -201,9 +202,12 @@ def fill(
     base, cascade = build.levels[0], build.cascade
     waits = base.store.concurrency > 1
     workers = worker_count(base.backend, base.store.concurrency)
-    chosen = plan_units(cascade.geometry, max_nbytes, workers)
+    cells = cascade.geometry
+    if not isinstance(cascade.method, str) and len(build.levels) > 1 and base.size:
+        cells = cells._replace(method_share=measured_share(cascade, produce))
+    chosen = plan_units(cells, max_nbytes, workers)
     marks = build.begin({"unit": list(chosen.unit)})
-    units = plan_units(cascade.geometry, max_nbytes, workers, tuple(marks.plan["unit"]))
+    units = plan_units(cells, max_nbytes, workers, tuple(marks.plan["unit"]))
     done = [region for number, region in enumerate(units) if marks.is_done(number)] if marks.n_done else ()
     for region in done:
         cascade.note(_start(region), _shape(region))

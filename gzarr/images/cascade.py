@@ -89,6 +89,10 @@ class Cascade:
         For every level but the first, how many elements of the level before become one, by axis.
     cells : tuple[tuple[int, ...], ...]
         For every level, the shape of its cells.
+    method : str or callable
+        How a level is made of the one before.
+    backend : Backend
+        That the blocks are on.
     """
 
     def __init__(
@@ -106,7 +110,7 @@ class Cascade:
         write_base: whether level 0 is written; if not, it holds the elements already.
         """
         self.levels, self.factors = tuple(levels), tuple(factors)
-        self._method, self._backend, self._write_base = method, backend, write_base
+        self.method, self.backend, self._write_base = method, backend, write_base
         self.cells = tuple(
             cell_shape(self.levels, self.factors, k, is_written=write_base or k > 0) for k in range(len(levels))
         )
@@ -213,9 +217,9 @@ class Cascade:
                     slice(o * f, min((o + n) * f, extent))
                     for o, n, f, extent in zip(start, shape, factors, below.shape, strict=True)
                 )
-                block = downsample(self._backend, below[region], factors, self._method)
+                block = downsample(self.backend, below[region], factors, self.method)
                 waiting.block[_within((start, shape), waiting.start)] = block
-            waiting.marks.append(self._backend.record())
+            waiting.marks.append(self.backend.record())
 
     def _rise(self, ready: list[_Whole]) -> None:
         """Write blocks of whole cells, and what becomes whole above them."""
@@ -223,7 +227,7 @@ class Cascade:
             whole = ready.pop()
             ready += self._write(*whole[:3])
             if whole.stream is not None:  # its memory is free once this thread's work is done
-                self._backend.wait(self._backend.record(), whole.stream)
+                self.backend.wait(self.backend.record(), whole.stream)
 
     def _write(self, level: int, start: Coords, block: AnyArray) -> list[_Whole]:
         """Write a block and downsample it. Returns: the blocks of whole cells of the next level."""
@@ -232,7 +236,7 @@ class Cascade:
         if level + 1 == len(self.levels):
             return []
         factors = self.factors[level]
-        above = downsample(self._backend, block, factors, self._method)
+        above = downsample(self.backend, block, factors, self.method)
         place = _above((start, block.shape), factors)
         if self._is_whole(level + 1, place):
             return [_Whole(level + 1, place[0], above)]
@@ -246,9 +250,9 @@ class Cascade:
                 waiting = self._waiting.setdefault((level, cell), _Pending(*self._cell(level, cell)))
                 if waiting.block is None:
                     self._allocate(level, waiting)
-            self._backend.wait(waiting.marks[0])  # its memory may belong to another stream
+            self.backend.wait(waiting.marks[0])  # its memory may belong to another stream
             waiting.block[_within(piece, waiting.start)] = block[_within(piece, start)]
-            mark = self._backend.record()
+            mark = self.backend.record()
             with self._lock:
                 waiting.marks.append(mark)
                 waiting.n_present += math.prod(piece[1])
@@ -259,9 +263,9 @@ class Cascade:
 
     def _allocate(self, level: int, waiting: _Pending) -> None:
         array = self.levels[level]
-        waiting.block = self._backend.empty(waiting.shape, array.dtype)
-        waiting.stream = self._backend.current_stream()
-        waiting.marks.append(self._backend.record())
+        waiting.block = self.backend.empty(waiting.shape, array.dtype)
+        waiting.stream = self.backend.current_stream()
+        waiting.marks.append(self.backend.record())
         self._pending_nbytes += math.prod(waiting.shape) * array.dtype.itemsize
 
     def _complete(self, level: int, cell: Coords) -> _Whole:
@@ -270,7 +274,7 @@ class Cascade:
             waiting = self._waiting.pop((level, cell))
             self._pending_nbytes -= math.prod(waiting.shape) * self.levels[level].dtype.itemsize
         for mark in waiting.marks:
-            self._backend.wait(mark)
+            self.backend.wait(mark)
         return _Whole(level, waiting.start, waiting.block, waiting.stream)
 
     def _cell(self, level: int, cell: Coords) -> Place:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -46,7 +45,7 @@ def dry_run(func: Callable[..., Any], sources: Sequence[Array], depth: Sequence[
     if any(map(any, missing)):
         blocks = [first.backend.xp.pad(block, missing, mode="edge") for block in blocks]
     try:
-        result, nbytes = _measured(lambda: func(*blocks))
+        result, nbytes = first.backend.measured(lambda: func(*blocks))
     except Exception as error:
         error.add_note(f"in a trial on the first block, of shape {shape}, of {first.store_path}")
         raise
@@ -55,16 +54,3 @@ def dry_run(func: Callable[..., Any], sources: Sequence[Array], depth: Sequence[
         nbytes = returned + ASSUMED * given
     n_elements = max(blocks[0].size, 1)
     return Trial(result, shape, -(-max(nbytes, returned) // n_elements))
-
-
-def _measured(call: Callable[[], AnyArray]) -> tuple[AnyArray, int | None]:
-    """The result of a call, and the most memory that was in use in it; None if that cannot be measured."""
-    if tracemalloc.is_tracing():
-        return call(), None
-    tracemalloc.start(1)
-    try:
-        before = tracemalloc.get_traced_memory()[0]
-        result = call()
-        return result, tracemalloc.get_traced_memory()[1] - before
-    finally:
-        tracemalloc.stop()

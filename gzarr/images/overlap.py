@@ -19,6 +19,7 @@ from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.node import lies_within
 from gzarr.images.boundary import Depth, check_cval, parse_depths, parse_modes, per_axis
 from gzarr.images.building import MAX_NBYTES
+from gzarr.images.device_memory import left_nbytes, sharing
 from gzarr.images.downsample import Method
 from gzarr.images.dry_run import Trial, dry_run
 from gzarr.images.image import Image
@@ -84,7 +85,8 @@ def map_overlap(
     max_nbytes : int
         Memory for everything: blocks, results, and what the function takes for itself.
     max_device_nbytes : int, optional
-        The same on a device. By default ``max_nbytes``.
+        On a device, memory for everything, decoding and encoding included. By default ``max_nbytes``, besides what
+        the arrays were opened with for decoding and encoding.
     levels, factors, method : optional
         Of an image's pyramid: see `build_pyramid`. By default those that the image has; for one without, as there.
     resume : bool
@@ -146,7 +148,7 @@ def map_overlap(
     _check_result(trial.result, trial.shape, output.array.dtype, f"{given.name}: func", "the trial")
     with output.open() as writing:
         geometry = Geometry(shape=first.shape, depth=depths, modes=modes, factors=(1,) * first.ndim, unit=writing.unit)
-        limit = max_nbytes if given.on_host or max_device_nbytes is None else max_device_nbytes
+        limit = left_nbytes(first.backend, max_nbytes, max_device_nbytes)
         _fill(given, writing, geometry, (trial, wanted, cval), limit, progress)
     return writing.result
 
@@ -302,10 +304,7 @@ def _given(
             )
     if not sources[0].ndim:
         raise ValueError(f"{name}: {sources[0].store_path} has no axes")
-    where = device or sources[0].backend
-    moved = (
-        sources[0].to(where) if max_device_nbytes is None else sources[0].to(where, max_device_nbytes=max_device_nbytes)
-    )
+    moved = sources[0].to(sharing(device or sources[0].backend, max_device_nbytes))
     return _Given(name, func, [moved, *(source.to(moved.backend) for source in sources[1:])], given[0])
 
 

@@ -14,6 +14,7 @@ from gzarr.images.axes import new_axes
 from gzarr.images.building import MAX_NBYTES, plan
 from gzarr.images.cluster import Client
 from gzarr.images.create import check_apart, new_group, put_image
+from gzarr.images.device_memory import left_nbytes, sharing
 from gzarr.images.documents import VERSION_OF, Dataset, Multiscale, write_multiscale
 from gzarr.images.downsample import Method
 from gzarr.images.image import Image, open_image
@@ -37,6 +38,7 @@ def build_pyramid(
     overwrite: bool = False,
     progress: ProgressLike = None,
     device: str | None = None,
+    max_device_nbytes: int | None = None,
     client: Client | None = None,
 ) -> Image:
     """Build the smaller levels of an image, each region of which is read once.
@@ -67,9 +69,13 @@ def build_pyramid(
         True for a progress bar (tqdm), or a function of (bytes done, bytes in all, name of the array).
     device : str, optional
         Where chunks are decoded, downsampled and encoded. By default, the device of the image.
+    max_device_nbytes : int, optional
+        On a device, memory for everything: blocks, what a function takes for itself, decoding and encoding. By default
+        ``max_nbytes``, besides what the image was opened with for decoding and encoding.
     client : distributed.Client or concurrent.futures.Executor, optional
         Runs the units on a Dask cluster or in other processes, each in up to ``max_nbytes``. A unit is then a block of
         whole chunks or shards of as many levels as fit; levels above are made of these.
+
 
     Returns
     -------
@@ -103,20 +109,32 @@ def build_pyramid(
     ({'y': 1.0, 'x': 1.0}, {'y': 0.25, 'x': 0.25})
     """
     recipe = Recipe(levels, factors, method, max_nbytes, resume, overwrite, progress, client)
+    if max_device_nbytes is not None and client is not None:
+        raise ValueError("max_device_nbytes: workers of client= have their own; leave one of them away")
     if out is not None:
-        source = image if isinstance(image, (Array, Image)) else open_image(image, "r")
-        return _copied(source if device is None else source.to(device), out, recipe)
+        given = image if isinstance(image, (Array, Image)) else open_image(image, "r")
+        given, recipe = _limited(given, recipe, device, max_device_nbytes)
+        return _copied(given, out, recipe)
     if isinstance(image, Array):
         raise TypeError(f"{image.store_path} is an array, which has no levels: pass out= to make an image of it")
-    source = image if isinstance(image, Image) else open_image(image, "r+" if not isinstance(image, Group) else None)
-    if device is not None:
-        source = source.to(device)
+    found = image if isinstance(image, Image) else open_image(image, "r+" if not isinstance(image, Group) else None)
+    source: Image
+    source, recipe = _limited(found, recipe, device, max_device_nbytes)
     alone = replace(source.metadata, datasets=source.metadata.datasets[:1])
     base = source.levels[0]
     if len(source) > 1 and not _take_off(source, alone, recipe):
         return source
     build = build_levels(source.group, base, alone, base, recipe, write_base=False)
     return Image(source.group, build.multiscale, build.levels)
+
+
+def _limited(source: Any, recipe: Recipe, device: str | None, max_device_nbytes: int | None) -> tuple[Any, Recipe]:
+    """An array or image on a device, of whose memory it leaves a part to the recipe."""
+    if device is None and max_device_nbytes is None:
+        return source, recipe
+    given = (source if isinstance(source, Array) else source.levels[0]).backend
+    backend = sharing(device or given, max_device_nbytes)
+    return source.to(backend), recipe._replace(max_nbytes=left_nbytes(backend, recipe.max_nbytes, max_device_nbytes))
 
 
 def _take_off(source: Image, alone: Multiscale, recipe: Recipe) -> bool:

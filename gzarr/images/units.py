@@ -37,6 +37,8 @@ class Cells(NamedTuple):
         For every level, the bytes of a cell.
     chunk : tuple[int, ...]
         Shape of what is read whole of level 0; ones if nothing is read.
+    method_share : float
+        Bytes that downsampling takes for each byte of a block, if that was measured.
     """
 
     shape: Coords
@@ -44,6 +46,7 @@ class Cells(NamedTuple):
     footprints: tuple[Coords, ...]
     nbytes: tuple[int, ...]
     chunk: Coords
+    method_share: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +147,7 @@ def _units_of(cells: Cells, unit: Coords, max_nbytes: int, workers: int) -> Unit
         ways = [1 if f % u == 0 else 2 for f, u in zip(footprint, unit, strict=True)]
         if any(u % f and u < n for f, u, n in zip(footprint, unit, cells.shape, strict=True)):
             pending += nbytes * math.prod(ways)
-    cost = _BLOCKS_A_TASK * block
+    cost = math.ceil(max(_BLOCKS_A_TASK, 1 + cells.method_share) * block)
     n_units = math.prod(-(-n // u) for n, u in zip(cells.shape, unit, strict=True))
     fitting = max(0, (max_nbytes - pending) // max(cost, 1))
     return Units(cells.shape, unit, cells.footprints, min(workers, fitting, max(n_units, 1)), cost, pending)

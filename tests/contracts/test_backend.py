@@ -63,6 +63,19 @@ def test_arrays_are_those_of_the_array_module(backend: Backend) -> None:
     assert type(backend.xp.rint(made)) is backend.xp.ndarray
 
 
+def test_the_memory_of_a_call_is_measured(backend: Backend) -> None:
+    def call() -> Any:
+        one = backend.xp.full(1 << 20, 3, "u1")
+        for _ in range(3):
+            one = one + one
+        return one
+
+    result, nbytes = backend.measured(call)
+    assert int(result[5]) == 24
+    assert nbytes is not None
+    assert 2 << 20 <= nbytes < 2.2 * (1 << 20)
+
+
 def chain_for(
     backend: Backend, shape: tuple[int, ...], dtype: Any = "<i4", fill: Any = 0, codecs: Sequence[CodecSpec] = ()
 ) -> Chain:

@@ -19,6 +19,7 @@ import cupy
 import numpy as np
 from numpy.typing import NDArray
 
+from gzarr.backend import T
 from gzarr.concurrency import new_lock
 from gzarr.errors import DeviceError
 from gzarr.gpu.device import nvcomp
@@ -442,6 +443,12 @@ class CudaDevice:
         for row, table in zip(host, tables, strict=True):
             row[:] = table
         return self.upload(host)
+
+    def measured(self, call: Callable[[], T]) -> tuple[T, int | None]:
+        """The result of a call, and what a pool of its own took for it, which gives nothing back meanwhile."""
+        pool = cupy.cuda.MemoryPool()
+        with cuda_errors(self.name), self._device, cupy.cuda.using_allocator(pool.malloc):
+            return call(), pool.total_bytes()
 
     def free_nbytes(self) -> int:
         """Free device memory, including unused memory of CuPy's pool."""

@@ -25,9 +25,11 @@ from numcodecs.zstd import compress as zstd_compress
 from numcodecs.zstd import decompress as zstd_decompress
 from numpy.typing import NDArray
 
+from gzarr.backend import T
 from gzarr.concurrency import new_lock
 from gzarr.cpu.backend import owned_by
 from gzarr.cpu.codecs.nvcomp import installed
+from gzarr.cpu.measuring import measured
 from gzarr.errors import DeviceError
 from gzarr.gpu.device import nvcomp
 from gzarr.gpu.device.hostbuild import HostKernels
@@ -367,6 +369,10 @@ class EmulatedDevice:
         pairs = zip(source.tolist(), nbytes.tolist(), strict=True)
         sums = np.array([compute(ctypes.string_at(src, n)) for src, n in pairs], np.uint32)
         return Checksums(self.upload(sums), self.upload(np.zeros(sums.size, np.int32)))
+
+    def measured(self, call: Callable[[], T]) -> tuple[T, int | None]:
+        """The result of a call, and the host memory that it took."""
+        return measured(call)
 
     def free_nbytes(self) -> int:
         """The free device memory that it reports."""

@@ -11,14 +11,14 @@ outside of it, from the device's own allocator.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gzarr.backend import Array
+from gzarr.backend import Array, T
 from gzarr.gpu.device.engine import Engine
 from gzarr.gpu.device.memory import Arena
 from gzarr.gpu.device.nvcomp_tables import Alignment
@@ -237,6 +237,10 @@ class Device(Marker, Protocol):
 
     def crc32(self, source: Table, nbytes: Table) -> Checksums:
         """CRC-32 (of gzip and zlib) of many byte ranges."""
+        ...
+
+    def measured(self, call: Callable[[], T]) -> tuple[T, int | None]:
+        """The result of a call, and the most memory that arrays of `xp` took at once in it; None if that is unknown."""
         ...
 
     def free_nbytes(self) -> int:
