@@ -7,6 +7,7 @@ once its own metadata are complete, so a write that is killed leaves nothing tha
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias, TypedDict, Unpack
 
 import numpy as np
@@ -189,7 +190,7 @@ def new_labels(
         name=path.rpartition("/")[2],
         type="none",
         metadata={},
-        image_label=new_image_label(colors, properties, version),
+        image_label=replace(new_image_label(colors, properties, version), source="../" * (2 + path.count("/"))),
     )
     labels = group.require_group("labels")
     where = join_path(labels.store_path, path)

@@ -86,7 +86,8 @@ def spans(
             unit = None  # nothing was asked of it
         factor = _factor(axis, unit, where)
         scale, start = placed.scale[number] * factor, placed.translation[number] * factor
-        made.append(_span(value, axis, shape[number], scale, start, where))
+        shown = unit or axis.unit
+        made.append(_span(value, Axis(axis.name, axis.type, shown), shape[number], scale, start, where))
     return made
 
 
@@ -149,8 +150,10 @@ def _number(value: Any, axis: Axis, where: str) -> float:
 
 
 def _outside(value: Any, axis: Axis, extent: int, scale: float, start: float, where: str) -> SelectionError:
-    low, high = start - scale / 2, start + scale * (extent - 0.5)
-    return SelectionError(f"{where}: {value} holds nothing of axis {axis.name!r}, which spans {low:.6g} to {high:.6g}")
+    low, high, unit = start - scale / 2, start + scale * (extent - 0.5), f" {axis.unit}" if axis.unit else ""
+    return SelectionError(
+        f"{where}: {value} holds nothing of axis {axis.name!r}, which spans {low:.6g} to {high:.6g}{unit}"
+    )
 
 
 def level_for(scales: Sequence[Mapping[str, float]], wanted: Mapping[str, float]) -> int:

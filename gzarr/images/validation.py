@@ -266,7 +266,8 @@ class _Walk:
         if label is not None and label.source is not None and (in_labels or label.source != SOURCE):
             path = _resolved(group.path, label.source)
             meta = None if path is None else read_node(group.store, path, group.metadata.zarr_format)
-            if path is not None and not isinstance(meta, GroupMeta):
+            attributes = meta.attributes if isinstance(meta, GroupMeta) else {}
+            if path is not None and "multiscales" not in ome_attributes(attributes, group.metadata.zarr_format):
                 what = f"no image is at {label.source!r}"
                 notes.warning(f"{prefix}image-label.source.image", what, "give the path of the image from here")
 

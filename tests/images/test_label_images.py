@@ -73,6 +73,15 @@ def test_labels_may_be_the_same_along_an_axis(shape: tuple[int, ...]) -> None:
     assert len(labels) == 2
 
 
+def test_labels_deeper_down_name_their_image() -> None:
+    image = picture(levels=0)
+    labels = image.write_label("by/hand", MASK)
+    assert list(image.labels) == ["by/hand"]
+    assert labels.metadata.image_label is not None
+    assert labels.metadata.image_label.source == "../../../"
+    assert image.validate().faults == ()
+
+
 def test_labels_are_replaced_only_if_told() -> None:
     image = picture(levels=0)
     image.write_label("cells", MASK)
