@@ -42,6 +42,8 @@ PIECE = 1 << 16
 _LABEL_NBYTES = 40
 #: Bytes that a pair takes until the objects are found.
 _PAIR_NBYTES = 96
+#: Bytes that a block takes: its place, the number of its labels, its packed faces beside their contents.
+_BLOCK_NBYTES = 2048
 #: So many pairs are not worth being reduced.
 _MANY_PAIRS = 1 << 18
 
@@ -158,12 +160,12 @@ def first_places(labels: NDArray[np.int32], n: int) -> NDArray[np.int64]:
         if seen == n:
             break
         piece = flat[start : start + PIECE]
-        highest = int(piece.max())
-        if highest > seen:
-            found[seen:highest] = start + np.searchsorted(
-                np.maximum.accumulate(piece), np.arange(seen + 1, highest + 1, dtype=piece.dtype)
-            )
-            seen = highest
+        later = np.flatnonzero(piece > seen)
+        if later.size:
+            highest = np.maximum.accumulate(piece[later])
+            wanted = np.arange(seen + 1, highest[-1] + 1, dtype=piece.dtype)
+            seen = int(highest[-1])
+            found[wanted - 1] = start + later[np.searchsorted(highest, wanted)]
     return found
 
 
@@ -289,7 +291,7 @@ class Objects:
         with self._lock:
             offset = self._n
             self._n += len(firsts)
-            self.nbytes += _LABEL_NBYTES * len(firsts)
+            self.nbytes += _LABEL_NBYTES * len(firsts) + _BLOCK_NBYTES
             self._firsts.append(firsts)
             self._done[coords] = offset, len(firsts)
             waiting = [*self._meet(coords, packed)]

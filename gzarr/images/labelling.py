@@ -50,7 +50,8 @@ def label(
 ) -> int:
     """Number the connected components of a mask, in bounded memory.
 
-    The result equals that of `scipy.ndimage.label` for the whole array, with the same numbers.
+    The result equals that of `scipy.ndimage.label` for the whole array, with the same numbers. SciPy labels the blocks,
+    and holds the interpreter's lock for it: one block is labelled at a time, while others are read and written.
 
     Parameters
     ----------

@@ -142,7 +142,7 @@ def test_an_interrupted_call_goes_on(tmp_path: Path) -> None:
     written = []
 
     def write(target: numbering.Target, region: tuple[slice, ...], values: np.ndarray) -> None:
-        if len(written) == 5:
+        if len(written) >= 5:
             raise OSError("the disk is full")
         written.append(region)
         put(target, region, values)
@@ -155,11 +155,11 @@ def test_an_interrupted_call_goes_on(tmp_path: Path) -> None:
         failing = mock.patch.object(numbering.Target, "put", write)
         with small, threads, failing, pytest.raises(OSError, match="full") as caught:
             label(z, out)
-        assert "resume=True goes on" in caught.value.__notes__[0]
+        assert "resume=True goes on" in " ".join(caught.value.__notes__)
         counting = mock.patch.object(numbering.Target, "put", autospec=True, side_effect=put)
         with small, threads, counting as puts:
             assert label(z, out, resume=True) == ndimage.label(mask)[1]
-        assert puts.call_count == 18 - 5  # blocks of 10 x 20
+        assert puts.call_count == 18 - len(written)  # blocks of 10 x 20
     for found in (open_image(tmp_path / "labels")[0], gzarr.open_array(tmp_path / "array")):
         np.testing.assert_array_equal(found[...], ndimage.label(mask)[0])
 
