@@ -52,6 +52,7 @@ from tests.gpu.hardware.test_hardware_codecs import *  # noqa: F403
 from tests.gpu.hardware.test_hardware_device import *  # noqa: F403
 from tests.gpu.hardware.test_hardware_encoders import *  # noqa: F403
 from tests.gpu.hardware.test_hardware_floats import *  # noqa: F403
+from tests.gpu.hardware.test_hardware_images import *  # noqa: F403
 from tests.gpu.hardware.test_hardware_loader import *  # noqa: F403
 from tests.gpu.hardware.test_hardware_writes import *  # noqa: F403
 from tests.properties import memory
