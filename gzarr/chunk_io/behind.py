@@ -6,9 +6,10 @@ that was touched longest ago, when the buffers would exceed the limit: then only
 object of which a part is missing is read, changed and stored.
 
 Rules. Blocks are cells of one grid, and the writers have a block once at a time, so that later values win. A caller
-holds the lock for the whole call; writers and callers share queues alone. Nothing here refers to the array object: when
-it is collected, what is left goes to the writers, and the end of the program waits for them. A forked child has none of
-it, as its parent writes it.
+holds the lock for the whole call; writers and callers share queues alone. A finalizer that comes on the caller's thread
+enters all the same: what it may change is changed in single steps, and looked at again. Nothing here refers to the
+array object: when it is collected, what is left goes to the writers, and the end of the program waits for them. A
+forked child has none of it, as its parent writes it.
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ _BLOCKS = 8
 _WRITERS, _ALL_WRITERS = 2, 16
 #: Blocks of one call of the engine.
 _TOGETHER = 16
+#: Seconds after which a thread that waits for a write looks again.
+_PATIENCE_S = 0.2
 #: A block of which so many separate parts were given is written without waiting for the rest.
 _MAX_PARTS = 64
 
@@ -57,13 +60,34 @@ Bounds: TypeAlias = tuple[Coords, Coords]
 class _Block:
     """A buffer for neighbouring objects, and the parts of it that were given."""
 
-    __slots__ = ("bounds", "buffer", "marks", "parts")
+    __slots__ = ("bounds", "buffer", "marks", "parts", "users", "waiting")
 
     def __init__(self, bounds: Bounds, buffer: Array) -> None:
         self.bounds = bounds
         self.buffer = buffer
         self.parts: list[Bounds] = []
         self.marks: list[object] = []
+        #: How many calls copy into the buffer: one, and those of finalizers that come then.
+        self.users = 0
+        #: Empty once the block is with the writers.
+        self.waiting = [None]
+
+    def claim(self) -> bool:
+        """Whether the caller is the one to give the block to the writers."""
+        try:
+            self.waiting.pop()
+        except IndexError:
+            return False
+        return True
+
+    def add(self, part: Bounds) -> None:
+        """Note that a part has been given. A finalizer may come and add another one."""
+        added = False
+        while not added:
+            old = self.parts
+            new = merged(old, part)
+            # Nothing comes between the steps of this line.
+            self.parts, added = (new, True) if self.parts is old else (self.parts, False)
 
     def drop(self) -> None:
         """Let go of the buffer."""
@@ -184,7 +208,6 @@ class Behind:
         self._blocks: OrderedDict[Coords, _Block] = OrderedDict()
         self._under_way: dict[Coords, _Block] = {}
         self._spare: list[Array] = []
-        self._nbytes = 0
         self._error: BaseException | None = None
 
     def put(self, bounds: Bounds, value: Any, max_nbytes: int, *, write_empty: bool) -> None:
@@ -207,22 +230,30 @@ class Behind:
         """Copy what a block takes of a value into its buffer."""
         while True:
             block = self._blocks.get(coords) or self._new_block(coords, value, max_nbytes)
-            self._blocks.move_to_end(coords)
-            part = _common(block.bounds, bounds)
-            piece = value[_within(bounds, part)]
-            if isinstance(block.buffer, np.ndarray):
-                piece = piece if isinstance(piece, np.ndarray) else to_host(piece)
-            elif isinstance(piece, np.ndarray):
-                piece = self.io.backend.xp.asarray(piece)
-            block.buffer[_within(block.bounds, part)] = piece
-            mark = self.io.backend.record()
-            if mark is not None:
-                block.marks.append(mark)
-            block.parts = merged(block.parts, part)
+            block.users += 1
+            try:
+                if self._blocks.get(coords) is block:
+                    self._copy(block, bounds, value)
+            finally:
+                block.users -= 1
             if self._blocks.get(coords) is block:  # else a finalizer on this thread has given it to the writers
                 break
         if block.parts == [block.bounds] or len(block.parts) > _MAX_PARTS:
             self._hand_over(coords)
+
+    def _copy(self, block: _Block, bounds: Bounds, value: Any) -> None:
+        """Copy what a block takes of a value into its buffer."""
+        part = _common(block.bounds, bounds)
+        piece = value[_within(bounds, part)]
+        if isinstance(block.buffer, np.ndarray):
+            piece = piece if isinstance(piece, np.ndarray) else to_host(piece)
+        elif isinstance(piece, np.ndarray):
+            piece = self.io.backend.xp.asarray(piece)
+        block.buffer[_within(block.bounds, part)] = piece
+        mark = self.io.backend.record()
+        if mark is not None:
+            block.marks.append(mark)
+        block.add(part)
 
     def _new_block(self, coords: Coords, value: Any, max_nbytes: int) -> _Block:
         """Make a block, once its objects are no longer being written and there is room."""
@@ -230,37 +261,47 @@ class Behind:
         nbytes = prod(_shape(bounds)) * self._dtype.itemsize
         while coords in self._under_way:
             self._await_one()
-        while self._nbytes + nbytes > max_nbytes and not self._fits_spare(bounds, value):
+        buffer = self._spare_buffer(bounds, value)
+        while buffer is None and self.nbytes + nbytes > max_nbytes:
             if self._spare:
-                self._nbytes -= self._spare.pop().nbytes
+                self._spare.pop()
             elif self._under_way:
                 self._await_one()
-            elif self._blocks:
-                self._hand_over(next(iter(self._blocks)))
-            else:
+                buffer = self._spare_buffer(bounds, value)
+            elif not self._hand_over(next(iter(self._blocks), None)):
                 break
-        buffer = self._spare.pop() if self._fits_spare(bounds, value) else self._empty(_shape(bounds), value)
-        block = self._blocks[coords] = _Block(bounds, buffer)
+        if buffer is None:
+            shape, dtype = _shape(bounds), self._dtype
+            buffer = self.io.backend.empty(shape, dtype) if _is_on_device(value) else np.empty(shape, dtype)
+        block = self._blocks.setdefault(coords, _Block(bounds, buffer))
+        with suppress(KeyError):
+            self._blocks.move_to_end(coords)
         return block
 
-    def _fits_spare(self, bounds: Bounds, value: Any) -> bool:
-        """Whether the last buffer that is free again can be used."""
-        if not self._spare or self._spare[-1].shape != _shape(bounds):
+    def _spare_buffer(self, bounds: Bounds, value: Any) -> Array:
+        """A buffer that can be used again; None if there is none for a block."""
+        with suppress(IndexError):
+            buffer = self._spare.pop()
+            if buffer.shape == _shape(bounds) and isinstance(buffer, np.ndarray) is not _is_on_device(value):
+                return buffer
+        return None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all buffers."""
+        blocks = (*list(self._blocks.values()), *list(self._under_way.values()))
+        return sum(int(one.nbytes) for one in [*(block.buffer for block in blocks), *self._spare])
+
+    def _hand_over(self, coords: Coords | None) -> bool:
+        """Give a block to the writers. Returns: whether there was one."""
+        block = None if coords is None else self._blocks.get(coords)
+        if coords is None or block is None or not block.claim():
             return False
-        return isinstance(self._spare[-1], np.ndarray) is not _is_on_device(value)
-
-    def _empty(self, shape: Coords, value: Any) -> Array:
-        dtype = self._dtype
-        buffer = self.io.backend.empty(shape, dtype) if _is_on_device(value) else np.empty(shape, dtype)
-        self._nbytes += buffer.nbytes
-        return buffer
-
-    def _hand_over(self, coords: Coords) -> None:
-        """Give a block to the writers."""
-        block = self._under_way[coords] = self._blocks[coords]
-        self._queue.tasks.append(_Task(coords, block, self.io, self._write_empty))
+        self._under_way[coords] = block
         self._blocks.pop(coords, None)
+        self._queue.tasks.append(_Task(coords, block, self.io, self._write_empty))
         self._queue.start()
+        return True
 
     def _collect(self) -> None:
         """Take notice of the writes that have ended."""
@@ -269,7 +310,8 @@ class Behind:
                 self._take(*self._queue.ended.get_nowait())
 
     def _await_one(self) -> None:
-        self._take(*self._queue.ended.get())
+        with suppress(Empty):  # the handler of a signal may have taken what this waits for
+            self._take(*self._queue.ended.get(timeout=_PATIENCE_S))
 
     def _take(self, task: _Task, error: BaseException | None) -> None:
         if self._under_way.pop(task.coords, None) is None:
@@ -277,18 +319,21 @@ class Behind:
         if error is not None and self._error is None:
             error.add_note("this was written behind, and its values are lost; array.flush() forgets the error")
             self._error = error
-        self._spare.append(task.block.buffer)
+        if not task.block.users:
+            self._spare.append(task.block.buffer)
 
     def wait(self) -> None:
         """Write everything and wait for it. Raises: what any write has raised, as long as that is not forgotten."""
         if _pool.is_here():
             return
         with self._lock:
-            while self._blocks or self._under_way:
-                while self._blocks:
-                    self._hand_over(next(iter(self._blocks)))
+            while True:
+                for coords in list(self._blocks):
+                    self._hand_over(coords)
+                if not self._under_way:
+                    break
                 self._await_one()
-            self._nbytes, self._spare = 0, []
+            self._spare = []
             self._raise()
 
     def flush(self) -> None:

@@ -189,6 +189,7 @@ class ArrayInfo(Node[ArrayMeta]):
     @property
     def nbytes_stored(self) -> int:
         """Bytes that the array occupies in its store, metadata included."""
+        self._settle()
         return self.store.nbytes_stored(self.path)
 
     @property

@@ -18,6 +18,7 @@ import numpy as np
 
 from gzarr.backend import Array as AnyArray
 from gzarr.backend import Backend
+from gzarr.concurrency import new_lock
 from gzarr.hierarchy.array import Array
 from gzarr.images.building import create_level, level_array, method_metadata, method_name, plan
 from gzarr.images.cascade import Cascade
@@ -104,6 +105,7 @@ class GrowingImage:
             f == 1 and self.row % cells[0] == 0 for f, cells in zip(together, self._cascade.cells[1:], strict=True)
         ]
         self._n_live = 1 + len(list(itertools.takewhile(bool, in_step)))
+        self._lock = new_lock()
         self._done: set[int] = set()
         self.count = self._shown = 0
         self._name_levels(self._n_live)
@@ -145,17 +147,20 @@ class GrowingImage:
             put(regions[0])
         else:
             run_tasks(self.backend, put, regions, n_items=len(regions), cost_nbytes=0, max_nbytes=1)
-        self._done.add(number)
-        while self.count // self.row in self._done:
-            self._done.remove(self.count // self.row)
-            self.count += self.row
+        with self._lock:
+            self._done.add(number)
+            while self.count // self.row in self._done:
+                self._done.discard(self.count // self.row)
+                self.count += self.row
 
     def show(self) -> None:
         """Let others see the frames that are complete."""
-        if self._shown < self.count:
-            for level in self._levels[: self._n_live]:
-                level.show(self.count)
-            self._shown = self.count
+        with self._lock:
+            count = self.count
+            if self._shown < count:
+                for level in self._levels[: self._n_live]:
+                    level.show(count)
+                self._shown = count
 
     def end(self, count: int, last: AnyArray) -> None:
         """Write the frames that are no whole row, and show all frames in all levels."""

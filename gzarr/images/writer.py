@@ -1,10 +1,10 @@
 """`ImageWriter`: takes the frames of a microscope as they come, and writes an image with all its levels behind.
 
 Theory of operation. Frames are copied into *rows* (`gzarr.images.growing`), which have a buffer each. A row that is
-full goes to another thread, which writes it in all levels. Buffers are used again.
+full goes to other threads, which write it in all levels. Buffers are used again.
 
 Rules. A row is written once, so a row that lacks a frame waits, and the limit of memory says how many may wait. An
-error of the other thread is raised by every later call. A forked child leaves the writer to its parent.
+error of theirs is raised by every later call. A forked child leaves the writer to its parent.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ from gzarr.indexing.chunking import parse_shape
 
 #: Seconds after which others see what is complete: showing it writes the document of every level.
 _SHOW_S = 1.0
+#: Rows that are written at once: one encodes while another one is stored.
+_WRITERS = 3
 #: How many rows the limit of memory has room for if the chunks are left to the writer.
 _ROWS = 4
 
@@ -44,7 +46,7 @@ _open: dict[int, ImageWriter] = {}
 
 
 class _Ended(NamedTuple):
-    """A row that the other thread is done with."""
+    """A row that is written, or not."""
 
     row: Row
     mark: object
@@ -280,7 +282,7 @@ class ImageWriter:
         return Row(buffer, shape[:-2])
 
     def _hand_over(self, where: Position, number: int) -> None:
-        """Give a row to the other thread."""
+        """Give a row to the other threads."""
         row, image, ended = where.rows.pop(number), where.image, self._ended
         where.handed.add(number)
 
@@ -301,7 +303,7 @@ class ImageWriter:
             ended.put(_Ended(row, mark, failure))
 
         self._n_under_way += 1
-        self._pool.submit(write, 1)
+        self._pool.submit(write, _WRITERS)
 
     def _collect(self) -> None:
         with suppress(Empty):

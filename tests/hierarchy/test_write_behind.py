@@ -160,7 +160,7 @@ def test_memory_is_bounded() -> None:
     for number in range(64):
         z.write_behind(number, np.full((64, 64), number), max_nbytes=4 * 64 * 64 * 2)
         behind: Any = z._bound
-        seen.append(behind._nbytes)
+        seen.append(behind.nbytes)
     assert max(seen) <= 4 * 64 * 64 * 2
     z.flush()
     assert (z[:, 0, 0] == np.arange(64)).all()
