@@ -22,7 +22,7 @@ from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.images.building import Build, building
 from gzarr.images.documents import write_multiscale
-from gzarr.images.downsample import Method
+from gzarr.images.downsample import GAUSSIAN, Method
 from gzarr.images.image import Image
 from gzarr.images.levels import Factors
 from gzarr.images.planning import Bounds
@@ -170,6 +170,11 @@ def _image_written(image: Image, options: Options) -> Iterator[Writing]:
     if len(image) > 1 and levels is None and factors is None:
         levels, factors = len(image) - 1, _factors_of(image)
     alone = replace(multiscale, datasets=multiscale.datasets[:1])
+    if options.method == GAUSSIAN:
+        raise ValueError(
+            f"{options.name}: method='gaussian' makes each level of the one before, when that is whole; leave it out "
+            "and call build_pyramid afterwards"
+        )
     method = options.method or ("mode" if multiscale.image_label is not None else "mean")
     with building(
         group,

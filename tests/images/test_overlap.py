@@ -179,6 +179,14 @@ def test_an_image_is_not_its_own_output(data: np.ndarray, tmp_path: Path) -> Non
             map_blocks(identity, inputs, image)
 
 
+def test_methods_that_do_not_fit_one_pass_are_refused(data: np.ndarray, tmp_path: Path) -> None:
+    z = gzarr.array(data, chunks=(8, 16, 16))
+    with pytest.raises(ValueError, match="leave it out and call build_pyramid afterwards"):
+        map_overlap(smooth, z, picture(tmp_path / "a.zarr", data), 1, method="gaussian")
+    with pytest.raises(ValueError, match="unknown method 'average'|'average'"):
+        map_overlap(smooth, z, picture(tmp_path / "b.zarr", data), 1, method="average")
+
+
 # -- going on ----------------------------------------------------------------------------------------------------------
 
 
