@@ -146,7 +146,7 @@ TESTED_THROUGH = {
     "hierarchy/test_array": "hierarchy/array_info hierarchy/array_resizing hierarchy/new_nodes",
     "hierarchy/test_stats": "hierarchy/reductions",
     "hierarchy/test_create": "hierarchy/new_metadata",
-    "images/test_overlap": "images/dry_run images/outputs",
+    "images/test_overlap": "images/dry_run images/inputs images/outputs",
     "images/test_walk": "images/window",
     "images/test_documents": "images/faults",
     "images/test_labelling": "images/components images/numbering",

@@ -6,7 +6,7 @@ What has been written is noted (`gzarr.images.resuming`), so that the same call 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -17,6 +17,7 @@ import gzarr.images.resuming as notes
 from gzarr.api.create import create_array
 from gzarr.api.open import open_array, open_group
 from gzarr.backend import Array as AnyArray
+from gzarr.errors import ArrayNotFoundError, GroupNotFoundError
 from gzarr.hierarchy import new_nodes
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
@@ -25,6 +26,7 @@ from gzarr.images.documents import write_multiscale
 from gzarr.images.downsample import GAUSSIAN, Method
 from gzarr.images.image import Image
 from gzarr.images.levels import Factors
+from gzarr.images.new_levels import level_keywords
 from gzarr.images.planning import Bounds
 from gzarr.images.resuming import Marks
 from gzarr.indexing.grid import RegularAxis
@@ -209,14 +211,17 @@ def _factors_of(image: Image) -> list[dict[str, int]]:
 
 
 def new_output(template: Array | Image, out: Any, dtype: np.dtype[Any], options: Options) -> Output:
-    """An output at a path, like a template: an array, or an image with level 0."""
+    """An output at a path, like a template: an array, or an image with level 0.
+
+    Raises: ContainsNodeError.
+    """
     if isinstance(template, Image):
         image = _new_image(template, out, dtype, options)
         return Output(array=image.levels[0], image=image, options=options)
-    if options.resume and out is not None:
-        array = open_array(out, "r+")
-    else:
-        array = create_array(**{**_like(template, dtype), "store": out, "overwrite": options.overwrite})
+    if options.resume:
+        with suppress(ArrayNotFoundError):
+            return Output(array=open_array(out, "r+"), image=None, options=options)
+    array = create_array(**{**_like(template, dtype), "store": out, "overwrite": options.overwrite})
     return Output(array=array, image=None, options=options)
 
 
@@ -233,13 +238,13 @@ def _new_image(template: Image, out: Any, dtype: np.dtype[Any], options: Options
         image_label=None if changes else multiscale.image_label,
     )
     if options.resume:
-        group = open_group(out, "r+")
-        level = open_array(group, "r+", path=datasets[0].path)
-        return Image(group, replace(multiscale, name=_name_of(group)), (level,))
+        with suppress(GroupNotFoundError):
+            group = open_group(out, "r+")
+            level = open_array(group, "r+", path=datasets[0].path)
+            return Image(group, replace(multiscale, name=_name_of(group)), (level,))
     group = open_group(out, "w" if options.overwrite else "w-", zarr_format=first.zarr_format)
-    keywords = _like(first, dtype)
-    if first.zarr_format == 2:
-        keywords["attributes"] = {k: v for k, v in first.attrs.items() if k == "_ARRAY_DIMENSIONS"}
+    keywords = level_keywords(multiscale, _like(first, dtype))
+    del keywords["zarr_format"]
     level = group.create_array(datasets[0].path, **keywords)
     return Image(group, replace(multiscale, name=_name_of(group)), (level,))
 

@@ -6,26 +6,27 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import product
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from gzarr.backend import Array as AnyArray
 from gzarr.backend import Backend
 from gzarr.cpu.threads import thread_count
 from gzarr.display.progress import ProgressLike, counted
 from gzarr.dtypes import parse_dtype
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.node import lies_within
-from gzarr.images.boundary import Depth, check_cval, parse_depths, parse_modes, per_axis
+from gzarr.images.boundary import check_cval, parse_depths, parse_modes
 from gzarr.images.building import MAX_NBYTES
-from gzarr.images.device_memory import left_nbytes, sharing
+from gzarr.images.create import check_apart
+from gzarr.images.device_memory import left_nbytes
 from gzarr.images.downsample import Method
 from gzarr.images.dry_run import Trial, dry_run
 from gzarr.images.image import Image
+from gzarr.images.inputs import Applied, Compute, check_result, parse_block, parse_inputs
 from gzarr.images.levels import Factors
-from gzarr.images.outputs import Options, Output, Writing, new_output
-from gzarr.images.planning import Bounds, Costs, Geometry, make_plan, plan_again
+from gzarr.images.outputs import Options, Output, Writing, new_output, unit_of
+from gzarr.images.planning import Bounds, Costs, Geometry, WalkPlan, make_plan, plan_again
 from gzarr.images.walk import Walk, done_groups, walk
 
 #: Blocks that are computed at once on a device: one while the one before is written.
@@ -126,13 +127,12 @@ def map_overlap(
            [ 8,  9, 11, 13],
            [16, 17, 19, 21]])
     """
-    given = _given("map_overlap", func, inputs, device, max_device_nbytes)
+    given = parse_inputs("map_overlap", func, inputs, device, max_device_nbytes)
     first = given.sources[0]
     depths = parse_depths(depth, first.shape, given.axes)
     modes = parse_modes(boundary, first.ndim, given.axes)
     check_cval(cval, [source.dtype for source in given.sources], modes)
-    wanted = None if block is None else _block(block, given)
-    trial = None if 0 in first.shape else dry_run(func, given.sources, depths)
+    wanted = None if block is None else parse_block(block, given)
     options = Options(
         name=given.name,
         arguments=(given.described, depths, modes, cval),
@@ -142,19 +142,29 @@ def map_overlap(
         factors=factors,
         method=method,
     )
-    output = _output(given, out, _dtype_of(given, trial, dtype), options)
+    output = _existing(given, out, options) if isinstance(out, (Array, Image)) else None
+    for source in given.sources if output is None and overwrite else ():
+        check_apart(source, out)
+    trial = None if 0 in first.shape else dry_run(func, given.sources, depths)
+    stored = _dtype_of(given, trial, dtype) if output is None else output.array.dtype
+    limit = left_nbytes(first.backend, max_nbytes, max_device_nbytes)
+    geometry = Geometry(shape=first.shape, depth=depths, modes=modes, factors=(1,) * first.ndim, unit=unit_of(first))
+    if trial is not None:
+        check_result(trial.result, trial.shape, stored, f"{given.name}: func", "the trial")
+    if output is None:
+        if trial is not None:  # nothing is created that cannot be filled
+            _plan(given, geometry, trial, stored, limit, wanted)
+        output = new_output(given.template, out, stored, options)
+    output = _on(output, first.backend)
     if trial is None:
         return output.image or output.array
-    _check_result(trial.result, trial.shape, output.array.dtype, f"{given.name}: func", "the trial")
     with output.open() as writing:
-        geometry = Geometry(shape=first.shape, depth=depths, modes=modes, factors=(1,) * first.ndim, unit=writing.unit)
-        limit = left_nbytes(first.backend, max_nbytes, max_device_nbytes)
-        _fill(given, writing, geometry, (trial, wanted, cval), limit, progress)
+        _fill(given, writing, replace(geometry, unit=writing.unit), (trial, wanted, cval), limit, progress)
     return writing.result
 
 
 def _fill(
-    given: _Given,
+    given: Applied,
     writing: Writing,
     geometry: Geometry,
     how: tuple[Trial, tuple[int, ...] | None, Any],
@@ -164,18 +174,10 @@ def _fill(
     """Compute everything that is not done. how: the trial of the function, the shape of blocks, and `cval`."""
     (trial, block, cval), target = how, writing.array
     pending = 0 if writing.build is None else max_nbytes // _PENDING_SHARE
-    costs = Costs(
-        itemsizes=tuple(source.itemsize for source in given.sources),
-        out_itemsize=target.itemsize,
-        block_nbytes=trial.block_nbytes,
-        workers=thread_count() if given.on_host else DEVICE_WORKERS,
-        windows=2 if given.reads_ahead else 1,
-        max_nbytes=max_nbytes - pending,
-    )
-    grids = [source.metadata.chunk_grid for source in given.sources]
-    plan = make_plan(geometry, grids, costs, block)
+    costs, plan = _plan(given, geometry, trial, target.dtype, max_nbytes - pending, block)
     marks = writing.begin(plan.to_json())
     if marks.n_done:
+        grids = [source.metadata.chunk_grid for source in given.sources]
         plan = plan_again(geometry, grids, costs, marks.plan)
     with counted(progress, target.nbytes) as add:
 
@@ -188,7 +190,7 @@ def _fill(
 
         job = Walk(
             sources=given.sources,
-            compute=_Compute(given, geometry.depth, target.dtype),
+            compute=Compute(given, geometry.depth, target.dtype),
             put=writing.put,
             geometry=geometry,
             plan=plan,
@@ -206,6 +208,26 @@ def _fill(
             tell(group)
         writing.restore(done)
         walk(job)
+
+
+def _plan(
+    given: Applied,
+    geometry: Geometry,
+    trial: Trial,
+    dtype: np.dtype[Any],
+    max_nbytes: int,
+    block: tuple[int, ...] | None,
+) -> tuple[Costs, WalkPlan]:
+    """Plan the walk. Raises: ValueError if the memory is too little."""
+    costs = Costs(
+        itemsizes=tuple(source.itemsize for source in given.sources),
+        out_itemsize=dtype.itemsize,
+        block_nbytes=trial.block_nbytes,
+        workers=thread_count() if given.on_host else DEVICE_WORKERS,
+        windows=2 if given.reads_ahead else 1,
+        max_nbytes=max_nbytes,
+    )
+    return costs, make_plan(geometry, [source.metadata.chunk_grid for source in given.sources], costs, block)
 
 
 def map_blocks(
@@ -240,112 +262,7 @@ def map_blocks(
     return map_overlap(func, inputs, out, 0, **options)
 
 
-class _Given(NamedTuple):
-    """What is applied to what.
-
-    Attributes
-    ----------
-    name : str
-        Of the function that was called, for messages.
-    func : callable
-        The user's function.
-    sources : list[Array]
-        The inputs, on one device.
-    template : Array or Image
-        The first input: what a new output is like.
-    """
-
-    name: str
-    func: Callable[..., Any]
-    sources: list[Array]
-    template: Array | Image
-
-    @property
-    def axes(self) -> Sequence[str | None] | None:
-        """Names of the axes."""
-        return self.template.axes if isinstance(self.template, Image) else self.template.dimension_names
-
-    @property
-    def described(self) -> tuple[Any, ...]:
-        """The function and the inputs, as far as another process can compare them."""
-        name = getattr(self.func, "__qualname__", type(self.func).__qualname__)
-        return name, [(source.shape, str(source.dtype), source.chunks) for source in self.sources]
-
-    @property
-    def on_host(self) -> bool:
-        """Whether the function gets NumPy arrays on the host."""
-        return self.sources[0].backend is self.sources[0].backend.host
-
-    @property
-    def reads_ahead(self) -> bool:
-        """Whether the next layer is read while one is computed: it pays where threads would wait."""
-        return not self.on_host or any(source.store.concurrency > 1 for source in self.sources)
-
-
-def _given(
-    name: str, func: Callable[..., Any], inputs: Any, device: str | None, max_device_nbytes: int | None
-) -> _Given:
-    if not callable(func):
-        raise TypeError(f"{name}: func must be callable, got {type(func).__name__}")
-    given = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
-    if not given:
-        raise ValueError(f"{name}: there is no input")
-    sources = [one.levels[0] if isinstance(one, Image) else one for one in given]
-    for source in sources:
-        if not isinstance(source, Array):
-            raise TypeError(
-                f"{name}: inputs must be gzarr arrays, got {type(source).__name__}; open it with gzarr.open_array, "
-                "or put it into gzarr.array"
-            )
-        if source.shape != sources[0].shape:
-            raise ValueError(
-                f"{name}: {source.store_path} has shape {source.shape}, but {sources[0].store_path} has "
-                f"{sources[0].shape}; inputs must have one shape"
-            )
-    if not sources[0].ndim:
-        raise ValueError(f"{name}: {sources[0].store_path} has no axes")
-    moved = sources[0].to(sharing(device or sources[0].backend, max_device_nbytes))
-    return _Given(name, func, [moved, *(source.to(moved.backend) for source in sources[1:])], given[0])
-
-
-class _Compute:
-    """Calls the function for a block, and checks what it returns."""
-
-    def __init__(self, given: _Given, depths: Sequence[Depth], dtype: np.dtype[Any]) -> None:
-        self._given, self._depths, self._dtype = given, depths, dtype
-
-    def __call__(self, block: Bounds, views: list[AnyArray]) -> AnyArray:
-        """A block of the output, from the inputs with halos."""
-        where = "the block " + "[" + ", ".join(f"{start}:{stop}" for start, stop in block) + "]"
-        try:
-            result = self._given.func(*views)
-        except Exception as error:
-            error.add_note(f"{self._given.name}: in {where} of {self._given.sources[0].store_path}")
-            raise
-        _check_result(result, views[0].shape, self._dtype, f"{self._given.name}: func", where)
-        return result[
-            tuple(
-                slice(before, before + stop - start)
-                for (start, stop), (before, _) in zip(block, self._depths, strict=True)
-            )
-        ]
-
-
-def _check_result(result: Any, shape: tuple[int, ...], dtype: np.dtype[Any], what: str, where: str) -> None:
-    if not hasattr(result, "shape") or not hasattr(result, "dtype"):
-        raise TypeError(f"{what} returned {type(result).__name__} for {where}, expected an array")
-    if tuple(result.shape) != shape:
-        raise ValueError(
-            f"{what} returned shape {tuple(result.shape)} for {where}, expected that of its input, {shape}"
-        )
-    if result.dtype != dtype:
-        raise ValueError(
-            f"{what} returned {result.dtype} for {where}, but the output is of {dtype}; convert the result, as by "
-            "result.astype, or give dtype= and a path"
-        )
-
-
-def _dtype_of(given: _Given, trial: Trial | None, dtype: Any) -> np.dtype[Any]:
+def _dtype_of(given: Applied, trial: Trial | None, dtype: Any) -> np.dtype[Any]:
     """Data type of a new output."""
     if dtype is not None:
         return parse_dtype(dtype).dtype
@@ -353,13 +270,9 @@ def _dtype_of(given: _Given, trial: Trial | None, dtype: Any) -> np.dtype[Any]:
     return made
 
 
-def _output(given: _Given, out: Any, dtype: np.dtype[Any], options: Options) -> Output:
-    """The output, made if it is a path."""
-    first = given.sources[0]
-    if not isinstance(out, (Array, Image)):
-        made = new_output(given.template, out, dtype, options)
-        return _on(made, first.backend)
-    image = out if isinstance(out, Image) else None
+def _existing(given: Applied, out: Array | Image, options: Options) -> Output:
+    """An output that exists. Raises: ValueError if it does not fit, or is an input."""
+    first, image = given.sources[0], out if isinstance(out, Image) else None
     levels = out.levels if isinstance(out, Image) else (out,)
     if levels[0].shape != first.shape:
         raise ValueError(
@@ -372,20 +285,10 @@ def _output(given: _Given, out: Any, dtype: np.dtype[Any], options: Options) -> 
                 "give another output"
             )
     levels[0].check_writable()
-    return _on(Output(array=levels[0], image=image, options=options), first.backend)
+    return Output(array=levels[0], image=image, options=options)
 
 
 def _on(output: Output, backend: Backend) -> Output:
     """The same output, written from a device."""
     image = None if output.image is None else output.image.to(backend)
     return replace(output, array=output.array.to(backend) if image is None else image.levels[0], image=image)
-
-
-def _block(block: Any, given: _Given) -> tuple[int, ...]:
-    """The shape of blocks that is asked for."""
-    array = given.sources[0]
-    sizes = per_axis(block, "block", array.ndim, given.axes, None)
-    shape = tuple(n if size is None else min(int(size), n) for size, n in zip(sizes, array.shape, strict=True))
-    if min(shape) < 1:
-        raise ValueError(f"block {block!r} must be of positive integers")
-    return shape

@@ -183,7 +183,7 @@ def test_methods_that_do_not_fit_one_pass_are_refused(data: np.ndarray, tmp_path
     z = gzarr.array(data, chunks=(8, 16, 16))
     with pytest.raises(ValueError, match="leave it out and call build_pyramid afterwards"):
         map_overlap(smooth, z, picture(tmp_path / "a.zarr", data), 1, method="gaussian")
-    with pytest.raises(ValueError, match="unknown method 'average'|'average'"):
+    with pytest.raises(ValueError, match="average"):
         map_overlap(smooth, z, picture(tmp_path / "b.zarr", data), 1, method="average")
 
 
@@ -269,7 +269,7 @@ def test_a_disk_that_fills_midway(data: np.ndarray) -> None:
 
 def test_memory_is_bounded(tmp_path: Path) -> None:
     """Windows, blocks, results and what the function takes, of an array of 8 MiB."""
-    z = gzarr.create_array(tmp_path / "a", data=np.ones((32, 256, 512), "u2"), chunks=(16, 32, 32))
+    z = gzarr.create_array(tmp_path / "a", data=np.ones((32, 256, 512), "u2"), chunks=(16, 64, 64))
 
     def wasteful(block: Any) -> Any:
         return (block.astype("f4") * 2).astype("u2")
@@ -278,11 +278,11 @@ def test_memory_is_bounded(tmp_path: Path) -> None:
     assert 6 <= trial.block_nbytes <= 12
     tracemalloc.start()
     try:
-        map_overlap(wasteful, z, tmp_path / "b", 2, max_nbytes=3 << 20)
+        map_overlap(wasteful, z, tmp_path / "b", 2, max_nbytes=5 << 20)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert peak < 4 << 20
+    assert peak < 6 << 20
 
 
 # -- errors ------------------------------------------------------------------------------------------------------------
@@ -337,6 +337,30 @@ def test_the_same_place_in_another_store_is_an_overlap(data: np.ndarray, tmp_pat
     again = gzarr.open_array(tmp_path / "g.zarr" / "a", mode="r+")
     with pytest.raises(ValueError, match="is an input"):
         map_blocks(identity, z, again)
+
+
+def test_an_input_is_not_replaced(data: np.ndarray, tmp_path: Path) -> None:
+    z = gzarr.create_array(tmp_path / "g.zarr", name="a", data=data)
+    for out in (tmp_path / "g.zarr", tmp_path / "g.zarr" / "a"):
+        with pytest.raises(ValueError, match="would be deleted before it is read"):
+            map_blocks(identity, [gzarr.zeros_like(z), z], out, overwrite=True)
+    np.testing.assert_array_equal(z[...], data)
+
+
+@pytest.mark.parametrize("wrong", [{"max_nbytes": 1000}, {"func": lambda x: x[:1]}, {"dtype": "f4"}])
+def test_nothing_is_created_that_cannot_be_filled(data: np.ndarray, tmp_path: Path, wrong: dict[str, Any]) -> None:
+    z = gzarr.array(data, chunks=(8, 16, 16))
+    with pytest.raises(ValueError, match=r"max_nbytes=1000|returned shape|returned uint16"):
+        map_overlap(**{"func": identity, "inputs": z, "out": tmp_path / "o.zarr", "depth": 1, **wrong})
+    assert not (tmp_path / "o.zarr").exists()
+
+
+@pytest.mark.parametrize("kind", ["array", "image"])
+def test_resuming_what_was_not_begun_begins(data: np.ndarray, tmp_path: Path, kind: str) -> None:
+    image = picture(tmp_path / "in.zarr", data)
+    for _ in range(2):  # and what is complete is computed again
+        out = map_blocks(identity, image if kind == "image" else image[0], tmp_path / "out.zarr", resume=True)
+        np.testing.assert_array_equal((out[0] if kind == "image" else out)[...], data)
 
 
 def test_errors_name_the_block(data: np.ndarray) -> None:
