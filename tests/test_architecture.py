@@ -148,7 +148,7 @@ TESTED_THROUGH = {
     "hierarchy/test_create": "hierarchy/new_metadata",
     "images/test_overlap": "images/dry_run images/inputs images/outputs",
     "images/test_walk": "images/window",
-    "images/test_documents": "images/faults",
+    "images/test_documents": "images/faults images/transformations",
     "images/test_labelling": "images/components images/numbering",
     "images/test_plates": "images/plate_documents",
     "images/test_image": "images/image_data",

@@ -11,7 +11,8 @@ import numpy as np
 from gzarr.dtypes import parse_dtype
 from gzarr.errors import MetadataError
 from gzarr.images.axes import Axis, by_axis, names_of, spatial
-from gzarr.images.documents import Multiscale, Numbers
+from gzarr.images.documents import Multiscale
+from gzarr.images.transformations import Numbers
 
 #: Decoded bytes of a chunk of a new image, at most: a viewer fetches few, and shows them soon.
 CHUNK_NBYTES = 1 << 20

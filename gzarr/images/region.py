@@ -15,7 +15,7 @@ import numpy as np
 
 from gzarr.errors import SelectionError
 from gzarr.images.axes import Axis, unit_factor, unit_type
-from gzarr.images.documents import Transformation
+from gzarr.images.transformations import Transformation
 
 #: The fraction of a voxel by which coordinates may be rounded.
 _ROUNDING = 1e-6

@@ -10,7 +10,8 @@ import pytest
 
 import gzarr
 from gzarr.errors import MetadataError, ReadOnlyError
-from gzarr.images.documents import Transformation, read_multiscale, write_multiscale
+from gzarr.images.documents import read_multiscale, write_multiscale
+from gzarr.images.transformations import Transformation
 
 SCALE = {"type": "scale", "scale": [1, 0.5]}
 AXES = [{"name": "y", "type": "space", "unit": "micrometer"}, {"name": "x", "type": "space", "unit": "micrometer"}]

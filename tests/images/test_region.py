@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from gzarr.errors import MetadataError, SelectionError
 from gzarr.images.axes import Axis
-from gzarr.images.documents import Transformation
 from gzarr.images.region import Span, level_for, spans
+from gzarr.images.transformations import Transformation
 
 AXES = (Axis("c", "channel"), Axis("y", "space", "micrometer"))
 
