@@ -103,6 +103,8 @@ def label(
     """
     source = find_source(mask, device)
     shape = tuple(source.array.shape)
+    if np.dtype(source.array.dtype).kind not in "biufc":
+        raise ValueError(f"{source.name}: a mask has numbers, got {source.array.dtype}")
     made = _structure(len(shape), connectivity, structure, source.spatial)
     wish = Wish("label", (source.name, made.tolist()), out, shape, None, max_nbytes, resume, progress)
     with ExitStack() as stack:

@@ -109,6 +109,20 @@ def test_what_cannot_be_labelled_is_refused(out: gzarr.Array, options: dict, mes
         label(gzarr.zeros((4, 4), dtype="u1"), out, **options)
 
 
+def test_a_mask_has_numbers() -> None:
+    with pytest.raises(ValueError, match="a mask has numbers, got"):
+        label(gzarr.array(np.array(["a", "b"])), gzarr.zeros(2, dtype="u1"))
+
+
+def test_chunks_may_be_of_several_sizes(tmp_path: Path) -> None:
+    mask = np.eye(10, dtype="?")
+    z = gzarr.create_array(tmp_path / "a", shape=(10, 10), chunks=[[3, 3, 4], [5, 5]], dtype="?")
+    out = gzarr.create_array(tmp_path / "b", shape=(10, 10), chunks=[[5, 2, 3], [4, 6]], dtype="u1")
+    z[...] = mask
+    assert label(z, out) == 10
+    np.testing.assert_array_equal(out[...], ndimage.label(mask)[0])
+
+
 def test_out_is_not_the_mask() -> None:
     z = gzarr.zeros((4, 4), dtype="u1")
     with pytest.raises(ValueError, match="out is what is read"):
