@@ -177,6 +177,7 @@ def fill(
     *,
     max_nbytes: int = MAX_NBYTES,
     progress: ProgressLike = None,
+    chunk: tuple[int, ...] | None = None,
 ) -> None:
     """Build levels from a function that gives the elements of regions of level 0.
 
@@ -191,6 +192,8 @@ def fill(
         Memory for decoded elements, in bytes.
     progress : bool or callable, optional
         As in `gzarr.transfer`.
+    chunk : tuple of int, optional
+        Shape of what ``produce`` has to decode whole, so that units do not cut it more than they must.
 
     Raises
     ------
@@ -202,7 +205,7 @@ def fill(
     base, cascade = build.levels[0], build.cascade
     waits = base.store.concurrency > 1
     workers = worker_count(base.backend, base.store.concurrency)
-    cells = cascade.geometry
+    cells = cascade.geometry if chunk is None else cascade.geometry._replace(chunk=chunk)
     if not isinstance(cascade.method, str) and len(build.levels) > 1 and base.size:
         cells = cells._replace(method_share=measured_share(cascade, produce))
     chosen = plan_units(cells, max_nbytes, workers)
@@ -260,6 +263,14 @@ def producer(data: Any, backend: Backend, dtype: Any) -> Callable[[Region], AnyA
         return made if made.dtype == dtype else made.astype(dtype)
 
     return produce
+
+
+def chunk_of(data: Any) -> tuple[int, ...] | None:
+    """The shape of the chunks that an array decodes whole; None for one in memory."""
+    chunks = getattr(data, "chunksize", None) or getattr(data, "chunks", None)  # Dask's are those of every block
+    if not isinstance(chunks, tuple) or not all(isinstance(n, int) and n > 0 for n in chunks):
+        return None
+    return chunks
 
 
 def _start(region: Region) -> tuple[int, ...]:

@@ -20,7 +20,7 @@ from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.keywords import Layout
 from gzarr.hierarchy.options import check_keywords
 from gzarr.images.axes import Axis, names_of
-from gzarr.images.building import MAX_NBYTES, building, fill, producer
+from gzarr.images.building import MAX_NBYTES, building, chunk_of, fill, producer
 from gzarr.images.documents import VERSION_OF, Dataset, Multiscale, ome_attributes
 from gzarr.images.downsample import Method, check_method
 from gzarr.images.image_data import ImageData
@@ -129,7 +129,8 @@ def write_label(
             name="write_label",
             arguments=None if callable(data) else found,
         ) as build:
-            fill(build, _checked(given, base), max_nbytes=max_nbytes, progress=progress)
+            chunk = chunk_of(image.levels[0] if callable(data) else data)
+            fill(build, _checked(given, base), max_nbytes=max_nbytes, progress=progress, chunk=chunk)
     except Exception:
         if read_marks(base.store, new.group.path) is None:  # nothing to go on with
             delete_node(base.store, new.group.path)

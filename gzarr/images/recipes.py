@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from gzarr.display.progress import ProgressLike
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
-from gzarr.images.building import MAX_NBYTES, Build, building, fill, producer
+from gzarr.images.building import MAX_NBYTES, Build, building, chunk_of, fill, producer
 from gzarr.images.cluster import Client, build_on
 from gzarr.images.documents import Multiscale, ome_attributes
 from gzarr.images.downsample import GAUSSIAN, Method, check_method
@@ -84,7 +84,7 @@ def build_levels(
             smooth_levels(build, max_nbytes=recipe.max_nbytes, progress=recipe.progress)
         else:
             produce = producer(data, base.backend, base.dtype)
-            fill(build, produce, max_nbytes=recipe.max_nbytes, progress=recipe.progress)
+            fill(build, produce, max_nbytes=recipe.max_nbytes, progress=recipe.progress, chunk=chunk_of(data))
     group.attrs.refresh()
     return build
 

@@ -18,6 +18,10 @@ from gzarr.indexing.regions import Region
 TARGET_NBYTES = 4 << 20
 #: There are at least so many units for each thread, if units can be as small, so that threads end together.
 _UNITS_A_THREAD = 4
+#: A unit that takes so many times the shortest time may be chosen for other reasons.
+_AS_FAST = 1.1
+#: Units of an axis that are looked at; the others are like them.
+_LOOKED_AT = 256
 #: A task holds its block, what is downsampled of it, and what is being encoded.
 _BLOCKS_A_TASK = 2
 
@@ -36,7 +40,7 @@ class Cells(NamedTuple):
     nbytes : tuple[int, ...]
         For every level, the bytes of a cell.
     chunk : tuple[int, ...]
-        Shape of what is read whole of level 0; ones if nothing is read.
+        Shape of what is decoded whole where level 0 comes from; ones if it is in memory.
     method_share : float
         Bytes that downsampling takes for each byte of a block, if that was measured.
     """
@@ -113,7 +117,7 @@ def plan_units(cells: Cells, max_nbytes: int, workers: int, unit: Coords | None 
         If not even one unit fits.
     """
     units = _candidates(cells) if unit is None else [unit]
-    plans = [_units_of(cells, unit, max_nbytes, workers) for unit in units]
+    plans = [_units_of(cells, each, max_nbytes, workers) for each in units]
     fitting = [plan for plan in plans if plan.workers]
     if not fitting:
         least = min(plan.cost_nbytes + plan.pending_nbytes for plan in plans)
@@ -121,16 +125,19 @@ def plan_units(cells: Cells, max_nbytes: int, workers: int, unit: Coords | None 
             f"max_nbytes={max_nbytes}: the smallest blocks that can be written whole take {least} bytes; give "
             f"max_nbytes={least} or more, or make the shards (or chunks) of the levels smaller"
         )
-    most = max(plan.workers for plan in fitting)
-    fitting = [plan for plan in fitting if plan.workers == most]
-    enough = [plan for plan in fitting if len(plan) >= _UNITS_A_THREAD * most] or fitting[:1]
+    times = [(1 + _n_reads(cells, plan.unit)) / plan.workers for plan in fitting]
+    fast = [plan for plan, time in zip(fitting, times, strict=True) if time <= min(times) * _AS_FAST]
+    most = max(plan.workers for plan in fast)
+    enough = [plan for plan in fast if len(plan) >= _UNITS_A_THREAD * most] or fast[:1]
     block = [plan for plan in enough if math.prod(plan.unit) * cells.itemsize >= TARGET_NBYTES]
     return (block or enough[-1:])[0]
 
 
 def _candidates(cells: Cells) -> Iterator[Coords]:
-    """Possible units, small ones first: whole cells of one level more each time, then twice as large ones."""
-    unit = tuple(map(math.lcm, cells.footprints[0], cells.chunk))
+    """Possible units, small ones first: those that are read well, then whole cells of one level more each time."""
+    first = cells.footprints[0]
+    yield from _grown(cells, first)
+    unit = tuple(map(math.lcm, first, cells.chunk))
     yield unit
     for footprint in cells.footprints[1:]:
         unit = tuple(map(math.lcm, unit, footprint))
@@ -138,6 +145,31 @@ def _candidates(cells: Cells) -> Iterator[Coords]:
     while any(u < n for u, n in zip(unit, cells.shape, strict=True)):
         unit = tuple(2 * u if u < n else u for u, n in zip(unit, cells.shape, strict=True))
         yield unit
+
+
+def _grown(cells: Cells, unit: Coords) -> Iterator[Coords]:
+    """Units that grow along the axis where chunks that are read are cut most often, until none is cut."""
+    while True:
+        cuts = [_overread(n, u, c) for n, u, c in zip(cells.shape, unit, cells.chunk, strict=True)]
+        yield unit
+        if max(cuts, default=1.0) == 1.0:
+            return
+        axis = cuts.index(max(cuts))
+        unit = tuple(2 * u if number == axis else u for number, u in enumerate(unit))
+
+
+def _n_reads(cells: Cells, unit: Coords) -> float:
+    """How often an element is read, with the chunks that units meet."""
+    return math.prod(_overread(n, u, c) for n, u, c in zip(cells.shape, unit, cells.chunk, strict=True))
+
+
+def _overread(extent: int, unit: int, chunk: int) -> float:
+    """How often an element is read along one axis, as the first units show."""
+    if unit % chunk == 0 or unit >= extent:
+        return 1.0
+    starts = range(0, extent, unit)[:_LOOKED_AT]
+    read = sum(min(extent, -(-min(o + unit, extent) // chunk) * chunk) - o // chunk * chunk for o in starts)
+    return read / min(extent, starts[-1] + unit)
 
 
 def _units_of(cells: Cells, unit: Coords, max_nbytes: int, workers: int) -> Units:

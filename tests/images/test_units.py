@@ -55,3 +55,19 @@ def test_a_budget_without_room_for_one_unit_is_refused() -> None:
     cells = cells_of((4096, 4096), (1024, 1024), 2)
     with pytest.raises(ValueError, match=r"max_nbytes=1000: the smallest blocks .* give max_nbytes=\d+ or more, or"):
         plan_units(cells, 1000, 2)
+
+
+@pytest.mark.parametrize("chunk", [(1, 512, 512), (128, 16, 16), (30, 50, 70)])
+def test_chunks_that_are_read_are_cut_as_little_as_the_budget_allows(chunk: tuple[int, ...]) -> None:
+    cells = cells_of((128, 512, 512), (32, 32, 32), 2, itemsize=1)._replace(chunk=chunk)
+    n_reads = [float("inf")]
+    for budget in (1 << 19, 4 << 20, 300 << 20):
+        units = plan_units(cells, budget, 2)
+        assert units.workers * units.cost_nbytes <= budget
+        assert all(u % 32 == 0 for u in units.unit)
+        seen = np.zeros(3)
+        for axis, (n, u, c) in enumerate(zip(cells.shape, units.unit, chunk, strict=True)):
+            seen[axis] = sum(min(n, -(-min(o + u, n) // c) * c) - o // c * c for o in range(0, n, u)) / n
+        n_reads.append(float(seen.prod()))
+        assert n_reads[-1] <= n_reads[-2]
+    assert n_reads[-1] <= 1.3
