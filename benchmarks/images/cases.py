@@ -10,7 +10,7 @@ SIGMA, DEPTH = 2, 8  # of the Gaussian: scipy.ndimage cuts it off at four sigma
 
 @dataclass(frozen=True)
 class Source:
-    """A stored image. levels: above level 0, each ``factors`` times smaller. small: what `Case.small` divides by."""
+    """A stored image. levels: above level 0, each ``factors`` times smaller. small: what `shrunk` divides by."""
 
     name: str
     title: str
@@ -36,12 +36,13 @@ class Source:
         return {axis: f**level for axis, f in zip(self.axes, self.factors, strict=True)}
 
     def shrunk(self) -> Source:
-        """The same image, tiny."""
-        sizes = {
-            name: tuple(n // f for n, f in zip(getattr(self, name), self.small, strict=True))
-            for name in ("shape", "chunks", "shards")
-        }
-        return replace(self, **sizes, name=f"{self.name}-small")  # type: ignore[arg-type]
+        """The same image, tiny: at most 4 small chunks along every axis."""
+        shape, chunks, shards = (
+            tuple(n // f for n, f in zip(sizes, self.small, strict=True))
+            for sizes in (self.shape, self.chunks, self.shards)
+        )
+        shape = tuple(min(n, 4 * c) for n, c in zip(shape, chunks, strict=True))
+        return replace(self, shape=shape, chunks=chunks, shards=shards, name=f"{self.name}-small")
 
 
 A = Source("A", "16,384² u1", (16384,) * 2, "u1", (1024,) * 2, (4096,) * 2, (2, 2), 6, (64, 64))
@@ -92,8 +93,10 @@ class Case:
 
     def small(self) -> Case:
         """The same on a tiny image."""
-        box = tuple(n // f for n, f in zip(self.box, self.source.small, strict=False))
-        return replace(self, source=self.source.shrunk(), box=tuple(max(n, 1) for n in box))
+        source = self.source.shrunk()
+        return replace(
+            self, source=source, box=tuple(min(b, n // 2) for b, n in zip(self.box, source.shape, strict=False))
+        )
 
 
 CASES = {
