@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.gpu.loading import LoaderCase, loader_cases
+from benchmarks.gpu.pyramids import PyramidCase, pyramid_cases
 from gzarr.codecs import BloscCodec, GzipCodec, NumcodecsCodec, ZstdCodec
 
 CODECS: dict[str, dict[str, Any]] = {
@@ -86,7 +87,7 @@ class Selection(NamedTuple):
         return array[self.key] if self.kind == "basic" else getattr(array, self.kind)[self.key]
 
 
-def cases(*, small: bool) -> Iterator[Case | StreamsCase | LoaderCase]:
+def cases(*, small: bool) -> Iterator[Case | StreamsCase | LoaderCase | PyramidCase]:
     """The cases, the most telling first: those of the goals, then the others."""
     if small:
         yield Case("blosc-lz4", 4 * KIB, "plain", TINY, full=True)
@@ -94,6 +95,7 @@ def cases(*, small: bool) -> Iterator[Case | StreamsCase | LoaderCase]:
         yield Case("none", 16 * KIB, "plain", TINY)
         yield from (StreamsCase(codec, n) for n in SMALL_STREAMS for codec in STREAM_CODECS)
         yield from loader_cases(small=True)
+        yield from pyramid_cases(small=True)
         return
     leading = [
         Case("blosc-lz4", 1024 * KIB, "plain", LARGE, full=True),
@@ -103,6 +105,7 @@ def cases(*, small: bool) -> Iterator[Case | StreamsCase | LoaderCase]:
     yield leading[0]
     yield from loader_cases(small=False)
     yield from leading[1:]
+    yield from pyramid_cases(small=False)
     yield from (StreamsCase(codec, n) for n in STREAMS[:2] for codec in STREAM_CODECS)
     known = {(case.codec, case.chunk_nbytes, case.layout) for case in leading}
     grid = [(codec, nbytes, layout) for codec in CODECS for nbytes in SIZES for layout in LAYOUTS]

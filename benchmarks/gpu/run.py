@@ -31,6 +31,7 @@ from benchmarks.gpu.cases import NO_TIME, TINY, Case, StreamsCase, cases, make_s
 from benchmarks.gpu.loading import LoaderCase, time_loader
 from benchmarks.gpu.measure import describe_machine, write_json
 from benchmarks.gpu.peers import Peer, find_peers
+from benchmarks.gpu.pyramids import PyramidCase, time_pyramid
 from benchmarks.gpu.stages import in_memory, time_stages
 from benchmarks.gpu.streams import open_gpu
 from gzarr.gpu.backend import GpuBackend
@@ -159,7 +160,7 @@ class Run:
         self.save()
         return row
 
-    def case(self, case: Case | StreamsCase | LoaderCase) -> None:
+    def case(self, case: Case | StreamsCase | LoaderCase | PyramidCase) -> None:
         """All rows of one stored array."""
         if isinstance(case, StreamsCase):
             about = {"table": "streams", **asdict(case), "contender": "gzarr"}
@@ -169,6 +170,11 @@ class Run:
             about = {"table": "loader", **asdict(case), "contender": "gzarr"}
             wrong = rows.WrongAnswerError("a batch is wrong")
             self.row(about, lambda: time_loader(self.device, self.root, case, wrong))
+            return
+        if isinstance(case, PyramidCase):
+            about = {"table": "pyramid", **asdict(case), "contender": "gzarr"}
+            wrong = rows.WrongAnswerError("a level is wrong")
+            self.row(about, lambda: time_pyramid(self.device, self.root, case, wrong))
             return
         if time.monotonic() > self.end:
             self.leave_out(asdict(case), NO_TIME)

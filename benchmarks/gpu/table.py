@@ -73,7 +73,7 @@ def section(name: str, result: dict[str, Any]) -> str:
     made = f"Measured by `{result['command']}` on {result['date']}, plotted by `python -m benchmarks.gpu.table`."
     image = f"![{gpu}: reads against what limits them]({plot_name(name)})"
     parts = [f"**{gpu}**", goals_table(result), image, made, table(result), write_table(result)]
-    parts += [loader_table(result), _about(result)]
+    parts += [loader_table(result), pyramid_table(result), _about(result)]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -120,6 +120,16 @@ def loader_table(result: dict[str, Any] | None) -> str:
             cells = [f"{row['samples_per_s']:,.0f}", f"{row['GB_per_s']:.2f}", f"{row['decodes']:.2f}"]
             cells += [f"{row['stall_share']:.2f}", row["limited_by"], f"{row['bare_GB_per_s']:.2f}"]
             lines.append([row["title"], *cells, _ratio(row["bare_seconds"], row["seconds"])])
+    return _lines(lines) if len(lines) > 1 else ""
+
+
+def pyramid_table(result: dict[str, Any]) -> str:
+    """Builds of pyramids."""
+    lines = [["pyramid", "GB/s", "CPU's time / its time", "mean of level 0 on the device, GB/s"]]
+    for row in result["rows"]:
+        if row["table"] == "pyramid":
+            rates = f"{row['GB_per_s']:.2f}", f"{row['kernel_GB_per_s']:.0f}"
+            lines.append([row["title"], rates[0], _ratio(row["cpu_seconds"], row["seconds"]), rates[1]])
     return _lines(lines) if len(lines) > 1 else ""
 
 

@@ -13,6 +13,7 @@ from benchmarks.gpu import cases, run
 from benchmarks.gpu import rows as gpu_rows
 from benchmarks.gpu.loading import LoaderCase, loader_cases
 from benchmarks.gpu.peers import PEERS
+from benchmarks.gpu.pyramids import N_LEVELS, PyramidCase
 from gzarr.gpu.device.hostbuild import find_compiler
 
 ROOT = Path(__file__).parents[3]
@@ -43,6 +44,13 @@ def test_each_case_has_its_rows(result: dict[str, Any]) -> None:
             assert 0 < row["seconds_min"] <= row["seconds"] <= row["seconds_max"]
             assert row["samples_per_s"] * row["seconds"] == pytest.approx(case.n)
             assert row["bare_GB_per_s"] * row["bare_seconds"] == pytest.approx(row["GB_per_s"] * row["seconds"])
+            continue
+        if isinstance(case, PyramidCase):
+            (row,) = (row for row in result["rows"] if row.get("title") == case.title)
+            assert row["cpu_seconds"] > 0
+            assert row["kernel_GB_per_s"] > 0
+            assert row["GB_per_s"] * row["seconds"] == pytest.approx(row["n_elements"] / 1e9)
+            assert len(row["levels"]) == N_LEVELS
             continue
         fields = asdict(case)
         rows = [row for row in result["rows"] if all(row.get(name) == value for name, value in fields.items())]

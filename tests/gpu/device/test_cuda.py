@@ -30,6 +30,7 @@ from benchmarks.gpu import sums as gpu_sums
 from benchmarks.gpu.loading import loader_cases
 from benchmarks.gpu.measure import wall_seconds
 from benchmarks.gpu.peers import PEERS
+from benchmarks.gpu.pyramids import pyramid_cases
 from benchmarks.gpu.streams import Gpu, Tables
 from gzarr.gpu import kernels
 from gzarr.gpu.backend import GpuBackend
@@ -801,6 +802,7 @@ def test_the_benchmark_runs_through(gpu: Gpu, tmp_path: Path, monkeypatch: pytes
         cases.Case("zstd", 4 << 10, "plain", 256),
         cases.StreamsCase("lz4", 70),
         loader_cases(small=True)[1],
+        pyramid_cases(small=True)[0],
     ]
     monkeypatch.setattr(benchmark, "cases", lambda *, small: some)
     result = json.loads(benchmark.run(tmp_path, "cuda", 60, small=True).read_text())
@@ -813,6 +815,7 @@ def test_the_benchmark_runs_through(gpu: Gpu, tmp_path: Path, monkeypatch: pytes
         "write": 2,
         "memory": 2,
         "loader": 1,
+        "pyramid": 1,
     }
     assert all(row["bare_nvcomp_seconds"] > 0 for row in own if row["table"] in ("resident", "streams"))
     assert all(0 < row["peak_nbytes"] <= row["cap_nbytes"] for row in own if row["table"] == "memory")
