@@ -59,7 +59,8 @@ class ImageWriter:
     Frames go to the end of the first axis, which grows. Other threads encode and store them, and all levels of the
     pyramid, as soon as whole chunks (or shards) of frames are there; nothing is stored twice. Whoever opens the image
     meanwhile finds the frames that are complete, at most a second later. If the program is killed, these are there and
-    the image is valid.
+    the image's metadata are valid. Chunks of later frames may be left over then, outside of the arrays: `gzarr.verify`
+    names them, and `gzarr.repair` deletes them as strays.
 
     Parameters
     ----------

@@ -235,6 +235,7 @@ for kill, path, axes in ((False, {0!r}, "tyx"), (True, {1!r}, "zyx")):
     image = open_image(killed, "r")
     assert [level.shape for level in image] == [(6, 64, 64)]  # level 1 joins frames: it is named at the end
     assert image[0][:, 0, 0].tolist() == [0, 1, 2, 3, 4, 5]
+    assert image.validate().ok
     assert json.loads((tmp_path / "killed" / "zarr.json").read_text())["attributes"]["ome"]["multiscales"]
 
 
