@@ -8,6 +8,7 @@ levels. What is noted is in `gzarr.images.resuming`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -39,6 +40,8 @@ from gzarr.metadata.model import ArrayMeta
 
 #: Default memory of a build, in bytes.
 MAX_NBYTES = 256 << 20
+#: Shards of levels are gathered in memory; larger ones than this, decoded, are not made.
+SHARD_NBYTES = 32 << 20
 #: What the attributes of a v2 array say to xarray; other attributes of level 0 are its own.
 _OF_ALL_LEVELS = "_ARRAY_DIMENSIONS"
 
@@ -305,6 +308,9 @@ def level_array(group: Group, base: Array, level: Level) -> Array:
         raise MetadataError(f"{base.store_path} has chunks of several sizes; rechunk it first, with gzarr.transfer")
     kept = {key: value for key, value in base.metadata.attributes.items() if key == _OF_ALL_LEVELS}
     meta = replace(base.metadata.resized(level.shape), attributes=kept)
+    if base.shards is not None:
+        lengths = zip(level.shape, _level_shards(base), strict=True)
+        meta = replace(meta, grid=tuple(RegularAxis(extent, length) for extent, length in lengths))
     return Array(
         group.store,
         join_path(group.path, level.path),
@@ -312,6 +318,16 @@ def level_array(group: Group, base: Array, level: Level) -> Array:
         base.opened_with,
         write_empty_chunks=base.write_empty_chunks,
     )
+
+
+def _level_shards(base: Array) -> tuple[int, ...]:
+    """The shards of levels: those of level 0, in halves until one fits into memory beside those of other levels."""
+    chunks = base.chunks
+    counts = [s // c for s, c in zip(base.shards or chunks, chunks, strict=True)]
+    while math.prod(counts) * math.prod(chunks) * base.itemsize > SHARD_NBYTES and max(counts) > 1:
+        axis = counts.index(max(counts))
+        counts[axis] = -(-counts[axis] // 2)
+    return tuple(n * c for n, c in zip(counts, chunks, strict=True))
 
 
 def create_level(level: Array, *, overwrite: bool, resume: bool) -> None:

@@ -14,6 +14,7 @@ from gzarr.errors import ContainsArrayError, ContainsNodeError, MetadataError, S
 from gzarr.images import create_image, open_image
 from gzarr.images.building import building, fill, plan, producer
 from gzarr.images.downsample import downsample
+from gzarr.images.units import plan_units
 from gzarr.metadata.occupied import PROGRESS
 from gzarr.storage import CountingStore, MemoryStore
 
@@ -142,6 +143,14 @@ def test_something_in_the_place_of_a_level_stays_unless_told_otherwise() -> None
     with building(image.group, image[0], image.metadata, levels=1, overwrite=True) as build:
         fill(build, data.__getitem__)
     np.testing.assert_array_equal(image.reopened()[1][...], halved(data, 1)[1])
+
+
+def test_levels_of_huge_shards_have_smaller_ones_that_fit_into_memory() -> None:
+    shape, shards = (128, 4096, 4096), (128, 2048, 2048)
+    image = create_image(shape=shape, dtype="u2", chunks=(64, 64, 64), shards=shards)
+    with building(image.group, image[0], image.metadata, levels=3, factors=2, write_base=False) as build:
+        assert [level.shards for level in build.levels] == [shards, *[(128, 256, 512)] * 3]
+        assert plan_units(build.cascade.geometry, 256 << 20, 2).workers == 2
 
 
 def test_channels_are_not_joined() -> None:
