@@ -71,7 +71,7 @@ ACROSS = {
 #: Tests whose subject is no single module of their room.
 SUBJECTS = {
     *("architecture", "documentation", "packaging", "public_names"),
-    *("checking/random_damage", "codecs/images"),
+    *("checking/random_damage", "codecs/images", "images/killed"),
     *(
         "cpu/peak_memory",
         "cpu/compiled/faults",
@@ -154,6 +154,7 @@ TESTED_THROUGH = {
     "images/test_image": "images/image_data",
     "images/test_validation": "images/level_checks images/level_data",
     "images/test_writer": "images/collection images/frames images/growing",
+    "images/test_killed": "images/level_arrays",
     "images/test_pyramid": "images/recipes",
     "layout/test_sharded": "layout/shard",
     "loader/test_loader": "loader/feeds loader/producing loader/setup loader/sources",

@@ -8,7 +8,6 @@ levels. What is noted is in `gzarr.images.resuming`.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -19,31 +18,24 @@ import gzarr.images.resuming as notes
 from gzarr.backend import Array as AnyArray
 from gzarr.backend import Backend
 from gzarr.display.progress import ProgressLike, counted
-from gzarr.errors import ArrayNotFoundError, ContainsArrayError, MetadataError
+from gzarr.errors import ContainsNodeError
 from gzarr.hierarchy.array import Array
-from gzarr.hierarchy.create import check_vacant
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.lazy import computed, is_lazy
 from gzarr.images.cascade import Cascade
 from gzarr.images.device_memory import measured_share
 from gzarr.images.documents import Dataset, Multiscale, write_multiscale
 from gzarr.images.downsample import Method, check_method
+from gzarr.images.level_arrays import check_place, create_level, level_array
 from gzarr.images.levels import AxisKind, Factors, Level, plan_levels
 from gzarr.images.resuming import Marks
 from gzarr.images.tasks import run_tasks, worker_count
 from gzarr.images.units import plan_units
-from gzarr.indexing.grid import RegularAxis
-from gzarr.indexing.keys import join_path
 from gzarr.indexing.regions import Region
-from gzarr.metadata.documents import delete_node, read_node, write_node
-from gzarr.metadata.model import ArrayMeta
+from gzarr.metadata.documents import read_node
 
 #: Default memory of a build, in bytes.
 MAX_NBYTES = 256 << 20
-#: Shards of levels are gathered in memory; larger ones than this, decoded, are not made.
-SHARD_NBYTES = 32 << 20
-#: What the attributes of a v2 array say to xarray; other attributes of level 0 are its own.
-_OF_ALL_LEVELS = "_ARRAY_DIMENSIONS"
 
 
 @dataclass(slots=True)
@@ -66,6 +58,8 @@ class Build:
         Fingerprint of what the levels are made of and how.
     resume, overwrite : bool
         Whether to go on with an unfinished build, or to delete one.
+    after : str or None
+        Name of the computation before this one, whose notes these replace.
     marks : Marks or None
         The units that are done, once the build has begun.
     """
@@ -78,6 +72,7 @@ class Build:
     arguments: str
     resume: bool = False
     overwrite: bool = False
+    after: str | None = None
     marks: Marks | None = field(default=None)
 
     def begin(self, plan: Mapping[str, Any]) -> Marks:
@@ -88,11 +83,21 @@ class Build:
         """
         store, path = self.group.store, self.group.path
         self.group.check_metadata_writable()
-        if self.overwrite and not self.resume:
-            notes.remove_marks(store, path)
-        self.marks = notes.begin(store, path, name=self.name, arguments=self.arguments, plan=plan, resume=self.resume)
+        anew, was_begun = self.overwrite and not self.resume, True
+        try:
+            state = notes.read_marks(store, path)
+            was_begun = state is not None
+            anew = anew or (state is not None and state["name"] == self.after)
+        except ContainsNodeError:  # damaged
+            if not anew:
+                raise
+        if not was_begun and not self.overwrite:  # afterwards, what is in these places is of this build
+            for level in self.levels[1:]:
+                check_place(level, read_node(store.live(), level.path))
+        made: dict[str, Any] = {"name": self.name, "arguments": self.arguments, "plan": plan}
+        self.marks = notes.begin(store, path, **made, resume=self.resume, anew=anew)
         for level in self.levels[1:]:
-            create_level(level, overwrite=self.overwrite, resume=self.resume)
+            create_level(level, overwrite=self.overwrite, was_begun=was_begun, keep=not anew)
         return self.marks
 
 
@@ -110,6 +115,8 @@ def building(
     overwrite: bool = False,
     name: str = "build_pyramid",
     arguments: Any = None,
+    after: str | None = None,
+    is_last: bool = True,
 ) -> Iterator[Build]:
     """A context in which levels are built; at its end, the metadata name them.
 
@@ -131,6 +138,10 @@ def building(
         Of the function that builds, for messages.
     arguments : object
         What else the elements depend on, so that only the same computation is resumed.
+    after : str, optional
+        Name of a computation that has ended, and left its notes for this one to replace.
+    is_last : bool
+        Whether the notes are removed at the end.
 
     Raises
     ------
@@ -141,8 +152,8 @@ def building(
     """
     check_method(method, base.dtype, labels=multiscale.image_label is not None)
     planned = plan(base, multiscale, levels, factors, method)
-    arrays = (base, *(level_array(group, base, level) for level in planned))
-    cascade = Cascade(arrays, [level.factors for level in planned], method, backend=base.backend, write_base=write_base)
+    arrays = [level_array(group, base, level) for level in planned]
+    cascade = cascade_of(base, arrays, planned, method, write_base=write_base)
     made = (name, method_name(method), [level[:3] for level in planned], write_base, arguments)
     build = Build(
         group,
@@ -152,12 +163,13 @@ def building(
             type=method_name(method) if planned else multiscale.type,
             metadata=method_metadata(method, planned) if planned else multiscale.metadata,
         ),
-        arrays,
+        (base, *arrays),
         cascade,
         name,
         notes.fingerprint(made, [base.metadata]),
         resume,
         overwrite,
+        after,
     )
     try:
         yield build
@@ -170,7 +182,7 @@ def building(
             )
         raise
     write_multiscale(group, build.multiscale)
-    if build.marks is not None:
+    if build.marks is not None and is_last:
         build.marks.remove()
 
 
@@ -243,6 +255,14 @@ def fill(
         )
 
 
+def cascade_of(
+    base: Array, arrays: Sequence[Array], planned: Sequence[Level], method: Method, *, write_base: bool
+) -> Cascade:
+    """A cascade of level 0 and the arrays of planned levels."""
+    factors = [level.factors for level in planned]
+    return Cascade((base, *arrays), factors, method, backend=base.backend, write_base=write_base)
+
+
 def plan(
     base: Array, multiscale: Multiscale, levels: int | None, factors: Factors, method: Method
 ) -> tuple[Level, ...]:
@@ -300,52 +320,3 @@ def method_metadata(method: Method, planned: Sequence[Level]) -> dict[str, Any]:
     """What the metadata say of how levels were made."""
     factors = [list(level.factors) for level in planned]
     return {"method": "gzarr.images.build_pyramid", "kwargs": {"method": method_name(method), "factors": factors}}
-
-
-def level_array(group: Group, base: Array, level: Level) -> Array:
-    """The array of a level, which may not be stored yet: like level 0, but of another shape."""
-    if not all(isinstance(axis, RegularAxis) for axis in base.metadata.grid):
-        raise MetadataError(f"{base.store_path} has chunks of several sizes; rechunk it first, with gzarr.transfer")
-    kept = {key: value for key, value in base.metadata.attributes.items() if key == _OF_ALL_LEVELS}
-    meta = replace(base.metadata.resized(level.shape), attributes=kept)
-    if base.shards is not None:
-        lengths = zip(level.shape, _level_shards(base), strict=True)
-        meta = replace(meta, grid=tuple(RegularAxis(extent, length) for extent, length in lengths))
-    return Array(
-        group.store,
-        join_path(group.path, level.path),
-        meta,
-        base.opened_with,
-        write_empty_chunks=base.write_empty_chunks,
-    )
-
-
-def _level_shards(base: Array) -> tuple[int, ...]:
-    """The shards of levels: those of level 0, in halves until one fits into memory beside those of other levels."""
-    chunks = base.chunks
-    counts = [s // c for s, c in zip(base.shards or chunks, chunks, strict=True)]
-    while math.prod(counts) * math.prod(chunks) * base.itemsize > SHARD_NBYTES and max(counts) > 1:
-        axis = counts.index(max(counts))
-        counts[axis] = -(-counts[axis] // 2)
-    return tuple(n * c for n, c in zip(counts, chunks, strict=True))
-
-
-def create_level(level: Array, *, overwrite: bool, resume: bool) -> None:
-    """Write the documents of a level. Raises ContainsArrayError if something else is in its place."""
-    store, path = level.store, level.path
-    found = read_node(store.live(), path)
-    if resume and isinstance(found, ArrayMeta) and _same(found, level.metadata):
-        return
-    if found is not None and not overwrite:
-        raise ContainsArrayError(
-            f"something is already stored at {level.store_path!r}, where a level of the image is to be: pass "
-            "overwrite=True to replace it"
-        )
-    if found is not None:
-        delete_node(store, path)
-    check_vacant(store, path, ArrayNotFoundError)
-    write_node(store, path, level.metadata)
-
-
-def _same(one: ArrayMeta, other: ArrayMeta) -> bool:
-    return (one.shape, one.data_type, one.grid) == (other.shape, other.data_type, other.grid)

@@ -9,17 +9,17 @@ from typing import Any, Literal, Unpack
 
 import numpy as np
 
-from gzarr.api.create import create_array
 from gzarr.api.locating import open_store_at
 from gzarr.api.open import open_group
 from gzarr.display.progress import ProgressLike
-from gzarr.errors import GroupNotFoundError, MetadataError
+from gzarr.errors import ContainsNodeError, GroupNotFoundError, MetadataError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.keywords import GroupKeywords, RareArrayKeywords, StoreKeywords
 from gzarr.hierarchy.lazy import meets
 from gzarr.hierarchy.new_nodes import dtype_of
 from gzarr.hierarchy.options import check_keywords
+from gzarr.hierarchy.resizing import objects_stored
 from gzarr.images.axes import new_axes
 from gzarr.images.building import MAX_NBYTES
 from gzarr.images.channels import lacks_window, new_channels, shown_range
@@ -29,10 +29,12 @@ from gzarr.images.image import Image
 from gzarr.images.level_checks import count_channels
 from gzarr.images.levels import Factors
 from gzarr.images.new_levels import level_keywords, new_dtype, numbers
-from gzarr.images.recipes import Recipe, build_levels
+from gzarr.images.recipes import Recipe, build_levels, check_recipe
 from gzarr.images.resuming import read_marks
 from gzarr.indexing.chunking import parse_shape
 from gzarr.indexing.keys import join_path, normalize_path
+from gzarr.metadata.documents import documents
+from gzarr.metadata.model import ArrayMeta
 from gzarr.storage.memory import MemoryStore
 from gzarr.tensors import from_tensor
 
@@ -153,6 +155,8 @@ def create_image(
         data = from_tensor(data if hasattr(data, "shape") else np.asarray(data))
         shape, dtype = tuple(data.shape) if shape is None else shape, dtype_of(data, {}) if dtype is None else dtype
     extents, kind = parse_shape(shape), new_dtype(dtype)
+    if data is not None and extents != tuple(data.shape):
+        raise MetadataError(f"shape: {extents} is not that of the data, {tuple(data.shape)}; leave one of them away")
     found = new_axes(axes, len(extents), units)
     multiscale = Multiscale(
         axes=found,
@@ -165,12 +169,12 @@ def create_image(
     )
     given |= {"shape": extents, "dtype": kind, "chunks": chunks, "shards": shards}
     level = level_keywords(multiscale, given)
-    create_array(MemoryStore(), **level, zarr_format=_FORMATS[version], device="cpu")  # what is malformed raises here
     recipe = Recipe(levels, factors, method, max_nbytes, resume, False, progress)
     if data is None and recipe != Recipe():
         raise MetadataError(
             "levels, factors, method, resume and progress need data=...; build_pyramid adds levels later"
         )
+    check_image(multiscale, level, None if data is None else recipe)
     if overwrite and isinstance(data, Array):
         check_apart(data, store, path)
     opening: dict[str, Any] = {"path": path, "zarr_format": _FORMATS[version], "device": device, **reach}
@@ -178,14 +182,37 @@ def create_image(
     return _finished(put_image(group, multiscale, level, data, recipe), data, channels)
 
 
-def new_group(store: Any, opening: Mapping[str, Any], *, resume: bool, overwrite: bool) -> Group:
-    """The group of a new image, or with ``resume`` that of one that was not finished. Raises: ContainsNodeError."""
+def check_image(multiscale: Multiscale, level: Mapping[str, Any], recipe: Recipe | None) -> ArrayMeta:
+    """Check that there can be an image, and levels by a recipe. Returns: what the metadata of level 0 will be.
+
+    Raises: MetadataError, ValueError, TypeError.
+    """
+    trial = open_group(MemoryStore(), "w", zarr_format=_FORMATS[multiscale.version], device="cpu")
+    base = trial.create_array(multiscale.datasets[0].path, **level)
+    if recipe is not None:
+        check_recipe(trial, base, multiscale, recipe)
+    return base.metadata
+
+
+def new_group(store: Any, opening: Mapping[str, Any], *, resume: bool, overwrite: bool, first: str = "0") -> Group:
+    """The group of a new image, or with ``resume`` that of one that was not finished. Raises: ContainsNodeError.
+
+    first: path of level 0.
+    """
     if resume:
         with suppress(GroupNotFoundError):
             group = open_group(store, "r+", **opening)
-            if read_marks(group.store, group.path) is not None:
+            if read_marks(group.store, group.path) is not None or _is_bare(group, first):
                 return group
     return open_group(store, "w" if overwrite else "w-", **opening)
+
+
+def _is_bare(group: Group, first: str) -> bool:
+    """Whether a group has no more than what comes before the first note of a build: an array without chunks."""
+    if group.attrs.asdict() or set(group) - {first}:
+        return False
+    array = group.get(first)
+    return array is None or (isinstance(array, Array) and not objects_stored(array.metadata, array.store, array.path))
 
 
 def _finished(image: Image, data: Any, channels: Sequence[Any] | None) -> Image:
@@ -201,6 +228,11 @@ def put_image(
     array = group.get(name) if recipe.resume else None
     if not isinstance(array, Array):
         array = group.create_array(name, **level)
+    elif documents(array.metadata, "") != documents(check_image(multiscale, level, None), ""):
+        raise ContainsNodeError(
+            f"{array.store_path} was begun with another shape, data type or chunks: go on with the same ones, or pass "
+            "overwrite=True to begin anew"
+        )
     image = Image(group, multiscale, (array,))
     named = replace(multiscale, name=image.name)
     if data is None:

@@ -20,11 +20,12 @@ from gzarr.backend import Array as AnyArray
 from gzarr.backend import Backend
 from gzarr.concurrency import new_lock
 from gzarr.hierarchy.array import Array
-from gzarr.images.building import create_level, level_array, method_metadata, method_name, plan
+from gzarr.images.building import method_metadata, method_name, plan
 from gzarr.images.cascade import Cascade
 from gzarr.images.documents import Dataset, write_multiscale
 from gzarr.images.downsample import Method
 from gzarr.images.image import Image
+from gzarr.images.level_arrays import create_level, level_array
 from gzarr.images.levels import Factors, Level
 from gzarr.images.tasks import run_tasks
 from gzarr.indexing.keys import Coords
@@ -94,7 +95,7 @@ class GrowingImage:
         self._planned = plan(_resized(base, max(expected, 1)), image.metadata, levels, factors, self._method)
         arrays = [base, *(level_array(image.group, base, _without_frames(level)) for level in self._planned)]
         for array in arrays[1:]:
-            create_level(array, overwrite=False, resume=False)
+            create_level(array, overwrite=False)
         steps = [level.factors for level in self._planned]
         self._levels = [_Level(array) for array in arrays]
         self._cascade = Cascade(self._levels, steps, self._method, backend=self.backend)

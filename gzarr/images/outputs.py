@@ -22,16 +22,14 @@ from gzarr.hierarchy import new_nodes
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.images.building import Build, building
-from gzarr.images.documents import write_multiscale
 from gzarr.images.downsample import GAUSSIAN, Method
 from gzarr.images.image import Image
+from gzarr.images.level_arrays import take_off_levels
 from gzarr.images.levels import Factors
 from gzarr.images.new_levels import level_keywords
 from gzarr.images.planning import Bounds
 from gzarr.images.resuming import Marks
 from gzarr.indexing.grid import RegularAxis
-from gzarr.indexing.keys import join_path
-from gzarr.metadata.documents import delete_node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,9 +191,7 @@ def _image_written(image: Image, options: Options) -> Iterator[Writing]:
 
         def begin(plan: Mapping[str, Any]) -> Marks:
             if len(image) > 1:
-                write_multiscale(group, alone)
-                for dataset in multiscale.datasets[1:]:
-                    delete_node(group.store, join_path(group.path, dataset.path))
+                take_off_levels(group, multiscale, [level.path for level in build.levels])
             return build.begin(plan)
 
         yield Writing(image.levels[0], begin, build)

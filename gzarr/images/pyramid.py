@@ -11,19 +11,19 @@ from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.new_nodes import like
 from gzarr.images.axes import new_axes
-from gzarr.images.building import MAX_NBYTES, plan
+from gzarr.images.building import MAX_NBYTES, method_name, plan
 from gzarr.images.cluster import Client
-from gzarr.images.create import check_apart, new_group, put_image
+from gzarr.images.create import check_apart, check_image, new_group, put_image
 from gzarr.images.device_memory import left_nbytes, sharing
-from gzarr.images.documents import VERSION_OF, Dataset, Multiscale, write_multiscale
+from gzarr.images.documents import VERSION_OF, Dataset, Multiscale
 from gzarr.images.downsample import Method
 from gzarr.images.image import Image, open_image
+from gzarr.images.level_arrays import take_off_levels
 from gzarr.images.levels import Factors
 from gzarr.images.new_levels import level_keywords
-from gzarr.images.recipes import Recipe, build_levels, method_of
+from gzarr.images.recipes import Recipe, build_levels, check_recipe, method_of
 from gzarr.images.resuming import read_marks
 from gzarr.indexing.keys import join_path
-from gzarr.metadata.documents import delete_node
 
 
 def build_pyramid(
@@ -143,20 +143,20 @@ def _take_off(source: Image, alone: Multiscale, recipe: Recipe) -> bool:
 
     Raises: ContainsNodeError if that was not asked for.
     """
-    group = source.group
-    if recipe.resume:
-        planned = plan(source.levels[0], alone, recipe.levels, recipe.factors, method_of(recipe, alone))
-        if [level.shape for level in planned] == [level.shape for level in source.levels[1:]]:
-            # A build that ended before its last step repeats that.
-            return read_marks(group.store, group.path) is not None
+    group, base = source.group, source.levels[0]
+    method = method_of(recipe, alone)
+    planned = plan(base, alone, recipe.levels, recipe.factors, method)
+    is_as_planned = [level.shape for level in planned] == [level.shape for level in source.levels[1:]]
+    if recipe.resume and is_as_planned and source.metadata.type == method_name(method):
+        # A build that ended before its last step repeats that.
+        return read_marks(group.store, group.path) is not None
     if not recipe.overwrite:
         raise ContainsNodeError(
             f"{group.store_path} has {len(source)} levels already: pass overwrite=True to build levels 1 to "
             f"{len(source) - 1} anew"
         )
-    write_multiscale(group, alone)
-    for dataset in source.metadata.datasets[1:]:
-        delete_node(group.store, join_path(group.path, dataset.path))
+    check_recipe(group, base, alone, recipe)
+    take_off_levels(group, source.metadata, [join_path(group.path, level.path) for level in planned])
     return True
 
 
@@ -171,10 +171,10 @@ def _copied(source: Array | Image, out: Any, recipe: Recipe) -> Image:
     opening = {"zarr_format": base.metadata.zarr_format, "device": base.backend}
     level = level_keywords(multiscale, like(base, {}))
     del level["zarr_format"]
-    group = new_group(out, opening, resume=recipe.resume, overwrite=recipe.overwrite)
-    return put_image(
-        group, replace(multiscale, datasets=multiscale.datasets[:1]), level, base, recipe._replace(overwrite=False)
-    )
+    multiscale = replace(multiscale, datasets=multiscale.datasets[:1])
+    check_image(multiscale, level, recipe)
+    group = new_group(out, opening, resume=recipe.resume, overwrite=recipe.overwrite, first=multiscale.datasets[0].path)
+    return put_image(group, multiscale, level, base, recipe._replace(overwrite=False))
 
 
 def _of_array(array: Array) -> Multiscale:

@@ -7,12 +7,14 @@ from typing import Any, NamedTuple
 from gzarr.display.progress import ProgressLike
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
-from gzarr.images.building import MAX_NBYTES, Build, building, chunk_of, fill, producer
+from gzarr.images.building import MAX_NBYTES, Build, building, cascade_of, chunk_of, fill, plan, producer
 from gzarr.images.cluster import Client, build_on
 from gzarr.images.documents import Multiscale, ome_attributes
 from gzarr.images.downsample import GAUSSIAN, Method, check_method
+from gzarr.images.level_arrays import level_array
 from gzarr.images.levels import Factors
 from gzarr.images.smoothing import smooth_levels
+from gzarr.images.units import plan_units
 
 
 class Recipe(NamedTuple):
@@ -51,18 +53,22 @@ def build_levels(
     *,
     write_base: bool,
     name: str = "build_pyramid",
+    is_last: bool = True,
 ) -> Build:
     """Build levels from data: level 0, or what becomes level 0.
 
-    write_base: whether level 0 is written. name: of the function that builds, for messages.
+    write_base: whether level 0 is written. name: of the function that builds, for messages. is_last: whether the notes
+    of what is done are removed at the end.
     Raises: what `gzarr.images.building.building` and `fill` raise.
     """
     method = method_of(recipe, multiscale)
+    first_name = None
     if write_base and method == GAUSSIAN:  # which reads a level that is complete
+        first_name = f"{name}, level 0"
         check_method(method, base.dtype, labels=multiscale.image_label is not None)
         if not (recipe.resume and ome_attributes(group.attrs.asdict(), group.zarr_format)):  # or it is written already
             first = recipe._replace(levels=0, factors=None, method="nearest", progress=None)
-            build_levels(group, base, multiscale, data, first, write_base=True, name=name)
+            build_levels(group, base, multiscale, data, first, write_base=True, name=first_name, is_last=False)
         write_base = False
     if recipe.client is not None and method == GAUSSIAN:
         raise ValueError("method='gaussian' is not built on a cluster; leave client= out, or choose another method")
@@ -77,6 +83,8 @@ def build_levels(
         resume=recipe.resume,
         overwrite=recipe.overwrite,
         name=name,
+        after=first_name,
+        is_last=is_last,
     ) as build:
         if recipe.client is not None:
             build_on(recipe.client, build, method, max_nbytes=recipe.max_nbytes, progress=recipe.progress)
@@ -87,6 +95,16 @@ def build_levels(
             fill(build, produce, max_nbytes=recipe.max_nbytes, progress=recipe.progress, chunk=chunk_of(data))
     group.attrs.refresh()
     return build
+
+
+def check_recipe(group: Group, base: Array, multiscale: Multiscale, recipe: Recipe) -> None:
+    """Check that levels can be made by a recipe, before anything is written. Raises: ValueError, TypeError."""
+    method = method_of(recipe, multiscale)
+    check_method(method, base.dtype, labels=multiscale.image_label is not None)
+    planned = plan(base, multiscale, recipe.levels, recipe.factors, method)
+    if method != GAUSSIAN:
+        arrays = [level_array(group, base, level) for level in planned]
+        plan_units(cascade_of(base, arrays, planned, method, write_base=True).geometry, recipe.max_nbytes, 1)
 
 
 def method_of(recipe: Recipe, multiscale: Multiscale) -> Method:

@@ -82,7 +82,9 @@ def fingerprint(what: Any, metas: Iterable[ArrayMeta] = ()) -> str:
     return digest.hexdigest()
 
 
-def begin(store: Store, path: str, *, name: str, arguments: str, plan: Mapping[str, Any], resume: bool) -> Marks:
+def begin(
+    store: Store, path: str, *, name: str, arguments: str, plan: Mapping[str, Any], resume: bool, anew: bool = False
+) -> Marks:
     """Begin a computation, or go on with one that was not finished.
 
     Parameters
@@ -97,6 +99,8 @@ def begin(store: Store, path: str, *, name: str, arguments: str, plan: Mapping[s
         What `Marks.plan` is in a first run.
     resume : bool
         Whether to go on with an unfinished run, if there is one.
+    anew : bool
+        Whether to take no notice of an unfinished run.
 
     Returns
     -------
@@ -109,7 +113,7 @@ def begin(store: Store, path: str, *, name: str, arguments: str, plan: Mapping[s
         If an unfinished run is there that is not resumed, or is another one.
     """
     store.check_writable()
-    where, state = join_path(str(store), path), read_marks(store, path)
+    where, state = join_path(str(store), path), None if anew else read_marks(store, path)
     if state is None:
         marks = Marks(store, path, {"name": name, "arguments": arguments, "plan": plan, "first": 0, "others": []})
         marks.write()
