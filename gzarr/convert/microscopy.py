@@ -8,6 +8,7 @@ of one element that OME-Zarr has no name for are left out.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -41,8 +42,13 @@ from gzarr.indexing.regions import Region
 from gzarr.metadata.model import ZarrFormat
 
 _ORDER = "tczyx"
-#: Colours of the samples of a pixel.
-_SAMPLES = {"red": "FF0000", "green": "00FF00", "blue": "0000FF", "alpha": "FFFFFF"}
+#: Colours of the samples of a pixel, and the photometric interpretations that have them.
+_SAMPLES = (
+    {"label": "red", "color": "FF0000"},
+    {"label": "green", "color": "00FF00"},
+    {"label": "blue", "color": "0000FF"},
+)
+_RGB, _YCBCR = 2, 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +114,8 @@ def write_images(
         arrangement = arrange(series.axes, levels[0].shape, f"{source}, series {number}")
         said = describe(file, number, series)
         if "S" in series.axes:
-            said = as_colors(said, levels[0].shape[series.axes.index("S")])
+            count = math.prod(levels[0].shape[n] for n, axis in enumerate(series.axes) if axis in "CS")
+            said = as_colors(said, series.keyframe, count)
         found = [arranged(level, arrangement, zarr_format) for level in levels]
         called = series.name or Path(source).name.split(".")[0]
         groups[name] = image_attributes(found, said, tags_of(series.keyframe), zarr_format, called)
@@ -235,14 +242,20 @@ def _channels(said: Description, count: int, dtype: np.dtype[Any]) -> Any:
     return new_channels(given, count, dtype)
 
 
-def as_colors(said: Description, n_samples: int) -> Description:
-    """What is said of an image whose pixels have samples, red, green and blue, in each channel."""
-    if n_samples not in (3, 4):
+def as_colors(said: Description, page: Any, count: int) -> Description:
+    """What is said of an image whose pixels have samples, in each channel: red, green, blue, and extra ones.
+
+    count: how many channels and samples there are together. An opacity is not shown, as it would cover the others.
+    """
+    if page.photometric not in (_RGB, _YCBCR):
         return said
-    names = [channel.get("label") for channel in said.channels[::n_samples]] or [None]
-    channels = [
-        {"label": sample if name is None else f"{name} {sample}", "color": color}
-        for name in names
-        for sample, color in list(_SAMPLES.items())[:n_samples]
-    ]
+    alpha: dict[str, Any] = {"label": "alpha", "color": "FFFFFF", "active": False}
+    samples = [*_SAMPLES, *(alpha if kind else {} for kind in page.extrasamples)]
+    n_channels = count // len(samples)
+    names = [channel.get("label") for channel in said.channels[:: len(samples)]]
+    names += [f"Channel {n}" if n_channels > 1 else None for n in range(len(names), n_channels)]
+    channels = []
+    for name, (number, sample) in itertools.product(names[:n_channels], enumerate(samples)):
+        label = sample.get("label", f"sample {number}")
+        channels.append({**sample, "label": label if name is None else f"{name} {label}"})
     return replace(said, channels=tuple(channels))

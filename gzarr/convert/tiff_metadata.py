@@ -44,7 +44,7 @@ class Description:
 def describe(file: Any, number: int, series: Any) -> Description:
     """What a file, as tifffile has opened it, says of its series with a number."""
     if file.is_ome:
-        found = _of_ome(file.ome_metadata, number)
+        found = _of_ome(file.ome_metadata, number, series)
     elif file.is_imagej:
         found = _of_imagej(file.imagej_metadata or {}, series.keyframe)
     else:
@@ -57,21 +57,19 @@ def describe(file: Any, number: int, series: Any) -> Description:
     )
 
 
-def _of_ome(text: str, number: int) -> Description:
-    """From OME-XML."""
+def _of_ome(text: str, number: int, series: Any) -> Description:
+    """From OME-XML. The number counts the series that the file has: images may be listed that it lacks."""
     if "<!DOCTYPE" in text:  # whose entities might expand to gigabytes; OME-XML has none
         return Description()
     try:
         root = ET.fromstring(text)  # noqa: S314 - see above
     except ET.ParseError:
         return Description()
-    images = root.findall("{*}Image")
-    if number >= len(images):
+    listed = [(image, pixels) for image in root.findall("{*}Image") for pixels in image.findall("{*}Pixels")]
+    named = [found for found in listed[number:] if found[0].get("Name") in (None, series.name)]
+    if not named:
         return Description()
-    image = images[number]
-    pixels = image.find("{*}Pixels")
-    if pixels is None:
-        return Description(image.get("Name"))
+    image, pixels = named[0]
     scale: dict[str, float] = {}
     units: dict[str, str] = {}
     for axis, size, unit, usual in (
@@ -80,20 +78,21 @@ def _of_ome(text: str, number: int) -> Description:
     ):
         _add(scale, units, axis, pixels.get(size), pixels.get(unit, usual))
     channels = []
+    n_samples = series.shape[series.axes.index("S")] if "S" in series.axes else 1
     for channel in pixels.findall("{*}Channel"):
         color = channel.get("Color")
         known = {"label": channel.get("Name"), "color": None if color is None else _ome_color(color)}
-        samples = int(channel.get("SamplesPerPixel", "1"))
-        channels += [{key: value for key, value in known.items() if value is not None}] * samples
+        channels += [{key: value for key, value in known.items() if value}] * n_samples
     return Description(image.get("Name"), scale, units, tuple(channels) if any(channels) else ())
 
 
 def _ome_color(text: str) -> str | None:
     """Six digits of a signed number whose bytes are red, green, blue and alpha."""
     try:
-        return f"{int(text) & 0xFFFFFFFF:08X}"[:6]
+        number = int(text)
     except ValueError:
         return None
+    return f"{number & 0xFFFFFFFF:08X}"[:6] if -(1 << 31) <= number < 1 << 32 else None
 
 
 def _add(scale: dict[str, float], units: dict[str, str], axis: str, size: Any, unit: Any) -> None:

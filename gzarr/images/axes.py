@@ -135,6 +135,13 @@ def spatial(axes: Sequence[Axis]) -> tuple[int, ...]:
     return tuple(number for number, axis in enumerate(axes) if axis.type == "space")
 
 
+def with_lengths(axes: Sequence[Axis]) -> list[tuple[Axis, float]]:
+    """Axes with the meters of their units: ones, if that of an axis of space is not known."""
+    lengths = [SPACE_UNITS.get(unit_name(axis.unit or "")) for axis in axes]
+    known = all(lengths[number] is not None for number in spatial(axes))
+    return [(axis, float(length) if known and length else 1.0) for axis, length in zip(axes, lengths, strict=True)]
+
+
 def new_axes(axes: Any, ndim: int, units: str | Mapping[str, str] | None) -> tuple[Axis, ...]:
     """The axes that a call means: "zyx", names, mappings or `Axis` objects; by default the usual ones of a rank.
 

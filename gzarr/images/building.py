@@ -22,6 +22,7 @@ from gzarr.errors import ContainsNodeError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.lazy import computed, is_lazy
+from gzarr.images.axes import with_lengths
 from gzarr.images.cascade import Cascade
 from gzarr.images.device_memory import measured_share
 from gzarr.images.documents import Dataset, Multiscale, write_multiscale
@@ -268,7 +269,7 @@ def plan(
 ) -> tuple[Level, ...]:
     """The levels above level 0. Raises: ValueError."""
     dataset = multiscale.datasets[0]
-    axes = [AxisKind(axis.name, axis.type == "space") for axis in multiscale.axes]
+    axes = [AxisKind(axis.name, axis.type == "space", length) for axis, length in with_lengths(multiscale.axes)]
     first = Level(dataset.path, base.shape, (1,) * base.ndim, dataset.scale, dataset.translation)
     planned = plan_levels(first, axes, levels, factors, centered=method != "nearest")
     for axis, kind in enumerate(multiscale.axes):

@@ -49,10 +49,13 @@ class AxisKind(NamedTuple):
         As in the image's metadata.
     is_spatial : bool
         Whether it is downsampled unless told otherwise.
+    unit : float
+        Length of the unit of its scale, to compare it with other axes.
     """
 
     name: str
     is_spatial: bool
+    unit: float = 1.0
 
 
 def plan_levels(
@@ -152,12 +155,12 @@ def _chooser(axes: Sequence[AxisKind], factors: Factors) -> Callable[[int, Level
 
 def _halving(axes: Sequence[AxisKind], level: Level) -> tuple[int, ...]:
     """Halve the spatial axes with the shortest voxels."""
-    lengths = [s for s, n, axis in zip(level.scale, level.shape, axes, strict=True) if axis.is_spatial and n > 1]
-    most = min(lengths, default=0.0) * ANISOTROPY
-    return tuple(
-        2 if axis.is_spatial and n > 1 and s <= most else 1
+    lengths = [
+        s * axis.unit if axis.is_spatial and n > 1 else math.inf
         for s, n, axis in zip(level.scale, level.shape, axes, strict=True)
-    )
+    ]
+    most = min(lengths) * ANISOTROPY
+    return tuple(2 if length <= most and length < math.inf else 1 for length in lengths)
 
 
 def _by_axis(axes: Sequence[AxisKind], factors: Any) -> tuple[int, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -84,6 +85,26 @@ def test_channels_and_samples_together_are_channels(tmp_path: Path) -> None:
     image = converted(tmp_path / "a.ome.tif", budget_nbytes=1000, chunks=(4, 8, 8))
     np.testing.assert_array_equal(image[0][...], data.transpose(0, 3, 1, 2).reshape(6, 20, 30))
     assert image.channels[4].label == "after green"
+
+
+@pytest.mark.parametrize(
+    ("photometric", "extra", "expected"),
+    [
+        ("rgb", ["unassalpha"], [("red", True), ("green", True), ("blue", True), ("alpha", False)]),
+        ("rgb", ["unspecified"], [("red", True), ("green", True), ("blue", True), ("sample 3", True)]),
+        ("separated", None, []),
+    ],
+)
+def test_samples_that_are_no_colours(tmp_path: Path, photometric: str, extra: Any, expected: Any) -> None:
+    tifffile.imwrite(tmp_path / "a.tif", data_of(20, 30, 4, dtype="u1"), photometric=photometric, extrasamples=extra)
+    image = converted(tmp_path / "a.tif")
+    assert [(channel.label, channel.active) for channel in image.channels] == expected
+
+
+def test_colours_of_each_channel_are_named(tmp_path: Path) -> None:
+    tifffile.imwrite(tmp_path / "a.tif", data_of(2, 20, 30, 3, dtype="u1"), imagej=True, metadata={"axes": "CYXS"})
+    labels = [channel.label for channel in converted(tmp_path / "a.tif").channels]
+    assert labels == [f"Channel {n} {name}" for n in (0, 1) for name in ("red", "green", "blue")]
 
 
 def test_imagej_tags(tmp_path: Path) -> None:
@@ -209,13 +230,19 @@ def test_factors_are_whole_where_rounding_gives_the_shape() -> None:
     assert factors((1001, 1000, 7), (250, 251, 7)) == (4.0, 1000 / 251, 1.0)
 
 
-class File:
-    """An OME-TIFF with some text."""
+def described(text: str, name: str = "a", axes: str = "CYX") -> Description:
+    """What some OME-XML says of the first series of a file."""
+    file = SimpleNamespace(is_ome=True, is_imagej=False, ome_metadata=text)
+    return describe(file, 0, SimpleNamespace(name=name, axes=axes, shape=(3,) * len(axes)))
 
-    is_ome, is_imagej = True, False
 
-    def __init__(self, text: str) -> None:
-        self.ome_metadata = text
+def test_images_and_samples_that_a_file_lacks_are_passed_over() -> None:
+    pixels = "<Pixels><Channel Name='c' Color='99999999999' SamplesPerPixel='9000000000'/></Pixels>"
+    text = f"<OME><Image Name='other'/><Image Name='x'><Pixels/></Image><Image Name='a'>{pixels}</Image></OME>"
+    assert described(text) == Description("a", channels=({"label": "c"},))
+    assert described(text, "x") == Description("x")
+    assert described(text, "none") == Description()
+    assert described(text, axes="YXS") == Description("a", channels=({"label": "c"},) * 3)
 
 
 @pytest.mark.parametrize(
@@ -224,4 +251,4 @@ class File:
      "<OME><Image Name='a'><Pixels PhysicalSizeX='wide' PhysicalSizeY='0' PhysicalSizeZ='nan'/></Image></OME>"],
 )  # fmt: skip
 def test_texts_that_say_nothing(text: str) -> None:
-    assert describe(File(text), 0, None) in (Description(), Description("a"))
+    assert described(text) in (Description(), Description("a"))

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gzarr.images.axes import Axis, with_lengths
 from gzarr.images.levels import AxisKind, Level, next_path, plan_levels
 
 
@@ -42,6 +43,16 @@ def test_new_voxels_lie_in_the_middle_of_their_windows() -> None:
     assert (first.scale, first.translation) == ((1.5, 2.0), (0.5, 0.0))
     assert (second.scale, second.translation) == ((3.0, 4.0), (1.25, 1.0))
     assert (first.shape, second.shape) == ((30, 80), (15, 40))
+
+
+def test_voxels_are_compared_in_one_unit() -> None:
+    def factors(*units: str | None) -> tuple[int, ...]:
+        kinds = with_lengths([Axis(name, "space", unit) for name, unit in zip("yx", units, strict=True)])
+        named = [AxisKind(axis.name, is_spatial=True, unit=length) for axis, length in kinds]
+        return plan_levels(base((999, 999), (250.0, 0.25)), named)[0].factors
+
+    assert factors("nanometer", "micrometer") == (2, 2)
+    assert factors("micrometer", "micrometer") == factors("nanometer", None) == (1, 2)
 
 
 def test_the_nearest_element_stays_where_it_is() -> None:
