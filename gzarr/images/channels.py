@@ -109,8 +109,9 @@ def _parse_channel(item: Mapping[str, Any], notes: Notes, place: str) -> Channel
         elif name in item:
             notes.error(f"{place}.{name}", f"must be of type {kind.__name__}, got {short(item[name])}", "correct it")
     if "color" in found and not _is_hex(found["color"]):
+        kept["color"] = found.pop("color")
         notes.error(
-            f"{place}.color", f"must be six hexadecimal digits, got {found['color']!r}", "write for instance 00FF00"
+            f"{place}.color", f"must be six hexadecimal digits, got {short(kept['color'])}", "write for instance 00FF00"
         )
     if "window" in item:
         window = _parse_window(item["window"], notes, f"{place}.window")

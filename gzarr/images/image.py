@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import prod
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from gzarr.api.open import open_group
-from gzarr.errors import MetadataError, MissingExtraError
+from gzarr.errors import GzarrError, MetadataError
 from gzarr.hierarchy.group import Group
 from gzarr.images.building import MAX_NBYTES
 from gzarr.images.image_data import ImageData, read_image
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from gzarr.images.pictures import Channels, Contrast
     from gzarr.images.validation import Validation
 
-#: A notebook waits for the reading of so large a plane.
+#: A notebook waits for the decoding of so many bytes.
 _QUICK_NBYTES = 64 << 20
 
 
@@ -193,11 +192,12 @@ class Image(ImageData):
         return ortho(self, point, size, channels, contrast)
 
     def _repr_png_(self) -> bytes | None:
-        """A thumbnail for notebooks; None, for the text, without Pillow or a level that is read quickly."""
-        plane = prod(self.levels[-1].shape[axis] for axis in self.spatial[-2:]) * self.dtype.itemsize
+        """A thumbnail for notebooks; None, for the text, if it cannot be drawn or takes long."""
+        from gzarr.images.pictures import thumbnail_nbytes
+
         try:
-            return self.thumbnail() if all(self.shape) and plane <= _QUICK_NBYTES else None
-        except MissingExtraError:
+            return self.thumbnail() if all(self.shape) and thumbnail_nbytes(self) <= _QUICK_NBYTES else None
+        except (GzarrError, OSError):  # without Pillow, or of a damaged chunk
             return None
 
 
@@ -208,8 +208,9 @@ class Labels(Mapping[str, Image]):
         self._image = image
 
     def __getitem__(self, name: str) -> Image:
-        if name not in list(self):
-            raise KeyError(f"{name!r} is none of the labels of {self._image.group.store_path}: {list(self)}")
+        names = label_names(self._image.group)
+        if name not in names:
+            raise KeyError(f"{name!r} is none of the labels of {self._image.group.store_path}: {names}")
         group = self._image.group[f"labels/{name}"]
         if not isinstance(group, Group):
             raise MetadataError(f"{group.store_path} is listed as an image of labels, but is an array")
@@ -222,7 +223,7 @@ class Labels(Mapping[str, Image]):
         return len(label_names(self._image.group))
 
     def __repr__(self) -> str:
-        return f"<Labels of {self._image.group.store_path}: {', '.join(self) or 'none'}>"
+        return f"<Labels of {self._image.group.store_path}: {', '.join(label_names(self._image.group)) or 'none'}>"
 
 
 def open_image(

@@ -7,6 +7,7 @@ image takes little memory. Channels are blended in their colours, labels have on
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gzarr.errors import MetadataError, SelectionError
-from gzarr.images.axes import by_axis
+from gzarr.images.axes import by_axis, with_lengths
 from gzarr.images.channels import Channel, new_channels
 from gzarr.images.image_data import ImageData
 from gzarr.images.image_label import color_of
@@ -193,15 +194,46 @@ def _chosen(known: Sequence[Channel], wanted: Channels, where: str) -> list[tupl
     return chosen
 
 
+def _voxel(image: ImageData) -> list[float]:
+    """Length of a voxel along each axis, in one unit."""
+    lengths = [length for _, length in with_lengths(image.metadata.axes)]
+    return [image.scale(0)[name] * length for name, length in zip(image.axes, lengths, strict=True)]
+
+
 def _extents(image: ImageData) -> list[float]:
-    """Length of each axis, in the units of the image."""
-    return [extent * abs(image.scale(0)[name]) for name, extent in zip(image.axes, image.shape, strict=True)]
+    """Length of each axis, in one unit."""
+    return [extent * length for extent, length in zip(image.shape, _voxel(image), strict=True)]
 
 
 def _pixels(image: ImageData, size: int, extent: float) -> float:
     """Return the pixels for a unit of length, such that ``extent`` has ``size`` of them and no voxel more than one."""
-    finest = min(abs(image.scale(0)[image.axes[number]]) for number in image.spatial)
-    return min(size / extent, 1 / finest)
+    voxel = _voxel(image)
+    return min(size / extent, 1 / min(voxel[number] for number in image.spatial))
+
+
+def _sides(image: ImageData, rows: int, columns: int, pixels: float) -> list[int]:
+    """Return the height and width of a plane in pixels."""
+    extents = _extents(image)
+    return [max(round(extents[axis] * pixels), 1) for axis in (rows, columns)]
+
+
+def _level(image: ImageData, rows: int, columns: int, size: Sequence[int]) -> int:
+    """Return the coarsest level that has a voxel for every pixel."""
+    enough = [level.shape[rows] >= size[0] and level.shape[columns] >= size[1] for level in image.levels]
+    return max((number for number, found in enumerate(enough) if found), default=0)
+
+
+def thumbnail_nbytes(image: ImageData, size: int = 256) -> int:
+    """How many decoded bytes `thumbnail` reads: those of the chunks that the plane lies in."""
+    rows, columns = image.spatial[-2:]
+    extents = _extents(image)
+    sides = _sides(image, rows, columns, _pixels(image, size, max(extents[rows], extents[columns])))
+    array = image.levels[_level(image, rows, columns, sides)]
+    counts = [
+        -(-n // c) if axis in (rows, columns) else 1
+        for axis, (n, c) in enumerate(zip(array.shape, array.chunks, strict=True))
+    ]
+    return math.prod(counts) * math.prod(array.chunks) * array.itemsize * len(_scene(image, None, None).shown)
 
 
 def _read(scene: _Scene, rows: int, columns: int, pixels: float) -> NDArray[Any]:
@@ -210,12 +242,8 @@ def _read(scene: _Scene, rows: int, columns: int, pixels: float) -> NDArray[Any]
     Returns: (channels, height, width), of floats; or labels as they are.
     """
     image = scene.image
-    extents = _extents(image)
-    size = [max(round(extents[axis] * pixels), 1) for axis in (rows, columns)]
-    fine = [
-        k for k, level in enumerate(image.levels) if level.shape[rows] >= size[0] and level.shape[columns] >= size[1]
-    ]
-    level = max(fine, default=0)
+    size = _sides(image, rows, columns, pixels)
+    level = _level(image, rows, columns, size)
     array, scale, first = image.levels[level], image.scale(level), image.translation(level)
     selection: list[int | slice] = []
     for axis, (name, extent) in enumerate(zip(image.axes, array.shape, strict=True)):

@@ -69,13 +69,16 @@ def _is_coordinate(text: str) -> bool:
 def normalize_path(path: str) -> str:
     """Path of a node in its store: no leading, trailing or double slashes; "" is the root.
 
-    Raises: MetadataError for segments made of periods, which the Zarr specifications forbid, and for lone surrogates.
+    Raises: MetadataError for segments made of periods, which the Zarr specifications forbid, and for NUL and lone
+    surrogates.
     """
     path = str(path)
     try:
         path.isascii() or path.encode("utf-8", "surrogateescape")  # as file names are decoded
     except UnicodeEncodeError as error:
         raise MetadataError(f"path {path!r} holds half of a surrogate pair, which no store can keep") from error
+    if "\0" in path:
+        raise MetadataError(f"path {path!r} holds NUL, which no store can keep")
     segments = [s for s in path.replace("\\", "/").split("/") if s]
     for segment in segments:
         if set(segment) == {"."}:

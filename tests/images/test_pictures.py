@@ -46,6 +46,23 @@ def test_notebooks_show_a_thumbnail_where_pillow_is_installed(monkeypatch: pytes
         image.thumbnail()
 
 
+def test_notebooks_show_the_text_of_what_is_damaged_or_decoded_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    image = gzarr.images.create_image(shape=(8, 8), dtype="u1")
+    image.group.store["0/c/0/0"] = b"damaged"
+    assert image._repr_png_() is None
+    image = gzarr.images.create_image(shape=(9, 8, 8), dtype="u1", chunks=(9, 8, 8))
+    assert image._repr_png_() is not None
+    monkeypatch.setattr("gzarr.images.image._QUICK_NBYTES", 9 * 8 * 8 - 1)
+    assert image._repr_png_() is None
+
+
+def test_axes_in_different_units_and_malformed_colours_are_drawn() -> None:
+    image = gzarr.images.create_image(shape=(8, 8), dtype="u1", scale=(500, 0.5), units={"y": "nm", "x": "um"})
+    image.group.attrs["ome"] = {**image.group.attrs["ome"], "omero": {"channels": [{"color": "red"}]}}
+    image = image.reopened()
+    assert (pixels(image.thumbnail()).shape, image.channels[0].extra) == ((8, 8, 3), {"color": "red"})
+
+
 def test_three_channels_of_bytes_are_red_green_and_blue() -> None:
     data = np.random.default_rng(0).integers(0, 256, (3, 6, 8), dtype="u1")
     np.testing.assert_array_equal(pixels(thumbnail(image_of(data, axes="cyx"))), data.transpose(1, 2, 0))

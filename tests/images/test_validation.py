@@ -325,7 +325,7 @@ def _places(value: Any, place: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return [place, *(found for key, item in items for found in _places(item, (*place, key)))]
 
 
-WRONG = [None, -1.5, "", "../..", [], {}, True, math.nan, 10**400, [None], {"a": 1}, "\ud800", "gone"]
+WRONG = [None, -1.5, "", "../..", "a\0b", [], {}, True, math.nan, 10**400, [None], {"a": 1}, "\ud800", "gone"]
 
 
 @pytest.mark.parametrize("version", ["0.4", "0.5"])
