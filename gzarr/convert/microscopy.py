@@ -36,6 +36,7 @@ from gzarr.images.image_data import read_image
 from gzarr.images.level_checks import count_channels
 from gzarr.images.new_levels import new_chunks, numbers
 from gzarr.images.pyramid import build_pyramid
+from gzarr.images.shown import show_values
 from gzarr.indexing.grid import Axis, Grid, RegularAxis
 from gzarr.indexing.keys import join_path
 from gzarr.indexing.regions import Region
@@ -129,8 +130,10 @@ def write_images(
 
 
 def _add_levels(image: Image, options: TransferKeywords) -> None:
-    """Build the pyramid of an image that has none."""
-    if len(image) == 1:
+    """Build the pyramid of an image that has none, and show its channels with the ranges of their values."""
+    if len(image) > 1:
+        show_values(image)
+    else:
         build_pyramid(
             image,
             max_nbytes=options.get("budget_nbytes", MAX_NBYTES),

@@ -160,10 +160,7 @@ def new_channels(channels: Any, count: int, dtype: np.dtype[Any]) -> tuple[Chann
         return ()
     if isinstance(channels, str) or not isinstance(channels, Sequence) or len(channels) != count:
         raise MetadataError(f"channels: a list of {count} is needed, one for each channel, got {channels!r}")
-    full = Window(0.0, 1.0, 0.0, 1.0)
-    if dtype.kind in "iu":
-        low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
-        full = Window(low, high, low, high)
+    full = full_window(dtype)
     made = []
     for number, item in enumerate(channels):
         channel = _new_channel(item, full)
@@ -172,6 +169,14 @@ def new_channels(channels: Any, count: int, dtype: np.dtype[Any]) -> tuple[Chann
         active = True if channel.active is None else channel.active
         made.append(replace(channel, color=_color(color), window=window, active=active))
     return tuple(made)
+
+
+def full_window(dtype: np.dtype[Any]) -> Window:
+    """The range of a data type; from 0 to 1 if it has none."""
+    if dtype.kind not in "iu":
+        return Window(0.0, 1.0, 0.0, 1.0)
+    low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+    return Window(low, high, low, high)
 
 
 def lacks_window(item: Any) -> bool:

@@ -22,7 +22,7 @@ from gzarr.hierarchy.options import check_keywords
 from gzarr.hierarchy.resizing import objects_stored
 from gzarr.images.axes import new_axes
 from gzarr.images.building import MAX_NBYTES
-from gzarr.images.channels import lacks_window, new_channels, shown_range
+from gzarr.images.channels import lacks_window, new_channels
 from gzarr.images.documents import Dataset, Multiscale, write_multiscale
 from gzarr.images.downsample import Method
 from gzarr.images.image import Image
@@ -31,6 +31,7 @@ from gzarr.images.levels import Factors
 from gzarr.images.new_levels import level_keywords, new_dtype, numbers
 from gzarr.images.recipes import Recipe, build_levels, check_recipe
 from gzarr.images.resuming import read_marks
+from gzarr.images.shown import show_values
 from gzarr.indexing.chunking import parse_shape
 from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.metadata.documents import documents
@@ -38,8 +39,6 @@ from gzarr.metadata.model import ArrayMeta
 from gzarr.storage.memory import MemoryStore
 from gzarr.tensors import from_tensor
 
-#: So large a level is read once more, for the ranges of intensities that channels are shown with.
-_QUICK_NBYTES = 64 << 20
 #: Zarr format of a version.
 _FORMATS = {"0.4": 2, "0.5": 3}
 
@@ -216,7 +215,7 @@ def _is_bare(group: Group, first: str) -> bool:
 
 
 def _finished(image: Image, data: Any, channels: Sequence[Any] | None) -> Image:
-    return image if data is None or channels is None else _with_windows(image, channels)
+    return image if data is None or channels is None else show_values(image, [lacks_window(item) for item in channels])
 
 
 def put_image(
@@ -240,24 +239,6 @@ def put_image(
         return replace(image, metadata=named)
     build = build_levels(group, array, named, data, recipe, write_base=True, name="create_image")
     return Image(group, build.multiscale, build.levels)
-
-
-def _with_windows(image: Image, given: Sequence[Any]) -> Image:
-    """The image with the ranges of intensities that its smallest level has, for channels that were given none."""
-    smallest = image.levels[-1].to("cpu")
-    if smallest.nbytes > _QUICK_NBYTES or image.dtype.kind not in "biuf" or not any(map(lacks_window, given)):
-        return image
-    axis = next((n for n, axis in enumerate(image.metadata.axes) if axis.type == "channel"), None)
-    channels = []
-    for number, (item, channel) in enumerate(zip(given, image.channels, strict=True)):
-        found = channel
-        if lacks_window(item) and channel.window is not None:
-            values = smallest[...] if axis is None else smallest[(slice(None),) * axis + (number,)]
-            found = replace(channel, window=shown_range(values, channel.window))
-        channels.append(found)
-    metadata = replace(image.metadata, channels=tuple(channels))
-    write_multiscale(image.group, metadata)
-    return replace(image, metadata=metadata)
 
 
 def check_apart(data: Array, store: Any, path: str | None = None) -> None:

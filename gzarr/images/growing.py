@@ -27,6 +27,7 @@ from gzarr.images.downsample import Method
 from gzarr.images.image import Image
 from gzarr.images.level_arrays import create_level, level_array
 from gzarr.images.levels import Factors, Level
+from gzarr.images.shown import show_values
 from gzarr.images.tasks import run_tasks
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.regions import Region
@@ -177,6 +178,7 @@ class GrowingImage:
             level.show(level.shape[0])
         self.count = self._shown = count
         self._name_levels(len(self._levels))
+        self.image = show_values(self.image)
 
     def _name_levels(self, count: int) -> None:
         """Write the metadata of the first levels."""

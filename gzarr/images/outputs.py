@@ -230,7 +230,7 @@ def _new_image(template: Image, out: Any, dtype: np.dtype[Any], options: Options
         datasets=datasets,
         name=None,
         index=0,
-        channels=tuple(replace(c, window=None) if changes else c for c in multiscale.channels),
+        channels=tuple(replace(c, window=None) for c in multiscale.channels),  # of other values
         image_label=None if changes else multiscale.image_label,
     )
     if options.resume:

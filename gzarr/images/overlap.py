@@ -27,6 +27,7 @@ from gzarr.images.inputs import Applied, Compute, check_result, parse_block, par
 from gzarr.images.levels import Factors
 from gzarr.images.outputs import Options, Output, Writing, new_output, unit_of
 from gzarr.images.planning import Bounds, Costs, Geometry, WalkPlan, make_plan, plan_again
+from gzarr.images.shown import show_values
 from gzarr.images.walk import Walk, done_groups, walk
 
 #: Blocks that are computed at once on a device: one while the one before is written.
@@ -160,7 +161,8 @@ def map_overlap(
         return output.image or output.array
     with output.open() as writing:
         _fill(given, writing, replace(geometry, unit=writing.unit), (trial, wanted, cval), limit, progress)
-    return writing.result
+    made = writing.result
+    return show_values(made) if isinstance(made, Image) else made
 
 
 def _fill(

@@ -23,6 +23,7 @@ from gzarr.images.levels import Factors
 from gzarr.images.new_levels import level_keywords
 from gzarr.images.recipes import Recipe, build_levels, check_recipe, method_of
 from gzarr.images.resuming import read_marks
+from gzarr.images.shown import show_values
 from gzarr.indexing.keys import join_path
 
 
@@ -126,7 +127,7 @@ def build_pyramid(
     if len(source) > 1 and not _take_off(source, alone, recipe):
         return source
     build = build_levels(source.group, base, alone, base, recipe, write_base=False)
-    return Image(source.group, build.multiscale, build.levels)
+    return show_values(Image(source.group, build.multiscale, build.levels))
 
 
 def _limited(source: Any, recipe: Recipe, device: str | None, max_device_nbytes: int | None) -> tuple[Any, Recipe]:
