@@ -25,6 +25,7 @@ from itertools import product
 from math import prod
 from queue import Empty, SimpleQueue
 from traceback import clear_frames
+from types import EllipsisType
 from typing import Any, NamedTuple, TypeAlias
 from weakref import WeakSet
 
@@ -468,9 +469,10 @@ def _common(one: Bounds, two: Bounds) -> Bounds:
     return tuple(map(max, one[0], two[0])), tuple(map(min, one[1], two[1]))
 
 
-def _within(outer: Bounds, inner: Bounds) -> tuple[slice, ...]:
-    """The index of a box in an array of a larger one."""
-    return tuple([slice(low - origin, high - origin) for origin, low, high in zip(outer[0], *inner, strict=True)])
+def _within(outer: Bounds, inner: Bounds) -> tuple[slice | EllipsisType, ...]:
+    """The index of a box in an array of a larger one, which gives an array, not an element."""
+    spans = [slice(low - origin, high - origin) for origin, low, high in zip(outer[0], *inner, strict=True)]
+    return (*spans, ...)
 
 
 def _shape(bounds: Bounds) -> Coords:

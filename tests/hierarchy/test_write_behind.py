@@ -328,3 +328,11 @@ def test_uncompressed_chunks_in_memory_keep_their_values() -> None:
     for number, values in enumerate(DATA):
         z.write_behind(number, values, max_nbytes=3 * 30 * 40 * 2)
     np.testing.assert_array_equal(z[...], DATA)
+
+
+@pytest.mark.parametrize("dtype", ["u2", "S3"])
+def test_an_array_of_no_axes_is_written_too(dtype: str) -> None:
+    z = gzarr.create_array(shape=(), dtype=dtype, zarr_format=2)
+    z.write_behind((), 12)
+    z.flush()
+    assert z[()] == np.array(12).astype(dtype)
