@@ -70,7 +70,10 @@ def _check_scale(multiscale: Multiscale, first: Array, level: Array, number: int
     for axis, (whole, n) in enumerate(zip(first.shape, level.shape, strict=True)):
         name = multiscale.axes[axis].name
         factor = own.scale[axis] / base.scale[axis]
-        if whole and abs(whole / factor - n) > 1 + 1e-6:  # rounding up or down, level after level, stays below 1
+        if factor == 1 and n < whole and multiscale.axes[axis].type != "space":
+            what = f"has {n} of the {whole} elements of axis {name!r}: frames are being written, or a writer was killed"
+            notes.warning(place, what, "build the levels anew with gzarr.images.build_pyramid")
+        elif whole and abs(whole / factor - n) > 1 + 1e-6:  # rounding up or down, level after level, stays below 1
             what = (
                 f"scale {own.scale[axis]:g} of axis {name!r} is {factor:.4g} times that of level 0, but the extent goes"
                 f" from {whole} to {n}, as for {whole / max(n, 1):.4g}"

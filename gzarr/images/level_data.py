@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gzarr.backend import Backend
-from gzarr.checking.report import Place
+from gzarr.checking.report import Place, Problem
 from gzarr.checking.verify import verify_place
 from gzarr.display.progress import ProgressLike
 from gzarr.errors import GzarrError
@@ -22,6 +22,8 @@ from gzarr.hierarchy.resizing import objects_stored
 from gzarr.images.downsample import downsample
 from gzarr.images.faults import Fault, Notes, Taker
 
+#: Problems that nobody sees who reads the image: a killed program has left them.
+_LEFT = ("temporary", "unreachable", "unfinished")
 #: Samples of a level, and the longest side of one.
 _SAMPLES, _SIDE = 8, 32
 #: The fraction of a sample's elements that may lie outside: codecs lose something, and filters reach further.
@@ -47,11 +49,18 @@ def check_data(levels: Sequence[Array | None], take: Taker, progress: ProgressLi
         if level is None:
             continue
         place = Place(level.store, level.path, level.backend.host, level.opened_with.allow_pickle)
+        left: dict[str, list[Problem]] = {}
         for problem in verify_place(place, progress).problems:
+            if problem.kind in _LEFT:
+                left.setdefault(problem.kind, []).append(problem)
+                continue
             damaged.add(level.path)
             chunk = "" if problem.chunk_coords is None else f", chunk {problem.chunk_coords}"
             what = problem.reason + chunk
             take(Fault("error", level.store_path, problem.key, what, "restore it, or run gzarr.repair"))
+        for first, *others in left.values():
+            what = first.reason + (f"; and {len(others)} more objects like it" if others else "")
+            take(Fault("warning", level.store_path, first.key, what, "gzarr.repair removes what nothing needs"))
     for number in range(1, len(levels)):
         before, level = levels[number - 1], levels[number]
         if before is None or level is None or before.ndim != level.ndim or {before.path, level.path} & damaged:

@@ -239,6 +239,30 @@ for kill, path, axes in ((False, {0!r}, "tyx"), (True, {1!r}, "zyx")):
     assert json.loads((tmp_path / "killed" / "zarr.json").read_text())["attributes"]["ome"]["multiscales"]
 
 
+def test_a_writer_that_is_killed_at_any_step_leaves_a_valid_image(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Frames that are not shown yet, and levels that are shown one after the other, are no errors."""
+    states: list[dict[str, bytes]] = []
+
+    class Remembering(MemoryStore):
+        def set(self, key: str, value: Any) -> None:
+            super().set(key, value)
+            states.append(dict(self._data))
+
+        def set_many(self, items: Any) -> None:
+            for key, value in items:
+                self.set(key, value)
+
+    monkeypatch.setattr("gzarr.images.writer._SHOW_S", 0.0)
+    frames = np.random.default_rng(0).integers(1, 60000, (5, 40, 50), "u2")
+    with ImageWriter(Remembering(), shape=(40, 50), dtype="u2", axes="tyx", chunks=(2, 32, 32), levels=1) as to:
+        for frame in frames:
+            to.append(frame)
+    for state in states[2:]:  # the group, and level 0
+        image = open_image(MemoryStore(state))
+        assert not [fault for fault in image.validate(data=True).faults if fault.severity == "error"]
+        np.testing.assert_array_equal(image[0][...], frames[: len(image[0])])
+
+
 def test_no_frames_make_an_empty_image() -> None:
     store = MemoryStore()
     writer(store).close()
