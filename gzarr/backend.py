@@ -310,7 +310,7 @@ class Backend(Protocol):
         ...
 
     def reduce_windows(self, block: Array, factors: Sequence[int], method: str, out: Array) -> None:
-        """Reduce each window of a block to one element: see `gzarr.images.downsample`.
+        """Reduce each window of a block to one element: see `gzarr.images.pyramid.downsample`.
 
         Windows begin at multiples of the factors; those at the end of an axis have the elements that exist. A device
         works in the order of the current stream, and nobody waits for it.

@@ -26,17 +26,17 @@ from gzarr.copying.settings import TransferKeywords
 from gzarr.copying.sources import Source, SourceTree
 from gzarr.copying.transfer import destination
 from gzarr.errors import CopyError
-from gzarr.images.axes import new_axes
-from gzarr.images.building import MAX_NBYTES
-from gzarr.images.channels import new_channels
-from gzarr.images.collection import collection_attributes
-from gzarr.images.documents import VERSION_OF, Dataset, Multiscale, to_attributes
 from gzarr.images.image import Image
 from gzarr.images.image_data import read_image
-from gzarr.images.level_checks import count_channels
 from gzarr.images.new_levels import new_chunks, numbers
-from gzarr.images.pyramid import build_pyramid
+from gzarr.images.ome.axes import new_axes
+from gzarr.images.ome.channels import new_channels
+from gzarr.images.ome.collection import collection_attributes
+from gzarr.images.ome.documents import VERSION_OF, Dataset, Multiscale, to_attributes
+from gzarr.images.pyramid.build_pyramid import build_pyramid
+from gzarr.images.pyramid.building import MAX_NBYTES
 from gzarr.images.shown import show_values
+from gzarr.images.validation.level_checks import count_channels
 from gzarr.indexing.grid import Axis, Grid, RegularAxis
 from gzarr.indexing.keys import join_path
 from gzarr.indexing.regions import Region

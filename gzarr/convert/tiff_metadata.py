@@ -13,7 +13,7 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 from gzarr.convert.tiff_tags import fraction
-from gzarr.images.axes import unit_name, unit_type
+from gzarr.images.ome.axes import unit_name, unit_type
 
 #: Micrometers of the units of the tag ResolutionUnit.
 _RESOLUTION_UM = {2: 25400.0, 3: 10000.0}

@@ -10,8 +10,8 @@ from gzarr.copying.settings import TransferKeywords
 from gzarr.copying.transfer import destination, transfer
 from gzarr.errors import CopyError
 from gzarr.hierarchy.group import Group
-from gzarr.images.documents import VERSION_OF, to_attributes
 from gzarr.images.image import open_image
+from gzarr.images.ome.documents import VERSION_OF, to_attributes
 from gzarr.indexing.keys import join_path
 
 #: Attributes that OME-Zarr 0.4 has at the top, and 0.5 in "ome".

@@ -4,37 +4,37 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # what `__getattr__` finds
+    from gzarr.images.acquisition.writer import ImageWriter
     from gzarr.images.create import create_image
+    from gzarr.images.filters.overlap import map_blocks, map_overlap
+    from gzarr.images.filters.reducing import reduce_blocks
     from gzarr.images.image import Image, open_image
-    from gzarr.images.labelling import label
-    from gzarr.images.merging import merge_labels
-    from gzarr.images.overlap import map_blocks, map_overlap
+    from gzarr.images.labels.labelling import label
+    from gzarr.images.labels.merging import merge_labels
     from gzarr.images.plates import Plate, Well, create_plate, open_plate
-    from gzarr.images.pyramid import build_pyramid
-    from gzarr.images.reducing import reduce_blocks
+    from gzarr.images.pyramid.build_pyramid import build_pyramid
     from gzarr.images.region import Region
-    from gzarr.images.validation import Validation, validate
-    from gzarr.images.writer import ImageWriter
+    from gzarr.images.validation.validate import Validation, validate
 
 # Public names, by the module that has them, which is imported when they are first asked for.
 _MODULES: dict[str, str] = {
     "create_image": "create",
     "Image": "image",
     "open_image": "image",
-    "label": "labelling",
-    "merge_labels": "merging",
-    "map_blocks": "overlap",
-    "map_overlap": "overlap",
+    "label": "labels.labelling",
+    "merge_labels": "labels.merging",
+    "map_blocks": "filters.overlap",
+    "map_overlap": "filters.overlap",
     "Plate": "plates",
     "Well": "plates",
     "create_plate": "plates",
     "open_plate": "plates",
-    "build_pyramid": "pyramid",
-    "reduce_blocks": "reducing",
+    "build_pyramid": "pyramid.build_pyramid",
+    "reduce_blocks": "filters.reducing",
     "Region": "region",
-    "Validation": "validation",
-    "validate": "validation",
-    "ImageWriter": "writer",
+    "Validation": "validation.validate",
+    "validate": "validation.validate",
+    "ImageWriter": "acquisition.writer",
 }
 
 __all__ = [

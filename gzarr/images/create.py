@@ -20,18 +20,18 @@ from gzarr.hierarchy.lazy import meets
 from gzarr.hierarchy.new_nodes import dtype_of
 from gzarr.hierarchy.options import check_keywords
 from gzarr.hierarchy.resizing import objects_stored
-from gzarr.images.axes import new_axes
-from gzarr.images.building import MAX_NBYTES
-from gzarr.images.channels import lacks_window, new_channels
-from gzarr.images.documents import Dataset, Multiscale, write_multiscale
-from gzarr.images.downsample import Method
 from gzarr.images.image import Image
-from gzarr.images.level_checks import count_channels
-from gzarr.images.levels import Factors
 from gzarr.images.new_levels import level_keywords, new_dtype, numbers
-from gzarr.images.recipes import Recipe, build_levels, check_recipe
-from gzarr.images.resuming import read_marks
+from gzarr.images.ome.axes import new_axes
+from gzarr.images.ome.channels import lacks_window, new_channels
+from gzarr.images.ome.documents import Dataset, Multiscale, write_multiscale
+from gzarr.images.pyramid.building import MAX_NBYTES
+from gzarr.images.pyramid.downsample import Method
+from gzarr.images.pyramid.levels import Factors
+from gzarr.images.pyramid.recipes import Recipe, build_levels, check_recipe
+from gzarr.images.pyramid.resuming import read_marks
 from gzarr.images.shown import show_values
+from gzarr.images.validation.level_checks import count_channels
 from gzarr.indexing.chunking import parse_shape
 from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.metadata.documents import documents

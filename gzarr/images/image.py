@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from gzarr.api.open import open_group
 from gzarr.errors import GzarrError, MetadataError
 from gzarr.hierarchy.group import Group
-from gzarr.images.building import MAX_NBYTES
 from gzarr.images.image_data import ImageData, read_image
 from gzarr.images.label_images import label_names, write_label
-from gzarr.images.series import group_of_image
+from gzarr.images.ome.series import group_of_image
+from gzarr.images.pyramid.building import MAX_NBYTES
 
 if TYPE_CHECKING:
     from gzarr.display.progress import ProgressLike
     from gzarr.hierarchy.keywords import GroupKeywords, OpenMode
-    from gzarr.images.downsample import Method
     from gzarr.images.label_images import LabelKeywords
-    from gzarr.images.levels import Factors
     from gzarr.images.pictures import Channels, Contrast
-    from gzarr.images.validation import Validation
+    from gzarr.images.pyramid.downsample import Method
+    from gzarr.images.pyramid.levels import Factors
+    from gzarr.images.validation.validate import Validation
 
 #: A notebook waits for the decoding of so many bytes.
 _QUICK_NBYTES = 64 << 20
@@ -148,7 +148,7 @@ class Image(ImageData):
 
     def validate(self, *, data: bool = False, progress: ProgressLike = None) -> Validation:
         """Validate what is stored of the image and its labels: see `gzarr.images.validate`."""
-        from gzarr.images.validation import validate  # few programs validate
+        from gzarr.images.validation.validate import validate  # few programs validate
 
         return validate(self, data=data, progress=progress)
 

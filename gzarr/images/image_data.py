@@ -11,12 +11,12 @@ import numpy as np
 from gzarr.errors import MetadataError, SelectionError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
-from gzarr.images.axes import by_axis, names_of, spatial, unit_factor, units_by_axis
-from gzarr.images.channels import Channel
-from gzarr.images.documents import Dataset, Multiscale, read_multiscale
-from gzarr.images.faults import Notes
+from gzarr.images.ome.axes import by_axis, names_of, spatial, unit_factor, units_by_axis
+from gzarr.images.ome.channels import Channel
+from gzarr.images.ome.documents import Dataset, Multiscale, read_multiscale
+from gzarr.images.ome.faults import Notes
+from gzarr.images.ome.transformations import Numbers
 from gzarr.images.region import Region, level_for, spans
-from gzarr.images.transformations import Numbers
 from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.metadata.documents import found_instead, read_members
 from gzarr.metadata.model import ArrayMeta, NodeMeta

@@ -19,15 +19,15 @@ from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.keywords import Layout
 from gzarr.hierarchy.options import check_keywords
-from gzarr.images.axes import Axis, names_of
-from gzarr.images.building import MAX_NBYTES, building, chunk_of, fill, producer
-from gzarr.images.documents import VERSION_OF, Dataset, Multiscale, ome_attributes
-from gzarr.images.downsample import Method, check_method
 from gzarr.images.image_data import ImageData
-from gzarr.images.image_label import new_image_label
-from gzarr.images.levels import Factors
 from gzarr.images.new_levels import level_keywords
-from gzarr.images.resuming import read_marks
+from gzarr.images.ome.axes import Axis, names_of
+from gzarr.images.ome.documents import VERSION_OF, Dataset, Multiscale, ome_attributes
+from gzarr.images.ome.image_label import new_image_label
+from gzarr.images.pyramid.building import MAX_NBYTES, building, chunk_of, fill, producer
+from gzarr.images.pyramid.downsample import Method, check_method
+from gzarr.images.pyramid.levels import Factors
+from gzarr.images.pyramid.resuming import read_marks
 from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.indexing.regions import Region
 from gzarr.metadata.documents import change_attributes, delete_node

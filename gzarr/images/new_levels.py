@@ -10,9 +10,9 @@ import numpy as np
 
 from gzarr.dtypes import parse_dtype
 from gzarr.errors import MetadataError
-from gzarr.images.axes import Axis, by_axis, names_of, spatial
-from gzarr.images.documents import Multiscale
-from gzarr.images.transformations import Numbers
+from gzarr.images.ome.axes import Axis, by_axis, names_of, spatial
+from gzarr.images.ome.documents import Multiscale
+from gzarr.images.ome.transformations import Numbers
 
 #: Decoded bytes of a chunk of a new image, at most: a viewer fetches few, and shows them soon.
 CHUNK_NBYTES = 1 << 20

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gzarr.errors import MetadataError, SelectionError
-from gzarr.images.axes import by_axis, with_lengths
-from gzarr.images.channels import Channel, new_channels
 from gzarr.images.image_data import ImageData
-from gzarr.images.image_label import color_of
+from gzarr.images.ome.axes import by_axis, with_lengths
+from gzarr.images.ome.channels import Channel, new_channels
+from gzarr.images.ome.image_label import color_of
 from gzarr.storage.extras import require
 from gzarr.tensors import to_host
 

@@ -10,10 +10,10 @@ from gzarr.errors import MetadataError
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.keywords import GroupKeywords, OpenMode
 from gzarr.images.create import create_image
-from gzarr.images.documents import VERSION_OF, ome_attributes
-from gzarr.images.faults import Notes
 from gzarr.images.image import Image, open_image
-from gzarr.images.plate_documents import (
+from gzarr.images.ome.documents import VERSION_OF, ome_attributes
+from gzarr.images.ome.faults import Notes
+from gzarr.images.ome.plate_documents import (
     Acquisition,
     Field,
     PlateDocument,

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gzarr.errors import SelectionError
-from gzarr.images.axes import Axis, unit_factor, unit_type
-from gzarr.images.transformations import Transformation
+from gzarr.images.ome.axes import Axis, unit_factor, unit_type
+from gzarr.images.ome.transformations import Transformation
 
 #: The fraction of a voxel by which coordinates may be rounded.
 _ROUNDING = 1e-6

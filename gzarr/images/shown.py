@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from gzarr.hierarchy.array import Array
-from gzarr.images.channels import Channel, full_window, shown_range
-from gzarr.images.documents import write_multiscale
 from gzarr.images.image import Image
+from gzarr.images.ome.channels import Channel, full_window, shown_range
+from gzarr.images.ome.documents import write_multiscale
 
 #: Bytes of the smallest level that are read once more.
 _QUICK_NBYTES = 64 << 20

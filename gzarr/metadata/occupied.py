@@ -12,7 +12,7 @@ from gzarr.storage.rules import DOCUMENTS
 
 #: Name of the object under the destination of a copy that has not finished: see `gzarr.copying.unfinished`.
 MARK = "gzarr-unfinished-copy.json"
-#: Name of the object beside levels, or in an array, that are being computed: see `gzarr.images.resuming`.
+#: Name of the object beside levels, or in an array, that are being computed: see `gzarr.images.pyramid.resuming`.
 PROGRESS = "gzarr-unfinished.json"
 
 _CONVERTED = "convert it with gzarr.convert or the command 'gzarr convert'"

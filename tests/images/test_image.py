@@ -12,7 +12,7 @@ import pytest
 import gzarr
 from gzarr.errors import GroupNotFoundError, MetadataError, ReadOnlyError, SelectionError
 from gzarr.images import Image, create_image, open_image
-from gzarr.images.documents import write_multiscale
+from gzarr.images.ome.documents import write_multiscale
 
 AXES = [{"name": name, "type": "space", "unit": "micrometer"} for name in "yx"]
 

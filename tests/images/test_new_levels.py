@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from gzarr.images.axes import new_axes
 from gzarr.images.new_levels import new_chunks
+from gzarr.images.ome.axes import new_axes
 
 
 @pytest.mark.parametrize(

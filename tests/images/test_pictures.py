@@ -13,7 +13,7 @@ import pytest
 import gzarr
 import gzarr.images
 from gzarr.images import Image
-from gzarr.images.image_label import color_of
+from gzarr.images.ome.image_label import color_of
 from gzarr.images.pictures import ortho, thumbnail
 
 

@@ -11,7 +11,7 @@ import pytest
 import gzarr
 from gzarr.errors import MetadataError
 from gzarr.images import create_plate, open_image, open_plate
-from gzarr.images.plate_documents import Acquisition, Field, new_names
+from gzarr.images.ome.plate_documents import Acquisition, Field, new_names
 
 
 @pytest.mark.parametrize("version", ["0.4", "0.5"])

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gzarr.errors import MetadataError, SelectionError
-from gzarr.images.axes import Axis
+from gzarr.images.ome.axes import Axis
+from gzarr.images.ome.transformations import Transformation
 from gzarr.images.region import Span, level_for, spans
-from gzarr.images.transformations import Transformation
 
 AXES = (Axis("c", "channel"), Axis("y", "space", "micrometer"))
 

@@ -12,7 +12,7 @@ import gzarr.images
 from gzarr.codecs import BloscCodec
 from gzarr.cpu.backend import CpuBackend
 from gzarr.gpu.detection.thresholds import NEVER
-from gzarr.images.downsample import METHODS, downsample
+from gzarr.images.pyramid.downsample import METHODS, downsample
 from tests.gpu.hardware.opening import cuda_backend
 
 pytestmark = pytest.mark.gpu

@@ -1,0 +1,216 @@
+"""An image that grows along its first axis: all levels are written from rows of frames, and show what is complete.
+
+Theory of operation. A *row* is as many frames as stored objects and windows of level 0 hold along the first axis. A
+`Cascade` takes rows and writes all levels. Chunks come first, then the shapes of the arrays, so that whoever opens the
+image sees whole frames only. Levels that join frames are behind level 0 until the end, so the metadata name them then:
+if the program is killed, the image has fewer levels, and all that it has is there.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from gzarr.backend import Array as AnyArray
+from gzarr.backend import Backend
+from gzarr.concurrency import new_lock
+from gzarr.hierarchy.array import Array
+from gzarr.images.image import Image
+from gzarr.images.ome.documents import Dataset, write_multiscale
+from gzarr.images.pyramid.building import method_metadata, method_name, plan
+from gzarr.images.pyramid.cascade import Cascade
+from gzarr.images.pyramid.downsample import Method
+from gzarr.images.pyramid.level_arrays import create_level, level_array
+from gzarr.images.pyramid.levels import Factors, Level
+from gzarr.images.shown import show_values
+from gzarr.images.tasks import run_tasks
+from gzarr.indexing.keys import Coords
+from gzarr.indexing.regions import Region
+
+#: Extent of the first axis while its end is unknown.
+_ENDLESS = 1 << 30
+#: A row is cut into so many blocks, which threads share.
+_BLOCKS = 16
+
+
+class _Level:
+    """The array of a level while it grows."""
+
+    def __init__(self, array: Array) -> None:
+        self.array = array
+        self.dtype, self.chunks, self.shards = array.dtype, array.chunks, array.shards
+        self._written = _resized(self.array, _ENDLESS)
+
+    @property
+    def shape(self) -> Coords:
+        """Of all that may come; at the end, of all that came."""
+        return self._written.shape
+
+    def __getitem__(self, selection: Region) -> AnyArray:
+        return self._written[selection]
+
+    def __setitem__(self, selection: Region, value: AnyArray) -> None:
+        self._written[selection] = value
+
+    def end(self, count: int) -> None:
+        """Say how many frames there are."""
+        self._written = _resized(self.array, count)
+
+    def show(self, count: int) -> None:
+        """Let others see so many frames."""
+        if self.array.shape[0] != count:
+            self.array.resize((count, *self.array.shape[1:]))
+
+
+class GrowingImage:
+    """An image of which the frames come one after the other.
+
+    Attributes
+    ----------
+    image : Image
+        The image as others see it: of the frames that are shown.
+    row : int
+        How many frames are written together.
+    count : int
+        How many frames are complete.
+    """
+
+    def __init__(
+        self,
+        image: Image,
+        how: tuple[int | None, Factors, Method],
+        expected: int,
+    ) -> None:
+        """Create the levels of an image that has one, without frames.
+
+        how: number of levels above it, factors, method. expected: how many frames to plan levels for.
+        """
+        levels, factors, self._method = how
+        self.image = image
+        base = image.levels[0]
+        self._planned = plan(_resized(base, max(expected, 1)), image.metadata, levels, factors, self._method)
+        arrays = [base, *(level_array(image.group, base, _without_frames(level)) for level in self._planned)]
+        for array in arrays[1:]:
+            create_level(array, overwrite=False)
+        steps = [level.factors for level in self._planned]
+        self._levels = [_Level(array) for array in arrays]
+        self._cascade = Cascade(self._levels, steps, self._method, backend=self.backend)
+        self.row = self._cascade.unit[0]
+        # Levels without an end in common with level 0 are shown at the end of all.
+        together = itertools.accumulate((step[0] for step in steps), lambda a, b: a * b)
+        in_step = [
+            f == 1 and self.row % cells[0] == 0 for f, cells in zip(together, self._cascade.cells[1:], strict=True)
+        ]
+        self._n_live = 1 + len(list(itertools.takewhile(bool, in_step)))
+        self._lock = new_lock()
+        self._done: set[int] = set()
+        self.count = self._shown = 0
+        self._name_levels(self._n_live)
+
+    @property
+    def backend(self) -> Backend:
+        """The backend of the frames' device."""
+        return self.image.levels[0].backend
+
+    @property
+    def frame_shape(self) -> Coords:
+        """Shape of a frame."""
+        return self.image.levels[0].shape[1:]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Data type of the frames."""
+        return self.image.levels[0].dtype
+
+    @property
+    def row_nbytes(self) -> int:
+        """Bytes of a row."""
+        return self.row * math.prod(self.frame_shape) * self.dtype.itemsize
+
+    @property
+    def pending_nbytes(self) -> int:
+        """Bytes of upper levels that wait for more rows."""
+        return self._cascade.pending_nbytes
+
+    def write(self, number: int, frames: AnyArray) -> None:
+        """Write a row, in any order. On a device, the current stream waits for it. Raises: StoreError."""
+
+        def put(region: Region) -> None:
+            start = (number * self.row, *(part.start for part in region))
+            self._cascade.put(start, frames[(slice(None), *region)])
+
+        regions = _cut(self.frame_shape, self._cascade.unit[1:])
+        if len(regions) == 1:  # whose chunks threads share
+            put(regions[0])
+        else:
+            run_tasks(self.backend, put, regions, n_items=len(regions), cost_nbytes=0, max_nbytes=1)
+        with self._lock:
+            self._done.add(number)
+            while self.count // self.row in self._done:
+                self._done.discard(self.count // self.row)
+                self.count += self.row
+
+    def show(self) -> None:
+        """Let others see the frames that are complete."""
+        with self._lock:
+            count = self.count
+            if self._shown < count:
+                for level in self._levels[: self._n_live]:
+                    level.show(count)
+                self._shown = count
+
+    def end(self, count: int, last: AnyArray) -> None:
+        """Write the frames that are no whole row, and show all frames in all levels."""
+        ends = itertools.accumulate(
+            (level.factors[0] for level in self._planned), lambda n, f: -(-n // f), initial=count
+        )
+        for level, end in zip(self._levels, ends, strict=True):
+            level.end(end)
+        if len(last):
+            self.write(count // self.row, last)
+        self._cascade.finish()
+        for level in self._levels:
+            level.show(level.shape[0])
+        self.count = self._shown = count
+        self._name_levels(len(self._levels))
+        self.image = show_values(self.image)
+
+    def _name_levels(self, count: int) -> None:
+        """Write the metadata of the first levels."""
+        added = self._planned[: count - 1]
+        datasets = [Dataset(level.path, level.scale, level.translation) for level in added]
+        metadata = self.image.metadata
+        named = replace(metadata, datasets=(metadata.datasets[0], *datasets))
+        if added:
+            named = replace(named, type=method_name(self._method), metadata=method_metadata(self._method, added))
+        if named != metadata:
+            write_multiscale(self.image.group, named)
+        self.image = replace(
+            self.image, metadata=named, levels=tuple(level.array for level in self._levels[: len(added) + 1])
+        )
+
+
+def _resized(array: Array, count: int) -> Array:
+    """An array of another number of frames, which is not stored."""
+    meta = array.metadata.resized((count, *array.shape[1:]))
+    return array._with(meta, read_only=False, is_view=True)  # noqa: SLF001 - of the same package
+
+
+def _without_frames(level: Level) -> Level:
+    return level._replace(shape=(0, *level.shape[1:]))
+
+
+def _cut(shape: Coords, unit: Coords) -> Sequence[Region]:
+    """Cut a frame along one axis into some blocks of whole units."""
+    counts = [-(-n // u) for n, u in zip(shape, unit, strict=True)]
+    axis = counts.index(max(counts))
+    step = unit[axis] * -(-counts[axis] // _BLOCKS)
+    return [
+        tuple(slice(low, min(low + step, n)) if a == axis else slice(0, n) for a, n in enumerate(shape))
+        for low in range(0, shape[axis], step)
+    ]

@@ -1,0 +1,1 @@
+"""Functions of users over the blocks of arrays and images."""

@@ -1,0 +1,296 @@
+"""`map_overlap` and `map_blocks`: a function applied to blocks of large arrays, with halos, in bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import product
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from gzarr.backend import Backend
+from gzarr.cpu.threads import thread_count
+from gzarr.display.progress import ProgressLike, counted
+from gzarr.dtypes import parse_dtype
+from gzarr.hierarchy.array import Array
+from gzarr.hierarchy.node import lies_within
+from gzarr.images.create import check_apart
+from gzarr.images.filters.inputs import Applied, Compute, check_result, parse_block, parse_inputs
+from gzarr.images.filters.outputs import Options, Output, Writing, new_output, unit_of
+from gzarr.images.halo.boundary import check_cval, parse_depths, parse_modes
+from gzarr.images.halo.dry_run import Trial, dry_run
+from gzarr.images.halo.planning import Bounds, Costs, Geometry, WalkPlan, make_plan, plan_again
+from gzarr.images.halo.walk import Walk, done_groups, walk
+from gzarr.images.image import Image
+from gzarr.images.pyramid.building import MAX_NBYTES
+from gzarr.images.pyramid.device_memory import left_nbytes
+from gzarr.images.pyramid.downsample import Method
+from gzarr.images.pyramid.levels import Factors
+from gzarr.images.shown import show_values
+
+#: Blocks that are computed at once on a device: one while the one before is written.
+DEVICE_WORKERS = 2
+#: The part of the memory that is left to what waits for other blocks, of a pyramid: one of so many.
+_PENDING_SHARE = 8
+
+
+def map_overlap(
+    func: Callable[..., Any],
+    inputs: Array | Image | Sequence[Array | Image],
+    out: Any,
+    depth: Any,
+    boundary: Any = "reflect",
+    *,
+    cval: Any = 0,
+    block: Any = None,
+    dtype: Any = None,
+    max_nbytes: int = MAX_NBYTES,
+    max_device_nbytes: int | None = None,
+    levels: int | None = None,
+    factors: Factors = None,
+    method: Method | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    progress: ProgressLike = None,
+    device: str | None = None,
+) -> Array | Image:
+    """Apply a function to blocks of an array that overlap, and store the results: filters of arrays of any size.
+
+    The result is that of the function applied to the whole array, if no element of it depends on elements further away
+    than ``depth``. Blocks are as large as the memory allows, and hardly any chunk is decoded twice.
+
+    Parameters
+    ----------
+    func : callable
+        Called with a block of every input, with its halo: NumPy arrays, or CuPy arrays on a device, which must not be
+        changed. Returns an array of their shape. Several threads call it at once, and it is called on one block first,
+        to see how much memory it needs.
+    inputs : Array, Image or sequence of these
+        The arrays, of one shape; of an image, level 0. Data types and chunks may differ.
+    out : Array, Image, path or Store
+        Where the result is stored. Of an image, all levels are made in the same pass. A path makes an array or an image
+        like the first input, with its chunks, shards and compressors; None makes it in memory.
+    depth : int, sequence or mapping
+        Elements that a block reaches into its neighbours: for all axes, for each in turn, or by name or number of the
+        axis, otherwise 0. A pair gives those before and after.
+    boundary : str, sequence or mapping
+        How the array goes on past its ends, as scipy.ndimage names it: "reflect", "mirror", "nearest", "wrap" or
+        "constant"; for all axes, for each in turn, or by axis, otherwise "reflect".
+    cval : scalar
+        The value of "constant".
+    block : int, sequence or mapping, optional
+        Shape of the blocks, without halos, where the function works best on some shape.
+    dtype : dtype-like, optional
+        Data type of the array that a path makes. By default that of what the function returns.
+    max_nbytes : int
+        Memory for everything: blocks, results, and what the function takes for itself.
+    max_device_nbytes : int, optional
+        On a device, memory for everything, decoding and encoding included. By default ``max_nbytes``, besides what
+        the arrays were opened with for decoding and encoding.
+    levels, factors, method : optional
+        Of an image's pyramid: see `build_pyramid`. By default those that the image has; for one without, as there.
+    resume : bool
+        Whether to go on with a call that was interrupted: it needs the same arguments. At most one block of each thread
+        is computed again.
+    overwrite : bool
+        Whether to replace what is at a path.
+    progress : bool or callable, optional
+        True for a bar, or a function of (bytes done, bytes in all, name).
+    device : str, optional
+        Where the function runs: "auto", "cpu", "cuda" or "cuda:N". By default where the first input is read to.
+
+    Returns
+    -------
+    Array or Image
+        The output.
+
+    Raises
+    ------
+    ContainsNodeError
+        If something is at a path, or an unfinished call there is another one.
+    ValueError
+        If shapes differ, a depth is not smaller than its axis, the output overlaps an input, the memory is too little,
+        or the function returns another shape or data type.
+    ChunkError
+        If a stored chunk is damaged.
+    StoreError
+        If a store cannot be read or written. What was written before stays.
+
+    Examples
+    --------
+    >>> import gzarr, gzarr.images, numpy as np
+    >>> z = gzarr.array(np.arange(12).reshape(3, 4), chunks=(2, 2))
+    >>> out = gzarr.images.map_overlap(lambda x: x + np.roll(x, 1, axis=1), z, None, depth={1: 1})
+    >>> out[...]
+    array([[ 0,  1,  3,  5],
+           [ 8,  9, 11, 13],
+           [16, 17, 19, 21]])
+    """
+    given = parse_inputs("map_overlap", func, inputs, device, max_device_nbytes)
+    first = given.sources[0]
+    depths = parse_depths(depth, first.shape, given.axes)
+    modes = parse_modes(boundary, first.ndim, given.axes)
+    check_cval(cval, [source.dtype for source in given.sources], modes)
+    wanted = None if block is None else parse_block(block, given)
+    options = Options(
+        name=given.name,
+        arguments=(given.described, depths, modes, cval),
+        resume=resume,
+        overwrite=overwrite,
+        levels=levels,
+        factors=factors,
+        method=method,
+    )
+    output = _existing(given, out, options) if isinstance(out, (Array, Image)) else None
+    for source in given.sources if output is None and overwrite else ():
+        check_apart(source, out)
+    trial = None if 0 in first.shape else dry_run(func, given.sources, depths)
+    stored = _dtype_of(given, trial, dtype) if output is None else output.array.dtype
+    limit = left_nbytes(first.backend, max_nbytes, max_device_nbytes)
+    geometry = Geometry(shape=first.shape, depth=depths, modes=modes, factors=(1,) * first.ndim, unit=unit_of(first))
+    if trial is not None:
+        check_result(trial.result, trial.shape, stored, f"{given.name}: func", "the trial")
+    if output is None:
+        if trial is not None:  # nothing is created that cannot be filled
+            _plan(given, geometry, trial, stored, limit, wanted)
+        output = new_output(given.template, out, stored, options)
+    output = _on(output, first.backend)
+    if trial is None:
+        return output.image or output.array
+    with output.open() as writing:
+        _fill(given, writing, replace(geometry, unit=writing.unit), (trial, wanted, cval), limit, progress)
+    made = writing.result
+    return show_values(made) if isinstance(made, Image) else made
+
+
+def _fill(
+    given: Applied,
+    writing: Writing,
+    geometry: Geometry,
+    how: tuple[Trial, tuple[int, ...] | None, Any],
+    max_nbytes: int,
+    progress: ProgressLike,
+) -> None:
+    """Compute everything that is not done. how: the trial of the function, the shape of blocks, and `cval`."""
+    (trial, block, cval), target = how, writing.array
+    pending = 0 if writing.build is None else max_nbytes // _PENDING_SHARE
+    costs, plan = _plan(given, geometry, trial, target.dtype, max_nbytes - pending, block)
+    marks = writing.begin(plan.to_json())
+    if marks.n_done:
+        grids = [source.metadata.chunk_grid for source in given.sources]
+        plan = plan_again(geometry, grids, costs, marks.plan)
+    with counted(progress, target.nbytes) as add:
+
+        def tell(group: Bounds) -> None:
+            add(prod(stop - start for start, stop in group) * target.itemsize, target.store_path)
+
+        def finished(number: int, group: Bounds) -> None:
+            marks.note(number)
+            tell(group)
+
+        job = Walk(
+            sources=given.sources,
+            compute=Compute(given, geometry.depth, target.dtype),
+            put=writing.put,
+            geometry=geometry,
+            plan=plan,
+            dtype=target.dtype,
+            workers=costs.workers,
+            max_nbytes=max_nbytes,
+            pending=writing.pending,
+            cval=cval,
+            ahead=given.reads_ahead,
+            is_done=marks.is_done,
+            finished=finished,
+        )
+        done = done_groups(job) if marks.n_done else []
+        for group in done:
+            tell(group)
+        writing.restore(done)
+        walk(job)
+
+
+def _plan(
+    given: Applied,
+    geometry: Geometry,
+    trial: Trial,
+    dtype: np.dtype[Any],
+    max_nbytes: int,
+    block: tuple[int, ...] | None,
+) -> tuple[Costs, WalkPlan]:
+    """Plan the walk. Raises: ValueError if the memory is too little."""
+    costs = Costs(
+        itemsizes=tuple(source.itemsize for source in given.sources),
+        out_itemsize=dtype.itemsize,
+        block_nbytes=trial.block_nbytes,
+        workers=thread_count() if given.on_host else DEVICE_WORKERS,
+        windows=2 if given.reads_ahead else 1,
+        max_nbytes=max_nbytes,
+    )
+    return costs, make_plan(geometry, [source.metadata.chunk_grid for source in given.sources], costs, block)
+
+
+def map_blocks(
+    func: Callable[..., Any], inputs: Array | Image | Sequence[Array | Image], out: Any, **options: Any
+) -> Array | Image:
+    """Apply a function to blocks of an array, element by element say, and store the results.
+
+    Parameters
+    ----------
+    func : callable
+        Called with a block of every input; returns an array of their shape. See `map_overlap`.
+    inputs : Array, Image or sequence of these
+        The arrays, of one shape; of an image, level 0.
+    out : Array, Image, path or Store
+        Where the result is stored: see `map_overlap`.
+    **options
+        The other arguments of `map_overlap`, but for ``depth``, ``boundary`` and ``cval``.
+
+    Returns
+    -------
+    Array or Image
+        The output.
+
+    Examples
+    --------
+    >>> import gzarr, gzarr.images
+    >>> z = gzarr.array([[1, 2], [3, 4]])
+    >>> gzarr.images.map_blocks(lambda x: x > 2, z, None)[...]
+    array([[False, False],
+           [ True,  True]])
+    """
+    return map_overlap(func, inputs, out, 0, **options)
+
+
+def _dtype_of(given: Applied, trial: Trial | None, dtype: Any) -> np.dtype[Any]:
+    """Data type of a new output."""
+    if dtype is not None:
+        return parse_dtype(dtype).dtype
+    made: np.dtype[Any] = given.sources[0].dtype if trial is None else getattr(trial.result, "dtype", np.dtype("f8"))
+    return made
+
+
+def _existing(given: Applied, out: Array | Image, options: Options) -> Output:
+    """An output that exists. Raises: ValueError if it does not fit, or is an input."""
+    first, image = given.sources[0], out if isinstance(out, Image) else None
+    levels = out.levels if isinstance(out, Image) else (out,)
+    if levels[0].shape != first.shape:
+        raise ValueError(
+            f"{given.name}: the output {levels[0].store_path} has shape {levels[0].shape}, but the input {first.shape}"
+        )
+    for source, level in product(given.sources, levels):
+        if lies_within(source.store, source.path, level.store, level.path):
+            raise ValueError(
+                f"{given.name}: the output {level.store_path} is an input, and would be read after it was written; "
+                "give another output"
+            )
+    levels[0].check_writable()
+    return Output(array=levels[0], image=image, options=options)
+
+
+def _on(output: Output, backend: Backend) -> Output:
+    """The same output, written from a device."""
+    image = None if output.image is None else output.image.to(backend)
+    return replace(output, array=output.array.to(backend) if image is None else image.levels[0], image=image)

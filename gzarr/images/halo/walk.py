@@ -1,0 +1,258 @@
+"""Walks through large arrays in bars and layers, and computes blocks with their halos.
+
+Theory of operation. `gzarr.images.halo.planning` says how. Layer by layer, windows (`gzarr.images.halo.window`) are
+read by all threads; then the blocks of the layer are computed and handed over, each by one thread. Blocks are views of
+the windows. Where reading waits for a server, or on a device, a second set of windows is read meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import copy_context
+from dataclasses import dataclass
+from itertools import count
+from queue import SimpleQueue
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gzarr.api.many import read_many
+from gzarr.backend import Array as AnyArray
+from gzarr.backend import Backend
+from gzarr.concurrency import Pool, new_lock
+from gzarr.hierarchy.array import Array
+from gzarr.images.halo.planning import Bounds, Geometry, WalkPlan
+from gzarr.images.halo.window import Window
+from gzarr.images.tasks import run_tasks
+
+
+@dataclass(frozen=True, kw_only=True)
+class Walk:
+    """What is done on a walk.
+
+    Attributes
+    ----------
+    sources : sequence of Array
+        The inputs, of one shape and on one device.
+    compute : callable
+        Called with the bounds of a block of the output and, for each input, its elements with their halo. Returns the
+        block. The elements are parts of the windows and must not be changed.
+    put : callable
+        Called with the start of a group of blocks, and the group: from any thread, each once.
+    geometry, plan
+        How it is walked through.
+    dtype : dtype
+        Of the output.
+    cval : scalar
+        Value of a constant boundary.
+    ahead : bool
+        Whether the next layer is read while one is computed.
+    workers : int
+        How many blocks are computed at once.
+    max_nbytes : int
+        What windows, blocks and groups may take.
+    pending : callable
+        Bytes that `put` has kept.
+    is_done : callable
+        Whether a group with a number, in the order of the plan, need not be computed.
+    finished : callable
+        Called with the number of a group that has been put, and its bounds.
+    """
+
+    sources: Sequence[Array]
+    compute: Callable[[Bounds, list[AnyArray]], AnyArray]
+    put: Callable[[tuple[int, ...], AnyArray], object]
+    geometry: Geometry
+    plan: WalkPlan
+    dtype: np.dtype[Any]
+    workers: int
+    max_nbytes: int
+    pending: Callable[[], int] = int
+    cval: Any = 0
+    ahead: bool = False
+    is_done: Callable[[int], bool] = lambda _number: False
+    finished: Callable[[int, Bounds], object] = lambda _number, _group: None
+
+
+class _Layer(NamedTuple):
+    """A layer of which something is to be computed.
+
+    Attributes
+    ----------
+    bounds : Bounds
+        Of the output.
+    groups : list[tuple[int, Bounds]]
+        What is to be computed, with numbers.
+    follows : bool
+        Whether it follows the layer before in the same bar.
+    """
+
+    bounds: Bounds
+    groups: list[tuple[int, Bounds]]
+    follows: bool
+
+
+def walk(job: Walk) -> None:
+    """Walk through everything. Raises: what `Walk.compute` and `Walk.put` raise, ChunkError, StoreError."""
+    layers = _layers(job)
+    layer = next(layers, None)
+    if layer is None:
+        return
+    here, other = _windows(job), _windows(job) if job.ahead else []
+    _read(layer, here, [])
+    readers = Pool()
+    while layer is not None:
+        after = next(layers, None)
+        if after is None or not job.ahead:
+            _compute(job, layer, here)
+            if after is not None:
+                _read(after, here, here)
+        else:
+            under_way = _Reading(job.sources[0].backend, readers, after, other, here)
+            try:
+                _compute(job, layer, here)
+            finally:
+                under_way.wait()
+            here, other = other, here
+        layer = after
+
+
+def done_groups(job: Walk) -> list[Bounds]:
+    """The groups that need not be computed."""
+    layers = (layer for bar in job.plan.bars(job.geometry.out_shape) for layer in bar)
+    groups = enumerate(group for layer in layers for group in job.plan.groups(layer))
+    return [group for number, group in groups if job.is_done(number)]
+
+
+def _windows(job: Walk) -> list[Window]:
+    return [Window(source, job.geometry, job.plan, job.cval) for source in job.sources]
+
+
+def _layers(job: Walk) -> Iterator[_Layer]:
+    numbers = count()
+    for layers in job.plan.bars(job.geometry.out_shape):
+        follows = False
+        for bounds in layers:
+            every = [(next(numbers), group) for group in job.plan.groups(bounds)]
+            groups = [(number, group) for number, group in every if not job.is_done(number)]
+            if groups:
+                yield _Layer(bounds, groups, follows)
+            follows = bool(groups)
+
+
+def _read(layer: _Layer, windows: list[Window], before: list[Window]) -> None:
+    """Read a layer. before: the windows of the layer before."""
+    jobs: list[Any] = []
+    for number, window in enumerate(windows):
+        jobs += window.begin(layer.bounds, before[number] if layer.follows else None)
+    read_many(jobs)
+    for window in windows:
+        window.complete()
+
+
+class _Reading:
+    """A layer that is read on another thread."""
+
+    def __init__(
+        self, backend: Backend, readers: Pool, layer: _Layer, windows: list[Window], before: list[Window]
+    ) -> None:
+        self._backend = backend
+        self._answer: SimpleQueue[tuple[object, BaseException | None]] = SimpleQueue()
+        mark, context = backend.record(), copy_context()  # the blocks before have been computed in the windows
+
+        def read() -> None:
+            end: object = None
+            failure: BaseException | None = None
+            try:
+                with backend.own_stream():
+                    backend.wait(mark)
+                    try:
+                        _read(layer, windows, before)
+                    finally:
+                        end = backend.record()
+            except BaseException as error:  # noqa: BLE001 - raised by the thread that waits
+                failure = error
+            self._answer.put((end, failure))
+
+        readers.submit(lambda: context.run(read), 1)
+
+    def wait(self) -> None:
+        """Wait for the end, on the current stream too. Raises: what reading raised."""
+        end, error = self._answer.get()
+        self._backend.wait(end)
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error
+
+
+class _Group:
+    """A group that is put together of blocks."""
+
+    def __init__(self, job: Walk, number: int, bounds: Bounds) -> None:
+        self._job, self._number, self.bounds = job, number, bounds
+        self.start = tuple(start for start, _ in bounds)
+        self.blocks = list(job.plan.blocks(bounds))
+        self._lock = new_lock()
+        self._n_left = len(self.blocks)
+        self._memory: AnyArray = None
+        self._stream: object = None  # that the memory belongs to
+        self._marks: list[object] = []  # of the streams that allocated it and copied blocks
+
+    def add(self, block: Bounds, result: AnyArray) -> None:
+        """Take a block; the last one puts the group."""
+        backend = self._job.sources[0].backend
+        if len(self.blocks) == 1:
+            self._put(result)
+            return
+        with self._lock:
+            if self._memory is None:
+                shape = tuple(stop - start for start, stop in self.bounds)
+                self._memory = backend.empty(shape, self._job.dtype)
+                self._stream = backend.current_stream()
+                self._marks.append(backend.record())
+        backend.wait(self._marks[0])
+        place = tuple(slice(a - low, b - low) for (a, b), low in zip(block, self.start, strict=True))
+        self._memory[place] = result
+        mark = backend.record()
+        with self._lock:
+            self._marks.append(mark)
+            self._n_left -= 1
+            is_whole = not self._n_left
+        if is_whole:
+            for mark in self._marks:
+                backend.wait(mark)
+            memory, self._memory = self._memory, None
+            self._put(memory)
+            backend.wait(backend.record(), self._stream)  # then its memory is free
+
+    def _put(self, values: AnyArray) -> None:
+        self._job.put(self.start, values)
+        self._job.finished(self._number, self.bounds)
+
+
+def _compute(job: Walk, layer: _Layer, windows: list[Window]) -> None:
+    """Compute the blocks of a layer, and put its groups."""
+    shared = any(map(any, job.geometry.depth))
+
+    def compute(item: tuple[_Group, Bounds]) -> None:
+        group, block = item
+        views = [window.view(block) for window in windows]
+        if shared and isinstance(views[0], np.ndarray):
+            for view in views:
+                view.flags.writeable = False  # its neighbours see it too
+        group.add(block, job.compute(block, views))
+
+    groups = (_Group(job, *numbered) for numbered in layer.groups)
+    items = ((group, block) for group in groups for block in group.blocks)
+    run_tasks(
+        job.sources[0].backend,
+        compute,
+        items,
+        n_items=sum(job.plan.n_blocks(group) for _, group in layer.groups),
+        cost_nbytes=job.plan.block_nbytes,
+        max_nbytes=job.max_nbytes - job.plan.windows_nbytes,
+        workers=job.workers,
+        pending=job.pending,
+    )

@@ -1,0 +1,1 @@
+"""Connected components, and segmentations of blocks merged into one."""

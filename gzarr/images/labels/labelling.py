@@ -1,0 +1,176 @@
+"""Connected components of an array larger than memory, numbered as `scipy.ndimage.label` numbers those of a whole one.
+
+Theory of operation. The mask is cut into blocks, each of which is labelled on its own. `gzarr.images.labels.components`
+finds which labels of neighbouring blocks are one object, and `gzarr.images.labels.numbering` writes the numbers.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from gzarr.backend import Array as AnyArray
+from gzarr.backend import Backend
+from gzarr.cpu.threads import thread_count
+from gzarr.display.progress import ProgressLike
+from gzarr.images.labels.components import (
+    Blocks,
+    Coords,
+    Pairs,
+    choose_block,
+    face_of,
+    first_places,
+    places_in,
+    shifts_by_step,
+    side_of,
+    touching,
+)
+from gzarr.images.labels.numbering import Labelled, Method, Source, Target, Wish, find_source, number_blocks
+from gzarr.storage.extras import require
+from gzarr.tensors import to_host
+
+#: Fewer voxels are not worth a block of their own.
+_WORTH_VOXELS = 1 << 18
+
+
+def label(
+    mask: Any,
+    out: Any,
+    connectivity: int = 1,
+    *,
+    structure: ArrayLike | None = None,
+    max_nbytes: int = 256 << 20,
+    resume: bool = False,
+    progress: ProgressLike = None,
+    device: str | Backend | None = None,
+) -> int:
+    """Number the connected components of a mask, in bounded memory.
+
+    The result equals that of `scipy.ndimage.label` for the whole array, with the same numbers. SciPy labels the blocks,
+    and holds the interpreter's lock for it: one block is labelled at a time, while others are read and written.
+
+    Parameters
+    ----------
+    mask : Array, Image, path or numpy.ndarray
+        What is not 0 is an object. Level 0 of an image, whose objects extend along its axes of space only.
+    out : Array, Image or path
+        Where the numbers go, 0 for the background. An array of integers of the mask's shape; an image of labels, whose
+        pyramid is built in the same pass; or a path, where an array is created like the mask, of the smallest unsigned
+        type that has all numbers.
+    connectivity : int
+        How many axes two neighbouring voxels may differ in, from 1 (faces) to the number of axes (corners too).
+    structure : array_like, optional
+        Which neighbours are connected, of shape (3, ..., 3) and symmetric about its centre, instead of
+        ``connectivity``.
+    max_nbytes : int
+        Bytes that blocks and tables may take. Tables take about 40 bytes for each object and block that it lies in.
+    resume : bool
+        Whether to go on with a call that was interrupted: it needs the same arguments. The mask is labelled again, but
+        what was written is not written again.
+    progress : bool or callable, optional
+        True for a bar (tqdm), or a function of (bytes done, bytes in all, name of the array). The mask counts twice.
+    device : str, optional
+        Where blocks are labelled. By default, the mask's device.
+
+    Returns
+    -------
+    int
+        The number of objects.
+
+    Raises
+    ------
+    ValueError
+        If shapes differ, ``out`` is the mask or cannot hold the numbers (then nothing was written), or the tables do
+        not fit ``max_nbytes``.
+    MissingExtraError
+        If SciPy is missing: install ``gzarr[ome]``.
+
+    Examples
+    --------
+    >>> import gzarr, gzarr.images
+    >>> mask = gzarr.array([[1, 0, 1], [1, 0, 0], [0, 0, 1]], chunks=(2, 2))
+    >>> labels = gzarr.zeros((3, 3), chunks=(2, 2), dtype="u1")
+    >>> gzarr.images.label(mask, labels)
+    3
+    >>> labels[:]
+    array([[1, 0, 2],
+           [1, 0, 0],
+           [0, 0, 3]], dtype=uint8)
+    """
+    source = find_source(mask, device)
+    shape = tuple(source.array.shape)
+    if np.dtype(source.array.dtype).kind not in "biufc":
+        raise ValueError(f"{source.name}: a mask has numbers, got {source.array.dtype}")
+    made = _structure(len(shape), connectivity, structure, source.spatial)
+    wish = Wish("label", (source.name, made.tolist()), out, shape, None, max_nbytes, resume, progress)
+    with ExitStack() as stack:
+        target = Target(wish, source, stack)
+        return number_blocks(wish, source, target, _method(source, target, made, max_nbytes))
+
+
+def _method(source: Source, target: Target, structure: NDArray[np.bool_], max_nbytes: int) -> Method:
+    """Return how blocks are labelled and compared."""
+    shape = tuple(source.array.shape)
+    # The block, its nonzero voxels, labels of 32 bits; on a device, the scratch of its labelling too.
+    voxel_nbytes = source.itemsize + (6 if source.backend.xp is np else 24)
+    n_blocks = 2 * thread_count()  # one that is read and one that is labelled, by each thread
+    most = max_nbytes // 2 // (voxel_nbytes + target.itemsize) // n_blocks
+    most = min(most, max(prod(shape) // n_blocks, _WORTH_VOXELS))
+    blocks = Blocks(shape, choose_block(shape, target.unit, source.chunks, most))
+    shifts = shifts_by_step(structure)
+
+    def link(step: Coords, mine: NDArray[Any], other: NDArray[Any]) -> Pairs:
+        return touching(step, shifts[step], mine, other)
+
+    def label_block(coords: Coords) -> Labelled:
+        region = blocks.region(coords)
+        labels, n = _components(source.backend, source.read(region), structure)
+        firsts = places_in(shape, region, _firsts(source.backend.xp, labels, n))
+        sides = {side_of(step) for step in shifts if blocks.neighbour(coords, step) is not None}
+        return Labelled(labels, firsts, {side: to_host(face_of(labels, side)) for side in sides})
+
+    return Method(blocks, label_block, link, tuple(shifts), voxel_nbytes)
+
+
+def _components(backend: Backend, block: AnyArray, structure: NDArray[np.bool_]) -> tuple[AnyArray, int]:
+    """Label a block. Returns: int32 labels, and how many there are."""
+    xp = backend.xp
+    if not block.ndim or not block.size:
+        return (block != 0).astype(np.int32), int(np.count_nonzero(to_host(block)))
+    module = "scipy.ndimage" if xp is np else "cupyx.scipy.ndimage"
+    ndimage = require(module, "ome" if xp is np else "cuda13", "gzarr.images.label")
+    labels = xp.empty(block.shape, np.int32)
+    n = ndimage.label(block if block.dtype == bool else block != 0, xp.asarray(structure), output=labels)
+    return labels, int(n)
+
+
+def _firsts(xp: Any, labels: AnyArray, n: int) -> NDArray[np.int64]:
+    """Return where each label occurs first: indices of the flat block."""
+    if xp is np:
+        return first_places(labels, n)
+    found, places = xp.unique(labels, return_index=True)
+    on_host: NDArray[np.int64] = to_host(places[found != 0]).astype(np.int64)
+    return on_host
+
+
+def _structure(
+    ndim: int, connectivity: int, structure: ArrayLike | None, spatial: tuple[bool, ...]
+) -> NDArray[np.bool_]:
+    """Return which neighbours of a voxel are connected to it. Raises: ValueError."""
+    if structure is not None:
+        made = np.asarray(structure, bool)
+        if made.shape != (3,) * ndim or not np.array_equal(made, np.flip(made)):
+            raise ValueError(
+                f"structure must be symmetric about its centre and of shape {(3,) * ndim}, got shape {made.shape}"
+            )
+        return made
+    if isinstance(connectivity, bool) or not 1 <= connectivity <= max(ndim, 1):
+        raise ValueError(f"connectivity must be from 1 to {max(ndim, 1)}, the number of axes; got {connectivity!r}")
+    shifts = np.indices((3,) * ndim) - 1
+    moves = np.abs(shifts).sum(0) if ndim else np.zeros((), int)
+    across = [np.abs(shifts[axis]) for axis in range(ndim) if not spatial[axis]]
+    return (moves <= connectivity) & ~np.any(across, axis=0) if across else moves <= connectivity

@@ -1,0 +1,1 @@
+"""The metadata of OME-Zarr: documents, axes, channels, labels, plates, collections."""

@@ -1,0 +1,321 @@
+"""Metadata of images as frozen data: OME-Zarr 0.4 (in Zarr v2) and 0.5 (in Zarr v3); 0.1 to 0.3 are read.
+
+What a document has besides is kept in ``extra`` and written back. Levels have a scale and a translation, to the axes'
+units; those of the whole image, which the specification applies after them, are kept apart.
+
+Source: https://ngff.openmicroscopy.org/0.4/ and /0.5/, "multiscales", "omero" and "coordinateTransformations" metadata.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal
+
+from gzarr.errors import MetadataError
+from gzarr.hierarchy.group import Group
+from gzarr.images.ome.axes import Axis, parse_axes
+from gzarr.images.ome.channels import Channel, parse_channels
+from gzarr.images.ome.faults import Notes, raise_fatal, short
+from gzarr.images.ome.image_label import ImageLabel, parse_image_label
+from gzarr.images.ome.transformations import Numbers, Transformation, parse_transformations
+from gzarr.metadata.documents import change_attributes
+from gzarr.metadata.model import ZarrFormat
+
+#: What is written, by Zarr format.
+VERSION_OF: Final[Mapping[ZarrFormat, Literal["0.4", "0.5"]]] = {2: "0.4", 3: "0.5"}
+#: What is read in Zarr v2; in v3, 0.5 alone.
+_OLD_VERSIONS = ("0.1", "0.2", "0.3", "0.4")
+#: The axes of images before 0.3, which name none.
+_FIVE = [{"name": name, "type": kind} for name, kind in zip("tczyx", ("time", "channel", *["space"] * 3), strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """A level of an image.
+
+    Attributes
+    ----------
+    path : str
+        Path of its array, from the image's group.
+    scale, translation : tuple of float
+        Size of a voxel and coordinates of the first voxel's centre on each axis, before the transformation of the
+        whole image.
+    extra : mapping
+        Other fields of the metadata.
+    """
+
+    path: str
+    scale: Numbers
+    translation: Numbers
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def transformation(self) -> Transformation:
+        """Its scale and translation together."""
+        return Transformation(self.scale, self.translation)
+
+    def to_json(self) -> dict[str, Any]:
+        """As OME-Zarr 0.4 and 0.5 have it."""
+        return {"path": self.path, "coordinateTransformations": self.transformation.to_json(), **self.extra}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Multiscale:
+    """The metadata of an image.
+
+    Attributes
+    ----------
+    axes : tuple of Axis
+        Its axes, in the order of those of the arrays.
+    datasets : tuple of Dataset
+        Its levels, the largest first. Of images before 0.4, scales are those of the shapes.
+    version : str
+        Version of OME-Zarr that it was read from.
+    name : str or None
+        Its name.
+    type : str or None
+        The method that made the levels.
+    metadata : mapping or None
+        More about the method.
+    whole : Transformation or None
+        What the image applies after the transformation of each level.
+    channels : tuple of Channel
+        How the channels are shown; empty if the document does not say.
+    omero : mapping
+        Other fields of the document's "omero".
+    image_label : ImageLabel or None
+        What is said of labels; None for images of intensities.
+    extra : mapping
+        Other fields of the metadata.
+    index : int
+        Which of the group's multiscale images this is; nearly always 0.
+    """
+
+    axes: tuple[Axis, ...]
+    datasets: tuple[Dataset, ...]
+    version: str = "0.5"
+    name: str | None = None
+    type: str | None = None
+    metadata: Mapping[str, Any] | None = None
+    whole: Transformation | None = None
+    channels: tuple[Channel, ...] = ()
+    omero: Mapping[str, Any] = field(default_factory=dict)
+    image_label: ImageLabel | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    index: int = 0
+
+    def transformation(self, level: int) -> Transformation:
+        """What takes indices of a level to coordinates."""
+        own = self.datasets[level].transformation
+        return own if self.whole is None else own.then(self.whole)
+
+    def to_json(self, version: str) -> dict[str, Any]:
+        """The item of "multiscales" in OME-Zarr 0.4 or 0.5."""
+        document: dict[str, Any] = {"version": version} if version == "0.4" else {}
+        optional = {"name": self.name, "type": self.type, "metadata": self.metadata}
+        document |= {key: value for key, value in optional.items() if value is not None}
+        document["axes"] = [axis.to_json() for axis in self.axes]
+        document["datasets"] = [dataset.to_json() for dataset in self.datasets]
+        if self.whole is not None:
+            document["coordinateTransformations"] = self.whole.to_json()
+        return {**document, **self.extra}
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+def ome_attributes(attributes: Mapping[str, Any], zarr_format: int) -> Mapping[str, Any]:
+    """The attributes of OME-Zarr: all of a v2 group, those under "ome" of a v3 group. Empty if there are none."""
+    found = attributes.get("ome", {}) if zarr_format == 3 else attributes
+    return found if isinstance(found, Mapping) else {}
+
+
+def read_multiscale(group: Group, which: int | str = 0, notes: Notes | None = None) -> Multiscale:
+    """Read the metadata of the image in a group.
+
+    Parameters
+    ----------
+    group : Group
+        The group.
+    which : int or str
+        Number or name of the image, of several in one group.
+    notes : Notes, optional
+        Takes what is wrong. By default the first fault is raised.
+
+    Returns
+    -------
+    Multiscale
+        The metadata.
+
+    Raises
+    ------
+    MetadataError
+        If the group has no image, or its metadata are malformed.
+    """
+    notes = Notes(group.store_path, raise_fatal) if notes is None else notes
+    prefix = "ome." if group.zarr_format == 3 else ""
+    attributes = group.attrs.asdict()
+    _check_place(attributes, group.zarr_format, notes)
+    found = ome_attributes(attributes, group.zarr_format)
+    items = found.get("multiscales")
+    if not isinstance(items, list) or not items or not all(isinstance(item, Mapping) for item in items):
+        what = "is missing" if items is None else f"must be a list of objects, got {short(items)}"
+        notes.fatal(f"{prefix}multiscales", what, "open a group with the metadata of an OME-Zarr image")
+        raise MetadataError(f"{group.store_path} is no image: {prefix}multiscales {what}")
+    index = _choose(items, which, group.store_path)
+    place = f"{prefix}multiscales[{index}]"
+    version = _version(found, items[index], group.zarr_format, notes, place)
+    multiscale = _parse(items[index], version, notes, place, index)
+    channels, omero = parse_channels(found.get("omero"), notes, f"{prefix}omero")
+    label = parse_image_label(found.get("image-label"), notes, f"{prefix}image-label")
+    return replace(multiscale, channels=channels, omero=omero, image_label=label)
+
+
+def _check_place(attributes: Mapping[str, Any], zarr_format: int, notes: Notes) -> None:
+    """Note metadata of one format of Zarr in a group of the other."""
+    if zarr_format == 3 and "multiscales" in attributes and "ome" not in attributes:
+        what = "metadata of OME-Zarr 0.4 in a group of Zarr v3, which has those of 0.5 under 'ome'"
+        notes.fatal("multiscales", what, "move 'multiscales' and 'omero' into 'ome', beside 'version': '0.5'")
+    if zarr_format == 2 and "ome" in attributes and "multiscales" not in attributes:
+        what = "metadata of OME-Zarr 0.5 in a group of Zarr v2, which has those of 0.4 at the top"
+        notes.fatal("ome", what, "move its members to the top of the attributes, with 'version': '0.4'")
+
+
+def _choose(items: list[Any], which: int | str, where: str) -> int:
+    if isinstance(which, int) and -len(items) <= which < len(items):
+        return which % len(items)
+    names = [item.get("name") for item in items]
+    if which in names:
+        return names.index(which)
+    raise MetadataError(f"{where}: there is no image {which!r} among multiscales: {names}; give a name or a number")
+
+
+def _version(found: Mapping[str, Any], item: Mapping[str, Any], zarr_format: int, notes: Notes, place: str) -> str:
+    if zarr_format == 3:
+        version = found.get("version")
+        if version is None:
+            notes.error("ome.version", "is missing", "write '0.5'")
+        elif not isinstance(version, str) or version.split("-")[0] != "0.5":
+            what = f"OME-Zarr {short(version)} in Zarr v3 cannot be read"
+            notes.fatal("ome.version", what, "write the image as version 0.5, or open its arrays with gzarr.open_group")
+        return "0.5"
+    version = item.get("version")
+    if version in _OLD_VERSIONS:
+        return str(version)
+    axes = item.get("axes")
+    guess = (
+        "0.2" if axes is None else "0.3" if isinstance(axes, list) and all(isinstance(a, str) for a in axes) else "0.4"
+    )
+    if version is None:
+        notes.warning(f"{place}.version", "is missing", f"write {guess!r}")
+    else:
+        what = f"OME-Zarr {short(version)} in Zarr v2 cannot be read"
+        notes.fatal(
+            f"{place}.version", what, "write the image as version 0.4, or open its arrays with gzarr.open_group"
+        )
+    return guess
+
+
+def _parse(item: Mapping[str, Any], version: str, notes: Notes, place: str, index: int) -> Multiscale:
+    old = version in ("0.1", "0.2", "0.3")
+    listed = item.get("axes", _FIVE if version in ("0.1", "0.2") else None)
+    axes = parse_axes(listed, notes if not old else Notes(notes.path), f"{place}.axes")
+    if axes is None:
+        raise MetadataError(f"{notes.path}: {place}.axes cannot be told")
+    known = {"name", "type", "metadata", "axes", "datasets", "coordinateTransformations"}
+    known |= {"version"} if version != "0.5" else set()  # which has it beside the list
+    for name in ("name", "type", "metadata"):
+        if name not in item:
+            notes.warning(
+                f"{place}.{name}", "is missing", "name the image" if name == "name" else "say how levels were made"
+            )
+    for name, expected in (("name", str), ("type", str), ("metadata", Mapping)):
+        if item.get(name) is not None and not isinstance(item[name], expected):
+            what = f"must be {'an object' if name == 'metadata' else 'a text'}, got {short(item[name])}"
+            notes.error(f"{place}.{name}", what, "correct it")
+    return Multiscale(
+        axes=axes,
+        datasets=_parse_datasets(item.get("datasets"), axes, old, notes, f"{place}.datasets"),
+        version=version,
+        name=item.get("name"),
+        type=item.get("type"),
+        metadata=item.get("metadata"),
+        whole=_parse_whole(item, axes, notes, place),
+        extra={key: value for key, value in item.items() if key not in known},
+        index=index,
+    )
+
+
+def _parse_whole(item: Mapping[str, Any], axes: tuple[Axis, ...], notes: Notes, place: str) -> Transformation | None:
+    if item.get("coordinateTransformations") is None:
+        return None
+    return parse_transformations(item["coordinateTransformations"], axes, notes, f"{place}.coordinateTransformations")
+
+
+def _parse_datasets(value: Any, axes: tuple[Axis, ...], old: bool, notes: Notes, place: str) -> tuple[Dataset, ...]:
+    if not isinstance(value, list) or not value:
+        notes.fatal(place, f"must be a list of levels, got {short(value)}", "list the paths of the levels' arrays")
+        raise MetadataError(f"{notes.path}: {place} lists no levels")
+    datasets: list[Dataset] = []
+    for number, item in enumerate(value):
+        if not isinstance(item, Mapping) or not isinstance(item.get("path"), str):
+            notes.fatal(
+                f"{place}[{number}].path", f"must be a text, got {short(item)}", "give the path of the level's array"
+            )
+            continue
+        if item["path"] in [dataset.path for dataset in datasets]:
+            notes.fatal(f"{place}[{number}].path", f"level {item['path']!r} is there twice", "list every level once")
+        one = Transformation((1.0,) * len(axes), (0.0,) * len(axes))
+        found = f"{place}[{number}].coordinateTransformations"
+        if not old:
+            one = parse_transformations(item.get("coordinateTransformations"), axes, notes, found)
+        extra = {key: value for key, value in item.items() if key not in ("path", "coordinateTransformations")}
+        datasets.append(Dataset(item["path"], *one, extra))
+    if not datasets:
+        raise MetadataError(f"{notes.path}: {place} lists no levels")
+    return tuple(datasets)
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+
+def write_multiscale(group: Group, multiscale: Multiscale) -> None:
+    """Write the metadata of an image in one atomic step; whatever else the group's attributes say stays.
+
+    Versions before 0.4 become 0.4.
+
+    Parameters
+    ----------
+    group : Group
+        The group, of Zarr v2 for OME-Zarr 0.4, or of v3 for 0.5. It takes the new attributes.
+    multiscale : Multiscale
+        The metadata.
+
+    Raises
+    ------
+    ReadOnlyError
+        If the group was opened for reading.
+    """
+    group.check_metadata_writable()
+    zarr_format = group.metadata.zarr_format
+    change_attributes(
+        group.store, group.path, zarr_format, lambda stored: to_attributes(multiscale, stored, zarr_format)
+    )
+    group.attrs.refresh()
+
+
+def to_attributes(multiscale: Multiscale, stored: Mapping[str, Any], zarr_format: ZarrFormat) -> dict[str, Any]:
+    """The attributes of an image's group, given those that are stored."""
+    version = VERSION_OF[zarr_format]
+    found = dict(ome_attributes(stored, zarr_format))
+    items = list(found.get("multiscales", ()))
+    items[multiscale.index : multiscale.index + 1] = [multiscale.to_json(version)]
+    if version == "0.5":
+        found = {"version": "0.5", **found}
+    found["multiscales"] = items
+    if multiscale.channels or multiscale.omero:
+        found["omero"] = {**multiscale.omero, "channels": [channel.to_json() for channel in multiscale.channels]}
+    if multiscale.image_label is not None:
+        found["image-label"] = multiscale.image_label.to_json()
+    return {**stored, "ome": found} if zarr_format == 3 else found

@@ -1,0 +1,104 @@
+"""Groups that hold images but are none: collections of bioformats2raw, plates, wells, labels.
+
+Source: OME-Zarr 0.4 and 0.5, "bioformats2raw.layout" metadata and high-content screening.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import count
+from typing import Any
+
+from gzarr.errors import MetadataError, NodeNotFoundError
+from gzarr.hierarchy.group import Group
+from gzarr.images.ome.documents import ome_attributes
+from gzarr.indexing.keys import join_path
+
+#: Paths that a message names.
+_NAMED = 8
+
+
+def group_of_image(group: Group, series: int | str | None) -> Group:
+    """The group of an image: the one given, or a member of a collection.
+
+    Parameters
+    ----------
+    group : Group
+        An image's group, or that of a collection.
+    series : int or str, optional
+        Which image of a collection: a number or a path. May be left out if there is only one.
+
+    Raises
+    ------
+    MetadataError
+        If the group is no image. The message names the images in it.
+    NodeNotFoundError
+        If the collection has no such image.
+    """
+    found = ome_attributes(group.attrs.asdict(), group.metadata.zarr_format)
+    if "plate" in found:
+        raise MetadataError(f"{group.store_path} is a plate, not an image: use gzarr.images.open_plate")
+    if "well" in found:
+        paths = _paths(found["well"], "images")
+        raise MetadataError(
+            f"{group.store_path} is a well of a plate, not an image: use gzarr.images.open_plate on the plate, or open"
+            f" one of its fields: {_listed(group, paths)}"
+        )
+    if "multiscales" in found and series is None:
+        return group
+    paths = series_paths(group)
+    if paths:
+        return _member(group, paths, series)
+    if series is not None:
+        raise MetadataError(f"{group.store_path} is no collection of images: leave series={series!r} out")
+    labels = found.get("labels")
+    if isinstance(labels, list):
+        raise MetadataError(f"{group.store_path} holds images of labels; open one of: {_listed(group, labels)}")
+    return group
+
+
+def series_paths(group: Group) -> list[str]:
+    """Paths of the images in a collection of bioformats2raw; empty for other groups."""
+    zarr_format = group.metadata.zarr_format
+    if "bioformats2raw.layout" not in ome_attributes(group.attrs.asdict(), zarr_format):
+        return []
+    node = group.get("OME")
+    listed = ome_attributes(node.attrs.asdict(), zarr_format).get("series") if isinstance(node, Group) else None
+    if isinstance(listed, list) and all(isinstance(path, str) for path in listed):
+        return list(listed)
+    paths: list[str] = []
+    for number in count():
+        if str(number) not in group:
+            return paths
+        paths.append(str(number))
+    raise AssertionError
+
+
+def _member(group: Group, paths: Sequence[str], series: int | str | None) -> Group:
+    if series is None and len(paths) > 1:
+        raise MetadataError(
+            f"{group.store_path} is a collection of {len(paths)} images: pass series= with a number, or open one of"
+            f" {_listed(group, paths)}"
+        )
+    path = series
+    if not isinstance(series, str):
+        number = series or 0
+        if not -len(paths) <= number < len(paths):
+            raise MetadataError(f"{group.store_path} has no series {number}: it holds {_listed(group, paths)}")
+        path = paths[number]
+    member = group.get(str(path))
+    if not isinstance(member, Group):
+        raise NodeNotFoundError(
+            f"no image at {join_path(group.store_path, str(path))!r}: {_listed(group, paths)} exist"
+        )
+    return member
+
+
+def _paths(value: Any, name: str) -> list[str]:
+    items = value.get(name) if isinstance(value, Mapping) else None
+    return [str(i.get("path")) for i in items if isinstance(i, Mapping)] if isinstance(items, list) else []
+
+
+def _listed(group: Group, paths: Sequence[Any]) -> str:
+    named = [repr(join_path(group.store_path, str(path))) for path in paths[:_NAMED]]
+    return ", ".join(named) + (f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else "")

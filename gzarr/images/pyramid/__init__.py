@@ -1,0 +1,1 @@
+"""Levels of lower resolution, all of them in one pass over level 0."""

@@ -1,0 +1,188 @@
+"""Builds the pyramid of an image: all levels in one pass over level 0, in bounded memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from gzarr.display.progress import ProgressLike
+from gzarr.errors import ContainsNodeError
+from gzarr.hierarchy.array import Array
+from gzarr.hierarchy.group import Group
+from gzarr.hierarchy.new_nodes import like
+from gzarr.images.create import check_apart, check_image, new_group, put_image
+from gzarr.images.image import Image, open_image
+from gzarr.images.new_levels import level_keywords
+from gzarr.images.ome.axes import new_axes
+from gzarr.images.ome.documents import VERSION_OF, Dataset, Multiscale
+from gzarr.images.pyramid.building import MAX_NBYTES, method_name, plan
+from gzarr.images.pyramid.cluster import Client
+from gzarr.images.pyramid.device_memory import left_nbytes, sharing
+from gzarr.images.pyramid.downsample import Method
+from gzarr.images.pyramid.level_arrays import take_off_levels
+from gzarr.images.pyramid.levels import Factors
+from gzarr.images.pyramid.recipes import Recipe, build_levels, check_recipe, method_of
+from gzarr.images.pyramid.resuming import read_marks
+from gzarr.images.shown import show_values
+from gzarr.indexing.keys import join_path
+
+
+def build_pyramid(
+    image: Any,
+    levels: int | None = None,
+    factors: Factors = None,
+    method: Method | None = None,
+    *,
+    out: Any = None,
+    max_nbytes: int = MAX_NBYTES,
+    resume: bool = False,
+    overwrite: bool = False,
+    progress: ProgressLike = None,
+    device: str | None = None,
+    max_device_nbytes: int | None = None,
+    client: Client | None = None,
+) -> Image:
+    """Build the smaller levels of an image, each region of which is read once.
+
+    Parameters
+    ----------
+    image : Image, Group, Array, path, URL or store
+        The image; its level 0 is what the others are made of. An array needs ``out``.
+    levels : int, optional
+        How many levels to add. By default, until no spatial axis has more than 256
+        elements.
+    factors : int, mapping, or sequence of these, optional
+        How many elements become one, for each level: of all spatial axes, or by axis. By default 2; axes whose voxels
+        are longer than the others' are left until those are as long.
+    method : str or callable, optional
+        "mean", "nearest" (the first element), "mode", "min", "max", "median" or "gaussian", or a function of a block
+        and the factors that returns the smaller block. By default "mean", and "mode" for labels.
+    out : Group, path, URL or store, optional
+        Where a new image is made, with a copy of level 0 from the same pass. By default, the image gets the levels.
+    max_nbytes : int
+        Memory for decoded elements, in bytes. Encoded bytes under way come on top.
+    resume : bool
+        Whether to go on with a build that was interrupted: it needs the same arguments. At most one unit of each
+        thread is done again.
+    overwrite : bool
+        Whether to replace levels that exist.
+    progress : bool or callable, optional
+        True for a progress bar (tqdm), or a function of (bytes done, bytes in all, name of the array).
+    device : str, optional
+        Where chunks are decoded, downsampled and encoded. By default, the device of the image.
+    max_device_nbytes : int, optional
+        On a device, memory for everything: blocks, what a function takes for itself, decoding and encoding. By default
+        ``max_nbytes``, besides what the image was opened with for decoding and encoding.
+    client : distributed.Client or concurrent.futures.Executor, optional
+        Runs the units on a Dask cluster or in other processes, each in up to ``max_nbytes``. A unit is then a block of
+        whole chunks or shards of as many levels as fit; levels above are made of these.
+
+
+    Returns
+    -------
+    Image
+        The image with its new levels.
+
+    Raises
+    ------
+    ContainsNodeError
+        If the image has other levels already and ``overwrite`` is false, or an unfinished build is not resumed.
+    ValueError
+        If there can be no such levels, the method is not for such elements, or ``max_nbytes`` is too small.
+    ChunkError
+        If a chunk of level 0 is damaged. What was written stays; repair the chunk and resume.
+
+    Notes
+    -----
+    Means of integers are exact and rounded once, half to even. A window at the end of an axis has the elements that
+    exist. A level is as large as the one before divided by its factors, rounded up. Its voxels lie in the middle of
+    their windows, with "nearest" at the first element, which the metadata say. "gaussian" makes one level after the
+    other, each of which is read once more. Levels have the chunks and codecs of level 0, and its shards, in halves
+    where one takes more than 32 MiB.
+
+    Examples
+    --------
+    >>> import gzarr.images
+    >>> image = gzarr.images.create_image("plane.zarr", shape=(600, 1000), dtype="u1", scale=0.5, units="micrometer")
+    >>> image = gzarr.images.build_pyramid(image)
+    >>> [level.shape for level in image.levels]
+    [(600, 1000), (300, 500), (150, 250)]
+    >>> image.scale(1), image.translation(1)
+    ({'y': 1.0, 'x': 1.0}, {'y': 0.25, 'x': 0.25})
+    """
+    recipe = Recipe(levels, factors, method, max_nbytes, resume, overwrite, progress, client)
+    if max_device_nbytes is not None and client is not None:
+        raise ValueError("max_device_nbytes: workers of client= have their own; leave one of them away")
+    if out is not None:
+        given = image if isinstance(image, (Array, Image)) else open_image(image, "r")
+        given, recipe = _limited(given, recipe, device, max_device_nbytes)
+        return _copied(given, out, recipe)
+    if isinstance(image, Array):
+        raise TypeError(f"{image.store_path} is an array, which has no levels: pass out= to make an image of it")
+    found = image if isinstance(image, Image) else open_image(image, "r+" if not isinstance(image, Group) else None)
+    source: Image
+    source, recipe = _limited(found, recipe, device, max_device_nbytes)
+    alone = replace(source.metadata, datasets=source.metadata.datasets[:1])
+    base = source.levels[0]
+    if len(source) > 1 and not _take_off(source, alone, recipe):
+        return source
+    build = build_levels(source.group, base, alone, base, recipe, write_base=False)
+    return show_values(Image(source.group, build.multiscale, build.levels))
+
+
+def _limited(source: Any, recipe: Recipe, device: str | None, max_device_nbytes: int | None) -> tuple[Any, Recipe]:
+    """An array or image on a device, of whose memory it leaves a part to the recipe."""
+    if device is None and max_device_nbytes is None:
+        return source, recipe
+    given = (source if isinstance(source, Array) else source.levels[0]).backend
+    backend = sharing(device or given, max_device_nbytes)
+    return source.to(backend), recipe._replace(max_nbytes=left_nbytes(backend, recipe.max_nbytes, max_device_nbytes))
+
+
+def _take_off(source: Image, alone: Multiscale, recipe: Recipe) -> bool:
+    """Take the levels that an image has out of its metadata, and delete them. Returns: whether they are to be built.
+
+    Raises: ContainsNodeError if that was not asked for.
+    """
+    group, base = source.group, source.levels[0]
+    method = method_of(recipe, alone)
+    planned = plan(base, alone, recipe.levels, recipe.factors, method)
+    is_as_planned = [level.shape for level in planned] == [level.shape for level in source.levels[1:]]
+    if recipe.resume and is_as_planned and source.metadata.type == method_name(method):
+        # A build that ended before its last step repeats that.
+        return read_marks(group.store, group.path) is not None
+    if not recipe.overwrite:
+        raise ContainsNodeError(
+            f"{group.store_path} has {len(source)} levels already: pass overwrite=True to build levels 1 to "
+            f"{len(source) - 1} anew"
+        )
+    check_recipe(group, base, alone, recipe)
+    take_off_levels(group, source.metadata, [join_path(group.path, level.path) for level in planned])
+    return True
+
+
+def _copied(source: Array | Image, out: Any, recipe: Recipe) -> Image:
+    """A new image with all levels."""
+    base = source if isinstance(source, Array) else source.levels[0]
+    multiscale = _of_array(base) if isinstance(source, Array) else source.metadata
+    if recipe.client is not None:
+        raise ValueError("client= builds the levels of an image that is stored: leave out= away, or client=")
+    if recipe.overwrite:
+        check_apart(base, out)
+    opening = {"zarr_format": base.metadata.zarr_format, "device": base.backend}
+    level = level_keywords(multiscale, like(base, {}))
+    del level["zarr_format"]
+    multiscale = replace(multiscale, datasets=multiscale.datasets[:1])
+    check_image(multiscale, level, recipe)
+    group = new_group(out, opening, resume=recipe.resume, overwrite=recipe.overwrite, first=multiscale.datasets[0].path)
+    return put_image(group, multiscale, level, base, recipe._replace(overwrite=False))
+
+
+def _of_array(array: Array) -> Multiscale:
+    """The metadata of an image that is made of an array."""
+    names = array.dimension_names
+    axes = new_axes(names if names and all(names) else None, array.ndim, None)
+    first = Dataset("0", (1.0,) * array.ndim, (0.0,) * array.ndim)
+    return Multiscale(
+        axes=axes, datasets=(first,), version=VERSION_OF[array.metadata.zarr_format], type="none", metadata={}
+    )

@@ -1,0 +1,325 @@
+"""Takes blocks of an image once and writes all levels of its pyramid: no cell of any level is written twice.
+
+Theory of operation. A *cell* of a level is the smallest block that can go on alone: it holds whole stored objects
+(chunks, or shards) of its level and whole windows of the next one. A block that consists of whole cells is written,
+downsampled, and goes up. What does not fill a cell of the next level waits there (*pending*) until the rest has come.
+The thread that brings the last piece takes the cell up. Blocks come in any order, from any thread; an order that stays
+within a cell of the highest level, and within it in one of the level below, keeps few cells pending.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import operator
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+
+from gzarr.backend import Array as AnyArray
+from gzarr.backend import Backend
+from gzarr.concurrency import new_lock
+from gzarr.images.pyramid.downsample import downsample
+from gzarr.images.pyramid.units import Cells
+from gzarr.indexing.keys import Coords
+from gzarr.indexing.regions import Region
+
+#: Start and shape of a block.
+Place: TypeAlias = tuple[Coords, Coords]
+
+
+class LevelArray(Protocol):
+    """What a cascade asks of the array of a level; `gzarr.Array` is one."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extents."""
+        ...
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the elements."""
+        ...
+
+    @property
+    def chunks(self) -> tuple[int, ...]:
+        """Shape of the chunks."""
+        ...
+
+    @property
+    def shards(self) -> tuple[int, ...] | None:
+        """Shape of the shards."""
+        ...
+
+    def __getitem__(self, selection: Region) -> AnyArray: ...
+
+    def __setitem__(self, selection: Region, value: AnyArray) -> None: ...
+
+
+class _Pending:
+    """A cell that waits for pieces."""
+
+    def __init__(self, start: Coords, shape: Coords) -> None:
+        self.start, self.shape = start, shape
+        self.n_present = 0
+        self.pieces: list[Place] = []  # of earlier runs, to be computed again
+        self.block: AnyArray = None
+        self.stream: object = None  # that its memory belongs to
+        self.marks: list[object] = []  # of the streams that allocated it and copied pieces
+
+
+class _Whole(NamedTuple):
+    """A block of whole cells of a level."""
+
+    level: int
+    start: Coords
+    block: AnyArray
+    stream: object = None  # that its memory belongs to, if it is not this thread's
+
+
+class Cascade:
+    """All levels of a pyramid, filled from blocks of level 0.
+
+    Attributes
+    ----------
+    levels : tuple of array
+        The arrays, level 0 first.
+    factors : tuple[tuple[int, ...], ...]
+        For every level but the first, how many elements of the level before become one, by axis.
+    cells : tuple[tuple[int, ...], ...]
+        For every level, the shape of its cells.
+    method : str or callable
+        How a level is made of the one before.
+    backend : Backend
+        That the blocks are on.
+    """
+
+    def __init__(
+        self,
+        levels: Sequence[LevelArray],
+        factors: Sequence[tuple[int, ...]],
+        method: Any = "mean",
+        *,
+        backend: Backend,
+        write_base: bool = True,
+    ) -> None:
+        """Prepare a cascade; nothing is written yet.
+
+        levels: the arrays, level 0 first. method: of `gzarr.images.pyramid.downsample`. backend: that the blocks
+        are on. write_base: whether level 0 is written; if not, it holds the elements already.
+        """
+        self.levels, self.factors = tuple(levels), tuple(factors)
+        self.method, self.backend, self._write_base = method, backend, write_base
+        self.cells = tuple(
+            cell_shape(self.levels, self.factors, k, is_written=write_base or k > 0) for k in range(len(levels))
+        )
+        self._waiting: dict[tuple[int, Coords], _Pending] = {}
+        self._lock = new_lock()
+        self._pending_nbytes = 0
+
+    @property
+    def unit(self) -> Coords:
+        """Blocks begin at multiples of this, and end at such or where the array ends."""
+        return self.cells[0]
+
+    @property
+    def geometry(self) -> Cells:
+        """What the cells are like, for `gzarr.images.pyramid.units.plan_units`."""
+        covers: list[Coords] = []
+        window: Coords = (1,) * len(self.levels[0].shape)
+        for cells, factors in zip(self.cells, ((1,) * len(window), *self.factors), strict=True):
+            window = tuple(map(operator.mul, window, factors))
+            covers.append(tuple(map(operator.mul, cells, window)))
+        base = self.levels[0]
+        nbytes = [
+            math.prod(map(min, cells, array.shape)) * base.dtype.itemsize
+            for cells, array in zip(self.cells, self.levels, strict=True)
+        ]
+        chunk = (1,) * len(window) if self._write_base else base.chunks
+        return Cells(base.shape, base.dtype.itemsize, tuple(covers), tuple(nbytes), chunk)
+
+    @property
+    def pending_nbytes(self) -> int:
+        """Bytes of the cells that wait for pieces."""
+        return self._pending_nbytes
+
+    def put(self, start: Coords, block: AnyArray) -> None:
+        """Write a block of level 0, and whatever becomes whole above it.
+
+        Parameters
+        ----------
+        start : tuple of int
+            Where it lies in level 0: at a multiple of `unit`.
+        block : array
+            On the backend's device; of one or many units. It may be changed after the return on the CPU, on a device
+            by later work of the current stream.
+
+        Raises
+        ------
+        ValueError
+            If the block begins or ends between units, or the method gives another shape or dtype.
+        StoreError
+            If a write fails. What was written before stays.
+        """
+        start = tuple(start)
+        if not self._is_whole(0, (start, block.shape)):
+            raise ValueError(
+                f"a block of shape {block.shape} at {start} of level 0, of shape {self.levels[0].shape}: expected it "
+                f"to begin and end at multiples of {self.unit}, or where the array ends"
+            )
+        self._rise([_Whole(0, start, block)])
+
+    def finish(self) -> None:
+        """Write the cells that are whole since the arrays' ends are known, and check that nothing is missing.
+
+        Arrays that grow say their extents at the end; until then, cells at their ends wait for more.
+        Raises: ValueError naming what is missing.
+        """
+        for level in range(1, len(self.levels)):
+            for number, cell in [key for key in self._waiting if key[0] == level]:
+                waiting = self._waiting[number, cell]
+                shape = self._cell(level, cell)[1]
+                if waiting.n_present != math.prod(shape):
+                    raise ValueError(
+                        f"level {level} is incomplete: its block at {waiting.start}, of shape {shape}, has "
+                        f"{waiting.n_present} of {math.prod(shape)} elements; put every block of level 0 once"
+                    )
+                whole = self._complete(level, cell)
+                self._rise([whole._replace(block=whole.block[tuple(slice(n) for n in shape)])])
+
+    def note(self, start: Coords, shape: Coords) -> None:
+        """Take a block of level 0 for one that an earlier run has put, and written with all that became whole."""
+        ready: list[tuple[int, Place]] = [(0, (start, shape))]
+        while ready:
+            level, place = ready.pop()
+            if level + 1 == len(self.levels):
+                continue
+            place, level = _above(place, self.factors[level]), level + 1
+            if self._is_whole(level, place):
+                ready.append((level, place))
+                continue
+            for cell, piece in self._pieces(level, place):
+                waiting = self._waiting.setdefault((level, cell), _Pending(*self._cell(level, cell)))
+                waiting.pieces.append(piece)
+                waiting.n_present += math.prod(piece[1])
+                if waiting.n_present == math.prod(waiting.shape):
+                    del self._waiting[level, cell]
+                    ready.append((level, (waiting.start, waiting.shape)))
+
+    def restore(self) -> None:
+        """Compute the pending pieces of `note` again, from the level below them, which has been written."""
+        for (level, _), waiting in self._waiting.items():
+            self._allocate(level, waiting)
+            below, factors = self.levels[level - 1], self.factors[level - 1]
+            for start, shape in waiting.pieces:
+                region = tuple(
+                    slice(o * f, min((o + n) * f, extent))
+                    for o, n, f, extent in zip(start, shape, factors, below.shape, strict=True)
+                )
+                block = downsample(self.backend, below[region], factors, self.method)
+                waiting.block[_within((start, shape), waiting.start)] = block
+            waiting.marks.append(self.backend.record())
+
+    def _rise(self, ready: list[_Whole]) -> None:
+        """Write blocks of whole cells, and what becomes whole above them."""
+        while ready:
+            whole = ready.pop()
+            ready += self._write(*whole[:3])
+            if whole.stream is not None:  # its memory is free once this thread's work is done
+                self.backend.wait(self.backend.record(), whole.stream)
+
+    def _write(self, level: int, start: Coords, block: AnyArray) -> list[_Whole]:
+        """Write a block and downsample it. Returns: the blocks of whole cells of the next level."""
+        if level or self._write_base:
+            self.levels[level][_region(start, block.shape)] = block
+        if level + 1 == len(self.levels):
+            return []
+        factors = self.factors[level]
+        above = downsample(self.backend, block, factors, self.method)
+        place = _above((start, block.shape), factors)
+        if self._is_whole(level + 1, place):
+            return [_Whole(level + 1, place[0], above)]
+        return self._gather(level + 1, place[0], above)
+
+    def _gather(self, level: int, start: Coords, block: AnyArray) -> list[_Whole]:
+        """Lay a block into pending cells. Returns: those that it has completed."""
+        ready = []
+        for cell, piece in self._pieces(level, (start, block.shape)):
+            with self._lock:
+                waiting = self._waiting.setdefault((level, cell), _Pending(*self._cell(level, cell)))
+                if waiting.block is None:
+                    self._allocate(level, waiting)
+            self.backend.wait(waiting.marks[0])  # its memory may belong to another stream
+            waiting.block[_within(piece, waiting.start)] = block[_within(piece, start)]
+            mark = self.backend.record()
+            with self._lock:
+                waiting.marks.append(mark)
+                waiting.n_present += math.prod(piece[1])
+                is_whole = waiting.n_present == math.prod(waiting.shape)
+            if is_whole:
+                ready.append(self._complete(level, cell))
+        return ready
+
+    def _allocate(self, level: int, waiting: _Pending) -> None:
+        array = self.levels[level]
+        waiting.block = self.backend.empty(waiting.shape, array.dtype)
+        waiting.stream = self.backend.current_stream()
+        waiting.marks.append(self.backend.record())
+        self._pending_nbytes += math.prod(waiting.shape) * array.dtype.itemsize
+
+    def _complete(self, level: int, cell: Coords) -> _Whole:
+        """Take a whole cell out of what waits."""
+        with self._lock:
+            waiting = self._waiting.pop((level, cell))
+            self._pending_nbytes -= math.prod(waiting.shape) * self.levels[level].dtype.itemsize
+        for mark in waiting.marks:
+            self.backend.wait(mark)
+        return _Whole(level, waiting.start, waiting.block, waiting.stream)
+
+    def _cell(self, level: int, cell: Coords) -> Place:
+        """Where a cell lies, as far as the level reaches."""
+        size, extents = self.cells[level], self.levels[level].shape
+        start = tuple(k * c for k, c in zip(cell, size, strict=True))
+        return start, tuple(min(c, n - o) for c, n, o in zip(size, extents, start, strict=True))
+
+    def _is_whole(self, level: int, place: Place) -> bool:
+        """Whether a block consists of whole cells."""
+        return all(
+            o % c == 0 and 0 < n <= extent - o and ((o + n) % c == 0 or o + n == extent)
+            for o, n, c, extent in zip(*place, self.cells[level], self.levels[level].shape, strict=True)
+        )
+
+    def _pieces(self, level: int, place: Place) -> Iterator[tuple[Coords, Place]]:
+        """Cut a block along the cells of a level. Yields: coordinates of a cell, and the piece in it."""
+        cells = self.cells[level]
+        spans = [range(o // c, -(-(o + n) // c)) for o, n, c in zip(*place, cells, strict=True)]
+        for coords in itertools.product(*spans):
+            low = tuple(max(o, k * c) for o, k, c in zip(place[0], coords, cells, strict=True))
+            high = (min(o + n, (k + 1) * c) for o, n, k, c in zip(*place, coords, cells, strict=True))
+            yield coords, (low, tuple(h - o for o, h in zip(low, high, strict=True)))
+
+
+def cell_shape(
+    levels: Sequence[LevelArray], factors: Sequence[tuple[int, ...]], level: int, *, is_written: bool
+) -> Coords:
+    """Shape of the smallest block of a level that can be written whole, and downsampled whole."""
+    array = levels[level]
+    stored = tuple(array.shards or array.chunks) if is_written else (1,) * len(array.shape)
+    window = factors[level] if level < len(factors) else (1,) * len(stored)
+    return tuple(math.lcm(n, f) for n, f in zip(stored, window, strict=True))
+
+
+def _above(place: Place, factors: tuple[int, ...]) -> Place:
+    """The place of a downsampled block."""
+    start = tuple(o // f for o, f in zip(place[0], factors, strict=True))
+    return start, tuple(-(-n // f) for n, f in zip(place[1], factors, strict=True))
+
+
+def _region(start: Coords, shape: Coords) -> Region:
+    return tuple(slice(o, o + n) for o, n in zip(start, shape, strict=True))
+
+
+def _within(piece: Place, origin: Coords) -> Region:
+    """A piece as a selection of the block that begins at an origin."""
+    return tuple(slice(o - p, o - p + n) for o, n, p in zip(*piece, origin, strict=True))

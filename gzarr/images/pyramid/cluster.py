@@ -1,0 +1,180 @@
+"""Builds levels on a cluster: each task reads a block of one level and writes what several levels above hold of it.
+
+Theory of operation. Blocks of a *round* are as large as a task may hold, and consist of whole cells of all levels of
+the round, so that no task waits for another's. The last level of a round is what the next round reads. Tasks open the
+arrays by their place. Only as many tasks are handed over at once as keep the workers busy, so the cluster's scheduler
+sees no graph.
+"""
+
+from __future__ import annotations
+
+import math
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
+from queue import SimpleQueue
+from typing import Any, NamedTuple, Protocol
+
+from gzarr.display.progress import ProgressLike, counted
+from gzarr.errors import StoreError
+from gzarr.hierarchy.array import Array
+from gzarr.images.pyramid.building import Build
+from gzarr.images.pyramid.cascade import Cascade
+from gzarr.images.pyramid.downsample import Method
+from gzarr.images.pyramid.resuming import Marks
+from gzarr.indexing.keys import Coords
+from gzarr.storage.wrappers import type_name
+
+#: Tasks for each thread of the cluster that are handed over at once: one runs, the others are on their way.
+_TASKS_A_THREAD = 2
+#: A task holds its block, and what is downsampled and encoded of it.
+_BLOCKS_A_TASK = 2
+
+
+class Client(Protocol):
+    """What runs tasks in other processes: `distributed.Client`, or an executor of `concurrent.futures`."""
+
+    def submit(self, function: Callable[..., Any], /, *arguments: Any) -> Any:
+        """Return a future with ``result``, ``cancel`` and ``add_done_callback``."""
+        ...
+
+
+class Round(NamedTuple):
+    """Levels that are made of one below them.
+
+    Attributes
+    ----------
+    base : int
+        Number of the level that is read.
+    last : int
+        Number of the last level that is written.
+    block : tuple[int, ...]
+        Extents of what a task reads.
+    """
+
+    base: int
+    last: int
+    block: Coords
+
+
+def plan_rounds(levels: Sequence[Array], factors: Sequence[Coords], max_nbytes: int) -> list[Round]:
+    """Choose the levels of each round, as many as a task can hold whole cells of. Raises: ValueError."""
+    rounds: list[Round] = []
+    base = 0
+    while base + 1 < len(levels):
+        cells = Cascade(levels[base:], factors[base:], backend=levels[0].backend, write_base=False).geometry
+        block, last = tuple(map(math.lcm, cells.footprints[0], cells.chunk)), base
+        for number, footprint in enumerate(cells.footprints[1:], base + 1):
+            wider = tuple(map(math.lcm, block, footprint))
+            needed = _BLOCKS_A_TASK * math.prod(map(min, wider, cells.shape)) * cells.itemsize
+            if needed > max_nbytes:
+                if last == base:
+                    raise ValueError(
+                        f"max_nbytes={max_nbytes}: a task needs {needed} bytes to write whole chunks or shards of "
+                        f"level {number}; give at least that, or make them smaller"
+                    )
+                break
+            block, last = wider, number
+        rounds.append(Round(base, last, block))
+        base = last
+    return rounds
+
+
+def build_on(client: Client, build: Build, method: Method, *, max_nbytes: int, progress: ProgressLike = None) -> None:
+    """Build all levels above level 0, which is stored, on a cluster.
+
+    Parameters
+    ----------
+    client : Client
+        Hands tasks to the cluster.
+    build : Build
+        Of `gzarr.images.pyramid.building.building`.
+    method : str or callable
+        The method; a function must be one that can be pickled.
+    max_nbytes : int
+        Memory of one task for decoded elements.
+    progress : bool or callable, optional
+        As in `gzarr.transfer`.
+
+    Raises
+    ------
+    StoreError
+        If the image is in the memory of this process, which no other sees.
+    Exception
+        What the first failing task raised. Tasks that had not begun are cancelled.
+    """
+    levels, factors = build.levels, build.cascade.factors
+    if type_name(levels[0].store) == "MemoryStore":
+        raise StoreError(
+            f"{build.group.store_path} is in the memory of this process, which workers cannot see: store the image in "
+            "a directory or on a server, or leave client= out"
+        )
+    rounds = plan_rounds(levels, factors, max_nbytes)
+    marks = build.begin({"rounds": [list(each) for each in rounds]})
+    rounds = [Round(base, last, tuple(block)) for base, last, block in marks.plan["rounds"]]
+    total = sum(levels[each.base].nbytes for each in rounds)
+    number = 0
+    with counted(progress, total) as add:
+        for each in rounds:
+            tasks = list(enumerate(_blocks(levels[each.base].shape, each.block), number))
+            number += len(tasks)
+            given = (levels[each.base : each.last + 1], factors[each.base : each.last], method)
+            _run(client, given, [task for task in tasks if not marks.is_done(task[0])], marks)
+            add(levels[each.base].nbytes, levels[each.base].path)
+
+
+def put_block(
+    levels: Sequence[Array], factors: Sequence[Coords], method: Method, start: Coords, shape: Coords, run: str
+) -> None:
+    """Do one task. run: makes it unlike the same task of another run, whose result a cluster may have kept."""
+    del run
+    base = levels[0]
+    cascade = Cascade(levels, factors, method, backend=base.backend, write_base=False)
+    cascade.put(start, base[tuple(slice(o, o + n) for o, n in zip(start, shape, strict=True))])
+    cascade.finish()
+
+
+def _blocks(shape: Coords, block: Coords) -> Iterator[tuple[Coords, Coords]]:
+    """Start and shape of every block."""
+    for coords in product(*[range(-(-n // b)) for n, b in zip(shape, block, strict=True)]):
+        start = tuple(k * b for k, b in zip(coords, block, strict=True))
+        yield start, tuple(min(b, n - o) for b, n, o in zip(block, shape, start, strict=True))
+
+
+def _run(
+    client: Client,
+    given: tuple[Sequence[Array], Sequence[Coords], Method],
+    tasks: Sequence[tuple[int, tuple[Coords, Coords]]],
+    marks: Marks,
+) -> None:
+    """Run tasks, and note those that are done. Raises: what the first failing task raised."""
+    ended: SimpleQueue[tuple[int, Any]] = SimpleQueue()
+    run, waiting, under_way = uuid.uuid4().hex, iter(tasks), dict[int, Any]()
+    most = _TASKS_A_THREAD * _n_threads(client)
+
+    def begin() -> None:
+        for number, (start, shape) in waiting:
+            future = client.submit(put_block, *given, start, shape, run)
+            under_way[number] = future
+            future.add_done_callback(lambda future, number=number: ended.put((number, future)))
+            return
+
+    try:
+        for _ in range(most):
+            begin()
+        while under_way:
+            number, future = ended.get()
+            future.result()
+            del under_way[number]
+            marks.note(number)
+            begin()
+    finally:
+        for future in under_way.values():
+            future.cancel()
+
+
+def _n_threads(client: Any) -> int:
+    """How many tasks a cluster runs at once."""
+    if hasattr(client, "nthreads"):
+        return max(1, sum(map(int, client.nthreads().values())))
+    return int(getattr(client, "_max_workers", 8))

@@ -1,0 +1,49 @@
+"""What a computation may take of memory: what a function needs, and the parts of a device's memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gzarr.backend import Array, Backend
+from gzarr.devices import backend_for
+from gzarr.images.halo.dry_run import ASSUMED, N_ELEMENTS
+from gzarr.images.pyramid.cascade import Cascade
+from gzarr.images.pyramid.downsample import downsample
+from gzarr.indexing.regions import Region
+
+#: Of the device memory, one of so many parts is for decoding and encoding: the lanes of the backend (`gzarr.gpu`).
+_CODING_SHARE = 2
+
+
+def sharing(where: str | Backend, max_device_nbytes: int | None) -> Backend:
+    """The backend of a device, or a similar one, that leaves a part of a memory to what is computed.
+
+    max_device_nbytes: the memory; None for any. The CPU has none. Raises: DeviceError, ValueError.
+    """
+    if max_device_nbytes is not None and max_device_nbytes < _CODING_SHARE:
+        raise ValueError(f"max_device_nbytes must be some bytes, got {max_device_nbytes}")
+    backend = backend_for(where)
+    if max_device_nbytes is None or backend is backend.host:
+        return backend
+    return backend_for(
+        backend.device, **{**backend.options, "max_device_nbytes": int(max_device_nbytes) // _CODING_SHARE}
+    )
+
+
+def left_nbytes(backend: Backend, max_nbytes: int, max_device_nbytes: int | None) -> int:
+    """Bytes that are left to what is computed on a backend of `sharing`."""
+    if max_device_nbytes is None or backend is backend.host:
+        return max_nbytes
+    return max_device_nbytes - max_device_nbytes // _CODING_SHARE
+
+
+def measured_share(cascade: Cascade, produce: Callable[[Region], Array]) -> float:
+    """Bytes that a user's method takes for each byte of a block, by a dry run on the first one.
+
+    produce: gives the elements of regions of level 0.
+    """
+    shape, factors = cascade.levels[0].shape, cascade.factors[0]
+    side = round(N_ELEMENTS ** (1 / max(len(shape), 1)))
+    block = produce(tuple(slice(min(n, side)) for n in shape))
+    _, nbytes = cascade.backend.measured(lambda: downsample(cascade.backend, block, factors, cascade.method))
+    return float(ASSUMED if nbytes is None else nbytes / block.nbytes)

@@ -1,0 +1,184 @@
+"""Builds levels by a Gaussian filter, one after the other: what it needs around a block does not fit into one pass.
+
+Theory of operation. The filter is separable. Along an axis with a factor f, an element of the new level is a weighted
+sum of the f elements of its window and of some around it. The weights are a Gaussian about the middle of the window, so
+that new voxels lie where those of a mean do. Of the smoothed elements, only those that stay are computed. Each level is
+a walk with halos (`gzarr.images.halo.walk`) over the one below.
+
+Source: Cardoso et al., "Scale factor point spread function matching", MICCAI 2015, for the width: a point that was
+spread over one voxel is spread over one new voxel. scipy.ndimage's filters for the ends: weights up to four widths, and
+axes that are reflected.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gzarr.backend import Array as AnyArray
+from gzarr.backend import Backend
+from gzarr.cpu.threads import thread_count
+from gzarr.display.progress import ProgressLike, counted
+from gzarr.hierarchy.array import Array
+from gzarr.images.halo.boundary import Depth
+from gzarr.images.halo.planning import Bounds, Costs, Geometry, WalkPlan, make_plan, plan_again
+from gzarr.images.halo.walk import Walk, walk
+from gzarr.images.pyramid.building import Build
+from gzarr.images.pyramid.cascade import cell_shape
+from gzarr.indexing.regions import Region
+
+#: Weights reach so many widths from the middle of a window.
+_TRUNCATE = 4.0
+#: Bytes of temporary memory for an element of a block: sums along an axis, and a weighted part, as floats.
+_BLOCK_NBYTES = 16
+
+
+class Weights(NamedTuple):
+    """What one axis is smoothed with.
+
+    Attributes
+    ----------
+    factor : int
+        Elements that become one.
+    before, after : int
+        Elements that are needed before a block, and after it, where its last window may be cut off.
+    values : tuple of float
+        From ``before`` elements before a window on; they sum to 1.
+    """
+
+    factor: int
+    before: int
+    after: int
+    values: tuple[float, ...]
+
+
+def weights_of(factor: int, size: int) -> Weights:
+    """The weights for an axis of a size."""
+    if factor == 1:
+        return Weights(1, 0, 0, (1.0,))
+    sigma = math.sqrt((factor**2 - 1) / (8 * math.log(2)))
+    reach = max(0, min(int(_TRUNCATE * sigma + 0.5), size - factor))
+    last = min(factor - 1 + reach, size - 1) if size < factor else factor - 1 + reach
+    values = [math.exp(-0.5 * ((k - (factor - 1) / 2) / sigma) ** 2) for k in range(-reach, last + 1)]
+    return Weights(factor, reach, 0 if size < factor else last, tuple(v / sum(values) for v in values))
+
+
+def smooth(backend: Backend, block: AnyArray, weights: Sequence[Weights], shape: tuple[int, ...]) -> AnyArray:
+    """Smooth a block with its halo, and keep one element of each window. shape: of the result."""
+    xp, dtype = backend.xp, block.dtype
+    values = block.astype(np.result_type(dtype, "f4"), copy=False)
+    for axis, (weight, n) in enumerate(zip(weights, shape, strict=True)):
+        if weight.factor > 1:
+            every = (slice(None),) * axis
+            total = None
+            for first, value in enumerate(weight.values):
+                stop = first + (n - 1) * weight.factor + 1
+                part = values[(*every, slice(first, stop, weight.factor))] * values.dtype.type(value)
+                if total is None:
+                    total = part
+                else:
+                    total += part
+            values = total
+    values = values[tuple(map(slice, shape))]
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        values = xp.clip(xp.rint(values), limits.min, limits.max)
+    elif dtype.kind == "b":
+        values = values > 0.5
+    return values.astype(dtype, copy=False)
+
+
+class _Step(NamedTuple):
+    """How one level is made of the one below."""
+
+    source: Array
+    target: Array
+    weights: tuple[Weights, ...]
+    geometry: Geometry
+    costs: Costs
+    plan: WalkPlan
+
+
+def smooth_levels(build: Build, *, max_nbytes: int, progress: ProgressLike = None) -> None:
+    """Build all levels above level 0, which is stored. Raises: ChunkError, StoreError, ValueError."""
+    steps = [_step(build, level, max_nbytes) for level in range(1, len(build.levels))]
+    marks = build.begin({"walks": [step.plan.to_json() for step in steps]})
+    if marks.n_done:
+        steps = [
+            step._replace(plan=plan_again(step.geometry, [step.source.metadata.chunk_grid], step.costs, stored))
+            for step, stored in zip(steps, marks.plan["walks"], strict=True)
+        ]
+    first = 0
+    with counted(progress, sum(step.source.nbytes for step in steps)) as add:
+        for step in steps:
+            _carry_out(step, build, first, max_nbytes)
+            first += sum(
+                1 for bar in step.plan.bars(step.geometry.out_shape) for layer in bar for _ in step.plan.groups(layer)
+            )
+            add(step.source.nbytes, step.source.path)
+
+
+def _carry_out(step: _Step, build: Build, first: int, max_nbytes: int) -> None:
+    """Walk through a level. first: the number of its first group among those of all levels."""
+    marks = build.marks
+    if marks is None:  # not before `Build.begin`
+        return
+
+    def is_done(number: int) -> bool:
+        return marks.is_done(first + number)
+
+    def finished(number: int, _: Bounds) -> None:
+        marks.note(first + number)
+
+    def compute(block: Bounds, views: list[AnyArray]) -> AnyArray:
+        shape = tuple(stop - start for start, stop in block)
+        return smooth(step.source.backend, views[0], step.weights, shape)
+
+    walk(
+        Walk(
+            sources=[step.source],
+            compute=compute,
+            put=partial(_write, step.target),
+            geometry=step.geometry,
+            plan=step.plan,
+            dtype=step.target.dtype,
+            workers=step.costs.workers,
+            max_nbytes=max_nbytes,
+            ahead=step.costs.windows == 2,
+            is_done=is_done,
+            finished=finished,
+        )
+    )
+
+
+def _write(array: Array, start: tuple[int, ...], block: AnyArray) -> None:
+    region: Region = tuple(slice(o, o + n) for o, n in zip(start, block.shape, strict=True))
+    array[region] = block
+
+
+def _step(build: Build, level: int, max_nbytes: int) -> _Step:
+    source, target = build.levels[level - 1 : level + 1]
+    factors = build.cascade.factors[level - 1]
+    weights = tuple(weights_of(f, n) for f, n in zip(factors, source.shape, strict=True))
+    geometry = Geometry(
+        shape=source.shape,
+        depth=tuple(Depth(weight.before, weight.after) for weight in weights),
+        modes=("reflect",) * source.ndim,
+        factors=factors,
+        unit=cell_shape([target], [], 0, is_written=True),
+    )
+    waits = source.store.concurrency > 1 or source.backend is not source.backend.host
+    costs = Costs(
+        itemsizes=(source.itemsize,),
+        out_itemsize=target.itemsize,
+        block_nbytes=_BLOCK_NBYTES,
+        workers=thread_count(),
+        windows=2 if waits else 1,
+        max_nbytes=max_nbytes,
+    )
+    plan: Any = make_plan(geometry, [source.metadata.chunk_grid], costs, None)
+    return _Step(source, target, weights, geometry, costs, plan)

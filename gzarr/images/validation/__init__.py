@@ -1,0 +1,1 @@
+"""What is wrong with an image, a collection or a plate."""

@@ -1,0 +1,400 @@
+"""Filters with halos over large arrays: what scipy.ndimage gives for the whole array, in bounded memory."""
+
+from __future__ import annotations
+
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gzarr
+from gzarr.images import Image, build_pyramid, create_image, map_blocks, map_overlap, open_image
+from gzarr.images.halo.boundary import Depth
+from gzarr.images.halo.dry_run import dry_run
+
+ndi = pytest.importorskip("scipy.ndimage", reason="scipy is the oracle")
+DEVICES = ["cpu", "emulated"]
+
+
+@pytest.fixture
+def data() -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 1000, (20, 33, 41)).astype("u2")
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("mode", ["reflect", "mirror", "nearest", "wrap", "constant"])
+def test_filters_are_those_of_scipy(data: np.ndarray, mode: str, device: str) -> None:
+    z = gzarr.array(data, chunks=(8, 16, 16))
+
+    def median(block: Any) -> Any:
+        return ndi.median_filter(block, (3, 5, 3))
+
+    out = map_overlap(median, z, None, (1, 2, 1), mode, cval=17, device=device, max_nbytes=10**6)
+    np.testing.assert_array_equal(out.to("cpu")[...], ndi.median_filter(data, (3, 5, 3), mode=mode, cval=17))
+    assert (out.chunks, out.dtype) == (z.chunks, z.dtype)
+
+
+@pytest.mark.parametrize("max_nbytes", [4 * 10**5, 10**8])
+def test_boundaries_differ_by_axis(data: np.ndarray, max_nbytes: int) -> None:
+    z = gzarr.array(data, chunks=(8, 16, 16), dimension_names=("z", "y", "x"))
+    modes = {"z": "mirror", "y": "wrap"}
+
+    def smooth(block: Any) -> Any:
+        return ndi.gaussian_filter(block, (1, 0.5, 1), output="f4", radius=(3, 2, 4))
+
+    out = map_overlap(smooth, z, None, {"z": 3, "y": (2, 2), -1: 4}, modes, max_nbytes=max_nbytes)
+    expected = ndi.gaussian_filter(data, (1, 0.5, 1), output="f4", radius=(3, 2, 4), mode=("mirror", "wrap", "reflect"))
+    np.testing.assert_array_equal(out[...], expected)
+
+
+def test_a_halo_may_lie_on_one_side(data: np.ndarray) -> None:
+    z = gzarr.array(data, chunks=(8, 16, 16))
+    out = map_overlap(lambda x: np.roll(x, 3, 0), z, None, {0: (3, 0)}, "nearest")
+    np.testing.assert_array_equal(out[3:], data[:-3])
+    np.testing.assert_array_equal(out[:3], np.broadcast_to(data[0], (3, 33, 41)))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_inputs_differ_in_chunks_and_dtype(data: np.ndarray, device: str) -> None:
+    z, mask = gzarr.array(data, chunks=(8, 16, 16)), gzarr.array(data > 500, chunks=(20, 7, 41))
+
+    def mean_within(block: Any, inside: Any) -> Any:
+        return ndi.uniform_filter(np.where(inside, block, 0).astype("f8"), 3)
+
+    out = map_overlap(mean_within, (z, mask), None, 1, "mirror", device=device, max_nbytes=2 * 10**6)
+    expected = ndi.uniform_filter(np.where(data > 500, data, 0).astype("f8"), 3, mode="mirror")
+    np.testing.assert_allclose(out.to("cpu")[...], expected)
+
+
+def counted_store(folder: Path) -> gzarr.storage.CountingStore:
+    return gzarr.storage.CountingStore(gzarr.storage.LocalStore(folder))
+
+
+def test_every_shard_is_written_once_and_every_chunk_read_once(data: np.ndarray, tmp_path: Path) -> None:
+    source, target = counted_store(tmp_path / "in.zarr"), counted_store(tmp_path / "out.zarr")
+    z = gzarr.create_array(source, data=data, chunks=(4, 8, 8))
+    out = gzarr.create_array(target, shape=data.shape, dtype="u2", chunks=(4, 8, 8), shards=(8, 16, 16))
+    source.reset()
+    target.reset()
+    map_overlap(lambda x: ndi.maximum_filter(x, 3), z, out, 1, max_nbytes=150_000)
+    written = [key for key in target.written if key.startswith("c/")]
+    assert len(written) == len(set(written)) == 3 * 3 * 3
+    in_trial = z.nchunks
+    assert len(source.requests) == in_trial + z.nchunks
+    np.testing.assert_array_equal(out[...], ndi.maximum_filter(data, 3))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_map_blocks_goes_element_by_element(data: np.ndarray, tmp_path: Path, device: str) -> None:
+    z = gzarr.array(data, chunks=(8, 16, 16), compressors=gzarr.codecs.ZstdCodec(level=3))
+    out = map_blocks(lambda x: (x > 500).astype("u1"), z, tmp_path / "o.zarr", device=device, max_nbytes=10**5)
+    np.testing.assert_array_equal(gzarr.open_array(tmp_path / "o.zarr", mode="r")[...], data > 500)
+    assert (out.chunks, out.compressors) == (z.chunks, z.compressors)
+
+
+def test_blocks_of_map_blocks_may_be_changed(data: np.ndarray) -> None:
+    def add(block: Any) -> Any:
+        block += 1
+        return block
+
+    np.testing.assert_array_equal(map_blocks(add, gzarr.array(data, chunks=(8, 16, 16)), None)[...], data + 1)
+
+
+def test_blocks_have_the_shape_that_is_asked_for(data: np.ndarray) -> None:
+    seen = set()
+
+    def look(block: Any) -> Any:
+        seen.add(block.shape)
+        return block
+
+    z = gzarr.array(data, chunks=(4, 4, 4))
+    out = map_overlap(look, z, None, {0: 1}, block={1: 11, 2: 20})
+    np.testing.assert_array_equal(out[...], data)
+    assert {shape[1:] for shape in seen} - {data.shape[1:]} <= {(n, m) for n in (11, 1, 9) for m in (20, 4, 1)}
+
+
+def test_progress_counts_bytes(data: np.ndarray) -> None:
+    z = gzarr.array(data, chunks=(8, 16, 16))
+    calls: list[tuple[int, int, str]] = []
+    map_blocks(lambda x: x, z, None, max_nbytes=10**5, progress=lambda *call: calls.append(call))
+    assert calls[-1][:2] == (data.nbytes, data.nbytes)
+    assert len(calls) == 3
+
+
+def test_an_array_without_elements_needs_no_call() -> None:
+    out = map_overlap(pytest.fail, gzarr.zeros((0, 5), chunks=(2, 2), dtype="u1"), None, {1: 2}, dtype="f4")
+    assert (out.shape, out.dtype) == ((0, 5), np.dtype("f4"))
+
+
+# -- images ------------------------------------------------------------------------------------------------------------
+
+
+def smooth(block: Any) -> Any:
+    return ndi.uniform_filter(block, 3)
+
+
+def picture(folder: Path, data: np.ndarray, **options: Any) -> Image:
+    return create_image(folder, data, chunks=(8, 8, 8), scale=(2, 0.5, 0.5), units="micrometer", **options)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("version", ["0.4", "0.5"])
+def test_the_pyramid_of_a_new_image_is_built_in_the_same_pass(
+    data: np.ndarray, tmp_path: Path, version: str, device: str
+) -> None:
+    image = picture(tmp_path / "in.zarr", data, version=version)
+    levels = {"levels": 2, "factors": 2}
+    made = map_overlap(
+        smooth, image, tmp_path / "out.zarr", {"z": 1, "y": 1, "x": 1}, device=device, max_nbytes=10**6, **levels
+    )
+    out = open_image(tmp_path / "out.zarr", "r")
+    np.testing.assert_array_equal(out[0][...], ndi.uniform_filter(data, 3))
+    expected = build_pyramid(picture(tmp_path / "two.zarr", out[0][...], version=version), **levels)
+    assert len(out) == len(made) == len(expected) == 3
+    for one, two in zip(out, expected, strict=True):
+        np.testing.assert_array_equal(one[...], two[...])
+    assert [out.scale(k) for k in range(3)] == [expected.scale(k) for k in range(3)]
+    assert (out.units, out.version, out.metadata.name) == (image.units, version, "out.zarr")
+    assert gzarr.verify(tmp_path / "out.zarr").ok
+
+
+def test_an_image_keeps_its_levels(data: np.ndarray, tmp_path: Path) -> None:
+    z = gzarr.array(data, chunks=(8, 16, 16))
+    image = build_pyramid(
+        picture(tmp_path / "a.zarr", np.zeros_like(data), shards=(16, 16, 16)), 1, {"y": 2, "x": 2}, "max"
+    )
+    map_overlap(smooth, z, image, 1, method="max", max_nbytes=10**6)
+    out = open_image(tmp_path / "a.zarr", "r")
+    assert [level.shape for level in out] == [(20, 33, 41), (20, 17, 21)]
+    np.testing.assert_array_equal(out[1][0, 0, 0], ndi.uniform_filter(data, 3)[0, :2, :2].max())
+    assert gzarr.verify(tmp_path / "a.zarr").ok
+
+
+def test_an_image_is_not_its_own_output(data: np.ndarray, tmp_path: Path) -> None:
+    image = build_pyramid(picture(tmp_path / "a.zarr", data), 1)
+    for inputs in (image, image[0]):
+        with pytest.raises(ValueError, match="is an input"):
+            map_blocks(identity, inputs, image)
+
+
+def test_methods_that_do_not_fit_one_pass_are_refused(data: np.ndarray, tmp_path: Path) -> None:
+    z = gzarr.array(data, chunks=(8, 16, 16))
+    with pytest.raises(ValueError, match="leave it out and call build_pyramid afterwards"):
+        map_overlap(smooth, z, picture(tmp_path / "a.zarr", data), 1, method="gaussian")
+    with pytest.raises(ValueError, match="average"):
+        map_overlap(smooth, z, picture(tmp_path / "b.zarr", data), 1, method="average")
+
+
+# -- going on ----------------------------------------------------------------------------------------------------------
+
+
+class Dies:
+    """A function that fails at some call, and counts the others."""
+
+    def __init__(self, at: int) -> None:
+        self.at, self.n_calls = at, 0
+
+    def __call__(self, block: Any) -> Any:
+        self.n_calls += 1
+        if self.n_calls == self.at:
+            raise RuntimeError("the power went off")
+        return ndi.maximum_filter(block, 3)
+
+
+@pytest.mark.parametrize("kind", ["array", "image"])
+@pytest.mark.parametrize("at", [2, 5, 9, 14])
+def test_an_interrupted_call_goes_on(data: np.ndarray, tmp_path: Path, kind: str, at: int) -> None:
+    image = picture(tmp_path / "in.zarr", data)
+    inputs = image if kind == "image" else image[0]
+    arguments = {"inputs": inputs, "out": tmp_path / "out.zarr", "depth": 1, "block": 16, "max_nbytes": 10**6}
+    if kind == "image":
+        arguments |= {"levels": 2, "factors": 2}
+    whole, dies, again = Dies(0), Dies(at), Dies(0)
+    map_overlap(whole, **{**arguments, "out": tmp_path / "whole.zarr"})
+    with pytest.raises(RuntimeError, match="power") as caught:
+        map_overlap(dies, **arguments)
+    assert "resume=True" in "".join(caught.value.__notes__)
+    assert [p.kind for p in gzarr.verify(tmp_path / "out.zarr").problems] == ["unfinished"]
+    with pytest.raises(gzarr.errors.ContainsNodeError):
+        map_overlap(again, **arguments)
+    again.n_calls = 0
+    map_overlap(again, **arguments, resume=True)
+    trials, workers = 2, 2
+    assert dies.n_calls + again.n_calls <= whole.n_calls + trials + workers
+    expected = ndi.maximum_filter(data, 3)
+    assert gzarr.verify(tmp_path / "out.zarr").ok
+    if kind == "array":
+        np.testing.assert_array_equal(gzarr.open_array(tmp_path / "out.zarr", mode="r")[...], expected)
+        return
+    for one, two in zip(open_image(tmp_path / "out.zarr"), open_image(tmp_path / "whole.zarr"), strict=True):
+        np.testing.assert_array_equal(one[...], two[...])
+
+
+def test_icechunk_takes_no_notes(data: np.ndarray) -> None:
+    icechunk = pytest.importorskip("icechunk")
+    session = icechunk.Repository.create(icechunk.in_memory_storage()).writable_session("main")
+    out = gzarr.create_array(session.store, shape=data.shape, chunks=(8, 16, 16), dtype="u2")
+    map_overlap(smooth, gzarr.array(data, chunks=(8, 16, 16)), out, 1)
+    np.testing.assert_array_equal(out[...], ndi.uniform_filter(data, 3))
+
+
+class Full(gzarr.MemoryStore):
+    """A disk that is full after some writes, until somebody makes room."""
+
+    room = 10
+
+    def set_many(self, items: Any) -> None:
+        self.room -= 1
+        if not self.room:
+            raise gzarr.errors.StoreError("no space left on device")
+        super().set_many(items)
+
+
+def test_a_disk_that_fills_midway(data: np.ndarray) -> None:
+    store = Full()
+    out = gzarr.create_array(store, shape=data.shape, chunks=(8, 16, 16), dtype="u2")
+    z = gzarr.array(data, chunks=(8, 16, 16))
+    with pytest.raises(gzarr.errors.StoreError, match="no space left") as caught:
+        map_overlap(smooth, z, out, 1, block=16)
+    assert "The same call with resume=True goes on" in "".join(caught.value.__notes__)
+    store.room = 1000
+    map_overlap(smooth, z, out, 1, block=16, resume=True)
+    np.testing.assert_array_equal(out[...], ndi.uniform_filter(data, 3))
+
+
+# -- memory ------------------------------------------------------------------------------------------------------------
+
+
+def test_memory_is_bounded(tmp_path: Path) -> None:
+    """Windows, blocks, results and what the function takes, of an array of 8 MiB."""
+    z = gzarr.create_array(tmp_path / "a", data=np.ones((32, 256, 512), "u2"), chunks=(16, 64, 64))
+
+    def wasteful(block: Any) -> Any:
+        return (block.astype("f4") * 2).astype("u2")
+
+    trial = dry_run(wasteful, [z], [Depth(2, 2)] * 3)
+    assert 6 <= trial.block_nbytes <= 12
+    tracemalloc.start()
+    try:
+        map_overlap(wasteful, z, tmp_path / "b", 2, max_nbytes=5 << 20)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 6 << 20
+
+
+# -- errors ------------------------------------------------------------------------------------------------------------
+
+
+def identity(block: Any) -> Any:
+    return block
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"depth": 20}, "depth 20 of axis 0 is not smaller than the axis, which has 20 elements"),
+        ({"depth": {"z": -1}}, "depth names the axis 'z'; the array has 0, 1, 2"),
+        ({"depth": -1}, "is negative"),
+        ({"depth": (1, 2)}, r"depth \(1, 2\) has 2 items for 3 axes"),
+        ({"boundary": "periodic"}, "boundary 'periodic' of axis 0 is unknown; expected one of reflect, mirror"),
+        ({"boundary": "constant", "cval": -1}, "cval -1 is no uint16"),
+        ({"func": lambda x: x[1:]}, r"func returned shape \(\d+, \d+, \d+\) for the trial"),
+        ({"func": lambda x: x.astype("f4"), "out": "same"}, "returned float32 .* but the output is of uint16"),
+        ({"max_nbytes": 1000}, "max_nbytes=1000 is too small: blocks of .* elements, which the output stores whole"),
+        ({"out": "input"}, "is an input, and would be read after it was written"),
+        ({"out": "short"}, r"has shape \(3,\), but the input \(20, 33, 41\)"),
+        ({"block": 0}, "block 0 must be of positive integers"),
+        ({"inputs": []}, "there is no input"),
+        ({"inputs": gzarr.array(3)}, "has no axes"),
+    ],
+)
+def test_bad_arguments_are_refused(data: np.ndarray, change: dict[str, Any], message: str) -> None:
+    z = gzarr.array(data, chunks=(8, 16, 16))
+    outs = {"input": z, "same": gzarr.zeros_like(z), "short": gzarr.zeros(3)}
+    arguments = {"func": identity, "inputs": z, "out": None, "depth": 1, **change}
+    arguments["out"] = outs.get(arguments["out"])
+    with pytest.raises(ValueError, match=message):
+        map_overlap(**arguments)
+
+
+def test_inputs_of_other_shapes_and_kinds_are_refused(data: np.ndarray) -> None:
+    z = gzarr.array(data, chunks=(8, 16, 16))
+    with pytest.raises(ValueError, match="inputs must have one shape"):
+        map_blocks(identity, [z, gzarr.zeros(3)], None)
+    with pytest.raises(TypeError, match="inputs must be gzarr arrays, got ndarray"):
+        map_blocks(identity, data, None)
+    with pytest.raises(TypeError, match="func must be callable, got str"):
+        map_blocks("sqrt", z, None)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="func returned NoneType for the trial, expected an array"):
+        map_blocks(lambda _: None, z, None)
+
+
+def test_the_same_place_in_another_store_is_an_overlap(data: np.ndarray, tmp_path: Path) -> None:
+    z = gzarr.create_array(tmp_path / "g.zarr", name="a", data=data)
+    again = gzarr.open_array(tmp_path / "g.zarr" / "a", mode="r+")
+    with pytest.raises(ValueError, match="is an input"):
+        map_blocks(identity, z, again)
+
+
+def test_an_input_is_not_replaced(data: np.ndarray, tmp_path: Path) -> None:
+    z = gzarr.create_array(tmp_path / "g.zarr", name="a", data=data)
+    for out in (tmp_path / "g.zarr", tmp_path / "g.zarr" / "a"):
+        with pytest.raises(ValueError, match="would be deleted before it is read"):
+            map_blocks(identity, [gzarr.zeros_like(z), z], out, overwrite=True)
+    np.testing.assert_array_equal(z[...], data)
+
+
+@pytest.mark.parametrize("wrong", [{"max_nbytes": 1000}, {"func": lambda x: x[:1]}, {"dtype": "f4"}])
+def test_nothing_is_created_that_cannot_be_filled(data: np.ndarray, tmp_path: Path, wrong: dict[str, Any]) -> None:
+    z = gzarr.array(data, chunks=(8, 16, 16))
+    with pytest.raises(ValueError, match=r"max_nbytes=1000|returned shape|returned uint16"):
+        map_overlap(**{"func": identity, "inputs": z, "out": tmp_path / "o.zarr", "depth": 1, **wrong})
+    assert not (tmp_path / "o.zarr").exists()
+
+
+@pytest.mark.parametrize("kind", ["array", "image"])
+def test_resuming_what_was_not_begun_begins(data: np.ndarray, tmp_path: Path, kind: str) -> None:
+    image = picture(tmp_path / "in.zarr", data)
+    for _ in range(2):  # and what is complete is computed again
+        out = map_blocks(identity, image if kind == "image" else image[0], tmp_path / "out.zarr", resume=True)
+        np.testing.assert_array_equal((out[0] if kind == "image" else out)[...], data)
+
+
+def test_errors_name_the_block(data: np.ndarray) -> None:
+    z = gzarr.array(data, chunks=(8, 16, 16))
+    n_calls = iter(range(1000))
+
+    def fails(block: Any) -> Any:
+        if next(n_calls):
+            raise ArithmeticError("no")
+        return block
+
+    with pytest.raises(ArithmeticError) as caught:
+        map_overlap(fails, z, None, 1)
+    assert "map_overlap: in the block [0:" in str(caught.value.__notes__)
+
+    def shrinks(block: Any) -> Any:
+        return block if next(n_calls) < 5 else block[:1]
+
+    n_calls = iter(range(4, 1000))
+    with pytest.raises(ValueError, match=r"func returned shape \(1, .* for the block \[0:"):
+        map_overlap(shrinks, z, None, 1)
+
+
+def test_halos_are_not_to_be_changed(data: np.ndarray) -> None:
+    def add(block: Any) -> Any:
+        block += 1
+        return block
+
+    with pytest.raises(ValueError, match="read-only"):
+        map_overlap(add, gzarr.array(data, chunks=(8, 16, 16)), None, 1)
+
+
+def test_a_damaged_chunk_is_named(data: np.ndarray, tmp_path: Path) -> None:
+    z = gzarr.create_array(tmp_path / "z.zarr", data=data, chunks=(8, 16, 16))
+    (tmp_path / "z.zarr" / "c" / "1" / "1" / "1").write_bytes(b"damaged")
+    with pytest.raises(gzarr.ChunkError, match="c/1/1/1"):
+        map_overlap(identity, z, None, 1)

@@ -1,0 +1,312 @@
+"""Pyramids of images, against whole arrays in NumPy and TensorStore's downsample driver."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gzarr
+from gzarr.errors import ChunkError, ContainsGroupError, ContainsNodeError, MetadataError
+from gzarr.images import build_pyramid, create_image, open_image
+from gzarr.images.pyramid.downsample import downsample
+from gzarr.storage import CountingStore, LocalStore, MemoryStore
+
+
+def noise(shape: tuple[int, ...], dtype: str = "u2", seed: int = 0) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(seed).integers(1, 200 if dtype == "u1" else 60000, shape).astype(dtype)
+
+
+def levels_of(data: np.ndarray[Any, Any], factors: list[tuple[int, ...]], method: Any) -> list[np.ndarray[Any, Any]]:
+    """The levels, each made of the whole one before."""
+    levels, backend = [data], gzarr.zeros(1).backend
+    for step in factors:
+        levels.append(downsample(backend, levels[-1], step, method))
+    return levels
+
+
+def check(image: Any, data: np.ndarray[Any, Any], method: Any = "mean") -> None:
+    """Compare every level with the oracle; the image as it is stored."""
+    image = open_image(image.group)
+    shapes = [level.shape for level in image]
+    factors = [tuple(-(-a // b) for a, b in zip(one, two, strict=True)) for one, two in itertools.pairwise(shapes)]
+    for level, expected in zip(image, levels_of(data, factors, method), strict=True):
+        np.testing.assert_array_equal(level[...], expected)
+
+
+CASES: dict[str, Any] = {
+    "plane": ((600, 530), {"chunks": (64, 64)}, {}),
+    "sharded": ((600, 530), {"chunks": (32, 32), "shards": (128, 256)}, {}),
+    "version 0.4": ((600, 530), {"chunks": (64, 64), "version": "0.4"}, {"levels": 3}),
+    "volume": ((33, 290, 270), {"chunks": (16, 64, 64)}, {"levels": 2}),
+    "channels": ((2, 3, 300, 300), {"chunks": (1, 2, 64, 64), "axes": "czyx"}, {"levels": 2}),
+    "long voxels": ((20, 600, 600), {"chunks": (4, 128, 128), "scale": {"z": 4.0}}, {}),
+    "chunks that no factor divides": ((310, 411), {"chunks": (33, 47)}, {"levels": 4}),
+    "bytes": ((600, 600), {"chunks": (64, 64), "dtype": "u1"}, {}),
+    "floats": ((300, 300), {"chunks": (64, 64), "dtype": "f4"}, {"levels": 2}),
+    "factors by axis": ((300, 301), {"chunks": (64, 64)}, {"factors": [{"y": 3}, {"y": 1, "x": 4}]}),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_every_level_is_the_one_below_downsampled_as_a_whole(case: Any) -> None:
+    shape, created, built = case
+    data = noise(shape, created.get("dtype", "u2"))
+    image = create_image(shape=shape, **{"dtype": "u2", **created})
+    image[0][...] = data
+    check(build_pyramid(image, **built), data)
+    assert not image.group.verify().problems
+
+
+@pytest.mark.parametrize(
+    "method", ["nearest", "mode", "min", "max", "median", lambda block, f: block[:: f[0], :: f[1]]]
+)
+def test_methods(method: Any) -> None:
+    data = noise((200, 210), "u1")
+    image = build_pyramid(create_image(data=data, chunks=(32, 32)), 2, method=method)
+    check(image, data, method)
+    shift = 0.0 if method == "nearest" else 0.5
+    assert image.translation(1) == {"y": shift, "x": shift}
+    assert image.metadata.type == (method if isinstance(method, str) else method.__qualname__)
+
+
+def test_means_are_those_of_tensorstore(tmp_path: Path) -> None:
+    tensorstore = pytest.importorskip("tensorstore")
+    data = noise((37, 130, 121))
+    image = create_image(tmp_path / "image.zarr", data, chunks=(8, 32, 32))
+    build_pyramid(image, 2, 2)
+    for level in range(2):
+        base = {"driver": "zarr3", "kvstore": f"file://{tmp_path}/image.zarr/{level}/"}
+        spec = {"driver": "downsample", "base": base, "downsample_factors": [2, 2, 2], "downsample_method": "mean"}
+        expected = tensorstore.open(spec, open=True).result().read().result()
+        np.testing.assert_array_equal(gzarr.open(tmp_path / "image.zarr" / str(level + 1))[...], expected)
+
+
+def test_places_of_voxels_count_from_level_0() -> None:
+    data = noise((512, 512))
+    image = create_image(data=data, levels=0, chunks=(64, 64), scale=0.5, translation={"y": 10.0}, units="um")
+    image = build_pyramid(image, 2)
+    assert [image.scale(k)["y"] for k in range(3)] == [0.5, 1.0, 2.0]
+    assert [image.translation(k) for k in range(3)] == [
+        {"y": 10.0, "x": 0.0},
+        {"y": 10.25, "x": 0.25},
+        {"y": 10.75, "x": 0.75},
+    ]
+
+
+def test_an_image_with_levels_is_not_built_again_unasked() -> None:
+    data = noise((300, 300))
+    image = build_pyramid(create_image(data=data, levels=0, chunks=(64, 64)), 3)
+    with pytest.raises(
+        ContainsNodeError, match="has 4 levels already: pass overwrite=True to build levels 1 to 3 anew"
+    ):
+        build_pyramid(image, 1)
+    assert build_pyramid(image, 3, resume=True) is image
+    image = build_pyramid(image, 1, method="max", overwrite=True)
+    check(image, data, "max")
+    assert len(open_image(image.group)) == 2
+    assert sorted(image.group) == ["0", "1"]
+
+
+def test_a_function_that_returns_something_else_is_named() -> None:
+    image = create_image(data=noise((64, 64)), chunks=(32, 32))
+    with pytest.raises(ValueError, match="shape"):
+        build_pyramid(image, 1, method=lambda block, _: block)
+    assert len(open_image(image.group)) == 1
+
+
+def test_progress_counts_the_bytes_of_level_0() -> None:
+    image = create_image(data=noise((300, 300)), levels=0, chunks=(64, 64))
+    seen: list[tuple[int, int, str]] = []
+    build_pyramid(image, 2, progress=lambda *args: seen.append(args))
+    assert seen[-1] == (180000, 180000, "0")
+
+
+def test_a_damaged_chunk_is_named_and_the_build_goes_on_once_it_is_repaired(tmp_path: Path) -> None:
+    data = noise((256, 256))
+    image = create_image(tmp_path / "image.zarr", data, chunks=(64, 64))
+    chunk = tmp_path / "image.zarr" / "0" / "c" / "2" / "1"
+    sound = chunk.read_bytes()
+    chunk.write_bytes(sound[:20])
+    with pytest.raises(ChunkError, match="0/c/2/1"):
+        build_pyramid(image, 2)
+    chunk.write_bytes(sound)
+    check(build_pyramid(image, 2, resume=True), data)
+
+
+def test_an_image_is_created_with_its_levels_in_one_pass(tmp_path: Path) -> None:
+    data = noise((2, 1024, 512))
+    store = CountingStore(LocalStore(tmp_path / "image.zarr"))
+    image = create_image(store, data, axes="cyx", chunks=(1, 64, 64), scale=0.5)
+    assert [level.shape[1:] for level in image] == [(1024, 512), (512, 256), (256, 128)]
+    chunks = Counter(key for key in store.written if "/c/" in key)
+    assert set(chunks.values()) == {1}
+    assert not [request for request in store.requests if "/c/" in request.key]
+    check(image, data)
+    documents = [key for key in store.written if "/c/" not in key and not key.startswith("gzarr-")]
+    assert documents[-1] == "zarr.json"
+
+
+@pytest.mark.parametrize(
+    "data", [np.ones((300, 300), "f8"), [[1.0, 2.0], [3.0, 4.0]], gzarr.array(np.ones((300, 300)))]
+)
+def test_data_of_another_dtype_are_cast_before_they_are_averaged(data: Any) -> None:
+    image = create_image(data=data, dtype="u1", levels=1)
+    expected = np.asarray(data).astype("u1")
+    check(image, expected)
+    assert image[1].dtype == "u1"
+
+
+def test_creation_goes_on_where_it_was(tmp_path: Path) -> None:
+    data = noise((300, 300))
+
+    class Broken:
+        shape, dtype, left = data.shape, data.dtype, 3
+
+        def __getitem__(self, region: Any) -> Any:
+            self.left -= 1
+            if self.left < 0:
+                raise OSError("the scanner is off")
+            return data[region]
+
+    arguments: dict[str, Any] = {"chunks": (32, 32), "max_nbytes": 40000, "levels": 2}
+    with pytest.raises(OSError, match="scanner"):
+        create_image(tmp_path / "image.zarr", Broken(), **arguments)
+    with pytest.raises(MetadataError, match="multiscales: is missing"):
+        open_image(tmp_path / "image.zarr")
+    with pytest.raises(ContainsGroupError):
+        create_image(tmp_path / "image.zarr", data, **arguments)
+    check(create_image(tmp_path / "image.zarr", data, resume=True, **arguments), data)
+    check(create_image(tmp_path / "image.zarr", data + 1, overwrite=True, **arguments), data + 1)
+
+
+def test_an_image_is_not_created_over_its_data(tmp_path: Path) -> None:
+    image = create_image(tmp_path / "image.zarr", noise((64, 64)))
+    with pytest.raises(MetadataError, match="would be deleted before it is read"):
+        create_image(tmp_path / "image.zarr", image[0], overwrite=True)
+    assert open_image(tmp_path / "image.zarr").shape == (64, 64)
+
+
+@pytest.mark.parametrize("version", ["0.4", "0.5"])
+def test_a_new_image_is_made_of_an_image_in_one_pass(tmp_path: Path, version: Any) -> None:
+    data = noise((2, 300, 280))
+    shards = {"shards": (1, 64, 128)} if version == "0.5" else {}
+    image = create_image(
+        tmp_path / "old.zarr", data, axes="cyx", scale=0.5, units="um", channels=["A", "B"], version=version,
+        chunks=(1, 32, 32), levels=0, **shards,
+    )  # fmt: skip
+    store = CountingStore(LocalStore(tmp_path / "new.zarr"))
+    made = build_pyramid(image, 2, out=store)
+    assert set(Counter(key for key in store.written if key[:2] in {"0/", "1/", "2/"} and "z" not in key).values()) == {
+        1
+    }
+    check(made, data)
+    assert [level.chunks for level in made] == [(1, 32, 32)] * 3
+    assert (made[2].shards, made.version, made.units) == (image[0].shards, version, image.units)
+    assert [channel.label for channel in made.channels] == ["A", "B"]
+    assert len(open_image(tmp_path / "old.zarr")) == 1
+    with pytest.raises(ContainsGroupError):
+        build_pyramid(image, out=tmp_path / "new.zarr")
+    with pytest.raises(MetadataError, match="would be deleted before it is read"):
+        build_pyramid(image, out=tmp_path / "old.zarr", overwrite=True)
+
+
+def test_a_new_image_is_made_of_an_array(tmp_path: Path) -> None:
+    data = noise((2, 300, 280))
+    array = gzarr.create_array(
+        tmp_path / "array.zarr", data=data, chunks=(1, 64, 64), dimension_names=("t", "y", "x"), attributes={"a": 1}
+    )
+    made = build_pyramid(array, out=tmp_path / "image.zarr")
+    check(made, data)
+    assert (made.axes, len(made), made[0].attrs.asdict()) == (("t", "y", "x"), 2, {})
+    with pytest.raises(TypeError, match="is an array, which has no levels: pass out= to make an image of it"):
+        build_pyramid(array)
+
+
+@pytest.mark.parametrize("method", ["mean", "gaussian"])
+def test_a_device_builds_the_same_levels(method: str) -> None:
+    data = noise((2, 90, 101))
+    store = MemoryStore()
+    create_image(store, data, axes="cyx", chunks=(1, 32, 32), levels=0)
+    image = build_pyramid(open_image(store), 2, method=method, device="emulated", max_nbytes=1 << 20)
+    assert image[2].device == "emulated"
+    expected = build_pyramid(create_image(data=data, axes="cyx", chunks=(1, 32, 32), levels=0), 2, method=method)
+    for level, other in zip(open_image(store, device="cpu"), expected, strict=True):
+        np.testing.assert_array_equal(level[...], other[...])
+
+
+def test_levels_need_data() -> None:
+    with pytest.raises(MetadataError, match="need data="):
+        create_image(shape=(300, 300), dtype="u1", levels=2)
+
+
+KILLED = """
+import os, signal, sys
+import gzarr
+from gzarr.images import build_pyramid, open_image
+gzarr.config.set({"threading.max_workers": 2})
+image, n = open_image(sys.argv[1]), 0
+def progress(done, total, name):
+    global n
+    n += 1
+    if n == int(sys.argv[2]):
+        os.kill(os.getpid(), signal.SIGKILL)
+build_pyramid(image, 3, max_nbytes=400_000, progress=progress)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
+@pytest.mark.parametrize("n_units", [1, 13])
+def test_a_killed_build_leaves_a_valid_image_and_goes_on(tmp_path: Path, n_units: int) -> None:
+    data = noise((700, 700))
+    path = tmp_path / "image.zarr"
+    create_image(path, data, levels=0, chunks=(32, 32))
+    done = subprocess.run([sys.executable, "-c", KILLED, path, str(n_units)], timeout=60, check=False, env=os.environ)
+    assert done.returncode == -signal.SIGKILL
+    image = open_image(path)
+    assert len(image) == 1
+    found = image.group.verify()
+    assert {problem.kind for problem in found.problems} - {"temporary"} == {"unfinished"}  # of files being written
+    assert not found.strays
+    stored = {key for key in LocalStore(path).list_prefix() if "/c/" in key}
+    with pytest.raises(ContainsNodeError, match="an unfinished build_pyramid is at"):
+        build_pyramid(image, 3)
+    store = CountingStore(LocalStore(path))
+    check(build_pyramid(open_image(store), 3, max_nbytes=400_000, resume=True), data)
+    written = Counter(key for key in store.written if "/c/" in key)
+    assert set(written.values()) == {1}
+    # Of two units of 128 x 128, what level 1 to 3 hold of them.
+    assert len(set(written) & stored) <= 2 * (4 + 1 + 1)
+    assert {key for key in LocalStore(path).list_prefix() if "/c/" in key} == stored | set(written)
+
+
+MEMORY = """
+import resource, sys
+import numpy as np
+import gzarr
+from gzarr.images import build_pyramid, create_image
+gzarr.config.set({"threading.max_workers": 2})
+image = create_image(sys.argv[1], shape=(8192, 4096), dtype="u2", chunks=(256, 256), compressors=None)
+for row in range(0, 8192, 256):
+    image[0][row : row + 256] = np.random.default_rng(row).integers(0, 60000, (256, 4096), "u2")
+build_pyramid(create_image(data=np.ones((512, 512), "u2"), levels=0, chunks=(128, 128)))
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+build_pyramid(image, max_nbytes=int(sys.argv[2]))
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss has other units elsewhere")
+def test_memory_stays_within_the_budget(tmp_path: Path) -> None:
+    budget = 12 << 20  # of an image of 64 MiB
+    command = [sys.executable, "-c", MEMORY, tmp_path / "image.zarr", str(budget)]
+    done = subprocess.run(command, timeout=60, check=True, capture_output=True, text=True)
+    assert int(done.stdout) < budget + (2 << 20)

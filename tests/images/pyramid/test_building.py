@@ -1,0 +1,223 @@
+"""Levels that are built: the metadata name them last, and a run that failed goes on."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gzarr
+from gzarr.errors import ContainsArrayError, ContainsNodeError, MetadataError, StoreError
+from gzarr.images import create_image, open_image
+from gzarr.images.pyramid.building import building, fill, plan, producer
+from gzarr.images.pyramid.downsample import downsample
+from gzarr.images.pyramid.units import plan_units
+from gzarr.metadata.occupied import PROGRESS
+from gzarr.storage import CountingStore, MemoryStore
+
+
+def halved(data: np.ndarray[Any, Any], n: int, method: str = "mean") -> list[np.ndarray[Any, Any]]:
+    """The levels of a plane, each made of the whole one before."""
+    levels, backend = [data], gzarr.zeros(1).backend
+    for _ in range(n):
+        levels.append(downsample(backend, levels[-1], (2, 2), method))
+    return levels
+
+
+def noise(shape: tuple[int, ...], seed: int = 0) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(seed).integers(1, 60000, shape, "u2")
+
+
+def test_all_levels_come_from_one_pass_over_the_data() -> None:
+    data = noise((300, 220))
+    image = create_image(shape=data.shape, dtype="u2", chunks=(32, 32))
+    seen: list[Any] = []
+
+    def produce(region: Any) -> Any:
+        seen.append(region)
+        assert len(image.reopened()) == 1
+        return data[region]
+
+    with building(image.group, image[0], image.metadata, levels=3) as build:
+        fill(build, produce)
+    made = image.reopened()
+    for level, expected in zip(made, halved(data, 3), strict=True):
+        np.testing.assert_array_equal(level[...], expected)
+    assert made.metadata.type == "mean"
+    assert made.metadata.metadata == {
+        "method": "gzarr.images.build_pyramid",
+        "kwargs": {"method": "mean", "factors": [[2, 2]] * 3},
+    }
+    count = np.zeros(data.shape, int)
+    for region in seen:
+        count[region] += 1
+    assert (count == 1).all()
+    assert PROGRESS not in list(image.group.store.list_prefix())
+
+
+class Full(CountingStore):
+    """A disk that is full after some writes of chunks."""
+
+    room = 10**9
+
+    def set_many(self, items: Any) -> None:
+        items = list(items)
+        for key, _ in items:
+            if not key.endswith(".json") and self.room <= 0:
+                raise StoreError(f"{key}: no space left on device")
+            self.room -= not key.endswith(".json")
+        super().set_many(items)
+
+
+@pytest.mark.parametrize("room", [0, 1, 29, 70])
+def test_a_full_disk_is_one_error_and_the_build_goes_on(room: int) -> None:
+    data = noise((256, 256))
+    store = Full(MemoryStore())
+    image = create_image(store, shape=data.shape, dtype="u2", chunks=(32, 32), axes="yx")
+    store.room = room
+    with gzarr.config.set({"threading.max_workers": 2}):
+        with (
+            pytest.raises(StoreError, match="no space left on device") as raised,
+            building(image.group, image[0], image.metadata, levels=2, factors=2) as build,
+        ):
+            fill(build, data.__getitem__, max_nbytes=2 * 2 * 64 * 64 * 2 + 20000)
+        assert any("resume=True goes on" in note for note in raised.value.__notes__)
+        assert len(open_image(store)) == 1
+        store.room = 10**9
+        before = len(store.written)
+        with (
+            pytest.raises(ContainsNodeError, match="an unfinished build_pyramid is at"),
+            building(image.group, image[0], image.metadata, levels=2, factors=2) as build,
+        ):
+            fill(build, data.__getitem__)
+        regions: list[Any] = []
+        with building(image.group, image[0], image.metadata, levels=2, factors=2, resume=True) as build:
+            fill(build, lambda region: (regions.append(region), data[region])[1])
+            done = build.marks.n_done if build.marks else 0
+    for level, expected in zip(open_image(store), halved(data, 2), strict=True):
+        np.testing.assert_array_equal(level[...], expected)
+    again = [key for key in store.written[before:] if not key.endswith(".json")]
+    assert len(again) == len(set(again))
+    repeated = set(again) & set(store.written[:before])
+    assert len(repeated) <= 2 * 5  # a unit of each thread: four chunks of level 0 and one of level 1
+    assert done >= len(regions)
+
+
+def test_done_units_are_not_asked_for_again() -> None:
+    data = noise((256, 256))
+    image = create_image(shape=data.shape, dtype="u2", chunks=(32, 32))
+    asked: list[Any] = []
+
+    def produce(region: Any) -> Any:
+        asked.append(region)
+        if len(asked) == 11:
+            raise RuntimeError("an accident")
+        return data[region]
+
+    for attempt in range(2):
+        with gzarr.config.set({"threading.max_workers": 1}):
+            try:
+                with building(image.group, image[0], image.metadata, levels=3, resume=attempt == 1) as build:
+                    fill(build, produce, max_nbytes=40000)
+            except RuntimeError:
+                assert attempt == 0
+    starts = [tuple(s.start for s in region) for region in asked]
+    assert len(starts) == len(set(starts)) + 1
+    for level, expected in zip(image.reopened(), halved(data, 3), strict=True):
+        np.testing.assert_array_equal(level[...], expected)
+
+
+def test_something_in_the_place_of_a_level_stays_unless_told_otherwise() -> None:
+    data = noise((64, 64))
+    image = create_image(data=data, chunks=(32, 32))
+    image.group.create_array("1", data=np.arange(3))
+    with (
+        pytest.raises(ContainsArrayError, match=r"something is already stored at .*/1'.*overwrite=True"),
+        building(image.group, image[0], image.metadata, levels=1) as build,
+    ):
+        fill(build, data.__getitem__)
+    assert image.group["1"][...].tolist() == [0, 1, 2]
+    with building(image.group, image[0], image.metadata, levels=1, overwrite=True) as build:
+        fill(build, data.__getitem__)
+    np.testing.assert_array_equal(image.reopened()[1][...], halved(data, 1)[1])
+
+
+def test_levels_of_huge_shards_have_smaller_ones_that_fit_into_memory() -> None:
+    shape, shards = (128, 4096, 4096), (128, 2048, 2048)
+    image = create_image(shape=shape, dtype="u2", chunks=(64, 64, 64), shards=shards)
+    with building(image.group, image[0], image.metadata, levels=3, factors=2, write_base=False) as build:
+        assert [level.shards for level in build.levels] == [shards, *[(128, 256, 512)] * 3]
+        assert plan_units(build.cascade.geometry, 256 << 20, 2).workers == 2
+
+
+def test_channels_are_not_joined() -> None:
+    image = create_image(shape=(4, 64, 64), dtype="u2", axes="cyx")
+    with pytest.raises(ValueError, match="join channels, axis 'c'; give it a factor of 1"):
+        plan(image[0], image.metadata, 1, {"c": 2}, "mean")
+
+
+def test_levels_are_of_the_format_of_the_image(tmp_path: Path) -> None:
+    data = noise((3, 100, 100))
+    image = create_image(tmp_path / "image.zarr", shape=data.shape, dtype="u2", axes="cyx", version="0.4")
+    with building(image.group, image[0], image.metadata, levels=1) as build:
+        fill(build, data.__getitem__)
+    level = image.reopened()[1]
+    assert level.attrs.asdict() == {"_ARRAY_DIMENSIONS": ["c", "y", "x"]}
+    assert (tmp_path / "image.zarr" / "1" / "2" / "0" / "0").exists()
+    assert level.compressor == image[0].compressor
+
+
+def test_chunks_of_several_sizes_are_refused() -> None:
+    image = create_image(shape=(64, 64), dtype="u2")
+    base = gzarr.create_array(shape=(64, 64), dtype="u2", chunks=[[30, 34], [64]])
+    with (
+        pytest.raises(MetadataError, match="has chunks of several sizes; rechunk it first"),
+        building(image.group, base, image.metadata, levels=1),
+    ):
+        pass
+
+
+def test_a_budget_that_is_too_small_is_refused_before_anything_is_written() -> None:
+    image = create_image(shape=(512, 512), dtype="u2", chunks=(256, 256))
+    before = list(image.group.store.list_prefix())
+    with (
+        pytest.raises(ValueError, match="max_nbytes=1000: the smallest blocks"),
+        building(image.group, image[0], image.metadata, levels=1) as build,
+    ):
+        fill(build, np.zeros((512, 512), "u2").__getitem__, max_nbytes=1000)
+    assert list(image.group.store.list_prefix()) == before
+
+
+class Lazy:
+    """Parts that are computed when they are asked for, as Dask's."""
+
+    def __init__(self, data: np.ndarray[Any, Any]) -> None:
+        self._data, self.shape, self.dtype = data, data.shape, data.dtype
+
+    def __getitem__(self, region: Any) -> Lazy:
+        return Lazy(self._data[region])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        return np.array(self._data, dtype)
+
+
+def test_data_come_from_anything_with_brackets() -> None:
+    data = noise((8, 8))
+    backend = gzarr.zeros(1).backend
+    region = (slice(2, 5), slice(0, 8))
+    for source in (data, gzarr.array(data), Lazy(data)):
+        made = producer(source, backend, data.dtype)(region)
+        assert isinstance(made, np.ndarray)
+        np.testing.assert_array_equal(made, data[region])
+
+
+def test_errors_name_no_unit_before_the_build_has_begun() -> None:
+    image = create_image(shape=(64, 64), dtype="u2")
+    with (
+        pytest.raises(ValueError, match=re.escape("factors=0")),
+        building(image.group, image[0], image.metadata, factors=0),
+    ):
+        pass

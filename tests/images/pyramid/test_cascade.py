@@ -1,0 +1,189 @@
+"""A cascade: every level written whole, no object twice, whatever the order of the blocks."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gzarr
+from gzarr.images.pyramid.cascade import Cascade
+from gzarr.images.pyramid.downsample import downsample
+from gzarr.images.pyramid.units import plan_units
+from gzarr.indexing.regions import Region
+from gzarr.storage import CountingStore, MemoryStore
+
+
+def make_levels(
+    store: Any, shape: tuple[int, ...], factors: list[tuple[int, ...]], chunks: Any, shards: Any = None
+) -> list[gzarr.Array]:
+    levels = []
+    for number, step in enumerate([(1,) * len(shape), *factors]):
+        shape = tuple(-(-n // f) for n, f in zip(shape, step, strict=True))
+        size = chunks[number] if isinstance(chunks, list) else chunks
+        levels.append(
+            gzarr.create_array(
+                store, name=str(number), shape=shape, dtype="u2", chunks=size, shards=shards, compressors=None
+            )
+        )
+    return levels
+
+
+def expected(data: np.ndarray[Any, Any], factors: list[tuple[int, ...]], method: Any) -> list[np.ndarray[Any, Any]]:
+    backend = gzarr.zeros(1).backend
+    levels = [data]
+    for step in factors:
+        levels.append(downsample(backend, levels[-1], step, method))
+    return levels
+
+
+def writes_of_chunks(store: CountingStore) -> set[int]:
+    """How often objects that are no documents were written."""
+    return set(Counter(key for key in store.written if not key.endswith(".json")).values())
+
+
+def regions(shape: tuple[int, ...], unit: tuple[int, ...]) -> Iterator[Region]:
+    for coords in itertools.product(*[range(-(-n // u)) for n, u in zip(shape, unit, strict=True)]):
+        yield tuple(slice(k * u, min((k + 1) * u, n)) for k, u, n in zip(coords, unit, shape, strict=True))
+
+
+CASES = {
+    "even": ((64, 64), [(2, 2), (2, 2)], (16, 16), None),
+    "ragged": ((61, 45), [(2, 2), (2, 2), (2, 2)], (16, 8), None),
+    "odd factors": ((50, 41), [(3, 2), (1, 3)], (8, 7), None),
+    "shards": ((70, 90), [(2, 2), (2, 2)], (8, 8), (16, 32)),
+    "chunks that differ": ((70, 90), [(2, 2), (2, 2)], [(8, 8), (12, 5), (9, 40)], None),
+    "three axes": ((3, 20, 33), [(1, 2, 2), (2, 2, 2)], (1, 8, 8), None),
+    "chunks beyond the level": ((20, 20), [(2, 2), (2, 2)], (16, 64), None),
+    "one level": ((20, 20), [], (7, 7), None),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+@pytest.mark.parametrize("times", [1, 3])
+@pytest.mark.parametrize("write_base", [True, False])
+def test_all_levels_are_written_once_in_any_order(case: Any, times: int, write_base: bool) -> None:
+    shape, factors, chunks, shards = case
+    data = np.random.default_rng(1).integers(1, 60000, shape, "u2")
+    store = CountingStore(MemoryStore())
+    levels = make_levels(store, shape, factors, chunks, shards)
+    if not write_base:
+        levels[0][...] = data
+        store.written.clear()
+    cascade = Cascade(levels, factors, backend=levels[0].backend, write_base=write_base)
+    blocks = list(regions(shape, tuple(times * n for n in cascade.unit)))
+    np.random.default_rng(2).shuffle(blocks)
+    for block in blocks:
+        region = tuple(block)
+        cascade.put(tuple(s.start for s in region), data[region])
+    cascade.finish()
+    assert cascade.pending_nbytes == 0
+    for array, level in zip(levels, expected(data, factors, "mean"), strict=True):
+        np.testing.assert_array_equal(array[...], level)
+    assert writes_of_chunks(store) <= {1}
+
+
+def test_units_in_order_leave_little_pending() -> None:
+    data = np.random.default_rng(1).integers(1, 60000, (512, 512), "u2")
+    factors = [(2, 2)] * 4
+    levels = make_levels(MemoryStore(), data.shape, factors, (16, 16))
+    cascade = Cascade(levels, factors, backend=levels[0].backend)
+    units = replace(plan_units(cascade.geometry, 64 << 20, 1), unit=cascade.unit)
+    most = 0
+    for region in units:
+        cascade.put(tuple(s.start for s in region), data[region])
+        most = max(most, cascade.pending_nbytes)
+    cascade.finish()
+    assert most <= 4 * 16 * 16 * 2
+    np.testing.assert_array_equal(levels[4][...], expected(data, factors, "mean")[4])
+
+
+@pytest.mark.parametrize("n_done", [0, 1, 5, 23, 62])
+def test_what_was_pending_is_restored(n_done: int) -> None:
+    shape, factors = (61, 125), [(2, 2), (2, 2), (2, 2)]
+    data = np.random.default_rng(1).integers(1, 60000, shape, "u2")
+    store = CountingStore(MemoryStore())
+    levels = make_levels(store, shape, factors, [(8, 8), (8, 8), (12, 10), (3, 3)])
+    first = Cascade(levels, factors, backend=levels[0].backend)
+    blocks = list(regions(shape, first.unit))
+    np.random.default_rng(2).shuffle(blocks)
+    blocks = [tuple(block) for block in blocks]
+    for region in blocks[:n_done]:
+        first.put(tuple(s.start for s in region), data[region])
+    second = Cascade(levels, factors, backend=levels[0].backend)
+    for region in blocks[:n_done]:
+        second.note(tuple(s.start for s in region), data[region].shape)
+    second.restore()
+    assert second.pending_nbytes == first.pending_nbytes
+    for region in blocks[n_done:]:
+        second.put(tuple(s.start for s in region), data[region])
+    second.finish()
+    for array, level in zip(levels, expected(data, factors, "mean"), strict=True):
+        np.testing.assert_array_equal(array[...], level)
+    assert writes_of_chunks(store) == {1}
+
+
+@pytest.mark.parametrize(("start", "shape"), [((1, 0), (8, 8)), ((0, 0), (7, 8)), ((8, 8), (16, 8)), ((0, 0), (0, 8))])
+def test_a_block_between_units_is_refused(start: tuple[int, ...], shape: tuple[int, ...]) -> None:
+    levels = make_levels(MemoryStore(), (20, 20), [(2, 2)], (8, 8))
+    cascade = Cascade(levels, [(2, 2)], backend=levels[0].backend)
+    with pytest.raises(ValueError, match=r"multiples of \(8, 8\)"):
+        cascade.put(start, np.zeros(shape, "u2"))
+
+
+def test_what_is_missing_is_named() -> None:
+    levels = make_levels(MemoryStore(), (32, 32), [(2, 2)], (8, 8))
+    cascade = Cascade(levels, [(2, 2)], backend=levels[0].backend)
+    cascade.put((0, 0), np.zeros((16, 24), "u2"))
+    with pytest.raises(ValueError, match=r"level 1 is incomplete: its block at \(0, 8\), of shape \(8, 8\), has 32 of"):
+        cascade.finish()
+
+
+class Growing:
+    """An array whose end is known only once all has come."""
+
+    def __init__(self, array: gzarr.Array) -> None:
+        self.array, self.end = array, 1 << 40
+        self.dtype, self.chunks, self.shards = array.dtype, array.chunks, array.shards
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.end, *self.array.shape[1:])
+
+    def __setitem__(self, selection: Region, value: Any) -> None:
+        self.array[selection] = value
+
+    def __getitem__(self, selection: Region) -> Any:
+        return self.array[selection]
+
+
+def test_arrays_may_grow_until_the_end() -> None:
+    data = np.random.default_rng(1).integers(1, 60000, (29, 20), "u2")
+    factors = [(2, 2), (2, 2)]
+    levels = make_levels(MemoryStore(), data.shape, factors, (4, 8))
+    growing = [Growing(level) for level in levels]
+    cascade = Cascade(growing, factors, backend=levels[0].backend)
+    for start in range(0, 28, 4):
+        cascade.put((start, 0), data[start : start + 4])
+    for number, level in enumerate(growing):
+        level.end = levels[number].shape[0]
+    cascade.put((28, 0), data[28:])
+    cascade.finish()
+    for array, level in zip(levels, expected(data, factors, "mean"), strict=True):
+        np.testing.assert_array_equal(array[...], level)
+
+
+def test_cells_hold_whole_objects_and_windows() -> None:
+    factors = [(3, 2), (2, 2)]
+    levels = make_levels(MemoryStore(), (60, 60), factors, (8, 5))
+    cascade = Cascade(levels, factors, backend=levels[0].backend)
+    assert cascade.cells == ((24, 10), (8, 10), (8, 5))
+    geometry = cascade.geometry
+    assert geometry.footprints == ((24, 10), (24, 20), (48, 20))
+    assert geometry.nbytes == tuple(2 * math.prod(n) for n in ((24, 10), (8, 10), (8, 5)))

@@ -1,0 +1,80 @@
+"""Levels that an executor's tasks build; `tests/interop/test_dask.py` has processes of a cluster."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gzarr
+from gzarr.errors import ChunkError, StoreError
+from gzarr.images import build_pyramid, create_image, open_image
+from gzarr.images.pyramid.cluster import plan_rounds
+from gzarr.images.pyramid.downsample import downsample
+from gzarr.storage import CountingStore, LocalStore, MemoryStore
+
+
+def noise(shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(0).integers(1, 60000, shape, "u2")
+
+
+def check(image: Any, data: np.ndarray[Any, Any], n_levels: int) -> None:
+    levels = [level[...] for level in open_image(image.group)]
+    assert len(levels) == n_levels
+    np.testing.assert_array_equal(levels[0], data)
+    for below, level in itertools.pairwise(levels):
+        factors = tuple(-(-a // b) for a, b in zip(below.shape, level.shape, strict=True))
+        np.testing.assert_array_equal(level, downsample(gzarr.zeros(1).backend, below, factors, "mean"))
+
+
+@pytest.mark.parametrize("chunks", [{"chunks": (32, 32)}, {"chunks": (8, 16), "shards": (32, 48)}])
+def test_no_object_is_written_twice(tmp_path: Path, chunks: Any) -> None:
+    data = noise((300, 411))
+    store = CountingStore(LocalStore(tmp_path))
+    image = create_image(store, data, levels=0, **chunks)
+    store.written.clear()
+    with ThreadPoolExecutor(3) as client:
+        check(build_pyramid(image, 3, max_nbytes=200_000, client=client), data, 4)
+    assert set(Counter(key for key in store.written if "/c/" in key).values()) == {1}
+
+
+def test_rounds_have_all_levels_and_fit() -> None:
+    image = create_image(data=np.zeros((1024, 1024), "u1"), chunks=(32, 32), levels=5)
+    factors = [(2, 2)] * 5
+    rounds = plan_rounds(image.levels, factors, 2 * 128 * 128)
+    assert [(each.base, each.last) for each in rounds] == [(0, 2), (2, 4), (4, 5)]
+    assert [each.block for each in rounds] == [(128, 128), (128, 128), (64, 64)]
+    assert plan_rounds(image.levels, factors, 1 << 30)[0][:2] == (0, 5)
+    with pytest.raises(ValueError, match=r"max_nbytes=100: a task needs 8192 bytes to write whole .* of level 1"):
+        plan_rounds(image.levels, factors, 100)
+
+
+def test_a_task_that_fails_is_raised_and_the_others_are_kept(tmp_path: Path) -> None:
+    data = noise((256, 256))
+    image = create_image(tmp_path / "image.zarr", data, chunks=(32, 32), levels=0)
+    chunk = tmp_path / "image.zarr" / "0" / "c" / "7" / "7"
+    sound = chunk.read_bytes()
+    chunk.write_bytes(sound[:10])
+    with ThreadPoolExecutor(1) as client:
+        with pytest.raises(ChunkError, match="0/c/7/7"):
+            build_pyramid(image, 2, max_nbytes=2 * 2 * 64 * 64, client=client)
+        chunk.write_bytes(sound)
+        before = {
+            path: path.stat().st_mtime_ns for path in (tmp_path / "image.zarr" / "1" / "c").rglob("*") if path.is_file()
+        }
+        check(build_pyramid(image, 2, max_nbytes=2 * 2 * 64 * 64, client=client, resume=True), data, 3)
+    assert len(before) == 15
+    assert all(path.stat().st_mtime_ns == when for path, when in before.items())
+
+
+def test_memory_of_this_process_is_refused() -> None:
+    image = create_image(MemoryStore(), noise((300, 300)), levels=0)
+    with pytest.raises(StoreError, match="is in the memory of this process, which workers cannot see"):
+        build_pyramid(image, client=ThreadPoolExecutor(1))
+    with pytest.raises(ValueError, match="method='gaussian' is not built on a cluster"):
+        build_pyramid(image, method="gaussian", client=ThreadPoolExecutor(1))

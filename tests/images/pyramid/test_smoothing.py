@@ -1,0 +1,121 @@
+"""Levels made by a Gaussian filter, against the filter on whole arrays."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gzarr
+from gzarr.images import build_pyramid, create_image, open_image
+from gzarr.images.pyramid.smoothing import smooth, weights_of
+from gzarr.storage import CountingStore, MemoryStore
+
+
+def whole(data: np.ndarray[Any, Any], factors: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    """A level, of the whole one below."""
+    weights = [weights_of(f, n) for f, n in zip(factors, data.shape, strict=True)]
+    padded = np.pad(data, [(w.before, w.after) for w in weights], mode="symmetric")
+    shape = tuple(-(-n // f) for n, f in zip(data.shape, factors, strict=True))
+    return np.asarray(smooth(gzarr.zeros(1).backend, padded, weights, shape))
+
+
+def check(image: Any, data: np.ndarray[Any, Any]) -> None:
+    levels = [level[...] for level in open_image(image.group)]
+    np.testing.assert_array_equal(levels[0], data)
+    for below, level in itertools.pairwise(levels):
+        factors = tuple(-(-a // b) for a, b in zip(below.shape, level.shape, strict=True))
+        np.testing.assert_array_equal(level, whole(below, factors))
+
+
+@pytest.mark.parametrize(
+    ("shape", "created", "built"),
+    [
+        ((300, 211), {"chunks": (32, 32)}, {"levels": 3}),
+        ((300, 211), {"chunks": (16, 16), "shards": (64, 32)}, {"levels": 2, "max_nbytes": 3 << 20}),
+        ((2, 5, 90, 80), {"chunks": (1, 4, 32, 32), "axes": "czyx"}, {"levels": 3}),
+        ((100, 90), {"chunks": (16, 16), "version": "0.4"}, {"factors": [{"y": 3}, {"x": 4}]}),
+    ],
+)
+def test_levels_are_those_of_whole_arrays(shape: Any, created: Any, built: Any) -> None:
+    data = np.random.default_rng(0).integers(0, 60000, shape, "u2")
+    image = create_image(data=data, levels=0, **created)
+    image = build_pyramid(image, method="gaussian", **built)
+    check(image, data)
+    assert image.metadata.type == "gaussian"
+
+
+def test_weights_are_scipys_about_the_middle_of_a_window() -> None:
+    ndimage = pytest.importorskip("scipy.ndimage")
+    # A factor of 3 has a middle element, where scipy's filter has its own.
+    data = np.random.default_rng(0).standard_normal(90)
+    weights = weights_of(3, 90)
+    expected = ndimage.gaussian_filter(data, np.sqrt(8 / (8 * np.log(2))), truncate=4.0)[1::3]
+    reach = weights.before
+    assert (len(weights.values), weights.after) == (2 * reach + 3, reach + 2)
+    np.testing.assert_allclose(whole(data, (3,)), expected, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("factor", [2, 3, 4, 7])
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 30])
+def test_weights_keep_a_constant_and_need_what_there_is(factor: int, size: int) -> None:
+    weights = weights_of(factor, size)
+    assert sum(weights.values) == pytest.approx(1)
+    assert max(weights.before, weights.after) < size or size == 1
+    assert (whole(np.full(size, 7, "u1"), (factor,)) == 7).all()
+
+
+def test_extremes_do_not_wrap_around() -> None:
+    data = np.zeros((32, 32), "u1")
+    data[::2] = 255
+    assert set(np.unique(whole(data, (2, 2)))) <= set(range(100, 156))
+    assert (whole(np.full((9, 9), 255, "u1"), (2, 2)) == 255).all()
+
+
+def test_an_image_is_created_with_smoothed_levels(tmp_path: Path) -> None:
+    data = np.random.default_rng(0).standard_normal((130, 120)).astype("f4")
+    image = create_image(tmp_path / "image.zarr", data, chunks=(32, 32), levels=2, method="gaussian")
+    check(image, data)
+    assert image.translation(1) == {"y": 0.5, "x": 0.5}
+
+
+@pytest.mark.parametrize("creating", [False, True])
+def test_a_smoothing_that_failed_goes_on(creating: bool) -> None:
+    data = np.random.default_rng(0).integers(1, 60000, (256, 256), "u2")
+    store = CountingStore(MemoryStore())
+
+    class Broken(RuntimeError):
+        pass
+
+    real, left = gzarr.Array.__setitem__, 3
+
+    def failing(self: Any, selection: Any, value: Any) -> None:
+        nonlocal left
+        left -= self.path == "1"
+        if left < 0:
+            raise Broken
+        real(self, selection, value)
+
+    arguments: dict[str, Any] = {"levels": 2, "method": "gaussian", "max_nbytes": 100_000}
+
+    def run(**more: Any) -> Any:
+        if creating:
+            return create_image(store, data, chunks=(16, 16), **arguments, **more)
+        return build_pyramid(open_image(store), **arguments, **more)
+
+    if not creating:
+        create_image(store, data, chunks=(16, 16), levels=0)
+    with gzarr.config.set({"threading.max_workers": 1}):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(gzarr.Array, "__setitem__", failing)
+            with pytest.raises(Broken):
+                run()
+        done = [key for key in store.written if key.startswith("1/c")]
+        store.written.clear()
+        check(run(resume=True), data)
+    assert len(done) >= 3
+    assert not set(store.written) & set(done)
+    assert not [key for key in store.written if key.startswith("0/")]
