@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from gzarr.backend import Array as AnyArray
 from gzarr.backend import Work
 from gzarr.concurrency import new_lock
 from gzarr.config import config
@@ -35,9 +34,10 @@ _BLOCKS_A_THREAD = 3
 
 def fold(
     array: Indexed,
-    reduce: Callable[[AnyArray], P],
+    reduce: Callable[..., P],
     combine: Callable[[P, P], P],
     *,
+    others: Sequence[Indexed] = (),
     of_fill: Callable[[int], P] | None = None,
     max_nbytes: int = MAX_NBYTES,
     progress: ProgressLike = None,
@@ -52,6 +52,8 @@ def fold(
         Called with a block of whole chunks, by several threads at once.
     combine : callable
         Called with what was made of some blocks, and of the block after them.
+    others : sequence of Array
+        Arrays of the same shape, whose blocks ``reduce`` gets too. Then missing chunks are no blocks of their own.
     of_fill : callable, optional
         Returns what is made of a number of elements that are all the fill value. By default, ``reduce`` gets blocks of
         nothing else.
@@ -69,7 +71,8 @@ def fold(
         return None
     chunks, threads = array.metadata.chunk_grid, int(config.get("threading.max_workers") or os.cpu_count() or 1)
     share = max_nbytes // (threads * _BLOCKS_A_THREAD)
-    regions = cut(chunks, chunks, array.itemsize, min(share, _BLOCK_NBYTES))
+    itemsize = sum(one.itemsize for one in (array, *others))
+    regions = cut(chunks, chunks, itemsize, min(share, _BLOCK_NBYTES))
     parts, stored = _InOrder(combine), _Stored(array)
 
     def part_of(region: Region, *, is_stored: bool) -> P:
@@ -85,7 +88,10 @@ def fold(
 
         def task(item: tuple[int, Region]) -> None:
             number, region = item
-            parts.put(number, [part_of(piece, is_stored=there) for piece, there in stored.cut(region)])
+            if others:
+                parts.put(number, [reduce(*(one[region] for one in (array, *others)))])
+            else:
+                parts.put(number, [part_of(piece, is_stored=there) for piece, there in stored.cut(region)])
             add(math.prod(s.stop - s.start for s in region) * array.itemsize, array.store_path)
 
         if regions.nbytes <= share:

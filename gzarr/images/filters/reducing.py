@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from collections.abc import Callable, Sequence
+from typing import TypeVar, cast
 
 from gzarr.display.progress import ProgressLike
 from gzarr.hierarchy.array import Array
@@ -14,8 +14,8 @@ P = TypeVar("P")
 
 
 def reduce_blocks(
-    func: Callable[[Any], P],
-    array: Array | Image,
+    func: Callable[..., P],
+    array: Array | Image | Sequence[Array | Image],
     combine: Callable[[P, P], P],
     *,
     max_nbytes: int = MAX_NBYTES,
@@ -27,10 +27,11 @@ def reduce_blocks(
     Parameters
     ----------
     func : callable
-        Called with blocks of whole chunks, as NumPy arrays, or CuPy arrays on a device, by several threads at once. Of
-        chunks that are not stored, blocks hold the fill value, and nothing is read.
-    array : Array or Image
-        The array; of an image, level 0.
+        Called with a block of each array, of whole chunks of the first one, by several threads at once: NumPy arrays,
+        or CuPy arrays on a device. Of chunks of a single array that are not stored, blocks hold the fill value, and
+        nothing is read.
+    array : Array or Image, or a sequence of them
+        The array; of an image, level 0. Several have one shape, as an image and its labels.
     combine : callable
         Called with what was made of some blocks and of the block after them, in the order of the blocks.
     max_nbytes : int
@@ -48,7 +49,7 @@ def reduce_blocks(
     Raises
     ------
     ValueError
-        If the array has no elements.
+        If the array has no elements, or arrays have different shapes.
     ChunkError
         If a stored chunk is damaged.
 
@@ -62,11 +63,30 @@ def reduce_blocks(
     >>> z = gzarr.array(np.arange(12).reshape(3, 4), chunks=(2, 2))
     >>> int(gzarr.images.reduce_blocks(np.sum, z, np.add))
     66
+
+    Sums of the intensities of objects:
+
+    >>> labels = gzarr.array(np.array([[0, 1, 1, 0], [0, 1, 0, 2], [0, 0, 2, 2]]), chunks=(2, 2))
+    >>> def sums(labels, z):
+    ...     return np.bincount(labels.ravel(), z.ravel(), minlength=3)
+    >>> gzarr.images.reduce_blocks(sums, [labels, z], np.add)
+    array([30.,  8., 28.])
     """
-    found = array.levels[0] if isinstance(array, Image) else array
-    if not isinstance(found, Array):
-        raise TypeError(f"reduce_blocks: expected a gzarr array, got {type(array).__name__}; put it into gzarr.array")
+    given = list(array) if isinstance(array, Sequence) else [array]
+    arrays = [one.levels[0] if isinstance(one, Image) else one for one in given]
+    for one in arrays:
+        if not isinstance(one, Array):
+            raise TypeError(f"reduce_blocks: expected a gzarr array, got {type(one).__name__}; put it into gzarr.array")
+        if one.shape != arrays[0].shape:
+            raise ValueError(
+                f"reduce_blocks: {one.store_path} has shape {one.shape}, but {arrays[0].store_path} has "
+                f"{arrays[0].shape}; arrays must have one shape"
+            )
+    if not arrays:
+        raise ValueError("reduce_blocks: there is no array")
+    found, *others = arrays
     if not found.size:
         raise ValueError(f"reduce_blocks: {found.store_path} has no elements, so there is nothing to combine")
     found = found if device is None else found.to(device)
-    return cast("P", fold(found, func, combine, max_nbytes=max_nbytes, progress=progress))
+    others = [one.to(found.backend) for one in others]
+    return cast("P", fold(found, func, combine, others=others, max_nbytes=max_nbytes, progress=progress))

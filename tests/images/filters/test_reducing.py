@@ -36,6 +36,16 @@ def test_level_0_of_an_image_is_reduced() -> None:
     assert reduce_blocks(np.max, image, max) == 63
 
 
+def test_objects_of_an_image_are_measured() -> None:
+    data = np.arange(10 * 12, dtype="u2").reshape(10, 12)
+    numbers = (data // 7 % 5).astype("u1")
+    image, labels = create_image(data=data), gzarr.array(numbers, chunks=(3, 5))
+    sums = reduce_blocks(lambda n, x: np.bincount(n.ravel(), x.ravel(), 5), [labels, image], np.add, device="emulated")
+    np.testing.assert_array_equal(sums, np.bincount(numbers.ravel(), data.ravel()))
+    with pytest.raises(ValueError, match="arrays must have one shape"):
+        reduce_blocks(lambda n, x: 0, [labels, gzarr.zeros((5, 12))], np.add)
+
+
 def test_bad_arguments_are_refused() -> None:
     with pytest.raises(TypeError, match="expected a gzarr array, got ndarray"):
         reduce_blocks(np.sum, np.zeros(3), np.add)  # type: ignore[arg-type]
