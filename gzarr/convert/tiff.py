@@ -89,9 +89,9 @@ def from_tiff(
             every = list(file.series)
         except Exception as error:  # damaged directories raise errors of many kinds
             raise CopyError(f"cannot open {str(path)!r} as TIFF: {error}") from error
-    if damage:
+    if damage or not every:
         file.close()
-        raise CopyError(f"{str(path)!r} is damaged or cut off: {damage[0]}; get the whole file")
+        raise CopyError(f"{str(path)!r} is damaged or cut off: {[*damage, 'it holds no image'][0]}; get the whole file")
     with file:
         if series is not None and not 0 <= series < len(every):
             raise CopyError(f"{str(path)!r} has {len(every)} series, no number {series}")

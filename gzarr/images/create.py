@@ -153,6 +153,8 @@ def create_image(
     if data is not None:
         data = from_tensor(data if hasattr(data, "shape") else np.asarray(data))
         shape, dtype = tuple(data.shape) if shape is None else shape, dtype_of(data, {}) if dtype is None else dtype
+    if not isinstance(name, str | None):
+        raise MetadataError(f"name: a text is needed, got {name!r}")
     extents, kind = parse_shape(shape), new_dtype(dtype)
     if data is not None and extents != tuple(data.shape):
         raise MetadataError(f"shape: {extents} is not that of the data, {tuple(data.shape)}; leave one of them away")

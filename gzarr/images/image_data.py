@@ -156,6 +156,8 @@ class ImageData:
         if not isinstance(scale, Mapping):
             scale = {self.axes[number]: float(scale) for number in self.spatial}
         wanted = by_axis(self.metadata.axes, scale, "scale")
+        if not all(size > 0 for size in wanted.values()):
+            raise MetadataError(f"scale: numbers > 0 are needed, got {scale!r}")
         given = {} if units is None else units_by_axis(self.metadata.axes, units)
         for name, unit in given.items():
             own = self.units[name]

@@ -203,6 +203,10 @@ def new_labels(
             return NewLabels(own, base, multiscale, steps)
         raise ContainsGroupError(f"the labels that were begun at {where!r} are others: pass overwrite=True")
     if path in labels and not overwrite:
+        if read_marks(labels.store, join_path(labels.path, path)) is not None:
+            raise ContainsGroupError(
+                f"labels at {where!r} are unfinished: pass resume=True to go on, or overwrite=True"
+            )
         raise ContainsGroupError(f"labels are already stored at {where!r}: pass overwrite=True to replace them")
     if path in label_names(group):
         _list(group, path, listed=False)
@@ -253,7 +257,9 @@ def _probe(function: LabelFunction, image: ImageData) -> np.dtype[Any]:
     """The data type that a function gives, for the first chunk of an image."""
     block = image[0][tuple(slice(0, n) for n in image[0].chunks)]
     result = function(block)
-    return np.dtype(getattr(result, "dtype", None) or np.asarray(result).dtype)
+    _check_shape(result, block, tuple(slice(0, n) for n in block.shape), image)
+    found: np.dtype[Any] = np.dtype(result.dtype)
+    return found
 
 
 def _computed(function: LabelFunction, image: ImageData) -> Callable[[Region], AnyArray]:
@@ -262,14 +268,18 @@ def _computed(function: LabelFunction, image: ImageData) -> Callable[[Region], A
     def produce(region: Region) -> AnyArray:
         block = image[0][region]
         result = function(block)
-        shape = getattr(result, "shape", None)
-        if shape != block.shape:
-            raise ValueError(
-                f"the function must return labels of shape {block.shape}, got {shape}, for {_named(region, image[0])}"
-            )
+        _check_shape(result, block, region, image)
         return result
 
     return produce
+
+
+def _check_shape(result: Any, block: AnyArray, region: Region, image: ImageData) -> None:
+    shape = getattr(result, "shape", None)
+    if shape != block.shape:
+        raise ValueError(
+            f"the function must return labels of shape {block.shape}, got {shape}, for {_named(region, image[0])}"
+        )
 
 
 def _checked(produce: Callable[[Region], AnyArray], base: Array) -> Callable[[Region], AnyArray]:

@@ -207,6 +207,8 @@ def _extents(image: ImageData) -> list[float]:
 
 def _pixels(image: ImageData, size: int, extent: float) -> float:
     """Return the pixels for a unit of length, such that ``extent`` has ``size`` of them and no voxel more than one."""
+    if not isinstance(size, int) or size < 1:
+        raise MetadataError(f"size={size!r}: a picture has a positive number of pixels")
     voxel = _voxel(image)
     return min(size / extent, 1 / min(voxel[number] for number in image.spatial))
 

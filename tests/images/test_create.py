@@ -65,6 +65,7 @@ def test_an_image_in_memory_without_data() -> None:
         ({"chunks": (0, 5)}, "chunk lengths"),
         ({"version": "0.4", "shards": (8, 8)}, "shards"),
         ({"channels": ["a", "b"]}, "a list of 1 is needed"),
+        ({"name": 5}, "name: a text is needed, got 5"),
     ],
 )
 def test_nothing_is_deleted_for_an_image_that_cannot_be(tmp_path: Path, keywords: Any, message: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 from pathlib import Path
 from typing import Any
@@ -117,6 +118,10 @@ def test_a_region_of_a_level(tmp_path: Path) -> None:
         image.region(z=9)
     with pytest.raises(MetadataError, match="both choose a level"):
         image.region(level=0, scale=1)
+    with pytest.raises(MetadataError, match="'second' is a unit of time"):
+        image.region(y=1, units="second")
+    with pytest.raises(MetadataError, match="scale: numbers > 0 are needed"):
+        image.region(scale=math.nan)
 
 
 def test_the_level_follows_from_the_scale() -> None:

@@ -173,6 +173,8 @@ def test_channels_and_contrast_are_checked() -> None:
     for contrast in ((1, 0), (1,), [(0, 1)] * 3, (0, np.nan)):
         with pytest.raises(ValueError, match=r"contrast must be \(low, high\), or 2 of such pairs"):
             thumbnail(image, contrast=contrast)
+    with pytest.raises(gzarr.MetadataError, match="size=0: a picture has a positive number of pixels"):
+        thumbnail(image_of(np.zeros((2, 2), "u1")), 0)
     with pytest.raises(gzarr.MetadataError, match="has no voxels"):
         thumbnail(gzarr.images.create_image(shape=(0, 4), dtype="u1"))
 

@@ -163,6 +163,8 @@ def new_axes(axes: Any, ndim: int, units: str | Mapping[str, str] | None) -> tup
         if ndim not in _USUAL:
             raise MetadataError(f"axes: an image has 2 to 5 axes, got data of {ndim}")
         axes = _USUAL[ndim]
+    if not isinstance(axes, Iterable):
+        raise MetadataError(f"axes: expected names, such as 'zyx' or ['t', 'y', 'x'], got {axes!r}")
     made = tuple(_new_axis(axis) for axis in axes)
     if len(made) != ndim:
         raise MetadataError(f"axes: {ndim} are needed, one for each of the data's, got {axes!r}")
@@ -202,7 +204,14 @@ def units_by_axis(axes: Sequence[Axis], units: str | Mapping[str, str]) -> dict[
         kind = unit_type(units)
         if kind is None:
             raise MetadataError(f"units: {units!r} is not known: {known_units()}")
-        return {axis.name: units for axis in axes if axis.type == kind}
+        found = {axis.name: units for axis in axes if axis.type == kind}
+        if not found:
+            raise MetadataError(
+                f"units: {units!r} is a unit of {kind}, none of the axes {', '.join(names_of(axes))} is"
+            )
+        return found
+    if not isinstance(units, Mapping) or not all(isinstance(unit, str) for unit in units.values()):
+        raise MetadataError(f"units: expected a name, or names by axis, got {units!r}")
     return by_axis(axes, units, "units")
 
 

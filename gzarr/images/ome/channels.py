@@ -202,7 +202,10 @@ def _new_channel(item: Any, full: Window) -> Channel:
         return Channel(item)
     if not isinstance(item, Mapping):
         raise MetadataError(f"channels: expected names or mappings with label, color and window, got {item!r}")
-    known = {name: item[name] for name in ("label", "color", "active") if name in item}
+    known = {name: item[name] for name in ("label", "color", "active") if item.get(name) is not None}
+    for name, kind in (("label", str), ("color", str), ("active", bool)):
+        if not isinstance(known.get(name, kind()), kind):
+            raise MetadataError(f"channels: {name} must be of type {kind.__name__}, got {known[name]!r}")
     extra = {name: value for name, value in item.items() if name not in ("label", "color", "active", "window")}
     return Channel(**known, window=_new_window(item.get("window"), full), extra=extra)
 
@@ -211,7 +214,11 @@ def _new_window(value: Any, full: Window) -> Window | None:
     if value is None or isinstance(value, Window):
         return value
     if isinstance(value, Mapping):
-        return Window(**{**full._asdict(), **value})
+        found = {name: np.asarray(number).item() for name, number in {**full._asdict(), **value}.items()}
+        known = set(found) == set(Window._fields) and all(type(n) in (int, float) for n in found.values())
+        if not known or not -math.inf < found["start"] <= found["end"] < math.inf:
+            raise MetadataError(f"channels: a window has start and end in order, min and max, got {value!r}")
+        return Window(**found)
     try:
         start, end = map(float, value)
     except (TypeError, ValueError) as error:

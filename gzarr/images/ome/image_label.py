@@ -74,7 +74,7 @@ def new_image_label(
     Raises MetadataError for what is no colour, or no label.
     """
     chosen = {_label(value): _rgba(rgba) for value, rgba in (colors or {}).items()}
-    known = {_label(value): dict(found) for value, found in (properties or {}).items()}
+    known = {_label(value): _known(found) for value, found in (properties or {}).items()}
     if not chosen and not known:
         chosen = {0: color_of(0)}
     elif known:
@@ -83,6 +83,12 @@ def new_image_label(
         known = {value: known.get(value, {}) for value in values}
     extra = {"version": version} if version == "0.4" else {}
     return ImageLabel(colors=chosen, properties=known, source=SOURCE, extra=extra)
+
+
+def _known(value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise MetadataError(f"properties: a mapping of names to values is needed for each label, got {value!r}")
+    return dict(value)
 
 
 def _label(value: Any) -> int:

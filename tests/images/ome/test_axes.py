@@ -76,6 +76,10 @@ def test_units_by_axis() -> None:
         ("yx", 2, "parrot", "units: 'parrot' is not known"),
         ("yx", 2, {"z": "um"}, "there is no axis 'z'; the axes are y, x"),
         ("tyx", 3, {"t": "um"}, "'micrometer' is no unit of axis 't'"),
+        ("zyx", 3, "s", "'s' is a unit of time, none of the axes z, y, x is"),
+        ("yx", 2, 5, "units: expected a name, or names by axis, got 5"),
+        ("yx", 2, {"x": 5}, "units: expected a name, or names by axis"),
+        (5, 2, None, "axes: expected names"),
     ],
 )
 def test_what_is_malformed_in_a_call(axes: Any, ndim: int, units: Any, message: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,11 @@ def test_channels_of_a_call_are_completed() -> None:
         ("ab", "a list of 2 is needed"),
         (["a", 1], "expected names or mappings"),
         (["a", {"color": "puce"}], "got 'puce'"),
+        (["a", {"color": 5}], "color must be of type str, got 5"),
+        ([{"label": 5}, "b"], "label must be of type str, got 5"),
+        (["a", {"window": {"start": 5, "end": 1}}], "start and end in order"),
+        (["a", {"window": {"start": 0, "stop": 1}}], "start and end in order"),
+        (["a", {"window": {"start": math.nan}}], "start and end in order"),
         (["a", {"window": (5, 1)}], "two numbers in order"),
         (["a", {"window": 5}], "a window is \\(start, end\\)"),
     ],

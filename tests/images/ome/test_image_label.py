@@ -43,6 +43,8 @@ def test_new_labels_with_properties_have_colours() -> None:
 def test_what_is_malformed_in_a_call(colors: Any, message: str) -> None:
     with pytest.raises(MetadataError, match=message):
         new_image_label(colors, None, "0.5")
+    with pytest.raises(MetadataError, match="properties: a mapping"):
+        new_image_label(None, {1: 5}, "0.5")  # type: ignore[dict-item]
 
 
 def test_malformed_documents_are_noted() -> None:
