@@ -10,7 +10,8 @@ import pytest
 
 import gzarr
 from gzarr.errors import ContainsArrayError, ContainsNodeError
-from gzarr.images import build_pyramid, create_image, open_image, units
+from gzarr.images import build_pyramid, create_image, open_image
+from gzarr.images.pyramid import units
 from gzarr.storage import MemoryStore
 
 DATA = np.random.default_rng(0).integers(1, 60000, (70, 90), "u2")
