@@ -19,7 +19,6 @@ from gzarr.hierarchy.keywords import GroupKeywords, RareArrayKeywords, StoreKeyw
 from gzarr.hierarchy.lazy import meets
 from gzarr.hierarchy.new_nodes import dtype_of
 from gzarr.hierarchy.options import check_keywords
-from gzarr.hierarchy.resizing import objects_stored
 from gzarr.images.image import Image
 from gzarr.images.new_levels import level_keywords, new_dtype, numbers
 from gzarr.images.ome.axes import new_axes
@@ -27,6 +26,7 @@ from gzarr.images.ome.channels import lacks_window, new_channels
 from gzarr.images.ome.documents import Dataset, Multiscale, write_multiscale
 from gzarr.images.pyramid.building import MAX_NBYTES
 from gzarr.images.pyramid.downsample import Method
+from gzarr.images.pyramid.level_arrays import is_bare
 from gzarr.images.pyramid.levels import Factors
 from gzarr.images.pyramid.recipes import Recipe, build_levels, check_recipe
 from gzarr.images.pyramid.resuming import read_marks
@@ -203,17 +203,9 @@ def new_group(store: Any, opening: Mapping[str, Any], *, resume: bool, overwrite
     if resume:
         with suppress(GroupNotFoundError):
             group = open_group(store, "r+", **opening)
-            if read_marks(group.store, group.path) is not None or _is_bare(group, first):
+            if read_marks(group.store, group.path) is not None or is_bare(group, first):
                 return group
     return open_group(store, "w" if overwrite else "w-", **opening)
-
-
-def _is_bare(group: Group, first: str) -> bool:
-    """Whether a group has no more than what comes before the first note of a build: an array without chunks."""
-    if group.attrs.asdict() or set(group) - {first}:
-        return False
-    array = group.get(first)
-    return array is None or (isinstance(array, Array) and not objects_stored(array.metadata, array.store, array.path))
 
 
 def _finished(image: Image, data: Any, channels: Sequence[Any] | None) -> Image:

@@ -26,6 +26,7 @@ from gzarr.images.ome.documents import VERSION_OF, Dataset, Multiscale, ome_attr
 from gzarr.images.ome.image_label import new_image_label
 from gzarr.images.pyramid.building import MAX_NBYTES, building, chunk_of, fill, producer
 from gzarr.images.pyramid.downsample import Method, check_method
+from gzarr.images.pyramid.level_arrays import is_bare
 from gzarr.images.pyramid.levels import Factors
 from gzarr.images.pyramid.resuming import read_marks
 from gzarr.indexing.keys import join_path, normalize_path
@@ -128,6 +129,7 @@ def write_label(
             resume=resume,
             name="write_label",
             arguments=None if callable(data) else found,
+            is_last=False,
         ) as build:
             chunk = chunk_of(image.levels[0] if callable(data) else data)
             fill(build, _checked(given, base), max_nbytes=max_nbytes, progress=progress, chunk=chunk)
@@ -136,6 +138,8 @@ def write_label(
             delete_node(base.store, new.group.path)
         raise
     _list(image.group, normalize_path(name), listed=True)
+    if build.marks is not None:
+        build.marks.remove()
     new.group.attrs.refresh()
     return new.group
 
@@ -202,6 +206,8 @@ def new_labels(
         if isinstance(own, Group) and isinstance(base, Array) and (base.shape, base.dtype) == (shape, dtype):
             return NewLabels(own, base, multiscale, steps)
         raise ContainsGroupError(f"the labels that were begun at {where!r} are others: pass overwrite=True")
+    begun = labels.get(path) if resume else None
+    overwrite = overwrite or (isinstance(begun, Group) and is_bare(begun, "0"))
     if path in labels and not overwrite:
         if read_marks(labels.store, join_path(labels.path, path)) is not None:
             raise ContainsGroupError(

@@ -158,7 +158,7 @@ class GrowingImage:
     def show(self) -> None:
         """Let others see the frames that are complete."""
         with self._lock:
-            count = self.count
+            count = min(self.count, self._levels[0].shape[0])
             if self._shown < count:
                 for level in self._levels[: self._n_live]:
                     level.show(count)

@@ -206,15 +206,22 @@ class ImageWriter:
     def close(self) -> None:
         """Store all frames, complete or not, and all levels, and name these in the metadata. May be called again.
 
-        Planes that never came hold the fill value. Raises: what writing has raised; what was shown then stays.
+        Planes that never came hold the fill value. Raises: what writing has raised; frames that are stored then stay.
         """
         with self._lock:
-            if _open.pop(id(self), None) is None:
+            if id(self) not in _open:
                 return
-            self._wait()
-            self._raise()
-            for position in self._positions.values():
-                self._end(position)
+            self._wait()  # if this is interrupted, the writer is still open
+            del _open[id(self)]
+            try:
+                self._raise()
+                for position in self._positions.values():
+                    self._end(position)
+            except BaseException:
+                for position in self._positions.values():
+                    with suppress(Exception):
+                        position.image.show()
+                raise
 
     def image(self, position: str | None = None) -> Image:
         """Return the image as others see it now.

@@ -26,7 +26,7 @@ from gzarr.images.image import Image
 from gzarr.images.new_levels import level_keywords
 from gzarr.images.pyramid.building import Build, building
 from gzarr.images.pyramid.downsample import GAUSSIAN, Method
-from gzarr.images.pyramid.level_arrays import take_off_levels
+from gzarr.images.pyramid.level_arrays import is_bare, take_off_levels
 from gzarr.images.pyramid.levels import Factors
 from gzarr.images.pyramid.resuming import Marks
 from gzarr.indexing.grid import RegularAxis
@@ -224,7 +224,7 @@ def new_output(template: Array | Image, out: Any, dtype: np.dtype[Any], options:
 def _new_image(template: Image, out: Any, dtype: np.dtype[Any], options: Options) -> Image:
     first, multiscale = template.levels[0], template.metadata
     changes = dtype != first.dtype
-    datasets = (multiscale.datasets[0],)
+    datasets, anew = (multiscale.datasets[0],), options.overwrite
     multiscale = replace(
         multiscale,
         datasets=datasets,
@@ -236,9 +236,11 @@ def _new_image(template: Image, out: Any, dtype: np.dtype[Any], options: Options
     if options.resume:
         with suppress(GroupNotFoundError):
             group = open_group(out, "r+")
-            level = open_array(group, "r+", path=datasets[0].path)
-            return Image(group, replace(multiscale, name=_name_of(group)), (level,))
-    group = open_group(out, "w" if options.overwrite else "w-", zarr_format=first.zarr_format)
+            anew = is_bare(group, datasets[0].path)
+            if not anew:
+                level = open_array(group, "r+", path=datasets[0].path)
+                return Image(group, replace(multiscale, name=_name_of(group)), (level,))
+    group = open_group(out, "w" if anew else "w-", zarr_format=first.zarr_format)
     keywords = level_keywords(multiscale, _like(first, dtype))
     del keywords["zarr_format"]
     level = group.create_array(datasets[0].path, **keywords)

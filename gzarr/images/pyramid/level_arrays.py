@@ -10,6 +10,7 @@ from gzarr.errors import ArrayNotFoundError, ContainsArrayError, MetadataError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.create import check_vacant
 from gzarr.hierarchy.group import Group
+from gzarr.hierarchy.resizing import objects_stored
 from gzarr.images.ome.documents import Multiscale, write_multiscale
 from gzarr.images.pyramid.levels import Level
 from gzarr.indexing.grid import RegularAxis
@@ -49,6 +50,17 @@ def _level_shards(base: Array) -> tuple[int, ...]:
         axis = counts.index(max(counts))
         counts[axis] = -(-counts[axis] // 2)
     return tuple(n * c for n, c in zip(counts, chunks, strict=True))
+
+
+def is_bare(group: Group, first: str) -> bool:
+    """Whether a group has no more than what comes before the first note of a build: an array without chunks.
+
+    first: path of level 0.
+    """
+    if group.attrs.asdict() or set(group) - {first}:
+        return False
+    array = group.get(first)
+    return array is None or (isinstance(array, Array) and not objects_stored(array.metadata, array.store, array.path))
 
 
 def take_off_levels(group: Group, multiscale: Multiscale, replaced: Sequence[str]) -> None:

@@ -21,6 +21,7 @@ from gzarr.storage import CountingStore, MemoryStore
 from tests.support.processes import run_python
 
 FRAMES = np.random.default_rng(0).integers(0, 60000, (10, 2, 70, 90), "u2")
+FRAMES_64 = np.random.default_rng(1).integers(1, 60000, (5, 64, 64), "u2")
 
 
 def halved(data: np.ndarray, axes: Sequence[int]) -> np.ndarray:
@@ -261,6 +262,42 @@ def test_a_writer_that_is_killed_at_any_step_leaves_a_valid_image(monkeypatch: p
         image = open_image(MemoryStore(state))
         assert not [fault for fault in image.validate(data=True).faults if fault.severity == "error"]
         np.testing.assert_array_equal(image[0][...], frames[: len(image[0])])
+
+
+def test_closing_may_be_interrupted_and_is_then_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = MemoryStore()
+    to = writer(store, shape=(64, 64), axes="tyx", chunks=(2, 32, 32), levels=1)
+    for frame in FRAMES_64:
+        to.append(frame)
+    with monkeypatch.context() as patched:
+        patched.setattr(to, "_wait", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            to.close()
+    to.close()
+    np.testing.assert_array_equal(open_image(store)[0][...], FRAMES_64)
+
+
+def interrupted() -> None:
+    raise KeyboardInterrupt
+
+
+def test_whole_rows_are_shown_when_the_last_one_fails() -> None:
+    class Full(MemoryStore):
+        def set_many(self, items: Any) -> None:
+            items = list(items)
+            if any("c/2/" in key for key, _ in items):
+                raise StoreError("no space left on device")
+            super().set_many(items)
+
+    store = Full()
+    to = writer(store, shape=(64, 64), axes="tyx", chunks=(2, 32, 32), levels=1)
+    for frame in FRAMES_64:
+        to.append(frame)
+    with pytest.raises(StoreError, match="no space left"):
+        to.close()
+    image = open_image(store)
+    assert [len(level) for level in image] == [4, 4]
+    np.testing.assert_array_equal(image[0][...], FRAMES_64[:4])
 
 
 def test_no_frames_make_an_empty_image() -> None:
