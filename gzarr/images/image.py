@@ -14,6 +14,7 @@ from gzarr.images.image_data import ImageData, read_image
 from gzarr.images.label_images import label_names, write_label
 from gzarr.images.ome.series import group_of_image
 from gzarr.images.pyramid.building import MAX_NBYTES
+from gzarr.images.pyramid.resuming import read_marks
 
 if TYPE_CHECKING:
     from gzarr.display.progress import ProgressLike
@@ -284,4 +285,11 @@ def open_image(
     if mode is None:
         mode = "r" if isinstance(store, (str, os.PathLike)) and ".zip" in os.fspath(store) else "r+"
     group = open_group(store, mode, path=path, device=device, **kwargs)
-    return Image(*read_image(group_of_image(group, series), multiscale))
+    try:
+        return Image(*read_image(group_of_image(group, series), multiscale))
+    except MetadataError as error:
+        marks = read_marks(group.store, group.path)
+        if marks is None:
+            raise
+        message = f"{group.store_path}: an unfinished {marks['name']} is here; call it again with resume=True"
+        raise MetadataError(message) from error

@@ -45,7 +45,14 @@ class ImageData:
     levels: tuple[Array, ...]
 
     def __getitem__(self, level: int) -> Array:
-        return self.levels[level]
+        if not hasattr(level, "__index__"):
+            raise TypeError(
+                f"{self.group.store_path}: [] takes the number of a level, as in image[0][...]; got {level!r}"
+            )
+        return self.levels[self._number(level)]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        raise TypeError(f"{self.group.store_path} may have several levels: take one, as image[0][...]")
 
     def __len__(self) -> int:
         return len(self.levels)

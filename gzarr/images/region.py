@@ -36,6 +36,14 @@ class Region(NamedTuple):
     data: Any
     coords: dict[str, Any]
 
+    def __repr__(self) -> str:
+        shape = " x ".join(map(str, self.data.shape))
+        places = (
+            f"{axis} {np.min(where):.6g}" + (f" to {np.max(where):.6g}" if np.ndim(where) else "")
+            for axis, where in self.coords.items()
+        )
+        return f"<Region {shape} {self.data.dtype}, {', '.join(places)}>"
+
 
 class Span(NamedTuple):
     """What a level has of one axis of a region."""

@@ -175,3 +175,33 @@ def test_a_level_that_is_no_array(path: str) -> None:
     group.attrs["ome"] = ome
     with pytest.raises(MetadataError, match=r"datasets\[1\].path: "):
         open_image(group)
+
+
+def test_an_image_that_was_not_finished_says_so() -> None:
+    class Broken:
+        shape, dtype, ndim = (8, 8), np.dtype("u1"), 2
+
+        def __getitem__(self, region: Any) -> Any:
+            raise OSError("the disk is gone")
+
+    group = gzarr.group()
+    with pytest.raises(OSError, match="the disk is gone"):
+        create_image(group, Broken(), path="a")
+    with pytest.raises(MetadataError, match=r"an unfinished create_image is here.*resume=True"):
+        open_image(group, path="a")
+
+
+def test_an_image_is_no_array() -> None:
+    image = create_image(shape=(4, 5), dtype="u1")
+    for wrong in (..., (0, 1), "0"):
+        with pytest.raises(TypeError, match=r"takes the number of a level.*image\[0\]\["):
+            image[wrong]  # type: ignore[index]
+    with pytest.raises(SelectionError, match="has 1 levels, there is no level 3"):
+        image[3]
+    with pytest.raises(TypeError, match=r"several levels: take one, as image\[0\]"):
+        np.asarray(image)
+
+
+def test_a_region_is_shown_in_short() -> None:
+    region = create_image(shape=(400, 500), dtype="u1", scale=0.5).region(y=3.0, x=slice(10, 20))
+    assert repr(region) == "<Region 20 uint8, y 3, x 10 to 19.5>"

@@ -26,7 +26,8 @@ def group_of_image(group: Group, series: int | str | None) -> Group:
     group : Group
         An image's group, or that of a collection.
     series : int or str, optional
-        Which image of a collection: a number or a path. May be left out if there is only one.
+        Which image of a collection: a number or a path; of a plate, the path of a field. May be left out
+        if there is only one.
 
     Raises
     ------
@@ -36,8 +37,13 @@ def group_of_image(group: Group, series: int | str | None) -> Group:
         If the collection has no such image.
     """
     found = ome_attributes(group.attrs.asdict(), group.metadata.zarr_format)
+    if "plate" in found and isinstance(series, str):
+        return _member(group, ["row/column/field"], series)
     if "plate" in found:
-        raise MetadataError(f"{group.store_path} is a plate, not an image: use gzarr.images.open_plate")
+        raise MetadataError(
+            f"{group.store_path} is a plate, not an image: use gzarr.images.open_plate, or pass series= with the path "
+            "of a field, such as 'A/1/0'"
+        )
     if "well" in found:
         paths = _paths(found["well"], "images")
         raise MetadataError(

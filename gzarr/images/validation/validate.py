@@ -22,8 +22,10 @@ from gzarr.images.ome.series import series_paths
 from gzarr.images.pyramid.resuming import read_marks
 from gzarr.images.validation.level_checks import check_channels, check_label_shape, check_levels
 from gzarr.images.validation.level_data import check_data
+from gzarr.indexing.keys import join_path
 from gzarr.metadata.documents import member_names, read_node
 from gzarr.metadata.model import GroupMeta
+from gzarr.storage.base import Store
 
 #: Faults that the text of an error names; all are in the report.
 _NAMED = 3
@@ -95,6 +97,14 @@ class Validation:
         return "\n".join(lines)
 
     __repr__ = __str__
+
+
+def _unfinished(store: Store, path: str) -> str | None:
+    """The function that did not finish what is at a path."""
+    with suppress(ContainsNodeError):  # damaged notes: gzarr verify tells them
+        marks = read_marks(store, path)
+        return None if marks is None else marks["name"]
+    return None
 
 
 def _counted(n: int, noun: str) -> str:
@@ -225,11 +235,11 @@ class _Walk:
         """Validate the image in a group; returns its metadata and levels if they can be told."""
         self.n_images += 1
         notes = Notes(group.store_path, self._take)
-        with suppress(ContainsNodeError):  # damaged notes: gzarr verify tells them
-            unfinished = read_marks(group.store, group.path)
-            if unfinished is not None:
-                what = f"an unfinished {unfinished['name']} is here"
-                notes.warning("", what, "call it again with resume=True, or overwrite=True")
+        unfinished = _unfinished(group.store, group.path)
+        if unfinished is not None:
+            notes.warning(
+                "", f"an unfinished {unfinished} is here", "call it again with resume=True, or overwrite=True"
+            )
         items = ome_attributes(group.attrs.asdict(), group.metadata.zarr_format).get("multiscales")
         first = None
         for index in range(max(len(items), 1) if isinstance(items, list) else 1):
@@ -292,7 +302,13 @@ class _Walk:
             if parsed is not None and found is not None:
                 self._over(parsed, found, Notes(member.store_path, self._take))
         for name in member_names(labels.store, labels.path, zarr_format):
-            if not any(f"{path}/".startswith(f"{name}/") for path in listed):
+            if any(f"{path}/".startswith(f"{name}/") for path in listed):
+                continue
+            unfinished = _unfinished(labels.store, join_path(labels.path, name))
+            if unfinished is not None:
+                what = f"{name!r} is what an unfinished {unfinished} left"
+                notes.warning(field, what, "call it again with resume=True, or overwrite=True")
+            else:
                 notes.warning(field, f"{name!r} is not listed", "list it, so that viewers find it")
 
     def _over(

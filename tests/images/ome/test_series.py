@@ -6,7 +6,7 @@ import pytest
 
 import gzarr
 from gzarr.errors import MetadataError, NodeNotFoundError
-from gzarr.images import create_image, open_image
+from gzarr.images import create_image, create_plate, open_image
 
 
 def collection(count: int, series: list[str] | None = None) -> gzarr.Group:
@@ -41,7 +41,10 @@ def test_the_only_image_of_a_collection_is_opened() -> None:
 
 def test_plates_wells_and_labels_are_no_images() -> None:
     for ome, message in (
-        ({"plate": {}}, "is a plate, not an image: use gzarr.images.open_plate"),
+        (
+            {"plate": {}},
+            "is a plate, not an image: use gzarr.images.open_plate, or pass series= with the path of a field",
+        ),
         ({"well": {"images": [{"path": "0"}]}}, "is a well of a plate.*one of its fields: .*0'"),
         ({"labels": ["cells"]}, "holds images of labels; open one of: .*cells'"),
     ):
@@ -49,3 +52,11 @@ def test_plates_wells_and_labels_are_no_images() -> None:
             open_image(gzarr.group(attributes={"ome": {"version": "0.5", **ome}}))
     with pytest.raises(MetadataError, match="is no collection of images: leave series=1 out"):
         open_image(gzarr.group(), series=1)
+
+
+def test_a_field_of_a_plate_is_chosen_by_its_path() -> None:
+    plate = create_plate(rows=2, columns=2)
+    plate.create_field("B", 1, shape=(4, 5), dtype="u1")
+    assert open_image(plate.group, series="B/1/0").shape == (4, 5)
+    with pytest.raises(NodeNotFoundError, match=r"no image at .*A/1/0"):
+        open_image(plate.group, series="A/1/0")

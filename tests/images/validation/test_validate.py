@@ -352,3 +352,12 @@ def test_whatever_metadata_say_the_error_is_of_gzarr_and_validation_tells_it(ver
 
 def _instead(wrong: dict[str, Any], _: dict[str, Any]) -> dict[str, Any]:
     return wrong
+
+
+def test_unfinished_labels_are_to_be_finished_not_listed(tmp_path: Path) -> None:
+    image = create_image(tmp_path / "a.zarr", np.zeros((8, 8), "u1"))
+    with pytest.raises(ValueError, match="must return labels of shape"):
+        image.write_label("cells", lambda block: block[1:])
+    (fault,) = [fault for fault in validate(image).faults if "cells" in str(fault)]
+    assert "unfinished" in str(fault)
+    assert "resume=True" in fault.remedy
