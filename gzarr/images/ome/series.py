@@ -12,6 +12,7 @@ from typing import Any
 from gzarr.errors import MetadataError, NodeNotFoundError
 from gzarr.hierarchy.group import Group
 from gzarr.images.ome.documents import ome_attributes
+from gzarr.images.ome.faults import Notes, Taker, raise_fatal, short
 from gzarr.indexing.keys import join_path
 
 #: Paths that a message names.
@@ -63,8 +64,8 @@ def group_of_image(group: Group, series: int | str | None) -> Group:
     return group
 
 
-def series_paths(group: Group) -> list[str]:
-    """Paths of the images in a collection of bioformats2raw; empty for other groups."""
+def series_paths(group: Group, take: Taker = raise_fatal) -> list[str]:
+    """Paths of the images in a collection of bioformats2raw; empty for other groups. take: takes faults of the list."""
     zarr_format = group.metadata.zarr_format
     if "bioformats2raw.layout" not in ome_attributes(group.attrs.asdict(), zarr_format):
         return []
@@ -72,6 +73,9 @@ def series_paths(group: Group) -> list[str]:
     listed = ome_attributes(node.attrs.asdict(), zarr_format).get("series") if isinstance(node, Group) else None
     if isinstance(listed, list) and all(isinstance(path, str) for path in listed):
         return list(listed)
+    if listed is not None and isinstance(node, Group):
+        field = "ome.series" if zarr_format == 3 else "series"
+        Notes(node.store_path, take).error(field, f"must be a list of paths, got {short(listed)}", "list the images")
     paths: list[str] = []
     for number in count():
         if str(number) not in group:

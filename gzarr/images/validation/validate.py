@@ -193,7 +193,7 @@ class _Walk:
         found = ome_attributes(group.attrs.asdict(), zarr_format)
         notes = Notes(group.store_path, self._take)
         prefix = "ome." if zarr_format == 3 else ""
-        paths = series_paths(group)
+        paths = series_paths(group, self._take)
         if "plate" in found:
             plate = parse_plate(found["plate"], notes, f"{prefix}plate")
             runs = {run.id for run in plate.acquisitions} or None

@@ -286,6 +286,9 @@ def test_collections_and_plates_are_walked(tmp_path: Path) -> None:
         create_image(root, shape=(4, 4), dtype="u1", path=str(number))
     found = validate(root)
     assert (found.n_images, found.ok, len(found.warnings)) == (2, True, 4)
+    root.create_group("OME", attributes={"ome": {"version": "0.5", "series": [5]}})
+    (error,) = validate(root).errors
+    assert (error.path, error.field) == (f"{root.store_path}/OME", "ome.series")
     plate = create_plate(tmp_path / "plate.zarr", rows=2, columns=2, acquisitions=["one"])
     plate.create_field("A", "1", np.ones((4, 4), "u1"), units="um", acquisition=0)
     assert validate(tmp_path / "plate.zarr", data=True).faults == ()
