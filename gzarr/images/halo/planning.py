@@ -195,7 +195,7 @@ class _Axis:
         self.number = number
         self._geometry, self._chunks = geometry, chunks
         self._depth, self._size = geometry.depth[number], geometry.shape[number]
-        self.longest = max((b - a for a, b in pairwise(chunks.edges())), default=1)
+        self.longest = _longest(chunks)
         self._touched: dict[int, float] = {}
 
     def window(self, n: int, *, whole: bool) -> int:
@@ -218,12 +218,21 @@ class _Axis:
 
     def _count(self, n: int) -> float:
         geometry, chunks, total = self._geometry, self._chunks, 0
-        cuts = _cut(0, geometry.out_shape[self.number], n)
-        some = cuts if len(cuts) <= _LOOKED_AT else cuts[: _LOOKED_AT // 2] + cuts[-_LOOKED_AT // 2 :]
-        for cut in some:
-            first, last = span_of(*geometry.core(self.number, *cut), self._depth, self._size)
+        size = geometry.out_shape[self.number]
+        starts, half = range(0, size, n), _LOOKED_AT // 2
+        some = starts if len(starts) <= _LOOKED_AT else [*starts[:half], *starts[-half:]]
+        for start in some:
+            core = geometry.core(self.number, start, min(start + n, size))
+            first, last = span_of(*core, self._depth, self._size)
             total += frontier(chunks, last, whole=True) - chunks.bounds(chunks.locate(first))[0]
-        return total * len(cuts) / (len(some) * self._size)
+        return total * len(starts) / (len(some) * self._size)
+
+
+def _longest(chunks: Axis) -> int:
+    """Elements of the longest chunk of an axis, of those within its extent."""
+    if isinstance(chunks, RegularAxis):
+        return max(min(chunks.length, chunks.extent), 1)
+    return max((b - a for a, b in pairwise(chunks.edges())), default=1)
 
 
 def make_plan(geometry: Geometry, grids: Sequence[Grid], costs: Costs, block: tuple[int, ...] | None) -> WalkPlan:

@@ -100,3 +100,10 @@ def test_windows_reach_to_the_ends_of_chunks() -> None:
     assert frontier(RegularAxis(100, 16), 97, whole=True) == 100
     assert frontier(RegularAxis(100, 16), 17, whole=False) == 17
     assert frontier(VaryingAxis(10, (3, 7)), 4, whole=True) == 10
+
+
+def test_planning_takes_no_time_for_each_chunk() -> None:
+    long = 10**12
+    plan = plan_of((long,), 1, 5, 256)
+    assert plan.bar[0] < long
+    plan_of((1, long), 1, 0, 256)
