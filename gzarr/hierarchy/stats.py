@@ -70,9 +70,11 @@ def stats_of(
     part = fold_all(partial(_part, xp=xp), _joined, of_fill=partial(_part_of_fill, fill)) or _NOTHING
     histogram = None
     if bins is not None:
-        edges = _edges(array, bins, limits or _as_numpy(dtype, part))
-        of_fill = partial(_binned_fill, fill, edges)
-        made = fold_all(partial(_binned, xp=xp, edges=edges), np.add, of_fill=of_fill)
+        # The same numbers for edges and bins: with limits of another type, NumPy rounds the places of bins otherwise.
+        limits = _finite(array, limits or _as_numpy(dtype, part))
+        edges = np.histogram_bin_edges(np.empty(0, dtype), bins, limits)
+        of_fill = partial(_binned_fill, fill, bins, limits)
+        made = fold_all(partial(_binned, xp=xp, bins=bins, limits=limits), np.add, of_fill=of_fill)
         histogram = (np.zeros(bins, np.int64) if made is None else made), edges
     std = math.sqrt(part.squares / part.n) if part.n else math.nan
     return Stats(part.n, part.n_nan, part.low, part.high, _mean(part.total, part.n), std, histogram)
@@ -80,18 +82,16 @@ def stats_of(
 
 def _as_numpy(dtype: np.dtype[Any], part: _Part) -> tuple[Any, Any]:
     """The limits of a histogram in the type whose arithmetic NumPy uses for its edges."""
-    return (part.low, part.high) if dtype.kind != "f" else (dtype.type(part.low), dtype.type(part.high))
+    return (dtype.type(part.low), dtype.type(part.high)) if part.n else (part.low, part.high)
 
 
-def _edges(array: Indexed, bins: int, limits: tuple[float, float]) -> NDArray[Any]:
-    if not all(map(math.isfinite, limits)):
-        if not array.size:
-            limits = (0, 1)
-        else:
-            raise ValueError(
-                f"{array.store_path}: elements reach from {limits[0]} to {limits[1]}; give range= for a histogram"
-            )
-    return np.histogram_bin_edges(np.empty(0, array.dtype), bins, limits)
+def _finite(array: Indexed, limits: tuple[Any, Any]) -> tuple[Any, Any]:
+    """The limits of a histogram; NumPy's for an array without elements. Raises: ValueError if they are not finite."""
+    if all(map(math.isfinite, limits)):
+        return limits
+    if not array.size:
+        return 0, 1
+    raise ValueError(f"{array.store_path}: elements reach from {limits[0]} to {limits[1]}; give range= for a histogram")
 
 
 # -- of values that are counted ----------------------------------------------------------------------------------------
@@ -128,7 +128,8 @@ def _from_counts(
     low, high = (dtype.type(values[at]).item() if n else math.nan for at in (0, -1))
     histogram = None
     if bins is not None:
-        limits = limits or (low, high)
+        ends = (int(low), int(high)) if n else (0, 1)  # NumPy does not subtract booleans
+        limits = limits or ends
         weighted, edges = np.histogram(np.asarray(values, "f8"), bins, limits, weights=numbers)
         histogram = weighted.astype(np.int64), edges
     return Stats(n, 0, low, high, _mean(total, n), math.sqrt(variance), histogram)
@@ -212,16 +213,16 @@ def _joined(one: _Part, two: _Part) -> _Part:
     return _Part(n, n_nan, min(one.low, two.low), max(one.high, two.high), one.total + two.total, squares)
 
 
-def _binned(block: AnyArray, *, xp: Any, edges: NDArray[Any]) -> NDArray[np.int64]:
+def _binned(block: AnyArray, *, xp: Any, bins: int, limits: tuple[Any, Any]) -> NDArray[np.int64]:
     """How many elements are in each bin."""
-    counts = np.zeros(len(edges) - 1, np.int64)
+    counts = np.zeros(bins, np.int64)
     for piece in _pieces(block):
-        counts += _on_host(xp.histogram(piece, len(counts), (edges[0], edges[-1]))[0])
+        counts += _on_host(xp.histogram(piece, bins, limits)[0])
     return counts
 
 
-def _binned_fill(fill: Any, edges: NDArray[Any], n: int) -> NDArray[np.int64]:
-    return _binned(np.asarray([fill]), xp=np, edges=edges) * n
+def _binned_fill(fill: Any, bins: int, limits: tuple[Any, Any], n: int) -> NDArray[np.int64]:
+    return _binned(np.asarray([fill]), xp=np, bins=bins, limits=limits) * n
 
 
 def _mean(total: Any, n: int) -> float:

@@ -79,6 +79,25 @@ def test_arrays_without_elements_and_of_nan() -> None:
     assert gzarr.full((), 3, dtype="i8").stats().mean == 3
 
 
+@pytest.mark.parametrize("dtype", ["?", "u1", "i2", "i4", "f8"])
+def test_a_histogram_of_nothing_has_the_edges_of_numpy(dtype: str) -> None:
+    counts, edges = gzarr.zeros((0, 3), chunks=(1, 1), dtype=dtype).stats(bins=4).histogram
+    np.testing.assert_array_equal(counts, 0)
+    np.testing.assert_array_equal(edges, np.histogram([], 4)[1])
+
+
+def test_a_histogram_of_booleans_that_are_all_the_same() -> None:
+    counts, edges = gzarr.ones(6, chunks=4, dtype="?").stats(bins=3).histogram
+    np.testing.assert_array_equal(counts, [0, 6, 0])
+    np.testing.assert_array_equal(edges, np.histogram(np.ones(6, "u1"), 3)[1])
+
+
+def test_bins_of_small_floats_are_those_of_numpy() -> None:
+    data = np.random.default_rng(0).normal(0, 10, 20_000).astype("f2")
+    counts = gzarr.array(data, chunks=999).stats(bins=256, range=(-5.5, 3.25)).histogram[0]
+    np.testing.assert_array_equal(counts, np.histogram(data, 256, (-5.5, 3.25))[0])
+
+
 def test_other_elements_are_refused() -> None:
     with pytest.raises(gzarr.MetadataError, match="stats are of real numbers, but the elements are of complex64"):
         gzarr.zeros(3, dtype="c8").stats()
