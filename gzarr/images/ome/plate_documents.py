@@ -183,10 +183,9 @@ def parse_well(value: Any, notes: Notes, place: str) -> tuple[Field, ...]:
     fields = []
     for number, item in enumerate(_list(_object(value, notes, place).get("images"), notes, f"{place}.images")):
         path, run = item.get("path"), item.get("acquisition")
-        if not isinstance(path, str):
-            notes.fatal(
-                f"{place}.images[{number}].path", f"must be a path, got {short(path)}", "name the field's group"
-            )
+        if not isinstance(path, str) or ".." in path.split("/"):
+            what = f"must be a path below the well, got {short(path)}"
+            notes.fatal(f"{place}.images[{number}].path", what, "name the field's group")
         extra = {key: found for key, found in item.items() if key not in ("path", "acquisition")}
         fields.append(Field(str(path), run if isinstance(run, int) else None, extra))
     return tuple(fields)

@@ -302,6 +302,11 @@ def test_collections_and_plates_are_walked(tmp_path: Path) -> None:
     ]
 
 
+def test_fields_lie_below_their_well() -> None:
+    well = gzarr.group(attributes={"ome": {"version": "0.5", "well": {"images": [{"path": "../../B/1/0"}]}}})
+    assert validate(well).errors[0].field == "ome.well.images[0].path"
+
+
 @pytest.mark.parametrize("run", [{}, {"id": []}])
 def test_an_acquisition_without_a_number_is_told(run: dict[str, Any]) -> None:
     plate = {"rows": [{"name": "A"}], "columns": [{"name": "1"}], "wells": [], "acquisitions": [run]}
