@@ -23,7 +23,7 @@ from gzarr.images.image import Image
 from gzarr.images.new_levels import level_keywords, new_dtype, numbers
 from gzarr.images.ome.axes import new_axes
 from gzarr.images.ome.channels import lacks_window, new_channels
-from gzarr.images.ome.documents import Dataset, Multiscale, write_multiscale
+from gzarr.images.ome.documents import FORMAT_OF, Dataset, Multiscale, write_multiscale
 from gzarr.images.pyramid.building import MAX_NBYTES
 from gzarr.images.pyramid.downsample import Method
 from gzarr.images.pyramid.level_arrays import is_bare
@@ -39,9 +39,6 @@ from gzarr.metadata.model import ArrayMeta
 from gzarr.storage.memory import MemoryStore
 from gzarr.tensors import from_tensor
 
-#: Zarr format of a version.
-_FORMATS = {"0.4": 2, "0.5": 3}
-
 
 class ImageKeywords(RareArrayKeywords, StoreKeywords, total=False):
     """Of `create_image`: how chunks are encoded, and how the store and the device are used."""
@@ -54,6 +51,22 @@ class ImageKeywords(RareArrayKeywords, StoreKeywords, total=False):
     order: Literal["C", "F"] | None
     fill_value: Any
     write_empty_chunks: bool | None
+
+
+class NewImageKeywords(ImageKeywords, total=False):
+    """Of `create_image`: what does not depend on the data."""
+
+    scale: float | Sequence[float] | Mapping[str, float] | None
+    translation: float | Sequence[float] | Mapping[str, float] | None
+    units: str | Mapping[str, str] | None
+    channels: Sequence[Any] | None
+    name: str | None
+    version: Literal["0.4", "0.5"]
+    chunks: Any
+    shards: Any
+    overwrite: bool
+    path: str | None
+    device: str | None
 
 
 def create_image(
@@ -148,7 +161,7 @@ def create_image(
     check_keywords(kwargs, ImageKeywords, create_image)
     given: dict[str, Any] = {**kwargs}
     reach = {key: given.pop(key) for key in GroupKeywords.__annotations__ if key in given}
-    if version not in _FORMATS:
+    if version not in FORMAT_OF:
         raise MetadataError(f"version: {version!r} is not written; choose '0.5' or '0.4'")
     if data is not None:
         data = from_tensor(data if hasattr(data, "shape") else np.asarray(data))
@@ -178,7 +191,7 @@ def create_image(
     check_image(multiscale, level, None if data is None else recipe)
     if overwrite and isinstance(data, Array):
         check_apart(data, store, path)
-    opening: dict[str, Any] = {"path": path, "zarr_format": _FORMATS[version], "device": device, **reach}
+    opening: dict[str, Any] = {"path": path, "zarr_format": FORMAT_OF[version], "device": device, **reach}
     group = new_group(store, opening, resume=resume, overwrite=overwrite)
     return _finished(put_image(group, multiscale, level, data, recipe), data, channels)
 
@@ -188,7 +201,7 @@ def check_image(multiscale: Multiscale, level: Mapping[str, Any], recipe: Recipe
 
     Raises: MetadataError, ValueError, TypeError.
     """
-    trial = open_group(MemoryStore(), "w", zarr_format=_FORMATS[multiscale.version], device="cpu")
+    trial = open_group(MemoryStore(), "w", zarr_format=FORMAT_OF[multiscale.version], device="cpu")
     base = trial.create_array(multiscale.datasets[0].path, **level)
     if recipe is not None:
         check_recipe(trial, base, multiscale, recipe)

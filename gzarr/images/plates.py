@@ -11,7 +11,7 @@ from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.keywords import GroupKeywords, OpenMode
 from gzarr.images.create import create_image
 from gzarr.images.image import Image, open_image
-from gzarr.images.ome.documents import VERSION_OF, ome_attributes
+from gzarr.images.ome.documents import FORMAT_OF, VERSION_OF, ome_attributes
 from gzarr.images.ome.faults import Notes
 from gzarr.images.ome.plate_documents import (
     Acquisition,
@@ -24,8 +24,6 @@ from gzarr.images.ome.plate_documents import (
     parse_well,
 )
 from gzarr.metadata.documents import change_attributes
-
-_FORMATS = {version: zarr_format for zarr_format, version in VERSION_OF.items()}
 
 
 class Well(Sequence[Image]):
@@ -317,7 +315,7 @@ def create_plate(
     >>> [image.shape for image in plate["A/1"]]
     [(64, 64)]
     """
-    if version not in _FORMATS:
+    if version not in FORMAT_OF:
         raise MetadataError(f"version: {version!r} is not written; choose '0.5' or '0.4'")
     document = PlateDocument(
         rows=new_names(rows, "rows", letters=True),
@@ -325,7 +323,7 @@ def create_plate(
         acquisitions=new_acquisitions(acquisitions),
         name=name,
     )
-    zarr_format = _FORMATS[version]
+    zarr_format = FORMAT_OF[version]
     group = open_group(store, "w" if overwrite else "w-", path=path, zarr_format=zarr_format, device=device, **kwargs)
     place = group.basename or str(group.store).rstrip("/").rsplit("/", 1)[-1]
     named = {"name": name or place.removesuffix(".zarr").removesuffix(".ome") or "plate"}

@@ -16,7 +16,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, Unpack
 
 import numpy as np
 
@@ -25,12 +25,13 @@ from gzarr.concurrency import Pool, after_fork, new_lock
 from gzarr.errors import MetadataError, SelectionError
 from gzarr.images.acquisition.frames import Position, Row, place_of
 from gzarr.images.acquisition.growing import GrowingImage
-from gzarr.images.create import create_image
+from gzarr.images.create import NewImageKeywords, create_image
 from gzarr.images.image import Image
 from gzarr.images.new_levels import new_chunks, new_dtype
 from gzarr.images.ome.axes import new_axes
 from gzarr.images.ome.collection import create_collection
-from gzarr.images.pyramid.downsample import check_method
+from gzarr.images.pyramid.building import MAX_NBYTES
+from gzarr.images.pyramid.downsample import Method, check_method
 from gzarr.images.pyramid.levels import SMALLEST, Factors
 from gzarr.indexing.chunking import parse_shape
 
@@ -115,10 +116,10 @@ class ImageWriter:
         positions: Sequence[str] | None = None,
         levels: int | None = None,
         factors: Factors = None,
-        method: Any = "mean",
+        method: Method = "mean",
         frames: int = SMALLEST,
-        max_nbytes: int = 256 << 20,
-        **kwargs: Any,
+        max_nbytes: int = MAX_NBYTES,
+        **kwargs: Unpack[NewImageKeywords],
     ) -> None:
         frame, kind = parse_shape(shape), new_dtype(dtype)
         if len(frame) < 2:
@@ -138,7 +139,7 @@ class ImageWriter:
         self._nbytes = self._n_under_way = 0
         self._spare: list[Row] = []
         self._error: BaseException | None = None
-        given = {**kwargs, "shape": (0, *frame), "dtype": kind, "axes": axes}
+        given: dict[str, Any] = {**kwargs, "shape": (0, *frame), "dtype": kind, "axes": axes}
         made: dict[str | None, Image] = {}
         if positions is None:
             made[None] = create_image(store, **given)

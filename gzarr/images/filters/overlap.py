@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import product
 from math import prod
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from gzarr.display.progress import ProgressLike, counted
 from gzarr.dtypes import parse_dtype
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.node import lies_within
+from gzarr.hierarchy.options import check_keywords
 from gzarr.images.create import check_apart
 from gzarr.images.filters.inputs import Applied, Compute, check_result, parse_block, parse_inputs
 from gzarr.images.filters.outputs import Options, Output, Writing, new_output, unit_of
@@ -34,6 +35,22 @@ from gzarr.images.shown import show_values
 DEVICE_WORKERS = 2
 #: The part of the memory that is left to what waits for other blocks, of a pyramid: one of so many.
 _PENDING_SHARE = 8
+
+
+class BlockKeywords(TypedDict, total=False):
+    """Keywords of `map_overlap` that `map_blocks` takes."""
+
+    block: Any
+    dtype: Any
+    max_nbytes: int
+    max_device_nbytes: int | None
+    levels: int | None
+    factors: Factors
+    method: Method | None
+    resume: bool
+    overwrite: bool
+    progress: ProgressLike
+    device: str | None
 
 
 def map_overlap(
@@ -233,7 +250,10 @@ def _plan(
 
 
 def map_blocks(
-    func: Callable[..., Any], inputs: Array | Image | Sequence[Array | Image], out: Any, **options: Any
+    func: Callable[..., Any],
+    inputs: Array | Image | Sequence[Array | Image],
+    out: Any,
+    **kwargs: Unpack[BlockKeywords],
 ) -> Array | Image:
     """Apply a function to blocks of an array, element by element say, and store the results.
 
@@ -245,8 +265,8 @@ def map_blocks(
         The arrays, of one shape; of an image, level 0.
     out : Array, Image, path or Store
         Where the result is stored: see `map_overlap`.
-    **options
-        The other arguments of `map_overlap`, but for ``depth``, ``boundary`` and ``cval``.
+    **kwargs
+        The other keywords of `map_overlap`, without ``depth``, ``boundary`` and ``cval``.
 
     Returns
     -------
@@ -261,7 +281,8 @@ def map_blocks(
     array([[False, False],
            [ True,  True]])
     """
-    return map_overlap(func, inputs, out, 0, **options)
+    check_keywords(kwargs, BlockKeywords, map_blocks)
+    return map_overlap(func, inputs, out, 0, **kwargs)
 
 
 def _dtype_of(given: Applied, trial: Trial | None, dtype: Any) -> np.dtype[Any]:

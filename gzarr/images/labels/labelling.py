@@ -46,7 +46,7 @@ def label(
     max_nbytes: int = 256 << 20,
     resume: bool = False,
     progress: ProgressLike = None,
-    device: str | Backend | None = None,
+    device: str | None = None,
 ) -> int:
     """Number the connected components of a mask, in bounded memory.
 

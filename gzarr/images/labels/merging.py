@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gzarr.backend import Backend
 from gzarr.display.progress import ProgressLike
 from gzarr.images.labels.components import NOWHERE, Blocks, Coords, Pairs, count_pairs, face_of, places_in, side_of
 from gzarr.images.labels.numbering import Labelled, Method, Target, Wish, find_source, number_blocks
@@ -31,7 +30,7 @@ def merge_labels(
     max_nbytes: int = 256 << 20,
     resume: bool = False,
     progress: ProgressLike = None,
-    device: str | Backend | None = None,
+    device: str | None = None,
 ) -> int:
     """Merge the labels of blocks that were segmented separately, in bounded memory.
 

@@ -24,6 +24,8 @@ from gzarr.metadata.model import ZarrFormat
 
 #: What is written, by Zarr format.
 VERSION_OF: Final[Mapping[ZarrFormat, Literal["0.4", "0.5"]]] = {2: "0.4", 3: "0.5"}
+#: Zarr format of a version.
+FORMAT_OF: Final[Mapping[str, ZarrFormat]] = {version: zarr_format for zarr_format, version in VERSION_OF.items()}
 #: What is read in Zarr v2; in v3, 0.5 alone.
 _OLD_VERSIONS = ("0.1", "0.2", "0.3", "0.4")
 #: The axes of images before 0.3, which name none.
