@@ -31,7 +31,7 @@ SELECTED = {
     "cpu/compiled/test_put.py": "",
     "cpu/compiled/test_fetch.py": "",
     "cpu/compiled/test_reduce.py": "",
-    "images/test_downsample.py": "loop and (strides or views or (every and (u1 or f2 or i8)))",
+    "images/pyramid/test_downsample.py": "loop and (strides or views or (every and (u1 or f2 or i8)))",
     "gpu/codecs/blosc/test_parsing.py": "test_damage",  # LZ4 and Zstandard, sound and damaged
 }
 
