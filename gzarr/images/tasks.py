@@ -1,7 +1,7 @@
 """Runs tasks on gzarr's threads under one budget of bytes.
 
 Theory of operation. The threads of `Backend.run` take items in order. A thread waits with its item until the budget has
-room for it, and every task that ends wakes one that waits. A task runs in any case if no other does, so nobody waits
+room for it, and every task that ends wakes one that waits. A task always runs if no other does, so none waits
 forever. What a task reads and writes stays on its thread.
 
 On a device, a task has a stream of its own. It comes after what the caller had submitted before all tasks, and before
@@ -110,7 +110,7 @@ def run_tasks(
     cost_nbytes : int or callable
         Bytes that a task holds, or a function of an item that gives them.
     max_nbytes : int
-        What all tasks under way, and what is pending, may hold. A task begins in any case if no other is under way.
+        What all tasks under way, and what is pending, may hold. A task always begins if no other is under way.
     workers : int, optional
         The most tasks at once. By default, as many as there are threads.
     waits : bool

@@ -58,8 +58,8 @@ class ImageWriter:
     """Writes an OME-Zarr image whose frames come one after the other, as from a microscope.
 
     Frames go to the end of the first axis, which grows. Other threads encode and store them, and all levels of the
-    pyramid, as soon as whole chunks (or shards) of frames are there; nothing is stored twice. Whoever opens the image
-    meanwhile finds the frames that are complete, at most a second later. If the program is killed, these are there and
+    pyramid, as soon as whole chunks (or shards) of frames are there; nothing is stored twice. Readers see
+    complete frames at most a second later. If the program is killed, these are there and
     the image's metadata are valid. Chunks of later frames may be left over then, outside of the arrays: `gzarr.verify`
     names them, and `gzarr.repair` deletes them as strays.
 
