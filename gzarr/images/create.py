@@ -28,15 +28,13 @@ from gzarr.images.pyramid.building import MAX_NBYTES
 from gzarr.images.pyramid.downsample import Method
 from gzarr.images.pyramid.level_arrays import is_bare
 from gzarr.images.pyramid.levels import Factors
-from gzarr.images.pyramid.recipes import Recipe, build_levels, check_recipe
+from gzarr.images.pyramid.recipes import Recipe, build_levels, check_image
 from gzarr.images.pyramid.resuming import read_marks
 from gzarr.images.shown import show_values
 from gzarr.images.validation.level_checks import count_channels
 from gzarr.indexing.chunking import parse_shape
 from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.metadata.documents import documents
-from gzarr.metadata.model import ArrayMeta
-from gzarr.storage.memory import MemoryStore
 from gzarr.tensors import from_tensor
 
 
@@ -194,18 +192,6 @@ def create_image(
     opening: dict[str, Any] = {"path": path, "zarr_format": FORMAT_OF[version], "device": device, **reach}
     group = new_group(store, opening, resume=resume, overwrite=overwrite)
     return _finished(put_image(group, multiscale, level, data, recipe), data, channels)
-
-
-def check_image(multiscale: Multiscale, level: Mapping[str, Any], recipe: Recipe | None) -> ArrayMeta:
-    """Check that there can be an image, and levels by a recipe. Returns: what the metadata of level 0 will be.
-
-    Raises: MetadataError, ValueError, TypeError.
-    """
-    trial = open_group(MemoryStore(), "w", zarr_format=FORMAT_OF[multiscale.version], device="cpu")
-    base = trial.create_array(multiscale.datasets[0].path, **level)
-    if recipe is not None:
-        check_recipe(trial, base, multiscale, recipe)
-    return base.metadata
 
 
 def new_group(store: Any, opening: Mapping[str, Any], *, resume: bool, overwrite: bool, first: str = "0") -> Group:

@@ -28,6 +28,7 @@ from gzarr.images.pyramid.building import MAX_NBYTES, building, chunk_of, fill, 
 from gzarr.images.pyramid.downsample import Method, check_method
 from gzarr.images.pyramid.level_arrays import is_bare
 from gzarr.images.pyramid.levels import Factors
+from gzarr.images.pyramid.recipes import Recipe, check_image
 from gzarr.images.pyramid.resuming import read_marks
 from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.indexing.regions import Region
@@ -113,7 +114,19 @@ def write_label(
         found = numpy_dtype(data.dtype)
     kind = _label_dtype(np.dtype(found if dtype is None else dtype), image, name)
     check_method(method, kind, labels=True)
-    new = new_labels(image, name, axes, shape, kind, colors, properties, resume=resume, overwrite=overwrite, **keywords)
+    new = new_labels(
+        image,
+        name,
+        axes,
+        shape,
+        kind,
+        colors,
+        properties,
+        resume=resume,
+        overwrite=overwrite,
+        recipe=Recipe(levels, factors, method, max_nbytes),
+        **keywords,
+    )
     if levels is None and factors is None:
         levels, factors = len(new.factors), new.factors or None
     base = new.base
@@ -155,6 +168,7 @@ def new_labels(
     *,
     resume: bool = False,
     overwrite: bool = False,
+    recipe: Recipe | None = None,
     **keywords: Unpack[LabelKeywords],
 ) -> NewLabels:
     """Make the group and level 0 of an image of labels, which is neither filled nor listed yet.
@@ -171,6 +185,8 @@ def new_labels(
         Those of the image, without axes along which the labels are the same; an extent may be 1.
     colors, properties, resume, overwrite, **keywords
         See `gzarr.images.Image.write_label`.
+    recipe : Recipe, optional
+        Of the levels, which is checked before anything is deleted.
 
     Raises
     ------
@@ -214,10 +230,12 @@ def new_labels(
                 f"labels at {where!r} are unfinished: pass resume=True to go on, or overwrite=True"
             )
         raise ContainsGroupError(f"labels are already stored at {where!r}: pass overwrite=True to replace them")
+    level = level_keywords(multiscale, {"shape": shape, "dtype": dtype, **keywords})
+    check_image(multiscale, level, recipe)
     if path in label_names(group):
         _list(group, path, listed=False)
     own = labels.create_group(path, overwrite=overwrite)
-    base = own.create_array("0", **level_keywords(multiscale, {"shape": shape, "dtype": dtype, **keywords}))
+    base = own.create_array("0", **level)
     return NewLabels(own, base, multiscale, steps)
 
 

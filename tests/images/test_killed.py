@@ -10,7 +10,7 @@ import pytest
 
 import gzarr
 from gzarr.errors import ContainsArrayError, ContainsNodeError
-from gzarr.images import build_pyramid, create_image, map_overlap, open_image
+from gzarr.images import ImageWriter, build_pyramid, create_image, map_overlap, open_image
 from gzarr.images.pyramid import units
 from gzarr.storage import MemoryStore
 
@@ -158,4 +158,24 @@ def test_nothing_is_deleted_for_levels_that_cannot_be(keywords: Any) -> None:
         create_image(store, DATA, **{"chunks": CHUNKS, "overwrite": True, **keywords})
     with pytest.raises((ValueError, TypeError)):
         build_pyramid(image, overwrite=True, **keywords)
+    assert store._data == before
+
+
+@pytest.mark.parametrize("keywords", [{"levels": -1}, {"factors": {"q": 2}}, {"levels": 30}], ids=str)
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda image, how: image.write_label("cells", DATA // 9000, **how),
+        lambda image, how: map_overlap(np.negative, SOURCE, image.group.store, 0, **how),
+        lambda image, how: ImageWriter(image.group.store, shape=(64, 64), dtype="u2", **how),
+    ],
+    ids=["labels", "filter", "writer"],
+)
+def test_nothing_is_deleted_for_other_outputs_that_cannot_be(write: Any, keywords: Any) -> None:
+    store = MemoryStore()
+    image = created(store)
+    image.write_label("cells", DATA // 9000)
+    before = dict(store._data)
+    with pytest.raises(ValueError, match=r"levels|factors"):
+        write(image, {"overwrite": True, **keywords})
     assert store._data == before

@@ -140,15 +140,16 @@ class ImageWriter:
         self._spare: list[Row] = []
         self._error: BaseException | None = None
         given: dict[str, Any] = {**kwargs, "shape": (0, *frame), "dtype": kind, "axes": axes}
+        how = (levels, factors, method)
+        if given.get("overwrite"):  # what is wrong is said before anything is deleted
+            GrowingImage(create_image(**{**given, "overwrite": False, "path": None}), how, frames)
         made: dict[str | None, Image] = {}
         if positions is None:
             made[None] = create_image(store, **given)
         else:
             root, given = create_collection(store, positions, given)
             made |= {name: create_image(root, path=name, **given) for name in positions}
-        self._positions = {
-            name: Position(GrowingImage(image, (levels, factors, method), frames)) for name, image in made.items()
-        }
+        self._positions = {name: Position(GrowingImage(image, how, frames)) for name, image in made.items()}
         _open[id(self)] = self
 
     def append(self, frame: Any, *, position: str | None = None, **index: int | str) -> None:

@@ -28,8 +28,12 @@ from gzarr.images.pyramid.building import Build, building
 from gzarr.images.pyramid.downsample import GAUSSIAN, Method
 from gzarr.images.pyramid.level_arrays import is_bare, take_off_levels
 from gzarr.images.pyramid.levels import Factors
+from gzarr.images.pyramid.recipes import Recipe, check_image
 from gzarr.images.pyramid.resuming import Marks
 from gzarr.indexing.grid import RegularAxis
+
+#: The limit of memory is checked when the output is planned.
+_ANY_NBYTES = 1 << 62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,11 +174,7 @@ def _image_written(image: Image, options: Options) -> Iterator[Writing]:
     if len(image) > 1 and levels is None and factors is None:
         levels, factors = len(image) - 1, _factors_of(image)
     alone = replace(multiscale, datasets=multiscale.datasets[:1])
-    if options.method == GAUSSIAN:
-        raise ValueError(
-            f"{options.name}: method='gaussian' makes each level of the one before, when that is whole; leave it out "
-            "and call build_pyramid afterwards"
-        )
+    _check_method(options)
     method = options.method or ("mode" if multiscale.image_label is not None else "mean")
     with building(
         group,
@@ -196,6 +196,14 @@ def _image_written(image: Image, options: Options) -> Iterator[Writing]:
 
         yield Writing(image.levels[0], begin, build)
     group.attrs.refresh()
+
+
+def _check_method(options: Options) -> None:
+    if options.method == GAUSSIAN:
+        raise ValueError(
+            f"{options.name}: method='gaussian' makes each level of the one before, when that is whole; leave it out "
+            "and call build_pyramid afterwards"
+        )
 
 
 def _factors_of(image: Image) -> list[dict[str, int]]:
@@ -240,9 +248,11 @@ def _new_image(template: Image, out: Any, dtype: np.dtype[Any], options: Options
             if not anew:
                 level = open_array(group, "r+", path=datasets[0].path)
                 return Image(group, replace(multiscale, name=_name_of(group)), (level,))
-    group = open_group(out, "w" if anew else "w-", zarr_format=first.zarr_format)
     keywords = level_keywords(multiscale, _like(first, dtype))
     del keywords["zarr_format"]
+    _check_method(options)
+    check_image(multiscale, keywords, Recipe(options.levels, options.factors, options.method, _ANY_NBYTES))
+    group = open_group(out, "w" if anew else "w-", zarr_format=first.zarr_format)
     level = group.create_array(datasets[0].path, **keywords)
     return Image(group, replace(multiscale, name=_name_of(group)), (level,))
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from gzarr.api.open import open_group
 from gzarr.display.progress import ProgressLike
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
-from gzarr.images.ome.documents import Multiscale, ome_attributes
+from gzarr.images.ome.documents import FORMAT_OF, Multiscale, ome_attributes
 from gzarr.images.pyramid.building import MAX_NBYTES, Build, building, cascade_of, chunk_of, fill, plan, producer
 from gzarr.images.pyramid.cluster import Client, build_on
 from gzarr.images.pyramid.downsample import GAUSSIAN, Method, check_method
@@ -15,6 +17,8 @@ from gzarr.images.pyramid.level_arrays import level_array
 from gzarr.images.pyramid.levels import Factors
 from gzarr.images.pyramid.smoothing import smooth_levels
 from gzarr.images.pyramid.units import plan_units
+from gzarr.metadata.model import ArrayMeta
+from gzarr.storage.memory import MemoryStore
 
 
 class Recipe(NamedTuple):
@@ -95,6 +99,18 @@ def build_levels(
             fill(build, produce, max_nbytes=recipe.max_nbytes, progress=recipe.progress, chunk=chunk_of(data))
     group.attrs.refresh()
     return build
+
+
+def check_image(multiscale: Multiscale, level: Mapping[str, Any], recipe: Recipe | None) -> ArrayMeta:
+    """Check that there can be an image, and levels by a recipe. Returns: what the metadata of level 0 will be.
+
+    Raises: MetadataError, ValueError, TypeError.
+    """
+    trial = open_group(MemoryStore(), "w", zarr_format=FORMAT_OF[multiscale.version], device="cpu")
+    base = trial.create_array(multiscale.datasets[0].path, **level)
+    if recipe is not None:
+        check_recipe(trial, base, multiscale, recipe)
+    return base.metadata
 
 
 def check_recipe(group: Group, base: Array, multiscale: Multiscale, recipe: Recipe) -> None:
