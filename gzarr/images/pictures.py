@@ -271,7 +271,8 @@ def _resized(plane: NDArray[Any], size: Sequence[int], *, labels: bool) -> NDArr
         at = [np.arange(n) * extent // n for n, extent in zip(size, plane.shape, strict=True)]
         chosen: NDArray[Any] = plane[np.ix_(*at)]
         return chosen
-    values = (np.abs(plane) if plane.dtype.kind == "c" else plane).astype(np.float32)
+    with np.errstate(over="ignore"):  # what does not fit counts as infinite
+        values = (np.abs(plane) if plane.dtype.kind == "c" else plane).astype(np.float32)
     values = np.where(np.isfinite(values), values, np.nanmin(values, initial=np.inf, where=np.isfinite(values)))
     pillow = _pillow()
     drawn = pillow.fromarray(np.nan_to_num(values, posinf=0.0)).resize((width, height), pillow.Resampling.BOX)

@@ -106,6 +106,12 @@ def test_values_that_are_all_equal_complex_or_bool_are_drawn() -> None:
     assert pixels(thumbnail(image_of(np.eye(4, dtype="?"))))[0, 0, 0] == 255
 
 
+@pytest.mark.filterwarnings("error")
+def test_values_beyond_single_precision_are_drawn() -> None:
+    data = np.array([[1.0, 2.0], [3.0, np.finfo("f8").max]])
+    assert pixels(thumbnail(image_of(data))).shape[:2] == (2, 2)
+
+
 def test_the_coarsest_level_that_suffices_is_read() -> None:
     """Of three levels with a value each, the second one has just enough voxels."""
     group = gzarr.group()
