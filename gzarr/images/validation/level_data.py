@@ -30,6 +30,8 @@ _SAMPLES, _SIDE = 8, 32
 _OUTSIDE = 0.05
 #: Rounding of floats, as a fraction of the range of a sample.
 _ROUNDING = 1e-3
+#: How far elements lie outside on average, as a fraction of that range, where sharpening and lossy codecs may be why.
+_NEAR = 0.05
 
 
 def check_data(levels: Sequence[Array | None], take: Taker, progress: ProgressLike) -> None:
@@ -75,17 +77,21 @@ def _compare(before: Array, level: Array, number: int, notes: Notes) -> None:
         return
     try:
         starts = _samples(before, level, factors)
-        wrong = next((start for start in starts if not _shows(before, level, factors, start)), None)
+        distances = {start: _distance(before, level, factors, start) for start in starts}
     except GzarrError as error:
         notes.error("", f"cannot be compared with the level before: {error}", "see the error")
         return
-    if wrong is None:
+    if not any(distances.values()):
         return
-    if objects_stored(level.metadata, level.store, level.path):
-        what = f"level {number} does not show level {number - 1} at {wrong}"
-        notes.error("", what, "build the levels anew with gzarr.images.build_pyramid")
-    else:
+    wrong = max(distances, key=distances.__getitem__)
+    remedy = "build the levels anew with gzarr.images.build_pyramid"
+    if not objects_stored(level.metadata, level.store, level.path):
         notes.error("", f"level {number} is empty: no chunk is stored", "build it with gzarr.images.build_pyramid")
+    elif distances[wrong] > _NEAR:
+        notes.error("", f"level {number} does not show level {number - 1} at {wrong}", remedy)
+    else:
+        what = f"level {number} differs from level {number - 1}, as if sharpened or stored with loss, most at {wrong}"
+        notes.warning("", what, remedy)
 
 
 def _factors(larger: Sequence[int], smaller: Sequence[int]) -> tuple[int, ...] | None:
@@ -122,8 +128,11 @@ def _spread(items: Sequence[Any]) -> list[Any]:
     return [items[round(n * (len(items) - 1) / (_SAMPLES - 1))] for n in range(_SAMPLES)]
 
 
-def _shows(before: Array, level: Array, factors: Sequence[int], start: Sequence[int]) -> bool:
-    """Whether a part of a level lies between the extremes of what surrounds it in the level before."""
+def _distance(before: Array, level: Array, factors: Sequence[int], start: Sequence[int]) -> float:
+    """How far a part of a level lies outside the extremes of what surrounds it in the level before.
+
+    Returns: the mean over all elements, as a fraction of the range there; 0 if few elements lie outside.
+    """
     stop = [min(o + _SIDE, n) for o, n in zip(start, level.shape, strict=True)]
     low = [max(o - 1, 0) for o in start]
     high = [min(e + 1, n) for e, n in zip(stop, level.shape, strict=True)]
@@ -135,7 +144,12 @@ def _shows(before: Array, level: Array, factors: Sequence[int], start: Sequence[
     with np.errstate(invalid="ignore"):
         slack = _slack(least, most)
         outside = (part < least - slack) | (part > most + slack)
-    return bool(np.count_nonzero(outside) <= _OUTSIDE * outside.size)
+    if np.count_nonzero(outside) <= _OUTSIDE * outside.size:
+        return 0.0
+    least, most, part = (np.nan_to_num(values.astype("f8")) for values in (least, most, part))
+    excess = np.maximum(least - part, part - most).clip(0)
+    extent = most.max() - least.min()
+    return float(excess.mean() / extent) if extent else 1.0
 
 
 def _numbers(block: Any) -> Any:

@@ -245,6 +245,17 @@ def emptied(group: gzarr.Group) -> None:
     group.create_array("2", shape=meta.shape, dtype="u2", overwrite=True, dimension_names=meta.dimension_names)
 
 
+def test_levels_that_lost_something_are_a_warning(tmp_path: Path) -> None:
+    """As those of slide scanners: one element in two, stored with loss."""
+    rng = np.random.default_rng(0)
+    picture = np.cumsum(rng.normal(0, 2, (256, 256)), axis=1).clip(-90, 90) + 128
+    image = create_image(tmp_path / "slide.zarr", picture.astype("u1"), axes="yx", levels=1)
+    image[1][...] = (picture[::2, ::2] + rng.normal(0, 6, (128, 128))).clip(0, 255)
+    found = validate(image, data=True)
+    assert found.ok
+    assert "level 1 differs from level 0" in {fault.what.split(",")[0] for fault in found.warnings}
+
+
 def test_planted_faults_of_data_are_found_when_chunks_are_read(tmp_path: Path) -> None:
     group = make(tmp_path / "cell.zarr")
     group["1"][1, :, 2:5] = 5000
