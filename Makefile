@@ -5,7 +5,7 @@
 #   make coverage    the tests again, twice as slow, with a table of the lines that the tests miss
 #   make bench   time gzarr beside its peers (docs/benchmarks.md; 20 minutes, 5 GB in .bench-cache)
 #   make bench-loader    time gzarr.Loader beside its peers (docs/benchmarks-loader.md; 6 minutes, 3 GB in .bench-cache; Python 3.12)
-#   make bench-images    time pyramids and filters beside their peers (docs/benchmarks-images.md; 10 minutes, 5 GB in .bench-cache; Python 3.12)
+#   make bench-images    time pyramids and filters beside their peers (docs/benchmarks-images.md; 15 minutes, 5 GB in .bench-cache; Python 3.12)
 #   make torture    an hour of races, kills, full disks and interrupts, beside the peers (docs/reliability.md)
 #   make gpu-check   on a machine with a GPU: tests, open questions, benchmarks; eight minutes at most
 #   make PYTHON=python3.12 test    with another Python
