@@ -109,13 +109,13 @@ def absences(result: Mapping[str, Any]) -> str:
     return "\n".join(["### Not measured", "", *lines]) if lines else ""
 
 
-def insert(path: Path, text: str) -> None:
+def insert(path: Path, text: str, start: str = START) -> None:
     """Put the tables between the markers of a Markdown file. Raises: ValueError if it has no markers."""
-    before, start, rest = path.read_text().partition(START)
+    before, found, rest = path.read_text().partition(start)
     _, end, after = rest.partition(END)
-    if not (start and end):
-        raise ValueError(f"{path} has no lines {START!r} and {END!r} to put the tables between")
-    path.write_text(f"{before}{START}\n{text}\n{END}{after}")
+    if not (found and end):
+        raise ValueError(f"{path} has no lines {start!r} and {END!r} to put the tables between")
+    path.write_text(f"{before}{start}\n{text}\n{END}{after}")
 
 
 def inserted(path: Path) -> str:

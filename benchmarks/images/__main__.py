@@ -20,11 +20,12 @@ from typing import Any
 from benchmarks.cpu.__main__ import rounded
 from benchmarks.cpu.measure import load, machine
 from benchmarks.cpu.race import ROOT
+from benchmarks.cpu.report import insert
 from benchmarks.images.cases import CASES
 from benchmarks.images.contestants import BARE, CONTESTANTS, OWN
 from benchmarks.images.data import Cache
 from benchmarks.images.race import Setting, race
-from benchmarks.images.report import END, START, document
+from benchmarks.images.report import START, document
 
 
 def main() -> int:
@@ -43,7 +44,7 @@ def main() -> int:
     if options.out:
         options.out.write_text(json.dumps(rounded(result), indent=1) + "\n")
     if options.table:
-        insert(options.table, document(rounded(result)))
+        insert(options.table, document(rounded(result)), START)
     faults = faults_of(result)
     for fault in faults:
         print(fault, file=sys.stderr)
@@ -91,15 +92,6 @@ def show(name: str, case: Mapping[str, Any]) -> None:
         cells += [f"peak {reply['peak_bytes'] / 1e6:5.0f} MB"] if "peak_bytes" in reply else []
         what = reply.get("wrong") or reply.get("failed") or reply.get("values", "")
         print(f"  {each:20s} {'  '.join(cells)}  {what}", flush=True)
-
-
-def insert(path: Path, text: str) -> None:
-    """Put the tables between the markers of a Markdown file. Raises: ValueError if it has no markers."""
-    before, start, rest = path.read_text().partition(START)
-    _, end, after = rest.partition(END)
-    if not (start and end):
-        raise ValueError(f"{path} has no lines {START!r} and {END!r} to put the tables between")
-    path.write_text(f"{before}{START}\n{text}\n{END}{after}")
 
 
 def faults_of(result: Mapping[str, Any]) -> list[str]:

@@ -19,13 +19,13 @@ from typing import Any
 from benchmarks.cpu.__main__ import rounded
 from benchmarks.cpu.measure import load, machine
 from benchmarks.cpu.race import ROOT
-from benchmarks.cpu.report import digits
+from benchmarks.cpu.report import digits, insert
 from benchmarks.loader import remote
 from benchmarks.loader.cases import CASES
 from benchmarks.loader.contestants import CONTESTANTS
 from benchmarks.loader.data import SMALL, Cache, Scale
 from benchmarks.loader.race import Limits, cases, race
-from benchmarks.loader.report import END, START, document, over_best
+from benchmarks.loader.report import START, document, over_best
 
 
 def main() -> int:
@@ -48,7 +48,7 @@ def main() -> int:
     if options.out:
         options.out.write_text(json.dumps(rounded(result), indent=1) + "\n")
     if options.table:
-        insert(options.table, document(rounded(result)))
+        insert(options.table, document(rounded(result)), START)
     faults = faults_of(result)
     for fault in faults:
         print(fault, file=sys.stderr)
@@ -93,15 +93,6 @@ def show(name: str, case: Mapping[str, Any]) -> None:
         cells += [f"first {reply.get('first_s', 0) / case['first_bare_s']:5.2f}"]
         cells += [f"peak {reply['peak_bytes'] / 1e6:5.0f} of {case['memory'] / 1e6:.0f} MB"]
         print(f"  {each:20s} {'  '.join(cells)}", flush=True)
-
-
-def insert(path: Path, text: str) -> None:
-    """Put the tables between the markers of a Markdown file. Raises: ValueError if it has no markers."""
-    before, start, rest = path.read_text().partition(START)
-    _, end, after = rest.partition(END)
-    if not (start and end):
-        raise ValueError(f"{path} has no lines {START!r} and {END!r} to put the tables between")
-    path.write_text(f"{before}{START}\n{text}\n{END}{after}")
 
 
 def faults_of(result: Mapping[str, Any]) -> list[str]:

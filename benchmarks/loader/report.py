@@ -8,7 +8,7 @@ from typing import Any
 from benchmarks.cpu.report import digits
 from benchmarks.loader.cases import CASES, FIRST_GOAL
 
-START, END = "<!-- loader: generated -->", "<!-- end -->"
+START = "<!-- loader: generated -->"
 OWN = "gzarr"
 
 
