@@ -203,11 +203,10 @@ class Pool:
         answer: SimpleQueue[tuple[list[T], BaseException | None]] = SimpleQueue()
         self.submit(lambda: answer.put(_outcome(function)), 1)
         results, error = answer.get()
-        if error is not None:
-            try:
-                raise error
-            finally:
-                del error  # no cycle of an error and this frame
+        try:
+            raise_again(error)
+        finally:
+            del error  # no cycle of an error and this frame
         return results[0]
 
     def __del__(self) -> None:
@@ -217,6 +216,15 @@ class Pool:
 
 _pools: WeakSet[Pool] = WeakSet()
 _here = threading.local()  # the tasks of the pool that a thread belongs to
+
+
+def raise_again(error: BaseException | None) -> None:
+    """Raise what another thread has raised, if it has, without a cycle of the error and this frame."""
+    if error is not None:
+        try:
+            raise error
+        finally:
+            del error
 
 
 def _outcome(function: Callable[[], T]) -> tuple[list[T], BaseException | None]:

@@ -22,7 +22,7 @@ import numpy as np
 
 from gzarr.backend import Backend
 from gzarr.chunk_io import engine
-from gzarr.concurrency import Pool
+from gzarr.concurrency import Pool, raise_again
 from gzarr.errors import ChunkError
 from gzarr.indexing.copies import CopyPlan
 from gzarr.indexing.selection import Indices
@@ -101,11 +101,10 @@ class _Read:
         """Wait for the end, on the current stream too. Raises: what reading raised."""
         mark, error = self._answer.get()
         backend.wait(mark)
-        if error is not None:
-            try:
-                raise error
-            finally:
-                del error
+        try:
+            raise_again(error)
+        finally:
+            del error  # no cycle of an error and this frame
 
 
 class _UnderWay:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Self, Unpack
 import numpy as np
 
 from gzarr.backend import Array as AnyArray
-from gzarr.concurrency import Pool, after_fork, new_lock
+from gzarr.concurrency import Pool, after_fork, new_lock, raise_again
 from gzarr.errors import MetadataError, SelectionError
 from gzarr.images.acquisition.frames import Position, Row, place_of
 from gzarr.images.acquisition.growing import GrowingImage
@@ -186,7 +186,7 @@ class ImageWriter:
         with self._lock:
             self._check_open()
             self._collect()
-            self._raise()
+            raise_again(self._error)
             where = self._position(position)
             image = where.image
             value = image.backend.asarray(frame, image.dtype)
@@ -201,7 +201,7 @@ class ImageWriter:
         with self._lock:
             self._check_open()
             self._wait()
-            self._raise()
+            raise_again(self._error)
             for position in self._positions.values():
                 position.image.show()
 
@@ -216,7 +216,7 @@ class ImageWriter:
             self._wait()  # if this is interrupted, the writer is still open
             del _open[id(self)]
             try:
-                self._raise()
+                raise_again(self._error)
                 for position in self._positions.values():
                     self._end(position)
             except BaseException:
@@ -273,7 +273,7 @@ class ImageWriter:
         while self._nbytes + self._pending() + image.row_nbytes > self._max_nbytes and not self._spare:
             if self._n_under_way:
                 self._take(self._ended.get())
-                self._raise()
+                raise_again(self._error)
             elif self._nbytes:
                 raise ValueError(
                     f"{image.image.group.store_path}: {self._nbytes} bytes of incomplete frames are held: give all "
@@ -333,14 +333,6 @@ class ImageWriter:
 
     def _pending(self) -> int:
         return sum(position.image.pending_nbytes for position in self._positions.values())
-
-    def _raise(self) -> None:
-        error = self._error
-        if error is not None:
-            try:
-                raise error
-            finally:
-                del error  # no cycle of an error and this frame
 
     def _check_open(self) -> None:
         if id(self) not in _open:

@@ -19,7 +19,7 @@ import numpy as np
 from gzarr.api.many import read_many
 from gzarr.backend import Array as AnyArray
 from gzarr.backend import Backend
-from gzarr.concurrency import Pool, new_lock
+from gzarr.concurrency import Pool, new_lock, raise_again
 from gzarr.hierarchy.array import Array
 from gzarr.images.halo.planning import Bounds, Geometry, WalkPlan
 from gzarr.images.halo.window import Window
@@ -180,11 +180,10 @@ class _Reading:
         """Wait for the end, on the current stream too. Raises: what reading raised."""
         end, error = self._answer.get()
         self._backend.wait(end)
-        if error is not None:
-            try:
-                raise error
-            finally:
-                del error
+        try:
+            raise_again(error)
+        finally:
+            del error  # no cycle of an error and this frame
 
 
 class _Group:
