@@ -35,7 +35,7 @@ from gzarr.backend import Array
 from gzarr.chunk_io import engine
 from gzarr.chunk_io.array_io import ArrayIO
 from gzarr.chunk_io.waves import WriteJob
-from gzarr.concurrency import Pool, after_fork, new_lock, raise_again
+from gzarr.concurrency import Pool, after_fork, new_lock
 from gzarr.indexing.grid import Grid, RegularAxis
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import box_between, make_plan
@@ -219,7 +219,7 @@ class Behind:
             return
         with self._lock:
             self._collect()
-            raise_again(self._error)
+            self._raise()
             if not self._blocks and not self._under_way:
                 most = min(BLOCK_NBYTES, max_nbytes // _BLOCKS)
                 self._grid = block_grid(self.io.layout.objects, self._dtype.itemsize, _shape(bounds), most)
@@ -335,7 +335,7 @@ class Behind:
                     break
                 self._await_one()
             self._spare = []
-            raise_again(self._error)
+            self._raise()
 
     def flush(self) -> None:
         """Write everything and wait for it. Raises: what any write has raised, which is then forgotten."""
@@ -349,6 +349,14 @@ class Behind:
         with self._lock:
             self.wait()
             self._open(io)
+
+    def _raise(self) -> None:
+        error = self._error
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error  # no cycle of an error and this frame
 
     def __del__(self) -> None:
         queue = self._queue
