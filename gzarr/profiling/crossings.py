@@ -1,0 +1,68 @@
+"""Tells observers what crosses between host and device: copies, waits of the host, and device memory.
+
+Device code calls `notify`; tests observe (`gzarr.testing`). Without an observer, that costs a look at an empty tuple.
+Observers are those of the process, as reads run on many threads.
+
+There are two kinds of crossings. Those of *arrays* are of the calling code: results, values to write, scalars that
+Python asks for. Those *inside* are of gzarr at work: encoded chunks, tables and statuses of kernels.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal, Protocol, TypeAlias
+
+from gzarr.concurrency import new_lock
+
+#: "synchronize" has no bytes: the host waits for a device. "free" gives back what "allocate" took.
+Crossing: TypeAlias = Literal["to_device", "to_host", "synchronize", "allocate", "free"]
+
+
+class Observer(Protocol):
+    """Is told of crossings, on the threads that they happen on."""
+
+    def crossed(self, what: Crossing, nbytes: int, *, inside: bool) -> None:
+        """Note a crossing. What it raises goes to the code that crosses, before anything has happened."""
+        ...
+
+
+_observers: tuple[Observer, ...] = ()
+_changing = new_lock()
+_local = threading.local()
+
+
+def is_observed() -> bool:
+    """Whether anyone observes, so that crossings need to be counted."""
+    return bool(_observers)
+
+
+def notify(what: Crossing, nbytes: int = 0, *, inside: bool = False) -> None:
+    """Tell the observers of a crossing that is about to happen."""
+    for observer in _observers:
+        observer.crossed(what, nbytes, inside=inside or getattr(_local, "inside", False))
+
+
+@contextmanager
+def inside() -> Iterator[None]:
+    """A context in which all crossings of this thread are gzarr's own."""
+    before = getattr(_local, "inside", False)
+    _local.inside = True
+    try:
+        yield
+    finally:
+        _local.inside = before
+
+
+@contextmanager
+def observed_by(observer: Observer) -> Iterator[None]:
+    """A context in which an observer is told of the crossings of all threads."""
+    global _observers  # noqa: PLW0603 - one assignment of an immutable tuple, which other threads read without a lock
+    with _changing:
+        _observers = (*_observers, observer)
+    try:
+        yield
+    finally:
+        with _changing:
+            _observers = tuple(other for other in _observers if other is not observer)

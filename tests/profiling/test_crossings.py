@@ -1,0 +1,53 @@
+"""Observers of what crosses between host and device."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from gzarr.profiling import crossings
+
+
+class Noted(list):
+    def crossed(self, what, nbytes, *, inside):
+        self.append((what, nbytes, inside))
+
+
+def test_observers_are_told_while_they_observe() -> None:
+    first, second = Noted(), Noted()
+    crossings.notify("to_host", 1)
+    with crossings.observed_by(first):
+        crossings.notify("to_host", 2)
+        with crossings.observed_by(second):
+            assert crossings.is_observed()
+            crossings.notify("to_device", 3, inside=True)
+        crossings.notify("synchronize")
+    crossings.notify("to_host", 4)
+    assert first == [("to_host", 2, False), ("to_device", 3, True), ("synchronize", 0, False)]
+    assert second == [("to_device", 3, True)]
+    assert not crossings.is_observed()
+
+
+def test_a_thread_is_inside_by_itself() -> None:
+    noted = Noted()
+    with crossings.observed_by(noted):
+        with crossings.inside():
+            with crossings.inside():
+                pass
+            crossings.notify("to_host", 1)
+            other = threading.Thread(target=crossings.notify, args=("to_host", 2))
+            other.start()
+            other.join()
+        crossings.notify("to_host", 3)
+    assert noted == [("to_host", 1, True), ("to_host", 2, False), ("to_host", 3, False)]
+
+
+def test_an_observer_may_refuse() -> None:
+    class Full:
+        def crossed(self, what, nbytes, *, inside):
+            raise MemoryError
+
+    with pytest.raises(MemoryError), crossings.observed_by(Full()):
+        crossings.notify("allocate", 1)
+    crossings.notify("allocate", 1)
