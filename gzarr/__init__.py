@@ -7,70 +7,71 @@ zarr 2 and zarr-python 3.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from gzarr import codecs, convert, errors, storage
-from gzarr.api.aio import aopen, aopen_array, aopen_group
-from gzarr.api.consolidated import consolidate_metadata, open_consolidated
-from gzarr.api.create import (
-    array,
-    create,
-    create_array,
-    empty,
-    empty_like,
-    from_array,
-    full,
-    full_like,
-    ones,
-    ones_like,
-    zeros,
-    zeros_like,
-)
-from gzarr.api.debug import print_debug_info
-from gzarr.api.open import create_group, group, open, open_array, open_group, open_like, tree
-from gzarr.api.save import load, save, save_array, save_group
-from gzarr.chunk_io.chunk_cache import ChunkCache
-from gzarr.codecs.registry import register_codec
-from gzarr.config import config
-from gzarr.copying import copy, copy_all, copy_store, transfer
-from gzarr.dtypes import register_data_type
-from gzarr.errors import (
-    ArrayNotFoundError,
-    ChunkError,
-    ContainsArrayError,
-    ContainsGroupError,
-    CopyError,
-    DeviceError,
-    GroupNotFoundError,
-    GzarrError,
-    MetadataError,
-    NodeNotFoundError,
-    ReadOnlyError,
-    SelectionError,
-    StoreError,
-)
-from gzarr.hierarchy.array import Array
-from gzarr.hierarchy.group import Group
-from gzarr.profiling.report import profile
-from gzarr.storage import (
-    DirectoryStore,
-    LocalStore,
-    LRUStoreCache,
-    MemoryStore,
-    ProcessSynchronizer,
-    ThreadSynchronizer,
-    ZipStore,
-)
+from gzarr.config import config  # at once: its module has the same name
 
 if TYPE_CHECKING:  # what `__getattr__` finds
+    from gzarr import codecs, convert, errors, storage
     from gzarr import images as images
     from gzarr import interop as interop
     from gzarr.advising import Advice, GroupAdvice, advise
+    from gzarr.api.aio import aopen, aopen_array, aopen_group
     from gzarr.api.checking import compare, repair, verify
+    from gzarr.api.consolidated import consolidate_metadata, open_consolidated
+    from gzarr.api.create import (
+        array,
+        create,
+        create_array,
+        empty,
+        empty_like,
+        from_array,
+        full,
+        full_like,
+        ones,
+        ones_like,
+        zeros,
+        zeros_like,
+    )
+    from gzarr.api.debug import print_debug_info
     from gzarr.api.many import read_many, write_many
+    from gzarr.api.open import create_group, group, open, open_array, open_group, open_like, tree
+    from gzarr.api.save import load, save, save_array, save_group
     from gzarr.checking.compare import Comparison
     from gzarr.checking.repair import Repair
     from gzarr.checking.report import Verification
+    from gzarr.chunk_io.chunk_cache import ChunkCache
+    from gzarr.codecs.registry import register_codec
+    from gzarr.copying import copy, copy_all, copy_store
+    from gzarr.copying.transfer import transfer
+    from gzarr.dtypes import register_data_type
+    from gzarr.errors import (
+        ArrayNotFoundError,
+        ChunkError,
+        ContainsArrayError,
+        ContainsGroupError,
+        CopyError,
+        DeviceError,
+        GroupNotFoundError,
+        GzarrError,
+        MetadataError,
+        NodeNotFoundError,
+        ReadOnlyError,
+        SelectionError,
+        StoreError,
+    )
+    from gzarr.hierarchy.array import Array
+    from gzarr.hierarchy.group import Group
     from gzarr.loader.loader import Loader
     from gzarr.loader.samples import Crops, Window
+    from gzarr.profiling.report import profile
+    from gzarr.storage import (
+        DirectoryStore,
+        LocalStore,
+        LRUStoreCache,
+        MemoryStore,
+        ProcessSynchronizer,
+        ThreadSynchronizer,
+        ZipStore,
+    )
 
     ABSStore = storage.ABSStore
     DBMStore = storage.DBMStore
@@ -90,30 +91,37 @@ if TYPE_CHECKING:  # what `__getattr__` finds
 
 __version__ = "0.1.0"
 
-# Stores that zarr 2 has at the top level; they are imported when they are first asked for.
-_STORES = frozenset(
-    {
-        "ABSStore",
-        "DBMStore",
-        "KVStore",
-        "LMDBStore",
-        "MongoDBStore",
-        "N5FSStore",
-        "N5Store",
-        "NestedDirectoryStore",
-        "RedisStore",
-        "SQLiteStore",
-        "TempStore",
-    }
-)
-# Tools, by the module that has them, which is imported when they are first asked for.
-_TOOLS = {
-    **dict.fromkeys(("Advice", "GroupAdvice", "advise"), "gzarr.advising"),
-    **dict.fromkeys(("Comparison", "Repair", "Verification", "compare", "repair", "verify"), "gzarr.api.checking"),
-    **dict.fromkeys(("Crops", "Window"), "gzarr.loader.samples"),
-    "Loader": "gzarr.loader.loader",
-    **dict.fromkeys(("read_many", "write_many"), "gzarr.api.many"),
+_MODULES = frozenset({"codecs", "convert", "errors", "images", "interop", "storage"})
+# Public names by the module that has them, which is imported when one of them is first asked for: commands, plug-ins
+# and entry points import this package long before they need all of it.
+_NAMES = {
+    "gzarr.advising": "Advice GroupAdvice advise",
+    "gzarr.api.aio": "aopen aopen_array aopen_group",
+    "gzarr.api.checking": "Comparison Repair Verification compare repair verify",
+    "gzarr.api.consolidated": "consolidate_metadata open_consolidated",
+    "gzarr.api.create": "array create create_array empty empty_like from_array full full_like ones "
+    "ones_like zeros zeros_like",
+    "gzarr.api.debug": "print_debug_info",
+    "gzarr.api.many": "read_many write_many",
+    "gzarr.api.open": "create_group group open open_array open_group open_like tree",
+    "gzarr.api.save": "load save save_array save_group",
+    "gzarr.chunk_io.chunk_cache": "ChunkCache",
+    "gzarr.codecs.registry": "register_codec",
+    "gzarr.copying": "copy copy_all copy_store",
+    "gzarr.copying.transfer": "transfer",
+    "gzarr.dtypes": "register_data_type",
+    "gzarr.errors": "ArrayNotFoundError ChunkError ContainsArrayError ContainsGroupError CopyError DeviceError "
+    "GroupNotFoundError GzarrError MetadataError NodeNotFoundError ReadOnlyError SelectionError StoreError",
+    "gzarr.hierarchy.array": "Array",
+    "gzarr.hierarchy.group": "Group",
+    "gzarr.loader.loader": "Loader",
+    "gzarr.loader.samples": "Crops Window",
+    "gzarr.profiling.report": "profile",
+    "gzarr.storage": "ABSStore DBMStore DirectoryStore KVStore LMDBStore LRUStoreCache LocalStore MemoryStore "
+    "MongoDBStore N5FSStore N5Store NestedDirectoryStore ProcessSynchronizer RedisStore SQLiteStore TempStore "
+    "ThreadSynchronizer ZipStore",
 }
+_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 # Codecs that numcodecs has beside optional packages.
 _EXTRAS = {"MsgPack": "msgpack", "PCodec": "pcodec", "ZFPY": "zfp"}
 
@@ -121,23 +129,22 @@ _EXTRAS = {"MsgPack": "msgpack", "PCodec": "pcodec", "ZFPY": "zfp"}
 if not TYPE_CHECKING:  # a type checker would take every name to exist
 
     def __getattr__(name: str) -> Any:
-        if name in _TOOLS:
-            return getattr(import_module(_TOOLS[name]), name)
-        if name in ("images", "interop"):
+        if name in _MODULES:
             return import_module(f"gzarr.{name}")
-        if name in _STORES:
-            return getattr(storage, name)
-        if name[:1].isupper() and name in (found := _codecs()):
-            return found[name]
+        if name in _HOMES:
+            found = globals()[name] = getattr(import_module(_HOMES[name]), name)
+            return found
+        if name[:1].isupper() and name in (codecs := _codecs()):
+            return codecs[name]
         if name in _EXTRAS:
-            raise errors.MissingExtraError(
+            raise import_module("gzarr.errors").MissingExtraError(
                 f"gzarr.{name} needs a package that is not installed: pip install 'gzarr[{_EXTRAS[name]}]'"
             )
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, *_STORES, *_codecs()})
+    return sorted({*__all__, *_HOMES, *_codecs()})
 
 
 def _codecs() -> dict[str, Any]:

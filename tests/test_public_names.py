@@ -1,5 +1,7 @@
 """``gzarr.*``: what ``dir`` and ``import *`` show."""
 
+import subprocess
+import sys
 import types
 
 import numcodecs
@@ -15,6 +17,12 @@ def test_dir_shows_public_names_only():
     assert set(gzarr.__all__) < set(names)
     assert [name for name in names if name.startswith("_")] == ["__version__"]
     assert {name for name in names if isinstance(getattr(gzarr, name), types.ModuleType)} == MODULES
+
+
+def test_the_package_is_imported_without_numpy():
+    """The command prints its help, and plug-ins are registered, before anything is done with arrays."""
+    code = "import sys, gzarr; sys.exit(bool({'numpy', 'numcodecs', 'gzarr.api.open'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_import_star():
