@@ -5,25 +5,26 @@ copied into the buffers of the blocks that it touches. A block that is covered g
 that was touched longest ago, when the buffers would exceed the limit: then only what was given of it is written, and an
 object of which a part is missing is read, changed and stored.
 
-Rules. Blocks are cells of one grid, and the writers have a block once at a time, so that later values win. A caller
-holds the lock for the whole call; writers and callers share queues alone. A finalizer that comes on the caller's thread
-enters all the same: what it may change is changed in single steps, and looked at again. Nothing here refers to the
-array object: when it is collected, what is left goes to the writers, and the end of the program waits for them. A
-forked child has none of it, as its parent writes it.
+Rules. Blocks are cells of one grid, and there is one block of a cell at a time, so that later values win. A caller
+holds the lock for the whole call, and it alone changes which blocks there are. Whoever takes a block writes it: writers
+do, and so does a finalizer or a handler of a signal that comes on the caller's thread, as it cannot wait for the call
+that it has interrupted. Nothing here refers to the array object: when it is collected, what is left goes to the
+writers, and the end of the program waits for them. A forked child has none of it, as its parent writes it.
 """
 
 from __future__ import annotations
 
 import atexit
 import sys
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from functools import cache
 from itertools import product
 from math import prod
 from queue import Empty, SimpleQueue
+from threading import get_ident
 from traceback import clear_frames
 from types import EllipsisType
 from typing import Any, NamedTuple, TypeAlias
@@ -35,7 +36,7 @@ from gzarr.backend import Array
 from gzarr.chunk_io import engine
 from gzarr.chunk_io.array_io import ArrayIO
 from gzarr.chunk_io.waves import WriteJob
-from gzarr.concurrency import Pool, after_fork, new_lock
+from gzarr.concurrency import Pool, after_fork, new_lock, raise_again
 from gzarr.indexing.grid import Grid, RegularAxis
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import box_between, make_plan
@@ -61,38 +62,41 @@ Bounds: TypeAlias = tuple[Coords, Coords]
 class _Block:
     """A buffer for neighbouring objects, and the parts of it that were given."""
 
-    __slots__ = ("bounds", "buffer", "marks", "parts", "users", "waiting")
+    __slots__ = ("_taken", "bounds", "buffer", "done", "error", "marks", "parts", "queued")
 
     def __init__(self, bounds: Bounds, buffer: Array) -> None:
         self.bounds = bounds
         self.buffer = buffer
         self.parts: list[Bounds] = []
         self.marks: list[object] = []
-        #: How many calls copy into the buffer: one, and those of finalizers that come then.
-        self.users = 0
-        #: Empty once the block is with the writers.
-        self.waiting = [None]
+        #: Whether the block is with the writers, so that nothing more may be copied into it.
+        self.queued = False
+        #: Who writes the block, once somebody does: a token, and the thread.
+        self._taken: dict[None, tuple[object, int]] = {}
+        #: Whether it has been written, and what that has raised.
+        self.done = False
+        self.error: BaseException | None = None
 
-    def claim(self) -> bool:
-        """Whether the caller is the one to give the block to the writers."""
-        try:
-            self.waiting.pop()
-        except IndexError:
-            return False
-        return True
+    @property
+    def is_open(self) -> bool:
+        """Whether values may be copied into the buffer."""
+        return not self._taken and not self.queued
 
-    def add(self, part: Bounds) -> None:
-        """Note that a part has been given. A finalizer may come and add another one."""
-        added = False
-        while not added:
-            old = self.parts
-            new = merged(old, part)
-            # Nothing comes between the steps of this line.
-            self.parts, added = (new, True) if self.parts is old else (self.parts, False)
+    def take(self) -> bool:
+        """Whether the caller is the one to write the block."""
+        token = object()
+        return self._taken.setdefault(None, (token, get_ident()))[0] is token
 
-    def drop(self) -> None:
-        """Let go of the buffer."""
-        self.buffer = None
+    def is_taken_here(self) -> bool:
+        """Whether a call on this thread writes the block, or has."""
+        return bool(self._taken) and self._taken[None][1] == get_ident()
+
+    def end(self, error: BaseException | None) -> None:
+        """Note that the block has been written."""
+        if error is not None:
+            error.add_note("this was written behind, and its values are lost; array.flush() forgets the error")
+        self.error = error
+        self.done = True
 
     def jobs(self, io: ArrayIO, *, write_empty: bool) -> Iterator[WriteJob]:
         """Writes of the parts that were given."""
@@ -104,7 +108,6 @@ class _Block:
 class _Task(NamedTuple):
     """A block for the writers."""
 
-    coords: Coords
     block: _Block
     io: ArrayIO
     write_empty: bool
@@ -114,9 +117,11 @@ class _Queue:
     """What the callers and the writers of an array share. It may outlive the array object."""
 
     def __init__(self) -> None:
+        #: A block may be in it more than once; who takes it writes it.
         self.tasks: deque[_Task] = deque()
-        self.ended: SimpleQueue[tuple[_Task, BaseException | None]] = SimpleQueue()
-        #: Whether nobody asks any more how writes have ended.
+        #: Wakes up who waits for a block, and looks at the block.
+        self.ended: SimpleQueue[None] = SimpleQueue()
+        #: Whether nobody will use the buffers again.
         self.abandoned = False
         self._idle: deque[None] = deque([None] * _WRITERS)
 
@@ -140,29 +145,26 @@ class _Queue:
             tasks: list[_Task] = []
             with suppress(IndexError):
                 while len(tasks) < _TOGETHER:
-                    tasks.append(self.tasks.popleft())
+                    task = self.tasks.popleft()
+                    if task.block.take():
+                        tasks.append(task)
             if tasks:
-                self._write(tasks)
+                self.write(tasks)
                 continue
             self._idle.append(None)
             # A task that came just before found no writer idle.
             if not self.tasks:
                 return
-            try:
-                self._idle.pop()
-            except IndexError:
-                return
 
-    def _write(self, tasks: Sequence[_Task]) -> None:
+    def write(self, tasks: Sequence[_Task]) -> None:
+        """Write blocks that the caller has taken."""
         error = _written(tasks)
         for task in tasks:
             failed = _written([task]) if error is not None and len(tasks) > 1 else error
             if self.abandoned:
-                task.block.drop()
-                if failed is not None:
-                    _report(failed)
-                    failed = None
-            self.ended.put((task, failed))
+                task.block.buffer = None
+            task.block.end(failed)
+        self.ended.put(None)
 
 
 def _written(tasks: Sequence[_Task]) -> BaseException | None:
@@ -192,9 +194,9 @@ class Behind:
     def __init__(self, io: ArrayIO) -> None:
         self._lock = new_lock()
         self._write_empty = False
-        self._open(io)
         self.forget()
-        _end_abandoned(wait=False)
+        self._open(io)
+        _report_abandoned(wait=False)
         _all.add(self)
         _register_end()
 
@@ -206,21 +208,40 @@ class Behind:
         """Begin anew: a forked child leaves the writes to its parent."""
         self._queue = _Queue()
         self._grid: Grid = ()
-        self._blocks: OrderedDict[Coords, _Block] = OrderedDict()
-        self._under_way: dict[Coords, _Block] = {}
+        self._blocks: dict[Coords, _Block] = {}
         self._spare: list[Array] = []
         self._error: BaseException | None = None
+        self._busy = False
+
+    @contextmanager
+    def _entered(self) -> Iterator[bool]:
+        """The lock. Gives whether this is foreign code that has interrupted a call, or a writer, on its own thread."""
+        if _pool.is_here():
+            yield True
+            return
+        with self._lock:
+            if self._busy:
+                yield True
+                return
+            try:
+                self._busy = True
+                yield False
+            finally:
+                self._busy = False
 
     def put(self, bounds: Bounds, value: Any, max_nbytes: int, *, write_empty: bool) -> None:
         """Write the elements of a box some time. Raises: what an earlier write has raised."""
-        if _pool.is_here():  # a finalizer, for which no writer can wait
-            plan = make_plan(box_between(*bounds), self.io.layout.grid)
-            engine.write((WriteJob(self.io, plan, value, None, write_empty),))
-            return
-        with self._lock:
-            self._collect()
-            self._raise()
-            if not self._blocks and not self._under_way:
+        with self._entered() as is_foreign:
+            if is_foreign:
+                self._finish()
+                plan = make_plan(box_between(*bounds), self.io.layout.grid)
+                engine.write((WriteJob(self.io, plan, value, None, write_empty),))
+                return
+            for coords, block in list(self._blocks.items()):
+                if block.done:
+                    self._retire(coords)
+            raise_again(self._error)
+            if not self._blocks:
                 most = min(BLOCK_NBYTES, max_nbytes // _BLOCKS)
                 self._grid = block_grid(self.io.layout.objects, self._dtype.itemsize, _shape(bounds), most)
             self._write_empty = write_empty
@@ -230,17 +251,14 @@ class Behind:
     def _put(self, coords: Coords, bounds: Bounds, value: Any, max_nbytes: int) -> None:
         """Copy what a block takes of a value into its buffer."""
         while True:
-            block = self._blocks.get(coords) or self._new_block(coords, value, max_nbytes)
-            block.users += 1
-            try:
-                if self._blocks.get(coords) is block:
-                    self._copy(block, bounds, value)
-            finally:
-                block.users -= 1
-            if self._blocks.get(coords) is block:  # else a finalizer on this thread has given it to the writers
+            block = self._blocks.get(coords)
+            if block is None or not block.is_open:
+                block = self._new_block(coords, value, max_nbytes)
+            self._copy(block, bounds, value)
+            if block.is_open:  # else foreign code has written it before it had the value
                 break
         if block.parts == [block.bounds] or len(block.parts) > _MAX_PARTS:
-            self._hand_over(coords)
+            self._hand_over(block)
 
     def _copy(self, block: _Block, bounds: Bounds, value: Any) -> None:
         """Copy what a block takes of a value into its buffer."""
@@ -254,29 +272,25 @@ class Behind:
         mark = self.io.backend.record()
         if mark is not None:
             block.marks.append(mark)
-        block.add(part)
+        block.parts = merged(block.parts, part)
 
     def _new_block(self, coords: Coords, value: Any, max_nbytes: int) -> _Block:
         """Make a block, once its objects are no longer being written and there is room."""
+        if coords in self._blocks:
+            self._retire(coords)
         bounds = _bounds(self._grid, coords)
         nbytes = prod(_shape(bounds)) * self._dtype.itemsize
-        while coords in self._under_way:
-            self._await_one()
         buffer = self._spare_buffer(bounds, value)
-        while buffer is None and self.nbytes + nbytes > max_nbytes:
+        while buffer is None and self.nbytes + nbytes > max_nbytes and (self._spare or self._blocks):
             if self._spare:
                 self._spare.pop()
-            elif self._under_way:
-                self._await_one()
+            else:
+                self._retire(next(iter(self._blocks)))
                 buffer = self._spare_buffer(bounds, value)
-            elif not self._hand_over(next(iter(self._blocks), None)):
-                break
         if buffer is None:
             shape, dtype = _shape(bounds), self._dtype
             buffer = self.io.backend.empty(shape, dtype) if _is_on_device(value) else np.empty(shape, dtype)
-        block = self._blocks.setdefault(coords, _Block(bounds, buffer))
-        with suppress(KeyError):
-            self._blocks.move_to_end(coords)
+        block = self._blocks[coords] = _Block(bounds, buffer)
         return block
 
     def _spare_buffer(self, bounds: Bounds, value: Any) -> Array:
@@ -290,52 +304,54 @@ class Behind:
     @property
     def nbytes(self) -> int:
         """Bytes of all buffers."""
-        blocks = (*list(self._blocks.values()), *list(self._under_way.values()))
-        return sum(int(one.nbytes) for one in [*(block.buffer for block in blocks), *self._spare])
+        return sum(int(one.nbytes) for one in [*(block.buffer for block in self._blocks.values()), *self._spare])
 
-    def _hand_over(self, coords: Coords | None) -> bool:
-        """Give a block to the writers. Returns: whether there was one."""
-        block = None if coords is None else self._blocks.get(coords)
-        if coords is None or block is None or not block.claim():
-            return False
-        self._under_way[coords] = block
-        self._blocks.pop(coords, None)
-        self._queue.tasks.append(_Task(coords, block, self.io, self._write_empty))
+    def _hand_over(self, block: _Block) -> None:
+        """Give a block to the writers."""
+        block.queued = True
+        self._queue.tasks.append(_Task(block, self.io, self._write_empty))
         self._queue.start()
-        return True
 
-    def _collect(self) -> None:
-        """Take notice of the writes that have ended."""
-        with suppress(Empty):
-            while True:
-                self._take(*self._queue.ended.get_nowait())
+    def _await(self, block: _Block) -> None:
+        """Wait until a block has been written."""
+        if not block.queued:
+            self._hand_over(block)
+        while not block.done:
+            try:
+                self._queue.ended.get(timeout=_PATIENCE_S)
+            except Empty:  # another call may have taken what this waits for
+                self._hand_over(block)  # again: an interrupt may have come before it was in the queue
 
-    def _await_one(self) -> None:
-        with suppress(Empty):  # the handler of a signal may have taken what this waits for
-            self._take(*self._queue.ended.get(timeout=_PATIENCE_S))
+    def _retire(self, coords: Coords) -> None:
+        """Take notice of a block that has been written, once it has."""
+        block = self._blocks[coords]
+        self._await(block)
+        self._error = self._error or block.error
+        del self._blocks[coords]
+        self._spare.append(block.buffer)
 
-    def _take(self, task: _Task, error: BaseException | None) -> None:
-        if self._under_way.pop(task.coords, None) is None:
-            return
-        if error is not None and self._error is None:
-            error.add_note("this was written behind, and its values are lost; array.flush() forgets the error")
-            self._error = error
-        if not task.block.users:
-            self._spare.append(task.block.buffer)
+    def _finish(self) -> None:
+        """Write everything, for foreign code, which cannot wait for what it has interrupted. Raises: as `wait`."""
+        for block in list(self._blocks.values()):
+            if block.take():
+                self._queue.write([_Task(block, self.io, self._write_empty)])
+            if not _pool.is_here() and not block.is_taken_here():
+                self._await(block)
+            raise_again(block.error)
+        raise_again(self._error)
 
     def wait(self) -> None:
         """Write everything and wait for it. Raises: what any write has raised, as long as that is not forgotten."""
-        if _pool.is_here():
-            return
-        with self._lock:
-            while True:
-                for coords in list(self._blocks):
-                    self._hand_over(coords)
-                if not self._under_way:
-                    break
-                self._await_one()
+        with self._entered() as is_foreign:
+            if is_foreign:
+                self._finish()
+                return
+            for block in self._blocks.values():
+                self._hand_over(block)
+            for coords in list(self._blocks):
+                self._retire(coords)
             self._spare = []
-            self._raise()
+            raise_again(self._error)
 
     def flush(self) -> None:
         """Write everything and wait for it. Raises: what any write has raised, which is then forgotten."""
@@ -350,31 +366,20 @@ class Behind:
             self.wait()
             self._open(io)
 
-    def _raise(self) -> None:
-        error = self._error
-        if error is not None:
-            try:
-                raise error
-            finally:
-                del error  # no cycle of an error and this frame
-
     def __del__(self) -> None:
-        queue = self._queue
-        queue.abandoned = True
-        for coords in list(self._blocks):
-            self._hand_over(coords)
-        self._collect()
+        self._queue.abandoned = True
+        for block in self._blocks.values():
+            self._hand_over(block)
         if self._error is not None:
             _report(self._error)
-        if self._under_way:
-            _abandoned.append((queue, len(self._under_way)))
+        _abandoned.extend((self._queue, block) for block in self._blocks.values())
 
 
 #: Threads that write, of all arrays.
 _pool = Pool()
 _all: WeakSet[Behind] = WeakSet()
-#: Queues of array objects that were collected, and how many blocks of each were under way then.
-_abandoned: deque[tuple[_Queue, int]] = deque()
+#: Blocks of array objects that were collected, and the queues they are in.
+_abandoned: deque[tuple[_Queue, _Block]] = deque()
 
 
 @after_fork
@@ -396,20 +401,23 @@ def _end() -> None:
             behind.flush()
         except Exception as error:  # noqa: BLE001 - the others are to be written, too
             _report(error)
-    _end_abandoned(wait=True)
+    _report_abandoned(wait=True)
 
 
-def _end_abandoned(*, wait: bool) -> None:
-    """Forget the queues of collected array objects whose writes have ended. wait: until all have."""
+def _report_abandoned(*, wait: bool) -> None:
+    """Report what became of blocks of collected array objects. wait: until all are written."""
     for _ in range(len(_abandoned)):
-        queue, n = _abandoned.popleft()
-        if not wait and queue.ended.qsize() < n:
-            _abandoned.append((queue, n))
-            continue
-        for _ in range(n):
-            _, failed = queue.ended.get()
-            if failed is not None:
-                _report(failed)
+        try:
+            queue, block = _abandoned.popleft()
+        except IndexError:  # another thread, or foreign code
+            return
+        while wait and not block.done:
+            with suppress(Empty):
+                queue.ended.get(timeout=_PATIENCE_S)
+        if not block.done:
+            _abandoned.append((queue, block))
+        elif block.error is not None:
+            _report(block.error)
 
 
 def _report(error: BaseException) -> None:

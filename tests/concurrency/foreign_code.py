@@ -290,8 +290,7 @@ def behind() -> int:
         at = n % 16
         theirs[at] = n
         z.write_behind(slice(16 + at, 17 + at), np.array([n]), max_nbytes=200)
-        if n % 4 == 0:
-            assert z[16 + at] == n, (z[16 + at], n)
+        assert z[16 + at] == n, (z[16 + at], n)
 
     code = ForeignCode(foreign, ("chunk_io/behind", "hierarchy/write_behind", "hierarchy/array_info"))
     with coming(code):
