@@ -138,6 +138,7 @@ TESTED_THROUGH = {
     "gpu/detection/test_thresholds": "gpu/detection/measured",
     "gpu/device/test_emulated": "gpu/device/protocol",
     "gpu/device/test_nvcomp": "gpu/device/nvcomp_tables",
+    "gpu/kernels/test_build": "gpu/kernels/sources",
     "gpu/reading/test_host": "gpu/reading/files",
     "gpu/pipeline/test_write_job": "gpu/pipeline/covering gpu/pipeline/encoding gpu/pipeline/merged_shards "
     "gpu/pipeline/writable",

@@ -18,6 +18,7 @@ import pytest
 import gzarr
 from gzarr.config import config
 from gzarr.cpu.compiled import library
+from gzarr.gpu.device.hostbuild import find_compiler
 from tests.support.building import build, copy_sources
 
 ROOT = Path(__file__).parents[1]
@@ -85,6 +86,7 @@ def test_a_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
 
 
 HAS_COMPILER = shutil.which(os.environ.get("CC") or "cc") is not None
+NO_COMPILERS = {"CC": "no-such-compiler", "CXX": "no-such-compiler"}
 
 
 @pytest.mark.skipif(not HAS_COMPILER, reason="there is no C compiler")
@@ -103,8 +105,40 @@ def test_a_wheel_has_the_loop_for_all_pythons(wheel: Path) -> None:
     assert "-cp311-abi3-" in wheel.name
 
 
+EMULATED = """
+import gzarr, numpy as np
+from gzarr.cpu.compiled import library
+values = np.arange(999).reshape(27, 37)
+z = gzarr.array(values, chunks=(10, 10), device="emulated")
+read = z[5:20]
+print(library.status(), (getattr(read, "get", lambda: read)() == values[5:20]).all(), gzarr.__file__)
+"""
+
+
+@pytest.mark.skipif(not HAS_COMPILER or find_compiler() is None, reason="there is no compiler")
+def test_a_wheel_needs_no_compiler_for_anything(wheel: Path, tmp_path: Path) -> None:
+    """It brings the loop, and the kernels of the emulated device, built from the texts beside them."""
+    with zipfile.ZipFile(wheel) as file:
+        assert "gzarr/gpu/_host_kernels.abi3.so" in file.namelist()
+        file.extractall(tmp_path / "site")
+    environment = {**os.environ, **NO_COMPILERS, "XDG_CACHE_HOME": str(tmp_path / "empty")}
+    environment |= {"PYTHONPATH": str(tmp_path / "site"), "PATH": str(tmp_path)}
+
+    def run() -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-P", "-c", EMULATED]
+        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+
+    done = run()
+    assert done.stdout.startswith(f"on True {tmp_path}"), done.stderr
+    assert list(tmp_path.glob("empty/gzarr/kernels/*")) == []
+    # Kernels that were changed after the build are not run in their old form.
+    with (tmp_path / "site/gzarr/gpu/kernels/shuffle.cu").open("a") as source:
+        source.write("// changed")
+    assert "DeviceError: the emulated device needs a C++17 compiler" in run().stderr
+
+
 def test_without_a_compiler_there_is_a_wheel_all_the_same(tmp_path: Path) -> None:
-    path = build("wheel", copy_sources(tmp_path / "sources"), tmp_path / "made", CC="no-such-compiler")
+    path = build("wheel", copy_sources(tmp_path / "sources"), tmp_path / "made", **NO_COMPILERS)
     assert path.name.endswith("-py3-none-any.whl")
     with zipfile.ZipFile(path) as file:
         names = file.namelist()
@@ -138,7 +172,7 @@ def test_an_sdist_has_what_a_wheel_is_made_of(wheel: Path, tmp_path: Path) -> No
 def test_an_sdist_made_on_windows_has_the_c_files_and_no_tests(tmp_path: Path) -> None:
     sources = copy_sources(tmp_path / "sources")
     text = (sources / "setup.py").read_text()
-    (sources / "setup.py").write_text(text.replace('[] if sys.platform == "win32" else [loop]', "[]"))
+    (sources / "setup.py").write_text(text.replace('[] if sys.platform == "win32" else [loop, kernels]', "[]"))
     assert "ext_modules=[]," in (sources / "setup.py").read_text()
     (sources / "tests").mkdir()
     (sources / "tests" / "test_one.py").touch()

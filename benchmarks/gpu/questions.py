@@ -413,7 +413,7 @@ def place_box_variants(gpu: Gpu) -> Any:
     from benchmarks.gpu.stages import one_wave_at_a_time
     from gzarr.gpu.backend import GpuBackend
     from gzarr.gpu.detection.thresholds import NEVER
-    from gzarr.gpu.kernels import KERNELS, source
+    from gzarr.gpu.kernels.sources import KERNELS, source
 
     cupy, answer = gpu.cupy, {}
     data = np.random.default_rng(0).normal(size=(SIDE, SIDE)).astype("f4")

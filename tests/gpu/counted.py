@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gzarr.gpu.kernels import KERNELS
+from gzarr.gpu.kernels.sources import KERNELS
 from tests.gpu.pipeline.test_values import Strangers, Tagged
 
 

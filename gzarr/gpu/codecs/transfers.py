@@ -13,7 +13,7 @@ from gzarr.cpu.compiled.fetch import copy, measure
 from gzarr.errors import CodecError
 from gzarr.gpu.codecs.batch import Chunks, Encoded, Shuffle, Streams, Wave
 from gzarr.gpu.device.protocol import Table
-from gzarr.gpu.kernels import BIT_SHUFFLED, BLOCK_THREADS, BYTE_SHUFFLED, PLAIN, UNIT_NBYTES, unit_starts
+from gzarr.gpu.kernels import BIT_SHUFFLED, BYTE_SHUFFLED, PLAIN, unit_starts
 from gzarr.gpu.kernels.parts import (
     BLOCK_UNITS,
     Boxes,
@@ -24,6 +24,7 @@ from gzarr.gpu.kernels.parts import (
     divisors,
     shuffled_items,
 )
+from gzarr.gpu.kernels.sources import BLOCK_THREADS, UNIT_NBYTES
 from gzarr.profiling.recorder import stage
 
 #: Tables and streams begin at multiples of this many bytes, which suits every kernel and decoder.

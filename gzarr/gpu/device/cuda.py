@@ -35,7 +35,7 @@ from gzarr.gpu.device.nvcomp_tables import (
 )
 from gzarr.gpu.device.pinned import MAX_TABLE_NBYTES, Staging
 from gzarr.gpu.device.protocol import Checksums, Outcome, Table
-from gzarr.gpu.kernels import BLOCK_THREADS, KERNELS, all_sources
+from gzarr.gpu.kernels.sources import BLOCK_THREADS, KERNELS, all_sources
 
 #: DLPack's device types of CUDA memory and of managed memory (dlpack.h, DLDeviceType).
 _DLPACK_CUDA = (2, 13)

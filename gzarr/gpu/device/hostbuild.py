@@ -1,6 +1,8 @@
-"""Compiles the CUDA kernels with g++ and runs them on host memory, for the emulated device.
+"""Runs the CUDA kernels on host memory, for the emulated device.
 
-The library is built once and cached in the user's cache folder under a hash of everything that it is built from.
+A wheel brings the kernels built for its platform (``setup.py``). Without them, or where they were built from other
+sources, as in a source tree that changes, the C++ compiler makes the library once, and it is cached in the user's cache
+folder under a hash of everything that it is built from.
 ``GZARR_KERNEL_SANITIZE=1`` builds it with AddressSanitizer and UBSan; the process must then have been started with
 ``LD_PRELOAD`` set to `sanitizer_preload`, and stops at the first wrong access.
 """
@@ -14,6 +16,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,15 +25,16 @@ import numpy as np
 
 from gzarr.errors import DeviceError
 from gzarr.gpu.detection.cache_folder import cache_folder
-from gzarr.gpu.kernels import BLOCK_THREADS, KERNELS, TABLE_DTYPES, Argument, all_sources, has_barriers, shim
+from gzarr.gpu.kernels import TABLE_DTYPES
+from gzarr.gpu.kernels.sources import BLOCK_THREADS, HOST_FLAGS, KERNELS, Argument, host_digest, host_source
 
-#: -fno-strict-aliasing: kernels read raw bytes as wider numbers, which device compilers allow.
-#: -ffp-contract=off: compilers may fuse two operations into one with another result.
-_FLAGS = ("-std=c++17", "-shared", "-fPIC", "-O2", "-fno-strict-aliasing", "-ffp-contract=off")
+_FLAGS = (*HOST_FLAGS, "-shared", "-fPIC")
 _WARNINGS = ("-Wall", "-Wextra", "-Werror")
 #: #pragma unroll is CUDA's; `-Wno-unused-function` because each kernel needs only some of the shared functions.
 _QUIET = ("-Wno-unknown-pragmas", "-Wno-unused-function")
 _SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g")
+#: Where ``setup.py`` puts the library.
+_FOLDER = Path(__file__).parents[1]
 #: Compiling takes a few seconds, some ten with sanitizers; a minute or two on a busy machine.
 _COMPILE_TIMEOUT_S = 600
 #: Libraries that a process must preload for a sanitized kernel library; libstdc++ because AddressSanitizer looks for
@@ -58,6 +62,12 @@ def sanitizer_preload() -> str | None:
     return ":".join(map(str, paths)) if all(path.is_absolute() and path.exists() for path in paths) else None
 
 
+def find_built() -> Path | None:
+    """The library that came with the package; None if there is none, or it was built from other sources."""
+    digest = host_digest().encode()
+    return next((path for path in _FOLDER.glob("_host_kernels*.so") if digest in path.read_bytes()), None)
+
+
 def build(*, sanitize: bool = False) -> Path:
     """Compile the kernels unless they are cached. Returns: the path of the shared library.
 
@@ -65,7 +75,10 @@ def build(*, sanitize: bool = False) -> Path:
     """
     compiler = find_compiler()
     if compiler is None:
-        raise DeviceError("the emulated device needs a C++17 compiler: install g++, or name one in CXX")
+        raise DeviceError(
+            "the emulated device needs a C++17 compiler: install g++, or name one in CXX, or install a wheel of gzarr, "
+            "which has the kernels compiled"
+        )
     command = [compiler, *_FLAGS, *_WARNINGS, *_QUIET, *(_SANITIZE if sanitize else ())]
     text = host_source()
     version = _run([compiler, "--version"]).stdout
@@ -76,22 +89,12 @@ def build(*, sanitize: bool = False) -> Path:
     return target
 
 
-def host_source() -> str:
-    """The C++ source of the library: the shim, the kernels, and for each a function that loops over its threads."""
-    wrappers = []
-    for name, arguments in KERNELS.items():
-        params = "".join(f", {a.type} {a.name}" for a in arguments)
-        passed = "".join(f", {a.name}" for a in arguments)
-        run = "run_blocks" if has_barriers(name) else "run_threads"
-        wrappers.append(
-            f'extern "C" void host_{name}(long long n_threads, unsigned block_threads{params}) '
-            f"{{ {run}(n_threads, block_threads, in_{name}::{name}{passed}); }}"
-        )
-    return "\n".join(['#line 1 "host_shim.h"', shim().replace("#pragma once", ""), all_sources(), *wrappers]) + "\n"
-
-
 @cache
 def _library(*, sanitize: bool) -> ctypes.CDLL:
+    built = None if sanitize else find_built()
+    if built is not None:
+        with suppress(OSError):  # built for another system: the compiler that is here knows better
+            return ctypes.CDLL(str(built))
     return ctypes.CDLL(str(build(sanitize=sanitize)))
 
 
@@ -143,7 +146,7 @@ def _as_c(kernel: str, argument: Argument, value: Any) -> Any:
 
 
 class HostKernels:
-    """Runs the kernels on host memory. They are compiled at the first launch, into one library for the process."""
+    """Runs the kernels on host memory. Their library is loaded at the first launch, once for the process."""
 
     def launch(self, name: str, n_threads: int, args: Sequence[Any]) -> None:
         """Run a kernel to its end, one thread after the other.

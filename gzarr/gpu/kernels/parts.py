@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gzarr.cpu.compiled import library
-from gzarr.gpu.kernels import BIT_SHUFFLED, BYTE_SHUFFLED, PLAIN, UNIT_NBYTES
+from gzarr.gpu.kernels import BIT_SHUFFLED, BYTE_SHUFFLED, PLAIN
+from gzarr.gpu.kernels.sources import UNIT_NBYTES
 
 #: Levels of a descriptor, and its 32-bit words; see parts.cuh.
 MAX_LEVELS, PART_WORDS = 3, 44

@@ -13,8 +13,9 @@ from gzarr.backend import Array
 from gzarr.gpu.codecs.dtypes import has_dtype
 from gzarr.gpu.codecs.floats import why_not_cast
 from gzarr.gpu.device.protocol import Device
-from gzarr.gpu.kernels import NUMBERS, UNIT_NBYTES
+from gzarr.gpu.kernels import NUMBERS
 from gzarr.gpu.kernels.parts import divisors
+from gzarr.gpu.kernels.sources import UNIT_NBYTES
 
 #: Units of a launch are fewer.
 _LIMIT = 1 << 31

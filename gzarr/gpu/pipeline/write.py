@@ -27,7 +27,8 @@ from gzarr.gpu.codecs.floats import cast
 from gzarr.gpu.codecs.transfers import ALIGNMENT, copy_streams, new_rows, reversed_units
 from gzarr.gpu.device.lanes import Lane
 from gzarr.gpu.device.protocol import Table
-from gzarr.gpu.kernels import UNIT_NBYTES, row_threads
+from gzarr.gpu.kernels import row_threads
+from gzarr.gpu.kernels.sources import UNIT_NBYTES
 from gzarr.gpu.pipeline.gathering import Source, Target, gather, target_of
 from gzarr.gpu.pipeline.launching import launch_rows
 from gzarr.gpu.pipeline.placement import DevicePlan, EncodePlan

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -76,6 +77,25 @@ def test_a_source_that_does_not_compile_says_where(tmp_path: Path, monkeypatch: 
     with pytest.raises(DeviceError, match=r"could not compile the kernels for the host:\nsome\.cu:1"):
         hostbuild.build()
     assert list(tmp_path.iterdir()) == []
+
+
+@needs_compiler
+def test_the_library_of_the_package_is_taken_if_it_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hostbuild, "_FOLDER", tmp_path)
+    assert hostbuild.find_built() is None
+    there = tmp_path / "_host_kernels.abi3.so"
+    there.write_bytes(b"built from other sources")
+    assert hostbuild.find_built() is None
+    shutil.copy(hostbuild.build(), there)
+    assert hostbuild.find_built() == there
+    load = hostbuild._library.__wrapped__
+    assert load(sanitize=False)._name == str(there)
+    there.unlink()
+    # One of another system.
+    damaged = tmp_path / "_host_kernels.so"
+    damaged.write_bytes(hostbuild.host_digest().encode())
+    assert hostbuild.find_built() == damaged
+    assert load(sanitize=False)._name == str(hostbuild.build())
 
 
 def test_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from gzarr.gpu import kernels
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.hostbuild import HostKernels
 from gzarr.gpu.device.nvcomp_tables import compress_options
+from gzarr.gpu.kernels import sources
 from tests.gpu.fake_cupy.clock import Costs
 from tests.gpu.fake_cupy.errors import INVALID_CONFIGURATION, CUDARuntimeError
 from tests.gpu.fake_cupy.memory import bytes_at
@@ -24,7 +24,7 @@ class RawKernel:
     launches: list[str] = []
 
     def __init__(self, code: str, name: str, options: tuple[str, ...] = (), backend: str = "nvrtc"):
-        if code not in (kernels.source(name), kernels.all_sources()) or not isinstance(options, tuple):
+        if code not in (sources.source(name), sources.all_sources()) or not isinstance(options, tuple):
             raise ValueError("not a kernel of gzarr, or options that are no tuple")
         self.name = name
         self.attributes = {"num_regs": 0, "local_size_bytes": 0, "max_threads_per_block": 1024}
@@ -32,7 +32,7 @@ class RawKernel:
     def __call__(self, grid: tuple[int, ...], block: tuple[int, ...], args: tuple[Any, ...], shared_mem: int = 0):
         if not 1 <= grid[0] < 2**31 or not 1 <= block[0] <= 1024:
             raise CUDARuntimeError(INVALID_CONFIGURATION)
-        for argument, value in zip(kernels.KERNELS[self.name], args, strict=True):
+        for argument, value in zip(sources.KERNELS[self.name], args, strict=True):
             wanted = np.int64 if argument.type == "i64" else np.uint64
             if type(value) is not wanted:
                 raise TypeError(f"{self.name}: {argument.name} is {type(value)}, not {wanted}")

@@ -14,7 +14,8 @@ import numpy as np
 
 from gzarr.gpu.codecs import checksums
 from gzarr.gpu.codecs.batch import Wave
-from gzarr.gpu.kernels import KERNELS, TABLE_DTYPES
+from gzarr.gpu.kernels import TABLE_DTYPES
+from gzarr.gpu.kernels.sources import KERNELS
 from tests.gpu.hardware.opening import lane_of
 
 #: Tables of addresses: kernel -> (argument, argument that has the sizes, whether the kernel writes there).

@@ -14,7 +14,8 @@ import pytest
 
 from gzarr.gpu import kernels
 from gzarr.gpu.device import hostbuild
-from gzarr.gpu.kernels import KERNELS
+from gzarr.gpu.kernels import sources
+from gzarr.gpu.kernels.sources import KERNELS
 from tests.gpu.kernels.launching import DEVICE, HAS_COMPILER, NO_COMPILER
 
 HERE = Path(__file__).parent
@@ -30,7 +31,7 @@ NVCC = shutil.which("nvcc")
 @pytest.mark.parametrize("name", KERNELS)
 def test_arguments_are_those_of_the_source(name: str) -> None:
     bounds = r"(?:__launch_bounds__\([^)]*\)\s+)?"
-    (found,) = re.findall(rf'extern "C" __global__ void {bounds}(\w+)\(([^)]*)\)', kernels.source(name))
+    (found,) = re.findall(rf'extern "C" __global__ void {bounds}(\w+)\(([^)]*)\)', sources.source(name))
     declared = [re.sub(r"\s*\*\s*", "* ", " ".join(text.split())) for text in found[1].split(",")]
     assert found[0] == name
     assert declared == [f"{a.type} {a.name}" for a in KERNELS[name]]
@@ -39,20 +40,20 @@ def test_arguments_are_those_of_the_source(name: str) -> None:
 @pytest.mark.parametrize("name", KERNELS)
 def test_sources_include_nothing(name: str) -> None:
     """NVRTC has no system headers, and gets the text alone."""
-    assert "#include" not in kernels.source(name)
-    assert kernels.source(name).isascii()
+    assert "#include" not in sources.source(name)
+    assert sources.source(name).isascii()
 
 
 def test_every_source_file_is_a_kernel_or_shared() -> None:
     folder = Path(kernels.__file__).parent
     assert {p.stem for p in folder.glob("*.cu")} == set(KERNELS)
-    text = kernels.all_sources()
+    text = sources.all_sources()
     assert all(text.count(f'#line 1 "{p.name}"') == 1 for p in folder.iterdir() if p.suffix in (".cu", ".cuh"))
 
 
 def test_unknown_kernels_are_named() -> None:
     with pytest.raises(KeyError, match="no kernel 'place_boxes'; there are blosc_parse, "):
-        kernels.source("place_boxes")
+        sources.source("place_boxes")
     with pytest.raises(KeyError, match="no kernel 'place_boxes'; there are blosc_parse, "):
         DEVICE.launch("place_boxes", 1, ())
 
@@ -82,7 +83,7 @@ def test_nvcc_compiles_for_every_architecture(tmp_path: Path) -> None:
     indexed. All kernels in one run, as each run reads CUDA's headers three times.
     """
     file = tmp_path / "kernels.cu"
-    file.write_text(kernels.all_sources())
+    file.write_text(sources.all_sources())
     targets = [f"-gencode=arch=compute_{arch},code=sm_{arch}" for arch in ARCHITECTURES]
     strict = ["-Werror", "all-warnings", "-Xptxas", "-warn-spills", "-Xptxas", "-warn-lmem-usage"]
     command = [str(NVCC), "-std=c++17", "-fatbin", "--threads", "0", *strict, *targets, str(file)]
@@ -109,7 +110,7 @@ def test_no_kernel_makes_zeros_of_subnormal_numbers(tmp_path: Path) -> None:
         return made.read_text()
 
     assert "add.ftz.f32" in ptx(PLAIN_SUM)
-    found = "".join(ptx(kernels.source(name)) for name in KERNELS if "float" in kernels.source(name))
+    found = "".join(ptx(sources.source(name)) for name in KERNELS if "float" in sources.source(name))
     assert ".ftz" not in found
     exact = "add.rn.f32", "sub.rn.f32", "mul.rn.f32", "div.rn.f32", "cvt.rni.f32.f32", "cvt.rn.f32.f64", "cvt.f64.f32"
     assert all(instruction in found for instruction in exact)

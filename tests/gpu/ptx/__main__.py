@@ -6,7 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
-from gzarr.gpu.kernels import BLOCK_THREADS
+from gzarr.gpu.kernels.sources import BLOCK_THREADS
 from tests.gpu.ptx import goals, nvrtc
 from tests.gpu.ptx.cost import PROCESSORS, occupancy
 

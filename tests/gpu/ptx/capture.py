@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from gzarr.concurrency import new_lock
 from gzarr.gpu.device.emulated import EmulatedDevice
-from gzarr.gpu.kernels import KERNELS
+from gzarr.gpu.kernels.sources import KERNELS
 from tests.gpu.ptx.cost import Cost, cost_of
 from tests.gpu.ptx.launching import allocations, grid_of, interpret, programs
 from tests.gpu.ptx.machine import Grid

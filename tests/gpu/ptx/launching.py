@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gzarr.gpu.kernels import BLOCK_THREADS, KERNELS
+from gzarr.gpu.kernels.sources import BLOCK_THREADS, KERNELS
 from tests.gpu.hardware.on_device import POINTERS
 from tests.gpu.ptx import nvrtc
 from tests.gpu.ptx.machine import Grid, Run, run

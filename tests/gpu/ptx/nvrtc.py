@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gzarr.gpu.detection.cache_folder import cache_folder
-from gzarr.gpu.kernels import all_sources
+from gzarr.gpu.kernels.sources import all_sources
 
 #: The options of `gzarr.gpu.device.cuda` and those that CuPy adds (cupy/cuda/compiler.py); -v makes ptxas talk.
 OPTIONS = ("-std=c++17", "--device-as-default-execution-space", "-ftz=true", "--ptxas-options=-v")

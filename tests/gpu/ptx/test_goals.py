@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gzarr.gpu.device.hostbuild import find_compiler
-from gzarr.gpu.kernels import BLOCK_THREADS, source
+from gzarr.gpu.kernels.sources import BLOCK_THREADS, source
 from tests.gpu.ptx import cases, goals, nvrtc
 from tests.gpu.ptx.capture import middle
 from tests.gpu.ptx.cost import occupancy

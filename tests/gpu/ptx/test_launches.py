@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from gzarr.gpu.device.hostbuild import find_compiler
-from gzarr.gpu.kernels import KERNELS, source, unit_starts
+from gzarr.gpu.kernels import unit_starts
+from gzarr.gpu.kernels.sources import KERNELS, source
 from tests.gpu.ptx import cases, launching, nvrtc
 from tests.gpu.ptx.capture import PtxDevice, edges
 from tests.gpu.ptx.launching import grid_of
