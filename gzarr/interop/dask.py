@@ -10,11 +10,7 @@ processes would overwrite each other's part of it, so `to_zarr` moves the bounda
 
 from __future__ import annotations
 
-import io
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any, Unpack
 
 import numpy as np
@@ -25,14 +21,13 @@ from gzarr.api.open import open_array
 from gzarr.errors import MissingExtraError, SelectionError, StoreError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.keywords import FromZarrKeywords, ToZarrKeywords
-from gzarr.hierarchy.lazy import meets
 from gzarr.hierarchy.options import check_keywords
 from gzarr.indexing.keys import join_path, normalize_path
-from gzarr.storage import LocalStore, Store
+from gzarr.interop.finding import reads
+from gzarr.storage import Store
 from gzarr.storage.wrappers import type_name
 
 try:
-    import cloudpickle
     import dask.array as da
     from dask.base import get_scheduler
     from dask.local import get_sync
@@ -204,47 +199,15 @@ def to_zarr(
         _check_computes(compute, array.store_path)
         array[slices] = arr
         return from_zarr(array, name=False)[slices] if return_stored else None
-    _check_shared(arr, array)
-    blocks = tuple(map(_aligned_lengths, arr.chunks, slices, _object_edges(array)))
-    arr = arr if blocks == arr.chunks else arr.rechunk(blocks)
+    check_shared(arr, array)
+    arr = aligned(arr, array, slices)
     # Without a lock: no two blocks share an object.
     stored = arr.store(array, lock=False, regions=slices or None, compute=compute, return_stored=return_stored)
     return stored[0] if isinstance(stored, tuple) else stored
 
 
-class _Finder(cloudpickle.Pickler):
-    """Finds the arrays in everything that pickling reaches, closures of functions too."""
-
-    def __init__(self) -> None:
-        super().__init__(io.BytesIO())
-        self.found: list[Any] = []
-
-    def persistent_id(self, obj: Any) -> str | None:
-        """Leave out arrays: those in stores are noted, data are not copied."""
-        module = type(obj).__module__.partition(".")[0]
-        if isinstance(obj, Array) or (module == "zarr" and hasattr(obj, "store_path") and hasattr(obj, "shape")):
-            self.found.append(obj)
-            return "array"
-        return "data" if isinstance(obj, np.ndarray) or module == "h5py" else None
-
-
-def _places(arr: da.Array) -> Iterator[tuple[Store, str]]:
-    """Yield the places of the gzarr and zarr arrays in a graph, as far as it can be pickled."""
-    finder = _Finder()
-    for layer in arr.dask.layers.values():
-        with suppress(Exception):
-            finder.dump(layer)
-    for found in finder.found:
-        if isinstance(found, Array):
-            yield found.store, found.path
-            continue
-        root = getattr(found.store, "root", None) or getattr(found.store, "path", None)
-        if isinstance(root, (str, os.PathLike)) and Path(root).is_dir():
-            yield LocalStore(root), found.path
-
-
 def _reads(arr: da.Array, place: tuple[Store, str]) -> bool:
-    return any(meets(place, found) for found in _places(arr))
+    return reads(arr.dask.layers.values(), [place])
 
 
 def _reads_place(arr: da.Array, url: Any, component: str | None, storage_options: Any) -> bool:
@@ -262,6 +225,12 @@ def _check_computes(compute: bool, where: Any) -> None:
             f"{where}: the Dask array reads what it is stored into, so it cannot be stored later, block by block: "
             "call its persist() first, pass compute=True, or store it elsewhere"
         )
+
+
+def aligned(arr: da.Array, array: Array, region: tuple[slice, ...]) -> da.Array:
+    """Return a Dask array no two blocks of which share a stored object of the region that they are written to."""
+    blocks = tuple(map(_aligned_lengths, arr.chunks, region, _object_edges(array)))
+    return arr if blocks == arr.chunks else arr.rechunk(blocks)
 
 
 def _object_edges(array: Array) -> list[Sequence[int]]:
@@ -297,7 +266,7 @@ def _aligned_lengths(lengths: tuple[int, ...], within: slice, edges: Sequence[in
     return tuple(np.diff(aligned).tolist()) or (total,)
 
 
-def _check_shared(arr: da.Array, array: Array) -> None:
+def check_shared(arr: da.Array, array: Array) -> None:
     """Refuse to let other processes write into this one's memory: what they wrote would be lost."""
     if type_name(array.store) == "MemoryStore" and get_scheduler(collections=[arr]) not in (get_threaded, get_sync):
         raise StoreError(

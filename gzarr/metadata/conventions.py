@@ -30,6 +30,8 @@ from gzarr.metadata.model import ArrayMeta, ZarrFormat
 
 ATTRIBUTE = "_ARRAY_DIMENSIONS"
 MASK = "_FillValue"
+#: A group's attribute with the names of netCDF's unlimited dimensions. Xarray hides attributes that begin with "_nc".
+UNLIMITED = "_nc_unlimited_dims"
 #: What xarray also takes for missing data, in both formats, and the only way to say it of text in v3.
 _MISSING = "missing_value"
 _SPECIAL = (ATTRIBUTE, MASK, _MISSING)
@@ -138,10 +140,10 @@ def _in_v3(stated: Stated, data_type: DataType, ndim: int) -> Stated:
         return Stated(fill, attributes, None)
     mask = attributes.pop(MASK, None)
     mask = mask if stated.fill_value is None else stated.fill_value
-    return Stated(fill, {**attributes, **_marking(mask, data_type, attributes)}, names if ndim else None)
+    return Stated(fill, {**attributes, **marking(mask, data_type, attributes)}, names if ndim else None)
 
 
-def _marking(mask: Any, data_type: DataType, attributes: Mapping[str, Any]) -> dict[str, Any]:
+def marking(mask: Any, data_type: DataType, attributes: Mapping[str, Any]) -> dict[str, Any]:
     """The attribute that marks a value as missing in v3; none for what xarray does not mark, or would not open."""
     if mask is None:
         return {}
@@ -198,7 +200,7 @@ def in_format(
     rest, dims = split_names(attributes, names, len(meta.shape))
     if meta.zarr_format == 3:
         if MASK not in rest:
-            rest |= _marking(mask_value, meta.data_type, rest)
+            rest |= marking(mask_value, meta.data_type, rest)
         return replace(meta, attributes=rest, dimension_names=dims)
     if dims is not None and all(isinstance(name, str) for name in dims):
         rest[ATTRIBUTE] = list(dims)

@@ -1,9 +1,7 @@
-"""Xarray over Zarr groups: the engine "gzarr" opens them as lazy datasets, with data variables on any device.
+"""The engine "gzarr" opens Zarr groups as lazy datasets of Xarray, with data variables on any device.
 
 ``xarray.open_dataset(path, engine="gzarr", device="cuda")``, ``open_datatree`` and ``open_groups`` find it by its entry
-point. Names of axes are stored as Xarray stores them, as ``dimension_names`` in v3 and in the attribute
-``_ARRAY_DIMENSIONS`` in v2, so ``Dataset.to_zarr`` and ``xarray.open_zarr`` exchange files with gzarr. Xarray decodes
-the CF conventions.
+point.
 
 Rules: coordinates, text, times and whatever else is not a number are on the host, where Xarray needs them. Xarray
 decodes packed numbers through NumPy, so packed numbers on another device are decoded here. Nothing is copied from a
@@ -18,20 +16,15 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+import xarray as xr
+from xarray.backends import AbstractDataStore, BackendEntrypoint, StoreBackendEntrypoint
+from xarray.core import indexing
 
 from gzarr.api.open import open_group
-from gzarr.errors import MetadataError, MissingExtraError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
-from gzarr.hierarchy.threads import run_in_thread
-from gzarr.metadata.conventions import ATTRIBUTE, MASK, decode_mask
-
-try:
-    import xarray as xr
-    from xarray.backends import AbstractDataStore, BackendArray, BackendEntrypoint, StoreBackendEntrypoint
-    from xarray.core import indexing
-except ImportError as error:
-    raise MissingExtraError("gzarr.interop.xarray needs Xarray: pip install 'gzarr[xarray]'") from error
+from gzarr.interop.xarray.variables import LazyArray, dimensions, length_of, shown_attributes, variable_of
+from gzarr.metadata.conventions import ATTRIBUTE, MASK, UNLIMITED
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +64,8 @@ class GzarrBackendEntrypoint(BackendEntrypoint):
     description = "Open Zarr v2 and v3 groups (.zarr, .zip) with gzarr, on the CPU or a GPU"
     supports_groups = True
     open_dataset_parameters = (
-        *("filename_or_obj", "group", "storage_options", "device", "use_zarr_fill_value_as_mask", "mask_and_scale"),
+        *("filename_or_obj", "group", "storage_options", "device", "consolidated", "use_zarr_fill_value_as_mask"),
+        *("mask_and_scale",),
         *("decode_times", "decode_timedelta", "decode_coords", "concat_characters", "use_cftime", "drop_variables"),
     )
 
@@ -97,6 +91,7 @@ class GzarrBackendEntrypoint(BackendEntrypoint):
         drop_variables: str | Iterable[str] | None = None,
         group: str | None = None,
         device: str | None = None,
+        consolidated: bool | None = None,
         use_zarr_fill_value_as_mask: bool | None = None,
         storage_options: Mapping[str, Any] | None = None,
         **decoders: Any,
@@ -112,6 +107,9 @@ class GzarrBackendEntrypoint(BackendEntrypoint):
         device : str, optional
             Where data variables put their values: "cpu" (default), "cuda", "cuda:N" or "auto". With ``chunks=`` Xarray
             copies blocks to the host; `gzarr.interop.xarray.open_dataset` leaves them on the device.
+        consolidated : bool, optional
+            Whether members are looked up in consolidated metadata. By default they are used if they exist; True
+            requires them.
         use_zarr_fill_value_as_mask : bool, optional
             Whether fill values count as missing values. By default in v2 only, as in Xarray.
         storage_options : mapping, optional
@@ -132,16 +130,15 @@ class GzarrBackendEntrypoint(BackendEntrypoint):
         GroupNotFoundError
             If there is no group.
         MetadataError
-            If an array has no names for its axes.
+            If an array has no names for its axes, or ``consolidated=True`` and there are no consolidated metadata.
         DeviceError
             If the device cannot be used.
         """
-        opened = _open_group(filename_or_obj, group, storage_options)
+        opened = open_at(filename_or_obj, group, storage_options, consolidated)
         dropped = {drop_variables} if isinstance(drop_variables, str) else set(drop_variables or ())
         arrays = {name: array for name, array in opened.arrays() if name not in dropped}
-        variables = {name: _variable(array, use_zarr_fill_value_as_mask) for name, array in arrays.items()}
-        attributes = {key: value for key, value in opened.attrs.items() if not key.lower().startswith("_nc")}
-        dataset = StoreBackendEntrypoint().open_dataset(_Undecoded(variables, attributes), **decoders)
+        variables = {name: variable_of(array, use_zarr_fill_value_as_mask) for name, array in arrays.items()}
+        dataset = StoreBackendEntrypoint().open_dataset(_Undecoded(variables, opened.attrs.asdict()), **decoders)
         if device is not None:
             dataset = _on_device(dataset, arrays, device, None)
         return _closing(dataset, filename_or_obj, opened)
@@ -151,6 +148,7 @@ class GzarrBackendEntrypoint(BackendEntrypoint):
         filename_or_obj: Any,
         *,
         group: str | None = None,
+        consolidated: bool | None = None,
         storage_options: Mapping[str, Any] | None = None,
         **each: Any,
     ) -> dict[str, xr.Dataset]:
@@ -158,7 +156,7 @@ class GzarrBackendEntrypoint(BackendEntrypoint):
 
         Parameters
         ----------
-        filename_or_obj, group, storage_options
+        filename_or_obj, group, consolidated, storage_options
             See `open_dataset`.
         **each
             Other parameters of `open_dataset`, for every dataset.
@@ -168,7 +166,7 @@ class GzarrBackendEntrypoint(BackendEntrypoint):
         dict of str to xarray.Dataset
             Datasets by path, "/" first.
         """
-        opened = _open_group(filename_or_obj, group, storage_options)
+        opened = open_at(filename_or_obj, group, storage_options, consolidated)
         paths = ["", *(path for path, node in opened.members(None) if isinstance(node, Group))]
         datasets = {f"/{path}": self.open_dataset(opened, group=path or None, **each) for path in paths}
         _closing(datasets["/"], filename_or_obj, opened)
@@ -199,6 +197,7 @@ def open_dataset(
     chunks: Any = None,
     device: str | None = None,
     group: str | None = None,
+    consolidated: bool | None = None,
     storage_options: Mapping[str, Any] | None = None,
     **kwargs: Any,
 ) -> xr.Dataset:
@@ -211,7 +210,7 @@ def open_dataset(
     chunks : dict or "auto", optional
         By default variables are lazy arrays. {} makes Dask arrays with the stored chunks or shards as blocks; a dict
         gives lengths by the names of axes.
-    device, group, storage_options, **kwargs
+    device, group, consolidated, storage_options, **kwargs
         See `GzarrBackendEntrypoint.open_dataset`.
 
     Returns
@@ -228,7 +227,7 @@ def open_dataset(
     >>> open_dataset("weather.zarr", device="cpu")["t"].sum("lon").values
     array([4.])
     """
-    opened = _open_group(filename_or_obj, group, storage_options)
+    opened = open_at(filename_or_obj, group, storage_options, consolidated)
     where = {} if chunks is not None else {"device": device}
     dataset = xr.open_dataset(opened, engine=GzarrBackendEntrypoint, **where, **kwargs)
     if chunks is not None:
@@ -265,7 +264,7 @@ def as_dataarray(
     >>> as_dataarray(z).isel(y=1).values
     array([3, 4])
     """
-    stored = _dimensions(array)
+    stored = dimensions(array)
     if dims is None:
         dims = stored or tuple(f"dim_{axis}" for axis in range(array.ndim))
     attributes = {key: value for key, value in array.attrs.items() if key != ATTRIBUTE}
@@ -286,53 +285,21 @@ class _Undecoded(AbstractDataStore):
         return self._variables
 
     def get_attrs(self) -> Mapping[str, Any]:
-        return self._attributes
+        return shown_attributes(self._attributes)
+
+    def get_encoding(self) -> dict[str, Any]:
+        return {"unlimited_dims": set(self._attributes[UNLIMITED])} if UNLIMITED in self._attributes else {}
 
 
-class LazyArray(BackendArray):
-    """An array as Xarray's lazy indexing wants it. gzarr itself makes selections of every kind.
-
-    Attributes
-    ----------
-    shape : tuple of int
-        Extents.
-    dtype : numpy.dtype
-        Data type; it says whether objects are text.
-    """
-
-    __slots__ = ("_array", "_unpack", "dtype", "shape")
-
-    def __init__(self, array: Array, unpack: _Unpacked | None = None) -> None:
-        self._array = array
-        self._unpack = unpack
-        self.shape = array.shape
-        # Xarray recognizes text in arrays of objects by this metadata.
-        is_text = array.metadata.data_type.variable == "string" and array.dtype.hasobject
-        stored = np.dtype("O", metadata={"element_type": str}) if is_text else array.dtype
-        self.dtype = stored if unpack is None else unpack.dtype
-
-    def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
-        array = self._array
-        if isinstance(key, indexing.VectorizedIndexer):
-            # If only some axes have points, Xarray takes them out of the box around them.
-            points = all(isinstance(item, np.ndarray) for item in key.tuple)
-            support = indexing.IndexingSupport.VECTORIZED if points else indexing.IndexingSupport.OUTER
-            method = array.get_coordinate_selection if points else array.get_orthogonal_selection
-        else:
-            support = indexing.IndexingSupport.OUTER
-            method = array.get_orthogonal_selection
-        values = indexing.explicit_indexing_adapter(key, array.shape, support, method)
-        return values if self._unpack is None else self._unpack(values)
-
-    async def async_getitem(self, key: indexing.ExplicitIndexer) -> Any:
-        """Read a selection on a thread, for ``await dataset.load_async()``."""
-        return await run_in_thread(self.__getitem__, key)
-
-
-def _open_group(filename_or_obj: Any, path: str | None, options: Mapping[str, Any] | None) -> Group:
+def open_at(
+    filename_or_obj: Any, path: str | None, options: Mapping[str, Any] | None, consolidated: bool | None
+) -> Group:
+    """Open the group that Xarray's arguments name, for reading."""
     if isinstance(filename_or_obj, str) and "://" not in filename_or_obj:
         filename_or_obj = os.path.expanduser(filename_or_obj)  # noqa: PTH111 - a URL would not survive a Path
-    return open_group(filename_or_obj, "r", path=path, device="cpu", storage_options=options)
+    return open_group(
+        filename_or_obj, "r", path=path, device="cpu", storage_options=options, use_consolidated=consolidated
+    )
 
 
 def _closing(dataset: xr.Dataset, filename_or_obj: Any, opened: Group) -> xr.Dataset:
@@ -373,54 +340,7 @@ def _device_data(array: Array, unpack: _Unpacked | None, dims: Sequence[Any], ch
     from gzarr.interop.dask import from_zarr
 
     if isinstance(chunks, Mapping):
-        stored = map(_length, array.metadata.grid)
+        stored = map(length_of, array.metadata.grid)
         chunks = tuple(chunks.get(dim, length) for dim, length in zip(dims, stored, strict=True))
     blocks = from_zarr(array, chunks=chunks)
     return blocks if unpack is None else blocks.map_blocks(unpack, dtype=unpack.dtype, meta=unpack(blocks._meta))  # noqa: SLF001 - how Dask says where blocks are
-
-
-def _variable(array: Array, fill_is_missing: bool | None) -> xr.Variable:
-    """Return an array as Xarray finds it before decoding."""
-    dims = _dimensions(array)
-    if dims is None:
-        raise MetadataError(
-            f"{array.store_path}: Xarray needs names for its {array.ndim} axes; create it "
-            f"with dimension_names (v3), set its attribute {ATTRIBUTE!r} (v2), or leave it out with drop_variables"
-        )
-    if len(dims) != array.ndim:
-        raise MetadataError(f"{array.store_path}: {len(dims)} names {dims} for {array.ndim} axes")
-    attributes = {key: value for key, value in array.attrs.items() if key != ATTRIBUTE}
-    meta = array.metadata
-    if fill_is_missing is None:
-        fill_is_missing = meta.zarr_format == 2
-    if fill_is_missing and meta.fill_value is not None:
-        attributes[MASK] = meta.fill_value
-    elif not fill_is_missing and MASK in attributes:
-        value = attributes[MASK]
-        try:
-            attributes[MASK] = decode_mask(value, array.dtype)
-        except ValueError as error:
-            raise MetadataError(
-                f"{array.store_path}: attribute {MASK!r} is {value!r}, not a value in base64"
-            ) from error
-    encoding = {
-        "chunks": array.chunks,
-        **({"shards": array.shards} if array.shards else {}),
-        "preferred_chunks": dict(zip(dims, map(_length, meta.grid), strict=True)),
-    }
-    return xr.Variable(dims, indexing.LazilyIndexedArray(LazyArray(array)), attributes, encoding)
-
-
-def _length(axis: Any) -> int | tuple[int, ...]:
-    """Return the length of the stored objects along an axis; all of them if they vary."""
-    length: int | tuple[int, ...] = axis.length if hasattr(axis, "length") else axis.lengths
-    return length
-
-
-def _dimensions(array: Array) -> tuple[str, ...] | None:
-    """Return the names of an array's axes, or None if an axis has none."""
-    names = array.dimension_names or array.attrs.get(ATTRIBUTE)
-    if names is None:
-        return None if array.ndim else ()
-    named = tuple(name for name in names if isinstance(name, str))
-    return named if len(named) == len(names) else None

@@ -1,6 +1,7 @@
 """Xarray over gzarr: files go both ways, the engine "gzarr" gives what the engine "zarr" gives, lazily, on a device."""
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
@@ -8,52 +9,25 @@ import zipfile
 from pathlib import Path
 
 import dask.array as da
+import numcodecs
 import numpy as np
-import pandas as pd
 import pytest
 import xarray as xr
 
 import gzarr
-from gzarr.interop.xarray import GzarrBackendEntrypoint, as_dataarray, open_dataset
+from gzarr.interop.xarray import GzarrBackendEntrypoint, as_dataarray, open_dataset, to_zarr
 from gzarr.storage import CountingStore
 from tests.interop.duck_device import DeviceArray, DuckBackend
+from tests.interop.xarray.datasets import ENCODING, climate
 from tests.support.building import build, copy_sources
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*does not have a Zarr V3 specification"),  # zarr-python, of fixed-length text
     pytest.mark.filterwarnings("ignore:.*[Cc]onsolidated metadata"),
+    pytest.mark.filterwarnings("ignore:Numcodecs codecs are not in the Zarr version 3"),
     pytest.mark.filterwarnings("ignore:.*not currently part in the Zarr format 3 specification"),
 ]
-
-
-def climate():
-    rng = np.random.default_rng(0)
-    t = rng.random((40, 9, 12)).astype("f4")
-    t[0, 0, :3] = np.nan
-    return xr.Dataset(
-        {
-            "t": (["time", "lat", "lon"], t, {"units": "K"}),
-            "count": (["lat"], np.arange(9), {"flag": [1, 2]}),
-            "complex": (["lat"], np.arange(9) * (1 + 2j)),
-            "mask": (["lat", "lon"], rng.random((9, 12)) > 0.5),
-            "when": (["lat"], pd.date_range("2020-01-01", periods=9, freq="36h")),
-            "scalar": ((), 3.0),
-            "place": (["lat"], np.array(["a", "bcd", "", "é", "e", "f", "g", "h", "i"], object)),
-        },
-        coords={
-            "time": pd.date_range("2024-05-20", periods=40),
-            "lat": np.arange(-40, 50, 10.0),
-            "lon": np.arange(0, 360, 30.0),
-            "height": (["lat"], np.arange(9) * 100.0),
-        },
-        attrs={"title": "made up", "version": 3},
-    )
-
-
-ENCODING = {
-    "t": {"dtype": "i2", "scale_factor": 0.01, "add_offset": 0.5, "_FillValue": -9999, "chunks": (10, 9, 6)},
-}
 
 
 @pytest.fixture(params=[2, 3], ids=["v2", "v3"])
@@ -106,10 +80,57 @@ def test_open_zarr_reads_what_gzarr_writes(tmp_path, zarr_format):
     assert ours["t"].encoding["preferred_chunks"] == {"y": 4, "x": 4}
 
 
-def test_what_the_engine_opens_can_be_stored_again(path, tmp_path):
-    ours = opened(path)
-    ours.to_zarr(tmp_path / "again.zarr", consolidated=False)
+@pytest.mark.parametrize("write", [xr.Dataset.to_zarr, to_zarr])
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_what_the_engine_opens_is_stored_again_with_its_codecs_and_fill_values(tmp_path, zarr_format, write):
+    names = {"dimension_names": ["x"]} if zarr_format == 3 else {"attributes": {"_ARRAY_DIMENSIONS": ["x"]}}
+    root = gzarr.open_group(tmp_path / "x.zarr", "w", zarr_format=zarr_format)
+    blosc = numcodecs.Blosc("lz4hc", 3, numcodecs.Blosc.BITSHUFFLE)
+    made = {
+        "ints": {"data": np.arange(9, dtype="i4"), "filters": numcodecs.Delta("<i4"), "fill_value": 7},
+        "floats": {"data": np.arange(9.0), "fill_value": -1.0, "chunks": 4},
+        "words": {"data": np.array(list("abcdefghi"), object), "dtype": str},
+    }
+    for name, keywords in made.items():
+        root.create_array(name, compressors=blosc, **names, **keywords)
+    ours = opened(tmp_path / "x.zarr")
+    write(ours, tmp_path / "again.zarr", zarr_format=zarr_format, consolidated=False)
+    again = gzarr.open_group(tmp_path / "again.zarr", "r")
+    for name, array in root.arrays():
+        assert again[name].codecs == array.codecs
+        assert again[name].chunks == array.chunks
+        assert again[name].fill_value == array.fill_value
     xr.testing.assert_equal(opened(tmp_path / "again.zarr").load(), ours.load())
+
+
+def test_an_unknown_codec_does_not_keep_a_dataset_from_being_opened(path):
+    document = path / "t" / ".zarray"
+    if not document.exists():
+        pytest.skip("v3 codecs are opened without their packages")
+    text = json.loads(document.read_text())
+    text["compressor"] = {"id": "nobody"}
+    document.write_text(json.dumps(text))
+    assert "compressors" not in opened(path, consolidated=False)["t"].encoding
+
+
+def test_consolidated_metadata_can_be_required_or_left_out(path):
+    gzarr.consolidate_metadata(path)
+    store = CountingStore(gzarr.storage.LocalStore(path, read_only=True))
+    for consolidated in (None, True, False):
+        store.reset()
+        opened(store, consolidated=consolidated)
+        members = [r.key for r in store.requests if r.key.endswith(("/zarr.json", "/.zarray"))]
+        assert bool(members) == (consolidated is False)
+    expected = opened(path).load()
+    for name in (".zmetadata", "zarr.json"):
+        document = path / name
+        if document.exists():
+            text = json.loads(document.read_text())
+            text.pop("consolidated_metadata", None)
+            document.unlink() if name == ".zmetadata" else document.write_text(json.dumps(text))
+    with pytest.raises(gzarr.MetadataError, match="consolidated"):
+        opened(path, consolidated=True)
+    xr.testing.assert_identical(open_dataset(path, consolidated=False).load(), expected)
 
 
 def test_stores_of_every_kind(path, tmp_path):
