@@ -96,7 +96,7 @@ SUBJECTS = {
     ),
     *("gpu/device/cuda_kernels", "gpu/device/cuda_memory"),
     *("loader/memory", "loader/shutdown"),
-    *("hierarchy/calls", "hierarchy/pickle", "interop/extras", "interop/tensors"),
+    *("api/zarr2", "hierarchy/calls", "hierarchy/pickle", "interop/extras", "interop/tensors"),
     *("storage/database_stores", "storage/icechunk", "storage/open_store"),
     *("storage/round_trips", "storage/store_machine"),
 }
@@ -106,7 +106,7 @@ TESTED_THROUGH = {
     "advising/test_advice": "advising/access advising/chains advising/commands advising/entry advising/rules "
     "advising/sampling",
     "api/test_keywords": "hierarchy/keywords",
-    "api/test_open": "api/locating hierarchy/options metadata/occupied",
+    "api/test_open": "hierarchy/reaching hierarchy/options metadata/occupied",
     "checking/test_compare": "checking/values",
     "checking/test_verify": "api/checking checking/chunks checking/leftovers checking/nodes checking/report",
     "chunk_io/test_chunk_cache": "storage/invalidation",
@@ -144,6 +144,7 @@ TESTED_THROUGH = {
     "gpu/pipeline/writable",
     "gpu/test_backend": "gpu/pipeline/placement gpu/pipeline/read gpu/pipeline/resources",
     "images/pyramid/test_downsample": "cpu/windows",
+    "hierarchy/test_node": "hierarchy/attributes",
     "hierarchy/test_array": "hierarchy/array_info hierarchy/array_resizing hierarchy/new_nodes",
     "hierarchy/test_stats": "hierarchy/reductions",
     "hierarchy/test_create": "hierarchy/new_metadata",

@@ -15,7 +15,7 @@ import pytest
 import gzarr
 from gzarr.config import Config
 from gzarr.devices import backend_for
-from gzarr.hierarchy.node import Attributes
+from gzarr.hierarchy.attributes import Attributes
 
 ROOT = Path(__file__).parents[1]
 PAGES = [p for folder in ("", "docs", "examples", ".github") for p in sorted((ROOT / folder).glob("*.md"))]

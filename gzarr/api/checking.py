@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gzarr.api.locating import close_if_opened_here, join_storage_options, open_store_at
 from gzarr.api.open import open as open_node
 from gzarr.checking.compare import Comparison, compare_places
 from gzarr.checking.repair import Repair, Repairable, repair_found
@@ -17,6 +16,7 @@ from gzarr.display.progress import ProgressLike
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.keywords import OpenMode
+from gzarr.hierarchy.reaching import close_if_opened_here, join_storage_options, open_store_at
 from gzarr.indexing.keys import join_path, normalize_path
 
 

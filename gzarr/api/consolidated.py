@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from gzarr.api.keywords import checked_format
-from gzarr.api.locating import join_storage_options, open_store_at, reach_group
 from gzarr.errors import MetadataError, NodeNotFoundError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.keywords import GroupKeywords, OpenMode
+from gzarr.hierarchy.reaching import join_storage_options, open_store_at, reach_group, take_format
 from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.metadata.catalog import open_consolidated_node, require_consolidated
 from gzarr.metadata.consolidated import DEFAULT_KEY, consolidate
@@ -71,9 +70,10 @@ def consolidate_metadata(
     """
     opened, base = open_store_at(join_storage_options(store, {"storage_options": storage_options}), "a")
     where = join_path(base, normalize_path(path or ""))
-    if checked_format(zarr_format) == 3 and metadata_key != DEFAULT_KEY:
+    wanted = take_format(zarr_format, {})
+    if wanted == 3 and metadata_key != DEFAULT_KEY:
         raise MetadataError(f"metadata_key={metadata_key!r}: Zarr v3 keeps consolidated metadata in zarr.json")
-    meta = read_node(opened.live(), where, checked_format(zarr_format))
+    meta = read_node(opened.live(), where, wanted)
     if meta is None or not consolidate(opened, where, metadata_key):
         found = found_instead(opened, where, meta)
         raise NodeNotFoundError(f"neither an array nor a group at {join_path(str(opened), where)!r}: {found}")
@@ -134,8 +134,10 @@ def open_consolidated(
     if not use_consolidated:
         raise ValueError("use_consolidated must be True here; use open_group to do without consolidated metadata")
     store, path = (path, None) if store is None else (store, path)
-    opened, where, mode, opened_with = reach_group(open_consolidated, store, path, mode, device, {**kwargs})
-    opened, meta = open_consolidated_node(opened, where, checked_format(zarr_format), metadata_key, frozen=True)
+    given: dict[str, Any] = {**kwargs}
+    wanted = take_format(zarr_format, given)
+    opened, where, mode, opened_with = reach_group(open_consolidated, store, path, mode, device, given)
+    opened, meta = open_consolidated_node(opened, where, wanted, metadata_key, frozen=True)
     if meta is None:
         raise NodeNotFoundError(f"neither an array nor a group at {join_path(str(opened), where)!r}")
     require_consolidated(opened, meta, join_path(str(opened), where))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from gzarr.api.locating import reach_node
 from gzarr.errors import MetadataError
 from gzarr.hierarchy import new_nodes
 from gzarr.hierarchy.array import Array
@@ -18,6 +17,7 @@ from gzarr.hierarchy.keywords import (
     NewArrayKeywords,
 )
 from gzarr.hierarchy.options import UNSET, check_keywords
+from gzarr.hierarchy.reaching import reach_node, take_format
 
 
 def create_array(
@@ -131,9 +131,11 @@ def create_array(
     if name and path:
         raise MetadataError(f"name={name!r} and path={path!r} mean the same; give one of them")
     given: dict[str, Any] = {"shape": shape, "dtype": dtype, "chunks": chunks, "shards": shards, "order": order}
+    given |= {**kwargs, "zarr_format": zarr_format}
+    given["zarr_format"] = take_format(zarr_format, given)
     given |= {"compressor": compressor, "compressors": compressors, "filters": filters, "serializer": serializer}
-    given |= {"codecs": codecs, "fill_value": fill_value, "zarr_format": zarr_format, "attributes": attributes}
-    given |= {"dimension_names": dimension_names, "chunk_key_encoding": chunk_key_encoding, **kwargs}
+    given |= {"codecs": codecs, "fill_value": fill_value, "attributes": attributes}
+    given |= {"dimension_names": dimension_names, "chunk_key_encoding": chunk_key_encoding}
     opened, where, _, opened_with = reach_node(store, name or path, "w" if overwrite else "a", device, given)
     return new_nodes.make(opened, where, opened_with, data=data, overwrite=overwrite, **given)
 

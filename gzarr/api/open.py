@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Unpack
 
 from gzarr.api.consolidated import read_with_consolidated
-from gzarr.api.keywords import checked_format, take_mode
-from gzarr.api.locating import reach_group, reach_node
+from gzarr.api.keywords import take_mode
 from gzarr.display.info import Tree
 from gzarr.errors import (
     ArrayNotFoundError,
@@ -22,6 +21,7 @@ from gzarr.hierarchy.create import check_free, check_vacant, new_group_meta, req
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.keywords import GroupKeywords, OpenArrayKeywords, OpenKeywords, OpenLikeKeywords, OpenMode
 from gzarr.hierarchy.options import check_keywords
+from gzarr.hierarchy.reaching import reach_group, reach_node, take_format
 from gzarr.indexing.keys import join_path
 from gzarr.metadata.catalog import may_be_consolidated
 from gzarr.metadata.documents import found_instead, read_node
@@ -86,21 +86,21 @@ def open_array(
     check_keywords(kwargs, OpenArrayKeywords, open_array)
     given: dict[str, Any] = {**kwargs}
     store, path = (path, None) if store is None else (store, path)
-    mode = take_mode(mode, given)
+    mode, wanted = take_mode(mode, given), take_format(zarr_format, given)
     opened, where, mode, opened_with = reach_node(store, path, mode, device, given)
     given.pop("overwrite", None)  # the mode decides
-    given = {"zarr_format": zarr_format, "write_empty_chunks": write_empty_chunks, **given}
+    given = {"zarr_format": wanted, "write_empty_chunks": write_empty_chunks, **given}
     if mode in ("w", "w-", "x"):
         if mode != "w" and given.get("shape") is None and given.get("data") is None:
             check_free(opened, where)
         return new_nodes.make(opened, where, opened_with, overwrite=mode == "w", **given)
-    meta = read_node(opened, where, checked_format(zarr_format))
+    meta = read_node(opened, where, wanted)
     if meta is None and mode == "a" and (given.get("shape") is not None or given.get("data") is not None):
         check_vacant(opened, where, ArrayNotFoundError)
         try:
             return new_nodes.make(opened, where, opened_with, **given)
         except ContainsNodeError:  # another process was faster, or something else is in the way
-            meta = read_node(opened, where, checked_format(zarr_format))
+            meta = read_node(opened, where, wanted)
             if meta is None:
                 raise
     if not isinstance(meta, ArrayMeta):
@@ -188,15 +188,17 @@ def open_group(
     ('test run', ['speed'])
     """
     store, path = (path, None) if store is None else (store, path)
-    opened, where, mode, opened_with = reach_group(open_group, store, path, mode, device, {**kwargs})
+    given: dict[str, Any] = {**kwargs}
+    wanted = take_format(zarr_format, given)
+    opened, where, mode, opened_with = reach_group(open_group, store, path, mode, device, given)
     if mode in ("w", "w-", "x"):
-        made = new_group_meta(opened, where, attributes or {}, zarr_format, overwrite=mode == "w")
+        made = new_group_meta(opened, where, attributes or {}, wanted, overwrite=mode == "w")
         return Group(opened, where, made, opened_with)
-    opened, meta = read_with_consolidated(opened, where, checked_format(zarr_format), mode, use_consolidated)
+    opened, meta = read_with_consolidated(opened, where, wanted, mode, use_consolidated)
     if isinstance(meta, ArrayMeta):
         raise ContainsArrayError(f"an array, not a group, is stored at {join_path(str(opened), where)!r}")
     if meta is None and mode == "a":
-        meta = require_group_meta(opened, where, attributes or {}, zarr_format)
+        meta = require_group_meta(opened, where, attributes or {}, wanted)
     if meta is None:
         raise GroupNotFoundError(f"no group at {join_path(str(opened), where)!r}: {found_instead(opened, where, meta)}")
     return Group(opened, where, meta, opened_with, read_only=mode == "r")
@@ -245,13 +247,14 @@ def open(
     store, path = (path, None) if store is None else (store, path)
     use_consolidated = given.pop("use_consolidated", None)
     mode = take_mode(mode, given)
+    given["zarr_format"] = take_format(given.get("zarr_format"), given)
     wants_array = given.get("shape") is not None or given.get("data") is not None
     if mode in ("w", "w-", "x"):
         create = open_array if wants_array else open_group
         return create(store, mode, path=path, **given)
     asked = mode is not None
     opened, where, mode, opened_with = reach_node(store, path, mode, given.get("device"), given)
-    zarr_format = checked_format(given.get("zarr_format"))
+    zarr_format = given["zarr_format"]
     meta = read_node(opened, where, zarr_format)
     if meta is None and mode == "a":
         check_vacant(opened, where, NodeNotFoundError, nodes_below=not asked)
@@ -323,13 +326,15 @@ def group(
         └── bar
             └── baz (100, 100) int32
     """
-    opened, where, _, opened_with = reach_group(group, store, path, "w" if overwrite else "a", device, {**kwargs})
+    given: dict[str, Any] = {**kwargs}
+    wanted = take_format(zarr_format, given)
+    opened, where, _, opened_with = reach_group(group, store, path, "w" if overwrite else "a", device, given)
     if overwrite:
-        meta = new_group_meta(opened, where, attributes or {}, zarr_format, overwrite=True)
-    elif opened.read_only and read_node(opened, where, checked_format(zarr_format)) is None:
+        meta = new_group_meta(opened, where, attributes or {}, wanted, overwrite=True)
+    elif opened.read_only and read_node(opened, where, wanted) is None:
         raise GroupNotFoundError(f"no group at {join_path(str(opened), where)!r}, and the store is read-only")
     else:
-        meta = require_group_meta(opened, where, attributes or {}, zarr_format)
+        meta = require_group_meta(opened, where, attributes or {}, wanted)
     return Group(opened, where, meta, opened_with)
 
 
@@ -379,10 +384,10 @@ def create_group(
     >>> root.attrs["title"]
     'test run'
     """
-    opened, where, _, opened_with = reach_group(
-        create_group, store, path, "w" if overwrite else "a", device, {**kwargs}
-    )
-    made = new_group_meta(opened, where, attributes or {}, zarr_format, overwrite=overwrite)
+    given: dict[str, Any] = {**kwargs}
+    wanted = take_format(zarr_format, given)
+    opened, where, _, opened_with = reach_group(create_group, store, path, "w" if overwrite else "a", device, given)
+    made = new_group_meta(opened, where, attributes or {}, wanted, overwrite=overwrite)
     return Group(opened, where, made, opened_with)
 
 

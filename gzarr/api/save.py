@@ -8,7 +8,6 @@ from typing import Any, Unpack
 import numpy as np
 
 from gzarr.api.create import create_array
-from gzarr.api.locating import close_if_opened_here, join_storage_options, open_store_at
 from gzarr.api.open import open, open_group
 from gzarr.devices import backend_for
 from gzarr.hierarchy import new_nodes
@@ -17,6 +16,7 @@ from gzarr.hierarchy.keywords import LoadKeywords, SaveArrayKeywords
 from gzarr.hierarchy.lazy import computed, is_lazy, is_separate
 from gzarr.hierarchy.new_metadata import array_meta
 from gzarr.hierarchy.options import ArrayOptions, check_keywords
+from gzarr.hierarchy.reaching import close_if_opened_here, join_storage_options, open_store_at
 from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.storage.base import Store
 from gzarr.tensors import from_tensor

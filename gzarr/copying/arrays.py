@@ -241,7 +241,7 @@ def _nelements(grid: Grid, coords: Coords) -> int:
 
 def _io(array: Array) -> ArrayIO:
     array._settle()  # noqa: SLF001 - of the same package
-    return prepare_array(array.metadata, array.store, array.path, *array.opened_with)
+    return prepare_array(array.metadata, array.store, array.path, *array.opened_with.reading)
 
 
 def _copy_objects(source: ArrayIO, dest: ArrayIO, batch: list[Coords]) -> None:

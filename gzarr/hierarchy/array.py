@@ -19,9 +19,10 @@ from gzarr.config import config
 from gzarr.display.progress import ProgressLike
 from gzarr.dtypes import cast_fill, parse_dtype
 from gzarr.errors import ArrayNotFoundError, MetadataError, MissingExtraError, UnknownCodecError
-from gzarr.hierarchy.keywords import DeviceKeywords
+from gzarr.hierarchy.keywords import ConstructorKeywords, DeviceKeywords
 from gzarr.hierarchy.node import same_objects
 from gzarr.hierarchy.open_options import OpenedWith
+from gzarr.hierarchy.reaching import reach_existing
 from gzarr.hierarchy.resizing import objects_stored
 from gzarr.hierarchy.values import broadcast_value, check_out, fields_dtype, to_array_axes
 from gzarr.hierarchy.write_behind import WritesBehind
@@ -42,7 +43,8 @@ class Array(WritesBehind):
     """A chunked, compressed, N-dimensional array.
 
     ``array[selection]`` reads into a new NumPy array or, on a CUDA device, CuPy array; ``array[selection] = value``
-    writes at once. Arrays are made by the functions of `gzarr`, not by calling the class.
+    writes at once. Arrays are made by the functions of `gzarr`; calling the class, as in zarr 2, opens the array in a
+    store: ``Array(store, path="foo", read_only=True)``.
 
     Attributes
     ----------
@@ -70,19 +72,22 @@ class Array(WritesBehind):
 
     def __init__(
         self,
-        store: Store,
-        path: str,
-        metadata: ArrayMeta,
-        opened_with: OpenedWith | Backend,
+        store: Any,
+        path: str | None = None,
+        metadata: ArrayMeta | None = None,
+        opened_with: OpenedWith | Backend | None = None,
         *,
         read_only: bool = False,
         write_empty_chunks: bool | None = None,
         out_dtype: np.dtype[Any] | None = None,
         is_view: bool = False,
+        **kwargs: Unpack[ConstructorKeywords],
     ) -> None:
+        if path is None or metadata is None or opened_with is None:
+            store, path, metadata, opened_with = _reach(store, path, {**kwargs})
         super().__init__(store, path, metadata, opened_with, read_only=read_only)
         try:
-            self._bound = prepare_array(metadata, store, path, *self.opened_with)
+            self._bound = prepare_array(metadata, store, path, *self.opened_with.reading)
         except (UnknownCodecError, MissingExtraError) as error:
             # The array can still be described; reading or writing it raises this error.
             self._bound = type(error)(str(error))
@@ -518,6 +523,14 @@ class Array(WritesBehind):
         self._settle()
         options = {**self._options(), **options}
         return type(self)(self.store, self.path, meta, opened_with or self.opened_with, **options)
+
+
+def _reach(store: Any, path: str | None, keywords: dict[str, Any]) -> tuple[Store, str, ArrayMeta, OpenedWith]:
+    """Find the array in a store. Raises ArrayNotFoundError, MetadataError, TypeError."""
+    opened, where, meta, opened_with = reach_existing(Array.__init__, store, path, keywords)
+    if not isinstance(meta, ArrayMeta):
+        raise ArrayNotFoundError(f"no array at {join_path(str(opened), where)!r}: {found_instead(opened, where, meta)}")
+    return opened, where, meta, opened_with
 
 
 def _reopen(store: Store, path: str, meta: ArrayMeta | None, opened_with: OpenedWith, options: dict[str, Any]) -> Array:

@@ -167,7 +167,7 @@ class ResizableArray(Indexed):
         meta = read_node(self.store.live(), self.path, self.metadata.zarr_format)
         if not isinstance(meta, ArrayMeta):
             raise ArrayNotFoundError(f"no array at {self.store_path!r} any more: it was deleted or replaced by a group")
-        self._rebind(prepare_array(meta, self.store, self.path, *self.opened_with))
+        self._rebind(prepare_array(meta, self.store, self.path, *self.opened_with.reading))
         if self._out_dtype == self.metadata.data_type.dtype:
             self._out_dtype = meta.data_type.dtype
         self.metadata = meta
@@ -180,7 +180,7 @@ class ResizableArray(Indexed):
 
     def _resized(self, shape: tuple[int, ...]) -> _Resized:
         meta = self.metadata.resized(shape)
-        return _Resized(meta, prepare_array(meta, self.store, self.path, *self.opened_with))
+        return _Resized(meta, prepare_array(meta, self.store, self.path, *self.opened_with.reading))
 
     def _take(self, new: _Resized, before: ArrayMeta) -> bool:
         """Store another shape and take it, unless the stored shape is no longer that of `before`."""

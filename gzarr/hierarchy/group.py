@@ -7,6 +7,7 @@ from typing import Any, Self, Unpack
 
 from gzarr.backend import Backend
 from gzarr.errors import (
+    ContainsArrayError,
     ContainsGroupError,
     ContainsNodeError,
     GroupNotFoundError,
@@ -17,12 +18,13 @@ from gzarr.hierarchy.create import new_group_meta, require_group_meta
 from gzarr.hierarchy.group_arrays import GroupArrays
 from gzarr.hierarchy.group_info import group_page
 from gzarr.hierarchy.group_listing import GroupListing
-from gzarr.hierarchy.keywords import DeviceKeywords
+from gzarr.hierarchy.keywords import ConstructorKeywords, DeviceKeywords
 from gzarr.hierarchy.node import lies_within, same_objects
 from gzarr.hierarchy.open_options import OpenedWith
+from gzarr.hierarchy.reaching import reach_existing
 from gzarr.indexing.keys import join_path
 from gzarr.metadata.documents import delete_node, found_instead, member_names, move_node, node_exists, read_node
-from gzarr.metadata.model import GroupMeta
+from gzarr.metadata.model import ArrayMeta, GroupMeta
 from gzarr.storage.base import Store
 
 
@@ -30,7 +32,8 @@ class Group(GroupArrays, GroupListing, MutableMapping[str, Any]):
     """A group of arrays and groups.
 
     A group is a mapping of names, which may be paths (``"foo/bar"``; a leading slash means the store's root), to arrays
-    and groups. Groups are made by `gzarr.group`, `gzarr.open_group` and `Group.create_group`, not by calling the class.
+    and groups. Groups are made by `gzarr.group`, `gzarr.open_group` and `Group.create_group`; calling the class, as in
+    zarr 2, opens the group in a store: ``Group(store, path="foo")``.
     In a ``with`` statement the store is closed at the end.
 
     Examples
@@ -45,6 +48,20 @@ class Group(GroupArrays, GroupListing, MutableMapping[str, Any]):
     """
 
     __slots__ = ()
+
+    def __init__(
+        self,
+        store: Any,
+        path: str | None = None,
+        metadata: GroupMeta | None = None,
+        opened_with: OpenedWith | Backend | None = None,
+        *,
+        read_only: bool = False,
+        **kwargs: Unpack[ConstructorKeywords],
+    ) -> None:
+        if path is None or metadata is None or opened_with is None:
+            store, path, metadata, opened_with = _reach(store, path, {**kwargs})
+        super().__init__(store, path, metadata, opened_with, read_only=read_only)
 
     # -- mapping -------------------------------------------------------------------------------------------------
 
@@ -348,6 +365,16 @@ class Group(GroupArrays, GroupListing, MutableMapping[str, Any]):
 
     def _repr_html_(self) -> str:
         return group_page(self)
+
+
+def _reach(store: Any, path: str | None, keywords: dict[str, Any]) -> tuple[Store, str, GroupMeta, OpenedWith]:
+    """Find the group in a store. Raises GroupNotFoundError, ContainsArrayError, MetadataError, TypeError."""
+    opened, where, meta, opened_with = reach_existing(Group.__init__, store, path, keywords)
+    if isinstance(meta, ArrayMeta):
+        raise ContainsArrayError(f"an array, not a group, is stored at {join_path(str(opened), where)!r}")
+    if meta is None:
+        raise GroupNotFoundError(f"no group at {join_path(str(opened), where)!r}: {found_instead(opened, where, meta)}")
+    return opened, where, meta, opened_with
 
 
 def _reopen(store: Store, path: str, opened_with: OpenedWith, read_only: bool) -> Group:

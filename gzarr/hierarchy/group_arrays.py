@@ -13,6 +13,7 @@ from gzarr.hierarchy.create import check_vacant
 from gzarr.hierarchy.keywords import FilledMemberKeywords, LikeMemberKeywords, MemberKeywords, NewMemberKeywords
 from gzarr.hierarchy.node import Node
 from gzarr.hierarchy.options import UNSET, check_keywords
+from gzarr.hierarchy.reaching import take_format
 from gzarr.indexing.chunking import parse_shape
 from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.metadata.documents import read_node
@@ -77,7 +78,8 @@ class GroupArrays(Node[GroupMeta]):
         self.check_metadata_writable()
         given: dict[str, Any] = {"shape": shape, "dtype": dtype, "fill_value": fill_value, **kwargs}
         given.pop("device", None)
-        if given.get("zarr_format") not in (None, self.metadata.zarr_format):
+        given["zarr_format"] = take_format(given.get("zarr_format"), given)
+        if given["zarr_format"] not in (None, self.metadata.zarr_format):
             raise MetadataError(
                 f"{self.store_path} has format {self.metadata.zarr_format} and cannot contain "
                 f"zarr_format={given['zarr_format']!r}; leave it out"

@@ -38,6 +38,14 @@ class ReachKeywords(TypedDict, total=False):
     cache_attrs: bool | None
 
 
+class ConstructorKeywords(ReachKeywords, total=False):
+    """Of `gzarr.Array` and `gzarr.Group`, called as in zarr 2."""
+
+    cache_metadata: bool
+    partial_decompress: bool
+    zarr_version: int | None
+
+
 class StoreKeywords(DeviceKeywords, total=False):
     """What goes with a store that is named in the call: options of its URL, and of the device."""
 
@@ -46,6 +54,8 @@ class StoreKeywords(DeviceKeywords, total=False):
 
 class GroupKeywords(ReachKeywords, StoreKeywords, total=False):
     """Of `gzarr.open_group`, `gzarr.group`, `gzarr.create_group` and `gzarr.open_consolidated`."""
+
+    zarr_version: int | None
 
 
 class RareArrayKeywords(ReachKeywords, total=False):
@@ -61,6 +71,8 @@ class RareArrayKeywords(ReachKeywords, total=False):
     cachesize: Any
     cache_type: Any
     partial_decompress: bool
+    read_only: bool
+    zarr_version: int | None
 
 
 class CreateArrayKeywords(RareArrayKeywords, StoreKeywords, total=False):
@@ -120,7 +132,6 @@ class OpenArrayKeywords(ChunkKeywords, StoreKeywords, total=False):
     dtype: Any
     data: Any
     fill_value: Any
-    read_only: bool
 
 
 class MemberKeywords(ChunkKeywords, MadeKeywords, total=False):
@@ -198,7 +209,6 @@ class OpenKeywords(NewMemberKeywords, StoreKeywords, total=False):
     """Of `gzarr.open`: what it takes if there is an array, a group, or nothing yet."""
 
     data: Any
-    read_only: bool
     use_consolidated: bool | str | None
 
 

@@ -19,15 +19,12 @@ from gzarr.errors import MetadataError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.create import new_array
 from gzarr.hierarchy.open_options import OpenedWith, take_open_options
-from gzarr.hierarchy.options import UNSET, ArrayOptions
+from gzarr.hierarchy.options import HARMLESS, UNSET, ArrayOptions
 from gzarr.hierarchy.presets import LAYOUT_KEYWORDS, layout_applies
 from gzarr.metadata.model import ArrayMeta
 from gzarr.metadata.parts import split_codecs
 from gzarr.storage.base import Store
 from gzarr.tensors import from_tensor, numpy_dtype
-
-#: Keywords of zarr that change nothing here: metadata are always cached, chunks are decoded in part where possible.
-HARMLESS = frozenset({"cache_metadata", "cache_attrs", "cachesize", "cache_type", "partial_decompress"})
 
 
 def options_from(keywords: Mapping[str, Any]) -> ArrayOptions:
@@ -75,7 +72,12 @@ def make(
         if keywords.get("dtype") is None:
             keywords["dtype"] = dtype_of(data, keywords)
     filling = data if keywords.pop("write_data", True) else None
-    return new_array(store, path, options_from(keywords), opened_with, data=filling, overwrite=overwrite)
+    read_only = bool(keywords.pop("read_only", False))
+    array = new_array(store, path, options_from(keywords), opened_with, data=filling, overwrite=overwrite)
+    if not read_only:
+        return array
+    empty_too = array.write_empty_chunks
+    return Array(store, path, array.metadata, opened_with, read_only=True, write_empty_chunks=empty_too)
 
 
 def like(template: Any, keywords: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
@@ -11,9 +11,10 @@ import numpy as np
 from gzarr.backend import Backend
 from gzarr.display.progress import ProgressLike
 from gzarr.errors import NodeNotFoundError, ReadOnlyError
+from gzarr.hierarchy.attributes import Attributes
 from gzarr.hierarchy.open_options import OpenedWith
 from gzarr.indexing.keys import join_path
-from gzarr.metadata.documents import change_attributes, read_node
+from gzarr.metadata.documents import change_attributes, document_key, read_node
 from gzarr.metadata.model import ArrayMeta, GroupMeta
 from gzarr.storage.base import Store
 from gzarr.storage.wrappers import seen_through, type_name
@@ -130,7 +131,7 @@ class Node(Generic[M]):
         >>> z.attrs.asdict()
         {'unit': 'm', 'station': 3, 'valid': True}
         """
-        return Attributes(self)
+        return NodeAttributes(self)
 
     @attrs.setter
     def attrs(self, values: Mapping[str, Any]) -> None:
@@ -193,65 +194,30 @@ class Node(Generic[M]):
         self.store.check_metadata_writable()
 
 
-class Attributes(MutableMapping[str, Any]):
-    """User attributes of a node. Reads come from memory; each change reads, changes and stores the document."""
+class NodeAttributes(Attributes):
+    """User attributes of an array or group. Reads come from the node's metadata in memory."""
 
     __slots__ = ("_node",)
 
     def __init__(self, node: Node[Any]) -> None:
         self._node = node
+        self.key = document_key(node.metadata, node.path)
+        self.read_only, self.cache = node.read_only, node.opened_with.cache_attrs
 
-    def __getitem__(self, key: str) -> Any:
-        return self._node.metadata.attributes[key]
+    @property
+    def store(self) -> Any:
+        """The store of the node."""
+        return self._node.store
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._node.metadata.attributes)
-
-    def __len__(self) -> int:
-        return len(self._node.metadata.attributes)
-
-    def __setitem__(self, key: str, value: Any) -> None:
-        self._change({key: value}, ())
-
-    def __delitem__(self, key: str) -> None:
-        if key not in self:
-            raise KeyError(key)
-        self._change({}, (key,))
-
-    def update(self, *args: Any, **kwargs: Any) -> None:
-        """Set several attributes, stored once.
-
-        Parameters
-        ----------
-        *args, **kwargs
-            What ``dict`` takes: a mapping or pairs, and names with values.
-        """
-        self._change(dict(*args, **kwargs), ())
-
-    def put(self, values: Mapping[str, Any]) -> None:
-        """Replace all attributes, stored once.
-
-        Parameters
-        ----------
-        values : mapping
-            JSON values by name.
-        """
-        self._change(dict(values), None)
-
-    def clear(self) -> None:
-        """Remove all attributes."""
-        self.put({})
-
-    def asdict(self) -> dict[str, Any]:
-        """Return the attributes as a dict, which can be changed freely."""
-        return dict(self._node.metadata.attributes)
+    def _values(self) -> Mapping[str, Any]:
+        if not self.cache:
+            self.refresh()
+        values: Mapping[str, Any] = self._node.metadata.attributes
+        return values
 
     def refresh(self) -> None:
         """Read the attributes from the store again."""
         self._node.metadata = replace(self._node.metadata, attributes=self._stored().attributes)
-
-    def __repr__(self) -> str:
-        return f"Attributes({self.asdict()!r})"
 
     def _stored(self) -> Any:
         node = self._node
@@ -260,23 +226,13 @@ class Attributes(MutableMapping[str, Any]):
             raise NodeNotFoundError(f"{node.store_path} was deleted")
         return meta
 
-    def _change(self, values: Mapping[str, Any], removed: tuple[str, ...] | None) -> None:
-        """Set values and remove names; ``removed=None`` removes all others."""
+    def _change(self, change: Callable[[Mapping[str, Any]], dict[str, Any]]) -> None:
         node = self._node
         node.check_metadata_writable()
-        bad = next((k for k in values if not isinstance(k, str)), None)
-        if bad is not None:
-            raise TypeError(f"attribute names must be strings, got {bad!r}")
         self._stored()  # it may have been deleted: a v2 array need not have attributes
-
-        def changed(stored: Mapping[str, Any]) -> dict[str, Any]:
-            others = {} if removed is None else {k: v for k, v in stored.items() if k not in removed}
-            return {**others, **values}
-
         try:
-            change_attributes(node.store, node.path, node.metadata.zarr_format, changed)
+            change_attributes(node.store, node.path, node.metadata.zarr_format, change)
         except TypeError as error:
-            names = ", ".join(map(repr, values))
-            raise TypeError(f"attribute {names} of {node.store_path}: {error}") from error
+            raise TypeError(f"attributes of {node.store_path}: {error}") from error
         # Take what was stored, not what was given: NumPy scalars have become JSON values.
         self.refresh()

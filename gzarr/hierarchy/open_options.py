@@ -35,6 +35,8 @@ class OpenOptions:
         A cache of decoded chunks, or the bytes that a new one may hold. On the CPU only.
     allow_pickle : bool
         Whether pickled objects are loaded. Loading a pickle can run any code, so allow it for trusted data only.
+    cache_attrs : bool, optional
+        Whether attributes are read from memory, which is the default, or from the store each time.
     """
 
     synchronizer: Any = None
@@ -42,6 +44,7 @@ class OpenOptions:
     meta_array: Any = None
     chunk_cache: Any = None
     allow_pickle: bool = False
+    cache_attrs: bool | None = None
 
     def store(self, store: Store) -> Store:
         """Return the store through which the node is reached. Raises TypeError, MissingExtraError, StoreError."""
@@ -70,8 +73,13 @@ class OpenOptions:
                 f"chunk_cache holds chunks in host memory and cannot be used on {outer.backend.device!r}; leave it out,"
                 " or use device='cpu'; LRUStoreCache holds encoded bytes for any device"
             )
+        if self.cache_attrs not in (None, True, False):
+            raise MetadataError(f"'cache_attrs' must be True, False or None, got {self.cache_attrs!r}")
         return OpenedWith(
-            outer.backend, outer.chunk_cache if cache is None else cache, self.allow_pickle or outer.allow_pickle
+            outer.backend,
+            outer.chunk_cache if cache is None else cache,
+            self.allow_pickle or outer.allow_pickle,
+            outer.cache_attrs if self.cache_attrs is None else self.cache_attrs,
         )
 
 
@@ -86,15 +94,23 @@ class OpenedWith(NamedTuple):
         The cache of decoded chunks.
     allow_pickle : bool
         Whether pickles are loaded.
+    cache_attrs : bool
+        Whether attributes are read from memory.
     """
 
     backend: Backend
     chunk_cache: ChunkCache | None = None
     allow_pickle: bool = False
+    cache_attrs: bool = True
+
+    @property
+    def reading(self) -> tuple[Backend, ChunkCache | None, bool]:
+        """What of it reading chunks needs."""
+        return self[:3]
 
     def keywords(self) -> dict[str, Any]:
         """Return it as keywords of the functions that create."""
-        return {"device": self.backend, "chunk_cache": self.chunk_cache, "allow_pickle": self.allow_pickle}
+        return {"device": self.backend, **{name: getattr(self, name) for name in self._fields[1:]}}
 
     def on(self, device: str | Backend, **options: Any) -> OpenedWith:
         """Return the same for another device; the cache goes along to the CPU only.
@@ -102,15 +118,16 @@ class OpenedWith(NamedTuple):
         ``device`` and ``options`` are those of `gzarr.devices.backend_for`. Raises DeviceError, ValueError.
         """
         backend = backend_for(device, **options)
-        return OpenedWith(backend, self.chunk_cache if backend.device == "cpu" else None, self.allow_pickle)
+        cache = self.chunk_cache if backend.device == "cpu" else None
+        return self._replace(backend=backend, chunk_cache=cache)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpickled, (self.backend.device, dict(self.backend.options), self.allow_pickle)
+        return _unpickled, (self.backend.device, dict(self.backend.options), self.allow_pickle, self.cache_attrs)
 
 
-def _unpickled(device: str, options: dict[str, Any], allow_pickle: bool) -> OpenedWith:
+def _unpickled(device: str, options: dict[str, Any], allow_pickle: bool, cache_attrs: bool = True) -> OpenedWith:
     """Open a pickled node's device, if this process has it, otherwise the best one. A cache has been left out."""
-    return OpenedWith(backend_or_auto(device, options), None, allow_pickle)
+    return OpenedWith(backend_or_auto(device, options), None, allow_pickle, cache_attrs)
 
 
 NAMES = frozenset(field.name for field in fields(OpenOptions))

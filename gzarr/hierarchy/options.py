@@ -18,6 +18,8 @@ class _Unset:
 
 
 UNSET: Any = _Unset()
+#: Keywords of zarr that change nothing here: metadata are always cached, chunks are decoded in part where possible.
+HARMLESS = frozenset({"cache_metadata", "cachesize", "cache_type", "partial_decompress"})
 #: The similarity from which a name is taken for a misspelt keyword, between "storre" as "store" and as "stream".
 _CLOSE = 0.75
 

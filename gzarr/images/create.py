@@ -9,7 +9,6 @@ from typing import Any, Literal, Unpack
 
 import numpy as np
 
-from gzarr.api.locating import open_store_at
 from gzarr.api.open import open_group
 from gzarr.display.progress import ProgressLike
 from gzarr.errors import ContainsNodeError, GroupNotFoundError, MetadataError
@@ -19,6 +18,7 @@ from gzarr.hierarchy.keywords import GroupKeywords, RareArrayKeywords, StoreKeyw
 from gzarr.hierarchy.lazy import meets
 from gzarr.hierarchy.new_nodes import dtype_of
 from gzarr.hierarchy.options import check_keywords
+from gzarr.hierarchy.reaching import open_store_at
 from gzarr.images.image import Image
 from gzarr.images.new_levels import level_keywords, new_dtype, numbers
 from gzarr.images.ome.axes import new_axes

@@ -16,12 +16,12 @@ from typing import Any, Unpack
 import numpy as np
 
 from gzarr.api.create import create_array
-from gzarr.api.locating import close_if_opened_here, join_storage_options, open_store_at
 from gzarr.api.open import open_array
 from gzarr.errors import MissingExtraError, SelectionError, StoreError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.keywords import FromZarrKeywords, ToZarrKeywords
 from gzarr.hierarchy.options import check_keywords
+from gzarr.hierarchy.reaching import close_if_opened_here, join_storage_options, open_store_at
 from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.interop.finding import reads
 from gzarr.storage import Store

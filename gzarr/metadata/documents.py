@@ -185,21 +185,32 @@ def change_attributes(
         As for `change_document`.
     """
     store.check_metadata_writable()
-    if zarr_format == 3:
-        key = join_path(path, "zarr.json")
+    change_attributes_at(store, join_path(path, "zarr.json" if zarr_format == 3 else ".zattrs"), change)
+    refresh(store, path, zarr_format)
+
+
+def change_attributes_at(store: Store, key: str, change: Callable[[dict[str, Any]], Mapping[str, Any]]) -> None:
+    """Replace the attributes in one document: all of it, or a member of a ``zarr.json``. See `change_attributes`."""
+    if key.endswith("zarr.json"):
         change_document(
             store, key, lambda document: {**document, "attributes": dict(change(document.get("attributes", {})))}
         )
-    else:
-        key = join_path(path, ".zattrs")
+        return
 
-        def changed(stored: Buffer | None) -> bytes | None:
-            what = _what(store, key)
-            attributes = change({} if stored is None else parse_json(stored, what))
-            return _dumped(key, attributes, what) if attributes else None
+    def changed(stored: Buffer | None) -> bytes | None:
+        what = _what(store, key)
+        attributes = change({} if stored is None else parse_json(stored, what))
+        return _dumped(key, attributes, what) if attributes else None
 
-        change_object(store, key, changed)
-    refresh(store, path, zarr_format)
+    change_object(store, key, changed)
+
+
+def read_attributes_at(store: Store, key: str) -> dict[str, Any]:
+    """Read the attributes of one document: all of it, or a member of a ``zarr.json``; none if there is no document."""
+    stored = store.get_one(Request(key))
+    document = {} if stored is None else parse_json(stored, _what(store, key))
+    attributes: dict[str, Any] = document.get("attributes", {}) if key.endswith("zarr.json") else document
+    return attributes
 
 
 def delete_node(store: Store, path: str) -> None:

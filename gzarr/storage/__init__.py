@@ -8,7 +8,7 @@ import os
 import re
 import reprlib
 import sys
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from importlib import import_module
 from pathlib import PosixPath, WindowsPath
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -20,7 +20,7 @@ from gzarr.storage.cache import LRUStoreCache
 from gzarr.storage.chunk_store import SplitStore
 from gzarr.storage.counting import CountingStore
 from gzarr.storage.local import LocalStore
-from gzarr.storage.memory import MemoryStore, find_memory
+from gzarr.storage.memory import MemoryStore, find_memory, is_mapping
 from gzarr.storage.synchronizers import ProcessSynchronizer, ThreadSynchronizer, synchronized
 from gzarr.storage.v2 import DirectoryStore, NestedDirectoryStore, TempStore
 from gzarr.storage.wrappers import WrapperStore, read_only
@@ -40,6 +40,15 @@ if TYPE_CHECKING:
     from gzarr.storage.sqlite import SQLiteStore
     from gzarr.storage.urls import StoreURL
 
+    contains_array: Callable[..., bool]
+    contains_group: Callable[..., bool]
+    getsize: Callable[..., int]
+    init_array: Callable[..., None]
+    init_group: Callable[..., None]
+    listdir: Callable[..., list[str]]
+    rename: Callable[..., None]
+    rmdir: Callable[..., None]
+
 # Stores that are imported when they are first asked for: what they stand on takes time to load.
 _LATER = {
     "ABSStore": "azure",
@@ -58,20 +67,26 @@ _LATER = {
     "StoreURL": "urls",
     "ZarrStore": "foreign",
 }
+# Functions that zarr 2 has in this module. They make and find nodes, which the module for stores must not know.
+_ABOVE = dict.fromkeys(
+    ("contains_array", "contains_group", "getsize", "init_array", "init_group", "listdir", "rename", "rmdir"),
+    "gzarr.api.stored",
+)
 
 
 if not TYPE_CHECKING:  # a type checker would take every name to exist
 
     def __getattr__(name: str) -> Any:
-        if name not in _LATER:
+        module = _ABOVE.get(name) or (f"{__name__}.{_LATER[name]}" if name in _LATER else None)
+        if module is None:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        found = getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+        found = getattr(import_module(module), name)
         globals()[name] = found
         return found
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted({*__all__, *_ABOVE})
 
 
 #: Another name of zarr 2.
@@ -149,7 +164,7 @@ def open_store(
         return brought, ""
     if is_place:
         return _open_path(os.fsdecode(store_like), read_only, mode, options)
-    if isinstance(store_like, MutableMapping):
+    if is_mapping(store_like):
         return MemoryStore(store_like, read_only), ""
     raise TypeError(
         f"cannot use {reprlib.repr(store_like)} of type {type(store_like).__name__} as a store; expected a store, "

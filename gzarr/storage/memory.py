@@ -23,6 +23,18 @@ def find_memory(identity: int) -> MemoryStore | None:
     return None
 
 
+def is_mapping(value: object) -> bool:
+    """Return whether a value can keep objects: a mutable mapping, or a class of the user with the methods of one.
+
+    Data that are opened or made by other libraries, as tables and datasets, have these methods, too, and attributes.
+    """
+    kind = type(value)
+    methods = ("__getitem__", "__setitem__", "__delitem__", "__iter__", "keys")
+    return isinstance(value, MutableMapping) or (
+        all(hasattr(kind, name) for name in methods) and not hasattr(value, "attrs")
+    )
+
+
 def _lookup(data: MutableMapping[str, Any], key: str) -> Any:
     """The value of a key, or None; unlike some ``get`` methods, safe against a deletion at the same time."""
     try:
@@ -97,8 +109,8 @@ class MemoryStore(FlatStore):
     def __init__(self, data: MutableMapping[str, Any] | None = None, read_only: bool = False) -> None:
         if data is None:
             data = {}
-        elif not isinstance(data, MutableMapping):
-            raise TypeError(f"MemoryStore: data must be a MutableMapping or None; got {type(data).__name__}")
+        elif not is_mapping(data):
+            raise TypeError(f"MemoryStore: data must be a mutable mapping or None; got {type(data).__name__}")
         self._data = data
         self._get: Callable[[str], Any] = data.get if isinstance(data, dict) else partial(_lookup, data)
         self.read_only = read_only
@@ -174,7 +186,7 @@ class MemoryStore(FlatStore):
         return key in self._data
 
     def __len__(self) -> int:
-        return len(self._data)
+        return sum(1 for _ in self._data) if not hasattr(self._data, "__len__") else len(self._data)
 
     def __str__(self) -> str:
         return f"memory://{id(self._data)}"

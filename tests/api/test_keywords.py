@@ -16,14 +16,13 @@ import pytest
 
 import gzarr
 from gzarr.devices import DEVICE_OPTIONS
-from gzarr.hierarchy.new_nodes import HARMLESS
 from gzarr.hierarchy.open_options import NAMES
-from gzarr.hierarchy.options import ArrayOptions
+from gzarr.hierarchy.options import HARMLESS, ArrayOptions
 
 ROOT = Path(__file__).parents[2]
-REACHING = {*NAMES, "cache_attrs"}
+REACHING = {*NAMES, "zarr_version"}
 MEMBER = {f.name for f in fields(ArrayOptions)} | HARMLESS | REACHING | {"config", "chunk_shape", "write_data"}
-MEMBER |= {"overwrite", "device"}
+MEMBER |= {"overwrite", "device", "read_only"}
 ARRAY = MEMBER | {*DEVICE_OPTIONS, "storage_options"}
 GROUP = REACHING | {*DEVICE_OPTIONS, "storage_options", "store", "path", "zarr_format", "attributes", "device"}
 
@@ -37,8 +36,8 @@ TAKEN: list[tuple[Callable[..., Any], set[str]]] = [
     (gzarr.full_like, ARRAY | {"a", "store", "name", "path"}),
     (gzarr.array, ARRAY | {"data", "store", "name", "path"}),
     (gzarr.from_array, ARRAY | {"data", "store", "name", "path"}),
-    (gzarr.open_array, ARRAY | {"store", "mode", "path", "data", "read_only"}),
-    (gzarr.open, ARRAY | {"store", "mode", "path", "data", "read_only", "use_consolidated"}),
+    (gzarr.open_array, ARRAY | {"store", "mode", "path", "data"}),
+    (gzarr.open, ARRAY | {"store", "mode", "path", "data", "use_consolidated"}),
     (gzarr.open_group, GROUP | {"mode", "use_consolidated"}),
     (gzarr.create_group, GROUP | {"overwrite"}),
     (gzarr.save_array, ARRAY | {"store", "arr", "path"}),
@@ -189,7 +188,7 @@ def test_nodes_are_made_with_a_backend_too(cls: Any) -> None:
     root = gzarr.group()
     node = root if cls is gzarr.Group else root.zeros("a", 3)
     again = cls(node.store, node.path, node.metadata, node.backend)
-    assert again.opened_with == (node.backend, None, False)
+    assert again.opened_with.reading == (node.backend, None, False)
 
 
 def test_keywords_that_have_no_use_say_so() -> None:

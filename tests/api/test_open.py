@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import gzarr
-from gzarr.api import locating
 from gzarr.errors import (
     ArrayNotFoundError,
     ContainsArrayError,
@@ -20,6 +19,7 @@ from gzarr.errors import (
     ReadOnlyError,
     StoreError,
 )
+from gzarr.hierarchy import reaching
 from gzarr.storage import MemoryStore
 
 
@@ -34,7 +34,7 @@ def test_mode_w_never_empties_an_archive_that_another_writer_has_just_released(t
     path = tmp_path / "x.zip"
     other = gzarr.open_group(path, "w")
     other.create_array("a", data=[1, 2])
-    opened = locating.open_store
+    opened = reaching.open_store
 
     def open_and_release(*args, **kwargs):
         try:
@@ -42,7 +42,7 @@ def test_mode_w_never_empties_an_archive_that_another_writer_has_just_released(t
         finally:
             close(other)
 
-    monkeypatch.setattr(locating, "open_store", open_and_release)
+    monkeypatch.setattr(reaching, "open_store", open_and_release)
     with pytest.raises(StoreError, match="another store has"):
         gzarr.open_array(path, "w", path="b", shape=3)
     assert gzarr.open_array(path, "r", path="a")[:].tolist() == [1, 2]

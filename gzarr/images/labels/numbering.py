@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gzarr.api.create import create_array
-from gzarr.api.locating import reach_node
 from gzarr.api.open import open as open_node
 from gzarr.api.open import open_array
 from gzarr.backend import Array as AnyArray
@@ -29,6 +28,7 @@ from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.create import check_free
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.node import lies_within
+from gzarr.hierarchy.reaching import reach_node
 from gzarr.images.filters.outputs import Options, Output, Writing
 from gzarr.images.image import Image, open_image
 from gzarr.images.labels.components import PIECE, Blocks, Coords, Link, Objects, Side

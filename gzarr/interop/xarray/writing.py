@@ -16,13 +16,13 @@ from xarray import conventions
 from xarray.backends.zarr import encode_zarr_attr_value
 
 from gzarr.api.consolidated import consolidate_metadata
-from gzarr.api.locating import close_if_opened_here, join_storage_options, open_store_at
 from gzarr.api.open import open_group
 from gzarr.errors import GroupNotFoundError, MetadataError, StoreError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.new_metadata import array_meta, checked_format
 from gzarr.hierarchy.new_nodes import options_from
+from gzarr.hierarchy.reaching import close_if_opened_here, join_storage_options, open_store_at
 from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.interop.finding import reads
 from gzarr.interop.xarray.existing_arrays import into

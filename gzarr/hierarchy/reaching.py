@@ -9,12 +9,13 @@ from typing import Any
 from gzarr.backend import Backend
 from gzarr.devices import take_backend
 from gzarr.errors import MetadataError, StoreError
-from gzarr.hierarchy.array import Array
-from gzarr.hierarchy.group import Group
-from gzarr.hierarchy.keywords import GroupKeywords, OpenMode
+from gzarr.hierarchy.keywords import ConstructorKeywords, GroupKeywords, OpenMode
+from gzarr.hierarchy.node import Node
 from gzarr.hierarchy.open_options import OpenedWith, take_open_options
-from gzarr.hierarchy.options import check_keywords
+from gzarr.hierarchy.options import HARMLESS, check_keywords
 from gzarr.indexing.keys import join_path, normalize_path
+from gzarr.metadata.documents import read_node
+from gzarr.metadata.model import NodeMeta
 from gzarr.storage import LocalStore, ZipStore, open_store
 from gzarr.storage.base import Store
 
@@ -23,7 +24,7 @@ _MODES = {"r", "r+", "a", "w", "w-", "x"}
 
 def open_store_at(store: Any, mode: OpenMode) -> tuple[Store, str]:
     """Return (store, path in it). Raises StoreError."""
-    if isinstance(store, (Array, Group)):
+    if isinstance(store, Node):
         return store.store, store.path
     if mode in ("w", "w-", "x") and isinstance(store, (str, os.PathLike)):
         # These modes are about the node. Given to a ZIP archive, "w" would empty it before the call has passed its
@@ -59,6 +60,8 @@ def reach_node(
 
     The keywords that say how a node is reached, and on which device, are taken out of those of the call.
     """
+    for name in HARMLESS & keywords.keys():
+        del keywords[name]
     options = take_open_options(keywords)
     opened_with = options.opened_with(OpenedWith(take_backend(options.device(device), keywords)))
     store = join_storage_options(store, keywords)
@@ -80,12 +83,34 @@ def reach_group(
 ) -> tuple[Store, str, OpenMode, OpenedWith]:
     """`reach_node` for a group that a function opens. Raises TypeError for keywords that the function does not take."""
     check_keywords(keywords, GroupKeywords, function)
-    if keywords.get("cache_attrs") not in (None, True, False):
-        raise MetadataError("'cache_attrs' must be True, False or None")
     return reach_node(store, path, mode, device, keywords)
+
+
+def take_format(zarr_format: Any, keywords: dict[str, Any]) -> Any:
+    """Return the Zarr format asked for, or None; zarr 2's ``zarr_version`` for it is taken out of the keywords.
+
+    Raises MetadataError if it is not 2 or 3, or the two differ.
+    """
+    version = keywords.pop("zarr_version", None)
+    if None not in (version, zarr_format) and version != zarr_format:
+        raise MetadataError(f"zarr_format={zarr_format!r} and zarr_version={version!r} mean the same; give one of them")
+    chosen = version if zarr_format is None else zarr_format
+    if chosen not in (None, 2, 3):
+        raise MetadataError(f"zarr_format must be 2, 3 or None, got {chosen!r}")
+    return chosen
+
+
+def reach_existing(
+    function: Callable[..., Any], store: Any, path: str | None, keywords: dict[str, Any]
+) -> tuple[Store, str, NodeMeta | None, OpenedWith]:
+    """Return (store, path in it, what is there, what goes with it), as the constructors of zarr 2 are called."""
+    check_keywords(keywords, ConstructorKeywords, function)
+    zarr_format = take_format(None, keywords)
+    opened, where, _, opened_with = reach_node(store, path, None, None, keywords)
+    return opened, where, read_node(opened, where, zarr_format), opened_with
 
 
 def close_if_opened_here(given: Any, opened: Store) -> None:
     """Close a store that was opened here from a path: a zip file is complete only once it is closed."""
-    if not isinstance(given, (Store, Array, Group)) and isinstance(opened, (ZipStore, LocalStore)):
+    if not isinstance(given, (Store, Node)) and isinstance(opened, (ZipStore, LocalStore)):
         opened.close()

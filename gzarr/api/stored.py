@@ -1,0 +1,103 @@
+"""The functions of zarr 2 on stores: they create nodes, look for them, and delete, rename and list what is stored."""
+
+from __future__ import annotations
+
+from typing import Any, Unpack
+
+from gzarr.api.create import create
+from gzarr.api.open import create_group
+from gzarr.hierarchy.keywords import CreateKeywords
+from gzarr.hierarchy.reaching import open_store_at
+from gzarr.indexing.keys import join_path, normalize_path
+from gzarr.metadata.documents import delete_node, move_node, read_node
+from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta
+from gzarr.storage.base import Store
+
+
+def init_array(
+    store: Any,
+    shape: Any,
+    chunks: Any = True,
+    dtype: Any = None,
+    compressor: Any = "default",
+    fill_value: Any = None,
+    order: str | None = None,
+    **kwargs: Unpack[CreateKeywords],
+) -> None:
+    """Create an array in a store, as `gzarr.create` does, and return nothing.
+
+    Parameters
+    ----------
+    store, shape, chunks, dtype, compressor, fill_value, order, **kwargs
+        See `gzarr.create_array`.
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> store = {}
+    >>> gzarr.storage.init_array(store, shape=100, chunks=10, dtype="i4", path="foo")
+    >>> gzarr.Array(store, path="foo").chunks
+    (10,)
+    """
+    given: dict[str, Any] = {**kwargs}
+    if not given.pop("storage_transformers", ()):  # nothing but an empty sequence was ever stored
+        create(shape, chunks, dtype, compressor, fill_value, order, store, **given)
+    else:
+        raise TypeError("storage_transformers: Zarr v2 and v3 have none; leave them out")
+
+
+def init_group(store: Any, overwrite: bool = False, path: str | None = None, chunk_store: Any = None) -> None:
+    """Create a group in a store, as `gzarr.create_group` does, and return nothing.
+
+    Parameters
+    ----------
+    store, overwrite, path, chunk_store
+        See `gzarr.create_group`.
+    """
+    create_group(store, path=path, overwrite=overwrite, chunk_store=chunk_store)
+
+
+def contains_array(store: Any, path: str | None = None) -> bool:
+    """Return whether an array is stored at a path."""
+    return isinstance(_node(store, path), ArrayMeta)
+
+
+def contains_group(store: Any, path: str | None = None) -> bool:
+    """Return whether a group is stored at a path."""
+    return isinstance(_node(store, path), GroupMeta)
+
+
+def listdir(store: Any, path: str | None = None) -> list[str]:
+    """Return the names directly under a path, sorted."""
+    opened, where = _place(store, path)
+    objects, below = opened.list_dir(where)
+    return sorted({*objects, *below})
+
+
+def getsize(store: Any, path: str | None = None) -> int:
+    """Return the bytes that the object at a path occupies, or the objects directly under it."""
+    opened, where = _place(store, path)
+    size = opened.getsize(where) if where else None
+    if size is not None:
+        return size
+    return sum(opened.getsize(join_path(where, name)) or 0 for name in opened.list_dir(where)[0])
+
+
+def rmdir(store: Any, path: str | None = None) -> None:
+    """Delete everything under a path."""
+    delete_node(*_place(store, path))
+
+
+def rename(store: Any, src_path: str, dst_path: str) -> None:
+    """Rename everything under a path."""
+    opened, source = _place(store, src_path)
+    move_node(opened, source, _place(store, dst_path)[1])
+
+
+def _place(store: Any, path: str | None) -> tuple[Store, str]:
+    opened, base = open_store_at(store, "a")
+    return opened, join_path(base, normalize_path(path or ""))
+
+
+def _node(store: Any, path: str | None) -> NodeMeta | None:
+    return read_node(*_place(store, path))
