@@ -103,14 +103,16 @@ SUBJECTS = {
 
 #: Modules without a test of their own name, by the test that goes through them.
 TESTED_THROUGH = {
-    "advising/test_advice": "advising/access advising/chains advising/commands advising/entry advising/rules "
-    "advising/sampling",
+    "advising/test_advice": "advising/access advising/chains advising/entry advising/rules "
+    "advising/sampling cli/advise",
     "api/test_keywords": "hierarchy/keywords",
     "api/test_open": "hierarchy/reaching hierarchy/options metadata/occupied",
     "checking/test_compare": "checking/values",
     "checking/test_verify": "api/checking checking/chunks checking/leftovers checking/nodes checking/report",
     "chunk_io/test_chunk_cache": "storage/invalidation",
     "chunk_io/test_engine": "chunk_io/array_io chunk_io/prepare chunk_io/waves",
+    "cli/test_copy": "cli/copy_options",
+    "cli/test_main": "cli/options",
     "cli/test_ome": "convert/versions",
     "codecs/test_cast_value": "codecs/rounding",
     "codecs/test_spec": "codecs/fields codecs/crc32c codecs/gzip codecs/zstd",

@@ -34,8 +34,8 @@ _AT_ONCE = 256
 _MAKING = ("zarr.json", ".zarray", ".zgroup")
 #: What is said of objects that note what has begun.
 _UNFINISHED = {
-    MARK: "a copy was not finished; resume it, or copy with if_exists='replace'",
-    PROGRESS: "a computation was not finished; repeat the call with resume=True, or with overwrite=True",
+    MARK: "a copy was not finished; resume it, or copy anew and replace it",
+    PROGRESS: "a computation was not finished; repeat it and resume it, or overwrite what is there",
 }
 
 

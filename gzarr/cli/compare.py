@@ -2,34 +2,35 @@
 
 from __future__ import annotations
 
-import argparse
 import json
-from typing import Any
+from typing import Annotated
+
+import typer
 
 import gzarr
+from gzarr.cli.options import AsJson
 from gzarr.display.progress import in_terminal
 
+EXAMPLES = ("gzarr compare data.zarr copy.zarr", "gzarr compare data.zarr copy.zarr --rtol 1e-6 --json")
+EPILOG = "Exits with 0 if they are equal, 1 if they differ, 2 if one cannot be opened."
 
-def add_command(commands: Any) -> None:
-    """Add ``gzarr compare`` to the commands of a parser."""
-    parser = commands.add_parser(
-        "compare",
-        help="compare two arrays or groups: members, metadata, values",
-        epilog="Exits with 0 if they are equal, 1 if they differ, 2 if one cannot be opened.",
+
+def compare(
+    a: Annotated[
+        str, typer.Argument(metavar="A", help="A folder, a zip file, a URL, or a path within: data.zarr/foo.")
+    ],
+    b: Annotated[str, typer.Argument(metavar="B", help="The other one.")],
+    as_json: AsJson = False,
+    rtol: Annotated[
+        float, typer.Option(help="Numbers are equal if abs(a - b) <= ATOL + RTOL * abs(b). By default, exactly.")
+    ] = 0.0,
+    atol: Annotated[float, typer.Option(help="See --rtol.")] = 0.0,
+    strict: Annotated[bool, typer.Option("--strict", help="Chunks, codecs and format count as well.")] = False,
+    metadata_only: Annotated[bool, typer.Option("--metadata-only", help="Leave values out.")] = False,
+) -> int:
+    """Compare two arrays or groups: members, metadata, values."""
+    found = gzarr.compare(
+        a, b, progress=in_terminal(), rtol=rtol, atol=atol, strict=strict, metadata_only=metadata_only
     )
-    parser.add_argument("a", metavar="A", help="a directory, a zip file, a URL, or a path within: data.zarr/foo")
-    parser.add_argument("b", metavar="B", help="the other one")
-    parser.add_argument("--json", action="store_true", help="print the report as JSON")
-    tolerance = "numbers are equal if abs(a - b) <= ATOL + RTOL * abs(b); default: exactly"
-    parser.add_argument("--rtol", type=float, default=0.0, help=tolerance)
-    parser.add_argument("--atol", type=float, default=0.0, help="see --rtol")
-    parser.add_argument("--strict", action="store_true", help="chunks, codecs and format count as well")
-    parser.add_argument("--metadata-only", action="store_true", help="leave values out")
-    parser.set_defaults(command=_compare, failed=2)
-
-
-def _compare(args: argparse.Namespace) -> int:
-    options = {name: getattr(args, name) for name in ("rtol", "atol", "strict", "metadata_only")}
-    found = gzarr.compare(args.a, args.b, progress=in_terminal(), **options)
-    print(json.dumps(found.to_json(), indent=2) if args.json else found)
+    print(json.dumps(found.to_json(), indent=2) if as_json else found)
     return int(not found.equal)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import gzarr
+from gzarr.cli.options import AsJson, NodePath
+
+EXAMPLES = ("gzarr info data.zarr", "gzarr info data.zarr/temperature --json", "gzarr info s3://bucket/data.zarr")
 
 
-def add_command(commands: Any) -> None:
-    """Add ``gzarr info`` to the commands of a parser."""
-    parser = commands.add_parser("info", help="describe an array or a group")
-    parser.add_argument("path", help="a directory, a zip file, a URL, or an array or group within: data.zarr/foo")
-    parser.set_defaults(command=lambda args: print(gzarr.open(args.path, mode="r", device="cpu").info))
+def info(path: NodePath, as_json: AsJson = False) -> None:
+    """Describe an array or a group."""
+    found = gzarr.open(path, mode="r", device="cpu")
+    print(found.info)

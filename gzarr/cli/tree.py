@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import gzarr
+from gzarr.cli.options import NodePath
+
+EXAMPLES = ("gzarr tree data.zarr", "gzarr tree data.zarr/measurements")
 
 
-def add_command(commands: Any) -> None:
-    """Add ``gzarr tree`` to the commands of a parser."""
-    parser = commands.add_parser("tree", help="draw a group and everything in it")
-    parser.add_argument("path", help="a directory, a zip file, a URL, or a group within: data.zarr/foo")
-    parser.set_defaults(command=lambda args: print(gzarr.open_group(args.path, mode="r", device="cpu").tree()))
+def tree(path: NodePath) -> None:
+    """Draw a group and everything in it."""
+    print(gzarr.open_group(path, mode="r", device="cpu").tree())

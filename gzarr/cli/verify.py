@@ -2,64 +2,67 @@
 
 from __future__ import annotations
 
-import argparse
 import json
-from typing import Any
+from typing import Annotated, Any, get_args
+
+import typer
 
 import gzarr
-from gzarr.checking.repair import KINDS
+from gzarr.cli.options import AsJson, NodePath, misuse
 from gzarr.display.progress import in_terminal
 
-
-def add_command(commands: Any) -> None:
-    """Add ``gzarr verify`` to the commands of a parser."""
-    parser = commands.add_parser(
-        "verify",
-        help="read and check everything that is stored, and repair what is asked for",
-        epilog="Exits with 0 if nothing is wrong, 1 if something is, 2 if nothing can be opened.",
-    )
-    parser.add_argument("path", help="a directory, a zip file, a URL, or an array or group within: data.zarr/foo")
-    parser.add_argument("--json", action="store_true", help="print the report as JSON")
-    parser.add_argument(
-        "--repair",
-        type=_kinds,
-        default=[],
-        metavar="KIND,...",
-        help="say what a repair would do: chunks (drop bad ones), strays (delete what killed writers have left, and"
-        " chunks outside of arrays), consolidated (consolidate metadata again)",
-    )
-    parser.add_argument(
-        "--remove", action="append", default=[], metavar="KEY", help="delete this stray, as the report lists it"
-    )
-    parser.add_argument("--apply", action="store_true", help="do what --repair and --remove say")
-    parser.set_defaults(command=_verify, refuse=parser.error, failed=2)
+EXAMPLES = (
+    "gzarr verify data.zarr",
+    "gzarr verify data.zarr --repair chunks,strays",
+    "gzarr verify data.zarr --repair chunks,strays --apply",
+)
+EPILOG = "Exits with 0 if nothing is wrong, 1 if something is, 2 if nothing can be opened."
 
 
-def _kinds(text: str) -> list[str]:
+def _kinds(text: str) -> list[Any]:
+    from gzarr.checking.repair import Repairable
+
     kinds = text.split(",")
     for kind in kinds:
-        if kind not in KINDS:
-            raise argparse.ArgumentTypeError(f"{kind!r} is not one of {', '.join(KINDS)}")
+        if kind not in get_args(Repairable):
+            raise typer.BadParameter(f"{kind!r} is not one of {', '.join(get_args(Repairable))}")
     return kinds
 
 
-def _verify(args: argparse.Namespace) -> int:
-    if args.apply and not args.repair and not args.remove:
-        args.refuse("argument --apply: only with --repair or --remove")
-    if args.repair or args.remove:
-        return _repair(args)
-    found = gzarr.verify(args.path, progress=in_terminal())
-    print(json.dumps(found.to_json(), indent=2) if args.json else found)
+def verify(
+    path: NodePath,
+    as_json: AsJson = False,
+    repair: Annotated[
+        Any,
+        typer.Option(
+            parser=_kinds,
+            metavar="KIND,...",
+            help="Say what a repair would do: chunks (drop bad ones), strays (delete what killed writers have left, and"
+            " chunks outside of arrays), consolidated (consolidate metadata again).",
+        ),
+    ] = None,
+    remove: Annotated[
+        list[str] | None, typer.Option(metavar="KEY", help="Delete this stray, as the report lists it.")
+    ] = None,
+    apply: Annotated[bool, typer.Option("--apply", help="Do what --repair and --remove say.")] = False,
+) -> int:
+    """Read and check everything that is stored, and repair what is asked for."""
+    if apply and not repair and not remove:
+        raise misuse("only with --repair or --remove", "--apply")
+    if repair or remove:
+        return _repair(path, repair or [], remove or [], as_json=as_json, apply=apply)
+    found = gzarr.verify(path, progress=in_terminal())
+    print(json.dumps(found.to_json(), indent=2) if as_json else found)
     return int(not found.ok)
 
 
-def _repair(args: argparse.Namespace) -> int:
+def _repair(path: str, kinds: list[Any], remove: list[str], *, as_json: bool, apply: bool) -> int:
     """Repair, and return 0 if nothing is wrong any more."""
     try:
-        report = gzarr.repair(args.path, *args.repair, remove=args.remove, apply=args.apply, progress=in_terminal())
+        report = gzarr.repair(path, *kinds, remove=remove, apply=apply, progress=in_terminal())
     except ValueError as error:
         if isinstance(error, gzarr.GzarrError):
             raise
-        args.refuse(f"argument --remove: {error}")
-    print(json.dumps(report.to_json(), indent=2) if args.json else report)
+        raise misuse(str(error), "--remove") from error
+    print(json.dumps(report.to_json(), indent=2) if as_json else report)
     return int(not report.ok or bool(report.left) or (report.dry_run and bool(report.actions)))

@@ -14,7 +14,7 @@ from gzarr.copying.report import TransferReport
 from gzarr.copying.settings import Settings, TransferKeywords
 from gzarr.copying.sources import SourceTree
 from gzarr.copying.transfer import destination, transfer_tree
-from gzarr.errors import CopyError
+from gzarr.errors import OVERWRITE, CopyError
 
 _SETTINGS = frozenset(f.name for f in fields(Settings))
 
@@ -37,7 +37,7 @@ def replacing(path: str | os.PathLike[str], *, overwrite: bool) -> Iterator[Path
     """
     final = Path(path)
     if final.exists() and not overwrite:
-        raise CopyError(f"the file {str(final)!r} exists; pass overwrite=True to replace it")
+        raise CopyError(f"the file {str(final)!r} exists; pass {OVERWRITE} to replace it")
     partial = final.with_name(f"{final.name}.partial-{os.getpid()}")
     try:
         yield partial

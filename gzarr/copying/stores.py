@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from gzarr.copying.arrays import BUDGET_NBYTES
 from gzarr.copying.log import Counts, Log, log_lines, summary
-from gzarr.errors import CopyError, GzarrError
+from gzarr.errors import SKIP, CopyError, GzarrError
 from gzarr.hierarchy.node import lies_within
 from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.metadata.consolidated import refresh_stored
@@ -189,6 +189,6 @@ def _copy_batch(source: Store, dest: Store, pairs: Sequence[tuple[str, str]], nc
         among = "" if len(pairs) == 1 else f" or one of the {len(pairs) - 1} after it, some of which may be copied"
         raise CopyError(
             f"the copy stopped at key {pairs[0][0]!r}{among}: {error}. Before it, {ncopied} objects were copied; "
-            "go on with if_exists='skip'"
+            f"go on with {SKIP}"
         ) from error
     return sum(host_view(data).nbytes for _, data in items)

@@ -24,7 +24,7 @@ from gzarr.copying.stores import opened
 from gzarr.copying.unfinished import Mark, make_mark, read_mark, remove_mark, write_mark
 from gzarr.devices import backend_for
 from gzarr.display.progress import ProgressLike, counted
-from gzarr.errors import ContainsNodeError, CopyError, GzarrError
+from gzarr.errors import REPLACE, RESUME, SKIP, ContainsNodeError, CopyError, GzarrError
 from gzarr.hierarchy import create
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
@@ -75,7 +75,7 @@ def transfer(
     resume : bool, default False
         Whether to resume an interrupted copy, which needs the same arguments.
     progress : bool or callable, optional
-        True for a progress bar (tqdm), or a function of (bytes done, bytes in all, name of the array).
+        True for a progress bar, or a function of (bytes done, bytes in all, name of the array).
     budget_nbytes : int, default 256 MiB
         Host memory in bytes for data that was read. At least one object of the destination is held whole.
     device : str, optional
@@ -228,19 +228,17 @@ def _check_room(store: Store, path: str, settings: Settings, mark: Mark) -> bool
         if unfinished != mark:
             other = unfinished.source != mark.source
             what = f"of {unfinished.source}" if other else "with other arguments, or of what has changed"
-            raise CopyError(f"the unfinished copy at {where} is another one, {what}; copy with if_exists='replace'")
+            raise CopyError(f"the unfinished copy at {where} is another one, {what}; copy with {REPLACE}")
         return True
     if settings.if_exists == "replace" or settings.resume:
         return False
     if unfinished is not None:
         raise CopyError(
-            f"an unfinished copy of {unfinished.source} is at {where}; resume it with resume=True, "
-            "or start again with if_exists='replace'"
+            f"an unfinished copy of {unfinished.source} is at {where}; resume it with {RESUME}, "
+            f"or start again with {REPLACE}"
         )
     if settings.if_exists == "raise" and read_node(store.live(), path) is not None:
-        raise CopyError(
-            f"something is already stored at {where}; pass if_exists='replace', if_exists='skip' or another path"
-        )
+        raise CopyError(f"something is already stored at {where}; pass {REPLACE}, {SKIP} or another path")
     return False
 
 
@@ -256,7 +254,7 @@ def _complete_arrays(store: Store, jobs: list[Job], settings: Settings, *, resum
         if isinstance(node, GroupMeta) or (settings.resume and replace(node, extra=job.meta.extra) != job.meta):
             raise CopyError(
                 f"{join_path(str(store), job.path)} holds something else, not the copy of {job.source.name}; "
-                "delete it, or copy with if_exists='replace'"
+                f"delete it, or copy with {REPLACE}"
             )
         complete.add(job.path)
     return complete
@@ -328,10 +326,10 @@ def _what_is_left(store: Store, path: str, made: list[str], settings: Settings, 
     if not made:
         # nothing is deleted before everything that must not be has been found
         gone = settings.if_exists == "replace" and not isinstance(error, ContainsNodeError)
-        before = " (existing data may be gone, as if_exists='replace' demands)" if gone else ""
+        before = " (existing data may be gone, as {REPLACE} demands)" if gone else ""
         return f"the copy to {where} failed before it wrote anything{before}: {reason}"
     complete, current = made[1:-1], "/" + made[-1] if len(made) > 1 else "its groups"
     return (
         f"the copy to {where} stopped at {current}: {reason}. {len(complete)} arrays are complete there; the "
-        f"others cannot be opened yet. Go on with the same call and resume=True, or delete {where!r} (marked by {MARK})"
+        f"others cannot be opened yet. Go on with the same call and {RESUME}, or delete {where!r} (marked by {MARK})"
     )

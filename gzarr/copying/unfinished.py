@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from gzarr.errors import CopyError
+from gzarr.errors import REPLACE, CopyError
 from gzarr.indexing.keys import join_path
 from gzarr.metadata.documents import documents
 from gzarr.metadata.model import ArrayMeta
@@ -57,7 +57,7 @@ def read_mark(store: Store, path: str) -> Mark | None:
         return Mark(**json.loads(bytes(data)))
     except (ValueError, TypeError) as error:
         raise CopyError(
-            f"{join_path(str(store), path)}: {MARK} is damaged: {error}; delete it, or copy with if_exists='replace'"
+            f"{join_path(str(store), path)}: {MARK} is damaged: {error}; delete it, or copy with {REPLACE}"
         ) from error
 
 

@@ -20,7 +20,7 @@ from gzarr.copying.planning import check_copy, plan
 from gzarr.copying.settings import CopyKeywords, MemberKeywords
 from gzarr.copying.sources import Source, check_name, regular_grid
 from gzarr.copying.transfer import check_apart, delete_objects, write_array
-from gzarr.errors import CopyError, GzarrError, ReadOnlyError
+from gzarr.errors import SKIP, CopyError, GzarrError, ReadOnlyError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.create import make_room
 from gzarr.hierarchy.group import Group
@@ -214,7 +214,7 @@ def _stopped(lines: Sequence[str], error: BaseException) -> str:
     at = lines[-1] if lines else "the beginning"
     return (
         f"the copy stopped at {at!r}: {error or type(error).__name__}. That item is not at the destination{done}; "
-        "go on with if_exists='skip'"
+        f"go on with {SKIP}"
     )
 
 

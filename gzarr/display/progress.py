@@ -5,43 +5,65 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from gzarr.concurrency import new_lock
-from gzarr.storage.extras import require
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 #: True for a bar; a function of (bytes done, bytes in all, name of the array); None for nothing.
 ProgressLike: TypeAlias = bool | Callable[[int, int, str], object] | None
 
 
 def in_terminal() -> ProgressLike:
-    """What commands report progress to: a bar if stderr is a terminal and tqdm is installed."""
-    return True if sys.stderr.isatty() and find_spec("tqdm") is not None else None
+    """What commands report progress to: a bar if stderr is a terminal."""
+    return True if sys.stderr.isatty() else None
 
 
 @contextmanager
 def counted(wanted: ProgressLike, total: int) -> Iterator[Callable[[int, str], None]]:
-    """A function of (bytes done, name of the array) for several threads. Raises MissingExtraError without tqdm."""
+    """A function of (bytes done, name of the array) for several threads."""
     lock = new_lock()
     done = 0
-    bar = None
-    if wanted is True:
-        tqdm = require("tqdm.auto", "progress", "progress=True, which a function can replace,").tqdm
-        bar = tqdm(total=total, unit="B", unit_scale=True, unit_divisor=1024)
+    bar = _bar() if wanted is True else None
+    task = None if bar is None else bar.add_task("", total=total)
 
     def add(nbytes: int, name: str) -> None:
         nonlocal done
         with lock:
             done += nbytes
-            if bar is not None:
-                bar.set_description_str(name, refresh=False)
-                bar.update(nbytes)
+            if bar is not None and task is not None:
+                bar.update(task, advance=nbytes, description=name)
             if callable(wanted):
                 wanted(done, total, name)
 
-    try:
+    if bar is None:
         yield add
-    finally:
-        if bar is not None:
-            bar.close()
+        return
+    with bar:
+        yield add
+
+
+def _bar() -> Progress:
+    """A bar on stderr, with what was done, the rate and the time that is left."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
+
+    return Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TaskProgressColumn(),
+        DownloadColumn(binary_units=True),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+    )

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from gzarr.errors import (
+    OVERWRITE,
     ContainsArrayError,
     ContainsGroupError,
     ContainsNodeError,
@@ -172,10 +173,10 @@ def check_free(store: Store, path: str) -> None:
         is_array = isinstance(node, ArrayMeta)
         error, kind = (ContainsArrayError, "an array") if is_array else (ContainsGroupError, "a group")
         where = join_path(str(store), path)
-        raise error(f"{kind} is already stored at {where!r}; pass overwrite=True or mode='w' to replace it")
+        raise error(f"{kind} is already stored at {where!r}; pass {OVERWRITE} or mode='w' to replace it")
     unfinished = unfinished_copy(store, path, above=False)
     if unfinished is not None:
-        raise ContainsNodeError(f"{unfinished}, or pass overwrite=True or mode='w' to replace it")
+        raise ContainsNodeError(f"{unfinished}, or pass {OVERWRITE} or mode='w' to replace it")
 
 
 def check_vacant(store: Store, path: str, error: type[NodeNotFoundError], *, nodes_below: bool = False) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from gzarr.api.open import open_group
 from gzarr.display.progress import ProgressLike
-from gzarr.errors import ContainsNodeError, GroupNotFoundError, MetadataError
+from gzarr.errors import OVERWRITE, ContainsNodeError, GroupNotFoundError, MetadataError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.keywords import GroupKeywords, RareArrayKeywords, StoreKeywords
@@ -223,7 +223,7 @@ def put_image(
     elif documents(array.metadata, "") != documents(check_image(multiscale, level, None), ""):
         raise ContainsNodeError(
             f"{array.store_path} was begun with another shape, data type or chunks: go on with the same ones, or pass "
-            "overwrite=True to begin anew"
+            f"{OVERWRITE} to begin anew"
         )
     image = Image(group, multiscale, (array,))
     named = replace(multiscale, name=image.name)

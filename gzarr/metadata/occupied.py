@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 
-from gzarr.errors import StoreError
+from gzarr.errors import RESUME, StoreError
 from gzarr.indexing.keys import join_path
 from gzarr.storage.base import Request, Store
 from gzarr.storage.rules import DOCUMENTS
@@ -50,7 +50,7 @@ def unfinished_copy(store: Store, path: str, *, above: bool = True) -> str | Non
             except (ValueError, TypeError, LookupError):
                 source = ""
             where = join_path(str(store), name)
-            return f"an unfinished copy{source} is at {where!r}: copy with resume=True to complete it, or delete it"
+            return f"an unfinished copy{source} is at {where!r}: copy with {RESUME} to complete it, or delete it"
     outer = store.enclosing() if above else None
     return None if outer is None else unfinished_copy(outer[0], outer[1].rpartition("/")[0])
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import gzarr
-from gzarr.cli.main import _complain, main
+from gzarr.cli.main import main
 from gzarr.demo import tour
 from gzarr.errors import DeviceError
 
@@ -21,9 +21,7 @@ def run(*args: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stop:
-        main(["--version"])
-    assert stop.value.code == 0
+    assert main(["--version"]) == 0
     out = capsys.readouterr().out
     assert re.fullmatch(rf"gzarr {re.escape(gzarr.__version__)} \(compiled loop: (on|off: .+)\)\n", out)
 
@@ -80,7 +78,7 @@ def test_misuse_exits_with_2(args: list[str], capsys: pytest.CaptureFixture[str]
     with pytest.raises(SystemExit) as stop:
         main(args)
     assert stop.value.code == 2
-    assert "usage: gzarr" in capsys.readouterr().err
+    assert "Usage: gzarr" in "".join(capsys.readouterr())
 
 
 def test_python_m_gzarr_is_the_command(data: Path, tmp_path: Path) -> None:
@@ -120,7 +118,8 @@ def test_a_reader_that_leaves_early_sees_no_traceback(args: list[str], data: Pat
 #: Gets Ctrl-C, as from a terminal, between the chunks and the metadata of an array.
 INTERRUPTED_COPY = """
 import os, signal, sys
-from gzarr.cli.main import _complain, main
+import gzarr.copying.transfer
+from gzarr.cli.main import main
 transfer = sys.modules["gzarr.copying.transfer"]
 real = transfer.copy_array
 def copy_array(*args):
@@ -156,10 +155,3 @@ def test_ctrl_c_in_any_command_exits_with_130(
         monkeypatch.setattr(gzarr, name, interrupt)
         assert main(args) == 130
         assert capsys.readouterr().err == "gzarr: interrupted\n"
-
-
-def test_a_list_of_reasons_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
-    _complain("device 'cuda' cannot be used:\n- no driver: install one\n- no CuPy\nUse device='cpu'.")
-    assert capsys.readouterr().err == (
-        "gzarr: device 'cuda' cannot be used: no driver: install one; no CuPy. Use device='cpu'.\n"
-    )

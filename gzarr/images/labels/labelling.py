@@ -72,7 +72,7 @@ def label(
         Whether to go on with a call that was interrupted: it needs the same arguments. The mask is labelled again, but
         what was written is not written again.
     progress : bool or callable, optional
-        True for a bar (tqdm), or a function of (bytes done, bytes in all, name of the array). The mask counts twice.
+        True for a bar, or a function of (bytes done, bytes in all, name of the array). The mask counts twice.
     device : str, optional
         Where blocks are labelled. By default, the mask's device.
 

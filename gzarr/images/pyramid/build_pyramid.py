@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from gzarr.display.progress import ProgressLike
-from gzarr.errors import ContainsNodeError
+from gzarr.errors import OVERWRITE, ContainsNodeError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.new_nodes import like
@@ -67,7 +67,7 @@ def build_pyramid(
     overwrite : bool
         Whether to replace levels that exist.
     progress : bool or callable, optional
-        True for a progress bar (tqdm), or a function of (bytes done, bytes in all, name of the array).
+        True for a progress bar, or a function of (bytes done, bytes in all, name of the array).
     device : str, optional
         Where chunks are decoded, downsampled and encoded. By default, the device of the image.
     max_device_nbytes : int, optional
@@ -153,7 +153,7 @@ def _take_off(source: Image, alone: Multiscale, recipe: Recipe) -> bool:
         return read_marks(group.store, group.path) is not None
     if not recipe.overwrite:
         raise ContainsNodeError(
-            f"{group.store_path} has {len(source)} levels already: pass overwrite=True to build levels 1 to "
+            f"{group.store_path} has {len(source)} levels already: pass {OVERWRITE} to build levels 1 to "
             f"{len(source) - 1} anew"
         )
     check_recipe(group, base, alone, recipe)

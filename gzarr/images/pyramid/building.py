@@ -18,7 +18,7 @@ import gzarr.images.pyramid.resuming as notes
 from gzarr.backend import Array as AnyArray
 from gzarr.backend import Backend
 from gzarr.display.progress import ProgressLike, counted
-from gzarr.errors import ContainsNodeError
+from gzarr.errors import RESUME, ContainsNodeError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.lazy import computed, is_lazy
@@ -179,7 +179,7 @@ def building(
         if build.marks is not None:
             error.add_note(
                 f"{group.store_path}: {build.marks.n_done} units of {name} are stored; the levels are not yet part of "
-                "the image. The same call with resume=True goes on"
+                f"the image. The same call with {RESUME} goes on"
             )
         raise
     write_multiscale(group, build.multiscale)

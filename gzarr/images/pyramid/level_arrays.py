@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gzarr.errors import ArrayNotFoundError, ContainsArrayError, MetadataError
+from gzarr.errors import OVERWRITE, ArrayNotFoundError, ContainsArrayError, MetadataError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.create import check_vacant
 from gzarr.hierarchy.group import Group
@@ -102,7 +102,7 @@ def check_place(level: Array, found: NodeMeta | None) -> None:
     if found is not None:
         raise ContainsArrayError(
             f"something is already stored at {level.store_path!r}, where a level of the image is to be: pass "
-            "overwrite=True to replace it"
+            f"{OVERWRITE} to replace it"
         )
     check_vacant(level.store, level.path, ArrayNotFoundError)
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gzarr.concurrency import new_lock
-from gzarr.errors import ContainsNodeError, StoreError
+from gzarr.errors import OVERWRITE, RESUME, ContainsNodeError, StoreError
 from gzarr.indexing.keys import join_path
 from gzarr.metadata.documents import documents
 from gzarr.metadata.model import ArrayMeta
@@ -120,13 +120,13 @@ def begin(
         return marks
     if not resume:
         raise ContainsNodeError(
-            f"an unfinished {state['name']} is at {where!r}: pass resume=True to go on with it, or overwrite=True to "
+            f"an unfinished {state['name']} is at {where!r}: pass {RESUME} to go on with it, or {OVERWRITE} to "
             "begin anew"
         )
     if (state["name"], state["arguments"]) != (name, arguments):
         raise ContainsNodeError(
             f"the unfinished {state['name']} at {where!r} had other arguments, or its input has changed: go on with "
-            "the same ones, or pass overwrite=True to begin anew"
+            f"the same ones, or pass {OVERWRITE} to begin anew"
         )
     return Marks(store, path, state)
 
@@ -142,7 +142,7 @@ def read_marks(store: Store, path: str) -> Mapping[str, Any] | None:
         return {**state, "name": str(state["name"]), "arguments": str(state["arguments"])}
     except (ValueError, TypeError, LookupError) as error:
         where = join_path(str(store), join_path(path, PROGRESS))
-        raise ContainsNodeError(f"{where} is damaged ({error}): pass overwrite=True to begin anew") from error
+        raise ContainsNodeError(f"{where} is damaged ({error}): pass {OVERWRITE} to begin anew") from error
 
 
 def remove_marks(store: Store, path: str) -> None:

@@ -1,0 +1,69 @@
+"""The options that ``gzarr copy``, ``gzarr convert`` and ``gzarr ome convert`` share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import typer
+
+from gzarr.cli.options import lengths, mebibytes
+from gzarr.display.progress import in_terminal
+from gzarr.errors import MetadataError
+
+_LAYOUT = (
+    "Chunks, shards and compressor that suit GPUs. Use gpu:ACCESS if you know how the data will be read: batch, plane,"
+    " volume or random."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyOptions:
+    """The options, by the keywords of `gzarr.transfer` that they stand for."""
+
+    chunks: Annotated[Any, typer.Option(parser=lengths, metavar="N,N,...", help="Shape of the chunks.")] = None
+    shards: Annotated[Any, typer.Option(parser=lengths, metavar="N,N,...", help="Shape of the shards (v3).")] = None
+    compressor: Annotated[str | None, typer.Option(metavar="NAME[:LEVEL]", help="zstd:3, gzip, lz4, ..., or none.")] = (
+        None
+    )
+    layout: Annotated[str | None, typer.Option(metavar="gpu", help=_LAYOUT)] = None
+    zarr_format: Annotated[
+        Literal[2, 3] | None, typer.Option(help="Version of the format. By default, as the source.")
+    ] = None
+    if_exists: Annotated[Literal["raise", "replace", "skip"], typer.Option(help="What happens to data at DST.")] = (
+        "raise"
+    )
+    memory: Annotated[int, typer.Option(parser=mebibytes, metavar="MIB", help="How much memory data may take.")] = 256
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False
+    resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted copy.")] = False
+
+    def keywords(self) -> dict[str, Any]:
+        """The keywords of `gzarr.transfer`. Raises MetadataError."""
+        keywords: dict[str, Any] = {
+            "if_exists": self.if_exists,
+            "dry_run": self.dry_run,
+            "resume": self.resume,
+            "budget_nbytes": self.memory << 20,
+            "progress": in_terminal(),
+        }
+        given = {name: getattr(self, name) for name in ("chunks", "shards", "layout", "zarr_format")}
+        keywords |= {name: value for name, value in given.items() if value is not None}
+        if self.compressor is not None:
+            keywords["compressors"] = _compressor(self.compressor)
+        return keywords
+
+
+def _compressor(text: str) -> Any:
+    """A compressor by its numcodecs name, with a level: ``zstd:3``; None for "none". Raises MetadataError."""
+    import numcodecs
+
+    name, _, level = text.partition(":")
+    if name == "none":
+        return None
+    blosc = {"id": "blosc", "cname": name.removeprefix("blosc-")} if name.startswith("blosc-") else {"id": name}
+    field = {"blosc": "clevel", "lz4": "acceleration", "lzma": "preset"}.get(blosc["id"], "level")
+    try:
+        return numcodecs.get_codec({**blosc, **({field: int(level)} if level else {})})
+    except (ValueError, TypeError) as error:
+        why = str(error).replace("''", "'")
+        raise MetadataError(f"--compressor {text}: {why}; use for instance zstd:3, gzip, lz4, blosc-lz4") from error

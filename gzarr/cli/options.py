@@ -1,0 +1,92 @@
+"""Arguments and options that several commands share, and how their values are read."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Annotated, Any, Literal, TypeAlias, get_type_hints
+
+import typer
+
+#: What most commands look at.
+NodePath: TypeAlias = Annotated[
+    str,
+    typer.Argument(metavar="PATH", help="A folder, a zip file, a URL, or an array or group within: data.zarr/foo."),
+]
+ArrayPath: TypeAlias = Annotated[
+    str, typer.Argument(metavar="PATH", help="An array: a folder, a zip file, a URL, or a path within: data.zarr/foo.")
+]
+AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print the report as JSON.")]
+Device: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Where chunks are decoded and encoded: cpu, cuda, cuda:1 or auto.")
+]
+IfExists: TypeAlias = Literal["raise", "replace"]
+
+
+def with_options(options: type[Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Give a command an option for every field of a dataclass.
+
+    Parameters
+    ----------
+    options : type
+        A dataclass whose fields are annotated as options. The command is given an instance as ``options``.
+
+    Returns
+    -------
+    callable
+        A decorator.
+    """
+    hints = get_type_hints(options, include_extras=True)
+    shared = {
+        field.name: inspect.Parameter(
+            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
+        )
+        for field in fields(options)
+    }
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(command)
+        def given(**values: Any) -> Any:
+            return command(options=options(**{name: values.pop(name) for name in shared}), **values)
+
+        own = inspect.signature(command, eval_str=True).parameters
+        kept = [p.replace(kind=p.KEYWORD_ONLY) for name, p in own.items() if name != "options"]
+        parameters = [*kept, *shared.values()]
+        given.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        given.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return given
+
+    return decorate
+
+
+def lengths(text: str) -> int | tuple[int, ...]:
+    """Read a shape: ``100,1000``; a single number counts for every axis, unless a comma follows it."""
+    try:
+        numbers = tuple(int(part) for part in text.split(",") if part)
+    except ValueError:
+        numbers = ()
+    if not numbers:
+        raise typer.BadParameter(f"{text!r} is not a list of numbers such as 100,1000")
+    return numbers if len(numbers) > 1 or text.endswith(",") else numbers[0]
+
+
+def numbers(text: str) -> list[float]:
+    """Read numbers: ``2,0.5,0.5``."""
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a list of numbers such as 2,0.5,0.5") from None
+
+
+def mebibytes(text: str | int) -> int:
+    """Read a size in MiB."""
+    if not str(text).isdecimal() or not int(text):
+        raise typer.BadParameter(f"{text!r} is not a number of MiB, at least 1")
+    return int(text)
+
+
+def misuse(message: str, option: str) -> typer.BadParameter:
+    """An error for options that do not fit together, which exits with 2 and names one of them."""
+    return typer.BadParameter(message, param_hint=option)
