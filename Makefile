@@ -3,6 +3,7 @@
 #   make test    lint, types and tests
 #   make test-torch    the tests that need PyTorch, which it installs without CUDA's libraries where there is no GPU
 #   make coverage    the tests again, twice as slow, with a table of the lines that the tests miss
+#   make docs    build the documentation site into site/, with warnings as errors
 #   make bench   time gzarr beside its peers (docs/benchmarks.md; 20 minutes, 5 GB in .bench-cache)
 #   make bench-loader    time gzarr.Loader beside its peers (docs/benchmarks-loader.md; 6 minutes, 3 GB in .bench-cache; Python 3.12)
 #   make bench-images    time pyramids and filters beside their peers (docs/benchmarks-images.md; 15 minutes, 5 GB in .bench-cache; Python 3.12)
@@ -16,7 +17,7 @@ PYTHON ?= python3
 PYTEST = PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX='$(CURDIR)/.venv/pycache' .venv/bin/python -m pytest \
     --numprocesses=auto --dist=loadfile
 
-.PHONY: demo test test-torch coverage lint bench bench-loader bench-images torture gpu-check clean
+.PHONY: demo test test-torch coverage lint docs bench bench-loader bench-images torture gpu-check clean
 
 demo: .venv-demo/ready
 	.venv-demo/bin/python -m examples.relief
@@ -38,6 +39,9 @@ lint: .venv/ready
 	.venv/bin/ruff format --check
 	.venv/bin/mypy
 
+docs: .venv-docs/ready
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/python -m mkdocs build
+
 # Uses the Python and the packages that are installed, as a machine with a GPU may reach no package index. The tests of
 # hardware are one folder, so that nothing else needs to be importable. All parts run, whatever fails.
 gpu-check:
@@ -58,9 +62,10 @@ COMPILED = setup.py $(wildcard gzarr/cpu/loop/*)
 .venv/ready: EXTRA = test
 .venv/ready: HOW = --no-compile
 .venv-demo/ready: EXTRA = pillow
+.venv-docs/ready: EXTRA = docs
 .venv-torch/ready: EXTRA = test-torch
 .venv-torch/ready: MORE = tools/install_torch.py $(TORCH)
-.venv/ready .venv-demo/ready .venv-torch/ready: pyproject.toml $(COMPILED)
+.venv/ready .venv-demo/ready .venv-docs/ready .venv-torch/ready: pyproject.toml $(COMPILED)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	{ echo "gzarr needs Python 3.11 or newer, and $(PYTHON) is not; try: make PYTHON=python3.12" >&2; exit 1; }
 	$(PYTHON) -m venv --clear $(@D)
@@ -123,6 +128,6 @@ TORTURE ?= --minutes 60 --writer gzarr,zarr,tensorstore --json benchmarks/result
 	touch $@
 
 clean:
-	rm -rf .venv .venv-demo .venv-torch .venv-bench-v2 .venv-bench-v3 .venv-bench-loader .venv-bench-images .bench-cache demo-out build dist .coverage .hypothesis .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-demo .venv-docs .venv-torch .venv-bench-v2 .venv-bench-v3 .venv-bench-loader .venv-bench-images .bench-cache demo-out site build dist .coverage .hypothesis .pytest_cache .mypy_cache .ruff_cache
 	rm -rf gzarr.egg-info gzarr/cpu/_loop.*so tests/support/viewers/node_modules
 	find gzarr tests -name __pycache__ -type d -prune -exec rm -rf {} +
