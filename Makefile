@@ -2,6 +2,7 @@
 #   make demo    write, read, check, time and draw an elevation map of the Earth (examples/relief, output in demo-out/)
 #   make test    lint, types and tests
 #   make test-torch    the tests that need PyTorch, which it installs without CUDA's libraries where there is no GPU
+#   make test-zarr     the suites of zarr-python, dask and xarray on gzarr (10 minutes, Python 3.12)
 #   make coverage    the tests again, twice as slow, with a table of the lines that the tests miss
 #   make docs    build the documentation site into site/, with warnings as errors
 #   make bench   time gzarr beside its peers (docs/benchmarks.md; 20 minutes, 5 GB in .bench-cache)
@@ -17,7 +18,7 @@ PYTHON ?= python3
 PYTEST = PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX='$(CURDIR)/.venv/pycache' .venv/bin/python -m pytest \
     --numprocesses=auto --dist=loadfile
 
-.PHONY: demo test test-torch coverage lint docs bench bench-loader bench-images torture gpu-check clean
+.PHONY: demo test test-torch test-zarr coverage lint docs bench bench-loader bench-images torture gpu-check clean
 
 demo: .venv-demo/ready
 	.venv-demo/bin/python -m examples.relief
@@ -30,6 +31,12 @@ test-torch: .venv-torch/ready
 
 # TORCH=--full installs PyTorch as pip does.
 OF_TORCH = tests/test_tensors.py tests/interop/test_tensors.py tests/interop/test_torch.py tests/examples/test_training.py
+
+# SUITES="zarr2" runs one of them, --quick the files of zarr-python's suite that read and write most chunks.
+test-zarr: .venv-zarr/ready
+	.venv-zarr/bin/python tools/peer_suites.py $(SUITES)
+
+SUITES ?= plugin dask xarray zarr2 zarr3
 
 coverage: .venv/ready
 	$(PYTEST) --cov=gzarr --cov-branch --cov-report=term:skip-covered
@@ -122,12 +129,20 @@ TORTURE ?= --minutes 60 --writer gzarr,zarr,tensorstore --json benchmarks/result
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check -r benchmarks/requirements-images.txt --editable .
 	touch $@
 
+# zarr-python 3.2 and newer need Python 3.12.
+.venv-zarr/ready: pyproject.toml $(COMPILED) tests/support/suites/requirements.txt
+	@$(PYTHON_LOADER) -c 'import sys; sys.exit(sys.version_info < (3, 12))' || \
+	{ echo "zarr-python needs Python 3.12; try: make PYTHON_LOADER=python3.12 test-zarr" >&2; exit 1; }
+	$(PYTHON_LOADER) -m venv --clear $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -r tests/support/suites/requirements.txt --editable .
+	touch $@
+
 .venv-bench-v2/ready: benchmarks/requirements-v2.txt
 	$(PYTHON) -m venv --clear $(@D)
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check -r benchmarks/requirements-v2.txt
 	touch $@
 
 clean:
-	rm -rf .venv .venv-demo .venv-docs .venv-torch .venv-bench-v2 .venv-bench-v3 .venv-bench-loader .venv-bench-images .bench-cache demo-out site build dist .coverage .hypothesis .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-demo .venv-docs .venv-torch .venv-zarr .venv-bench-v2 .venv-bench-v3 .venv-bench-loader .venv-bench-images .bench-cache demo-out site build dist .coverage .hypothesis .pytest_cache .mypy_cache .ruff_cache
 	rm -rf gzarr.egg-info gzarr/cpu/_loop.*so tests/support/viewers/node_modules
 	find gzarr tests -name __pycache__ -type d -prune -exec rm -rf {} +

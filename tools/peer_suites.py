@@ -1,0 +1,234 @@
+"""Run the test suites of zarr, dask and xarray on gzarr, and compare with what is known of them.
+
+    python tools/peer_suites.py [options] SUITE... [-- options of pytest]
+
+``plugin``, ``dask`` and ``xarray`` run with gzarr's codec pipeline in zarr-python: no test may fail that passes with
+zarr-python's own. ``zarr2`` and ``zarr3`` are the suites of zarr 2 and zarr-python with ``zarr`` aliased to gzarr. The
+tests that may fail are listed in tests/support/suites, with the reason as a comment above each group of node IDs (``*``
+is a wildcard). A failure that is not listed is an error; so is a line that matches no failure.
+
+Runs in an environment with zarr-python and its test requirements (`make test-zarr` makes it). The sources of zarr come
+from the package index, and are kept in the environment.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+LISTS = ROOT / "tests/support/suites"
+UNJUDGED = "# to be judged"
+NO_NETWORK = 3  # exit status where sources can neither be found nor fetched
+_PIPELINE = {"ZARR_CODEC_PIPELINE__PATH": "gzarr.interop.zarr.CodecPipeline"}
+# Arrays through zarr's codec pipeline; the other files of the suite never read or write a chunk, or patch one pipeline.
+_QUICK = ("test_array.py", "test_indexing.py", "test_codecs", "test_v2.py", "test_properties.py")
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """Tests of a package, and how they run."""
+
+    package: str
+    tests: str  # the folder of the tests below the sources
+    files: tuple[str, ...] = ()
+    only: str = ""  # pytest's -k
+    release: str | None = None  # None: the installed one
+    sources: bool = True  # from the package index; otherwise the tests are installed with the package
+    plugin: str = ""
+    changed: dict[str, str] = field(default_factory=dict)  # environment variables; without them, the oracle runs
+
+
+SUITES = {
+    "plugin": Suite("zarr", "tests", changed=_PIPELINE, plugin="gzarr_in_zarr"),
+    "dask": Suite("dask", "array/tests", ("test_array_core.py",), "zarr", None, False, "gzarr_in_zarr", _PIPELINE),
+    "xarray": Suite(
+        "xarray", "tests", ("test_backends.py::TestZarrDirectoryStore",), "", None, False, "gzarr_in_zarr", _PIPELINE
+    ),
+    "zarr2": Suite(
+        "zarr",
+        "zarr/tests",
+        tuple(f"test_{name}.py" for name in ("core", "hierarchy", "creation", "convenience", "attrs", "indexing")),
+        release="2.18.7",
+        plugin="zarr_alias",
+    ),
+    "zarr3": Suite("zarr", "tests", ("test_api.py", "test_group.py", "test_indexing.py"), plugin="zarr_alias"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Where and how the tests of a suite run."""
+
+    suite: Suite
+    folder: Path
+    scratch: Path
+    jobs: int
+    options: tuple[str, ...]
+    limit_s: float
+
+    def outcomes(self, tests: list[str], changed: dict[str, str]) -> dict[str, str]:
+        """What came of each of these tests, by node ID relative to the folder of tests."""
+        report, chosen, log = (self.scratch / name for name in ("outcomes.json", "tests", "log"))
+        report.unlink(missing_ok=True)
+        chosen.write_text("\n".join(f"{self.suite.tests}/{test}".rstrip("/") for test in tests) + "\n")
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "outcomes"]
+        if self.suite.plugin:
+            command += ["-p", self.suite.plugin]
+        if self.jobs > 1 and len(tests) < 100:
+            command += ["-n", str(self.jobs)]
+        if self.suite.only:
+            command += ["-k", self.suite.only]
+        command += [
+            "-o",
+            "addopts=",
+            "--ignore=tests/test_regression/scripts",
+            "--tb=short",
+            *self.options,
+            f"@{chosen}",
+        ]
+        environment = {**os.environ, **changed, **self._environment(), "SUITE_OUTCOMES": str(report)}
+        with log.open("w") as file:
+            subprocess.run(
+                command, cwd=self.folder, env=environment, stdout=file, stderr=file, timeout=self.limit_s, check=False
+            )
+        if not report.exists():
+            raise SystemExit(
+                f"the run of {self.suite.package}'s tests ended without results:\n{log.read_text()[-4000:]}"
+            )
+        prefix = f"{self.suite.tests}/"
+        return {name.removeprefix(prefix): what for name, what in json.loads(report.read_text()).items()}
+
+    def _environment(self) -> dict[str, str]:
+        return {
+            "PYTHONPATH": os.pathsep.join((str(ROOT), str(LISTS))),
+            "ZARR_ALIAS_FOLDER": str(self.folder / "zarr"),
+            "ZARR_ALIAS_FORMAT": "2" if self.suite.release else "3",
+        }
+
+
+def unpacked(suite: Suite, scratch: Path) -> Path:
+    """The folder that holds the suite's tests."""
+    if not suite.sources:
+        found = find_spec(suite.package)
+        if found is None or found.origin is None:
+            raise SystemExit(f"{suite.package} is not installed")
+        return Path(found.origin).parent
+    release = suite.release or version(suite.package)
+    kept = Path(sys.prefix) / "sources"
+    archive = kept / f"{suite.package}-{release}.tar.gz"
+    if not archive.exists():
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary=:all:"]
+        command += ["--disable-pip-version-check", "--dest", str(kept), f"{suite.package}=={release}"]
+        if subprocess.run(command, check=False).returncode or not archive.exists():
+            print(f"skipped: no package index has the sources of {suite.package} {release}", flush=True)
+            raise SystemExit(NO_NETWORK)
+    with tarfile.open(archive) as sources:
+        sources.extractall(scratch, filter="data")
+    return scratch / archive.name.removesuffix(".tar.gz")
+
+
+def listed(path: Path) -> dict[str, list[str]]:
+    """Patterns of node IDs by the reason above them."""
+    groups: dict[str, list[str]] = {}
+    reason: list[str] = []
+    patterns: list[str] | None = None
+    for line in path.read_text().splitlines() if path.exists() else ():
+        if line.startswith("#"):
+            reason = [*reason, line] if patterns is None else [line]
+            patterns = None
+        elif line.strip():
+            if patterns is None:
+                patterns = groups.setdefault("\n".join(reason), [])
+            patterns.append(line)
+    return groups
+
+
+def matching(pattern: str, names: set[str]) -> set[str]:
+    """Those of the names that a pattern matches."""
+    if "*" not in pattern:
+        return names & {pattern}
+    expression = re.compile(".*".join(map(re.escape, pattern.split("*"))))
+    return {name for name in names if expression.fullmatch(name)}
+
+
+def update(path: Path, groups: dict[str, list[str]], failed: set[str], unexpected: set[str]) -> None:
+    """Write the list again: lines that match nothing go, new failures come at the end."""
+    groups = {reason: [p for p in patterns if matching(p, failed)] for reason, patterns in groups.items()}
+    groups[UNJUDGED] = sorted({*groups.get(UNJUDGED, ()), *unexpected})
+    blocks = ["\n".join((reason, *patterns)) for reason, patterns in groups.items() if patterns]
+    path.write_text("\n\n".join(blocks) + "\n" if blocks else "")
+
+
+def judge(name: str, run: Run, tests: list[str], *, rewrite: bool, whole: bool) -> bool:
+    """Run a suite; True if just what is listed fails."""
+    suite, begin = run.suite, time.monotonic()
+    outcomes = run.outcomes(tests, suite.changed)
+    failed = {test for test, outcome in outcomes.items() if outcome == "failed"}
+    log = (run.scratch / "log").read_text()
+    if suite.changed and failed:
+        without = run.outcomes(sorted(failed), {})
+        failed = {test for test in failed if without.get(test) == "passed"}
+    path = LISTS / f"{name}.txt"
+    groups = listed(path)
+    patterns = [pattern for patterns in groups.values() for pattern in patterns]
+    unexpected = failed.difference(*(matching(pattern, failed) for pattern in patterns))
+    stale = [pattern for pattern in patterns if whole and not matching(pattern, failed)]
+    n_passed = sum(outcome == "passed" for outcome in outcomes.values())
+    print(
+        f"{name}: {n_passed} passed, {len(failed)} failed and {len(failed) - len(unexpected)} of them listed, "
+        f"{len(outcomes) - n_passed - len(failed)} skipped or failing without gzarr, "
+        f"{time.monotonic() - begin:.0f} s",
+        flush=True,
+    )
+    if rewrite:
+        update(path, groups, failed, unexpected)
+        return True
+    if unexpected:
+        print(log[-20_000:] + "\nnot listed, and failing:\n  " + "\n  ".join(sorted(unexpected)))
+    if stale:
+        print(f"in {path.relative_to(ROOT)}, and not failing:\n  " + "\n  ".join(stale))
+    return not (unexpected or stale)
+
+
+def main() -> int:
+    """Run the suites that are asked for."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("suites", nargs="+", choices=SUITES, metavar="SUITE", help=", ".join(SUITES))
+    parser.add_argument("--quick", action="store_true", help="plugin: only the files that read and write most chunks")
+    parser.add_argument("--update", action="store_true", help="rewrite the lists")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--limit", type=float, default=1500, metavar="SECONDS", help="the longest run of pytest")
+    arguments, options = parser.parse_known_args(_before(sys.argv[1:]))
+    if options:
+        parser.error(f"unknown options {options}; those of pytest come after --")
+    given = tuple(sys.argv[1:][len(_before(sys.argv[1:])) + 1 :])
+    good = True
+    for name in arguments.suites:
+        suite = SUITES[name]
+        with tempfile.TemporaryDirectory(prefix="peer-suites-") as scratch:
+            folder = unpacked(suite, Path(scratch))
+            run = Run(suite, folder, Path(scratch), arguments.jobs, given, arguments.limit)
+            tests = list((_QUICK if arguments.quick and name == "plugin" else suite.files) or ("",))
+            whole = not (arguments.quick or given)
+            good &= judge(name, run, tests, rewrite=arguments.update, whole=whole)
+    return 0 if good else 1
+
+
+def _before(arguments: list[str]) -> list[str]:
+    return arguments[: arguments.index("--")] if "--" in arguments else arguments
+
+
+if __name__ == "__main__":
+    sys.exit(main())
