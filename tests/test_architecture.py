@@ -97,6 +97,7 @@ SUBJECTS = {
     *("gpu/device/cuda_kernels", "gpu/device/cuda_memory"),
     *("loader/memory", "loader/shutdown"),
     *("api/zarr2", "hierarchy/calls", "hierarchy/pickle", "interop/extras", "interop/tensors"),
+    "interop/zarr/pipeline",
     *("storage/database_stores", "storage/icechunk", "storage/open_store"),
     *("storage/round_trips", "storage/store_machine"),
 }
@@ -163,6 +164,8 @@ TESTED_THROUGH = {
     "interop/test_dask": "interop/finding",
     "interop/xarray/test_engine": "interop/xarray/variables",
     "interop/xarray/test_writing": "interop/xarray/existing_arrays interop/xarray/new_arrays interop/xarray/regions",
+    "interop/zarr/test_pipeline": "interop/zarr/arrays interop/zarr/batches interop/zarr/installing "
+    "interop/zarr/stores",
     "layout/test_sharded": "layout/shard",
     "loader/test_loader": "loader/feeds loader/producing loader/setup loader/sources",
     "metadata/test_consolidated": "api/consolidated metadata/catalog",

@@ -1,12 +1,12 @@
-"""Bridges to other libraries: Dask, JAX, PyTorch and Xarray. Each is imported where it is first used."""
+"""Bridges to other libraries: Dask, JAX, PyTorch, Xarray and zarr-python. Each is imported where it is first used."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gzarr.interop import dask, jax, torch, xarray
+    from gzarr.interop import dask, jax, torch, xarray, zarr
 
-__all__ = ["dask", "jax", "torch", "xarray"]
+__all__ = ["dask", "jax", "torch", "xarray", "zarr"]
 
 if not TYPE_CHECKING:  # a type checker would take every name to exist
 

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 
-@pytest.mark.parametrize("library", ["dask", "xarray", "torch", "jax"])
+@pytest.mark.parametrize("library", ["dask", "xarray", "torch", "jax", "zarr"])
 def test_a_missing_library_is_named_with_its_extra(library):
     code = (
         f"import sys; sys.modules[{library!r}] = None\n"

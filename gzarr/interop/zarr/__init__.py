@@ -1,0 +1,145 @@
+"""gzarr under zarr-python 3: a codec pipeline that reads and writes whole selections with gzarr's engine.
+
+    zarr.config.set({"codec_pipeline.path": "gzarr.interop.zarr.CodecPipeline"})
+
+Theory of operation. zarr-python cuts a selection into a batch with an entry for each chunk. The pipeline turns it back
+into one selection (`batches`), prepares the array for gzarr's engine (`arrays`), and runs it on a thread. What gzarr
+does not do goes to zarr-python's own pipeline, of which this one is a subclass. So does whatever fails: errors are
+zarr-python's. The logger "gzarr.interop.zarr" says why, at level DEBUG.
+
+zarr-python loads the class in every process that has gzarr installed: the rest of gzarr is imported at the first read
+or write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from gzarr.errors import MissingExtraError
+
+try:
+    from zarr.core.array import create_codec_pipeline
+    from zarr.core.buffer import NDBuffer
+    from zarr.core.codec_pipeline import BatchedCodecPipeline
+    from zarr.registry import register_pipeline
+except ImportError as error:
+    raise MissingExtraError("gzarr.interop.zarr needs zarr-python 3.1 or newer: pip install 'gzarr[zarr]'") from error
+
+if TYPE_CHECKING:
+    from gzarr.interop.zarr.arrays import BoundArray
+
+__all__ = ["CodecPipeline", "install"]
+
+_logger = logging.getLogger(__name__)
+
+
+def install(device: str = "auto") -> None:
+    """Let zarr-python read and write with gzarr: arrays that are opened from now on, in this process.
+
+    Parameters
+    ----------
+    device : {"auto", "cpu", "cuda"}, optional
+        "auto" keeps the memory that zarr-python reads into: the GPU's after ``zarr.config.enable_gpu()``, or else the
+        host's. "cuda" and "cpu" choose it.
+
+    Raises
+    ------
+    DeviceError
+        If there is no GPU that can be used.
+    ValueError
+        If the device is another.
+
+    Examples
+    --------
+    >>> import zarr
+    >>> from gzarr.interop.zarr import install
+    >>> install()
+    >>> z = zarr.create_array({}, shape=(4, 4), chunks=(2, 2), dtype="i4")
+    >>> z[:] = 7
+    >>> int(z[1:3].sum())
+    56
+    >>> zarr.config.reset()
+    """
+    from gzarr.interop.zarr import installing
+
+    installing.install(f"{CodecPipeline.__module__}.{CodecPipeline.__name__}", device)
+
+
+@dataclass(frozen=True)
+class CodecPipeline(BatchedCodecPipeline):
+    """A codec pipeline of zarr-python 3 whose work gzarr does.
+
+    Attributes
+    ----------
+    source : tuple or None
+        Metadata and store of the array; None for the pipeline inside a shard, which is zarr-python's own.
+    """
+
+    source: tuple[Any, Any] | None = field(default=None, compare=False, repr=False)
+    _bound: list[BoundArray | Exception] = field(default_factory=list, init=False, compare=False, repr=False)
+
+    @classmethod
+    def from_array_metadata_and_store(cls, array_metadata: Any, store: Any) -> CodecPipeline:
+        """Return the pipeline of an array."""
+        made: Any = create_codec_pipeline(array_metadata)
+        # Another class if zarr-python's settings have changed, or are others where an array was unpickled.
+        pipeline = made if type(made) is cls else cls.from_codecs(list(made))
+        object.__setattr__(pipeline, "source", (array_metadata, store))
+        return pipeline
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.source is None:
+            return CodecPipeline.from_codecs, (tuple(self),)
+        return CodecPipeline.from_array_metadata_and_store, self.source
+
+    async def read(self, batch_info: Any, out: NDBuffer, drop_axes: tuple[int, ...] = ()) -> Any:
+        """Read chunks into ``out``. Returns: a result for each."""
+        batch = list(batch_info)
+        if self.source is not None and batch:
+            try:
+                await asyncio.to_thread(self._read, batch, out, drop_axes, asyncio.get_running_loop())
+            except Exception as error:  # noqa: BLE001  # zarr-python does it over, and raises its own errors
+                _logger.debug("zarr-python reads %s: %s", batch[0][0], error)
+            else:
+                return ({"status": "present"},) * len(batch)
+        return await super().read(batch, out, drop_axes)
+
+    async def write(self, batch_info: Any, value: NDBuffer, drop_axes: tuple[int, ...] = ()) -> None:
+        """Write chunks from ``value``."""
+        batch = list(batch_info)
+        if self.source is not None and batch:
+            try:
+                await asyncio.to_thread(self._write, batch, value, drop_axes, asyncio.get_running_loop())
+            except Exception as error:  # noqa: BLE001  # as in `read`
+                _logger.debug("zarr-python writes %s: %s", batch[0][0], error)
+            else:
+                return
+        await super().write(batch, value, drop_axes)
+
+    def _read(self, batch: list[Any], out: NDBuffer, drop_axes: tuple[int, ...], loop: Any) -> None:
+        self.bound().read(batch, out, drop_axes, loop)
+
+    def _write(self, batch: list[Any], value: NDBuffer, drop_axes: tuple[int, ...], loop: Any) -> None:
+        self.bound().write(batch, value, drop_axes, loop)
+
+    def bound(self) -> BoundArray:
+        """Return the array as gzarr knows it. Raises: whatever is the reason why it does not."""
+        if not self._bound:
+            from gzarr.interop.zarr.arrays import BoundArray
+
+            if self.source is None:
+                raise ValueError("the pipeline inside a shard")
+            try:
+                self._bound.append(BoundArray(*self.source))
+            except Exception as error:  # noqa: BLE001  # each later read would meet it again
+                self._bound.append(error)
+        found = self._bound[0]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+
+register_pipeline(CodecPipeline)

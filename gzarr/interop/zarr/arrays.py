@@ -1,0 +1,219 @@
+"""An array of zarr-python as gzarr's engine reads and writes it: parsed metadata, a store, what is prepared of it.
+
+zarr-python keeps the pipeline of an array that is resized: the shape in the metadata may be an old one. Therefore
+extents follow the batch. What a read finds does not depend on where the array ends. A write takes the array to end
+where zarr-python does, which then writes fill values past the end; elsewhere it keeps what a chunk holds there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from zarr.core.buffer import cpu
+
+from gzarr.chunk_io import engine
+from gzarr.chunk_io.array_io import ArrayIO
+from gzarr.chunk_io.prepare import prepare_array
+from gzarr.chunk_io.waves import ReadJob, WriteJob
+from gzarr.devices import backend_for
+from gzarr.indexing.grid import Axis, Grid, RegularAxis, VaryingAxis
+from gzarr.indexing.keys import Coords
+from gzarr.indexing.plan import make_plan
+from gzarr.interop.zarr.batches import Batch, NotHandledError, Taken, take
+from gzarr.interop.zarr.stores import Stores, for_one_read
+from gzarr.metadata import v2, v3
+from gzarr.metadata.model import ArrayMeta
+
+#: Prepared variants of an array: by path, extents and device.
+_MAX_PREPARED = 32
+#: Modules whose codecs are gzarr's codecs of the same name. Others may do something else under it.
+_KNOWN_CODECS = ("zarr.codecs.", "numcodecs.")
+_HOST, _GPU = "zarr.core.buffer.cpu", "zarr.core.buffer.gpu"
+
+
+class BoundArray:
+    """An array of zarr-python, bound to gzarr's engine.
+
+    Parameters
+    ----------
+    metadata : ArrayV2Metadata or ArrayV3Metadata
+        Its metadata.
+    store : zarr.abc.store.Store
+        Its store.
+
+    Raises
+    ------
+    GzarrError
+        If gzarr does not know something of it.
+    """
+
+    def __init__(self, metadata: Any, store: Any) -> None:
+        self.zarr_store = store
+        self.stores = Stores(store)
+        self.meta = _parse(metadata)
+        self.dtype: np.dtype[Any] = metadata.dtype.to_native_dtype()
+        self.is_text = self.dtype.kind == "T" and self.meta.data_type.variable == "string"
+        own = self.meta.data_type.dtype
+        if not self.is_text and not _same(own, self.dtype):
+            raise NotHandledError(f"dtype {self.dtype}, which gzarr takes for {own}")
+        # zarr-python keeps the chunks of a shard that are not written, wherever the array ends.
+        self._keeps_rest = len(self.meta.codecs) == 1 and self.meta.sharding is not None
+        self._prepared: dict[Any, ArrayIO] = {}
+
+    def read(self, batch: Batch, out: Any, drop_axes: tuple[int, ...], loop: Any) -> None:
+        """Read what a batch takes. Raises: GzarrError."""
+        if getattr(batch[0][1].config, "read_missing_chunks", True) is False:
+            raise NotHandledError("missing chunks are errors")
+        target, device = self._array(batch, out)
+        fields = None if _same(target.dtype, self.dtype) else self._fields(target.dtype)
+        taken, grid = self._take(batch, drop_axes, target.shape)
+        io = self._io(taken, self._extended(grid, taken.lasts, (None,) * len(grid)), device, loop)
+        into = target if taken.view is None else target[taken.view]
+        job = ReadJob(for_one_read(io, batch[0][1].config), make_plan(taken.selection, io.layout.grid), into, fields)
+        if self.is_text:
+            job = job._replace(out=np.empty(into.shape, object))
+        engine.read((job,))
+        if self.is_text:
+            into[...] = job.out
+
+    def write(self, batch: Batch, value: Any, drop_axes: tuple[int, ...], loop: Any) -> None:
+        """Write what a batch takes. Raises: GzarrError."""
+        if self.zarr_store.read_only:
+            raise NotHandledError("the store is read-only")
+        data, device = self._array(batch, value)
+        own = self.meta.data_type.dtype
+        if data.dtype != own:
+            data = data.astype(own)
+        taken, grid = self._take(batch, drop_axes, data.shape)
+        ends = (None,) * len(grid) if self._keeps_rest else taken.ends
+        io = self._io(taken, self._extended(grid, taken.lasts, ends), device, loop)
+        if data.shape == ():
+            data = np.broadcast_to(data, taken.selection.shape)
+        elif taken.view is not None:
+            data = data[taken.view]
+        plan = make_plan(taken.selection, io.layout.grid)
+        engine.write((WriteJob(io, plan, data, None, batch[0][1].config.write_empty_chunks),))
+
+    def _array(self, batch: Batch, buffer: Any) -> tuple[Any, str]:
+        """Return the array in a buffer, and its device."""
+        if batch[0][0].store is not self.zarr_store:
+            raise NotHandledError("another store than the array's")
+        kind = type(buffer).__module__
+        data = buffer.as_ndarray_like()
+        if kind != batch[0][1].prototype.buffer.__module__:
+            raise NotHandledError("buffers of two kinds")
+        if kind == _GPU:
+            return data, f"cuda:{data.device.id}"
+        if kind != _HOST or not isinstance(data, np.ndarray):
+            raise NotHandledError(f"a buffer of {kind}")
+        return data.view(np.ndarray), "cpu"
+
+    def _fields(self, wanted: np.dtype[Any]) -> str | list[str]:
+        """Return the fields that a result of some dtype is of."""
+        fields: Any = self.dtype.fields or {}
+        if wanted.names is not None and all(n in fields and fields[n][0] == wanted[n] for n in wanted.names):
+            return list(wanted.names)
+        names = [name for name in fields if fields[name][0] == wanted]
+        if len(names) != 1:
+            raise NotHandledError(f"a result of dtype {wanted} of an array of {self.dtype}")
+        return str(names[0])
+
+    def _take(self, batch: Batch, drop_axes: tuple[int, ...], shape: Coords) -> tuple[Taken, Grid]:
+        grid = self.meta.grid
+        if VaryingAxis in map(type, grid):
+            grid = self._grid_of(batch)
+        return take(batch, self._split, grid, drop_axes, shape), grid
+
+    def _split(self, key: str) -> tuple[str, Coords]:
+        """Return the path of the array and the coordinates of the chunk of a key."""
+        encoding, ndim = self.meta.keys, len(self.meta.shape)
+        prefixed = encoding.name == "default"
+        if encoding.separator == "/":
+            items = key.split("/")
+            n = ndim + prefixed or 1
+            path, tail = "/".join(items[:-n]), items[-n:]
+        else:
+            path, _, last = key.rpartition("/")
+            tail = last.split(encoding.separator)
+        return path, tuple(map(int, tail[1:] if prefixed else tail)) if ndim else ()
+
+    def _grid_of(self, batch: Batch) -> Grid:
+        """Return the grid with the lengths that the batch gives: resizing adds chunks that the metadata do not know.
+
+        Where a chunk begins does not matter, as long as all are where they are said to be.
+        """
+        lengths = [list(axis.lengths) if isinstance(axis, VaryingAxis) else [] for axis in self.meta.grid]
+        for getter, spec, *_ in batch:
+            for known, c, n in zip(lengths, self._split(getter.path)[1], spec.shape, strict=True):
+                if known:
+                    known.extend([1] * (c + 1 - len(known)))
+                    known[c] = n
+        return tuple(
+            VaryingAxis(sum(known), tuple(known)) if known else axis
+            for axis, known in zip(self.meta.grid, lengths, strict=True)
+        )
+
+    @staticmethod
+    def _extended(grid: Grid, lasts: Coords, ends: Sequence[int | None]) -> Grid:
+        """Return the grid with the array ending where it is known to end, or else with its last chunk."""
+        return tuple([_extend(*axis) for axis in zip(grid, lasts, ends, strict=True)])
+
+    def _io(self, taken: Taken, grid: Grid, device: str, loop: Any) -> ArrayIO:
+        """Return the array prepared for a backend."""
+        where = self.stores.key(loop)
+        key = taken.path, grid, device, where
+        found = self._prepared.get(key)
+        if found is None:
+            if len(self._prepared) >= _MAX_PREPARED:
+                self._prepared.clear()
+            shape = tuple([axis.extent for axis in grid])
+            meta = replace(self.meta, shape=shape, grid=grid)
+            found = prepare_array(meta, self.stores.on(loop), taken.path, backend_for(device))
+            # Of a chunk that reaches past a known end zarr-python keeps nothing there, where gzarr would.
+            nowhere = (-1,) * len(grid)
+            found.layout.cut = nowhere, nowhere
+            self._prepared[key] = found
+        return found
+
+
+def _same(one: np.dtype[Any], two: np.dtype[Any]) -> bool:
+    """Whether dtypes are one, byte order aside."""
+    return one == two or (one.kind == two.kind != "T" and one.newbyteorder("=") == two.newbyteorder("="))
+
+
+def _extend(axis: Axis, last: int, end: int | None) -> Axis:
+    if isinstance(axis, RegularAxis):
+        n = axis.length
+        return RegularAxis(max(-(-axis.extent // n), last + 1) * n if end is None else end, n)
+    return VaryingAxis(axis.starts[-1] if end is None else end, axis.lengths)
+
+
+def _parse(metadata: Any) -> ArrayMeta:
+    """Return zarr-python's metadata as gzarr's. Raises: MetadataError, NotHandledError for codecs of other packages."""
+    is_v2 = metadata.zarr_format == 2
+    codecs = (*(metadata.filters or ()), metadata.compressor) if is_v2 else _flat(metadata.codecs)
+    for codec in codecs:
+        if codec is not None and not type(codec).__module__.startswith(_KNOWN_CODECS):
+            raise NotHandledError(f"codec {codec!r}")
+    name = ".zarray" if is_v2 else "zarr.json"
+    document = json.loads(metadata.to_buffer_dict(cpu.buffer_prototype)[name].to_bytes())
+    document["attributes"] = {}
+    meta = v2.parse_array(document, {}, "zarr-python") if is_v2 else v3.parse(document, "zarr-python")
+    if not isinstance(meta, ArrayMeta):
+        raise NotHandledError("no array")
+    if meta.fill_value is None:
+        fill_value = metadata.dtype.default_scalar()
+        meta = replace(meta, fill_value=fill_value)
+    return meta
+
+
+def _flat(codecs: Any) -> list[Any]:
+    """Return codecs with those inside of shards."""
+    flat = []
+    for codec in codecs:
+        flat += [codec, *_flat(getattr(codec, "codecs", ())), *_flat(getattr(codec, "index_codecs", ()))]
+    return flat

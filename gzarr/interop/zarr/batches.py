@@ -1,0 +1,219 @@
+"""Turns a batch of zarr-python, with an entry for each chunk, back into one selection.
+
+Theory of operation. An entry is (place of the chunk, its spec, selectors within the chunk, selectors within the result,
+whether the chunk is taken whole). zarr-python makes batches of its indexers: the product of one list of selectors per
+axis, in C order of the chunks, or points sorted by chunk. Of a product, the entries that begin each axis say
+everything; of slices and integers, the first and the last entry do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from gzarr.errors import GzarrError
+from gzarr.indexing.grid import Axis, Grid, RegularAxis
+from gzarr.indexing.keys import Coords
+from gzarr.indexing.selection import Box, Indices, Points, Range, Selection
+
+Batch: TypeAlias = list[Any]
+#: From the key of a chunk to the path of its array and the coordinates of the chunk.
+Split: TypeAlias = Callable[[str], tuple[str, Coords]]
+
+
+class NotHandledError(GzarrError):
+    """gzarr leaves something to zarr-python."""
+
+
+class Taken(NamedTuple):
+    """What a batch takes.
+
+    Attributes
+    ----------
+    path : str
+        Path of the array in its store.
+    selection : Selection
+        What is taken of it.
+    view : tuple or None
+        Index that gives an array of zarr-python an axis per axis of the array; None if it has them.
+    lasts : Coords
+        Coordinate of the last chunk of every axis.
+    ends : tuple of (int or None)
+        For every axis the extent of the array if the last chunk reaches past it and is taken whole; None otherwise.
+    """
+
+    path: str
+    selection: Selection
+    view: tuple[Any, ...] | None
+    lasts: Coords
+    ends: tuple[int | None, ...]
+
+
+def take(batch: Batch, split: Split, grid: Grid, drop_axes: Sequence[int], shape: Coords) -> Taken:
+    """Return what a batch takes. shape: of the result or value; () for a scalar value. Raises: NotHandledError."""
+    if not isinstance(batch[0][3], tuple):
+        return _points(batch, split, grid, shape)
+    inside = batch[0][2]
+    if not isinstance(inside, tuple) or len(inside) != len(grid):
+        raise NotHandledError("selectors of another number of axes")
+    dropped = [isinstance(s, int | np.integer) or i in drop_axes for i, s in enumerate(inside)]
+    if all(type(s) is slice or isinstance(s, int) for s in inside) and all(type(a) is RegularAxis for a in grid):
+        taken = _ranges(batch, split, grid, dropped)
+    else:
+        taken = _product(batch, split, grid, dropped)
+    sizes = taken.selection.shape
+    if shape != tuple([size for size, drop in zip(sizes, dropped, strict=True) if not drop]) and shape != ():
+        raise NotHandledError(f"an array of shape {shape} for a selection of {sizes}")
+    return taken
+
+
+def _ranges(batch: Batch, split: Split, grid: Grid, dropped: list[bool]) -> Taken:
+    """Return what a batch takes whose selectors are slices and integers, of a regular grid."""
+    path, firsts = split(batch[0][0].path)
+    lasts = split(batch[-1][0].path)[1] if len(batch) > 1 else firsts
+    axes: list[Range] = []
+    counts, ends = [], []
+    for axis, first, last, head, tail in zip(grid, firsts, lasts, batch[0][2], batch[-1][2], strict=True):
+        n = axis.bounds(0)[1]
+        if isinstance(head, int):
+            axes.append(Range(first * n + head, 1, 1))
+            counts.append(1)
+        else:
+            step = head.step or 1
+            start = first * n + head.start
+            size = (last * n + tail.stop - 1 - start) // step + 1
+            axes.append(Range(start, step if size > 1 else 1, size))
+            counts.append(last - first + 1 if step <= n else size)
+        ends.append(_end(axes[-1], axis, last))
+    if math.prod(counts) != len(batch):
+        raise NotHandledError("not a product of ranges")
+    box = Box(tuple(axes), tuple([a.size for a in axes]), None)
+    return Taken(path, box, _view(dropped), lasts, _known(batch, counts, ends))
+
+
+def _product(batch: Batch, split: Split, grid: Grid, dropped: list[bool]) -> Taken:
+    """Return what a batch takes that is a product of any selectors."""
+    path = split(batch[0][0].path)[0]
+    members, counts = _members(batch, split)
+    axes: list[Range | Indices] = []
+    lasts, ends = [], []
+    outs = [i - sum(dropped[:i]) for i in range(len(dropped))]
+    for i, (axis, entries) in enumerate(zip(grid, members, strict=True)):
+        chunks = [split(entry[0].path)[1][i] for entry in entries]
+        pieces = [_indices(entry[2][i], axis.bounds(c)) for entry, c in zip(entries, chunks, strict=True)]
+        if dropped[i]:
+            axes.append(pieces[0])
+        else:
+            axes.append(_in_order(pieces, [entry[3][outs[i]] for entry in entries]))
+        lasts.append(max(chunks))
+        is_range = type(entries[-1][2][i]) is slice or isinstance(entries[-1][2][i], int)
+        ends.append(_end(pieces[-1], axis, lasts[-1]) if is_range else None)
+    box = Box(tuple(axes), tuple([a.size for a in axes]), None)
+    return Taken(path, box, _view(dropped), tuple(lasts), _known(batch, counts, ends))
+
+
+def _members(batch: Batch, split: Split) -> tuple[list[Batch], list[int]]:
+    """Return for every axis the entries that differ from the first in that axis alone, and how many they are."""
+    first = split(batch[0][0].path)[1]
+    members: list[Batch] = []
+    stride = 1
+    for i in reversed(range(len(first))):
+        n = 1
+        while n * stride < len(batch) and split(batch[n * stride][0].path)[1][:i] == first[:i]:
+            n += 1
+        members.insert(0, batch[: n * stride : stride])
+        stride *= n
+    if stride != len(batch):
+        raise NotHandledError("not a product of selectors")
+    return members, [len(entries) for entries in members]
+
+
+def _indices(selector: Any, bounds: tuple[int, int]) -> Indices:
+    """Return what a selector takes of a chunk, as indices into the array."""
+    first, end = bounds
+    if isinstance(selector, slice):
+        return np.arange(*selector.indices(end - first), dtype=np.int64) + first
+    within = np.ravel(selector)
+    if within.dtype == np.bool_:
+        within = np.flatnonzero(within)
+    return within.astype(np.int64) + first
+
+
+def _in_order(pieces: list[Indices], places: list[Any]) -> Indices:
+    """Return the indices of an axis in the order of the result."""
+    joined = np.concatenate(pieces)
+    if all(type(place) is slice for place in places):
+        return joined
+    indices = np.empty_like(joined)
+    for at, place in zip(pieces, places, strict=True):
+        indices[place if isinstance(place, slice) else _indices(place, (0, indices.size))] = at
+    return indices
+
+
+def _points(batch: Batch, split: Split, grid: Grid, shape: Coords) -> Taken:
+    """Return the points that a batch takes."""
+    if len(shape) > 1 or not grid:
+        raise NotHandledError(f"points of shape {shape}")
+    path = split(batch[0][0].path)[0]
+    chunks = [split(entry[0].path)[1] for entry in batch]
+    counts = [len(entry[2][0]) for entry in batch]
+    order = None
+    if any(type(entry[3]) is not slice for entry in batch):
+        order = np.concatenate([_indices(entry[3], (0, shape[0])) if shape else entry[3] for entry in batch])
+    coords = []
+    for i, axis in enumerate(grid):
+        starts = np.repeat([axis.bounds(c[i])[0] for c in chunks], counts)
+        found = np.concatenate([np.asarray(entry[2][i], np.int64) for entry in batch]) + starts
+        coords.append(found if order is None or not shape else _scattered(found, order))
+    size = coords[0].size
+    if shape not in ((), (size,)):
+        raise NotHandledError(f"an array of shape {shape} for {size} points")
+    lasts = tuple([max(c[i] for c in chunks) for i in range(len(grid))])
+    return Taken(path, Points(tuple(coords), (size,)), None, lasts, (None,) * len(grid))
+
+
+def _scattered(values: Indices, order: Indices) -> Indices:
+    scattered = np.empty_like(values)
+    scattered[order] = values
+    return scattered
+
+
+def _view(dropped: list[bool]) -> tuple[Any, ...] | None:
+    """Return the index that gives an array of zarr-python the axes that it lacks."""
+    # The dots: of no axes it stays an array.
+    return (*(None if drop else slice(None) for drop in dropped), ...) if True in dropped or not dropped else None
+
+
+def _end(taken: Range | Indices, axis: Axis, last: int) -> int | None:
+    """Return one past the last element taken, if the last chunk goes on after it."""
+    final = taken.start + (taken.size - 1) * taken.step if isinstance(taken, Range) else int(taken[-1])
+    return final + 1 if final + 1 < axis.bounds(last)[1] else None
+
+
+def _known(batch: Batch, counts: list[int], ends: list[int | None]) -> tuple[int | None, ...]:
+    """Return the ends where zarr-python says that the array ends there, because it takes a chunk whole.
+
+    A chunk is taken whole if it is so along every axis. So of the chunks at the end of an axis that one is asked for
+    which is likeliest to be whole along the others: neither the first nor the last of them, if there is another.
+    """
+    if ends.count(None) == len(ends):
+        return tuple(ends)
+    if len(batch) == 1:
+        return tuple(ends) if batch[0][4] else (None,) * len(ends)
+    within = [min(1, n - 1) if n > 2 or not _begins(head) else 0 for n, head in zip(counts, batch[0][2], strict=True)]
+    known = []
+    for i, end in enumerate(ends):
+        at = [counts[i] - 1 if axis == i else position for axis, position in enumerate(within)]
+        place = 0
+        for position, n in zip(at, counts, strict=True):
+            place = place * n + position
+        known.append(end if batch[place][4] else None)
+    return tuple(known)
+
+
+def _begins(selector: Any) -> bool:
+    """Whether a selector takes a chunk from its first element on."""
+    return isinstance(selector, slice) and selector.start == 0

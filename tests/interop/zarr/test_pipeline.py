@@ -1,0 +1,233 @@
+"""zarr-python with gzarr's pipeline gives what it gives with its own: arrays of every kind, every kind of selection."""
+
+import asyncio
+import logging
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+pytest.importorskip("zarr", minversion="3.1")
+import zarr
+from zarr.codecs import BloscCodec, BytesCodec, TransposeCodec, ZstdCodec
+from zarr.storage import LocalStore, MemoryStore, WrapperStore, ZipStore
+
+from gzarr.interop.zarr import CodecPipeline, install
+
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
+
+SHAPE = (23, 17)
+RECORD = np.dtype([("a", "<i4"), ("b", "<f8"), ("c", "<i4")])
+SELECTIONS = {
+    "all": lambda a: a[...],
+    "window": lambda a: a[3:20, 5:6],
+    "strided": lambda a: a[1:22:3, ::9],
+    "row": lambda a: a[7],
+    "element": lambda a: a[-1, -1],
+    "empty": lambda a: a[4:4, :],
+}
+ADVANCED = {
+    "orthogonal": ("oindex", ([3, 1, 22, 3], slice(2, 15))),
+    "lists": ("oindex", ([0, 9, 10], [16, 2])),
+    "mask": ("oindex", (np.arange(23) % 3 == 0, 4)),
+    "points": ("vindex", ([22, 0, 5, 5], [0, 16, 3, 3])),
+}
+
+
+@pytest.fixture(autouse=True)
+def pipeline(caplog):
+    caplog.set_level(logging.DEBUG, "gzarr.interop.zarr")
+    install()
+    yield
+    zarr.config.reset()
+
+
+@pytest.fixture(params=["local", "memory", "wrapped", "zip"])
+def store(request, tmp_path):
+    if request.param == "local":
+        return LocalStore(tmp_path / "x.zarr")
+    if request.param == "zip":
+        return ZipStore(tmp_path / "x.zip", mode="w")
+    return WrapperStore(MemoryStore()) if request.param == "wrapped" else MemoryStore()
+
+
+def create(store=None, **how):
+    return zarr.create_array(store={} if store is None else store, **{"shape": SHAPE, "chunks": (5, 4), **how})
+
+
+def own(array):
+    """The same array with zarr-python's own pipeline."""
+    with zarr.config.set({"codec_pipeline.path": "zarr.core.codec_pipeline.BatchedCodecPipeline"}):
+        return zarr.open_array(array.store_path, mode="r")
+
+
+def agree(array, expected):
+    np.testing.assert_array_equal(own(array)[...], expected)
+    for select in SELECTIONS.values():
+        np.testing.assert_array_equal(select(array), select(expected))
+    for how, selection in ADVANCED.values():
+        np.testing.assert_array_equal(getattr(array, how)[selection], getattr(own(array), how)[selection])
+
+
+def numbers(dtype="i4"):
+    return np.arange(np.prod(SHAPE)).reshape(SHAPE).astype(dtype)
+
+
+def is_gzarrs(caplog):
+    return not caplog.records
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"zarr_format": 2},
+        {"zarr_format": 2, "order": "F"},
+        {"shards": (10, 8)},
+        {"filters": [TransposeCodec(order=(1, 0))], "serializer": BytesCodec(endian="big")},
+        {"compressors": [BloscCodec(), ZstdCodec()], "fill_value": 3},
+    ],
+)
+def test_every_selection_of_every_layout(how, caplog):
+    array, expected = create(dtype="i4", **how), numbers()
+    array[...] = expected
+    agree(array, expected)
+    array[3:20, 5:6] = expected[3:20, 5:6] = 7
+    array[2] = expected[2] = np.arange(17)
+    array.oindex[[3, 1], 2:15] = expected[[3, 1], 2:15] = np.ones((2, 13))
+    array.vindex[[22, 0], [0, 16]] = expected[[22, 0], [0, 16]] = [8, 9]
+    agree(array, expected)
+    assert is_gzarrs(caplog)
+
+
+def test_any_store(store, caplog):
+    array = create(store, dtype="f4", chunks=(5, 4), shards=(10, 8))
+    array[...] = numbers()
+    np.testing.assert_array_equal(array[7:9, 3], numbers()[7:9, 3])
+    np.testing.assert_array_equal(array[...], numbers())
+    assert is_gzarrs(caplog)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "values"),
+    [
+        (str, ["a", "", "longer", "ü"]),
+        ("S3", [b"a", b"", b"abc", b"z"]),
+        ("datetime64[s]", ["2001-01-01", "NaT", "1999-12-31", "1970-01-01"]),
+        (RECORD, [(1, 2.5, 3), (4, 5.5, 6), (7, 8.5, 9), (0, 0, 0)]),
+    ],
+)
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_elements_that_are_no_numbers(dtype, values, zarr_format, caplog):
+    array = create(shape=5, chunks=3, dtype=dtype, zarr_format=zarr_format)
+    array[:4] = np.array(values, array.dtype)
+    np.testing.assert_array_equal(array[:], own(array)[:])
+    assert array[2] == own(array)[2]
+    assert is_gzarrs(caplog)
+
+
+def test_fields_that_are_known_by_their_dtype():
+    array = create(shape=5, chunks=3, dtype=RECORD)
+    array[:] = values = np.array([(i, i / 2, -i) for i in range(5)], RECORD)
+    np.testing.assert_array_equal(array.get_basic_selection(slice(1, 5), fields="b"), values["b"][1:5])
+    np.testing.assert_array_equal(array.get_basic_selection(slice(1, 5), fields=["c", "a"]), values[["c", "a"]][1:5])
+
+
+@pytest.mark.skipif("array.rectilinear_chunks" not in zarr.config, reason="zarr-python 3.1 has no rectilinear chunks")
+def test_rectilinear_chunks(caplog):
+    with zarr.config.set({"array.rectilinear_chunks": True}):
+        array = create(dtype="i4", chunks=([10, 4, 9], 4))
+        array[...] = expected = numbers()
+        agree(array, expected)
+        array.resize((30, 17))
+        array[20:, 3] = np.arange(10)
+        np.testing.assert_array_equal(array[...], own(array)[...])
+    assert is_gzarrs(caplog)
+
+
+def test_an_array_without_axes(caplog):
+    for zarr_format in (2, 3):
+        array = create(shape=(), chunks=(), dtype="f4", zarr_format=zarr_format)
+        array[...] = 5
+        assert (array[...], array[()]) == (5, 5)
+    assert is_gzarrs(caplog)
+
+
+@pytest.mark.parametrize("shards", [None, (10, 8)])
+def test_a_resized_array(shards):
+    """zarr-python keeps the pipeline: gzarr must not go by the shape that the array had."""
+    results = []
+    for opened in (create, lambda **how: own_writable(create(**how))):
+        array = opened(dtype="i4", shards=shards)
+        array[...] = numbers()
+        array.resize((7, 15))
+        array[5:, 10:] = 1
+        array.resize((40, 30))
+        array[20:, 14:] = 2
+        results.append(array[...])
+    np.testing.assert_array_equal(*results)
+
+
+def own_writable(array):
+    with zarr.config.set({"codec_pipeline.path": "zarr.core.codec_pipeline.BatchedCodecPipeline"}):
+        return zarr.open_array(array.store_path, mode="r+")
+
+
+def test_chunks_of_fill_value_are_not_stored():
+    kept, dropped = create(dtype="i4", config={"write_empty_chunks": True}), create(dtype="i4")
+    for array in (kept, dropped):
+        array[...] = 0
+    assert (kept.nchunks_initialized, dropped.nchunks_initialized) == (25, 0)
+
+
+def test_errors_are_those_of_zarr(caplog):
+    array = create(dtype="i4")
+    array[...] = 1
+    key = array.metadata.encode_chunk_key((0, 0))
+    zarr.core.sync.sync(array.store.set(key, zarr.core.buffer.cpu.Buffer.from_bytes(b"damage")))
+    with pytest.raises(Exception) as expected:
+        own(array)[...]
+    with pytest.raises(type(expected.value), match=str(expected.value)):
+        array[...]
+    assert "chunk (0, 0)" in caplog.text
+
+
+def test_codecs_of_other_packages_are_left_to_zarr(caplog):
+    class Other(ZstdCodec):
+        pass
+
+    array = create(dtype="i4", compressors=[Other()])
+    array[...] = numbers()
+    np.testing.assert_array_equal(array[...], numbers())
+    assert "NotHandledError" in repr(array._async_array.codec_pipeline._bound)
+    assert not is_gzarrs(caplog)
+
+
+def test_another_event_loop(store, caplog):
+    async def run():
+        array = await zarr.api.asynchronous.create_array(store=store, shape=9, chunks=2, dtype="i4")
+        await array.setitem(slice(None), np.arange(9))
+        return await array.getitem(slice(1, 8))
+
+    np.testing.assert_array_equal(asyncio.run(run()), np.arange(1, 8))
+    assert is_gzarrs(caplog)
+
+
+def test_pickled_arrays_keep_the_pipeline(tmp_path):
+    array = create(tmp_path / "x.zarr", dtype="i4")
+    array[...] = numbers()
+    copy = pickle.loads(pickle.dumps(array))
+    assert type(copy._async_array.codec_pipeline) is CodecPipeline
+    np.testing.assert_array_equal(copy[...], numbers())
+
+
+def test_zarr_loads_the_class_without_the_rest_of_gzarr():
+    code = "import sys, gzarr.interop.zarr; print({'gzarr.chunk_io', 'gzarr.devices'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
+def test_install_refuses_devices_that_it_does_not_know():
+    with pytest.raises(ValueError, match="'auto', 'cpu', 'cuda'; got 'gpu'"):
+        install("gpu")
