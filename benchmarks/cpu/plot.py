@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -38,15 +38,23 @@ def plot(result: Mapping[str, Any]) -> str:
     """The figure as an SVG document."""
     raced = {name: each["results"] for name, each in result["workloads"].items() if ratio(each["results"])}
     rows = [(label, times(raced[name])) for name, label in ROWS.items() if name in raced]
-    height = TOP + ROW_HEIGHT * len(rows) + 34
+    mean = mean_ratio(result)
+    words = f"Geometric mean over all {len(raced)} workloads: {mean:.2f} times as fast as the fastest other library"
+    title = "Time of gzarr and of the fastest other Zarr library; shorter is better"
+    return figure(title, words if mean else "", rows, about(result))
+
+
+def figure(title: str, words: str, rows: Sequence[tuple[str, Mapping[str, float]]], foot: str, unit: str = "ms") -> str:
+    """Bars as an SVG document. rows: labels, and times by what took them, of which the first is gzarr's."""
+    heights = [ROW_HEIGHT + (len(times_) - 2) * (BAR_HEIGHT + 2) for _, times_ in rows]
+    height = TOP + 34 + sum(heights)
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="sans-serif" '
-    body = [text(0, 22, "Time of gzarr and of the fastest other Zarr library; shorter is better", size=17, bold=True)]
-    if mean := mean_ratio(result):
-        words = f"Geometric mean over all {len(raced)} workloads: {mean:.2f} times as fast as the fastest other library"
+    body = [text(0, 22, title, size=17, bold=True)]
+    if words:
         body.append(text(0, 44, words))
-    for number, (label, seconds) in enumerate(rows):
-        body += bars(TOP + ROW_HEIGHT * number, label, seconds)
-    body.append(text(0, height - 6, about(result), size=12))
+    for number, (label, times_) in enumerate(rows):
+        body += bars(TOP + sum(heights[:number]), label, times_, unit)
+    body.append(text(0, height - 6, foot, size=12))
     return "\n".join([f'{head}font-size="14" fill="{INK}">', *body, "</svg>", ""])
 
 
@@ -58,15 +66,15 @@ def times(replies: Mapping[str, Any]) -> dict[str, float]:
     return {"gzarr": own, NAMES[best]: measured[best]}
 
 
-def bars(top: float, label: str, times_ms: Mapping[str, float]) -> list[str]:
+def bars(top: float, label: str, times_: Mapping[str, float], unit: str) -> list[str]:
     """One row: its label and two bars, the longer of which has the full width."""
-    longest = max(times_ms.values())
+    longest = max(times_.values())
     parts = [text(LEFT - 14, top + BAR_HEIGHT + 5, label, anchor="end")]
-    for number, (name, value) in enumerate(times_ms.items()):
+    for number, (name, value) in enumerate(times_.items()):
         y, width = top + number * (BAR_HEIGHT + 2), BAR_WIDTH * value / longest
         colour = OTHER if number else OWN
         parts.append(f'<rect x="{LEFT}" y="{y}" width="{width:.0f}" height="{BAR_HEIGHT}" rx="2" fill="{colour}"/>')
-        parts.append(text(LEFT + width + 8, y + 12, f"{digits(value)} ms  {name}", size=13, bold=not number))
+        parts.append(text(LEFT + width + 8, y + 12, f"{digits(value)} {unit}  {name}", size=13, bold=not number))
     return parts
 
 

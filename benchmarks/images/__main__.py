@@ -25,7 +25,7 @@ from benchmarks.images.cases import CASES
 from benchmarks.images.contestants import BARE, CONTESTANTS, OWN
 from benchmarks.images.data import Cache
 from benchmarks.images.race import Setting, race
-from benchmarks.images.report import START, document
+from benchmarks.images.report import START, document, plot
 
 
 def main() -> int:
@@ -45,6 +45,7 @@ def main() -> int:
         options.out.write_text(json.dumps(rounded(result), indent=1) + "\n")
     if options.table:
         insert(options.table, document(rounded(result)), START)
+        options.table.with_name("speed-images.svg").write_text(plot(rounded(result)))
     faults = faults_of(result)
     for fault in faults:
         print(fault, file=sys.stderr)
@@ -65,7 +66,9 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--cache", type=Path, default=ROOT / ".bench-cache", help="folder of the data")
     parser.add_argument("--written", type=Path, help="folder of what is written (default: that of the data)")
     parser.add_argument("--out", type=Path, help="write the result as JSON")
-    parser.add_argument("--table", type=Path, help="replace the tables of a Markdown file")
+    parser.add_argument(
+        "--table", type=Path, help="replace the tables of a Markdown file, and speed-images.svg beside it"
+    )
     options = parser.parse_args()
     unknown = set((options.peers or "").split(",")) - {"", *names}
     if unknown:

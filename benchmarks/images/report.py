@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from benchmarks.cpu.plot import figure
 from benchmarks.cpu.report import digits
 from benchmarks.images.cases import GOALS
 from benchmarks.images.contestants import BARE, OWN
@@ -25,6 +26,19 @@ def document(result: Mapping[str, Any]) -> str:
     works = list(dict.fromkeys(case["work"] for case in result["cases"].values()))
     parts = [about(result), *(costs(result, work) for work in works), goals(result), absences(result)]
     return "\n\n".join(part for part in parts if part)
+
+
+def plot(result: Mapping[str, Any]) -> str:
+    """A figure: gzarr beside the fastest other library, where an image is read and written."""
+    rows = []
+    for case in result["cases"].values():
+        times = {n: r["wall_s"] for n, r in case["results"].items() if "wall_s" in r and n != BARE}
+        peers = [n for n in times if n != OWN]
+        if case["work"] in ("pyramid", "gaussian") and OWN in times and peers:
+            rows.append((case["title"].split(":")[0], {n: times[n] for n in (OWN, min(peers, key=times.__getitem__))}))
+    words = "Pyramids (A to C) and Gaussian filters, beside the fastest other library"
+    machine = f"{result['machine']['cpu']}, {result['machine']['cores']} cores; {result['machine']['date']}"
+    return figure("Time of large images; shorter is better", words, rows, machine, "s")
 
 
 def about(result: Mapping[str, Any]) -> str:

@@ -25,7 +25,7 @@ from benchmarks.loader.cases import CASES
 from benchmarks.loader.contestants import CONTESTANTS
 from benchmarks.loader.data import SMALL, Cache, Scale
 from benchmarks.loader.race import Limits, cases, race
-from benchmarks.loader.report import START, document, over_best
+from benchmarks.loader.report import START, document, over_best, plot
 
 
 def main() -> int:
@@ -49,6 +49,7 @@ def main() -> int:
         options.out.write_text(json.dumps(rounded(result), indent=1) + "\n")
     if options.table:
         insert(options.table, document(rounded(result)), START)
+        options.table.with_name("speed-loader.svg").write_text(plot(rounded(result)))
     faults = faults_of(result)
     for fault in faults:
         print(fault, file=sys.stderr)
@@ -69,7 +70,9 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--small", action="store_true", help="tiny arrays: tests the harness, measures nothing")
     parser.add_argument("--cache", type=Path, default=ROOT / ".bench-cache", help="folder of the data")
     parser.add_argument("--out", type=Path, help="write the result as JSON")
-    parser.add_argument("--table", type=Path, help="replace the tables of a Markdown file")
+    parser.add_argument(
+        "--table", type=Path, help="replace the tables of a Markdown file, and speed-loader.svg beside it"
+    )
     options = parser.parse_args()
     unknown = set((options.peers or "").split(",")) - {"", *CONTESTANTS}
     if unknown:

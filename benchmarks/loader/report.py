@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from benchmarks.cpu.plot import figure
 from benchmarks.cpu.report import digits
 from benchmarks.loader.cases import CASES, FIRST_GOAL
 
@@ -16,6 +17,20 @@ def document(result: Mapping[str, Any]) -> str:
     """All tables of a result."""
     parts = [about(result), speeds(result), costs(result), goals(result), remote(result), absences(result)]
     return "\n\n".join(part for part in parts if part)
+
+
+def plot(result: Mapping[str, Any]) -> str:
+    """A figure: gzarr beside the fastest other loader and the fastest one of PyTorch."""
+    rows = []
+    for name, case in result["cases"].items():
+        rates = {n: r["samples_per_s"] for n, r in case["results"].items() if "samples_per_s" in r}
+        torch = max((n for n in rates if n.startswith("torch")), key=rates.__getitem__, default=OWN)
+        shown = dict.fromkeys((OWN, best_peer(case) or OWN, torch))
+        named = {"torch DataLoader" if n == torch else n: 1e4 / rates[n] for n in shown}
+        rows.append((CASES[name].title.capitalize(), named))
+    words = "Beside the fastest other loader, and the fastest setting of torch's DataLoader"
+    machine = f"{result['machine']['cpu']}, {result['machine']['cores']} cores; {result['machine']['date']}"
+    return figure("Time of 10,000 samples; shorter is better", words, rows, machine, "s")
 
 
 def about(result: Mapping[str, Any]) -> str:

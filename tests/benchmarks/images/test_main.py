@@ -19,7 +19,7 @@ from benchmarks.images.contestants import CONTESTANTS, Job, function
 from benchmarks.images.data import Cache, means
 from benchmarks.images.race import Setting, prepare
 from benchmarks.images.regions import Worker, boxes
-from benchmarks.images.report import document, over_best
+from benchmarks.images.report import document, over_best, plot
 
 ROOT = Path(__file__).parents[3]
 TIMEOUT_S = 120
@@ -153,6 +153,7 @@ def test_the_documentation_shows_what_was_measured() -> None:
     text = (ROOT / "docs/benchmarks-images.md").read_text()
     shown = text.partition("<!-- images: generated -->\n")[2].partition("<!-- end -->")[0].rstrip("\n")
     assert shown == (document(json.loads(measured.read_text())) if measured.exists() else "")
+    assert (ROOT / "docs/speed-images.svg").read_text() == plot(json.loads(measured.read_text()))
 
 
 def test_the_issue_sizes_are_measured() -> None:

@@ -18,7 +18,7 @@ from benchmarks.loader.cases import CASES, Task
 from benchmarks.loader.contestant import AbsentError, Batch, Contestant
 from benchmarks.loader.contestants import maker
 from benchmarks.loader.data import SMALL, Cache, Scale, datasets
-from benchmarks.loader.report import document, over_best
+from benchmarks.loader.report import document, over_best, plot
 from benchmarks.loader.server import Line
 from benchmarks.loader.worker import Worker
 
@@ -183,6 +183,7 @@ def test_the_documentation_shows_what_was_measured() -> None:
     text = (ROOT / "docs/benchmarks-loader.md").read_text()
     shown = text.partition("<!-- loader: generated -->\n")[2].partition("<!-- end -->")[0].rstrip("\n")
     assert shown == (document(json.loads(measured.read_text())) if measured.exists() else "")
+    assert (ROOT / "docs/speed-loader.svg").read_text() == plot(json.loads(measured.read_text()))
 
 
 def test_a_peer_says_which_cases_it_cannot_do() -> None:
