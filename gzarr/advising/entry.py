@@ -91,7 +91,7 @@ def advise(what: Any, access: AccessPattern = "volume", *, path: str | None = No
     if isinstance(what, Group):
         arrays = {name: node for name, node in what.members(None) if isinstance(node, Array)}
         return GroupAdvice({name: _advise(array, access, name) for name, array in arrays.items()}, what)
-    return _advise(what, access, what.path or what.store_path)
+    return _advise(what, access, what.path or str(what.store_path))
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,7 +98,7 @@ def from_array(array: Array) -> Source:
     """A gzarr array as a source."""
     itemsize = 16 if array.dtype.hasobject else array.itemsize
     return Source(
-        name=array.store_path,
+        name=str(array.store_path),
         shape=array.shape,
         dtype=array.dtype,
         itemsize=max(itemsize, 1),
@@ -119,7 +119,7 @@ def from_group(group: Group) -> SourceTree:
             groups[path] = node.attrs.asdict()
         else:
             arrays[path] = from_array(node)
-    return SourceTree(group.store_path, groups, arrays, group.zarr_format)
+    return SourceTree(str(group.store_path), groups, arrays, group.zarr_format)
 
 
 def from_memory(data: Any, name: str = "array") -> Source:

@@ -313,7 +313,7 @@ def _to_hdf5(source: Source, dest: Any, name: str, options: _Options) -> int:
 def _members(group: Any) -> list[tuple[str, Any]]:
     if hdf5.is_h5(group):
         return list(hdf5.members(group, hdf5.ancestors(group)))
-    return [(check_name(name, group.store_path), node) for name, node in group.items()]
+    return [(check_name(name, str(group.store_path)), node) for name, node in group.items()]
 
 
 def _attributes(group: Any) -> dict[str, Any]:

@@ -201,7 +201,7 @@ class ArrayInfo(Node[ArrayMeta]):
                 total += layout.initialized(self.store, coords)
             except CodecError as error:
                 key = layout.key(coords)
-                raise ChunkError(str(error), path=self.store_path, key=key, codec=error.codec) from error
+                raise ChunkError(str(error), path=str(self.store_path), key=key, codec=error.codec) from error
         return total
 
     @property
@@ -293,7 +293,7 @@ def array_page(array: ArrayInfo) -> str:
     rows = [("Shape", *shapes), ("Size", *sizes), ("Count", *(str(count) for _, _, count in parts))]
     objects = _boundaries(meta.grid) if array.shards else ()
     drawing = draw_grid(array.shape, _boundaries(meta.chunk_grid), objects)
-    return array_html(array.store_path, [name for name, _, _ in parts], rows, facts, drawing)
+    return array_html(str(array.store_path), [name for name, _, _ in parts], rows, facts, drawing)
 
 
 def _boundaries(grid: Grid) -> list[Sequence[int]]:

@@ -166,7 +166,7 @@ class ResizableArray(Indexed):
         self._settle()
         meta = read_node(self.store.live(), self.path, self.metadata.zarr_format)
         if not isinstance(meta, ArrayMeta):
-            raise ArrayNotFoundError(f"no array at {self.store_path!r} any more: it was deleted or replaced by a group")
+            raise ArrayNotFoundError(f"no array at {str(self.store_path)!r} any more: it was deleted or replaced by a group")
         self._rebind(prepare_array(meta, self.store, self.path, *self.opened_with.reading))
         if self._out_dtype == self.metadata.data_type.dtype:
             self._out_dtype = meta.data_type.dtype

@@ -110,7 +110,7 @@ class Group(GroupArrays, GroupListing, MutableMapping[str, Any]):
         if isinstance(value, Group):
             self.check_metadata_writable()
             if lies_within(self.store, self._path(name), value.store, value.path):
-                raise ContainsNodeError(f"cannot copy {value.store_path!r} into itself, as {name!r}")
+                raise ContainsNodeError(f"cannot copy {str(value.store_path)!r} into itself, as {name!r}")
             copy = self.create_group(name, attributes=value.attrs.asdict())
             for child, node in value.items():
                 copy[child] = node

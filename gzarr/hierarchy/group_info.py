@@ -47,7 +47,7 @@ def group_page(group: Node[GroupMeta]) -> str:
         *([("Attributes", ", ".join(group.attrs))] if group.attrs else []),
     ]
     outline = _outline(group.store, group.path, group.metadata.zarr_format, _MAX_LEVELS)
-    return group_html(group.store_path, facts, outline)
+    return group_html(str(group.store_path), facts, outline)
 
 
 def group_tree(store: Store, path: str, zarr_format: ZarrFormat, label: str, level: int | None) -> Tree:

@@ -13,10 +13,10 @@ from gzarr.display.progress import ProgressLike
 from gzarr.errors import NodeNotFoundError, ReadOnlyError
 from gzarr.hierarchy.attributes import Attributes
 from gzarr.hierarchy.open_options import OpenedWith
-from gzarr.indexing.keys import join_path
 from gzarr.metadata.documents import change_attributes, document_key, read_node
 from gzarr.metadata.model import ArrayMeta, GroupMeta
 from gzarr.storage.base import Store
+from gzarr.storage.store_path import StorePath
 from gzarr.storage.wrappers import seen_through, type_name
 
 if TYPE_CHECKING:
@@ -88,9 +88,9 @@ class Node(Generic[M]):
         return self.path.rsplit("/", 1)[-1]
 
     @property
-    def store_path(self) -> str:
-        """Store and path, as printed: ``file://data/x.zarr/foo``."""
-        return join_path(str(self.store), self.path)
+    def store_path(self) -> StorePath:
+        """Store and path. It prints as ``file://data/x.zarr/foo``."""
+        return StorePath(self.store, self.path)
 
     @property
     def zarr_format(self) -> int:

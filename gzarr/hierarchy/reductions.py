@@ -92,7 +92,7 @@ def fold(
                 parts.put(number, [reduce(*(one[region] for one in (array, *others)))])
             else:
                 parts.put(number, [part_of(piece, is_stored=there) for piece, there in stored.cut(region)])
-            add(math.prod(s.stop - s.start for s in region) * array.itemsize, array.store_path)
+            add(math.prod(s.stop - s.start for s in region) * array.itemsize, str(array.store_path))
 
         if regions.nbytes <= share:
             work = Work(len(regions), regions.nbytes, 1, waits=array.store.concurrency > 1)

@@ -261,7 +261,7 @@ def read_image(group: Group, which: int | str = 0) -> tuple[Group, Multiscale, t
 
     Raises MetadataError for the first fault that keeps it from being opened.
     """
-    notes = Notes(group.store_path)
+    notes = Notes(str(group.store_path))
     multiscale = read_multiscale(group, which, notes)
     arrays = tuple(level for level in open_levels(group, multiscale, notes) if level is not None)
     if multiscale.version in ("0.1", "0.2", "0.3"):

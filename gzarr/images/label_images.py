@@ -214,7 +214,7 @@ def new_labels(
         image_label=replace(new_image_label(colors, properties, version), source="../" * (2 + path.count("/"))),
     )
     labels = group.require_group("labels")
-    where = join_path(labels.store_path, path)
+    where = join_path(str(labels.store_path), path)
     steps = _factors(image, axes, shape)
     if resume and read_marks(labels.store, join_path(labels.path, path)) is not None:
         own = labels[path]

@@ -157,7 +157,7 @@ class _Scene(NamedTuple):
 
 def _scene(image: ImageData, channels: Channels, position: Mapping[str, float] | None) -> _Scene:
     axes, shape = image.metadata.axes, image.shape
-    where = image.group.store_path
+    where = str(image.group.store_path)
     if not all(shape):
         raise MetadataError(f"{where} has no voxels: its shape is {shape}")
     axis = next((number for number, axis in enumerate(axes) if axis.type == "channel"), None)

@@ -60,7 +60,7 @@ class Well(Sequence[Image]):
         """Paths of the images, and which acquisition each is of."""
         zarr_format = self.group.metadata.zarr_format
         found = ome_attributes(self.group.attrs.asdict(), zarr_format).get("well")
-        return parse_well(found, Notes(self.group.store_path), _place("well", zarr_format))
+        return parse_well(found, Notes(str(self.group.store_path)), _place("well", zarr_format))
 
     def __len__(self) -> int:
         return len(self.fields)
@@ -106,7 +106,7 @@ class Plate(Mapping[str, Well]):
         """What the group's attributes say. Raises: MetadataError."""
         zarr_format = self.group.metadata.zarr_format
         found = ome_attributes(self.group.attrs.asdict(), zarr_format)
-        where = self.group.store_path
+        where = str(self.group.store_path)
         if "plate" not in found:
             kind = "an image: use open_image" if "multiscales" in found else "no plate: its attributes have none"
             raise MetadataError(f"{where} is {kind}")
@@ -217,7 +217,7 @@ class Plate(Mapping[str, Well]):
     def _list(self, well: str, field: Field) -> None:
         """Note a field that is complete: first in its well, then in the plate."""
         zarr_format, version = self.group.metadata.zarr_format, self.version
-        notes = Notes(self.group.store_path)
+        notes = Notes(str(self.group.store_path))
         group = self.group[well]
         fields: list[Field] = []
 

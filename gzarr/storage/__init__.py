@@ -21,6 +21,7 @@ from gzarr.storage.chunk_store import SplitStore
 from gzarr.storage.counting import CountingStore
 from gzarr.storage.local import LocalStore
 from gzarr.storage.memory import MemoryStore, find_memory, is_mapping
+from gzarr.storage.store_path import StorePath
 from gzarr.storage.synchronizers import ProcessSynchronizer, ThreadSynchronizer, synchronized
 from gzarr.storage.v2 import DirectoryStore, NestedDirectoryStore, TempStore
 from gzarr.storage.wrappers import WrapperStore, read_only
@@ -96,7 +97,7 @@ KVStore = MemoryStore
 #: "auto" leaves the choice to gzarr, None means no compressor.
 default_compressor: Any = "auto"
 
-StoreLike: TypeAlias = Store | MutableMapping[str, Any] | str | os.PathLike[str] | None
+StoreLike: TypeAlias = Store | StorePath | MutableMapping[str, Any] | str | os.PathLike[str] | None
 Mode: TypeAlias = Literal["r", "r+", "a", "w", "w-"]
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)(?:://|::)")
@@ -120,8 +121,8 @@ def open_store(
     store_like : path, URL, mapping, Store or None
         None for new memory; a path of a directory, of a ZIP archive (``data.zip``, or ``data.zip/foo`` for something
         inside) or of an N5 container (``data.n5``); a URL of ``file://``, ``zip://``, ``memory://`` or one that
-        `gzarr.storage.urls` knows; a mapping; a store, also one of zarr-python 3 or of obstore; an fsspec ``FSMap``; a
-        path of universal_pathlib.
+        `gzarr.storage.urls` knows; a mapping; a store, also one of zarr-python 3 or of obstore, or a `StorePath`; an
+        fsspec ``FSMap``; a path of universal_pathlib.
     read_only : bool
         Whether to return a store that refuses changes.
     mode : {"r", "r+", "a", "w", "w-", "x"}, optional
@@ -159,6 +160,8 @@ def open_store(
     options = {**getattr(store_like, "options", {}), **(storage_options or {})} if is_place else {}
     if storage_options and not is_place:
         raise StoreError(f"storage_options go with a URL; a {type(store_like).__name__} was given")
+    if isinstance(store_like, StorePath) or _is_instance(store_like, "zarr.storage", "StorePath"):
+        return open_store(store_like.store, read_only=read_only)[0], store_like.path
     brought = None if type(store_like) in _PLAIN else _brought(store_like, read_only)
     if brought is not None:
         return brought, ""
@@ -333,6 +336,7 @@ __all__ = [
     "SplitStore",
     "Store",
     "StoreLike",
+    "StorePath",
     "StoreURL",
     "TempStore",
     "ThreadSynchronizer",

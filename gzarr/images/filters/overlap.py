@@ -201,7 +201,7 @@ def _fill(
     with counted(progress, target.nbytes) as add:
 
         def tell(group: Bounds) -> None:
-            add(prod(stop - start for start, stop in group) * target.itemsize, target.store_path)
+            add(prod(stop - start for start, stop in group) * target.itemsize, str(target.store_path))
 
         def finished(number: int, group: Bounds) -> None:
             marks.note(number)

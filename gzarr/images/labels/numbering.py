@@ -140,7 +140,7 @@ def find_source(given: Any, device: str | Backend | None) -> Source:
 
 def name_of(array: Any) -> str:
     """How errors call an array."""
-    return f"array {array.store_path!r}" if isinstance(array, Array) else f"the {type(array).__name__}"
+    return f"array {str(array.store_path)!r}" if isinstance(array, Array) else f"the {type(array).__name__}"
 
 
 class Wish(NamedTuple):

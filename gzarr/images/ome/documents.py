@@ -155,7 +155,7 @@ def read_multiscale(group: Group, which: int | str = 0, notes: Notes | None = No
     MetadataError
         If the group has no image, or its metadata are malformed.
     """
-    notes = Notes(group.store_path, raise_fatal) if notes is None else notes
+    notes = Notes(str(group.store_path), raise_fatal) if notes is None else notes
     prefix = "ome." if group.zarr_format == 3 else ""
     attributes = group.attrs.asdict()
     _check_place(attributes, group.zarr_format, notes)
@@ -165,7 +165,7 @@ def read_multiscale(group: Group, which: int | str = 0, notes: Notes | None = No
         what = "is missing" if items is None else f"must be a list of objects, got {short(items)}"
         notes.fatal(f"{prefix}multiscales", what, "open a group with the metadata of an OME-Zarr image")
         raise MetadataError(f"{group.store_path} is no image: {prefix}multiscales {what}")
-    index = _choose(items, which, group.store_path)
+    index = _choose(items, which, str(group.store_path))
     place = f"{prefix}multiscales[{index}]"
     version = _version(found, items[index], group.zarr_format, notes, place)
     multiscale = _parse(items[index], version, notes, place, index)

@@ -75,7 +75,7 @@ def series_paths(group: Group, take: Taker = raise_fatal) -> list[str]:
         return list(listed)
     if listed is not None and isinstance(node, Group):
         field = "ome.series" if zarr_format == 3 else "series"
-        Notes(node.store_path, take).error(field, f"must be a list of paths, got {short(listed)}", "list the images")
+        Notes(str(node.store_path), take).error(field, f"must be a list of paths, got {short(listed)}", "list the images")
     paths: list[str] = []
     for number in count():
         if str(number) not in group:
@@ -99,7 +99,7 @@ def _member(group: Group, paths: Sequence[str], series: int | str | None) -> Gro
     member = group.get(str(path))
     if not isinstance(member, Group):
         raise NodeNotFoundError(
-            f"no image at {join_path(group.store_path, str(path))!r}: {_listed(group, paths)} exist"
+            f"no image at {join_path(str(group.store_path), str(path))!r}: {_listed(group, paths)} exist"
         )
     return member
 
@@ -110,5 +110,5 @@ def _paths(value: Any, name: str) -> list[str]:
 
 
 def _listed(group: Group, paths: Sequence[Any]) -> str:
-    named = [repr(join_path(group.store_path, str(path))) for path in paths[:_NAMED]]
+    named = [repr(join_path(str(group.store_path), str(path))) for path in paths[:_NAMED]]
     return ", ".join(named) + (f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else "")

@@ -101,7 +101,7 @@ def check_place(level: Array, found: NodeMeta | None) -> None:
     """
     if found is not None:
         raise ContainsArrayError(
-            f"something is already stored at {level.store_path!r}, where a level of the image is to be: pass "
+            f"something is already stored at {str(level.store_path)!r}, where a level of the image is to be: pass "
             f"{OVERWRITE} to replace it"
         )
     check_vacant(level.store, level.path, ArrayNotFoundError)

@@ -59,16 +59,16 @@ def check_data(levels: Sequence[Array | None], take: Taker, progress: ProgressLi
             damaged.add(level.path)
             chunk = "" if problem.chunk_coords is None else f", chunk {problem.chunk_coords}"
             what = problem.reason + chunk
-            take(Fault("error", level.store_path, problem.key, what, "restore it, or run gzarr.repair"))
+            take(Fault("error", str(level.store_path), problem.key, what, "restore it, or run gzarr.repair"))
         for first, *others in left.values():
             what = first.reason + (f"; and {len(others)} more objects like it" if others else "")
-            take(Fault("warning", level.store_path, first.key, what, "gzarr.repair removes what nothing needs"))
+            take(Fault("warning", str(level.store_path), first.key, what, "gzarr.repair removes what nothing needs"))
     for number in range(1, len(levels)):
         before, level = levels[number - 1], levels[number]
         if before is None or level is None or before.ndim != level.ndim or {before.path, level.path} & damaged:
             continue
         if level.dtype.kind in "biuf" and level.dtype == before.dtype:
-            _compare(before, level, number, Notes(level.store_path, take))
+            _compare(before, level, number, Notes(str(level.store_path), take))
 
 
 def _compare(before: Array, level: Array, number: int, notes: Notes) -> None:

@@ -161,7 +161,7 @@ def validate(
     group = open_group(image, "r", path=path, **kwargs)
     walk = _Walk([], data, progress)
     walk.group(group)
-    return Validation(group.store_path, tuple(dict.fromkeys(walk.faults)), walk.n_images)
+    return Validation(str(group.store_path), tuple(dict.fromkeys(walk.faults)), walk.n_images)
 
 
 @dataclass(slots=True)
@@ -191,7 +191,7 @@ class _Walk:
         """Validate what is in a group: an image, a collection, a plate, a well, or labels."""
         zarr_format = group.metadata.zarr_format
         found = ome_attributes(group.attrs.asdict(), zarr_format)
-        notes = Notes(group.store_path, self._take)
+        notes = Notes(str(group.store_path), self._take)
         prefix = "ome." if zarr_format == 3 else ""
         paths = series_paths(group, self._take)
         if "plate" in found:
@@ -212,7 +212,7 @@ class _Walk:
     def _well(self, group: Group, runs: Collection[int] | None) -> None:
         """Validate a well, whose fields are of some acquisitions; None if the plate does not list them."""
         prefix = "ome." if group.metadata.zarr_format == 3 else ""
-        notes = Notes(group.store_path, self._take)
+        notes = Notes(str(group.store_path), self._take)
         found = ome_attributes(group.attrs.asdict(), group.metadata.zarr_format)
         fields = parse_well(found.get("well"), notes, f"{prefix}well")
         for number, field in enumerate(fields):
@@ -234,7 +234,7 @@ class _Walk:
     def image(self, group: Group, *, in_labels: bool = False) -> tuple[Multiscale, list[Array | None]] | None:
         """Validate the image in a group; returns its metadata and levels if they can be told."""
         self.n_images += 1
-        notes = Notes(group.store_path, self._take)
+        notes = Notes(str(group.store_path), self._take)
         unfinished = _unfinished(group.store, group.path)
         if unfinished is not None:
             notes.warning(
@@ -266,7 +266,7 @@ class _Walk:
         """Check that labels belong to an image."""
         label = None if found is None else found[0].image_label
         prefix = "ome." if group.metadata.zarr_format == 3 else ""
-        notes = Notes(group.store_path, self._take)
+        notes = Notes(str(group.store_path), self._take)
         if found is not None and label is None and in_labels:
             notes.error(
                 f"{prefix}image-label", "is missing in an image of labels", "write an object, which may be empty"
@@ -284,7 +284,7 @@ class _Walk:
     def _labels(self, labels: Group, group: Group | None, found: tuple[Multiscale, list[Array | None]] | None) -> None:
         """Check the group of labels: what it lists is there, and lies over the image."""
         zarr_format = labels.metadata.zarr_format
-        notes = Notes(labels.store_path, self._take)
+        notes = Notes(str(labels.store_path), self._take)
         field = "ome.labels" if zarr_format == 3 else "labels"
         listed = ome_attributes(labels.attrs.asdict(), zarr_format).get("labels")
         if listed is None:
@@ -300,7 +300,7 @@ class _Walk:
                 continue
             parsed = self.image(member, in_labels=True)
             if parsed is not None and found is not None:
-                self._over(parsed, found, Notes(member.store_path, self._take))
+                self._over(parsed, found, Notes(str(member.store_path), self._take))
         for name in member_names(labels.store, labels.path, zarr_format):
             if any(f"{path}/".startswith(f"{name}/") for path in listed):
                 continue

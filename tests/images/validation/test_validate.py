@@ -159,7 +159,7 @@ def test_planted_faults_of_metadata_are_found(group: gzarr.Group, name: str) -> 
     change, severity, field, what = PLANTED[name]
     edit(group, change)
     found = [f for f in validate(group.store).faults if f.severity == severity and what in f.what]
-    assert [(fault.path, fault.field.endswith(field)) for fault in found][:1] == [(group.store_path, True)]
+    assert [(fault.path, fault.field.endswith(field)) for fault in found][:1] == [(str(group.store_path), True)]
     assert all(fault.remedy for fault in found)
     if severity == "fatal":
         with pytest.raises(MetadataError, match="multiscales"):
