@@ -1,0 +1,223 @@
+"""Arrays and groups for callers that await: zarr-python's ``AsyncArray`` and ``AsyncGroup``, over gzarr's own.
+
+Theory of operation. The core is synchronous. An asynchronous node has the names of the node that it wraps: properties
+are read at once, methods become coroutine functions that run on a thread, and those that iterate become asynchronous
+generators. Nodes among arguments are unwrapped, nodes among results wrapped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable
+from functools import wraps
+from typing import Any, Self
+
+from gzarr.hierarchy.accessors import Accessor
+from gzarr.hierarchy.array import Array
+from gzarr.hierarchy.group import Group
+from gzarr.hierarchy.threads import run_in_thread
+
+#: Methods that touch no store: they are called at once.
+_PURE = frozenset({"astype", "to", "view", "with_config"})
+#: Methods that iterate over members.
+_LISTING = frozenset(
+    {
+        *("arrays", "array_keys", "array_values", "groups", "group_keys", "group_values"),
+        *("create_hierarchy", "items", "keys", "members", "values"),
+    }
+)
+#: Methods that give other names to operators.
+_OPERATORS = {"contains": "__contains__", "delitem": "__delitem__", "getitem": "__getitem__", "setitem": "__setitem__"}
+#: Properties that ask the store, which are methods here.
+_ASKING = frozenset({"nbytes_stored", "nchunks_initialized"})
+
+
+class AsyncNode:
+    """What `AsyncArray` and `AsyncGroup` have in common.
+
+    Parameters
+    ----------
+    node : Array or Group
+        The node to wrap.
+    """
+
+    __slots__ = ("_node",)
+    _kind: type[Array | Group]
+
+    def __init__(self, node: Any) -> None:
+        if not isinstance(node, self._kind):
+            name = type(self).__name__
+            raise TypeError(f"{name} wraps a gzarr.{self._kind.__name__}, got {node!r}; use await {name}.open(...)")
+        self._node = node
+
+    @property
+    def attrs(self) -> dict[str, Any]:
+        """User attributes, as they were read. `update_attributes` changes them."""
+        return self._node.attrs.asdict()
+
+    def __getattr__(self, name: str) -> Any:
+        name = _OPERATORS.get(name, name)
+        if name not in _ASKING and isinstance(getattr(type(self._node), name), property):  # not a member of a group
+            value = getattr(self._node, name)
+            return AsyncAccessor(value) if isinstance(value, Accessor) else value
+        if name in _PURE:
+            return _calling(getattr(self._node, name))
+        if name in _ASKING:
+            return awaited(lambda: getattr(self._node, name))
+        return (_iterating if name in _LISTING else awaited)(getattr(self._node, name))
+
+    def __dir__(self) -> list[str]:
+        names = {*dir(type(self._node)), *_OPERATORS, "attrs"}
+        return sorted(name for name in names if not name.startswith("_"))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AsyncNode) and bool(self._node == other._node)
+
+    def __hash__(self) -> int:
+        return hash(self._node)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._node,)
+
+    def __repr__(self) -> str:
+        return f"<Async{repr(self._node)[1:]}"
+
+
+class AsyncArray(AsyncNode):
+    """An array whose methods are awaited: ``await array.getitem((0, ...))``, ``await array.setitem(0, 5)``.
+
+    It has the properties and methods of `Array`. ``nbytes_stored`` and ``nchunks_initialized`` are methods, as they ask
+    the store; ``oindex`` and ``vindex`` have coroutines ``getitem`` and ``setitem``.
+
+    Parameters
+    ----------
+    node : Array
+        The array to wrap.
+
+    Examples
+    --------
+    >>> import asyncio, gzarr
+    >>> async def first_row():
+    ...     array = await gzarr.AsyncArray.open("grid.zarr")
+    ...     return await array.getitem(0)
+    >>> z = gzarr.save("grid.zarr", [[1, 2], [3, 4]])
+    >>> asyncio.run(first_row())
+    array([1, 2])
+    """
+
+    __slots__ = ()
+    _kind = Array
+
+    @classmethod
+    async def open(cls, store: Any, **kwargs: Any) -> Self:
+        """Open an array: see `Array.open`."""
+        return cls(await run_in_thread(Array.open, store, **kwargs))
+
+    @classmethod
+    def from_dict(cls, store_path: Any, data: Any) -> Self:
+        """Return the array that a document describes: see `Array.from_dict`."""
+        return cls(Array.from_dict(store_path, data))
+
+
+class AsyncGroup(AsyncNode):
+    """A group whose methods are awaited: ``await group.getitem("a/b")``, ``await group.create_array("c", shape=5)``.
+
+    It has the properties and methods of `Group`; ``members``, ``keys``, ``arrays`` and the others that list are
+    asynchronous generators.
+
+    Parameters
+    ----------
+    node : Group
+        The group to wrap.
+
+    Examples
+    --------
+    >>> import asyncio, gzarr
+    >>> async def names():
+    ...     group = await gzarr.AsyncGroup.from_store({})
+    ...     await group.create_array("speed", shape=3)
+    ...     return [name async for name, array in group.arrays()]
+    >>> asyncio.run(names())
+    ['speed']
+    """
+
+    __slots__ = ()
+    _kind = Group
+
+    @classmethod
+    async def open(cls, store: Any, **kwargs: Any) -> Self:
+        """Open a group: see `Group.open`."""
+        return cls(await run_in_thread(Group.open, store, **kwargs))
+
+    @classmethod
+    async def from_store(cls, store: Any, **kwargs: Any) -> Self:
+        """Create a group: see `Group.from_store`."""
+        return cls(await run_in_thread(Group.from_store, store, **kwargs))
+
+
+class AsyncAccessor:
+    """``oindex`` and ``vindex`` of an `AsyncArray`.
+
+    Parameters
+    ----------
+    accessor : Accessor
+        That of the array.
+    """
+
+    __slots__ = ("_accessor",)
+
+    def __init__(self, accessor: Accessor) -> None:
+        self._accessor = accessor
+
+    async def getitem(self, selection: Any) -> Any:
+        """Read a selection."""
+        return await run_in_thread(self._accessor.__getitem__, selection)
+
+    async def setitem(self, selection: Any, value: Any) -> None:
+        """Write a selection."""
+        await run_in_thread(self._accessor.__setitem__, selection, value)
+
+
+def wrapped(value: Any) -> Any:
+    """Return the asynchronous form of a node, also in a tuple; other values as they are."""
+    if isinstance(value, tuple):
+        return tuple(map(wrapped, value)) if type(value) is tuple else value
+    if isinstance(value, Array):
+        return AsyncArray(value)
+    return AsyncGroup(value) if isinstance(value, Group) else value
+
+
+def unwrapped(value: Any) -> Any:
+    """Return the node that an asynchronous node wraps; other values as they are."""
+    return value._node if isinstance(value, AsyncNode) else value  # noqa: SLF001 - our own class
+
+
+def _calling(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that takes and returns asynchronous nodes."""
+
+    @wraps(call)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        return wrapped(call(*map(unwrapped, args), **{name: unwrapped(value) for name, value in kwargs.items()}))
+
+    return run
+
+
+def awaited(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a coroutine function that makes a call on a thread, with asynchronous nodes."""
+    calling = _calling(call)
+
+    @wraps(call)
+    async def run(*args: Any, **kwargs: Any) -> Any:
+        return await run_in_thread(calling, *args, **kwargs)
+
+    return run
+
+
+def _iterating(call: Callable[..., Iterable[Any]]) -> Callable[..., AsyncIterator[Any]]:
+    """Return an asynchronous generator function over what a call lists on a thread."""
+
+    @wraps(call)
+    async def run(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        for item in await run_in_thread(lambda: list(call(*args, **kwargs))):
+            yield wrapped(item)
+
+    return run
