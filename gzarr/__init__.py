@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # what `__getattr__` finds
         zeros,
         zeros_like,
     )
+    from gzarr.api.create_hierarchy import create_hierarchy
     from gzarr.api.debug import print_debug_info
     from gzarr.api.many import read_many, write_many
     from gzarr.api.open import create_group, group, open, open_array, open_group, open_like, tree
@@ -59,6 +60,7 @@ if TYPE_CHECKING:  # what `__getattr__` finds
         StoreError,
     )
     from gzarr.hierarchy.array import Array
+    from gzarr.hierarchy.asynchronous import AsyncArray, AsyncGroup
     from gzarr.hierarchy.group import Group
     from gzarr.loader.loader import Loader
     from gzarr.loader.samples import Crops, Window
@@ -101,6 +103,7 @@ _NAMES = {
     "gzarr.api.consolidated": "consolidate_metadata open_consolidated",
     "gzarr.api.create": "array create create_array empty empty_like from_array full full_like ones "
     "ones_like zeros zeros_like",
+    "gzarr.api.create_hierarchy": "create_hierarchy",
     "gzarr.api.debug": "print_debug_info",
     "gzarr.api.many": "read_many write_many",
     "gzarr.api.open": "create_group group open open_array open_group open_like tree",
@@ -113,6 +116,7 @@ _NAMES = {
     "gzarr.errors": "ArrayNotFoundError ChunkError ContainsArrayError ContainsGroupError CopyError DeviceError "
     "GroupNotFoundError GzarrError MetadataError NodeNotFoundError ReadOnlyError SelectionError StoreError",
     "gzarr.hierarchy.array": "Array",
+    "gzarr.hierarchy.asynchronous": "AsyncArray AsyncGroup",
     "gzarr.hierarchy.group": "Group",
     "gzarr.loader.loader": "Loader",
     "gzarr.loader.samples": "Crops Window",
@@ -158,6 +162,8 @@ __all__ = [
     "Advice",
     "Array",
     "ArrayNotFoundError",
+    "AsyncArray",
+    "AsyncGroup",
     "ChunkCache",
     "ChunkError",
     "Comparison",
@@ -203,6 +209,7 @@ __all__ = [
     "create",
     "create_array",
     "create_group",
+    "create_hierarchy",
     "empty",
     "empty_like",
     "errors",

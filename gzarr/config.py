@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, SupportsIndex
 DEFAULTS: Mapping[str, Any] = {
     "default_zarr_format": 3,  # of new arrays and groups
     "array.order": "C",  # memory order of elements within a chunk: "C" or "F"
+    "array.read_missing_chunks": True,  # whether chunks that are not stored are read as the fill value
     "array.write_empty_chunks": False,  # whether chunks equal to the fill value are stored
     "threading.max_workers": None,  # threads of the CPU backend; None for one per core, or two if they wait
     "async.concurrency": 64,  # calls of coroutines that run at once
@@ -35,7 +36,7 @@ _CHOICES: Mapping[str, tuple[Any, ...]] = {
     "default_zarr_format": (2, 3),
     "array.order": ("C", "F"),
     "gpu.decompression_engine": ("auto", "on", "off"),
-    **dict.fromkeys(("array.write_empty_chunks", "cpu.native", "gpu.nvtx"), (True, False)),
+    **dict.fromkeys(("array.read_missing_chunks", "array.write_empty_chunks", "cpu.native", "gpu.nvtx"), (True, False)),
 }
 _NUMBERS = ("threading.max_workers", "async.concurrency", "remote.concurrency")
 

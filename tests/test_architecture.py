@@ -108,6 +108,8 @@ TESTED_THROUGH = {
     "advising/sampling cli/advise",
     "api/test_keywords": "hierarchy/keywords",
     "api/test_open": "hierarchy/reaching hierarchy/options metadata/occupied",
+    "hierarchy/test_asynchronous": "api/asynchronous",
+    "hierarchy/test_new_hierarchy": "api/create_hierarchy",
     "checking/test_compare": "checking/values",
     "checking/test_verify": "api/checking checking/chunks checking/leftovers checking/nodes checking/report",
     "chunk_io/test_chunk_cache": "storage/invalidation",

@@ -17,6 +17,7 @@ from gzarr.errors import (
 )
 from gzarr.hierarchy import new_nodes
 from gzarr.hierarchy.array import Array
+from gzarr.hierarchy.array_config import given_config
 from gzarr.hierarchy.create import check_free, check_vacant, new_group_meta, require_group_meta
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.keywords import GroupKeywords, OpenArrayKeywords, OpenKeywords, OpenLikeKeywords, OpenMode
@@ -106,7 +107,14 @@ def open_array(
     if not isinstance(meta, ArrayMeta):
         found = found_instead(opened, where, meta)
         raise ArrayNotFoundError(f"no array at {join_path(str(opened), where)!r}: {found}")
-    return Array(opened, where, meta, opened_with, read_only=mode == "r", write_empty_chunks=write_empty_chunks)
+    return Array(opened, where, meta, opened_with, read_only=mode == "r", **_usage(given))
+
+
+def _usage(keywords: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keywords that say how an array object reads and writes."""
+    given = {name: keywords.get(name) for name in ("write_empty_chunks", "read_missing_chunks")}
+    asked = given_config(keywords.get("config"))
+    return {name: asked.get(name) if value is None else value for name, value in given.items()}
 
 
 def open_like(a: Any, path: Any, **kwargs: Unpack[OpenLikeKeywords]) -> Array:
@@ -268,8 +276,7 @@ def open(
             opened, consolidated = read_with_consolidated(opened, where, zarr_format, mode, use_consolidated)
             meta = consolidated if isinstance(consolidated, GroupMeta) else meta
         return Group(opened, where, meta, opened_with, read_only=mode == "r")
-    empty_too = given.get("write_empty_chunks")
-    return Array(opened, where, meta, opened_with, read_only=mode == "r", write_empty_chunks=empty_too)
+    return Array(opened, where, meta, opened_with, read_only=mode == "r", **_usage(given))
 
 
 def group(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import numpy as np
@@ -19,9 +20,10 @@ from gzarr.config import config
 from gzarr.display.progress import ProgressLike
 from gzarr.dtypes import cast_fill, parse_dtype
 from gzarr.errors import ArrayNotFoundError, MetadataError, MissingExtraError, UnknownCodecError
+from gzarr.hierarchy.array_config import ArrayConfig, given_config
 from gzarr.hierarchy.keywords import ConstructorKeywords, DeviceKeywords
 from gzarr.hierarchy.node import same_objects
-from gzarr.hierarchy.open_options import OpenedWith
+from gzarr.hierarchy.open_options import OpenedWith, opened_with_settings
 from gzarr.hierarchy.reaching import reach_existing
 from gzarr.hierarchy.resizing import objects_stored
 from gzarr.hierarchy.values import broadcast_value, check_out, fields_dtype, to_array_axes
@@ -30,8 +32,9 @@ from gzarr.indexing.chunking import parse_shape
 from gzarr.indexing.keys import join_path
 from gzarr.indexing.plan import make_plan
 from gzarr.indexing.selection import Points, Selection, normalize_basic
-from gzarr.metadata.documents import documents, found_instead, read_node
+from gzarr.metadata.documents import as_meta, documents, found_instead, read_node
 from gzarr.metadata.model import ArrayMeta
+from gzarr.storage import open_store
 from gzarr.storage.base import Store
 from gzarr.tensors import dlpack
 
@@ -56,6 +59,8 @@ class Array(WritesBehind):
         Whether this is a view made by `astype` or `view`, whose metadata are not stored.
     write_empty_chunks : bool
         Whether chunks equal to the fill value are stored.
+    read_missing_chunks : bool
+        Whether chunks that are not stored are read as the fill value, instead of raising `ChunkNotFoundError`.
 
     Examples
     --------
@@ -79,6 +84,7 @@ class Array(WritesBehind):
         *,
         read_only: bool = False,
         write_empty_chunks: bool | None = None,
+        read_missing_chunks: bool | None = None,
         out_dtype: np.dtype[Any] | None = None,
         is_view: bool = False,
         **kwargs: Unpack[ConstructorKeywords],
@@ -95,6 +101,8 @@ class Array(WritesBehind):
         self.is_view = is_view
         setting = config.get("array.write_empty_chunks") if write_empty_chunks is None else write_empty_chunks
         self.write_empty_chunks = bool(setting)
+        setting = config.get("array.read_missing_chunks") if read_missing_chunks is None else read_missing_chunks
+        self.read_missing_chunks = bool(setting)
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -353,6 +361,94 @@ class Array(WritesBehind):
         """
         return self._with(self.metadata, self.opened_with.on(device, **options))
 
+    @property
+    def config(self) -> ArrayConfig:
+        """How this array object reads and writes."""
+        return ArrayConfig(self.order, self.write_empty_chunks, self.read_missing_chunks)
+
+    def with_config(self, config: ArrayConfig | Mapping[str, Any]) -> Self:
+        """Return the same array, read and written in another way.
+
+        Parameters
+        ----------
+        config : ArrayConfig or mapping
+            What to change: ``write_empty_chunks``, ``read_missing_chunks``. The ``order`` of stored chunks stays.
+
+        Returns
+        -------
+        Array
+            The array. Nothing is copied.
+
+        Raises
+        ------
+        TypeError
+            If ``config`` has other names.
+
+        Examples
+        --------
+        >>> import gzarr
+        >>> z = gzarr.zeros(4, chunks=2)
+        >>> z.with_config({"write_empty_chunks": True})[...] = 0
+        >>> z.nchunks_initialized
+        2
+        """
+        changes = given_config(config)
+        changes.pop("order", None)
+        return self._with(self.metadata, **changes)
+
+    @property
+    def async_array(self) -> Any:
+        """The same array for callers that await."""
+        return import_module("gzarr.hierarchy.asynchronous").AsyncArray(self)  # it stands on this module
+
+    @classmethod
+    def open(cls, store: Any) -> Self:
+        """Open the array in a store.
+
+        Parameters
+        ----------
+        store : Store, StorePath, Group, path, URL or mapping
+            Where the array is stored.
+
+        Returns
+        -------
+        Array
+            The array.
+
+        Raises
+        ------
+        ArrayNotFoundError
+            If no array is stored there.
+        """
+        return cls(store)
+
+    @classmethod
+    def from_dict(cls, store_path: Any, data: Any) -> Self:
+        """Return the array that a document describes, which need not be stored.
+
+        Parameters
+        ----------
+        store_path : Store, StorePath, path, URL or mapping
+            Where the chunks are.
+        data : mapping or metadata
+            What ``array.metadata.to_dict()`` gives, or metadata of gzarr or zarr-python.
+
+        Returns
+        -------
+        Array
+            The array.
+
+        Raises
+        ------
+        MetadataError
+            If the document is malformed, or that of a group.
+        """
+        opened, path = open_store(store_path)
+        meta = as_meta(data)
+        if not isinstance(meta, ArrayMeta):
+            raise MetadataError(f"{join_path(str(opened), path)}: expected the metadata of an array, got a group's")
+        return cls(opened, path, meta, opened_with_settings())
+
     def stats(
         self,
         bins: int | None = None,
@@ -516,6 +612,7 @@ class Array(WritesBehind):
         """Return keywords of the constructor that make an array like this one."""
         out_dtype = self._out_dtype if self.is_view else None
         given = {"read_only": self._read_only, "write_empty_chunks": self.write_empty_chunks}
+        given["read_missing_chunks"] = self.read_missing_chunks
         return {**given, "is_view": self.is_view, "out_dtype": out_dtype}
 
     def _with(self, meta: ArrayMeta, opened_with: OpenedWith | None = None, **options: Any) -> Self:

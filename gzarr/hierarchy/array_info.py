@@ -125,8 +125,17 @@ class ArrayInfo(Node[ArrayMeta]):
         >>> gzarr.zeros((5, 4), chunks=(2, 4)).chunk_sizes
         ((2, 2, 1), (4,))
         """
-        edges = [axis.edges() for axis in self.metadata.chunk_grid]
-        return tuple(tuple(b - a for a, b in pairwise(e)) for e in edges)
+        return _sizes(self.metadata.chunk_grid)
+
+    @property
+    def read_chunk_sizes(self) -> tuple[tuple[int, ...], ...]:
+        """`chunk_sizes`, by zarr-python's name."""
+        return self.chunk_sizes
+
+    @property
+    def write_chunk_sizes(self) -> tuple[tuple[int, ...], ...]:
+        """Lengths along every axis of what is stored as one object, within the array: of shards, or of chunks."""
+        return _sizes(self.metadata.grid)
 
     @property
     def shards(self) -> tuple[int, ...] | None:
@@ -294,6 +303,11 @@ def array_page(array: ArrayInfo) -> str:
     objects = _boundaries(meta.grid) if array.shards else ()
     drawing = draw_grid(array.shape, _boundaries(meta.chunk_grid), objects)
     return array_html(str(array.store_path), [name for name, _, _ in parts], rows, facts, drawing)
+
+
+def _sizes(grid: Grid) -> tuple[tuple[int, ...], ...]:
+    """Return the lengths of the chunks along every axis, within the array."""
+    return tuple(tuple(b - a for a, b in pairwise(axis.edges())) for axis in grid)
 
 
 def _boundaries(grid: Grid) -> list[Sequence[int]]:

@@ -25,8 +25,9 @@ from gzarr.tensors import from_tensor
 class ResizableArray(Indexed):
     """The methods of an array that change its extents."""
 
-    __slots__ = ("is_view", "write_empty_chunks")
+    __slots__ = ("is_view", "read_missing_chunks", "write_empty_chunks")
     is_view: bool
+    read_missing_chunks: bool
     write_empty_chunks: bool
 
     def resize(self, *args: Any) -> None:
@@ -166,7 +167,8 @@ class ResizableArray(Indexed):
         self._settle()
         meta = read_node(self.store.live(), self.path, self.metadata.zarr_format)
         if not isinstance(meta, ArrayMeta):
-            raise ArrayNotFoundError(f"no array at {str(self.store_path)!r} any more: it was deleted or replaced by a group")
+            where = str(self.store_path)
+            raise ArrayNotFoundError(f"no array at {where!r} any more: it was deleted or replaced by a group")
         self._rebind(prepare_array(meta, self.store, self.path, *self.opened_with.reading))
         if self._out_dtype == self.metadata.data_type.dtype:
             self._out_dtype = meta.data_type.dtype

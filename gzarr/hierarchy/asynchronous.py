@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable
 from functools import wraps
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from gzarr.hierarchy.accessors import Accessor
 from gzarr.hierarchy.array import Array
@@ -25,8 +25,8 @@ _LISTING = frozenset(
         *("create_hierarchy", "items", "keys", "members", "values"),
     }
 )
-#: Methods that give other names to operators.
-_OPERATORS = {"contains": "__contains__", "delitem": "__delitem__", "getitem": "__getitem__", "setitem": "__setitem__"}
+#: Methods by the operators whose names they give.
+_OPERATORS = {"__contains__": "contains", "__delitem__": "delitem", "__getitem__": "getitem", "__setitem__": "setitem"}
 #: Properties that ask the store, which are methods here.
 _ASKING = frozenset({"nbytes_stored", "nchunks_initialized"})
 
@@ -54,20 +54,9 @@ class AsyncNode:
         """User attributes, as they were read. `update_attributes` changes them."""
         return self._node.attrs.asdict()
 
-    def __getattr__(self, name: str) -> Any:
-        name = _OPERATORS.get(name, name)
-        if name not in _ASKING and isinstance(getattr(type(self._node), name), property):  # not a member of a group
-            value = getattr(self._node, name)
-            return AsyncAccessor(value) if isinstance(value, Accessor) else value
-        if name in _PURE:
-            return _calling(getattr(self._node, name))
-        if name in _ASKING:
-            return awaited(lambda: getattr(self._node, name))
-        return (_iterating if name in _LISTING else awaited)(getattr(self._node, name))
+    if TYPE_CHECKING:  # what `_take_over` adds
 
-    def __dir__(self) -> list[str]:
-        names = {*dir(type(self._node)), *_OPERATORS, "attrs"}
-        return sorted(name for name in names if not name.startswith("_"))
+        def __getattr__(self, name: str) -> Any: ...
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, AsyncNode) and bool(self._node == other._node)
@@ -191,23 +180,26 @@ def unwrapped(value: Any) -> Any:
     return value._node if isinstance(value, AsyncNode) else value  # noqa: SLF001 - our own class
 
 
-def _calling(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that takes and returns asynchronous nodes."""
+def awaited(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a coroutine function that makes a call on a thread, with asynchronous nodes."""
 
     @wraps(call)
-    def run(*args: Any, **kwargs: Any) -> Any:
-        return wrapped(call(*map(unwrapped, args), **{name: unwrapped(value) for name, value in kwargs.items()}))
+    async def run(*args: Any, **kwargs: Any) -> Any:
+        return wrapped(await run_in_thread(call, *map(unwrapped, args), **_unwrapped(kwargs)))
 
     return run
 
 
-def awaited(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a coroutine function that makes a call on a thread, with asynchronous nodes."""
-    calling = _calling(call)
+def _unwrapped(keywords: dict[str, Any]) -> dict[str, Any]:
+    return {name: unwrapped(value) for name, value in keywords.items()}
+
+
+def _at_once(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that takes and returns asynchronous nodes."""
 
     @wraps(call)
-    async def run(*args: Any, **kwargs: Any) -> Any:
-        return await run_in_thread(calling, *args, **kwargs)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        return wrapped(call(*map(unwrapped, args), **_unwrapped(kwargs)))
 
     return run
 
@@ -216,8 +208,39 @@ def _iterating(call: Callable[..., Iterable[Any]]) -> Callable[..., AsyncIterato
     """Return an asynchronous generator function over what a call lists on a thread."""
 
     @wraps(call)
-    async def run(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-        for item in await run_in_thread(lambda: list(call(*args, **kwargs))):
+    async def run(self: AsyncNode, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        for item in await run_in_thread(lambda: list(call(unwrapped(self), *args, **kwargs))):
             yield wrapped(item)
 
     return run
+
+
+def _reading(name: str, member: property) -> property:
+    """Return a property that is read from the node."""
+
+    def read(self: AsyncNode) -> Any:
+        value = getattr(unwrapped(self), name)
+        return AsyncAccessor(value) if isinstance(value, Accessor) else value
+
+    return property(read, doc=member.__doc__)
+
+
+def _take_over(kind: type[AsyncNode], sync: type) -> None:
+    """Give a class the properties and methods of the nodes that it wraps."""
+    for name in dir(sync):
+        member = getattr(sync, name)
+        taken = _OPERATORS.get(name, name)
+        if taken.startswith("_") or hasattr(kind, taken):
+            continue
+        if name in _ASKING:
+            value: Any = awaited(member.fget)
+        elif isinstance(member, property) or not callable(member):
+            value = _reading(name, member)
+        else:
+            form = _at_once if name in _PURE else _iterating if name in _LISTING else awaited
+            value = form(member)
+        setattr(kind, taken, value)
+
+
+_take_over(AsyncArray, Array)
+_take_over(AsyncGroup, Group)

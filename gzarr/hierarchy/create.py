@@ -52,17 +52,21 @@ def new_array(
             "object_codec: loading pickles can run any code, so gzarr stores and loads them only with"
             " allow_pickle=True; use numcodecs.JSON() or MsgPack()"
         )
-    array = Array(store, path, meta, opened_with, write_empty_chunks=options.write_empty_chunks)
+    usage: dict[str, Any] = {
+        "write_empty_chunks": options.write_empty_chunks,
+        "read_missing_chunks": options.read_missing_chunks,
+    }
+    array = Array(store, path, meta, opened_with, **usage)
     array.require_codecs()
     if data is not None:
         if is_lazy(data) and not (overwrite and any(store.list_dir(path))):
             data = Separate(data)  # nothing is there that it could read
         data = broadcast_value(data, array.dtype, normalize_basic((), array.shape), array)
-    _put(store, path, meta, overwrite=overwrite)
+    put_node(store, path, meta, overwrite=overwrite)
     if store.zarr_format is not None:  # the store may have put its own codecs into the document, as N5 does
         stored = read_node(store, path, store.zarr_format)
         if isinstance(stored, ArrayMeta):
-            array = Array(store, path, stored, opened_with, write_empty_chunks=options.write_empty_chunks)
+            array = Array(store, path, stored, opened_with, **usage)
     if data is not None:
         array[...] = data
     return array
@@ -86,7 +90,7 @@ def new_group_meta(
     Raises ContainsArrayError, ContainsGroupError, ReadOnlyError.
     """
     meta = GroupMeta(dict(attributes), checked_format(store.zarr_format if zarr_format is None else zarr_format))
-    _put(store, path, meta, overwrite=overwrite)
+    put_node(store, path, meta, overwrite=overwrite)
     return meta
 
 
@@ -110,7 +114,7 @@ def require_group_meta(store: Store, path: str, attributes: Mapping[str, Any], z
     return meta
 
 
-def _put(store: Store, path: str, meta: NodeMeta, *, overwrite: bool) -> None:
+def put_node(store: Store, path: str, meta: NodeMeta, *, overwrite: bool) -> None:
     """Store the documents of a new node. Of several that create it without ``overwrite``, one succeeds."""
     documents_of = documents(meta, path)  # before anything is deleted: they may have no JSON
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
+from importlib import import_module
 from typing import Any, Self, Unpack
 
 from gzarr.backend import Backend
 from gzarr.errors import (
+    ArrayNotFoundError,
     ContainsArrayError,
     ContainsGroupError,
     ContainsNodeError,
@@ -19,12 +21,22 @@ from gzarr.hierarchy.group_arrays import GroupArrays
 from gzarr.hierarchy.group_info import group_page
 from gzarr.hierarchy.group_listing import GroupListing
 from gzarr.hierarchy.keywords import ConstructorKeywords, DeviceKeywords
+from gzarr.hierarchy.new_hierarchy import create_nodes
 from gzarr.hierarchy.node import lies_within, same_objects
-from gzarr.hierarchy.open_options import OpenedWith
+from gzarr.hierarchy.open_options import OpenedWith, opened_with_settings
 from gzarr.hierarchy.reaching import reach_existing
-from gzarr.indexing.keys import join_path
-from gzarr.metadata.documents import delete_node, found_instead, member_names, move_node, node_exists, read_node
+from gzarr.indexing.keys import join_path, normalize_path
+from gzarr.metadata.documents import (
+    as_meta,
+    delete_node,
+    found_instead,
+    member_names,
+    move_node,
+    node_exists,
+    read_node,
+)
 from gzarr.metadata.model import ArrayMeta, GroupMeta
+from gzarr.storage import open_store
 from gzarr.storage.base import Store
 
 
@@ -189,6 +201,125 @@ class Group(GroupArrays, GroupListing, MutableMapping[str, Any]):
     def __hash__(self) -> int:
         return hash(self.path)
 
+    def get_array(self, path: str) -> Array:
+        """Return the array with a name.
+
+        Parameters
+        ----------
+        path : str
+            Name of the array, or its path from here.
+
+        Returns
+        -------
+        Array
+            The array.
+
+        Raises
+        ------
+        ArrayNotFoundError
+            If there is nothing of that name.
+        ContainsGroupError
+            If a group has that name.
+        """
+        found = self.get(path)
+        if isinstance(found, Array):
+            return found
+        if found is None:
+            raise ArrayNotFoundError(f"no array at {str(self.store_path / path)!r}: nothing is there")
+        raise ContainsGroupError(f"a group, not an array, is stored at {str(found.store_path)!r}; use get_group")
+
+    def get_group(self, path: str) -> Self:
+        """Return the group with a name.
+
+        Parameters
+        ----------
+        path : str
+            Name of the group, or its path from here.
+
+        Returns
+        -------
+        Group
+            The group.
+
+        Raises
+        ------
+        GroupNotFoundError
+            If there is nothing of that name.
+        ContainsArrayError
+            If an array has that name.
+        """
+        found = self.get(path)
+        if isinstance(found, Array):
+            raise ContainsArrayError(f"an array, not a group, is stored at {str(found.store_path)!r}; use get_array")
+        if found is None:
+            raise GroupNotFoundError(f"no group at {str(self.store_path / path)!r}: nothing is there")
+        group: Self = found
+        return group
+
+    @property
+    def async_group(self) -> Any:
+        """The same group for callers that await."""
+        return import_module("gzarr.hierarchy.asynchronous").AsyncGroup(self)  # it stands on this module
+
+    @classmethod
+    def open(cls, store: Any, zarr_format: int | None = None) -> Self:
+        """Open the group in a store.
+
+        Parameters
+        ----------
+        store : Store, StorePath, Group, path, URL or mapping
+            Where the group is stored.
+        zarr_format : {2, 3}, optional
+            Format to look for. By default both.
+
+        Returns
+        -------
+        Group
+            The group.
+
+        Raises
+        ------
+        GroupNotFoundError
+            If no group is stored there.
+        """
+        return cls(store) if zarr_format is None else cls(store, zarr_version=zarr_format)
+
+    @classmethod
+    def from_store(
+        cls,
+        store: Any,
+        *,
+        attributes: Mapping[str, Any] | None = None,
+        zarr_format: int | None = None,
+        overwrite: bool = False,
+    ) -> Self:
+        """Create the group in a store.
+
+        Parameters
+        ----------
+        store : Store, StorePath, Group, path, URL or mapping
+            Where to create the group.
+        attributes : mapping, optional
+            User attributes: JSON values by name.
+        zarr_format : {2, 3}, optional
+            By default the setting ``default_zarr_format``, which is 3.
+        overwrite : bool
+            Whether to replace an array or group that is stored there.
+
+        Returns
+        -------
+        Group
+            The new group.
+
+        Raises
+        ------
+        ContainsArrayError, ContainsGroupError
+            If something is stored there and ``overwrite`` is false.
+        """
+        opened, path = open_store(store)
+        meta = new_group_meta(opened, path, attributes or {}, zarr_format, overwrite=overwrite)
+        return cls(opened, path, meta, opened_with_settings())
+
     # -- groups --------------------------------------------------------------------------------------------------
 
     def create_group(self, name: str, *, overwrite: bool = False, attributes: Any = None) -> Group:
@@ -286,6 +417,40 @@ class Group(GroupArrays, GroupListing, MutableMapping[str, Any]):
             The groups.
         """
         return tuple(self.require_group(name) for name in names)
+
+    def create_hierarchy(
+        self, nodes: Mapping[str, Any], *, overwrite: bool = False
+    ) -> Iterator[tuple[str, Array | Self]]:
+        """Create many arrays and groups in this group: see `gzarr.create_hierarchy`.
+
+        Parameters
+        ----------
+        nodes : mapping
+            Metadata by path from here, in the format of this group.
+        overwrite : bool
+            Whether to replace arrays and groups that are stored there.
+
+        Returns
+        -------
+        iterator of (str, Array or Group)
+            Paths from here, and the nodes that were created.
+
+        Raises
+        ------
+        MetadataError
+            If one of the paths is that of this group, or metadata have another format.
+        ContainsArrayError, ContainsGroupError
+            If something is stored at one of the paths and ``overwrite`` is false. Nothing is created then.
+        """
+        self.check_metadata_writable()
+        parsed = {normalize_path(name): as_meta(meta) for name, meta in nodes.items()}
+        if "" in parsed:
+            raise MetadataError(f"{self.store_path} is there: leave the path '' out, or call gzarr.create_hierarchy")
+        zarr_format = self.metadata.zarr_format
+        if any(meta.zarr_format != zarr_format for meta in parsed.values()):
+            raise MetadataError(f"{self.store_path} has format {zarr_format} and cannot contain nodes of the other one")
+        created = create_nodes(self.store, self.path, nodes, overwrite=overwrite)
+        return iter([(name, self._node(join_path(self.path, name), meta)) for name, meta in created.items()])
 
     # -- moving --------------------------------------------------------------------------------------------------
 

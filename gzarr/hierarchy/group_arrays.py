@@ -207,8 +207,8 @@ class GroupArrays(Node[GroupMeta]):
         if not isinstance(name, str):
             raise TypeError(f"names of members are strings, got {name!r}")
         path = normalize_path(name)
-        if name.startswith("/") or not path:
-            return path if name.startswith("/") else self.path
+        if name.startswith("/") and self.metadata.zarr_format == 2:  # as zarr 2 and h5py have it; zarr-python 3 has not
+            return path
         return join_path(self.path, path)
 
     def _member_path(self, name: str) -> str:

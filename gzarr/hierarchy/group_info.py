@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import islice
+from collections.abc import Iterator
+from itertools import islice, repeat
 
 from gzarr.display.info import Report, Tree
 from gzarr.display.notebook import Member, group_html
@@ -50,17 +51,26 @@ def group_page(group: Node[GroupMeta]) -> str:
     return group_html(str(group.store_path), facts, outline)
 
 
-def group_tree(store: Store, path: str, zarr_format: ZarrFormat, label: str, level: int | None) -> Tree:
-    """Return the hierarchy below a group, down to a number of levels; None has no limit."""
-    children = []
-    if level is None or level > 0:
-        below = None if level is None else level - 1
-        for name, meta in members(store, path, zarr_format):
+def group_tree(group: Node[GroupMeta], level: int | None, max_nodes: int | None) -> Tree:
+    """Return the hierarchy below a group, down to a number of levels and of nodes; None has no limit."""
+    budget = repeat(0) if max_nodes is None else iter(range(max_nodes))
+    store, zarr_format, truncated = group.store, group.metadata.zarr_format, False
+
+    def below(path: str, level: int | None) -> Iterator[Tree]:
+        nonlocal truncated
+        deeper = None if level is None else level - 1
+        for name, meta in members(store, path, zarr_format) if level != 0 else ():
+            if truncated or next(budget, None) is None:
+                truncated = True
+                return
             if isinstance(meta, ArrayMeta):
-                children.append(Tree(f"{name} {meta.shape} {meta.data_type.dtype}"))
+                yield Tree(f"{name} {meta.shape} {meta.data_type.dtype}")
             else:
-                children.append(group_tree(store, join_path(path, name), zarr_format, name, below))
-    return Tree(label, children)
+                yield Tree(name, list(below(join_path(path, name), deeper)))
+
+    children = list(below(group.path, level))
+    note = f"Truncated at max_nodes={max_nodes}: some arrays and groups are missing\n" if truncated else ""
+    return Tree(note + (group.basename or "/"), children)
 
 
 def _outline(store: Store, path: str, zarr_format: ZarrFormat, levels: int) -> Member:

@@ -83,13 +83,17 @@ class GroupListing(Node[GroupMeta]):
         """Iterate over the groups in the group."""
         return (group for _, group in self.groups())
 
-    def members(self, max_depth: int | None = 0) -> tuple[tuple[str, Array | Self], ...]:
+    def members(
+        self, max_depth: int | None = 0, *, use_consolidated_for_children: bool = True
+    ) -> tuple[tuple[str, Array | Self], ...]:
         """List everything in the group, down to a depth.
 
         Parameters
         ----------
         max_depth : int, optional
             How many levels to go down: 0, the default, lists the group's own members; None lists all.
+        use_consolidated_for_children : bool
+            Accepted for zarr-python; changes nothing: consolidated metadata here are never stale.
 
         Returns
         -------
@@ -104,6 +108,8 @@ class GroupListing(Node[GroupMeta]):
         >>> [path for path, node in root.members(None)]
         ['a', 'a/b']
         """
+        if max_depth is not None and max_depth < 0:
+            raise ValueError(f"max_depth must be None or >= 0, got {max_depth!r}")
         listed: list[tuple[str, Array | Self]] = []
         for name, meta in self._members():
             node = self._node(join_path(self.path, name), meta)
@@ -210,7 +216,9 @@ class GroupListing(Node[GroupMeta]):
                 return result
         return None
 
-    def tree(self, level: int | None = None, *, expand: bool = False) -> Tree:
+    def tree(
+        self, level: int | None = None, *, expand: bool = False, max_nodes: int | None = None, plain: bool = False
+    ) -> Tree:
         """Draw the hierarchy with lines.
 
         Parameters
@@ -219,6 +227,10 @@ class GroupListing(Node[GroupMeta]):
             How many levels to show. By default all.
         expand : bool
             Accepted for zarr 2; changes nothing.
+        max_nodes : int, optional
+            How many arrays and groups to show. By default all.
+        plain : bool
+            Accepted for zarr-python, whose drawing has bold names without it; this one has none.
 
         Returns
         -------
@@ -235,7 +247,7 @@ class GroupListing(Node[GroupMeta]):
         └── a
             └── b (2, 3) int32
         """
-        return group_tree(self.store, self.path, self.metadata.zarr_format, self.basename or "/", level)
+        return group_tree(self, level, max_nodes)
 
     @property
     def info(self) -> Report:

@@ -66,6 +66,7 @@ class RareArrayKeywords(ReachKeywords, total=False):
     dimension_separator: Literal[".", "/"] | None
     chunk_shape: Any
     config: Any
+    read_missing_chunks: bool | None
     write_data: bool
     cache_metadata: bool
     cachesize: Any

@@ -17,6 +17,7 @@ from gzarr.codecs.transpose import TransposeCodec
 from gzarr.codecs.vlen import VLenBytesCodec, VLenUTF8Codec
 from gzarr.errors import MetadataError
 from gzarr.hierarchy.array import Array
+from gzarr.hierarchy.array_config import given_config
 from gzarr.hierarchy.create import new_array
 from gzarr.hierarchy.open_options import OpenedWith, take_open_options
 from gzarr.hierarchy.options import HARMLESS, UNSET, ArrayOptions
@@ -35,20 +36,12 @@ def options_from(keywords: Mapping[str, Any]) -> ArrayOptions:
             if known.get("chunks") is None:
                 known["chunks"] = value
         elif name == "config":
-            known.update(_runtime_config(value))
+            known.update(given_config(value))
         elif name not in HARMLESS:
             known[name] = value
     if known.get("attributes") is None:
         known.pop("attributes", None)
     return ArrayOptions(**known)
-
-
-def _runtime_config(value: Any) -> dict[str, Any]:
-    """Read zarr-python's ``config={"order": ..., "write_empty_chunks": ...}`` of an array."""
-    if value is None:
-        return {}
-    items = dict(value) if isinstance(value, Mapping) else {k: getattr(value, k) for k in ("write_empty_chunks",)}
-    return {k: v for k, v in items.items() if k in ("write_empty_chunks", "order") and v is not None}
 
 
 def make(

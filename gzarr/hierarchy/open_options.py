@@ -125,6 +125,11 @@ class OpenedWith(NamedTuple):
         return _unpickled, (self.backend.device, dict(self.backend.options), self.allow_pickle, self.cache_attrs)
 
 
+def opened_with_settings() -> OpenedWith:
+    """What a node is opened with if nothing is asked for. Raises DeviceError."""
+    return OpenedWith(backend_for(None))
+
+
 def _unpickled(device: str, options: dict[str, Any], allow_pickle: bool, cache_attrs: bool = True) -> OpenedWith:
     """Open a pickled node's device, if this process has it, otherwise the best one. A cache has been left out."""
     return OpenedWith(backend_or_auto(device, options), None, allow_pickle, cache_attrs)

@@ -65,6 +65,8 @@ class ArrayOptions:
         Separator of the chunk coordinates in keys.
     chunk_key_encoding : str, mapping or object, optional
         {"name": "default" or "v2", "separator": "/" or "."}; v2 arrays have "v2".
+    read_missing_chunks : bool, optional
+        Whether chunks that are not stored are read as the fill value.
     write_empty_chunks : bool, optional
         Whether chunks equal to the fill value are stored.
     layout : str, optional
@@ -90,6 +92,7 @@ class ArrayOptions:
     dimension_separator: Any = None
     chunk_key_encoding: Any = None
     write_empty_chunks: bool | None = None
+    read_missing_chunks: bool | None = None
     layout: str | None = None
 
 

@@ -94,6 +94,33 @@ def documents(meta: NodeMeta, path: str) -> list[tuple[str, bytes]]:
     return [(key, dump_json(document, 4, key, sort_keys=True)) for key, document in keys.items()]
 
 
+def to_dict(meta: NodeMeta) -> dict[str, Any]:
+    """The document of a node; in v2 with its attributes, as zarr-python's metadata objects have it."""
+    if meta.zarr_format == 3:
+        return v3.to_json(meta)
+    return {**v2.to_json(meta), "attributes": dict(meta.attributes)}
+
+
+def as_meta(value: Any) -> NodeMeta:
+    """The metadata in a document of `to_dict`, or in an object that has a ``to_dict()``, as zarr-python's have.
+
+    Raises: MetadataError, TypeError.
+    """
+    if isinstance(value, NodeMeta):
+        return value
+    if not isinstance(value, Mapping):
+        if not hasattr(value, "to_dict"):
+            raise TypeError(f"expected metadata: those of a node, or a mapping; got {value!r}")
+        value = value.to_dict()
+    document, what = dict(value), "metadata"
+    if document.get("zarr_format") != 2:
+        return v3.parse(document, what)
+    attributes = document.pop("attributes", None) or {}
+    if "shape" in document:
+        return v2.parse_array(document, attributes, what)
+    return v2.parse_group({"zarr_format": 2}, attributes, what)
+
+
 def write_node(store: Store, path: str, meta: NodeMeta) -> None:
     """Write a node's documents, all of them made before the first is written. Raises: TypeError, ReadOnlyError."""
     store.check_metadata_writable()

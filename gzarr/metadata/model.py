@@ -98,6 +98,12 @@ class ArrayMeta:
         grid = tuple(axis.resized(extent, n) for axis, extent, n in zip(self.grid, shape, whole, strict=True))
         return replace(self, shape=shape, grid=grid)
 
+    def to_dict(self) -> dict[str, Any]:
+        """The document of the array; in v2 with its attributes."""
+        from gzarr.metadata.documents import to_dict  # which stands on this module
+
+        return to_dict(self)
+
 
 @dataclass(frozen=True, slots=True)
 class GroupMeta:
@@ -116,6 +122,12 @@ class GroupMeta:
     attributes: Mapping[str, Any] = field(default_factory=dict)
     zarr_format: ZarrFormat = 3
     extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The document of the group; in v2 with its attributes."""
+        from gzarr.metadata.documents import to_dict  # which stands on this module
+
+        return to_dict(self)
 
 
 NodeMeta: TypeAlias = ArrayMeta | GroupMeta

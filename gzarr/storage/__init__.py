@@ -160,8 +160,8 @@ def open_store(
     options = {**getattr(store_like, "options", {}), **(storage_options or {})} if is_place else {}
     if storage_options and not is_place:
         raise StoreError(f"storage_options go with a URL; a {type(store_like).__name__} was given")
-    if isinstance(store_like, StorePath) or _is_instance(store_like, "zarr.storage", "StorePath"):
-        return open_store(store_like.store, read_only=read_only)[0], store_like.path
+    if isinstance(place := getattr(store_like, "store_path", store_like), StorePath) or _is_zarr_path(place):
+        return open_store(place.store, read_only=read_only)[0], place.path
     brought = None if type(store_like) in _PLAIN else _brought(store_like, read_only)
     if brought is not None:
         return brought, ""
@@ -208,6 +208,11 @@ def _brought(value: Any, read_only: bool) -> Store | None:
 
         return FsspecStore.from_upath(value, read_only)
     return None
+
+
+def _is_zarr_path(value: object) -> bool:
+    """Whether a value is a place in a store of zarr-python."""
+    return _is_instance(value, "zarr.storage", "StorePath")
 
 
 def _is_instance(value: object, module: str, *names: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gzarr.indexing.keys import join_path, normalize_path
+from gzarr.storage.rules import check_path
 
 
 class StorePath:
@@ -35,7 +35,8 @@ class StorePath:
 
     def __init__(self, store: Any, path: str = "") -> None:
         self.store = store
-        self.path = normalize_path(path)
+        self.path = "/".join(part for part in path.replace("\\", "/").split("/") if part)
+        check_path(self.path)
 
     @property
     def read_only(self) -> bool:
@@ -43,7 +44,7 @@ class StorePath:
         return bool(self.store.read_only)
 
     def __truediv__(self, path: str) -> StorePath:
-        return StorePath(self.store, join_path(self.path, normalize_path(path)))
+        return StorePath(self.store, f"{self.path}/{path}")
 
     def __eq__(self, other: object) -> bool:
         same = isinstance(other, StorePath) and self.path == other.path and self.store == other.store
@@ -53,7 +54,7 @@ class StorePath:
         return hash((self.store, self.path))
 
     def __str__(self) -> str:
-        return join_path(str(self.store), self.path)
+        return f"{self.store}/{self.path}" if self.path else str(self.store)
 
     def __repr__(self) -> str:
         return f"StorePath({type(self.store).__name__}, {str(self)!r})"

@@ -75,7 +75,8 @@ def series_paths(group: Group, take: Taker = raise_fatal) -> list[str]:
         return list(listed)
     if listed is not None and isinstance(node, Group):
         field = "ome.series" if zarr_format == 3 else "series"
-        Notes(str(node.store_path), take).error(field, f"must be a list of paths, got {short(listed)}", "list the images")
+        notes = Notes(str(node.store_path), take)
+        notes.error(field, f"must be a list of paths, got {short(listed)}", "list the images")
     paths: list[str] = []
     for number in count():
         if str(number) not in group:

@@ -1,0 +1,46 @@
+"""How an array object reads and writes, none of which is stored: ``array.config`` and ``config=``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayConfig:
+    """How an array object reads and writes.
+
+    Attributes
+    ----------
+    order : {"C", "F"}
+        Memory order of the elements in a chunk.
+    write_empty_chunks : bool
+        Whether chunks equal to the fill value are stored.
+    read_missing_chunks : bool
+        Whether chunks that are not stored are read as the fill value, instead of raising `ChunkNotFoundError`.
+    """
+
+    order: Literal["C", "F"] = "C"
+    write_empty_chunks: bool = False
+    read_missing_chunks: bool = True
+
+
+_NAMES = tuple(field.name for field in fields(ArrayConfig))
+#: Of zarr-python's, which change nothing here: requests are joined by rules of the store.
+_HARMLESS = frozenset({"sharding_coalesce_max_gap_bytes", "sharding_coalesce_max_bytes"})
+
+
+def given_config(value: Any) -> dict[str, Any]:
+    """Return what a ``config=`` sets: an `ArrayConfig`, one of zarr-python, a mapping or None.
+
+    Raises TypeError for names that are none of its fields.
+    """
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        value = {name: getattr(value, name) for name in _NAMES if hasattr(value, name)}
+    unknown = sorted(value.keys() - {*_NAMES, *_HARMLESS})
+    if unknown:
+        raise TypeError(f"config has no {', '.join(map(repr, unknown))}; it has {', '.join(_NAMES)}")
+    return {name: value[name] for name in _NAMES if value.get(name) is not None}

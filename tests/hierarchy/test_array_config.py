@@ -1,0 +1,24 @@
+"""How an array object reads and writes."""
+
+import pytest
+
+import gzarr
+from gzarr.hierarchy.array_config import ArrayConfig
+
+
+def test_an_array_says_how_it_is_read_and_written():
+    z = gzarr.zeros((2, 2), chunks=1, config={"write_empty_chunks": True})
+    assert z.config == ArrayConfig("C", write_empty_chunks=True, read_missing_chunks=True)
+    other = z.with_config({"read_missing_chunks": False, "order": "F"})
+    assert other.config == ArrayConfig("C", write_empty_chunks=True, read_missing_chunks=False)
+    assert z.with_config(other.config).config == other.config
+    assert gzarr.open_array(z, config=ArrayConfig(read_missing_chunks=False)).config.read_missing_chunks is False
+    assert gzarr.open(z, write_empty_chunks=True).config.write_empty_chunks
+    with gzarr.config.set({"array.read_missing_chunks": False}):
+        assert not gzarr.zeros(3).config.read_missing_chunks
+
+
+def test_other_names_are_refused():
+    with pytest.raises(TypeError, match="config has no 'write_empty'; it has order, write_empty_chunks"):
+        gzarr.zeros(3).with_config({"write_empty": True})
+    assert gzarr.zeros(3).with_config({"sharding_coalesce_max_bytes": 5}).config == ArrayConfig()
