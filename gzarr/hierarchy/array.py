@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import numpy as np
@@ -21,6 +20,7 @@ from gzarr.display.progress import ProgressLike
 from gzarr.dtypes import cast_fill, parse_dtype
 from gzarr.errors import ArrayNotFoundError, MetadataError, MissingExtraError, UnknownCodecError
 from gzarr.hierarchy.array_config import ArrayConfig, given_config
+from gzarr.hierarchy.asynchronous import AsyncArray, take_over
 from gzarr.hierarchy.keywords import ConstructorKeywords, DeviceKeywords
 from gzarr.hierarchy.node import same_objects
 from gzarr.hierarchy.open_options import OpenedWith, opened_with_settings
@@ -397,9 +397,9 @@ class Array(WritesBehind):
         return self._with(self.metadata, **changes)
 
     @property
-    def async_array(self) -> Any:
+    def async_array(self) -> AsyncArray:
         """The same array for callers that await."""
-        return import_module("gzarr.hierarchy.asynchronous").AsyncArray(self)  # it stands on this module
+        return AsyncArray(self)
 
     @classmethod
     def open(cls, store: Any) -> Self:
@@ -636,3 +636,6 @@ def _reopen(store: Store, path: str, meta: ArrayMeta | None, opened_with: Opened
     if not isinstance(found, ArrayMeta):
         raise ArrayNotFoundError(f"no array at {join_path(str(store), path)!r}: {found_instead(store, path, found)}")
     return Array(store, path, found, opened_with, **options)
+
+
+take_over(AsyncArray, Array)

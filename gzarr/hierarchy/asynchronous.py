@@ -12,8 +12,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Self
 
 from gzarr.hierarchy.accessors import Accessor
-from gzarr.hierarchy.array import Array
-from gzarr.hierarchy.group import Group
+from gzarr.hierarchy.node import Node
 from gzarr.hierarchy.threads import run_in_thread
 
 #: Methods that touch no store: they are called at once.
@@ -41,7 +40,7 @@ class AsyncNode:
     """
 
     __slots__ = ("_node",)
-    _kind: type[Array | Group]
+    _kind: type[Any]  # of the nodes that it wraps
 
     def __init__(self, node: Any) -> None:
         if not isinstance(node, self._kind):
@@ -52,9 +51,9 @@ class AsyncNode:
     @property
     def attrs(self) -> dict[str, Any]:
         """User attributes, as they were read. `update_attributes` changes them."""
-        return self._node.attrs.asdict()
+        return dict(self._node.attrs)
 
-    if TYPE_CHECKING:  # what `_take_over` adds
+    if TYPE_CHECKING:  # what `take_over` adds
 
         def __getattr__(self, name: str) -> Any: ...
 
@@ -94,17 +93,16 @@ class AsyncArray(AsyncNode):
     """
 
     __slots__ = ()
-    _kind = Array
 
     @classmethod
     async def open(cls, store: Any, **kwargs: Any) -> Self:
         """Open an array: see `Array.open`."""
-        return cls(await run_in_thread(Array.open, store, **kwargs))
+        return cls(await run_in_thread(cls._kind.open, store, **kwargs))
 
     @classmethod
     def from_dict(cls, store_path: Any, data: Any) -> Self:
         """Return the array that a document describes: see `Array.from_dict`."""
-        return cls(Array.from_dict(store_path, data))
+        return cls(cls._kind.from_dict(store_path, data))
 
 
 class AsyncGroup(AsyncNode):
@@ -130,17 +128,16 @@ class AsyncGroup(AsyncNode):
     """
 
     __slots__ = ()
-    _kind = Group
 
     @classmethod
     async def open(cls, store: Any, **kwargs: Any) -> Self:
         """Open a group: see `Group.open`."""
-        return cls(await run_in_thread(Group.open, store, **kwargs))
+        return cls(await run_in_thread(cls._kind.open, store, **kwargs))
 
     @classmethod
     async def from_store(cls, store: Any, **kwargs: Any) -> Self:
         """Create a group: see `Group.from_store`."""
-        return cls(await run_in_thread(Group.from_store, store, **kwargs))
+        return cls(await run_in_thread(cls._kind.from_store, store, **kwargs))
 
 
 class AsyncAccessor:
@@ -170,9 +167,9 @@ def wrapped(value: Any) -> Any:
     """Return the asynchronous form of a node, also in a tuple; other values as they are."""
     if isinstance(value, tuple):
         return tuple(map(wrapped, value)) if type(value) is tuple else value
-    if isinstance(value, Array):
-        return AsyncArray(value)
-    return AsyncGroup(value) if isinstance(value, Group) else value
+    if not isinstance(value, Node):
+        return value
+    return AsyncArray(value) if isinstance(value, AsyncArray._kind) else AsyncGroup(value)  # noqa: SLF001 - our own
 
 
 def unwrapped(value: Any) -> Any:
@@ -225,8 +222,9 @@ def _reading(name: str, member: property) -> property:
     return property(read, doc=member.__doc__)
 
 
-def _take_over(kind: type[AsyncNode], sync: type) -> None:
-    """Give a class the properties and methods of the nodes that it wraps."""
+def take_over(kind: type[AsyncNode], sync: type) -> None:
+    """Give a class the properties and methods of the nodes that it wraps: called once, when those are defined."""
+    kind._kind = sync  # noqa: SLF001 - our own
     for name in dir(sync):
         member = getattr(sync, name)
         taken = _OPERATORS.get(name, name)
@@ -240,7 +238,3 @@ def _take_over(kind: type[AsyncNode], sync: type) -> None:
             form = _at_once if name in _PURE else _iterating if name in _LISTING else awaited
             value = form(member)
         setattr(kind, taken, value)
-
-
-_take_over(AsyncArray, Array)
-_take_over(AsyncGroup, Group)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, MutableMapping
-from importlib import import_module
 from typing import Any, Self, Unpack
 
 from gzarr.backend import Backend
@@ -16,6 +15,7 @@ from gzarr.errors import (
     MetadataError,
 )
 from gzarr.hierarchy.array import Array
+from gzarr.hierarchy.asynchronous import AsyncGroup, take_over
 from gzarr.hierarchy.create import new_group_meta, require_group_meta
 from gzarr.hierarchy.group_arrays import GroupArrays
 from gzarr.hierarchy.group_info import group_page
@@ -257,9 +257,9 @@ class Group(GroupArrays, GroupListing, MutableMapping[str, Any]):
         return group
 
     @property
-    def async_group(self) -> Any:
+    def async_group(self) -> AsyncGroup:
         """The same group for callers that await."""
-        return import_module("gzarr.hierarchy.asynchronous").AsyncGroup(self)  # it stands on this module
+        return AsyncGroup(self)
 
     @classmethod
     def open(cls, store: Any, zarr_format: int | None = None) -> Self:
@@ -549,3 +549,6 @@ def _reopen(store: Store, path: str, opened_with: OpenedWith, read_only: bool) -
         found = found_instead(store, path, meta)
         raise GroupNotFoundError(f"no group at {join_path(str(store), path)!r}: {found}")
     return Group(store, path, meta, opened_with, read_only=read_only)
+
+
+take_over(AsyncGroup, Group)

@@ -11,7 +11,7 @@ from gzarr.indexing.keys import join_path
 from gzarr.metadata import v2, v3
 from gzarr.metadata.consolidated import refresh
 from gzarr.metadata.fields import dump_json, parse_json
-from gzarr.metadata.model import ArrayMeta, NodeMeta, ZarrFormat
+from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta, ZarrFormat
 from gzarr.metadata.occupied import occupant
 from gzarr.storage.base import Buffer, Request, Store
 from gzarr.storage.changing import change_object
@@ -99,6 +99,10 @@ def to_dict(meta: NodeMeta) -> dict[str, Any]:
     if meta.zarr_format == 3:
         return v3.to_json(meta)
     return {**v2.to_json(meta), "attributes": dict(meta.attributes)}
+
+
+for _kind in (ArrayMeta, GroupMeta):
+    _kind.to_dict = to_dict  # type: ignore[method-assign]  # zarr-python's name for it
 
 
 def as_meta(value: Any) -> NodeMeta:

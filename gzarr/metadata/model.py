@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from gzarr.codecs.sharding import ShardingCodec
 from gzarr.codecs.spec import CodecSpec
@@ -98,11 +98,9 @@ class ArrayMeta:
         grid = tuple(axis.resized(extent, n) for axis, extent, n in zip(self.grid, shape, whole, strict=True))
         return replace(self, shape=shape, grid=grid)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The document of the array; in v2 with its attributes."""
-        from gzarr.metadata.documents import to_dict  # which stands on this module
+    if TYPE_CHECKING:  # `gzarr.metadata.documents` adds it
 
-        return to_dict(self)
+        def to_dict(self) -> dict[str, Any]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +121,9 @@ class GroupMeta:
     zarr_format: ZarrFormat = 3
     extra: Mapping[str, Any] = field(default_factory=dict)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The document of the group; in v2 with its attributes."""
-        from gzarr.metadata.documents import to_dict  # which stands on this module
+    if TYPE_CHECKING:  # `gzarr.metadata.documents` adds it
 
-        return to_dict(self)
+        def to_dict(self) -> dict[str, Any]: ...
 
 
 NodeMeta: TypeAlias = ArrayMeta | GroupMeta
