@@ -101,8 +101,8 @@ def to_dict(meta: NodeMeta) -> dict[str, Any]:
     return {**v2.to_json(meta), "attributes": dict(meta.attributes)}
 
 
-for _kind in (ArrayMeta, GroupMeta):
-    _kind.to_dict = to_dict  # type: ignore[method-assign]  # zarr-python's name for it
+for _class in (ArrayMeta, GroupMeta):
+    _class.to_dict = to_dict  # type: ignore[method-assign, assignment]  # zarr-python's name for it
 
 
 def as_meta(value: Any) -> NodeMeta:

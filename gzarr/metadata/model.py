@@ -100,7 +100,8 @@ class ArrayMeta:
 
     if TYPE_CHECKING:  # `gzarr.metadata.documents` adds it
 
-        def to_dict(self) -> dict[str, Any]: ...
+        def to_dict(self) -> dict[str, Any]:
+            """The document of the node; in v2 with its attributes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +124,8 @@ class GroupMeta:
 
     if TYPE_CHECKING:  # `gzarr.metadata.documents` adds it
 
-        def to_dict(self) -> dict[str, Any]: ...
+        def to_dict(self) -> dict[str, Any]:
+            """The document of the node; in v2 with its attributes."""
 
 
 NodeMeta: TypeAlias = ArrayMeta | GroupMeta
