@@ -64,6 +64,7 @@ if TYPE_CHECKING:  # what `__getattr__` finds
     from gzarr.hierarchy.group import Group
     from gzarr.loader.loader import Loader
     from gzarr.loader.samples import Crops, Window
+    from gzarr.namespaces import array_namespace, scipy_namespace
     from gzarr.profiling.report import profile
     from gzarr.storage import (
         DirectoryStore,
@@ -120,6 +121,7 @@ _NAMES = {
     "gzarr.hierarchy.group": "Group",
     "gzarr.loader.loader": "Loader",
     "gzarr.loader.samples": "Crops Window",
+    "gzarr.namespaces": "array_namespace scipy_namespace",
     "gzarr.profiling.report": "profile",
     "gzarr.storage": "ABSStore DBMStore DirectoryStore KVStore LMDBStore LRUStoreCache LocalStore MemoryStore "
     "MongoDBStore N5FSStore N5Store NestedDirectoryStore ProcessSynchronizer RedisStore SQLiteStore TempStore "
@@ -198,6 +200,7 @@ __all__ = [
     "aopen_array",
     "aopen_group",
     "array",
+    "array_namespace",
     "codecs",
     "compare",
     "config",
@@ -234,6 +237,7 @@ __all__ = [
     "save",
     "save_array",
     "save_group",
+    "scipy_namespace",
     "storage",
     "transfer",
     "tree",

@@ -26,7 +26,7 @@ from gzarr.errors import DeviceError, GzarrError
 DEVICE_OPTIONS = ("stream", "max_device_nbytes", "strict", "reader")
 READERS = ("auto", "host", "kvikio")
 
-#: max_device_nbytes, strict, reader, and the setting gpu.decompression_engine.
+#: max_device_nbytes, strict, reader, and a setting of the device: gpu.decompression_engine, or emulated.arrays.
 _Options: TypeAlias = tuple[int | None, bool, str, str]
 #: Device memory of a wave on a GPU with 80 GB: a third of a quarter of it.
 _LARGE_GPU_WAVE_NBYTES = 6 << 30
@@ -49,8 +49,8 @@ def backend_for(
     device : str or Backend, optional
         "cpu"; "cuda" or "cuda:N"; "auto", which is the first CUDA device if it can be used and has passed a self-check
         (`gzarr.gpu.detection.verify`, some seconds once per GPU and its software), and otherwise the CPU, with one
-        warning if the check failed; "emulated", the GPU backend on host memory, slow, for tests without a GPU. None
-        stands for the setting ``device`` (environment ``GZARR_DEVICE``), by default "auto". A backend is returned as it
+        warning if the check failed; "emulated", the GPU backend on host memory, slow, for tests without a GPU. Its
+        arrays behave as CuPy's, or are NumPy arrays with the setting ``emulated.arrays="numpy"``. None stands for the setting ``device`` (environment ``GZARR_DEVICE``), by default "auto". A backend is returned as it
         is and takes no options.
     stream : cupy.cuda.Stream, optional
         Stream that results are ordered on. By default the current stream of each read.
@@ -99,7 +99,9 @@ def backend_for(
             raise ValueError(f"stream: device {asked!r} has no streams; leave it out, or choose 'cuda'")
         return _CPU
     number = None
-    if name != "emulated":
+    if name == "emulated":
+        chosen = (*chosen[:3], config["emulated.arrays"])
+    else:
         if re.fullmatch(r"cuda(:\d+)?", name) is None:
             raise DeviceError(f"no device {asked!r}; use {_NAMES}")
         number = int(name.partition(":")[2] or 0)
@@ -269,23 +271,23 @@ _warned: list[str] = []
 
 
 @cache
-def _device(number: int | None, engine: str) -> Any:
-    """Return the CUDA device with a number, or the emulated one for None."""
+def _device(number: int | None, setting: str) -> Any:
+    """Return the CUDA device with a number, or the emulated one for None. setting: see `_Options`."""
     if number is None:
         from gzarr.gpu.device.emulated import EmulatedDevice
 
-        return EmulatedDevice()
+        return EmulatedDevice(arrays=setting)
     from gzarr.gpu.device.cuda import CudaDevice
 
-    return CudaDevice(number, engine)
+    return CudaDevice(number, setting)
 
 
 def _gpu(
-    number: int | None, max_nbytes: int | None, strict: bool, reader: str, engine: str, stream: Any = None
+    number: int | None, max_nbytes: int | None, strict: bool, reader: str, setting: str, stream: Any = None
 ) -> Backend:
     from gzarr.gpu.backend import GpuBackend
 
-    device = _device(number, engine)
+    device = _device(number, setting)
     return GpuBackend(device, max_device_nbytes=max_nbytes, strict=strict, reader=reader, stream=stream)
 
 

@@ -29,6 +29,27 @@ _DLPACK_CODES = {"bfloat16": 4} | {
 }
 
 
+class DeviceArray:
+    """A base of arrays in the memory of a device without CUDA, which no protocol describes."""
+
+    __slots__ = ()
+
+    @property
+    def _namespace(self) -> Any:
+        """The module with the functions for such arrays."""
+        raise NotImplementedError
+
+
+def is_on_device(value: Any) -> bool:
+    """Return whether an array is in the memory of a GPU or of the emulated device."""
+    return hasattr(value, "__cuda_array_interface__") or isinstance(value, DeviceArray)
+
+
+def namespace_of(array: DeviceArray) -> Any:
+    """Return the module with the functions for an array on a device without CUDA."""
+    return array._namespace  # noqa: SLF001 - CuPy's arrays have no public attribute for it
+
+
 def numpy_dtype(dtype: Any) -> Any:
     """Return the NumPy data type that a data type of PyTorch stands for; anything else as it is.
 
@@ -76,7 +97,7 @@ def to_host(value: Any) -> Any:
     `from_tensor` raises.
     """
     value = from_tensor(value)
-    if not hasattr(value, "__cuda_array_interface__"):
+    if not is_on_device(value):
         return value
     for method in ("get", "copy_to_host", "cpu"):  # of CuPy, Numba, PyTorch
         copied = getattr(value, method, None)

@@ -17,6 +17,8 @@ from hypothesis import HealthCheck, settings
 
 # Tests of the CPU run on it even beside a GPU, which "auto" would take. gzarr reads this when it is imported.
 os.environ.setdefault("GZARR_DEVICE", "cpu")
+# Tests compare what the emulated device reads by NumPy. Those of its arrays choose them.
+os.environ.setdefault("GZARR_EMULATED__ARRAYS", "numpy")
 
 import gzarr
 from tests.support.servers import (  # noqa: F401 - fixtures

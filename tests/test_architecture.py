@@ -16,7 +16,7 @@ FLOORS = (
     {"errors", "config", "concurrency"},
     {"profiling", "tensors"},
     {"dtypes", "indexing", "storage"},
-    {"codecs", "layout"},
+    {"codecs", "layout", "namespaces"},
     {"metadata", "backend"},
     {"cpu", "display"},
     {"gpu"},  # above cpu: steps that the GPU lacks run there

@@ -15,7 +15,8 @@ from gzarr.devices import backend_for
 from gzarr.errors import DeviceError
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.detection import detect
-from gzarr.gpu.device.emulated import EmulatedDevice, EmulatedStream
+from gzarr.gpu.device.emulated import EmulatedDevice
+from gzarr.gpu.device.emulated_streams import EmulatedStream
 from gzarr.gpu.device.hostbuild import find_compiler
 from tests.support.processes import run_python
 

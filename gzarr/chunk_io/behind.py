@@ -40,7 +40,7 @@ from gzarr.concurrency import Pool, after_fork, new_lock, raise_again
 from gzarr.indexing.grid import Grid, RegularAxis
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import box_between, make_plan
-from gzarr.tensors import to_host
+from gzarr.tensors import is_on_device, to_host
 
 #: Bytes of a block: its objects take milliseconds to write, beside which a call of the engine is nothing.
 BLOCK_NBYTES = 4 << 20
@@ -289,7 +289,7 @@ class Behind:
                 buffer = self._spare_buffer(bounds, value)
         if buffer is None:
             shape, dtype = _shape(bounds), self._dtype
-            buffer = self.io.backend.empty(shape, dtype) if _is_on_device(value) else np.empty(shape, dtype)
+            buffer = self.io.backend.empty(shape, dtype) if is_on_device(value) else np.empty(shape, dtype)
         block = self._blocks[coords] = _Block(bounds, buffer)
         return block
 
@@ -297,7 +297,7 @@ class Behind:
         """A buffer that can be used again; None if there is none for a block."""
         with suppress(IndexError):
             buffer = self._spare.pop()
-            if buffer.shape == _shape(bounds) and isinstance(buffer, np.ndarray) is not _is_on_device(value):
+            if buffer.shape == _shape(bounds) and isinstance(buffer, np.ndarray) is not is_on_device(value):
                 return buffer
         return None
 
@@ -485,7 +485,3 @@ def _within(outer: Bounds, inner: Bounds) -> tuple[slice | EllipsisType, ...]:
 
 def _shape(bounds: Bounds) -> Coords:
     return tuple([high - low for low, high in zip(*bounds, strict=True)])
-
-
-def _is_on_device(value: Any) -> bool:
-    return hasattr(value, "__cuda_array_interface__")

@@ -27,7 +27,7 @@ from gzarr.errors import CodecError
 from gzarr.indexing.plan import Part
 from gzarr.layout.chunk_layout import Layout, Located
 from gzarr.storage.base import Buffer, Store
-from gzarr.tensors import memory_of, to_host
+from gzarr.tensors import is_on_device, memory_of, to_host
 
 
 class _Prepared(NamedTuple):
@@ -143,7 +143,7 @@ class CpuBackend:
     def adopt_out(self, out: Any) -> Array:
         """An array to read into, as is. Raises: ValueError if it is in GPU memory, TypeError if it is not an array."""
         out = memory_of(out)
-        if hasattr(out, "__cuda_array_interface__"):
+        if is_on_device(out):
             raise ValueError("out is in GPU memory, but the array is read on the CPU: open it with device='cuda'")
         if not hasattr(out, "shape") or not hasattr(out, "dtype"):
             raise TypeError(f"out must be an array, got {type(out).__name__}")
@@ -257,7 +257,7 @@ def _changeable(chain: Chain, buffer: Buffer, index: int) -> Array:
 
 def _gather_one(chunk: ArrayRepr, value: Array, part: Part, old: Array | None, fields: Fields) -> Array:
     piece = value[part.out]
-    if hasattr(piece, "__cuda_array_interface__"):  # of an array that is read on a GPU as it is written
+    if is_on_device(piece):  # of an array that is read on a GPU as it is written
         piece = as_numpy(piece, chunk.dtype)
     if old is None:
         whole = fields is None and isinstance(piece, np.ndarray) and piece.shape == chunk.shape

@@ -23,6 +23,7 @@ from gzarr.hierarchy.resizing import objects_stored
 from gzarr.indexing.grid import Grid, RegularAxis, is_regular, nchunks
 from gzarr.metadata.model import ArrayMeta
 from gzarr.metadata.parts import split_codecs
+from gzarr.namespaces import array_namespace
 from gzarr.storage.wrappers import full_type_name, type_name
 
 
@@ -71,6 +72,22 @@ class ArrayInfo(Node[ArrayMeta]):
     @shape.setter
     def shape(self, value: tuple[int, ...]) -> None:
         self.resize(value)
+
+    @property
+    def xp(self) -> Any:
+        """The module with the functions for what the array reads: numpy, or cupy on a GPU.
+
+        On ``device="emulated"``, it is a module that behaves as cupy. Data types that a GPU lacks (strings, objects,
+        times) are read into NumPy arrays everywhere.
+
+        Examples
+        --------
+        >>> import gzarr
+        >>> array = gzarr.array([1.0, 4.0], device="cpu")
+        >>> array.xp.sqrt(array[:])
+        array([1., 2.])
+        """
+        return array_namespace(self.backend.empty((0,), self.dtype))
 
     @property
     def ndim(self) -> int:

@@ -25,7 +25,7 @@ from gzarr.hierarchy.presets import LAYOUT_KEYWORDS, layout_applies
 from gzarr.metadata.model import ArrayMeta
 from gzarr.metadata.parts import split_codecs
 from gzarr.storage.base import Store
-from gzarr.tensors import from_tensor, numpy_dtype
+from gzarr.tensors import from_tensor, is_on_device, numpy_dtype
 
 
 def options_from(keywords: Mapping[str, Any]) -> ArrayOptions:
@@ -58,7 +58,7 @@ def make(
         data = from_tensor(data)
         if not hasattr(data, "shape") or not hasattr(data, "dtype"):
             data = _from_python(data, keywords)
-        elif not isinstance(data.dtype, np.dtype) and not hasattr(data, "__cuda_array_interface__"):
+        elif not isinstance(data.dtype, np.dtype) and not is_on_device(data):
             data = np.asarray(data)  # of TensorStore or pandas, which have data types of their own
         if keywords.get("shape") is None:
             keywords["shape"] = data.shape

@@ -17,6 +17,7 @@ from gzarr.devices import backend_for, backend_or_auto
 from gzarr.errors import DeviceError, MetadataError
 from gzarr.storage import SplitStore, open_store, synchronized
 from gzarr.storage.base import Store
+from gzarr.tensors import DeviceArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,10 +148,11 @@ def take_open_options(keywords: MutableMapping[str, Any]) -> OpenOptions:
 
 
 def _device_of(meta_array: Any, device: str | Backend | None) -> str | Backend:
-    interface = hasattr(meta_array, "__cuda_array_interface__")
-    if not interface and not hasattr(meta_array, "__array_interface__"):
+    wanted = f"cuda:{meta_array.device.id}" if hasattr(meta_array, "__cuda_array_interface__") else "cpu"
+    if isinstance(meta_array, DeviceArray):
+        wanted = "emulated"
+    elif wanted == "cpu" and not hasattr(meta_array, "__array_interface__"):
         raise TypeError(f"meta_array must be a NumPy or CuPy array, got {type(meta_array).__name__}")
-    wanted = f"cuda:{meta_array.device.id}" if interface else "cpu"
     if device is None:
         return wanted
     if (asked := backend_for(device).device) != wanted:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gzarr.gpu.detection.measured import gpu_name, value_for
+from gzarr.gpu.device import emulated_cupy
 from gzarr.gpu.device.protocol import Device
 
 
@@ -51,7 +52,7 @@ def crossover_for(device: Device, part: str) -> Crossover:
 
     part: `SMALL_READS` or `SMALL_WRITES` of `gzarr.gpu.detection.measured`.
     """
-    return NEVER if device.xp is np else crossover_of(part, gpu_name(device))
+    return NEVER if device.xp in (np, emulated_cupy) else crossover_of(part, gpu_name(device))
 
 
 def crossover_of(part: str, gpu: str) -> Crossover:

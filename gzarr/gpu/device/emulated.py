@@ -11,9 +11,8 @@ import ctypes
 import threading
 import weakref
 import zlib
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from time import perf_counter
 from typing import Any
 
@@ -31,7 +30,9 @@ from gzarr.cpu.backend import owned_by
 from gzarr.cpu.codecs.nvcomp import installed
 from gzarr.cpu.measuring import measured
 from gzarr.errors import DeviceError
-from gzarr.gpu.device import nvcomp
+from gzarr.gpu.device import emulated_cupy, emulated_streams, nvcomp
+from gzarr.gpu.device.emulated_arrays import EmulatedArray, address_of, host_of, view
+from gzarr.gpu.device.emulated_streams import EmulatedStream
 from gzarr.gpu.device.hostbuild import HostKernels
 from gzarr.gpu.device.memory import Arena
 from gzarr.gpu.device.nvcomp_tables import (
@@ -45,6 +46,7 @@ from gzarr.gpu.device.nvcomp_tables import (
 )
 from gzarr.gpu.device.pinned import Staging
 from gzarr.gpu.device.protocol import Checksums, Outcome, Table
+from gzarr.profiling import crossings
 
 #: nvCOMP's status for a damaged stream (nvcompErrorCannotDecompress).
 _DAMAGED = 12
@@ -83,31 +85,22 @@ class Tally:
             self.live -= nbytes
 
 
-class EmulatedStream:
-    """A stream whose work is done as soon as it is submitted.
-
-    Attributes
-    ----------
-    waited_for
-        The streams that it was last made to wait for, in order.
-    """
-
-    def __init__(self) -> None:
-        self.waited_for: deque[EmulatedStream] = deque(maxlen=64)
-
-
-_DEFAULT_STREAM = EmulatedStream()
-
-
 class EmulatedDevice:
     """A device whose memory is the host's.
+
+    Parameters
+    ----------
+    free : int
+        Free device memory that it reports, in bytes.
+    arrays : {"numpy", "device"}
+        What its arrays are: NumPy arrays, or those of `gzarr.gpu.device.emulated_arrays`, which behave as CuPy's.
 
     Attributes
     ----------
     name
         "emulated".
     xp
-        The module numpy.
+        The array module: numpy or `gzarr.gpu.device.emulated_cupy`.
     engine
         None: there is none.
     launches
@@ -121,10 +114,11 @@ class EmulatedDevice:
     """
 
     name = "emulated"
-    xp = np
     engine = None
 
-    def __init__(self, *, free: int = 1 << 30) -> None:
+    def __init__(self, *, free: int = 1 << 30, arrays: str = "numpy") -> None:
+        self.xp: Any = np if arrays == "numpy" else emulated_cupy
+        self._made: Callable[[Any], Any] = _unchanged if arrays == "numpy" else view
         self.launches: list[str] = []
         self.free = free
         self.memory = Tally()
@@ -133,18 +127,21 @@ class EmulatedDevice:
         self._local = threading.local()
 
     def owns(self, array: Any) -> bool:
-        """Whether an array is in the device's memory: any NumPy array of a dtype that a GPU has."""
+        """Whether an array is in the device's memory: one of its own arrays, of a dtype that a GPU has."""
+        if self.xp is not np:
+            return isinstance(array, EmulatedArray)
         return isinstance(array, np.ndarray) and not array.dtype.hasobject
 
-    def adopt(self, value: Any, stream: Any = None) -> NDArray[Any] | None:
-        """A NumPy array that shares the memory of an object with a CUDA interface, whose address is trusted."""
+    def adopt(self, value: Any, stream: Any = None) -> Any:
+        """An array that shares the memory of an object with a CUDA interface, whose address is trusted."""
+        if isinstance(value, EmulatedArray):
+            return value if self.xp is not np else host_of(value)
         interface = getattr(value, "__cuda_array_interface__", None)
-        return None if interface is None else np.asarray(_Adopted(interface, value))
+        return None if interface is None else self._made(np.asarray(_Adopted(interface, value)))
 
     def current_stream(self) -> EmulatedStream:
         """The stream that this thread's work goes to."""
-        active: EmulatedStream | None = getattr(self._local, "stream", None)
-        return _DEFAULT_STREAM if active is None else active
+        return emulated_streams.current_stream()
 
     def as_stream(self, stream: Any) -> EmulatedStream:
         """The stream itself. Raises: DeviceError if it is not a stream of this device."""
@@ -156,15 +153,9 @@ class EmulatedDevice:
         """A new stream, which only notes what it was made to wait for."""
         return EmulatedStream()
 
-    @contextmanager
-    def use(self, stream: EmulatedStream) -> Iterator[None]:
+    def use(self, stream: EmulatedStream) -> AbstractContextManager[None]:
         """Make a stream current for this thread."""
-        outer = getattr(self._local, "stream", None)
-        self._local.stream = stream
-        try:
-            yield
-        finally:
-            self._local.stream = outer
+        return emulated_streams.use(stream)
 
     def record(self, stream: EmulatedStream) -> EmulatedStream:
         """An event, represented by the stream that it was recorded on."""
@@ -183,35 +174,36 @@ class EmulatedDevice:
         """Take this thread's memory from arenas."""
         state = self._local.__dict__
         outer = dict(state)
-        state.update(stream=stream, memory=memory, staging=staging)
+        state.update(memory=memory, staging=staging)
         try:
-            yield
+            with emulated_streams.use(stream), crossings.inside():
+                yield
         finally:
             state.clear()
             state.update(outer)
 
-    def allocate(self, nbytes: int) -> NDArray[np.uint8]:
+    def allocate(self, nbytes: int) -> Any:
         """A new block, which is counted."""
-        return self.memory.count(np.empty(nbytes, np.uint8))
+        return self._made(self.memory.count(np.empty(nbytes, np.uint8)))
 
     def allocate_pinned(self, nbytes: int) -> NDArray[np.uint8]:
         """A new block, which is counted."""
         return self.pinned.count(np.empty(nbytes, np.uint8))
 
-    def empty(self, nbytes: int) -> NDArray[np.uint8]:
+    def empty(self, nbytes: int) -> Any:
         """Memory filled with a pattern, which shows reads of uninitialized memory."""
         arena: Arena | None = getattr(self._local, "memory", None)
-        memory: NDArray[np.uint8] = self.allocate(nbytes) if arena is None else arena.take(nbytes)
-        memory[:] = 0xA5
+        memory = self.allocate(nbytes) if arena is None else arena.take(nbytes)
+        _host(memory)[:] = 0xA5
         return memory
 
-    def result(self, shape: tuple[int, ...], dtype: np.dtype[Any], stream: Any = None) -> NDArray[Any]:
+    def result(self, shape: tuple[int, ...], dtype: np.dtype[Any], stream: Any = None) -> Any:
         """An uninitialized array. It is the caller's, so it is not counted."""
-        return np.empty(shape, dtype)
+        return self._made(np.empty(shape, dtype))
 
-    def owned_by(self, array: NDArray[Any], owner: object) -> NDArray[Any]:
+    def owned_by(self, array: Any, owner: object) -> Any:
         """An array in the same memory, which keeps an owner alive."""
-        return owned_by(array, owner)
+        return self._made(owned_by(_host(array), owner))
 
     def staging(self, nbytes: int) -> NDArray[np.uint8]:
         """Host memory."""
@@ -219,25 +211,25 @@ class EmulatedDevice:
         memory: NDArray[np.uint8] = self.allocate_pinned(nbytes) if lane is None else lane.take(nbytes)
         return memory
 
-    def upload(self, host: NDArray[Any]) -> NDArray[Any]:
+    def upload(self, host: NDArray[Any]) -> Any:
         """A copy."""
-        copied: NDArray[Any] = self.empty(host.nbytes).view(host.dtype).reshape(host.shape)
+        copied = _host(self.empty(host.nbytes)).view(host.dtype).reshape(host.shape)
         copied[...] = host
-        return copied
+        return self._made(copied)
 
-    def download(self, array: NDArray[Any], into: NDArray[Any] | None = None) -> NDArray[Any]:
+    def download(self, array: Any, into: NDArray[Any] | None = None) -> NDArray[Any]:
         """A copy."""
         if into is None:
-            return np.array(array, copy=True)
-        into[...] = array
+            return np.array(_host(array), copy=True)
+        into[...] = _host(array)
         return into
 
-    def download_all(self, arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+    def download_all(self, arrays: Sequence[Any]) -> list[NDArray[Any]]:
         """Copies in staging memory."""
         copies = []
         for array in arrays:
             host = self.staging(array.nbytes).view(array.dtype).reshape(array.shape)
-            host[...] = array
+            host[...] = _host(array)
             copies.append(host)
         return copies
 
@@ -258,14 +250,14 @@ class EmulatedDevice:
         """The difference of two times."""
         return end - start
 
-    def address(self, array: NDArray[Any]) -> int:
+    def address(self, array: Any) -> int:
         """Address of an array's first element."""
-        return int(array.__array_interface__["data"][0])
+        return address_of(_host(array))
 
     def launch(self, kernel: str, n_threads: int, args: tuple[Any, ...]) -> None:
         """Run a kernel, one thread after the other."""
         self.launches.append(kernel)
-        plain = tuple(self.address(a) if isinstance(a, np.ndarray) else a for a in args)
+        plain = tuple(self.address(a) if isinstance(a, (np.ndarray, EmulatedArray)) else a for a in args)
         self._kernels.launch(kernel, n_threads, plain)
 
     def decoders(self) -> frozenset[str]:
@@ -280,8 +272,8 @@ class EmulatedDevice:
         self._check(decoder, source, target, capacity)
         self.empty(4 * source.nbytes)  # memory for the tables, and for nvCOMP's scratch
         self.empty(self.scratch_nbytes(decoder, source.size, int(capacity.max()), int(capacity.sum())))
-        statuses = self.upload(np.zeros(source.size, np.int32))
-        sizes = self.upload(np.zeros(source.size, np.int64))
+        outcome = Outcome(self.upload(np.zeros(source.size, np.int32)), self.upload(np.zeros(source.size, np.int64)))
+        statuses, sizes = map(_host, outcome)
         decode = _DECODE[decoder]
         table = zip(source.tolist(), nbytes.tolist(), target.tolist(), capacity.tolist(), strict=True)
         for i, (src, n, dst, room) in enumerate(table):
@@ -295,7 +287,7 @@ class EmulatedDevice:
                 continue
             ctypes.memmove(dst, bytes(data), len(data))
             sizes[i] = len(data)
-        return Outcome(statuses, sizes)
+        return outcome
 
     def scratch_nbytes(self, decoder: str, n: int, max_nbytes: int, total_nbytes: int) -> int:
         """The scratch of nvCOMP."""
@@ -325,7 +317,8 @@ class EmulatedDevice:
             raise DeviceError(f"{encoder}: a chunk is no whole number of {typesize} bytes (nvCOMP status 20)")
         self.empty(3 * source.nbytes)  # memory for the tables, and for nvCOMP's scratch
         self.empty(self.compress_scratch_nbytes(encoder, source.size, largest, int(nbytes.sum())))
-        statuses, sizes = self.upload(np.zeros(source.size, np.int32)), self.upload(np.zeros(source.size, np.uint64))
+        outcome = Outcome(self.upload(np.zeros(source.size, np.int32)), self.upload(np.zeros(source.size, np.uint64)))
+        statuses, sizes = map(_host, outcome)
         for i, (src, n, dst) in enumerate(zip(source.tolist(), nbytes.tolist(), target.tolist(), strict=True)):
             try:
                 data = bytes(self.encode(encoder, ctypes.string_at(src, n)))
@@ -337,7 +330,7 @@ class EmulatedDevice:
                 raise DeviceError(f"{encoder}: {n} bytes became {len(data)}, above the {room} that nvCOMP allows")
             ctypes.memmove(dst, data, len(data))
             sizes[i] = len(data)
-        return Outcome(statuses, sizes)
+        return outcome
 
     def encode(self, encoder: str, data: bytes) -> bytes:
         """Encode one chunk. Tests replace this for formats that no host library encodes."""
@@ -386,6 +379,16 @@ class EmulatedDevice:
         limit = nvcomp.CODECS[decoder].max_decompressed_nbytes
         if capacity.size and int(capacity.max()) > limit:
             raise DeviceError(f"{decoder}: a stream of {int(capacity.max())} bytes, above {limit} (nvCOMP status 18)")
+
+
+def _unchanged(array: NDArray[Any]) -> NDArray[Any]:
+    return array
+
+
+def _host(array: Any) -> NDArray[Any]:
+    """The NumPy array of the same memory."""
+    host: NDArray[Any] = host_of(array) if isinstance(array, EmulatedArray) else array
+    return host
 
 
 def _check_alignment(codec: str, what: str, addresses: Table, need: int) -> None:

@@ -30,7 +30,7 @@ from gzarr.images.labels.components import (
     touching,
 )
 from gzarr.images.labels.numbering import Labelled, Method, Source, Target, Wish, find_source, number_blocks
-from gzarr.storage.extras import require
+from gzarr.namespaces import scipy_module
 from gzarr.tensors import to_host
 
 #: Fewer voxels are not worth a block of their own.
@@ -141,8 +141,7 @@ def _components(backend: Backend, block: AnyArray, structure: NDArray[np.bool_])
     xp = backend.xp
     if not block.ndim or not block.size:
         return (block != 0).astype(np.int32), int(np.count_nonzero(to_host(block)))
-    module = "scipy.ndimage" if xp is np else "cupyx.scipy.ndimage"
-    ndimage = require(module, "ome" if xp is np else "cuda13", "gzarr.images.label")
+    ndimage = scipy_module(xp, "ndimage", "gzarr.images.label")
     labels = xp.empty(block.shape, np.int32)
     n = ndimage.label(block if block.dtype == bool else block != 0, xp.asarray(structure), output=labels)
     return labels, int(n)

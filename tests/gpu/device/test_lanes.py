@@ -14,7 +14,8 @@ from numcodecs import Blosc
 
 import gzarr
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.device.emulated import EmulatedDevice, EmulatedStream
+from gzarr.gpu.device.emulated import EmulatedDevice
+from gzarr.gpu.device.emulated_streams import EmulatedStream
 from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.gpu.device.lanes import N_LANES, Lanes
 from gzarr.storage import LocalStore, MemoryStore

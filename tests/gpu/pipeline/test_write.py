@@ -16,7 +16,8 @@ from gzarr import codecs
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.codecs import TABLE
 from gzarr.gpu.detection.thresholds import NEVER, Crossover
-from gzarr.gpu.device.emulated import EmulatedDevice, EmulatedStream
+from gzarr.gpu.device.emulated import EmulatedDevice
+from gzarr.gpu.device.emulated_streams import EmulatedStream
 from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.gpu.device.lanes import N_LANES
 from gzarr.storage import MemoryStore
