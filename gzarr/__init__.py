@@ -34,6 +34,7 @@ if TYPE_CHECKING:  # what `__getattr__` finds
     from gzarr.api.create_hierarchy import create_hierarchy
     from gzarr.api.debug import print_debug_info
     from gzarr.api.many import read_many, write_many
+    from gzarr.api.namespaces import array_namespace, scipy_namespace
     from gzarr.api.open import create_group, group, open, open_array, open_group, open_like, tree
     from gzarr.api.save import load, save, save_array, save_group
     from gzarr.checking.compare import Comparison
@@ -64,7 +65,6 @@ if TYPE_CHECKING:  # what `__getattr__` finds
     from gzarr.hierarchy.group import Group
     from gzarr.loader.loader import Loader
     from gzarr.loader.samples import Crops, Window
-    from gzarr.namespaces import array_namespace, scipy_namespace
     from gzarr.profiling.report import profile
     from gzarr.storage import (
         DirectoryStore,
@@ -107,6 +107,7 @@ _NAMES = {
     "gzarr.api.create_hierarchy": "create_hierarchy",
     "gzarr.api.debug": "print_debug_info",
     "gzarr.api.many": "read_many write_many",
+    "gzarr.api.namespaces": "array_namespace scipy_namespace",
     "gzarr.api.open": "create_group group open open_array open_group open_like tree",
     "gzarr.api.save": "load save save_array save_group",
     "gzarr.chunk_io.chunk_cache": "ChunkCache",
@@ -121,7 +122,6 @@ _NAMES = {
     "gzarr.hierarchy.group": "Group",
     "gzarr.loader.loader": "Loader",
     "gzarr.loader.samples": "Crops Window",
-    "gzarr.namespaces": "array_namespace scipy_namespace",
     "gzarr.profiling.report": "profile",
     "gzarr.storage": "ABSStore DBMStore DirectoryStore KVStore LMDBStore LRUStoreCache LocalStore MemoryStore "
     "MongoDBStore N5FSStore N5Store NestedDirectoryStore ProcessSynchronizer RedisStore SQLiteStore TempStore "

@@ -50,8 +50,9 @@ def backend_for(
         "cpu"; "cuda" or "cuda:N"; "auto", which is the first CUDA device if it can be used and has passed a self-check
         (`gzarr.gpu.detection.verify`, some seconds once per GPU and its software), and otherwise the CPU, with one
         warning if the check failed; "emulated", the GPU backend on host memory, slow, for tests without a GPU. Its
-        arrays behave as CuPy's, or are NumPy arrays with the setting ``emulated.arrays="numpy"``. None stands for the setting ``device`` (environment ``GZARR_DEVICE``), by default "auto". A backend is returned as it
-        is and takes no options.
+        arrays behave as CuPy's, or are NumPy arrays with the setting ``emulated.arrays="numpy"``. None stands for the
+        setting ``device`` (environment ``GZARR_DEVICE``), by default "auto". A backend is returned as it is and takes
+        no options.
     stream : cupy.cuda.Stream, optional
         Stream that results are ordered on. By default the current stream of each read.
     max_device_nbytes : int, optional

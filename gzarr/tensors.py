@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -34,10 +34,7 @@ class DeviceArray:
 
     __slots__ = ()
 
-    @property
-    def _namespace(self) -> Any:
-        """The module with the functions for such arrays."""
-        raise NotImplementedError
+    _namespace: ClassVar[Any]  # the module with the functions for such arrays
 
 
 def is_on_device(value: Any) -> bool:

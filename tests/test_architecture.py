@@ -16,7 +16,7 @@ FLOORS = (
     {"errors", "config", "concurrency"},
     {"profiling", "tensors"},
     {"dtypes", "indexing", "storage"},
-    {"codecs", "layout", "namespaces"},
+    {"codecs", "layout"},
     {"metadata", "backend"},
     {"cpu", "display"},
     {"gpu"},  # above cpu: steps that the GPU lacks run there
@@ -141,7 +141,7 @@ TESTED_THROUGH = {
     "gpu/codecs/test_filters": "gpu/codecs/dtypes",
     "gpu/codecs/test_single_stream": "gpu/codecs/compressing",
     "gpu/detection/test_thresholds": "gpu/detection/measured",
-    "gpu/device/test_emulated": "gpu/device/protocol",
+    "gpu/device/test_emulated": "gpu/device/emulated_streams gpu/device/protocol",
     "gpu/device/test_nvcomp": "gpu/device/nvcomp_tables",
     "gpu/kernels/test_build": "gpu/kernels/sources",
     "gpu/reading/test_host": "gpu/reading/files",

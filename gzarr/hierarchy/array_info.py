@@ -23,7 +23,6 @@ from gzarr.hierarchy.resizing import objects_stored
 from gzarr.indexing.grid import Grid, RegularAxis, is_regular, nchunks
 from gzarr.metadata.model import ArrayMeta
 from gzarr.metadata.parts import split_codecs
-from gzarr.namespaces import array_namespace
 from gzarr.storage.wrappers import full_type_name, type_name
 
 
@@ -87,7 +86,7 @@ class ArrayInfo(Node[ArrayMeta]):
         >>> array.xp.sqrt(array[:])
         array([1., 2.])
         """
-        return array_namespace(self.backend.empty((0,), self.dtype))
+        return np if isinstance(self.backend.empty((0,), self.dtype), np.ndarray) else self.backend.xp
 
     @property
     def ndim(self) -> int:

@@ -31,7 +31,7 @@ from gzarr.cpu.codecs.nvcomp import installed
 from gzarr.cpu.measuring import measured
 from gzarr.errors import DeviceError
 from gzarr.gpu.device import emulated_cupy, emulated_streams, nvcomp
-from gzarr.gpu.device.emulated_arrays import EmulatedArray, address_of, host_of, view
+from gzarr.gpu.device.emulated_arrays import EmulatedArray, address_of, allocated, host_of, view
 from gzarr.gpu.device.emulated_streams import EmulatedStream
 from gzarr.gpu.device.hostbuild import HostKernels
 from gzarr.gpu.device.memory import Arena
@@ -184,7 +184,7 @@ class EmulatedDevice:
 
     def allocate(self, nbytes: int) -> Any:
         """A new block, which is counted."""
-        return self._made(self.memory.count(np.empty(nbytes, np.uint8)))
+        return self._made(self.memory.count(allocated((nbytes,), np.dtype(np.uint8), inside=True)))
 
     def allocate_pinned(self, nbytes: int) -> NDArray[np.uint8]:
         """A new block, which is counted."""
@@ -199,7 +199,7 @@ class EmulatedDevice:
 
     def result(self, shape: tuple[int, ...], dtype: np.dtype[Any], stream: Any = None) -> Any:
         """An uninitialized array. It is the caller's, so it is not counted."""
-        return self._made(np.empty(shape, dtype))
+        return self._made(allocated(shape, dtype))
 
     def owned_by(self, array: Any, owner: object) -> Any:
         """An array in the same memory, which keeps an owner alive."""
@@ -213,12 +213,15 @@ class EmulatedDevice:
 
     def upload(self, host: NDArray[Any]) -> Any:
         """A copy."""
+        crossings.notify("to_device", host.nbytes, inside=True)
         copied = _host(self.empty(host.nbytes)).view(host.dtype).reshape(host.shape)
         copied[...] = host
         return self._made(copied)
 
     def download(self, array: Any, into: NDArray[Any] | None = None) -> NDArray[Any]:
         """A copy."""
+        crossings.notify("to_host", array.nbytes, inside=True)
+        self.synchronize()
         if into is None:
             return np.array(_host(array), copy=True)
         into[...] = _host(array)
@@ -229,12 +232,15 @@ class EmulatedDevice:
         copies = []
         for array in arrays:
             host = self.staging(array.nbytes).view(array.dtype).reshape(array.shape)
+            crossings.notify("to_host", array.nbytes, inside=True)
             host[...] = _host(array)
             copies.append(host)
+        self.synchronize()
         return copies
 
     def synchronize(self) -> None:
-        """Return at once, as no work is pending."""
+        """Tell observers, as no work is pending."""
+        crossings.notify("synchronize", inside=True)
 
     def push_range(self, name: str) -> None:
         """Do nothing."""

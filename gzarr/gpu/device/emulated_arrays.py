@@ -12,10 +12,11 @@ and JAX take it as an array of their CPU. NumPy is refused, as by CuPy.
 
 from __future__ import annotations
 
+import math
 import pickle
 import weakref
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
@@ -48,7 +49,7 @@ class Device:
         if device not in (None, 0) and not isinstance(device, Device):
             raise ValueError(f"the emulated device is number 0, got {device!r}")
 
-    def __enter__(self) -> Device:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -100,10 +101,10 @@ class EmulatedArray(NDArrayOperatorsMixin, DeviceArray):
     __slots__ = ("__weakref__", "_host")
     __array_priority__ = 100
     __hash__ = None  # type: ignore[assignment]
+    _namespace: ClassVar[Any]  # `gzarr.gpu.device.emulated_cupy`, which sets it
 
     def __init__(self, shape: Any, dtype: Any = float, *, order: str = "C") -> None:
-        self._host: NDArray[Any] = np.empty(shape, _supported(np.dtype(dtype)), "F" if order == "F" else "C")
-        _allocated(self._host)
+        self._host = allocated(shape, _supported(np.dtype(dtype)), order="F" if order == "F" else "C")
 
     # What hands values to the host: explicitly, or for a scalar of Python.
 
@@ -165,7 +166,7 @@ class EmulatedArray(NDArrayOperatorsMixin, DeviceArray):
         """Return the values as bytes."""
         return self.get().tobytes(order)  # type: ignore[arg-type]
 
-    def tofile(self, fid: Any, sep: str = "", format: str = "%s") -> None:  # noqa: A002 - NumPy's name
+    def tofile(self, fid: Any, sep: str = "", format: str = "%s") -> None:
         """Write the values to a file."""
         self.get().tofile(fid, sep, format)
 
@@ -174,7 +175,7 @@ class EmulatedArray(NDArrayOperatorsMixin, DeviceArray):
         return pickle.dumps(self, -1)
 
     def __reduce__(self) -> Any:
-        return _uploaded, (self.get(),)
+        return self._namespace.asarray, (self.get(),)
 
     # What takes values of the host.
 
@@ -201,7 +202,7 @@ class EmulatedArray(NDArrayOperatorsMixin, DeviceArray):
     def _assigned(self, value: Any, *, is_view: bool) -> Any:
         """Return what may be assigned to elements; only those of advanced indices take arrays of the host."""
         if isinstance(value, EmulatedArray):
-            return value._host
+            return host_of(value)
         if isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.ndim):
             if is_view:
                 raise ValueError("non-scalar numpy.ndarray cannot be used for fill")
@@ -253,12 +254,6 @@ class EmulatedArray(NDArrayOperatorsMixin, DeviceArray):
         except AttributeError:
             return NotImplemented
         return own(*args, **keywords)
-
-    @property
-    def _namespace(self) -> Any:
-        from gzarr.gpu.device import emulated_cupy
-
-        return emulated_cupy
 
     # Elements, and attributes.
 
@@ -312,7 +307,7 @@ class EmulatedArray(NDArrayOperatorsMixin, DeviceArray):
     dtype = property(lambda self: self._host.dtype)
     imag = property(lambda self: view(self._host.imag))
     itemsize = property(lambda self: self._host.itemsize)
-    mT = property(lambda self: view(self._host.mT))
+    mT = property(lambda self: view(self._host.mT))  # noqa: N815 - NumPy's name
     nbytes = property(lambda self: self._host.nbytes)
     ndim = property(lambda self: self._host.ndim)
     real = property(lambda self: view(self._host.real))
@@ -372,8 +367,9 @@ def wrapped(result: Any, shared: NDArray[Any] | None = None) -> Any:
         return result
     host = np.asarray(result)
     _supported(host.dtype)
-    if shared is None or (crossings.is_observed() and not np.may_share_memory(host, shared)):
-        _allocated(host)
+    if crossings.is_observed() and (shared is None or not np.may_share_memory(host, shared)):
+        crossings.notify("allocate", host.nbytes)
+        _tell_of_end(host)
     return view(host)
 
 
@@ -402,16 +398,21 @@ def sent(value: Any, dtype: Any = None, order: Any = "K", ndmin: int = 0) -> NDA
     return host
 
 
-def _uploaded(value: Any) -> EmulatedArray:
-    """Return a copy of values of the host on the device."""
-    return wrapped(sent(value))  # type: ignore[no-any-return]
+def allocated(
+    shape: Any, dtype: np.dtype[Any], *, order: Literal["C", "F"] = "C", inside: bool = False
+) -> NDArray[Any]:
+    """Return uninitialized memory of the device as a NumPy array. inside: whether it is for gzarr's own work."""
+    if not crossings.is_observed():
+        return np.empty(shape, dtype, order)
+    crossings.notify("allocate", math.prod(np.atleast_1d(shape).tolist()) * dtype.itemsize, inside=inside)
+    host = np.empty(shape, dtype, order)
+    _tell_of_end(host, inside=inside)
+    return host
 
 
-def _allocated(host: NDArray[Any]) -> None:
-    """Tell observers of memory for an array, and that it is given back."""
-    if crossings.is_observed():
-        crossings.notify("allocate", host.nbytes)
-        weakref.finalize(host, crossings.notify, "free", host.nbytes)
+def _tell_of_end(host: NDArray[Any], *, inside: bool = False) -> None:
+    """Tell observers when the memory of an array is given back."""
+    weakref.finalize(host, crossings.notify, "free", host.nbytes, inside=inside)
 
 
 def operand(value: Any) -> Any:

@@ -18,17 +18,17 @@ from numpy.typing import NDArray
 from gzarr.gpu.device.emulated_arrays import (
     Device,
     EmulatedArray,
+    host_of,
     operand,
     sent,
-    host_of,
     wrapped,
 )
 from gzarr.gpu.device.emulated_streams import EmulatedStream, current_stream
 from gzarr.profiling import crossings
+from gzarr.storage.extras import require
 
 ndarray = EmulatedArray
 cuda = SimpleNamespace(Device=Device, Stream=EmulatedStream, get_current_stream=current_stream, is_available=bool)
-
 
 
 def _names(text: str) -> frozenset[str]:
@@ -42,19 +42,19 @@ _MISSING = _names(
     "frompyfunc fromregex geomspace get_include getbufsize geterr geterrcall histogram_bin_edges info insert is_busday "
     "isnat little_endian longdouble ma matrix matvec memmap nanpercentile nanquantile ndenumerate nditer nested_iters "
     "object_ polyder polydiv polyint rec recarray record sctypeDict setbufsize seterr seterrcall show_runtime spacing "
-    "str_ strings test timedelta64 typecodes unstack vecdot vecmat void False_ True_ ScalarType")
-_MISSING_IN = {"linalg": _names(
-    "matrix_norm multi_dot svdvals vecdot vector_norm")}
+    "str_ strings test timedelta64 typecodes unstack vecdot vecmat void False_ True_ ScalarType"
+)
+_MISSING_IN = {"linalg": _names("matrix_norm multi_dot svdvals vecdot vector_norm")}
 _SCIPY = _names("fft fftpack interpolate linalg ndimage signal sparse spatial special stats")
 #: Names of CuPy for its own kernels.
 _KERNELS = ("ElementwiseKernel", "RawKernel", "RawModule", "ReductionKernel", "fuse")
 #: Functions that call the method of their argument, whatever that is: NumPy arrays stay on the host.
 _BY_METHOD = _names(
     "amax amin argpartition argsort clip copy diagonal dot max mean min partition prod put ravel repeat reshape sort "
-    "squeeze std sum swapaxes take trace transpose var")
+    "squeeze std sum swapaxes take trace transpose var"
+)
 #: Functions that describe or write what they are given.
-_ON_HOST = _names(
-    "array2string array_repr array_str save savetxt savez savez_compressed")
+_ON_HOST = _names("array2string array_repr array_str save savetxt savez savez_compressed")
 #: Functions whose result is a Python bool in NumPy and an array in CuPy.
 _TRUTHS = ("allclose", "array_equal", "array_equiv")
 
@@ -66,7 +66,7 @@ def array(
     if isinstance(obj, EmulatedArray):
         host = host_of(obj)
         made = np.array(host, dtype, copy=True if copy else None, order=order, ndmin=ndmin)  # type: ignore[call-overload]
-        return obj if made is host else wrapped(made, host)  # type: ignore[no-any-return]
+        return obj if made is host else wrapped(made, host)
     if _has_device_array(obj):
         return wrapped(np.array(_hosts(obj), dtype, order=order, ndmin=ndmin))  # type: ignore[no-any-return, call-overload]
     return wrapped(sent(obj, dtype, order, ndmin))  # type: ignore[no-any-return]
@@ -166,6 +166,7 @@ class _Scipy:
         return Namespace(require(f"scipy.{name}", "ome", f"scipy.{name} on the emulated device"))
 
 
+EmulatedArray._namespace = sys.modules[__name__]  # noqa: SLF001 - the class belongs to this module
 #: What ``cupyx.scipy`` is to CuPy.
 scipy = _Scipy()
 

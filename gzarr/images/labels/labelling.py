@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from gzarr.api.namespaces import scipy_module
 from gzarr.backend import Array as AnyArray
 from gzarr.backend import Backend
 from gzarr.cpu.threads import thread_count
@@ -30,7 +31,6 @@ from gzarr.images.labels.components import (
     touching,
 )
 from gzarr.images.labels.numbering import Labelled, Method, Source, Target, Wish, find_source, number_blocks
-from gzarr.namespaces import scipy_module
 from gzarr.tensors import to_host
 
 #: Fewer voxels are not worth a block of their own.
