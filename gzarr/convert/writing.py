@@ -11,22 +11,28 @@ from typing import Any, Unpack
 
 from gzarr.copying.planning import check_copy
 from gzarr.copying.report import TransferReport
-from gzarr.copying.settings import Settings, TransferKeywords
+from gzarr.copying.settings import CopyKeywords, Settings, TransferKeywords
 from gzarr.copying.sources import SourceTree
 from gzarr.copying.transfer import destination, transfer_tree
 from gzarr.errors import OVERWRITE, CopyError
+from gzarr.metadata.consolidated import consolidate
 
 _SETTINGS = frozenset(f.name for f in fields(Settings))
 
 
 def write(tree: SourceTree, dest: Any, /, **options: Unpack[TransferKeywords]) -> TransferReport:
-    """Write a tree to a destination, with the keywords of `gzarr.transfer`."""
-    check_copy(options, TransferKeywords, write)
+    """Write a tree to a destination, with the keywords of `gzarr.transfer`, and consolidate the metadata of a group."""
     keywords: dict[str, Any] = dict(options)
-    path = keywords.pop("path", None)
+    path, each = keywords.pop("path", None), keywords.pop("each", None) or {}
+    check_copy(keywords, TransferKeywords, write)
+    for given in each.values():
+        check_copy(given, CopyKeywords, write)
     settings = Settings(**{name: keywords.pop(name) for name in _SETTINGS & keywords.keys()})
     with destination(dest, path, writable=not settings.dry_run) as (store, where, backend):
-        return transfer_tree(tree, store, where, backend, settings, keywords)
+        report = transfer_tree(tree, store, where, backend, settings, keywords, each)
+        if tree.groups and not settings.dry_run and store.zarr_format is None:
+            consolidate(store, where)
+        return report
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gzarr.copying.arrays import Route, plan_route
+from gzarr.copying.named_chunks import guessed, leaves_open, with_lengths
 from gzarr.copying.report import ArrayReport
 from gzarr.copying.sources import Source, SourceTree
 from gzarr.errors import MetadataError
@@ -88,12 +89,15 @@ def plan(source: Source, path: str, opened_with: OpenedWith, budget_nbytes: int,
 
 def new_meta(source: Source, keywords: Mapping[str, Any]) -> ArrayMeta:
     """The metadata of a copy: like the source, except for the keywords. Raises MetadataError, TypeError."""
+    keywords = with_lengths(keywords, source)
     if source.array is not None:
         return _meta_of_copy(source.array, source.attributes, keywords)
     mask = {} if source.mask_value is None else {"fill_value": source.mask_value}
     afresh = layout_applies(keywords, source.dtype)
     inherited = {k: v for k, v in source.options.items() if not (afresh and k in LAYOUT_KEYWORDS)}
     options = {"shape": source.shape, "dtype": source.dtype, **inherited, **mask, **keywords}
+    if leaves_open(options) and not afresh:
+        options["chunks"] = guessed(source)
     meta = new_metadata.array_meta(new_nodes.options_from(options))
     names = keywords.get("dimension_names", source.dimension_names)
     return in_format(meta, source.attributes, names, source.mask_value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypedDict
 
@@ -37,6 +38,7 @@ class TransferKeywords(CopyKeywords, total=False):
     """Keywords of `gzarr.transfer` that the functions of `gzarr.convert` pass on."""
 
     path: str | None
+    each: Mapping[str, Mapping[str, Any]] | None
     if_exists: IfExists
     dry_run: bool
     resume: bool

@@ -16,6 +16,7 @@ from gzarr.api.open import open as open_node
 from gzarr.backend import Backend
 from gzarr.copying import sources
 from gzarr.copying.arrays import BUDGET_NBYTES, copy_array
+from gzarr.copying.named_chunks import axis_names, check_names
 from gzarr.copying.planning import Job, check_copy, format_of, identity, plan, reported
 from gzarr.copying.report import TransferReport
 from gzarr.copying.settings import CopyKeywords, IfExists, Settings
@@ -85,7 +86,8 @@ def transfer(
         More keywords for single arrays of a group, by path in the group.
     **keywords
         Keywords of `gzarr.create_array` for every array, such as ``chunks``, ``shards``, ``compressors``,
-        ``zarr_format`` and ``layout``; what is not given is as in the source.
+        ``zarr_format`` and ``layout``; what is not given is as in the source. ``chunks`` and ``shards`` may be lengths
+        by the names of axes, ``{"time": 1}``: other axes, and arrays without these axes, stay as they are.
 
     Returns
     -------
@@ -212,6 +214,9 @@ def _plan_tree(
     if unknown:
         names = ", ".join(name for name in tree.arrays if name) or "none, or is one itself: leave out each="
         raise CopyError(f"each={unknown[0]!r}: {tree.name} has no such array; it has {names}")
+    check_names(keywords, [name for source in tree.arrays.values() for name in axis_names(source)], tree.name)
+    for name, given in each.items():
+        check_names(given, axis_names(tree.arrays[name]), tree.arrays[name].name)
     zarr_format = format_of(tree, store, path, keywords)
     keywords = {**keywords, "zarr_format": zarr_format}
     return zarr_format, [

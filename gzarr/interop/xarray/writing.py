@@ -126,7 +126,7 @@ def to_zarr(
         root, writes = _tree(dataset, opened, path, encoding or {}, call)
     else:
         root, writes = _dataset(dataset, opened, path, encoding or {}, unlimited_dims, call)
-    if call.mode != "r+" and consolidated is not False:
+    if call.mode != "r+" and (consolidated if consolidated is not None else opened.zarr_format is None):
         consolidate_metadata(opened, path=base)
     delayed = _written(writes, compute=compute)
     if compute:
