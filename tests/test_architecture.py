@@ -129,6 +129,7 @@ TESTED_THROUGH = {
     "convert/test_files": "convert/hdf5 convert/writing",
     "convert/test_microscopy": "convert/tiff_metadata convert/tiff_tags",
     "convert/test_netcdf": "convert/classic",
+    "copying/test_hdf5": "metadata/enumerations",
     "copying/test_planning": "copying/arrays copying/sources",
     "copying/test_transfer": "copying/report copying/settings display/progress",
     "cpu/compiled/test_read": "cpu/compiled/library cpu/compiled/source",

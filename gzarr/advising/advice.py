@@ -226,7 +226,10 @@ class GroupAdvice:
         """
         check_copy(options, TransferKeywords, self.apply)
         each = {path: {k: v for k, v in own.items() if k not in options} for path, own in self.changes.items()}
-        return transfer(self.group, dest, device=device, each=each, **options)
+        given: dict[str, Any] = {**options}
+        for path, asked in (given.pop("each", None) or {}).items():
+            each[path] = {**each.get(path, {}), **asked}
+        return transfer(self.group, dest, device=device, each=each, **given)
 
     def __repr__(self) -> str:
         if not self.members:

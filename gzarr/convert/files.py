@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack
 
 from gzarr.convert.hdf5 import from_hdf5
 from gzarr.convert.image import from_image
@@ -93,6 +93,7 @@ class FileKeywords(TransferKeywords, total=False):
     """Keywords of the functions that read a format."""
 
     group: str
+    links: Literal["once", "copy"]
     series: int | None
     ome: bool
 

@@ -4,24 +4,35 @@ from __future__ import annotations
 
 import io
 import os
-from typing import Any, Unpack
+from collections.abc import Mapping
+from typing import Any, Literal, Unpack
 
 from gzarr.api.open import open as open_node
 from gzarr.convert.writing import replacing, write
 from gzarr.copying import hdf5
+from gzarr.copying.named_chunks import axis_names
 from gzarr.copying.report import TransferReport
 from gzarr.copying.settings import Hdf5Keywords, TransferKeywords
-from gzarr.copying.sources import SourceTree
+from gzarr.copying.sources import SourceTree, from_array
 from gzarr.copying.zarr2 import copy, copy_all
 from gzarr.errors import CopyError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
+from gzarr.indexing.keys import join_path
 
 
-def from_hdf5(source: Any, dest: Any, *, group: str = "/", **options: Unpack[TransferKeywords]) -> TransferReport:
+def from_hdf5(
+    source: Any,
+    dest: Any,
+    *,
+    group: str = "/",
+    links: Literal["once", "copy"] = "once",
+    **options: Unpack[TransferKeywords],
+) -> TransferReport:
     """Convert an HDF5 file, or a group or dataset in it, to Zarr.
 
-    Chunks, fill values, attributes and dimension names stay; compressors are Zarr's defaults. Soft and external links
+    Chunks, fill values, attributes and dimension names stay; compressors are Zarr's defaults. Enumerations become
+    integers, with their names in the attribute ``enum``, and in ``flag_values`` and ``flag_meanings``. External links
     are followed. References, empty datasets and groups that contain themselves are refused.
 
     Parameters
@@ -32,6 +43,9 @@ def from_hdf5(source: Any, dest: Any, *, group: str = "/", **options: Unpack[Tra
         Where the Zarr node goes.
     group : str, default "/"
         Path in the file of the group or dataset to convert.
+    links : {"once", "copy"}
+        What has several names, by hard or soft links, is converted once; the attribute ``hdf5_links`` of a group lists
+        its other names, and `to_hdf5` restores them. Or it is copied under each name.
     **options
         Keywords of `gzarr.transfer`.
 
@@ -58,7 +72,9 @@ def from_hdf5(source: Any, dest: Any, *, group: str = "/", **options: Unpack[Tra
     [1, 2, 3]
     """
     if hdf5.is_h5(source):
-        return write(_tree(source[group] if group != "/" and hasattr(source, "keys") else source), dest, **options)
+        return write(
+            _tree(source[group] if group != "/" and hasattr(source, "keys") else source, links), dest, **options
+        )
     h5py = hdf5.h5py_module()
     try:
         file = h5py.File(source, "r")
@@ -67,12 +83,14 @@ def from_hdf5(source: Any, dest: Any, *, group: str = "/", **options: Unpack[Tra
     with file:
         if group not in file:
             raise CopyError(f"{os.fspath(source)!r} has no group or dataset {group!r}")
-        return write(_tree(file[group]), dest, **options)
+        return write(_tree(file[group], links), dest, **options)
 
 
-def _tree(node: Any) -> SourceTree:
+def _tree(node: Any, links: Literal["once", "copy"]) -> SourceTree:
+    if links not in ("once", "copy"):
+        raise ValueError(f"links must be 'once' or 'copy', got {links!r}")
     if hasattr(node, "keys"):
-        return hdf5.tree(node)
+        return hdf5.tree(node, links=links)
     one = hdf5.dataset_source(node)
     return SourceTree(one.name, {}, {"": one})
 
@@ -82,7 +100,8 @@ def to_hdf5(
 ) -> None:
     """Write an array, or a group with everything in it, to an HDF5 file.
 
-    An array becomes a dataset of its name, or "data" if it has none. Attributes without an HDF5 type become JSON text.
+    An array becomes a dataset of its name, or "data" if it has none. Names of axes become labels, and arrays of one
+    axis that have its name become dimension scales. Attributes without an HDF5 type become JSON text.
 
     Parameters
     ----------
@@ -116,9 +135,47 @@ def to_hdf5(
         with h5py.File(raw, "w") as file:
             if isinstance(node, Group):
                 copy_all(node, file, log=raw.check, **create_kws)
+                _restore_links(node, file)
+                arrays = {name: one for name, one in node.members(None) if isinstance(one, Array)}
             else:
-                copy(node, file, name=node.basename or "data", log=raw.check, **create_kws)
+                arrays = {node.basename or "data": node}
+                copy(node, file, name=next(iter(arrays)), log=raw.check, **create_kws)
+            names = {name: axis_names(from_array(array)) for name, array in arrays.items()}
+            for name in names:
+                _name_axes(file, name, names)
         raw.check()
+
+
+def _restore_links(root: Group, file: Any) -> None:
+    """Give what the attribute `hdf5.LINKS` of a group says the names that it had."""
+    groups = {"/": root, **{path: one for path, one in root.members(None) if isinstance(one, Group)}}
+    for path, group in groups.items():
+        links = group.attrs.get(hdf5.LINKS)
+        if not isinstance(links, Mapping):
+            continue
+        del file[path].attrs[hdf5.LINKS]
+        for name, target in links.items():
+            if target in file and name not in file[path]:
+                file[path][name] = file[target]
+
+
+def _name_axes(file: Any, path: str, names: Mapping[str, tuple[str | None, ...]]) -> None:
+    """Label the axes of a dataset, and attach their dimension scales, in its group or the nearest one above it."""
+    dataset = file[path]
+    for axis, name in enumerate(names[path]):
+        if name is None:
+            continue
+        dataset.dims[axis].label = name
+        scale, above = join_path(path.rpartition("/")[0], name), path.rpartition("/")[0]
+        while names.get(scale) != (name,) and above:
+            above = above.rpartition("/")[0]
+            scale = join_path(above, name)
+        if names.get(scale) != (name,):
+            continue
+        if not file[scale].is_scale:
+            file[scale].make_scale(name)
+        if scale != path:
+            dataset.dims[axis].attach_scale(file[scale])
 
 
 class _FileForHDF5(io.FileIO):

@@ -27,7 +27,8 @@ from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.indexing.keys import join_path
 from gzarr.indexing.regions import Region
-from gzarr.metadata.conventions import ATTRIBUTE, MASK, as_json, decode_mask, split_names
+from gzarr.metadata.conventions import ATTRIBUTE, MASK, UNLIMITED, as_json, decode_mask, split_names
+from gzarr.metadata.enumerations import enum_attributes, split_enum
 from gzarr.storage.extras import require
 
 #: With less space left, the disk counts as full; the library says only "HDF error".
@@ -48,8 +49,9 @@ def _netcdf4() -> Any:
 def from_netcdf(source: str | os.PathLike[str], dest: Any, **options: Unpack[TransferKeywords]) -> TransferReport:
     """Convert a NetCDF file to a Zarr group that xarray opens like the file.
 
-    Groups, dimension names, attributes, packed values and the value for missing data stay. Variables of compound and
-    variable-length types are refused.
+    Groups, dimension names, attributes, packed values and the value for missing data stay. Enumerations become
+    integers, with their names in the attribute ``enum``, and in ``flag_values`` and ``flag_meanings``. Variables of
+    compound and variable-length types are refused.
 
     Parameters
     ----------
@@ -92,17 +94,18 @@ def from_netcdf(source: str | os.PathLike[str], dest: Any, **options: Unpack[Tra
     with dataset:
         dataset.set_auto_maskandscale(False)
         dataset.set_auto_chartostring(False)
-        groups: dict[str, Mapping[str, Any]] = {}
+        groups: dict[str, dict[str, Any]] = {}
         arrays: dict[str, Source] = {}
         _add_group(dataset, "", name, groups, arrays)
         return write(SourceTree(name, groups, arrays), dest, **options)
 
 
-def _add_group(
-    group: Any, path: str, name: str, groups: dict[str, Mapping[str, Any]], arrays: dict[str, Source]
-) -> None:
+def _add_group(group: Any, path: str, name: str, groups: dict[str, dict[str, Any]], arrays: dict[str, Source]) -> None:
     where = f"{name}:/{path}"
     groups[path] = _attributes(group, where)
+    unlimited = sorted(dim for dim, one in group.dimensions.items() if one.isunlimited())
+    if unlimited:
+        groups[path][UNLIMITED] = unlimited
     for child, variable in group.variables.items():
         arrays[join_path(path, check_name(child, where))] = _variable(variable, where)
     for child, below in group.groups.items():
@@ -119,6 +122,8 @@ def _variable(variable: Any, where: str) -> Source:
     chunks = tuple(chunking) if isinstance(chunking, Sequence) and not isinstance(chunking, str) else None
     dtype = "string" if is_text else np.dtype(variable.dtype)
     attributes = _attributes(variable, name)
+    if isinstance(variable.datatype, _netcdf4().EnumType):
+        attributes = {**enum_attributes(variable.datatype.enum_dict), **attributes}
     mask = attributes.pop(MASK, None)
     if mask is not None and not is_text:
         mask = variable.getncattr(MASK)
@@ -200,15 +205,23 @@ def to_netcdf(
             with netcdf4.Dataset(os.fspath(partial), "w", format="NETCDF4") as dataset:
                 dataset.set_auto_maskandscale(False)
                 if isinstance(node, Group):
-                    _set_attributes(dataset, node.attrs)
+                    _fill_group(dataset, node)
                 for name, member in nodes:
                     if isinstance(member, Group):
-                        _set_attributes(dataset.createGroup(name), member.attrs)
+                        _fill_group(dataset.createGroup(name), member)
                     else:
                         _write_variable(dataset, name, member, compression)
         except (RuntimeError, TypeError, ValueError, OSError) as error:
             full = "; the disk is full" if shutil.disk_usage(partial.parent).free < _FULL_NBYTES else ""
             raise CopyError(f"cannot write {os.fspath(path)!r} as NetCDF: {error}{full}; no file was made") from error
+
+
+def _fill_group(group: Any, node: Group) -> None:
+    """Set the attributes of a group, and make its unlimited dimensions."""
+    attributes = node.attrs.asdict()
+    for name in attributes.pop(UNLIMITED, ()):
+        group.createDimension(name, None)
+    _set_attributes(group, attributes)
 
 
 def _write_variable(dataset: Any, path: str, array: Array, compression: str | None) -> None:
@@ -219,6 +232,7 @@ def _write_variable(dataset: Any, path: str, array: Array, compression: str | No
     dims = [names[i] if names and names[i] else f"{name}_dim_{i}" for i in range(len(source.shape))]
     for dim, extent in zip(dims, source.shape, strict=True):
         _require_dimension(group, str(dim), extent, source.name)
+    attributes, enum = split_enum(attributes, array.dtype)
     dtype, convert, extra = _encoding(array)
     mask = attributes.pop(MASK, None)
     if array.zarr_format == 2 and ATTRIBUTE in source.attributes and array.fill_value is not None:
@@ -228,7 +242,7 @@ def _write_variable(dataset: Any, path: str, array: Array, compression: str | No
     chunks = [max(min(c, n), 1) for c, n in zip(array.chunks, source.shape, strict=True)]
     variable = group.createVariable(
         name,
-        dtype,
+        dtype if enum is None else group.createEnumType(plain, f"{name}_enum", enum),
         dims,
         compression=compression if dims and dtype is not str else None,
         chunksizes=chunks or None,
@@ -253,7 +267,7 @@ def _require_dimension(group: Any, name: str, extent: int, what: str) -> None:
     while above is not None:
         if name in above.dimensions:
             length = len(above.dimensions[name])
-            if length == extent:
+            if length == extent or (above.dimensions[name].isunlimited() and not length):
                 return
             if above is group:
                 raise CopyError(

@@ -7,8 +7,9 @@ followed if they lead somewhere; everything else is refused with an error that n
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -16,7 +17,8 @@ from gzarr.copying.sources import Source, SourceTree, check_name, on_host, regul
 from gzarr.errors import CopyError
 from gzarr.indexing.keys import join_path
 from gzarr.indexing.regions import Region
-from gzarr.metadata.conventions import as_json
+from gzarr.metadata.conventions import ATTRIBUTE, MASK, as_json, decode_mask, split_names
+from gzarr.metadata.enumerations import enum_attributes, split_enum
 from gzarr.storage.extras import require
 
 #: Attributes by which HDF5 and netCDF-4 tie dimensions to datasets: they become dimension names.
@@ -24,6 +26,10 @@ STRUCTURAL = frozenset(
     {"DIMENSION_LIST", "REFERENCE_LIST", "CLASS", "NAME", "DIMENSION_LABELS", "_Netcdf4Dimid", "_Netcdf4Coordinates"}
     | {"_nc3_strict", "_NCProperties", "_NCCOPY"}
 )
+
+
+#: A group's attribute with further names of what has several in HDF5: paths from the root, by name.
+LINKS = "hdf5_links"
 
 
 def h5py_module() -> Any:
@@ -68,23 +74,44 @@ def ancestors(group: Any) -> frozenset[Any]:
     return frozenset(ids)
 
 
-def tree(group: Any) -> SourceTree:
-    """Everything below an HDF5 group. Raises CopyError."""
-    groups: dict[str, Mapping[str, Any]] = {}
+def tree(group: Any, *, links: Literal["once", "copy"] = "once") -> SourceTree:
+    """Everything below an HDF5 group. Raises CopyError.
+
+    With ``links="once"``, what has several names is there once; the attribute `LINKS` of a group has its other names.
+    """
+    groups: dict[str, dict[str, Any]] = {}
     arrays: dict[str, Source] = {}
+    paths: dict[Any, str] = {}
+    soft: deque[tuple[str, str, Any, frozenset[Any]]] = deque()
+
+    def add(path: str, name: str, node: Any, ancestors: frozenset[Any]) -> None:
+        below, key = join_path(path, name), _identity(node)
+        if links == "once" and paths.setdefault(key, below) != below:
+            groups[path].setdefault(LINKS, {})[name] = f"/{paths[key]}"
+        elif hasattr(node, "shape"):
+            arrays[below] = dataset_source(node)
+        else:
+            visit(node, below, ancestors)
 
     def visit(node: Any, path: str, ancestors: frozenset[Any]) -> None:
         groups[path] = attributes_of(node)
         inside = ancestors | {node.id}
         for name, child in members(node, inside):
-            below = join_path(path, name)
-            if hasattr(child, "shape"):
-                arrays[below] = dataset_source(child)
-            else:
-                visit(child, below, inside)
+            if isinstance(node.get(name, getlink=True), h5py_module().HardLink):
+                add(path, name, child, inside)
+            else:  # what it leads to may have a name of its own
+                soft.append((path, name, child, inside))
 
     visit(group, "", frozenset())
+    while soft:
+        add(*soft.popleft())
     return SourceTree(place(group), groups, arrays)
+
+
+def _identity(node: Any) -> tuple[Any, ...]:
+    """What tells an object from all others, in whatever file it is."""
+    info = h5py_module().h5o.get_info(node.id)
+    return info.fileno, info.addr
 
 
 def dataset_source(dataset: Any, *, with_attributes: bool = True) -> Source:
@@ -96,6 +123,13 @@ def dataset_source(dataset: Any, *, with_attributes: bool = True) -> Source:
     options: dict[str, Any] = {"chunks": dataset.chunks} if dataset.chunks else {}
     if not is_text:
         options["fill_value"] = dataset.fillvalue
+    attributes = attributes_of(dataset) if with_attributes else {}
+    names = h5py_module().check_enum_dtype(dataset.dtype)
+    if names is not None and with_attributes:
+        attributes = {**enum_attributes(names), **attributes}
+    mask = attributes.pop(MASK, None)
+    if isinstance(mask, list) and len(mask) == 1:
+        (mask,) = mask
     return Source(
         name=place(dataset),
         shape=tuple(dataset.shape),
@@ -103,9 +137,10 @@ def dataset_source(dataset: Any, *, with_attributes: bool = True) -> Source:
         itemsize=16 if is_text else max(dataset.dtype.itemsize, 1),
         read=dataset.asstr().__getitem__ if is_text else dataset.__getitem__,
         grid=regular_grid(dataset.shape, dataset.chunks),
-        attributes=attributes_of(dataset) if with_attributes else {},
+        attributes=attributes,
         dimension_names=dimension_names(dataset),
         options=options,
+        mask_value=mask,
     )
 
 
@@ -173,6 +208,9 @@ def _attribute(node: Any, name: str) -> Any:
 def write_attributes(node: Any, attributes: Mapping[str, Any]) -> None:
     """Set attributes of an HDF5 object; values without an HDF5 type (objects, null, mixed lists) become JSON text."""
     for name, value in attributes.items():
+        if isinstance(value, np.generic):  # of the type of the elements
+            node.attrs.create(name, value, dtype=value.dtype)
+            continue
         plain = value if _fits_hdf5(value) else json.dumps(value)
         try:
             node.attrs[name] = plain
@@ -229,7 +267,24 @@ def _hdf5_dtype(source: Source) -> tuple[Any, bool]:
     if variable:
         raise CopyError(f"{source.name} has elements of type {variable!r}, which h5py cannot store; leave it out")
     dtype = np.dtype(source.dtype)
+    names = split_enum(source.attributes, dtype)[1]
+    if names is not None:
+        return h5py.enum_dtype(names, dtype), False
     return (h5py.opaque_dtype(dtype), True) if dtype.kind in "mM" else (dtype, False)
+
+
+def plain_attributes(source: Source) -> dict[str, Any]:
+    """The attributes of a copy in HDF5: without those that its type says, with ``_FillValue`` as a number."""
+    array = source.array
+    if array is None:
+        return dict(source.attributes)
+    attributes = split_enum(source.attributes, array.dtype)[0]
+    if array.zarr_format == 2 and ATTRIBUTE in attributes and array.fill_value is not None:
+        attributes[MASK] = array.fill_value  # xarray takes it for missing data
+    elif MASK in attributes:
+        mask = decode_mask(attributes[MASK], array.dtype)
+        attributes[MASK] = array.dtype.type(mask) if array.dtype.kind in "iufc" else mask
+    return split_names(attributes, None, len(source.shape))[0]
 
 
 def write_region(dataset: Any, region: Region, data: Any) -> None:

@@ -33,7 +33,7 @@ def check_names(keywords: Mapping[str, Any], names: Iterable[str | None], what: 
     """Refuse lengths for axes that nothing has. Raises CopyError."""
     known = sorted({name for name in names if name is not None})
     for key in ("chunks", "shards"):
-        lengths = keywords.get(key)
+        lengths: Any = keywords.get(key)
         unknown = [name for name in lengths if name not in known] if is_named(lengths) else []
         if unknown:
             raise CopyError(f"{key}: {what} has no axis named {unknown[0]!r}; it has {', '.join(known) or 'no names'}")

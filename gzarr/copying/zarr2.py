@@ -303,7 +303,7 @@ def _to_hdf5(source: Source, dest: Any, name: str, options: _Options) -> int:
     route = decoding_route(source, regular_grid(source.shape, dataset.chunks), BUDGET_NBYTES)
     try:
         copy_regions(source, partial(hdf5.write_region, dataset), route)
-        hdf5.write_attributes(dataset, source.attributes)
+        hdf5.write_attributes(dataset, hdf5.plain_attributes(source))
     except BaseException:
         del dest[name]
         raise

@@ -147,7 +147,59 @@ def test_enumerations_are_integers(tmp_path):
         file.createVariable("v", kind, ("x",), fill_value=0)[:] = [0, 1]
     dest = MemoryStore()
     convert.from_netcdf(tmp_path / "a.nc", dest)
-    assert gzarr.open(dest)["v"][:].tolist() == [0, 1]
+    z = gzarr.open(dest)["v"]
+    assert z[:].tolist() == [0, 1]
+    assert z.attrs["enum"] == {"clear": 0, "cumulus": 1}
+    convert.to_netcdf(dest, tmp_path / "b.nc")
+    with netCDF4.Dataset(tmp_path / "b.nc") as file:
+        assert file["v"].datatype.enum_dict == {"clear": 0, "cumulus": 1}
+        assert file["v"].ncattrs() == ["_FillValue"]
+        assert file["v"][:].tolist() == [None, 1]
+
+
+def test_unlimited_dimensions_stay_unlimited(tmp_path):
+    with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
+        file.createDimension("time", None)
+        file.createDimension("x", 2)
+        for name in ("t", "u"):
+            file.createVariable(name, "f4", ("time", "x"))[:] = np.arange(6).reshape(3, 2)
+    dest = MemoryStore()
+    convert.from_netcdf(tmp_path / "a.nc", dest, chunks={"time": 2})
+    assert gzarr.open(dest)["t"].chunks == (2, 2)
+    convert.to_netcdf(dest, tmp_path / "b.nc")
+    with netCDF4.Dataset(tmp_path / "b.nc") as file:
+        assert [file.dimensions[dim].isunlimited() for dim in ("time", "x")] == [True, False]
+        assert (file["u"].shape, file.ncattrs()) == ((3, 2), [])
+    gzarr.open_group(dest)["u"].resize((4, 2))
+    with pytest.raises(CopyError, match="dimension 'time' has 4 elements"):
+        convert.to_netcdf(dest, tmp_path / "c.nc")
+
+
+def test_variables_have_chunks_of_their_own(tmp_path):
+    with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
+        for dim, length in (("time", 4), ("lat", 6)):
+            file.createDimension(dim, length)
+            file.createVariable(dim, "f8", (dim,))[:] = 0
+        file.createVariable("t", "f4", ("time", "lat"))[:] = 0
+    dest = MemoryStore()
+    each = {"t": {"chunks": {"time": 1}, "compressors": None}}
+    convert.from_netcdf(tmp_path / "a.nc", dest, chunks={"lat": 3}, each=each)
+    root = gzarr.open(dest)
+    assert [root[name].chunks for name in ("t", "lat", "time")] == [(1, 6), (3,), (4,)]
+    assert root["t"].compressors == ()
+    with pytest.raises(CopyError, match="no axis named 'lon'"):
+        convert.from_netcdf(tmp_path / "a.nc", MemoryStore(), chunks={"lon": 3})
+    with pytest.raises(CopyError, match="no such array"):
+        convert.from_netcdf(tmp_path / "a.nc", MemoryStore(), each={"u": {"chunks": 1}})
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_metadata_of_conversions_are_consolidated(tmp_path, zarr_format):
+    with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
+        file.createDimension("x", 2)
+        file.createVariable("t", "f4", ("x",))[:] = 0
+    convert.from_netcdf(tmp_path / "a.nc", tmp_path / "a.zarr", zarr_format=zarr_format)
+    assert sorted(gzarr.open_consolidated(tmp_path / "a.zarr")) == ["t"]
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3])

@@ -134,3 +134,86 @@ def test_links_are_followed(tmp_path):
     assert sorted(dest) == ["again", "good", "outside", "soft"]
     assert dest["soft"][:].tolist() == [1, 2]
     assert dest["outside"][:].tolist() == [5, 6]
+
+
+def test_what_has_several_names_is_converted_once(tmp_path):
+    with h5py.File(tmp_path / "other.h5", "w") as other:
+        other["x"] = [5, 6]
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["z/good"] = [1, 2]
+        file["z/hard"] = file["z/good"]
+        file["a"] = h5py.SoftLink("/z/good")
+        file["b/group"] = h5py.SoftLink("/z")
+        file["outside"] = h5py.ExternalLink("other.h5", "/x")
+        file["outside_too"] = h5py.ExternalLink("other.h5", "/x")
+    dest = gzarr.MemoryStore()
+    gzarr.convert.from_hdf5(tmp_path / "a.h5", dest)
+    root = gzarr.open(dest)
+    assert sorted(path for path, _ in root.members(None)) == ["b", "outside", "z", "z/good"]
+    assert dict(root.attrs) == {"hdf5_links": {"a": "/z/good", "outside_too": "/outside"}}
+    assert root["b"].attrs["hdf5_links"] == {"group": "/z"}
+    gzarr.convert.to_hdf5(root, tmp_path / "back.h5")
+    with h5py.File(tmp_path / "back.h5") as file:
+        assert file["b/group/hard"] == file["a"] == file["z/good"]
+        assert dict(file.attrs) == {}
+    copies = gzarr.MemoryStore()
+    gzarr.convert.from_hdf5(tmp_path / "a.h5", copies, links="copy")
+    assert gzarr.open(copies)["b/group/hard"][:].tolist() == [1, 2]
+    with pytest.raises(ValueError, match="links must be"):
+        gzarr.convert.from_hdf5(tmp_path / "a.h5", gzarr.MemoryStore(), links="all")
+
+
+def test_enumerations_keep_their_names(tmp_path):
+    names = {"low": 0, "very high": 7}
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["level"] = np.array([0, 7], h5py.enum_dtype(names, "u1"))
+    dest = gzarr.MemoryStore()
+    gzarr.convert.from_hdf5(tmp_path / "a.h5", dest)
+    z = gzarr.open(dest)["level"]
+    expected = {"enum": names, "flag_values": [0, 7], "flag_meanings": "low very_high"}
+    assert (dict(z.attrs), z[:].tolist()) == (expected, [0, 7])
+    gzarr.convert.to_hdf5(dest, tmp_path / "back.h5")
+    with h5py.File(tmp_path / "back.h5") as file:
+        assert h5py.check_enum_dtype(file["level"].dtype) == names
+        assert file["level"].dtype == "u1"
+        assert file["level"][:].tolist() == [0, 7]
+        assert dict(file["level"].attrs) == {}
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_names_of_axes_become_dimension_scales(tmp_path, zarr_format):
+    root = gzarr.open_group(gzarr.MemoryStore(), "w", zarr_format=zarr_format)
+    for name, shape, dims in (
+        ("lat", (2,), ["lat"]),
+        ("g/t", (2, 3), ["lat", "lon"]),
+        ("g/lon", (3,), ["lon"]),
+        ("g/u", (3, 4), ["lon", "deep"]),
+    ):
+        names = {"dimension_names": dims} if zarr_format == 3 else {"attributes": {"_ARRAY_DIMENSIONS": dims}}
+        root.create_array(name, data=np.ones(shape), **names)
+    gzarr.convert.to_hdf5(root, tmp_path / "a.h5")
+    with h5py.File(tmp_path / "a.h5") as file:
+        t, u = file["g/t"], file["g/u"]
+        assert [axis.label for axis in t.dims] == ["lat", "lon"]
+        assert (t.dims[0][0], t.dims[1][0], u.dims[0][0]) == (file["lat"], file["g/lon"], file["g/lon"])
+        assert list(u.dims[1].values()) == []
+        assert "_ARRAY_DIMENSIONS" not in t.attrs
+    dest = gzarr.MemoryStore()
+    gzarr.convert.from_hdf5(tmp_path / "a.h5", dest, zarr_format=3)
+    assert gzarr.open(dest)["g/u"].dimension_names == ("lon", "deep")
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_missing_data_are_marked_by_plain_values(tmp_path, zarr_format):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        t = file.create_dataset("t", data=np.array([1, -9], "f4"), fillvalue=-9)
+        t.attrs.create("_FillValue", [-9], dtype="f4")
+        t.dims[0].label = "x"
+    dest = gzarr.MemoryStore()
+    gzarr.convert.from_hdf5(tmp_path / "a.h5", dest, zarr_format=zarr_format)
+    pytest.importorskip("xarray")
+    np.testing.assert_array_equal(gzarr.interop.xarray.open_dataset(dest)["t"], [1, np.nan])
+    gzarr.convert.to_hdf5(dest, tmp_path / "back.h5")
+    with h5py.File(tmp_path / "back.h5") as file:
+        assert file["t"].attrs["_FillValue"] == -9
+        assert file["t"].attrs["_FillValue"].dtype == "f4"
