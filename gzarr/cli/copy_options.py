@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from gzarr.cli.options import lengths, mebibytes
+from gzarr.cli.options import Memory, lengths
 from gzarr.display.progress import in_terminal
 from gzarr.errors import MetadataError
 
@@ -33,7 +33,7 @@ class CopyOptions:
     if_exists: Annotated[Literal["raise", "replace", "skip"], typer.Option(help="What happens to data at DST.")] = (
         "raise"
     )
-    memory: Annotated[int, typer.Option(parser=mebibytes, metavar="MIB", help="How much memory data may take.")] = 256
+    memory: Memory = 256
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted copy.")] = False
 

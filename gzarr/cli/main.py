@@ -7,30 +7,79 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from types import ModuleType
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
 import gzarr
-from gzarr.cli import advise, compare, convert, copy, demo, info, ome, tree, verify
+from gzarr.cli import (
+    advise,
+    bench,
+    compare,
+    completion,
+    consolidate,
+    convert,
+    copy,
+    demo,
+    info,
+    ls,
+    migrate,
+    ome,
+    quicklook,
+    serve,
+    stats,
+    tree,
+    verify,
+)
 from gzarr.cli.complaints import complain
 from gzarr.errors import GzarrError
 
+
+class Command(NamedTuple):
+    """A command: its function, examples for its help, and what the help says of exit codes."""
+
+    function: Callable[..., Any]
+    examples: tuple[str, ...]
+    epilog: str = ""
+
+
 #: The commands by the headings of the help, in its order.
-_COMMANDS: dict[str, tuple[ModuleType, ...]] = {
-    "Look at data": (info, tree),
-    "Check data": (verify, compare),
-    "Copy and convert": (copy, convert),
-    "Speed": (advise, demo),
+_COMMANDS: dict[str, tuple[Command, ...]] = {
+    "Look at data": (
+        Command(info.info, info.EXAMPLES),
+        Command(tree.tree, tree.EXAMPLES),
+        Command(ls.ls, ls.EXAMPLES),
+        Command(stats.stats, stats.EXAMPLES),
+        Command(stats.histogram, stats.HISTOGRAM_EXAMPLES),
+        Command(quicklook.quicklook, quicklook.EXAMPLES),
+        Command(serve.serve, serve.EXAMPLES),
+    ),
+    "Check data": (
+        Command(verify.verify, verify.EXAMPLES, verify.EPILOG),
+        Command(compare.compare, compare.EXAMPLES, compare.EPILOG),
+    ),
+    "Copy and convert": (
+        Command(copy.copy, copy.EXAMPLES),
+        Command(convert.convert, convert.EXAMPLES),
+        Command(migrate.migrate, migrate.EXAMPLES),
+        Command(consolidate.consolidate, consolidate.EXAMPLES),
+    ),
+    "Speed": (
+        Command(advise.advise, advise.EXAMPLES),
+        Command(bench.bench, bench.EXAMPLES),
+        Command(demo.demo, demo.EXAMPLES),
+    ),
+    "Set up": (Command(completion.completion, completion.EXAMPLES),),
 }
-_OME_EXAMPLES: dict[Callable[..., Any], tuple[str, ...]] = {
-    ome.info: ("gzarr ome info slide.zarr",),
-    ome.validate: ("gzarr ome validate slide.zarr --data",),
-    ome.pyramid: ("gzarr ome pyramid slide.zarr --factors z=1,y=2,x=2",),
-    ome.convert: ("gzarr ome convert slide.tif slide.zarr", "gzarr ome convert a.zarr b.zarr --axes zyx --unit um"),
-    ome.thumbnail: ("gzarr ome thumbnail slide.zarr slide.png --size 512",),
-}
+_OME = (
+    Command(ome.info, ("gzarr ome info slide.zarr",)),
+    Command(ome.validate, ("gzarr ome validate slide.zarr --data",), ome.EPILOG),
+    Command(ome.pyramid, ("gzarr ome pyramid slide.zarr --factors z=1,y=2,x=2",)),
+    Command(
+        ome.convert, ("gzarr ome convert slide.tif slide.zarr", "gzarr ome convert a.zarr b.zarr --axes zyx --unit um")
+    ),
+    Command(ome.thumbnail, ("gzarr ome thumbnail slide.zarr slide.png --size 512",)),
+)
 #: Commands whose exit code says what they found, 0 or 1: they exit with 2 if they fail, the others with 1.
 _TELLING = {"verify", "compare", "validate"}
 
@@ -87,18 +136,18 @@ def _run(arguments: list[str]) -> int:
 
 
 def _app() -> typer.Typer:
-    """All commands. They are put together for every run, because only one is made."""
+    """All commands."""
+    completing = "_GZARR_COMPLETE" in os.environ
     app = typer.Typer(
-        no_args_is_help=True, add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False
+        no_args_is_help=True, add_completion=completing, rich_markup_mode="rich", pretty_exceptions_enable=False
     )
     app.callback(help="Look at, check, copy, convert and serve Zarr arrays, version 2 and 3.")(_options)
-    for heading, modules in _COMMANDS.items():
-        for module in modules:
-            name = module.__name__.rpartition(".")[2]
-            _add(app, getattr(module, name), module.EXAMPLES, getattr(module, "EPILOG", ""), heading)
+    for heading, commands in _COMMANDS.items():
+        for command in commands:
+            _add(app, command, heading)
     images = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
-    for function, examples in _OME_EXAMPLES.items():
-        _add(images, function, examples, ome.EPILOG if function is ome.validate else "", None)
+    for command in _OME:
+        _add(images, command, None)
     help = "Describe, validate, convert and draw OME-Zarr images; build pyramids."
     app.add_typer(images, name="ome", help=help, rich_help_panel="Images")
     return app
@@ -121,14 +170,13 @@ def _options(
     """The options of ``gzarr`` itself."""
 
 
-def _add(
-    app: typer.Typer, function: Callable[..., Any], examples: Sequence[str], epilog: str, heading: str | None
-) -> None:
+def _add(app: typer.Typer, command: Command, heading: str | None) -> None:
     """Add a command to an app."""
-    lines = [*([epilog] if epilog else []), "Examples:", *(f"  $ {example}" for example in examples)]
-    name = function.__name__
-    command = _reporting(function, failed=2 if name in _TELLING else 1)
-    app.command(name, epilog="\n".join(lines), rich_help_panel=heading)(command)
+    name = command.function.__name__
+    examples = ["Examples:", *(f"  $ {example}" for example in command.examples)]
+    epilog = "\n".join([command.epilog, *examples] if command.epilog else examples)
+    function = _reporting(command.function, failed=2 if name in _TELLING else 1)
+    app.command(name, epilog=epilog, rich_help_panel=heading)(function)
 
 
 def _reporting(function: Callable[..., Any], failed: int) -> Callable[..., Any]:

@@ -10,7 +10,7 @@ import typer
 
 import gzarr
 from gzarr.cli.copy_options import CopyOptions
-from gzarr.cli.options import AsJson, Device, IfExists, mebibytes, misuse, numbers, with_options
+from gzarr.cli.options import AsJson, Device, IfExists, Memory, misuse, numbers, with_options
 from gzarr.display.progress import in_terminal
 from gzarr.errors import CopyError, GzarrError
 
@@ -69,7 +69,7 @@ def pyramid(
     method: Annotated[
         str | None, typer.Option(metavar="NAME", help="mean, nearest, mode, min, max, median or gaussian.")
     ] = None,
-    memory: Annotated[int, typer.Option(parser=mebibytes, metavar="MIB", help="How much memory data may take.")] = 256,
+    memory: Memory = 256,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted build.")] = False,
     if_exists: Annotated[IfExists, typer.Option(help="What happens to levels that exist.")] = "raise",
     device: Device = None,

@@ -87,6 +87,9 @@ def mebibytes(text: str | int) -> int:
     return int(text)
 
 
+Memory: TypeAlias = Annotated[int, typer.Option(parser=mebibytes, metavar="MIB", help="How much memory data may take.")]
+
+
 def misuse(message: str, option: str) -> typer.BadParameter:
     """An error for options that do not fit together, which exits with 2 and names one of them."""
     return typer.BadParameter(message, param_hint=option)

@@ -2,12 +2,49 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
 import gzarr
 from gzarr.cli.options import NodePath
 
-EXAMPLES = ("gzarr tree data.zarr", "gzarr tree data.zarr/measurements")
+if TYPE_CHECKING:
+    from gzarr.display.info import Tree
+
+EXAMPLES = ("gzarr tree data.zarr", "gzarr tree data.zarr/measurements --level 1", "gzarr tree data.zarr --stored")
 
 
-def tree(path: NodePath) -> None:
-    """Draw a group and everything in it."""
-    print(gzarr.open_group(path, mode="r", device="cpu").tree())
+def tree(
+    path: NodePath,
+    level: Annotated[int | None, typer.Option(metavar="N", help="How many levels. By default, all.")] = None,
+    stored: Annotated[bool, typer.Option("--stored", help="Also say how many bytes each array occupies.")] = False,
+) -> None:
+    """Draw a group and everything in it, with shapes, types, chunks and sizes."""
+    node = gzarr.open(path, mode="r", device="cpu")
+    typer.echo(repr(_drawn(node, node.basename or "/", level, stored=stored)))
+
+
+def _drawn(node: gzarr.Array | gzarr.Group, name: str, level: int | None, *, stored: bool) -> Tree:
+    """A node and what is below it."""
+    from gzarr.display.info import Tree
+
+    if isinstance(node, gzarr.Array):
+        return Tree(f"{typer.style(name, bold=True)} {described(node, stored=stored)}")
+    members = () if level == 0 else node.members()
+    below = None if level is None else level - 1
+    children = [_drawn(member, inner, below, stored=stored) for inner, member in members]
+    return Tree(typer.style(name, fg="blue", bold=True), children)
+
+
+def described(array: gzarr.Array, *, stored: bool) -> str:
+    """An array in a few words: ``(10, 20) int32, chunks (5, 10), 800 B``."""
+    from gzarr.display.info import size_text
+
+    facts = [f"{array.shape} {array.dtype}", f"chunks {array.chunks}"]
+    if array.shards:
+        facts.append(f"shards {array.shards}")
+    facts.append(size_text(array.nbytes))
+    if stored:
+        facts.append(f"{size_text(array.nbytes_stored)} stored")
+    return ", ".join(facts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,24 @@ def test_info_describes_an_array(data: Path, capsys: pytest.CaptureFixture[str])
 def test_info_describes_a_group(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["info", str(data)]) == 0
     assert "foo" in capsys.readouterr().out
+
+
+def test_info_says_what_programs_want_to_know(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = gzarr.open_group(tmp_path / "a.zarr", mode="w", attributes={"title": "x"})
+    named = {"dimension_names": ("y", None), "attributes": {"units": "K"}, "fill_value": float("nan")}
+    root.create_array("t", shape=(4, 6), shards=(4, 4), chunks=(2, 2), dtype="f4", **named)
+    assert main(["info", str(tmp_path / "a.zarr"), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["type"], found["arrays"], found["attributes"]) == ("group", ["t"], {"title": "x"})
+    assert main(["info", str(tmp_path / "a.zarr/t"), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["shape"], found["chunks"], found["shards"]) == ([4, 6], [2, 2], [4, 4])
+    assert (found["dimension_names"], found["fill_value"], found["attributes"]) == (["y", None], "NaN", {"units": "K"})
+    assert found["document"]["codecs"][0]["name"] == "sharding_indexed"
+    assert main(["info", str(tmp_path / "a.zarr/t")]) == 0
+    out = capsys.readouterr().out
+    for line in ("Fill value         : nan", "Dimensions         : y, -", 'Attribute          : units: "K"'):
+        assert line in out
 
 
 def test_damaged_metadata_is_one_line(data: Path, capsys: pytest.CaptureFixture[str]) -> None:

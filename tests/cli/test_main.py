@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import typer
 
 import gzarr
-from gzarr.cli.main import main
+from gzarr.cli.main import _app, main
 from gzarr.demo import tour
 from gzarr.errors import DeviceError
 
@@ -26,7 +29,47 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert re.fullmatch(rf"gzarr {re.escape(gzarr.__version__)} \(compiled loop: (on|off: .+)\)\n", out)
 
 
-@pytest.mark.parametrize("command", ["info", "tree"])
+def leaves(group: Any) -> dict[str, Any]:
+    """All commands by their names, those of groups too."""
+    found = {}
+    for name, command in group.commands.items():
+        inner = leaves(command) if hasattr(command, "commands") else {}
+        found |= {f"{name} {leaf}": made for leaf, made in inner.items()} or {name: command}
+    return found
+
+
+COMMANDS = leaves(typer.main.get_command(_app()))
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_examples_of_the_help_can_be_typed(name: str) -> None:
+    examples = [line.removeprefix("  $ ") for line in COMMANDS[name].epilog.splitlines() if line.startswith("  $ ")]
+    assert examples
+    for example in examples:
+        words = shlex.split(example.removeprefix('eval "$(').split(">")[0].split(")")[0], comments=True)
+        assert " ".join(words).startswith(f"gzarr {name}")
+        COMMANDS[name].make_context(name, words[1 + len(name.split()) :]).close()
+
+
+def test_the_help_loads_nothing_that_takes_long() -> None:
+    code = (
+        "import sys; from gzarr.cli.main import main; main(['--help']); "
+        "sys.exit(bool({'numpy', 'numcodecs', 'pydantic', 'gzarr.api.open'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert all(name.split()[0] in done.stdout for name in COMMANDS)
+
+
+@pytest.mark.parametrize(("typed", "meant"), [(["inof"], "info"), (["copy", "--chunk", "1"], "--chunks")])
+def test_a_misspelt_word_is_guessed(typed: list[str], meant: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(typed)
+    assert stop.value.code == 2
+    assert meant in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["info", "tree", "ls", "stats", "consolidate", "migrate", "bench", "serve"])
 def test_a_missing_path_is_one_line_and_exit_code_1(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

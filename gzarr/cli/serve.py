@@ -1,0 +1,42 @@
+"""The command ``gzarr serve``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from gzarr.cli.options import NodePath
+
+EXAMPLES = (
+    "gzarr serve data.zarr",
+    "gzarr serve data.zip --port 9000",
+    "gzarr serve /data --host 0.0.0.0 --origin https://viewer.example",
+)
+
+
+def serve(
+    path: NodePath,
+    host: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Who can connect: 127.0.0.1 only this machine, 0.0.0.0 everybody.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(metavar="N", help="The port; 0 for any that is free.")] = 8000,
+    origin: Annotated[
+        str, typer.Option(metavar="URL", help="The web page that may read the data; * for every one.")
+    ] = "*",
+    quiet: Annotated[bool, typer.Option("--quiet", help="Do not print requests.")] = False,
+) -> None:
+    """Serve data over HTTP, for reading: to viewers in a browser, xarray, fsspec, and gzarr on another machine.
+
+    The folder, archive or database is served with everything in it.
+    """
+    from gzarr.cli.http_server import StoreServer, open_served
+
+    store, prefix = open_served(path)
+    with StoreServer(store, prefix, (host, port), origin=origin, quiet=quiet) as server:
+        print(f"{store} is served at {server.url} until Ctrl-C", flush=True)
+        print(f"  gzarr.open({server.url!r})    xarray.open_zarr({server.url!r})    neuroglancer: zarr://{server.url}")
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:  # the way to end it, not a failure
+            print("stopped")

@@ -1,0 +1,77 @@
+"""The commands ``gzarr stats`` and ``gzarr histogram``."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict
+from itertools import pairwise
+from typing import Annotated, Any
+
+import typer
+
+import gzarr
+from gzarr.cli.options import ArrayPath, AsJson, Device, Memory, numbers
+from gzarr.display.progress import in_terminal
+
+EXAMPLES = ("gzarr stats data.zarr/temperature", "gzarr stats data.zarr/temperature --json")
+HISTOGRAM_EXAMPLES = (
+    "gzarr histogram data.zarr/temperature",
+    "gzarr histogram data.zarr/temperature --bins 40 --range 250,310",
+)
+#: Columns of the longest bar.
+_BAR = 50
+
+
+def stats(path: ArrayPath, as_json: AsJson = False, memory: Memory = 256, device: Device = None) -> None:
+    """Say the minimum, maximum, mean and standard deviation of an array of any size."""
+    array = gzarr.open_array(path, mode="r", device=device or "cpu")
+    found = asdict(array.stats(max_nbytes=memory << 20, progress=in_terminal()))
+    del found["histogram"]
+    if as_json:
+        print(json.dumps({name: _number(value) for name, value in found.items()}, indent=2))
+        return
+    from gzarr.display.info import Report
+
+    counts = {"Elements": found["count"], "NaN": found["n_nan"]}
+    values = {"Minimum": "min", "Maximum": "max", "Mean": "mean", "Standard deviation": "std"}
+    items = [(name, f"{count:,}") for name, count in counts.items()]
+    print(Report([*items, *((name, str(found[value])) for name, value in values.items())]))
+
+
+def histogram(
+    path: ArrayPath,
+    bins: Annotated[int, typer.Option(metavar="N", min=1, help="How many bins.")] = 20,
+    range: Annotated[
+        Any,
+        typer.Option(
+            parser=numbers, metavar="LOW,HIGH", help="Where the bins begin and end. By default, at the extremes."
+        ),
+    ] = None,
+    as_json: AsJson = False,
+    memory: Memory = 256,
+    device: Device = None,
+) -> None:
+    """Draw a histogram of an array of any size."""
+    if range is not None and (len(range) != 2 or not range[0] < range[1]):
+        raise typer.BadParameter("give two numbers, the lower one first", param_hint="--range")
+    limits = None if range is None else (range[0], range[1])
+    array = gzarr.open_array(path, mode="r", device=device or "cpu")
+    found = array.stats(bins, limits, max_nbytes=memory << 20, progress=in_terminal()).histogram
+    assert found is not None
+    counts, edges = found
+    if as_json:
+        print(json.dumps({"counts": counts.tolist(), "edges": edges.tolist()}, indent=2))
+        return
+    most = max(int(counts.max()), 1)
+    labels = [f"{low:.6g} to {high:.6g}" for low, high in pairwise(edges.tolist())]
+    width = max(map(len, labels))
+    for label, count in zip(labels, counts.tolist(), strict=True):
+        bar = typer.style("█" * round(count * _BAR / most), fg="blue")
+        typer.echo(f"{label:>{width}}  {bar}{' ' if count else ''}{count:,}")
+
+
+def _number(value: Any) -> Any:
+    """A number as JSON has it: NaN and infinities become None."""
+    plain = value.item() if hasattr(value, "item") else value
+    return plain if math.isfinite(plain) else None

@@ -1,0 +1,223 @@
+"""``gzarr serve``, opened by what people open served data with."""
+
+from __future__ import annotations
+
+import io
+import json
+import signal
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image as Picture
+
+import gzarr
+from gzarr.cli.http_server import StoreServer, open_served
+
+ROWS = np.arange(64 * 96, dtype="u2").reshape(64, 96)
+
+
+@contextmanager
+def served(path: str) -> Iterator[str]:
+    """The URL of what is served from another thread."""
+    with StoreServer(*open_served(path), ("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield server.url
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a group of two formats' arrays, sharded and not."""
+    path = tmp_path_factory.mktemp("served")
+    group = gzarr.open_group(path / "a.zarr", mode="w", attributes={"title": "served"})
+    named: dict[str, Any] = {"dimension_names": ("y", "x"), "chunks": (16, 32)}
+    group.create_array("plain", data=ROWS, **named)
+    group.create_array("inner/sharded", data=ROWS, shards=(32, 96), **named)
+    gzarr.consolidate_metadata(path / "a.zarr")
+    gzarr.save(path / "v2.zarr", ROWS, zarr_format=2)
+    gzarr.save_array(path / "b.zip", ROWS)
+    return path
+
+
+@pytest.fixture(scope="module")
+def url(root: Path) -> Iterator[str]:
+    with served(str(root)) as found:
+        yield found
+
+
+def ask(url: str, method: str = "GET", **headers: str) -> tuple[int, Any, bytes]:
+    asked = urllib.request.Request(url, method=method, headers={k.replace("_", "-"): v for k, v in headers.items()})
+    try:
+        with urllib.request.urlopen(asked, timeout=20) as answer:
+            return answer.status, answer.headers, answer.read()
+    except urllib.error.HTTPError as answer:
+        with answer:
+            return answer.code, answer.headers, answer.read()
+
+
+def test_objects_ranges_and_heads(root: Path, url: str) -> None:
+    stored = (root / "a.zarr/plain/c/0/0").read_bytes()
+    at = f"{url}a.zarr/plain/c/0/0"
+    status, headers, body = ask(at)
+    assert (status, body, headers["Accept-Ranges"]) == (200, stored, "bytes")
+    for asked, expected in {
+        "bytes=2-5": stored[2:6],
+        "bytes=-7": stored[-7:],
+        "bytes=9-": stored[9:],
+        "bytes=3-99999999": stored[3:],
+    }.items():
+        status, headers, body = ask(at, Range=asked)
+        assert (status, body) == (206, expected)
+        start = stored.index(expected) if asked != "bytes=-7" else len(stored) - 7
+        assert headers["Content-Range"] == f"bytes {start}-{start + len(expected) - 1}/{len(stored)}"
+    assert ask(at, Range=f"bytes={len(stored)}-")[0] == 416
+    assert ask(at, Range="bytes=-0")[0] == 416
+    for odd in ("bytes=0-1,3-4", "bytes=-", "lines=1-2", "bytes=5-2", f"bytes={'9' * 5000}-"):
+        assert ask(at, Range=odd)[::2] == (200, stored)
+    status, headers, body = ask(at, "HEAD")
+    assert (status, headers["Content-Length"], body) == (200, str(len(stored)), b"")
+
+
+@pytest.mark.parametrize("path", ["a.zarr/plain/c/9/9", "none/", "a.zarr/.zgroup"])
+def test_what_is_missing_is_404(url: str, path: str) -> None:
+    for method in ("GET", "HEAD"):
+        assert ask(url + path, method)[0] == 404
+
+
+@pytest.mark.parametrize("path", ["..", "a.zarr/../../secret", "%2e%2e/secret", "a%00b"])
+def test_nothing_outside_is_served(root: Path, url: str, path: str) -> None:
+    (root.parent / "secret").write_text("secret")
+    status, _, body = ask(url + path)
+    assert status in (400, 404)
+    assert body != b"secret"
+
+
+def test_nothing_is_written(url: str) -> None:
+    for method in ("PUT", "POST", "DELETE"):
+        assert ask(f"{url}a.zarr/zarr.json", method)[0] == 501
+
+
+def test_entity_tags_are_of_versions(tmp_path: Path) -> None:
+    gzarr.save_array(tmp_path / "a.zarr", ROWS, chunks=(64, 96))
+    with served(str(tmp_path / "a.zarr")) as url:
+        at = f"{url}c/0/0"
+        tag = ask(at)[1]["ETag"]
+        assert ask(at, "HEAD")[1]["ETag"] == tag
+        assert ask(at, If_None_Match=f'"other", {tag}')[::2] == (304, b"")
+        assert ask(at, If_Match=tag, Range="bytes=0-1")[0] == 206
+        gzarr.open_array(tmp_path / "a.zarr")[...] = 7
+        assert ask(at)[1]["ETag"] != tag
+        assert ask(at, If_None_Match=tag)[0] == 200
+        assert ask(at, If_Match=tag)[0] == 412
+        assert ask(at, If_Range=tag, Range="bytes=0-1")[0] == 200
+
+
+def test_pages_of_any_site_may_read(url: str) -> None:
+    status, headers, _ = ask(f"{url}a.zarr/zarr.json", "OPTIONS", Origin="https://x.example")
+    assert (status, headers["Access-Control-Allow-Origin"]) == (204, "*")
+    assert "Range" in headers["Access-Control-Allow-Headers"]
+    headers = ask(f"{url}a.zarr/zarr.json")[1]
+    assert "ETag" in headers["Access-Control-Expose-Headers"]
+    assert headers["Content-Type"] == "application/json"
+
+
+def test_folders_are_pages_of_links(url: str) -> None:
+    import fsspec
+
+    page = ask(url)[2].decode()
+    assert '<a href="a.zarr/">a.zarr/</a>' in page
+    assert ask(f"{url}a.zarr")[2] == ask(f"{url}a.zarr/")[2]  # by a redirection
+    files = fsspec.filesystem("http")
+    listed = {name.rstrip("/").rpartition("/")[2] for name in files.ls(url, detail=False)}
+    assert listed == {"a.zarr", "v2.zarr", "b.zip"}
+    assert len(files.glob(f"{url}a.zarr/plain/c/0/*")) == 3
+
+
+@pytest.mark.parametrize("path", ["a.zarr/plain", "a.zarr/inner/sharded", "v2.zarr"])
+def test_gzarr_opens_what_is_served(url: str, path: str) -> None:
+    array = gzarr.open_array(url + path, mode="r")
+    np.testing.assert_array_equal(array[5:40, 30:70], ROWS[5:40, 30:70])
+    np.testing.assert_array_equal(array[...], ROWS)
+
+
+def test_groups_are_listed(url: str) -> None:
+    group = gzarr.open_group(f"{url}a.zarr", mode="r")
+    assert sorted(name for name, _ in group.members(None)) == ["inner", "inner/sharded", "plain"]
+    assert group.attrs["title"] == "served"
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::RuntimeWarning", "ignore::DeprecationWarning")
+@pytest.mark.parametrize("engine", ["gzarr", "zarr"])
+def test_xarray_opens_what_is_served(url: str, engine: str) -> None:
+    xarray = pytest.importorskip("xarray")
+    with xarray.open_dataset(f"{url}a.zarr", engine=engine, chunks=None) as found:
+        np.testing.assert_array_equal(found["plain"].values, ROWS)
+        assert found["plain"].dims == ("y", "x")
+
+
+def test_archives_and_what_is_in_a_group_are_served(root: Path) -> None:
+    with served(str(root / "b.zip")) as url:
+        np.testing.assert_array_equal(gzarr.open_array(url, mode="r")[...], ROWS)
+    with served(str(root / "a.zarr/inner")) as url:
+        assert json.loads(ask(f"{url}zarr.json")[2])["node_type"] == "group"
+        assert ask(f"{url}sharded/zarr.json")[0] == 200
+
+
+def test_nothing_to_serve_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(gzarr.NodeNotFoundError):
+        open_served(str(tmp_path / "none"))
+
+
+def test_the_command_serves_until_ctrl_c(root: Path) -> None:
+    command = [sys.executable, "-m", "gzarr", "serve", str(root / "a.zarr"), "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        url = process.stdout.readline().split()[4]
+        assert ask(f"{url}zarr.json")[0] == 200
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
+        assert process.stdout.read().endswith("stopped\n")
+        assert '"GET /zarr.json HTTP/1.1" 200' in process.stderr.read()
+
+
+@pytest.mark.parametrize("form", ["plain", "inner/sharded"])
+def test_neuroglancer_shows_what_is_served(url: str, form: str, browser: Any) -> None:
+    neuroglancer = pytest.importorskip("neuroglancer")
+    neuroglancer.set_server_bind_address("127.0.0.1")
+    viewer = neuroglancer.Viewer()
+    try:
+        with viewer.config_state.txn() as config:
+            config.show_ui_controls = config.show_panel_borders = False
+            config.viewer_size = [96, 64]
+        browser.open(viewer.get_viewer_url())
+        shader = "void main() { emitGrayscale(float(getDataValue().value) / 6144.0); }"
+        with viewer.txn() as state:
+            state.layers["a"] = neuroglancer.ImageLayer(source=f"zarr://{url}a.zarr/{form}", shader=shader, opacity=1)
+            state.dimensions = neuroglancer.CoordinateSpace(names=["x", "y"], units="", scales=[1, 1])
+            state.position = [48, 32]
+            state.cross_section_scale = 1
+            state.layout = "xy"
+            state.show_axis_lines = state.show_scale_bar = state.show_default_annotations = False
+        done, found = threading.Event(), []
+        viewer.async_screenshot(lambda state: (found.append(state.screenshot), done.set()))
+        assert done.wait(20)
+        with Picture.open(io.BytesIO(found[0].image)) as picture:
+            seen = np.asarray(picture.convert("RGB")).astype(int)
+        assert np.abs(seen - ROWS[..., None] / 6144 * 255).max() <= 1
+    finally:
+        browser.open("about:blank")
+        neuroglancer.stop()

@@ -1,0 +1,63 @@
+"""``gzarr stats`` and ``gzarr histogram``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gzarr
+from gzarr.cli.main import main
+
+VALUES = np.random.default_rng(0).normal(size=(30, 40))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    values = VALUES.copy()
+    values[0, 0] = np.nan
+    gzarr.save_array(tmp_path / "a.zarr", values, chunks=(7, 40))
+    return str(tmp_path / "a.zarr")
+
+
+def test_stats(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["stats", path, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["count"], found["n_nan"]) == (1199, 1)
+    assert found["mean"] == pytest.approx(VALUES.reshape(-1)[1:].mean())
+    assert main(["stats", path, "--memory", "1"]) == 0
+    assert "Elements           : 1,199" in capsys.readouterr().out
+
+
+def test_stats_of_nothing_are_null(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    gzarr.save_array(tmp_path / "b.zarr", np.full(3, np.nan))
+    assert main(["stats", str(tmp_path / "b.zarr"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["mean"] is None
+
+
+def test_histogram(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["histogram", path, "--bins", "4", "--range", "-2,2", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["counts"] == np.histogram(VALUES.reshape(-1)[1:], 4, (-2, 2))[0].tolist()
+    assert found["edges"] == [-2, -1, 0, 1, 2]
+    assert main(["histogram", path, "--bins", "4"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 4
+    assert max(line.count("█") for line in lines) == 50
+
+
+@pytest.mark.parametrize("options", [["--range", "2,1"], ["--range", "1"], ["--range", "a,b"], ["--bins", "0"]])
+def test_misuse(path: str, options: list[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["histogram", path, *options])
+    assert stop.value.code == 2
+
+
+def test_a_group_and_text_have_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    gzarr.save(tmp_path / "g.zarr", a=[1])
+    gzarr.save_array(tmp_path / "t.zarr", ["text"])
+    for name, why in {"g.zarr": "a group is there", "t.zarr": "real numbers"}.items():
+        assert main(["stats", str(tmp_path / name)]) == 1
+        assert why in capsys.readouterr().err
