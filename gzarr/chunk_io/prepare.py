@@ -27,7 +27,7 @@ from gzarr.errors import MetadataError, MissingExtraError
 from gzarr.indexing.grid import Grid, RegularAxis, chunk_shape, is_regular
 from gzarr.indexing.keys import Coords, join_path
 from gzarr.layout.chunk_layout import Layout, Names
-from gzarr.layout.shard import Level
+from gzarr.layout.shard import Level, write_order
 from gzarr.layout.sharded import Sharded
 from gzarr.metadata.documents import codecs_in_errors
 from gzarr.metadata.model import ArrayMeta
@@ -231,4 +231,5 @@ def _level(sharding: _Sharding, counts: Coords, host: Backend) -> Level:
         index_nbytes=encoded.nbytes,
         location=sharding.spec.index_location,
         wrap=host.prepare(prepare(sharding.wrap, BytesRepr()), index) if sharding.wrap else None,
+        write_order=write_order(sharding.spec.subchunk_write_order, shape),
     )

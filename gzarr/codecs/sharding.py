@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from gzarr.codecs.spec import ArrayRepr, BytesRepr, CodecSpec, Kind, Repr, need_
 from gzarr.errors import MetadataError
 
 INDEX_LOCATIONS = ("start", "end")
+#: In which order inner chunks are put into a shard, in the words of zarr-python.
+WriteOrder: TypeAlias = Literal["lexicographic", "morton", "colexicographic"]
+WRITE_ORDERS = ("lexicographic", "morton", "colexicographic")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,8 @@ class ShardingCodec(CodecSpec):
         Chain of the index; its output must have a fixed size.
     index_location : {"end", "start"}
         Where in the shard the index lies.
+    subchunk_write_order : {"lexicographic", "morton", "colexicographic"}
+        In which order the host puts inner chunks into a shard. It is not stored: the index says where each lies.
 
     Raises
     ------
@@ -60,6 +65,7 @@ class ShardingCodec(CodecSpec):
     codecs: tuple[CodecSpec, ...] = (BytesCodec(),)
     index_codecs: tuple[CodecSpec, ...] = (BytesCodec("little"), Crc32cCodec())
     index_location: Literal["start", "end"] = "end"
+    subchunk_write_order: WriteOrder = "lexicographic"
 
     name = "sharding_indexed"
     kind: ClassVar[Kind] = "array_bytes"
@@ -75,9 +81,10 @@ class ShardingCodec(CodecSpec):
                 raise MetadataError(f"codec {self.name!r}: {field} must be a list of codecs, got {value!r}")
             object.__setattr__(self, field, tuple(map(parse_codec, value)))
         check_choice(self.name, "index_location", self.index_location, INDEX_LOCATIONS)
+        check_choice(self.name, "subchunk_write_order", self.subchunk_write_order, WRITE_ORDERS)
 
     def configuration(self) -> dict[str, Any]:
-        """Give all four fields. See `CodecSpec.configuration`."""
+        """Give all fields that are stored. See `CodecSpec.configuration`."""
         return {
             "chunk_shape": list(self.chunk_shape),
             "codecs": [codec.to_json() for codec in self.codecs],

@@ -18,7 +18,7 @@ from gzarr.codecs.spec import ArrayRepr, BytesRepr, Codec, Step
 from gzarr.cpu.codecs import factory_for
 from gzarr.cpu.codecs.per_chunk import per_chunk
 from gzarr.errors import MetadataError
-from gzarr.layout.shard import assemble, decode_index, entry, slice_entry, split_index
+from gzarr.layout.shard import assemble, decode_index, entry, slice_entry, split_index, write_order
 
 
 def codecs_for(steps: Sequence[Step]) -> tuple[Codec, ...]:
@@ -47,6 +47,7 @@ def sharding_codec(step: Step) -> Codec:
     index_coder = _coder(index_steps, index_chunk)
     inner_chunk = ArrayRepr(shard.dtype, spec.chunk_shape, shard.fill_value)
     inner = _coder(prepare(spec.codecs, inner_chunk), inner_chunk)
+    order = write_order(spec.subchunk_write_order, counts)
     # The ellipsis makes the result an array: NumPy would guess what an object from an array without axes is.
     boxes: list[tuple[Any, ...]] = [
         (..., *(slice(i * n, (i + 1) * n) for i, n in zip(coords, spec.chunk_shape, strict=True)))
@@ -65,6 +66,6 @@ def sharding_codec(step: Step) -> Codec:
 
     def encode(chunk: np.ndarray[Any, Any]) -> bytes:
         entries = [inner.encode((np.ascontiguousarray(chunk[box]).reshape(spec.chunk_shape),))[0] for box in boxes]
-        return bytes(assemble(entries, counts, index_coder, spec.index_location) or b"")
+        return bytes(assemble(entries, counts, index_coder, spec.index_location, order) or b"")
 
     return per_chunk(spec.name, decode, encode)

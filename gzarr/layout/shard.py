@@ -8,7 +8,9 @@ Source: Zarr v3 codecs, "sharding_indexed" version 1.0.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -103,19 +105,26 @@ def split_index(shard: memoryview, index_nbytes: int, location: Literal["start",
 
 
 def assemble(
-    entries: Sequence[Buffer | None], counts: tuple[int, ...], coder: Coder, location: Literal["start", "end"]
+    entries: Sequence[Buffer | None],
+    counts: tuple[int, ...],
+    coder: Coder,
+    location: Literal["start", "end"],
+    order: Sequence[int] | None = None,
 ) -> bytes | None:
-    """Make a shard of encoded chunks, which are in it in the order given.
+    """Make a shard of encoded chunks.
 
     entries: for every chunk, in C order, its bytes; None where it is missing.
     counts: chunks per shard and axis.
+    order: in which order they are in it; None for C order.
     Returns: the shard's bytes, or None if every chunk is missing.
     """
     if all(e is None for e in entries):
         return None
     index = np.full((len(entries), 2), MISSING, dtype="<u8")
     position = 0
-    for i, item in enumerate(entries):
+    order = range(len(entries)) if order is None else order
+    for i in order:
+        item = entries[i]
         if item is not None:
             size = host_view(item).nbytes
             index[i] = position, size
@@ -128,7 +137,31 @@ def assemble(
     tail: Buffer = b""
     if location == "end":
         tail = coder.encode([index.reshape(*counts, 2)])[0]
-    return b"".join(host_view(item) for item in (head, *entries, tail) if item is not None)
+    chunks = (entries[i] for i in order)
+    return b"".join(host_view(item) for item in (head, *chunks, tail) if item is not None)
+
+
+@lru_cache(maxsize=64)
+def write_order(name: str, counts: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Return the numbers of a shard's chunks, in C order, in an order of writing; None for C order.
+
+    counts: chunks per shard and axis. Morton's order is that of the numbers made of the coordinates' bits: the first
+    axis has the lowest, and an axis has no more of them than its coordinates need.
+    """
+    if name == "lexicographic":
+        return None
+    numbers = np.arange(math.prod(counts)).reshape(counts)
+    if name == "colexicographic":
+        ordered = numbers.ravel(order="F")
+    else:
+        code, at = np.zeros_like(numbers), 0
+        for bit in range(max((n - 1).bit_length() for n in (1, *counts))):
+            for axis, n in zip(np.indices(counts), counts, strict=True):
+                if bit < (n - 1).bit_length():
+                    code |= (axis >> bit & 1) << at
+                    at += 1
+        ordered = np.argsort(code, axis=None)
+    return None if np.all(ordered[1:] > ordered[:-1]) else tuple(ordered.tolist())
 
 
 class Level(NamedTuple):
@@ -150,6 +183,8 @@ class Level(NamedTuple):
         Where the index lies.
     wrap : Coder or None
         Codecs around the shard, or None.
+    write_order : tuple of int, or None
+        Numbers of the chunks, in C order of the index, in the order in which they are written; None for C order.
     """
 
     chunk_shape: Coords
@@ -159,6 +194,7 @@ class Level(NamedTuple):
     index_nbytes: int
     location: Literal["start", "end"]
     wrap: Coder | None
+    write_order: tuple[int, ...] | None = None
 
     def place(self, coords: Coords) -> Coords:
         """Coordinates of a chunk in the index."""
@@ -201,7 +237,7 @@ def rebuild(
             old = entries[at]
             updates = {local: items[position][1] for position, local in members}
             entries[at] = rebuild(levels[1:], None if old is None else host_view(old), updates)
-    shard = assemble(entries, shape, level.coder, level.location)
+    shard = assemble(entries, shape, level.coder, level.location, level.write_order)
     if shard is None or level.wrap is None:
         return shard
     wrapped: Buffer = level.wrap.encode([shard])[0]

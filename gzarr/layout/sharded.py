@@ -97,6 +97,8 @@ class Sharded(Layout):
         From a shard's shape to its levels, outermost first.
     names : Names
         How the keys of objects are made.
+    whole_share : float
+        From which share of a shard's chunks on it is read whole.
     key
         Key of a stored object.
     """
@@ -104,6 +106,7 @@ class Sharded(Layout):
     def __init__(self, grid: Grid, objects: Grid, levels: Callable[[Coords], Sequence[Level]], names: Names) -> None:
         super().__init__(grid, objects, names)
         self.levels = levels
+        self.whole_share = WHOLE_SHARD_SHARE
         self._indexes: OrderedDict[_Place, tuple[object, NDArray[np.uint64]]] = OrderedDict()
         self._cached_nbytes = 0
         self._changes = Serial()
@@ -265,7 +268,7 @@ class Sharded(Layout):
             # Nothing would tell if the shard were replaced between the reading of its index and of its chunks.
             return True
         total = math.prod([n for level in levels for n in level.counts])
-        if wanted < total * WHOLE_SHARD_SHARE:
+        if wanted < total * self.whole_share:
             return False
         cached = self._indexes.get((source.key, 0, None))
         return cached is None or cached[0] != token

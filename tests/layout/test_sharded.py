@@ -15,6 +15,7 @@ from gzarr.codecs import BytesCodec, GzipCodec, ShardingCodec, TransposeCodec, Z
 from gzarr.errors import CodecError, MetadataError
 from gzarr.layout import sharded as layout_module
 from gzarr.layout.chunk_layout import Layout
+from gzarr.layout.shard import write_order
 from gzarr.layout.sharded import Sharded
 from gzarr.storage import CountingStore, MemoryStore, Request
 from gzarr.storage.base import token_of
@@ -221,3 +222,13 @@ def test_a_nested_index_must_not_point_into_its_neighbour() -> None:
 def test_shards_that_cannot_be_are_refused(codecs: list[Any], message: str) -> None:
     with pytest.raises(MetadataError, match=message):
         layout_of(codecs)
+
+
+@pytest.mark.parametrize(
+    ("name", "numbers"),
+    [("lexicographic", None), ("colexicographic", (0, 3, 1, 4, 2, 5)), ("morton", (0, 3, 1, 4, 2, 5))],
+)
+def test_chunks_are_written_in_an_order(name, numbers):
+    assert write_order(name, (2, 3)) == numbers
+    assert write_order(name, (5,)) is None
+    assert write_order(name, ()) is None

@@ -18,6 +18,7 @@ from operator import eq
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gzarr.backend import Work
 from gzarr.codecs.spec import fill_of
@@ -150,6 +151,8 @@ class CompiledWrite(NamedTuple):
             if end == head and (index.entries == MISSING).all():
                 self.source.store.delete_many([key])
             else:
+                if level.write_order is not None:
+                    _reorder(shard, index.entries.reshape(-1, 2), head, level.write_order)
                 encoded = np.frombuffer(level.coder.encode([index.entries.astype("<u8", copy=False)])[0], np.uint8)
                 at = 0 if head else end
                 shard[at : at + len(encoded)] = encoded
@@ -225,6 +228,15 @@ def make_write(
         fill=chain.fill if own_dtype else np.asarray(fill_of(chain.chunk), value.dtype).tobytes(),
         window=make_window(*parts.places(parts.whole())),
     )
+
+
+def _reorder(shard: Any, entries: NDArray[np.uint64], head: int, order: Sequence[int]) -> None:
+    """Put the chunks of a shard into another order. entries: (offset, size) of each. head: where the first begins."""
+    stored = np.array([i for i in order if entries[i, 0] != MISSING], np.int64)
+    places = entries[stored].tolist()
+    joined = np.concatenate([shard[offset : offset + size] for offset, size in places])
+    entries[stored, 0] = np.uint64(head) + np.cumsum([0, *(size for _, size in places)], dtype=np.uint64)[:-1]
+    shard[head : head + len(joined)] = joined
 
 
 def _most_encoded(nbytes: int) -> int:

@@ -19,12 +19,15 @@ from gzarr.chunk_io import engine
 from gzarr.chunk_io.array_io import ArrayIO
 from gzarr.chunk_io.prepare import prepare_array
 from gzarr.chunk_io.waves import ReadJob, WriteJob
+from gzarr.codecs.sharding import ShardingCodec
+from gzarr.codecs.spec import CodecSpec
 from gzarr.devices import backend_for
 from gzarr.indexing.grid import Axis, Grid, RegularAxis, VaryingAxis
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import make_plan
 from gzarr.interop.zarr.batches import Batch, NotHandledError, Taken, take
-from gzarr.interop.zarr.stores import Stores, for_one_read
+from gzarr.interop.zarr.stores import PlainZarrStore, Stores, for_one_read
+from gzarr.layout.sharded import Sharded
 from gzarr.metadata import v2, v3
 from gzarr.metadata.model import ArrayMeta
 
@@ -176,6 +179,8 @@ class BoundArray:
             # Of a chunk that reaches past a known end zarr-python keeps nothing there, where gzarr would.
             nowhere = (-1,) * len(grid)
             found.layout.cut = nowhere, nowhere
+            if isinstance(found.layout, Sharded) and isinstance(found.store, PlainZarrStore):
+                found.layout.whole_share = 1  # as zarr-python does
             self._prepared[key] = found
         return found
 
@@ -206,9 +211,21 @@ def _parse(metadata: Any) -> ArrayMeta:
     if not isinstance(meta, ArrayMeta):
         raise NotHandledError("no array")
     if meta.fill_value is None:
-        fill_value = metadata.dtype.default_scalar()
-        meta = replace(meta, fill_value=fill_value)
-    return meta
+        meta = replace(meta, fill_value=metadata.dtype.default_scalar())
+    return meta if is_v2 else replace(meta, codecs=_in_order(meta.codecs, metadata.codecs))
+
+
+def _in_order(specs: tuple[CodecSpec, ...], codecs: Any) -> tuple[CodecSpec, ...]:
+    """Return specs that write the chunks of shards in zarr-python's order, which metadata do not say."""
+    ordered = []
+    for spec, codec in zip(specs, codecs, strict=True):
+        if isinstance(spec, ShardingCodec):
+            order: Any = getattr(codec, "subchunk_write_order", "morton")
+            order = "lexicographic" if order == "unordered" else order
+            inner = _in_order(spec.codecs, codec.codecs)
+            spec = replace(spec, codecs=inner, subchunk_write_order=order)  # noqa: PLW2901
+        ordered.append(spec)
+    return tuple(ordered)
 
 
 def _flat(codecs: Any) -> list[Any]:

@@ -99,6 +99,8 @@ class PlainZarrStore(ZarrStore):
 class LoopZarrStore(PlainZarrStore):
     """A store of zarr-python whose coroutines run on an event loop, which must be running in another thread."""
 
+    versions = PlainZarrStore.versions
+
     def __init__(self, store: Any, loop: Any) -> None:
         super().__init__(store)
         if loop is not _get_loop():
@@ -119,6 +121,10 @@ class LoopZarrStore(PlainZarrStore):
             for i, value in zip(positions, values, strict=True):
                 found[i] = value
         return found
+
+    def get_one(self, request: Request) -> Buffer | None:
+        """Fetch one request. Raises: StoreError."""
+        return self._all("read", self._get, (request,))[0]
 
     async def _get_ranges(self, item: tuple[str, list[Any]]) -> list[Buffer | None]:
         key, ranges = item
@@ -141,6 +147,8 @@ class LoopZarrStore(PlainZarrStore):
 
 class DirectZarrStore(PlainZarrStore):
     """A store of zarr-python in memory, whose verbs need no event loop."""
+
+    versions = PlainZarrStore.versions
 
     def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
         """Fetch every request, in order. Raises: StoreError."""

@@ -231,3 +231,16 @@ def test_zarr_loads_the_class_without_the_rest_of_gzarr():
 def test_install_refuses_devices_that_it_does_not_know():
     with pytest.raises(ValueError, match="'auto', 'cpu', 'cuda'; got 'gpu'"):
         install("gpu")
+
+
+@pytest.mark.parametrize("local", [True, False])
+def test_chunks_lie_in_a_shard_as_zarr_puts_them(local, tmp_path):
+    """The order is free, but whoever reads neighbours in one request counts on it."""
+    shards = []
+    for name, writable in (("a", lambda array: array), ("b", own_writable)):
+        store = LocalStore(tmp_path / name) if local else MemoryStore()
+        array = writable(create(store, shape=(12, 12), chunks=(2, 3), shards=(12, 12), dtype="i4", compressors=None))
+        array[2:9, 3:12] = np.arange(63).reshape(7, 9)
+        array[0] = 5
+        shards.append(zarr.core.sync.sync(store.get("c/0/0", zarr.core.buffer.default_buffer_prototype())).to_bytes())
+    assert shards[0] == shards[1]
