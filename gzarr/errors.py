@@ -54,7 +54,7 @@ class UnknownDataTypeError(MetadataError):
     """gzarr does not know a data type of that name. Remedy: register it or install the extra that has it."""
 
 
-class NodeNotFoundError(GzarrError, FileNotFoundError):
+class NodeNotFoundError(GzarrError, FileNotFoundError, ValueError):
     """There is no array or group at the path. Remedy: check the path, or open with a mode that creates."""
 
 

@@ -15,11 +15,19 @@ from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.keywords import LoadKeywords, SaveArrayKeywords
 from gzarr.hierarchy.lazy import computed, is_lazy, is_separate
 from gzarr.hierarchy.new_metadata import array_meta
-from gzarr.hierarchy.options import ArrayOptions, check_keywords
-from gzarr.hierarchy.reaching import close_if_opened_here, join_storage_options, open_store_at
+from gzarr.hierarchy.options import check_keywords
+from gzarr.hierarchy.reaching import close_if_opened_here, join_storage_options, open_store_at, take_format
 from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.storage.base import Store
 from gzarr.tensors import from_tensor
+
+#: Options that may be lists.
+_OPTIONS_OF_LISTS = frozenset({"chunks", "shards", "compressors", "filters", "codecs"})
+#: Keywords of `save_group` that are for all arrays, instead of being arrays.
+_OPTIONS = _OPTIONS_OF_LISTS | {
+    *("dtype", "fill_value", "order", "compressor", "serializer", "object_codec", "layout", "write_empty_chunks"),
+    *("dimension_separator", "chunk_key_encoding"),
+}
 
 
 def save(store: Any, *args: Any, path: str | None = None, **kwargs: Any) -> None:
@@ -46,7 +54,7 @@ def save(store: Any, *args: Any, path: str | None = None, **kwargs: Any) -> None
     >>> gzarr.load("several.zarr")["speed"]
     array([1.5, 2.5])
     """
-    if len(args) == 1 and not any(_is_array(v) for v in kwargs.values()):
+    if len(args) == 1 and not any(_is_array(*item) for item in kwargs.items()):
         save_array(store, args[0], path=path, **kwargs)
     else:
         save_group(store, *args, path=path, **kwargs)
@@ -87,15 +95,16 @@ def save_group(store: Any, *args: Any, path: str | None = None, zarr_format: int
     zarr_format : {2, 3}, optional
         By default the setting ``default_zarr_format``, which is 3.
     **kwargs
-        Arrays by name. A str as ``layout`` is the layout of all arrays (see `create_array`), and ``storage_options``
-        are those of a URL.
+        Arrays by name. ``chunks``, ``shards``, ``dtype``, ``layout`` and the keywords of codecs are those of
+        `create_array`, for all arrays, unless they are arrays; ``storage_options`` are those of a URL.
 
     Raises
     ------
     ValueError
         If no array is given.
     """
-    layout = kwargs.pop("layout") if isinstance(kwargs.get("layout"), str) else None
+    options = {name: kwargs.pop(name) for name in _OPTIONS & kwargs.keys() if not _is_array(name, kwargs[name])}
+    options["zarr_format"] = take_format(zarr_format, kwargs)
     store = join_storage_options(store, kwargs)
     if not args and not kwargs:
         raise ValueError("at least one array must be given")
@@ -109,10 +118,10 @@ def save_group(store: Any, *args: Any, path: str | None = None, zarr_format: int
         values = {name: _independent(value, opened, where) for name, value in values.items()}
     for value in values.values():
         dtype = new_nodes.dtype_of(value, {})
-        array_meta(ArrayOptions(shape=value.shape, dtype=dtype, zarr_format=zarr_format, layout=layout))
-    root = open_group(opened, "w", path=where, zarr_format=zarr_format)
+        array_meta(new_nodes.options_from({"shape": value.shape, "dtype": dtype, **options}))
+    root = open_group(opened, "w", path=where, zarr_format=options["zarr_format"])
     for name, value in values.items():
-        root.create_array(name, data=value, layout=layout)
+        root.create_array(name, data=value, **options)
     close_if_opened_here(store, opened)
 
 
@@ -191,5 +200,7 @@ class LazyLoader(Mapping[str, Any]):
         return f"<LazyLoader: {', '.join(self)}>"
 
 
-def _is_array(value: Any) -> bool:
-    return isinstance(value, (np.ndarray, list)) or (hasattr(value, "shape") and hasattr(value, "dtype"))
+def _is_array(name: str, value: Any) -> bool:
+    """Return whether a keyword of `save` is an array to be stored, and no option."""
+    has_dtype = hasattr(value, "shape") and hasattr(value, "dtype")
+    return has_dtype or (isinstance(value, list) and name not in _OPTIONS_OF_LISTS)

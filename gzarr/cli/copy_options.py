@@ -55,15 +55,9 @@ class CopyOptions:
 
 def _compressor(text: str) -> Any:
     """A compressor by its numcodecs name, with a level: ``zstd:3``; None for "none". Raises MetadataError."""
-    import numcodecs
+    from gzarr.codecs import parse_codec
 
-    name, _, level = text.partition(":")
-    if name == "none":
-        return None
-    blosc = {"id": "blosc", "cname": name.removeprefix("blosc-")} if name.startswith("blosc-") else {"id": name}
-    field = {"blosc": "clevel", "lz4": "acceleration", "lzma": "preset"}.get(blosc["id"], "level")
     try:
-        return numcodecs.get_codec({**blosc, **({field: int(level)} if level else {})})
-    except (ValueError, TypeError) as error:
-        why = str(error).replace("''", "'")
-        raise MetadataError(f"--compressor {text}: {why}; use for instance zstd:3, gzip, lz4, blosc-lz4") from error
+        return None if text == "none" else parse_codec(text)
+    except MetadataError as error:
+        raise MetadataError(f"--compressor {text}: {error}") from error

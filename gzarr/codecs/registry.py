@@ -22,6 +22,9 @@ _SPECS: dict[str, type[CodecSpec]] = {}
 #: What third parties registered: backend -> name of the codec -> its entry in that backend's table.
 _FACTORIES: dict[str, dict[str, Any]] = {"cpu": {}, "gpu": {}}
 
+#: The argument that a number after a codec's name stands for, unless it is ``level``.
+_LEVELS = {"blosc": "clevel", "lz4": "acceleration", "lzma": "preset"}
+
 #: Names in drafts of the specification.
 _ALIASES = {"endian": "bytes"}
 
@@ -128,8 +131,9 @@ def parse_codec(value: Any) -> CodecSpec:
     Parameters
     ----------
     value : object
-        A spec; Zarr v3 metadata, as an object or a bare name; Zarr v2 metadata (``{"id": ...}``); or a codec object of
-        numcodecs or zarr-python.
+        A spec; Zarr v3 metadata, as an object or a bare name; Zarr v2 metadata (``{"id": ...}``); a codec object of
+        numcodecs or zarr-python; or the name of a numcodecs compressor, with its level after a colon: ``"zstd:3"``,
+        ``"blosc-lz4"``.
 
     Returns
     -------
@@ -150,11 +154,13 @@ def parse_codec(value: Any) -> CodecSpec:
     GzipCodec(level=1)
     >>> parse_codec({"id": "zstd", "level": 3})
     ZstdCodec(level=3, checksum=False)
+    >>> parse_codec("blosc-lz4:9")
+    BloscCodec(cname='lz4', clevel=9, shuffle='shuffle', typesize=None, blocksize=0)
     """
     if isinstance(value, CodecSpec):
         return value
     if isinstance(value, str):
-        return _from_name(value, {})
+        return _from_text(value)
     if isinstance(value, Mapping):
         return _from_json(value)
     if hasattr(value, "get_config") and hasattr(value, "codec_id"):
@@ -181,6 +187,23 @@ def _from_json(value: Mapping[str, Any]) -> CodecSpec:
     if not isinstance(configuration, Mapping):
         raise MetadataError(f"codec {name!r}: configuration must be an object, got {configuration!r}")
     return _from_name(name, configuration)
+
+
+def _from_text(text: str) -> CodecSpec:
+    """The codec of a Zarr v3 name, or of a numcodecs name with a level: "zstd", "zstd:3", "blosc-lz4:5"."""
+    name, colon, level = text.partition(":")
+    codec_id, _, cname = name.partition("-") if name.startswith("blosc-") else (name, "", "")
+    if name in _SPECS and not colon:
+        return _from_name(name, {})
+    if codec_id not in numcodecs.registry.codec_registry and codec_id not in numcodecs.registry.entries:
+        return _from_name(text, {})
+    given: dict[str, Any] = {"cname": cname} if cname else {}
+    try:
+        given |= {_LEVELS.get(codec_id, "level"): int(level)} if colon else {}
+        return from_v2(numcodecs.registry.get_codec({"id": codec_id, **given}).get_config())
+    except (ValueError, TypeError) as error:
+        why = str(error).replace("''", "'")
+        raise MetadataError(f"codec {text!r}: {why}; use for instance 'zstd:3', 'gzip', 'lz4', 'blosc-lz4'") from error
 
 
 def _from_name(name: str, configuration: Mapping[str, Any]) -> CodecSpec:

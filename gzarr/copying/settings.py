@@ -8,7 +8,7 @@ from typing import Any, Literal, TypedDict
 
 from gzarr.copying.arrays import BUDGET_NBYTES
 from gzarr.display.progress import ProgressLike
-from gzarr.hierarchy.keywords import Layout
+from gzarr.hierarchy.keywords import DatasetKeywords, Layout
 
 IfExists = Literal["raise", "replace", "skip"]
 
@@ -46,16 +46,8 @@ class TransferKeywords(CopyKeywords, total=False):
     budget_nbytes: int
 
 
-class _DatasetKeywords(TypedDict, total=False):
-    compression: Any
-    compression_opts: Any
-    shuffle: bool | None
-    fletcher32: bool | None
-    scaleoffset: int | None
-    fillvalue: Any
+class _DatasetKeywords(DatasetKeywords, total=False):
     maxshape: Any
-    track_times: bool | None
-    track_order: bool | None
 
 
 class Hdf5Keywords(_DatasetKeywords, total=False):

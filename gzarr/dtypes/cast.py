@@ -150,6 +150,8 @@ def _cast_void(value: Any, dtype: np.dtype[Any]) -> Any:
 
 def _cast_struct(value: Any, dtype: np.dtype[Any]) -> Any:
     names = dtype.names or ()
+    if isinstance(value, (bytes, bytearray)) and len(value) <= dtype.itemsize:
+        return from_bytes(bytes(value).ljust(dtype.itemsize, b"\0"), dtype)  # as NumPy and zarr 2: the memory
     if isinstance(value, np.void) and value.dtype.names is not None:
         value = tuple(value[name] for name in value.dtype.names)
     if isinstance(value, dict):

@@ -69,7 +69,7 @@ def extension_name(dtype: np.dtype[Any]) -> str:
 def unknown(name: Any) -> UnknownDataTypeError:
     """The error for an unknown data type."""
     codes = (np.dtype(code).str[1:] for code in np.typecodes["AllInteger"] + np.typecodes["AllFloat"])
-    names = [*codes, *(str(name) for name in np.sctypeDict if str(name).isalnum())]
+    names = [*codes, "string", "bytes", *ML_NAMES, *(str(name) for name in np.sctypeDict if str(name).isalnum())]
     near = get_close_matches(str(name), names, 1, 0.5 if len(str(name)) < 4 else 0.75)
     hint = f"did you mean {near[0]!r}? Otherwise " if near else ""
     return UnknownDataTypeError(

@@ -104,6 +104,15 @@ class Array(WritesBehind):
         setting = config.get("array.read_missing_chunks") if read_missing_chunks is None else read_missing_chunks
         self.read_missing_chunks = bool(setting)
 
+    @property
+    def read_only(self) -> bool:
+        """Whether writes through this object are refused. Can be assigned, as in zarr 2; the store may still refuse."""
+        return super().read_only
+
+    @read_only.setter
+    def read_only(self, value: bool) -> None:
+        self._read_only = bool(value)
+
     # -- reading -------------------------------------------------------------------------------------------------
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
@@ -189,7 +198,7 @@ class Array(WritesBehind):
         ----------
         start, end : int, optional
             The first index, and the index before which to stop. By default the whole axis; an ``end`` past it means its
-            end.
+            end, and one before ``start`` gives nothing.
 
         Returns
         -------
@@ -199,7 +208,7 @@ class Array(WritesBehind):
         Raises
         ------
         ValueError
-            If the two are not in order within the array.
+            If one is negative or no integer.
 
         Examples
         --------
@@ -210,8 +219,8 @@ class Array(WritesBehind):
         """
         nrows = len(self)
         start, end = 0 if start is None else start, nrows if end is None else min(end, nrows)
-        if not 0 <= start <= end:
-            raise ValueError(f"islice from {start} to {end} of an array of {nrows} rows; expected 0 <= start <= end")
+        if not all(isinstance(n, (int, np.integer)) and n >= 0 for n in (start, end)):
+            raise ValueError(f"islice from {start} to {end} of an array of {nrows} rows; expected integers, at least 0")
         return self._rows(start, end)
 
     def __bool__(self) -> bool:
@@ -508,15 +517,13 @@ class Array(WritesBehind):
         Returns
         -------
         bytes
-            The hash, equal for arrays whose stored bytes are equal.
+            The hash, equal for arrays whose stored bytes are equal. For v2 it is that of zarr 2.
         """
         digest = hashlib.new(hashname)
         layout = self._io.layout
         for coords in sorted(objects_stored(self.metadata, self.store, self.path)):
-            key = layout.key(coords)
-            digest.update(key[len(self.path) :].encode())
-            digest.update(self.store[key])
-        for _, data in documents(self.metadata, ""):
+            digest.update(self.store[layout.key(coords)])
+        for _, data in sorted(documents(self.metadata, "")):
             digest.update(data)
         return digest.digest()
 

@@ -64,6 +64,16 @@ class ArrayInfo(Node[ArrayMeta]):
         """Change the shape."""
 
     @property
+    def name(self) -> str | None:  # type: ignore[override]
+        """Absolute path of the array in its store. At the root: "/", or None for v2, as in zarr 2."""
+        return "/" + self.path if self.path or self.metadata.zarr_format == 3 else None
+
+    @property
+    def basename(self) -> str | None:  # type: ignore[override]
+        """Last part of the path. At the root: "", or None for v2."""
+        return None if self.name is None else super().basename
+
+    @property
     def shape(self) -> tuple[int, ...]:
         """Extents. Assigning to it resizes the array."""
         return self.metadata.shape
@@ -160,8 +170,9 @@ class ArrayInfo(Node[ArrayMeta]):
 
     @property
     def cdata_shape(self) -> tuple[int, ...]:
-        """Number of chunks along every axis."""
-        return tuple(axis.nchunks for axis in self.metadata.chunk_grid)
+        """Number of chunks along every axis. As in zarr 2, a v2 array without axes has (1,)."""
+        counts = tuple(axis.nchunks for axis in self.metadata.chunk_grid)
+        return counts or (1,) * (self.metadata.zarr_format == 2)
 
     @property
     def nchunks(self) -> int:
@@ -272,7 +283,7 @@ def array_report(array: ArrayInfo) -> Report:
     stored = array.nbytes_stored
     return Report(
         [
-            *([("Name", array.name)] if array.path else []),
+            *([("Name", f"/{array.path}")] if array.path else []),
             ("Type", "gzarr.Array"),
             ("Zarr format", str(meta.zarr_format)),
             ("Data type", str(array.dtype)),

@@ -58,7 +58,20 @@ class GroupKeywords(ReachKeywords, StoreKeywords, total=False):
     zarr_version: int | None
 
 
-class RareArrayKeywords(ReachKeywords, total=False):
+class DatasetKeywords(TypedDict, total=False):
+    """Of h5py's ``create_dataset``, which zarr 2 takes: see `gzarr.hierarchy.h5py_keywords`."""
+
+    compression: Any
+    compression_opts: Any
+    fillvalue: Any
+    shuffle: bool | None
+    fletcher32: bool | None
+    scaleoffset: int | None
+    track_times: bool | None
+    track_order: bool | None
+
+
+class RareArrayKeywords(ReachKeywords, DatasetKeywords, total=False):
     """Keywords that few arrays need, and those of zarr that change nothing."""
 
     layout: Layout | None

@@ -7,6 +7,7 @@ filters serializer codecs chunk_key_encoding shards``) are accepted together, fo
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -46,7 +47,7 @@ def checked_format(zarr_format: Any) -> ZarrFormat:
 
 def array_meta(options: ArrayOptions) -> ArrayMeta:
     """Return the metadata of a new array. Raises MetadataError naming the keyword."""
-    options = _without_shorthand(options)
+    options = _without_subarray(_without_shorthand(options))
     zarr_format = checked_format(options.zarr_format)
     shape = parse_shape(options.shape)
     asked = parse_dtype("float64" if options.dtype is None else options.dtype)
@@ -94,6 +95,21 @@ def _without_shorthand(options: ArrayOptions) -> ArrayOptions:
         raise MetadataError(f"dtype={name!r}: expected a NumPy data type after 'array:', as in 'array:i4'") from error
     codec = {"id": "vlen-array", "dtype": item.str} if options.object_codec is None else options.object_codec
     return replace(options, dtype=object, object_codec=codec)
+
+
+def _without_subarray(options: ArrayOptions) -> ArrayOptions:
+    """Write out a data type whose elements are arrays of one shape: the shape is appended to that of the array."""
+    given = options.dtype
+    if not isinstance(given, (np.dtype, tuple)):
+        return options
+    dtype = np.dtype(given)
+    if dtype.subdtype is None:
+        return options
+    shape = parse_shape(options.shape)
+    chunks = options.chunks
+    if isinstance(chunks, (tuple, list)) and len(chunks) == len(shape):
+        chunks = (*chunks, *dtype.shape)
+    return replace(options, dtype=dtype.base, shape=(*shape, *dtype.shape), chunks=chunks)
 
 
 def _text_or_bytes(options: ArrayOptions) -> DataType | None:
@@ -156,7 +172,7 @@ def _compressors(options: ArrayOptions, default: CodecSpec) -> list[CodecSpec]:
     if len(given) > 1:
         raise MetadataError("pass compressor or compressors, not both")
     if given:
-        return [parse_codec(c) for c in as_list(given[0])]
+        return [parse_codec(c) for c in as_list(given[0]) if c != "none"]
     chosen = storage.default_compressor
     return [default] if is_default(chosen) else [parse_codec(c) for c in as_list(chosen)]
 
@@ -180,11 +196,17 @@ def _v2_codecs(options: ArrayOptions, meta: ArrayMeta, order: str) -> tuple[Code
     if not is_default(options.serializer) or not is_default(options.codecs):
         raise MetadataError("serializer and codecs need zarr_format=3; v2 has filters and one compressor")
     filters = _filters(options)
+    if options.object_codec is not None and not meta.data_type.variable:
+        warnings.warn(
+            f"object_codec={options.object_codec!r} is ignored: it is for dtype=object, not {meta.data_type.dtype}",
+            UserWarning,
+            stacklevel=2,
+        )
     if meta.data_type.variable and not any(f.kind == "array_bytes" or "categorize" in f.name for f in filters):
         vlen = {"string": {"id": "vlen-utf8"}, "bytes": {"id": "vlen-bytes"}}.get(meta.data_type.variable)
         filters = [_object_codec(options, meta.data_type) or from_v2(vlen or {}), *filters]
     default = BloscCodec(cname="lz4", clevel=5, shuffle="shuffle")
-    compressors = _compressors(options, default)
+    compressors = _compressors(options, default) if meta.shape else []  # as zarr 2: one value is not compressed
     if len(compressors) > 1:
         raise MetadataError(f"Zarr v2 arrays have one compressor, got {len(compressors)}; use filters or zarr_format=3")
     if compressors and not is_compressor(compressors[0]):

@@ -19,6 +19,7 @@ from gzarr.errors import MetadataError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.array_config import given_config
 from gzarr.hierarchy.create import new_array
+from gzarr.hierarchy.h5py_keywords import without_h5py
 from gzarr.hierarchy.open_options import OpenedWith, take_open_options
 from gzarr.hierarchy.options import HARMLESS, UNSET, ArrayOptions
 from gzarr.hierarchy.presets import LAYOUT_KEYWORDS, layout_applies
@@ -52,6 +53,7 @@ def make(
     With ``write_data=False`` data lend shape and dtype only. Raises MetadataError, ContainsArrayError,
     ContainsGroupError, ReadOnlyError.
     """
+    keywords = without_h5py(keywords)
     options = take_open_options(keywords)
     store, opened_with = options.store(store), options.opened_with(opened_with)
     if data is not None:

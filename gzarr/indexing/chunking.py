@@ -55,8 +55,8 @@ def guess_chunks(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
 def parse_chunks(chunks: Any, shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
     """The chunk shape that a user's ``chunks=`` means.
 
-    chunks: None, True or "auto" for a guess; False or -1 for one chunk; an int for every axis; a sequence of ints in
-        which None or -1 mean the whole axis and missing axes at the end too.
+    chunks: None, True or "auto" for a guess; False or -1 for one chunk; an int for every axis; a sequence of ints for
+        all axes, in which None or -1 mean the whole axis.
     Raises: MetadataError.
     """
     if chunks is None or chunks is True or (isinstance(chunks, str) and chunks == "auto"):
@@ -68,11 +68,12 @@ def parse_chunks(chunks: Any, shape: tuple[int, ...], itemsize: int) -> tuple[in
     if not _is_sequence(chunks):
         raise MetadataError(f"chunks must be an int, a tuple of ints, True, False, None or 'auto', got {chunks!r}")
     lengths = list(chunks)
-    if len(lengths) > len(shape):
+    if len(lengths) != len(shape):
+        filled = (*lengths, *[None] * (len(shape) - len(lengths)))
+        remedy = f"; use {filled}: None stands for a whole axis" if len(lengths) < len(shape) else ""
         raise MetadataError(
-            f"chunks {tuple(lengths)} have {len(lengths)} dimensions, the shape {shape} has {len(shape)}"
+            f"chunks {tuple(lengths)} have {len(lengths)} dimensions, the shape {shape} has {len(shape)}{remedy}"
         )
-    lengths += [None] * (len(shape) - len(lengths))
     return tuple(_length(n, extent, lengths) for n, extent in zip(lengths, shape, strict=True))
 
 

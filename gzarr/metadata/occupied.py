@@ -22,6 +22,9 @@ _MAGIC = {
     b"CDF": f"in NetCDF: {_CONVERTED}",
     b"PK": "an archive: open it by a name that ends in .zip, or as zip://",
     b"SQLite": "a database: open it with SQLiteStore",
+    **dict.fromkeys((b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"), f"in TIFF: {_CONVERTED}"),
+    **dict.fromkeys((b"\x89PNG", b"\xff\xd8\xff"), f"an image: {_CONVERTED}"),
+    b"\x93NUMPY": f"an array of NumPy: {_CONVERTED}",
 }
 
 

@@ -16,13 +16,14 @@ import pytest
 
 import gzarr
 from gzarr.devices import DEVICE_OPTIONS
+from gzarr.hierarchy.h5py_keywords import NAMES as H5PY
 from gzarr.hierarchy.open_options import NAMES
 from gzarr.hierarchy.options import HARMLESS, ArrayOptions
 
 ROOT = Path(__file__).parents[2]
 REACHING = {*NAMES, "zarr_version"}
 MEMBER = {f.name for f in fields(ArrayOptions)} | HARMLESS | REACHING | {"config", "chunk_shape", "write_data"}
-MEMBER |= {"overwrite", "device", "read_only"}
+MEMBER |= {"overwrite", "device", "read_only", *H5PY}
 ARRAY = MEMBER | {*DEVICE_OPTIONS, "storage_options"}
 GROUP = REACHING | {*DEVICE_OPTIONS, "storage_options", "store", "path", "zarr_format", "attributes", "device"}
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, KeysView
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -108,3 +110,111 @@ def test_attributes_are_read_each_time_if_they_are_not_cached() -> None:
     gzarr.Array(store, path="a").attrs["unit"] = "m"
     assert z.attrs["unit"] == member.attrs["unit"] == "m"
     assert (z.attrs.key, z.attrs.read_only, z.attrs.cache) == ("a/zarr.json", False, False)
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_a_chunk_shape_has_as_many_axes_as_the_array(zarr_format: Any) -> None:
+    with pytest.raises(MetadataError, match=r"have 1 dimensions, the shape \(4, 6\) has 2; use \(2, None\)"):
+        gzarr.zeros((4, 6), chunks=(2,), zarr_format=zarr_format)
+    with pytest.raises(MetadataError, match="have 1 dimensions"):
+        gzarr.zeros((4, 6), shards=(2,))
+
+
+def test_keywords_of_h5py() -> None:
+    root = gzarr.group(zarr_format=2)
+    z = root.create_dataset("a", shape=100, compression="zlib", compression_opts=9, fillvalue=42)
+    assert (z.compressor, z.fill_value) == (gzarr.Zlib(9), 42)  # type: ignore[attr-defined]
+    assert root.create_dataset("b", shape=3, compression=4).compressor.level == 4
+    assert root.create_dataset("c", shape=3, compression="blosc", compression_opts={"cname": "zstd"}).compressor
+    assert gzarr.create(3, compression="none").compressor is None
+    with pytest.warns(UserWarning, match="ignoring keyword argument 'shuffle'"):
+        root.create_dataset("d", shape=3, shuffle=True, track_times=False)
+    with pytest.warns(UserWarning, match="ignoring keyword argument 'compression'"):
+        assert gzarr.create(3, compressor=None, compression="gzip").compressor is None
+    with pytest.raises(MetadataError, match="goes with compression="):
+        gzarr.zeros(3, compression_opts=3)
+    with pytest.raises(MetadataError, match="'lzf' is not known"):
+        gzarr.zeros(3, compression="lzf")
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("keyword", ["compressor", "compressors"])
+def test_compressors_by_name(zarr_format: Any, keyword: str) -> None:
+    def compressor(text: str) -> Any:
+        options: dict[str, Any] = {keyword: text}
+        return gzarr.zeros(3, zarr_format=zarr_format, **options).compressor
+
+    assert compressor("zstd:3").level == 3
+    assert (compressor("blosc-lz4").cname, compressor("blosc-zstd:7").clevel) == ("lz4", 7)
+    assert compressor("none") is None
+    with pytest.raises(MetadataError, match="'zstd:high'"):
+        compressor("zstd:high")
+    with pytest.raises(MetadataError, match="'zstdd:3' is not known"):
+        compressor("zstdd:3")
+
+
+def test_save_stores_no_array_of_a_keyword() -> None:
+    store: dict[str, bytes] = {}
+    gzarr.save(store, a=np.zeros((4, 6)), b=[[1, 2]], chunks=(1, 2), compressor="zstd:3", zarr_version=2)
+    root = gzarr.open_group(store)
+    assert sorted(root) == ["a", "b"]
+    assert (root["a"].chunks, root["a"].compressor.level, root.zarr_format) == ((1, 2), 3, 2)
+    gzarr.save(store, order=[1, 2], chunks=np.arange(3))
+    assert sorted(gzarr.open_group(store)) == ["chunks", "order"]
+    gzarr.save(store, [1, 2, 3, 4], chunks=[2])
+    assert gzarr.open_array(store).chunks == (2,)
+
+
+def test_arrays_without_axes_and_at_the_root() -> None:
+    z = gzarr.zeros((), zarr_format=2, compressor="zstd")
+    assert (z.cdata_shape, z.nchunks, z.compressor, z.name, z.basename) == ((1,), 1, None, None, None)
+    z = gzarr.zeros((), zarr_format=3)
+    assert (z.cdata_shape, z.nchunks, z.name, z.basename) == ((), 1, "/", "")
+
+
+def test_elements_that_are_arrays_of_one_shape_and_fill_values_from_memory() -> None:
+    z = gzarr.zeros(100, dtype=np.dtype("(2, 2)f4"), chunks=(10,))
+    assert (z.shape, z.chunks, z.dtype) == ((100, 2, 2), (10, 2, 2), np.dtype("f4"))
+    dtype = np.dtype([("a", "<i4"), ("b", "S2")])
+    assert gzarr.full(3, dtype=dtype, fill_value=b"").fill_value == np.zeros((), dtype)
+    assert gzarr.full(3, dtype=dtype, fill_value=b"\x01\0\0\0x").fill_value.tolist() == (1, b"x")
+
+
+def test_what_zarr_2_warns_of() -> None:
+    with pytest.warns(UserWarning, match=r"(?s)object_codec=JSON.* is ignored: it is for dtype=object, not int32"):
+        gzarr.zeros(3, dtype="i4", object_codec=gzarr.JSON(), zarr_format=2)  # type: ignore[attr-defined]
+
+
+def test_writing_can_be_forbidden_and_allowed() -> None:
+    z = gzarr.zeros(3, read_only=True)
+    z.read_only = False
+    z[:] = 42
+    z.read_only = True
+    with pytest.raises(ReadOnlyError):
+        z[0] = 1
+    reader = gzarr.Array(gzarr.MemoryStore(z.store, read_only=True))
+    reader.read_only = False
+    with pytest.raises(ReadOnlyError):
+        reader[0] = 1
+
+
+def test_digests_are_those_of_zarr_2() -> None:
+    store: dict[str, bytes] = {}
+    z = gzarr.create((4, 4), (2, 2), "i4", gzarr.Zlib(1), store=store, zarr_format=2)  # type: ignore[attr-defined]
+    z[2:] = 7
+    z.attrs["a"] = 1
+    stored = b"".join(store[key] for key in ("1.0", "1.1", ".zarray", ".zattrs"))
+    assert z.digest() == hashlib.sha1(stored).digest()
+
+
+@pytest.mark.parametrize(("magic", "what"), [(b"II*\0", "TIFF"), (b"\x89HDF", "HDF5"), (b"\x93NUMPY", "NumPy")])
+def test_a_file_of_another_format_is_named_with_its_converter(tmp_path: Path, magic: bytes, what: str) -> None:
+    (tmp_path / "data").write_bytes(magic)
+    with pytest.raises(gzarr.NodeNotFoundError, match=rf"{what}: convert it with gzarr\.convert"):
+        gzarr.open(tmp_path / "data")
+
+
+def test_a_missing_node_is_a_value_error_too() -> None:
+    for function in (gzarr.open, gzarr.open_array, gzarr.open_group):
+        with pytest.raises(ValueError, match="nothing is there"):
+            function({}, mode="r")  # type: ignore[operator]

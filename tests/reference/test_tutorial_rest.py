@@ -35,7 +35,6 @@ def test_strings_of_fixed_length():
         (True, (625, 625)),
         (False, (10000, 10000)),
         (100, (100, 100)),
-        ((100,), (100, 10000)),
     ],
 )
 def test_chunk_shapes(chunks, shape):
