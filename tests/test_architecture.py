@@ -24,7 +24,7 @@ FLOORS = (
     {"checking"},
     {"hierarchy"},
     {"api"},
-    {"copying", "images", "loader", "selfcheck"},
+    {"copying", "images", "loader", "selfcheck", "testing"},
     {"advising", "convert", "interop", "demo"},
     {"__init__"},
     {"cli"},

@@ -55,6 +55,7 @@ from gzarr.indexing.copies import Slots
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import Part
 from gzarr.layout.chunk_layout import Layout, Located
+from gzarr.profiling import crossings
 from gzarr.profiling.recorder import Marker, stage
 from gzarr.storage.base import Buffer, Store
 from gzarr.tensors import from_tensor, memory_of
@@ -242,7 +243,10 @@ class GpuBackend:
         value = from_tensor(value)
         adopted = self._device.adopt(value)
         if adopted is None:
-            return self._host.asarray(value, dtype)
+            value = self._host.asarray(value, dtype)
+            if value.ndim and has_dtype(dtype):
+                crossings.notify("to_device", value.nbytes)
+            return value
         return adopted if self._device.owns(adopted) else self._device.download(adopted)
 
     def adopt_out(self, out: Any) -> Array:

@@ -1,0 +1,67 @@
+"""The plug-in of pytest: the fixture `gzarr_device`, the option ``--gzarr-device``, the mark ``gzarr_devices``.
+
+pytest loads it wherever gzarr is installed, so it imports nothing of gzarr before a test uses the fixture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+_DEVICES = ("cpu", "emulated", "cuda")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option."""
+    parser.getgroup("gzarr").addoption(
+        "--gzarr-device",
+        action="append",
+        metavar="DEVICE",
+        help=f"device of tests with the fixture gzarr_device: {', '.join(_DEVICES)}, or cuda:N; more than one by "
+        "repeating it (default: cpu, emulated, and cuda where there is one)",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the mark."""
+    config.addinivalue_line(
+        "markers", "gzarr_devices(*devices): the devices that gzarr_device takes in this test, of cpu, emulated, cuda"
+    )
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test with the fixture once for each device."""
+    if "gzarr_device" in metafunc.fixturenames:
+        mark = metafunc.definition.get_closest_marker("gzarr_devices")
+        wanted = _DEVICES if mark is None else mark.args
+        asked = metafunc.config.getoption("--gzarr-device") or _existing()
+        devices = [device for device in asked if device.partition(":")[0] in wanted]
+        metafunc.parametrize("gzarr_device", devices, indirect=True)
+
+
+@pytest.fixture
+def gzarr_device(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The name of a device: "cpu", "emulated", and "cuda" where there is one. A test with it runs once for each.
+
+    It is the setting ``device`` meanwhile, so that code which names no device runs on it too.
+    """
+    import gzarr
+    from gzarr.devices import backend_for
+
+    device: str = request.param
+    backend_for(device)  # an error here says what is missing, for a device that was asked for
+    with gzarr.config.set({"device": device}):
+        yield device
+
+
+def _existing() -> list[str]:
+    """The devices that this machine has."""
+    from gzarr.devices import backend_for
+    from gzarr.errors import DeviceError
+
+    try:
+        backend_for("cuda")
+    except DeviceError:
+        return [device for device in _DEVICES if device != "cuda"]
+    return list(_DEVICES)

@@ -1,0 +1,65 @@
+"""Faults on request: they come where they were asked for, and are gone afterwards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gzarr
+from gzarr.errors import ChunkError, DeviceError
+from gzarr.gpu.device.hostbuild import find_compiler
+from gzarr.testing import OutOfMemoryError, damaged_chunk, out_of_memory
+
+VALUES = np.arange(64.0).reshape(8, 8)
+needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
+
+
+@needs_compiler
+def test_memory_runs_out_when_it_was_asked_to() -> None:
+    with gzarr.config.set({"emulated.arrays": "device"}):
+        z = gzarr.create_array({}, data=VALUES, chunks=(4, 4), device="emulated")
+        z[:]
+        with out_of_memory(after=2):
+            first, second = z[:], z[:]
+            with pytest.raises(DeviceError, match=r"no device memory for 512 bytes: gzarr.testing.out_of_memory"):
+                z[:]
+            with pytest.raises(MemoryError):
+                first + second
+            first += second
+        assert (z[:].get() == VALUES).all()
+    with pytest.raises(ValueError, match="after must be a number of allocations >= 0, got -1"), out_of_memory(-1):
+        pass
+
+
+@needs_compiler
+def test_writes_that_run_out_of_memory_say_so() -> None:
+    z = gzarr.create_array({}, shape=(8, 8), chunks=(4, 4), dtype="f8", device="emulated", max_device_nbytes=1 << 22)
+    with out_of_memory(), pytest.raises(OutOfMemoryError):
+        z[:] = VALUES
+    z[:] = VALUES
+    assert (gzarr.open_array(z.store, mode="r", device="cpu")[:] == VALUES).all()
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("emulated", marks=needs_compiler)])
+@pytest.mark.parametrize("options", [{}, {"shards": (8, 4)}, {"compressors": None}], ids=["plain", "shards", "raw"])
+def test_a_damaged_chunk_is_noticed(tmp_path: Path, device: str, options: dict) -> None:
+    z = gzarr.create_array(tmp_path / "z", data=VALUES, chunks=(2, 4), name="a", device=device, **options)
+    with damaged_chunk(z, (3, 1)):
+        with pytest.raises(ChunkError, match=r"\(3, 1\)|c/0/1|c/3/1"):
+            z[6:]
+        assert np.array_equal(np.asarray(z[:6]), VALUES[:6])
+    assert np.array_equal(np.asarray(z[:]), VALUES)
+
+
+def test_what_cannot_be_damaged_is_refused(tmp_path: Path) -> None:
+    z = gzarr.create_array(tmp_path, shape=(8, 8), chunks=(2, 2), shards=(4, 4), dtype="u1", compressors=None)
+    z[:2] = 1
+    for coords, message in [((4, 0), "has no chunk"), ((1,), "has no chunk"), ((3, 0), "is not stored")]:
+        with pytest.raises(KeyError, match=message), damaged_chunk(z, coords):
+            pass
+    with pytest.raises(ValueError, match="reads cannot notice damage; give the array a compressor"):
+        with damaged_chunk(z, (0, 0)):
+            pass
+    assert (z[:2] == 1).all()
