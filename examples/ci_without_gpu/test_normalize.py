@@ -1,4 +1,4 @@
-"""Tests of code for a GPU that need none: ``device="emulated"`` runs the GPU backend on host memory, slowly."""
+"""Tests of code for a GPU that need none. Each runs on the CPU, on an emulated GPU, and on a GPU where there is one."""
 
 from __future__ import annotations
 
@@ -6,30 +6,68 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from normalize import normalize
+from normalize import normalize, report, statistics
 
 import gzarr
+from gzarr.testing import damaged_chunk, transfers
 
-DEVICE = "emulated"
+VALUES = np.random.default_rng(0).normal(3, 5, (400, 20)).astype("f4")
 
 
 @pytest.fixture
-def source(tmp_path: Path) -> Path:
+def source(tmp_path: Path, gzarr_device: str) -> gzarr.Array:
     """An array as the code meets it."""
-    path = tmp_path / "source.zarr"
-    gzarr.create_array(path, data=np.arange(200 * 100).reshape(200, 100), chunks=(64, 64), device="cpu")
-    return path
+    gzarr.create_array(tmp_path / "source.zarr", data=VALUES, chunks=(64, 20), device="cpu")
+    return gzarr.open_array(tmp_path / "source.zarr", mode="r", device=gzarr_device)
 
 
-def test_the_result_is_normal(source: Path, tmp_path: Path) -> None:
-    """Written through the GPU backend, read back on the CPU."""
-    normalize(source, tmp_path / "dest.zarr", DEVICE)
-    values = gzarr.open_array(tmp_path / "dest.zarr", mode="r", device="cpu")[...]
-    assert values.mean() == pytest.approx(0, abs=1e-6)
-    assert values.std() == pytest.approx(1, abs=1e-6)
+@pytest.fixture
+def dest(tmp_path: Path, source: gzarr.Array, gzarr_device: str) -> gzarr.Array:
+    """Where the code writes to."""
+    return gzarr.create_array(
+        tmp_path / "dest.zarr", shape=source.shape, chunks=source.chunks, dtype="f4", device=gzarr_device
+    )
 
 
-def test_every_step_of_reading_runs_on_the_gpu(source: Path) -> None:
+def test_columns_become_normal(source: gzarr.Array, dest: gzarr.Array) -> None:
+    """Written by the device, read by the CPU."""
+    normalize(source, dest)
+    values = gzarr.open_array(dest.store, mode="r", device="cpu")[...]
+    assert values.mean(0) == pytest.approx(0, abs=1e-5)
+    assert values.std(0) == pytest.approx(1, abs=1e-5)
+
+
+def test_the_report_is_written(source: gzarr.Array, tmp_path: Path) -> None:
+    """NumPy refuses arrays on a GPU: without `to_host` this fails."""
+    report(source, tmp_path / "report.txt")
+    assert np.loadtxt(tmp_path / "report.txt")[0] == pytest.approx(VALUES.mean(0), rel=1e-4)
+
+
+def test_statistics_stay_on_the_device(source: gzarr.Array) -> None:
+    """A ``float(...)`` in the loop would make the GPU wait for the host in each batch."""
+    with transfers() as t:
+        statistics(source)
+    assert not t.to_host
+    assert not t.synchronizations
+
+
+def test_values_stay_on_the_device(source: gzarr.Array, dest: gzarr.Array) -> None:
+    """What is written was calculated on the device, and goes from there."""
+    with transfers() as t:
+        normalize(source, dest)
+    assert not t.to_host
+    assert not t.to_device
+
+
+@pytest.mark.gzarr_devices("emulated", "cuda")
+def test_every_step_of_reading_runs_on_the_gpu(source: gzarr.Array) -> None:
     """A codec that the GPU lacks would be decoded on the host, and `placement` would say so."""
-    array = gzarr.open_array(source, mode="r", device=DEVICE)
-    assert [step for step in array.placement if step.where == "host"] == []
+    assert [step for step in source.placement if step.where == "host"] == []
+
+
+def test_a_damaged_chunk_is_named(source: gzarr.Array, tmp_path: Path) -> None:
+    """Half of a chunk is missing."""
+    stored = gzarr.open_array(tmp_path / "source.zarr", mode="r+", device="cpu")
+    with damaged_chunk(stored, (3, 0)), pytest.raises(gzarr.ChunkError, match=r"\(3, 0\)"):
+        report(source, tmp_path / "report.txt")
+    assert not (tmp_path / "report.txt").exists()

@@ -46,12 +46,12 @@ def gzarr_device(request: pytest.FixtureRequest) -> Iterator[str]:
 
     It is the setting ``device`` meanwhile, so that code which names no device runs on it too.
     """
-    import gzarr
+    from gzarr.config import config
     from gzarr.devices import backend_for
 
     device: str = request.param
     backend_for(device)  # an error here says what is missing, for a device that was asked for
-    with gzarr.config.set({"device": device}):
+    with config.set({"device": device}):
         yield device
 
 
