@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,10 +27,10 @@ def statistics(source: gzarr.Array) -> Any:
     return xp.stack([mean, xp.sqrt(square - mean * mean)])
 
 
-def report(source: gzarr.Array, path: Path) -> None:
-    """Write the statistics of each column as text."""
+def drift(source: gzarr.Array, before: np.ndarray) -> float:
+    """Largest change of the statistics since an earlier run, which left them as a NumPy array."""
     found = statistics(source)
-    np.savetxt(path, to_host(found))
+    return float(np.abs(to_host(found) - before).max())
 
 
 def normalize(source: gzarr.Array, dest: gzarr.Array) -> None:

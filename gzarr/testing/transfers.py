@@ -94,7 +94,8 @@ class Transfers(Traffic):
     """What crossed between host and device for your code, and beside it what gzarr needed to read and write.
 
     The attributes of `Traffic` count your arrays: what ``.get()``, ``float(x)`` or ``print(x)`` copy to the host,
-    what ``xp.asarray(x)`` copies to the device, host arrays that are written to an array on the device, and results.
+    what ``xp.asarray(x)`` copies to the device, and results. A host array that is written to an array on the device is
+    a copy to the device, also where gzarr finds it faster to encode it on the host.
 
     Attributes
     ----------

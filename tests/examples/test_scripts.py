@@ -7,10 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-from gzarr.gpu.device.hostbuild import find_compiler
-
 ROOT = Path(__file__).parents[2]
 
 
@@ -39,11 +35,6 @@ def test_a_pyramid_on_a_cluster() -> None:
     ]
     means = [float(line.rpartition(" ")[2]) for line in lines]
     assert max(means) - min(means) < 1
-
-
-@pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
-def test_ci_without_a_gpu() -> None:
-    assert "2 passed" in run("-m", "pytest", "-q", "-p", "no:cacheprovider", "examples/ci_without_gpu")
 
 
 def test_the_page_names_every_example() -> None:

@@ -40,7 +40,7 @@ class TestMarked:
 def run(folder: Path, *options: str) -> str:
     (folder / "test_it.py").write_text(TESTS)
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    environment.pop("GZARR_DEVICE", None)
+    environment = {name: value for name, value in environment.items() if not name.startswith("GZARR_")}
     command = [sys.executable, "-m", "pytest", "-v", "-p", "gzarr.testing.plugin", "-p", "no:cacheprovider"]
     command += ["--strict-markers", "-W", "error", *options, str(folder)]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False).stdout
