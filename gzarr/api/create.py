@@ -92,10 +92,11 @@ def create_array(
         Where reads put their results: "auto", "cpu", "cuda" or "cuda:N". By default the setting ``device``.
     **kwargs
         Options of the array: ``layout`` ("gpu" for chunks, shards and a compressor that suit GPUs), ``object_codec``,
-        ``dimension_separator``, ``write_empty_chunks``. Options of this array object, which are not stored:
-        ``synchronizer``, ``chunk_store``, ``meta_array``, ``chunk_cache``, ``allow_pickle`` (see
-        `gzarr.hierarchy.open_options.OpenOptions`) and ``storage_options`` for the server of a URL. Options of the
-        device: ``stream``, ``max_device_nbytes``, ``strict``, ``reader`` (see `gzarr.devices.backend_for`).
+        ``dimension_separator``, ``write_empty_chunks``. ``mode`` of zarr: "w" overwrites, "w-" does not. Options of
+        this array object, which are not stored: ``read_only``, ``synchronizer``, ``chunk_store``, ``meta_array``,
+        ``chunk_cache``, ``allow_pickle`` (see `gzarr.hierarchy.open_options.OpenOptions`) and ``storage_options`` for
+        the server of a URL. Options of the device: ``stream``, ``max_device_nbytes``, ``strict``, ``reader`` (see
+        `gzarr.devices.backend_for`).
 
     Returns
     -------
@@ -136,8 +137,20 @@ def create_array(
     given |= {"compressor": compressor, "compressors": compressors, "filters": filters, "serializer": serializer}
     given |= {"codecs": codecs, "fill_value": fill_value, "attributes": attributes}
     given |= {"dimension_names": dimension_names, "chunk_key_encoding": chunk_key_encoding}
+    overwrite = _overwrites(given.pop("mode", None), overwrite)
     opened, where, _, opened_with = reach_node(store, name or path, "w" if overwrite else "a", device, given)
     return new_nodes.make(opened, where, opened_with, data=data, overwrite=overwrite, **given)
+
+
+def _overwrites(mode: str | None, overwrite: bool) -> bool:
+    """Return whether a ``mode=`` of zarr replaces what is stored there."""
+    if mode == "w":
+        return True
+    if mode in ("w-", "x"):
+        return False
+    if mode in (None, "a", "r+"):
+        return overwrite
+    raise ValueError(f"mode must be 'w', 'w-', 'x', 'a' or 'r+' to create an array, got {mode!r}")
 
 
 def create(
@@ -321,12 +334,12 @@ def from_array(store: Any = None, *, data: Any, **kwargs: Unpack[FromArrayKeywor
 
 
 def empty_like(a: Any, **kwargs: Unpack[LikeKeywords]) -> Array:
-    """Create an array like another, as `empty` does.
+    """Create an array like another; nothing is stored.
 
     Parameters
     ----------
     a : array-like
-        Lends shape and dtype, a gzarr array also chunks and codecs.
+        Lends shape and dtype, a gzarr array also chunks, codecs and fill value.
     **kwargs
         See `create_array`; what is given here takes precedence.
 
@@ -335,7 +348,7 @@ def empty_like(a: Any, **kwargs: Unpack[LikeKeywords]) -> Array:
     Array
         The new array.
     """
-    return create_array(**new_nodes.like(a, {"fill_value": None, **kwargs}))
+    return create_array(**new_nodes.like(a, {"fill_value": getattr(a, "fill_value", None), **kwargs}))
 
 
 def zeros_like(a: Any, **kwargs: Unpack[LikeKeywords]) -> Array:

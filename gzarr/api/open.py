@@ -117,7 +117,7 @@ def _usage(keywords: Mapping[str, Any]) -> dict[str, Any]:
     return {name: asked.get(name) if value is None else value for name, value in given.items()}
 
 
-def open_like(a: Any, path: Any, **kwargs: Unpack[OpenLikeKeywords]) -> Array:
+def open_like(a: Any, path: Any = None, *, store: Any = None, **kwargs: Unpack[OpenLikeKeywords]) -> Array:
     """Open an array; if there is none, create it like another.
 
     Parameters
@@ -125,7 +125,9 @@ def open_like(a: Any, path: Any, **kwargs: Unpack[OpenLikeKeywords]) -> Array:
     a : array-like
         Lends shape and dtype, a gzarr array also chunks, codecs and fill value.
     path : Store, path, URL or mapping
-        Where the array is stored.
+        Where the array is stored; its path in the store if there is one.
+    store : Store, Group, path, URL or mapping, optional
+        The store, as in zarr-python.
     **kwargs
         See `open_array`; what is given here takes precedence.
 
@@ -135,7 +137,8 @@ def open_like(a: Any, path: Any, **kwargs: Unpack[OpenLikeKeywords]) -> Array:
         The array.
     """
     check_keywords(kwargs, OpenLikeKeywords, open_like)
-    return open_array(path, **new_nodes.like(a, {"fill_value": getattr(a, "fill_value", 0), **kwargs}))
+    given = new_nodes.like(a, {"fill_value": getattr(a, "fill_value", 0), **kwargs})
+    return open_array(path, **given) if store is None else open_array(store, path=path, **given)
 
 
 def open_group(

@@ -77,7 +77,8 @@ def save_array(store: Any, arr: Any, *, path: str | None = None, **kwargs: Unpac
     check_keywords(kwargs, SaveArrayKeywords, save_array)
     given: dict[str, Any] = {**kwargs}
     opened, base = open_store_at(join_storage_options(store, given), "w")
-    create_array(opened, name=join_path(base, normalize_path(path or "")), data=arr, overwrite=True, **given)
+    given["mode"] = given.get("mode") or "w"
+    create_array(opened, name=join_path(base, normalize_path(path or "")), data=arr, **given)
     close_if_opened_here(store, opened)
 
 
@@ -107,7 +108,7 @@ def save_group(store: Any, *args: Any, path: str | None = None, zarr_format: int
     options["zarr_format"] = take_format(zarr_format, kwargs)
     store = join_storage_options(store, kwargs)
     if not args and not kwargs:
-        raise ValueError("at least one array must be given")
+        raise ValueError("at least one array must be provided")
     opened, base = open_store_at(store, "w")
     where = join_path(base, normalize_path(path or ""))
     values = {**{f"arr_{i}": a for i, a in enumerate(args)}, **kwargs}

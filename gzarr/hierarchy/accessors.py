@@ -99,7 +99,9 @@ class Indexed(ArrayInfo):
         """
         return await run_in_thread(self.__getitem__, selection)
 
-    def get_basic_selection(self, selection: Any = ..., *, out: AnyArray = None, fields: Fields = None) -> AnyArray:
+    def get_basic_selection(
+        self, selection: Any = ..., *, out: AnyArray = None, fields: Fields = None, prototype: Any = None
+    ) -> AnyArray:
         """Read integers and slices.
 
         Parameters
@@ -110,6 +112,8 @@ class Indexed(ArrayInfo):
             An array of the result's shape to read into, on the host or on the array's device.
         fields : str or list of str, optional
             Fields of a structured data type. By default all.
+        prototype : optional
+            Accepted for zarr-python; changes nothing: the device of the array says where results are.
 
         Returns
         -------
@@ -125,7 +129,9 @@ class Indexed(ArrayInfo):
         """
         return self._read(normalize_basic(selection, self.shape), fields, out)
 
-    def get_orthogonal_selection(self, selection: Any, *, out: AnyArray = None, fields: Fields = None) -> AnyArray:
+    def get_orthogonal_selection(
+        self, selection: Any, *, out: AnyArray = None, fields: Fields = None, prototype: Any = None
+    ) -> AnyArray:
         """Read the rows and columns that a selection for each axis picks.
 
         Parameters
@@ -136,6 +142,8 @@ class Indexed(ArrayInfo):
             An array of the result's shape to read into, on the host or on the array's device.
         fields : str or list of str, optional
             Fields of a structured data type. By default all.
+        prototype : optional
+            Accepted for zarr-python; changes nothing: the device of the array says where results are.
 
         Returns
         -------
@@ -152,7 +160,9 @@ class Indexed(ArrayInfo):
         """
         return self._read(normalize_orthogonal(selection, self.shape), fields, out)
 
-    def get_coordinate_selection(self, selection: Any, *, out: AnyArray = None, fields: Fields = None) -> AnyArray:
+    def get_coordinate_selection(
+        self, selection: Any, *, out: AnyArray = None, fields: Fields = None, prototype: Any = None
+    ) -> AnyArray:
         """Read points by their coordinates.
 
         Parameters
@@ -163,6 +173,8 @@ class Indexed(ArrayInfo):
             An array of the result's shape to read into, on the host or on the array's device.
         fields : str or list of str, optional
             Fields of a structured data type. By default all.
+        prototype : optional
+            Accepted for zarr-python; changes nothing: the device of the array says where results are.
 
         Returns
         -------
@@ -178,17 +190,21 @@ class Indexed(ArrayInfo):
         """
         return self._read(normalize_vindex(selection, self.shape), fields, out)
 
-    def get_mask_selection(self, selection: Any, *, out: AnyArray = None, fields: Fields = None) -> AnyArray:
+    def get_mask_selection(
+        self, mask: Any, *, out: AnyArray = None, fields: Fields = None, prototype: Any = None
+    ) -> AnyArray:
         """Read the points where a mask is true.
 
         Parameters
         ----------
-        selection : array-like of bool
+        mask : array-like of bool
             A mask of the array's shape.
         out : array, optional
             An array of the result's shape to read into, on the host or on the array's device.
         fields : str or list of str, optional
             Fields of a structured data type. By default all.
+        prototype : optional
+            Accepted for zarr-python; changes nothing: the device of the array says where results are.
 
         Returns
         -------
@@ -202,9 +218,11 @@ class Indexed(ArrayInfo):
         >>> z.get_mask_selection(z[...] > 9)
         array([10, 11])
         """
-        return self._read(normalize_mask(selection, self.shape), fields, out)
+        return self._read(normalize_mask(mask, self.shape), fields, out)
 
-    def get_block_selection(self, selection: Any, *, out: AnyArray = None, fields: Fields = None) -> AnyArray:
+    def get_block_selection(
+        self, selection: Any, *, out: AnyArray = None, fields: Fields = None, prototype: Any = None
+    ) -> AnyArray:
         """Read whole chunks by their coordinates in the chunk grid.
 
         Parameters
@@ -215,6 +233,8 @@ class Indexed(ArrayInfo):
             An array of the result's shape to read into, on the host or on the array's device.
         fields : str or list of str, optional
             Fields of a structured data type. By default all.
+        prototype : optional
+            Accepted for zarr-python; changes nothing: the device of the array says where results are.
 
         Returns
         -------
@@ -338,7 +358,7 @@ class Indexed(ArrayInfo):
         """
         await run_in_thread(self.__setitem__, selection, value)
 
-    def set_basic_selection(self, selection: Any, value: Any, *, fields: Fields = None) -> None:
+    def set_basic_selection(self, selection: Any, value: Any, *, fields: Fields = None, prototype: Any = None) -> None:
         """Write integers and slices.
 
         Parameters
@@ -349,6 +369,8 @@ class Indexed(ArrayInfo):
             Values, on the host or on a GPU; broadcast to the selection's shape.
         fields : str or list of str, optional
             Fields of a structured data type. By default all.
+        prototype : optional
+            Accepted for zarr-python; changes nothing: the device of the array says where results are.
 
         Examples
         --------
@@ -360,7 +382,9 @@ class Indexed(ArrayInfo):
         """
         self._write(normalize_basic(selection, self.shape), value, fields)
 
-    def set_orthogonal_selection(self, selection: Any, value: Any, *, fields: Fields = None) -> None:
+    def set_orthogonal_selection(
+        self, selection: Any, value: Any, *, fields: Fields = None, prototype: Any = None
+    ) -> None:
         """Write the rows and columns that a selection for each axis picks.
 
         Parameters
@@ -371,6 +395,8 @@ class Indexed(ArrayInfo):
             Values, on the host or on a GPU; broadcast to the selection's shape.
         fields : str or list of str, optional
             Fields of a structured data type. By default all.
+        prototype : optional
+            Accepted for zarr-python; changes nothing: the device of the array says where results are.
 
         Examples
         --------
@@ -382,7 +408,9 @@ class Indexed(ArrayInfo):
         """
         self._write(normalize_orthogonal(selection, self.shape), value, fields)
 
-    def set_coordinate_selection(self, selection: Any, value: Any, *, fields: Fields = None) -> None:
+    def set_coordinate_selection(
+        self, selection: Any, value: Any, *, fields: Fields = None, prototype: Any = None
+    ) -> None:
         """Write points by their coordinates.
 
         Parameters
@@ -393,6 +421,8 @@ class Indexed(ArrayInfo):
             Values, on the host or on a GPU; broadcast to the selection's shape.
         fields : str or list of str, optional
             Fields of a structured data type. By default all.
+        prototype : optional
+            Accepted for zarr-python; changes nothing: the device of the array says where results are.
 
         Examples
         --------
@@ -404,17 +434,19 @@ class Indexed(ArrayInfo):
         """
         self._write(normalize_vindex(selection, self.shape), value, fields)
 
-    def set_mask_selection(self, selection: Any, value: Any, *, fields: Fields = None) -> None:
+    def set_mask_selection(self, mask: Any, value: Any, *, fields: Fields = None, prototype: Any = None) -> None:
         """Write the points where a mask is true.
 
         Parameters
         ----------
-        selection : array-like of bool
+        mask : array-like of bool
             A mask of the array's shape.
         value : array-like
             Values, on the host or on a GPU; broadcast to the selection's shape.
         fields : str or list of str, optional
             Fields of a structured data type. By default all.
+        prototype : optional
+            Accepted for zarr-python; changes nothing: the device of the array says where results are.
 
         Examples
         --------
@@ -424,9 +456,9 @@ class Indexed(ArrayInfo):
         >>> z[0]
         array([5, 5, 5, 5], dtype=int32)
         """
-        self._write(normalize_mask(selection, self.shape), value, fields)
+        self._write(normalize_mask(mask, self.shape), value, fields)
 
-    def set_block_selection(self, selection: Any, value: Any, *, fields: Fields = None) -> None:
+    def set_block_selection(self, selection: Any, value: Any, *, fields: Fields = None, prototype: Any = None) -> None:
         """Write whole chunks by their coordinates in the chunk grid.
 
         Parameters
@@ -437,6 +469,8 @@ class Indexed(ArrayInfo):
             Values, on the host or on a GPU; broadcast to the selection's shape.
         fields : str or list of str, optional
             Fields of a structured data type. By default all.
+        prototype : optional
+            Accepted for zarr-python; changes nothing: the device of the array says where results are.
 
         Examples
         --------

@@ -30,7 +30,7 @@ class ResizableArray(Indexed):
     read_missing_chunks: bool
     write_empty_chunks: bool
 
-    def resize(self, *args: Any) -> None:
+    def resize(self, *args: Any, new_shape: Any = None) -> None:
         """Change the shape.
 
         Elements outside the new shape are cleared for good, so that growing the array again shows the fill value:
@@ -40,6 +40,8 @@ class ResizableArray(Indexed):
         ----------
         *args : int or sequence of int
             The new extents: ``resize((20, 10))`` or ``resize(20, 10)``.
+        new_shape : int or sequence of int, optional
+            The same, by zarr-python's name.
 
         Raises
         ------
@@ -57,6 +59,8 @@ class ResizableArray(Indexed):
         >>> z[...]
         array([1, 2, 0, 0])
         """
+        if new_shape is not None:
+            args = (*args, new_shape)
         new = parse_shape(args[0] if len(args) == 1 else args, self.ndim)
         self._check_resizable()
         while_locked(self._lock(), lambda: self._resize(new))

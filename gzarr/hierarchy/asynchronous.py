@@ -35,14 +35,17 @@ class AsyncNode:
 
     Parameters
     ----------
-    node : Array or Group
-        The node to wrap.
+    metadata : Array or Group, or metadata
+        The node to wrap; or metadata, as of ``array.metadata``, and where they are.
+    store_path : StorePath, optional
+        Where the node of the metadata is.
     """
 
     __slots__ = ("_node",)
     _kind: type[Any]  # of the nodes that it wraps
 
-    def __init__(self, node: Any) -> None:
+    def __init__(self, metadata: Any, store_path: Any = None) -> None:
+        node = metadata if store_path is None else self._kind.from_dict(store_path, metadata)
         if not isinstance(node, self._kind):
             name = type(self).__name__
             raise TypeError(f"{name} wraps a gzarr.{self._kind.__name__}, got {node!r}; use await {name}.open(...)")
@@ -78,8 +81,8 @@ class AsyncArray(AsyncNode):
 
     Parameters
     ----------
-    node : Array
-        The array to wrap.
+    metadata, store_path
+        The array to wrap; or metadata, and where they are.
 
     Examples
     --------
@@ -113,8 +116,8 @@ class AsyncGroup(AsyncNode):
 
     Parameters
     ----------
-    node : Group
-        The group to wrap.
+    metadata, store_path
+        The group to wrap; or metadata, and where they are.
 
     Examples
     --------
@@ -133,6 +136,11 @@ class AsyncGroup(AsyncNode):
     async def open(cls, store: Any, **kwargs: Any) -> Self:
         """Open a group: see `Group.open`."""
         return cls(await run_in_thread(cls._kind.open, store, **kwargs))
+
+    @classmethod
+    def from_dict(cls, store_path: Any, data: Any) -> Self:
+        """Return the group that a document describes: see `Group.from_dict`."""
+        return cls(cls._kind.from_dict(store_path, data))
 
     @classmethod
     async def from_store(cls, store: Any, **kwargs: Any) -> Self:

@@ -285,6 +285,33 @@ class Group(GroupArrays, GroupListing, MutableMapping[str, Any]):
         return cls(store) if zarr_format is None else cls(store, zarr_version=zarr_format)
 
     @classmethod
+    def from_dict(cls, store_path: Any, data: Any) -> Self:
+        """Return the group that a document describes, which need not be stored.
+
+        Parameters
+        ----------
+        store_path : Store, StorePath, path, URL or mapping
+            Where the members are.
+        data : mapping or metadata
+            What ``group.metadata.to_dict()`` gives, or metadata of gzarr or zarr-python.
+
+        Returns
+        -------
+        Group
+            The group.
+
+        Raises
+        ------
+        MetadataError
+            If the document is malformed, or that of an array.
+        """
+        opened, path = open_store(store_path)
+        meta = as_meta(data)
+        if not isinstance(meta, GroupMeta):
+            raise MetadataError(f"{join_path(str(opened), path)}: expected the metadata of a group, got an array's")
+        return cls(opened, path, meta, opened_with_settings())
+
+    @classmethod
     def from_store(
         cls,
         store: Any,

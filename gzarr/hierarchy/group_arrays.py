@@ -188,7 +188,7 @@ class GroupArrays(Node[GroupMeta]):
 
     def empty_like(self, name: str, data: Any, **kwargs: Unpack[LikeMemberKeywords]) -> Array:
         """Create an array like another, as `empty` does: see `gzarr.empty_like`."""
-        return self.create_array(name, **self._like(data, {"fill_value": None, **kwargs}))
+        return self.create_array(name, **self._like(data, {"fill_value": getattr(data, "fill_value", None), **kwargs}))
 
     def zeros_like(self, name: str, data: Any, **kwargs: Unpack[LikeMemberKeywords]) -> Array:
         """Create an array of zeros like another: see `gzarr.zeros_like`."""

@@ -92,6 +92,7 @@ class RareArrayKeywords(ReachKeywords, DatasetKeywords, total=False):
 class CreateArrayKeywords(RareArrayKeywords, StoreKeywords, total=False):
     """Of `gzarr.create_array`, which names all others."""
 
+    mode: OpenMode | None
     write_empty_chunks: bool | None
 
 
@@ -108,6 +109,7 @@ class NamedKeywords(StoreKeywords, total=False):
 
     name: str | None
     path: str | None
+    mode: OpenMode | None
 
 
 class CodecKeywords(RareArrayKeywords, total=False):
@@ -188,6 +190,8 @@ class ToZarrKeywords(ChunkKeywords, MadeKeywords, DeviceKeywords, total=False):
 
 class SaveArrayKeywords(NewMemberKeywords, StoreKeywords, total=False):
     """Of `gzarr.save_array`."""
+
+    mode: OpenMode | None
 
 
 class LoadKeywords(GroupKeywords, total=False):

@@ -37,7 +37,7 @@ def options_from(keywords: Mapping[str, Any]) -> ArrayOptions:
             if known.get("chunks") is None:
                 known["chunks"] = value
         elif name == "config":
-            known.update(given_config(value))
+            known |= given_config(value) | {name: known[name] for name in ("order",) if known.get(name) is not None}
         elif name not in HARMLESS:
             known[name] = value
     if known.get("attributes") is None:
@@ -113,7 +113,8 @@ def like(template: Any, keywords: Mapping[str, Any]) -> dict[str, Any]:
         defaults["chunks"] = template.chunks
     if has_layout:
         defaults = {k: v for k, v in defaults.items() if k not in LAYOUT_KEYWORDS}
-    return {**defaults, **{k: v for k, v in keywords.items() if v is not UNSET}}
+    given = {k: v for k, v in keywords.items() if v is not UNSET and (k, v) != ("zarr_format", None)}
+    return {**defaults, **given}
 
 
 def _of_chunks(meta: ArrayMeta) -> ArrayMeta:

@@ -116,13 +116,20 @@ def as_meta(value: Any) -> NodeMeta:
         if not hasattr(value, "to_dict"):
             raise TypeError(f"expected metadata: those of a node, or a mapping; got {value!r}")
         value = value.to_dict()
-    document, what = dict(value), "metadata"
+    document, what = {name: _with_lists(item) for name, item in value.items()}, "metadata"
     if document.get("zarr_format") != 2:
         return v3.parse(document, what)
     attributes = document.pop("attributes", None) or {}
     if "shape" in document:
         return v2.parse_array(document, attributes, what)
     return v2.parse_group({"zarr_format": 2}, attributes, what)
+
+
+def _with_lists(value: Any) -> Any:
+    """A value of a document with lists for tuples, as JSON has them."""
+    if isinstance(value, Mapping):
+        return {name: _with_lists(item) for name, item in value.items()}
+    return [_with_lists(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def write_node(store: Store, path: str, meta: NodeMeta) -> None:

@@ -470,3 +470,31 @@ def test_write_data_false_takes_only_shape_and_dtype_from_the_data() -> None:
     assert gzarr.from_array(data=np.arange(3), write_data=True)[:].tolist() == [0, 1, 2]
     with pytest.raises(TypeError, match="write_dat"):
         gzarr.zeros(3, write_dat=False)
+
+
+def test_the_modes_of_zarr_python_create_an_array():
+    store = gzarr.MemoryStore()
+    gzarr.create(3, store=store, mode="w-")
+    for mode in ("a", "r+", "w-", "x"):
+        with pytest.raises(gzarr.ContainsArrayError):
+            gzarr.create(4, store=store, mode=mode)
+    with pytest.raises(gzarr.ContainsArrayError):
+        gzarr.zeros(4, store=store, mode="w-", overwrite=True)
+    assert gzarr.zeros(4, store=store, mode="w").shape == gzarr.zeros(4, store=store, overwrite=True).shape == (4,)
+    with pytest.raises(ValueError, match=r"mode must be .*got 'r'"):
+        gzarr.create(3, mode="r")
+    with pytest.raises(gzarr.ContainsArrayError):
+        gzarr.save_array(store, [1], mode="w-")
+
+
+def test_empty_like_keeps_the_fill_value():
+    assert gzarr.empty_like(gzarr.full(3, 7, zarr_format=2)).fill_value == 7
+    assert gzarr.group(zarr_format=2).empty_like("a", gzarr.full(3, 7)).fill_value == 7
+    assert gzarr.empty_like(gzarr.zeros(3, zarr_format=2), zarr_format=None).zarr_format == 2
+
+
+def test_an_array_is_opened_like_another_in_a_store():
+    store = gzarr.MemoryStore()
+    z = gzarr.open_like(gzarr.zeros(3, chunks=2), path="a/b", store=store)
+    assert (z.path, z.chunks) == ("a/b", (2,))
+    assert gzarr.open_like(gzarr.zeros(5), "a/b", store=store) == z

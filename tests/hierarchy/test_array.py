@@ -321,3 +321,26 @@ def test_to_a_device(z):
     assert z.to("cpu") == z
     with pytest.raises(gzarr.DeviceError):
         z.to("cuda:77")
+
+
+def test_keywords_of_zarr_python_are_taken():
+    z = gzarr.zeros((4, 4), chunks=2, shards=4, dtype="i4")
+    mask = np.eye(4, dtype=bool)
+    z.set_mask_selection(mask=mask, value=5, prototype=None)
+    assert z.get_mask_selection(mask=mask, prototype=None).tolist() == [5, 5, 5, 5]
+    assert z.get_basic_selection((0, 0), prototype=None) == 5
+    assert (z.read_chunk_sizes, z.write_chunk_sizes) == (((2, 2), (2, 2)), ((4,), (4,)))
+    assert z.update_attributes(new_attributes={"k": 1}).attrs["k"] == 1
+    z.resize(new_shape=(3, 4))
+    assert z.shape == (3, 4)
+
+
+def test_an_array_comes_from_its_document():
+    z = gzarr.array([[1, 2], [3, 4]], chunks=1, attributes={"k": 1})
+    for data in (z.metadata, z.metadata.to_dict()):
+        assert gzarr.Array.from_dict(z.store_path, data)[...].tolist() == [[1, 2], [3, 4]]
+    assert gzarr.Array.open(z.store_path) == z
+    with pytest.raises(MetadataError, match="expected the metadata of an array"):
+        gzarr.Array.from_dict({}, gzarr.group().metadata)
+    with pytest.raises(gzarr.ArrayNotFoundError):
+        gzarr.Array.open({})

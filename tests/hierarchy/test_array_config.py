@@ -22,3 +22,8 @@ def test_other_names_are_refused():
     with pytest.raises(TypeError, match="config has no 'write_empty'; it has order, write_empty_chunks"):
         gzarr.zeros(3).with_config({"write_empty": True})
     assert gzarr.zeros(3).with_config({"sharding_coalesce_max_bytes": 5}).config == ArrayConfig()
+
+
+def test_the_order_asked_for_goes_before_that_of_the_config():
+    assert gzarr.zeros((2, 2), zarr_format=2, order="C", config={"order": "F"}).order == "C"
+    assert gzarr.zeros((2, 2), zarr_format=2, config={"order": "F"}).order == "F"

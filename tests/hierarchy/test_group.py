@@ -184,3 +184,36 @@ def test_require_group(root):
         root.require_group("a")
     assert list(root.require_group("foo", overwrite=True)) == []
     assert root.require_group("/") == root
+
+
+def test_members_are_got_by_their_kind(root):
+    assert root.get_array("foo/x") == root["foo/x"]
+    assert root.get_group("foo/bar") == root["foo/bar"]
+    with pytest.raises(gzarr.ArrayNotFoundError, match=r"no array at 'memory://\d+/nope'"):
+        root.get_array("nope")
+    with pytest.raises(gzarr.GroupNotFoundError):
+        root.get_group("nope")
+    with pytest.raises(gzarr.ContainsGroupError, match="use get_group"):
+        root.get_array("foo")
+    with pytest.raises(ContainsArrayError, match="use get_array"):
+        root.get_group("a")
+
+
+def test_a_group_comes_from_a_store_or_its_document(zarr_format):
+    made = gzarr.Group.from_store({}, attributes={"k": 1}, zarr_format=zarr_format)
+    assert gzarr.Group.open(made.store_path) == gzarr.Group.open(made.store, zarr_format=zarr_format) == made
+    assert gzarr.Group.from_dict(made.store_path, made.metadata.to_dict()).attrs["k"] == 1
+    with pytest.raises(gzarr.GroupNotFoundError):
+        gzarr.Group.open(made.store, zarr_format=5 - zarr_format)
+    with pytest.raises(gzarr.ContainsGroupError):
+        gzarr.Group.from_store(made.store_path, zarr_format=zarr_format)
+    with pytest.raises(MetadataError, match="expected the metadata of a group"):
+        gzarr.Group.from_dict({}, gzarr.zeros(3).metadata)
+
+
+def test_a_tree_is_cut_at_max_nodes(root):
+    assert len(str(root.tree(plain=True)).splitlines()) == 6
+    assert str(root.tree(max_nodes=3)).splitlines()[0] == "Truncated at max_nodes=3: some arrays and groups are missing"
+    assert str(root.tree(max_nodes=3)).count("─ ") == 3
+    with pytest.raises(ValueError, match="max_depth"):
+        root.members(-1)
