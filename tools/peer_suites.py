@@ -63,7 +63,7 @@ SUITES = {
         release="2.18.7",
         plugin="zarr_alias",
     ),
-    "zarr3": Suite("zarr", "tests", ("test_api.py", "test_group.py", "test_indexing.py"), plugin="zarr_alias"),
+    "zarr3": Suite("zarr", "tests", ("test_api.py", "test_group.py", "test_indexing.py"), plugin="zarr3_alias"),
 }
 
 

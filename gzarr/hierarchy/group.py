@@ -43,10 +43,10 @@ from gzarr.storage.base import Store
 class Group(GroupArrays, GroupListing, MutableMapping[str, Any]):
     """A group of arrays and groups.
 
-    A group is a mapping of names, which may be paths (``"foo/bar"``), to arrays and groups. In groups of format 2 a path
-    with a leading slash begins at the store's root, as in zarr 2; in those of format 3 in the group, as in zarr-python 3.
-    Groups are made by `gzarr.group`, `gzarr.open_group` and `Group.create_group`; calling the class, as in zarr 2, opens
-    the group in a store: ``Group(store, path="foo")``.
+    A group is a mapping of names, which may be paths (``"foo/bar"``), to arrays and groups. A path with a leading slash
+    begins at the store's root in groups of format 2, as in zarr 2, and in the group in those of format 3, as in
+    zarr-python 3. Groups are made by `gzarr.group`, `gzarr.open_group` and `Group.create_group`; calling the class, as
+    in zarr 2, opens the group in a store: ``Group(store, path="foo")``.
     In a ``with`` statement the store is closed at the end.
 
     Examples
