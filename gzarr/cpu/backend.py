@@ -257,7 +257,7 @@ def _changeable(chain: Chain, buffer: Buffer, index: int) -> Array:
 
 def _gather_one(chunk: ArrayRepr, value: Array, part: Part, old: Array | None, fields: Fields) -> Array:
     piece = value[part.out]
-    if is_on_device(piece):  # of an array that is read on a GPU as it is written
+    if type(piece) is not np.ndarray and is_on_device(piece):  # of an array that is read on a GPU as it is written
         piece = as_numpy(piece, chunk.dtype)
     if old is None:
         whole = fields is None and isinstance(piece, np.ndarray) and piece.shape == chunk.shape

@@ -45,7 +45,11 @@ from gzarr.storage import CountingStore, MemoryStore, Request
 from gzarr.storage.base import host_view
 from tests.support.meeting import Meeting
 
-BACKENDS: dict[str, Callable[[], Backend]] = {"cpu": CpuBackend, "emulated": lambda: GpuBackend(EmulatedDevice())}
+BACKENDS: dict[str, Callable[[], Backend]] = {
+    "cpu": CpuBackend,
+    "emulated": lambda: GpuBackend(EmulatedDevice()),
+    "emulated arrays": lambda: GpuBackend(EmulatedDevice(arrays="device")),
+}
 
 STRUCT = np.dtype([("a", "<i4"), ("b", "<f4"), ("c", "u1", (2,))])
 DTYPES = ("|b1", "|i1", ">u2", "<i4", "<u8", "<f2", ">f4", "<f8", "<c8", "<M8[s]", ">m8[D]", "|S3", "<U2", STRUCT)
@@ -185,7 +189,7 @@ def test_values_become_arrays(backend: Backend) -> None:
 def on_device(backend: Backend, array: np.ndarray) -> Any:
     """A copy of an array in the backend's memory."""
     made = backend.empty(array.shape, array.dtype)
-    made[:] = array
+    made[:] = array if isinstance(made, np.ndarray) else backend.xp.asarray(array)
     return made
 
 
@@ -246,7 +250,7 @@ def test_an_owner_lives_as_long_as_any_view(backend: Backend, shape: tuple[int, 
     alive = weakref.ref(owner)
     array = backend.owned_by(memory, owner)
     assert (array.shape, array.dtype) == (shape, memory.dtype)
-    array[:] = np.zeros(shape, dtype)
+    array[:] = 0
     np.testing.assert_array_equal(host(memory), np.zeros(shape, dtype))
     views = [array[1:], array.reshape(-1)[:]]
     views.append(views[0][::-1])

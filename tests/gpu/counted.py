@@ -12,8 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from gzarr.gpu.device import emulated_cupy
+from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.kernels.sources import KERNELS
-from tests.gpu.pipeline.test_values import Strangers, Tagged
+from gzarr.tensors import to_host
 
 
 class CountingDevice:
@@ -31,7 +33,7 @@ class CountingDevice:
     """
 
     def __init__(self, inner: Any = None) -> None:
-        self.inner = Strangers() if inner is None else inner
+        self.inner = EmulatedDevice(arrays="device") if inner is None else inner
         self.counts: Counter[str] = Counter()
         self.up: list[int] = []
         self.down: list[int] = []
@@ -122,6 +124,11 @@ class CountingDevice:
         return self.inner.crc32(source, nbytes)
 
 
-def on_device(array: np.ndarray) -> np.ndarray:
+def assert_equal(found: Any, expected: Any) -> None:
+    """Compare an array, of a device or of the host, with what is expected."""
+    np.testing.assert_array_equal(to_host(found), expected)
+
+
+def on_device(array: np.ndarray) -> emulated_cupy.ndarray:
     """An array of an emulated device, which does not follow what becomes of the given one."""
-    return np.array(array).view(Tagged)
+    return emulated_cupy.array(array)

@@ -20,7 +20,7 @@ from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.detection.thresholds import NEVER
 from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.storage import LocalStore
-from tests.gpu.counted import CountingDevice, on_device
+from tests.gpu.counted import CountingDevice, assert_equal, on_device
 from tests.properties.cases import basic_keys, coordinate_keys, masks, orthogonal_index, orthogonal_keys
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
@@ -155,9 +155,9 @@ def check_writes(device: CountingDevice, path: Path, data: st.DataObject) -> Non
         here = data.draw(st.booleans())
         target[key] = on_device(value) if here and value.dtype.isnative else value
     cpu = gzarr.open_array(LocalStore(path), mode="r", device="cpu")
-    np.testing.assert_array_equal(cpu[...], model)
-    np.testing.assert_array_equal(np.asarray(z[...]), model)
-    np.testing.assert_array_equal(by_zarr(str(path)), model)
+    assert_equal(cpu[...], model)
+    assert_equal(z[...], model)
+    assert_equal(by_zarr(str(path)), model)
     if not keywords["write_empty_chunks"]:
         again = gzarr.create_array({}, shape=shape, **keywords)
         again[...] = model
