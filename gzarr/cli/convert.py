@@ -15,15 +15,24 @@ from gzarr.errors import CopyError
 EXAMPLES = (
     "gzarr convert data.h5 data.zarr --chunks 100,100",
     "gzarr convert slide.ome.tif slide.zarr --ome",
+    "gzarr convert sst.nc sst.zarr --chunks time=1,lat=73 --each mask:chunks=-1",
     "gzarr convert data.zarr data.nc",
+    "gzarr convert image.zarr/0 image.png",
 )
-_WRITERS = dict.fromkeys((".h5", ".hdf5", ".he5"), "to_hdf5") | dict.fromkeys((".nc", ".nc4"), "to_netcdf")
+_WRITERS = {
+    **dict.fromkeys((".h5", ".hdf5", ".he5"), "to_hdf5"),
+    **dict.fromkeys((".nc", ".nc4"), "to_netcdf"),
+    **dict.fromkeys((".tif", ".tiff"), "to_tiff"),
+    **dict.fromkeys((".png", ".jpg", ".jpeg", ".webp", ".bmp"), "to_image"),
+    **dict.fromkeys((".npy", ".npz"), "to_npy"),
+}
+_SUFFIXES = ".h5, .nc, .tif, .png, .jpg, .npy or .npz"
 
 
 @with_options(CopyOptions)
 def convert(
-    source: Annotated[str, typer.Argument(metavar="SRC", help="A file; or Zarr, if DST ends in .h5 or .nc.")],
-    dest: Annotated[str, typer.Argument(metavar="DST", help="Zarr; or a file that ends in .h5 or .nc.")],
+    source: Annotated[str, typer.Argument(metavar="SRC", help=f"A file; or Zarr, if DST ends in {_SUFFIXES}.")],
+    dest: Annotated[str, typer.Argument(metavar="DST", help=f"Zarr; or a file that ends in {_SUFFIXES}.")],
     options: CopyOptions,
     format: Annotated[
         Literal["hdf5", "netcdf", "tiff", "npy", "image"] | None,
@@ -35,26 +44,33 @@ def convert(
     series: Annotated[
         int | None, typer.Option(metavar="N", help="Which image of a file with several. By default, all.")
     ] = None,
+    links: Annotated[
+        Literal["once", "copy"] | None,
+        typer.Option(help="Whether what has several names is stored once, the default, or under each (HDF5)."),
+    ] = None,
 ) -> None:
-    """Convert HDF5, NetCDF, TIFF, .npy, .npz and images to Zarr, or Zarr to HDF5 and NetCDF."""
+    """Convert HDF5, NetCDF, TIFF, .npy, .npz and images to Zarr, or back."""
     suffix = Path(dest).suffix.lower()
     of_tiff: dict[str, Any] = {
         name: value for name, value in {"ome": ome or None, "series": series}.items() if value is not None
     }
     if suffix in _WRITERS:
-        _write_file(source, dest, options, given=bool(format or of_tiff))
+        _write_file(source, dest, options, given=bool(format or of_tiff or links))
         return
     if Path(source).is_dir():
-        raise CopyError(f"{source!r} is a folder: Zarr can be converted to .h5 and .nc only")
+        raise CopyError(f"{source!r} is a folder: Zarr can be converted to {_SUFFIXES} only")
     if of_tiff and (format or gzarr.convert.recognize(source)) != "tiff":
         raise CopyError(f"{source!r} is no TIFF file: leave --{next(iter(of_tiff))} out")
-    print(gzarr.convert.from_file(source, dest, format=format, **of_tiff, **options.keywords()))
+    if links is not None and (format or gzarr.convert.recognize(source)) != "hdf5":
+        raise CopyError(f"{source!r} is no HDF5 file: leave --links out")
+    of_hdf5: dict[str, Any] = {} if links is None else {"links": links}
+    print(gzarr.convert.from_file(source, dest, format=format, **of_tiff, **of_hdf5, **options.keywords()))
 
 
 def _write_file(source: str, dest: str, options: CopyOptions, *, given: bool) -> None:
-    """Write an HDF5 or NetCDF file. Raises CopyError if an option is ``given`` that such a file has no use for."""
+    """Write a file of another format. Raises CopyError if an option is ``given`` that such a file has no use for."""
     suffix = Path(dest).suffix.lower()
-    names = ("chunks", "shards", "compressor", "layout", "zarr_format", "dry_run", "resume")
+    names = ("chunks", "shards", "each", "compressor", "layout", "zarr_format", "dry_run", "resume")
     if given or any(getattr(options, name) for name in names):
         raise CopyError(f"a conversion to {suffix} takes no options but --if-exists")
     if options.if_exists == "skip":

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from gzarr.cli.options import Memory, lengths
+from gzarr.cli.options import Memory, lengths, misuse
 from gzarr.display.progress import in_terminal
 from gzarr.errors import MetadataError
 
@@ -21,11 +21,20 @@ _LAYOUT = (
 class CopyOptions:
     """The options, by the keywords of `gzarr.transfer` that they stand for."""
 
-    chunks: Annotated[Any, typer.Option(parser=lengths, metavar="N,N,...", help="Shape of the chunks.")] = None
+    chunks: Annotated[
+        Any, typer.Option(parser=lengths, metavar="N,N,...", help="Shape of the chunks, or time=1,lat=73 by axes.")
+    ] = None
     shards: Annotated[Any, typer.Option(parser=lengths, metavar="N,N,...", help="Shape of the shards (v3).")] = None
     compressor: Annotated[str | None, typer.Option(metavar="NAME[:LEVEL]", help="zstd:3, gzip, lz4, ..., or none.")] = (
         None
     )
+    each: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME:OPTION=VALUE",
+            help="An option for one array, such as sst:chunks=time=1 or mask:compressor=none.",
+        ),
+    ] = None
     layout: Annotated[str | None, typer.Option(metavar="gpu", help=_LAYOUT)] = None
     zarr_format: Annotated[
         Literal[2, 3] | None, typer.Option(help="Version of the format. By default, as the source.")
@@ -50,7 +59,26 @@ class CopyOptions:
         keywords |= {name: value for name, value in given.items() if value is not None}
         if self.compressor is not None:
             keywords["compressors"] = _compressor(self.compressor)
+        if self.each:
+            keywords["each"] = _each(self.each)
         return keywords
+
+
+def _each(texts: list[str]) -> dict[str, dict[str, Any]]:
+    """Keywords by the names of arrays. Raises BadParameter, MetadataError."""
+    found: dict[str, dict[str, Any]] = {}
+    for text in texts:
+        name, _, given = text.partition(":")
+        option, _, value = given.partition("=")
+        if not name or not value or option not in ("chunks", "shards", "compressor", "layout"):
+            options = "chunks, shards, compressor or layout"
+            raise misuse(f"{text!r} is not NAME:OPTION=VALUE with {options}, such as sst:chunks=time=1", "--each")
+        keywords = found.setdefault(name, {})
+        if option == "compressor":
+            keywords["compressors"] = _compressor(value)
+        else:
+            keywords[option] = value if option == "layout" else lengths(value)
+    return found
 
 
 def _compressor(text: str) -> Any:

@@ -61,14 +61,20 @@ def with_options(options: type[Any]) -> Callable[[Callable[..., Any]], Callable[
     return decorate
 
 
-def lengths(text: str) -> int | tuple[int, ...]:
-    """Read a shape: ``100,1000``; a single number counts for every axis, unless a comma follows it."""
+def lengths(text: str) -> int | tuple[int, ...] | dict[str, int]:
+    """Read a shape: ``100,1000``; a single number counts for every axis, unless a comma follows it.
+
+    Or read lengths by the names of axes: ``time=1,lat=73``, where -1 is a whole axis.
+    """
+    parts = [part for part in text.split(",") if part]
     try:
-        numbers = tuple(int(part) for part in text.split(",") if part)
+        if parts and all("=" in part for part in parts):
+            return {name: int(number) for name, _, number in (part.rpartition("=") for part in parts)}
+        numbers = tuple(map(int, parts))
     except ValueError:
         numbers = ()
     if not numbers:
-        raise typer.BadParameter(f"{text!r} is not a list of numbers such as 100,1000")
+        raise typer.BadParameter(f"{text!r} is not a list of numbers such as 100,1000, or of time=1,lat=73")
     return numbers if len(numbers) > 1 or text.endswith(",") else numbers[0]
 
 

@@ -10,10 +10,11 @@
 
 from gzarr.convert.files import from_file, recognize
 from gzarr.convert.hdf5 import from_hdf5, to_hdf5
-from gzarr.convert.image import from_image
+from gzarr.convert.image import from_image, to_image
 from gzarr.convert.netcdf import from_netcdf, to_netcdf
-from gzarr.convert.npy import from_npy
+from gzarr.convert.npy import from_npy, to_npy
 from gzarr.convert.tiff import from_tiff
+from gzarr.convert.tiff_writing import to_tiff
 
 __all__ = [
     "from_file",
@@ -24,5 +25,8 @@ __all__ = [
     "from_tiff",
     "recognize",
     "to_hdf5",
+    "to_image",
     "to_netcdf",
+    "to_npy",
+    "to_tiff",
 ]

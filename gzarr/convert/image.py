@@ -1,4 +1,4 @@
-"""Converts images (PNG, JPEG, GIF, WebP, ...) to Zarr, with Pillow (the extra ``pillow``)."""
+"""Converts images (PNG, JPEG, GIF, WebP, ...) to Zarr and back, with Pillow (the extra ``pillow``)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from gzarr.convert.writing import write
+from gzarr.api.open import open as open_node
+from gzarr.convert.writing import replacing, write
+from gzarr.copying.named_chunks import axis_names
 from gzarr.copying.report import TransferReport
 from gzarr.copying.settings import TransferKeywords
-from gzarr.copying.sources import Source, SourceTree, regular_grid
+from gzarr.copying.sources import Source, SourceTree, from_array, on_host, regular_grid
 from gzarr.errors import CopyError
+from gzarr.hierarchy.array import Array
 from gzarr.indexing.regions import Region
 from gzarr.storage.extras import require
 
@@ -132,3 +135,90 @@ def _load(path: Path, frame: int) -> tuple[Any, str, dict[str, Any]]:
         except (OSError, SyntaxError, ValueError, EOFError, _pillow().DecompressionBombError) as error:
             raise CopyError(f"cannot decode {os.fspath(path)!r}, frame {frame}: {error}") from error
         return pixels, mode, {"dpi": [float(n) for n in dpi]} if dpi else {}
+
+
+# -- to images ---------------------------------------------------------------------------------------------------
+
+#: Modes of pixels without and with samples, by type and number of samples.
+_MODE_OF = {("b", 0): "1", ("u1", 0): "L", ("u2", 0): "I;16", ("u1", 2): "LA", ("u1", 3): "RGB", ("u1", 4): "RGBA"}
+
+
+def to_image(source: Any, path: str | os.PathLike[str], *, overwrite: bool = False, **options: Any) -> None:
+    """Write an array as an image in the format that the name of the file says: .png, .jpg, .webp, .bmp, ...
+
+    Parameters
+    ----------
+    source : Array, path, URL or array in memory
+        Pixels (y, x) of booleans, bytes or unsigned integers of 16 bits, or (y, x, c) of bytes with 2 to 4 samples:
+        gray or colours, with or without opacity. An axis named "c" may also come first; other axes have one element.
+    path : str or path
+        Path of the file, which appears when it is complete.
+    overwrite : bool, default False
+        Whether to replace an existing file.
+    **options
+        Options of ``PIL.Image.Image.save`` for the format, such as ``quality``.
+
+    Raises
+    ------
+    CopyError
+        If the file exists or cannot be written, or the array is no image.
+    MissingExtraError
+        If Pillow is missing.
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile, gzarr
+    >>> from PIL import Image
+    >>> folder = tempfile.mkdtemp()
+    >>> gzarr.convert.to_image(gzarr.ones((48, 64, 3), dtype="u1"), f"{folder}/a.png")
+    >>> Image.open(f"{folder}/a.png").size
+    (64, 48)
+    """
+    array = source if hasattr(source, "shape") else open_node(source, mode="r")
+    if not hasattr(array, "shape"):
+        raise CopyError(f"{array.store_path} is a group: an image is one array; name it, such as its level '0'")
+    image_module = _pillow()
+    pixels, mode = _pixels(array)
+    dpi = array.attrs.get("dpi") if isinstance(array, Array) else None
+    if dpi is not None:
+        options = {"dpi": tuple(dpi), **options}
+    final = Path(path)
+    format = image_module.registered_extensions().get(final.suffix.lower())
+    if format is None:
+        raise CopyError(f"{os.fspath(path)!r}: {final.suffix!r} is no format of images; use for instance .png")
+    image = image_module.fromarray(pixels) if mode == "1" else None
+    if image is None:
+        image = image_module.frombytes(mode, (pixels.shape[1], pixels.shape[0]), pixels.tobytes())
+    with replacing(path, overwrite=overwrite) as partial:
+        try:
+            image.save(partial, format=format, **options)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise CopyError(f"cannot write {os.fspath(path)!r} as {format}: {error}; no file was made") from error
+
+
+def _pixels(array: Any) -> tuple[NDArray[Any], str]:
+    """The pixels of an array as rows, with samples last, and Pillow's mode for them. Raises CopyError."""
+    name = array.store_path if isinstance(array, Array) else "the array"
+    names = axis_names(from_array(array)) if isinstance(array, Array) else (None,) * len(array.shape)
+    wanted = [axis for axis, extent in enumerate(array.shape) if extent > 1 or names[axis] in ("y", "x")]
+    while len(wanted) < 2 and len(wanted) < len(array.shape):
+        wanted = sorted({*wanted, max(set(range(len(array.shape))) - set(wanted))})
+    channels = [axis for axis in wanted if (names[axis] or "").lower() in ("c", "channel", "s", "band")]
+    if len(wanted) == 3 and not channels:
+        channels = [wanted[-1]]
+    if len(wanted) - len(channels) != 2 or len(channels) > 1:
+        raise CopyError(f"{name} has the shape {tuple(array.shape)}, which is no image; give one plane: array[0]")
+    nsamples = array.shape[channels[0]] if channels else 0
+    dtype = np.dtype(array.dtype)
+    mode = _MODE_OF.get(("b" if dtype.kind == "b" else dtype.str[1:], nsamples))
+    said = array.attrs.get("mode") if isinstance(array, Array) else None
+    if said in _MODES and mode == "RGBA" and said == "CMYK":
+        mode = said
+    if mode is None:
+        what = f"{nsamples or 'no'} samples of {dtype}"
+        raise CopyError(f"{name} has {what}: images hold bytes, in gray also 16 bits; scale it, or use to_tiff")
+    index = tuple(slice(None) if axis in wanted else 0 for axis in range(len(array.shape)))
+    pixels = on_host(array[index])
+    if channels:
+        pixels = np.moveaxis(pixels, wanted.index(channels[0]), -1)
+    return np.ascontiguousarray(pixels, dtype.newbyteorder("<")), mode

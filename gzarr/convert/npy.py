@@ -1,4 +1,4 @@
-"""Converts NumPy's .npy and .npz files to Zarr through memory maps."""
+"""Converts NumPy's .npy and .npz files to Zarr and back through memory maps."""
 
 from __future__ import annotations
 
@@ -13,11 +13,17 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from gzarr.convert.writing import write
+from gzarr.api.open import open as open_node
+from gzarr.convert.writing import replacing, write
+from gzarr.copying.arrays import BUDGET_NBYTES, copy_regions, decoding_route
 from gzarr.copying.report import TransferReport
 from gzarr.copying.settings import TransferKeywords
-from gzarr.copying.sources import Source, SourceTree, check_name, from_memory
-from gzarr.errors import CopyError
+from gzarr.copying.sources import Source, SourceTree, check_name, from_array, from_memory, on_host, regular_grid
+from gzarr.errors import CopyError, GzarrError
+from gzarr.hierarchy.array import Array
+from gzarr.hierarchy.group import Group
+from gzarr.hierarchy.lazy import allocate
+from gzarr.indexing.regions import Region
 
 
 def from_npy(source: str | os.PathLike[str], dest: Any, **options: Unpack[TransferKeywords]) -> TransferReport:
@@ -62,7 +68,17 @@ def from_npy(source: str | os.PathLike[str], dest: Any, **options: Unpack[Transf
         return write(SourceTree(str(path), {}, {"": _mapped(path, str(path))}), dest, **options)
     with _unpacked(path) as files:
         arrays = {name: _mapped(file, f"{path}:{name}") for name, file in files.items()}
-        return write(SourceTree(str(path), {"": {}}, arrays), dest, **options)
+        groups: dict[str, dict[str, Any]] = {
+            "": {},
+            **{parent: {} for name in sorted(arrays) for parent in _parents(name)},
+        }
+        return write(SourceTree(str(path), groups, arrays), dest, **options)
+
+
+def _parents(name: str) -> list[str]:
+    """The groups that a member is in, outermost first."""
+    parts = name.split("/")[:-1]
+    return ["/".join(parts[: depth + 1]) for depth in range(len(parts))]
 
 
 def _mapped(file: Path, name: str) -> Source:
@@ -80,10 +96,92 @@ def _unpacked(path: Path) -> Iterator[dict[str, Path]]:
         try:
             with zipfile.ZipFile(path) as archive:
                 for number, entry in enumerate(archive.infolist()):
-                    name = check_name(entry.filename.removesuffix(".npy"), str(path))
+                    name = entry.filename.removesuffix(".npy")
+                    for part in name.split("/"):
+                        check_name(part, str(path))
                     files[name] = Path(folder) / f"{number}.npy"
                     with archive.open(entry) as packed, files[name].open("wb") as file:
                         shutil.copyfileobj(packed, file, 1 << 20)
         except (zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
             raise CopyError(f"cannot read {str(path)!r} as a .npz file: {error}") from error
         yield files
+
+
+# -- to NumPy files ----------------------------------------------------------------------------------------------
+
+
+def to_npy(source: Any, path: str | os.PathLike[str], *, overwrite: bool = False, compressed: bool = False) -> None:
+    """Write an array to a .npy file, or the arrays of a group to a .npz file, by their paths in the group.
+
+    Text becomes text of fixed length. Attributes and names of axes have no place in these files.
+
+    Parameters
+    ----------
+    source : Array, Group, path or URL
+        What is written.
+    path : str or path
+        Path of the file, which appears when it is complete.
+    overwrite : bool, default False
+        Whether to replace an existing file.
+    compressed : bool, default False
+        Whether to compress the members of a .npz file.
+
+    Raises
+    ------
+    CopyError
+        If the file exists or cannot be written, or NumPy cannot store the elements without pickling them.
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile, gzarr
+    >>> folder = tempfile.mkdtemp()
+    >>> gzarr.convert.to_npy(gzarr.array([1, 2, 3]), f"{folder}/a.npy")
+    >>> np.load(f"{folder}/a.npy")
+    array([1, 2, 3])
+    """
+    node = source if isinstance(source, (Array, Group)) else open_node(source, mode="r")
+    with replacing(path, overwrite=overwrite) as partial:
+        try:
+            if isinstance(node, Array):
+                _save(node, partial)
+                return
+            method = zipfile.ZIP_DEFLATED if compressed else zipfile.ZIP_STORED
+            with (
+                tempfile.TemporaryDirectory(prefix="gzarr-npz-", dir=partial.parent) as folder,
+                zipfile.ZipFile(partial, "w", method) as archive,
+            ):
+                file = Path(folder) / "array.npy"
+                for name, member in node.members(None):
+                    if isinstance(member, Array):
+                        _save(member, file)
+                        archive.write(file, f"{name}.npy")
+        except (OSError, ValueError, GzarrError) as error:
+            raise CopyError(f"cannot write {os.fspath(path)!r}: {error}; no file was made") from error
+
+
+def _save(array: Array, file: Path) -> None:
+    """Write a .npy file. Raises CopyError for elements that NumPy would pickle."""
+    if array.metadata.data_type.variable == "string":
+        with file.open("wb") as opened:
+            np.save(opened, on_host(array[...]).astype("U"))
+        return
+    dtype = array.dtype.newbyteorder("=") if array.dtype.names is None else array.dtype
+    if dtype.hasobject or np.dtype(np.lib.format.dtype_to_descr(dtype)) != dtype:
+        raise CopyError(f"{array.store_path} has elements of type {dtype}, which .npy files cannot hold; leave it out")
+    with file.open("wb") as opened:
+        header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": array.shape}
+        np.lib.format.write_array_header_2_0(opened, header)
+        begin = opened.tell()
+        if array.nbytes:
+            opened.flush()
+            allocate(opened.fileno(), array.nbytes, begin)
+    if not array.nbytes:
+        return
+    mapped = np.memmap(file, dtype, "r+", offset=begin, shape=array.shape)
+    source = from_array(array)
+
+    def put(region: Region, data: Any) -> None:
+        mapped[region] = on_host(data)
+
+    copy_regions(source, put, decoding_route(source, regular_grid(array.shape), BUDGET_NBYTES))
+    mapped.flush()

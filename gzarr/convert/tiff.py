@@ -172,6 +172,7 @@ def _level(level: Any, name: str, attributes: Mapping[str, Any]) -> Source:
         outer = shape[: len(shape) - page.ndim]
         if shape[len(outer) :] != tuple(page.shape) or math.prod(outer) != len(level.pages):
             raise CopyError(f"{name}: {len(level.pages)} pages of {page.shape} do not add up to an image of {shape}")
+        _check_whole(level)
         pages = _Pages(level, outer)
         read = pages.read
         segments = (*[1] * len(outer), *pages.segment_shape)
@@ -186,6 +187,18 @@ def _level(level: Any, name: str, attributes: Mapping[str, Any]) -> Source:
         dimension_names=_dimension_names(level.axes),
         options={"chunks": segments} if segments and page.is_tiled else {},
     )
+
+
+def _check_whole(level: Any) -> None:
+    """Refuse a file that ends before the last segment of a page, before anything is written. Raises CopyError."""
+    for page in level.pages:
+        if page is None:  # sparse files leave out empty pages
+            continue
+        handle = page.parent.filehandle
+        nbytes = handle.size
+        for number, (offset, length) in enumerate(zip(page.dataoffsets, page.databytecounts, strict=False)):
+            if length and offset + length > nbytes:
+                raise CopyError(f"{handle.name}: page {page.index}, segment {number} is cut off; get the whole file")
 
 
 def _dimension_names(axes: str) -> tuple[str, ...] | None:

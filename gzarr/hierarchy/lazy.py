@@ -100,19 +100,28 @@ def computed(value: Any, dtype: np.dtype[Any], backend: Backend) -> Any:
 
 
 def _reserve(file: int, nbytes: int) -> None:
-    """Allocate a file, as a full disk would end the process when the file is written through a map."""
+    """Allocate a temporary file. Raises StoreError."""
     try:
-        if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(file, 0, nbytes)
-            return
-        block = bytes(1 << 20)
-        while nbytes > 0:
-            nbytes -= os.write(file, block[:nbytes])
+        allocate(file, nbytes)
     except OSError as error:
         raise StoreError(
             f"a value that may read the array it is written to is computed first, but {tempfile.gettempdir()!r} cannot"
             f" hold its {nbytes} bytes: {error}. Set TMPDIR to another directory, or write the value in parts"
         ) from error
+
+
+def allocate(file: int, nbytes: int, offset: int = 0) -> None:
+    """Allocate bytes of a file, as a full disk would end the process when they are written through a map.
+
+    Raises OSError.
+    """
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(file, offset, nbytes)
+        return
+    os.lseek(file, offset, os.SEEK_SET)
+    block = bytes(1 << 20)
+    while nbytes > 0:
+        nbytes -= os.write(file, block[:nbytes])
 
 
 def _pieces(shape: tuple[int, ...], itemsize: int) -> Iterator[tuple[slice, ...]]:

@@ -2,6 +2,7 @@
 
 import zipfile
 
+import numcodecs
 import numpy as np
 import pytest
 
@@ -52,3 +53,38 @@ def test_a_npz_file_that_is_cut_off(tmp_path):
     (tmp_path / "a.npz").write_bytes((tmp_path / "a.npz").read_bytes()[:4000])
     with pytest.raises(CopyError, match="cannot read"):
         convert.from_file(tmp_path / "a.npz", MemoryStore())
+
+
+@pytest.mark.parametrize("dtype", ["i4", ">f8", "?", "c8", "M8[D]", "S3", "U2", [("a", "i4"), ("b", "f8")]])
+@pytest.mark.parametrize("shape", [(), (0, 3), (7, 5)])
+def test_arrays_become_npy(tmp_path, dtype, shape):
+    z = gzarr.zeros(shape, chunks=(3, 2)[: len(shape)], dtype=dtype)
+    if np.dtype(dtype).names is None and shape == (7, 5):
+        z[...] = np.arange(35).reshape(7, 5).astype(dtype)
+    convert.to_npy(z, tmp_path / "a.npy")
+    found = np.load(tmp_path / "a.npy", allow_pickle=False)
+    assert (found.shape, found.dtype) == (shape, z.dtype.newbyteorder("="))
+    assert np.array_equal(found, z[...])
+
+
+def test_groups_become_npz_and_come_back(tmp_path):
+    root = gzarr.group()
+    root["a/x"], root["y"] = np.arange(12).reshape(3, 4), np.ones(2)
+    root.create_array("words", data=np.array(["één", ""], object), dtype=str)
+    for compressed in (False, True):
+        convert.to_npy(root, tmp_path / "a.npz", compressed=compressed, overwrite=compressed)
+        with np.load(tmp_path / "a.npz", allow_pickle=False) as found:
+            assert found["a/x"].tolist() == np.arange(12).reshape(3, 4).tolist()
+            assert found["words"].tolist() == ["één", ""]
+    convert.from_npy(tmp_path / "a.npz", dest := MemoryStore())
+    assert sorted(path for path, _ in gzarr.open(dest).members(None)) == ["a", "a/x", "words", "y"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.npz"]
+
+
+def test_objects_are_not_pickled(tmp_path):
+    z = gzarr.array(np.array([{}, []], object), object_codec=numcodecs.JSON(), zarr_format=2)
+    with pytest.raises(CopyError, match=r"cannot hold.*no file was made|cannot hold"):
+        convert.to_npy(z, tmp_path / "a.npy")
+    with pytest.raises(CopyError, match="bfloat16, which"):
+        convert.to_npy(gzarr.zeros(3, dtype="bfloat16"), tmp_path / "a.npy")
+    assert list(tmp_path.iterdir()) == []

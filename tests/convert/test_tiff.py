@@ -101,6 +101,24 @@ def test_a_truncated_tiff_is_reported_with_page_and_segment(tmp_path):
         convert.from_tiff(tmp_path / "a.tif", MemoryStore())
 
 
+@pytest.mark.parametrize("ome", [False, True])
+def test_a_tiff_whose_last_segments_are_missing_leaves_nothing(tmp_path, ome):
+    """Directories before the data, as in files for the web, are whole in a file that is cut off."""
+    data = np.random.default_rng(0).integers(0, 255, (4, 64, 64)).astype("u1")
+    tifffile.imwrite(tmp_path / "whole.tif", data, tile=(32, 32), compression="zlib", photometric="minisblack")
+    content = (tmp_path / "whole.tif").read_bytes()
+    with tifffile.TiffFile(tmp_path / "whole.tif") as file:
+        page = file.pages[1]
+        tag = page.tags["TileOffsets"]
+        where = tag.valueoffset + 3 * 4
+    cut = bytearray(content)
+    cut[where : where + 4] = (len(content) - 5).to_bytes(4, "little")
+    (tmp_path / "a.tif").write_bytes(cut)
+    with pytest.raises(CopyError, match=r"page 1, segment 3 is cut off; get the whole file"):
+        convert.from_tiff(tmp_path / "a.tif", tmp_path / "a.zarr", ome=ome)
+    assert not (tmp_path / "a.zarr").exists()
+
+
 def in_two_files(folder, nplanes, compression):
     """An OME-TIFF of two channels, each in a file of its own, the second at a higher page than the first."""
     planes = np.random.default_rng(0).integers(0, 60000, (2, nplanes, 32, 48), dtype="u2")
