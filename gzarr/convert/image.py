@@ -171,7 +171,8 @@ def to_image(source: Any, path: str | os.PathLike[str], *, overwrite: bool = Fal
     >>> from PIL import Image
     >>> folder = tempfile.mkdtemp()
     >>> gzarr.convert.to_image(gzarr.ones((48, 64, 3), dtype="u1"), f"{folder}/a.png")
-    >>> Image.open(f"{folder}/a.png").size
+    >>> with Image.open(f"{folder}/a.png") as image:
+    ...     image.size
     (64, 48)
     """
     array = source if hasattr(source, "shape") else open_node(source, mode="r")
