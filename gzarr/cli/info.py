@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import gzarr
+from gzarr.cli.colors import print_report
 from gzarr.cli.options import AsJson, NodePath
 
 EXAMPLES = ("gzarr info data.zarr", "gzarr info data.zarr/temperature --json", "gzarr info s3://bucket/data.zarr")
@@ -25,7 +26,7 @@ def info(path: NodePath, as_json: AsJson = False) -> None:
         if node.dimension_names:
             items.append(("Dimensions", ", ".join("-" if name is None else name for name in node.dimension_names)))
     items += [("Attribute", f"{name}: {json.dumps(value, default=str)}") for name, value in node.attrs.items()]
-    print(Report(items))
+    print_report(Report(items))
 
 
 def _as_json(node: gzarr.Array | gzarr.Group) -> dict[str, Any]:

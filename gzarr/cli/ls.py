@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 import gzarr
+from gzarr.cli.colors import colored
 from gzarr.cli.options import AsJson, NodePath
 from gzarr.cli.tree import described
 
@@ -35,8 +36,8 @@ def ls(
     }
     width = max(map(len, shown), default=0)
     for name, facts in shown.items():
-        styled = typer.style(name, fg="blue" if name.endswith("/") else None, bold=True)
-        typer.echo(f"{styled}{' ' * (width - len(name))}  {facts}" if long or stored else styled)
+        styled = colored(name, "blue" if name.endswith("/") else None, bold=True)
+        print(f"{styled}{' ' * (width - len(name))}  {facts}" if long or stored else styled)
 
 
 def _as_json(name: str, node: gzarr.Array | gzarr.Group) -> dict[str, object]:

@@ -31,7 +31,7 @@ from gzarr.cli import (
     tree,
     verify,
 )
-from gzarr.cli.complaints import complain
+from gzarr.cli.complaints import complain, guess
 from gzarr.errors import GzarrError
 
 
@@ -189,7 +189,8 @@ def _reporting(function: Callable[..., Any], failed: int) -> Callable[..., Any]:
         except BrokenPipeError:
             raise
         except (GzarrError, OSError) as error:
-            complain(str(error))
+            hint = guess(options.values()) if isinstance(error, FileNotFoundError) else ""
+            complain(f"{error}{hint}")
             return failed
 
     return command

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 import gzarr
+from gzarr.cli.colors import print_report
 from gzarr.cli.copy_options import CopyOptions
 from gzarr.cli.options import AsJson, Device, IfExists, Memory, misuse, numbers, with_options
 from gzarr.display.progress import in_terminal
@@ -40,7 +41,7 @@ def _factors(text: str) -> int | dict[str, int]:
 
 def info(path: ImagePath, series: Series = None) -> None:
     """Describe an image: levels, voxel sizes, channels, labels."""
-    print(_report(_opened(path, series)))
+    print_report(_report(_opened(path, series)))
 
 
 def validate(
@@ -93,7 +94,7 @@ def pyramid(
         if isinstance(error, GzarrError):
             raise
         raise typer.BadParameter(str(error)) from error
-    print(_report(image))
+    print_report(_report(image))
 
 
 @with_options(CopyOptions)
@@ -129,7 +130,7 @@ def convert(
         print(copy_image(node, dest, **keywords))
         return
     voxels = {"axes": axes or _named_axes(node), "scale": scale, "units": unit}
-    print(_report(_of_array(node, dest, voxels, keywords)))
+    print_report(_report(_of_array(node, dest, voxels, keywords)))
 
 
 def thumbnail(

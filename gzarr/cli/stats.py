@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 import gzarr
+from gzarr.cli.colors import colored, print_report
 from gzarr.cli.options import ArrayPath, AsJson, Device, Memory, numbers
 from gzarr.display.progress import in_terminal
 
@@ -36,7 +37,7 @@ def stats(path: ArrayPath, as_json: AsJson = False, memory: Memory = 256, device
     counts = {"Elements": found["count"], "NaN": found["n_nan"]}
     values = {"Minimum": "min", "Maximum": "max", "Mean": "mean", "Standard deviation": "std"}
     items = [(name, f"{count:,}") for name, count in counts.items()]
-    print(Report([*items, *((name, str(found[value])) for name, value in values.items())]))
+    print_report(Report([*items, *((name, str(found[value])) for name, value in values.items())]))
 
 
 def histogram(
@@ -67,8 +68,8 @@ def histogram(
     labels = [f"{low:.6g} to {high:.6g}" for low, high in pairwise(edges.tolist())]
     width = max(map(len, labels))
     for label, count in zip(labels, counts.tolist(), strict=True):
-        bar = typer.style("█" * round(count * _BAR / most), fg="blue")
-        typer.echo(f"{label:>{width}}  {bar}{' ' if count else ''}{count:,}")
+        bar = colored("█" * round(count * _BAR / most), "blue")
+        print(f"{label:>{width}}  {bar}{' ' if count else ''}{count:,}")
 
 
 def _number(value: Any) -> Any:

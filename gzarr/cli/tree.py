@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import gzarr
+from gzarr.cli.colors import colored
 from gzarr.cli.options import NodePath
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def tree(
 ) -> None:
     """Draw a group and everything in it, with shapes, types, chunks and sizes."""
     node = gzarr.open(path, mode="r", device="cpu")
-    typer.echo(repr(_drawn(node, node.basename or "/", level, stored=stored)))
+    print(repr(_drawn(node, node.basename or "/", level, stored=stored)))
 
 
 def _drawn(node: gzarr.Array | gzarr.Group, name: str, level: int | None, *, stored: bool) -> Tree:
@@ -30,11 +31,11 @@ def _drawn(node: gzarr.Array | gzarr.Group, name: str, level: int | None, *, sto
     from gzarr.display.info import Tree
 
     if isinstance(node, gzarr.Array):
-        return Tree(f"{typer.style(name, bold=True)} {described(node, stored=stored)}")
+        return Tree(f"{colored(name, bold=True)} {described(node, stored=stored)}")
     members = () if level == 0 else node.members()
     below = None if level is None else level - 1
     children = [_drawn(member, inner, below, stored=stored) for inner, member in members]
-    return Tree(typer.style(name, fg="blue", bold=True), children)
+    return Tree(colored(name, "blue", bold=True), children)
 
 
 def described(array: gzarr.Array, *, stored: bool) -> str:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from gzarr.cli.complaints import complain, in_shell
+from gzarr.cli.complaints import complain, guess, in_shell
+from gzarr.cli.main import main
 from gzarr.errors import OVERWRITE, REMEDIES, REPLACE, RESUME
 
 
@@ -20,3 +23,24 @@ def test_remedies_are_spelled_as_options(capsys: pytest.CaptureFixture[str]) -> 
     assert capsys.readouterr().err == "gzarr: pass --if-exists replace or --resume; not_resume=1 is no remedy\n"
     assert in_shell(REPLACE) == "--if-exists replace"
     assert len(set(map(in_shell, REMEDIES))) == len(REMEDIES) - 1  # one has two names in Python
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("tmeperature.zarr", "temperature.zarr"),
+        ("tmeperature.zarr/a", "temperature.zarr/a"),
+        ("temperature.zarr/foo/baar", "temperature.zarr/foo/bar"),
+        ("other", None),
+        ("temperature.zarr", None),
+    ],
+)
+def test_a_misspelt_path_is_guessed(typed: str, meant: str | None, tmp_path: Path) -> None:
+    (tmp_path / "temperature.zarr/foo/bar").mkdir(parents=True)
+    expected = "" if meant is None else f"; did you mean {str(tmp_path / meant)!r}?"
+    assert guess([7, "s3://bucket/x", str(tmp_path / typed)]) == expected
+
+
+def test_a_missing_array_is_guessed(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["info", str(data / "foo/bra")]) == 1
+    assert capsys.readouterr().err.endswith(f"did you mean {str(data / 'foo/bar')!r}?\n")

@@ -51,6 +51,15 @@ def test_the_examples_of_the_help_can_be_typed(name: str) -> None:
         COMMANDS[name].make_context(name, words[1 + len(name.split()) :]).close()
 
 
+def test_the_documentation_lists_every_command() -> None:
+    page = (Path(__file__).parents[2] / "docs/cli.md").read_text()
+    assert [name for name in COMMANDS if f"`gzarr {name}" not in page and f"`{name.split()[-1]}`" not in page] == []
+    shown = "".join(re.findall(r"```\n(.*?)```", page, re.DOTALL))
+    for line in re.findall(r"^gzarr .*$", shown, re.MULTILINE):
+        _, name, *words = shlex.split(line)
+        COMMANDS[name].make_context(name, words).close()
+
+
 def test_the_help_loads_nothing_that_takes_long() -> None:
     code = (
         "import sys; from gzarr.cli.main import main; main(['--help']); "
