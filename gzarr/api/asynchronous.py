@@ -37,3 +37,31 @@ save_group = awaited(saving.save_group)
 tree = awaited(opening.tree)
 zeros = awaited(creating.zeros)
 zeros_like = awaited(creating.zeros_like)
+
+__all__ = [
+    "array",
+    "consolidate_metadata",
+    "create",
+    "create_array",
+    "create_group",
+    "empty",
+    "empty_like",
+    "from_array",
+    "full",
+    "full_like",
+    "group",
+    "load",
+    "ones",
+    "ones_like",
+    "open",
+    "open_array",
+    "open_consolidated",
+    "open_group",
+    "open_like",
+    "save",
+    "save_array",
+    "save_group",
+    "tree",
+    "zeros",
+    "zeros_like",
+]

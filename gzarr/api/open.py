@@ -17,7 +17,7 @@ from gzarr.errors import (
 )
 from gzarr.hierarchy import new_nodes
 from gzarr.hierarchy.array import Array
-from gzarr.hierarchy.array_config import given_config
+from gzarr.hierarchy.array_config import given_usage
 from gzarr.hierarchy.create import check_free, check_vacant, new_group_meta, require_group_meta
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.keywords import GroupKeywords, OpenArrayKeywords, OpenKeywords, OpenLikeKeywords, OpenMode
@@ -107,14 +107,7 @@ def open_array(
     if not isinstance(meta, ArrayMeta):
         found = found_instead(opened, where, meta)
         raise ArrayNotFoundError(f"no array at {join_path(str(opened), where)!r}: {found}")
-    return Array(opened, where, meta, opened_with, read_only=mode == "r", **_usage(given))
-
-
-def _usage(keywords: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keywords that say how an array object reads and writes."""
-    given = {name: keywords.get(name) for name in ("write_empty_chunks", "read_missing_chunks")}
-    asked = given_config(keywords.get("config"))
-    return {name: asked.get(name) if value is None else value for name, value in given.items()}
+    return Array(opened, where, meta, opened_with, read_only=mode == "r", **given_usage(given))
 
 
 def open_like(a: Any, path: Any = None, *, store: Any = None, **kwargs: Unpack[OpenLikeKeywords]) -> Array:
@@ -279,7 +272,7 @@ def open(
             opened, consolidated = read_with_consolidated(opened, where, zarr_format, mode, use_consolidated)
             meta = consolidated if isinstance(consolidated, GroupMeta) else meta
         return Group(opened, where, meta, opened_with, read_only=mode == "r")
-    return Array(opened, where, meta, opened_with, read_only=mode == "r", **_usage(given))
+    return Array(opened, where, meta, opened_with, read_only=mode == "r", **given_usage(given))
 
 
 def group(

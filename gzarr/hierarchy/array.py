@@ -20,7 +20,7 @@ from gzarr.display.progress import ProgressLike
 from gzarr.dtypes import cast_fill, parse_dtype
 from gzarr.errors import ArrayNotFoundError, MetadataError, MissingExtraError, UnknownCodecError
 from gzarr.hierarchy.array_config import ArrayConfig, given_config
-from gzarr.hierarchy.asynchronous import AsyncArray, take_over
+from gzarr.hierarchy.asynchronous import AsyncArray, take_over, unwrapped
 from gzarr.hierarchy.keywords import ConstructorKeywords, DeviceKeywords
 from gzarr.hierarchy.node import same_objects
 from gzarr.hierarchy.open_options import OpenedWith, opened_with_settings
@@ -631,6 +631,9 @@ class Array(WritesBehind):
 
 def _reach(store: Any, path: str | None, keywords: dict[str, Any]) -> tuple[Store, str, ArrayMeta, OpenedWith]:
     """Find the array in a store. Raises ArrayNotFoundError, MetadataError, TypeError."""
+    if isinstance(store, AsyncArray) and path is None and not keywords:
+        node: Array = unwrapped(store)
+        return node.store, node.path, node.metadata, node.opened_with
     opened, where, meta, opened_with = reach_existing(Array.__init__, store, path, keywords)
     if not isinstance(meta, ArrayMeta):
         raise ArrayNotFoundError(f"no array at {join_path(str(opened), where)!r}: {found_instead(opened, where, meta)}")

@@ -44,3 +44,10 @@ def given_config(value: Any) -> dict[str, Any]:
     if unknown:
         raise TypeError(f"config has no {', '.join(map(repr, unknown))}; it has {', '.join(_NAMES)}")
     return {name: value[name] for name in _NAMES if value.get(name) is not None}
+
+
+def given_usage(keywords: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a caller's keywords say of how an array object reads and writes: those of `Array`."""
+    given = {name: keywords.get(name) for name in ("write_empty_chunks", "read_missing_chunks")}
+    asked = given_config(keywords.get("config"))
+    return {name: asked.get(name) if value is None else value for name, value in given.items()}

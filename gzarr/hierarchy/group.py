@@ -15,7 +15,7 @@ from gzarr.errors import (
     MetadataError,
 )
 from gzarr.hierarchy.array import Array
-from gzarr.hierarchy.asynchronous import AsyncGroup, take_over
+from gzarr.hierarchy.asynchronous import AsyncGroup, take_over, unwrapped
 from gzarr.hierarchy.create import new_group_meta, require_group_meta
 from gzarr.hierarchy.group_arrays import GroupArrays
 from gzarr.hierarchy.group_info import group_page
@@ -562,6 +562,9 @@ class Group(GroupArrays, GroupListing, MutableMapping[str, Any]):
 
 def _reach(store: Any, path: str | None, keywords: dict[str, Any]) -> tuple[Store, str, GroupMeta, OpenedWith]:
     """Find the group in a store. Raises GroupNotFoundError, ContainsArrayError, MetadataError, TypeError."""
+    if isinstance(store, AsyncGroup) and path is None and not keywords:
+        node: Group = unwrapped(store)
+        return node.store, node.path, node.metadata, node.opened_with
     opened, where, meta, opened_with = reach_existing(Group.__init__, store, path, keywords)
     if isinstance(meta, ArrayMeta):
         raise ContainsArrayError(f"an array, not a group, is stored at {join_path(str(opened), where)!r}")

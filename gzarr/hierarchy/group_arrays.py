@@ -9,6 +9,7 @@ import numpy as np
 from gzarr.errors import ArrayNotFoundError, ContainsNodeError, MetadataError
 from gzarr.hierarchy import new_nodes
 from gzarr.hierarchy.array import Array
+from gzarr.hierarchy.array_config import given_usage
 from gzarr.hierarchy.create import check_vacant
 from gzarr.hierarchy.keywords import FilledMemberKeywords, LikeMemberKeywords, MemberKeywords, NewMemberKeywords
 from gzarr.hierarchy.node import Node
@@ -147,7 +148,8 @@ class GroupArrays(Node[GroupMeta]):
                     raise
         if isinstance(meta, GroupMeta):
             raise ContainsNodeError(f"a group, not an array, is stored at {join_path(str(self.store), path)!r}")
-        array = Array(self.store, path, meta, self.opened_with, read_only=self._read_only)
+        check_keywords(kwargs, MemberKeywords, self.require_array)
+        array = Array(self.store, path, meta, self.opened_with, read_only=self._read_only, **given_usage(kwargs))
         wanted = parse_shape(shape)
         if array.shape != wanted:
             raise TypeError(f"the existing array has shape {array.shape}, not {wanted}")

@@ -15,7 +15,8 @@ from gzarr.chunk_io.prepare import find_shardings
 from gzarr.codecs.bytes import BytesCodec
 from gzarr.codecs.transpose import TransposeCodec
 from gzarr.codecs.vlen import VLenBytesCodec, VLenUTF8Codec
-from gzarr.errors import MetadataError
+from gzarr.dtypes import cast_fill, parse_dtype
+from gzarr.errors import GzarrError, MetadataError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.array_config import given_config
 from gzarr.hierarchy.create import new_array
@@ -34,7 +35,7 @@ def options_from(keywords: Mapping[str, Any]) -> ArrayOptions:
     known: dict[str, Any] = {}
     for name, value in keywords.items():
         if name == "chunk_shape":
-            if known.get("chunks") is None:
+            if value is not None and known.get("chunks") in (None, True):
                 known["chunks"] = value
         elif name == "config":
             known |= given_config(value) | {name: known[name] for name in ("order",) if known.get(name) is not None}
@@ -139,11 +140,20 @@ def _without_overridden(defaults: dict[str, Any], keywords: Mapping[str, Any]) -
         drop |= {"shards", "dimension_names"}
     if "shape" in keywords and len(np.atleast_1d(keywords["shape"])) != len(defaults["shape"]):
         drop |= {"dimension_names", "chunks", "shards"}
-    if "dtype" in keywords:
+    if "dtype" in keywords and not _is_fill_of(defaults["fill_value"], keywords["dtype"]):
         drop.add("fill_value")
     if "chunks" in keywords and "shards" not in keywords:
         drop.add("shards")
     return {k: v for k, v in defaults.items() if k not in drop}
+
+
+def _is_fill_of(value: Any, dtype: Any) -> bool:
+    """Return whether a data type has a fill value, so that an array of that type can keep it."""
+    try:
+        kept = cast_fill(value, parse_dtype(dtype))
+        return value is not None and bool(kept == value or kept != kept)  # noqa: PLR0124 - NaN
+    except (GzarrError, TypeError, ValueError):
+        return False
 
 
 def _codecs_of_other_format(meta: ArrayMeta) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from gzarr.display.progress import ProgressLike
 from gzarr.errors import NodeNotFoundError, ReadOnlyError
 from gzarr.hierarchy.attributes import Attributes
 from gzarr.hierarchy.open_options import OpenedWith
-from gzarr.hierarchy.threads import run_in_thread
 from gzarr.metadata.documents import change_attributes, document_key, read_node
 from gzarr.metadata.model import ArrayMeta, GroupMeta
 from gzarr.storage.base import Store
@@ -153,10 +152,6 @@ class Node(Generic[M]):
         """
         self.attrs.update(new_attributes)
         return self
-
-    async def update_attributes_async(self, new_attributes: Mapping[str, Any]) -> Self:
-        """Set some attributes on a thread: see `update_attributes`."""
-        return await run_in_thread(self.update_attributes, new_attributes)
 
     def verify(self, progress: ProgressLike = None) -> Verification:
         """Read and check everything that is stored of the node and below it: `gzarr.verify`.

@@ -498,3 +498,16 @@ def test_an_array_is_opened_like_another_in_a_store():
     z = gzarr.open_like(gzarr.zeros(3, chunks=2), path="a/b", store=store)
     assert (z.path, z.chunks) == ("a/b", (2,))
     assert gzarr.open_like(gzarr.zeros(5), "a/b", store=store) == z
+
+
+def test_chunk_shape_means_chunks():
+    assert gzarr.create(8, chunk_shape=2).chunks == gzarr.zeros(8, chunk_shape=(2,)).chunks == (2,)
+    assert gzarr.create(8, 4, chunk_shape=2).chunks == (4,)
+
+
+def test_another_dtype_keeps_a_fill_value_that_it_has():
+    template = gzarr.full(3, 7, dtype="i4")
+    assert gzarr.full_like(template, dtype="f8").fill_value == 7
+    assert gzarr.full_like(gzarr.full(3, 300, dtype="i4"), dtype="u1").fill_value == 0
+    assert gzarr.full_like(template, dtype=str).fill_value == ""
+    assert np.isnan(gzarr.full_like(gzarr.full(3, np.nan), dtype="f4").fill_value)

@@ -13,6 +13,9 @@ def test_an_array_says_how_it_is_read_and_written():
     assert other.config == ArrayConfig("C", write_empty_chunks=True, read_missing_chunks=False)
     assert z.with_config(other.config).config == other.config
     assert gzarr.open_array(z, config=ArrayConfig(read_missing_chunks=False)).config.read_missing_chunks is False
+    root = gzarr.group()
+    for _ in range(2):  # created, then opened
+        assert root.require_array("a", (3,), config={"read_missing_chunks": False}).read_missing_chunks is False
     assert gzarr.open(z, write_empty_chunks=True).config.write_empty_chunks
     with gzarr.config.set({"array.read_missing_chunks": False}):
         assert not gzarr.zeros(3).config.read_missing_chunks

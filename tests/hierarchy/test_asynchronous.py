@@ -74,4 +74,6 @@ def test_a_node_gives_its_asynchronous_form():
     z, group = gzarr.zeros(3), gzarr.group()
     assert z.async_array == gzarr.AsyncArray(z)
     assert group.async_group == gzarr.AsyncGroup(group)
-    assert gzarr.open_array(z.async_array) == z
+    assert gzarr.open_array(z.async_array) == gzarr.Array(z.async_array) == z
+    unstored = gzarr.AsyncGroup(group.metadata, store_path=gzarr.storage.StorePath(group.store, "nothing/there"))
+    assert gzarr.Group(unstored).path == "nothing/there"

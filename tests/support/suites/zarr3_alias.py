@@ -19,7 +19,6 @@ import gzarr
 import gzarr.api.asynchronous
 import gzarr.storage
 from gzarr.hierarchy import array_config
-from gzarr.metadata.model import GroupMeta
 from gzarr.storage.foreign import ZarrStore
 
 for _name in (
@@ -78,7 +77,7 @@ def _alias() -> None:
     _stand_in("zarr.core.config", {"config": gzarr.config})
     _stand_in("zarr.core.array", {**_NODES, "create_array": gzarr.create_array, "from_array": gzarr.from_array})
     _stand_in("zarr.core.array_spec", {"ArrayConfig": _ArrayConfig})
-    _stand_in("zarr.core.group", {**_NODES, "GroupMetadata": GroupMeta})
+    _stand_in("zarr.core.group", _NODES)
     _stand_in("zarr.core.sync_group", {"create_hierarchy": gzarr.create_hierarchy})
 
 
