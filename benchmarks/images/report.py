@@ -35,7 +35,7 @@ def plot(result: Mapping[str, Any]) -> str:
         times = {n: r["wall_s"] for n, r in case["results"].items() if "wall_s" in r and n != BARE}
         peers = [n for n in times if n != OWN]
         if case["work"] in ("pyramid", "gaussian") and OWN in times and peers:
-            rows.append((case["title"].split(":")[0], {n: times[n] for n in (OWN, min(peers, key=times.__getitem__))}))
+            rows.append((case["title"], {n: times[n] for n in (OWN, min(peers, key=times.__getitem__))}))
     words = "Pyramids (A to C) and Gaussian filters, beside the fastest other library"
     machine = f"{result['machine']['cpu']}, {result['machine']['cores']} cores; {result['machine']['date']}"
     return figure("Time of large images; shorter is better", words, rows, machine, "s")
