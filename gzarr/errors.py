@@ -172,6 +172,10 @@ class ChunkError(GzarrError, ValueError):
         return _unpickled, (type(self), str(self), vars(self))
 
 
+class ChunkNotFoundError(ChunkError):
+    """A chunk is not stored, and the array was opened not to read such chunks as the fill value."""
+
+
 def _unpickled(kind: type[ChunkError], message: str, fields: dict[str, Any]) -> ChunkError:
     error = kind.__new__(kind, message)
     vars(error).update(fields)
@@ -188,3 +192,33 @@ class MissingExtraError(GzarrError, ImportError):
 
 class CopyError(GzarrError, RuntimeError):
     """A copy stopped because something already exists at the destination."""
+
+
+class ContainsArrayAndGroupError(ContainsNodeError):
+    """zarr-python's error for a path with both; gzarr raises `ContainsArrayError` or `ContainsGroupError`."""
+
+
+class ZarrUserWarning(UserWarning):
+    """What was asked for is done, and may not be what was meant. zarr-python's name, as are those of the next ones."""
+
+
+class ZarrRuntimeWarning(RuntimeWarning):
+    """An argument has no effect."""
+
+
+class ZarrFutureWarning(FutureWarning):
+    """A call will mean something else."""
+
+
+class ZarrDeprecationWarning(DeprecationWarning):
+    """A name will be removed."""
+
+
+class UnstableSpecificationWarning(ZarrFutureWarning):
+    """Something is stored in a way that no specification has settled yet."""
+
+
+#: zarr-python's names of errors.
+BaseZarrError = GzarrError
+MetadataValidationError = NodeTypeValidationError = DataTypeValidationError = MetadataError
+BoundsCheckError = VindexInvalidSelectionError = NegativeStepError = ArrayIndexError = SelectionError

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from gzarr.backend import Backend, Chain, Compiled, Placement
 from gzarr.chunk_io.chunk_cache import ArrayChunks
-from gzarr.errors import ChunkError, CodecError
+from gzarr.errors import ChunkError, ChunkNotFoundError, CodecError
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import Part
 from gzarr.layout.chunk_layout import Layout
@@ -57,6 +57,11 @@ class ArrayIO(NamedTuple):
     compiled: Compiled | None = None
     cache: ArrayChunks | None = None
     marker: Marker | None = None
+    read_missing: bool = True
+
+    def without_missing(self) -> ArrayIO:
+        """Return the same array, reads of which raise `ChunkNotFoundError` for chunks that are not stored."""
+        return self._replace(read_missing=False, compiled=None, cache=None)
 
     def placement(self) -> tuple[Placement, ...]:
         """Say where each step of a read runs, and what reads and writes many chunks."""
@@ -80,6 +85,18 @@ def by_chain(io: ArrayIO, parts: Sequence[Part]) -> Iterable[tuple[Chain, Sequen
 def pick(items: Sequence[T], positions: Sequence[int]) -> list[T]:
     """Some of the items, by their positions."""
     return [items[i] for i in positions]
+
+
+def check_present(io: ArrayIO, wave: Wave, buffers: Sequence[Any]) -> None:
+    """Raise ChunkNotFoundError for the first chunk of a wave that is not stored."""
+    owners = [(coords, part) for coords, parts in wave for part in parts]
+    for (object_coords, part), buffer in zip(owners, buffers, strict=True):
+        if buffer is None:
+            why = (
+                "the chunk is not stored, and array.read_missing_chunks is False, so that it is not read as fill value"
+            )
+            key = io.layout.key(object_coords)
+            raise ChunkNotFoundError(why, path=io.name, key=key, chunk_coords=part.coords)
 
 
 def chunk_error(io: ArrayIO, wave: Wave, error: CodecError, positions: Sequence[int]) -> ChunkError:

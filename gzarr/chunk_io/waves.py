@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gzarr.backend import Array, Chain, Fields
-from gzarr.chunk_io.array_io import ArrayIO, Wave, by_chain, chunk_error, pick
+from gzarr.chunk_io.array_io import ArrayIO, Wave, by_chain, check_present, chunk_error, pick
 from gzarr.chunk_io.chunk_cache import Place
 from gzarr.chunk_io.merging import Covered, merge_unless_replaced
 from gzarr.errors import ChunkError, CodecError, ReplacedError, SelectionError
@@ -80,6 +80,8 @@ def read_wave(job: ReadJob, wave: Wave) -> None:
     # A cache holds whole chunks, so whole ones are fetched for it.
     in_part = io.only_chain is not None and io.cache is None and type(out) is not Slots
     buffers = load(io, wave, parts, (io.only_chain or io.chain(parts[0].coords), parts if in_part else ()))
+    if not io.read_missing:
+        check_present(io, wave, buffers)
     for chain, positions in by_chain(io, parts):
         some = buffers, parts
         if len(positions) < len(parts):

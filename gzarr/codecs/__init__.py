@@ -7,6 +7,7 @@ from gzarr.codecs.blosc import BloscCodec
 from gzarr.codecs.bytes import BytesCodec
 from gzarr.codecs.cast_value import CastValueCodec
 from gzarr.codecs.crc32c import Crc32cCodec
+from gzarr.codecs.enums import BloscCname, BloscShuffle, Endian, ShardingCodecIndexLocation, SubchunkWriteOrder
 from gzarr.codecs.gzip import GzipCodec
 from gzarr.codecs.n5 import N5Codec
 from gzarr.codecs.numcodecs import NumcodecsCodec
@@ -56,7 +57,9 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "ArrayRepr",
+    "BloscCname",
     "BloscCodec",
+    "BloscShuffle",
     "BytesCodec",
     "BytesRepr",
     "CastValue",
@@ -64,6 +67,7 @@ __all__ = [
     "Codec",
     "CodecSpec",
     "Crc32cCodec",
+    "Endian",
     "GzipCodec",
     "N5Codec",
     "NumcodecsCodec",
@@ -76,7 +80,9 @@ __all__ = [
     "ScaleOffset",
     "ScaleOffsetCodec",
     "ShardingCodec",
+    "ShardingCodecIndexLocation",
     "Step",
+    "SubchunkWriteOrder",
     "TransposeCodec",
     "VLenBytesCodec",
     "VLenUTF8Codec",

@@ -74,7 +74,7 @@ class BloscCodec(CompressorSpec):
     v2_fields: ClassVar[Mapping[str, Any]] = {"cname": "lz4", "clevel": 5, "shuffle": 1, "blocksize": 0}
 
     def __post_init__(self) -> None:
-        check_choice(self.name, "cname", self.cname, CNAMES)
+        object.__setattr__(self, "cname", check_choice(self.name, "cname", self.cname, CNAMES))
         object.__setattr__(self, "clevel", check_integer(self.name, "clevel", self.clevel, 0, 9))
         object.__setattr__(self, "shuffle", _shuffle(self.shuffle))
         if self.typesize is not None:

@@ -62,7 +62,7 @@ class BytesCodec(CodecSpec):
 
     def __post_init__(self) -> None:
         if self.endian is not None:
-            check_choice(self.name, "endian", self.endian, ENDIAN)
+            object.__setattr__(self, "endian", check_choice(self.name, "endian", self.endian, ENDIAN))
 
     @classmethod
     def from_json(cls, configuration: Mapping[str, Any]) -> Self:

@@ -47,7 +47,7 @@ def check_choice(codec: str, field: str, value: Any, allowed: Sequence[str]) -> 
     if not isinstance(value, str) or value not in allowed:
         names = ", ".join(repr(name) for name in allowed)
         raise MetadataError(f"codec {codec!r}: {field} must be one of {names}; got {value!r}")
-    return value
+    return allowed[allowed.index(value)]  # a plain string, also for a member of an enumeration
 
 
 def check_integers(codec: str, field: str, value: Any, low: int) -> tuple[int, ...]:

@@ -80,8 +80,8 @@ class ShardingCodec(CodecSpec):
             if isinstance(value, str | bytes | Mapping) or not isinstance(value, Sequence):
                 raise MetadataError(f"codec {self.name!r}: {field} must be a list of codecs, got {value!r}")
             object.__setattr__(self, field, tuple(map(parse_codec, value)))
-        check_choice(self.name, "index_location", self.index_location, INDEX_LOCATIONS)
-        check_choice(self.name, "subchunk_write_order", self.subchunk_write_order, WRITE_ORDERS)
+        for field, choices in (("index_location", INDEX_LOCATIONS), ("subchunk_write_order", WRITE_ORDERS)):
+            object.__setattr__(self, field, check_choice(self.name, field, getattr(self, field), choices))
 
     def configuration(self) -> dict[str, Any]:
         """Give all fields that are stored. See `CodecSpec.configuration`."""

@@ -95,7 +95,8 @@ def normalize(key: Any, shape: tuple[int, ...]) -> Selection:
     """Normalize what stands between plain brackets.
 
     Integers, slices, ``...`` and ``None`` are basic; a boolean array of the array's shape is a mask; index lists for
-    every axis are coordinates; one list beside slices and integers is orthogonal, as in zarr-python.
+    every axis are coordinates; one list beside slices and integers is orthogonal, and so are lists for every axis of
+    which one is boolean, as in zarr-python.
     Raises: SelectionError.
     """
     items = key if isinstance(key, tuple) else (key,)
@@ -108,12 +109,10 @@ def normalize(key: Any, shape: tuple[int, ...]) -> Selection:
         return normalize_basic(items, shape)
     if len(items) == 1 and _is_mask(items[0], len(shape)):
         return normalize_mask(items[0], shape)
-    if len(items) == len(shape) and not any(isinstance(i, (slice, EllipsisType)) or i is None for i in items):
-        if not any(_is_boolean(i) for i in items):
-            return normalize_coordinates(items, shape)
-        if len(items) == 1:
-            return normalize_orthogonal(items, shape)
-    if n_lists == 1:
+    alike = len(items) == len(shape) and not any(isinstance(i, (slice, EllipsisType)) or i is None for i in items)
+    if alike and not any(_is_boolean(i) for i in items):
+        return normalize_coordinates(items, shape)
+    if n_lists == 1 or alike:
         return normalize_orthogonal(items, shape)
     raise SelectionError(
         f"{n_lists} index lists beside slices are ambiguous in array[...]: "

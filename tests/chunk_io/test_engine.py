@@ -537,3 +537,14 @@ def test_several_reads_run_together(n_threads: int, tmp_path: Path, monkeypatch:
 def read_job(array: gzarr.Array, key: Any) -> ReadJob:
     plan = make_plan(normalize_basic(key, array.shape), array._io.layout.grid)
     return ReadJob(array._io, plan, np.empty(plan.shape, array.dtype))
+
+
+@pytest.mark.parametrize("shards", [None, (4, 4)])
+def test_reads_of_chunks_that_are_not_stored_can_be_refused(shards: tuple[int, int] | None) -> None:
+    array = gzarr.create_array(shape=(4, 4), chunks=(2, 2), shards=shards, dtype="i4", device="cpu")
+    array[:2, :2] = 1
+    array._bound = array._io.without_missing()
+    assert array[1, 1] == 1
+    assert (array[:2, :2] == 1).all()
+    with pytest.raises(gzarr.errors.ChunkNotFoundError, match=r"key 'c/0/[01]', chunk \(0, 1\)"):
+        array[...]

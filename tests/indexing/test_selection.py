@@ -298,3 +298,17 @@ def test_single_elements_are_numpy_scalars(dtype: str) -> None:
     ):
         assert type(element) is kind
     assert type(gzarr.zeros((), dtype=dtype)[()]) is kind
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        ([True, False, True], [True, True, False, False]),
+        (np.array([True, False, True]), [0, 1]),
+        ([0, 2], [True] * 2 + [False] * 2),
+    ],
+)
+def test_lists_of_which_one_is_boolean_are_orthogonal(key):
+    """As in zarr-python."""
+    box = normalize(key, (3, 4))
+    assert [axis.tolist() for axis in box.axes] == [[0, 2], [0, 1]]
