@@ -13,7 +13,6 @@ from gzarr.backend import Array as AnyArray
 from gzarr.backend import Backend, Fields
 from gzarr.chunk_io import engine
 from gzarr.chunk_io.array_io import ArrayIO
-from gzarr.chunk_io.prepare import prepare_array
 from gzarr.chunk_io.waves import ReadJob, WriteJob
 from gzarr.config import config
 from gzarr.display.progress import ProgressLike
@@ -92,8 +91,10 @@ class Array(WritesBehind):
         if path is None or metadata is None or opened_with is None:
             store, path, metadata, opened_with = _reach(store, path, {**kwargs})
         super().__init__(store, path, metadata, opened_with, read_only=read_only)
+        setting = config.get("array.read_missing_chunks") if read_missing_chunks is None else read_missing_chunks
+        self.read_missing_chunks = bool(setting)
         try:
-            self._bound = prepare_array(metadata, store, path, *self.opened_with.reading)
+            self._bound = self._prepared(metadata)
         except (UnknownCodecError, MissingExtraError) as error:
             # The array can still be described; reading or writing it raises this error.
             self._bound = type(error)(str(error))
@@ -101,8 +102,6 @@ class Array(WritesBehind):
         self.is_view = is_view
         setting = config.get("array.write_empty_chunks") if write_empty_chunks is None else write_empty_chunks
         self.write_empty_chunks = bool(setting)
-        setting = config.get("array.read_missing_chunks") if read_missing_chunks is None else read_missing_chunks
-        self.read_missing_chunks = bool(setting)
 
     @property
     def read_only(self) -> bool:

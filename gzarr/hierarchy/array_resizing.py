@@ -173,7 +173,7 @@ class ResizableArray(Indexed):
         if not isinstance(meta, ArrayMeta):
             where = str(self.store_path)
             raise ArrayNotFoundError(f"no array at {where!r} any more: it was deleted or replaced by a group")
-        self._rebind(prepare_array(meta, self.store, self.path, *self.opened_with.reading))
+        self._rebind(self._prepared(meta))
         if self._out_dtype == self.metadata.data_type.dtype:
             self._out_dtype = meta.data_type.dtype
         self.metadata = meta
@@ -186,7 +186,12 @@ class ResizableArray(Indexed):
 
     def _resized(self, shape: tuple[int, ...]) -> _Resized:
         meta = self.metadata.resized(shape)
-        return _Resized(meta, prepare_array(meta, self.store, self.path, *self.opened_with.reading))
+        return _Resized(meta, self._prepared(meta))
+
+    def _prepared(self, meta: ArrayMeta) -> ArrayIO:
+        """The array with some metadata, as the engine reads and writes it."""
+        io = prepare_array(meta, self.store, self.path, *self.opened_with.reading)
+        return io if self.read_missing_chunks else io.without_missing()
 
     def _take(self, new: _Resized, before: ArrayMeta) -> bool:
         """Store another shape and take it, unless the stored shape is no longer that of `before`."""
