@@ -79,7 +79,6 @@ class Pointer(NamedTuple):
     """Where the memory of an array begins, as `cupy.cuda.MemoryPointer`."""
 
     ptr: int
-    mem: Any
     device: Device
     device_id: int = 0
 
@@ -287,7 +286,7 @@ class EmulatedArray(NDArrayOperatorsMixin, DeviceArray):
     @property
     def data(self) -> Pointer:
         """Where the memory begins."""
-        return Pointer(address_of(self._host), self._host, Device())
+        return Pointer(address_of(self._host), Device())
 
     @property
     def flags(self) -> Flags:

@@ -28,7 +28,9 @@ from gzarr.profiling import crossings
 from gzarr.storage.extras import require
 
 ndarray = EmulatedArray
-cuda = SimpleNamespace(Device=Device, Stream=EmulatedStream, get_current_stream=current_stream, is_available=bool)
+cuda = SimpleNamespace(
+    Device=Device, Stream=EmulatedStream, get_current_stream=current_stream, is_available=lambda: True
+)
 
 
 def _names(text: str) -> frozenset[str]:
@@ -104,6 +106,11 @@ def from_dlpack(array: Any, *, device: Any = None, copy: bool | None = None) -> 
             "CPU arrays cannot be directly imported to CuPy. Use `cupy.array(numpy.from_dlpack(input))` instead."
         )
     return array.copy() if copy else array.view()  # type: ignore[no-any-return]
+
+
+def get_default_memory_pool() -> Any:
+    """Return what stands for CuPy's pool of memory: it keeps nothing, so that there is nothing to free."""
+    return SimpleNamespace(free_all_blocks=lambda stream=None: None)
 
 
 def get_array_module(*args: Any) -> Any:

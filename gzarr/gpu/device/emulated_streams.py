@@ -23,6 +23,7 @@ class EmulatedStream:
     """
 
     ptr = 0
+    null: EmulatedStream
 
     def __init__(self, null: bool = False, non_blocking: bool = False) -> None:
         self.waited_for: deque[EmulatedStream] = deque(maxlen=64)
@@ -49,7 +50,7 @@ class EmulatedStream:
 
 
 #: The default stream.
-NULL = EmulatedStream()
+NULL = EmulatedStream.null = EmulatedStream()
 
 
 def current_stream() -> EmulatedStream:

@@ -85,7 +85,9 @@ def test_streams_and_devices_have_cupys_names():
         assert xp.cuda.get_current_stream() is stream
         device.synchronize()
     stream.synchronize()
-    assert xp.cuda.get_current_stream() is NULL
+    assert xp.cuda.get_current_stream() is xp.cuda.Stream.null is NULL
+    assert xp.cuda.is_available()
+    xp.get_default_memory_pool().free_all_blocks()
     assert isinstance(stream.record(), EmulatedStream)
     assert xp.get_array_module(xp.zeros(1)) is xp
     assert xp.get_array_module(HOST) is np
