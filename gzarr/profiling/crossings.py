@@ -1,7 +1,8 @@
 """Tells observers what crosses between host and device: copies, waits of the host, and device memory.
 
 Device code calls `notify`; tests observe (`gzarr.testing`). Without an observer, that costs a look at an empty tuple.
-Observers are those of the process, as reads run on many threads.
+Observers are those of the process, as reads run on many threads. A library that does not call `notify` is watched while
+someone observes (`watched_by`).
 
 There are two kinds of crossings. Those of *arrays* are of the calling code: results, values to write, scalars that
 Python asks for. Those *inside* are of gzarr at work: encoded chunks, tables and statuses of kernels.
@@ -10,8 +11,8 @@ Python asks for. Those *inside* are of gzarr at work: encoded chunks, tables and
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Literal, Protocol, TypeAlias
 
 from gzarr.concurrency import new_lock
@@ -29,6 +30,8 @@ class Observer(Protocol):
 
 
 _observers: tuple[Observer, ...] = ()
+#: Contexts that call `notify` for a library, by its name.
+_watchers: dict[str, Callable[[], AbstractContextManager[None]]] = {}
 _changing = new_lock()
 _local = threading.local()
 
@@ -55,14 +58,23 @@ def inside() -> Iterator[None]:
         _local.inside = before
 
 
+def watched_by(library: str, watch: Callable[[], AbstractContextManager[None]]) -> None:
+    """Enter a context, which calls `notify` for a library, whenever someone begins to observe from now on."""
+    _watchers[library] = watch
+
+
 @contextmanager
 def observed_by(observer: Observer) -> Iterator[None]:
     """A context in which an observer is told of the crossings of all threads."""
     global _observers  # noqa: PLW0603 - one assignment of an immutable tuple, which other threads read without a lock
-    with _changing:
-        _observers = (*_observers, observer)
-    try:
-        yield
-    finally:
+    with ExitStack() as stack:
         with _changing:
-            _observers = tuple(other for other in _observers if other is not observer)
+            if not _observers:  # an observer within another one is told by the same watchers
+                for watch in list(_watchers.values()):
+                    stack.enter_context(watch())
+            _observers = (*_observers, observer)
+        try:
+            yield
+        finally:
+            with _changing:
+                _observers = tuple(other for other in _observers if other is not observer)

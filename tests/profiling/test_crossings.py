@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 
 import pytest
@@ -51,3 +52,21 @@ def test_an_observer_may_refuse() -> None:
     with pytest.raises(MemoryError), crossings.observed_by(Full()):
         crossings.notify("allocate", 1)
     crossings.notify("allocate", 1)
+
+
+def test_libraries_are_watched_while_someone_observes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crossings, "_watchers", {})
+    steps = []
+
+    @contextlib.contextmanager
+    def watch():
+        steps.append("begin")
+        yield
+        steps.append("end")
+
+    crossings.watched_by("library", lambda: pytest.fail("replaced"))
+    crossings.watched_by("library", watch)
+    assert steps == []
+    with crossings.observed_by(Noted()), crossings.observed_by(Noted()):
+        assert steps == ["begin"]
+    assert steps == ["begin", "end"]

@@ -13,7 +13,7 @@ import weakref
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -122,7 +122,8 @@ class MemoryPool:
         self._lock = threading.RLock()
 
     def malloc(self, size: int) -> MemoryPointer:
-        size = -(-size // 512) * 512
+        asked, size = size, -(-size // 512) * 512
+        _hooks.call("malloc_preprocess", size=asked, mem_size=size)
         with self._lock:
             self._settle()
             blocks = self._blocks.setdefault(get_current_stream().queue, [])
@@ -138,7 +139,15 @@ class MemoryPool:
                 blocks.append(block)
             start = block.take(piece, size)
             self.used += size
-        return MemoryPointer(Memory(size, lambda: self._freed.append((block, start, start + size))), 0)
+
+        def free() -> None:
+            self._freed.append((block, start, start + size))
+            _hooks.call("free_postprocess", mem_size=size, mem_ptr=places[0], pmem_id=0)
+
+        memory = Memory(size, free)
+        places = [memory.ptr]
+        _hooks.call("malloc_postprocess", size=asked, mem_size=size, mem_ptr=memory.ptr, pmem_id=id(memory))
+        return MemoryPointer(memory, 0)
 
     def _settle(self) -> None:
         while self._freed:
@@ -168,6 +177,42 @@ class MemoryPool:
                     kept = [block for block in blocks if block.free != [(0, block.size)]]
                     self.total -= sum(block.size for block in blocks) - sum(block.size for block in kept)
                     self._blocks[queue] = kept
+
+
+class _Hooks(threading.local):
+    def __init__(self) -> None:
+        self.entered: dict[str, MemoryHook] = {}
+
+    def call(self, name: str, **about: int) -> None:
+        for hook in self.entered.values():
+            getattr(hook, name)(device_id=current.device, **about)
+
+
+_hooks = _Hooks()
+
+
+class MemoryHook:
+    """Like cupy.cuda.MemoryHook: told of the allocations and frees of its thread."""
+
+    name = "MemoryHook"
+
+    def __enter__(self) -> Self:
+        if self.name in _hooks.entered:
+            raise KeyError(f"memory hook {self.name} already exists")
+        _hooks.entered[self.name] = self
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        del _hooks.entered[self.name]
+
+    def malloc_preprocess(self, **about: int) -> None:
+        pass
+
+    def malloc_postprocess(self, **about: int) -> None:
+        pass
+
+    def free_postprocess(self, **about: int) -> None:
+        pass
 
 
 POOL = MemoryPool()

@@ -1,0 +1,131 @@
+"""Tells `gzarr.profiling.crossings` of CuPy's copies, waits and allocations while someone observes.
+
+CuPy reports allocations to hooks of a thread, and nothing else. So the functions and methods through which Python
+copies and waits are replaced meanwhile by functions that tell of it first. What CuPy's C code does by itself,
+allocations on other threads, other libraries, and functions that code has imported by name are not seen.
+
+Not verified on a GPU.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from types import FrameType
+from typing import Any
+
+from gzarr.profiling import crossings
+
+#: Functions that make an array on the device of one on the host.
+_MAKERS = ("array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray")
+#: Modules whose functions are steps of a crossing, not what asked for it.
+_STEPS = ("cupy", "contextlib")
+
+
+@contextmanager
+def watching(cupy: Any) -> Iterator[None]:
+    """A context that tells of what this thread, and other threads through Python, do with CuPy."""
+    stream = next(kind for kind in cupy.cuda.Stream.__mro__ if "synchronize" in vars(kind))
+    replaced = [
+        _replace(cupy.ndarray, "get", _telling_get),
+        _replace(cupy.ndarray, "set", _telling_set),
+        _replace(stream, "synchronize", _telling_wait),
+        *(_replace(cupy, name, lambda make: _telling_maker(make, cupy)) for name in _MAKERS if hasattr(cupy, name)),
+    ]
+    try:
+        with _hook(cupy):
+            yield
+    finally:
+        for restore in replaced:
+            restore()
+
+
+def _replace(owner: Any, name: str, telling: Callable[[Any], Any]) -> Callable[[], None]:
+    """Replace a function; returns what restores it."""
+    own = vars(owner).get(name)
+    setattr(owner, name, telling(getattr(owner, name)))
+    return (lambda: delattr(owner, name)) if own is None else lambda: setattr(owner, name, own)
+
+
+def _telling_get(get: Any) -> Any:
+    @wraps(get)
+    def call(self: Any, stream: Any = None, order: str = "C", out: Any = None, blocking: bool = True) -> Any:
+        inside = _is_inside(_asking())
+        crossings.notify("to_host", self.nbytes, inside=inside)
+        if blocking:
+            crossings.notify("synchronize", inside=inside)
+        return get(self, stream, order, out, blocking)
+
+    return call
+
+
+def _telling_set(set_: Any) -> Any:
+    @wraps(set_)
+    def call(self: Any, arr: Any, stream: Any = None) -> None:
+        asking = _asking()
+        if asking is None or asking.f_globals is not globals():  # else a maker has told of it
+            crossings.notify("to_device", self.nbytes, inside=_is_inside(asking))
+        set_(self, arr, stream)
+
+    return call
+
+
+def _telling_wait(wait: Any) -> Any:
+    @wraps(wait)
+    def call(self: Any) -> None:
+        crossings.notify("synchronize", inside=_is_inside(_asking()))
+        wait(self)
+
+    return call
+
+
+def _telling_maker(make: Any, cupy: Any) -> Any:
+    @wraps(make)
+    def call(value: Any, *args: Any, **keywords: Any) -> Any:
+        made = make(value, *args, **keywords)
+        items = value if isinstance(value, (list, tuple)) else (value,)
+        if not any(hasattr(item, "__cuda_array_interface__") for item in items):
+            crossings.notify("to_device", made.nbytes, inside=_is_inside(_asking()))
+        return made
+
+    return call
+
+
+def _hook(cupy: Any) -> Any:
+    """What CuPy tells of allocations on the thread that enters it."""
+
+    class Hook(cupy.cuda.MemoryHook):  # type: ignore[misc]
+        name = "gzarr.profiling.crossings"
+
+        def __init__(self) -> None:
+            self._live: dict[int, bool] = {}
+
+        def malloc_preprocess(self, *, mem_size: int, **about: Any) -> None:
+            crossings.notify("allocate", mem_size, inside=_is_inside(_asking()))
+
+        def malloc_postprocess(self, *, mem_ptr: int, **about: Any) -> None:
+            self._live[mem_ptr] = _is_inside(_asking())
+
+        def free_postprocess(self, *, mem_ptr: int, mem_size: int, **about: Any) -> None:
+            inside = self._live.pop(mem_ptr, None)
+            if inside is not None:  # else it was allocated before
+                crossings.notify("free", mem_size, inside=inside)
+
+    return Hook()
+
+
+def _asking() -> FrameType | None:
+    """The function that asked for a crossing."""
+    frame: FrameType | None = sys._getframe(2)  # noqa: SLF001 - the stack, without the cost of reading its source
+    while frame is not None and frame.f_globals.get("__name__", "").startswith(_STEPS):
+        frame = frame.f_back
+    return frame
+
+
+def _is_inside(asking: FrameType | None) -> bool:
+    """Whether gzarr's own code for GPUs works with CuPy; a result is the caller's."""
+    if asking is None:
+        return False
+    return asking.f_globals.get("__name__", "").startswith("gzarr.gpu.") and asking.f_code.co_name != "result"
