@@ -20,7 +20,8 @@ from gzarr.hierarchy.attributes import Attributes
 ROOT = Path(__file__).parents[1]
 PAGES = [p for folder in ("", "docs", "examples", ".github") for p in sorted((ROOT / folder).glob("*.md"))]
 README_WORDS = 450
-CHECKED = ("checking", "dataloader", "images", "training", "tutorial")  # pages whose Python needs nothing else
+#: Pages whose Python needs nothing else.
+CHECKED = ("checking", "dataloader", "images", "testing", "training", "tutorial")
 #: Tests of their own run the examples of these: PyTorch may be missing, and nothing may fork beside JAX.
 ELSEWHERE = [ROOT / "gzarr/interop/torch.py", ROOT / "gzarr/interop/jax.py"]
 SHOWN = [p for p in sorted((ROOT / "gzarr").rglob("*.py")) if ">>> " in p.read_text() and p not in ELSEWHERE]

@@ -26,6 +26,7 @@ MODULES = (
     "gzarr.interop.jax",
     "gzarr.interop.torch",
     "gzarr.interop.xarray",
+    "gzarr.testing",
 )
 #: Instances, whose class has the documented methods.
 INSTANCES = {"gzarr.config": "gzarr.config.Config"}

@@ -69,3 +69,8 @@ def test_the_example_passes_and_each_planted_mistake_fails(tmp_path: Path) -> No
         assert failed == {f"{name}[emulated]" for name in failures}, output
         for message in failures.values():
             assert re.search(message, output), output
+
+
+def test_the_how_to_shows_the_workflow_of_the_example() -> None:
+    (shown,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "testing.md").read_text(), re.DOTALL)
+    assert shown == (EXAMPLE / ".github" / "workflows" / "test.yml").read_text()

@@ -26,12 +26,11 @@ _STEPS = ("cupy", "contextlib")
 
 @contextmanager
 def watching(cupy: Any) -> Iterator[None]:
-    """A context that tells of what this thread, and other threads through Python, do with CuPy."""
-    stream = next(kind for kind in cupy.cuda.Stream.__mro__ if "synchronize" in vars(kind))
+    """A context that tells of what Python does with CuPy, and of the allocations of this thread."""
     replaced = [
         _replace(cupy.ndarray, "get", _telling_get),
         _replace(cupy.ndarray, "set", _telling_set),
-        _replace(stream, "synchronize", _telling_wait),
+        _replace(cupy.cuda.Stream, "synchronize", _telling_wait),
         *(_replace(cupy, name, lambda make: _telling_maker(make, cupy)) for name in _MAKERS if hasattr(cupy, name)),
     ]
     try:
