@@ -25,6 +25,8 @@ from typing import Any
 import numpy as np
 
 import gzarr
+import zarr2_private
+from gzarr.hierarchy import attributes
 from gzarr.storage import base
 
 # Where names of a module are looked up; those of modules not listed here, in all of gzarr's public modules.
@@ -56,6 +58,8 @@ _REPLACED: dict[str, Any] = {
     "zarr.storage.atexit_rmtree": partial(shutil.rmtree, ignore_errors=True),
     "zarr.storage.atexit_rmglob": lambda _pattern: None,
     "zarr.types.DIMENSION_SEPARATOR": str,
+    **zarr2_private.NAMES,
+    "zarr.attrs.Attributes": attributes.Attributes,
     "zarr.util.buffer_size": lambda value: np.asarray(memoryview(value)).nbytes,
 }
 _collected: list[bool] = []
@@ -124,6 +128,8 @@ class _Finder(MetaPathFinder, Loader):
 sys.meta_path.insert(0, _Finder())
 base._check_overridden = lambda *_: None  # zarr-python's tests define stores of its kind beside other tests
 gzarr.config.set(default_zarr_format=int(os.environ["ZARR_ALIAS_FORMAT"]))
+if gzarr.config.get("default_zarr_format") == 2:
+    zarr2_private.add_to_nodes()
 if (
     importlib.util.find_spec("numcodecs.tests") is None
 ):  # numcodecs had it until 0.16; zarr 2's tests of strings need it
