@@ -66,6 +66,10 @@ class GroupNotFoundError(NodeNotFoundError):
     """There is no group at the path."""
 
 
+class MemberNotFoundError(NodeNotFoundError, KeyError):
+    """A group has no member of that name."""
+
+
 class ContainsNodeError(GzarrError, FileExistsError, ValueError):
     """Something is already stored at the path. Remedy: choose another path or pass ``overwrite=True``."""
 

@@ -173,7 +173,7 @@ def _cast_nested(value: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> An
     if not shape:
         return cast_fill(value, DataType(dtype))
     array = np.empty(shape, dtype)
-    if isinstance(value, (list, np.ndarray)):
+    if isinstance(value, (list, np.ndarray)) or (isinstance(value, tuple) and dtype.names is None):
         if len(value) != shape[0]:
             raise fill_error(value, f"a list of length {shape[0]}")
         for index, item in enumerate(value):

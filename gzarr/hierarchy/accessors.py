@@ -51,7 +51,8 @@ class Indexed(ArrayInfo):
         Returns
         -------
         numpy.ndarray or cupy.ndarray
-            A new array on the array's device; a scalar if every axis has an integer.
+            A new array on the array's device; a scalar if every axis has an integer. ``...`` gives an array even where
+            there are no axes.
 
         Raises
         ------
@@ -72,7 +73,8 @@ class Indexed(ArrayInfo):
         array([ 3,  7, 11])
         """
         key, fields = split_fields(key)
-        return self._read(normalize(key, self.shape), fields, None)
+        out = self._without_axes() if key is ... else None
+        return self._read(normalize(key, self.shape), fields, out)
 
     async def aread(self, selection: Any = ...) -> AnyArray:
         """Read a selection on a thread, so that many reads wait for a store at once.
@@ -127,6 +129,8 @@ class Indexed(ArrayInfo):
         >>> z.get_basic_selection((1, slice(0, 2)))
         array([4, 5])
         """
+        if selection is ... and out is None and fields is None:
+            out = self._without_axes()
         return self._read(normalize_basic(selection, self.shape), fields, out)
 
     def get_orthogonal_selection(
@@ -481,6 +485,10 @@ class Indexed(ArrayInfo):
         array([0, 0, 5, 5], dtype=int32)
         """
         self._write(self._blocks(selection), value, fields)
+
+    def _without_axes(self) -> AnyArray:
+        """Return what ``array[...]`` reads into if there are no axes: as in NumPy, no scalar. Otherwise None."""
+        return None if self.metadata.shape else self.backend.empty((), self.dtype)
 
     def _blocks(self, selection: Any) -> Box:
         return normalize_blocks(selection, self.shape, self._edges())

@@ -12,6 +12,7 @@ from gzarr.errors import (
     ContainsGroupError,
     ContainsNodeError,
     GroupNotFoundError,
+    MemberNotFoundError,
     MetadataError,
 )
 from gzarr.hierarchy.array import Array
@@ -492,8 +493,8 @@ class Group(GroupArrays, GroupListing, MutableMapping[str, Any]):
 
         Raises
         ------
-        KeyError
-            If there is no ``source``.
+        MemberNotFoundError
+            If there is no ``source``. It is a KeyError and a ValueError.
         ContainsNodeError
             If something is stored at ``dest``, or ``dest`` is in ``source``.
 
@@ -509,7 +510,7 @@ class Group(GroupArrays, GroupListing, MutableMapping[str, Any]):
         self.check_metadata_writable()
         old, new = self._path(source), self._member_path(dest)
         if not old or read_node(self.store, old, self.metadata.zarr_format) is None:
-            raise KeyError(f"{source!r} is not in {self.store_path}")
+            raise MemberNotFoundError(f"{source!r} is not in {self.store_path}")
         if new == old or new.startswith(old + "/"):
             raise ContainsNodeError(f"{self.store_path}: cannot move {source!r} into itself, as {dest!r}")
         parent = new.rpartition("/")[0]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+import numcodecs
+
 from gzarr.codecs.registry import parse_codec
 from gzarr.errors import MetadataError
 from gzarr.hierarchy.options import is_default
@@ -47,4 +49,6 @@ def _compressor(compression: Any, opts: Any) -> Any:
         return compression
     if isinstance(opts, dict):
         return parse_codec({"id": compression, **opts})
+    if isinstance(opts, tuple):  # the arguments of the codec's class
+        return type(numcodecs.get_codec({"id": compression}))(*opts)
     return parse_codec(compression if opts is None else f"{compression}:{opts}")

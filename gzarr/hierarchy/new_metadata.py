@@ -100,7 +100,7 @@ def _without_shorthand(options: ArrayOptions) -> ArrayOptions:
 def _without_subarray(options: ArrayOptions) -> ArrayOptions:
     """Write out a data type whose elements are arrays of one shape: the shape is appended to that of the array."""
     given = options.dtype
-    if not isinstance(given, (np.dtype, tuple)):
+    if not isinstance(given, (np.dtype, tuple)) and not (isinstance(given, str) and given.startswith("(")):
         return options
     dtype = np.dtype(given)
     if dtype.subdtype is None:

@@ -126,6 +126,7 @@ def test_keywords_of_h5py() -> None:
     assert (z.compressor, z.fill_value) == (gzarr.Zlib(9), 42)  # type: ignore[attr-defined]
     assert root.create_dataset("b", shape=3, compression=4).compressor.level == 4
     assert root.create_dataset("c", shape=3, compression="blosc", compression_opts={"cname": "zstd"}).compressor
+    assert root.create("e", shape=3, compression="blosc", compression_opts=("zstd", 1, 2)).compressor.cname == "zstd"
     assert gzarr.create(3, compression="none").compressor is None
     with pytest.warns(UserWarning, match="ignoring keyword argument 'shuffle'"):
         root.create_dataset("d", shape=3, shuffle=True, track_times=False)
@@ -175,6 +176,7 @@ def test_arrays_without_axes_and_at_the_root() -> None:
 def test_elements_that_are_arrays_of_one_shape_and_fill_values_from_memory() -> None:
     z = gzarr.zeros(100, dtype=np.dtype("(2, 2)f4"), chunks=(10,))
     assert (z.shape, z.chunks, z.dtype) == ((100, 2, 2), (10, 2, 2), np.dtype("f4"))
+    assert gzarr.zeros((), dtype="(2, 2)f4").shape == (2, 2)
     dtype = np.dtype([("a", "<i4"), ("b", "S2")])
     assert gzarr.full(3, dtype=dtype, fill_value=b"").fill_value == np.zeros((), dtype)
     assert gzarr.full(3, dtype=dtype, fill_value=b"\x01\0\0\0x").fill_value.tolist() == (1, b"x")
@@ -218,3 +220,22 @@ def test_a_missing_node_is_a_value_error_too() -> None:
     for function in (gzarr.open, gzarr.open_array, gzarr.open_group):
         with pytest.raises(ValueError, match="nothing is there"):
             function({}, mode="r")  # type: ignore[operator]
+
+
+def test_an_ellipsis_gives_an_array_even_without_axes() -> None:
+    z = gzarr.array(42)
+    assert isinstance(z[...], np.ndarray)
+    assert isinstance(z.get_basic_selection(), np.ndarray)
+    assert z[...].shape == ()
+    assert z[()] == 42
+    assert not isinstance(z[()], np.ndarray)
+    z[...] = 43
+    assert z[...] == 43
+    text = gzarr.array("abc", dtype=str)
+    assert text[...].item() == text[()] == "abc"
+
+
+def test_moving_what_is_not_there_raises_the_errors_of_both_libraries() -> None:
+    for kind in (KeyError, ValueError):
+        with pytest.raises(kind, match="'a' is not in"):
+            gzarr.group().move("a", "b")

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from gzarr import storage
+from gzarr.display.info import Report
 from gzarr.hierarchy.node import Node
 
 
@@ -33,7 +34,9 @@ def replace_ellipsis(selection: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
 
 
 def _dropped(a: Any, selection: Any) -> tuple[int, ...]:
-    return tuple(n for n, item in enumerate(replace_ellipsis(selection, a.shape)) if isinstance(item, (int, np.integer)))
+    return tuple(
+        n for n, item in enumerate(replace_ellipsis(selection, a.shape)) if isinstance(item, (int, np.integer))
+    )
 
 
 def _orthogonal(a: Any, selection: Any) -> Any:
@@ -48,12 +51,15 @@ def _orthogonal(a: Any, selection: Any) -> Any:
 NAMES = {
     "zarr.indexing.oindex": oindex,
     "zarr.indexing.oindex_set": oindex_set,
+    "zarr.util.InfoReporter": Report,
     "zarr.storage.normalize_store_arg": lambda store, **_: storage.open_store(store)[0],
 }
 
 
 def add_to_nodes() -> None:
     """Give nodes the private attributes of zarr 2 that its tests read."""
+    store: Any = storage.Store
+    store._store_version = 2
     added: Any = Node
     added._version = property(lambda node: node.zarr_format)
     added._store = property(lambda node: node.store)

@@ -23,9 +23,9 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+import zarr2_private
 
 import gzarr
-import zarr2_private
 from gzarr.hierarchy import attributes
 from gzarr.storage import base
 
