@@ -53,13 +53,15 @@ def array_options(
     given = variable.copy(deep=False)
     if encoding is not None:
         given.encoding = dict(encoding)
-    if given.dtype.kind == "T":
-        given = given.astype(_TEXT)
+    if given.dtype.kind == "T":  # Xarray replaces missing text, if it may look for it
+        given = given.astype(object if given.chunks is None else _TEXT)
     encoded = encode_zarr_variable(given, name=name)
     dtype = str if _is_text(encoded.dtype) else encoded.dtype
     options = {key: value for key, value in encoded.encoding.items() if key not in _DROPPED}
+    if options.get(MASK, MASK) is None:  # how Xarray is told to mark nothing
+        del options[MASK]
     if encoding is not None:
-        _check_known(name, options)
+        _check_known(name, options, zarr_format)
     else:
         options = _inherited({key: options[key] for key in options if key in _KNOWN}, dtype, encoded.ndim, zarr_format)
     options["chunks"] = _chunks(options.get("chunks"), encoded)
@@ -84,7 +86,11 @@ def _is_text(dtype: np.dtype[Any]) -> bool:
     return dtype.metadata is not None and dtype.metadata.get("element_type") is str
 
 
-def _check_known(name: str, options: Mapping[str, Any]) -> None:
+def _check_known(name: str, options: Mapping[str, Any], zarr_format: int) -> None:
+    if zarr_format == 2 and "fill_value" in options:
+        raise ValueError(
+            f"encoding of variable {name!r}: in Zarr v2, '_FillValue' is the fill value; give that instead"
+        )
     for key in options:
         if key not in _KNOWN:
             near = get_close_matches(key, _KNOWN, 1)

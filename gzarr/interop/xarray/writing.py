@@ -336,4 +336,9 @@ def _written(writes: list[tuple[Array, _Write]], *, compute: bool) -> Any:
         sources.append(aligned(write.data, array, part))
         regions.append(part)
     # Without a lock: no two blocks share a stored object.
-    return da.store(sources, [array for array, _ in blocks], lock=False, regions=regions, compute=compute)
+    stored = da.store(sources, [array for array, _ in blocks], lock=False, regions=regions, compute=compute)
+    return None if compute else dask.delayed(_nothing)(stored)
+
+
+def _nothing(_stored: Any) -> None:
+    """What writing later returns."""
