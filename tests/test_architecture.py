@@ -107,6 +107,7 @@ TESTED_THROUGH = {
     "advising/test_advice": "advising/access advising/chains advising/entry advising/rules "
     "advising/sampling cli/advise",
     "api/test_keywords": "hierarchy/keywords",
+    "storage/test_managed": "api/gpu_memory",
     "api/test_zarr2": "hierarchy/h5py_keywords",
     "api/test_open": "hierarchy/reaching hierarchy/options metadata/occupied",
     "hierarchy/test_asynchronous": "api/asynchronous",

@@ -20,6 +20,7 @@ from gzarr.storage.cache import LRUStoreCache
 from gzarr.storage.chunk_store import SplitStore
 from gzarr.storage.counting import CountingStore
 from gzarr.storage.local import LocalStore
+from gzarr.storage.managed import ManagedMemoryStore, named
 from gzarr.storage.memory import MemoryStore, find_memory, is_mapping
 from gzarr.storage.store_path import StorePath
 from gzarr.storage.synchronizers import ProcessSynchronizer, ThreadSynchronizer, synchronized
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from gzarr.storage.sqlite import SQLiteStore
     from gzarr.storage.urls import StoreURL
 
+    GpuMemoryStore: type[MemoryStore]
     contains_array: Callable[..., bool]
     contains_group: Callable[..., bool]
     getsize: Callable[..., int]
@@ -68,11 +70,15 @@ _LATER = {
     "StoreURL": "urls",
     "ZarrStore": "foreign",
 }
-# Functions that zarr 2 has in this module. They make and find nodes, which the module for stores must not know.
-_ABOVE = dict.fromkeys(
-    ("contains_array", "contains_group", "getsize", "init_array", "init_group", "listdir", "rename", "rmdir"),
-    "gzarr.api.stored",
-)
+# Functions that zarr 2 has in this module make and find nodes, and one store needs a device: the module for stores must
+# know neither.
+_ABOVE = {
+    **dict.fromkeys(
+        ("contains_array", "contains_group", "getsize", "init_array", "init_group", "listdir", "rename", "rmdir"),
+        "gzarr.api.stored",
+    ),
+    "GpuMemoryStore": "gzarr.api.gpu_memory",
+}
 
 
 if not TYPE_CHECKING:  # a type checker would take every name to exist
@@ -102,9 +108,6 @@ Mode: TypeAlias = Literal["r", "r+", "a", "w", "w-"]
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)(?:://|::)")
 _SUPPORTED = "a path, a path to a .zip file, or a URL (file, zip, memory, s3, gs, az, http(s), or another of fsspec)"
-
-# What memory:// URLs name: stores made here by name, for the life of the process, and any store by its own str().
-_named: dict[str, dict[str, Any]] = {}
 
 
 def open_store(
@@ -307,7 +310,7 @@ def _open_memory(url: str, read_only: bool) -> tuple[Store, str]:
                 " to it, or choose a name of letters, which lives as long as the process"
             )
         return (_read_only_view(found) if read_only else found), inner.strip("/")
-    return MemoryStore(_named.setdefault(name, {}), read_only), inner.strip("/")
+    return MemoryStore(named.setdefault(name, {}), read_only), inner.strip("/")
 
 
 __all__ = [
@@ -322,12 +325,14 @@ __all__ = [
     "FSStore",
     "Files",
     "FsspecStore",
+    "GpuMemoryStore",
     "HTTPStore",
     "KVStore",
     "LMDBStore",
     "LRUStoreCache",
     "LocalStore",
     "LoggingStore",
+    "ManagedMemoryStore",
     "MemoryStore",
     "MongoDBStore",
     "N5FSStore",
