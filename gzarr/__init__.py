@@ -11,6 +11,7 @@ from gzarr.config import config  # at once: its module has the same name
 
 if TYPE_CHECKING:  # what `__getattr__` finds
     from gzarr import codecs, convert, errors, storage
+    from gzarr import dtype as dtype
     from gzarr import images as images
     from gzarr import interop as interop
     from gzarr.advising import Advice, GroupAdvice, advise
@@ -94,7 +95,7 @@ if TYPE_CHECKING:  # what `__getattr__` finds
 
 __version__ = "0.1.0"
 
-_MODULES = frozenset({"codecs", "convert", "errors", "images", "interop", "storage"})
+_MODULES = frozenset({"codecs", "convert", "dtype", "errors", "images", "interop", "storage"})
 # Public names by the module that has them, which is imported when one of them is first asked for: commands, plug-ins
 # and entry points import this package long before they need all of it.
 _NAMES = {

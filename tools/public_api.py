@@ -19,6 +19,7 @@ MODULES = (
     "gzarr",
     "gzarr.storage",
     "gzarr.codecs",
+    "gzarr.dtype",
     "gzarr.errors",
     "gzarr.images",
     "gzarr.convert",

@@ -22,7 +22,8 @@ def parse_dtype(like: Any) -> DataType:
 
     ``like`` is whatever `numpy.dtype` takes, with its byte order; ``str``, "string" or a NumPy StringDType for strings
     and ``bytes`` or "bytes" for bytes of variable length; ``object`` for Zarr v2 object arrays; a type of ml_dtypes,
-    also by name; or a data type of Zarr v2 metadata (a list) or Zarr v3 metadata (a name such as "r16", an object).
+    also by name; an object of `gzarr.dtype` or of zarr-python's ``zarr.dtype``; or a data type of
+    Zarr v2 metadata (a list) or Zarr v3 metadata (a name such as "r16", an object).
     Padding of structs is kept; overlapping or unordered fields are packed.
 
     Raises UnknownDataTypeError if the name is unknown, MetadataError for what cannot be stored (titles, objects in
@@ -30,6 +31,8 @@ def parse_dtype(like: Any) -> DataType:
     """
     if isinstance(like, DataType):
         return like
+    if hasattr(like, "to_native_dtype"):
+        return _from_zarr(like)
     like = numpy_dtype(like)
     if isinstance(like, str):
         return _from_name(like)
@@ -38,6 +41,16 @@ def parse_dtype(like: Any) -> DataType:
     if isinstance(like, list) and any(isinstance(field, list) for field in like):
         return from_v2(like)
     return _from_numpy(like)
+
+
+def _from_zarr(like: Any) -> DataType:
+    """The data type of an object of `gzarr.dtype` or of zarr-python."""
+    if isinstance(like, type):
+        raise UnknownDataTypeError(f"dtype: expected an object, got the class {like.__name__}; write {like.__name__}()")
+    if type(like).__name__ == "VariableLengthBytes":  # NumPy has no type that says so
+        return BYTES
+    data_type: DataType | None = getattr(like, "data_type", None)
+    return data_type if isinstance(data_type, DataType) else _from_numpy(like.to_native_dtype())
 
 
 def _from_name(name: str) -> DataType:

@@ -1,0 +1,411 @@
+"""Data types as objects, under zarr-python's names: any function takes them as ``dtype=``.
+
+NumPy's data types and names ("int16", "datetime64[ms]", "string") do the same and are shorter.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self, TypeAlias
+
+import numpy as np
+
+from gzarr.dtypes import cast_fill, default_fill, fill_from_json, fill_to_json, from_v2, from_v3, to_v2, to_v3
+from gzarr.dtypes import parse_dtype as parse_data_type
+from gzarr.dtypes.datatype import BYTES, STRING, DataType
+from gzarr.errors import MetadataError
+
+Endianness: TypeAlias = Literal["little", "big"]
+_ORDERS = {"little": "<", "big": ">"}
+
+
+class ZDType:
+    """A data type of Zarr.
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> gzarr.zeros(3, dtype=gzarr.dtype.Int16(), zarr_format=2).dtype
+    dtype('int16')
+    >>> gzarr.dtype.parse_dtype("<M8[10ms]", zarr_format=3)
+    DateTime64(unit='ms', scale_factor=10, endianness='little')
+    """
+
+    __slots__ = ()
+
+    def to_native_dtype(self) -> Any:
+        """Return the NumPy data type."""
+        raise NotImplementedError
+
+    @classmethod
+    def from_native_dtype(cls, dtype: Any) -> Self:
+        """Return the data type that a NumPy data type means. Raises MetadataError if that is another class."""
+        return cls._checked(_named(parse_data_type(dtype)))
+
+    @classmethod
+    def from_json(cls, data: Any, *, zarr_format: int) -> Self:
+        """Return what metadata of a format mean. Raises MetadataError if that is another class."""
+        if zarr_format == 3:
+            return cls._checked(_named(from_v3(data)))
+        given = data if isinstance(data, dict) else {"name": data}
+        return cls._checked(_named(from_v2(given["name"], given.get("object_codec_id"))))
+
+    def to_json(self, zarr_format: int) -> Any:
+        """Return what metadata of a format say; for v2 with the name of the codec of objects, as zarr-python does."""
+        if zarr_format == 3:
+            return to_v3(self._data_type)
+        codec = {"string": "vlen-utf8", "bytes": "vlen-bytes"}.get(self._data_type.variable)
+        return {"name": to_v2(self._data_type), "object_codec_id": codec}
+
+    def default_scalar(self) -> Any:
+        """Return the fill value of arrays that are created without one."""
+        return default_fill(self._data_type)
+
+    def cast_scalar(self, data: Any) -> Any:
+        """Return a value as a fill value of this type. Raises MetadataError if it is none."""
+        return cast_fill(data, self._data_type)
+
+    def to_json_scalar(self, data: Any, *, zarr_format: int) -> Any:
+        """Return a fill value as metadata say it."""
+        return fill_to_json(self.cast_scalar(data), self._data_type, zarr_format)
+
+    def from_json_scalar(self, data: Any, *, zarr_format: int) -> Any:
+        """Return the fill value that metadata say."""
+        return fill_from_json(data, self._data_type, zarr_format)
+
+    @property
+    def item_size(self) -> int:
+        """Bytes of an element in memory."""
+        return int(self._data_type.dtype.itemsize)
+
+    @property
+    def _data_type(self) -> DataType:
+        return DataType(np.dtype(self.to_native_dtype()))
+
+    @classmethod
+    def _checked(cls, found: ZDType) -> Self:
+        if not isinstance(found, cls):
+            raise MetadataError(f"the data type is {found}, not {cls.__name__}")
+        return found
+
+
+@dataclass(frozen=True)
+class Bool(ZDType):
+    """True and False."""
+
+    def to_native_dtype(self) -> np.dtype[Any]:
+        """See `ZDType`."""
+        return np.dtype(bool)
+
+
+@dataclass(frozen=True)
+class Int8(ZDType):
+    """Integers of one byte."""
+
+    def to_native_dtype(self) -> np.dtype[Any]:
+        """See `ZDType`."""
+        return np.dtype("i1")
+
+
+@dataclass(frozen=True)
+class UInt8(ZDType):
+    """Unsigned integers of one byte."""
+
+    def to_native_dtype(self) -> np.dtype[Any]:
+        """See `ZDType`."""
+        return np.dtype("u1")
+
+
+@dataclass(frozen=True)
+class _Number(ZDType):
+    endianness: Endianness = "little" if sys.byteorder == "little" else "big"
+    _code: ClassVar[str]
+
+    def to_native_dtype(self) -> np.dtype[Any]:
+        """See `ZDType`."""
+        return np.dtype(_ORDERS[self.endianness] + self._code)
+
+
+class Int16(_Number):
+    """Integers of two bytes."""
+
+    _code = "i2"
+
+
+class Int32(_Number):
+    """Integers of four bytes."""
+
+    _code = "i4"
+
+
+class Int64(_Number):
+    """Integers of eight bytes."""
+
+    _code = "i8"
+
+
+class UInt16(_Number):
+    """Unsigned integers of two bytes."""
+
+    _code = "u2"
+
+
+class UInt32(_Number):
+    """Unsigned integers of four bytes."""
+
+    _code = "u4"
+
+
+class UInt64(_Number):
+    """Unsigned integers of eight bytes."""
+
+    _code = "u8"
+
+
+class Float16(_Number):
+    """Half precision."""
+
+    _code = "f2"
+
+
+class Float32(_Number):
+    """Single precision."""
+
+    _code = "f4"
+
+
+class Float64(_Number):
+    """Double precision."""
+
+    _code = "f8"
+
+
+class Complex64(_Number):
+    """Complex numbers of single precision."""
+
+    _code = "c8"
+
+
+class Complex128(_Number):
+    """Complex numbers of double precision."""
+
+    _code = "c16"
+
+
+@dataclass(frozen=True)
+class _Time(ZDType):
+    unit: str = "generic"
+    scale_factor: int = 1
+    endianness: Endianness = "little" if sys.byteorder == "little" else "big"
+    _code: ClassVar[str]
+
+    def to_native_dtype(self) -> np.dtype[Any]:
+        """See `ZDType`."""
+        unit = "" if self.unit == "generic" else f"[{self.scale_factor}{self.unit}]"
+        return np.dtype(f"{_ORDERS[self.endianness]}{self._code}{unit}")
+
+
+class DateTime64(_Time):
+    """Dates and times, counted in units from 1970."""
+
+    _code = "M8"
+
+
+class TimeDelta64(_Time):
+    """Spans of time, counted in units."""
+
+    _code = "m8"
+
+
+@dataclass(frozen=True)
+class FixedLengthUTF32(ZDType):
+    """Text of at most ``length`` characters."""
+
+    length: int
+    endianness: Endianness = "little" if sys.byteorder == "little" else "big"
+
+    def to_native_dtype(self) -> np.dtype[Any]:
+        """See `ZDType`."""
+        return np.dtype(f"{_ORDERS[self.endianness]}U{self.length}")
+
+
+@dataclass(frozen=True)
+class NullTerminatedBytes(ZDType):
+    """Bytes, at most ``length`` of them, which do not end with a zero."""
+
+    length: int
+
+    def to_native_dtype(self) -> np.dtype[Any]:
+        """See `ZDType`."""
+        return np.dtype(f"S{self.length}")
+
+
+@dataclass(frozen=True)
+class RawBytes(ZDType):
+    """Exactly ``length`` bytes."""
+
+    length: int
+
+    def to_native_dtype(self) -> np.dtype[Any]:
+        """See `ZDType`."""
+        return np.dtype(f"V{self.length}")
+
+
+@dataclass(frozen=True)
+class Struct(ZDType):
+    """Records: the names of the fields, with their types."""
+
+    fields: tuple[tuple[str, ZDType], ...]
+
+    def to_native_dtype(self) -> np.dtype[Any]:
+        """See `ZDType`."""
+        return np.dtype([(name, field.to_native_dtype()) for name, field in self.fields])
+
+
+@dataclass(frozen=True)
+class VariableLengthUTF8(ZDType):
+    """Text of any length."""
+
+    def to_native_dtype(self) -> Any:
+        """Return NumPy's type of strings."""
+        return np.dtypes.StringDType()
+
+    @property
+    def _data_type(self) -> DataType:
+        return STRING
+
+
+@dataclass(frozen=True)
+class VariableLengthBytes(ZDType):
+    """Bytes, any number of them."""
+
+    def to_native_dtype(self) -> Any:
+        """Return NumPy's type of objects."""
+        return np.dtype(object)
+
+    @property
+    def _data_type(self) -> DataType:
+        return BYTES
+
+
+@dataclass(frozen=True)
+class _Other(ZDType):
+    """A type without a class of its own: of ml_dtypes, of Zarr v2 objects, records with padding or subarrays."""
+
+    data_type: DataType
+
+    def to_native_dtype(self) -> Any:
+        """See `ZDType`."""
+        return self.data_type.dtype
+
+    @property
+    def _data_type(self) -> DataType:
+        return self.data_type
+
+
+#: The older name of zarr-python.
+Structured = Struct
+
+
+def parse_dtype(dtype_spec: Any, *, zarr_format: int = 3) -> ZDType:
+    """Return the data type that anything means which functions take as ``dtype=``.
+
+    Parameters
+    ----------
+    dtype_spec : object
+        A NumPy data type, a name, metadata, or an object of this module or of zarr-python.
+    zarr_format : {2, 3}
+        The format of metadata, where they differ.
+
+    Returns
+    -------
+    ZDType
+        The data type.
+
+    Raises
+    ------
+    UnknownDataTypeError
+        If nothing has that name.
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> gzarr.dtype.parse_dtype("int16").to_native_dtype()
+    dtype('int16')
+    """
+    if isinstance(dtype_spec, ZDType):
+        return dtype_spec
+    return _named(from_v2(dtype_spec) if zarr_format == 2 and _is_v2(dtype_spec) else parse_data_type(dtype_spec))
+
+
+def _is_v2(spec: Any) -> bool:
+    return isinstance(spec, list) or (isinstance(spec, str) and spec[:1] in "<>|")
+
+
+_NUMBERS = {kind._code: kind for kind in _Number.__subclasses__()}  # noqa: SLF001 - our own classes
+_PLAIN: dict[str, ZDType] = {"b1": Bool(), "i1": Int8(), "u1": UInt8()}
+
+
+def _named(data_type: DataType) -> ZDType:
+    """The object of a data type."""
+    if data_type.variable == "string":
+        return VariableLengthUTF8()
+    if data_type.variable == "bytes":
+        return VariableLengthBytes()
+    dtype = data_type.dtype
+    code = dtype.str[1:]
+    order: Endianness = "big" if dtype.str[0] == ">" else "little"
+    found: Any = None
+    if dtype.names is not None:
+        found = Struct(_fields(dtype))
+    elif code in _PLAIN:
+        found = _PLAIN[code]
+    elif code in _NUMBERS:
+        found = _NUMBERS[code](order)
+    elif dtype.kind in "Mm":
+        found = (DateTime64 if dtype.kind == "M" else TimeDelta64)(*np.datetime_data(dtype), order)
+    elif dtype.kind == "U":
+        found = FixedLengthUTF32(dtype.itemsize // 4, order)
+    elif dtype.kind in "SV":
+        found = (NullTerminatedBytes if dtype.kind == "S" else RawBytes)(dtype.itemsize)
+    return found if found is not None and found._data_type == data_type else _Other(data_type)  # noqa: SLF001
+
+
+def _fields(dtype: np.dtype[Any]) -> tuple[tuple[str, ZDType], ...]:
+    fields: Iterable[str] = dtype.names or ()
+    return tuple((name, _named(DataType(dtype.fields[name][0]))) for name in fields)  # type: ignore[index]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+__all__ = [
+    "Bool",
+    "Complex64",
+    "Complex128",
+    "DateTime64",
+    "FixedLengthUTF32",
+    "Float16",
+    "Float32",
+    "Float64",
+    "Int8",
+    "Int16",
+    "Int32",
+    "Int64",
+    "NullTerminatedBytes",
+    "RawBytes",
+    "Struct",
+    "Structured",
+    "TimeDelta64",
+    "UInt8",
+    "UInt16",
+    "UInt32",
+    "UInt64",
+    "VariableLengthBytes",
+    "VariableLengthUTF8",
+    "ZDType",
+    "parse_dtype",
+]
