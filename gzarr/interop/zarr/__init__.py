@@ -3,9 +3,9 @@
     zarr.config.set({"codec_pipeline.path": "gzarr.interop.zarr.CodecPipeline"})
 
 Theory of operation. zarr-python cuts a selection into a batch with an entry for each chunk. The pipeline turns it back
-into one selection (`batches`), prepares the array for gzarr's engine (`arrays`), and runs it on a thread. What gzarr
-does not do goes to zarr-python's own pipeline, of which this one is a subclass. So does whatever fails: errors are
-zarr-python's. The logger "gzarr.interop.zarr" says why, at level DEBUG.
+into one selection (`batches`), prepares the array for gzarr's engine (`arrays`), and runs it on a thread; a small chunk
+that is quickly there is read at once. What gzarr does not do goes to zarr-python's own pipeline, of which this one is a
+subclass. So does whatever fails: errors are zarr-python's. The logger "gzarr.interop.zarr" says why, at level DEBUG.
 
 zarr-python loads the class in every process that has gzarr installed: the rest of gzarr is imported at the first read
 or write.
@@ -100,7 +100,10 @@ class CodecPipeline(BatchedCodecPipeline):
         batch = list(batch_info)
         if self.source is not None and batch:
             try:
-                await asyncio.to_thread(self._read, batch, out, drop_axes, asyncio.get_running_loop())
+                if len(batch) == 1 and self._bound and self.bound().is_quick:
+                    self.bound().read(batch, out, drop_axes, None)
+                else:
+                    await asyncio.to_thread(self._read, batch, out, drop_axes, asyncio.get_running_loop())
             except Exception as error:  # noqa: BLE001  # zarr-python does it over, and raises its own errors
                 _logger.debug("zarr-python reads %s: %s", batch[0][0], error)
             else:

@@ -8,8 +8,10 @@ where zarr-python does, which then writes fill values past the end; elsewhere it
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import math
 from dataclasses import replace
+from operator import lt
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -31,6 +33,8 @@ from gzarr.layout.sharded import Sharded
 from gzarr.metadata import v2, v3
 from gzarr.metadata.model import ArrayMeta
 
+#: Decoded bytes of a chunk that is read without a thread, and the seconds that this may take.
+_SMALL_NBYTES, _QUICK_S = 1 << 16, 5e-4
 #: Prepared variants of an array: by path, extents and device.
 _MAX_PREPARED = 32
 #: Modules whose codecs are gzarr's codecs of the same name. Others may do something else under it.
@@ -66,15 +70,29 @@ class BoundArray:
         # zarr-python keeps the chunks of a shard that are not written, wherever the array ends.
         self._keeps_rest = len(self.meta.codecs) == 1 and self.meta.sharding is not None
         self._prepared: dict[Any, ArrayIO] = {}
+        self._is_regular = VaryingAxis not in map(type, self.meta.grid)
+        self._nchunks = tuple([axis.nchunks for axis in self.meta.grid])
+        self._nowhere = (None,) * len(self.meta.grid)
+        self._is_small = math.prod(self.meta.object_shape) * own.itemsize <= _SMALL_NBYTES
+        # Whether the last read of a small chunk took no longer than it takes to hand it to a thread.
+        self.is_quick = False
 
     def read(self, batch: Batch, out: Any, drop_axes: tuple[int, ...], loop: Any) -> None:
         """Read what a batch takes. Raises: GzarrError."""
+        if not self._is_small or len(batch) > 1:
+            self._read(batch, out, drop_axes, loop)
+            return
+        began = perf_counter()
+        self._read(batch, out, drop_axes, loop)
+        self.is_quick = perf_counter() - began < _QUICK_S and self.stores.need_no_loop
+
+    def _read(self, batch: Batch, out: Any, drop_axes: tuple[int, ...], loop: Any) -> None:
         if getattr(batch[0][1].config, "read_missing_chunks", True) is False:
             raise NotHandledError("missing chunks are errors")
         target, device = self._array(batch, out)
         fields = None if _same(target.dtype, self.dtype) else self._fields(target.dtype)
-        taken, grid = self._take(batch, drop_axes, target.shape)
-        io = self._io(taken, self._extended(grid, taken.lasts, (None,) * len(grid)), device, loop)
+        taken, grid = self._take(batch, drop_axes, target.shape, writing=False)
+        io = self._io(taken, grid, device, loop)
         into = target if taken.view is None else target[taken.view]
         job = ReadJob(for_one_read(io, batch[0][1].config), make_plan(taken.selection, io.layout.grid), into, fields)
         if self.is_text:
@@ -91,9 +109,8 @@ class BoundArray:
         own = self.meta.data_type.dtype
         if data.dtype != own:
             data = data.astype(own)
-        taken, grid = self._take(batch, drop_axes, data.shape)
-        ends = (None,) * len(grid) if self._keeps_rest else taken.ends
-        io = self._io(taken, self._extended(grid, taken.lasts, ends), device, loop)
+        taken, grid = self._take(batch, drop_axes, data.shape, writing=not self._keeps_rest)
+        io = self._io(taken, grid, device, loop)
         if data.shape == ():
             data = np.broadcast_to(data, taken.selection.shape)
         elif taken.view is not None:
@@ -125,11 +142,9 @@ class BoundArray:
             raise NotHandledError(f"a result of dtype {wanted} of an array of {self.dtype}")
         return str(names[0])
 
-    def _take(self, batch: Batch, drop_axes: tuple[int, ...], shape: Coords) -> tuple[Taken, Grid]:
-        grid = self.meta.grid
-        if VaryingAxis in map(type, grid):
-            grid = self._grid_of(batch)
-        return take(batch, self._split, grid, drop_axes, shape), grid
+    def _take(self, batch: Batch, drop_axes: tuple[int, ...], shape: Coords, *, writing: bool) -> tuple[Taken, Grid]:
+        grid = self.meta.grid if self._is_regular else self._grid_of(batch)
+        return take(batch, self._split, grid, drop_axes, shape, writing=writing), grid
 
     def _split(self, key: str) -> tuple[str, Coords]:
         """Return the path of the array and the coordinates of the chunk of a key."""
@@ -160,29 +175,29 @@ class BoundArray:
             for axis, known in zip(self.meta.grid, lengths, strict=True)
         )
 
-    @staticmethod
-    def _extended(grid: Grid, lasts: Coords, ends: Sequence[int | None]) -> Grid:
-        """Return the grid with the array ending where it is known to end, or else with its last chunk."""
-        return tuple([_extend(*axis) for axis in zip(grid, lasts, ends, strict=True)])
-
     def _io(self, taken: Taken, grid: Grid, device: str, loop: Any) -> ArrayIO:
-        """Return the array prepared for a backend."""
-        where = self.stores.key(loop)
-        key = taken.path, grid, device, where
+        """Return the array prepared for a backend, ending where it is known to end, or else with its last chunk."""
+        within = self._is_regular and taken.ends == self._nowhere and all(map(lt, taken.lasts, self._nchunks))
+        key: Any = (taken.path, device, self.stores.key(loop))
+        if not within:
+            key = (*key, taken.lasts, taken.ends, grid)
         found = self._prepared.get(key)
         if found is None:
             if len(self._prepared) >= _MAX_PREPARED:
                 self._prepared.clear()
-            shape = tuple([axis.extent for axis in grid])
-            meta = replace(self.meta, shape=shape, grid=grid)
-            found = prepare_array(meta, self.stores.on(loop), taken.path, backend_for(device))
-            # Of a chunk that reaches past a known end zarr-python keeps nothing there, where gzarr would.
-            nowhere = (-1,) * len(grid)
-            found.layout.cut = nowhere, nowhere
-            if isinstance(found.layout, Sharded) and isinstance(found.store, PlainZarrStore):
-                found.layout.whole_share = 1  # as zarr-python does
-            self._prepared[key] = found
+            extended = tuple([_extend(*axis) for axis in zip(grid, taken.lasts, taken.ends, strict=True)])
+            found = self._prepared[key] = self._prepare(taken.path, extended, device, loop)
         return found
+
+    def _prepare(self, path: str, grid: Grid, device: str, loop: Any) -> ArrayIO:
+        meta = replace(self.meta, shape=tuple([axis.extent for axis in grid]), grid=grid)
+        io = prepare_array(meta, self.stores.on(loop), path, backend_for(device))
+        # Of a chunk that reaches past a known end zarr-python keeps nothing there, where gzarr would.
+        nowhere = (-1,) * len(grid)
+        io.layout.cut = nowhere, nowhere
+        if isinstance(io.layout, Sharded) and isinstance(io.store, PlainZarrStore):
+            io.layout.whole_share = 1  # as zarr-python does
+        return io
 
 
 def _same(one: np.dtype[Any], two: np.dtype[Any]) -> bool:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from gzarr.errors import GzarrError
-from gzarr.indexing.grid import Axis, Grid, RegularAxis
+from gzarr.indexing.grid import Axis, Grid, VaryingAxis
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.selection import Box, Indices, Points, Range, Selection
 
@@ -52,33 +52,42 @@ class Taken(NamedTuple):
     ends: tuple[int | None, ...]
 
 
-def take(batch: Batch, split: Split, grid: Grid, drop_axes: Sequence[int], shape: Coords) -> Taken:
-    """Return what a batch takes. shape: of the result or value; () for a scalar value. Raises: NotHandledError."""
+def take(
+    batch: Batch, split: Split, grid: Grid, drop_axes: Sequence[int], shape: Coords, *, writing: bool = True
+) -> Taken:
+    """Return what a batch takes.
+
+    shape: of the result or value; () for a scalar value. writing: whether it matters where the array ends.
+    Raises: NotHandledError.
+    """
     if not isinstance(batch[0][3], tuple):
         return _points(batch, split, grid, shape)
     inside = batch[0][2]
     if not isinstance(inside, tuple) or len(inside) != len(grid):
         raise NotHandledError("selectors of another number of axes")
-    dropped = [isinstance(s, int | np.integer) or i in drop_axes for i, s in enumerate(inside)]
-    if all(type(s) is slice or isinstance(s, int) for s in inside) and all(type(a) is RegularAxis for a in grid):
-        taken = _ranges(batch, split, grid, dropped)
+    kinds = {*map(type, inside)}
+    dropped = [isinstance(s, int | np.integer) for s in inside]
+    for axis in drop_axes:
+        dropped[axis] = True
+    if kinds <= {int, slice} and VaryingAxis not in map(type, grid):
+        taken = _ranges(batch, split, grid, dropped, writing=writing)
     else:
-        taken = _product(batch, split, grid, dropped)
+        taken = _product(batch, split, grid, dropped, writing=writing)
     sizes = taken.selection.shape
-    if shape != tuple([size for size, drop in zip(sizes, dropped, strict=True) if not drop]) and shape != ():
+    if shape != () and shape != tuple([size for size, drop in zip(sizes, dropped, strict=True) if not drop]):
         raise NotHandledError(f"an array of shape {shape} for a selection of {sizes}")
     return taken
 
 
-def _ranges(batch: Batch, split: Split, grid: Grid, dropped: list[bool]) -> Taken:
+def _ranges(batch: Batch, split: Split, grid: Grid, dropped: list[bool], *, writing: bool) -> Taken:
     """Return what a batch takes whose selectors are slices and integers, of a regular grid."""
     path, firsts = split(batch[0][0].path)
     lasts = split(batch[-1][0].path)[1] if len(batch) > 1 else firsts
     axes: list[Range] = []
-    counts, ends = [], []
+    counts = []
     for axis, first, last, head, tail in zip(grid, firsts, lasts, batch[0][2], batch[-1][2], strict=True):
-        n = axis.bounds(0)[1]
-        if isinstance(head, int):
+        n = axis.length  # type: ignore[union-attr]  # they are regular
+        if type(head) is int:
             axes.append(Range(first * n + head, 1, 1))
             counts.append(1)
         else:
@@ -87,14 +96,16 @@ def _ranges(batch: Batch, split: Split, grid: Grid, dropped: list[bool]) -> Take
             size = (last * n + tail.stop - 1 - start) // step + 1
             axes.append(Range(start, step if size > 1 else 1, size))
             counts.append(last - first + 1 if step <= n else size)
-        ends.append(_end(axes[-1], axis, last))
     if math.prod(counts) != len(batch):
         raise NotHandledError("not a product of ranges")
     box = Box(tuple(axes), tuple([a.size for a in axes]), None)
+    ends: list[int | None] = [None] * len(axes)
+    if writing:
+        ends = [_end(*axis) for axis in zip(axes, grid, lasts, strict=True)]
     return Taken(path, box, _view(dropped), lasts, _known(batch, counts, ends))
 
 
-def _product(batch: Batch, split: Split, grid: Grid, dropped: list[bool]) -> Taken:
+def _product(batch: Batch, split: Split, grid: Grid, dropped: list[bool], *, writing: bool) -> Taken:
     """Return what a batch takes that is a product of any selectors."""
     path = split(batch[0][0].path)[0]
     members, counts = _members(batch, split)
@@ -110,7 +121,7 @@ def _product(batch: Batch, split: Split, grid: Grid, dropped: list[bool]) -> Tak
             axes.append(_in_order(pieces, [entry[3][outs[i]] for entry in entries]))
         lasts.append(max(chunks))
         is_range = type(entries[-1][2][i]) is slice or isinstance(entries[-1][2][i], int)
-        ends.append(_end(pieces[-1], axis, lasts[-1]) if is_range else None)
+        ends.append(_end(pieces[-1], axis, lasts[-1]) if is_range and writing else None)
     box = Box(tuple(axes), tuple([a.size for a in axes]), None)
     return Taken(path, box, _view(dropped), tuple(lasts), _known(batch, counts, ends))
 

@@ -36,6 +36,11 @@ class Stores:
             self._without_loop = DirectZarrStore(store)
         self._on: WeakKeyDictionary[Any, Store] = WeakKeyDictionary()
 
+    @property
+    def need_no_loop(self) -> bool:
+        """Whether the store runs without an event loop."""
+        return self._without_loop is not None
+
     def key(self, loop: Any) -> Any:
         """Return what tells the stores apart."""
         return None if self._without_loop is not None else id(loop)
