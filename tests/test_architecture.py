@@ -173,7 +173,7 @@ TESTED_THROUGH = {
     "interop/xarray/test_engine": "interop/xarray/variables",
     "interop/xarray/test_writing": "interop/xarray/existing_arrays interop/xarray/new_arrays interop/xarray/regions",
     "interop/zarr/test_pipeline": "interop/zarr/arrays interop/zarr/batches interop/zarr/installing "
-    "interop/zarr/stores",
+    "interop/zarr/stores interop/zarr/whole_selections",
     "layout/test_sharded": "layout/shard",
     "loader/test_loader": "loader/feeds loader/producing loader/setup loader/sources",
     "metadata/test_consolidated": "api/consolidated metadata/catalog",

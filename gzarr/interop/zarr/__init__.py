@@ -36,7 +36,7 @@ __all__ = ["CodecPipeline", "install"]
 _logger = logging.getLogger(__name__)
 
 
-def install(device: str = "auto") -> None:
+def install(device: str = "auto", *, whole_selections: bool = False) -> None:
     """Let zarr-python read and write with gzarr: arrays that are opened from now on, in this process.
 
     Parameters
@@ -44,11 +44,16 @@ def install(device: str = "auto") -> None:
     device : {"auto", "cpu", "cuda"}, optional
         "auto" keeps the memory that zarr-python reads into: the GPU's after ``zarr.config.enable_gpu()``, or else the
         host's. "cuda" and "cpu" choose it.
+    whole_selections : bool, optional
+        Whether to replace the function of zarr-python that makes an entry for each chunk of a read, which takes longer
+        than reading small chunks does. It is private to zarr-python; this lasts as long as the process.
 
     Raises
     ------
     DeviceError
         If there is no GPU that can be used.
+    NotHandledError
+        If this version of zarr-python has no such function.
     ValueError
         If the device is another.
 
@@ -66,6 +71,10 @@ def install(device: str = "auto") -> None:
     from gzarr.interop.zarr import installing
 
     installing.install(f"{CodecPipeline.__module__}.{CodecPipeline.__name__}", device)
+    if whole_selections:
+        from gzarr.interop.zarr.whole_selections import replace_planning
+
+        replace_planning()
 
 
 @dataclass(frozen=True)
@@ -79,7 +88,7 @@ class CodecPipeline(BatchedCodecPipeline):
     """
 
     source: tuple[Any, Any] | None = field(default=None, compare=False, repr=False)
-    _bound: list[BoundArray | Exception] = field(default_factory=list, init=False, compare=False, repr=False)
+    _bound: tuple[Any, BoundArray | Exception] | None = field(default=None, init=False, compare=False, repr=False)
 
     @classmethod
     def from_array_metadata_and_store(cls, array_metadata: Any, store: Any) -> CodecPipeline:
@@ -100,7 +109,7 @@ class CodecPipeline(BatchedCodecPipeline):
         batch = list(batch_info)
         if self.source is not None and batch:
             try:
-                if len(batch) == 1 and self._bound and self.bound().is_quick:
+                if len(batch) == 1 and self.is_quick():
                     self.bound().read(batch, out, drop_axes, None)
                 else:
                     await asyncio.to_thread(self._read, batch, out, drop_axes, asyncio.get_running_loop())
@@ -128,21 +137,30 @@ class CodecPipeline(BatchedCodecPipeline):
     def _write(self, batch: list[Any], value: NDBuffer, drop_axes: tuple[int, ...], loop: Any) -> None:
         self.bound().write(batch, value, drop_axes, loop)
 
-    def bound(self) -> BoundArray:
-        """Return the array as gzarr knows it. Raises: whatever is the reason why it does not."""
-        if not self._bound:
+    def is_quick(self, metadata: Any = None) -> bool:
+        """Return whether a small chunk is likely to be read sooner than a thread can begin."""
+        return self._bound is not None and self.bound(metadata).is_quick
+
+    def bound(self, metadata: Any = None) -> BoundArray:
+        """Return the array as gzarr knows it. metadata: those of now, if they are known.
+
+        Raises: whatever is the reason why gzarr does not know it.
+        """
+        if self.source is None:
+            raise ValueError("the pipeline inside a shard")
+        bound = self._bound
+        if bound is None or (metadata is not None and metadata is not bound[0]):
             from gzarr.interop.zarr.arrays import BoundArray
 
-            if self.source is None:
-                raise ValueError("the pipeline inside a shard")
+            metadata = self.source[0] if metadata is None else metadata
             try:
-                self._bound.append(BoundArray(*self.source))
+                bound = metadata, BoundArray(metadata, self.source[1])
             except Exception as error:  # noqa: BLE001  # each later read would meet it again
-                self._bound.append(error)
-        found = self._bound[0]
-        if isinstance(found, Exception):
-            raise found
-        return found
+                bound = metadata, error
+            object.__setattr__(self, "_bound", bound)
+        if isinstance(bound[1], Exception):
+            raise bound[1]
+        return bound[1]
 
 
 register_pipeline(CodecPipeline)

@@ -12,11 +12,12 @@ import math
 from dataclasses import replace
 from operator import lt
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from zarr.core.buffer import cpu
 
+from gzarr.backend import Fields
 from gzarr.chunk_io import engine
 from gzarr.chunk_io.array_io import ArrayIO
 from gzarr.chunk_io.prepare import prepare_array
@@ -40,6 +41,9 @@ _MAX_PREPARED = 32
 #: Modules whose codecs are gzarr's codecs of the same name. Others may do something else under it.
 _KNOWN_CODECS = ("zarr.codecs.", "numcodecs.")
 _HOST, _GPU = "zarr.core.buffer.cpu", "zarr.core.buffer.gpu"
+
+#: What zarr-python reads or writes with: the store, the array's settings, and the buffers' prototype.
+Using: TypeAlias = tuple[Any, Any, Any]
 
 
 class BoundArray:
@@ -79,33 +83,46 @@ class BoundArray:
 
     def read(self, batch: Batch, out: Any, drop_axes: tuple[int, ...], loop: Any) -> None:
         """Read what a batch takes. Raises: GzarrError."""
-        if not self._is_small or len(batch) > 1:
-            self._read(batch, out, drop_axes, loop)
-            return
         began = perf_counter()
-        self._read(batch, out, drop_axes, loop)
-        self.is_quick = perf_counter() - began < _QUICK_S and self.stores.need_no_loop
-
-    def _read(self, batch: Batch, out: Any, drop_axes: tuple[int, ...], loop: Any) -> None:
-        if getattr(batch[0][1].config, "read_missing_chunks", True) is False:
-            raise NotHandledError("missing chunks are errors")
-        target, device = self._array(batch, out)
-        fields = None if _same(target.dtype, self.dtype) else self._fields(target.dtype)
+        place, spec = batch[0][:2]
+        target, device = self._array((place.store, spec.config, spec.prototype), out)
         taken, grid = self._take(batch, drop_axes, target.shape, writing=False)
-        io = self._io(taken, grid, device, loop)
-        into = target if taken.view is None else target[taken.view]
-        job = ReadJob(for_one_read(io, batch[0][1].config), make_plan(taken.selection, io.layout.grid), into, fields)
+        fields = None if _same(target.dtype, self.dtype) else self._fields(target.dtype)
+        self._read(self._io(taken, grid, device, loop), taken, (target, fields), spec.config)
+        if len(batch) == 1:
+            self._note(began)
+
+    def read_taken(self, taken: Taken, using: Using, out: Any, fields: Fields, loop: Any) -> None:
+        """Read a selection. Raises: GzarrError."""
+        began = perf_counter()
+        target, device = self._array(using, out)
+        self._read(self._io(taken, self.meta.grid, device, loop), taken, (target, fields), using[1])
+        if not target.shape:
+            self._note(began)
+
+    def _read(self, io: ArrayIO, taken: Taken, into: tuple[Any, Fields], config: Any) -> None:
+        if getattr(config, "read_missing_chunks", True) is False:
+            raise NotHandledError("missing chunks are errors")
+        target, fields = into
+        if taken.view is not None:
+            target = target[taken.view]
+        job = ReadJob(for_one_read(io, config), make_plan(taken.selection, io.layout.grid), target, fields)
         if self.is_text:
-            job = job._replace(out=np.empty(into.shape, object))
+            job = job._replace(out=np.empty(target.shape, object))
         engine.read((job,))
         if self.is_text:
-            into[...] = job.out
+            target[...] = job.out
+
+    def _note(self, began: float) -> None:
+        """Note how long the read of a chunk took."""
+        self.is_quick = self._is_small and self.stores.need_no_loop and perf_counter() - began < _QUICK_S
 
     def write(self, batch: Batch, value: Any, drop_axes: tuple[int, ...], loop: Any) -> None:
         """Write what a batch takes. Raises: GzarrError."""
         if self.zarr_store.read_only:
             raise NotHandledError("the store is read-only")
-        data, device = self._array(batch, value)
+        place, spec = batch[0][:2]
+        data, device = self._array((place.store, spec.config, spec.prototype), value)
         own = self.meta.data_type.dtype
         if data.dtype != own:
             data = data.astype(own)
@@ -116,16 +133,17 @@ class BoundArray:
         elif taken.view is not None:
             data = data[taken.view]
         plan = make_plan(taken.selection, io.layout.grid)
-        engine.write((WriteJob(io, plan, data, None, batch[0][1].config.write_empty_chunks),))
+        engine.write((WriteJob(io, plan, data, None, spec.config.write_empty_chunks),))
 
-    def _array(self, batch: Batch, buffer: Any) -> tuple[Any, str]:
+    def _array(self, using: Using, buffer: Any) -> tuple[Any, str]:
         """Return the array in a buffer, and its device."""
-        if batch[0][0].store is not self.zarr_store:
+        store, _, prototype = using
+        if store is not self.zarr_store:
             raise NotHandledError("another store than the array's")
         kind = type(buffer).__module__
-        data = buffer.as_ndarray_like()
-        if kind != batch[0][1].prototype.buffer.__module__:
+        if kind != prototype.buffer.__module__:
             raise NotHandledError("buffers of two kinds")
+        data = buffer.as_ndarray_like()
         if kind == _GPU:
             return data, f"cuda:{data.device.id}"
         if kind != _HOST or not isinstance(data, np.ndarray):

@@ -5,6 +5,7 @@ import logging
 import pickle
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ import zarr
 from zarr.codecs import BloscCodec, BytesCodec, TransposeCodec, ZstdCodec
 from zarr.storage import LocalStore, MemoryStore, WrapperStore, ZipStore
 
+import gzarr.chunk_io.engine
 from gzarr.interop.zarr import CodecPipeline, install
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
@@ -36,10 +38,11 @@ ADVANCED = {
 }
 
 
-@pytest.fixture(autouse=True)
-def pipeline(caplog):
+@pytest.fixture(autouse=True, params=[False, True], ids=["by chunk", "whole"])
+def pipeline(request, caplog, monkeypatch):
     caplog.set_level(logging.DEBUG, "gzarr.interop.zarr")
-    install()
+    monkeypatch.setattr(zarr.core.array, "_get_selection", zarr.core.array._get_selection)
+    install(whole_selections=request.param)
     yield
     zarr.config.reset()
 
@@ -127,9 +130,11 @@ def test_elements_that_are_no_numbers(dtype, values, zarr_format, caplog):
     assert is_gzarrs(caplog)
 
 
-def test_fields_that_are_known_by_their_dtype():
+def test_fields_that_are_known_by_their_dtype(request):
     array = create(shape=5, chunks=3, dtype=RECORD)
     array[:] = values = np.array([(i, i / 2, -i) for i in range(5)], RECORD)
+    if "whole" in request.node.name:
+        np.testing.assert_array_equal(array.get_basic_selection(slice(1, 5), fields="c"), values["c"][1:5])
     np.testing.assert_array_equal(array.get_basic_selection(slice(1, 5), fields="b"), values["b"][1:5])
     np.testing.assert_array_equal(array.get_basic_selection(slice(1, 5), fields=["c", "a"]), values[["c", "a"]][1:5])
 
@@ -212,6 +217,22 @@ def test_another_event_loop(store, caplog):
 
     np.testing.assert_array_equal(asyncio.run(run()), np.arange(1, 8))
     assert is_gzarrs(caplog)
+
+
+def test_small_chunks_are_read_without_a_thread_while_that_is_quick(monkeypatch, tmp_path):
+    array = create(tmp_path / "x.zarr", dtype="i4")
+    array[...] = numbers()
+    threads = set()
+    place = gzarr.chunk_io.engine.read
+    monkeypatch.setattr(
+        "gzarr.chunk_io.engine.read", lambda jobs: (threads.add(threading.current_thread().name), place(jobs))
+    )
+    for quick_s in (np.inf, 0):
+        monkeypatch.setattr("gzarr.interop.zarr.arrays._QUICK_S", quick_s)
+        assert [array[3, i] for i in range(4)] == [51, 52, 53, 54]  # the first decides about the next
+        threads.clear()
+        assert array[9, 9] == 162
+        assert [name == "zarr_io" for name in threads] == [bool(quick_s)], threads
 
 
 def test_pickled_arrays_keep_the_pipeline(tmp_path):
