@@ -74,7 +74,7 @@ def install(device: str = "auto", *, whole_selections: bool = False) -> None:
     if whole_selections:
         from gzarr.interop.zarr.whole_selections import replace_planning
 
-        replace_planning()
+        replace_planning(CodecPipeline)
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,7 @@ class BoundArray:
         self._is_regular = VaryingAxis not in map(type, self.meta.grid)
         self._nchunks = tuple([axis.nchunks for axis in self.meta.grid])
         self._nowhere = (None,) * len(self.meta.grid)
-        self._is_small = math.prod(self.meta.object_shape) * own.itemsize <= _SMALL_NBYTES
+        self._is_small = math.prod(self.meta.chunks) * own.itemsize <= _SMALL_NBYTES
         # Whether the last read of a small chunk took no longer than it takes to hand it to a thread.
         self.is_quick = False
 

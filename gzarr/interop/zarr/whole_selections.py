@@ -28,7 +28,6 @@ from zarr.core.indexing import (
 )
 
 from gzarr.indexing.selection import Box, Indices, Points, Range
-from gzarr.interop.zarr import CodecPipeline
 from gzarr.interop.zarr.batches import NotHandledError, Taken
 
 _logger = logging.getLogger("gzarr.interop.zarr")
@@ -36,22 +35,25 @@ _logger = logging.getLogger("gzarr.interop.zarr")
 _EXPECTED = ("store_path", "metadata", "codec_pipeline", "config", "indexer", "prototype", "out", "fields")
 
 
-def replace_planning() -> None:
-    """Replace zarr-python's function, once. Raises: NotHandledError if it is not the one that is known here."""
+def replace_planning(pipeline: type) -> None:
+    """Replace zarr-python's function, once, for arrays with a pipeline of gzarr.
+
+    Raises: NotHandledError if it is not the function that is known here.
+    """
     own = getattr(zarr.core.array, "_get_selection", None)
     if own is None or not set(_EXPECTED) <= set(signature(own).parameters):
         raise NotHandledError(f"zarr-python {zarr.__version__} plans reads in another way; leave out whole_selections")
     if not hasattr(own, "__wrapped__"):
-        zarr.core.array._get_selection = _replacement(own)  # noqa: SLF001
+        zarr.core.array._get_selection = _replacement(own, pipeline)  # noqa: SLF001
 
 
-def _replacement(own: Callable[..., Any]) -> Callable[..., Any]:
+def _replacement(own: Callable[..., Any], pipeline: type) -> Callable[..., Any]:
     @wraps(own)
     async def get_selection(
         store_path: Any, metadata: Any, codec_pipeline: Any, config: Any, *grid_and_indexer: Any, **how: Any
     ) -> Any:
         indexer = how["indexer"] if "indexer" in how else grid_and_indexer[-1]
-        usable = type(codec_pipeline) is CodecPipeline and how.get("out") is None
+        usable = type(codec_pipeline) is pipeline and how.get("out") is None
         if usable and math.prod(indexer.shape):
             asked = store_path, metadata, config, indexer, how["prototype"], how.get("fields")
             try:
@@ -64,7 +66,7 @@ def _replacement(own: Callable[..., Any]) -> Callable[..., Any]:
 
 
 async def _read(
-    pipeline: CodecPipeline, store_path: Any, metadata: Any, config: Any, indexer: Any, prototype: Any, fields: Any
+    pipeline: Any, store_path: Any, metadata: Any, config: Any, indexer: Any, prototype: Any, fields: Any
 ) -> Any:
     """Read what an indexer takes. Returns: what zarr-python returns."""
     dtype = check_fields(fields, metadata.dtype.to_native_dtype())
