@@ -63,9 +63,14 @@ class Config(Mapping[str, Any]):
     'F'
     """
 
-    def __init__(self) -> None:
-        self._values: dict[str, Any] = {}
+    _values: dict[str, Any]
+
+    def __getattr__(self, name: str) -> Any:
+        """Read the environment when a setting is first asked for: pytest imports gzarr before it runs a conftest.py."""
+        if name != "_values":
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         self.reset()
+        return self._values
 
     def reset(self) -> None:
         """Go back to the defaults and the environment."""

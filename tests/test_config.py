@@ -110,7 +110,7 @@ def test_bad_settings_are_refused_when_they_are_set(monkeypatch, key, value, mes
     name = f"GZARR_{key.upper().replace('.', '__')}"
     monkeypatch.setenv(name, str(value))
     with pytest.raises(ValueError, match=rf"the setting {key} \(environment {name}\) {message}"):
-        Config()
+        Config()["device"]
 
 
 def test_a_device_that_does_not_exist_is_refused_where_it_matters():
@@ -159,4 +159,4 @@ def test_misspelled_settings_in_the_environment_are_named(name, hint, monkeypatc
 @pytest.mark.parametrize("name", ["GZARR_TEST_SEED", "GZARR_KERNEL_SANITIZE", "GZARR_HOME"])
 def test_other_variables_of_the_environment_are_left_alone(name, monkeypatch) -> None:
     monkeypatch.setenv(name, "1")
-    Config()
+    assert dict(Config()) == dict(gzarr.config)

@@ -23,6 +23,11 @@ def test_the_plug_in_is_light():
     assert not {"numpy", "gzarr.hierarchy.array", "gzarr.cpu.backend"} & set(LOADED), LOADED
 
 
+def test_settings_of_the_conftest_count():
+    import gzarr
+    assert gzarr.config["array.order"] == "F"
+
+
 def test_on_each(gzarr_device):
     import gzarr
     z = gzarr.ones(4)
@@ -39,6 +44,7 @@ class TestMarked:
 
 def run(folder: Path, *options: str) -> str:
     (folder / "test_it.py").write_text(TESTS)
+    (folder / "conftest.py").write_text("import os\nos.environ['GZARR_ARRAY__ORDER'] = 'F'\nimport gzarr\n")
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     environment = {name: value for name, value in environment.items() if not name.startswith("GZARR_")}
     command = [sys.executable, "-m", "pytest", "-v", "-p", "gzarr.testing.plugin", "-p", "no:cacheprovider"]
@@ -52,7 +58,7 @@ def test_the_fixture_runs_tests_on_each_device(tmp_path: Path) -> None:
     assert "test_on_each[cpu] PASSED" in output, output
     assert "test_on_each[emulated] PASSED" in output
     assert "TestMarked::test_marked[emulated] PASSED" in output
-    assert "4 passed" in output
+    assert "5 passed" in output
 
 
 def test_a_device_that_was_asked_for_must_be_there(tmp_path: Path) -> None:
