@@ -10,9 +10,10 @@ import sys
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,14 +22,15 @@ from PIL import Image as Picture
 
 import gzarr
 from gzarr.cli.http_server import StoreServer, open_served
+from gzarr.storage.base import Store
 
 ROWS = np.arange(64 * 96, dtype="u2").reshape(64, 96)
 
 
 @contextmanager
-def served(path: str) -> Iterator[str]:
-    """The URL of what is served from another thread."""
-    with StoreServer(*open_served(path), ("127.0.0.1", 0)) as server:
+def running(store: Store, prefix: str = "") -> Iterator[str]:
+    """The URL of a store that is served from another thread."""
+    with StoreServer(store, prefix, ("127.0.0.1", 0)) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         try:
@@ -36,6 +38,11 @@ def served(path: str) -> Iterator[str]:
         finally:
             server.shutdown()
             thread.join()
+
+
+def served(path: str) -> AbstractContextManager[str]:
+    """The URL of what a path is served at."""
+    return running(*open_served(path))
 
 
 @pytest.fixture(scope="module")
@@ -174,6 +181,37 @@ def test_archives_and_what_is_in_a_group_are_served(root: Path) -> None:
     with served(str(root / "a.zarr/inner")) as url:
         assert json.loads(ask(f"{url}zarr.json")[2])["node_type"] == "group"
         assert ask(f"{url}sharded/zarr.json")[0] == 200
+
+
+STORES: dict[str, Callable[[Path], Store]] = {
+    "memory": lambda _: gzarr.MemoryStore(),
+    "sqlite": lambda path: gzarr.storage.SQLiteStore(path / "a.sqlite"),
+    "zip": lambda path: gzarr.ZipStore(path / "a.zip", mode="w"),
+}
+
+
+@pytest.mark.parametrize("kind", STORES)
+def test_every_store_can_be_served(kind: str, tmp_path: Path) -> None:
+    with STORES[kind](tmp_path) as store:
+        gzarr.open_group(store, mode="w").create_array("a", data=ROWS, chunks=(16, 32), shards=(32, 64))
+        with running(store) as url:
+            np.testing.assert_array_equal(gzarr.open_array(f"{url}a", mode="r")[3:50, 20:], ROWS[3:50, 20:])
+            assert '<a href="a/">' in ask(url)[2].decode()
+
+
+class Restless(gzarr.MemoryStore):
+    """A store whose objects are replaced all the time."""
+
+    @property
+    def versions(self) -> Any:
+        return SimpleNamespace(token=lambda key: object())
+
+
+def test_bytes_and_tags_of_two_versions_are_not_mixed() -> None:
+    store = Restless()
+    store["a"] = b"abc"
+    with running(store) as url:
+        assert ask(f"{url}a")[0] == 503
 
 
 def test_nothing_to_serve_is_an_error(tmp_path: Path) -> None:
