@@ -139,6 +139,8 @@ class GzarrBackendEntrypoint(BackendEntrypoint):
         arrays = {name: array for name, array in opened.arrays() if name not in dropped}
         variables = {name: variable_of(array, use_zarr_fill_value_as_mask) for name, array in arrays.items()}
         dataset = StoreBackendEntrypoint().open_dataset(_Undecoded(variables, opened.attrs.asdict()), **decoders)
+        if isinstance(filename_or_obj, Group):  # else Xarray names what it was given
+            dataset.encoding["source"] = str(opened.store_path)
         if device is not None:
             dataset = _on_device(dataset, arrays, device, None)
         return _closing(dataset, filename_or_obj, opened)

@@ -37,7 +37,11 @@ def into(
     ValueError
         If the variable has other dimensions or lengths, or longer text.
     """
-    stored = conventions.decode_cf_variable(name, variable_of(array), concat_characters=False)
+    is_time = may_be_time(variable)
+    stored = conventions.decode_cf_variable(
+        name, variable_of(array), concat_characters=False, decode_times=is_time, decode_timedelta=is_time
+    )
+    _check_units(name, variable, stored)
     _check_text(name, variable, array)
     changed = variable.copy(deep=False)
     changed.encoding = stored.encoding
@@ -59,6 +63,20 @@ def into(
             )
         part.append(where)
     return {"data": encoded.data, "shape": tuple(shape), "part": tuple(part)}
+
+
+def may_be_time(variable: xr.Variable) -> bool:
+    """Return whether a variable holds times, which numbers that were opened without decoding are not."""
+    return variable.dtype.kind in "mMO"
+
+
+def _check_units(name: str, variable: xr.Variable, stored: xr.Variable) -> None:
+    """Refuse times that are counted, as numbers, in other units than the stored ones."""
+    units, expected = (str(one.attrs.get("units", "")) for one in (variable, stored))
+    if " since " in expected and units != expected:
+        raise ValueError(
+            f"variable {name!r} has the units {units!r}, stored are times in {expected!r}; convert it first"
+        )
 
 
 def _check_text(name: str, variable: xr.Variable, array: Array) -> None:

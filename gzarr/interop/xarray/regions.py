@@ -10,6 +10,7 @@ import xarray as xr
 from xarray import conventions
 
 from gzarr.hierarchy.array import Array
+from gzarr.interop.xarray.existing_arrays import may_be_time
 from gzarr.interop.xarray.variables import variable_of
 
 Region: TypeAlias = Mapping[Any, slice | Literal["auto"]] | Literal["auto"] | None
@@ -69,12 +70,14 @@ def _looked_up(dataset: xr.Dataset, dim: Hashable, arrays: Mapping[str, Array]) 
         return slice(0, dataset.sizes[dim])
     if dim not in arrays:
         raise ValueError(f"region: 'auto' needs the coordinate {dim!r} in the store; give a slice")
-    stored = conventions.decode_cf_variable(dim, variable_of(arrays[str(dim)]))
-    found = stored.to_index().get_indexer(dataset[dim].to_index())
-    if (found == -1).any():
+    is_time = may_be_time(dataset[dim].variable)
+    found = variable_of(arrays[str(dim)])
+    stored = conventions.decode_cf_variable(dim, found, decode_times=is_time, decode_timedelta=is_time)
+    places = stored.to_index().get_indexer(dataset[dim].to_index())
+    if (places == -1).any():
         raise KeyError(
             f"region: values of {dim!r} are missing in the store; append them with append_dim, or give a slice"
         )
-    if (np.diff(found) != 1).any():
+    if (np.diff(places) != 1).any():
         raise ValueError(f"region: the values of {dim!r} are not next to each other in the store; write them in parts")
-    return slice(int(found[0]), int(found[-1]) + 1)
+    return slice(int(places[0]), int(places[-1]) + 1)

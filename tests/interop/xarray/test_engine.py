@@ -209,6 +209,12 @@ def test_selections_equal_those_in_memory(path, select):
     xr.testing.assert_allclose(select(opened(path)["t"]).load(), select(expected))
 
 
+def test_datasets_say_where_they_come_from(path):
+    group = gzarr.open_group(path, "r")
+    assert opened(path).encoding["source"] == str(path)
+    assert opened(group).encoding["source"] == open_dataset(path).encoding["source"] == str(group.store_path)
+
+
 def test_drop_variables_and_groups(path):
     dataset = opened(path, drop_variables=["t", "mask"])
     assert {"t", "mask"}.isdisjoint(dataset.variables)

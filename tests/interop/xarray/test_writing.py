@@ -257,6 +257,23 @@ def test_faults_change_nothing(tmp_path, change, keywords, error, match):
     assert dict(store) == before
 
 
+@pytest.mark.parametrize(
+    "units", ["days since 2000-01-01", "hours since 0000-01-01"]
+)  # not every calendar has a year 0
+def test_times_that_were_not_decoded_are_appended_as_numbers(tmp_path, units):
+    time = xr.DataArray([0.0, 1, 2], dims="time", attrs={"units": units})
+    dataset = xr.Dataset({"t": ("time", [5, 6, 7])}, {"time": time})
+    to_zarr(dataset, tmp_path / "x")
+    later = dataset.assign_coords(time=(time + 3).assign_attrs(units=units))
+    to_zarr(later, tmp_path / "x", append_dim="time")
+    to_zarr(dataset.isel(time=[1]) * 0, tmp_path / "x", region="auto")
+    found = opened(tmp_path / "x", decode_times=False)
+    assert (found["time"].values.tolist(), found["t"].values.tolist()) == ([0, 1, 2, 3, 4, 5], [5, 0, 7, 5, 6, 7])
+    other = dataset.assign_coords(time=time.assign_attrs(units="seconds since 1970-01-01"))
+    with pytest.raises(ValueError, match="has the units 'seconds since"):
+        to_zarr(other, tmp_path / "x", append_dim="time")
+
+
 def test_longer_text_is_not_cut_off(tmp_path):
     dataset = xr.Dataset({"s": ("x", np.array([b"ab"]))})
     to_zarr(dataset, tmp_path / "x")
