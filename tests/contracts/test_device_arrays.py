@@ -122,6 +122,27 @@ def test_images_are_filtered_labelled_and_reduced_on_the_device(array: gzarr.Arr
     assert got(image.levels[1][...]).shape == (24, 20)
 
 
+def every_other(block: Any, factors: tuple[int, ...]) -> np.ndarray:
+    return xp.asnumpy(block[:: factors[0], :: factors[1]])
+
+
+@pytest.mark.parametrize("method", ["mean", "nearest", every_other])
+def test_levels_are_made_of_values_of_the_host_too(tmp_path: Path, method: Any) -> None:
+    images = []
+    for device, how in (("emulated", method), ("cpu", method if isinstance(method, str) else "nearest")):
+        path = tmp_path / device
+        gzarr.images.create_image(path, DATA, axes="yx", device=device, levels=2, chunks=16, method=how)
+        images.append(gzarr.images.open_image(path, "r", device="cpu"))
+    for one, two in zip(*images, strict=True):
+        np.testing.assert_array_equal(one[...], two[...])
+
+
+@pytest.mark.parametrize("block", [(16, 16), (8, 8)])
+def test_a_filter_may_return_values_of_the_host(array: gzarr.Array, tmp_path: Path, block: tuple[int, int]) -> None:
+    made = gzarr.images.map_overlap(lambda part: part.get() + 1, array, tmp_path / "made", 1, block=block)
+    np.testing.assert_array_equal(got(made[...]), DATA + 1)
+
+
 def test_other_libraries_take_the_arrays(array: gzarr.Array) -> None:
     with dask.config.set(scheduler="sync"):
         total = gzarr_dask.from_zarr(array).sum(axis=0).compute()

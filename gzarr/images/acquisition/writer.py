@@ -31,7 +31,7 @@ from gzarr.images.new_levels import new_chunks, new_dtype
 from gzarr.images.ome.axes import new_axes
 from gzarr.images.ome.collection import create_collection
 from gzarr.images.pyramid.building import MAX_NBYTES
-from gzarr.images.pyramid.downsample import Method, check_method
+from gzarr.images.pyramid.downsample import Method, check_method, resident
 from gzarr.images.pyramid.levels import SMALLEST, Factors
 from gzarr.indexing.chunking import parse_shape
 
@@ -259,9 +259,7 @@ class ImageWriter:
         if row is None:
             self._make_room(image)
             row = where.rows[row_number] = self._new_row(image)
-        if not isinstance(row.buffer, np.ndarray) and isinstance(value, np.ndarray):
-            value = image.backend.xp.asarray(value)
-        row.buffer[(offset, *inner)] = value
+        row.buffer[(offset, *inner)] = resident(image.backend, value)
         row.marks.append(image.backend.record())
         row.present[(offset, *inner)] = True
         where.counts[inner] = np.maximum(where.counts[inner], number + 1)

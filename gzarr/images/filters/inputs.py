@@ -13,6 +13,7 @@ from gzarr.images.halo.boundary import Depth, per_axis
 from gzarr.images.halo.planning import Bounds
 from gzarr.images.image import Image
 from gzarr.images.pyramid.device_memory import sharing
+from gzarr.images.pyramid.downsample import resident
 
 
 class Applied(NamedTuple):
@@ -99,12 +100,13 @@ class Compute:
             error.add_note(f"{self._applied.name}: in {where} of {self._applied.sources[0].store_path}")
             raise
         check_result(result, views[0].shape, self._dtype, f"{self._applied.name}: func", where)
-        return result[
+        inner = result[
             tuple(
                 slice(before, before + stop - start)
                 for (start, stop), (before, _) in zip(block, self._depths, strict=True)
             )
         ]
+        return resident(self._applied.sources[0].backend, inner)
 
 
 def check_result(result: Any, shape: tuple[int, ...], dtype: np.dtype[Any], what: str, where: str) -> None:

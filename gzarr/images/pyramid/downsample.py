@@ -62,8 +62,9 @@ def downsample(backend: Backend, block: Array, factors: Sequence[int], method: M
     """
     sizes = _checked_factors(block.shape, factors)
     shape = tuple(-(-n // factor) for n, factor in zip(block.shape, sizes, strict=True))
+    block = resident(backend, block)
     if not isinstance(method, str):
-        return _checked_result(method(block, sizes), shape, block.dtype, method)
+        return resident(backend, _checked_result(method(block, sizes), shape, block.dtype, method))
     check_method(method, block.dtype, labels=False)
     if method == GAUSSIAN:
         raise ValueError('method "gaussian" needs what is around a block: use gzarr.images.build_pyramid')
@@ -72,6 +73,13 @@ def downsample(backend: Backend, block: Array, factors: Sequence[int], method: M
     out = backend.empty(shape, block.dtype)
     backend.reduce_windows(block, sizes, method, out)
     return out
+
+
+def resident(backend: Backend, block: Array) -> Array:
+    """Return a block where a backend calculates: a NumPy array is copied to the device."""
+    if backend.xp is np or not isinstance(block, np.ndarray):
+        return block
+    return backend.xp.asarray(block.astype(block.dtype.newbyteorder("="), copy=False))
 
 
 def check_method(method: Method, dtype: np.dtype[Any], *, labels: bool) -> None:
