@@ -144,5 +144,5 @@ TORTURE ?= --minutes 60 --writer gzarr,zarr,tensorstore --json benchmarks/result
 
 clean:
 	rm -rf .venv .venv-demo .venv-docs .venv-torch .venv-zarr .venv-bench-v2 .venv-bench-v3 .venv-bench-loader .venv-bench-images .bench-cache demo-out site build dist .coverage .hypothesis .pytest_cache .mypy_cache .ruff_cache
-	rm -rf gzarr.egg-info gzarr/cpu/_loop.*so tests/support/viewers/node_modules
+	rm -rf gzarr.egg-info gzarr/cpu/_loop.*so gzarr/gpu/_host_kernels*.so tests/support/viewers/node_modules
 	find gzarr tests -name __pycache__ -type d -prune -exec rm -rf {} +

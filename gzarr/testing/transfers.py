@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import Any
 
 from gzarr.concurrency import new_lock
@@ -29,7 +30,7 @@ class Crossed:
     nbytes : int
         Their bytes together.
     places : Counter of str
-        How many each line of code made, as "path:line".
+        How many each line of code made, as "path:line"; "gzarr" stands for its own threads.
     """
 
     count: int = 0
@@ -139,8 +140,8 @@ def transfers() -> Iterator[Transfers]:
 
 
 def _place() -> str:
-    """The line of code that made this crossing, outside of libraries."""
-    frame = sys._getframe(1)  # noqa: SLF001 - the stack, without the cost of reading its source
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _NOT_PLACES:
+    """The line of code that made this crossing, outside of libraries; "gzarr" on its own threads."""
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the stack, without the cost of reading its source
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _NOT_PLACES:
         frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+    return "gzarr" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"

@@ -104,3 +104,12 @@ def test_many_places_are_cut_short() -> None:
         for i in range(9):
             exec(compile("\n" * i + "crossings.notify('to_host')", "code.py", "exec"))
     assert repr(t.to_host) == "9: code.py:1, code.py:2, code.py:3, code.py:4, code.py:5, ..."
+
+
+def test_batches_of_a_loader_come_without_copies_of_values(z: gzarr.Array) -> None:
+    with transfers() as t:
+        batches = list(gzarr.Loader(z, batch_size=2, shuffle=True, seed=1))
+    assert len(batches) == 4
+    assert not t.to_host
+    assert not t.to_device
+    assert set(t.allocations.places) == {"gzarr"}
