@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from gzarr.api import consolidated
 from gzarr.api import create as creating
+from gzarr.api import create_hierarchy as creating_many
 from gzarr.api import open as opening
 from gzarr.api import save as saving
-from gzarr.hierarchy.asynchronous import awaited
+from gzarr.hierarchy.asynchronous import awaited, iterating
 
 array = awaited(creating.array)
 consolidate_metadata = awaited(consolidated.consolidate_metadata)
 create = awaited(creating.create)
 create_array = awaited(creating.create_array)
 create_group = awaited(opening.create_group)
+create_hierarchy = iterating(creating_many.create_hierarchy)
 empty = awaited(creating.empty)
 empty_like = awaited(creating.empty_like)
 from_array = awaited(creating.from_array)
@@ -44,6 +46,7 @@ __all__ = [
     "create",
     "create_array",
     "create_group",
+    "create_hierarchy",
     "empty",
     "empty_like",
     "from_array",

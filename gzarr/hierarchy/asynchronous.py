@@ -209,12 +209,12 @@ def _at_once(call: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def _iterating(call: Callable[..., Iterable[Any]]) -> Callable[..., AsyncIterator[Any]]:
+def iterating(call: Callable[..., Iterable[Any]]) -> Callable[..., AsyncIterator[Any]]:
     """Return an asynchronous generator function over what a call lists on a thread."""
 
     @wraps(call)
-    async def run(self: AsyncNode, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-        for item in await run_in_thread(lambda: list(call(unwrapped(self), *args, **kwargs))):
+    async def run(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        for item in await run_in_thread(lambda: list(call(*map(unwrapped, args), **_unwrapped(kwargs)))):
             yield wrapped(item)
 
     return run
@@ -243,6 +243,6 @@ def take_over(kind: type[AsyncNode], sync: type) -> None:
         elif isinstance(member, property) or not callable(member):
             value = _reading(name, member)
         else:
-            form = _at_once if name in _PURE else _iterating if name in _LISTING else awaited
+            form = _at_once if name in _PURE else iterating if name in _LISTING else awaited
             value = form(member)
         setattr(kind, taken, value)

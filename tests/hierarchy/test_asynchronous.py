@@ -49,6 +49,8 @@ def test_a_group_is_listed():
         assert (await group.get_group("g")) == (await group.getitem("g")) == inner
         await group.delitem("a")
         assert [path async for path, _ in group.create_hierarchy({"h/i": gzarr.group().metadata})] == ["h", "h/i"]
+        nodes = {"j": group.metadata}
+        assert [path async for path, _ in asynchronous.create_hierarchy(store=inner, nodes=nodes)] == ["j"]
         with pytest.raises(KeyError):
             await group.getitem("a")
         reopened = await gzarr.AsyncGroup.open(group.store_path)

@@ -19,6 +19,8 @@ import gzarr
 import gzarr.api.asynchronous
 import gzarr.storage
 from gzarr.hierarchy import array_config
+from gzarr.metadata.documents import as_meta
+from gzarr.metadata.model import ArrayMeta, GroupMeta
 from gzarr.storage.foreign import ZarrStore
 
 for _name in (
@@ -77,7 +79,7 @@ def _alias() -> None:
     _stand_in("zarr.core.config", {"config": gzarr.config})
     _stand_in("zarr.core.array", {**_NODES, "create_array": gzarr.create_array, "from_array": gzarr.from_array})
     _stand_in("zarr.core.array_spec", {"ArrayConfig": _ArrayConfig})
-    _stand_in("zarr.core.group", _NODES)
+    _stand_in("zarr.core.group", {**_NODES, "create_hierarchy": gzarr.api.asynchronous.create_hierarchy})
     _stand_in("zarr.core.sync_group", {"create_hierarchy": gzarr.create_hierarchy})
 
 
@@ -86,6 +88,18 @@ def _brought(value: Any, read_only: bool, brought: Any = gzarr.storage._brought)
     return ZarrStore(value, read_only) if isinstance(value, Store) else brought(value, read_only)
 
 
+def _equal_to_zarrs(kind: Any) -> None:
+    """Let metadata equal zarr-python's objects of the same meaning."""
+    equal = kind.__eq__
+
+    def compare(self: Any, other: Any) -> Any:
+        return equal(self, as_meta(other) if hasattr(other, "to_dict") else other)
+
+    kind.__eq__ = compare
+
+
+_equal_to_zarrs(ArrayMeta)
+_equal_to_zarrs(GroupMeta)
 gzarr.storage._brought = _brought
 # What tests ask of a store of zarr-python that they have given is answered by that store.
 ZarrStore.__eq__ = lambda self, other: self.store == getattr(other, "store", other)  # type: ignore[method-assign,assignment]
