@@ -62,12 +62,16 @@ class _ArrayConfig(array_config.ArrayConfig):
         return array_config.ArrayConfig(**settings | array_config.given_config(data))
 
 
+async def _make_store_path(store: Any, *, path: str | None = "", **_keywords: Any) -> gzarr.storage.StorePath:
+    return gzarr.storage.StorePath(store, path or "")
+
+
 def _alias() -> None:
     submodules = {name: getattr(zarr, name) for name in ("abc", "core", "registry", "testing", "types")}
     stores = {name: getattr(gzarr.storage, name) for name in _PUBLIC_STORES if hasattr(gzarr.storage, name)}
     _stand_in("zarr", {**_public(gzarr), **submodules, "__version__": zarr.__version__}, whole=True)
     _stand_in("zarr.storage", stores)
-    _stand_in("zarr.storage._common", stores)
+    _stand_in("zarr.storage._common", {**stores, "make_store_path": _make_store_path})
     _stand_in("zarr.errors", _public(gzarr.errors))
     _stand_in("zarr.codecs", _public(gzarr.codecs))
     if hasattr(gzarr, "dtype"):
