@@ -410,13 +410,15 @@ class Array(WritesBehind):
         return AsyncArray(self)
 
     @classmethod
-    def open(cls, store: Any) -> Self:
+    def open(cls, store: Any, zarr_format: int | None = None) -> Self:
         """Open the array in a store.
 
         Parameters
         ----------
         store : Store, StorePath, Group, path, URL or mapping
             Where the array is stored.
+        zarr_format : {2, 3}, optional
+            Format to look for. By default both.
 
         Returns
         -------
@@ -428,7 +430,7 @@ class Array(WritesBehind):
         ArrayNotFoundError
             If no array is stored there.
         """
-        return cls(store)
+        return cls(store) if zarr_format is None else cls(store, zarr_version=zarr_format)
 
     @classmethod
     def from_dict(cls, store_path: Any, data: Any) -> Self:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
+from gzarr.errors import MetadataError
+
 
 @dataclass(frozen=True, slots=True)
 class ArrayConfig:
@@ -34,7 +36,7 @@ _HARMLESS = frozenset({"sharding_coalesce_max_gap_bytes", "sharding_coalesce_max
 def given_config(value: Any) -> dict[str, Any]:
     """Return what a ``config=`` sets: an `ArrayConfig`, one of zarr-python, a mapping or None.
 
-    Raises TypeError for names that are none of its fields.
+    Raises TypeError for names that are none of its fields, MetadataError for values that those cannot have.
     """
     if value is None:
         return {}
@@ -43,7 +45,12 @@ def given_config(value: Any) -> dict[str, Any]:
     unknown = sorted(value.keys() - {*_NAMES, *_HARMLESS})
     if unknown:
         raise TypeError(f"config has no {', '.join(map(repr, unknown))}; it has {', '.join(_NAMES)}")
-    return {name: value[name] for name in _NAMES if value.get(name) is not None}
+    given = {name: value[name] for name in _NAMES if value.get(name) is not None}
+    for name, item in given.items():
+        allowed: tuple[Any, ...] = ("C", "F") if name == "order" else (True, False)
+        if item not in allowed:
+            raise MetadataError(f"config: {name} must be {' or '.join(map(repr, allowed))}, got {item!r}")
+    return given
 
 
 def given_usage(keywords: Mapping[str, Any]) -> dict[str, Any]:

@@ -339,7 +339,7 @@ def test_an_array_comes_from_its_document():
     z = gzarr.array([[1, 2], [3, 4]], chunks=1, attributes={"k": 1})
     for data in (z.metadata, z.metadata.to_dict()):
         assert gzarr.Array.from_dict(z.store_path, data)[...].tolist() == [[1, 2], [3, 4]]
-    assert gzarr.Array.open(z.store_path) == z
+    assert gzarr.Array.open(z.store_path) == gzarr.Array.open(z.store_path, zarr_format=3) == z
     with pytest.raises(MetadataError, match="expected the metadata of an array"):
         gzarr.Array.from_dict({}, gzarr.group().metadata)
     with pytest.raises(gzarr.ArrayNotFoundError):

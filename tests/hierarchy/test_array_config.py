@@ -21,7 +21,11 @@ def test_an_array_says_how_it_is_read_and_written():
         assert not gzarr.zeros(3).config.read_missing_chunks
 
 
-def test_other_names_are_refused():
+def test_other_names_and_values_are_refused():
+    with pytest.raises(gzarr.MetadataError, match="write_empty_chunks must be True or False, got 'yes'"):
+        gzarr.zeros(3, config={"write_empty_chunks": "yes"})
+    with pytest.raises(gzarr.MetadataError, match="order must be 'C' or 'F', got 'K'"):
+        gzarr.open_array(gzarr.zeros(3), config={"order": "K"})
     with pytest.raises(TypeError, match="config has no 'write_empty'; it has order, write_empty_chunks"):
         gzarr.zeros(3).with_config({"write_empty": True})
     assert gzarr.zeros(3).with_config({"sharding_coalesce_max_bytes": 5}).config == ArrayConfig()
