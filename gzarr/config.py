@@ -31,6 +31,12 @@ DEFAULTS: Mapping[str, Any] = {
     "gpu.nvtx": False,  # whether stages are marked for NVIDIA's profilers
 }
 
+#: Settings of zarr-python that can be set, and change nothing: how its pipelines work, and what gzarr always allows.
+_OF_ZARR = (
+    *("codec_pipeline.", "codecs.", "buffer", "ndbuffer", "json_indent", "async.timeout"),
+    *("array.target_shard_size_bytes", "array.rectilinear_chunks", "array.sharding_coalesce_max"),
+)
+
 #: Values of settings that have few, and the settings that are numbers. `gzarr.devices` checks the others, with what
 #: they are combined with.
 _CHOICES: Mapping[str, tuple[Any, ...]] = {
@@ -108,7 +114,8 @@ class Config(Mapping[str, Any]):
         Parameters
         ----------
         values : mapping, optional
-            Values by dotted name (``{"array.order": "F"}``), or nested mappings.
+            Values by dotted name (``{"array.order": "F"}``), or nested mappings. Settings of zarr-python's pipelines
+            and buffers are accepted, and change nothing.
         **kwargs
             Values by name, in which a double underscore stands for a dot: ``array__order="F"``.
 
@@ -133,12 +140,30 @@ class Config(Mapping[str, Any]):
         """
         changes = {**_flat(values or {}), **{k.replace("__", "."): v for k, v in kwargs.items()}}
         for key, value in changes.items():
-            if key not in DEFAULTS:
+            if key in DEFAULTS:
+                _checked(key, value)
+            elif not key.startswith(_OF_ZARR):
                 raise KeyError(f"no setting {key!r}; the settings are {', '.join(DEFAULTS)}")
-            _checked(key, value)
         before = dict(self._values)
         self._values = {**before, **changes}
         return _Restore(self, before)
+
+    def enable_gpu(self) -> _Restore:
+        """Read into GPU memory by default: zarr-python's name for ``set(device="cuda")``.
+
+        Returns
+        -------
+        context manager
+            As of `set`.
+
+        Examples
+        --------
+        >>> import gzarr
+        >>> with gzarr.config.enable_gpu():
+        ...     gzarr.config["device"]
+        'cuda'
+        """
+        return self.set(device="cuda")
 
     def __getitem__(self, key: str) -> Any:
         return self._values[key]

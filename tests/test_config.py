@@ -160,3 +160,13 @@ def test_misspelled_settings_in_the_environment_are_named(name, hint, monkeypatc
 def test_other_variables_of_the_environment_are_left_alone(name, monkeypatch) -> None:
     monkeypatch.setenv(name, "1")
     assert dict(Config()) == dict(gzarr.config)
+
+
+def test_settings_of_zarr_python_are_accepted():
+    with gzarr.config.set({"codec_pipeline.path": "x", "array": {"rectilinear_chunks": True}}):
+        assert gzarr.config.get("codec_pipeline.path") == "x"
+    assert gzarr.config.get("codec_pipeline.path") is None
+    with pytest.raises(KeyError, match="no setting 'array.x'"):
+        gzarr.config.set({"array.x": 1})
+    with gzarr.config.enable_gpu():
+        assert gzarr.config["device"] == "cuda"
