@@ -166,7 +166,7 @@ def test_settings_of_zarr_python_are_accepted():
     with gzarr.config.set({"codec_pipeline.path": "x", "array": {"rectilinear_chunks": True}}):
         assert gzarr.config.get("codec_pipeline.path") == "x"
     assert gzarr.config.get("codec_pipeline.path") is None
-    with pytest.raises(KeyError, match="no setting 'array.x'"):
+    with pytest.raises(KeyError, match=r"no setting .array\.x."):
         gzarr.config.set({"array.x": 1})
     with gzarr.config.enable_gpu():
         assert gzarr.config["device"] == "cuda"
