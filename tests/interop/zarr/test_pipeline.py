@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from zarr.codecs import BloscCodec, BytesCodec, TransposeCodec, ZstdCodec
 from zarr.storage import LocalStore, MemoryStore, WrapperStore, ZipStore
 
 import gzarr.chunk_io.engine
+from gzarr.devices import backend_for
 from gzarr.interop.zarr import CodecPipeline, install
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
@@ -265,3 +267,30 @@ def test_chunks_lie_in_a_shard_as_zarr_puts_them(local, tmp_path):
         array[0] = 5
         shards.append(zarr.core.sync.sync(store.get("c/0/0", zarr.core.buffer.default_buffer_prototype())).to_bytes())
     assert shards[0] == shards[1]
+
+
+def test_buffers_of_a_gpu_are_read_into_and_written_from(monkeypatch, caplog):
+    """The emulated device stands for it, and arrays that behave as CuPy's for what is in the buffers."""
+    backend, asked = backend_for("emulated"), []
+    monkeypatch.setattr("gzarr.interop.zarr.arrays.backend_for", lambda name: (asked.append(name), backend)[1])
+
+    class DeviceArray(np.ndarray):
+        device = SimpleNamespace(id=1)
+
+    class NDBuffer(zarr.core.buffer.cpu.NDBuffer):
+        def as_ndarray_like(self):
+            return self._data.view(DeviceArray)
+
+    class Buffer(zarr.core.buffer.cpu.Buffer):
+        pass
+
+    NDBuffer.__module__ = Buffer.__module__ = "zarr.core.buffer.gpu"
+    prototype = zarr.core.buffer.BufferPrototype(buffer=Buffer, nd_buffer=NDBuffer)
+    array, expected = create(dtype="f4"), numbers("f4")
+    array.set_basic_selection((slice(3, 20), slice(2, 9)), expected[3:20, 2:9], prototype=prototype)
+    np.testing.assert_array_equal(own(array)[3:20, 2:9], expected[3:20, 2:9])
+    read = array.get_basic_selection((slice(3, 20), slice(2, 9)), prototype=prototype)
+    assert type(read) is DeviceArray
+    np.testing.assert_array_equal(read, expected[3:20, 2:9])
+    assert set(asked) == {"cuda:1"}
+    assert is_gzarrs(caplog)
