@@ -33,6 +33,7 @@ from gzarr.interop.zarr.stores import PlainZarrStore, Stores, for_one_read
 from gzarr.layout.sharded import Sharded
 from gzarr.metadata import v2, v3
 from gzarr.metadata.model import ArrayMeta
+from gzarr.storage.base import Store
 
 #: Decoded bytes of a chunk that is read without a thread, and the seconds that this may take.
 _SMALL_NBYTES, _QUICK_S = 1 << 16, 5e-4
@@ -196,7 +197,8 @@ class BoundArray:
     def _io(self, taken: Taken, grid: Grid, device: str, loop: Any) -> ArrayIO:
         """Return the array prepared for a backend, ending where it is known to end, or else with its last chunk."""
         within = self._is_regular and taken.ends == self._nowhere and all(map(lt, taken.lasts, self._nchunks))
-        key: Any = (taken.path, device, self.stores.key(loop))
+        store = self.stores.on(loop)
+        key: Any = (taken.path, device, id(store))
         if not within:
             key = (*key, taken.lasts, taken.ends, grid)
         found = self._prepared.get(key)
@@ -204,12 +206,12 @@ class BoundArray:
             if len(self._prepared) >= _MAX_PREPARED:
                 self._prepared.clear()
             extended = tuple([_extend(*axis) for axis in zip(grid, taken.lasts, taken.ends, strict=True)])
-            found = self._prepared[key] = self._prepare(taken.path, extended, device, loop)
+            found = self._prepared[key] = self._prepare(store, taken.path, extended, device)
         return found
 
-    def _prepare(self, path: str, grid: Grid, device: str, loop: Any) -> ArrayIO:
+    def _prepare(self, store: Store, path: str, grid: Grid, device: str) -> ArrayIO:
         meta = replace(self.meta, shape=tuple([axis.extent for axis in grid]), grid=grid)
-        io = prepare_array(meta, self.stores.on(loop), path, backend_for(device))
+        io = prepare_array(meta, store, path, backend_for(device))
         # Of a chunk that reaches past a known end zarr-python keeps nothing there, where gzarr would.
         nowhere = (-1,) * len(grid)
         io.layout.cut = nowhere, nowhere

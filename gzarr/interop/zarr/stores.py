@@ -28,9 +28,11 @@ class Stores:
 
     def __init__(self, store: Any) -> None:
         self.store = store
-        self._without_loop: Store | None = None
         # A subclass may do anything else.
-        if type(store) is zarr.storage.LocalStore:
+        self._is_local = type(store) is zarr.storage.LocalStore
+        self._root = store.root if self._is_local else None
+        self._without_loop: Store | None = None
+        if self._is_local:
             self._without_loop = LocalStore(store.root)
         elif type(store) in _IN_MEMORY and hasattr(store, "get_sync"):
             self._without_loop = DirectZarrStore(store)
@@ -41,12 +43,11 @@ class Stores:
         """Whether the store runs without an event loop."""
         return self._without_loop is not None
 
-    def key(self, loop: Any) -> Any:
-        """Return what tells the stores apart."""
-        return None if self._without_loop is not None else id(loop)
-
     def on(self, loop: Any) -> Store:
         """Return the store whose coroutines run on an event loop."""
+        if self._is_local and self.store.root is not self._root:  # zarr-python has moved the directory
+            self._root = self.store.root
+            self._without_loop = LocalStore(self._root)
         if self._without_loop is not None:
             return self._without_loop
         found = self._on.get(loop)

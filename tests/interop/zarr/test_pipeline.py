@@ -211,6 +211,18 @@ def test_codecs_of_other_packages_are_left_to_zarr(caplog):
     assert not is_gzarrs(caplog)
 
 
+def test_a_directory_that_is_moved(tmp_path):
+    store = LocalStore(tmp_path / "old")
+    if not hasattr(store, "move"):
+        pytest.skip("stores of this zarr-python stay where they are")
+    array = create(store, dtype="i4")
+    array[...] = numbers()
+    zarr.core.sync.sync(store.move(str(tmp_path / "new")))
+    np.testing.assert_array_equal(array[...], numbers())
+    array[3, 3] = 1
+    assert own(array)[3, 3] == 1
+
+
 def test_another_event_loop(store, caplog):
     async def run():
         array = await zarr.api.asynchronous.create_array(store=store, shape=9, chunks=2, dtype="i4")
