@@ -48,7 +48,7 @@ def _orthogonal(a: Any, selection: Any) -> Any:
     return np.ix_(*map(indices, replace_ellipsis(selection, a.shape), a.shape))
 
 
-NAMES = {
+NAMES: dict[str, Any] = {
     "zarr.indexing.oindex": oindex,
     "zarr.indexing.oindex_set": oindex_set,
     "zarr.util.InfoReporter": Report,
@@ -66,5 +66,6 @@ def add_to_nodes() -> None:
     added._chunk_store = property(lambda node: node.chunk_store)
     added._synchronizer = property(lambda node: node.synchronizer)
     added._cache_metadata = True
+    added._dimension_separator = property(lambda node: node.metadata.keys.separator)
     added._key_prefix = property(lambda node: node.path and f"{node.path}/")
     added._chunk_key = lambda node, coords: node._io.layout.key(coords)
