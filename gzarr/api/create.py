@@ -409,4 +409,6 @@ def full_like(a: Any, **kwargs: Unpack[NewArrayKeywords]) -> Array:
     Array
         The new array.
     """
+    if "fill_value" not in kwargs and not hasattr(a, "fill_value"):
+        raise TypeError("full_like: fill_value is missing, and what the array shall be like has none")
     return create_array(**new_nodes.like(a, kwargs))

@@ -582,6 +582,7 @@ class Array(WritesBehind):
 
     def _read_job(self, selection: Selection, fields: Fields, out: AnyArray) -> tuple[ReadJob, AnyArray]:
         """Prepare a read. Returns: what the engine reads, and the result, which `_finish_read` finishes."""
+        fields = fields or None
         dtype = self._out_dtype if fields is None else fields_dtype(self._out_dtype, fields)
         io = self._io
         if out is None:
@@ -605,6 +606,7 @@ class Array(WritesBehind):
         self.check_writable()
         if self._out_dtype != self.metadata.data_type.dtype:
             raise MetadataError(f"{self.store_path}: a view made by astype is read-only; write to the array")
+        fields = fields or None
         dtype = self._out_dtype if fields is None else fields_dtype(self._out_dtype, fields)
         io = io or self._io
         plan = make_plan(selection, io.layout.grid)

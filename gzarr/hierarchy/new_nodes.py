@@ -79,8 +79,10 @@ def make(
 def like(template: Any, keywords: Mapping[str, Any]) -> dict[str, Any]:
     """Return keywords that make an array like another; keywords that are given take precedence.
 
-    ``template`` is a gzarr array, or anything with shape and dtype.
+    ``template`` is a gzarr array, anything with shape and dtype, or a sequence.
     """
+    if not hasattr(template, "shape") or not hasattr(template, "dtype"):
+        template = np.asarray(template)
     defaults: dict[str, Any] = {"shape": template.shape, "dtype": template.dtype}
     has_layout = layout_applies(keywords, template.dtype)
     if isinstance(template, Array):

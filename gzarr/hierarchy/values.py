@@ -87,7 +87,9 @@ def check_out(out: AnyArray, shape: tuple[int, ...], dtype: np.dtype[Any]) -> An
 
 def fields_dtype(dtype: np.dtype[Any], fields: Fields) -> np.dtype[Any]:
     """Return the dtype of some fields of a structured dtype. Raises SelectionError naming the fields there are."""
-    names = [fields] if isinstance(fields, str) else fields or []
+    if not isinstance(fields, (str, list, tuple)):
+        raise SelectionError(f"fields are a name or a list of names, got {fields!r}")
+    names = [fields] if isinstance(fields, str) else fields
     missing = [name for name in names if dtype.names is None or name not in dtype.names]
     if missing:
         known = ", ".join(map(repr, dtype.names or ()))

@@ -239,3 +239,19 @@ def test_moving_what_is_not_there_raises_the_errors_of_both_libraries() -> None:
     for kind in (KeyError, ValueError):
         with pytest.raises(kind, match="'a' is not in"):
             gzarr.group().move("a", "b")
+
+
+def test_no_fields_are_all_fields() -> None:
+    a = np.array([(b"aaa", 1), (b"bbb", 2)], [("foo", "S3"), ("bar", "<i4")])
+    z = gzarr.array(a)
+    assert z.get_basic_selection(slice(0, 1), fields=[]).tolist() == [(b"aaa", 1)]
+    z.set_basic_selection(..., a[::-1], fields=[])
+    assert z[...].tolist() == a[::-1].tolist()
+    with pytest.raises(IndexError, match="a name or a list of names"):
+        z.get_basic_selection(..., fields=slice(None))  # type: ignore[arg-type]
+
+
+def test_arrays_like_a_list_and_like_nothing_with_a_fill_value() -> None:
+    assert gzarr.ones_like([0] * 10, shape=20)[...].tolist() == [1] * 20
+    with pytest.raises(TypeError, match="fill_value is missing"):
+        gzarr.full_like(np.zeros(3))
