@@ -99,7 +99,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         is 0 or 1); 130 if Ctrl-C stopped it. Misuse exits with 2.
     """
     if "_GZARR_COMPLETE" in os.environ:
-        _app()(prog_name="gzarr")
+        _app(None)(prog_name="gzarr")
     try:
         try:
             return _run(sys.argv[1:] if argv is None else list(argv))
@@ -122,7 +122,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(arguments: list[str]) -> int:
     """Run a command. Misuse raises SystemExit."""
-    command = typer.main.get_command(_app())
+    names = {command.function.__name__ for commands in _COMMANDS.values() for command in commands}
+    command = _made(arguments[0] if arguments and arguments[0] in names else None)
     try:
         with command.make_context("gzarr", arguments) as context:
             return command.invoke(context) or 0
@@ -135,8 +136,14 @@ def _run(arguments: list[str]) -> int:
         raise SystemExit(misuse.exit_code) from None
 
 
-def _app() -> typer.Typer:
-    """All commands."""
+@functools.cache
+def _made(name: str | None) -> Any:
+    """Make all commands, or only the one with a name: Typer takes milliseconds for each."""
+    return typer.main.get_command(_app(name))
+
+
+def _app(name: str | None) -> typer.Typer:
+    """All commands, or the one with a name."""
     completing = "_GZARR_COMPLETE" in os.environ
     app = typer.Typer(
         no_args_is_help=True, add_completion=completing, rich_markup_mode="rich", pretty_exceptions_enable=False
@@ -144,7 +151,10 @@ def _app() -> typer.Typer:
     app.callback(help="Look at, check, copy, convert and serve Zarr arrays, version 2 and 3.")(_options)
     for heading, commands in _COMMANDS.items():
         for command in commands:
-            _add(app, command, heading)
+            if name in (None, command.function.__name__):
+                _add(app, command, heading)
+    if name is not None:
+        return app
     images = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
     for command in _OME:
         _add(images, command, None)

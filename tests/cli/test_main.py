@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import typer
 
 import gzarr
-from gzarr.cli.main import _app, main
+from gzarr.cli.main import _made, main
 from gzarr.demo import tour
 from gzarr.errors import DeviceError
 
@@ -38,7 +37,7 @@ def leaves(group: Any) -> dict[str, Any]:
     return found
 
 
-COMMANDS = leaves(typer.main.get_command(_app()))
+COMMANDS = leaves(_made(None))
 
 
 @pytest.mark.parametrize("name", COMMANDS)
