@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import gzarr
@@ -93,6 +94,40 @@ def test_the_python_of_the_ecosystem(tmp_path: Path, monkeypatch: pytest.MonkeyP
             xarray.backends.api.plugins, "get_backend", lambda engine: ours if engine == "gzarr" else find(engine)
         )
     run_blocks("docs/ecosystem.md", tmp_path, monkeypatch)
+
+
+def sections(page: str) -> dict[str, str]:
+    """The text below each second heading of a page."""
+    _, *parts = re.split(r"^## ", (ROOT / page).read_text(), flags=re.MULTILINE)
+    return dict(part.split("\n", 1) for part in parts)
+
+
+@pytest.mark.filterwarnings("ignore")  # each library's own, which differ by version
+@pytest.mark.parametrize("heading", [h for h, text in sections("docs/zarr-python.md").items() if "```python" in text])
+def test_the_python_under_zarr_python(heading: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """anndata and napari need Python 3.12: their examples run where they are installed (`make test-zarr`)."""
+    zarr = pytest.importorskip("zarr")
+    for name in re.findall(r"^(?:import|from) (\w+)", text := sections("docs/zarr-python.md")[heading], re.MULTILINE):
+        pytest.importorskip(name)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    with zarr.config.set({}):  # puts the pipeline back
+        exec(compile("".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL)), heading, "exec"), names)
+        with zarr.config.set({"codec_pipeline.path": "zarr.core.codec_pipeline.BatchedCodecPipeline"}):
+            check_what_was_written(zarr, tmp_path)
+
+
+def check_what_was_written(zarr: Any, folder: Path) -> None:
+    """gzarr's pipeline wrote it: arrays are the same to zarr-python's own."""
+    written = [path for path in folder.iterdir() if path.suffix == ".zarr"]
+    assert written
+    for path in written:
+        node = zarr.open(str(path), mode="r")
+        arrays = (
+            [node] if hasattr(node, "shape") else [a for _, a in node.members(max_depth=None) if hasattr(a, "shape")]
+        )
+        for array in arrays:
+            assert np.array_equal(np.asarray(array[...]), np.asarray(gzarr.open_array(path / array.path)[...])), array
 
 
 def test_what_the_page_on_layouts_shows(
