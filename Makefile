@@ -32,8 +32,10 @@ test-torch: .venv-torch/ready
 # TORCH=--full installs PyTorch as pip does.
 OF_TORCH = tests/test_tensors.py tests/interop/test_tensors.py tests/interop/test_torch.py tests/examples/test_training.py
 
-# SUITES="zarr2" runs one of them, --quick the files of zarr-python's suite that read and write most chunks.
-test-zarr: .venv-zarr/ready
+# SUITES="zarr2" runs one of them; "--quick plugin", the files of zarr-python's suite that read and write most chunks.
+test-zarr: .venv/ready .venv-zarr/ready
+	PYTHONPATH='$(CURDIR)' PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 .venv-zarr/bin/python -m pytest -q -p no:cacheprovider \
+	    tests/test_documentation.py -k under_zarr_python
 	.venv-zarr/bin/python tools/peer_suites.py $(SUITES)
 
 SUITES ?= plugin dask xarray zarr2 zarr3
@@ -129,12 +131,13 @@ TORTURE ?= --minutes 60 --writer gzarr,zarr,tensorstore --json benchmarks/result
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check -r benchmarks/requirements-images.txt --editable .
 	touch $@
 
-# zarr-python 3.2 and newer need Python 3.12.
-.venv-zarr/ready: pyproject.toml $(COMPILED) tests/support/suites/requirements.txt
+# zarr-python 3.2 and newer need Python 3.12. gzarr is not installed in it but on its path, with what .venv/ready made.
+.venv-zarr/ready: tests/support/suites/requirements.txt
 	@$(PYTHON_LOADER) -c 'import sys; sys.exit(sys.version_info < (3, 12))' || \
 	{ echo "zarr-python needs Python 3.12; try: make PYTHON_LOADER=python3.12 test-zarr" >&2; exit 1; }
 	$(PYTHON_LOADER) -m venv --clear $(@D)
-	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -r tests/support/suites/requirements.txt --editable .
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -r $<
+	$(@D)/bin/python tools/peer_suites.py --fetch
 	touch $@
 
 .venv-bench-v2/ready: benchmarks/requirements-v2.txt

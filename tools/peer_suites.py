@@ -7,8 +7,9 @@ zarr-python's own. ``zarr2`` and ``zarr3`` are the suites of zarr 2 and zarr-pyt
 tests that may fail are listed in tests/support/suites, with the reason as a comment above each group of node IDs (``*``
 is a wildcard). A failure that is not listed is an error; so is a line that matches no failure.
 
-Runs in an environment with gzarr, zarr-python and its test requirements (`make test-zarr` makes it). The sources of zarr come
-from the package index, and are kept in the environment.
+Runs in an environment with zarr-python and its test requirements, which `make test-zarr` makes; gzarr is that of this
+folder, and its entry points are those that an installation in place left here. The sources of zarr come from the
+package index, and are kept in the environment.
 """
 
 from __future__ import annotations
@@ -31,10 +32,9 @@ ROOT = Path(__file__).resolve().parent.parent
 LISTS = ROOT / "tests/support/suites"
 UNJUDGED = "# to be judged"
 HANG_S = 120  # of one test: its threads are shown then, and the run ends
-NO_NETWORK = 3  # exit status where sources can neither be found nor fetched
 _PIPELINE = {"ZARR_CODEC_PIPELINE__PATH": "gzarr.interop.zarr.CodecPipeline"}
-# Arrays through zarr's codec pipeline; the other files of the suite never read or write a chunk, or patch one pipeline.
-_QUICK = ("test_array.py", "test_indexing.py", "test_codecs", "test_v2.py", "test_properties.py")
+# Most of what reads and writes chunks. Its tests of properties take more than a minute.
+_QUICK = ("test_array.py", "test_indexing.py", "test_codecs", "test_v2.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,13 +120,8 @@ class Run:
         }
 
 
-def unpacked(suite: Suite, scratch: Path) -> Path:
-    """The folder that holds the suite's tests."""
-    if not suite.sources:
-        found = find_spec(suite.package)
-        if found is None or found.origin is None:
-            raise SystemExit(f"{suite.package} is not installed")
-        return Path(found.origin).parent
+def archive_of(suite: Suite) -> Path:
+    """The archive of a package's sources, fetched if it is not there yet."""
     release = suite.release or version(suite.package)
     kept = Path(sys.prefix) / "sources"
     archive = kept / f"{suite.package}-{release}.tar.gz"
@@ -134,8 +129,18 @@ def unpacked(suite: Suite, scratch: Path) -> Path:
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary=:all:"]
         command += ["--disable-pip-version-check", "--dest", str(kept), f"{suite.package}=={release}"]
         if subprocess.run(command, check=False).returncode or not archive.exists():
-            print(f"skipped: no package index has the sources of {suite.package} {release}", flush=True)
-            raise SystemExit(NO_NETWORK)
+            raise SystemExit(f"no package index that can be reached has the sources of {suite.package} {release}")
+    return archive
+
+
+def unpacked(suite: Suite, scratch: Path) -> Path:
+    """The folder that holds the suite's tests."""
+    if not suite.sources:
+        found = find_spec(suite.package)
+        if found is None or found.origin is None:
+            raise SystemExit(f"{suite.package} is not installed")
+        return Path(found.origin).parent
+    archive = archive_of(suite)
     with tarfile.open(archive) as sources:
         sources.extractall(scratch, filter="data")
     return scratch / archive.name.removesuffix(".tar.gz")
@@ -207,7 +212,8 @@ def judge(name: str, run: Run, tests: list[str], *, rewrite: bool, whole: bool) 
 def main() -> int:
     """Run the suites that are asked for."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("suites", nargs="+", choices=SUITES, metavar="SUITE", help=", ".join(SUITES))
+    parser.add_argument("suites", nargs="*", metavar="SUITE", help=", ".join(SUITES))
+    parser.add_argument("--fetch", action="store_true", help="fetch the sources of all suites, and run nothing")
     parser.add_argument("--quick", action="store_true", help="plugin: only the files that read and write most chunks")
     parser.add_argument("--update", action="store_true", help="rewrite the lists")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
@@ -216,6 +222,12 @@ def main() -> int:
     if options:
         parser.error(f"unknown options {options}; those of pytest come after --")
     given = tuple(sys.argv[1:][len(_before(sys.argv[1:])) + 1 :])
+    if unknown := set(arguments.suites) - set(SUITES):
+        parser.error(f"unknown suites {sorted(unknown)}; known: {', '.join(SUITES)}")
+    if arguments.fetch:
+        for suite in SUITES.values():
+            if suite.sources:
+                archive_of(suite)
     good = True
     for name in arguments.suites:
         suite = SUITES[name]
