@@ -23,6 +23,7 @@ import sys
 import tarfile
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -81,31 +82,29 @@ class Run:
         """What came of each of these tests, by node ID relative to the folder of tests."""
         report, chosen, log = (self.scratch / name for name in ("outcomes.json", "tests", "log"))
         report.unlink(missing_ok=True)
-        chosen.write_text("\n".join(f"{self.suite.tests}/{test}".rstrip("/") for test in tests) + "\n")
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "outcomes"]
+        folder = self.folder / self.suite.tests
+        chosen.write_text("".join(f"{folder / test}\n" for test in tests))
+        options = ["--rootdir", str(self.folder), "-o", "addopts=", "-o", f"faulthandler_timeout={HANG_S}"]
+        options += ["-p", "no:cacheprovider", "-p", "outcomes", "--ignore=tests/test_regression/scripts", "--tb=short"]
         if self.suite.plugin:
-            command += ["-p", self.suite.plugin]
+            options += ["-p", self.suite.plugin]
         if self.jobs > 1 and len(tests) < 100:
-            command += ["-n", str(self.jobs)]
+            options += ["-n", str(self.jobs)]
         if self.suite.only:
-            command += ["-k", self.suite.only]
-        command += [
-            "-o",
-            "addopts=",
-            "--ignore=tests/test_regression/scripts",
-            "--tb=short",
-            *self.options,
-            f"@{chosen}",
-        ]
+            options += ["-k", self.suite.only]
+        command = [sys.executable, "-m", "pytest", "-q", *options, *self.options, f"@{chosen}"]
         environment = {**os.environ, **changed, **self._environment(), "SUITE_OUTCOMES": str(report)}
-        with log.open("w") as file:
-            subprocess.run(
-                command, cwd=self.folder, env=environment, stdout=file, stderr=file, timeout=self.limit_s, check=False
-            )
+        place = self.folder if self.suite.sources else self.scratch
+        try:
+            with log.open("w") as file:
+                subprocess.run(
+                    command, cwd=place, env=environment, stdout=file, stderr=file, timeout=self.limit_s, check=False
+                )
+        except subprocess.TimeoutExpired as error:
+            raise SystemExit(f"{self.suite.package}'s tests take longer than {self.limit_s:.0f} s") from error
         if not report.exists():
-            raise SystemExit(
-                f"the run of {self.suite.package}'s tests ended without results:\n{log.read_text()[-4000:]}"
-            )
+            raise SystemExit(f"{self.suite.package}'s tests ended without results:
+{log.read_text()[-4000:]}")
         prefix = f"{self.suite.tests}/"
         return {name.removeprefix(prefix): what for name, what in json.loads(report.read_text()).items()}
 
@@ -228,16 +227,18 @@ def main() -> int:
         for suite in SUITES.values():
             if suite.sources:
                 archive_of(suite)
-    good = True
-    for name in arguments.suites:
+    jobs = 1 if len(arguments.suites) > 1 else arguments.jobs  # several suites share the cores, one each
+
+    def good(name: str) -> bool:
         suite = SUITES[name]
         with tempfile.TemporaryDirectory(prefix="peer-suites-") as scratch:
-            folder = unpacked(suite, Path(scratch))
-            run = Run(suite, folder, Path(scratch), arguments.jobs, given, arguments.limit)
+            run = Run(suite, unpacked(suite, Path(scratch)), Path(scratch), jobs, given, arguments.limit)
             tests = list((_QUICK if arguments.quick and name == "plugin" else suite.files) or ("",))
             whole = not (arguments.quick or given)
-            good &= judge(name, run, tests, rewrite=arguments.update, whole=whole)
-    return 0 if good else 1
+            return judge(name, run, tests, rewrite=arguments.update, whole=whole)
+
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        return 0 if all([*pool.map(good, arguments.suites)]) else 1
 
 
 def _before(arguments: list[str]) -> list[str]:
