@@ -103,8 +103,7 @@ class Run:
         except subprocess.TimeoutExpired as error:
             raise SystemExit(f"{self.suite.package}'s tests take longer than {self.limit_s:.0f} s") from error
         if not report.exists():
-            raise SystemExit(f"{self.suite.package}'s tests ended without results:
-{log.read_text()[-4000:]}")
+            raise SystemExit(f"{self.suite.package}'s tests ended without results:\n{log.read_text()[-4000:]}")
         prefix = f"{self.suite.tests}/"
         return {name.removeprefix(prefix): what for name, what in json.loads(report.read_text()).items()}
 
