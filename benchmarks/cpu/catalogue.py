@@ -67,6 +67,7 @@ def _reads() -> list[Workload]:
         ("vindex, 100,000 points, large chunks", "lz4-i4", w.vindex("lz4-i4", lambda s: s.points)),
         ("100 small chunks, one call each", "lz4-i4-small", w.several("lz4-i4-small", w.chunk_calls)),
         ("100 inner chunks of shards, one call each", "sharded-zstd-i4", w.several("sharded-zstd-i4", w.chunk_calls)),
+        ("100 random windows, one call each", "lz4-i4-small", w.several("lz4-i4-small", w.windows)),
         ("one element", "lz4-i4-small", w.basic("lz4-i4-small", lambda _: np.s_[5, 5])),
         ("one chunk in memory", "lz4-i4-small", w.in_memory("lz4-i4-small", _small_chunk)),
         ("one element in memory", "lz4-i4-small", w.in_memory("lz4-i4-small", lambda _: np.s_[5, 5])),
@@ -118,6 +119,24 @@ def _remote() -> list[Workload]:
 
 
 WORKLOADS: tuple[Workload, ...] = (*_reads(), *_hierarchies(), *_writes(), *_remote())
+# Those that are timed through zarr-python, too.
+THROUGH: tuple[str, ...] = (
+    "read all, lz4 i4",
+    "read all, zstd f4",
+    "read all, lz4 i4, 6,400 chunks",
+    "read all, sharded zstd i4",
+    "one row, 80 small chunks",
+    "oindex, 64 random images",
+    "vindex, 100,000 points",
+    "100 small chunks, one call each",
+    "100 random windows, one call each",
+    "one element",
+    "write all, lz4 i4",
+    "write all, lz4 i4, 6,400 chunks",
+    "write all, sharded zstd i4",
+    "write a part of four large chunks",
+    "write one small chunk",
+)
 MEMORY: tuple[Workload, ...] = tuple(w_ for w_ in WORKLOADS if w_.name.startswith(("read all", "write all")))
 CHUNKS_TOUCHED: tuple[Workload, ...] = tuple(
     Workload(f"{10**n:,} missing chunks", "chunks", ("missing",), w.missing(10**n), 10**n) for n in range(7)

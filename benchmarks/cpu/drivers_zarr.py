@@ -118,6 +118,16 @@ class Zarrs(Zarr3):
         self.version = f"{zarrs.__version__} (zarr {self.version})"
 
 
+class GzarrInZarr(Zarr3):
+    """zarr-python 3 with gzarr's pipeline."""
+
+    def __init__(self) -> None:
+        import gzarr.interop.zarr as plugin
+
+        pipeline = plugin.CodecPipeline
+        super().__init__(f"{pipeline.__module__}.{pipeline.__name__}")
+
+
 class Zarr2(Driver):
     """zarr 2, on v2 arrays with the same chunks and codecs."""
 

@@ -15,9 +15,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from benchmarks.cpu.catalogue import ARRAY_SIZES, CHUNKS_TOUCHED, MEMORY, WORKLOADS
+from benchmarks.cpu.catalogue import ARRAY_SIZES, CHUNKS_TOUCHED, MEMORY, THROUGH, WORKLOADS
 from benchmarks.cpu.data import Cache
-from benchmarks.cpu.libraries import REFERENCES
+from benchmarks.cpu.libraries import PLUGIN, REFERENCES
 from benchmarks.cpu.race import BUDGET_S, ROOT, Runner, make_data, race, running
 from benchmarks.cpu.workloads import Workload
 
@@ -53,19 +53,23 @@ def run(
     cache.folder.mkdir(parents=True, exist_ok=True)
     with serving("benchmarks.cpu.server", cache.folder, DELAY_S) as url, running(names, pythons, cache, url) as runners:
         result["libraries"] = {r.library: r.about for r in runners}
-        make_data(runners, [*rows, *touched, *sizes, *measure_memory], cache)
+        direct = [r for r in runners if r.library != PLUGIN]
+        make_data(direct, [*rows, *touched, *sizes, *measure_memory], cache)
         result["workloads"] = {}
         budget_s = BUDGET_S if cache.scale.side >= 1000 else BUDGET_S / 10
         for each in rows:
-            replies = race(runners, each, rounds, budget_s)
+            replies = race(runners if each.name in THROUGH else direct, each, rounds, budget_s)
             result["workloads"][each.name] = {"section": each.section, "results": replies}
             show(each.name, replies)
-        result["chunks"] = curve(runners, touched, min(rounds, 3), budget_s, show)
-        result["sizes"] = {each.name: race(runners, each, rounds, budget_s) for each in sizes}
+        result["chunks"] = curve(direct, touched, min(rounds, 3), budget_s, show)
+        result["sizes"] = {each.name: race(direct, each, rounds, budget_s) for each in sizes}
         for name, replies in result["sizes"].items():
             show(name, replies)
     result["machine"]["load_at_end"] = load()
-    result["memory"] = {each.name: memory(names, pythons, cache, each, show) for each in measure_memory}
+    result["memory"] = {
+        each.name: memory([name for name in names if name != PLUGIN], pythons, cache, each, show)
+        for each in measure_memory
+    }
     return result
 
 
@@ -138,11 +142,13 @@ def load() -> float:
 # -- what follows from a result ----------------------------------------------------------------------------------
 
 
-def ratio(replies: Mapping[str, Any]) -> float | None:
+def ratio(replies: Mapping[str, Any], own: str = "gzarr") -> float | None:
     """Time of the best peer over gzarr's; None if either is absent."""
-    peers = [r["median_s"] for name, r in replies.items() if "median_s" in r and name not in {"gzarr", *REFERENCES}]
-    own = replies.get("gzarr", {}).get("median_s")
-    return min(peers) / own if peers and own else None
+    peers = [
+        r["median_s"] for name, r in replies.items() if "median_s" in r and name not in {"gzarr", PLUGIN, *REFERENCES}
+    ]
+    mine = replies.get(own, {}).get("median_s")
+    return min(peers) / mine if peers and mine else None
 
 
 def mean_ratio(result: Mapping[str, Any]) -> float | None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from benchmarks.cpu.libraries import REFERENCES
+from benchmarks.cpu.libraries import PLUGIN, REFERENCES
 from benchmarks.cpu.measure import mean_ratio, ratio
 from benchmarks.cpu.report import digits
 
@@ -60,7 +60,11 @@ def figure(title: str, words: str, rows: Sequence[tuple[str, Mapping[str, float]
 
 def times(replies: Mapping[str, Any]) -> dict[str, float]:
     """Library -> milliseconds: gzarr, then the fastest peer."""
-    measured = {name: r["median_s"] * 1e3 for name, r in replies.items() if "median_s" in r and name not in REFERENCES}
+    measured = {
+        name: r["median_s"] * 1e3
+        for name, r in replies.items()
+        if "median_s" in r and name not in {PLUGIN, *REFERENCES}
+    }
     own = measured.pop("gzarr")
     best = min(measured, key=measured.__getitem__)
     return {"gzarr": own, NAMES[best]: measured[best]}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.cpu.libraries import REFERENCES
+from benchmarks.cpu.libraries import PIPELINES, PLUGIN, REFERENCES
 from benchmarks.cpu.measure import mean_ratio, ratio
 
 START, END = "<!-- cpu: generated -->", "<!-- end -->"
@@ -17,16 +17,32 @@ def document(result: Mapping[str, Any]) -> str:
     """All tables of a result."""
     names = list(result["libraries"])
     parts = [about(result)]
+    direct = [name for name in names if name != PLUGIN]
     for section, title in TITLES.items():
         rows = {n: w["results"] for n, w in result["workloads"].items() if w["section"] == section}
-        parts.append(table(f"{title} (ms)", names, rows, times_text, ratio_text))
+        parts.append(table(f"{title} (ms)", direct, rows, times_text, ratio_text))
+    parts.append(through(result))
     parts.append(
-        table("Chunks touched, none of them stored (microseconds a chunk)", names, result["chunks"], cost_text)
+        table("Chunks touched, none of them stored (microseconds a chunk)", direct, result["chunks"], cost_text)
     )
-    parts.append(table("One 16 KiB chunk out of arrays of other sizes (ms)", names, result["sizes"], times_text))
-    parts.append(table("Peak memory beyond the output (MB)", names, result["memory"], memory_text))
+    parts.append(table("One 16 KiB chunk out of arrays of other sizes (ms)", direct, result["sizes"], times_text))
+    parts.append(table("Peak memory beyond the output (MB)", direct, result["memory"], memory_text))
     parts.append(absences(result))
     return "\n\n".join(part for part in parts if part)
+
+
+def through(result: Mapping[str, Any]) -> str:
+    """The pipelines of zarr-python, on the rows that gzarr's took part in."""
+    rows = {n: w["results"] for n, w in result["workloads"].items() if "median_s" in w["results"].get(PLUGIN, {})}
+
+    def last(replies: Mapping[str, Any]) -> str:
+        return ratio_text({name: reply for name, reply in replies.items() if name in (PLUGIN, *PIPELINES)}, PLUGIN)
+
+    names = [name for name in (PLUGIN, *PIPELINES, "gzarr") if name in result["libraries"]]
+    heads = {PLUGIN: "gzarr's pipeline", "zarr": "zarr's default", "zarr fused": "zarr's fused", "zarrs": "zarrs'"}
+    heads["gzarr"] = "gzarr without zarr-python"
+    ratio_head = "best other pipeline / gzarr's"
+    return table("Through zarr-python (ms)", names, rows, times_text, last, heads=heads, ratio_head=ratio_head)
 
 
 def about(result: Mapping[str, Any]) -> str:
@@ -51,12 +67,15 @@ def table(
     rows: Mapping[str, Mapping[str, Any]],
     cell: Callable[[str, Mapping[str, Any]], str],
     last: Callable[[Mapping[str, Any]], str] | None = None,
+    *,
+    heads: Mapping[str, str] | None = None,
+    ratio_head: str = "best peer / gzarr",
 ) -> str:
     """One table; empty if there are no rows."""
     if not rows:
         return ""
-    heads = [name + (" (reference)" if name in REFERENCES else "") for name in names]
-    lines = [["workload", *heads, *(["best peer / gzarr"] if last else [])]]
+    titles = [(heads or {}).get(name, name + (" (reference)" if name in REFERENCES else "")) for name in names]
+    lines = [["workload", *titles, *([ratio_head] if last else [])]]
     lines.append(["---", *["---:"] * (len(lines[0]) - 1)])
     for label, replies in rows.items():
         cells = [cell(label, replies[n]) if n in replies else "" for n in names]
@@ -80,9 +99,9 @@ def memory_text(_: str, reply: Mapping[str, Any]) -> str:
     return digits(reply["over_output_bytes"] / 1e6) if "over_output_bytes" in reply else ""
 
 
-def ratio_text(replies: Mapping[str, Any]) -> str:
+def ratio_text(replies: Mapping[str, Any], own: str = "gzarr") -> str:
     """Speed of gzarr over that of the best peer; bold if gzarr is slower."""
-    value = ratio(replies)
+    value = ratio(replies, own)
     if value is None:
         return ""
     return f"{value:.2f}" if value >= 1 else f"**{value:.2f}**"

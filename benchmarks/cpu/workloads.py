@@ -290,6 +290,13 @@ def chunk_calls(scale: Scale) -> list[Any]:
     return [np.s_[int(i) : int(i) + n, int(j) : int(j) + n] for i, j in corners]
 
 
+def windows(scale: Scale) -> list[Any]:
+    """Selections of 100 windows, each over two or three small chunks a side, wherever they lie."""
+    n = scale.small * 3 // 2
+    corners = zip(_random(scale.side - n, 100), _random(scale.side - n + 1, 100) % (scale.side - n), strict=True)
+    return [np.s_[int(i) : int(i) + n, int(j) : int(j) + n] for i, j in corners]
+
+
 def whole(_: Scale) -> Any:
     """Everything."""
     return ALL

@@ -51,13 +51,22 @@ def test_peers_are_timed_beside_gzarr_and_tables_are_written(tmp_path: Path) -> 
     table = tmp_path / "table.md"
     table.write_text("before\n<!-- cpu: generated -->\nold\n<!-- end -->\nafter\n")
     wanted = ["--only", "open an array", "--only", "20 ms", "--only", "80 small"]
-    done = bench("--peers", "gzarr,zarr,tensorstore,zarr 2", "--table", str(table), *wanted, cache=tmp_path / "cache")
+    done = bench(
+        "--peers",
+        "gzarr,gzarr in zarr,zarr,tensorstore,zarr 2",
+        "--table",
+        str(table),
+        *wanted,
+        cache=tmp_path / "cache",
+    )
     assert done.returncode == 0, done.stderr
     text = table.read_text()
     assert text.startswith("before\n")
     assert text.endswith("after\n")
     assert "old" not in text
-    assert "| one row, 80 small chunks |" in text
+    assert text.count("| one row, 80 small chunks |") == 2
+    assert "\n### Through zarr-python (ms)\n" in text
+    assert text.count("gzarr's pipeline") == 1
     assert "geometric mean of all workloads" in text
     assert "zarr 2: no environment 'v2'" in text
 
