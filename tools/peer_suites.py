@@ -33,6 +33,8 @@ ROOT = Path(__file__).resolve().parent.parent
 LISTS = ROOT / "tests/support/suites"
 UNJUDGED = "# to be judged"
 HANG_S = 120  # of one test: its threads are shown then, and the run ends
+# Scripts that are no tests, and benchmarks, which are slow.
+_IGNORED = ("--ignore=tests/test_regression/scripts", "--ignore=tests/benchmarks")
 _PIPELINE = {"ZARR_CODEC_PIPELINE__PATH": "gzarr.interop.zarr.CodecPipeline"}
 # Most of what reads and writes chunks. Its tests of properties take more than a minute.
 _QUICK = ("test_array.py", "test_indexing.py", "test_codecs", "test_v2.py")
@@ -85,7 +87,7 @@ class Run:
         folder = self.folder / self.suite.tests
         chosen.write_text("".join(f"{folder / test}\n" for test in tests))
         options = ["--rootdir", str(self.folder), "-o", "addopts=", "-o", f"faulthandler_timeout={HANG_S}"]
-        options += ["-p", "no:cacheprovider", "-p", "outcomes", "--ignore=tests/test_regression/scripts", "--tb=short"]
+        options += ["-p", "no:cacheprovider", "-p", "outcomes", *_IGNORED, "--tb=short"]
         if self.suite.plugin:
             options += ["-p", self.suite.plugin]
         if self.jobs > 1 and len(tests) < 100:
