@@ -72,6 +72,8 @@ class BoundArray:
         own = self.meta.data_type.dtype
         if not self.is_text and not _same(own, self.dtype):
             raise NotHandledError(f"dtype {self.dtype}, which gzarr takes for {own}")
+        if own != self.dtype and own.kind in "mM":
+            raise NotHandledError(f"dtype {self.dtype}: NumPy does not swap the bytes of dates without a unit")
         # zarr-python keeps the chunks of a shard that are not written, wherever the array ends.
         self._keeps_rest = len(self.meta.codecs) == 1 and self.meta.sharding is not None
         self._prepared: dict[Any, ArrayIO] = {}

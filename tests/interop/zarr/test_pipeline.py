@@ -132,6 +132,14 @@ def test_elements_that_are_no_numbers(dtype, values, zarr_format, caplog):
     assert is_gzarrs(caplog)
 
 
+@pytest.mark.parametrize("dtype", [">i4", ">M8[s]"])
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_big_endian_elements(dtype, zarr_format):
+    values = np.arange(5, dtype=">i8").view(dtype) if dtype[1] in "mM" else np.arange(5).astype(dtype)
+    array = create(data=values, shape=None, chunks=3, zarr_format=zarr_format)
+    assert array[:].astype(">i8").tolist() == own(array)[:].astype(">i8").tolist() == values.astype(">i8").tolist()
+
+
 def test_fields_that_are_known_by_their_dtype(request):
     array = create(shape=5, chunks=3, dtype=RECORD)
     array[:] = values = np.array([(i, i / 2, -i) for i in range(5)], RECORD)
