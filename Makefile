@@ -16,7 +16,7 @@ PYTHON ?= python3
 
 # Tests start many processes, which would compile all modules again where the environment forbids bytecode files.
 PYTEST = PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX='$(CURDIR)/.venv/pycache' .venv/bin/python -m pytest \
-    --numprocesses=auto --dist=loadfile
+    --numprocesses=auto --dist=loadfile --no-loadscope-reorder
 
 .PHONY: demo test test-torch test-zarr coverage lint docs bench bench-loader bench-images torture gpu-check clean
 

@@ -62,6 +62,15 @@ def _import_ahead(config: pytest.Config) -> None:
             importlib.import_module(".".join(file.resolve().relative_to(config.rootpath).with_suffix("").parts))
 
 
+# Files of few and long tests, which xdist would begin last: one core would wait for them.
+_LONG = tuple(f"tests/{name}.py::" for name in ("cpu/compiled/test_sanitizers", "test_packaging", "test_site"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the longest files."""
+    items.sort(key=lambda item: not item.nodeid.startswith(_LONG))
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection(session: pytest.Session) -> Generator[None]:
     """What is collected stays until the end. The garbage collector would look through it again and again."""
