@@ -156,7 +156,7 @@ TESTED_THROUGH = {
     "gpu/test_backend": "gpu/pipeline/placement gpu/pipeline/read gpu/pipeline/resources",
     "images/pyramid/test_downsample": "cpu/windows",
     "hierarchy/test_node": "hierarchy/attributes",
-    "hierarchy/test_array": "hierarchy/array_info hierarchy/array_resizing hierarchy/new_nodes",
+    "hierarchy/test_array": "hierarchy/array_info hierarchy/array_views hierarchy/array_resizing hierarchy/new_nodes",
     "hierarchy/test_stats": "hierarchy/reductions",
     "hierarchy/test_create": "hierarchy/new_metadata",
     "images/filters/test_overlap": "images/halo/dry_run images/filters/inputs images/filters/outputs",
