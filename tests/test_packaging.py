@@ -19,7 +19,7 @@ import gzarr
 from gzarr.config import config
 from gzarr.cpu.compiled import library
 from gzarr.gpu.device.hostbuild import find_compiler
-from tests.support.building import build, copy_sources
+from tests.support.building import NO_COMPILERS, build, copy_sources, quick_compilers
 
 ROOT = Path(__file__).parents[1]
 PYPROJECT_TEXT = (ROOT / "pyproject.toml").read_text()
@@ -69,7 +69,7 @@ def test_console_scripts_resolve() -> None:
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel of this tree."""
     folder = tmp_path_factory.mktemp("wheel")
-    return build("wheel", copy_sources(folder / "sources"), folder / "made")
+    return build("wheel", copy_sources(folder / "sources"), folder / "made", **quick_compilers(folder))
 
 
 def test_a_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
@@ -86,7 +86,6 @@ def test_a_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
 
 
 HAS_COMPILER = shutil.which(os.environ.get("CC") or "cc") is not None
-NO_COMPILERS = {"CC": "no-such-compiler", "CXX": "no-such-compiler"}
 
 
 @pytest.mark.skipif(not HAS_COMPILER, reason="there is no C compiler")
