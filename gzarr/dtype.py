@@ -36,43 +36,142 @@ class ZDType:
     __slots__ = ()
 
     def to_native_dtype(self) -> Any:
-        """Return the NumPy data type."""
+        """Return the NumPy data type.
+
+        Returns
+        -------
+        numpy.dtype
+            The data type of elements in memory.
+        """
         raise NotImplementedError
 
     @classmethod
     def from_native_dtype(cls, dtype: Any) -> Self:
-        """Return the data type that a NumPy data type means. Raises MetadataError if that is another class."""
+        """Return the object for a NumPy data type.
+
+        Parameters
+        ----------
+        dtype : dtype-like
+            A data type of NumPy, or its name.
+
+        Returns
+        -------
+        ZDType
+            The object.
+
+        Raises
+        ------
+        MetadataError
+            If the data type is one of another class.
+        """
         return cls._checked(_named(parse_data_type(dtype)))
 
     @classmethod
     def from_json(cls, data: Any, *, zarr_format: int) -> Self:
-        """Return what metadata of a format mean. Raises MetadataError if that is another class."""
+        """Return the object for a data type in the metadata of an array.
+
+        Parameters
+        ----------
+        data : str, list or dict
+            What the metadata hold.
+        zarr_format : {2, 3}
+            Format of the metadata.
+
+        Returns
+        -------
+        ZDType
+            The object.
+
+        Raises
+        ------
+        MetadataError
+            If the data type is malformed, or one of another class.
+        """
         if zarr_format == 3:
             return cls._checked(_named(from_v3(data)))
         given = data if isinstance(data, dict) else {"name": data}
         return cls._checked(_named(from_v2(given["name"], given.get("object_codec_id"))))
 
     def to_json(self, zarr_format: int) -> Any:
-        """Return what metadata of a format say; for v2 with the name of the codec of objects, as zarr-python does."""
+        """Return the data type as the metadata of an array hold it.
+
+        Parameters
+        ----------
+        zarr_format : {2, 3}
+            Format of the metadata.
+
+        Returns
+        -------
+        str or dict
+            The data type; for v2 with the name of the codec of objects, as in zarr-python.
+        """
         if zarr_format == 3:
             return to_v3(self._data_type)
         codec = {"string": "vlen-utf8", "bytes": "vlen-bytes"}.get(self._data_type.variable)
         return {"name": to_v2(self._data_type), "object_codec_id": codec}
 
     def default_scalar(self) -> Any:
-        """Return the fill value of arrays that are created without one."""
+        """Return the fill value of arrays that are created without one.
+
+        Returns
+        -------
+        object
+            The fill value.
+        """
         return default_fill(self._data_type)
 
     def cast_scalar(self, data: Any) -> Any:
-        """Return a value as a fill value of this type. Raises MetadataError if it is none."""
+        """Return a value as a fill value of this type.
+
+        Parameters
+        ----------
+        data : object
+            The value.
+
+        Returns
+        -------
+        object
+            The fill value.
+
+        Raises
+        ------
+        MetadataError
+            If this type has no such value.
+        """
         return cast_fill(data, self._data_type)
 
     def to_json_scalar(self, data: Any, *, zarr_format: int) -> Any:
-        """Return a fill value as metadata say it."""
+        """Return a fill value as the metadata of an array hold it.
+
+        Parameters
+        ----------
+        data : object
+            The fill value.
+        zarr_format : {2, 3}
+            Format of the metadata.
+
+        Returns
+        -------
+        object
+            A value of JSON.
+        """
         return fill_to_json(self.cast_scalar(data), self._data_type, zarr_format)
 
     def from_json_scalar(self, data: Any, *, zarr_format: int) -> Any:
-        """Return the fill value that metadata say."""
+        """Return a fill value that the metadata of an array hold.
+
+        Parameters
+        ----------
+        data : object
+            A value of JSON.
+        zarr_format : {2, 3}
+            Format of the metadata.
+
+        Returns
+        -------
+        object
+            The fill value.
+        """
         return fill_from_json(data, self._data_type, zarr_format)
 
     @property

@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 
 import gzarr
+import gzarr.dtype
+import gzarr.testing
 from gzarr.config import Config
 from gzarr.devices import backend_for
 from gzarr.hierarchy.attributes import Attributes
@@ -43,7 +45,11 @@ def public_functions() -> Iterator[tuple[str, Callable[..., Any]]]:
         value = getattr(gzarr, name)
         if inspect.isfunction(value):
             yield name, value
-    for owner in (gzarr.Array, gzarr.Group, Attributes, Config):
+    for module in (gzarr.convert, gzarr.storage, gzarr.testing):
+        for name in module.__all__:
+            if inspect.isfunction(value := getattr(module, name)):
+                yield f"{module.__name__}.{name}", value
+    for owner in (gzarr.Array, gzarr.Group, Attributes, Config, gzarr.dtype.ZDType):
         for name in dir(owner):
             value = getattr(owner, name)
             if inspect.isfunction(value) and value.__module__.startswith("gzarr.") and not name.startswith("_"):

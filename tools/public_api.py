@@ -27,6 +27,7 @@ MODULES = (
     "gzarr.interop.jax",
     "gzarr.interop.torch",
     "gzarr.interop.xarray",
+    "gzarr.interop.zarr",
     "gzarr.testing",
 )
 #: Instances, whose class has the documented methods.

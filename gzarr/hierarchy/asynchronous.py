@@ -163,11 +163,30 @@ class AsyncAccessor:
         self._accessor = accessor
 
     async def getitem(self, selection: Any) -> Any:
-        """Read a selection."""
+        """Read a selection.
+
+        Parameters
+        ----------
+        selection : object
+            What stands in the brackets of ``oindex`` or ``vindex``.
+
+        Returns
+        -------
+        numpy.ndarray or cupy.ndarray
+            The elements.
+        """
         return await run_in_thread(self._accessor.__getitem__, selection)
 
     async def setitem(self, selection: Any, value: Any) -> None:
-        """Write a selection."""
+        """Write a selection.
+
+        Parameters
+        ----------
+        selection : object
+            What stands in the brackets of ``oindex`` or ``vindex``.
+        value : array-like
+            The elements, which are broadcast to the selection.
+        """
         await run_in_thread(self._accessor.__setitem__, selection, value)
 
 

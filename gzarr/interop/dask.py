@@ -35,6 +35,8 @@ try:
 except ImportError as error:
     raise MissingExtraError("gzarr.interop.dask needs Dask: pip install 'gzarr[dask]'") from error
 
+__all__ = ["from_zarr", "to_zarr"]
+
 
 def from_zarr(
     url: Any,
