@@ -3,14 +3,19 @@
 Theory of operation. A path is a key. What is no key but has something below it is a folder: it is answered with a page
 of links, which fsspec and people can follow. An entity tag stands for the version of an object that the store knows; a
 read is repeated if the object was replaced meanwhile, so that bytes and tag belong together. Stores without versions
-have no tags. Source: RFC 9110, sections 8.8.3 (tags), 13.1 (conditions) and 14 (ranges); Fetch, section 3.2 (CORS).
+have no tags. What is large is read and sent in pieces; if it is replaced between two of them, the connection is closed,
+so that the client misses bytes. Source: RFC 9110, sections 8.8.3 (tags), 13.1 (conditions) and 14 (ranges); Fetch,
+section 3.2 (CORS).
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import html
 import re
+import socket
+import sys
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
@@ -24,6 +29,10 @@ from gzarr.storage.base import Buffer, Request, Store, host_view, token_of
 
 #: How often an object is read again that is replaced while it is read.
 _ATTEMPTS = 5
+#: How many bytes are read and held at once.
+_PIECE_NBYTES = 8 << 20
+#: How many bytes are sent at once. The limit of time is for each of them, so that slow clients get large objects too.
+_SENT_NBYTES = 256 << 10
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 _TYPES = {"zarr.json": "application/json", ".zarray": "application/json", ".zgroup": "application/json"}
 _TYPES |= {".zattrs": "application/json", ".zmetadata": "application/json"}
@@ -66,6 +75,7 @@ class StoreServer(ThreadingHTTPServer):
     """
 
     daemon_threads = True
+    request_queue_size = 128  # clients open many connections at once
 
     def __init__(
         self, store: Store, prefix: str, address: tuple[str, int], *, origin: str = "*", quiet: bool = True
@@ -74,13 +84,20 @@ class StoreServer(ThreadingHTTPServer):
         self.prefix = prefix
         self.origin = origin
         self.quiet = quiet
+        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         super().__init__(address, _Handler)
 
     @property
     def url(self) -> str:
         """Address of the root, which ends with a slash."""
         host, port = self.server_address[:2]
-        return f"http://{'127.0.0.1' if host == '0.0.0.0' else host!s}:{port}/"  # noqa: S104 - only compared
+        name = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(str(host), str(host))  # noqa: S104 - only compared
+        return f"http://{f'[{name}]' if ':' in name else name}:{port}/"
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Print what went wrong, unless it is a client that has gone or does not read."""
+        if not isinstance(sys.exception(), (ConnectionError, TimeoutError)):
+            super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -102,6 +119,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_OPTIONS(self) -> None:
         """Tell a browser that it may ask for ranges."""
+        self._close_after_body()
         self._send(HTTPStatus.NO_CONTENT, {"Allow": "GET, HEAD, OPTIONS"})
 
     def log_message(self, format: str, *args: Any) -> None:
@@ -110,6 +128,8 @@ class _Handler(BaseHTTPRequestHandler):
             super().log_message(format, *args)
 
     def _answer(self) -> None:
+        self._close_after_body()
+        self._began = False
         path = unquote(urlsplit(self.path).path)
         try:
             key = join_path(self.server.prefix, normalize_path(path))
@@ -118,9 +138,18 @@ class _Handler(BaseHTTPRequestHandler):
         except MetadataError as error:
             self._refuse(HTTPStatus.BAD_REQUEST, str(error))
         except (GzarrError, OSError) as error:
-            if isinstance(error, ConnectionError):
+            if self._began:  # what follows would be taken for the object
                 raise
-            self._refuse(HTTPStatus.INTERNAL_SERVER_ERROR, str(error))
+            if _is_too_long(error):
+                self._refuse(HTTPStatus.NOT_FOUND, "no object has so long a name")
+                return
+            self.log_error("%s", error)  # not to the client: it names paths of this machine
+            self._refuse(HTTPStatus.INTERNAL_SERVER_ERROR, "the store failed; the server has printed why")
+
+    def _close_after_body(self) -> None:
+        """Close the connection after the answer if the request has a body: nobody reads it as the next request."""
+        if self.headers.get("Content-Length", "0") != "0" or "Transfer-Encoding" in self.headers:
+            self.close_connection = True
 
     # -- objects ---------------------------------------------------------------------------------------------------
 
@@ -146,31 +175,46 @@ class _Handler(BaseHTTPRequestHandler):
             if span is not None and span.start >= size:
                 self._send(HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE, {**headers, "Content-Range": f"bytes */{size}"})
                 return True
-            body = self._read(key, span or Span(0, size))
-            if body is None or (token is not None and token_of(self.server.store, key) != token):
+            wanted = span or Span(0, size)
+            first = wanted._replace(stop=min(wanted.stop, wanted.start + _PIECE_NBYTES))
+            body = self._read(key, first, token)
+            if body is None:
                 continue  # it was replaced or deleted meanwhile
-            if span is None:
-                self._send(HTTPStatus.OK, headers, body, size)
-            else:
+            if span is not None:
                 headers["Content-Range"] = f"bytes {span.start}-{span.stop - 1}/{size}"
-                self._send(HTTPStatus.PARTIAL_CONTENT, headers, body, span.stop - span.start)
+            status = HTTPStatus.OK if span is None else HTTPStatus.PARTIAL_CONTENT
+            self._send(status, headers, body, wanted.stop - wanted.start)
+            if self.command != "HEAD":
+                self._send_rest(key, wanted._replace(start=first.stop), token)
             return True
         self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, f"{key} is being replaced all the time")
         return True
 
-    def _read(self, key: str, span: Span) -> Buffer | None:
-        """The bytes of a range, none for HEAD; None if the object has not as many any more."""
+    def _send_rest(self, key: str, span: Span, token: Any) -> None:
+        """Send what follows the first piece of an object."""
+        for start in range(span.start, span.stop, _PIECE_NBYTES):
+            piece = self._read(key, Span(start, min(start + _PIECE_NBYTES, span.stop)), token)
+            if piece is None:
+                self.log_error("%s was replaced while it was sent", key)
+                self.close_connection = True
+                return
+            self._write(piece)
+
+    def _read(self, key: str, span: Span, token: Any) -> Buffer | None:
+        """The bytes of a range, none for HEAD; None if the object has not as many any more or is another version."""
         if self.command == "HEAD" or span.start == span.stop:
             return b""
         body = self.server.store.get_one(Request(key, span.start, span.stop - span.start))
-        return None if body is None or host_view(body).nbytes != span.stop - span.start else body
+        if body is None or host_view(body).nbytes != span.stop - span.start:
+            return None
+        return None if token is not None and token_of(self.server.store, key) != token else body
 
     def _condition(self, tag: str | None) -> HTTPStatus | None:
         """The answer to a condition that does not hold; None to go on."""
         wanted, known = self.headers.get("If-Match"), self.headers.get("If-None-Match")
         if wanted is not None and not _names(wanted, tag):
             return HTTPStatus.PRECONDITION_FAILED
-        if known is not None and _names(known, tag):
+        if known is not None and _names(known.replace("W/", ""), tag):  # a proxy that compresses makes tags weak
             return HTTPStatus.NOT_MODIFIED
         return None
 
@@ -196,7 +240,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(HTTPStatus.NOT_FOUND, f"there is no {path}")
             return
         if not path.endswith("/"):
-            self._send(HTTPStatus.MOVED_PERMANENTLY, {"Location": quote(path) + "/"})
+            self._send(HTTPStatus.MOVED_PERMANENTLY, {"Location": f"/{quote(path.lstrip('/'))}/"})
             return
         entries = [*(f"{name}/" for name in folders), *names]
         links = "\n".join(f'<li><a href="{quote(entry)}">{html.escape(entry)}</a></li>' for entry in entries)
@@ -222,9 +266,22 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Cache-Control", "no-cache")  # ask again whether it has changed
         if status not in (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED):
             self.send_header("Content-Length", str(size))
+        if self.close_connection:
+            self.send_header("Connection", "close")
+        self._began = True
         self.end_headers()
         if self.command != "HEAD" and size:
-            self.wfile.write(host_view(body))
+            self._write(body)
+
+    def _write(self, body: Buffer) -> None:
+        view = host_view(body)
+        for start in range(0, view.nbytes, _SENT_NBYTES):
+            self.wfile.write(view[start : start + _SENT_NBYTES])
+
+
+def _is_too_long(error: BaseException | None) -> bool:
+    """Whether an error comes from a name that is too long for the file system."""
+    return error is not None and (getattr(error, "errno", None) == errno.ENAMETOOLONG or _is_too_long(error.__cause__))
 
 
 def _names(condition: str, tag: str | None) -> bool:

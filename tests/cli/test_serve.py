@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import http.client
 import io
 import json
 import signal
+import socket
 import subprocess
 import sys
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -21,8 +24,9 @@ import pytest
 from PIL import Image as Picture
 
 import gzarr
+from gzarr.cli import http_server
 from gzarr.cli.http_server import StoreServer, open_served
-from gzarr.storage.base import Store
+from gzarr.storage.base import Request, Store
 
 ROWS = np.arange(64 * 96, dtype="u2").reshape(64, 96)
 
@@ -212,6 +216,92 @@ def test_bytes_and_tags_of_two_versions_are_not_mixed() -> None:
     store["a"] = b"abc"
     with running(store) as url:
         assert ask(f"{url}a")[0] == 503
+
+
+def raw(url: str, *requests: bytes) -> bytes:
+    """All that the server sends for bytes that it gets, until it closes the connection."""
+    host, _, port = url.removeprefix("http://").rstrip("/").rpartition(":")
+    with socket.create_connection((host.strip("[]"), int(port)), timeout=20) as client:
+        client.sendall(b"".join(requests))
+        return b"".join(iter(lambda: client.recv(1 << 16), b""))
+
+
+@pytest.mark.parametrize("verb", [b"GET", b"OPTIONS"])
+@pytest.mark.parametrize("size", [b"Content-Length: 99", b"Transfer-Encoding: chunked"])
+def test_a_body_is_no_request(url: str, verb: bytes, size: bytes) -> None:
+    hidden = b"GET /a.zarr/zarr.json HTTP/1.1\r\n\r\n"
+    answers = raw(url, verb, b" /v2.zarr/.zarray HTTP/1.1\r\n", size, b"\r\n\r\n", hidden)
+    assert answers.count(b"HTTP/1.1 20") == 1
+    assert b"node_type" not in answers
+
+
+def test_objects_are_sent_in_pieces_and_end_where_they_are_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_server, "_PIECE_NBYTES", 1000)
+    store = gzarr.MemoryStore()
+    store["a"] = stored = bytes(range(250)) * 10
+    read = store.get_one
+    with running(store) as url:
+        assert ask(f"{url}a")[2] == stored
+        assert ask(f"{url}a", Range="bytes=7-2400")[2] == stored[7:2401]
+        assert ask(f"{url}a", "HEAD")[1]["Content-Length"] == "2500"
+
+        def replacing(request: Request) -> Any:
+            if request.start:
+                store["a"] = bytes(2500)
+            return read(request)
+
+        monkeypatch.setattr(store, "get_one", replacing)
+        with pytest.raises(http.client.IncompleteRead) as error:
+            ask(f"{url}a")
+        assert error.value.partial == stored[:1000]
+
+
+def test_failures_of_the_store_name_no_paths(root: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert ask(url + "a" * 5000)[0] == 404
+
+    def failing(*_: Any) -> Any:
+        raise PermissionError(13, "secret place", str(root))
+
+    store = gzarr.MemoryStore()
+    store["a"] = b"abc"
+    monkeypatch.setattr(store, "get_one", failing)
+    with running(store) as at:
+        status, _, body = ask(f"{at}a")
+    assert status == 500
+    assert str(root).encode() not in body
+
+
+def test_nothing_is_added_to_an_object_that_a_client_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_server._Handler, "timeout", 0.2)
+    store = gzarr.MemoryStore()
+    store["a"] = bytes(16 << 20)
+    with running(store) as url:
+        host, port = url.removeprefix("http://").rstrip("/").split(":")
+        with socket.create_connection((host, int(port)), timeout=20) as client:
+            client.sendall(b"GET /a HTTP/1.1\r\n\r\n")
+            time.sleep(0.6)
+            answer = b"".join(iter(lambda: client.recv(1 << 20), b""))
+    assert answer.count(b"HTTP/1.1") == 1
+
+
+def test_tags_that_a_proxy_made_weak_are_known(url: str) -> None:
+    tag = ask(f"{url}a.zarr/zarr.json")[1]["ETag"]
+    assert ask(f"{url}a.zarr/zarr.json", If_None_Match=f"W/{tag}")[0] == 304
+    assert ask(f"{url}a.zarr/zarr.json", If_Match=f"W/{tag}")[0] == 412
+
+
+def test_redirections_stay_here(url: str) -> None:
+    answer = raw(url, b"GET /%2fa.zarr HTTP/1.0\r\n\r\n")
+    assert b"\r\nLocation: /a.zarr/\r\n" in answer
+
+
+def test_addresses_of_version_6() -> None:
+    try:
+        server = StoreServer(gzarr.MemoryStore(), "", ("::1", 0))
+    except OSError:
+        pytest.skip("there is no IPv6")
+    with server:
+        assert server.url.startswith("http://[::1]:")
 
 
 def test_nothing_to_serve_is_an_error(tmp_path: Path) -> None:
