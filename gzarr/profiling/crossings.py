@@ -44,7 +44,24 @@ def is_observed() -> bool:
 def notify(what: Crossing, nbytes: int = 0, *, inside: bool = False) -> None:
     """Tell the observers of a crossing that is about to happen."""
     for observer in _observers:
-        observer.crossed(what, nbytes, inside=inside or getattr(_local, "inside", False))
+        observer.crossed(what, nbytes, inside=inside or is_inside())
+
+
+def is_inside() -> bool:
+    """Whether crossings of this thread are gzarr's own now."""
+    return getattr(_local, "inside", False)
+
+
+def freeing(nbytes: int, *, inside: bool) -> Callable[[], None]:
+    """Return what tells of the end of memory that is allocated now: those who were told of its allocation."""
+    told = _observers
+
+    def tell() -> None:
+        for observer in _observers:
+            if any(observer is other for other in told):
+                observer.crossed("free", nbytes, inside=inside)
+
+    return tell
 
 
 @contextmanager
@@ -59,7 +76,10 @@ def inside() -> Iterator[None]:
 
 
 def watched_by(library: str, watch: Callable[[], AbstractContextManager[None]]) -> None:
-    """Enter a context, which calls `notify` for a library, whenever someone begins to observe from now on."""
+    """Enter a context, which calls `notify` for a library, whenever someone begins to observe from now on.
+
+    The contexts of several observers, also of several threads, may overlap in any order.
+    """
     _watchers[library] = watch
 
 
@@ -68,10 +88,9 @@ def observed_by(observer: Observer) -> Iterator[None]:
     """A context in which an observer is told of the crossings of all threads."""
     global _observers  # noqa: PLW0603 - one assignment of an immutable tuple, which other threads read without a lock
     with ExitStack() as stack:
+        for watch in list(_watchers.values()):
+            stack.enter_context(watch())
         with _changing:
-            if not _observers:  # an observer within another one is told by the same watchers
-                for watch in list(_watchers.values()):
-                    stack.enter_context(watch())
             _observers = (*_observers, observer)
         try:
             yield

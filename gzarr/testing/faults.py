@@ -68,6 +68,8 @@ def out_of_memory(after: int = 0) -> Iterator[None]:
 def damaged_chunk(array: Array, coords: Sequence[int]) -> Iterator[None]:
     """Cut what is stored of a chunk in half for a block of code: its reads raise ChunkError, all others go on.
 
+    Afterwards the chunk is whole again, unless the block wrote to it.
+
     Parameters
     ----------
     array : Array
@@ -109,12 +111,19 @@ def damaged_chunk(array: Array, coords: Sequence[int]) -> Iterator[None]:
     (chunk,) = [None] if sound is None else layout.extract(sound, holder, [number])
     if sound is None or chunk is None:
         raise KeyError(f"{array.name}: chunk {number} is not stored, so it has the fill value")
-    damaged = layout.build(sound, holder, {number: _half(host_view(chunk))})
+    half = _half(host_view(chunk))
+    damaged = layout.build(sound, holder, {number: half})
     store[key] = damaged
     try:
         yield
     finally:
-        store[key] = sound
+        left = store.get(key)
+        if left is not None and damaged is not None and host_view(left) == host_view(damaged):
+            store[key] = sound
+        elif left is not None:  # what was written meanwhile stays
+            (now,) = layout.extract(left, holder, [number])
+            if now is not None and host_view(now) == half:
+                store[key] = layout.build(left, holder, {number: chunk})
 
 
 def _half(data: memoryview) -> bytes:

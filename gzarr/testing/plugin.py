@@ -32,7 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test with the fixture once for each device."""
-    if "gzarr_device" in metafunc.fixturenames:
+    if "gzarr_device" in metafunc.fixturenames and not _is_parametrized(metafunc):
         mark = metafunc.definition.get_closest_marker("gzarr_devices")
         wanted = _DEVICES if mark is None else mark.args
         asked = metafunc.config.getoption("--gzarr-device") or _existing()
@@ -49,10 +49,22 @@ def gzarr_device(request: pytest.FixtureRequest) -> Iterator[str]:
     from gzarr.config import config
     from gzarr.devices import backend_for
 
-    device: str = request.param
+    device: str | None = getattr(request, "param", None)
+    if device is None:
+        raise pytest.UsageError(
+            f"{request.node.name}: name gzarr_device among the arguments of the test or its fixtures: pytest does not "
+            "run methods of unittest.TestCase, or tests that call request.getfixturevalue, once for each device"
+        )
     backend_for(device)  # an error here says what is missing, for a device that was asked for
     with config.set({"device": device}):
         yield device
+
+
+def _is_parametrized(metafunc: pytest.Metafunc) -> bool:
+    """Whether the test itself says which devices the fixture takes: ``parametrize(..., indirect=True)``."""
+    marks = [mark.args[0] for mark in metafunc.definition.iter_markers("parametrize") if mark.args]
+    names = [name.split(",") if isinstance(name, str) else name for name in marks]
+    return any(name.strip() == "gzarr_device" for some in names for name in some)
 
 
 def _existing() -> list[str]:

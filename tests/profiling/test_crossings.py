@@ -68,5 +68,19 @@ def test_libraries_are_watched_while_someone_observes(monkeypatch: pytest.Monkey
     crossings.watched_by("library", watch)
     assert steps == []
     with crossings.observed_by(Noted()), crossings.observed_by(Noted()):
-        assert steps == ["begin"]
-    assert steps == ["begin", "end"]
+        assert steps == ["begin", "begin"]
+    assert steps == ["begin", "begin", "end", "end"]
+
+
+def test_the_end_of_memory_is_told_to_who_knows_its_beginning() -> None:
+    first, second, third = Noted(), Noted(), Noted()
+    with crossings.observed_by(third), crossings.inside():
+        gone = crossings.freeing(4, inside=False)
+    with crossings.observed_by(first):
+        tell = crossings.freeing(8, inside=True)
+        with crossings.observed_by(second):
+            tell()
+            gone()
+    tell()
+    assert first == [("free", 8, True)]
+    assert second == third == []

@@ -61,3 +61,18 @@ def test_what_cannot_be_damaged_is_refused(tmp_path: Path) -> None:
         with pytest.raises(KeyError, match=message), damaged_chunk(z, coords):
             pass
     assert (z[:2] == 1).all()
+
+
+@pytest.mark.parametrize("options", [{}, {"shards": (8, 4)}], ids=["plain", "shards"])
+def test_what_is_written_to_a_damaged_chunk_stays(tmp_path: Path, options: dict) -> None:
+    z = gzarr.create_array(tmp_path / "z", data=VALUES, chunks=(2, 4), device="cpu", **options)
+    with damaged_chunk(z, (3, 1)):
+        z[:2, 4:] = 5  # of the same shard
+    assert (z[:2, 4:] == 5).all()
+    assert (z[2:, 4:] == VALUES[2:, 4:]).all()
+    with damaged_chunk(z, (3, 1)):
+        z[6:, 4:] = 7
+    assert (z[6:, 4:] == 7).all()
+    with damaged_chunk(z, (3, 1)):
+        z.resize((2, 8))
+    assert (z[:2, 4:] == 5).all()

@@ -35,6 +35,16 @@ def test_on_each(gzarr_device):
     assert type(z[:]).__module__.split(".")[0] == ("numpy" if gzarr_device == "cpu" else "gzarr")
 
 
+@pytest.mark.parametrize("gzarr_device", ["emulated"], indirect=True)
+def test_of_its_own_devices(gzarr_device):
+    assert gzarr_device == "emulated"
+
+
+def test_late(request):
+    with pytest.raises(pytest.UsageError, match="name gzarr_device among the arguments"):
+        request.getfixturevalue("gzarr_device")
+
+
 @pytest.mark.gzarr_devices("emulated", "cuda")
 class TestMarked:
     def test_marked(self, gzarr_device):
@@ -58,7 +68,8 @@ def test_the_fixture_runs_tests_on_each_device(tmp_path: Path) -> None:
     assert "test_on_each[cpu] PASSED" in output, output
     assert "test_on_each[emulated] PASSED" in output
     assert "TestMarked::test_marked[emulated] PASSED" in output
-    assert "5 passed" in output
+    assert "test_of_its_own_devices[emulated] PASSED" in output
+    assert "7 passed" in output
 
 
 def test_a_device_that_was_asked_for_must_be_there(tmp_path: Path) -> None:

@@ -113,3 +113,28 @@ def test_batches_of_a_loader_come_without_copies_of_values(z: gzarr.Array) -> No
     assert not t.to_host
     assert not t.to_device
     assert set(t.allocations.places) == {"gzarr"}
+
+
+def test_memory_from_before_does_not_lower_the_peak() -> None:
+    with gzarr.config.set({"emulated.arrays": "device"}):
+        xp = gzarr.ones(1, device="emulated").xp
+    with transfers() as outer:
+        old = xp.zeros(1000, "u1")
+        with transfers() as t:
+            del old
+            new = xp.zeros(1000, "u1")
+            del new
+        assert t.peak_nbytes == outer.peak_nbytes == 1000
+
+
+def test_the_end_of_working_memory_lowers_its_own_count() -> None:
+    with gzarr.config.set({"emulated.arrays": "device"}):
+        xp = gzarr.ones(1, device="emulated").xp
+    with transfers() as t:
+        with crossings.inside():
+            work = xp.zeros(1000, "u1")
+        del work
+        result = xp.zeros(1000, "u1")
+    assert (t.peak_nbytes, t.inside.peak_nbytes) == (1000, 1000)
+    assert result.size == 1000
+    assert (t._live, t.inside._live) == (1000, 0)

@@ -10,12 +10,14 @@ Not verified on a GPU.
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import wraps
 from types import FrameType
 from typing import Any
 
+from gzarr.concurrency import new_lock
 from gzarr.profiling import crossings
 
 #: Functions that make an array on the device of one on the host.
@@ -24,21 +26,53 @@ _MAKERS = ("array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarra
 _STEPS = ("cupy", "contextlib")
 
 
+#: What restores CuPy's functions, and how many contexts need them replaced.
+_restoring: list[Callable[[], None]] = []
+_n_watching = 0
+_changing = new_lock()
+_local = threading.local()
+
+
 @contextmanager
 def watching(cupy: Any) -> Iterator[None]:
-    """A context that tells of what Python does with CuPy, and of the allocations of this thread."""
-    replaced = [
+    """A context that tells of what Python does with CuPy, and of the allocations of this thread.
+
+    Contexts may overlap, also those of other threads: the first replaces functions, the last restores them.
+    """
+    global _n_watching  # noqa: PLW0603 - a count, changed under the lock
+    with _changing:
+        if not _n_watching:
+            _restoring.extend(_replace_all(cupy))
+        _n_watching += 1
+    try:
+        with nullcontext() if getattr(_local, "has_hook", False) else _hooked(cupy):
+            yield
+    finally:
+        with _changing:
+            _n_watching -= 1
+            while not _n_watching and _restoring:
+                _restoring.pop()()
+
+
+@contextmanager
+def _hooked(cupy: Any) -> Iterator[None]:
+    """A context in which allocations of this thread are told."""
+    with _hook(cupy):
+        _local.has_hook = True
+        try:
+            yield
+        finally:
+            _local.has_hook = False
+
+
+def _replace_all(cupy: Any) -> list[Callable[[], None]]:
+    """Replace what copies and waits; returns what restores it."""
+    return [
         _replace(cupy.ndarray, "get", _telling_get),
         _replace(cupy.ndarray, "set", _telling_set),
         _replace(cupy.cuda.Stream, "synchronize", _telling_wait),
-        *(_replace(cupy, name, lambda make: _telling_maker(make, cupy)) for name in _MAKERS if hasattr(cupy, name)),
+        *(_replace(cupy, name, _telling_maker) for name in _MAKERS if hasattr(cupy, name)),
     ]
-    try:
-        with _hook(cupy):
-            yield
-    finally:
-        for restore in replaced:
-            restore()
 
 
 def _replace(owner: Any, name: str, telling: Callable[[Any], Any]) -> Callable[[], None]:
@@ -80,7 +114,7 @@ def _telling_wait(wait: Any) -> Any:
     return call
 
 
-def _telling_maker(make: Any, cupy: Any) -> Any:
+def _telling_maker(make: Any) -> Any:
     @wraps(make)
     def call(value: Any, *args: Any, **keywords: Any) -> Any:
         made = make(value, *args, **keywords)
@@ -99,18 +133,18 @@ def _hook(cupy: Any) -> Any:
         name = "gzarr.profiling.crossings"
 
         def __init__(self) -> None:
-            self._live: dict[int, bool] = {}
+            self._live: dict[int, Callable[[], None]] = {}
 
         def malloc_preprocess(self, *, mem_size: int, **about: Any) -> None:
             crossings.notify("allocate", mem_size, inside=_is_inside(_asking()))
 
-        def malloc_postprocess(self, *, mem_ptr: int, **about: Any) -> None:
-            self._live[mem_ptr] = _is_inside(_asking())
+        def malloc_postprocess(self, *, mem_size: int, mem_ptr: int, **about: Any) -> None:
+            self._live[mem_ptr] = crossings.freeing(mem_size, inside=_is_inside(_asking()) or crossings.is_inside())
 
-        def free_postprocess(self, *, mem_ptr: int, mem_size: int, **about: Any) -> None:
-            inside = self._live.pop(mem_ptr, None)
-            if inside is not None:  # else it was allocated before
-                crossings.notify("free", mem_size, inside=inside)
+        def free_postprocess(self, *, mem_ptr: int, **about: Any) -> None:
+            tell = self._live.pop(mem_ptr, None)
+            if tell is not None:  # else it was allocated before
+                tell()
 
     return Hook()
 

@@ -411,7 +411,7 @@ def allocated(
 
 def _tell_of_end(host: NDArray[Any], *, inside: bool = False) -> None:
     """Tell observers when the memory of an array is given back."""
-    weakref.finalize(host, crossings.notify, "free", host.nbytes, inside=inside)
+    weakref.finalize(host, crossings.freeing(host.nbytes, inside=inside or crossings.is_inside()))
 
 
 def operand(value: Any) -> Any:

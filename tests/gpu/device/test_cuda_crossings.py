@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+from concurrent import futures
 from typing import Any
 
 import numpy as np
@@ -99,3 +100,27 @@ def test_methods_of_cupy_itself_can_be_replaced() -> None:
         ):
             ask(there)
     assert real.ndarray.get is get
+
+
+def test_contexts_of_threads_may_overlap(cupy: Any) -> None:
+    """The functions are restored by the last, whoever began."""
+    before = vars(cupy.ndarray)["get"], cupy.asarray, cupy.cuda.Stream.synchronize
+    first, second = transfers(), transfers()
+    with futures.ThreadPoolExecutor(1) as pool:
+        t = first.__enter__()
+        u = pool.submit(second.__enter__).result()
+        there = cupy.asarray(VALUES)
+        first.__exit__(None, None, None)
+        there.get()
+        pool.submit(second.__exit__, None, None, None).result()
+    assert (t.to_device.count, t.to_host.count) == (1, 0)
+    assert (u.to_device.count, u.to_host.count) == (1, 1)
+    assert (vars(cupy.ndarray)["get"], cupy.asarray, cupy.cuda.Stream.synchronize) == before
+
+
+def test_contexts_within_each_other_count_once(cupy: Any) -> None:
+    with transfers() as t, transfers() as u:
+        there = cupy.empty(64, "f8")
+        there.get()
+    for counts in (t, u):
+        assert (counts.allocations.count, counts.to_host.count) == (1, 1)
