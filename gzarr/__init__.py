@@ -95,7 +95,7 @@ if TYPE_CHECKING:  # what `__getattr__` finds
 
 __version__ = "0.1.0"
 
-_MODULES = frozenset({"codecs", "convert", "dtype", "errors", "images", "interop", "storage"})
+_MODULES = frozenset({"api", "codecs", "convert", "dtype", "errors", "images", "interop", "storage"})
 # Public names by the module that has them, which is imported when one of them is first asked for: commands, plug-ins
 # and entry points import this package long before they need all of it.
 _NAMES = {

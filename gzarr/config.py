@@ -11,7 +11,7 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping
 from operator import index
-from typing import Any, NamedTuple, SupportsIndex
+from typing import Any, NamedTuple, SupportsIndex, TextIO
 
 DEFAULTS: Mapping[str, Any] = {
     "default_zarr_format": 3,  # of new arrays and groups
@@ -164,6 +164,20 @@ class Config(Mapping[str, Any]):
         'cuda'
         """
         return self.set(device="cuda")
+
+    def pprint(self, stream: TextIO | None = None, **kwargs: Any) -> None:
+        """Print the settings.
+
+        Parameters
+        ----------
+        stream : file, optional
+            Where to print. By default the standard output.
+        **kwargs
+            Of `pprint.pprint`: ``width``, for example.
+        """
+        import pprint
+
+        pprint.pprint(self._values, stream, **kwargs)  # noqa: T203 - what it is for
 
     def __getitem__(self, key: str) -> Any:
         return self._values[key]

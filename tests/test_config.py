@@ -170,3 +170,8 @@ def test_settings_of_zarr_python_are_accepted():
         gzarr.config.set({"array.x": 1})
     with gzarr.config.enable_gpu():
         assert gzarr.config["device"] == "cuda"
+
+
+def test_settings_are_printed(capsys):
+    gzarr.config.pprint(width=60)
+    assert "'array.order': 'C'" in capsys.readouterr().out

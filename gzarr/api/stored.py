@@ -6,7 +6,8 @@ from typing import Any, Unpack
 
 from gzarr.api.create import create
 from gzarr.api.open import create_group
-from gzarr.hierarchy.keywords import CreateKeywords
+from gzarr.errors import NodeNotFoundError
+from gzarr.hierarchy.keywords import CreateKeywords, OpenMode
 from gzarr.hierarchy.reaching import open_store_at
 from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.metadata.documents import delete_node, move_node, read_node
@@ -69,14 +70,14 @@ def contains_group(store: Any, path: str | None = None) -> bool:
 
 def listdir(store: Any, path: str | None = None) -> list[str]:
     """Return the names directly under a path, sorted."""
-    opened, where = _place(store, path)
+    opened, where = _place(store, path, "r")
     objects, below = opened.list_dir(where)
     return sorted({*objects, *below})
 
 
 def getsize(store: Any, path: str | None = None) -> int:
     """Return the bytes that the object at a path occupies, or the objects directly under it."""
-    opened, where = _place(store, path)
+    opened, where = _place(store, path, "r")
     size = opened.getsize(where) if where else None
     if size is not None:
         return size
@@ -85,19 +86,22 @@ def getsize(store: Any, path: str | None = None) -> int:
 
 def rmdir(store: Any, path: str | None = None) -> None:
     """Delete everything under a path."""
-    delete_node(*_place(store, path))
+    delete_node(*_place(store, path, "r+"))
 
 
 def rename(store: Any, src_path: str, dst_path: str) -> None:
     """Rename everything under a path."""
-    opened, source = _place(store, src_path)
-    move_node(opened, source, _place(store, dst_path)[1])
+    opened, source = _place(store, src_path, "r+")
+    move_node(opened, source, join_path(source.removesuffix(normalize_path(src_path)), normalize_path(dst_path)))
 
 
-def _place(store: Any, path: str | None) -> tuple[Store, str]:
-    opened, base = open_store_at(store, "a")
+def _place(store: Any, path: str | None, mode: OpenMode) -> tuple[Store, str]:
+    opened, base = open_store_at(store, mode)
     return opened, join_path(base, normalize_path(path or ""))
 
 
 def _node(store: Any, path: str | None) -> NodeMeta | None:
-    return read_node(*_place(store, path))
+    try:
+        return read_node(*_place(store, path, "r"))
+    except NodeNotFoundError:  # no archive
+        return None

@@ -33,7 +33,9 @@ class BloscShuffle(StrEnum):
 
     @classmethod
     def from_int(cls, number: int) -> BloscShuffle:
-        """Return the shuffle that numcodecs and Zarr v2 give a number: 0, 1 or 2."""
+        """Return the shuffle that numcodecs and Zarr v2 give a number: 0, 1 or 2. Raises ValueError."""
+        if number not in range(3):
+            raise ValueError(f"a shuffle of Blosc is 0, 1 or 2, got {number!r}")
         return tuple(cls)[number]
 
 

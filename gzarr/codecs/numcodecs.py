@@ -212,3 +212,13 @@ def trusted(spec: CodecSpec) -> CodecSpec:
     if isinstance(spec, NumcodecsCodec) and spec.id == "pickle":
         return TrustedPickleCodec(spec.id, spec.config)
     return spec
+
+
+def __getattr__(name: str) -> Any:
+    """Return a codec of numcodecs: ``from gzarr.codecs.numcodecs import Delta``, as from zarr-python's module."""
+    import numcodecs  # those who read its metadata only need none of it
+
+    found = getattr(numcodecs, name, None)
+    if name.startswith("_") or not isinstance(found, type):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return found

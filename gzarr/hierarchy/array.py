@@ -21,7 +21,7 @@ from gzarr.hierarchy.asynchronous import AsyncArray, take_over, unwrapped
 from gzarr.hierarchy.keywords import ConstructorKeywords
 from gzarr.hierarchy.node import same_objects
 from gzarr.hierarchy.open_options import OpenedWith, opened_with_settings
-from gzarr.hierarchy.reaching import reach_existing
+from gzarr.hierarchy.reaching import reach_existing, split_positional
 from gzarr.hierarchy.resizing import objects_stored
 from gzarr.hierarchy.values import broadcast_value, check_out, fields_dtype, to_array_axes
 from gzarr.indexing.keys import join_path
@@ -84,8 +84,16 @@ class Array(ViewableArray):
         is_view: bool = False,
         **kwargs: Unpack[ConstructorKeywords],
     ) -> None:
-        if path is None or metadata is None or opened_with is None:
-            store, path, metadata, opened_with = _reach(store, path, {**kwargs})
+        if path is None or opened_with is None or not isinstance(metadata, ArrayMeta):
+            if isinstance(store, AsyncArray) and path is None and not kwargs:
+                node: Array = unwrapped(store)
+                asked = {"write_empty_chunks": write_empty_chunks, "read_missing_chunks": read_missing_chunks}
+                usage = node._options() | {name: value for name, value in asked.items() if value is not None}
+                usage["read_only"] |= read_only
+                Array.__init__(self, node.store, node.path, node.metadata, node.opened_with, **usage)
+                return
+            read_only, metadata = split_positional(Array, ArrayMeta, metadata, opened_with, read_only)
+            store, path, metadata, opened_with = _reach(store, path, metadata, {**kwargs})
         super().__init__(store, path, metadata, opened_with, read_only=read_only)
         setting = config.get("array.read_missing_chunks") if read_missing_chunks is None else read_missing_chunks
         self.read_missing_chunks = bool(setting)
@@ -459,12 +467,11 @@ class Array(ViewableArray):
         return type(self)(self.store, self.path, meta, opened_with or self.opened_with, **options)
 
 
-def _reach(store: Any, path: str | None, keywords: dict[str, Any]) -> tuple[Store, str, ArrayMeta, OpenedWith]:
+def _reach(
+    store: Any, path: str | None, metadata: ArrayMeta | None, keywords: dict[str, Any]
+) -> tuple[Store, str, ArrayMeta, OpenedWith]:
     """Find the array in a store. Raises ArrayNotFoundError, MetadataError, TypeError."""
-    if isinstance(store, AsyncArray) and path is None and not keywords:
-        node: Array = unwrapped(store)
-        return node.store, node.path, node.metadata, node.opened_with
-    opened, where, meta, opened_with = reach_existing(Array.__init__, store, path, keywords)
+    opened, where, meta, opened_with = reach_existing(Array.__init__, store, path, metadata, keywords)
     if not isinstance(meta, ArrayMeta):
         raise ArrayNotFoundError(f"no array at {join_path(str(opened), where)!r}: {found_instead(opened, where, meta)}")
     return opened, where, meta, opened_with

@@ -25,7 +25,7 @@ from gzarr.hierarchy.keywords import ConstructorKeywords, DeviceKeywords
 from gzarr.hierarchy.new_hierarchy import create_nodes
 from gzarr.hierarchy.node import lies_within, same_objects
 from gzarr.hierarchy.open_options import OpenedWith, opened_with_settings
-from gzarr.hierarchy.reaching import reach_existing
+from gzarr.hierarchy.reaching import reach_existing, split_positional
 from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.metadata.documents import (
     as_meta,
@@ -73,8 +73,14 @@ class Group(GroupArrays, GroupListing, MutableMapping[str, Any]):
         read_only: bool = False,
         **kwargs: Unpack[ConstructorKeywords],
     ) -> None:
-        if path is None or metadata is None or opened_with is None:
-            store, path, metadata, opened_with = _reach(store, path, {**kwargs})
+        if path is None or opened_with is None or not isinstance(metadata, GroupMeta):
+            if isinstance(store, AsyncGroup) and path is None and not kwargs:
+                node: Group = unwrapped(store)
+                store, path, metadata, opened_with = node.store, node.path, node.metadata, node.opened_with
+                read_only |= node._read_only
+            else:
+                read_only, metadata = split_positional(Group, GroupMeta, metadata, opened_with, read_only)
+                store, path, metadata, opened_with = _reach(store, path, metadata, {**kwargs})
         super().__init__(store, path, metadata, opened_with, read_only=read_only)
 
     # -- mapping -------------------------------------------------------------------------------------------------
@@ -561,12 +567,11 @@ class Group(GroupArrays, GroupListing, MutableMapping[str, Any]):
         return group_page(self)
 
 
-def _reach(store: Any, path: str | None, keywords: dict[str, Any]) -> tuple[Store, str, GroupMeta, OpenedWith]:
+def _reach(
+    store: Any, path: str | None, metadata: GroupMeta | None, keywords: dict[str, Any]
+) -> tuple[Store, str, GroupMeta, OpenedWith]:
     """Find the group in a store. Raises GroupNotFoundError, ContainsArrayError, MetadataError, TypeError."""
-    if isinstance(store, AsyncGroup) and path is None and not keywords:
-        node: Group = unwrapped(store)
-        return node.store, node.path, node.metadata, node.opened_with
-    opened, where, meta, opened_with = reach_existing(Group.__init__, store, path, keywords)
+    opened, where, meta, opened_with = reach_existing(Group.__init__, store, path, metadata, keywords)
     if isinstance(meta, ArrayMeta):
         raise ContainsArrayError(f"an array, not a group, is stored at {join_path(str(opened), where)!r}")
     if meta is None:

@@ -13,6 +13,7 @@ from gzarr.display.progress import ProgressLike
 from gzarr.errors import NodeNotFoundError, ReadOnlyError
 from gzarr.hierarchy.attributes import Attributes
 from gzarr.hierarchy.open_options import OpenedWith
+from gzarr.hierarchy.threads import run_in_thread
 from gzarr.metadata.documents import change_attributes, document_key, read_node
 from gzarr.metadata.model import ArrayMeta, GroupMeta
 from gzarr.storage.base import Store
@@ -151,6 +152,22 @@ class Node(Generic[M]):
             The node itself.
         """
         self.attrs.update(new_attributes)
+        return self
+
+    async def update_attributes_async(self, new_attributes: Mapping[str, Any]) -> Self:
+        """Replace all attributes, as zarr-python's coroutine of this name does; `update_attributes` keeps the others.
+
+        Parameters
+        ----------
+        new_attributes : mapping
+            JSON values by name.
+
+        Returns
+        -------
+        Array or Group
+            The node itself.
+        """
+        await run_in_thread(self.attrs.put, new_attributes)
         return self
 
     def verify(self, progress: ProgressLike = None) -> Verification:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from gzarr.backend import Backend
 from gzarr.devices import take_backend
@@ -18,14 +18,16 @@ from gzarr.metadata.documents import read_node
 from gzarr.metadata.model import NodeMeta
 from gzarr.storage import LocalStore, ZipStore, open_store
 from gzarr.storage.base import Store
+from gzarr.storage.wrappers import read_only
 
+M = TypeVar("M", bound=NodeMeta)
 _MODES = {"r", "r+", "a", "w", "w-", "x"}
 
 
 def open_store_at(store: Any, mode: OpenMode) -> tuple[Store, str]:
     """Return (store, path in it). Raises StoreError."""
     if isinstance(store, Node):
-        return store.store, store.path
+        return read_only(store.store) if store.read_only else store.store, store.path
     if mode in ("w", "w-", "x") and isinstance(store, (str, os.PathLike)):
         # These modes are about the node. Given to a ZIP archive, "w" would empty it before the call has passed its
         # checks, and "w-" would refuse it although the path in it is free.
@@ -101,13 +103,35 @@ def take_format(zarr_format: Any, keywords: dict[str, Any]) -> Any:
 
 
 def reach_existing(
-    function: Callable[..., Any], store: Any, path: str | None, keywords: dict[str, Any]
+    function: Callable[..., Any], store: Any, path: str | None, metadata: NodeMeta | None, keywords: dict[str, Any]
 ) -> tuple[Store, str, NodeMeta | None, OpenedWith]:
-    """Return (store, path in it, what is there, what goes with it), as the constructors of zarr 2 are called."""
+    """Return (store, path in it, what is there, what goes with it), as the constructors of zarr 2 are called.
+
+    ``metadata`` are taken for what is there if they are given. Nothing is created, not even an archive.
+    """
     check_keywords(keywords, ConstructorKeywords, function)
     zarr_format = take_format(None, keywords)
-    opened, where, _, opened_with = reach_node(store, path, None, None, keywords)
-    return opened, where, read_node(opened, where, zarr_format), opened_with
+    opened, where, _, opened_with = reach_node(store, path, "r+", None, keywords)
+    return opened, where, read_node(opened, where, zarr_format) if metadata is None else metadata, opened_with
+
+
+def split_positional(
+    node: type[Node[Any]], kind: type[M], metadata: Any, opened_with: Any, read_only: bool
+) -> tuple[bool, M | None]:
+    """Return (read_only, metadata) of a constructor, whose third and fourth argument zarr 2 gives other meanings.
+
+    Raises TypeError if they have neither meaning.
+    """
+    if isinstance(metadata, bool):
+        metadata, read_only = None, metadata or read_only
+    if metadata is not None and not isinstance(metadata, kind):
+        raise TypeError(
+            f"{node.__name__}: metadata must be {kind.__name__}, got {type(metadata).__name__}; "
+            f"use {node.__name__}.from_dict, or pass other arguments by name"
+        )
+    if opened_with is not None:
+        raise TypeError(f"{node.__name__}: pass chunk_store= and other arguments by name, got a fourth argument")
+    return read_only, metadata
 
 
 def close_if_opened_here(given: Any, opened: Store) -> None:

@@ -164,7 +164,8 @@ def open_store(
     if storage_options and not is_place:
         raise StoreError(f"storage_options go with a URL; a {type(store_like).__name__} was given")
     if isinstance(place := getattr(store_like, "store_path", store_like), StorePath) or _is_zarr_path(place):
-        return open_store(place.store, read_only=read_only)[0], place.path
+        sealed = read_only or bool(getattr(store_like, "read_only", False))  # an array may be, in a store that is not
+        return open_store(place.store, read_only=sealed)[0], place.path
     brought = None if type(store_like) in _PLAIN else _brought(store_like, read_only)
     if brought is not None:
         return brought, ""

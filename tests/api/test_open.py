@@ -534,3 +534,33 @@ def test_tree_of_anything_like_h5py():
 
     source = File(foo=File(bar=File(baz=Dataset())), spam=Dataset())
     assert repr(gzarr.tree(source)) == ("/\n├── foo\n│   └── bar\n│       └── baz (100,) int64\n└── spam (100,) int64")
+
+
+def test_nothing_is_written_through_a_node_that_refuses_it():
+    root = gzarr.group()
+    root["a"] = [1, 2]
+    array = gzarr.Array(root.store, "a", read_only=True)
+    group = gzarr.Group(root.store, read_only=True)
+    with pytest.raises(gzarr.ReadOnlyError):
+        gzarr.open_array(array)[0] = 5
+    with pytest.raises(gzarr.ReadOnlyError):
+        gzarr.Array.open(array)[0] = 5
+    with pytest.raises(gzarr.ReadOnlyError):
+        gzarr.open_group(group, mode="w")
+    with pytest.raises(gzarr.ReadOnlyError):
+        gzarr.create_array(group, name="b", shape=3)
+    assert root["a"][0] == 1
+
+
+def test_the_third_argument_of_a_constructor_is_that_of_zarr_2():
+    root = gzarr.group()
+    root["a"] = [1, 2]
+    with pytest.raises(gzarr.ReadOnlyError):
+        gzarr.Array(root.store, "a", True)[0] = 5
+    with pytest.raises(gzarr.ReadOnlyError):
+        gzarr.Group(root.store, "", True).create_group("b")
+    assert gzarr.Array(root.store, "c", root["a"].metadata).shape == (2,)
+    with pytest.raises(TypeError, match=r"ArrayMeta.*from_dict"):
+        gzarr.Array(root.store, "a", {"shape": [2]})
+    with pytest.raises(TypeError, match="chunk_store"):
+        gzarr.Array(root.store, "a", False, {})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import gzarr
@@ -36,3 +38,17 @@ def test_what_is_stored_is_listed_measured_renamed_and_deleted() -> None:
     assert list(root["c"][...]) == [1, 2, 3]
     storage.rmdir(store, "c")
     assert list(root) == ["a"]
+
+
+def test_questions_create_and_lock_nothing(tmp_path: Path) -> None:
+    missing, archive = tmp_path / "missing.zip", tmp_path / "data.zip"
+    assert not storage.contains_array(missing)
+    with pytest.raises(gzarr.errors.NodeNotFoundError):
+        storage.listdir(missing)
+    for node in (gzarr.Array, gzarr.Group):
+        with pytest.raises(gzarr.errors.NodeNotFoundError):
+            node(missing)
+    assert not missing.exists()
+    gzarr.save_array(archive, [1, 2])
+    assert storage.contains_array(archive)
+    assert gzarr.open_array(archive, mode="r+").shape == (2,)

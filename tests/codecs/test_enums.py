@@ -1,5 +1,7 @@
 """zarr-python's enumerations stand for strings."""
 
+import pytest
+
 from gzarr.codecs import (
     BloscCname,
     BloscCodec,
@@ -23,3 +25,5 @@ def test_members_are_the_strings_in_fields_and_json() -> None:
 def test_members_are_found_as_zarr_python_finds_them() -> None:
     assert BloscShuffle("shuffle") is BloscShuffle["shuffle"] is BloscShuffle.from_int(1)
     assert BloscCname.zstd.value == "zstd"
+    with pytest.raises(ValueError, match="-1"):
+        BloscShuffle.from_int(-1)

@@ -11,6 +11,7 @@ import numcodecs.registry
 import numpy as np
 import pytest
 
+import gzarr
 from gzarr.codecs import (
     ArrayRepr,
     BloscCodec,
@@ -378,3 +379,13 @@ def test_numcodecs_compare_by_content_and_write_in_the_order_given() -> None:
     assert list(one.configuration()) == ["b", "a"]
     assert one != NumcodecsCodec("x", {"b": 1})
     assert one != NumcodecsCodec("y", {"b": 1, "a": [2]})
+
+
+def test_codecs_are_imported_as_from_zarr_python():
+    from gzarr.codecs.numcodecs import LZMA, Delta
+
+    z = gzarr.array(np.arange(100), filters=[Delta(dtype="i8")], compressors=[LZMA(preset=1)])
+    assert [codec["name"] for codec in z.metadata.to_dict()["codecs"]] == ["numcodecs.delta", "bytes", "numcodecs.lzma"]
+    assert z[99] == 99
+    with pytest.raises(ImportError, match="Nothing"):
+        from gzarr.codecs.numcodecs import Nothing  # noqa: F401

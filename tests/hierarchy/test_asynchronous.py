@@ -3,6 +3,8 @@
 import asyncio
 import inspect
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -79,3 +81,27 @@ def test_a_node_gives_its_asynchronous_form():
     assert gzarr.open_array(z.async_array) == gzarr.Array(z.async_array) == z
     unstored = gzarr.AsyncGroup(group.metadata, store_path=gzarr.storage.StorePath(group.store, "nothing/there"))
     assert gzarr.Group(unstored).path == "nothing/there"
+
+
+def test_a_synchronous_node_is_used_as_the_asynchronous_one_is():
+    store = gzarr.MemoryStore()
+    z = gzarr.zeros(4, store=store, dtype="i4").with_config({"write_empty_chunks": True, "read_missing_chunks": False})
+    assert gzarr.Array(z.async_array).config == z.config
+    assert gzarr.Array(z.astype("f8").async_array).dtype == "f8"
+    sealed = gzarr.Array(store, read_only=True)
+    for same in (gzarr.Array(sealed.async_array), gzarr.Array(z.async_array, read_only=True)):
+        with pytest.raises(gzarr.ReadOnlyError):
+            same[0] = 1
+    with pytest.raises(gzarr.ReadOnlyError):
+        gzarr.Group(gzarr.AsyncGroup(gzarr.Group(gzarr.group().store, read_only=True))).create_group("a")
+
+
+def test_the_module_needs_no_import():
+    code = "import gzarr; gzarr.api.asynchronous.open; assert not hasattr(gzarr.api, 'nothing')"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_attributes_are_replaced_by_a_coroutine():
+    root = gzarr.group(attributes={"a": 1})
+    assert asyncio.run(root.update_attributes_async({"b": 2})) is root
+    assert root.attrs.asdict() == {"b": 2}

@@ -1,5 +1,7 @@
 """A store and a path in it, as one value."""
 
+import asyncio
+
 import pytest
 
 import gzarr
@@ -32,3 +34,31 @@ def test_nodes_say_where_they_are():
 def test_a_path_leads_into_the_store():
     with pytest.raises(gzarr.StoreError, match=r"\.\."):
         StorePath(MemoryStore(), "a/../b")
+
+
+@pytest.mark.parametrize("kind", ["gzarr", "zarr"])
+def test_an_object_is_read_and_written_by_coroutines(kind):
+    async def use():
+        place = StorePath(MemoryStore() if kind == "gzarr" else zarr.storage.MemoryStore(), "a") / "b"
+        assert (await place.get(), await place.exists(), await place.is_empty()) == (None, False, True)
+        await place.set(b"0123")
+        await place.set_if_not_exists(b"other")
+        assert await place.get() == b"0123"
+        assert await place.get(byte_range=RangeByteRequest(1, 3)) == b"12"
+        assert await place.get(byte_range=OffsetByteRequest(1)) == b"123"
+        assert await place.get(byte_range=SuffixByteRequest(1)) == b"3"
+        buffers = zarr.core.buffer.default_buffer_prototype()
+        await place.set(buffers.buffer.from_bytes(b"4567"))
+        found = await place.get(buffers)
+        assert found.to_bytes() == b"4567"
+        assert not await StorePath(place.store, "a").is_empty()
+        await place.delete()
+        assert not await place.exists()
+        await place.set(b"1")
+        await StorePath(place.store, "a").delete_dir()
+        assert not await place.exists()
+
+    zarr = pytest.importorskip("zarr")
+    from zarr.abc.store import OffsetByteRequest, RangeByteRequest, SuffixByteRequest
+
+    asyncio.run(use())
