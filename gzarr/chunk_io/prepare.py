@@ -23,6 +23,7 @@ from gzarr.codecs.registry import registry_state
 from gzarr.codecs.sharding import ShardingCodec
 from gzarr.codecs.spec import ArrayRepr, BytesRepr, CodecSpec
 from gzarr.codecs.transpose import TransposeCodec
+from gzarr.dtypes.scalars import lacks_unit
 from gzarr.errors import MetadataError, MissingExtraError
 from gzarr.indexing.grid import Grid, RegularAxis, chunk_shape, is_regular
 from gzarr.indexing.keys import Coords, join_path
@@ -147,7 +148,10 @@ def _share(
 
 def _chain(meta: ArrayMeta, specs: tuple[CodecSpec, ...], shape: Coords, backend: Backend) -> Chain:
     def make() -> Chain:
-        chunk = ArrayRepr(meta.data_type.dtype, shape, meta.fill_value)
+        dtype = meta.data_type.dtype
+        if lacks_unit(dtype):
+            dtype = dtype.newbyteorder("=")  # The codec swaps the bytes: NumPy does not.
+        chunk = ArrayRepr(dtype, shape, meta.fill_value)
         return backend.prepare(prepare(specs, chunk), chunk)
 
     return _share(backend, (specs, meta.data_type, meta.fill_value), shape, specs, make)

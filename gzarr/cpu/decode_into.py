@@ -18,7 +18,7 @@ from gzarr.codecs.bytes import BytesCodec
 from gzarr.codecs.registry import registered_factory
 from gzarr.codecs.spec import ArrayRepr, Codec, Step
 from gzarr.codecs.transpose import TransposeCodec
-from gzarr.cpu.codecs.arrays import USER_DEFINED
+from gzarr.cpu.codecs.arrays import is_unswappable
 from gzarr.cpu.codecs.compressors import blosc_decoder, lz4_decoder, zstd_decoder
 from gzarr.cpu.codecs.per_chunk import Decoder, fail, wrong_size
 from gzarr.cpu.window import MIN_NBYTES, Cut, Window, cut_blosc, cut_plain
@@ -99,7 +99,7 @@ def make_decode_into(steps: Sequence[Step], codecs: Sequence[Codec]) -> DecodeIn
         return None
     spec: Any = steps[n].spec
     stored = steps[n].decoded
-    if not isinstance(stored, ArrayRepr) or not stored.nbytes or stored.dtype.isbuiltin == USER_DEFINED:
+    if not isinstance(stored, ArrayRepr) or not stored.nbytes or is_unswappable(stored.dtype):
         return None
     if any(registered_factory("cpu", step.spec.name) is not None for step in steps):
         return None

@@ -97,6 +97,18 @@ def time_scalar(number: int, dtype: np.dtype[Any]) -> Any:
     return np.int64(number).view(dtype.newbyteorder("="))
 
 
+def lacks_unit(dtype: np.dtype[Any]) -> bool:
+    """Whether a dtype is of times without a unit, whose bytes NumPy does not swap when it casts to them."""
+    return dtype.kind in "mM" and np.datetime_data(dtype)[0] == "generic"
+
+
+def as_times(values: Any, dtype: np.dtype[Any]) -> Any:
+    """Cast a NumPy array to a dtype of times without a unit, in native byte order."""
+    if values.dtype.kind == dtype.kind and not values.dtype.isnative:
+        values = values.byteswap().view(values.dtype.newbyteorder("="))
+    return values.astype(dtype.newbyteorder("="))
+
+
 def to_float(number: Any, dtype: np.dtype[Any]) -> Any:
     """Round a Python or NumPy number to a floating-point type; None if the type has nothing near it.
 

@@ -23,7 +23,7 @@ from gzarr.hierarchy.node import same_objects
 from gzarr.hierarchy.open_options import OpenedWith, opened_with_settings
 from gzarr.hierarchy.reaching import reach_existing, split_positional
 from gzarr.hierarchy.resizing import objects_stored
-from gzarr.hierarchy.values import broadcast_value, check_out, fields_dtype, to_array_axes
+from gzarr.hierarchy.values import broadcast_value, check_out, fields_dtype, native_times, to_array_axes
 from gzarr.indexing.keys import join_path
 from gzarr.indexing.plan import make_plan
 from gzarr.indexing.selection import Points, Selection, normalize_basic
@@ -424,6 +424,8 @@ class Array(ViewableArray):
             result = io.backend.empty(selection.shape, dtype)
         else:
             result = check_out(io.backend.adopt_out(out), selection.shape, dtype)
+            if result.dtype.kind in "mM":
+                result = native_times(result)
         return ReadJob(io, make_plan(selection, io.layout.grid), to_array_axes(result, selection), fields), result
 
     def _finish_read(self, selection: Selection, job: ReadJob, result: AnyArray, out: AnyArray) -> AnyArray:
@@ -431,6 +433,8 @@ class Array(ViewableArray):
         if out is not None:
             if isinstance(selection, Points) and not np.may_share_memory(job.out, result):
                 result[...] = job.out.reshape(result.shape)
+            if result.dtype.kind in "mM" and result.dtype != out.dtype:
+                result[...] = result.byteswap()
             return out
         return result[()] if not selection.shape and isinstance(result, np.ndarray) else result
 

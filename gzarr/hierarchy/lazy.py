@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from gzarr.backend import Backend
+from gzarr.dtypes.scalars import lacks_unit
 from gzarr.errors import StoreError
 from gzarr.hierarchy.accessors import Indexed
 from gzarr.hierarchy.node import lies_within
@@ -86,7 +87,7 @@ def computed(value: Any, dtype: np.dtype[Any], backend: Backend) -> Any:
 
     dtype: of the elements in the file. Raises StoreError if there is no room for the file.
     """
-    if not prod(value.shape) * dtype.itemsize > IN_MEMORY_NBYTES or dtype.hasobject:
+    if not prod(value.shape) * dtype.itemsize > IN_MEMORY_NBYTES or dtype.hasobject or lacks_unit(dtype):
         whole = value if hasattr(value, "__array__") else value[(slice(None),) * len(value.shape)]
         # A gzarr array is in its store, whatever device its reads go to.
         return backend.asarray(np.asarray(whole) if isinstance(value, Indexed) else whole, dtype)

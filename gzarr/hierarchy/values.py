@@ -8,6 +8,7 @@ import numpy as np
 
 from gzarr.backend import Array as AnyArray
 from gzarr.backend import Fields
+from gzarr.dtypes.scalars import as_times, lacks_unit
 from gzarr.errors import SelectionError
 from gzarr.hierarchy.accessors import Indexed
 from gzarr.hierarchy.lazy import computed, is_lazy, is_separate
@@ -36,7 +37,7 @@ def broadcast_value(value: Any, dtype: np.dtype[Any], selection: Selection, arra
     if isinstance(value, (bytearray, memoryview)) and array.metadata.data_type.variable == "bytes":
         value = bytes(value)  # one element, where NumPy sees a list of numbers
     given = array.backend.asarray(value, dtype.base)
-    if given.dtype != dtype.base:
+    if given.dtype != dtype.base or (not given.dtype.isnative and lacks_unit(given.dtype)):
         given = _castable(given, dtype.base)
     if given.shape == shape:
         return given
@@ -53,6 +54,8 @@ def _castable(given: AnyArray, dtype: np.dtype[Any]) -> AnyArray:
     if not np.can_cast(given.dtype, dtype, "unsafe"):
         raise TypeError(f"cannot write a value of dtype {given.dtype} to an array of dtype {dtype}")
     # What NumPy makes of floats that are out of range differs from array to array with their layout.
+    if lacks_unit(dtype) and isinstance(given, np.ndarray):
+        return as_times(given, dtype)
     differs = not given.shape or (given.dtype.kind in "fc" and dtype.kind in "iu")
     if not _casts_surely(given.dtype, dtype) or (differs and type(given) in (np.ndarray, np.memmap)):
         return given.astype(dtype)
@@ -60,7 +63,12 @@ def _castable(given: AnyArray, dtype: np.dtype[Any]) -> AnyArray:
 
 
 def _casts_surely(given: np.dtype[Any], dtype: np.dtype[Any]) -> bool:
-    """Return whether all elements can be cast. Of texts and objects only a cast shows it."""
+    """Return whether all elements can be cast. Of texts and objects only a cast shows it.
+
+    Times in the other byte order are cast at once, as chunks of times without a unit are in native order.
+    """
+    if lacks_unit(dtype) and not given.isnative:
+        return False
     return np.can_cast(given, dtype, "unsafe") and (given.kind not in "OSUT" or dtype.kind in (given.kind, "O"))
 
 
@@ -83,6 +91,11 @@ def check_out(out: AnyArray, shape: tuple[int, ...], dtype: np.dtype[Any]) -> An
     if hasattr(out, "flags") and getattr(out.flags, "writeable", True) is False:
         raise ValueError("out is read-only")
     return out
+
+
+def native_times(out: AnyArray) -> AnyArray:
+    """Return the memory of an array to read into; in native byte order if it is of times without a unit."""
+    return out if out.dtype.isnative or not lacks_unit(out.dtype) else out.view(out.dtype.newbyteorder("="))
 
 
 def fields_dtype(dtype: np.dtype[Any], fields: Fields) -> np.dtype[Any]:

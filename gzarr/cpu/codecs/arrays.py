@@ -10,22 +10,28 @@ import numpy as np
 from gzarr.codecs.scale_offset import scale, unscale
 from gzarr.codecs.spec import ArrayRepr, Codec, Step, need_array
 from gzarr.cpu.codecs.per_chunk import Bytes, per_chunk, wrong_size
+from gzarr.dtypes.scalars import lacks_unit
 from gzarr.errors import CodecError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-#: ``np.dtype.isbuiltin`` of types that other packages define (ml_dtypes), whose byte order NumPy cannot swap.
-USER_DEFINED = 2
+#: ``np.dtype.isbuiltin`` of types that other packages define (ml_dtypes).
+_USER_DEFINED = 2
+
+
+def is_unswappable(dtype: np.dtype[Any]) -> bool:
+    """Whether NumPy does not swap the bytes of a dtype when it casts."""
+    return dtype.isbuiltin == _USER_DEFINED or lacks_unit(dtype)
 
 
 def bytes_codec(step: Step) -> Codec:
     """Views bytes as an array, without a copy and in the stored byte order, and an array as bytes."""
     chunk = need_array(step.spec.name, step.decoded)
     spec: Any = step.spec
-    if chunk.dtype.isbuiltin == USER_DEFINED and spec.endian not in (None, sys.byteorder):
+    if is_unswappable(chunk.dtype) and spec.endian not in (None, sys.byteorder):
         return _swapped(chunk)
     dtype, shape, nbytes = chunk.dtype, chunk.shape, chunk.nbytes or 0
-    if spec.endian is not None and chunk.dtype.isbuiltin != USER_DEFINED:
+    if spec.endian is not None and not is_unswappable(chunk.dtype):
         dtype = dtype.newbyteorder(spec.endian)
     ndarray = np.ndarray
 
@@ -45,7 +51,7 @@ def bytes_codec(step: Step) -> Codec:
 
 
 def _swapped(chunk: ArrayRepr) -> Codec:
-    """The bytes codec for a type of another package, in the byte order that is not the machine's."""
+    """The bytes codec for a type whose bytes NumPy does not swap, in the byte order that is not the machine's."""
     raw = np.dtype(f"u{chunk.dtype.itemsize}")
 
     def decode(data: Bytes) -> Array:

@@ -25,6 +25,7 @@ from gzarr.chunk_io.waves import ReadJob, WriteJob
 from gzarr.codecs.sharding import ShardingCodec
 from gzarr.codecs.spec import CodecSpec
 from gzarr.devices import backend_for
+from gzarr.dtypes.scalars import lacks_unit
 from gzarr.indexing.grid import Axis, Grid, RegularAxis, VaryingAxis
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import make_plan
@@ -72,7 +73,7 @@ class BoundArray:
         own = self.meta.data_type.dtype
         if not self.is_text and not _same(own, self.dtype):
             raise NotHandledError(f"dtype {self.dtype}, which gzarr takes for {own}")
-        if own != self.dtype and own.kind in "mM":
+        if lacks_unit(own) and not (own.isnative and self.dtype.isnative):
             raise NotHandledError(f"dtype {self.dtype}: NumPy does not swap the bytes of dates without a unit")
         # zarr-python keeps the chunks of a shard that are not written, wherever the array ends.
         self._keeps_rest = len(self.meta.codecs) == 1 and self.meta.sharding is not None
@@ -128,6 +129,8 @@ class BoundArray:
         data, device = self._array((place.store, spec.config, spec.prototype), value)
         own = self.meta.data_type.dtype
         if data.dtype != own:
+            if lacks_unit(own):
+                raise NotHandledError(f"values of dtype {data.dtype}")
             data = data.astype(own)
         taken, grid = self._take(batch, drop_axes, data.shape, writing=not self._keeps_rest)
         io = self._io(taken, grid, device, loop)
