@@ -63,7 +63,7 @@ SUITES = {
         "zarr/tests",
         tuple(f"test_{name}.py" for name in ("core", "hierarchy", "creation", "convenience", "attrs", "indexing")),
         release="2.18.7",
-        plugin="zarr_alias",
+        plugin="zarr2_alias",
     ),
     "zarr3": Suite("zarr", "tests", ("test_api.py", "test_group.py", "test_indexing.py"), plugin="zarr3_alias"),
 }
@@ -116,7 +116,6 @@ class Run:
             "PYTEST_PLUGINS": "pytest_asyncio.plugin,xdist.plugin,pytest_benchmark.plugin,_hypothesis_pytestplugin",
             "PYTHONPATH": os.pathsep.join((str(ROOT), str(LISTS))),
             "ZARR_ALIAS_FOLDER": str(self.folder / "zarr"),
-            "ZARR_ALIAS_FORMAT": "2" if self.suite.release else "3",
         }
 
 

@@ -17,6 +17,7 @@ from zarr.abc.store import Store
 
 import gzarr
 import gzarr.api.asynchronous
+import gzarr.dtype
 import gzarr.storage
 from gzarr.hierarchy import array_config
 from gzarr.metadata.documents import as_meta
@@ -25,6 +26,7 @@ from gzarr.storage.foreign import ZarrStore
 
 for _name in (
     *("api.asynchronous", "api.synchronous", "core._info", "core.group", "core.metadata.v2", "core.metadata.v3"),
+    "dtype",
     *("core.sync_group", "registry", "storage._utils", "testing.store", "testing.utils", "types"),
 ):
     importlib.import_module(f"zarr.{_name}")
@@ -68,15 +70,13 @@ async def _make_store_path(store: Any, *, path: str | None = "", **_keywords: An
 
 def _alias() -> None:
     submodules = {name: getattr(zarr, name) for name in ("abc", "core", "registry", "testing", "types")}
-    stores = {name: getattr(gzarr.storage, name) for name in _PUBLIC_STORES if hasattr(gzarr.storage, name)}
+    stores = {name: getattr(gzarr.storage, name) for name in _PUBLIC_STORES}
     _stand_in("zarr", {**_public(gzarr), **submodules, "__version__": zarr.__version__}, whole=True)
     _stand_in("zarr.storage", stores)
     _stand_in("zarr.storage._common", {**stores, "make_store_path": _make_store_path})
     _stand_in("zarr.errors", _public(gzarr.errors))
     _stand_in("zarr.codecs", _public(gzarr.codecs))
-    if hasattr(gzarr, "dtype"):
-        importlib.import_module("zarr.dtype")
-        _stand_in("zarr.dtype", _public(gzarr.dtype), whole=True)
+    _stand_in("zarr.dtype", _public(gzarr.dtype), whole=True)
     _stand_in("zarr.api", {})
     _stand_in("zarr.api.asynchronous", _public(gzarr.api.asynchronous), whole=True)
     _stand_in("zarr.api.synchronous", _public(gzarr), whole=True)

@@ -1,9 +1,8 @@
-"""A pytest plug-in that lets the suites of zarr 2 and zarr-python test gzarr: ``zarr`` is gzarr.
+"""A pytest plug-in that lets the suite of zarr 2 test gzarr: ``zarr`` is gzarr.
 
 ``zarr`` and each of its modules is a stand-in that looks names up in gzarr's public modules. A name that gzarr does not
 have is a placeholder: a test module that imports it can be imported, and only the tests that use it fail. The folder in
-``ZARR_ALIAS_FOLDER`` holds what of the package ``zarr`` is not replaced: its ``tests``; ``ZARR_ALIAS_FORMAT`` is the
-format that creation makes by default.
+``ZARR_ALIAS_FOLDER`` holds what of the package ``zarr`` is not replaced: its ``tests``.
 """
 
 from __future__ import annotations
@@ -32,14 +31,11 @@ from gzarr.storage import base
 # Where names of a module are looked up; those of modules not listed here, in all of gzarr's public modules.
 _HOMES = {
     "zarr": ("gzarr",),
-    "zarr.abc.store": (),  # stores of zarr-python are asynchronous
-    "zarr.api.asynchronous": ("gzarr.api.asynchronous",),
     "zarr.codecs": ("gzarr.codecs", "gzarr"),
-    "zarr.dtype": ("gzarr.dtype",),
     "zarr.errors": ("gzarr.errors",),
     "zarr.storage": ("gzarr.storage",),
 }
-_PUBLIC = ("gzarr", "gzarr.storage", "gzarr.codecs", "gzarr.errors", "gzarr.dtype")
+_PUBLIC = ("gzarr", "gzarr.storage", "gzarr.codecs", "gzarr.errors")
 # zarr 2's base of stores is a mapping with methods besides; gzarr takes mappings, and its own base asks for others.
 # Its experimental form of v3 was never released as a format: without it, the tests of it skip. The rest is private
 # and what tests use, not what they test.
@@ -126,13 +122,10 @@ class _Finder(MetaPathFinder, Loader):
 
 
 sys.meta_path.insert(0, _Finder())
-base._check_overridden = lambda *_: None  # zarr-python's tests define stores of its kind beside other tests
-gzarr.config.set(default_zarr_format=int(os.environ["ZARR_ALIAS_FORMAT"]))
-if gzarr.config.get("default_zarr_format") == 2:
-    zarr2_private.add_to_nodes()
-if (
-    importlib.util.find_spec("numcodecs.tests") is None
-):  # numcodecs had it until 0.16; zarr 2's tests of strings need it
+base._check_overridden = lambda *_: None  # the tests define stores of zarr's kind beside other tests
+gzarr.config.set(default_zarr_format=2)
+zarr2_private.add_to_nodes()
+if importlib.util.find_spec("numcodecs.tests") is None:  # numcodecs had it until 0.16; the tests of strings need it
     sys.modules["numcodecs.tests"] = ModuleType("numcodecs.tests")
     sys.modules["numcodecs.tests.common"] = common = ModuleType("numcodecs.tests.common")
     common.greetings = ["¡Hola mundo!", "Hej Världen!", "Servus Woid!", "Hei maailma!", "こんにちは世界"]  # type: ignore[attr-defined]
