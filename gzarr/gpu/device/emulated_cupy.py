@@ -16,20 +16,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gzarr.gpu.device.emulated_arrays import (
+    TAKING_INDICES,
     Device,
     EmulatedArray,
+    check_keywords,
     host_of,
     operand,
     sent,
     wrapped,
 )
-from gzarr.gpu.device.emulated_streams import EmulatedStream, current_stream
+from gzarr.gpu.device.emulated_streams import EmulatedEvent, EmulatedStream, current_stream
 from gzarr.profiling import crossings
 from gzarr.storage.extras import require
 
 ndarray = EmulatedArray
 cuda = SimpleNamespace(
-    Device=Device, Stream=EmulatedStream, get_current_stream=current_stream, is_available=lambda: True
+    Device=Device,
+    Event=EmulatedEvent,
+    Stream=EmulatedStream,
+    get_current_stream=current_stream,
+    get_elapsed_time=lambda start, end: (end.time_s - start.time_s) * 1e3,
+    is_available=lambda: True,
 )
 
 
@@ -46,15 +53,36 @@ _MISSING = _names(
     "object_ polyder polydiv polyint rec recarray record sctypeDict setbufsize seterr seterrcall show_runtime spacing "
     "str_ strings test timedelta64 typecodes unstack vecdot vecmat void False_ True_ ScalarType"
 )
-_MISSING_IN = {"linalg": _names("matrix_norm multi_dot svdvals vecdot vector_norm")}
+_MISSING_IN = {
+    "fft": _names("test"),
+    "linalg": _names(
+        "diagonal matrix_norm multi_dot outer svdvals tensordot test trace vecdot vector_norm",
+    ),
+    "random": _names(
+        "MT19937 PCG64 PCG64DXSM Philox SFC64 SeedSequence bit_generator get_bit_generator get_state mtrand "
+        "set_bit_generator set_state test"
+    ),
+}
 _SCIPY = _names("fft fftpack interpolate linalg ndimage signal sparse spatial special stats")
 #: Names of CuPy for its own kernels.
-_KERNELS = ("ElementwiseKernel", "RawKernel", "RawModule", "ReductionKernel", "fuse")
+_KERNELS = ("ElementwiseKernel", "RawKernel", "RawModule", "ReductionKernel", "fuse", "vectorize")
+#: Types of NumPy that make arrays of the host.
+_MAKERS = ("Generator", "RandomState")
+#: Objects of NumPy whose brackets make arrays.
+_BRACKETS = ("c_", "mgrid", "ogrid", "r_")
+#: Functions whose first argument is an array, and no list or scalar that NumPy would make one of.
+_OF_ARRAYS = _names(
+    "all any argmax argmin argwhere ascontiguousarray asfortranarray bincount count_nonzero cumprod cumsum empty_like "
+    "flip full_like histogram median nanmean nansum nonzero norm ones_like size unique where zeros_like"
+)
+#: Functions whose first argument is a shape or a length.
+_OF_SHAPES = _names("empty eye full identity indices ones tri zeros")
 #: Functions that call the method of their argument, whatever that is: NumPy arrays stay on the host.
 _BY_METHOD = _names(
     "amax amin argpartition argsort clip copy diagonal dot max mean min partition prod put ravel repeat reshape sort "
     "squeeze std sum swapaxes take trace transpose var"
 )
+_TAKING_INDICES = _names(TAKING_INDICES) - {"compress"}  # whose first argument is the condition
 #: Functions that describe or write what they are given.
 _ON_HOST = _names("array2string array_repr array_str save savetxt savez savez_compressed")
 #: Functions whose result is a Python bool in NumPy and an array in CuPy.
@@ -110,7 +138,19 @@ def from_dlpack(array: Any, *, device: Any = None, copy: bool | None = None) -> 
 
 def get_default_memory_pool() -> Any:
     """Return what stands for CuPy's pool of memory: it keeps nothing, so that there is nothing to free."""
-    return SimpleNamespace(free_all_blocks=lambda stream=None: None)
+    nothing = dict.fromkeys(("free_bytes", "get_limit", "n_free_blocks", "total_bytes", "used_bytes"), lambda: 0)
+    return SimpleNamespace(
+        free_all_blocks=lambda stream=None: None, set_limit=lambda size=None, fraction=None: None, **nothing
+    )
+
+
+#: What stands for CuPy's pool of pinned memory.
+get_default_pinned_memory_pool = get_default_memory_pool
+
+
+def is_available() -> bool:
+    """Return whether there is a device: always."""
+    return True
 
 
 def get_array_module(*args: Any) -> Any:
@@ -122,10 +162,15 @@ def wrap_function(function: Callable[..., Any], name: str) -> Callable[..., Any]
     """Return a function of NumPy or SciPy for arrays of the device."""
 
     def call(*args: Any, **keywords: Any) -> Any:
-        if name in _ON_HOST:
+        check_keywords(name, keywords)
+        if name in _ON_HOST or name.startswith("assert_"):
             return function(*map(_got, args), **{key: _got(value) for key, value in keywords.items()})
-        if name in _BY_METHOD and args and type(args[0]) is np.ndarray:
-            return function(*args, **keywords)
+        if args:
+            _check_first(name, args[0])
+            if name in _BY_METHOD and isinstance(args[0], (np.ndarray, np.generic)):
+                return function(*args, **keywords)
+            if name in _TAKING_INDICES and isinstance(args[0], EmulatedArray):
+                return getattr(args[0], name)(*args[1:], **keywords)
         out = keywords.get("out")
         given = [_argument(arg) for arg in args]
         with np.errstate(all="ignore"):
@@ -139,6 +184,19 @@ def wrap_function(function: Callable[..., Any], name: str) -> Callable[..., Any]
     call.__name__ = call.__qualname__ = name
     call.__doc__ = function.__doc__
     return call
+
+
+def _check_first(name: str, value: Any) -> None:
+    """Raise what CuPy raises for a first argument that NumPy would convert."""
+    if isinstance(value, (list, tuple, int, float, complex)):
+        if name in _BY_METHOD:
+            raise AttributeError(f"{type(value).__name__!r} object has no attribute {name!r}")
+        if name in _OF_ARRAYS:
+            raise TypeError(f"'a' must be a cupy.ndarray object, not {type(value)}")
+    if name in _OF_SHAPES:
+        for item in value if isinstance(value, (list, tuple)) else (value,):
+            if isinstance(item, EmulatedArray):
+                raise TypeError("'cupy.ndarray' object cannot be interpreted as an integer")
 
 
 class Namespace:
@@ -190,11 +248,23 @@ def __getattr__(name: str) -> Any:
 
 def _wrapped_member(member: Any, name: str) -> Any:
     """Return a member of a module for arrays of the device: types and constants are the same."""
-    if isinstance(member, type) or not callable(member):
+    if name in _BRACKETS:
+        return _Brackets(member)
+    if (isinstance(member, type) and name not in _MAKERS) or not callable(member):
         return Namespace(member) if hasattr(member, "__path__") else member
     if isinstance(member, np.ufunc):
         return _Ufunc(member)
     return wrap_function(member, name)
+
+
+class _Brackets:
+    """An object of NumPy whose brackets make arrays, here of the device."""
+
+    def __init__(self, maker: Any) -> None:
+        self._maker = maker
+
+    def __getitem__(self, key: Any) -> Any:
+        return wrapped(self._maker[_argument(key)])
 
 
 class _Ufunc:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Self
+from typing import Any, Self
 
 from gzarr.profiling import crossings
 
@@ -26,7 +27,17 @@ class EmulatedStream:
     null: EmulatedStream
 
     def __init__(self, null: bool = False, non_blocking: bool = False) -> None:
-        self.waited_for: deque[EmulatedStream] = deque(maxlen=64)
+        self.waited_for: deque[Any] = deque(maxlen=64)
+
+    @property
+    def done(self) -> bool:
+        """Whether the work is done."""
+        return True
+
+    def use(self) -> Self:
+        """Make this stream current for this thread, until another one is."""
+        _local.stream = self
+        return self
 
     def __enter__(self) -> Self:
         _local.__dict__.setdefault("outer", []).append(getattr(_local, "stream", None))
@@ -40,13 +51,33 @@ class EmulatedStream:
         """Wait for the work, which is done."""
         crossings.notify("synchronize")
 
-    def wait_event(self, event: EmulatedStream) -> None:
+    def wait_event(self, event: Any) -> None:
         """Note the event."""
         self.waited_for.append(event)
 
-    def record(self) -> EmulatedStream:
-        """An event, represented by the stream itself."""
-        return self
+    def record(self, event: Any = None) -> Any:
+        """An event, represented by the stream itself if none is given."""
+        if event is None:
+            return self
+        event.record(self)
+        return event
+
+
+class EmulatedEvent:
+    """An event, as `cupy.cuda.Event`."""
+
+    done = True
+
+    def __init__(self, block: bool = False, disable_timing: bool = False, interprocess: bool = False) -> None:
+        self.time_s = time.perf_counter()
+
+    def record(self, stream: EmulatedStream | None = None) -> None:
+        """Note the time."""
+        self.time_s = time.perf_counter()
+
+    def synchronize(self) -> None:
+        """Wait for the work before it, which is done."""
+        crossings.notify("synchronize")
 
 
 #: The default stream.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -91,3 +93,72 @@ def test_streams_and_devices_have_cupys_names():
     assert isinstance(stream.record(), EmulatedStream)
     assert xp.get_array_module(xp.zeros(1)) is xp
     assert xp.get_array_module(HOST) is np
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda f: f.max(initial=0),
+        lambda f: f.sum(where=f > 2),
+        lambda f: np.mean(f, where=f > 2),
+        lambda f: xp.std(f, correction=1),
+        lambda f: xp.zeros(3, device="cpu"),
+        lambda f: xp.take(f, 1, mode="clip"),
+        lambda f: xp.fft.fft(f, out=f),
+        lambda f: xp.sort(f, stable=True),
+    ],
+)
+def test_keywords_that_cupy_lacks_are_refused(call: Any) -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument"):
+        call(xp.arange(6.0))
+
+
+def test_lists_are_no_arrays() -> None:
+    with pytest.raises(AttributeError, match="'list' object has no attribute 'sum'"):
+        xp.sum([1, 2])
+    with pytest.raises(TypeError, match=r"'a' must be a cupy.ndarray object, not <class 'list'>"):
+        xp.any([True, False])
+    assert type(xp.sum(np.float32(3))) is np.float32
+
+
+@pytest.mark.parametrize("shape", [lambda n: n, lambda n: (n, 2), lambda n: [2, n]])
+def test_arrays_are_no_shapes(shape: Any) -> None:
+    with pytest.raises(TypeError, match="cannot be interpreted as an integer"):
+        xp.zeros(shape(xp.asarray(3)))
+
+
+def test_nothing_makes_arrays_of_the_host() -> None:
+    state = xp.random.RandomState(0)
+    made = [xp.mgrid[0:2, 0:3], xp.ogrid[0:3], xp.r_[xp.arange(2), 5], xp.c_[xp.arange(2), xp.arange(2)], state.rand(2)]
+    assert [type(x) for x in made] == [xp.ndarray] * 5
+    assert made[2].tolist() == [0, 1, 5]
+    with pytest.raises(TypeError, match="Unsupported type"):
+        xp.r_[np.arange(2), 5]
+    for name in ("PCG64", "get_state"):
+        assert not hasattr(xp.random, name)
+
+
+def test_assertions_take_both_kinds_of_arrays() -> None:
+    xp.testing.assert_array_equal(xp.arange(3), np.arange(3))
+    with pytest.raises(AssertionError):
+        xp.testing.assert_allclose(np.ones(3), xp.zeros(3))
+
+
+def test_functions_take_indices_of_the_host_as_methods_do() -> None:
+    a = xp.arange(6)
+    assert xp.take(a, np.array([1, 3])).tolist() == [1, 3]
+    assert xp.repeat(a[:2], np.array([1, 2])).tolist() == [0, 1, 1]
+
+
+def test_events_and_pools_are_there() -> None:
+    start, end = xp.cuda.Event(), xp.cuda.Event()
+    stream = xp.cuda.Stream()
+    with stream:
+        start.record()
+        end.record(stream)
+    stream.wait_event(stream.record(end))
+    end.synchronize()
+    assert xp.cuda.get_elapsed_time(start, end) >= 0
+    assert stream.done
+    assert xp.is_available()
+    assert xp.get_default_memory_pool().used_bytes() == xp.get_default_pinned_memory_pool().n_free_blocks() == 0
