@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -97,11 +98,22 @@ def take(source: str, target: str, row: int, sample: Sample = edges) -> PtxDevic
     return device
 
 
+def device_like(shape: Sequence[int], dtype: str) -> np.ndarray:
+    """An array that begins where memory of a GPU does, at a multiple of 256 bytes: costs depend on it."""
+    nbytes = math.prod(shape) * np.dtype(dtype).itemsize
+    memory = np.empty(nbytes + 256, np.uint8)
+    start = -memory.ctypes.data % 256
+    return memory[start : start + nbytes].view(dtype).reshape(shape)
+
+
 def reduce(dtype: str, shape: tuple[int, ...], factors: tuple[int, ...], how: str, sample: Sample = edges) -> PtxDevice:
     """Reduce windows of some numbers, and compare them with NumPy."""
     device = PtxDevice(sample)
-    block = np.random.default_rng(3).integers(0, 7, shape).astype(dtype)
-    out, wanted = (np.empty([-(-n // factor) for n, factor in zip(shape, factors, strict=True)], dtype) for _ in "ab")
+    block = device_like(shape, dtype)
+    block[...] = np.random.default_rng(3).integers(0, 7, shape)
+    out, wanted = (
+        device_like([-(-n // factor) for n, factor in zip(shape, factors, strict=True)], dtype) for _ in "ab"
+    )
     GpuBackend(device).reduce_windows(block, factors, how, out)
     reduce_by_numpy(block, factors, how, wanted)
     np.testing.assert_array_equal(out, wanted)
