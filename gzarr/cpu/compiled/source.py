@@ -59,11 +59,15 @@ class Encoder(NamedTuple):
     checksum: bool = False
     cname: str = ""
 
-    def table(self, extent: tuple[int, ...], *, keep_empty: bool) -> bytes:
-        """The loop's struct Encoder. extent: of the array. keep_empty: whether chunks of the fill value are stored."""
+    def table(self, extent: tuple[int, ...], *, keep_empty: bool, keep_beyond: bool) -> bytes:
+        """The loop's struct Encoder.
+
+        extent: of the array. keep_empty: whether chunks of the fill value are stored. keep_beyond: whether chunks keep
+        what is stored beyond the array.
+        """
         *numbers, cname = self
-        form = f"{6 + len(extent)}q{_CNAME_NBYTES}s"
-        return struct.pack(form, keep_empty, *numbers, *extent, cname.encode())
+        form = f"{7 + len(extent)}q{_CNAME_NBYTES}s"
+        return struct.pack(form, keep_empty, *numbers, keep_beyond, *extent, cname.encode())
 
 
 class LoopChain(NamedTuple):

@@ -212,6 +212,7 @@ def make_write(
         pieces, wave_nchunks = shards[0], -(-parts.nparts // shards[1])
     drops = not keep_empty and chain.chunk.fill_value is not None
     extents = tuple([axis.extent for axis in source.layout.grid])
+    keep_beyond = source.layout.cut is None or {*source.layout.cut[0]} != {-1}
     own_dtype = value.dtype == chain.chunk.dtype
     spans, lists, *_ = parts.tables()
     return CompiledWrite(
@@ -223,7 +224,7 @@ def make_write(
         work=Work(parts.nparts, chain.nbytes, wave_nchunks, unlocked=True),
         value=value,
         job=chain.job(swap, source.keys.separator, value, parts.npoints),
-        encoder=(chain.encoder or Encoder()).table(extents, keep_empty=not drops),
+        encoder=(chain.encoder or Encoder()).table(extents, keep_empty=not drops, keep_beyond=keep_beyond),
         tables=(spans, lists),
         fill=chain.fill if own_dtype else np.asarray(fill_of(chain.chunk), value.dtype).tobytes(),
         window=make_window(*parts.places(parts.whole())),

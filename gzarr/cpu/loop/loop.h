@@ -197,6 +197,7 @@ typedef struct {
     int64_t level;      /* of LZ4 its acceleration */
     int64_t shuffle, typesize, blocksize;
     int64_t frame_checksum;   /* whether a Zstandard frame ends with a checksum */
+    int64_t keeps_beyond;     /* whether chunks keep what is stored beyond the array */
     int64_t extent[MAX_NDIM]; /* of the array, in elements */
     char cname[MAX_CNAME];
 } Encoder;

@@ -73,7 +73,7 @@ static bool take_job(const Py_buffer *job_table, const Py_buffer *window_table, 
 }
 
 static bool take_encoder(const Py_buffer *table, const Job *job, Encoder *encoder) {
-    if (!unpack(table, job->ndim, 6, 1, MAX_CNAME, (int64_t *)encoder)) return false;
+    if (!unpack(table, job->ndim, 7, 1, MAX_CNAME, (int64_t *)encoder)) return false;
     memcpy(encoder->cname, (const char *)table->buf + table->len - MAX_CNAME, MAX_CNAME);
     return encoder_is_sound(encoder, job);
 }

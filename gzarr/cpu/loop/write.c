@@ -17,6 +17,7 @@ typedef struct {
     int64_t coords[MAX_NDIM];
     Copy copy;   /* from the value, at copy.dst, into the chunk, from byte copy.src_start on */
     bool covers; /* all of the chunk: what reaches beyond the array may hold what others have appended since */
+    bool ends;   /* all of it that lies within the array; fill values are to be beyond */
 } Piece;
 
 /* -- gathering ------------------------------------------------------------------------------------------------- */
@@ -39,6 +40,7 @@ static bool plan_piece(const Call *call, const Encoder *encoder, int64_t part, P
     const Job *job = call->job;
     const Span *spans[MAX_NDIM];
     piece->covers = true;
+    piece->ends = !encoder->keeps_beyond;
     for (int64_t a = job->ndim - 1; a >= 0; a--) {
         const int64_t n = call->window->n[a], length = job->chunk_shape[a];
         const Span *span = call->spans + call->window->first[a] + part % n;
@@ -49,6 +51,7 @@ static bool plan_piece(const Call *call, const Encoder *encoder, int64_t part, P
         const bool runs = !span->in_start && (span->count == 1 || span->in_step == 1);
         const bool all = span->in_list < 0 ? runs && span->count == length : span->in_step && left >= length;
         piece->covers = piece->covers && all;
+        piece->ends = piece->ends && (all || (span->in_list < 0 && runs && span->count == left));
         spans[a] = span;
     }
     return plan_gather(call, spans, &piece->copy);
@@ -80,7 +83,7 @@ static const char *gather(const Call *call, const Piece *piece, char *to, State 
     simplify(&copy, false);
     if (piece->covers && !copy.n && copy.run == job->nbytes) return copy.dst;
     Found old = ABSENT;
-    if (!piece->covers) {
+    if (!piece->covers && !piece->ends) {
         char *chunk = NULL;
         old = load_chunk(call, piece->coords, to, &state->reader, &chunk);
         if (old == ODD) return NULL;

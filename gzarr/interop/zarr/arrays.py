@@ -38,6 +38,8 @@ from gzarr.storage.base import Store
 
 #: Decoded bytes of a chunk that is read without a thread, and the seconds that this may take.
 _SMALL_NBYTES, _QUICK_S = 1 << 16, 5e-4
+#: Slow reads of small chunks, one after the other, that show a slow store. Fewer are a busy machine's.
+_MAX_SLOW = 4
 #: Prepared variants of an array: by path, extents and device.
 _MAX_PREPARED = 32
 #: Modules whose codecs are gzarr's codecs of the same name. Others may do something else under it.
@@ -82,8 +84,7 @@ class BoundArray:
         self._nchunks = tuple([axis.nchunks for axis in self.meta.grid])
         self._nowhere = (None,) * len(self.meta.grid)
         self._is_small = math.prod(self.meta.chunks) * own.itemsize <= _SMALL_NBYTES
-        # Whether the last read of a small chunk took no longer than it takes to hand it to a thread.
-        self.is_quick = False
+        self._n_slow = _MAX_SLOW
 
     def read(self, batch: Batch, out: Any, drop_axes: tuple[int, ...], loop: Any) -> None:
         """Read what a batch takes. Raises: GzarrError."""
@@ -117,9 +118,14 @@ class BoundArray:
         if self.is_text:
             target[...] = job.out
 
+    @property
+    def is_quick(self) -> bool:
+        """Whether small chunks were read lately in no more time than it takes to hand them to a thread."""
+        return self._is_small and self._n_slow < _MAX_SLOW and self.stores.need_no_loop
+
     def _note(self, began: float) -> None:
         """Note how long the read of a chunk took."""
-        self.is_quick = self._is_small and self.stores.need_no_loop and perf_counter() - began < _QUICK_S
+        self._n_slow = self._n_slow + 1 if perf_counter() - began > _QUICK_S else 0
 
     def write(self, batch: Batch, value: Any, drop_axes: tuple[int, ...], loop: Any) -> None:
         """Write what a batch takes. Raises: GzarrError."""

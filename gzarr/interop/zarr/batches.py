@@ -173,7 +173,10 @@ def _points(batch: Batch, split: Split, grid: Grid, shape: Coords) -> Taken:
     counts = [len(entry[2][0]) for entry in batch]
     order = None
     if any(type(entry[3]) is not slice for entry in batch):
-        order = np.concatenate([_indices(entry[3], (0, shape[0])) if shape else entry[3] for entry in batch])
+        places = [entry[3] for entry in batch]
+        if shape and not all(isinstance(place, np.ndarray) and place.dtype.kind == "i" for place in places):
+            places = [_indices(place, (0, shape[0])) for place in places]
+        order = np.concatenate(places)
     coords = []
     for i, axis in enumerate(grid):
         starts = np.repeat([axis.bounds(c[i])[0] for c in chunks], counts)

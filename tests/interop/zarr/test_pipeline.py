@@ -314,3 +314,37 @@ def test_buffers_of_a_gpu_are_read_into_and_written_from(monkeypatch, caplog):
     np.testing.assert_array_equal(read, expected[3:20, 2:9])
     assert set(asked) == {"cuda:1"}
     assert is_gzarrs(caplog)
+
+
+@pytest.mark.parametrize("how", [{}, {"compressors": None}, {"chunks": (2,), "shards": (4,)}])
+@pytest.mark.parametrize("select", [slice(None), slice(3, None), 5])
+def test_writes_leave_what_zarr_python_leaves_past_the_end(how, select, tmp_path):
+    found = []
+    for path in ("gzarr.interop.zarr.CodecPipeline", "zarr.core.codec_pipeline.BatchedCodecPipeline"):
+        with zarr.config.set({"codec_pipeline.path": path}):
+            array = zarr.create_array(
+                tmp_path, **{"shape": (10,), "chunks": (4,), "dtype": "i4", "overwrite": True, **how}
+            )
+        array[:] = 1
+        array.resize((6,))
+        array[select] = 2
+        array.resize((10,))
+        found.append(array[:])
+    np.testing.assert_array_equal(*found)
+
+
+def test_single_slow_reads_do_not_make_a_store_slow(monkeypatch):
+    array = create(dtype="i4")
+    array[3, 3]
+    bound = array.async_array.codec_pipeline.bound() if hasattr(array, "async_array") else None
+    bound = bound or array._async_array.codec_pipeline.bound()
+    needs_no_loop = bound.stores.need_no_loop
+    monkeypatch.setattr("gzarr.interop.zarr.arrays._QUICK_S", 60)
+    array[3, 3]
+    assert bound.is_quick == needs_no_loop
+    monkeypatch.setattr("gzarr.interop.zarr.arrays._QUICK_S", 0)
+    array[3, 3]
+    assert bound.is_quick == needs_no_loop
+    for _ in range(4):
+        array[3, 3]
+    assert not bound.is_quick
