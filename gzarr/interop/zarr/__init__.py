@@ -18,7 +18,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from gzarr.errors import MissingExtraError
+from gzarr.errors import GzarrError, MissingExtraError
 
 try:
     from zarr.core.array import create_codec_pipeline
@@ -46,14 +46,13 @@ def install(device: str = "auto", *, whole_selections: bool = False) -> None:
         host's. "cuda" and "cpu" choose it.
     whole_selections : bool, optional
         Whether to replace the function of zarr-python that makes an entry for each chunk of a read, which takes longer
-        than reading small chunks does. It is private to zarr-python; this lasts as long as the process.
+        than reading small chunks does.
+        It is private to zarr-python: a version without it reads by chunk. This lasts as long as the process.
 
     Raises
     ------
     DeviceError
         If there is no GPU that can be used.
-    NotHandledError
-        If this version of zarr-python has no such function.
     ValueError
         If the device is another.
 
@@ -72,9 +71,12 @@ def install(device: str = "auto", *, whole_selections: bool = False) -> None:
 
     installing.install(f"{CodecPipeline.__module__}.{CodecPipeline.__name__}", device)
     if whole_selections:
-        from gzarr.interop.zarr.whole_selections import replace_planning
+        try:
+            from gzarr.interop.zarr.whole_selections import replace_planning
 
-        replace_planning(CodecPipeline)
+            replace_planning(CodecPipeline)
+        except (ImportError, GzarrError) as error:
+            _logger.debug("zarr-python plans reads: %s", error)
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ def replace_planning(pipeline: type) -> None:
     """
     own = getattr(zarr.core.array, "_get_selection", None)
     if own is None or not set(_EXPECTED) <= set(signature(own).parameters):
-        raise NotHandledError(f"zarr-python {zarr.__version__} plans reads in another way; leave out whole_selections")
+        raise NotHandledError(f"zarr-python {zarr.__version__} plans reads in another way")
     if not hasattr(own, "__wrapped__"):
         zarr.core.array._get_selection = _replacement(own, pipeline)  # noqa: SLF001
 

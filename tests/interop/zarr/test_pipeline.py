@@ -348,3 +348,10 @@ def test_single_slow_reads_do_not_make_a_store_slow(monkeypatch):
     for _ in range(4):
         array[3, 3]
     assert not bound.is_quick
+
+
+def test_a_zarr_python_that_plans_in_another_way_reads_by_chunk(monkeypatch, caplog):
+    monkeypatch.delattr(zarr.core.array, "_get_selection")
+    install(whole_selections=True)
+    assert "plans reads in another way" in caplog.text
+    monkeypatch.undo()
