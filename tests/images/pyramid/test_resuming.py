@@ -90,6 +90,6 @@ def test_verify_tells_of_what_is_unfinished(tmp_path: Path) -> None:
         ("unfinished", PROGRESS),
         ("unfinished", "0/" + PROGRESS),
     ]
-    assert "resume=True" in problems[0].reason
+    assert "resume it" in problems[0].reason
     assert not group.verify().strays
     assert json.loads((tmp_path / "image.zarr" / PROGRESS).read_text())["name"] == "build"
