@@ -20,7 +20,7 @@ def serve(
     host: Annotated[
         str, typer.Option(metavar="ADDRESS", help="Who can connect: 127.0.0.1 only this machine, 0.0.0.0 everybody.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(metavar="N", help="The port; 0 for any that is free.")] = 8000,
+    port: Annotated[int, typer.Option(metavar="N", min=0, max=65535, help="The port; 0 for any that is free.")] = 8000,
     origin: Annotated[
         str, typer.Option(metavar="URL", help="The web page that may read the data; * for every one.")
     ] = "*",
@@ -33,7 +33,13 @@ def serve(
     from gzarr.cli.http_server import StoreServer, open_served
 
     store, prefix = open_served(path)
-    with StoreServer(store, prefix, (host, port), origin=origin, quiet=quiet) as server:
+    try:
+        listening = StoreServer(store, prefix, (host, port), origin=origin, quiet=quiet)
+    except OSError as error:
+        raise OSError(
+            f"cannot listen at {host}, port {port}: {error.strerror}; pass another --port or --host"
+        ) from error
+    with listening as server:
         print(f"{store} is served at {server.url} until Ctrl-C", flush=True)
         print(f"  gzarr.open({server.url!r})    xarray.open_zarr({server.url!r})    neuroglancer: zarr://{server.url}")
         try:

@@ -26,6 +26,7 @@ from PIL import Image as Picture
 import gzarr
 from gzarr.cli import http_server
 from gzarr.cli.http_server import StoreServer, open_served
+from gzarr.cli.main import main
 from gzarr.storage.base import Request, Store
 
 ROWS = np.arange(64 * 96, dtype="u2").reshape(64, 96)
@@ -307,6 +308,16 @@ def test_addresses_of_version_6() -> None:
 def test_nothing_to_serve_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(gzarr.NodeNotFoundError):
         open_served(str(tmp_path / "none"))
+
+
+def test_addresses_that_cannot_be_served_are_named(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert main(["serve", str(root), "--port", str(port)]) == 1
+    assert f"cannot listen at 127.0.0.1, port {port}: Address already in use; pass another" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        main(["serve", str(root), "--port", "99999"])
+    assert "65535" in capsys.readouterr().err
 
 
 def test_the_command_serves_until_ctrl_c(root: Path) -> None:
