@@ -32,6 +32,8 @@ MODULES = (
 )
 #: Instances, whose class has the documented methods.
 INSTANCES = {"gzarr.config": "gzarr.config.Config"}
+#: Special methods that are part of the interface.
+_CALLED = ("__call__", "__getitem__", "__init__", "__setitem__")
 
 
 def load() -> griffe.Module:
@@ -56,30 +58,45 @@ def public(package: griffe.Module) -> Iterator[tuple[str, griffe.Object | griffe
 
 def lines(package: griffe.Module) -> Iterator[str]:
     """One line for each public function, class, method, property and constant."""
-    for path, found in public(package):
-        try:
-            item = found.final_target if isinstance(found, griffe.Alias) else found
-        except griffe.AliasResolutionError:  # of another package
-            yield path
-            continue
-        if isinstance(item, griffe.Module):
-            yield f"{path}  module"
-        elif isinstance(item, griffe.Class):
-            yield from _of_class(path, item)
+    named = dict(public(package))
+    classes = {item.canonical_path for item in map(_target, named.values()) if isinstance(item, griffe.Class)}
+    for path, found in named.items():
+        item = _target(found)
+        if isinstance(item, griffe.Class):
+            yield from _of_class(path, item, classes)
         else:
-            yield f"{path}{_signature(item, package)}"
+            yield path + (_signature(item) if isinstance(item, griffe.Function) else "")
+    yield from _keywords(package)
 
 
-def _of_class(path: str, item: griffe.Class) -> Iterator[str]:
-    yield f"{path}  class"
+def _target(found: griffe.Object | griffe.Alias) -> griffe.Object | None:
+    """What a name stands for; None for something of another package."""
+    try:
+        return found.final_target if isinstance(found, griffe.Alias) else found
+    except griffe.AliasResolutionError:
+        return None
+
+
+def _of_class(path: str, item: griffe.Class, classes: set[str]) -> Iterator[str]:
+    """A class with its members, but for those that it inherits from another public class."""
+    bases = ", ".join(base.name for base in item.mro() if base.canonical_path in classes)
+    yield f"{path}  class" + (f" of {bases}" if bases else "")
     for name, member in sorted(item.all_members.items()):
-        if name.startswith("_") and name not in ("__init__", "__getitem__", "__setitem__"):
+        target = _target(member)
+        if target is None or (name.startswith("_") and name not in _CALLED):
             continue
-        try:
-            target = member.final_target if isinstance(member, griffe.Alias) else member
-        except griffe.AliasResolutionError:
-            continue
-        yield f"{path}.{name}{_signature(target, None)}"
+        owner = target.parent
+        if owner is None or owner is item or owner.canonical_path not in classes:
+            yield f"{path}.{name}" + (_signature(target) if isinstance(target, griffe.Function) else "")
+
+
+def _keywords(package: griffe.Module) -> Iterator[str]:
+    """The keywords that functions take as ``**Unpack[...]``."""
+    for name, found in sorted(package["hierarchy.keywords"].members.items()):
+        item = _target(found)
+        if isinstance(item, griffe.Class):
+            fields = [field for field in item.members if not field.startswith("_")]
+            yield f"keywords {name}({', '.join(base.name for base in item.mro())}): {', '.join(fields)}"
 
 
 def _defined(module: griffe.Object | griffe.Alias) -> set[str]:
@@ -87,20 +104,17 @@ def _defined(module: griffe.Object | griffe.Alias) -> set[str]:
     return {name for name, member in module.members.items() if not name.startswith("_") and not member.is_alias}
 
 
-def _signature(item: griffe.Object, package: griffe.Module | None) -> str:
-    if not isinstance(item, griffe.Function):
-        return ""
+def _signature(item: griffe.Function) -> str:
     shown, star = [], False
     for parameter in item.parameters:
         kind = parameter.kind
         if kind is griffe.ParameterKind.keyword_only and not star:
             shown.append("*")
-            star = True
+        star = star or kind in (griffe.ParameterKind.keyword_only, griffe.ParameterKind.var_positional)
         if kind is griffe.ParameterKind.var_positional:
             shown.append(f"*{parameter.name}")
-            star = True
         elif kind is griffe.ParameterKind.var_keyword:
-            shown.append(f"**{parameter.annotation or parameter.name}".replace("Any", parameter.name))
+            shown.append(f"**{parameter.annotation}")
         else:
             shown.append(parameter.name if parameter.default is None else f"{parameter.name}={parameter.default}")
     return f"({', '.join(shown)})"
