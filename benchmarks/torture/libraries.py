@@ -111,6 +111,7 @@ class Gzarr(Library):
         import gzarr
 
         self.lib = gzarr
+        gzarr.zeros(1)[...]  # forked children find imported what they need
 
     def version(self) -> str:
         return self.lib.__version__

@@ -459,10 +459,9 @@ class Array(ViewableArray):
 
     def _options(self) -> dict[str, Any]:
         """Return keywords of the constructor that make an array like this one."""
-        out_dtype = self._out_dtype if self.is_view else None
         given = {"read_only": self._read_only, "write_empty_chunks": self.write_empty_chunks}
         given["read_missing_chunks"] = self.read_missing_chunks
-        return {**given, "is_view": self.is_view, "out_dtype": out_dtype}
+        return {**given, "is_view": True, "out_dtype": self._out_dtype} if self.is_view else given
 
     def _with(self, meta: ArrayMeta, opened_with: OpenedWith | None = None, **options: Any) -> Self:
         """Return the array with other metadata or on another device."""
