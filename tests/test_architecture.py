@@ -72,7 +72,7 @@ ACROSS = {
 #: Tests whose subject is no single module of their room.
 SUBJECTS = {
     "hierarchy/times",
-    *("architecture", "documentation", "packaging", "peer_suites", "public_names", "site"),
+    *("architecture", "documentation", "packaging", "peer_suites", "public_api", "public_names", "site"),
     *("checking/random_damage", "codecs/images", "images/killed"),
     *(
         "cpu/peak_memory",
