@@ -25,7 +25,7 @@ def advise(
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what --apply would do.")] = False,
 ) -> None:
-    """Say how an array or a group is best stored for a GPU, and store it so."""
+    """Recommend how to store an array or a group for a GPU, and store it that way."""
     given = {"--device": device, "--if-exists": if_exists, "--dry-run": dry_run}
     for option, value in given.items() if apply is None else ():
         if value:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 import gzarr
-from gzarr.cli.options import ArrayPath, AsJson, Memory
+from gzarr.cli.options import ArrayPath, AsJson, Memory, open_array
 from gzarr.errors import MetadataError
 
 EXAMPLES = ("gzarr bench data.zarr/temperature", "gzarr bench data.zarr/temperature --device cuda --json")
@@ -56,7 +56,7 @@ def bench(
     Every read is at another place. The first one of each kind is not counted. Files that were read lately are in
     memory, so that small arrays say how fast chunks are decoded, not how fast the disk is.
     """
-    array = gzarr.open_array(path, mode="r", device=device)
+    array = open_array(path, device)
     if not array.size:
         raise MetadataError(f"{array.store_path} has no elements to read")
     timings = [_time(array, what, shape, seconds) for what, shape in _kinds(array, memory << 20)]

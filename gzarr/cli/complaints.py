@@ -22,6 +22,13 @@ def complain(message: str) -> None:
     print(f"{colored('gzarr:', 'red', bold=True, stream=sys.stderr)} {_one_line(message)}", file=sys.stderr)
 
 
+def said(error: Exception) -> str:
+    """What an error says; of the system's, without its number."""
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
+
+
 def in_shell(remedy: Remedy) -> str:
     """Write a keyword as an option: ``--if-exists replace``."""
     option = "--" + remedy.keyword.replace("_", "-")

@@ -17,7 +17,10 @@ EXAMPLES = (
 
 
 def completion(
-    shell: Annotated[Literal["bash", "zsh", "fish", "powershell"], typer.Argument(help="Your shell.")],
+    shell: Annotated[
+        Literal["bash", "zsh", "fish", "powershell"],
+        typer.Argument(metavar="SHELL", help="bash, zsh, fish or powershell."),
+    ],
 ) -> int:
     """Print a script that lets a shell complete the names of commands and options."""
     # Typer answers such a variable instead of running a command.

@@ -24,7 +24,7 @@ def ls(
 ) -> None:
     """List the members of a group, one a line; names of groups end with a slash."""
     node = gzarr.open(path, mode="r", device="cpu")
-    members = [(node.basename or "", node)] if isinstance(node, gzarr.Array) else node.members(None if recursive else 0)
+    members = [(path.rstrip("/"), node)] if isinstance(node, gzarr.Array) else node.members(None if recursive else 0)
     if as_json:
         print(json.dumps([_as_json(name, member) for name, member in members], indent=2))
         return

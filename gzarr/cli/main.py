@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import signal
 import sys
@@ -31,7 +32,7 @@ from gzarr.cli import (
     tree,
     verify,
 )
-from gzarr.cli.complaints import complain, guess
+from gzarr.cli.complaints import complain, guess, said
 from gzarr.errors import GzarrError
 
 
@@ -82,6 +83,9 @@ _OME = (
 )
 #: Commands whose exit code says what they found, 0 or 1: they exit with 2 if they fail, the others with 1.
 _TELLING = {"verify", "compare", "validate"}
+#: Parameters that name what a command writes, which need not exist.
+_WRITTEN = {"dest", "out", "apply"}
+_HELP: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -146,16 +150,21 @@ def _app(name: str | None) -> typer.Typer:
     """All commands, or the one with a name."""
     completing = "_GZARR_COMPLETE" in os.environ
     app = typer.Typer(
-        no_args_is_help=True, add_completion=completing, rich_markup_mode="rich", pretty_exceptions_enable=False
+        no_args_is_help=True,
+        add_completion=completing,
+        rich_markup_mode="rich",
+        pretty_exceptions_enable=False,
+        context_settings=_HELP,
     )
-    app.callback(help="Look at, check, copy, convert and serve Zarr arrays, version 2 and 3.")(_options)
+    help = "Look at, check, copy, convert and serve Zarr arrays, version 2 and 3."
+    app.callback(help=help, context_settings=_HELP)(_options)
     for heading, commands in _COMMANDS.items():
         for command in commands:
             if name in (None, command.function.__name__):
                 _add(app, command, heading)
     if name is not None:
         return app
-    images = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
+    images = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", context_settings=_HELP)
     for command in _OME:
         _add(images, command, None)
     help = "Describe, validate, convert and draw OME-Zarr images; build pyramids."
@@ -186,7 +195,9 @@ def _add(app: typer.Typer, command: Command, heading: str | None) -> None:
     examples = ["Examples:", *(f"  $ {example}" for example in command.examples)]
     epilog = "\n".join([command.epilog, *examples] if command.epilog else examples)
     function = _reporting(command.function, failed=2 if name in _TELLING else 1)
-    app.command(name, epilog=epilog, rich_help_panel=heading)(function)
+    paragraphs = inspect.cleandoc(function.__doc__ or "").split("\n\n")  # whose lines Typer would break as they are
+    help = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+    app.command(name, help=help, epilog=epilog, rich_help_panel=heading)(function)
 
 
 def _reporting(function: Callable[..., Any], failed: int) -> Callable[..., Any]:
@@ -199,8 +210,9 @@ def _reporting(function: Callable[..., Any], failed: int) -> Callable[..., Any]:
         except BrokenPipeError:
             raise
         except (GzarrError, OSError) as error:
-            hint = guess(options.values()) if isinstance(error, FileNotFoundError) else ""
-            complain(f"{error}{hint}")
+            read = [value for name, value in options.items() if name not in _WRITTEN]
+            hint = guess(read) if isinstance(error, FileNotFoundError) else ""
+            complain(f"{said(error)}{hint}")
             return failed
 
     return command

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 from collections.abc import Callable
 from dataclasses import fields
 from typing import Annotated, Any, Literal, TypeAlias, get_type_hints
 
 import typer
 
+import gzarr
+from gzarr.errors import ArrayNotFoundError
+
+#: How many arrays an error names.
+_NAMED = 10
 #: What most commands look at.
 NodePath: TypeAlias = Annotated[
     str,
@@ -94,6 +100,22 @@ def mebibytes(text: str | int) -> int:
 
 
 Memory: TypeAlias = Annotated[int, typer.Option(parser=mebibytes, metavar="MIB", help="How much memory data may take.")]
+
+
+def open_array(path: str, device: str) -> gzarr.Array:
+    """Open an array for reading. Raises ArrayNotFoundError, for a group with the names of its arrays."""
+    node = gzarr.open(path, mode="r", device=device)
+    if isinstance(node, gzarr.Group):
+        raise no_array(path, node)
+    return node
+
+
+def no_array(path: str, group: gzarr.Group) -> ArrayNotFoundError:
+    """An error for a group where an array is wanted, with the names of the first of its arrays."""
+    arrays = (name for name, member in group.members(None) if isinstance(member, gzarr.Array))
+    names = list(itertools.islice(arrays, _NAMED + 1))
+    listed = ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")
+    return ArrayNotFoundError(f"{path!r} is a group: give the path of one of its arrays: {listed or 'there is none'}")
 
 
 def misuse(message: str, option: str) -> typer.BadParameter:

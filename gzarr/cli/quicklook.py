@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import gzarr
-from gzarr.cli.options import NodePath
+from gzarr.cli.options import NodePath, no_array
 from gzarr.errors import MetadataError
 
 if TYPE_CHECKING:
@@ -39,11 +39,12 @@ def quicklook(
     ] = None,
 ) -> None:
     """Draw an array as PNG: the last two axes, a curve of one axis, or an OME-Zarr image in its colours."""
+    if out.suffix.lower() not in ("", ".png"):
+        raise typer.BadParameter(f"{str(out)!r} would be a PNG file: end its name in .png", param_hint="PNG")
     node = gzarr.open(path, mode="r", device="cpu")
     if isinstance(node, gzarr.Group):
         if not {"ome", "multiscales"} & set(node.attrs):
-            arrays = ", ".join(name for name, member in node.members(None) if isinstance(member, gzarr.Array))
-            raise MetadataError(f"{path!r} is a group: give the path of one of its arrays: {arrays or 'there is none'}")
+            raise no_array(path, node)
         from gzarr.images import open_image
 
         out.write_bytes(open_image(path, "r", device="cpu").thumbnail(size))
@@ -79,8 +80,9 @@ def _cut(array: gzarr.Array, at: str | None, count: int) -> tuple[int, ...]:
         name, _, index = part.partition("=")
         axis = names.index(name) if name in names else int(name) if name.isdecimal() else count
         if axis >= count or not index.isdecimal() or int(index) >= array.shape[axis]:
-            cuttable = ", ".join(f"{n}=0 to {e - 1}" for n, e in zip(names, array.shape[:count], strict=False))
-            raise typer.BadParameter(f"{part!r} is none of {cuttable or 'its axes'}", param_hint="--at")
+            cuttable = ", ".join(f"{n} (0 to {e - 1})" for n, e in zip(names, array.shape[:count], strict=False))
+            can = f"the axes that can be cut are {cuttable}" if cuttable else "all axes are drawn"
+            raise typer.BadParameter(f"{part!r} cuts no axis: {can}", param_hint="--at")
         where[axis] = int(index)
     return tuple(where)
 

@@ -10,9 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-import gzarr
 from gzarr.cli.colors import colored, print_report
-from gzarr.cli.options import ArrayPath, AsJson, Device, Memory, numbers
+from gzarr.cli.options import ArrayPath, AsJson, Device, Memory, numbers, open_array
 from gzarr.display.progress import in_terminal
 
 EXAMPLES = ("gzarr stats data.zarr/temperature", "gzarr stats data.zarr/temperature --json")
@@ -25,8 +24,8 @@ _BAR = 50
 
 
 def stats(path: ArrayPath, as_json: AsJson = False, memory: Memory = 256, device: Device = None) -> None:
-    """Say the minimum, maximum, mean and standard deviation of an array of any size."""
-    array = gzarr.open_array(path, mode="r", device=device or "cpu")
+    """Print the minimum, maximum, mean and standard deviation of an array of any size."""
+    array = open_array(path, device or "cpu")
     found = asdict(array.stats(max_nbytes=memory << 20, progress=in_terminal()))
     del found["histogram"]
     if as_json:
@@ -57,7 +56,7 @@ def histogram(
     if range is not None and (len(range) != 2 or not range[0] < range[1]):
         raise typer.BadParameter("give two numbers, the lower one first", param_hint="--range")
     limits = None if range is None else (range[0], range[1])
-    array = gzarr.open_array(path, mode="r", device=device or "cpu")
+    array = open_array(path, device or "cpu")
     found = array.stats(bins, limits, max_nbytes=memory << 20, progress=in_terminal()).histogram
     assert found is not None
     counts, edges = found

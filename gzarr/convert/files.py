@@ -74,7 +74,7 @@ def recognize(path: str | os.PathLike[str]) -> str:
             return name
     raise CopyError(
         f"the format of {str(file)!r} is unknown (it begins with {begin[:8]!r}); "
-        f"give one with format=: {', '.join(_BY_FORMAT)}"
+        f"give its format, one of {', '.join(_BY_FORMAT)}"
     )
 
 

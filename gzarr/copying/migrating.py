@@ -47,10 +47,10 @@ class Migration:
     dry_run: bool
 
     def __repr__(self) -> str:
-        would = "dry run: would have " if self.dry_run else ""
-        lines = [f"{would}written {len(self.written)} documents of v3", *(f"  {key}" for key in self.written)]
+        written, removed = ("dry run: would write", "dry run: would delete") if self.dry_run else ("wrote", "deleted")
+        lines = [f"{written} metadata of v3:", *(f"  {key}" for key in self.written)] if self.written else []
         if self.removed:
-            lines += [f"{would}deleted {len(self.removed)} documents of v2", *(f"  {key}" for key in self.removed)]
+            lines += [f"{removed} metadata of v2:", *(f"  {key}" for key in self.removed)]
         return "\n".join(lines)
 
 

@@ -60,7 +60,7 @@ def stats_of(
     """The statistics of an array: see `gzarr.Array.stats`."""
     dtype = array.dtype
     if dtype.kind not in "biuf":
-        raise MetadataError(f"{array.store_path}: stats are of real numbers, but the elements are of {dtype}")
+        raise MetadataError(f"{array.store_path}: statistics need real numbers, but the elements are {dtype}")
     fold_all = partial(fold, array, max_nbytes=max_nbytes, progress=progress)
     fill, xp = fill_of(array), array.backend.xp
     if dtype.kind in "biu" and dtype.itemsize <= 2:

@@ -69,8 +69,8 @@ def parse_chunks(chunks: Any, shape: tuple[int, ...], itemsize: int) -> tuple[in
         raise MetadataError(f"chunks must be an int, a tuple of ints, True, False, None or 'auto', got {chunks!r}")
     lengths = list(chunks)
     if len(lengths) != len(shape):
-        filled = (*lengths, *[None] * (len(shape) - len(lengths)))
-        remedy = f"; use {filled}: None stands for a whole axis" if len(lengths) < len(shape) else ""
+        filled = (*lengths, *[-1] * (len(shape) - len(lengths)))
+        remedy = f"; use {filled}: -1 stands for a whole axis" if len(lengths) < len(shape) else ""
         raise MetadataError(
             f"chunks {tuple(lengths)} have {len(lengths)} dimensions, the shape {shape} has {len(shape)}{remedy}"
         )

@@ -28,6 +28,8 @@ MISSING = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
 _READ_ONLY = frozenset({"http", "https", "reference", "github", "libarchive", "tar"})
 #: Protocols whose paths begin with the name of a bucket or container, also where a slash is written before it.
 _BUCKETS = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "oss"})
+#: The extras that bring what a scheme needs.
+_EXTRAS = {"http": "http", "https": "http", "s3": "s3", "gs": "gcs", "gcs": "gcs", "az": "azure", "abfs": "azure"}
 # Offsets beyond the end of any object, which some file systems refuse to put into a request.
 _FAR = 1 << 62
 
@@ -414,7 +416,9 @@ def open_filesystem(url: str, options: Mapping[str, Any]) -> tuple[Any, str]:
     try:
         fs, path = fsspec.url_to_fs(url, **given)
     except ImportError as error:
-        raise MissingExtraError(f"{shown!r}: {error}") from error
+        extra = _EXTRAS.get(shown.partition(":")[0])
+        remedy = f": pip install 'gzarr[{extra}]'" if extra else ""
+        raise MissingExtraError(f"{shown!r}: {error}{remedy}") from error
     except Exception as error:
         said = without_secrets(str(error))[:600]
         raise StoreError(f"cannot open {shown!r}: {type(error).__name__}: {said}") from error

@@ -44,3 +44,14 @@ def test_a_misspelt_path_is_guessed(typed: str, meant: str | None, tmp_path: Pat
 def test_a_missing_array_is_guessed(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["info", str(data / "foo/bra")]) == 1
     assert capsys.readouterr().err.endswith(f"did you mean {str(data / 'foo/bar')!r}?\n")
+
+
+def test_only_what_is_read_is_guessed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "copy.zarr").mkdir()
+    assert main(["copy", str(tmp_path / "other"), str(tmp_path / "copi.zarr")]) == 1
+    assert "did you mean" not in capsys.readouterr().err
+
+
+def test_errors_of_the_system_name_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["convert", str(tmp_path / "a.nc"), str(tmp_path / "a.zarr")]) == 1
+    assert capsys.readouterr().err == f"gzarr: {tmp_path / 'a.nc'}: No such file or directory\n"

@@ -19,6 +19,8 @@ def test_members_are_listed(data: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert capsys.readouterr().out == "bar  (10, 20) int32, chunks (5, 10), 800 B\n"
     assert main(["ls", str(data / "foo/bar"), "--stored"]) == 0
     assert capsys.readouterr().out.endswith("B stored\n")
+    assert main(["ls", str(data / "foo/bar")]) == 0
+    assert capsys.readouterr().out == f"{data / 'foo/bar'}\n"
 
 
 def test_members_for_programs(data: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -101,7 +101,7 @@ def test_looking_changes_nothing(data: Path, capsys: pytest.CaptureFixture[str])
     ("error", "line"),
     [
         (DeviceError("no CUDA device;\n  install gzarr[gpu]"), "gzarr: no CUDA device; install gzarr[gpu]\n"),
-        (PermissionError(13, "Permission denied", "demo-out"), "gzarr: [Errno 13] Permission denied: 'demo-out'\n"),
+        (PermissionError(13, "Permission denied", "demo-out"), "gzarr: demo-out: Permission denied\n"),
     ],
 )
 def test_errors_are_one_line(
@@ -206,3 +206,9 @@ def test_ctrl_c_in_any_command_exits_with_130(
         monkeypatch.setattr(gzarr, name, interrupt)
         assert main(args) == 130
         assert capsys.readouterr().err == "gzarr: interrupted\n"
+
+
+def test_a_short_option_asks_for_help(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in ([], ["bench"], ["ome", "info"]):
+        assert main([*command, "-h"]) == 0
+        assert "Usage: gzarr" in capsys.readouterr().out

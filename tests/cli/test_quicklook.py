@@ -44,7 +44,7 @@ def test_a_place_that_is_none_is_misuse(tmp_path: Path, at: str, capsys: pytest.
     with pytest.raises(SystemExit) as stop:
         main(["quicklook", str(tmp_path / "a.zarr"), str(tmp_path / "a.png"), "--at", at])
     assert stop.value.code == 2
-    assert "time=0 to 2" in capsys.readouterr().err
+    assert "time (0 to 2)" in capsys.readouterr().err
 
 
 def test_colours_and_curves(tmp_path: Path) -> None:
@@ -75,3 +75,11 @@ def test_images_are_drawn_as_images_and_groups_are_not(tmp_path: Path, capsys: p
     assert "one of its arrays: b/c" in capsys.readouterr().err
     assert main(["quicklook", str(tmp_path / "g.zarr/b/c"), "x.png"]) == 1
     assert "make no picture" in capsys.readouterr().err
+
+
+def test_another_kind_of_picture_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    gzarr.create_array(tmp_path / "a.zarr", data=RAMP)
+    with pytest.raises(SystemExit, match="2"):
+        main(["quicklook", str(tmp_path / "a.zarr"), str(tmp_path / "a.jpg")])
+    assert "end its name in .png" in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "a.jpg").exists()

@@ -58,6 +58,6 @@ def test_misuse(path: str, options: list[str]) -> None:
 def test_a_group_and_text_have_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     gzarr.save(tmp_path / "g.zarr", a=[1])
     gzarr.save_array(tmp_path / "t.zarr", ["text"])
-    for name, why in {"g.zarr": "a group is there", "t.zarr": "real numbers"}.items():
+    for name, why in {"g.zarr": "is a group: give the path", "t.zarr": "real numbers"}.items():
         assert main(["stats", str(tmp_path / name)]) == 1
         assert why in capsys.readouterr().err

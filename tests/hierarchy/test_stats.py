@@ -99,7 +99,7 @@ def test_bins_of_small_floats_are_those_of_numpy() -> None:
 
 
 def test_other_elements_are_refused() -> None:
-    with pytest.raises(gzarr.MetadataError, match="stats are of real numbers, but the elements are of complex64"):
+    with pytest.raises(gzarr.MetadataError, match="statistics need real numbers, but the elements are complex64"):
         gzarr.zeros(3, dtype="c8").stats()
     with pytest.raises(ValueError, match=r"elements reach from 0\.0 to inf; give range= for"):
         gzarr.array([0.0, np.inf]).stats(bins=3)
