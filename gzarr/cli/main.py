@@ -168,7 +168,7 @@ def _app(name: str | None) -> typer.Typer:
     for command in _OME:
         _add(images, command, None)
     help = "Describe, validate, convert and draw OME-Zarr images; build pyramids."
-    app.add_typer(images, name="ome", help=help, rich_help_panel="Images")
+    app.add_typer(images, name="ome", help=help, rich_help_panel="Images", context_settings=_HELP)
     return app
 
 
@@ -197,7 +197,7 @@ def _add(app: typer.Typer, command: Command, heading: str | None) -> None:
     function = _reporting(command.function, failed=2 if name in _TELLING else 1)
     paragraphs = inspect.cleandoc(function.__doc__ or "").split("\n\n")  # whose lines Typer would break as they are
     help = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
-    app.command(name, help=help, epilog=epilog, rich_help_panel=heading)(function)
+    app.command(name, help=help, epilog=epilog, rich_help_panel=heading, context_settings=_HELP)(function)
 
 
 def _reporting(function: Callable[..., Any], failed: int) -> Callable[..., Any]:
