@@ -5,7 +5,7 @@ pytest loads it wherever gzarr is installed, so it imports nothing of gzarr befo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pytest
 
@@ -24,7 +24,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the mark."""
+    """Register the mark, and check the option. Raises UsageError."""
+    _check(config.getoption("--gzarr-device") or (), "--gzarr-device")
     config.addinivalue_line(
         "markers", "gzarr_devices(*devices): the devices that gzarr_device takes in this test, of cpu, emulated, cuda"
     )
@@ -35,6 +36,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "gzarr_device" in metafunc.fixturenames and not _is_parametrized(metafunc):
         mark = metafunc.definition.get_closest_marker("gzarr_devices")
         wanted = _DEVICES if mark is None else mark.args
+        _check(wanted, f"mark gzarr_devices of {metafunc.definition.nodeid}")
         asked = metafunc.config.getoption("--gzarr-device") or _existing()
         devices = [device for device in asked if device.partition(":")[0] in wanted]
         metafunc.parametrize("gzarr_device", devices, indirect=True)
@@ -77,3 +79,10 @@ def _existing() -> list[str]:
     except DeviceError:
         return [device for device in _DEVICES if device != "cuda"]
     return list(_DEVICES)
+
+
+def _check(devices: Iterable[str], where: str) -> None:
+    """Raise UsageError for a device that there is not: its tests would all be skipped."""
+    for device in devices:
+        if device.partition(":")[0] not in _DEVICES:
+            raise pytest.UsageError(f"{where}: {device!r} is not one of {', '.join(_DEVICES)}, cuda:N")

@@ -78,3 +78,7 @@ def test_a_device_that_was_asked_for_must_be_there(tmp_path: Path) -> None:
     assert "test_on_each[cuda:7] ERROR" in output
     assert "TestMarked::test_marked[cuda:7] ERROR" in output
     assert "gzarr.errors.DeviceError" in output
+
+
+def test_a_device_that_does_not_exist_is_an_error(tmp_path: Path) -> None:
+    assert "--gzarr-device: 'gpu' is not one of cpu, emulated, cuda" in run(tmp_path, "--gzarr-device", "gpu")
