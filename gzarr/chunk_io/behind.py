@@ -127,6 +127,7 @@ class _Queue:
 
     def start(self) -> None:
         """Let one more writer begin, if there may be one."""
+        context = copy_context()  # a profile, say
         try:
             self._idle.pop()
         except IndexError:
@@ -134,11 +135,13 @@ class _Queue:
         if sys.is_finalizing():  # there are no threads any more
             self._drain()
             return
-        context = copy_context()  # a profile, say
         try:
             _pool.submit(lambda: context.run(self._drain), _ALL_WRITERS)
         except RuntimeError:  # no thread can be started
             self._drain()
+        except BaseException:  # an interrupt: one writer more is better than one less
+            self._idle.append(None)
+            raise
 
     def _drain(self) -> None:
         while True:
@@ -326,6 +329,8 @@ class Behind:
         """Take notice of a block that has been written, once it has."""
         block = self._blocks[coords]
         self._await(block)
+        with suppress(Empty):  # wake-ups that nobody waits for would pile up
+            self._queue.ended.get_nowait()
         self._error = self._error or block.error
         del self._blocks[coords]
         self._spare.append(block.buffer)

@@ -56,5 +56,7 @@ def given_config(value: Any) -> dict[str, Any]:
 def given_usage(keywords: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a caller's keywords say of how an array object reads and writes: those of `Array`."""
     given = {name: keywords.get(name) for name in ("write_empty_chunks", "read_missing_chunks")}
+    if keywords.get("config") is None:
+        return given
     asked = given_config(keywords.get("config"))
     return {name: asked.get(name) if value is None else value for name, value in given.items()}

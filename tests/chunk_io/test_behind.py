@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gzarr.chunk_io.behind import block_grid, merged
+import gzarr
+from gzarr.chunk_io.behind import _all, _pool, block_grid, merged
 from gzarr.indexing.grid import RegularAxis, VaryingAxis
 
 
@@ -59,3 +62,29 @@ def test_quarters_become_a_whole(order: tuple[int, ...]) -> None:
     for number in order:
         parts = merged(parts, quarters[number])
     assert parts == [((0, 0), (4, 4))]
+
+
+def test_writes_that_nobody_waits_for_leave_nothing_behind() -> None:
+    array = gzarr.create_array(None, shape=(8,), chunks=(4,), dtype="i4")
+    array.write_behind(slice(0, 4), 1)
+    (behind,) = [one for one in _all if one.io.store is array.store]
+    for value in range(50):
+        array.write_behind(slice(0, 4), value)
+        while not all(block.done for block in behind._blocks.values()):
+            time.sleep(0.0001)
+    assert behind._queue.ended.qsize() <= 2
+    assert array[0] == 49
+
+
+def test_an_interrupt_while_a_writer_starts_costs_no_writer(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    array = gzarr.create_array(None, shape=(8,), chunks=(4,), dtype="i4")
+    with monkeypatch.context() as patch:
+        patch.setattr(_pool, "submit", interrupted)
+        for _ in range(3):
+            with pytest.raises(KeyboardInterrupt):
+                array.write_behind(slice(0, 4), 1)
+    array.write_behind(slice(0, 4), 2)
+    assert array[0] == 2
