@@ -8,7 +8,7 @@ from typing import Any
 from gzarr.errors import ContainsArrayError, MetadataError
 from gzarr.hierarchy.create import check_free, put_node
 from gzarr.indexing.keys import join_path, normalize_path
-from gzarr.metadata.documents import as_meta, read_node
+from gzarr.metadata.documents import as_meta, documents, read_node
 from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta
 from gzarr.storage.base import Store
 
@@ -39,6 +39,8 @@ def create_nodes(store: Store, path: str, nodes: Mapping[str, Any], *, overwrite
             check_free(store, join_path(path, name))
     created = dict(sorted({**asked, **missing}.items()))
     for name, meta in created.items():
+        _check_storable(join_path(path, name), meta)
+    for name, meta in created.items():
         put_node(store, join_path(path, name), meta, overwrite=overwrite and name in asked)
     return created
 
@@ -59,6 +61,14 @@ def _parsed(nodes: Mapping[str, Any]) -> dict[str, NodeMeta]:
         if outer is not None:
             raise MetadataError(f"the node at {outer!r} is an array, so it cannot contain the node at {name!r}")
     return parsed
+
+
+def _check_storable(path: str, meta: NodeMeta) -> None:
+    """Raise MetadataError if metadata have no JSON: later, nodes before it might be deleted already."""
+    try:
+        documents(meta, path)
+    except (TypeError, ValueError) as error:
+        raise MetadataError(f"the metadata of {path!r} cannot be stored: {error}") from error
 
 
 def _above(name: str) -> Iterator[str]:

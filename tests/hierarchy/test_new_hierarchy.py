@@ -1,5 +1,7 @@
 """Many arrays and groups at once."""
 
+from dataclasses import replace
+
 import pytest
 
 import gzarr
@@ -58,3 +60,12 @@ def test_a_group_refuses_itself_and_the_other_format():
     with pytest.raises(TypeError, match="expected metadata"):
         root.create_hierarchy({"a": 3})
     assert dict(root.create_hierarchy({})) == {}
+
+
+def test_nothing_is_replaced_if_a_node_cannot_be_stored():
+    root = gzarr.group()
+    root["a"] = [1, 2]
+    nodes = {"a": root.metadata, "b": replace(root.metadata, attributes={"x": object()})}
+    with pytest.raises(gzarr.MetadataError, match="'b' cannot be stored"):
+        gzarr.create_hierarchy(store=root.store, nodes=nodes, overwrite=True)
+    assert root["a"][1] == 2
