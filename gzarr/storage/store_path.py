@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from gzarr.storage.base import Request, Store, host_view
+from gzarr.storage.memory import MemoryStore, is_mapping
 from gzarr.storage.rules import check_path
 
 T = TypeVar("T")
@@ -17,7 +18,7 @@ class StorePath:
     Parameters
     ----------
     store : Store
-        The store, also one of zarr-python.
+        The store, also one of zarr-python or a mapping.
     path : str
         Path in the store; "" is the root.
 
@@ -49,7 +50,7 @@ class StorePath:
     @property
     def read_only(self) -> bool:
         """Whether the store refuses changes."""
-        return bool(self.store.read_only)
+        return self._store.read_only
 
     async def get(self, prototype: Any = None, byte_range: Any = None) -> Any:
         """Read the object at the path.
@@ -98,6 +99,8 @@ class StorePath:
         """The store as one of gzarr."""
         if isinstance(self.store, Store):
             return self.store
+        if is_mapping(self.store):
+            return MemoryStore(self.store)
         from gzarr.storage.foreign import ZarrStore  # imports asyncio
 
         return ZarrStore(self.store)

@@ -36,10 +36,12 @@ def test_a_path_leads_into_the_store():
         StorePath(MemoryStore(), "a/../b")
 
 
-@pytest.mark.parametrize("kind", ["gzarr", "zarr"])
+@pytest.mark.parametrize("kind", ["gzarr", "mapping", "zarr"])
 def test_an_object_is_read_and_written_by_coroutines(kind):
     async def use():
-        place = StorePath(MemoryStore() if kind == "gzarr" else zarr.storage.MemoryStore(), "a") / "b"
+        stores = {"gzarr": MemoryStore, "mapping": dict, "zarr": zarr.storage.MemoryStore}
+        place = StorePath(stores[kind](), "a") / "b"
+        assert not place.read_only
         assert (await place.get(), await place.exists(), await place.is_empty()) == (None, False, True)
         await place.set(b"0123")
         await place.set_if_not_exists(b"other")
