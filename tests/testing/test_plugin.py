@@ -59,7 +59,8 @@ def run(folder: Path, *options: str) -> str:
     environment = {name: value for name, value in environment.items() if not name.startswith("GZARR_")}
     command = [sys.executable, "-m", "pytest", "-v", "-p", "gzarr.testing.plugin", "-p", "no:cacheprovider"]
     command += ["--strict-markers", "-W", "error", *options, str(folder)]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False).stdout
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    return done.stdout + done.stderr
 
 
 @pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
