@@ -88,6 +88,10 @@ class Run:
         chosen.write_text("".join(f"{folder / test}\n" for test in tests))
         options = ["--rootdir", str(self.folder), "-o", "addopts=", "-o", f"faulthandler_timeout={HANG_S}"]
         options += ["-p", "no:cacheprovider", "-p", "outcomes", *_IGNORED, "--tb=short"]
+        if not self.suite.sources:  # installed below this folder, whose settings are not theirs
+            settings = self.scratch / "pytest.ini"
+            settings.write_text("[pytest]\n")
+            options += ["-c", str(settings)]
         if self.suite.plugin:
             options += ["-p", self.suite.plugin]
         if self.jobs > 1 and len(tests) < 100:

@@ -147,8 +147,6 @@ def test_other_libraries_take_the_arrays(array: gzarr.Array) -> None:
     with dask.config.set(scheduler="sync"):
         total = gzarr_dask.from_zarr(array).sum(axis=0).compute()
     np.testing.assert_array_equal(got(total), DATA.sum(axis=0))
-    jax = pytest.importorskip("gzarr.interop.jax")
-    np.testing.assert_array_equal(np.asarray(jax.arrays(array[:3].astype("f4"))), DATA[:3])
 
 
 def test_what_runs_on_the_host_reads_numpy_arrays() -> None:

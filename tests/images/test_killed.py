@@ -115,7 +115,7 @@ def unfinished() -> MemoryStore:
         {"data": DATA[:40, :40]},
         {"data": np.tile(DATA, (2, 2))},
         {"data": DATA.astype("f4")},
-        {"data": DATA[None]},
+        {"data": DATA[None], "chunks": (1, *CHUNKS)},
         {"chunks": (8, 8)},
         {"method": "max"},
     ],

@@ -76,9 +76,17 @@ def batches_stay_what_they_are_while_the_loader_goes_on():
     assert shared == len(held) == 8
 
 
+def arrays_of_the_emulated_device_are_taken():
+    data = np.arange(12, dtype="f4").reshape(3, 4)
+    with gzarr.config.set({"emulated.arrays": "device"}):
+        array = gzarr.array(data, chunks=(1, 4), device="emulated")
+        np.testing.assert_array_equal(np.asarray(arrays(array[:2])), data[:2])
+
+
 if __name__ == "__main__":
     assert doctest.testmod(gzarr.interop.jax) == (0, 4)
     jax_takes_arrays_and_gzarr_takes_those_of_jax()
     arrays_share_memory_and_keep_its_owner()
     batches_stay_what_they_are_while_the_loader_goes_on()
+    arrays_of_the_emulated_device_are_taken()
     print("done")
