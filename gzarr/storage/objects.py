@@ -204,7 +204,7 @@ class ObjectStore(TaggedStore):
         except self._errors as error:
             raise self._failed(f"read {key!r}", error) from error
 
-    def _put_if(self, key: str, data: bytes | memoryview | None, tag: Any) -> bool:
+    def _put_if(self, key: str, data: bytes | memoryview | None, tag: Any, *, again: bool = False) -> bool:
         if data is None:
             raise StoreError(f"store {self}: cannot delete {key!r} on a condition")
         if tag == {}:
@@ -215,11 +215,13 @@ class ObjectStore(TaggedStore):
         try:
             library.put(self.store, key, _payload(data), mode="create" if tag is None else tag)
         except (self._exceptions.AlreadyExistsError, self._exceptions.PreconditionError):
-            return False
+            return again and self.get(key) == bytes(data)
         except NotImplementedError as error:
             self._go_on_without_conditions(error)
             self._put(key, data)
         except self._errors as error:
+            if not again and "ConnectionReset" in repr(error):  # it is not known whether the server has stored it
+                return self._put_if(key, data, tag, again=True)
             if tag is not None and isinstance(error, self._missing) and not _lacks_container(error):
                 return False
             if "501 Not Implemented" not in str(error):

@@ -430,3 +430,26 @@ def test_a_pickled_http_store_reads_servers_without_tags(http_server: tuple[str,
     assert copy[3:9].tolist() == list(range(3, 9))
     with pytest.raises(ReadOnlyError, match="does not write to HTTP servers"):
         copy.store["a"] = b""
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_a_conditional_write_whose_connection_is_reset_is_done_once(
+    stored: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether the server has stored the object before the connection broke cannot be known."""
+    store = ObjectStore(obstore.store.MemoryStore())
+    put, n_calls = obstore.put, 0
+
+    def broken_at_first(*args: Any, **kwargs: Any) -> None:
+        nonlocal n_calls
+        n_calls += 1
+        if n_calls > 1 or stored:
+            put(*args, **kwargs)
+        if n_calls == 1:
+            raise obstore.exceptions.GenericError("kind: ConnectionReset")
+
+    monkeypatch.setattr(obstore, "put", broken_at_first)
+    assert store._put_if("a", b"mine", None)
+    assert store["a"] == b"mine"
+    assert not store._put_if("a", b"other", None)
+    assert n_calls == 3
