@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Hashable, Iterator, Mapping, MutableMapping
 from typing import Any, Self
 
 import numpy as np
@@ -76,12 +76,12 @@ class GpuMemoryStore(MemoryStore):
 
     @classmethod
     def from_dict(cls, store_dict: Mapping[str, Any], *, device: str = "cuda") -> Self:
-        """Return a store with copies of some objects.
+        """Return a store in a new dict, with some objects.
 
         Parameters
         ----------
         store_dict : mapping
-            Objects by key: bytes, or arrays on the host or a device.
+            Objects by key: bytes, or arrays on the host, which are copied; arrays on a device, which are shared.
         device : str
             As above.
 
@@ -99,6 +99,10 @@ class GpuMemoryStore(MemoryStore):
         store = cls(device=device)
         store._objects.update(store_dict)
         return store
+
+    def lock_name(self, key: str) -> Hashable:
+        """The identity of the mapping that holds the objects, with the key."""
+        return id(self._objects.data), key
 
     def __str__(self) -> str:
         return f"gpumemory://{id(self._objects.data)}"

@@ -53,6 +53,8 @@ def test_objects_in_device_memory() -> None:
         z = gzarr.array(np.arange(6).reshape(2, 3), chunks=(1, 3), store=gpu, device="cpu")
         assert z[...].tolist() == [[0, 1, 2], [3, 4, 5]]
         assert all(gzarr.tensors.is_on_device(value) for value in gpu._objects.data.values())
+        same = gzarr.storage.GpuMemoryStore(gpu._objects.data, device="emulated")
+        assert same.lock_name("c/0/0") == gpu.lock_name("c/0/0")
         copied = gzarr.storage.GpuMemoryStore.from_dict(gpu._objects.data, device="emulated")
         assert gzarr.open_array(copied, mode="r", device="cpu")[1, 2] == 5
         with pytest.raises(TypeError, match="cannot be pickled"):
