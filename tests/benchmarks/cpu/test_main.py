@@ -8,6 +8,7 @@ import subprocess
 import sys
 import urllib.request
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import numpy as np
@@ -17,7 +18,7 @@ from benchmarks.cpu.catalogue import BY_NAME, WORKLOADS
 from benchmarks.cpu.data import SMALL, Cache
 from benchmarks.cpu.measure import DELAY_S, faults, not_linear, ratio, serving
 from benchmarks.cpu.plot import plot
-from benchmarks.cpu.race import make_data, race, running
+from benchmarks.cpu.race import Runner, make_data, race, running
 from benchmarks.cpu.report import document, insert, inserted
 from benchmarks.cpu.server import requested_range
 
@@ -163,3 +164,17 @@ def test_tables_need_markers(tmp_path: Path) -> None:
 def test_unknown_names_are_refused_with_those_that_exist(tmp_path: Path) -> None:
     assert "there are gzarr, zarr" in bench("--peers", "nozarr", cache=tmp_path).stderr
     assert "no row contains 'nothing'" in bench("--only", "nothing", cache=tmp_path).stderr
+
+
+def test_libraries_far_behind_are_timed_in_three_rounds_only() -> None:
+    class Fixed(Runner):
+        seconds = 1.0
+
+        def ask(self, do: str, **given: Any) -> dict[str, Any]:
+            return {"first_s": self.seconds} if do == "prepare" else {"seconds": [self.seconds]}
+
+    class Slow(Fixed):
+        seconds = 3.1
+
+    results = race([Fixed("peer", None), Slow("slow", None), Slow("gzarr", None)], WORKLOADS[0], 5)
+    assert {name: len(result["rounds_s"]) for name, result in results.items()} == {"peer": 5, "slow": 3, "gzarr": 5}
