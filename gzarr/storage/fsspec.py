@@ -19,7 +19,7 @@ from gzarr.storage.base import Buffer, Request, Versions, pickled
 from gzarr.storage.extras import require
 from gzarr.storage.flat import cut_all
 from gzarr.storage.local import LocalStore
-from gzarr.storage.remote import RemoteStore
+from gzarr.storage.remote import EXPIRED, RemoteStore, is_expired
 from gzarr.storage.rules import byte_range, check_key, check_path, children, cut, refuse_normalizing, without_secrets
 
 #: Exceptions that mean that there is no such object; all others are errors.
@@ -337,7 +337,9 @@ class FsspecStore(RemoteStore):
     def _failed(self, what: str, error: Exception) -> StoreError:
         said = without_secrets(str(error))[:600]
         text = f"store {self}: cannot {what}: {type(error).__name__}: {said}"
-        if isinstance(error, PermissionError) or "redential" in text or "Forbidden" in text:
+        if is_expired(text):
+            text += f"\n{EXPIRED}"
+        elif isinstance(error, PermissionError) or "redential" in text or "Forbidden" in text:
             text += "\nThe server requires credentials, or rejects those given: use storage_options= or {'anon': True}"
         elif isinstance(error, OSError) or "onnect" in text:
             text += "\nIs the server reachable, and is the URL right?"

@@ -13,13 +13,18 @@ from gzarr.errors import ReadOnlyError, StoreError
 from gzarr.storage.base import Buffer, Request, Versioned, host_view, pickled
 from gzarr.storage.extras import require
 from gzarr.storage.forks import OBSTORE
-from gzarr.storage.remote import EntityTags, RemoteStore, TaggedStore, TaggedWrites
+from gzarr.storage.remote import EXPIRED, EntityTags, RemoteStore, TaggedStore, TaggedWrites, is_expired
 from gzarr.storage.rules import byte_range, check_path, cut, without_secrets
 
 #: Keys listed at a time; a page of S3 has 1,000.
 _PAGE = 1000
 #: Keys in one request to delete: what S3 takes.
 _DELETE_PAGE = 1000
+#: The largest object that is stored by one request: many objects are under way at once, so parts gain nothing, and
+#: cost two requests more than there are parts.
+_PUT_NBYTES = 64 << 20
+#: Bytes of each part of a larger one.
+_PART_NBYTES = 16 << 20
 
 
 class ObjectStore(TaggedStore):
@@ -69,6 +74,8 @@ class ObjectStore(TaggedStore):
     def _failed(self, what: str, error: Exception) -> StoreError:
         text = without_secrets(str(error).partition("\n\nDebug source")[0].strip())
         where = f"store {self}: cannot {what}: {text[:600]}"
+        if is_expired(text):
+            return StoreError(f"{where}\n{EXPIRED}")
         refused = (self._exceptions.PermissionDeniedError, self._exceptions.UnauthenticatedError, PermissionError)
         if isinstance(error, refused) or _asks_for_credentials(text):
             return StoreError(
@@ -255,7 +262,8 @@ class ObjectStore(TaggedStore):
 
     def _put(self, key: str, data: bytes | memoryview) -> None:
         with self._failures(f"write {key!r}"):
-            self._obstore.put(self.store, key, _payload(data))
+            parts = _PART_NBYTES if len(data) > _PUT_NBYTES else _PUT_NBYTES
+            self._obstore.put(self.store, key, _payload(data), chunk_size=parts)
 
     def _remove(self, key: str) -> None:
         library = self._obstore

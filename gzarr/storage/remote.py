@@ -26,6 +26,9 @@ MAX_GAP_NBYTES = 1 << 20
 #: Longest fetch that merging makes; larger ones are faster as several at once.
 MAX_NBYTES = 1 << 24
 
+#: What to do about `is_expired`.
+EXPIRED = "The credentials have expired: get new ones, and open the store with them (storage_options=, environment)"
+
 # Documents that make a node exist; they are stored after what was given with them.
 _NODES = frozenset({"zarr.json", ".zarray", ".zgroup"})
 
@@ -240,3 +243,8 @@ def run_together(function: Callable[[T], R], items: Sequence[T], concurrency: in
 
     run_in_threads(call, range(len(items)), min(concurrency, len(items)), _pool, most=2 * CONCURRENCY)
     return results  # type: ignore[return-value]  # every call has ended, so none is None any more
+
+
+def is_expired(text: str) -> bool:
+    """Whether a server says that credentials were valid once: Amazon's and Google's, and what s3fs makes of it."""
+    return any(words in text for words in ("ExpiredToken", "oken has expired", "Request has expired"))

@@ -31,6 +31,7 @@ from gzarr.storage import (
 from gzarr.storage.base import token_of
 from gzarr.storage.remote import run_together
 from gzarr.storage.urls import StoreURL, to_obstore
+from tests.support.conditionserver import ConditionServer
 from tests.support.meeting import Meeting
 
 obstore = pytest.importorskip("obstore")
@@ -139,6 +140,16 @@ def test_the_first_failure_is_raised_and_stops_the_rest() -> None:
     with pytest.raises(StoreError, match="three"):
         run_together(call, range(5000), concurrency=4)
     assert len(done) < 1000
+
+
+def test_an_object_is_stored_by_one_request() -> None:
+    data = bytes(6 << 20)
+    with ConditionServer() as server:
+        store, _ = open_store("s3://bucket/x", storage_options=server.options)
+        store["a"] = data
+        assert server.requests == {"PUT": 1}
+        assert store["a"] == data
+        server.shutdown()
 
 
 # -- versions ------------------------------------------------------------------------------------------------------
@@ -357,6 +368,21 @@ def test_wrong_credentials_and_buckets_are_named(s3_options: dict[str, Any]) -> 
     message = within(10, lambda: gzarr.open_group("s3://none/x", "r", storage_options=s3_options), "bucket")
     assert "s3://none/x" in message
     assert "NoSuchBucket" in message
+
+
+@pytest.mark.parametrize("through_fsspec", [False])
+def test_expired_credentials_are_named(through_fsspec: bool) -> None:
+    text = "<Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message></Error>"
+    with ConditionServer() as server:
+        server.error = 400, text
+        if through_fsspec:
+            pytest.importorskip("s3fs")
+            store: Any = FsspecStore.from_url("s3://bucket/x", server.options)
+        else:
+            store = open_store("s3://bucket/x", storage_options=server.options)[0]
+        message = within(10, lambda: store["a"], "have expired")
+        server.shutdown()
+    assert "reachable" not in message
 
 
 @pytest.mark.parametrize("url", ["s3://", "gs:///x", "az://"])

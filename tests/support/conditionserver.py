@@ -25,6 +25,8 @@ class ConditionServer(ThreadingHTTPServer):
         How many requests were made, by method.
     refusal : str, optional
         What every request with a condition is refused with.
+    error : tuple of (int, str), optional
+        The status and body of every answer.
     """
 
     daemon_threads = True
@@ -36,6 +38,7 @@ class ConditionServer(ThreadingHTTPServer):
         self.lock = threading.Lock()
         self.requests: Counter[str] = Counter()
         self.refusal = refusal
+        self.error: tuple[int, str] | None = None
         self._n_tags = 0
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
@@ -94,6 +97,8 @@ class _Request(BaseHTTPRequestHandler):
             return self._answer(200, tag=self.server.put(key, data))
 
     def do_GET(self) -> None:
+        if self.server.error:
+            return self._answer(self.server.error[0], self.server.error[1].encode())
         query = parse_qs(urlsplit(self.path).query)
         with self._locked() as key:
             if "list-type" in query:
