@@ -23,6 +23,7 @@ loop = Extension(
             "cast",
             "copies",
             "copy",
+            "deflate",
             "fetch",
             "frames",
             "locks",

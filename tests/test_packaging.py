@@ -35,7 +35,7 @@ def test_every_dependency_has_its_reason_beside_it() -> None:
 
 def test_the_core_needs_no_extra() -> None:
     needed = {re.split(r"[<>=\[ ]", name)[0] for name in PROJECT["dependencies"]}
-    assert needed == {"numpy", "numcodecs", "google-crc32c", "typer", "rich"}
+    assert needed == {"numpy", "numcodecs", "google-crc32c", "deflate", "typer", "rich"}
 
 
 def test_every_extra_that_the_package_names_exists() -> None:

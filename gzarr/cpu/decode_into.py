@@ -19,7 +19,7 @@ from gzarr.codecs.registry import registered_factory
 from gzarr.codecs.spec import ArrayRepr, Codec, Step
 from gzarr.codecs.transpose import TransposeCodec
 from gzarr.cpu.codecs.arrays import is_unswappable
-from gzarr.cpu.codecs.compressors import blosc_decoder, lz4_decoder, zstd_decoder
+from gzarr.cpu.codecs.compressors import blosc_decoder, gzip_decoder, lz4_decoder, zlib_decoder, zstd_decoder
 from gzarr.cpu.codecs.per_chunk import Decoder, fail, wrong_size
 from gzarr.cpu.window import MIN_NBYTES, Cut, Window, cut_blosc, cut_plain
 from gzarr.errors import MissingExtraError
@@ -37,8 +37,11 @@ PLAIN_ARRAYS = (np.ndarray, np.memmap)
 #: Compressors that decode into given memory.
 _INTO: Mapping[str, Callable[[int], Decoder]] = {
     "blosc": blosc_decoder,
+    "gzip": gzip_decoder,
     "numcodecs.blosc": blosc_decoder,
+    "numcodecs.gzip": gzip_decoder,
     "numcodecs.lz4": lz4_decoder,
+    "numcodecs.zlib": zlib_decoder,
     "numcodecs.zstd": zstd_decoder,
     "zstd": zstd_decoder,
 }

@@ -120,7 +120,8 @@ def test_numcodecs_reads_what_is_written_and_the_reverse(codec) -> None:
     theirs = bytes(
         np.asarray(codec.encode(array)).data if not isinstance(codec.encode(array), bytes) else codec.encode(array)
     )
-    assert bytes(data) == theirs
+    if codec.codec_id != "zlib":  # libdeflate makes other bytes than zlib
+        assert bytes(data) == theirs
     if codec.codec_id not in ("delta", "astype"):
         assert bytes(np.asarray(codec.decode(bytes(data)))) == array.tobytes()
     assert np.array_equal(chain.decode([theirs])[0], array)

@@ -12,7 +12,16 @@ import numpy as np
 from gzarr.codecs.numcodecs import NumcodecsCodec, TrustedPickleCodec
 from gzarr.codecs.spec import ArrayRepr, BytesRepr, Codec, Step
 from gzarr.codecs.v2 import to_numcodecs
-from gzarr.cpu.codecs.compressors import DECODERS, blosc_encoder, lzma_decoder, most_decoded
+from gzarr.cpu.codecs.compressors import (
+    DECODERS,
+    DEFLATE_LEVELS,
+    GZIP,
+    ZLIB,
+    blosc_encoder,
+    deflate_encoder,
+    lzma_decoder,
+    most_decoded,
+)
 from gzarr.cpu.codecs.objects import as_objects, json_decoder, msgpack_decoder, vlen_decoder
 from gzarr.cpu.codecs.per_chunk import Bytes, Function, as_bytes, per_chunk, reinterpret, wrong_size
 from gzarr.errors import CodecError
@@ -98,6 +107,8 @@ def _generic_decoder(name: str, codec: Any, expected: int | None) -> Function:
 def _bytes_encoder(spec: NumcodecsCodec, codec: Any, decoded: Any) -> Function:
     if spec.id == "blosc":
         return blosc_encoder(codec, decoded.itemsize)
+    if spec.id in ("gzip", "zlib") and codec.level in DEFLATE_LEVELS:
+        return deflate_encoder(GZIP if spec.id == "gzip" else ZLIB, codec.level)
     if spec.id == "fletcher32":
         # numcodecs cannot sum an empty buffer; both its sums are zero
         return lambda data: as_bytes(codec.encode(_uint8(data))) if len(data) else bytes(4)

@@ -1,7 +1,7 @@
 """The compiled loop: whether it is there, and with which codecs. Nothing else knows the extension.
 
-It decodes and encodes with the very functions that numcodecs and google-crc32c use, which are looked up by name in the
-libraries of these packages. The reference path takes chunks of codecs whose functions are not exported.
+It decodes and encodes with the very functions that numcodecs, google-crc32c and deflate use. They are looked up by name
+in the libraries of these packages. The reference path takes chunks of codecs whose functions are not exported.
 """
 
 from __future__ import annotations
@@ -37,10 +37,20 @@ _FUNCTIONS: Mapping[str, str] = {
     "ZSTD_decompressBegin": "numcodecs.zstd",
     "ZSTD_nextSrcSizeToDecompress": "numcodecs.zstd",
     "ZSTD_decompressContinue": "numcodecs.zstd",
+    "libdeflate_alloc_decompressor": "deflate._deflate",
+    "libdeflate_free_decompressor": "deflate._deflate",
+    "libdeflate_gzip_decompress_ex": "deflate._deflate",
+    "libdeflate_zlib_decompress_ex": "deflate._deflate",
+    "libdeflate_alloc_compressor": "deflate._deflate",
+    "libdeflate_free_compressor": "deflate._deflate",
+    "libdeflate_gzip_compress": "deflate._deflate",
+    "libdeflate_zlib_compress": "deflate._deflate",
 }
 _NAMES = tuple(_FUNCTIONS)
+_INFLATE = "libdeflate_alloc_decompressor", "libdeflate_free_decompressor"
+_DEFLATE = "libdeflate_alloc_compressor", "libdeflate_free_compressor"
 #: Version of the interface to the extension (`loop/module.c`).
-_VERSION = 11
+_VERSION = 12
 #: Compressors by the name of their codec: the loop's number, and the functions that decoding and encoding need.
 _CODECS: Mapping[str, tuple[int, tuple[str, ...], tuple[str, ...]]] = {
     "bytes": (0, (), ()),
@@ -49,6 +59,9 @@ _CODECS: Mapping[str, tuple[int, tuple[str, ...], tuple[str, ...]]] = {
     "zstd": (2, _NAMES[1:6], _NAMES[9:14]),
     "numcodecs.zstd": (2, _NAMES[1:6], _NAMES[9:14]),
     "numcodecs.lz4": (3, ("LZ4_decompress_safe",), ("LZ4_compress_fast",)),
+    "gzip": (4, (*_INFLATE, "libdeflate_gzip_decompress_ex"), (*_DEFLATE, "libdeflate_gzip_compress")),
+    "numcodecs.gzip": (4, (*_INFLATE, "libdeflate_gzip_decompress_ex"), (*_DEFLATE, "libdeflate_gzip_compress")),
+    "numcodecs.zlib": (5, (*_INFLATE, "libdeflate_zlib_decompress_ex"), (*_DEFLATE, "libdeflate_zlib_compress")),
 }
 
 #: Codecs that the loop may find between the bytes and a checksum.

@@ -8,14 +8,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numcodecs.blosc import Blosc
+from numcodecs.gzip import GZip
 from numcodecs.lz4 import LZ4
+from numcodecs.zlib import Zlib
 from numcodecs.zstd import Zstd
 
 from gzarr.codecs.blosc import AUTO_SHUFFLE, BloscCodec
 from gzarr.codecs.registry import registered_factory
 from gzarr.codecs.spec import ArrayRepr, Step, fill_of
 from gzarr.codecs.v2 import to_numcodecs
-from gzarr.cpu.codecs.compressors import MAX_TYPESIZE
+from gzarr.cpu.codecs.compressors import DEFLATE_LEVELS, MAX_TYPESIZE
 from gzarr.cpu.compiled import library
 from gzarr.cpu.compiled.tables import MAX_NDIM
 from gzarr.cpu.decode_into import DecodeInto
@@ -228,6 +230,8 @@ def _encoder(step: Step | None, *, checksum: bool) -> Encoder | None:
         return Encoder(codec.clevel, shuffle, typesize, codec.blocksize, cname=codec.cname)
     if type(codec) is Zstd:
         return Encoder(codec.level, checksum=bool(codec.checksum))
+    if type(codec) in (GZip, Zlib):
+        return Encoder(codec.level) if codec.level in DEFLATE_LEVELS else None
     return Encoder(codec.acceleration) if type(codec) is LZ4 else None
 
 

@@ -12,7 +12,7 @@
  * Python path does such parts again, and it alone knows how to say what is wrong.
  *
  * Rules: memory is only touched after what says where was checked against the shapes of chunk and array; the codecs
- * are those of numcodecs, called by address (`bind`); nothing here is shared between calls but these addresses, the
+ * are those of numcodecs and libdeflate, called by address (`bind`); nothing here is shared between calls but these addresses, the
  * table of locks, and spare contexts of Zstandard.
  */
 #ifndef GZARR_LOOP_H
@@ -29,7 +29,7 @@
 #endif
 
 enum { MAX_NDIM = 32, MAX_PATH = 4096, MAX_CNAME = 16 };
-enum { PLAIN, BLOSC, ZSTD, LZ4 };
+enum { PLAIN, BLOSC, ZSTD, LZ4, GZIP, ZLIB };
 /* What became of a part: done, left to the Python path, or (of one that is written) equal to the fill value, so that
  * its chunk is to be deleted. */
 enum { DONE, LEFT, EMPTY };
@@ -66,6 +66,14 @@ struct Library {
     size_t (*ZSTD_decompressBegin)(void *);
     size_t (*ZSTD_nextSrcSizeToDecompress)(void *);
     size_t (*ZSTD_decompressContinue)(void *, void *, size_t, const void *, size_t);
+    void *(*libdeflate_alloc_decompressor)(void);
+    void (*libdeflate_free_decompressor)(void *);
+    int (*libdeflate_gzip_decompress_ex)(void *, const void *, size_t, void *, size_t, size_t *, size_t *);
+    int (*libdeflate_zlib_decompress_ex)(void *, const void *, size_t, void *, size_t, size_t *, size_t *);
+    void *(*libdeflate_alloc_compressor)(int);
+    void (*libdeflate_free_compressor)(void *);
+    size_t (*libdeflate_gzip_compress)(void *, const void *, size_t, void *, size_t);
+    size_t (*libdeflate_zlib_compress)(void *, const void *, size_t, void *, size_t);
 };
 
 extern struct Library lib;
@@ -169,7 +177,7 @@ typedef struct {
 /* What a call reads with, from part to part. */
 typedef struct {
     char *encoded, *decoded; /* max_encoded and nbytes bytes of the caller's scratch memory */
-    void *zstd;
+    void *zstd, *inflater;
     int fd; /* of the shard; -1 before it is opened */
     int64_t shard_size;
     uint64_t taken, placed; /* bytes read of this part's chunk, bytes of the result that it is */
@@ -262,7 +270,7 @@ typedef struct {
 /* What a write uses from part to part. */
 typedef struct {
     Reader reader; /* of old contents; what is new is made in the same scratch memory */
-    void *zstd;
+    void *zstd, *deflater;
     Lock lock; /* of the file of a part */
     char path[MAX_PATH];
 } State;
@@ -383,6 +391,12 @@ bool lock_file(const Sink *sink, State *state);
 bool publish(Sink *sink, State *state);
 bool replace_file(Sink *sink, const char *data, int64_t size, const Copy *runs, State *state);
 bool delete_file(const Sink *sink, State *state);
+
+/* deflate.c */
+bool inflate_chunk(const Job *job, const char *data, int64_t size, char *to, Reader *reader);
+int64_t deflate_chunk(const Job *job, int64_t level, const char *data, char *to, int64_t room, State *state);
+bool has_inflater(const Job *job);
+bool has_deflater(const Job *job);
 
 /* cast.c */
 bool find_cast(int64_t from, int64_t to, int64_t from_size, int64_t to_size, CastRun *cast);

@@ -9,7 +9,7 @@
 struct Library lib;
 
 /* Counts what Python and the loop agree on: arguments, tables, results. */
-enum { VERSION = 11 };
+enum { VERSION = 12 };
 
 static const Py_ssize_t WORD = sizeof(int64_t);
 

@@ -158,6 +158,9 @@ static bool decode(const Job *job, const char *data, int64_t size, char *to, int
             if (size < LZ4_HEADER || number(data) != job->nbytes) return false;
             return lib.LZ4_decompress_safe(data + LZ4_HEADER, to, (int)(size - LZ4_HEADER), (int)job->nbytes) ==
                    job->nbytes;
+        case GZIP:
+        case ZLIB:
+            return inflate_chunk(job, data, size, to, reader);
     }
     return false;
 }
@@ -270,6 +273,7 @@ static int do_points(const Call *call, int64_t row, Reader *reader) {
 void close_reader(Reader *reader) {
     if (reader->fd >= 0) close(reader->fd);
     if (reader->zstd) give_context_back(reader->zstd);
+    if (reader->inflater) lib.libdeflate_free_decompressor(reader->inflater);
 }
 
 Done read_all(const Call *call, int64_t first, int64_t n, char *status, char *scratch) {
@@ -308,6 +312,9 @@ bool has_decoder(const Job *job) {
                    lib.ZSTD_getFrameContentSize && lib.ZSTD_findFrameCompressedSize;
         case LZ4:
             return lib.LZ4_decompress_safe != NULL;
+        case GZIP:
+        case ZLIB:
+            return has_inflater(job);
     }
     return false;
 }

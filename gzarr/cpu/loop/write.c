@@ -121,6 +121,9 @@ static int64_t encode(const Job *job, const Encoder *e, const char *data, char *
             memcpy(to, &claimed, sizeof claimed);
             return made > 0 ? made + LZ4_HEADER : 0;
         }
+        case GZIP:
+        case ZLIB:
+            return deflate_chunk(job, e->level, data, to, job->max_encoded - CHECKSUM, state);
     }
     return 0;
 }
@@ -296,6 +299,7 @@ Done write_all(const Call *call, Sink *sink, int64_t first, int64_t n, char *sta
     }
     close_reader(&state.reader);
     if (state.zstd) lib.ZSTD_freeCCtx(state.zstd);
+    if (state.deflater) lib.libdeflate_free_compressor(state.deflater);
     return done;
 }
 
@@ -311,6 +315,9 @@ bool has_encoder(const Job *job) {
                    lib.ZSTD_isError;
         case LZ4:
             return lib.LZ4_compress_fast != NULL;
+        case GZIP:
+        case ZLIB:
+            return has_deflater(job);
     }
     return false;
 }

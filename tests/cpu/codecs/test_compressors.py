@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import zlib
 from collections.abc import Callable
 from importlib import import_module
@@ -72,3 +73,11 @@ def test_what_was_changed_decodes_alike_or_is_refused(data: st.DataObject) -> No
         encoded[data.draw(st.integers(0, len(encoded) - 1))] = data.draw(st.integers(0, 255))
     for library in LIBRARIES:
         assert outcome(library, wbits, bytes(encoded), len(DATA)) in (None, DATA)
+
+
+@pytest.mark.parametrize("wbits", DECODERS)
+def test_chunks_are_encoded_where_libdeflate_is_not_installed(wbits: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for level in (-1, 0, 9):
+        assert zlib.decompress(compressors.deflate_encoder(wbits, level)(DATA), wbits) == DATA
+    monkeypatch.setitem(sys.modules, "deflate", None)
+    assert zlib.decompress(compressors.deflate_encoder(wbits, 9)(DATA), wbits) == DATA

@@ -11,7 +11,16 @@ import numpy as np
 from hypothesis import strategies as st
 
 import gzarr
-from gzarr.codecs import BloscCodec, BytesCodec, Crc32cCodec, NumcodecsCodec, ShardingCodec, TransposeCodec, ZstdCodec
+from gzarr.codecs import (
+    BloscCodec,
+    BytesCodec,
+    Crc32cCodec,
+    GzipCodec,
+    NumcodecsCodec,
+    ShardingCodec,
+    TransposeCodec,
+    ZstdCodec,
+)
 from gzarr.cpu.compiled import library
 
 ROOT = Path(__file__).parents[3]
@@ -31,6 +40,7 @@ CHAINS: dict[str, list[Any]] = {
     "zstd": [BytesCodec(), ZstdCodec(1)],
     "zstd with checksum": [BytesCodec(), ZstdCodec(1, checksum=True), Crc32cCodec()],
     "lz4": [BytesCodec(), NumcodecsCodec("lz4", {})],
+    "gzip": [BytesCodec("big"), GzipCodec(1), Crc32cCodec()],
     "shards": [ShardingCodec((10, 5, 3), [BytesCodec(), ZstdCodec(1)])],
     "shards of plain": [ShardingCodec((10, 5, 1), [BytesCodec(), Crc32cCodec()], index_location="start")],
     "transposed shards": [TransposeCodec((2, 0, 1)), ShardingCodec((3, 10, 5), [BytesCodec(), SMALL])],

@@ -29,7 +29,7 @@ import gzarr
 from gzarr.codecs import (
     BytesCodec,
     Crc32cCodec,
-    GzipCodec,
+    NumcodecsCodec,
     ShardingCodec,
     TransposeCodec,
     ZstdCodec,
@@ -59,7 +59,7 @@ pytestmark = pytest.mark.skipif(library.loop() is None, reason=f"the compiled lo
 
 #: And some that it leaves alone.
 OTHERS: dict[str, list[Any]] = {
-    "gzip": [BytesCodec(), GzipCodec(1)],
+    "bzip2": [BytesCodec(), NumcodecsCodec("bz2", {"level": 1})],
     "shards in shards": [ShardingCodec((10, 15, 3), [ShardingCodec((10, 5, 3), [BytesCodec()])])],
     "wrapped shards": [ShardingCodec((10, 5, 3), [BytesCodec()]), ZstdCodec(1)],
 }
@@ -524,7 +524,7 @@ def test_decoders_that_are_not_exported_are_not_used(monkeypatch: pytest.MonkeyP
     assert library.codec_number("blosc", checksum=False) is not None
     assert library.codec_number("blosc", checksum=True) is None
     assert library.codec_number("zstd", checksum=False) is None
-    assert library.codec_number("gzip", checksum=False) is None
+    assert library.codec_number("bz2", checksum=False) is None
     assert library._address("gzarr.errors", "ZSTD_createDCtx") == 0
     assert library._address("gzarr.no_such_module", "ZSTD_createDCtx") == 0
 

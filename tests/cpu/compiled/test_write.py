@@ -128,6 +128,9 @@ PARAMETERS: list[Any] = [
     *[NumcodecsCodec("lz4", {"acceleration": n}) for n in (-1, 0, 1, 9, 70000)],
     NumcodecsCodec("blosc", {"cname": "lz4", "clevel": 5, "shuffle": -1, "blocksize": 0}),
     NumcodecsCodec("zstd", {"level": 2}),
+    *[GzipCodec(level) for level in (0, 1, 9)],
+    *[NumcodecsCodec("zlib", {"level": level}) for level in (-1, 0, 6)],
+    NumcodecsCodec("gzip", {"level": 5}),
 ]  # fmt: skip
 
 
@@ -150,7 +153,7 @@ def test_zarr_2_is_written_too(tmp_path: Path, watched: Watched) -> None:
     model = values(">i4")
 
     def write(folder: Path) -> None:
-        for i, codec in enumerate((numcodecs.Blosc("zstd", 1, -1), numcodecs.Zstd(1), numcodecs.LZ4(), None)):
+        for i, codec in enumerate((numcodecs.Blosc("zstd", 1, -1), numcodecs.Zlib(1), numcodecs.LZ4(), None)):
             for order in "CF":
                 for separator in "./":
                     options: Any = {"order": order, "dimension_separator": separator}
@@ -313,10 +316,10 @@ def test_an_empty_shard_is_deleted(tmp_path: Path, watched: Watched) -> None:
 
 def test_other_writes_take_the_reference_path(tmp_path: Path, watched: Watched) -> None:
     model = values("<i4")
-    gzip = gzarr.create_array(
-        tmp_path / "g", shape=SHAPE, chunks=CHUNK, dtype="<i4", codecs=[BytesCodec(), GzipCodec(1)]
+    bzip2 = gzarr.create_array(
+        tmp_path / "g", shape=SHAPE, chunks=CHUNK, dtype="<i4", codecs=[BytesCodec(), NumcodecsCodec("bz2")]
     )
-    gzip[...] = model
+    bzip2[...] = model
     array, _ = stored(CHAINS["blosc"], "<i4", MemoryStore())
     array[...] = model
     array, _ = stored(CHAINS["blosc"], "<i4", Own(tmp_path / "o"))
