@@ -28,6 +28,7 @@ loop = Extension(
             "frames",
             "locks",
             "parts",
+            "points",
             "put",
             "read",
             "reduce",

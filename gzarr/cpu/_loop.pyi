@@ -53,6 +53,20 @@ def read_copies(
     /,
 ) -> tuple[int, int, int]: ...
 
+# Sort points by the chunks that hold them. coords: of every axis. axes: of every axis extent, lengths of shards and
+# chunks, bytes of a chunk's stride. Returns: number of rows. Raises: ValueError if points are not in the array, or have
+# too many keys.
+def sort_points(
+    coords: tuple[Buffer, ...],
+    axes: Buffer,
+    granule_bits: int,
+    order: Buffer,
+    places: Buffer,
+    starts: Buffer,
+    rows: Buffer,
+    /,
+) -> int: ...
+
 # Gather rows of a pool. source, target: types of a cast. Raises: ValueError if sizes disagree, or a row is not there.
 def take(
     pool: Buffer, slots: Buffer, out: Buffer, elements: int, size: int, out_size: int, source: int, target: int, /

@@ -13,15 +13,16 @@ from typing import Any, NamedTuple
 from gzarr.backend import Fields, PieceJob, Placement
 from gzarr.cpu.compiled import library
 from gzarr.cpu.compiled.copies import make_copies_read, make_scattered_read
+from gzarr.cpu.compiled.points import make_rows
 from gzarr.cpu.compiled.read import make_read
 from gzarr.cpu.compiled.source import LoopChain, Pace, Source, swapped
-from gzarr.cpu.compiled.tables import MAX_EXTENT, Boxes, Rows
+from gzarr.cpu.compiled.tables import MAX_EXTENT, Boxes
 from gzarr.cpu.compiled.write import fits, level_of, make_write
 from gzarr.cpu.decode_into import PLAIN_ARRAYS
 from gzarr.cpu.threads import thread_count
 from gzarr.indexing.copies import CopyPlan, Plan
 from gzarr.indexing.grid import RegularAxis
-from gzarr.indexing.plan import BoxPlan
+from gzarr.indexing.plan import BoxPlan, PointPlan
 from gzarr.layout.chunk_layout import Layout
 from gzarr.layout.sharded import Sharded
 from gzarr.storage.base import Store, Target
@@ -89,15 +90,14 @@ class CompiledLoop:
             return off
         if isinstance(plan, CopyPlan):
             return _take_copies(source, plan, out, fields)
-        chain, is_box = source.chain, isinstance(plan, BoxPlan)
+        chain = source.chain
         if fields is not None or type(out) not in PLAIN_ARRAYS:
             return _OTHER_VALUES
         if out.dtype != chain.chunk.dtype or out.shape != plan.shape:
             return _OTHER_VALUES
-        if chain.in_blocks and not is_box:
-            return "points of large chunks are read by the reference path"
-        n_threads = thread_count()
-        parts = Boxes(plan) if isinstance(plan, BoxPlan) else Rows(plan, source.layout)
+        if not isinstance(plan, BoxPlan):
+            return _take_points(source, plan, out)
+        n_threads, parts = thread_count(), Boxes(plan)
         shards = parts.by_shard(source.layout, n_threads) if isinstance(source.layout, Sharded) else None
         if shards is not None and not chain.in_blocks and shards[1] > 1:
             scattered = _take_scattered(source, parts, shards[1], out)
@@ -168,9 +168,17 @@ def _decision(store: Store, layout: Layout, chain: LoopChain | str, *, cached: b
     return _Decision(no_read or source, _write_obstacle(source) or source)
 
 
-def _take_scattered(source: Source, parts: Boxes | Rows, nshards: int, out: Any) -> PieceJob | str:
+def _take_points(source: Source, plan: PointPlan, out: Any) -> PieceJob | str:
+    parts = make_rows(plan, source.layout, source.chain)
+    if parts is None:
+        return "points of grids that are not regular, or of too many chunks, are read by the reference path"
+    shards = parts.by_shard() if isinstance(source.layout, Sharded) else None
+    return make_read(source, parts, shards, out, thread_count())
+
+
+def _take_scattered(source: Source, parts: Boxes, nshards: int, out: Any) -> PieceJob | str:
     """Take a read of few chunks of each of many shards as copies, which need no piece for each shard."""
-    if not isinstance(parts, Boxes) or not parts.nparts < min(nshards * _SCATTERED_NCHUNKS, _MAX_SCATTERED_NCHUNKS):
+    if not parts.nparts < min(nshards * _SCATTERED_NCHUNKS, _MAX_SCATTERED_NCHUNKS):
         return _FEW
     return make_scattered_read(source, parts, out, thread_count())
 

@@ -16,8 +16,9 @@ from typing import NamedTuple, TypeAlias
 
 from gzarr.backend import Array, Work
 from gzarr.cpu.compiled import library
+from gzarr.cpu.compiled.points import Rows
 from gzarr.cpu.compiled.source import Source, swapped
-from gzarr.cpu.compiled.tables import Boxes, Piece, Rows, Shards, Tables, make_window
+from gzarr.cpu.compiled.tables import Boxes, Piece, Shards, Tables, make_window
 from gzarr.cpu.decode_into import lent_scratch
 from gzarr.errors import CodecError
 from gzarr.indexing.keys import Coords

@@ -1,14 +1,14 @@
-"""Parts of a plan as tables of numbers for the compiled loop, without an object for each chunk.
+"""Parts of a box as tables of numbers for the compiled loop, without an object for each chunk.
 
-The parts of a box are the product of its axes' spans, so the tables are as long as the axes together; the parts of a
-list of points are the chunks that hold some. A *piece* is a run of parts that one call of the loop does.
+The parts are the product of the axes' spans, so the tables are as long as the axes together. A *piece* is a run of
+parts that one call of the loop does. The tables of points are in `gzarr.cpu.compiled.points`.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate, groupby
+from itertools import accumulate
 from math import prod
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from gzarr.indexing.copies import CopyPlan, Fragments, chunk_numbers, make_copies
 from gzarr.indexing.grid import Grid, nchunks
 from gzarr.indexing.keys import Coords
-from gzarr.indexing.plan import BoxPlan, Part, PointPlan
+from gzarr.indexing.plan import BoxPlan, Part
 from gzarr.indexing.selection import Indices
 from gzarr.indexing.spans import ColumnSpans, RangeSpans, Span, chunks_of
 from gzarr.layout.chunk_layout import Layout
@@ -37,8 +37,8 @@ _MAX_NCHUNKS = 2**63 - 1
 #: The coordinates of fewer chunks are made one by one.
 _FEW = 12
 
-#: The loop's tables: spans and index lists for a box; rows, starts, positions in chunks and in the result for points.
-Tables: TypeAlias = tuple[bytes, bytes, bytes, bytes]
+#: The loop's tables: spans and index lists for a box; for points rows, starts, bytes in chunks, places in the result.
+Tables: TypeAlias = tuple[Any, Any, Any, Any]
 
 
 class Piece(NamedTuple):
@@ -243,48 +243,6 @@ class Boxes:
     def _coords_of(self, piece: Piece, number: int) -> Coords:
         picked = _spans_of(piece, number)
         return tuple([spans[at].chunk for spans, at in zip(self._plan.axes, picked, strict=True)])
-
-
-class Rows:
-    """The parts of a list of points: a row for every chunk.
-
-    Attributes
-    ----------
-    nparts
-        Number of parts.
-    npoints
-        Number of points.
-    """
-
-    def __init__(self, plan: PointPlan, layout: Layout) -> None:
-        self._plan, self._points = plan, plan.table(layout.objects)
-        self.nparts, self.npoints = len(self._points.rows), plan.shape[0]
-
-    def tables(self) -> Tables:
-        """The loop's tables."""
-        tables: list[Any] = [self._points.rows, self._points.starts, self._points.inside, self._points.order]
-        rows, starts, inside, order = (np.array(table, np.int64).tobytes() for table in tables)
-        return rows, starts, inside, order
-
-    def whole(self) -> Piece:
-        """All parts, of chunks that are files."""
-        return Piece(0, self.nparts, None, (), (0, self.nparts))
-
-    def by_shard(self, layout: Layout, n_threads: int) -> Shards:
-        """The parts of every shard, in the order of the table, and the number of shards."""
-        counts = [(shard, sum(1 for _ in rows)) for shard, rows in groupby(self._points.owners)]
-        firsts = accumulate((n for _, n in counts), initial=0)
-        pieces = (Piece(at, n, shard, (), (at, n)) for (shard, n), at in zip(counts, firsts, strict=False))
-        return pieces, len(counts)
-
-    def places(self, piece: Piece) -> tuple[list[int], list[int]]:
-        """Zeros: the loop finds rows by their numbers."""
-        nothing = [0] * len(self._plan.grid)
-        return nothing, nothing
-
-    def part(self, piece: Piece, number: int) -> Part:
-        """One part."""
-        return self._plan.part(self._points, number)
 
 
 def list_windows(coords: Indices, layout: Layout) -> Windows:

@@ -216,6 +216,16 @@ static bool decode_blocks(const Frame *frame, int64_t b, int64_t n, char *to, in
     return lib.blosc_decompress_ctx(head, to, (size_t)capacity, 1) == nbytes;
 }
 
+/* How many blocks from `b` on are decoded at once, and which bytes they are; 0 if that one is not wanted. */
+static int64_t wanted_run(const Frame *frame, int64_t b, Range *range) {
+    const int64_t most = frame->size < GROUP ? GROUP / frame->size : 1;
+    int64_t n = 0;
+    while (n < most && b + n < frame->n && frame->wanted[b + n]) n++;
+    range->begin = b * frame->size, range->end = (b + n) * frame->size;
+    if (range->end > frame->nbytes) range->end = frame->nbytes;
+    return n;
+}
+
 /* Copy what is wanted of a chunk that is a Blosc frame, or stored as it is. False if the chunk is to be read whole.
  * whole: the same copy, simplified. */
 bool copy_blocks(const Job *job, const Stored *stored, const Copy *copy, const Copy *whole, Reader *reader) {
@@ -226,13 +236,12 @@ bool copy_blocks(const Job *job, const Stored *stored, const Copy *copy, const C
     reader->taken = (uint64_t)frame.have;
     memset(frame.wanted, false, (size_t)frame.n);
     mark(&box, 0, copy->src_start, &frame);
-    const int64_t most = frame.size < GROUP ? GROUP / frame.size : 1;
+    Range range;
     for (int64_t b = 0, n; b < frame.n; b += n) {
-        n = 1;
-        if (!frame.wanted[b]) continue;
-        while (n < most && b + n < frame.n && frame.wanted[b + n]) n++;
-        Range range = {.begin = b * frame.size, .end = (b + n) * frame.size};
-        if (range.end > frame.nbytes) range.end = frame.nbytes;
+        if (!(n = wanted_run(&frame, b, &range))) {
+            n = 1;
+            continue;
+        }
         const int64_t nbytes = range.end - range.begin;
         /* blosc wants room for a whole block, even if a short one is alone */
         const bool direct = !whole->n && (nbytes >= frame.size || frame.plain >= 0) && range.begin >= whole->src_start &&
@@ -244,4 +253,31 @@ bool copy_blocks(const Job *job, const Stored *stored, const Copy *copy, const C
         if (!direct) copy_range(&box, 0, copy->src_start, copy->dst, &range);
     }
     return true;
+}
+
+/* Copy the points of a chunk. False if the chunk is to be read whole. */
+bool copy_blocks_of_points(const Call *call, const Stored *stored, int64_t first, int64_t last, Reader *reader) {
+    const Job *job = call->job;
+    Frame frame;
+    frame.stored = stored;
+    if (!read_head(job, &frame)) return false;
+    reader->taken = (uint64_t)frame.have;
+    memset(frame.wanted, false, (size_t)frame.n);
+    for (int64_t p = first; p < last; p++) {
+        const int64_t at = call->places[p], block = at / frame.size;
+        if (block != (at + job->itemsize - 1) / frame.size) return false;
+        frame.wanted[block] = true;
+    }
+    int64_t next = first, done = 0;
+    Range range;
+    for (int64_t b = 0, n; b < frame.n; b += n) {
+        if (!(n = wanted_run(&frame, b, &range))) {
+            n = 1;
+            continue;
+        }
+        if (!decode_blocks(&frame, b, n, reader->decoded, range.end - range.begin, frame.nbytes, reader)) return false;
+        if (job->swap) swap_bytes(reader->decoded, range.end - range.begin, job->swap);
+        done += copy_points_of(call, range.begin, range.end, reader->decoded, &next, last);
+    }
+    return done == last - first;
 }

@@ -147,7 +147,7 @@ typedef struct {
     int64_t n_lists;
     const int64_t *rows;   /* points: coordinates of the chunks, (n_rows, ndim) */
     const int64_t *starts; /* points: where those of each chunk begin, and where the last end, (n_rows + 1,) */
-    const int64_t *inside; /* points: positions in their chunks, (ndim, npoints) */
+    const int64_t *places; /* points: their bytes in their chunks, (npoints,) */
     const int64_t *order;  /* points: positions in the result, (npoints,) */
     const char *path;      /* of the shard, or what the chunks' paths begin with */
     int64_t path_length;
@@ -312,6 +312,22 @@ typedef struct {
     int64_t n_streams;
 } Frames;
 
+/* Points that are sorted by shard, chunk, and granule of the chunk. */
+enum { GRANULE = 1 << 15 };
+typedef struct {
+    int64_t extent, shard, chunk; /* elements; without shards they are the chunks */
+    int64_t stride;               /* bytes in a chunk */
+} PointAxis;
+
+typedef struct {
+    const int64_t *coords[MAX_NDIM]; /* of every axis, (n,) */
+    const PointAxis *axes;
+    int64_t ndim, n;
+    int64_t granule_bits;    /* of the number of a granule in its chunk; 0 if they do not matter */
+    int64_t *order, *places; /* (n,) */
+    int64_t *starts, *rows;  /* (n + 1,), (n, ndim), of which there is a row for every chunk with points */
+} Points;
+
 /* Rows of a pool that are gathered. */
 typedef struct {
     const char *pool;
@@ -370,6 +386,13 @@ Found look_up(const Call *call, uint64_t at, int64_t shard_size, uint64_t *start
 /* blocks.c */
 extern const int64_t MIN_BLOCKWISE;
 bool copy_blocks(const Job *job, const Stored *stored, const Copy *copy, const Copy *whole, Reader *reader);
+bool copy_blocks_of_points(const Call *call, const Stored *stored, int64_t first, int64_t last, Reader *reader);
+
+/* points.c */
+bool points_are_sound(const Points *points);
+int64_t sort_points(const Points *points);
+int do_points(const Call *call, int64_t row, Reader *reader);
+int64_t copy_points_of(const Call *call, int64_t begin, int64_t end, const char *data, int64_t *next, int64_t last);
 
 /* read.c, write.c: parts `first` to `first + n` of the call; what became of each is put into `status`. */
 Found load_chunk(const Call *call, const int64_t *coords, char *into, Reader *reader, char **chunk);
@@ -378,6 +401,7 @@ int open_regular(const char *path, int64_t *size);
 Found find_stored(const Call *call, const int64_t *coords, Reader *reader, Stored *stored);
 void leave_stored(const Call *call, const Stored *stored);
 bool load_stored(const Job *job, const Stored *stored, char *into, int64_t wanted, Reader *reader, char **chunk);
+bool reads_blockwise(const Job *job, const Stored *stored);
 bool copy_stored(const Job *job, const Stored *stored, const Copy *copy, Reader *reader);
 void close_reader(Reader *reader);
 bool is_version(const Call *call, int fd);

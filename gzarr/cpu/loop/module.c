@@ -90,11 +90,11 @@ static bool take_points(Call *call, const Py_buffer *table, int64_t first, int64
     const Job *job = call->job;
     call->rows = table[0].buf;
     call->starts = table[1].buf;
-    call->inside = table[2].buf;
+    call->places = table[2].buf;
     call->order = table[3].buf;
     const int64_t n_rows = table[0].len / (WORD * job->ndim);
     return table[1].len == (n_rows + 1) * WORD && table[3].len == job->npoints * WORD &&
-           table[2].len == job->npoints * job->ndim * WORD && first >= 0 && first <= n_rows && n <= n_rows - first;
+           table[2].len == table[3].len && first >= 0 && first <= n_rows && n <= n_rows - first;
 }
 
 static PyObject *refuse(void) {
@@ -213,6 +213,50 @@ static PyObject *loop_read_copies(PyObject *module, PyObject *args) {
     if (!sound) return refuse();
     return Py_BuildValue("(LKK)", (long long)done.left, (unsigned long long)done.taken,
                          (unsigned long long)done.placed);
+}
+
+/* sort_points(coords, axes, granule_bits, order, places, starts, rows): a tuple of the coordinates of every axis. Returns:
+ * number of rows, -1 if there are too many keys. */
+static PyObject *loop_sort_points(PyObject *module, PyObject *args) {
+    enum { AXES, ORDER, PLACES, STARTS, ROWS, COORDS, N = COORDS + MAX_NDIM };
+    Py_buffer b[N];
+    PyObject *coords;
+    long long granule_bits;
+    int64_t n_rows = 0;
+    memset(b, 0, sizeof b);
+    if (!PyArg_ParseTuple(args, "O!y*Lw*w*w*w*", &PyTuple_Type, &coords, &b[AXES], &granule_bits, &b[ORDER], &b[PLACES],
+                          &b[STARTS], &b[ROWS]))
+        return NULL;
+    Points points = {
+        .axes = b[AXES].buf,
+        .ndim = PyTuple_Size(coords),
+        .n = b[ORDER].len / WORD,
+        .granule_bits = granule_bits,
+        .order = b[ORDER].buf,
+        .places = b[PLACES].buf,
+        .starts = b[STARTS].buf,
+        .rows = b[ROWS].buf,
+    };
+    bool sound = points.ndim >= 1 && points.ndim <= MAX_NDIM && b[ORDER].len % WORD == 0 &&
+                 b[AXES].len == points.ndim * (Py_ssize_t)sizeof(PointAxis) && b[PLACES].len == b[ORDER].len &&
+                 b[STARTS].len == b[ORDER].len + WORD && b[ROWS].len == points.ndim * b[ORDER].len;
+    for (int64_t a = 0; sound && a < points.ndim; a++) {
+        if (PyObject_GetBuffer(PyTuple_GetItem(coords, a), &b[COORDS + a], PyBUF_SIMPLE)) {
+            release(b, N);
+            return NULL;
+        }
+        points.coords[a] = b[COORDS + a].buf;
+        sound = b[COORDS + a].len == b[ORDER].len;
+    }
+    sound = sound && points_are_sound(&points);
+    if (sound) {
+        Py_BEGIN_ALLOW_THREADS
+        n_rows = sort_points(&points);
+        Py_END_ALLOW_THREADS
+    }
+    release(b, N);
+    if (!sound || n_rows == -2) return refuse();
+    return n_rows == -1 ? PyErr_NoMemory() : PyLong_FromLongLong(n_rows);
 }
 
 /* take(pool, slots, out, elements, from_size, to_size, from, to): of each row so many elements; types of a cast or -1 and
@@ -686,6 +730,7 @@ static PyMethodDef methods[] = {
      "Read parts of a plan. Returns how many of them were left, bytes read, bytes placed."},
     {"read_copies", loop_read_copies, METH_VARARGS,
      "Read chunks, and copy boxes of them to slots. Returns how many chunks were left, bytes read, bytes placed."},
+    {"sort_points", loop_sort_points, METH_VARARGS, "Sort points by the chunks that hold them. Returns how many these are."},
     {"take", loop_take, METH_VARARGS, "Gather rows of a pool."},
     {"reduce", loop_reduce, METH_VARARGS, "Reduce the windows of a block. Returns whether that was possible."},
     {"write", loop_write, METH_VARARGS,

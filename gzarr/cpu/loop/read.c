@@ -202,34 +202,20 @@ Found load_chunk(const Call *call, const int64_t *coords, char *into, Reader *re
     return loaded ? FOUND : ODD;
 }
 
+/* Whether a chunk may be read block by block. */
+bool reads_blockwise(const Job *job, const Stored *stored) {
+    return (job->codec == BLOSC || job->codec == PLAIN) && !job->checksum && job->nbytes >= MIN_BLOCKWISE && !stored->bytes;
+}
+
 /* Copy what is wanted of a chunk that is there, and leave the Python path what it should look at. */
 bool copy_stored(const Job *job, const Stored *stored, const Copy *copy, Reader *reader) {
     Copy whole = *copy;
     simplify(&whole, false);
     const bool fills = !whole.n && whole.run == job->nbytes;
-    const bool blockwise = (job->codec == BLOSC || job->codec == PLAIN) && !job->checksum && !fills;
-    if (blockwise && job->nbytes >= MIN_BLOCKWISE && !stored->bytes && copy_blocks(job, stored, copy, &whole, reader)) return true;
+    if (!fills && reads_blockwise(job, stored) && copy_blocks(job, stored, copy, &whole, reader)) return true;
     char *chunk = NULL;
     if (!load_stored(job, stored, fills ? whole.dst : NULL, end_of(&whole), reader, &chunk)) return false;
     if (chunk != whole.dst) copy_axes(whole.axis, whole.n, whole.dst, chunk + whole.src_start, whole.run, whole.run);
-    return true;
-}
-
-/* The elements of one chunk's points. False if one leaves the chunk or the result; those before it are copied. */
-static bool copy_points(const Call *call, int64_t first, int64_t last, const char *chunk) {
-    const Job *job = call->job;
-    const int64_t *inside = call->inside, *order = call->order;
-    char *out = (char *)(intptr_t)job->out;
-    for (int64_t p = first; p < last; p++) {
-        int64_t at = 0;
-        if (order[p] < 0 || order[p] >= job->out_shape[0]) return false;
-        for (int64_t a = 0; a < job->ndim; a++) {
-            const int64_t i = inside[a * job->npoints + p];
-            if (i < 0 || i >= job->chunk_shape[a]) return false;
-            at += i * job->chunk_stride[a];
-        }
-        memcpy(out + order[p] * job->out_stride[0], chunk ? chunk + at : call->fill, (size_t)job->itemsize);
-    }
     return true;
 }
 
@@ -257,17 +243,6 @@ static int do_box(const Call *call, int64_t part, Reader *reader) {
     simplify(&copy, true);
     copy_axes(copy.axis, copy.n, copy.dst, call->fill, copy.run, job->itemsize);
     return DONE;
-}
-
-static int do_points(const Call *call, int64_t row, Reader *reader) {
-    const Job *job = call->job;
-    const int64_t first = call->starts[row], last = call->starts[row + 1];
-    if (first < 0 || last < first || last > job->npoints) return LEFT;
-    char *chunk = NULL;
-    reader->placed = (uint64_t)(last - first) * (uint64_t)job->itemsize;
-    const Found found = load_chunk(call, call->rows + row * job->ndim, NULL, reader, &chunk);
-    if (found == ODD) return LEFT;
-    return copy_points(call, first, last, found == ABSENT ? NULL : chunk) ? DONE : LEFT;
 }
 
 void close_reader(Reader *reader) {

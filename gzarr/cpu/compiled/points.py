@@ -1,0 +1,85 @@
+"""Points as tables of numbers for the compiled loop (`loop/points.c`), which sorts them by their chunks."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gzarr.cpu.compiled import library
+from gzarr.cpu.compiled.source import LoopChain
+from gzarr.cpu.compiled.tables import Piece, Shards, Tables
+from gzarr.cpu.window import MIN_NBYTES
+from gzarr.indexing.grid import RegularAxis
+from gzarr.indexing.plan import Part, PointPlan, PointTable
+from gzarr.layout.chunk_layout import Layout
+
+#: Points of large chunks are sorted by pieces of so many bytes (GRANULE), too.
+_GRANULE_NBYTES = 1 << 15
+#: The loop sorts by numbers of 62 bits, and divides numbers of 50 bits.
+_MAX_KEYS, _MAX_EXTENT = 1 << 62, 1 << 50
+
+
+class Rows:
+    """The parts of a list of points: a row for every chunk.
+
+    Attributes
+    ----------
+    nparts
+        Number of parts.
+    npoints
+        Number of points.
+    """
+
+    def __init__(self, plan: PointPlan, layout: Layout, axes: NDArray[np.int64], granule_bits: int) -> None:
+        """Sort the points. axes: of every axis extent, lengths of shards and chunks, and bytes of a chunk's stride."""
+        self._plan, self._layout, self.npoints = plan, layout, plan.shape[0]
+        self._per_shard = axes[:, 1] // axes[:, 2]
+        self._order, self._places = np.empty((2, self.npoints), np.int64)
+        starts, rows = np.empty(self.npoints + 1, np.int64), np.empty((self.npoints, len(axes)), np.int64)
+        coords = tuple([np.ascontiguousarray(column) for column in plan.coords])
+        into = self._order, self._places, starts, rows
+        self.nparts: int = library.extension().sort_points(coords, axes, granule_bits, *into)
+        self._starts, self._rows = starts[: self.nparts + 1], rows[: self.nparts]
+        self._table: PointTable | None = None
+
+    def tables(self) -> Tables:
+        """The loop's tables."""
+        return self._rows, self._starts, self._places, self._order
+
+    def whole(self) -> Piece:
+        """All parts, of chunks that are files."""
+        return Piece(0, self.nparts, None, (), (0, self.nparts))
+
+    def by_shard(self) -> Shards:
+        """The parts of every shard, in the order of the table, and the number of shards."""
+        owners = self._rows // self._per_shard
+        firsts = np.flatnonzero(np.append(True, (owners[1:] != owners[:-1]).any(axis=1)))
+        counts = np.diff(firsts, append=self.nparts).tolist()
+        shards = zip(map(tuple, owners[firsts].tolist()), firsts.tolist(), counts, strict=True)
+        return (Piece(at, n, shard, (), (at, n)) for shard, at, n in shards), len(counts)
+
+    def places(self, piece: Piece) -> tuple[list[int], list[int]]:
+        """Zeros: the loop finds rows by their numbers."""
+        nothing = [0] * len(self._plan.grid)
+        return nothing, nothing
+
+    def part(self, piece: Piece, number: int) -> Part:
+        """One part, for the reference path, which sorts the chunks in the same way."""
+        if self._table is None:
+            self._table = self._plan.table(self._layout.objects)
+        return self._plan.part(self._table, number)
+
+
+def make_rows(plan: PointPlan, layout: Layout, chain: LoopChain) -> Rows | None:
+    """Return the parts of a list of points; None if the loop cannot sort them."""
+    axes: list[Any] = []
+    for chunks, objects, stride in zip(layout.grid, layout.objects, chain.strides, strict=True):
+        if not isinstance(chunks, RegularAxis) or not isinstance(objects, RegularAxis) or chunks.extent > _MAX_EXTENT:
+            return None
+        axes.append((chunks.extent, objects.length, chunks.length, stride))
+    granule_bits = (chain.nbytes // _GRANULE_NBYTES).bit_length() if chain.nbytes >= MIN_NBYTES else 0
+    n_keys = prod(-(-extent // shard) * (shard // chunk) for extent, shard, chunk, _ in axes)
+    return Rows(plan, layout, np.array(axes), granule_bits) if n_keys << granule_bits <= _MAX_KEYS else None

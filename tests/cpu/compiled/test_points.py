@@ -1,0 +1,178 @@
+"""Points of small and large chunks by the compiled loop, which sorts them: NumPy's values, and no more blocks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gzarr
+from gzarr.codecs import BytesCodec, ShardingCodec, ZstdCodec
+from gzarr.cpu.compiled import library
+from gzarr.cpu.compiled.points import make_rows
+from gzarr.indexing.plan import PointPlan
+from tests.cpu.compiled.looping import CHAINS, Watched, made_to_lie
+from tests.cpu.compiled.looping import stored as stored_small
+from tests.cpu.compiled.test_read_blocks import CHUNK, CODECS, SHAPE, chain, stored
+from tests.properties.cases import same
+
+pytestmark = pytest.mark.skipif(library.loop() is None, reason=f"the compiled loop is {library.status()}")
+
+
+def points(seed: int, n: int, shape: tuple[int, ...] = SHAPE) -> tuple[Any, ...]:
+    """Points anywhere, some of them twice, some counted from the end."""
+    rng = np.random.default_rng(seed)
+    return tuple(rng.integers(-extent, extent, n) for extent in shape)
+
+
+@pytest.mark.parametrize("number", [0, 3, 7, 12, 21, 30, 35, 39])
+def test_points_of_large_chunks_are_what_numpy_gives(number: int, tmp_path: Path, watched: Watched) -> None:
+    array, model = stored(tmp_path, *chain(number))
+    for n in (2, 30, 3000):
+        same(array.vindex[points(n, n)], model[points(n, n)])
+    out = np.empty((60,), model.dtype)
+    array.get_coordinate_selection(points(7, 20), out=out[5:45:2])
+    same(out[5:45:2], model[points(7, 20)])
+    assert watched.done > 0
+    assert watched.left == 0
+
+
+@pytest.mark.parametrize(
+    ("codecs", "chunks"),
+    [
+        ([ShardingCodec(CHUNK, CODECS)], (260, 400, 10)),
+        ([ShardingCodec((26, 40, 5), CODECS)], CHUNK),
+        ([BytesCodec(), ZstdCodec(1)], CHUNK),
+    ],
+    ids=["shards", "small chunks in shards", "zstd"],
+)
+def test_points_of_other_layouts(codecs: list[Any], chunks: Any, tmp_path: Path, watched: Watched) -> None:
+    array, model = stored(tmp_path, "<i4", codecs, chunks=chunks)
+    array[:130, :200, :5] = model[:130, :200, :5] = 0  # a chunk that is missing
+    same(array.vindex[points(3, 2000)], model[points(3, 2000)])
+    mask = np.random.default_rng(1).random(SHAPE) < 0.01
+    same(array[mask], model[mask])
+    assert watched.done > 0
+    assert watched.left == 0
+
+
+def test_blocks_without_points_are_not_read(tmp_path: Path, watched: Watched) -> None:
+    array, model = stored(tmp_path, "<i4", CODECS)
+    nbytes = sum(path.stat().st_size for path in (tmp_path / "a" / "c").rglob("*") if path.is_file())
+    key = [5, 140, 5], [7, 3, 8], [1, 2, 0]
+    with gzarr.profile() as profile:
+        same(array.vindex[key], model[key])
+    assert profile.stages["loop"].bytes_in < nbytes / 8 + 2 * 4096
+    assert (watched.done, watched.left) == (2, 0)
+
+
+def test_damaged_chunks_are_left_with_their_points(tmp_path: Path, watched: Watched) -> None:
+    array, model = stored_small(CHAINS["blosc"], "<i4", tmp_path)
+    key = points(5, 500, array.shape)
+    array.store["a/b/c/1/1/0"] = b"damaged"
+    with pytest.raises(gzarr.ChunkError, match=r"c/1/1/0"):
+        array.vindex[key]
+    assert watched.left == 1
+    del array.store["a/b/c/1/1/0"]
+    model[20:40, 15:30] = 7
+    same(array.vindex[key], model[key])
+
+
+@settings(max_examples=60)
+@given(data=st.data())
+def test_points_are_sorted_as_on_the_reference_path(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    ndim = data.draw(st.integers(1, 4))
+    chunk = tuple(data.draw(st.integers(1, 9)) for _ in range(ndim))
+    per_shard = tuple(data.draw(st.integers(1, 3)) for _ in range(ndim))
+    shape = tuple(data.draw(st.sampled_from([3, 40, 10**4, 10**9, 10**12])) for _ in range(ndim))
+    shards = tuple(a * b for a, b in zip(chunk, per_shard, strict=True))
+    more = {"shards": shards} if data.draw(st.booleans()) else {}
+    folder = tmp_path_factory.mktemp("sorted")
+    array = gzarr.create_array(folder, shape=shape, chunks=chunk, dtype="i2", compressors=None, **more)
+    layout = array._io.layout
+    source = array._io.compiled._decide().read
+    n, limit = data.draw(st.integers(1, 300)), data.draw(st.sampled_from([10, 2**62]))
+    rng = np.random.default_rng(n)
+    plan = PointPlan(tuple(rng.integers(0, min(extent, limit), n) for extent in shape), (n,), layout.grid)
+    rows = make_rows(plan, layout, source.chain)
+    if rows is None:  # too many chunks
+        assert np.prod([float(extent) for extent in shape]) / np.prod(chunk) > 2**61
+        return
+    wanted = plan.table(layout.objects)
+    found, starts, places, order = rows.tables()
+    assert found.tolist() == list(map(list, wanted.rows))
+    assert starts.tolist() == wanted.starts
+    assert order.tolist() == wanted.order.tolist()
+    assert places.tolist() == (np.ravel_multi_index(wanted.inside, chunk) * 2).tolist()
+    if more:
+        pieces, nshards = rows.by_shard()
+        owners = [piece.shard for piece in pieces for _ in range(piece.n)]
+        assert owners == wanted.owners
+        assert nshards == len({*owners})
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("points")
+    stored(path / "large", "<i4", CODECS)
+    stored_small(CHAINS["zstd"], "<i4", path / "small")
+    return path
+
+
+@settings(max_examples=60)
+@given(data=st.data())
+def test_reads_by_tables_that_lie_are_refused_or_left(folder: Path, data: st.DataObject) -> None:
+    """Every number of every table but those that say where the result is may be anything."""
+    array = gzarr.open_array(folder / data.draw(st.sampled_from(["large/a", "small/a/b"])), mode="r")
+    calls, out = list[Any](), np.zeros(200, "<i4")
+
+    class Recorder:
+        def read(self, *args: Any) -> tuple[int, int, int]:
+            calls.append(args)
+            return 0, 0, 0
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(library, "loop", Recorder)
+        array.get_coordinate_selection(points(9, 200, array.shape), out=out)
+    args = list(calls[0])
+    args[2:6] = [np.asarray(table).tobytes() for table in args[2:6]]
+    args[10] = bytearray(len(args[10]))  # with guards around it
+    for _ in range(data.draw(st.integers(1, 3))):
+        position = data.draw(st.sampled_from([0, 2, 3, 4, 5]))
+        args[position] = made_to_lie(data, args[position], is_job=position == 0)
+    args[9] = data.draw(st.one_of(st.just(args[9]), st.integers(-5, 100)))
+    try:
+        n_left, _, _ = library.extension().read(*args)
+    except ValueError:
+        return
+    assert n_left == sum(args[-1])
+
+
+@settings(max_examples=80)
+@given(data=st.data())
+def test_tables_that_lie_are_refused(data: st.DataObject) -> None:
+    n, ndim = 50, data.draw(st.integers(1, 3))
+    numbers = st.one_of(st.integers(-3, 90), st.integers(-(2**63), 2**63 - 1))
+    axes = np.array([[70, 20, 10, 4]] * ndim)
+    coords = [np.random.default_rng(i).integers(0, 70, n) for i in range(ndim)]
+    for _ in range(data.draw(st.integers(0, 2))):
+        axes[data.draw(st.integers(0, ndim - 1)), data.draw(st.integers(0, 3))] = data.draw(numbers)
+    if data.draw(st.booleans()):
+        coords[0][data.draw(st.integers(0, n - 1))] = data.draw(numbers)
+    order, places, starts, rows = np.empty(n, "i8"), np.empty(n, "i8"), np.empty(n + 1, "i8"), np.empty((n, ndim), "i8")
+    if data.draw(st.integers(0, 4)) == 0:
+        starts = starts[1:]
+    try:
+        found = library.extension().sort_points(
+            tuple(coords), axes, data.draw(st.integers(-1, 70)), order, places, starts, rows
+        )
+    except ValueError:
+        return
+    assert 0 < found <= n
+    assert sorted(order.tolist()) == list(range(n))
