@@ -67,9 +67,45 @@ def prepare_array(
         raise type(error)(f"{codecs_in_errors(meta, store, path)}: {error}") from error
 
 
+def is_prepared(meta: ArrayMeta, backend: Backend, *, allow_pickle: bool) -> bool:
+    """Whether an array of the very same codecs and chunks was prepared before, so that this one can be at any time."""
+    entries = _shared.get(backend)
+    return entries is not None and _key(_made_of(meta), allow_pickle) in entries
+
+
 def _prepared(
     meta: ArrayMeta, store: Store, path: str, backend: Backend, chunk_cache: ChunkCache | None, *, allow_pickle: bool
 ) -> ArrayIO:
+    make = partial(_chunks, meta, backend, allow_pickle=allow_pickle)
+    grid, only_chain, chain, levels, nbytes = _share(backend, _made_of(meta), allow_pickle, meta.codecs, make)
+    names = Names(path, meta.keys)
+    layout = Layout(grid, meta.grid, names) if levels is None else Sharded(grid, meta.grid, levels, names)
+    cache = None if chunk_cache is None else _cached_chunks(meta, store, chunk_cache)
+    return ArrayIO(
+        name=join_path(str(store), path),
+        store=store,
+        layout=layout,
+        backend=backend,
+        chain=chain,
+        only_chain=only_chain,
+        chunk_nbytes=nbytes,
+        compiled=backend.compiled(store, layout, only_chain, cached=cache is not None),
+        cache=cache,
+        marker=backend.marker,
+    )
+
+
+class _Chunks(NamedTuple):
+    """How the chunks of an array are cut and encoded, wherever they are stored: see `ArrayIO` and `Sharded`."""
+
+    grid: Grid
+    only_chain: Chain | None
+    chain: Callable[[Coords], Chain]
+    levels: Callable[[Coords], Sequence[Level]] | None
+    nbytes: int
+
+
+def _chunks(meta: ArrayMeta, backend: Backend, *, allow_pickle: bool) -> _Chunks:
     shardings, specs = find_shardings(meta.codecs, len(meta.shape))
     if allow_pickle and not all(spec.name in _FIXED for spec in specs):
         specs = tuple(map(trusted, specs))
@@ -88,26 +124,12 @@ def _prepared(
     uniform = is_regular(grid) or bool(shardings)
     first = _chain(meta, specs, chunk_shape(grid, (0,) * len(grid)), backend)
     chain: Callable[[Coords], Chain] = (lambda _: first) if uniform else _by_shape(meta, specs, grid, backend)
-    names = Names(path, meta.keys)
-    layout = Layout(grid, objects, names)
-    if shardings:
-        levels = _levels(shardings, backend.host)
+    levels = _levels(shardings, backend.host) if shardings else None
+    if levels is not None:
         levels(chunk_shape(objects, (0,) * len(objects)))  # a faulty index is reported now, not at a read
-        layout = Sharded(grid, objects, levels, names)
     nbytes = first.chunk.nbytes
-    cache = None if chunk_cache is None else _cached_chunks(meta, store, chunk_cache)
-    return ArrayIO(
-        name=join_path(str(store), path),
-        store=store,
-        layout=layout,
-        backend=backend,
-        chain=chain,
-        only_chain=first if uniform else None,
-        chunk_nbytes=16 * first.chunk.nelements if nbytes is None else nbytes,
-        compiled=backend.compiled(store, layout, first if uniform else None, cached=cache is not None),
-        cache=cache,
-        marker=backend.marker,
-    )
+    size = 16 * first.chunk.nelements if nbytes is None else nbytes
+    return _Chunks(grid, first if uniform else None, chain, levels, size)
 
 
 def _cached_chunks(meta: ArrayMeta, store: Store, cache: ChunkCache) -> ArrayChunks:
@@ -119,9 +141,17 @@ def _cached_chunks(meta: ArrayMeta, store: Store, cache: ChunkCache) -> ArrayChu
 
 #: Codecs that always run in the same way: no other package decides what their names mean.
 _FIXED = frozenset({"blosc", "bytes", "crc32c", "gzip", "transpose", "zstd"})
-_MAX_SHARED = 256
+_MAX_SHARED = 512
 # By backend, for as long as it lives: chains of a GPU hold device memory.
 _shared: WeakKeyDictionary[Backend, dict[Hashable, tuple[Any, Any]]] = WeakKeyDictionary()
+
+
+def _made_of(meta: ArrayMeta) -> tuple[Any, ...]:
+    return meta.codecs, meta.data_type, meta.fill_value, meta.grid
+
+
+def _key(made_of: tuple[Any, ...], how: Hashable) -> Hashable:
+    return (*map(id, made_of), how, registry_state())
 
 
 def _share(
@@ -132,18 +162,24 @@ def _share(
     The objects are compared by identity, because equal fill values may differ in their bits. specs: codecs that it
     depends on.
     """
-    key = (*map(id, made_of), how, registry_state())
-    cached = _shared.get(backend, {}).get(key)
+    key = _key(made_of, how)
+    entries = _shared.get(backend)
+    cached = None if entries is None else entries.get(key)
     if cached is not None:
         shared: T = cached[0]
         return shared
     made = make()
-    if all(spec.name in _FIXED for spec in specs):
+    if all(map(_is_fixed, specs)):
         entries = _shared.setdefault(backend, {})
         while len(entries) >= _MAX_SHARED:
             entries.pop(next(iter(list(entries)), None), None)
         entries[key] = (made, made_of)  # held, so that their ids stay theirs
     return made
+
+
+def _is_fixed(spec: CodecSpec) -> bool:
+    inner = (*spec.codecs, *spec.index_codecs) if type(spec) is ShardingCodec else None
+    return spec.name in _FIXED if inner is None else all(map(_is_fixed, inner))
 
 
 def _chain(meta: ArrayMeta, specs: tuple[CodecSpec, ...], shape: Coords, backend: Backend) -> Chain:

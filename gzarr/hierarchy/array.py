@@ -12,6 +12,7 @@ from gzarr.backend import Array as AnyArray
 from gzarr.backend import Backend, Fields
 from gzarr.chunk_io import engine
 from gzarr.chunk_io.array_io import ArrayIO
+from gzarr.chunk_io.prepare import is_prepared
 from gzarr.chunk_io.waves import ReadJob, WriteJob
 from gzarr.config import config
 from gzarr.display.progress import ProgressLike
@@ -97,11 +98,14 @@ class Array(ViewableArray):
         super().__init__(store, path, metadata, opened_with, read_only=read_only)
         setting = config.get("array.read_missing_chunks") if read_missing_chunks is None else read_missing_chunks
         self.read_missing_chunks = bool(setting)
-        try:
-            self._bound = self._prepared(metadata)
-        except (UnknownCodecError, MissingExtraError) as error:
-            # The array can still be described; reading or writing it raises this error.
-            self._bound = type(error)(str(error))
+        backend, chunk_cache, allow_pickle = self.opened_with.reading
+        self._bound = None
+        if chunk_cache is not None or not is_prepared(metadata, backend, allow_pickle=allow_pickle):
+            try:
+                self._bound = self._prepared(metadata)
+            except (UnknownCodecError, MissingExtraError) as error:
+                # The array can still be described; reading or writing it raises this error.
+                self._bound = type(error)(str(error))
         self._out_dtype = metadata.data_type.dtype if out_dtype is None else out_dtype
         self.is_view = is_view
         setting = config.get("array.write_empty_chunks") if write_empty_chunks is None else write_empty_chunks

@@ -14,6 +14,7 @@ from gzarr.chunk_io.array_io import ArrayIO
 from gzarr.chunk_io.behind import Behind
 from gzarr.codecs.spec import CodecSpec
 from gzarr.codecs.v2 import to_numcodecs
+from gzarr.concurrency import new_lock
 from gzarr.display.drawing import draw_grid
 from gzarr.display.info import PlacementReport, Report, human_size, size_text
 from gzarr.display.notebook import array_html
@@ -25,12 +26,15 @@ from gzarr.metadata.model import ArrayMeta
 from gzarr.metadata.parts import split_codecs
 from gzarr.storage.wrappers import full_type_name, type_name
 
+#: Arrays are bound one after another.
+_binding = new_lock()
+
 
 class ArrayInfo(Node[ArrayMeta]):
     """The properties of an array."""
 
     __slots__ = ("_bound", "_out_dtype")
-    _bound: ArrayIO | Behind | GzarrError
+    _bound: ArrayIO | Behind | GzarrError | None  # None until it is needed, as most of many arrays are opened in vain
     _out_dtype: np.dtype[Any]
 
     @property
@@ -42,10 +46,21 @@ class ArrayInfo(Node[ArrayMeta]):
         bound = self._bound
         if isinstance(bound, ArrayIO):
             return bound
+        if bound is None:
+            self._bind()
+            return self._io
         if isinstance(bound, GzarrError):
             raise type(bound)(str(bound))
         bound.wait()
         return bound.io
+
+    def _bind(self) -> None:
+        """Prepare the array for reading and writing, unless that is done."""
+        with _binding:
+            if self._bound is None:
+                io = self._prepared(self.metadata)
+                if self._bound is None:  # else foreign code has used the array meanwhile
+                    self._bound = io
 
     def _settle(self) -> None:
         """Wait for what was written behind. Raises what that has raised."""
@@ -54,10 +69,15 @@ class ArrayInfo(Node[ArrayMeta]):
 
     def _rebind(self, io: ArrayIO) -> None:
         """Go on with the array opened in another way."""
+        self._bind()  # else another thread that does so could undo this
         if isinstance(self._bound, Behind):
             self._bound.rebind(io)
         else:
             self._bound = io
+
+    @abstractmethod
+    def _prepared(self, meta: ArrayMeta) -> ArrayIO:
+        """The array with some metadata, as the engine reads and writes it."""
 
     @abstractmethod
     def resize(self, *args: Any) -> None:

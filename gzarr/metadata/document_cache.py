@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from copy import deepcopy
-from dataclasses import replace
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from gzarr.codecs.registry import registry_state
 from gzarr.errors import GzarrError
@@ -15,28 +14,40 @@ from gzarr.metadata.model import ArrayMeta, NodeMeta
 from gzarr.storage.base import Buffer, host_view
 
 Meta = TypeVar("Meta", ArrayMeta, NodeMeta)
+Made_co = TypeVar("Made_co", covariant=True)
+
+
+class Parser(Protocol[Made_co]):
+    """A parser of stored documents."""
+
+    def __call__(self, data: Buffer, what: str, attributes: Mapping[str, Any] | None = None, /) -> Made_co:
+        """Parse a document. what: how errors call it. attributes: if they are not in it. Raises: MetadataError."""
+        ...
+
 
 #: Larger documents (consolidated metadata, long attributes, data types of many fields) are not cached.
 _MAX_NBYTES = 1 << 12
 _MAX_DOCUMENTS = 256
 
 
-def parsed_once(parse: Callable[[Mapping[str, Any], str], Meta]) -> Callable[[Buffer, str], Meta]:
+def parsed_once(parse: Callable[[Mapping[str, Any], str], Meta]) -> Parser[Meta]:
     """A parser of stored documents that caches its results while the registry of codecs stays unchanged."""
 
     @lru_cache(maxsize=_MAX_DOCUMENTS)
     def parse_cached(data: bytes, registry: int) -> Meta:
         return parse(parse_json(data, ""), "")
 
-    def parse_bytes(data: Buffer, what: str) -> Meta:
-        if host_view(data).nbytes <= _MAX_NBYTES:
+    def parse_bytes(data: Buffer, what: str, attributes: Mapping[str, Any] | None = None) -> Meta:
+        if (len(data) if type(data) is bytes else host_view(data).nbytes) <= _MAX_NBYTES:
             try:
                 meta = parse_cached(bytes(data), registry_state())
                 # The caller may change what these hold.
-                attributes = deepcopy(meta.attributes) if meta.attributes else {}
-                return replace(meta, attributes=attributes, extra=deepcopy(meta.extra) if meta.extra else {})
+                if attributes is None:
+                    attributes = deepcopy(meta.attributes) if meta.attributes else {}
+                return meta.holding(attributes, deepcopy(meta.extra) if meta.extra else {})
             except (GzarrError, RecursionError):
                 pass  # raised again below, with the name of the document, unless only copying goes too deep
-        return parse(parse_json(data, what), what)
+        meta = parse(parse_json(data, what), what)
+        return meta if attributes is None else meta.holding(attributes, meta.extra)
 
     return parse_bytes

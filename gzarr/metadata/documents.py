@@ -40,7 +40,8 @@ def read_node(store: Store, path: str, zarr_format: ZarrFormat | None = None) ->
             return v3.parse_bytes(data, _what(store, key))
     if zarr_format == 3:
         return None
-    return _parse_v2(store, path, *store.get_many([Request(key) for key in _v2_keys(path)]))
+    keys = _v2_keys(path)
+    return _parse_v2(str(store), keys, store.get_many([Request(key) for key in keys]))
 
 
 def found_instead(store: Store, path: str, meta: NodeMeta | None) -> str:
@@ -62,21 +63,20 @@ def node_exists(store: Store, path: str, zarr_format: ZarrFormat) -> bool:
     return any(store.contains_many([join_path(path, name) for name in _MAKING[zarr_format]]))
 
 
-def _v2_keys(path: str) -> list[str]:
-    return [join_path(path, name) for name in (".zarray", ".zgroup", ".zattrs")]
+def _v2_keys(path: str) -> tuple[str, str, str]:
+    prefix = f"{path}/" if path else ""
+    return f"{prefix}.zarray", f"{prefix}.zgroup", f"{prefix}.zattrs"
 
 
-def _parse_v2(
-    store: Store, path: str, array: Buffer | None, group: Buffer | None, attrs: Buffer | None
-) -> NodeMeta | None:
-    """A node from what is stored for its `_v2_keys`."""
+def _parse_v2(store: str, keys: Sequence[str], found: Sequence[Buffer | None]) -> NodeMeta | None:
+    """A node from what is stored for its `_v2_keys`. store: as errors call it."""
+    array, group, attrs = found
     if array is None and group is None:
         return None
-    keys = _v2_keys(path)
-    attributes = {} if attrs is None else parse_json(attrs, _what(store, keys[2]))
-    what = _what(store, keys[0] if array is not None else keys[1])
+    attributes = {} if attrs is None else parse_json(attrs, f"{store}: {keys[2]}")
     if array is not None:
-        return v2.parse_array_bytes(array, attributes, what)
+        return v2.parse_array_bytes(array, f"{store}: {keys[0]}", attributes)
+    what = f"{store}: {keys[1]}"
     return v2.parse_group(parse_json(group or b"", what), attributes, what)
 
 
@@ -307,18 +307,19 @@ def read_members(
     store: Store, path: str, names: Sequence[str], zarr_format: ZarrFormat
 ) -> Iterator[tuple[str, NodeMeta]]:
     """The nodes with some names or paths below a group, their documents fetched together. Raises: MetadataError."""
-    paths = [join_path(path, name) for name in names]
+    paths, shown = [join_path(path, name) for name in names], str(store)
     if zarr_format == 3:
         keys = [join_path(node, "zarr.json") for node in paths]
         for name, key, data in zip(names, keys, store.get_many([Request(key) for key in keys]), strict=True):
             if data is not None:
-                yield name, v3.parse_bytes(data, _what(store, key))
-    else:
-        found = iter(store.get_many([Request(key) for node in paths for key in _v2_keys(node)]))
-        for name, node in zip(names, paths, strict=True):
-            meta = _parse_v2(store, node, next(found), next(found), next(found))
-            if meta is not None:
-                yield name, meta
+                yield name, v3.parse_bytes(data, f"{shown}: {key}")
+        return
+    nodes = [_v2_keys(node) for node in paths]
+    found = store.get_many([Request(key) for keys in nodes for key in keys])
+    for name, node, first in zip(names, nodes, range(0, len(found), 3), strict=True):
+        meta = _parse_v2(shown, node, found[first : first + 3])
+        if meta is not None:
+            yield name, meta
 
 
 def _what(store: Store, key: str) -> str:

@@ -27,12 +27,14 @@ def parse_json(data: Buffer, what: str) -> dict[str, Any]:
     return document
 
 
-def dump_json(document: Mapping[str, Any], indent: int, what: str, *, sort_keys: bool = False) -> bytes:
+def dump_json(document: Mapping[str, Any], indent: int | None, what: str, *, sort_keys: bool = False) -> bytes:
     """Write a document. NumPy scalars and arrays become numbers and lists; NaN and infinities stay Python's literals.
 
     Raises: TypeError for values that JSON does not have, MetadataError naming the document if they are nested too deep.
     """
     try:
+        if indent is None:
+            return _COMPACT.encode(document).encode()
         return json.dumps(document, indent=indent, sort_keys=sort_keys, default=_plain).encode()
     except RecursionError as error:
         raise _too_deep(f"{what}:", "written") from error
@@ -53,6 +55,9 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return value.tolist()
     raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
+
+
+_COMPACT = json.JSONEncoder(default=_plain)
 
 
 def require(document: Mapping[str, Any], field: str, what: str) -> Any:

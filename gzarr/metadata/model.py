@@ -98,6 +98,11 @@ class ArrayMeta:
         grid = tuple(axis.resized(extent, n) for axis, extent, n in zip(self.grid, shape, whole, strict=True))
         return replace(self, shape=shape, grid=grid)
 
+    def holding(self, attributes: Mapping[str, Any], extra: Mapping[str, Any]) -> ArrayMeta:
+        """The metadata with other attributes and unknown fields: `dataclasses.replace` takes three times as long."""
+        fixed = self.shape, self.data_type, self.grid, self.keys, self.fill_value, self.codecs
+        return ArrayMeta(*fixed, attributes, self.dimension_names, self.zarr_format, extra)
+
     if TYPE_CHECKING:  # `gzarr.metadata.documents` adds it
 
         def to_dict(self) -> dict[str, Any]:
@@ -121,6 +126,10 @@ class GroupMeta:
     attributes: Mapping[str, Any] = field(default_factory=dict)
     zarr_format: ZarrFormat = 3
     extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def holding(self, attributes: Mapping[str, Any], extra: Mapping[str, Any]) -> GroupMeta:
+        """The metadata with other attributes and unknown fields."""
+        return GroupMeta(attributes, self.zarr_format, extra)
 
     if TYPE_CHECKING:  # `gzarr.metadata.documents` adds it
 

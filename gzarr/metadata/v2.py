@@ -8,7 +8,6 @@ Source: Zarr v2 specification.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from gzarr.codecs.bytes import BytesCodec
@@ -23,7 +22,6 @@ from gzarr.indexing.keys import KeyEncoding
 from gzarr.metadata.document_cache import parsed_once
 from gzarr.metadata.fields import expect, integers, require
 from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta
-from gzarr.storage.base import Buffer
 
 _ARRAY_FIELDS = frozenset(
     {"zarr_format", "shape", "chunks", "dtype", "compressor", "fill_value", "order", "filters", "dimension_separator"}
@@ -69,15 +67,8 @@ def parse_array(document: Mapping[str, Any], attributes: Mapping[str, Any], what
     )
 
 
-def parse_array_bytes(data: Buffer, attributes: Mapping[str, Any], what: str) -> ArrayMeta:
-    """Parse a stored ``.zarray``. Arrays with equal documents, or opened again, are parsed once.
-
-    Raises: MetadataError.
-    """
-    return replace(_parse_bytes(data, what), attributes=attributes)
-
-
-_parse_bytes = parsed_once(lambda document, what: parse_array(document, {}, what))
+#: Parses a stored ``.zarray``. Arrays with equal documents, or opened again, are parsed once. Raises: MetadataError.
+parse_array_bytes = parsed_once(lambda document, what: parse_array(document, {}, what))
 
 
 def _codec(config: Any, field: str) -> CodecSpec:

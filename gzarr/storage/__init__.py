@@ -159,6 +159,8 @@ def open_store(
         return MemoryStore(read_only=read_only), ""
     if isinstance(store_like, Store):
         return (_read_only_view(store_like) if read_only else store_like), ""
+    if type(store_like) in _PLAIN:
+        return _open_path(os.fspath(store_like), read_only, mode, storage_options or {})
     is_place = isinstance(store_like, (str, os.PathLike))
     options = {**getattr(store_like, "options", {}), **(storage_options or {})} if is_place else {}
     if storage_options and not is_place:
@@ -166,7 +168,7 @@ def open_store(
     if isinstance(place := getattr(store_like, "store_path", store_like), StorePath) or _is_zarr_path(place):
         sealed = read_only or bool(getattr(store_like, "read_only", False))  # an array may be, in a store that is not
         return open_store(place.store, read_only=sealed)[0], place.path
-    brought = None if type(store_like) in _PLAIN else _brought(store_like, read_only)
+    brought = _brought(store_like, read_only)
     if brought is not None:
         return brought, ""
     if is_place:

@@ -3,6 +3,8 @@
 import hashlib
 import itertools
 import operator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numcodecs
 import numpy as np
@@ -344,3 +346,24 @@ def test_an_array_comes_from_its_document():
         gzarr.Array.from_dict({}, gzarr.group().metadata)
     with pytest.raises(gzarr.ArrayNotFoundError):
         gzarr.Array.open({})
+
+
+def test_an_array_with_a_known_document_is_prepared_when_it_is_first_used(tmp_path: Path) -> None:
+    for name in "ab":
+        gzarr.create_array(tmp_path / name, data=[1, 2, 3], device="cpu")
+    assert gzarr.open_array(tmp_path / "a", "r", device="cpu")[1] == 2
+    array = gzarr.open_array(tmp_path / "b", "r+", device="cpu")
+    with ThreadPoolExecutor(4) as pool:  # some use it, some put another array in its place
+        reads = [pool.submit(array.__getitem__, slice(3)) for _ in range(4)]
+        array.resize(5)
+        assert all(read.result().tolist() == [1, 2, 3] for read in reads)
+    assert array[...].tolist() == [1, 2, 3, 0, 0]
+
+
+def test_what_is_written_behind_to_an_array_that_was_not_used_yet_is_seen() -> None:
+    store = gzarr.MemoryStore()
+    gzarr.create_array(store, shape=4, chunks=2, dtype="i4", device="cpu")
+    gzarr.open_array(store, device="cpu")[0]
+    array = gzarr.open_array(store, device="cpu")
+    array.write_behind(..., 7)
+    assert array[...].tolist() == [7] * 4

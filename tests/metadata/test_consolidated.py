@@ -540,3 +540,15 @@ def test_a_document_that_is_not_json_stops_consolidation() -> None:
     with pytest.raises(MetadataError, match=r"a/b/x/zarr\.json: not valid JSON"):
         gzarr.consolidate_metadata(store)
     assert store == before
+
+
+@FORMATS
+def test_documents_that_differ_only_in_type_or_bits_are_told_apart(zarr_format: int) -> None:
+    values = [0, 0.0, -0.0, False, "0", None, [0], [0.0]]
+    store = MemoryStore()
+    root = gzarr.create_group(store, zarr_format=zarr_format)
+    for number, value in enumerate(values):
+        root.create_array(f"a{number}", shape=(2,), dtype="i4", attributes={"value": value})
+    gzarr.consolidate_metadata(store)
+    opened = gzarr.open_group(store, mode="r")
+    assert [repr(opened[f"a{n}"].attrs["value"]) for n in range(len(values))] == list(map(repr, values))
