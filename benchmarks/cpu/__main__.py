@@ -19,10 +19,10 @@ from typing import Any
 from benchmarks.cpu.catalogue import BY_NAME
 from benchmarks.cpu.data import SMALL, Cache, Scale
 from benchmarks.cpu.libraries import LIBRARIES
-from benchmarks.cpu.measure import faults, mean_ratio, not_linear, ratio, run
+from benchmarks.cpu.measure import faults, mean_ratio, not_linear, ratio, run, servers
 from benchmarks.cpu.plot import plot
 from benchmarks.cpu.race import ROOT, make_data, running
-from benchmarks.cpu.report import digits, document, insert
+from benchmarks.cpu.report import counts_text, digits, document, insert
 
 
 def main() -> int:
@@ -95,6 +95,8 @@ def show(names: list[str], label: str, replies: Mapping[str, Any]) -> None:
     quotient = ratio(replies)
     print(f"{label:48s}{''.join(cells)}" + (f"{quotient:12.2f}" if quotient else ""), flush=True)
     for name, reply in replies.items():
+        if "counts" in reply:
+            print(f"    {name}: {counts_text(label, reply)}", flush=True)
         if "wrong" in reply or "failed" in reply:
             print(f"    {name}: {reply.get('wrong') or reply['failed']}", flush=True)
 
@@ -102,7 +104,7 @@ def show(names: list[str], label: str, replies: Mapping[str, Any]) -> None:
 def profile(options: argparse.Namespace, pythons: Mapping[str, str], cache: Cache) -> int:
     """Print where gzarr's time goes in the workloads asked for."""
     chosen = [each for name, each in BY_NAME.items() if not options.only or any(part in name for part in options.only)]
-    with running(["gzarr"], pythons, cache, None) as (runner,):
+    with servers(cache) as urls, running(["gzarr"], pythons, cache, urls) as (runner,):
         make_data([runner], chosen, cache)
         for each in chosen:
             reply = runner.ask("prepare", workload=each.name)

@@ -79,6 +79,12 @@ def _images(scale: Scale) -> Layout:
     return Layout((scale.images, *one), "u1", (1, *one))
 
 
+def _shards(scale: Scale) -> Layout:
+    # Of 16 MB with 64 inner chunks of 250 kB, at the default scale.
+    inner, shard = scale.side // 32, scale.side // 4
+    return Layout((scale.side, scale.side), "i4", (inner, inner), None, (shard, shard))
+
+
 def _tiny(scale: Scale) -> Layout:
     side = 10 * scale.tiny_per_side
     return Layout((side, side), "i4", (10, 10))
@@ -103,11 +109,15 @@ DATASETS: dict[str, Dataset] = {
     "raw-f4": Dataset("f4", _square("f4", None)),
     "sharded-zstd-i4": Dataset("i4", _square("i4", "zstd", small=True, sharded=True)),
     "images": Dataset("images", _images),
+    "shards": Dataset("i4", _shards),
+    "mebibytes": Dataset("i4", lambda s: Layout((s.side, s.side), "i4", (s.side // 16, s.side // 16), None)),
     "tiny": Dataset("tiny", _tiny),
     "missing": Dataset(None, _missing),
     **{f"virtual-{n:.0e}": Dataset("last", _virtual(n)) for n in VIRTUAL_BYTES},
 }
 GROUP = "group"  # made by `Scale.members` creations, not by one
+CONSOLIDATED = "consolidated"  # a group of these arrays with consolidated metadata
+CONSOLIDATED_MEMBERS = tuple(f"a{i}" for i in range(10))
 
 
 def make_source(name: str, scale: Scale) -> Any:

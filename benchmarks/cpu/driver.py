@@ -9,6 +9,8 @@ import numpy as np
 
 from benchmarks.cpu.data import Layout
 
+BUCKET, KEY, REGION = "bench", "loopback", "us-east-1"  # of the S3 server, which takes any key
+
 
 class AbsentError(Exception):
     """The library cannot take part in a workload; the message says why."""
@@ -61,6 +63,15 @@ class Driver:
         """Open an array behind HTTP."""
         raise AbsentError("no HTTP store")
 
+    def bucket(self, endpoint: str, key: str) -> Any:
+        """What `open`, `create` and `open_group` take in place of a path: a prefix in the bucket of an S3 server."""
+        raise AbsentError("no S3 store here")
+
+    def read_members(self, endpoint: str, key: str, names: list[str]) -> list[Any]:
+        """Open a group in a bucket, and one array after the other in it, reading each."""
+        group = self.open_group(self.bucket(endpoint, key))
+        return [self.read(group[name], slice(None)) for name in names]
+
     def create_group(self, path: Path) -> Any:
         """Create a group, replacing what is there."""
         raise AbsentError("no groups")
@@ -68,6 +79,10 @@ class Driver:
     def open_group(self, path: Path) -> Any:
         """Open a group for reading."""
         raise AbsentError("no groups")
+
+    def consolidate(self, path: Path) -> None:
+        """Write the metadata of all members into the group's."""
+        raise AbsentError("no consolidated metadata")
 
     def names(self, group: Any) -> list[str]:
         """Names of the members of a group."""

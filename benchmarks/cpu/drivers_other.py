@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.cpu.data import Layout
-from benchmarks.cpu.driver import AbsentError, Driver, files, itemsize
+from benchmarks.cpu.driver import BUCKET, KEY, REGION, AbsentError, Driver, files, itemsize
 
 
 class TensorStore(Driver):
@@ -20,18 +21,20 @@ class TensorStore(Driver):
 
         self.lib = tensorstore
         self.version = version("tensorstore")
+        self.distant = tensorstore.Context()  # of arrays in buckets, which share credentials and connections
 
-    def _open(self, path: Path, **options: Any) -> Any:
-        kvstore = {"driver": "file", "path": str(path)}
-        return self.lib.open({"driver": "zarr3", "kvstore": kvstore}, **options).result()
+    def _open(self, path: Any, **options: Any) -> Any:
+        if not isinstance(path, Path):
+            options["context"] = self.distant
+        return self.lib.open({"driver": "zarr3", "kvstore": _kvstore(path)}, **options).result()
 
-    def open(self, path: Path) -> Any:
+    def open(self, path: Any) -> Any:
         return self._open(path, read=True)
 
     def open_writable(self, path: Path) -> Any:
         return self._open(path, read=True, write=True, context=self.lib.Context({"file_io_sync": False}))
 
-    def create(self, path: Path, layout: Layout) -> Any:
+    def create(self, path: Any, layout: Layout) -> Any:
         chain: list[dict[str, Any]] = [{"name": "bytes", "configuration": {"endian": "little"}}]
         if layout.codec:
             blosc = {"cname": layout.codec, "clevel": 5, "shuffle": "shuffle", "typesize": itemsize(layout)}
@@ -42,8 +45,8 @@ class TensorStore(Driver):
         grid = {"name": "regular", "configuration": {"chunk_shape": list(layout.shards or layout.chunks)}}
         metadata = {"shape": list(layout.shape), "data_type": np.dtype(layout.dtype).name, "chunk_grid": grid}
         metadata |= {"fill_value": 0, "codecs": chain}
-        spec = {"driver": "zarr3", "kvstore": {"driver": "file", "path": str(path)}, "metadata": metadata}
-        context = self.lib.Context({"file_io_sync": False})
+        spec = {"driver": "zarr3", "kvstore": _kvstore(path), "metadata": metadata}
+        context = self.lib.Context({"file_io_sync": False}) if isinstance(path, Path) else self.distant
         return self.lib.open(spec, create=True, delete_existing=True, context=context).result()
 
     def read(self, array: Any, selection: Any) -> Any:
@@ -75,6 +78,20 @@ class TensorStore(Driver):
         base, _, path = url.removeprefix("http://").partition("/")
         kvstore = {"driver": "http", "base_url": f"http://{base}/{path}"}
         return self.lib.open({"driver": "zarr3", "kvstore": kvstore}, read=True).result()
+
+    def bucket(self, endpoint: str, key: str) -> Any:
+        os.environ |= {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": KEY}
+        where: dict[str, Any] = {"bucket": BUCKET, "path": f"{key}/", "endpoint": endpoint, "aws_region": REGION}
+        where["aws_credentials"] = {"type": "environment"}
+        return {"driver": "s3", **where}
+
+    def read_members(self, endpoint: str, key: str, names: list[str]) -> list[Any]:
+        arrays = (self.open(self.bucket(endpoint, f"{key}/{name}")) for name in names)
+        return [array.read().result() for array in arrays]
+
+
+def _kvstore(path: Any) -> dict[str, Any]:
+    return {"driver": "file", "path": str(path)} if isinstance(path, Path) else path
 
 
 class H5py(Driver):

@@ -21,7 +21,8 @@ from benchmarks.cpu.libraries import PLUGIN, REFERENCES
 from benchmarks.cpu.race import BUDGET_S, ROOT, Runner, make_data, race, running
 from benchmarks.cpu.workloads import Workload
 
-DELAY_S = 0.02  # of the remote store
+DELAY_S = 0.02  # to the first byte from a remote store
+RATE = 50e6  # bytes per second of a connection to the object store
 LONGEST_S = 10.0  # longest step on a curve that a peer takes
 SPREAD = 3.0  # factor by which costs on a curve may differ on a noisy machine
 
@@ -51,7 +52,7 @@ def run(
     result: dict[str, Any] = {"machine": machine(), "scale": asdict(cache.scale), "rounds": rounds}
     result["written"] = str(cache.written or "where the data are")
     cache.folder.mkdir(parents=True, exist_ok=True)
-    with serving("benchmarks.cpu.server", cache.folder, DELAY_S) as url, running(names, pythons, cache, url) as runners:
+    with servers(cache) as urls, running(names, pythons, cache, urls) as runners:
         result["libraries"] = {r.library: r.about for r in runners}
         direct = [r for r in runners if r.library != PLUGIN]
         make_data(direct, [*rows, *touched, *sizes, *measure_memory], cache)
@@ -98,7 +99,7 @@ def memory(
     """Peak bytes beyond the output. Each library runs in a fresh process, which reuses nothing."""
     results = {}
     for name in names:
-        with running([name], pythons, cache, None) as (runner,):
+        with running([name], pythons, cache) as (runner,):
             make_data([runner], [workload], cache)
             reply = runner.ask("memory", workload=workload.name)
             if "peak_bytes" in reply:
@@ -120,6 +121,16 @@ def serving(module: str, *arguments: object) -> Iterator[str]:
             yield f"http://127.0.0.1:{int(process.stdout.readline())}"
         finally:
             process.kill()
+
+
+@contextmanager
+def servers(cache: Cache) -> Iterator[list[str]]:
+    """Serve the cache over HTTP and as an S3 bucket. Yields: the URLs of both."""
+    with (
+        serving("benchmarks.cpu.server", cache.folder, DELAY_S) as url,
+        serving("benchmarks.s3.server", cache.folder, DELAY_S, RATE) as s3,
+    ):
+        yield [url, s3]
 
 
 def machine() -> dict[str, Any]:

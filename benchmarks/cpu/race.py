@@ -67,7 +67,7 @@ class Runner:
                     pipe.close()
 
 
-def start(library: str, pythons: Mapping[str, str], cache: Cache, url: str | None) -> Runner:
+def start(library: str, pythons: Mapping[str, str], cache: Cache, servers: Sequence[str]) -> Runner:
     """Start a library's worker."""
     environment = LIBRARIES[library][0]
     if environment not in pythons:
@@ -78,7 +78,7 @@ def start(library: str, pythons: Mapping[str, str], cache: Cache, url: str | Non
         str(cache.root),
         str(cache.written or cache.root),
         json.dumps(asdict(cache.scale)),
-        *([url] if url else []),
+        *servers,
     ]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     runner = Runner(library, subprocess.Popen(command, **pipes, text=True, env=where, cwd=ROOT))
@@ -91,12 +91,14 @@ def start(library: str, pythons: Mapping[str, str], cache: Cache, url: str | Non
 
 
 @contextmanager
-def running(names: Sequence[str], pythons: Mapping[str, str], cache: Cache, url: str | None) -> Iterator[list[Runner]]:
+def running(
+    names: Sequence[str], pythons: Mapping[str, str], cache: Cache, servers: Sequence[str] = ()
+) -> Iterator[list[Runner]]:
     """Run workers of these libraries, and stop them at the end."""
     runners: list[Runner] = []
     try:
         for name in names:
-            runners.append(start(name, pythons, cache, url))
+            runners.append(start(name, pythons, cache, servers))
             if runners[-1].process is None:
                 print(f"{name} takes no part: {runners[-1].reason}", file=sys.stderr)
         yield runners
@@ -124,7 +126,7 @@ def race(runners: Sequence[Runner], workload: Workload, rounds: int, budget_s: f
         reply = runner.ask("prepare", workload=workload.name)
         if "first_s" in reply:
             racing.append(runner)
-            results[runner.library] = {"rounds_s": []}
+            results[runner.library] = {"rounds_s": [], **({"counts": reply["counts"]} if "counts" in reply else {})}
         else:
             results[runner.library] = reply
     for number in range(rounds):

@@ -11,6 +11,7 @@ from benchmarks.cpu.measure import mean_ratio, ratio
 
 START, END = "<!-- cpu: generated -->", "<!-- end -->"
 TITLES = {"reads": "Reads", "hierarchies": "Opening and listing", "writes": "Writes", "remote": "A store 20 ms away"}
+TITLES |= {"s3": "An object store: S3, 20 ms to the first byte, 50 MB/s a connection"}
 
 
 def document(result: Mapping[str, Any]) -> str:
@@ -21,6 +22,8 @@ def document(result: Mapping[str, Any]) -> str:
     for section, title in TITLES.items():
         rows = {n: w["results"] for n, w in result["workloads"].items() if w["section"] == section}
         parts.append(table(f"{title} (ms)", direct, rows, times_text, ratio_text))
+    counted = {n: w["results"] for n, w in result["workloads"].items() if w["section"] == "s3"}
+    parts.append(table("Requests to the object store, most at once, and megabytes", direct, counted, counts_text))
     parts.append(through(result))
     parts.append(
         table("Chunks touched, none of them stored (microseconds a chunk)", direct, result["chunks"], cost_text)
@@ -92,6 +95,17 @@ def cost_text(label: str, reply: Mapping[str, Any]) -> str:
     """Microseconds for one of the chunks."""
     chunks = int(label.split(maxsplit=1)[0].replace(",", ""))
     return digits(reply["median_s"] / chunks * 1e6) if "median_s" in reply else ""
+
+
+def counts_text(_: str, reply: Mapping[str, Any]) -> str:
+    """Requests by method, how many were under way at once, and megabytes in bodies, both ways together."""
+    counts = dict(reply.get("counts", {}))
+    if not counts:
+        return ""
+    nbytes = counts.pop("bytes_sent", 0) + counts.pop("bytes_received", 0)
+    most = counts.pop("most_at_once", 0)
+    requests = ", ".join(f"{n} {method}" for method, n in sorted(counts.items()))
+    return f"{requests}; {most} at once; {digits(nbytes / 1e6)} MB"
 
 
 def memory_text(_: str, reply: Mapping[str, Any]) -> str:

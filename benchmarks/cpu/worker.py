@@ -1,6 +1,6 @@
 """One library in its own process: answers the requests of `race`, one JSON line each, through a pipe.
 
-    python -m benchmarks.cpu.worker LIBRARY CACHE SCALE [URL]
+    python -m benchmarks.cpu.worker LIBRARY CACHE SCALE [URL S3_ENDPOINT]
 
 Needs only NumPy and the library, so that every environment can run it. The output of a library goes to stderr.
 """
@@ -23,7 +23,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from benchmarks.cpu.catalogue import BY_NAME
-from benchmarks.cpu.data import DATASETS, GROUP, Cache, Scale
+from benchmarks.cpu.data import CONSOLIDATED, CONSOLIDATED_MEMBERS, DATASETS, GROUP, Cache, Scale
 from benchmarks.cpu.driver import AbsentError
 from benchmarks.cpu.libraries import LIBRARIES
 from benchmarks.cpu.workloads import ALL, Bench, Task, member_names, remove
@@ -33,10 +33,10 @@ MOST_CALLS = 2000
 
 def main() -> None:
     """Answer until the pipe closes."""
-    library, cache, written, scale, *url = sys.argv[1:]
+    library, cache, written, scale, *servers = sys.argv[1:]
     replies = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
-    worker = Worker(library, Cache(Path(cache), Scale(**json.loads(scale)), Path(written)), *url)
+    worker = Worker(library, Cache(Path(cache), Scale(**json.loads(scale)), Path(written)), *servers)
     answer(worker, replies)
 
 
@@ -59,8 +59,8 @@ def answer(worker: Any, replies: TextIO) -> None:
 class Worker:
     """The library's driver and the task that was prepared last."""
 
-    def __init__(self, library: str, cache: Cache, url: str | None = None) -> None:
-        self.library, self.cache, self.url = library, cache, url
+    def __init__(self, library: str, cache: Cache, url: str | None = None, s3: str | None = None) -> None:
+        self.library, self.cache, self.servers = library, cache, (url, s3)
         # By process: two runs may share a cache.
         self.scratch = cache.scratch / f"{library.replace(' ', '-')}-{os.getpid()}"
         self.unmade: dict[str, str] = {}  # datasets that this library cannot store, and why
@@ -70,7 +70,7 @@ class Worker:
     def do_hello(self) -> dict[str, Any]:
         """Import the library."""
         driver = LIBRARIES[self.library][1]()
-        self.bench = Bench(driver, self.cache, self.scratch, self.url)
+        self.bench = Bench(driver, self.cache, self.scratch, *self.servers)
         return {"version": driver.version, "python": sys.version.split()[0], "numpy": np.__version__}
 
     def do_make(self, dataset: str) -> dict[str, Any]:
@@ -94,6 +94,12 @@ class Worker:
             layout = type(DATASETS["tiny"].layout(self.cache.scale))((10,), "i4", (10,))
             for name in member_names(self.cache.scale):
                 bench.driver.create(path / name, layout)
+        elif dataset == CONSOLIDATED:
+            bench.driver.create_group(path)
+            layout = type(DATASETS["tiny"].layout(self.cache.scale))((100, 100), "i4", (100, 100))
+            for i, name in enumerate(CONSOLIDATED_MEMBERS):
+                bench.driver.write(bench.driver.create(path / name, layout), ALL, np.full((100, 100), i, "i4"))
+            bench.driver.consolidate(path)
         else:
             self._write(dataset, bench.driver.create(path, DATASETS[dataset].layout(self.cache.scale)))
 
@@ -118,9 +124,11 @@ class Worker:
         task.check(answer)
         del answer
         self.task = task
-        if first < 1:
+        if task.counts:
+            task.counts()
+        if first < 1 or task.counts:
             self.do_time(0)
-        return {"first_s": first}
+        return {"first_s": first, **({"counts": task.counts()} if task.counts else {})}
 
     def do_time(self, budget_s: float) -> dict[str, Any]:
         """Call until the time is used up, at least once. Returns: seconds of every call."""

@@ -18,21 +18,27 @@ ALL = np.s_[:]
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One library's call. run: timed; check: takes the answer, raises AssertionError; before: not timed."""
+    """One library's call.
+
+    run: timed; check: takes the answer, raises AssertionError; before: not timed; counts: what a server was asked for
+    since it was called last.
+    """
 
     run: Callable[[], Any]
     check: Callable[[Any], None]
     before: Callable[[], Any] | None = None
+    counts: Callable[[], dict[str, int]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """The input of a workload. scratch: a folder to write to; url: of the cache behind HTTP."""
+    """The input of a workload. scratch: a folder to write to; url: of the cache behind HTTP; s3: and S3."""
 
     driver: Driver
     cache: Cache
     scratch: Path
     url: str | None = None
+    s3: str | None = None
 
     @property
     def scale(self) -> Scale:

@@ -74,7 +74,7 @@ def test_peers_are_timed_beside_gzarr_and_tables_are_written(tmp_path: Path) -> 
 
 def test_a_wrong_answer_is_found(tmp_path: Path) -> None:
     cache, workload = Cache(tmp_path, SMALL), BY_NAME["one element"]
-    with running(["gzarr"], {"v3": sys.executable}, cache, None) as runners:
+    with running(["gzarr"], {"v3": sys.executable}, cache) as runners:
         make_data(runners, [workload], cache)
         source = cache.folder / "i4.npy"
         np.save(source, np.load(source) + 1)
@@ -87,7 +87,7 @@ def test_a_wrong_answer_is_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize("gone", [False, True])
 def test_a_library_whose_process_dies_is_named_and_the_others_go_on(tmp_path: Path, gone: bool) -> None:
     cache, workload = Cache(tmp_path, SMALL), BY_NAME["one element in memory"]
-    with running(["zarr", "gzarr"], {"v3": sys.executable}, cache, None) as runners:
+    with running(["zarr", "gzarr"], {"v3": sys.executable}, cache) as runners:
         make_data(runners, [workload], cache)
         assert runners[0].process is not None
         runners[0].process.kill()

@@ -1,0 +1,251 @@
+"""An S3 server on the loopback interface, as far away as a real one: late first bytes, slow connections, counts.
+
+    python -m benchmarks.s3.server FOLDER DELAY_S RATE
+
+Prints its port. The bucket "bench" has what FOLDER holds; what is written stays in memory. ``GET /-/counts`` tells
+what was asked for since it was asked last. One thread and one event loop answer all connections.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Self, cast
+
+from benchmarks.s3.objects import Answer, Objects, Request, parsed
+
+BUCKET = "bench"
+CONTROL = "/-/counts"
+PIECE = 1 << 18  # bytes sent at a time over a connection of limited speed
+
+
+class S3Server:
+    """Serves objects in a thread of its own while a ``with`` block runs.
+
+    Parameters
+    ----------
+    objects : Objects
+        The objects.
+    delay_s : float
+        Time to the first byte of every answer.
+    rate : float
+        Bytes per second that a connection carries; 0 if they are not limited.
+    hook : callable, optional
+        Takes a request and the answer to it, and gives the answer that is sent: tests inject faults with it.
+
+    Attributes
+    ----------
+    counts : collections.Counter
+        Requests by method; ``bytes_sent`` and ``bytes_received`` in bodies; ``most_at_once``, the requests under way.
+    """
+
+    def __init__(
+        self,
+        objects: Objects,
+        delay_s: float = 0.0,
+        rate: float = 0.0,
+        hook: Callable[[Request, Answer], Answer] | None = None,
+    ) -> None:
+        self.objects, self.delay_s, self.rate, self.hook = objects, delay_s, rate, hook
+        self.counts: Counter[str] = Counter()
+        self.under_way = 0
+        self.port = 0
+        self.open: set[asyncio.Transport] = set()
+        self._end: Callable[[], object] = lambda: None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def endpoint(self) -> str:
+        """The URL of the server."""
+        return f"http://127.0.0.1:{self.port}"
+
+    async def listen(self) -> asyncio.Server:
+        """Accept connections on a free port."""
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(lambda: _Connection(self), "127.0.0.1", 0, backlog=1024)
+        self.port = server.sockets[0].getsockname()[1]
+        return server
+
+    def answer(self, request: Request) -> Answer:
+        """Carry a request out and count it."""
+        answer = self.objects.answer(request)
+        if self.hook is not None:
+            answer = self.hook(request, answer)
+        self.counts[request.method] += 1
+        self.counts["bytes_received"] += len(request.body)
+        self.counts["bytes_sent"] += len(answer.body) if request.method != "HEAD" else 0
+        return answer
+
+    def told(self) -> dict[str, int]:
+        """The counts, which start again."""
+        told, self.counts = dict(self.counts), Counter()
+        return told
+
+    def __enter__(self) -> Self:
+        ready = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run(ready)), daemon=True)
+        self._thread.start()
+        ready.wait()
+        return self
+
+    async def _run(self, ready: threading.Event) -> None:
+        accepting, ended, loop = await self.listen(), asyncio.Event(), asyncio.get_running_loop()
+        self._end = lambda: loop.call_soon_threadsafe(ended.set)
+        ready.set()
+        await ended.wait()
+        accepting.close()
+        while self.open:
+            for transport in self.open:
+                transport.abort()
+            await asyncio.sleep(0)
+
+    def __exit__(self, *exc: object) -> None:
+        self._end()
+        if self._thread is not None:
+            self._thread.join()
+
+
+class _Connection(asyncio.Protocol):
+    """Reads requests from one client, one after the other, and sends the answers in pieces."""
+
+    _transport: asyncio.Transport
+
+    def __init__(self, server: S3Server) -> None:
+        self._server, self._loop = server, asyncio.get_running_loop()
+        self._received: list[bytes] = []
+        self._nbytes = 0  # of what was received
+        self._head: tuple[str, str, Mapping[str, str]] | None = None  # method, target, headers; None until complete
+        self._needed = 0  # bytes of the body
+        self._busy = False
+        self._since = 0.0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._server.open.add(self._transport)
+
+    def connection_lost(self, _: Exception | None) -> None:
+        self._server.open.discard(self._transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._received.append(data)
+        self._nbytes += len(data)
+        self._advance()
+
+    def _advance(self) -> None:
+        if self._busy:
+            return
+        if self._head is None:
+            self._read_head()
+        if self._head is not None and self._nbytes >= self._needed:
+            data = b"".join(self._received)
+            rest = data[self._needed :]
+            self._received, self._nbytes = [rest] if rest else [], len(rest)
+            head, self._head = self._head, None
+            self._answer(*head, data[: self._needed])
+
+    def _read_head(self) -> None:
+        data = b"".join(self._received)
+        self._received = [data]
+        end = data.find(b"\r\n\r\n")
+        if end < 0:
+            return
+        self._since = self._loop.time()
+        first, *lines = data[:end].decode("latin-1").split("\r\n")
+        method, target, _ = first.split(" ")
+        pairs = (line.partition(":") for line in lines)
+        headers = {name.strip().lower(): value.strip() for name, _, value in pairs}
+        self._head, self._needed = (method, target, headers), int(headers.get("content-length", 0))
+        self._received, self._nbytes = [data[end + 4 :]], len(data) - end - 4
+        if headers.get("expect", "").lower() == "100-continue":
+            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def _answer(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> None:
+        if target == CONTROL:
+            self._send(method, Answer(200, json.dumps(self._server.told()).encode()))
+            return
+        server = self._server
+        if "aws-chunked" in headers.get("content-encoding", ""):
+            body = unchunked(body)
+        self._busy = True
+        server.under_way += 1
+        server.counts["most_at_once"] = max(server.counts["most_at_once"], server.under_way)
+        answer = server.answer(parsed(method, target, headers, body))
+        arrived = self._since + len(body) / server.rate if server.rate else 0.0
+        start = max(self._loop.time(), arrived) + server.delay_s + answer.delay_s
+        if server.delay_s or server.rate or answer.delay_s:
+            self._loop.call_at(start, self._send, method, answer, start)
+        else:
+            self._send(method, answer)
+
+    def _send(self, method: str, answer: Answer, start: float = 0.0) -> None:
+        """Send the head, and the body from then on. start: the time of the first byte."""
+        if self._transport.is_closing():
+            self._done()
+            return
+        nbytes = len(answer.body)
+        headers = {"Content-Length": str(nbytes), "x-amz-request-id": "0", "Server": "benchmark", **answer.headers}
+        if answer.status in {204, 304}:
+            del headers["Content-Length"]
+        lines = [f"HTTP/1.1 {answer.status} {HTTPStatus(answer.status).phrase}"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        head = ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+        body = memoryview(answer.body)[: answer.cut] if method != "HEAD" else memoryview(b"")
+        if answer.cut is not None:
+            self._transport.write(head + body)
+            self._loop.call_later(0.01, self._transport.abort)
+            self._done()
+        elif len(body) <= PIECE:
+            self._transport.write(head + body)
+            self._done()
+        else:
+            self._transport.write(head)
+            self._send_piece(body, 0, start)
+
+    def _send_piece(self, body: memoryview, at: int, start: float) -> None:
+        rate = self._server.rate
+        nbytes = PIECE if rate else len(body)
+        if self._transport.is_closing():
+            self._done()
+            return
+        self._transport.write(body[at : at + nbytes])
+        if at + nbytes >= len(body):
+            self._done()
+        else:
+            self._loop.call_at(start + (at + nbytes) / rate, self._send_piece, body, at + nbytes, start)
+
+    def _done(self) -> None:
+        self._server.under_way -= self._busy
+        self._busy = False
+        if self._nbytes:
+            self._advance()
+
+
+def unchunked(body: bytes) -> bytes:
+    """The data of a body in chunks, each after its size in hexadecimal and perhaps a signature."""
+    parts: list[bytes] = []
+    at = 0
+    while True:
+        end = body.index(b"\r\n", at)
+        size = int(body[at:end].partition(b";")[0], 16)
+        if size == 0:
+            return b"".join(parts)
+        parts.append(body[end + 2 : end + 2 + size])
+        at = end + 2 + size + 2
+
+
+async def serve(folder: Path, delay_s: float, rate: float) -> Any:
+    """Serve until the process is ended."""
+    server = S3Server(Objects({BUCKET: {}}, folder), delay_s, rate)
+    accepting = await server.listen()
+    print(server.port, flush=True)
+    await accepting.serve_forever()
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(Path(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3])))
