@@ -19,6 +19,7 @@ loop = Extension(
         f"gzarr/cpu/loop/{name}.c"
         for name in (
             "module",
+            "basic",
             "blocks",
             "cast",
             "copies",
@@ -35,7 +36,7 @@ loop = Extension(
             "write",
         )
     ],
-    depends=[f"gzarr/cpu/loop/{name}.h" for name in ("half", "loop", "windows")],
+    depends=[f"gzarr/cpu/loop/{name}.h" for name in ("half", "loop", "module", "windows")],
     define_macros=[("_GNU_SOURCE", "1"), ("_FILE_OFFSET_BITS", "64")]
     + ([("Py_LIMITED_API", "0x030B0000")] if STABLE else []),
     extra_compile_args=FLAGS,

@@ -154,6 +154,18 @@ class PieceJob(Protocol):
         ...
 
 
+class BasicSelections(Protocol):
+    """Reads and writes integers and slices of few chunks of one array, as they stand between the brackets."""
+
+    def read(self, key: Any, dtype: np.dtype[Any], /) -> Any:
+        """Read a selection into an array or scalar of the array's dtype; None if that is left to a plan."""
+        ...
+
+    def write(self, key: Any, value: Any, *, keep_empty: bool) -> bool:
+        """Write a selection. keep_empty: as in `Backend.merge_and_encode`. Returns: whether that was done."""
+        ...
+
+
 class Compiled(Protocol):
     """Decides which reads and writes of one array compiled code does."""
 
@@ -169,6 +181,10 @@ class Compiled(Protocol):
 
         nparts: of the plan. keep_empty: as in `Backend.merge_and_encode`.
         """
+        ...
+
+    def basic(self) -> BasicSelections | None:
+        """What reads and writes basic selections without a plan; None if nothing does."""
         ...
 
     def placement(self) -> tuple[Placement, ...]:

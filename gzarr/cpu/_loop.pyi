@@ -1,8 +1,9 @@
 # The compiled loop (loop/module.c). The tables are those of gzarr.cpu.compiled; loop/loop.h documents them.
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Self
 
+import numpy as np
 from typing_extensions import Buffer
 
 VERSION: Final[int]
@@ -183,3 +184,26 @@ def describe(
     kinds: Buffer,
     /,
 ) -> None: ...
+
+# Reads and writes basic selections of few chunks of an array. job: of a box; where its result lies does not count.
+# extents: int64. path: what the paths of chunks begin with. arrays: their dtype; what makes them; the dtype that these
+# are made of, if not their own; the type of NumPy's integers. target: the table of an encoder, what the names of
+# temporary files begin with, `written` and `number` of a Target; None if nothing is written.
+# Raises: ValueError if the tables disagree.
+class Basic:
+    def __new__(
+        cls,
+        job: Buffer,
+        extents: Buffer,
+        path: bytes,
+        fill: bytes,
+        arrays: tuple[np.dtype[Any], Callable[..., Any], np.dtype[Any] | None, type],
+        target: tuple[Buffer, bytes, Buffer, Callable[[], int]] | None,
+        /,
+    ) -> Self: ...
+    # An array, or a scalar; None if that is left.
+    def read(self, key: Any, dtype: np.dtype[Any], /) -> Any: ...
+    # Coordinates of the only chunk that a selection touches; None if it is not written here.
+    def locate(self, key: Any, /) -> tuple[int, ...] | None: ...
+    # What became of the chunk: stored (0), left (1), or equal to the fill value and deleted (2).
+    def write(self, key: Any, value: Any, keep_empty: bool, /) -> int: ...

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gzarr.backend import Array as AnyArray
-from gzarr.backend import Fields
+from gzarr.backend import BasicSelections, Fields
 from gzarr.hierarchy.array_info import ArrayInfo
 from gzarr.hierarchy.threads import run_in_thread
 from gzarr.indexing.selection import (
@@ -38,6 +38,14 @@ class Indexed(ArrayInfo):
     @abstractmethod
     def _write(self, selection: Selection, value: Any, fields: Fields) -> None:
         """Write a normalized selection."""
+
+    @abstractmethod
+    def _basic(self) -> BasicSelections | None:
+        """What reads and writes basic selections without a plan; None if nothing does."""
+
+    @abstractmethod
+    def _write_basic(self, basic: BasicSelections, key: Any, value: Any) -> bool:
+        """Write a basic selection without a plan. Returns: whether that was done."""
 
     def __getitem__(self, key: Any) -> AnyArray:
         """Read a selection.
@@ -72,9 +80,13 @@ class Indexed(ArrayInfo):
         >>> z[:, -1]
         array([ 3,  7, 11])
         """
+        basic = self._basic()
+        read = None if basic is None else basic.read(key, self._out_dtype)
+        if read is not None:
+            return read
         key, fields = split_fields(key)
         out = self._without_axes() if key is ... else None
-        return self._read(normalize(key, self.shape), fields, out)
+        return self._read(normalize(key, self.metadata.shape), fields, out)
 
     async def aread(self, selection: Any = ...) -> AnyArray:
         """Read a selection on a thread, so that many reads wait for a store at once.
@@ -336,8 +348,11 @@ class Indexed(ArrayInfo):
         array([[1, 7, 3],
                [0, 7, 0]], dtype=int32)
         """
+        basic = self._basic()
+        if basic is not None and self._write_basic(basic, key, value):
+            return
         key, fields = split_fields(key)
-        self._write(normalize(key, self.shape), value, fields)
+        self._write(normalize(key, self.metadata.shape), value, fields)
 
     async def awrite(self, selection: Any, value: Any) -> None:
         """Write a selection on a thread, so that many writes wait for a store at once.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 import numpy as np
 
 from gzarr.backend import Array as AnyArray
-from gzarr.backend import Backend, Fields
+from gzarr.backend import Backend, BasicSelections, Fields
 from gzarr.chunk_io import engine
 from gzarr.chunk_io.array_io import ArrayIO
 from gzarr.chunk_io.prepare import is_prepared
@@ -419,6 +419,10 @@ class Array(ViewableArray):
         engine.read((job,))
         return self._finish_read(selection, job, result, out)
 
+    def _basic(self) -> BasicSelections | None:
+        bound = self._io if self._bound is None else self._bound
+        return bound.compiled.basic() if type(bound) is ArrayIO and bound.compiled is not None else None
+
     def _read_job(self, selection: Selection, fields: Fields, out: AnyArray) -> tuple[ReadJob, AnyArray]:
         """Prepare a read. Returns: what the engine reads, and the result, which `_finish_read` finishes."""
         fields = fields or None
@@ -444,6 +448,12 @@ class Array(ViewableArray):
 
     def _write(self, selection: Selection, value: Any, fields: Fields) -> None:
         engine.write((self._write_job(selection, value, fields),))
+
+    def _write_basic(self, basic: BasicSelections, key: Any, value: Any) -> bool:
+        if self._out_dtype != self.metadata.data_type.dtype:
+            return False
+        self.check_writable()
+        return basic.write(key, value, keep_empty=self.write_empty_chunks)
 
     def _write_job(self, selection: Selection, value: Any, fields: Fields, io: ArrayIO | None = None) -> WriteJob:
         self.check_writable()

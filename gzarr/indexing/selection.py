@@ -106,7 +106,7 @@ def normalize(key: Any, shape: tuple[int, ...]) -> Selection:
         if not isinstance(item, (int, slice, EllipsisType, np.integer)) and item is not None and _is_listlike(item):
             n_lists += 1
     if n_lists == 0:
-        return normalize_basic(items, shape)
+        return _box(items, shape, lists=False)
     if len(items) == 1 and _is_mask(items[0], len(shape)):
         return normalize_mask(items[0], shape)
     alike = len(items) == len(shape) and not any(isinstance(i, (slice, EllipsisType)) or i is None for i in items)

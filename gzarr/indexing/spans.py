@@ -216,15 +216,8 @@ class IndexSpans(ColumnSpans):
 
 def cut_axis(wanted: Range | Indices, axis: Axis) -> Sequence[Span]:
     """Cut what a selection takes of one axis, within its extent, along the chunks. No chunk has two spans."""
-    return _range_spans(wanted, axis) if isinstance(wanted, Range) else _index_spans(wanted, axis)
-
-
-def chunks_of(spans: Sequence[Span]) -> Indices:
-    """Coordinates of the chunks of spans."""
-    return spans.chunks if isinstance(spans, ColumnSpans) else np.array([span.chunk for span in spans], np.int64)
-
-
-def _range_spans(wanted: Range, axis: Axis) -> Sequence[Span]:
+    if not isinstance(wanted, Range):
+        return _index_spans(wanted, axis)
     start, step, count = wanted
     if not count or type(axis) is not RegularAxis:
         return _cut_range(wanted, axis)
@@ -237,6 +230,11 @@ def _range_spans(wanted: Range, axis: Axis) -> Sequence[Span]:
     if step <= length and count * step > MIN_SPAN_CHUNKS * length:
         return RangeSpans(wanted, axis)
     return _cut_range(wanted, axis)
+
+
+def chunks_of(spans: Sequence[Span]) -> Indices:
+    """Coordinates of the chunks of spans."""
+    return spans.chunks if isinstance(spans, ColumnSpans) else np.array([span.chunk for span in spans], np.int64)
 
 
 def _cut_range(wanted: Range, axis: Axis) -> tuple[Span, ...]:

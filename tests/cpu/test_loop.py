@@ -13,7 +13,7 @@ STUB = Path(gzarr.__file__).parent / "cpu" / "_loop.pyi"
 def test_the_stub_names_what_is_there():
     loop = pytest.importorskip("gzarr.cpu._loop", exc_type=ImportError)
     nodes = ast.parse(STUB.read_text()).body
-    functions = {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
+    functions = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
     constants = {node.target.id for node in nodes if isinstance(node, ast.AnnAssign)}
     assert functions | constants == {name for name in dir(loop) if not name.startswith("_")}
 

@@ -19,6 +19,8 @@ PACKAGE = str(Path(gzarr.__file__).parent)
 #: Since Python 3.12 these are no calls.
 COMPREHENSIONS = {"<listcomp>", "<dictcomp>", "<setcomp>"}
 READ_LIMIT, WRITE_LIMIT = 60, 80
+#: Where the compiled loop takes what stands between the brackets.
+BASIC_READ_LIMIT, BASIC_WRITE_LIMIT = 5, 18
 CHUNK = (slice(20, 40), slice(20, 40))
 VALUE = np.random.default_rng(0).integers(0, 100, (20, 20), "i4")
 
@@ -69,3 +71,13 @@ def test_an_aligned_write_of_one_chunk_makes_few_calls(array: gzarr.Array) -> No
     calls = calls_of(lambda: array.__setitem__(CHUNK, VALUE))
     assert len(calls) <= WRITE_LIMIT, calls
     assert np.array_equal(array[CHUNK], VALUE)
+
+
+def test_the_loop_takes_a_basic_selection_as_it_is(tmp_path: Path) -> None:
+    if library.status() != "on":
+        pytest.skip("the compiled loop is not there")
+    array = gzarr.create_array(tmp_path, shape=(80, 80), chunks=(20, 20), dtype="i4")
+    reads = calls_of(lambda: array[CHUNK])
+    writes = calls_of(lambda: array.__setitem__(CHUNK, VALUE))
+    assert len(reads) <= BASIC_READ_LIMIT, reads
+    assert len(writes) <= BASIC_WRITE_LIMIT, writes

@@ -11,7 +11,9 @@ from math import prod
 from typing import Any, NamedTuple
 
 from gzarr.backend import Fields, PieceJob, Placement
+from gzarr.config import config
 from gzarr.cpu.compiled import library
+from gzarr.cpu.compiled.basic import BasicSelections, make_basic
 from gzarr.cpu.compiled.copies import make_copies_read, make_scattered_read
 from gzarr.cpu.compiled.points import make_rows
 from gzarr.cpu.compiled.read import make_read
@@ -25,6 +27,7 @@ from gzarr.indexing.grid import RegularAxis
 from gzarr.indexing.plan import BoxPlan, PointPlan
 from gzarr.layout.chunk_layout import Layout
 from gzarr.layout.sharded import Sharded
+from gzarr.profiling.recorder import active
 from gzarr.storage.base import Store, Target
 
 #: The tables do not pay for fewer chunks: they take 25 us (measured with lz4 chunks of 40 kB, which take the loop 12).
@@ -52,10 +55,13 @@ class _Decision(NamedTuple):
     ----------
     read, write : Source or str
         The loop's description of the array, or why the loop does not read or write it.
+    basic : BasicSelections or None
+        Reads and writes basic selections of few chunks; None if plans are made for these, too.
     """
 
     read: Source | str
     write: Source | str
+    basic: BasicSelections | None = None
 
 
 class CompiledLoop:
@@ -133,9 +139,14 @@ class CompiledLoop:
             return _FEW
         return make_write((source, target, parts, shards), (value, swap), keep_empty=keep_empty, n_threads=n_threads)
 
+    def basic(self) -> BasicSelections | None:
+        """What reads and writes basic selections without a plan; None if nothing does, or if a profile is taken."""
+        basic = (self._decision or self._decide()).basic
+        return basic if basic is not None and active.get() is None and config.get("cpu.native") else None
+
     def placement(self) -> tuple[Placement, ...]:
         """Say what reads and writes many chunks, and why."""
-        read, write = self._decision or self._decide()
+        read, write, _ = self._decision or self._decide()
         off = library.obstacle()
         return tuple(
             Placement(step, "host", f"by the reference path: {why}" if isinstance(why, str) else "by the compiled loop")
@@ -165,7 +176,8 @@ def _decision(store: Store, layout: Layout, chain: LoopChain | str, *, cached: b
     if swapped(chain.dtype, chain.chunk.dtype) is None:
         no_read = f"dtype {chain.chunk.dtype} is stored in another byte order"
     source = Source(store, layout, names.path, names.keys, prefix, chain, Pace())
-    return _Decision(no_read or source, _write_obstacle(source) or source)
+    read, write = no_read or source, _write_obstacle(source) or source
+    return _Decision(read, write, make_basic(read, write, _target(source)))
 
 
 def _take_points(source: Source, plan: PointPlan, out: Any) -> PieceJob | str:

@@ -1,21 +1,14 @@
 /* What Python calls: see loop.h. */
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-
-#include "loop.h"
+#include "module.h"
 
 #include <string.h>
 
 struct Library lib;
 
 /* Counts what Python and the loop agree on: arguments, tables, results. */
-enum { VERSION = 12 };
+enum { VERSION = 13 };
 
-static const Py_ssize_t WORD = sizeof(int64_t);
-
-/* Fill a struct of `head` numbers and then `rows` arrays of MAX_NDIM from a table, in which these have `ndim` numbers.
- * more: bytes that the table has besides. False if it is not so long. */
-static bool unpack(const Py_buffer *table, int64_t ndim, int head, int rows, Py_ssize_t more, int64_t *to) {
+bool unpack(const Py_buffer *table, int64_t ndim, int head, int rows, Py_ssize_t more, int64_t *to) {
     if (ndim < 1 || ndim > MAX_NDIM || table->len != (head + rows * ndim) * WORD + more) return false;
     const int64_t *from = table->buf;
     memcpy(to, from, (size_t)(head * WORD));
@@ -64,15 +57,17 @@ static bool shard_is_sound(const Py_buffer *shard, const Py_buffer *index, int64
     return index->buf && position >= 0 && position <= shard->len && next >= 0 && until <= index->len / (2 * WORD);
 }
 
-/* Take what all calls have in common. False if the tables do not fit each other. */
-static bool take_job(const Py_buffer *job_table, const Py_buffer *window_table, Job *job, Window *window) {
-    if (job_table->len < WORD) return false;
-    const int64_t ndim = *(const int64_t *)job_table->buf;
-    return unpack(job_table, ndim, 10, 4, 0, (int64_t *)job) && unpack(window_table, ndim, 0, 4, 0, (int64_t *)window) &&
-           job_is_sound(job);
+bool take_job(const Py_buffer *table, Job *job) {
+    if (table->len < WORD) return false;
+    const int64_t ndim = *(const int64_t *)table->buf;
+    return unpack(table, ndim, 10, 4, 0, (int64_t *)job) && job_is_sound(job) && has_decoder(job);
 }
 
-static bool take_encoder(const Py_buffer *table, const Job *job, Encoder *encoder) {
+static bool take_window(const Py_buffer *table, const Job *job, Window *window) {
+    return unpack(table, job->ndim, 0, 4, 0, (int64_t *)window);
+}
+
+bool take_encoder(const Py_buffer *table, const Job *job, Encoder *encoder) {
     if (!unpack(table, job->ndim, 7, 1, MAX_CNAME, (int64_t *)encoder)) return false;
     memcpy(encoder->cname, (const char *)table->buf + table->len - MAX_CNAME, MAX_CNAME);
     return encoder_is_sound(encoder, job);
@@ -97,12 +92,12 @@ static bool take_points(Call *call, const Py_buffer *table, int64_t first, int64
            table[2].len == table[3].len && first >= 0 && first <= n_rows && n <= n_rows - first;
 }
 
-static PyObject *refuse(void) {
+PyObject *refuse(void) {
     PyErr_SetString(PyExc_ValueError, "the tables of a read or write do not fit each other");
     return NULL;
 }
 
-static void release(Py_buffer *buffers, int n) {
+void release(Py_buffer *buffers, int n) {
     for (int i = 0; i < n; i++)
         if (buffers[i].obj) PyBuffer_Release(&buffers[i]);
 }
@@ -121,7 +116,7 @@ static PyObject *loop_read(PyObject *module, PyObject *args) {
     Job table = {0};
     Window window = {0};
     const Job *job = &table;
-    bool sound = take_job(&b[JOB], &b[WINDOW], &table, &window) && has_decoder(job) && b[FILL].len == job->itemsize &&
+    bool sound = take_job(&b[JOB], &table) && take_window(&b[WINDOW], job, &window) && b[FILL].len == job->itemsize &&
                  b[SCRATCH].len >= job->max_encoded + job->nbytes && b[WRITTEN].len >= WORD &&
                  (!b[EXPECTED].buf || b[EXPECTED].len == 5 * WORD);
     Call call = {
@@ -164,10 +159,10 @@ static PyObject *loop_read_copies(PyObject *module, PyObject *args) {
                           &b[FILL], &first, &b[SCRATCH], &b[STATUS]))
         return NULL;
     Job job = {0};
-    const int64_t told = b[JOB].len >= WORD ? *(const int64_t *)b[JOB].buf : 0, *numbers = b[NUMBERS].buf;
-    bool sound = unpack(&b[JOB], told, 10, 4, 0, (int64_t *)&job) && job_is_sound(&job) && has_decoder(&job) &&
-                 job.npoints == -2 && b[NUMBERS].len == 4 * WORD && b[SCRATCH].len >= job.max_encoded + job.nbytes;
-    const int64_t ndim = sound ? told : 1;
+    const int64_t *numbers = b[NUMBERS].buf;
+    bool sound = take_job(&b[JOB], &job) && job.npoints == -2 && b[NUMBERS].len == 4 * WORD &&
+                 b[SCRATCH].len >= job.max_encoded + job.nbytes;
+    const int64_t ndim = sound ? job.ndim : 1;
     Copies copies = {
         .coords = b[COORDS].buf,
         .firsts = b[FIRSTS].buf,
@@ -361,7 +356,7 @@ static PyObject *loop_write(PyObject *module, PyObject *args) {
     const Job *job = &table;
     const int64_t n = b[STATUS].len;
     const bool sharded = b[SHARD].buf != NULL;
-    bool sound = take_job(&b[JOB], &b[WINDOW], &table, &window) && has_decoder(job) && job->npoints < 0 &&
+    bool sound = take_job(&b[JOB], &table) && take_window(&b[WINDOW], job, &window) && job->npoints < 0 &&
                  take_encoder(&b[ENCODER], job, &encoder) && b[FILL].len == job->itemsize &&
                  b[SCRATCH].len >= job->max_encoded + job->nbytes;
     sound = sound && (sharded ? shard_is_sound(&b[SHARD], &b[INDEX], position, next, until) : b[WRITTEN].len >= WORD);
@@ -753,7 +748,7 @@ static int begin_module(PyObject *module) {
         PyErr_NoMemory();
         return -1;
     }
-    return PyModule_AddIntConstant(module, "VERSION", VERSION);
+    return add_basic(module) ? PyModule_AddIntConstant(module, "VERSION", VERSION) : -1;
 }
 
 static PyModuleDef_Slot slots[] = {

@@ -136,6 +136,9 @@ class DeviceJobs:
             return self._array.host.take_write(plan, nparts, value, fields, keep_empty=keep_empty)
         return make_write(self._resources, writable, plan, value, keep_empty=keep_empty)
 
+    def basic(self) -> None:
+        """Nothing: a device takes plans."""
+
     def placement(self) -> tuple[Placement, ...]:
         """Say what reads and writes many chunks, and why."""
         note = self._resources.reader.note

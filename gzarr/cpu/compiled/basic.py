@@ -1,0 +1,106 @@
+"""Reads and writes basic selections of few chunks by one call of the compiled loop (`loop/basic.c`).
+
+Theory of operation. For one chunk, normalizing a selection, planning it and making tables take longer than the chunk.
+So an object of the loop is made once for an array; it takes integers and slices as they stand between the brackets. It
+leaves whatever it does not know, and everything that fails: the caller then begins again in the usual way.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+
+from gzarr.cpu.compiled import library
+from gzarr.cpu.compiled.source import Source, swapped
+from gzarr.indexing.keys import Coords
+from gzarr.layout.sharded import Sharded
+from gzarr.storage.base import Target
+from gzarr.storage.invalidation import announce
+from gzarr.storage.locks import while_locked, within_change
+
+#: What became of a chunk: stored (0), left to the caller, or equal to the fill value and deleted.
+_LEFT, _EMPTY = 1, 2
+
+#: Data types that numbers of Python are cast to as NumPy casts them.
+_NUMBERS = "biufc"
+
+
+class BasicSelections:
+    """Reads and writes basic selections of one array.
+
+    Parameters
+    ----------
+    source : Source
+        Where the chunks are, and what they are.
+    target : Target, optional
+        How their files may be written; None if the loop does not write them.
+    """
+
+    __slots__ = ("_basic", "_source", "_target", "read")
+
+    def __init__(self, source: Source, target: Target | None) -> None:
+        self._source, self._target = source, target
+        self._basic = _make_basic(source, target)
+        #: From what stands between the brackets, and the data type, to an array or scalar; None if that is left.
+        self.read = self._basic.read
+
+    def write(self, key: Any, value: Any, *, keep_empty: bool) -> bool:
+        """Write a selection of one chunk. Returns: whether it was written."""
+        coords: Coords | None = None if within_change() else self._basic.locate(key)
+        if coords is None or self._target is None:
+            return False
+        dtype = self._source.chain.chunk.dtype
+        if isinstance(value, (int, float, np.generic)) and dtype.kind in _NUMBERS:
+            value = np.asarray(value, dtype)
+        elif type(value) is not np.ndarray:
+            return False
+        store, name = self._source.store, self._source.layout.key(coords)
+        try:
+            lock = store.locked((name,), ())
+            status: int = while_locked(lock, lambda: self._basic.write(key, value, keep_empty))
+        finally:
+            announce(lambda: [store.lock_name(name)])
+        if status == _EMPTY:
+            self._target.tidy((name,))
+        return status != _LEFT
+
+
+def make_basic(read: Source | str, write: Source | str, target: Target | None) -> BasicSelections | None:
+    """Prepare an array for basic selections; None if the loop does not read it.
+
+    read, write: the array as the loop reads and writes it, or why it does not. target: how its files may be written.
+    """
+    if isinstance(read, str) or isinstance(read.layout, Sharded) or read.chain.chunk.dtype.shape:
+        return None
+    known = not isinstance(write, str) and target is not None and target.prefix == read.prefix
+    return BasicSelections(read, target if known else None)
+
+
+def _make_basic(source: Source, target: Target | None) -> Any:
+    chain, dtype = source.chain, source.chain.chunk.dtype
+    extents = tuple([axis.extent for axis in source.layout.grid])
+    written = None
+    if target is not None and chain.encoder is not None:
+        keep_beyond = {*(source.layout.cut or source.layout.find_cut())[0]} != {-1}
+        keep_empty = chain.chunk.fill_value is None
+        encoder = chain.encoder.table(extents, keep_empty=keep_empty, keep_beyond=keep_beyond)
+        written = encoder, os.fsencode(target.temporary), target.written, target.number
+    return library.extension().Basic(
+        chain.job(swapped(chain.dtype, dtype) or 0, source.keys.separator, np.empty((1,) * len(extents), dtype), -1),
+        np.array(extents, np.int64),
+        os.fsencode(source.prefix + source.keys.prefix),
+        chain.fill,
+        (dtype, np.empty, _stored_as(dtype), np.int64),
+        written,
+    )
+
+
+def _stored_as(dtype: np.dtype[Any]) -> np.dtype[Any] | None:
+    """What arrays of a data type without the buffer protocol (times, say) are made of; None if it has that."""
+    try:
+        memoryview(np.empty(1, dtype).data)
+    except (ValueError, TypeError, BufferError):
+        return np.dtype((np.void, dtype.itemsize))
+    return None

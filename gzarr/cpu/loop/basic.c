@@ -1,0 +1,423 @@
+/* Reads and writes basic selections, integers and slices, from what stands between the brackets on: see loop.h.
+ *
+ * Theory of operation. For one chunk, what Python does besides the loop takes longer than the loop: it normalizes the
+ * selection, cuts it along the chunks and makes tables. A `Basic` knows all of an array that these need, and does the
+ * same for selections of a few chunks. Whatever it does not know is left: it then returns None, or LEFT, and Python
+ * begins again.
+ *
+ * Rules: nothing of a `Basic` changes once it is made, so threads may share it.
+ */
+#include "module.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Chunks of one read, and decoded bytes of several: more are for several threads. */
+enum { MAX_PARTS = 16, MAX_NBYTES = 1 << 19 };
+
+typedef struct {
+    PyObject_HEAD
+    Job job; /* but for the result or value */
+    Encoder encoder;
+    int64_t extent[MAX_NDIM];
+    bool writes;
+    PyObject *dtype, *empty, *stored_as; /* of the elements; makes arrays; of what is made if that is no buffer, or None */
+    PyObject *index;                     /* the type of NumPy's integers */
+    PyObject *path, *fill, *temporary;   /* bytes */
+    PyObject *number;                    /* gives Sink.number */
+    Py_buffer written;
+} Basic;
+
+/* What one axis takes of the array. */
+typedef struct {
+    int64_t start, step, count;
+    bool dropped; /* from the result, as it is an integer */
+} Wanted;
+
+/* -- the selection --------------------------------------------------------------------------------------------- */
+
+static bool take_integer(PyObject *item, int64_t extent, Wanted *wanted) {
+    long long at = PyLong_AsLongLong(item);
+    if (at == -1 && PyErr_Occurred()) {
+        PyErr_Clear();
+        return false;
+    }
+    if (at < 0) at += extent;
+    *wanted = (Wanted){.start = at, .step = 1, .count = 1, .dropped = true};
+    return at >= 0 && at < extent;
+}
+
+static bool take_slice(PyObject *item, int64_t extent, Wanted *wanted) {
+    Py_ssize_t start, stop, step;
+    if (PySlice_Unpack(item, &start, &stop, &step)) {
+        PyErr_Clear();
+        return false;
+    }
+    const Py_ssize_t count = PySlice_AdjustIndices((Py_ssize_t)extent, &start, &stop, step);
+    *wanted = (Wanted){.start = start, .step = count > 1 ? step : 1, .count = count};
+    return count > 0 && step > 0;
+}
+
+static bool take_item(const Basic *basic, PyObject *item, int64_t extent, Wanted *wanted) {
+    if (PySlice_Check(item)) return take_slice(item, extent, wanted);
+    if (PyLong_CheckExact(item)) return take_integer(item, extent, wanted);
+    if ((PyObject *)Py_TYPE(item) != basic->index) return false;
+    PyObject *number = PyNumber_Index(item);
+    if (!number) PyErr_Clear();
+    const bool taken = number && take_integer(number, extent, wanted);
+    Py_XDECREF(number);
+    return taken;
+}
+
+/* What a key takes of every axis. False if it is not a basic selection that is known here. */
+static bool take_key(const Basic *basic, PyObject *key, Wanted *wanted) {
+    const int64_t ndim = basic->job.ndim;
+    const bool several = PyTuple_CheckExact(key);
+    const Py_ssize_t n = several ? PyTuple_Size(key) : 1;
+    int64_t a = 0;
+    bool dots = false;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *item = several ? PyTuple_GetItem(key, i) : key;
+        if (item == Py_Ellipsis) {
+            const int64_t behind = n - i - 1, end = ndim - behind;
+            if (dots || end < a) return false;
+            for (dots = true; a < end; a++) wanted[a] = (Wanted){.step = 1, .count = basic->extent[a]};
+        } else {
+            if (a == ndim || !take_item(basic, item, basic->extent[a], &wanted[a])) return false;
+            a++;
+        }
+    }
+    for (; a < ndim; a++) wanted[a] = (Wanted){.step = 1, .count = basic->extent[a]};
+    for (a = 0; a < ndim; a++)
+        if (wanted[a].count < 1) return false;
+    return true;
+}
+
+/* Cut what an axis takes along its chunks. Returns: the number of spans, 0 if they are too many. */
+static int cut_axis(const Wanted *wanted, int64_t length, Span *spans) {
+    const int64_t last = wanted->start + (wanted->count - 1) * wanted->step;
+    int n = 0;
+    if (last / length - wanted->start / length >= MAX_PARTS) return 0;
+    for (int64_t done = 0; done < wanted->count; n++) {
+        const int64_t at = wanted->start + done * wanted->step, chunk = at / length, low = chunk * length;
+        const int64_t within = (low + length - 1 - at) / wanted->step + 1, left = wanted->count - done;
+        const int64_t count = within < left ? within : left;
+        spans[n] = (Span){chunk, count, at - low, count > 1 ? wanted->step : 1, -1, done, 1, -1};
+        done += count;
+    }
+    return n;
+}
+
+/* The spans of all axes, one axis after the other. Returns: the number of parts, 0 if they are too many. */
+static int cut(const Basic *basic, const Wanted *wanted, int most, Span *spans, Window *window) {
+    int64_t parts = 1, at = 0;
+    for (int64_t a = 0; a < basic->job.ndim; a++) {
+        window->first[a] = at;
+        window->n[a] = cut_axis(&wanted[a], basic->job.chunk_shape[a], spans + at);
+        parts *= window->n[a];
+        at += window->n[a];
+        if (parts < 1 || parts > most) return 0;
+    }
+    return parts == 1 || parts * basic->job.nbytes <= MAX_NBYTES ? (int)parts : 0;
+}
+
+/* Room for the spans of a few parts, and of an axis that makes them too many. */
+enum { MAX_SPANS = MAX_NDIM + 2 * MAX_PARTS };
+
+/* -- scratch memory -------------------------------------------------------------------------------------------- */
+
+/* Memory that no call uses: the system clears what it gives anew. */
+enum { MAX_SPARE = 8 };
+typedef struct {
+    size_t nbytes;
+    char bytes[];
+} Scratch;
+static Scratch *spare[MAX_SPARE];
+
+static Scratch *take_scratch(size_t nbytes) {
+    for (int i = 0; i < MAX_SPARE; i++) {
+        Scratch *scratch = __atomic_load_n(&spare[i], __ATOMIC_RELAXED);
+        if (!scratch || !(scratch = __atomic_exchange_n(&spare[i], NULL, __ATOMIC_ACQUIRE))) continue;
+        if (scratch->nbytes >= nbytes) return scratch;
+        free(scratch);
+        break;
+    }
+    Scratch *scratch = malloc(sizeof(Scratch) + nbytes);
+    if (scratch) scratch->nbytes = nbytes;
+    return scratch;
+}
+
+static void give_scratch_back(Scratch *scratch) {
+    for (int i = 0; i < MAX_SPARE; i++) {
+        Scratch *nothing = NULL;
+        if (__atomic_compare_exchange_n(&spare[i], &nothing, scratch, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED)) return;
+    }
+    free(scratch);
+}
+
+static Scratch *scratch_for(const Job *job) { return take_scratch((size_t)(job->nbytes + job->max_encoded)); }
+
+static Call make_call(const Basic *basic, const Job *job, const Window *window, const Span *spans) {
+    return (Call){
+        .job = job,
+        .window = window,
+        .spans = spans,
+        .path = PyBytes_AsString(basic->path),
+        .path_length = PyBytes_Size(basic->path),
+        .fill = PyBytes_AsString(basic->fill),
+    };
+}
+
+/* -- reading --------------------------------------------------------------------------------------------------- */
+
+/* An array for what is wanted, with an axis for each that is not dropped. */
+static PyObject *make_result(const Basic *basic, const Wanted *wanted) {
+    Py_ssize_t n = 0;
+    for (int64_t a = 0; a < basic->job.ndim; a++) n += !wanted[a].dropped;
+    PyObject *shape = PyTuple_New(n);
+    n = 0;
+    for (int64_t a = 0; shape && a < basic->job.ndim; a++) {
+        if (wanted[a].dropped) continue;
+        PyObject *count = PyLong_FromLongLong(wanted[a].count);
+        if (!count || PyTuple_SetItem(shape, n++, count)) Py_CLEAR(shape);
+    }
+    if (!shape) return NULL;
+    PyObject *dtype = basic->stored_as == Py_None ? basic->dtype : basic->stored_as;
+    PyObject *result = PyObject_CallFunctionObjArgs(basic->empty, shape, dtype, NULL);
+    Py_DECREF(shape);
+    return result;
+}
+
+/* What a caller gets: elements of the array's own type, a scalar if there are no axes. */
+static PyObject *finish(const Basic *basic, PyObject *result, bool is_scalar) {
+    if (result && basic->stored_as != Py_None) {
+        PyObject *view = PyObject_CallMethod(result, "view", "O", basic->dtype);
+        Py_DECREF(result);
+        result = view;
+    }
+    if (!result || !is_scalar) return result;
+    PyObject *nothing = PyTuple_New(0), *scalar = nothing ? PyObject_GetItem(result, nothing) : NULL;
+    Py_XDECREF(nothing);
+    Py_DECREF(result);
+    return scalar;
+}
+
+/* Let the axes of a job's result or value follow each other in C order, those that are dropped nowhere. Returns: its bytes. */
+static int64_t lay_out(Job *job, const Wanted *wanted) {
+    int64_t nbytes = job->itemsize;
+    for (int64_t a = job->ndim - 1; a >= 0; a--) {
+        job->out_shape[a] = wanted[a].count;
+        job->out_stride[a] = nbytes;
+        nbytes *= wanted[a].count;
+    }
+    return nbytes;
+}
+
+/* Read the parts into the result. False if that cannot be. */
+static bool fill_result(const Basic *basic, PyObject *result, const Wanted *wanted, const Window *window,
+                        const Span *spans, int n) {
+    Job job = basic->job;
+    Py_buffer memory;
+    const int64_t nbytes = lay_out(&job, wanted);
+    if (PyObject_GetBuffer(result, &memory, PyBUF_WRITABLE)) {
+        PyErr_Clear();
+        return false;
+    }
+    Scratch *scratch = memory.len == nbytes ? scratch_for(&job) : NULL;
+    Done done = {.left = n};
+    if (scratch) {
+        char status[MAX_PARTS];
+        job.out = (int64_t)(intptr_t)memory.buf;
+        const Call call = make_call(basic, &job, window, spans);
+        Py_BEGIN_ALLOW_THREADS
+        done = read_all(&call, 0, n, status, scratch->bytes);
+        Py_END_ALLOW_THREADS
+        give_scratch_back(scratch);
+    }
+    PyBuffer_Release(&memory);
+    return !done.left;
+}
+
+/* read(key, dtype): an array or scalar; None if that is left. */
+static PyObject *basic_read(PyObject *self, PyObject *const *args, Py_ssize_t n_args) {
+    const Basic *basic = (const Basic *)self;
+    Wanted wanted[MAX_NDIM];
+    Span spans[MAX_SPANS];
+    Window window;
+    if (n_args != 2) return refuse();
+    if (args[1] != basic->dtype || !take_key(basic, args[0], wanted)) Py_RETURN_NONE;
+    const int n = cut(basic, wanted, MAX_PARTS, spans, &window);
+    if (!n) Py_RETURN_NONE;
+    PyObject *result = make_result(basic, wanted);
+    if (!result) return NULL;
+    if (!fill_result(basic, result, wanted, &window, spans, n)) {
+        Py_DECREF(result);
+        Py_RETURN_NONE;
+    }
+    bool is_scalar = true;
+    for (int64_t a = 0; a < basic->job.ndim; a++) is_scalar = is_scalar && wanted[a].dropped;
+    return finish(basic, result, is_scalar);
+}
+
+/* -- writing --------------------------------------------------------------------------------------------------- */
+
+/* locate(key): coordinates of the only chunk that a selection touches; None if it may not be written here. */
+static PyObject *basic_locate(PyObject *self, PyObject *key) {
+    const Basic *basic = (const Basic *)self;
+    Wanted wanted[MAX_NDIM];
+    Span spans[MAX_SPANS];
+    Window window;
+    if (!basic->writes || !take_key(basic, key, wanted) || !cut(basic, wanted, 1, spans, &window)) Py_RETURN_NONE;
+    PyObject *coords = PyTuple_New((Py_ssize_t)basic->job.ndim);
+    for (int64_t a = 0; coords && a < basic->job.ndim; a++) {
+        PyObject *coordinate = PyLong_FromLongLong(spans[a].chunk);
+        if (!coordinate || PyTuple_SetItem(coords, (Py_ssize_t)a, coordinate)) Py_CLEAR(coords);
+    }
+    return coords;
+}
+
+/* Let a job take a value of the selection's shape, or a single element. False if it has another one. */
+static bool take_value(Job *job, const Py_buffer *value, const Wanted *wanted) {
+    int axis = 0;
+    if (value->itemsize != job->itemsize) return false;
+    for (int64_t a = 0; a < job->ndim; a++) {
+        job->out_shape[a] = wanted[a].count;
+        job->out_stride[a] = 0;
+        if (!value->ndim || wanted[a].dropped) continue;
+        if (axis == value->ndim || value->shape[axis] != wanted[a].count) return false;
+        job->out_stride[a] = value->strides[axis++];
+    }
+    job->out = (int64_t)(intptr_t)value->buf;
+    return axis == value->ndim;
+}
+
+static bool has_dtype(const Basic *basic, PyObject *value) {
+    PyObject *dtype = PyObject_GetAttrString(value, "dtype");
+    if (!dtype) PyErr_Clear();
+    Py_XDECREF(dtype);
+    return dtype == basic->dtype;
+}
+
+/* write(key, value, keep_empty): DONE, LEFT or EMPTY. The caller holds the lock of the chunk. */
+static PyObject *basic_write(PyObject *self, PyObject *args) {
+    const Basic *basic = (const Basic *)self;
+    PyObject *key, *array;
+    int keep_empty;
+    char status = LEFT;
+    Wanted wanted[MAX_NDIM];
+    Span spans[MAX_SPANS];
+    Window window;
+    Py_buffer value;
+    if (!PyArg_ParseTuple(args, "OOp", &key, &array, &keep_empty)) return NULL;
+    if (!basic->writes || !has_dtype(basic, array) || !take_key(basic, key, wanted) ||
+        !cut(basic, wanted, 1, spans, &window))
+        return PyLong_FromLong(LEFT);
+    PyObject *number = PyObject_CallNoArgs(basic->number);
+    Sink sink = {
+        .temporary = PyBytes_AsString(basic->temporary),
+        .temporary_length = PyBytes_Size(basic->temporary),
+        .written = basic->written.buf,
+        .n_written = basic->written.len / WORD,
+        .number = number ? PyLong_AsUnsignedLongLong(number) : 0,
+    };
+    Py_XDECREF(number);
+    if (PyErr_Occurred()) return NULL;
+    if (PyObject_GetBuffer(array, &value, PyBUF_STRIDES)) {
+        PyErr_Clear();
+        return PyLong_FromLong(LEFT);
+    }
+    Job job = basic->job;
+    Encoder encoder = basic->encoder;
+    encoder.keep_empty |= keep_empty;
+    sink.encoder = &encoder;
+    Scratch *scratch = take_value(&job, &value, wanted) ? scratch_for(&job) : NULL;
+    if (scratch) {
+        const Call call = make_call(basic, &job, &window, spans);
+        Py_BEGIN_ALLOW_THREADS
+        write_all(&call, &sink, 0, 1, &status, scratch->bytes);
+        Py_END_ALLOW_THREADS
+        give_scratch_back(scratch);
+    }
+    PyBuffer_Release(&value);
+    return PyLong_FromLong(status);
+}
+
+/* -- the type -------------------------------------------------------------------------------------------------- */
+
+static void basic_dealloc(PyObject *self) {
+    Basic *basic = (Basic *)self;
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject *held[] = {basic->dtype, basic->empty, basic->stored_as, basic->index, basic->path, basic->fill,
+                        basic->temporary, basic->number};
+    if (basic->written.obj) PyBuffer_Release(&basic->written);
+    for (size_t i = 0; i < sizeof held / sizeof *held; i++) Py_XDECREF(held[i]);
+    freefunc release_memory = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    release_memory(self);
+    Py_DECREF(type);
+}
+
+static bool basic_is_sound(const Basic *basic) {
+    for (int64_t a = 0; a < basic->job.ndim; a++)
+        if (basic->extent[a] < 0 || basic->extent[a] > (INT64_C(1) << 62)) return false;
+    return basic->job.npoints == -1 && PyBytes_Size(basic->fill) == basic->job.itemsize;
+}
+
+/* Basic(job, extents, path, fill, arrays, target). arrays: (dtype, empty, stored_as, index). target: (encoder, temporary,
+ * written, number), or None if it does not write. */
+static PyObject *basic_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
+    enum { JOB, EXTENTS, ENCODER, N };
+    Py_buffer b[N];
+    PyObject *path, *fill, *target, *dtype, *empty, *stored_as, *index, *temporary, *written, *number;
+    memset(b, 0, sizeof b);
+    if (!PyArg_ParseTuple(args, "y*y*SS(OOOO)O", &b[JOB], &b[EXTENTS], &path, &fill, &dtype, &empty, &stored_as, &index,
+                          &target))
+        return NULL;
+    allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+    Basic *basic = (Basic *)allocate(type, 0);
+    bool sound = basic && take_job(&b[JOB], &basic->job) && unpack(&b[EXTENTS], basic->job.ndim, 0, 1, 0, basic->extent);
+    if (basic) {
+        basic->dtype = Py_NewRef(dtype), basic->empty = Py_NewRef(empty), basic->stored_as = Py_NewRef(stored_as);
+        basic->index = Py_NewRef(index), basic->path = Py_NewRef(path), basic->fill = Py_NewRef(fill);
+        sound = sound && basic_is_sound(basic);
+    }
+    if (sound && target != Py_None) {
+        sound = PyArg_ParseTuple(target, "y*SOO", &b[ENCODER], &temporary, &written, &number) &&
+                !PyObject_GetBuffer(written, &basic->written, PyBUF_WRITABLE) && basic->written.len >= WORD &&
+                take_encoder(&b[ENCODER], &basic->job, &basic->encoder);
+        if (sound) basic->temporary = Py_NewRef(temporary), basic->number = Py_NewRef(number);
+        basic->writes = sound;
+    }
+    release(b, N);
+    if (sound) return (PyObject *)basic;
+    Py_XDECREF((PyObject *)basic);
+    return PyErr_Occurred() ? NULL : refuse();
+}
+
+static PyMethodDef methods[] = {
+    {"read", (PyCFunction)(void (*)(void))basic_read, METH_FASTCALL, "Read a selection. Returns None if that is left."},
+    {"locate", basic_locate, METH_O, "Return the coordinates of the only chunk that a selection touches, or None."},
+    {"write", basic_write, METH_VARARGS, "Write a selection of one chunk. Returns what became of it."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot slots[] = {
+    {Py_tp_doc, (void *)"Reads and writes basic selections of few chunks of an array."},
+    {Py_tp_new, (void *)basic_new},
+    {Py_tp_dealloc, (void *)basic_dealloc},
+    {Py_tp_methods, methods},
+    {0, NULL},
+};
+
+static PyType_Spec spec = {
+    .name = "gzarr.cpu._loop.Basic",
+    .basicsize = sizeof(Basic),
+    .flags = Py_TPFLAGS_DEFAULT,
+    .slots = slots,
+};
+
+bool add_basic(PyObject *module) {
+    PyObject *type = PyType_FromModuleAndSpec(module, &spec, NULL);
+    const bool added = type && !PyModule_AddObjectRef(module, "Basic", type);
+    Py_XDECREF(type);
+    return added;
+}

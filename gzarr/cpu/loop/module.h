@@ -1,0 +1,24 @@
+/* What the files share that Python calls. */
+#ifndef GZARR_MODULE_H
+#define GZARR_MODULE_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "loop.h"
+
+static const Py_ssize_t WORD = sizeof(int64_t);
+
+/* module.c: fill a struct of `head` numbers and then `rows` arrays of MAX_NDIM from a table, in which these have `ndim`
+ * numbers. more: bytes that the table has besides. False if it is not so long. */
+bool unpack(const Py_buffer *table, int64_t ndim, int head, int rows, Py_ssize_t more, int64_t *to);
+/* False if the tables do not fit each other, or if functions are missing. */
+bool take_job(const Py_buffer *table, Job *job);
+bool take_encoder(const Py_buffer *table, const Job *job, Encoder *encoder);
+PyObject *refuse(void);
+void release(Py_buffer *buffers, int n);
+
+/* basic.c: add the type `Basic`. */
+bool add_basic(PyObject *module);
+
+#endif

@@ -1,0 +1,308 @@
+"""Basic selections of few chunks, done by one call: what the reference path reads and stores, and nothing else."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import AbstractContextManager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gzarr
+from gzarr.config import config
+from gzarr.cpu.compiled import basic as compiled_basic
+from gzarr.cpu.compiled import library
+from gzarr.cpu.compiled.basic import BasicSelections
+from gzarr.errors import ChunkError, ReadOnlyError
+from gzarr.storage import LocalStore, MemoryStore
+from gzarr.storage.wrappers import WrapperStore
+from tests.cpu.compiled.looping import CHAINS, DTYPES, SHAPE, made_to_lie, stored, values
+from tests.properties.cases import basic_keys, same
+
+pytestmark = pytest.mark.skipif(library.loop() is None, reason=f"the compiled loop is {library.status()}")
+
+FILES = [name for name in CHAINS if "shards" not in name]
+#: Of one chunk.
+KEYS: list[Any] = [
+    (3, 4, 1),
+    (np.int64(-1), -1, -1),
+    (slice(20, 40), slice(15, 30)),
+    np.s_[2:19:3, 5:14, ...],
+    np.s_[5, :9],
+]
+
+
+def basic_of(array: gzarr.Array) -> BasicSelections:
+    basic = array._basic()
+    assert isinstance(basic, BasicSelections)
+    return basic
+
+
+def is_read(array: gzarr.Array, key: Any) -> bool:
+    return basic_of(array).read(key, array.dtype) is not None
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("basic")
+
+
+@cache
+def made(name: str, which: int, missing: bool, folder: Path) -> tuple[gzarr.Array, np.ndarray]:
+    return stored(CHAINS[name], DTYPES[which], LocalStore(folder / f"{name}-{which}-{missing}"), missing)
+
+
+@pytest.fixture
+def array(tmp_path: Path) -> gzarr.Array:
+    return stored(CHAINS["blosc"], "<i4", LocalStore(tmp_path))[0]
+
+
+# -- reading ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", FILES)
+@settings(max_examples=20)
+@given(data=st.data())
+def test_every_basic_selection_reads_what_numpy_does(name: str, folder: Path, data: st.DataObject) -> None:
+    array, model = made(name, data.draw(st.integers(0, len(DTYPES) - 1)), data.draw(st.booleans()), folder)
+    key = data.draw(basic_keys(SHAPE))
+    same(array[key], model[key])
+
+
+@pytest.mark.parametrize("which", range(len(DTYPES)))
+@pytest.mark.parametrize("missing", [False, True])
+def test_one_call_does_it(which: int, missing: bool, folder: Path) -> None:
+    array, model = made("zstd", which, missing, folder)
+    for key in [*KEYS, np.s_[10:30], np.s_[...], np.s_[19:22, 14:16], np.s_[::21, 40], np.s_[5:6, ..., -2:]]:
+        read = basic_of(array).read(key, array.dtype)
+        same(read, model[key])
+        assert type(read) is type(model[key])
+        assert read.dtype == array.dtype
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        np.s_[70],
+        np.s_[-71],
+        np.s_[0, 0, 0, 0],
+        np.s_[..., 0, ...],
+        np.s_[5:5],
+        np.s_[9:3],
+        np.s_[::-1],
+        np.s_[None],
+        np.s_[True],
+        np.s_[::0],
+        np.s_["a"],
+        np.s_[[1, 2]],
+        np.s_[1.0],
+        np.s_[1 << 70],
+        np.s_["a":],
+        np.array(3),
+        {},
+    ],
+)
+def test_other_keys_are_left(array: gzarr.Array, key: Any) -> None:
+    assert not is_read(array, key)
+    assert not basic_of(array).write(key, 1, keep_empty=False)
+
+
+def test_many_chunks_are_left_to_several_threads(tmp_path: Path) -> None:
+    array = gzarr.create_array(tmp_path, shape=(1 << 40, 64), chunks=(8, 8), dtype="i4")
+    assert is_read(array, np.s_[:16, :64])
+    assert not is_read(array, np.s_[:17, :64])
+    assert not is_read(array, np.s_[:])
+    assert not is_read(array, np.s_[:: 1 << 30, 0])
+    large = gzarr.create_array(tmp_path / "large", shape=(1024, 1024), chunks=(512, 512), dtype="i4")
+    assert is_read(large, np.s_[:512, 512:])
+    assert not is_read(large, np.s_[:513, 512:])
+
+
+@pytest.mark.parametrize("ndim", [32, 33])
+def test_many_axes(tmp_path: Path, ndim: int) -> None:
+    shape = (1,) * (ndim - 2) + (6, 6)
+    model = np.arange(36, dtype="i4").reshape(shape)
+    array = gzarr.array(model, chunks=(1,) * (ndim - 1) + (3,), store=tmp_path)
+    same(array[...], model)
+    same(array[..., 2, 1:5], model[..., 2, 1:5])
+
+
+def test_the_setting_profiles_and_views_count_at_once(array: gzarr.Array) -> None:
+    model = array[:20, :15]
+    with config.set({"cpu.native": False}):
+        assert array._basic() is None
+    with gzarr.profile() as profile:
+        same(array[:20, :15], model)
+    assert profile.stages["decode"].chunks == 1
+    assert basic_of(array)
+    same(array.astype("f8")[3, 4], model[3, 4].astype("f8"))
+    array.resize((30, 15, 3))
+    same(array[-30:, -15:][:20], model)
+    with pytest.raises(gzarr.errors.SelectionError):
+        array[30]
+
+
+def test_writes_behind_are_waited_for(array: gzarr.Array) -> None:
+    array.write_behind(np.s_[:5, :5], np.full((5, 5, 3), 9, "i4"))
+    assert (array[:5, :5] == 9).all()
+    array[:5, :5] = 8
+    assert (array[:5, :5] == 8).all()
+
+
+def test_damage_is_named(array: gzarr.Array, tmp_path: Path) -> None:
+    file = tmp_path / "a" / "b" / "c" / "0" / "0" / "0"
+    file.write_bytes(file.read_bytes()[:-1])
+    with pytest.raises(ChunkError, match="c/0/0/0"):
+        array[3, 4, 1]
+    with pytest.raises(ChunkError, match="c/0/0/0"):
+        array[3, 4, 1] = 5
+    array[:20, :15] = 6
+    assert array[3, 4, 1] == 6
+
+
+def test_caches_and_missing_chunks_that_raise_have_plans(tmp_path: Path) -> None:
+    _, model = stored(CHAINS["blosc"], "<i4", LocalStore(tmp_path))
+    cache = gzarr.ChunkCache(1 << 20)
+    cached = gzarr.open_array(tmp_path, path="a/b", chunk_cache=cache)
+    assert cached._basic() is None
+    same(cached[3, 4], model[3, 4])
+    gzarr.open_array(tmp_path, path="a/b")[3, 4, 0] = 77
+    assert cached[3, 4, 0] == 77
+    strict = gzarr.open_array(tmp_path, path="a/b", read_missing_chunks=False)
+    shutil.rmtree(tmp_path / "a" / "b" / "c" / "0")
+    with pytest.raises(gzarr.errors.ChunkNotFoundError):
+        strict[3, 4, 1]
+
+
+# -- writing ---------------------------------------------------------------------------------------------------------
+
+
+def files(path: Path) -> dict[str, bytes]:
+    return {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()}
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("dtype", ["<i4", ">f4", "<M8[s]"])
+def test_what_is_written_is_what_the_reference_path_writes(tmp_path: Path, name: str, dtype: str) -> None:
+    arrays = [stored(CHAINS[name], dtype, LocalStore(tmp_path / which))[0] for which in "ab"]
+    new = values(dtype)[::-1].copy()
+    fill = arrays[0].fill_value
+    for key in [*KEYS, np.s_[60:, 30:], np.s_[69, 44]]:
+        for value in (new[key], new[key] if np.ndim(new[key]) == 0 else np.asfortranarray(new[key]), fill):
+            arrays[0][key] = value
+            with config.set({"cpu.native": False}):
+                arrays[1][key] = value
+        assert files(tmp_path / "a") == files(tmp_path / "b"), key
+
+
+@pytest.mark.parametrize("value", [7, 7.5, True, np.float32(3), np.int64(9), np.arange(9, dtype="i4"), [1] * 9, "8"])
+def test_values_of_other_kinds_are_cast_as_ever(array: gzarr.Array, value: Any) -> None:
+    model = array[...]
+    array[3, :9, 1] = value
+    model[3, :9, 1] = value
+    same(array[...], model)
+
+
+def test_one_call_writes_it(array: gzarr.Array) -> None:
+    for key in KEYS:
+        assert basic_of(array).write(key, 5, keep_empty=False)
+        assert basic_of(array).write(key, np.array(array[key])[()] * 2, keep_empty=False)
+        assert not basic_of(array).write(key, [1], keep_empty=False)
+        assert not basic_of(array).write(key, np.ones((2, 2, 2, 2), "i4"), keep_empty=False)
+    assert not basic_of(array).write(np.s_[10:30], 5, keep_empty=False)
+    with pytest.raises(OverflowError):
+        array[3, 4, 1] = 1 << 40
+
+
+def test_empty_chunks_are_deleted_with_their_folders(array: gzarr.Array, tmp_path: Path) -> None:
+    root = tmp_path / "a" / "b" / "c"
+    for at in range(3):
+        assert (root / "3").exists()
+        array[60:, 15 * at : 15 * (at + 1)] = 7
+    assert not (root / "3").exists()
+    assert (array[60:] == 7).all()
+    kept = gzarr.open_array(tmp_path, path="a/b", write_empty_chunks=True)
+    kept[60:, :15] = 7
+    assert (root / "3" / "0" / "0").exists()
+    assert not list(root.rglob(".*"))
+
+
+def test_what_is_read_only_is_not_written(tmp_path: Path, array: gzarr.Array) -> None:
+    for closed in (gzarr.open_array(tmp_path, path="a/b", mode="r"), array.astype("f8")):
+        with pytest.raises((ReadOnlyError, gzarr.errors.MetadataError)):
+            closed[3, 4, 1] = 5
+    assert array[3, 4, 1] != 5
+
+
+class Locking(WrapperStore):
+    """Notes what is locked."""
+
+    def locked(self, keys: Any, merged: Any = None) -> AbstractContextManager[Any]:
+        self.seen = [*getattr(self, "seen", []), *keys]
+        return super().locked(keys, merged)
+
+
+def test_the_locks_of_the_store_are_held(tmp_path: Path) -> None:
+    store = Locking(LocalStore(tmp_path))
+    array = gzarr.create_array(store, name="a", shape=20, chunks=10, dtype="i4")
+    assert array._basic() is not None
+    array[12] = 5
+    assert "a/c/1" in store.seen
+    assert array[12] == 5
+
+
+def test_a_lock_that_another_holds_is_waited_for(array: gzarr.Array, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = array.store
+    left = []
+    write = BasicSelections.write
+    monkeypatch.setattr(BasicSelections, "write", lambda *a, **k: left.append(write(*a, **k)) or left[-1])
+    with store.locked(["a/b/c/0/0/0"]):  # by this thread, which must not wait for itself
+        array[3, 4, 1] = 5
+    assert left == [False]
+    assert array[3, 4, 1] == 5
+
+
+def test_files_are_not_passed_by(tmp_path: Path) -> None:
+    class Upper(LocalStore):
+        def get_many(self, requests: Any) -> list[Any]:
+            return super().get_many(requests)
+
+    for store in (MemoryStore(), Upper(tmp_path)):
+        array = stored(CHAINS["blosc"], "<i4", store)[0]
+        assert array._basic() is None
+
+
+# -- hostile tables --------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=60)
+@given(data=st.data())
+def test_tables_that_lie(folder: Path, data: st.DataObject) -> None:
+    array, _ = made("plain with checksum", 0, False, folder)
+    given: list[Any] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            library, "extension", lambda: type("Extension", (), {"Basic": staticmethod(lambda *a: given.extend(a))})
+        )
+        compiled_basic._make_basic(basic_of(array)._source, basic_of(array)._target)
+    job, extents, _, fill, arrays, target = given
+    job = made_to_lie(data, job, is_job=True)
+    lying = made_to_lie(data, extents.tobytes(), is_job=False)
+    encoder = made_to_lie(data, target[0], is_job=False)
+    out = folder / "lies"
+    try:
+        made_of_lies = library.extension().Basic(
+            job, lying, str(out).encode() + b"/", fill[: data.draw(st.integers(3, 4))], arrays, (encoder, *target[1:])
+        )
+    except ValueError:
+        return
+    key = tuple(data.draw(st.integers(0, 80)) for _ in SHAPE)
+    made_of_lies.locate(key)
+    made_of_lies.write(key, np.array(5, "i4"), True)
+    made_of_lies.read(key, np.dtype("i4"))
+    made_of_lies.read(np.s_[:], np.dtype("i4"))
