@@ -126,11 +126,15 @@ class RangeSpans(ColumnSpans):
 
     def columns(self) -> Columns:
         """Return all spans as columns."""
+        return self.columns_of(0, self._n)
+
+    def columns_of(self, first: int, n: int) -> Columns:
+        """Return ``n`` spans as columns, from number ``first`` on."""
         start, step, size = self.wanted
-        chunks = np.arange(self._first, self._first + self._n + 1)
+        chunks = np.arange(self._first + first, self._first + first + n + 1)
         lows = chunks * self._axis.length - start
         places = lows.copy() if step == 1 else -(-lows // step)
-        places[0], places[-1] = 0, size
+        places[0], places[-1] = max(places[0], 0), min(places[-1], size)
         out = places[:-1]
         return Columns(chunks[:-1], places[1:] - out, out * step - lows[:-1], step, -1, out, 1, -1, _NO_LISTS)
 

@@ -31,7 +31,11 @@ class Rows:
         Number of parts.
     npoints
         Number of points.
+    are_many
+        False: one table serves all pieces.
     """
+
+    are_many = False
 
     def __init__(self, plan: PointPlan, layout: Layout, axes: NDArray[np.int64], granule_bits: int) -> None:
         """Sort the points. axes: of every axis extent, lengths of shards and chunks, and bytes of a chunk's stride."""

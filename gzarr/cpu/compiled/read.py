@@ -18,7 +18,7 @@ from gzarr.backend import Array, Work
 from gzarr.cpu.compiled import library
 from gzarr.cpu.compiled.points import Rows
 from gzarr.cpu.compiled.source import Source, swapped
-from gzarr.cpu.compiled.tables import Boxes, Piece, Shards, Tables, make_window
+from gzarr.cpu.compiled.tables import Boxes, Piece, Shards, Tables, piece_tables
 from gzarr.cpu.decode_into import lent_scratch
 from gzarr.errors import CodecError
 from gzarr.indexing.keys import Coords
@@ -57,10 +57,10 @@ class CompiledRead(NamedTuple):
         How much there is to do.
     out : Array
         The result: it must live as long as its address is used.
-    job, tables
-        Arguments of the loop that are the same for all pieces.
-    window : bytes
-        Of chunks that are files.
+    job : bytes
+        An argument of the loop that is the same for all pieces.
+    tables : Tables or None
+        Others; None if each piece has its own.
     versions : dict
         The token of every shard that is read in several pieces: all must be of one version.
     given_up : dict
@@ -77,8 +77,7 @@ class CompiledRead(NamedTuple):
     work: Work
     out: Array
     job: bytes
-    tables: Tables
-    window: bytes
+    tables: Tables | None
     versions: dict[Coords, object]
     given_up: dict[Coords, Piece]
     stage: str = "loop"
@@ -95,7 +94,7 @@ class CompiledRead(NamedTuple):
         """Read a piece into the result, all but the parts that are returned. Raises: StoreError."""
         store, layout, _, encoding, prefix, *_ = self.source
         if piece.shard is None or not isinstance(layout, Sharded):
-            left = self._do(piece, prefix + encoding.prefix, None, self.window)
+            left = self._do(piece, prefix + encoding.prefix, None)
             parts = [self.parts.part(piece, piece.first + number) for number in left]
             return [(part.coords, [part]) for part in parts]
         if piece.shard in self.given_up:
@@ -125,21 +124,15 @@ class CompiledRead(NamedTuple):
             index = layout.index(self.source.store, shard, token)
         except CodecError:  # the reference path says what is wrong
             return False
-        places = self.parts.places(piece)
         if index is None:
-            return token is None and not self._do(piece, "", b"", make_window(*places))
+            return token is None and not self._do(piece, "", b"")
         if token is None:  # it has just come
             return False
         path = self.source.prefix + self.source.keys.encode(shard)
-        return not self._do(piece, path, index, make_window(*places, index.origin, index.steps), token)
+        return not self._do(piece, path, index, token)
 
     def _do(
-        self,
-        piece: Piece,
-        path: str,
-        index: ShardIndex | bytes | None,
-        window: bytes,
-        token: object | None = None,
+        self, piece: Piece, path: str, index: ShardIndex | bytes | None, token: object | None = None
     ) -> Sequence[int]:
         """Let the loop do a piece.
 
@@ -151,13 +144,15 @@ class CompiledRead(NamedTuple):
             return range(piece.n)
         entries = index.entries if isinstance(index, ShardIndex) else index
         chain = self.source.chain
-        where = (os.fsencode(path), entries, chain.fill, piece.first)
+        shard = (index.origin, index.steps) if isinstance(index, ShardIndex) else ()
+        tables, window, first = piece_tables(self.parts, self.tables, piece, shard)
+        where = (os.fsencode(path), entries, chain.fill, first)
         status = bytearray(piece.n)
         with lent_scratch() as scratch:
             room = scratch.room(chain.max_encoded + chain.nbytes)
             version = token.packed() if isinstance(token, FileVersion) else None
             started = perf_counter()
-            n_left, taken, placed = loop.read(self.job, window, *self.tables, *where, room, version, WRITTEN, status)
+            n_left, taken, placed = loop.read(self.job, window, *tables, *where, room, version, WRITTEN, status)
             seconds = perf_counter() - started
             if piece.n >= MIN_PIECE or seconds >= _TELLING_S:
                 self.source.pace.note(seconds, piece.n)
@@ -210,8 +205,7 @@ def make_read(source: Source, parts: Boxes | Rows, shards: Shards | None, out: A
         ),
         out=out,
         job=chain.job(swap, source.keys.separator, out, parts.npoints),
-        tables=parts.tables(),
-        window=make_window(*parts.places(parts.whole())),
+        tables=None if parts.are_many else parts.tables(),
         versions={},
         given_up={},
     )

@@ -26,6 +26,7 @@ from gzarr.layout.chunk_layout import Layout
 T = TypeVar("T")
 
 _pack_span = struct.Struct("8q").pack
+_SPAN_NBYTES = 64
 
 #: Axes that the loop's tables have room for (MAX_NDIM).
 MAX_NDIM = 32
@@ -36,6 +37,8 @@ MAX_EXTENT = 1 << 62
 _MAX_NCHUNKS = 2**63 - 1
 #: The coordinates of fewer chunks are made one by one.
 _FEW = 12
+#: A table of more spans (64 bytes each) is not made: each piece gets one of its own spans.
+_MAX_SPANS = 1 << 14
 
 #: The loop's tables: spans and index lists for a box; for points rows, starts, bytes in chunks, places in the result.
 Tables: TypeAlias = tuple[Any, Any, Any, Any]
@@ -169,6 +172,35 @@ class Boxes:
         rows = b"".join(_rows(spans, lists) for spans in self._plan.axes)
         return rows, lists.table(), b"", b""
 
+    @property
+    def are_many(self) -> bool:
+        """Whether tables are made for each piece, as one of all spans would be large."""
+        counts = [len(spans) for spans in self._plan.axes]
+        if sum(counts) <= _MAX_SPANS:
+            return False
+        few = [n for n, spans in zip(counts, self._plan.axes, strict=True) if not isinstance(spans, RangeSpans)]
+        return sum(few) <= _MAX_SPANS
+
+    def tables_of(self, piece: Piece) -> tuple[Tables, tuple[list[int], list[int]], int]:
+        """The loop's tables of the spans that a piece needs.
+
+        Returns: the tables, for every axis the first span in them and the number of spans, and the piece's first part
+        among theirs.
+        """
+        shape = [n for _, n in piece.window]
+        low, high = (_unravel(number, shape) for number in (piece.first, piece.first + piece.n - 1))
+        cut = next((a for a, (one, other) in enumerate(zip(low, high, strict=True)) if one != other), len(shape) - 1)
+        lists, rows, first = _Lists(), [], 0
+        firsts: list[int] = []
+        counts: list[int] = []
+        for a, (spans, (begin, n)) in enumerate(zip(self._plan.axes, piece.window, strict=True)):
+            taken = (low[a], high[a] - low[a] + 1) if a <= cut else (0, n)
+            rows.append(_rows(spans, lists, (begin + taken[0], taken[1])))
+            firsts.append(sum(counts))
+            counts.append(taken[1])
+            first = first * taken[1] + (low[a] - taken[0])
+        return (b"".join(rows), lists.table(), b"", b""), (firsts, counts), first
+
     def whole(self) -> Piece:
         """All parts, of chunks that are files."""
         return Piece(0, self.nparts, None, tuple((0, len(spans)) for spans in self._plan.axes), (0, self.nparts))
@@ -278,6 +310,19 @@ def _starts_of(counts: Iterable[int]) -> list[int]:
     return list(accumulate(counts, initial=0))[:-1]
 
 
+def piece_tables(
+    parts: Any, tables: Tables | None, piece: Piece, shard: Sequence[Sequence[int]] = ()
+) -> tuple[Tables, bytes, int]:
+    """What the loop is told of a piece: tables, its struct Window, and the number of the first part.
+
+    parts: `Boxes` or points. tables: of all parts, if they are not many. shard: the last rows of the window.
+    """
+    places, first = None, piece.first
+    if tables is None:
+        tables, places, first = parts.tables_of(piece)
+    return tables, make_window(*(places or parts.places(piece)), *shard), first
+
+
 def make_window(*rows: Sequence[int]) -> bytes:
     """The loop's struct Window: for every axis the first span, number of spans, first chunk, entries of an index.
 
@@ -290,10 +335,16 @@ def make_window(*rows: Sequence[int]) -> bytes:
 
 def _spans_of(piece: Piece, number: int) -> list[int]:
     """Which span of each axis a part of a piece's window is made of."""
+    picked = _unravel(number, [n for _, n in piece.window])
+    return [first + position for (first, _), position in zip(piece.window, picked, strict=True)]
+
+
+def _unravel(number: int, shape: Sequence[int]) -> list[int]:
+    """The position of an element in C order."""
     picked = []
-    for first, n in reversed(piece.window):
+    for n in reversed(shape):
         number, position = divmod(number, n)
-        picked.append(first + position)
+        picked.append(position)
     return picked[::-1]
 
 
@@ -338,12 +389,15 @@ def _are_full(spans: Sequence[Span], first: int, n: int) -> bool:
     return all(span.full for span in spans[first : first + n])
 
 
-def _rows(spans: Sequence[Span], lists: _Lists) -> bytes:
-    """The loop's struct Span of every span. lists: where index lists are added."""
+def _rows(spans: Sequence[Span], lists: _Lists, some: tuple[int, int] | None = None) -> bytes:
+    """The loop's struct Span of every span. lists: where index lists are added. some: the first, and how many."""
+    if some is not None and not isinstance(spans, RangeSpans):
+        first, n = some
+        return _rows(spans, lists)[first * _SPAN_NBYTES : (first + n) * _SPAN_NBYTES]
     if not isinstance(spans, ColumnSpans):
         return b"".join([_row(span, lists) for span in spans])
-    columns = spans.columns()
-    rows = np.empty((len(spans), 8), np.int64)
+    columns = spans.columns() if some is None or not isinstance(spans, RangeSpans) else spans.columns_of(*some)
+    rows = np.empty((len(columns.chunks), 8), np.int64)
     for number, values in enumerate(columns[:8]):
         rows[:, number] = values
     if columns.lists.size:

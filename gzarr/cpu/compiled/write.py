@@ -25,7 +25,7 @@ from gzarr.codecs.spec import fill_of
 from gzarr.cpu.compiled import library
 from gzarr.cpu.compiled.read import PIECE_NBYTES, PIECES_PER_THREAD, Left
 from gzarr.cpu.compiled.source import Encoder, Source
-from gzarr.cpu.compiled.tables import Boxes, Piece, Shards, make_window
+from gzarr.cpu.compiled.tables import Boxes, Piece, Shards, Tables, piece_tables
 from gzarr.cpu.decode_into import lent_scratch
 from gzarr.errors import CodecError
 from gzarr.indexing.grid import chunk_shape
@@ -62,10 +62,10 @@ class CompiledWrite(NamedTuple):
         How much there is to do.
     value : object
         The values: they must live as long as their address is used.
-    job, encoder, tables, fill
+    job, encoder, fill
         Arguments of the loop that are the same for all pieces.
-    window : bytes
-        Of chunks that are files.
+    tables : Tables or None
+        Others; None if each piece has its own.
     """
 
     source: Source
@@ -77,9 +77,8 @@ class CompiledWrite(NamedTuple):
     value: Any
     job: bytes
     encoder: bytes
-    tables: tuple[bytes, bytes]
+    tables: Tables | None
     fill: bytes
-    window: bytes
     stage: str = "loop"
 
     def keys(self, piece: Piece) -> list[str]:
@@ -116,7 +115,7 @@ class CompiledWrite(NamedTuple):
         into = status, self.target.written, None, None, 0, self.target.number(), None, None, 0, 0
         with lent_scratch() as scratch:
             room = scratch.room(self.source.chain.nbytes + self.source.chain.max_encoded)
-            n_left, *done, _, _ = self._call(loop, piece, (self.window, names), room, into)
+            n_left, *done, _, _ = self._call(loop, piece, ((), names), room, into)
         emptied = [key for key, code in zip(keys, status, strict=True) if code == _EMPTY]
         if emptied:
             self.target.tidy(emptied)
@@ -132,7 +131,6 @@ class CompiledWrite(NamedTuple):
             old = self._old_shard(layout, level, piece, key)
         except CodecError:  # the reference path says what is wrong
             return False
-        window = make_window(*self.parts.places(piece), index.origin, index.steps)
         head = end = level.index_nbytes if level.location == "start" else 0
         nbytes = head + len(old[0] or b"") + piece.n * _most_encoded(chain.nbytes) + chain.max_encoded
         if nbytes > _MAX_SHARD_NBYTES:
@@ -144,7 +142,9 @@ class CompiledWrite(NamedTuple):
             for part in piece.cut(self.piece_nchunks):
                 until = index.entries.size // 2 if part.first + part.n == piece.first + piece.n else 0
                 into = bytearray(part.n), None, shard[:nbytes], index.entries, end, 0, *old, after, until
-                n_left, n_taken, n_placed, end, after = self._call(loop, part, (window, (b"", b"")), rest, into)
+                n_left, n_taken, n_placed, end, after = self._call(
+                    loop, part, ((index.origin, index.steps), (b"", b"")), rest, into
+                )
                 if n_left:
                     return False
                 taken, placed = taken + n_taken, placed + n_placed
@@ -172,12 +172,11 @@ class CompiledWrite(NamedTuple):
         # A copy: the index may lie anywhere in the bytes, its numbers across the words of memory.
         return stored, np.array(decode_index(encoded, level.coder), np.uint64, order="C")
 
-    def _call(self, loop: Any, piece: Piece, where: tuple[bytes, Any], room: Any, into: tuple[Any, ...]) -> Any:
-        window, names = where
+    def _call(self, loop: Any, piece: Piece, where: tuple[Any, Any], room: Any, into: tuple[Any, ...]) -> Any:
+        shard, names = where
         status, *sink = into
-        return loop.write(
-            self.job, self.encoder, window, *self.tables, *names, self.fill, piece.first, room, status, *sink
-        )
+        (spans, lists, *_), window, first = piece_tables(self.parts, self.tables, piece, shard)
+        return loop.write(self.job, self.encoder, window, spans, lists, *names, self.fill, first, room, status, *sink)
 
     def _left(self, piece: Piece, numbers: Sequence[int]) -> Left:
         """Parts by stored object, for the reference path."""
@@ -214,7 +213,6 @@ def make_write(
     extents = tuple([axis.extent for axis in source.layout.grid])
     keep_beyond = source.layout.cut is None or {*source.layout.cut[0]} != {-1}
     own_dtype = value.dtype == chain.chunk.dtype
-    spans, lists, *_ = parts.tables()
     return CompiledWrite(
         source=source,
         target=target,
@@ -225,9 +223,8 @@ def make_write(
         value=value,
         job=chain.job(swap, source.keys.separator, value, parts.npoints),
         encoder=(chain.encoder or Encoder()).table(extents, keep_empty=not drops, keep_beyond=keep_beyond),
-        tables=(spans, lists),
+        tables=None if parts.are_many else parts.tables(),
         fill=chain.fill if own_dtype else np.asarray(fill_of(chain.chunk), value.dtype).tobytes(),
-        window=make_window(*parts.places(parts.whole())),
     )
 
 

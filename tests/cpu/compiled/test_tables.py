@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import gzarr
 from gzarr.cpu.compiled.tables import Boxes, Piece, spread
 from gzarr.indexing.grid import RegularAxis
 from gzarr.indexing.plan import BoxPlan, make_plan
@@ -45,3 +50,31 @@ def test_a_window_is_full_if_all_of_its_parts_are(first: int, last: int, step: i
     n = at.draw(st.integers(1, plan.nparts - begin))
     piece = Piece(0, n, (0,), ((begin, n),), (0, n))
     assert boxes.are_full(piece) == all(boxes.part(piece, number).full for number in range(n))
+
+
+@pytest.mark.parametrize("shards", [None, (24, 60)])
+@pytest.mark.parametrize(
+    "selection",
+    [np.s_[:], np.s_[3:95, 1::2], np.s_[5, :], np.s_[::3, ::5], np.s_[90:, 100:101], ([3, 50, 4], slice(None))],
+)
+def test_tables_of_each_piece_do_what_one_of_all_does(
+    selection: Any, shards: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gzarr.cpu.compiled.tables._MAX_SPANS", 8)
+    monkeypatch.setattr("gzarr.cpu.compiled.read.PIECE_NCHUNKS", 7)
+    values = np.arange(96 * 120, dtype="i4").reshape(96, 120)
+    array = gzarr.create_array(tmp_path, shape=values.shape, chunks=(6, 10), shards=shards, dtype="i4")
+    array[:] = values
+    np.testing.assert_array_equal(array.oindex[selection], values[selection])
+    array.oindex[selection] = values[selection] = values[selection] + 7
+    np.testing.assert_array_equal(array[:], values)
+
+
+def test_tables_of_pieces_take_no_memory_for_other_chunks() -> None:
+    plan = make_plan(normalize_basic(slice(None), (10**7,)), (RegularAxis(10**7, 1),))
+    assert isinstance(plan, BoxPlan)
+    boxes = Boxes(plan)
+    assert boxes.are_many
+    tables, (firsts, counts), first = boxes.tables_of(Piece(4_000_000, 256, None, ((0, 10**7),), (0, 10**7)))
+    assert (firsts, counts, first) == ([0], [256], 0)
+    assert len(tables[0]) == 256 * 64
