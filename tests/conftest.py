@@ -26,8 +26,8 @@ from tests.support.servers import (  # noqa: F401 - fixtures
     browser,
     http_server,
     mongo_port,
+    rclone_options,
     redis_port,
-    s3_endpoint,
     s3_options,
     slow_http_server,
 )

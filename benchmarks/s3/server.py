@@ -1,9 +1,10 @@
 """An S3 server on the loopback interface, as far away as a real one: late first bytes, slow connections, counts.
 
-    python -m benchmarks.s3.server FOLDER DELAY_S RATE
+    python -m benchmarks.s3.server FOLDER DELAY_S RATE [PORT]
 
-Prints its port. The bucket "bench" has what FOLDER holds; what is written stays in memory. ``GET /-/counts`` tells
-what was asked for since it was asked last. One thread and one event loop answer all connections.
+Prints its port, a free one if none is given. The bucket "bench" has what FOLDER holds; what is written stays in memory.
+``GET /-/counts`` tells what was asked for since it was asked last. One thread and one event loop answer all
+connections.
 """
 
 from __future__ import annotations
@@ -65,10 +66,10 @@ class S3Server:
         """The URL of the server."""
         return f"http://127.0.0.1:{self.port}"
 
-    async def listen(self) -> asyncio.Server:
-        """Accept connections on a free port."""
+    async def listen(self, port: int = 0) -> asyncio.Server:
+        """Accept connections on a port; 0: on a free one."""
         loop = asyncio.get_running_loop()
-        server = await loop.create_server(lambda: _Connection(self), "127.0.0.1", 0, backlog=1024)
+        server = await loop.create_server(lambda: _Connection(self), "127.0.0.1", port, backlog=1024)
         self.port = server.sockets[0].getsockname()[1]
         return server
 
@@ -239,13 +240,13 @@ def unchunked(body: bytes) -> bytes:
         at = end + 2 + size + 2
 
 
-async def serve(folder: Path, delay_s: float, rate: float) -> Any:
+async def serve(folder: Path, delay_s: float, rate: float, port: int = 0) -> Any:
     """Serve until the process is ended."""
     server = S3Server(Objects({BUCKET: {}}, folder), delay_s, rate)
-    accepting = await server.listen()
+    accepting = await server.listen(port)
     print(server.port, flush=True)
     await accepting.serve_forever()
 
 
 if __name__ == "__main__":
-    asyncio.run(serve(Path(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3])))
+    asyncio.run(serve(Path(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3]), *map(int, sys.argv[4:])))

@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 
 import gzarr
+from benchmarks.s3.objects import Objects
+from benchmarks.s3.server import S3Server
 from gzarr.config import config
 from gzarr.errors import StoreError
 from gzarr.storage import CountingStore, ObjectStore, Request, SQLiteStore, Store, WrapperStore, changing, open_store
 from gzarr.storage.base import ANY, Change, Conditional
 from gzarr.storage.wrappers import ForwardedConditional
-from tests.support.conditionserver import ConditionServer
+from tests.support.servers import options_of
 
 
 class Interrupted(ForwardedConditional):
@@ -161,8 +163,8 @@ def test_the_compiled_loop_leaves_such_writes_to_the_reference_path(store: Betwe
 
 def test_a_server_without_conditions_is_told_of_once() -> None:
     pytest.importorskip("obstore")
-    with ConditionServer(refusal="<Error><Code>NotImplemented</Code></Error>") as server:
-        store = open_store("s3://bucket/x", storage_options=server.options)[0]
+    with S3Server(Objects({"bucket": {}}, refusal="<Error><Code>NotImplemented</Code></Error>")) as server:
+        store = open_store("s3://bucket/x", storage_options=options_of(server.endpoint))[0]
         with pytest.warns(RuntimeWarning, match="cannot store objects on a condition .* no two processes"):
             gzarr.create_array(store, shape=8, chunks=4, dtype="u1", fill_value=0)
         array = gzarr.open_array(store)
@@ -173,4 +175,3 @@ def test_a_server_without_conditions_is_told_of_once() -> None:
             array[:] = 0
         assert store.conditional is None
         assert sorted(store) == ["zarr.json"]
-        server.shutdown()

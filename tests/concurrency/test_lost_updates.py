@@ -12,10 +12,12 @@ import numpy as np
 import pytest
 
 import gzarr
+from benchmarks.s3.objects import Objects
+from benchmarks.s3.server import S3Server
 from gzarr.metadata.documents import change_attributes
 from gzarr.storage import Store, open_store
 from tests.contracts.stores import MAKERS
-from tests.support.conditionserver import ConditionServer
+from tests.support.servers import options_of
 
 N_PROCESSES = 3
 N_ROWS = 12
@@ -45,9 +47,8 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
             yield made
         return
     pytest.importorskip("obstore")
-    with ConditionServer() as server:
-        yield open_store("s3://bucket/x", storage_options=server.options)[0]
-        server.shutdown()
+    with S3Server(Objects({"bucket": {}})) as server:
+        yield open_store("s3://bucket/x", storage_options=options_of(server.endpoint))[0]
 
 
 def write_rows(given: tuple[Store, str, int]) -> None:

@@ -147,10 +147,4 @@ WITH_CONDITIONS = (
     *("mongodb", "s3", "azure", "abs", "obstore memory"),
 )
 
-#: Stores whose test server stores objects whatever their condition.
-IGNORES_CONDITIONS = {"s3": "rclone's S3 server ignores If-Match and If-None-Match; Amazon's knows both"}
-
-#: Stores whose test server shows objects that are half replaced, which the service that it stands for does not.
-NOT_ATOMIC = {"s3": "rclone's S3 server shows objects while they are replaced; Amazon's replaces them in one step"}
-
 assert sqlite3.sqlite_version_info >= (3, 24), "gzarr's upserts need SQLite 3.24"

