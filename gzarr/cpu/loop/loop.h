@@ -43,6 +43,8 @@ static inline uint32_t number(const char *at) {
 
 #define MISSING UINT64_MAX
 enum { LZ4_HEADER = 4, CHECKSUM = 4 };
+/* Runs of so many bytes are read or written where they lie, so many at once. */
+enum { MIN_FILE_RUN = 1024, MAX_RUNS = 256 };
 
 /* -- codecs ---------------------------------------------------------------------------------------------------- */
 

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 static const int64_t BLOSC_HEADER = 16;
@@ -207,11 +208,30 @@ bool reads_blockwise(const Job *job, const Stored *stored) {
     return (job->codec == BLOSC || job->codec == PLAIN) && !job->checksum && job->nbytes >= MIN_BLOCKWISE && !stored->bytes;
 }
 
+/* Read rows of a chunk that is stored as it is straight to where they belong: a copy less. False if that cannot be. */
+static bool read_runs(const Job *job, const Stored *stored, const Copy *copy, Reader *reader) {
+    const Axis *axis = &copy->axis[0];
+    if (job->codec != PLAIN || job->checksum || job->swap || stored->bytes || stored->size != job->nbytes) return false;
+    if (copy->n != 1 || axis->in || axis->out || axis->src != copy->run || copy->run < MIN_FILE_RUN) return false;
+    struct iovec runs[MAX_RUNS];
+    int64_t at = stored->start + copy->src_start;
+    for (int64_t i = 0; i < axis->n;) {
+        int n = 0;
+        for (; n < MAX_RUNS && i < axis->n; n++, i++)
+            runs[n] = (struct iovec){.iov_base = copy->dst + i * axis->dst, .iov_len = (size_t)copy->run};
+        if (preadv(stored->fd, runs, n, (off_t)at) != (ssize_t)(n * copy->run)) return false;
+        at += n * copy->run;
+    }
+    reader->taken = (uint64_t)(axis->n * copy->run);
+    return true;
+}
+
 /* Copy what is wanted of a chunk that is there, and leave the Python path what it should look at. */
 bool copy_stored(const Job *job, const Stored *stored, const Copy *copy, Reader *reader) {
     Copy whole = *copy;
     simplify(&whole, false);
     const bool fills = !whole.n && whole.run == job->nbytes;
+    if (read_runs(job, stored, &whole, reader)) return true;
     if (!fills && reads_blockwise(job, stored) && copy_blocks(job, stored, copy, &whole, reader)) return true;
     char *chunk = NULL;
     if (!load_stored(job, stored, fills ? whole.dst : NULL, end_of(&whole), reader, &chunk)) return false;

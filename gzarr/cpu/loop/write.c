@@ -9,8 +9,6 @@
 
 /* What Blosc may need besides the data (BLOSC_MAX_OVERHEAD); parameters of ZSTD_CCtx_setParameter. */
 enum { BLOSC_OVERHEAD = 16, ZSTD_LEVEL = 100, ZSTD_CHECKSUM = 201 };
-/* Runs of so many bytes are written from where they lie, so many at once. */
-enum { MIN_RUN = 1024, MAX_RUNS = 256 };
 
 /* What is written of a chunk. */
 typedef struct {
@@ -229,7 +227,7 @@ static char *room_for(const Job *job, const Sink *sink, State *state) {
 static bool lies_in_runs(const Call *call, const Encoder *encoder, Piece *piece) {
     Copy copy = piece->copy;
     simplify(&copy, false);
-    if (copy.n != 1 || copy.axis[0].in || copy.axis[0].out || copy.run < MIN_RUN) return false;
+    if (copy.n != 1 || copy.axis[0].in || copy.axis[0].out || copy.run < MIN_FILE_RUN) return false;
     if (copy.axis[0].n * copy.run != call->job->nbytes || copy.axis[0].dst != copy.run) return false;
     if (!encoder->keep_empty && !memcmp(copy.dst, call->fill, (size_t)call->job->itemsize)) return false;
     piece->copy = copy;

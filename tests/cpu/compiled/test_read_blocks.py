@@ -175,6 +175,22 @@ def test_blocks_that_are_runs_of_the_result(dtype: str, tmp_path: Path, watched:
     assert (watched.done, watched.left) == (4, 0)
 
 
+@pytest.mark.parametrize("more", [{}, {"shards": (640, 600)}], ids=["files", "shards"])
+def test_rows_of_plain_chunks_are_read_to_where_they_belong(
+    more: dict[str, Any], tmp_path: Path, watched: Watched
+) -> None:
+    model = np.random.default_rng(4).integers(0, 1 << 30, (650, 560), "i4")
+    array = gzarr.array(model, chunks=(320, 300), store=tmp_path, compressors=None, **more)
+    for rows in (np.s_[:], np.s_[2:640], np.s_[319:321]):
+        same(array[rows], model[rows])
+    out = np.zeros((1300, 570), "i4")
+    array.get_basic_selection(..., out=out[::2, 5:565])
+    same(out[::2, 5:565], model)
+    out[::2, 5:565] = 0
+    assert not out.any()
+    assert watched.left == 0
+
+
 def test_chunks_in_shards_are_read_by_blocks(tmp_path: Path, watched: Watched) -> None:
     codecs = [ShardingCodec(CHUNK, CODECS)]
     array, model = stored(tmp_path, "<i4", codecs, chunks=(260, 400, 10))
