@@ -25,6 +25,20 @@ def test_the_package_is_imported_without_numpy():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+def test_opening_imports_few_modules_more_than_numcodecs_does():
+    """Each takes half a millisecond; what few programs need is imported where it is needed."""
+    code = (
+        "import sys, numcodecs; before = set(sys.modules); import gzarr; gzarr.open_array; gzarr.open_group\n"
+        "new = set(sys.modules) - before; ours = {name for name in new if name.startswith('gzarr')}\n"
+        "print(len(ours), len(new - ours), *new & {'asyncio', 'difflib', 'fsspec', 'html', 'hashlib', 'tracemalloc'})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    ours, others, *heavy = done.stdout.split()
+    assert not heavy
+    assert int(ours) < 180
+    assert int(others) < 40
+
+
 def test_import_star():
     found = {}
     exec("from gzarr import *", found)

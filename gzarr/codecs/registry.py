@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any, TypeVar, cast
@@ -213,6 +212,8 @@ def _from_name(name: str, configuration: Mapping[str, Any]) -> CodecSpec:
         return spec_class.from_json(configuration)
     if name.startswith(PREFIX):
         return NumcodecsCodec(name.removeprefix(PREFIX), configuration)  # type: ignore[arg-type]
+    from difflib import get_close_matches
+
     close = get_close_matches(name, codec_names(), 1)
     meant = f"; did you mean {close[0]!r}?" if close else ""
     raise UnknownCodecError(

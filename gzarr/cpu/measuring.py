@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -11,6 +10,8 @@ T = TypeVar("T")
 
 def measured(call: Callable[[], T]) -> tuple[T, int | None]:
     """The result of a call, and the most memory that it took at once; None if something else traces memory already."""
+    import tracemalloc  # few programs measure
+
     if tracemalloc.is_tracing():
         return call(), None
     tracemalloc.start(1)

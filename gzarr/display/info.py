@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import textwrap
 from collections.abc import Iterable, Sequence
 
@@ -40,8 +39,10 @@ class Report:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
+        from html import escape  # with a table of 2,000 names
+
         rows = "".join(
-            f"<tr><th align='left'>{html.escape(name)}</th><td align='left'>{html.escape(value)}</td></tr>"
+            f"<tr><th align='left'>{escape(name)}</th><td align='left'>{escape(value)}</td></tr>"
             for name, value in self.items
         )
         return f"<table>{rows}</table>"
@@ -92,7 +93,9 @@ class Tree:
         return lines
 
     def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(repr(self))}</pre>"
+        from html import escape
+
+        return f"<pre>{escape(repr(self))}</pre>"
 
 
 def human_size(nbytes: int) -> str:

@@ -7,7 +7,6 @@ in memory and in chunks, with its value in the low bits.
 from __future__ import annotations
 
 import importlib
-from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -68,6 +67,8 @@ def extension_name(dtype: np.dtype[Any]) -> str:
 
 def unknown(name: Any) -> UnknownDataTypeError:
     """The error for an unknown data type."""
+    from difflib import get_close_matches
+
     codes = (np.dtype(code).str[1:] for code in np.typecodes["AllInteger"] + np.typecodes["AllFloat"])
     names = [*codes, "string", "bytes", *ML_NAMES, *(str(name) for name in np.sctypeDict if str(name).isalnum())]
     near = get_close_matches(str(name), names, 1, 0.5 if len(str(name)) < 4 else 0.75)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
@@ -359,6 +358,8 @@ class Array(ViewableArray):
         bytes
             The hash, equal for arrays whose stored bytes are equal. For v2 it is that of zarr 2.
         """
+        import hashlib
+
         digest = hashlib.new(hashname)
         layout = self._io.layout
         for coords in sorted(objects_stored(self.metadata, self.store, self.path)):

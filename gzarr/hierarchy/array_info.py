@@ -15,9 +15,7 @@ from gzarr.chunk_io.behind import Behind
 from gzarr.codecs.spec import CodecSpec
 from gzarr.codecs.v2 import to_numcodecs
 from gzarr.concurrency import new_lock
-from gzarr.display.drawing import draw_grid
 from gzarr.display.info import PlacementReport, Report, human_size, size_text
-from gzarr.display.notebook import array_html
 from gzarr.errors import ChunkError, CodecError, GzarrError
 from gzarr.hierarchy.node import Node
 from gzarr.hierarchy.resizing import objects_stored
@@ -326,6 +324,9 @@ def array_report(array: ArrayInfo) -> Report:
 
 def array_page(array: ArrayInfo) -> str:
     """Return what a notebook shows of an array, as HTML. Asks nothing of the store."""
+    from gzarr.display.drawing import draw_grid  # few programs show pages
+    from gzarr.display.notebook import array_html
+
     meta = array.metadata
     filters, serializer, compressors = split_codecs(meta)
     codecs = [*filters, *([] if serializer is None else [serializer]), *compressors]

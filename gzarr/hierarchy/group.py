@@ -19,7 +19,6 @@ from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.asynchronous import AsyncGroup, take_over, unwrapped
 from gzarr.hierarchy.create import new_group_meta, require_group_meta
 from gzarr.hierarchy.group_arrays import GroupArrays
-from gzarr.hierarchy.group_info import group_page
 from gzarr.hierarchy.group_listing import GroupListing
 from gzarr.hierarchy.keywords import ConstructorKeywords, DeviceKeywords
 from gzarr.hierarchy.new_hierarchy import create_nodes
@@ -564,6 +563,8 @@ class Group(GroupArrays, GroupListing, MutableMapping[str, Any]):
         return f"<Group {self.store_path}>"
 
     def _repr_html_(self) -> str:
+        from gzarr.hierarchy.group_info import group_page  # few programs show pages
+
         return group_page(self)
 
 

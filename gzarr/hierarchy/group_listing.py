@@ -7,7 +7,6 @@ from typing import Any, Self
 
 from gzarr.display.info import Report, Tree
 from gzarr.hierarchy.array import Array
-from gzarr.hierarchy.group_info import group_report, group_tree
 from gzarr.hierarchy.node import Node
 from gzarr.hierarchy.threads import run_in_thread
 from gzarr.indexing.keys import join_path
@@ -247,11 +246,15 @@ class GroupListing(Node[GroupMeta]):
         └── a
             └── b (2, 3) int32
         """
+        from gzarr.hierarchy.group_info import group_tree  # few programs draw
+
         return group_tree(self, level, max_nodes)
 
     @property
     def info(self) -> Report:
         """A report of what the group holds."""
+        from gzarr.hierarchy.group_info import group_report
+
         return group_report(self)
 
     def info_complete(self) -> Report:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
-from difflib import get_close_matches
 from inspect import signature
 from typing import Any
 
@@ -103,6 +102,8 @@ def check_keywords(given: Iterable[str], typed: type, function: Callable[..., An
         return
     if name == "maxshape":
         raise TypeError("unknown keyword 'maxshape'; leave it out: every array can be resized")
+    from difflib import get_close_matches
+
     named = {
         p.name for p in signature(function).parameters.values() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
     }

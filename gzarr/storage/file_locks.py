@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import os
 import time
 import warnings
@@ -90,7 +89,10 @@ def temporary_path(path: str) -> str:
     name = path[start:]
     if len(name) * 4 > MAX_NAME_NBYTES:
         encoded = os.fsencode(name)
-        name = hashlib.sha256(encoded).hexdigest() if len(encoded) > MAX_NAME_NBYTES else name
+        if len(encoded) > MAX_NAME_NBYTES:
+            import hashlib  # takes as long as opening a hundred arrays, and names this long are rare
+
+            name = hashlib.sha256(encoded).hexdigest()
     return path[:start] + TEMPORARY_PREFIX + name
 
 

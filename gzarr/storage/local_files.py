@@ -8,7 +8,6 @@ import contextlib
 import errno
 import itertools
 import os
-import secrets
 import stat
 import struct
 import time
@@ -82,7 +81,7 @@ def read_range(fd: int, start: int | None, length: int | None) -> Buffer:
 
 def temporary_name(directory: str) -> str:
     """An unused name in a directory, which listings ignore."""
-    return os.path.join(directory, TEMPORARY_PREFIX + secrets.token_hex(8))
+    return os.path.join(directory, TEMPORARY_PREFIX + os.urandom(8).hex())
 
 
 def write_atomically(path: str, view: bytes | memoryview) -> None:
