@@ -21,6 +21,7 @@ loop = Extension(
             "module",
             "basic",
             "blocks",
+            "blosc",
             "cast",
             "copies",
             "copy",
@@ -33,6 +34,7 @@ loop = Extension(
             "put",
             "read",
             "reduce",
+            "shuffle",
             "write",
         )
     ],

@@ -76,6 +76,7 @@ SUBJECTS = {
     *("checking/random_damage", "codecs/images", "images/killed"),
     *(
         "cpu/peak_memory",
+        "cpu/compiled/blosc",
         "cpu/compiled/faults",
         "cpu/compiled/frames",
         "cpu/compiled/read_beginnings",

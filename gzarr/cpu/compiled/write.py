@@ -114,7 +114,7 @@ class CompiledWrite(NamedTuple):
         status = bytearray(piece.n)
         into = status, self.target.written, None, None, 0, self.target.number(), None, None, 0, 0
         with lent_scratch() as scratch:
-            room = scratch.room(self.source.chain.nbytes + self.source.chain.max_encoded)
+            room = scratch.room(self.source.chain.write_nbytes)
             n_left, *done, _, _ = self._call(loop, piece, ((), names), room, into)
         emptied = [key for key, code in zip(keys, status, strict=True) if code == _EMPTY]
         if emptied:
@@ -137,7 +137,7 @@ class CompiledWrite(NamedTuple):
             return False
         taken = placed = after = 0
         with lent_scratch() as scratch:
-            room = scratch.room(nbytes + level.index_nbytes + chain.nbytes + chain.max_encoded)
+            room = scratch.room(nbytes + level.index_nbytes + chain.write_nbytes)
             shard, rest = room[: nbytes + level.index_nbytes], room[nbytes + level.index_nbytes :]
             for part in piece.cut(self.piece_nchunks):
                 until = index.entries.size // 2 if part.first + part.n == piece.first + piece.n else 0

@@ -155,7 +155,6 @@ static void give_scratch_back(Scratch *scratch) {
     free(scratch);
 }
 
-static Scratch *scratch_for(const Job *job) { return take_scratch((size_t)(job->nbytes + job->max_encoded)); }
 
 static Call make_call(const Basic *basic, const Job *job, const Window *window, const Span *spans) {
     return (Call){
@@ -223,7 +222,7 @@ static bool fill_result(const Basic *basic, PyObject *result, const Wanted *want
         PyErr_Clear();
         return false;
     }
-    Scratch *scratch = memory.len == nbytes ? scratch_for(&job) : NULL;
+    Scratch *scratch = memory.len == nbytes ? take_scratch((size_t)(job.nbytes + job.max_encoded)) : NULL;
     Done done = {.left = n};
     if (scratch) {
         char status[MAX_PARTS];
@@ -330,7 +329,7 @@ static PyObject *basic_write(PyObject *self, PyObject *args) {
     Encoder encoder = basic->encoder;
     encoder.keep_empty |= keep_empty;
     sink.encoder = &encoder;
-    Scratch *scratch = take_value(&job, &value, wanted) ? scratch_for(&job) : NULL;
+    Scratch *scratch = take_value(&job, &value, wanted) ? take_scratch((size_t)write_room(&job, &encoder)) : NULL;
     if (scratch) {
         const Call call = make_call(basic, &job, &window, spans);
         Py_BEGIN_ALLOW_THREADS

@@ -32,21 +32,15 @@ typedef struct {
     bool wanted[MAX_BLOCKS];
 } Frame;
 
-/* What is taken of a chunk: `copy` with its axes in the order of the chunk's memory. The elements of axes `a` and later
- * lie between bytes low[a] and high[a], counted from where the axes before them point to. */
-typedef struct {
-    Copy copy;
-    int64_t low[MAX_NDIM + 1], high[MAX_NDIM + 1];
-} Box;
-
 /* Decoded bytes `begin` to `end` of a chunk. */
 typedef struct {
     int64_t begin, end;
     const char *data;
+    char *made; /* instead of `data`: what is copied is made of the value */
 } Range;
 
 /* Lay out a copy. False if its chunk has axes without extent. */
-static bool lay_out(const Copy *copy, Box *box) {
+bool lay_out(const Copy *copy, Box *box) {
     box->copy = *copy;
     Axis *axis = box->copy.axis;
     for (int i = 0; i < copy->n; i++) {
@@ -93,6 +87,14 @@ static void mark(const Box *box, int a, int64_t at, Frame *frame) {
 
 /* -- copies from some blocks ----------------------------------------------------------------------------------- */
 
+/* Let a copy go the other way. */
+static void turn(Copy *copy) {
+    for (int i = 0; i < copy->n; i++) {
+        const Axis axis = copy->axis[i];
+        copy->axis[i] = (Axis){.n = axis.n, .src = axis.dst, .dst = axis.src, .in = axis.out, .out = axis.in};
+    }
+}
+
 /* Copy `n` steps of an axis, from the i-th on, which lie in the range. */
 static void copy_steps(const Box *box, int a, int64_t i, int64_t n, int64_t at, char *dst, const Range *range) {
     Copy some;
@@ -108,8 +110,12 @@ static void copy_steps(const Box *box, int a, int64_t i, int64_t n, int64_t at, 
         axis->out += i;
     else
         dst += i * axis->dst;
+    if (range->made) turn(&some);
     simplify(&some, false);
-    copy_axes(some.axis, some.n, dst, range->data + (at - range->begin), some.run, some.run);
+    if (range->made)
+        copy_axes(some.axis, some.n, range->made + (at - range->begin), dst, some.run, some.run);
+    else
+        copy_axes(some.axis, some.n, dst, range->data + (at - range->begin), some.run, some.run);
 }
 
 /* How many steps of an axis lie in the range, from the i-th on. */
@@ -132,7 +138,10 @@ static void copy_range(const Box *box, int a, int64_t at, char *dst, const Range
     if (a == box->copy.n) {
         const int64_t from = at > range->begin ? at : range->begin;
         const int64_t to = at + box->copy.run < range->end ? at + box->copy.run : range->end;
-        memcpy(dst + (from - at), range->data + (from - range->begin), (size_t)(to - from));
+        if (range->made)
+            memcpy(range->made + (from - range->begin), dst + (from - at), (size_t)(to - from));
+        else
+            memcpy(dst + (from - at), range->data + (from - range->begin), (size_t)(to - from));
         return;
     }
     const Axis *axis = &box->copy.axis[a];
@@ -146,6 +155,12 @@ static void copy_range(const Box *box, int a, int64_t at, char *dst, const Range
             copy_range(box, a + 1, from, dst + (axis->out ? axis->out[i] : i) * axis->dst, range);
         i += n ? n : 1;
     }
+}
+
+/* Copy bytes of a chunk from the value that a box points to. */
+void gather_range(const Box *box, int64_t begin, int64_t end, char *to) {
+    const Range range = {.begin = begin, .end = end, .made = to};
+    copy_range(box, 0, box->copy.src_start, box->copy.dst, &range);
 }
 
 /* -- blocks ---------------------------------------------------------------------------------------------------- */

@@ -6,7 +6,7 @@
  * shard), decodes them, large chunks block by block (blocks.c), and copies what is wanted into the result, or each box
  * into its slot (copies.c); a missing chunk gives the fill value. Writing (write.c) lays every part over what is there
  * of its chunk, unless the part covers that, encodes it, and replaces the chunk's file, which is locked (locks.c) while
- * that takes; or it puts a shard together in memory, in the order of its index: new chunks, and between them those of
+ * that takes; Blosc's frames are made block by block (blosc.c, shuffle.c); or it puts a shard together in memory, in the order of its index: new chunks, and between them those of
  * the old shard, as they are. Fetching (fetch.c) brings chunks into memory as they are stored; put.c stores what was
  * encoded elsewhere. Besides, blocks of arrays are downsampled (reduce.c). Everything that is not plain success, whatever the reason, is left alone and reported: gzarr's
  * Python path does such parts again, and it alone knows how to say what is wrong.
@@ -176,6 +176,13 @@ typedef struct {
     char *dst;
 } Copy;
 
+/* What is taken of a chunk: `copy` with its axes in the order of the chunk's memory. The elements of axes `a` and later
+ * lie between bytes low[a] and high[a], counted from where the axes before them point to. */
+typedef struct {
+    Copy copy;
+    int64_t low[MAX_NDIM + 1], high[MAX_NDIM + 1];
+} Box;
+
 /* What a call reads with, from part to part. */
 typedef struct {
     char *encoded, *decoded; /* max_encoded and nbytes bytes of the caller's scratch memory */
@@ -208,6 +215,8 @@ typedef struct {
     int64_t shuffle, typesize, blocksize;
     int64_t frame_checksum;   /* whether a Zstandard frame ends with a checksum */
     int64_t keeps_beyond;     /* whether chunks keep what is stored beyond the array */
+    int64_t frame; /* the first four bytes of Blosc's frames if the loop makes them, as a number; 0 if c-blosc does */
+    int64_t block; /* bytes of their blocks */
     int64_t extent[MAX_NDIM]; /* of the array, in elements */
     char cname[MAX_CNAME];
 } Encoder;
@@ -273,6 +282,7 @@ typedef struct {
 typedef struct {
     Reader reader; /* of old contents; what is new is made in the same scratch memory */
     void *zstd, *deflater;
+    char *blocks; /* memory for two blocks of a frame */
     Lock lock; /* of the file of a part */
     char path[MAX_PATH];
 } State;
@@ -388,6 +398,8 @@ Found look_up(const Call *call, uint64_t at, int64_t shard_size, uint64_t *start
 /* blocks.c */
 extern const int64_t MIN_BLOCKWISE;
 bool copy_blocks(const Job *job, const Stored *stored, const Copy *copy, const Copy *whole, Reader *reader);
+bool lay_out(const Copy *copy, Box *box);
+void gather_range(const Box *box, int64_t begin, int64_t end, char *to);
 bool copy_blocks_of_points(const Call *call, const Stored *stored, int64_t first, int64_t last, Reader *reader);
 
 /* points.c */
@@ -395,6 +407,12 @@ bool points_are_sound(const Points *points);
 int64_t sort_points(const Points *points);
 int do_points(const Call *call, int64_t row, Reader *reader);
 int64_t copy_points_of(const Call *call, int64_t begin, int64_t end, const char *data, int64_t *next, int64_t last);
+
+/* blosc.c, shuffle.c */
+bool frames_are_sound(const Job *job, const Encoder *encoder);
+int64_t frame_room(const Encoder *encoder);
+int64_t make_frame(const Job *job, const Encoder *encoder, const char *data, const Box *box, char *to, State *state);
+void shuffle_bytes(int64_t size, int64_t nbytes, const char *src, char *dst);
 
 /* read.c, write.c: parts `first` to `first + n` of the call; what became of each is put into `status`. */
 Found load_chunk(const Call *call, const int64_t *coords, char *into, Reader *reader, char **chunk);
@@ -410,6 +428,8 @@ bool is_version(const Call *call, int fd);
 bool has_decoder(const Job *job);
 bool has_encoder(const Job *job);
 Done read_all(const Call *call, int64_t first, int64_t n, char *status, char *scratch);
+/* Bytes of scratch memory that a write takes. */
+int64_t write_room(const Job *job, const Encoder *encoder);
 Done write_all(const Call *call, Sink *sink, int64_t first, int64_t n, char *status, char *scratch);
 
 bool plan_gather(const Call *call, const Span *const *spans, Copy *copy);

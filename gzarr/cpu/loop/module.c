@@ -6,7 +6,7 @@
 struct Library lib;
 
 /* Counts what Python and the loop agree on: arguments, tables, results. */
-enum { VERSION = 13 };
+enum { VERSION = 14 };
 
 bool unpack(const Py_buffer *table, int64_t ndim, int head, int rows, Py_ssize_t more, int64_t *to) {
     if (ndim < 1 || ndim > MAX_NDIM || table->len != (head + rows * ndim) * WORD + more) return false;
@@ -49,7 +49,7 @@ static bool encoder_is_sound(const Encoder *encoder, const Job *job) {
     return memchr(encoder->cname, 0, MAX_CNAME) && encoder->level >= INT32_MIN && encoder->level <= INT32_MAX &&
            encoder->shuffle >= 0 && encoder->shuffle <= 2 && encoder->typesize >= 1 && encoder->typesize <= 255 &&
            encoder->blocksize >= 0 && encoder->blocksize <= INT32_MAX && encoder->frame_checksum >= 0 &&
-           encoder->frame_checksum <= 1 && job->max_encoded - job->nbytes >= 64 && has_encoder(job);
+           encoder->frame_checksum <= 1 && job->max_encoded - job->nbytes >= 64 && has_encoder(job) && frames_are_sound(job, encoder);
 }
 
 static bool shard_is_sound(const Py_buffer *shard, const Py_buffer *index, int64_t position, int64_t next,
@@ -68,7 +68,7 @@ static bool take_window(const Py_buffer *table, const Job *job, Window *window) 
 }
 
 bool take_encoder(const Py_buffer *table, const Job *job, Encoder *encoder) {
-    if (!unpack(table, job->ndim, 7, 1, MAX_CNAME, (int64_t *)encoder)) return false;
+    if (!unpack(table, job->ndim, 9, 1, MAX_CNAME, (int64_t *)encoder)) return false;
     memcpy(encoder->cname, (const char *)table->buf + table->len - MAX_CNAME, MAX_CNAME);
     return encoder_is_sound(encoder, job);
 }
@@ -358,7 +358,7 @@ static PyObject *loop_write(PyObject *module, PyObject *args) {
     const bool sharded = b[SHARD].buf != NULL;
     bool sound = take_job(&b[JOB], &table) && take_window(&b[WINDOW], job, &window) && job->npoints < 0 &&
                  take_encoder(&b[ENCODER], job, &encoder) && b[FILL].len == job->itemsize &&
-                 b[SCRATCH].len >= job->max_encoded + job->nbytes;
+                 b[SCRATCH].len >= write_room(job, &encoder);
     sound = sound && (sharded ? shard_is_sound(&b[SHARD], &b[INDEX], position, next, until) : b[WRITTEN].len >= WORD);
     sound = sound && !b[OLD].buf == !b[BYTES].buf && (!b[OLD].buf || b[OLD].len == b[INDEX].len);
     Call call = {

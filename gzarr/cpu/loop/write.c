@@ -98,6 +98,8 @@ static const char *gather(const Call *call, const Piece *piece, char *to, State 
 static int64_t encode(const Job *job, const Encoder *e, const char *data, char *to, State *state) {
     switch (job->codec) {
         case BLOSC: {
+            const int64_t framed = e->frame ? make_frame(job, e, data, NULL, to, state) : 0;
+            if (framed) return framed;
             const int made = lib.blosc_compress_ctx((int)e->level, (int)e->shuffle, (size_t)e->typesize,
                                                     (size_t)job->nbytes, data, to, (size_t)job->nbytes + BLOSC_OVERHEAD,
                                                     e->cname, (size_t)e->blocksize, 1);
@@ -124,6 +126,22 @@ static int64_t encode(const Job *job, const Encoder *e, const char *data, char *
             return deflate_chunk(job, e->level, data, to, job->max_encoded - CHECKSUM, state);
     }
     return 0;
+}
+
+/* Encode a chunk that lies in the value whole, and surely is not empty, while it is gathered. Returns: as `encode`; 0 also
+ * for what is to be gathered first. */
+static int64_t encode_from_value(const Call *call, const Encoder *e, const Piece *piece, char *to, State *state) {
+    const Job *job = call->job;
+    Copy copy = {.n = piece->copy.n, .run = piece->copy.run, .src_start = piece->copy.src_start, .dst = piece->copy.dst};
+    Box box;
+    if (job->codec != BLOSC || !e->frame || !piece->covers) return 0;
+    if (!e->keep_empty && !memcmp(copy.dst, call->fill, (size_t)job->itemsize)) return 0;
+    for (int i = 0; i < copy.n; i++) {
+        const Axis *axis = &piece->copy.axis[i];
+        if (axis->in || axis->out) return 0;
+        copy.axis[i] = (Axis){.n = axis->n, .src = axis->dst, .dst = axis->src};
+    }
+    return lay_out(&copy, &box) ? make_frame(job, e, NULL, &box, to, state) : 0;
 }
 
 /* -- files ----------------------------------------------------------------------------------------------------- */
@@ -254,18 +272,23 @@ static int write_one(const Call *call, Sink *sink, int64_t part, Done *done, Sta
         done->placed += (uint64_t)job->nbytes;
         return DONE;
     }
-    const bool plain = job->codec == PLAIN && piece.covers;
-    char *where = plain ? to : state->reader.decoded;
-    const char *data = gather(call, &piece, where, state);
-    if (!data) return LEFT;
-    if (!sink->encoder->keep_empty && is_empty(call, data)) return sink->shard || delete_file(sink, state) ? EMPTY : LEFT;
-    if (job->codec == PLAIN && moves && where != to) where = to;
-    if (data != where && moves) data = memcpy(where, data, (size_t)job->nbytes);
-    if (job->swap) swap_bytes(where, job->nbytes, job->swap);
-    int64_t size = job->nbytes;
-    if (job->codec != PLAIN) {
-        if (!(size = encode(job, sink->encoder, data, to, state))) return LEFT;
-        data = to;
+    const char *data = to;
+    int64_t size = encode_from_value(call, sink->encoder, &piece, to, state);
+    if (!size) {
+        const bool plain = job->codec == PLAIN && piece.covers;
+        char *where = plain ? to : state->reader.decoded;
+        data = gather(call, &piece, where, state);
+        if (!data) return LEFT;
+        if (!sink->encoder->keep_empty && is_empty(call, data))
+            return sink->shard || delete_file(sink, state) ? EMPTY : LEFT;
+        if (job->codec == PLAIN && moves && where != to) where = to;
+        if (data != where && moves) data = memcpy(where, data, (size_t)job->nbytes);
+        if (job->swap) swap_bytes(where, job->nbytes, job->swap);
+        size = job->nbytes;
+        if (job->codec != PLAIN) {
+            if (!(size = encode(job, sink->encoder, data, to, state))) return LEFT;
+            data = to;
+        }
     }
     if (job->checksum) {
         const uint32_t sum = lib.crc32c_value((const uint8_t *)data, (size_t)size);
@@ -285,6 +308,7 @@ static int write_one(const Call *call, Sink *sink, int64_t part, Done *done, Sta
 Done write_all(const Call *call, Sink *sink, int64_t first, int64_t n, char *status, char *scratch) {
     State state = {.reader = {.encoded = scratch, .decoded = scratch + call->job->max_encoded, .fd = -1}};
     state.lock.fd = -1;
+    state.blocks = state.reader.decoded + call->job->nbytes;
     Done done = {0};
     for (int64_t i = 0; i < n; i++) {
         status[i] = (char)write_one(call, sink, first + i, &done, &state);
@@ -299,6 +323,10 @@ Done write_all(const Call *call, Sink *sink, int64_t first, int64_t n, char *sta
     if (state.zstd) lib.ZSTD_freeCCtx(state.zstd);
     if (state.deflater) lib.libdeflate_free_compressor(state.deflater);
     return done;
+}
+
+int64_t write_room(const Job *job, const Encoder *encoder) {
+    return job->max_encoded + job->nbytes + frame_room(encoder);
 }
 
 bool has_encoder(const Job *job) {

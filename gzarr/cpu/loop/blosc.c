@@ -1,0 +1,89 @@
+/* Makes Blosc frames, block by block: see loop.h.
+ *
+ * A block is gathered, shuffled and compressed while it is in cache, with what c-blosc would call and in its format: the
+ * frames are the same, byte by byte. What does not become smaller is left to c-blosc.
+ * Source: Blosc 1 frame format (c-blosc, README_CHUNK_FORMAT.rst).
+ */
+#include "loop.h"
+
+/* c-blosc: what a frame may have besides the data; elements up to which, and from which length on, they are compressed one
+ * by one; flags of the header. */
+enum { HEADER = 16, START = 4, MAX_SPLITS = 16, MIN_SPLIT = 128 };
+enum { FLAGS = 2, SHUFFLED = 1, BIT_SHUFFLED = 4, WHOLE = 16, FORMAT_SHIFT = 5 };
+enum { LZ4_FORMAT = 1, ZSTD_FORMAT = 4 };
+
+static int format_of(const Encoder *e) { return (int)((e->frame >> (8 * FLAGS)) & 0xff) >> FORMAT_SHIFT; }
+static bool has_flag(const Encoder *e, int flag) { return (e->frame >> (8 * FLAGS)) & flag; }
+
+bool frames_are_sound(const Job *job, const Encoder *e) {
+    if (!e->frame) return true;
+    if (e->frame < 0 || e->frame > UINT32_MAX || e->block < 1 || e->block > job->nbytes || job->nbytes > INT32_MAX)
+        return false;
+    if (has_flag(e, BIT_SHUFFLED) || e->typesize != (e->frame >> 24)) return false;
+    return format_of(e) == LZ4_FORMAT ? lib.LZ4_compress_fast != NULL : false;
+}
+
+/* Compress a stream. Returns: bytes made; 0 if they are not fewer than `room`. */
+static int64_t compress(const Encoder *e, const char *data, int64_t n, char *to, int64_t room) {
+    const int acceleration = e->level == 9 ? 1 : 10 - (int)e->level; /* as c-blosc has it */
+    return lib.LZ4_compress_fast(data, to, (int)n, (int)room, acceleration);
+}
+
+/* Compress a block to where `*position` is. False if it does not fit. limit: of the frame. */
+static bool add_block(const Encoder *e, const char *data, int64_t size, char *to, int64_t *position, int64_t limit) {
+    const bool split = !has_flag(e, WHOLE) && e->typesize <= MAX_SPLITS && size == e->block &&
+                       size / e->typesize >= MIN_SPLIT;
+    const int64_t splits = split ? e->typesize : 1, each = size / splits;
+    for (int64_t k = 0; k < splits; k++) {
+        *position += START;
+        const int64_t room = limit - *position < each ? limit - *position : each;
+        if (room <= 0) return false;
+        int64_t made = compress(e, data + k * each, each, to + *position, room);
+        if (made <= 0 || made == each) {
+            if (room < each) return false;
+            memcpy(to + *position, data + k * each, (size_t)each);
+            made = each;
+        }
+        const uint32_t length = (uint32_t)made;
+        memcpy(to + *position - START, &length, sizeof length);
+        *position += made;
+    }
+    return true;
+}
+
+/* Memory that is needed besides that for a chunk and for its frame: two blocks. */
+int64_t frame_room(const Encoder *e) { return e->frame ? 2 * e->block : 0; }
+
+static void put_number(char *at, int64_t value) {
+    const uint32_t bits = (uint32_t)value;
+    memcpy(at, &bits, sizeof bits);
+}
+
+/* Make the frame of a chunk: of `data`, or of what `box` takes from the value. Returns: its bytes, max_encoded at most; 0
+ * if c-blosc is to make it. */
+int64_t make_frame(const Job *job, const Encoder *e, const char *data, const Box *box, char *to, State *state) {
+    char *gathered = state->blocks, *shuffled = gathered + e->block;
+    const int64_t limit = job->nbytes + HEADER, n = (job->nbytes - 1) / e->block + 1;
+    int64_t position = HEADER + START * n;
+    if (position > limit) return 0;
+    for (int64_t b = 0; b < n; b++) {
+        const int64_t begin = b * e->block, left = job->nbytes - begin, size = left < e->block ? left : e->block;
+        const char *block = data + begin;
+        if (!data) {
+            gather_range(box, begin, begin + size, gathered);
+            if (job->swap) swap_bytes(gathered, size, job->swap);
+            block = gathered;
+        }
+        if (has_flag(e, SHUFFLED) && e->typesize > 1) {
+            shuffle_bytes(e->typesize, size, block, shuffled);
+            block = shuffled;
+        }
+        put_number(to + HEADER + START * b, position);
+        if (!add_block(e, block, size, to, &position, limit)) return 0;
+    }
+    put_number(to, e->frame);
+    put_number(to + 4, job->nbytes);
+    put_number(to + 8, e->block);
+    put_number(to + 12, position);
+    return position;
+}

@@ -1,0 +1,75 @@
+/* Shuffles the bytes of elements, as Blosc does: first the first byte of every element, then the second.
+ *
+ * Two vectors are split into their even and their odd bytes. That, done as often as the size of an element can be
+ * halved, shuffles as many vectors as an element has bytes. Compilers make packs of it for x86 and unzips for ARM.
+ */
+#include "loop.h"
+
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_shufflevector)
+#define HAS_VECTORS 1
+#endif
+#endif
+
+static void shuffle_some(int64_t size, int64_t from, int64_t n, const char *src, char *dst) {
+    for (int64_t k = 0; k < size; k++)
+        for (int64_t i = from; i < n; i++) dst[k * n + i] = src[i * size + k];
+}
+
+#ifdef HAS_VECTORS
+
+enum { WIDTH = 16 };
+typedef uint8_t Vector __attribute__((vector_size(WIDTH)));
+
+#define EVEN(a, b) __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30)
+#define UNEVEN(a, b) __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31)
+
+/* Shuffle elements of SIZE bytes, 2^k. */
+#define SHUFFLE(SIZE)                                                                              \
+    static void shuffle_##SIZE(int64_t n, const char *src, char *dst) {             \
+        int64_t i = 0;                                                                             \
+        for (; i + WIDTH <= n; i += WIDTH) {                                                       \
+            Vector now[SIZE], next[SIZE];                                                          \
+            memcpy(now, src + i * SIZE, sizeof now);                                               \
+            for (int half = 1; half < SIZE; half *= 2) {                                           \
+                for (int j = 0; j < SIZE / 2; j++) {                                               \
+                    next[j] = EVEN(now[2 * j], now[2 * j + 1]);                                    \
+                    next[j + SIZE / 2] = UNEVEN(now[2 * j], now[2 * j + 1]);                     \
+                }                                                                                  \
+                memcpy(now, next, sizeof now);                                                     \
+            }                                                                                      \
+            for (int j = 0; j < SIZE; j++) memcpy(dst + j * n + i, &now[j], WIDTH); \
+        }                                                                                          \
+        shuffle_some(SIZE, i, n, src, dst);                                                        \
+    }
+
+SHUFFLE(2)
+SHUFFLE(4)
+SHUFFLE(8)
+SHUFFLE(16)
+
+#endif
+
+/* Shuffle `nbytes` bytes of elements of `size`; what is no whole element stays at the end. */
+void shuffle_bytes(int64_t size, int64_t nbytes, const char *src, char *dst) {
+    const int64_t n = nbytes / size;
+    memcpy(dst + n * size, src + n * size, (size_t)(nbytes - n * size));
+    switch (size) {
+#ifdef HAS_VECTORS
+        case 2:
+            shuffle_2(n, src, dst);
+            return;
+        case 4:
+            shuffle_4(n, src, dst);
+            return;
+        case 8:
+            shuffle_8(n, src, dst);
+            return;
+        case 16:
+            shuffle_16(n, src, dst);
+            return;
+#endif
+        default:
+            shuffle_some(size, 0, n, src, dst);
+    }
+}
