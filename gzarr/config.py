@@ -20,7 +20,7 @@ DEFAULTS: Mapping[str, Any] = {
     "array.write_empty_chunks": False,  # whether chunks equal to the fill value are stored
     "threading.max_workers": None,  # threads of the CPU backend; None for one per core, or two if they wait
     "async.concurrency": 64,  # calls of coroutines that run at once
-    "remote.concurrency": 128,  # requests to a remote store that run at once
+    "remote.concurrency": 64,  # requests to a remote store that run at once
     "cpu.native": True,  # whether the compiled loop is used where it can be
     "device": "auto",  # where reads put their results
     "gpu.max_device_nbytes": None,  # device memory that reads may use; None for a share of what is free

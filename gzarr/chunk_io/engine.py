@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from operator import call
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -26,11 +27,19 @@ from gzarr.storage.locks import while_holding, while_locked, within_change
 T = TypeVar("T")
 Job = TypeVar("Job", ReadJob, WriteJob)
 
-#: Decoded bytes that a wave may hold where a store takes many requests at once: what waiting for a server costs is
-#: shared by the requests of a wave, and the cache that smaller waves are made for is of no use to it.
-WAITING_WAVE_NBYTES = 1 << 26
+#: Decoded bytes of a wave where a store takes many requests at once: what waiting for a server costs is shared by the
+#: requests of a wave, and the cache that smaller waves are made for is of no use to it.
+WAITING_WAVE_NBYTES = 1 << 24
+#: Decoded bytes of all waves that are under way at once there. A connection brings 50 to 100 MB/s, so the shards of 16
+#: MiB that fit keep a network of 10 Gbit/s busy; what is written is encoded meanwhile, which takes longer.
+READING_NBYTES, WRITING_NBYTES = 1 << 28, 1 << 27
+#: Waves of a short read there, so that one is decoded while others come.
+_WAITING_WAVES = 4
+#: Chunks of so many bytes take long enough to decode for that.
+PARALLEL_NBYTES = 1 << 18
 
-_SINGLE = Work(1, 0, 1)
+#: One stored object: as many of them at once as a server takes, which is more than there are threads.
+_SINGLE = Work(1, 0, 1, at_once=64)
 
 #: Arguments of `Backend.run`: a task, the waves or pieces that it is done with, and how much there is to do.
 Run: TypeAlias = tuple[Callable[[Any], None], Iterable[Any], Work]
@@ -98,21 +107,20 @@ def _run_all(runs: Iterable[tuple[Job, Run]]) -> None:
     for members in by_backend.values():
         calls = (partial(task, item) for _, (task, items, _) in members for item in items)
         requests = max(job.io.store.concurrency for job, _ in members)
-        members[0][0].io.backend.run(call, calls, _sum([work for _, (_, _, work) in members], requests))
+        members[0][0].io.backend.run(call, calls, _sum([work for _, (_, _, work) in members], waits=requests > 1))
 
 
-def _sum(works: Sequence[Work], requests: int) -> Work:
-    """How much there is to do in all. requests: that the store takes at once."""
+def _sum(works: Sequence[Work], *, waits: bool) -> Work:
+    """How much there is to do in all. waits: whether a store waits for a server."""
     nchunks, known = sum(work.nchunks for work in works), all(work.chunk_s for work in works)
-    nwaves = sum(-(-work.nchunks // work.wave_nchunks) for work in works)
     return Work(
         nchunks=nchunks,
         part_nbytes=sum(work.nchunks * work.part_nbytes for work in works) // max(nchunks, 1),
         wave_nchunks=max(work.wave_nchunks for work in works),
         unlocked=all(work.unlocked for work in works),
-        waits=requests > 1,
+        waits=waits,
         chunk_s=sum(work.nchunks * work.chunk_s for work in works) / max(nchunks, 1) if known else 0.0,
-        at_once=max(requests * nwaves // max(nchunks, 1), 1),
+        at_once=max(work.at_once for work in works),
     )
 
 
@@ -179,23 +187,45 @@ def _waves_and_work(job: ReadJob | WriteJob, nparts: int, value: Array) -> tuple
     if nparts == 1:
         return (list(plan.groups(io.layout.objects)),), _SINGLE
     nbytes = max(io.chunk_nbytes, 1)
-    limit = io.backend.wave_nchunks(io.only_chain, nparts, nbytes, writing=isinstance(job, WriteJob))
-    limit = max(limit, min(io.store.concurrency, WAITING_WAVE_NBYTES // nbytes))
+    least = io.backend.wave_nchunks(io.only_chain, nparts, nbytes, writing=isinstance(job, WriteJob))
     first = value[0] if type(value) is tuple else value
     itemsize = first.dtype.itemsize if hasattr(first, "dtype") else 1
     nelements = plan.nelements if isinstance(plan, CopyPlan) else math.prod(plan.shape)
-    part_nbytes = nelements * itemsize // max(nparts, 1)
-    return _waves(io, plan, limit), Work(nparts, part_nbytes, limit, waits=io.store.concurrency > 1)
+    work = Work(nparts, nelements * itemsize // max(nparts, 1), least)
+    if io.store.concurrency == 1:
+        return _waves(io, plan, (least, least), 1), work
+    return _waiting_waves(job, work, nbytes)
 
 
-def _waves(io: ArrayIO, plan: Plan, limit: int) -> Iterator[Wave]:
-    """Cut a plan into waves of whole objects, with ``limit`` chunks or few more."""
+def _waiting_waves(job: ReadJob | WriteJob, work: Work, nbytes: int) -> tuple[Iterable[Wave], Work]:
+    """Return the waves of a job whose store takes many requests at once, and how much there is to do in all.
+
+    work: how much there is to do where nothing waits. nbytes: of a decoded chunk.
+    """
+    requests, least = job.io.store.concurrency, work.wave_nchunks
+    most = max(least, WAITING_WAVE_NBYTES // nbytes)
+    if nbytes >= PARALLEL_NBYTES:
+        most = max(least, min(most, work.nchunks // _WAITING_WAVES))
+    waves = _waves(job.io, job.plan, (least, most), requests)
+    first = next(waves, [])
+    wave_nbytes = nbytes * sum(len(parts) for _, parts in first)
+    under_way = WRITING_NBYTES if isinstance(job, WriteJob) else READING_NBYTES
+    at_once = min(2 * requests // max(len(first), 1), under_way // max(wave_nbytes, 1))
+    return chain((first,), waves), work._replace(wave_nchunks=most, waits=True, at_once=max(at_once, 1))
+
+
+def _waves(io: ArrayIO, plan: Plan, limits: tuple[int, int], nobjects: int) -> Iterator[Wave]:
+    """Cut a plan into waves of whole objects.
+
+    limits: chunks of a wave, or few more: so many if they are in so many objects, and in any case.
+    """
+    least, most = limits
     wave: Wave = []
     count = 0
     for group in plan.groups(io.layout.objects):
         wave.append(group)
         count += len(group[1])
-        if count >= limit:
+        if count >= most or (count >= least and len(wave) >= nobjects):
             yield wave
             wave, count = [], 0
     if wave:

@@ -79,7 +79,12 @@ def _prepared(
     make = partial(_chunks, meta, backend, allow_pickle=allow_pickle)
     grid, only_chain, chain, levels, nbytes = _share(backend, _made_of(meta), allow_pickle, meta.codecs, make)
     names = Names(path, meta.keys)
-    layout = Layout(grid, meta.grid, names) if levels is None else Sharded(grid, meta.grid, levels, names)
+    if levels is None:
+        layout = Layout(grid, meta.grid, names)
+    else:
+        layout = Sharded(grid, meta.grid, levels, names)
+        if store.concurrency > 1:
+            layout.read_across_network(nbytes)
     cache = None if chunk_cache is None else _cached_chunks(meta, store, chunk_cache)
     return ArrayIO(
         name=join_path(str(store), path),

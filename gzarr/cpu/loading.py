@@ -14,7 +14,7 @@ from gzarr.errors import CodecError, StoreError
 from gzarr.indexing.plan import Part
 from gzarr.layout.chunk_layout import Located
 from gzarr.storage.base import Buffer, Files, Request, Store, host_view
-from gzarr.storage.coalesce import get_coalesced
+from gzarr.storage.coalesce import MAX_NBYTES, WAITING_MAX_NBYTES, get_coalesced
 
 
 def load_host(store: Store, wanted: Sequence[Located]) -> list[Buffer | None]:
@@ -22,7 +22,9 @@ def load_host(store: Store, wanted: Sequence[Located]) -> list[Buffer | None]:
     positions = [i for i, item in enumerate(wanted) if isinstance(item, Request)]
     buffers: list[Any] = [None if isinstance(item, Request) else item for item in wanted]
     requests: list[Any] = [wanted[i] for i in positions]
-    for i, request, buffer in zip(positions, requests, get_coalesced(store, requests), strict=True):
+    longest = MAX_NBYTES if store.concurrency == 1 else WAITING_MAX_NBYTES
+    loaded = get_coalesced(store, requests, max_nbytes=longest)
+    for i, request, buffer in zip(positions, requests, loaded, strict=True):
         if request.length is not None:
             size = None if buffer is None else host_view(buffer).nbytes
             if size != request.length:

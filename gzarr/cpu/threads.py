@@ -44,7 +44,8 @@ def run(task: Callable[[T], None], waves: Iterable[T], work: Work) -> None:
             task(wave)
         return
     n_threads = thread_count(waits=work.waits, at_once=work.at_once) if work.nchunks > 1 else 1
-    if n_threads > 1 and work.part_nbytes < THREADED_PART_NBYTES and not _takes_long(task, waves, work):
+    small = work.part_nbytes < THREADED_PART_NBYTES and not work.waits
+    if n_threads > 1 and small and not _takes_long(task, waves, work):
         n_threads = 1
     if n_threads > 1:
         run_in_threads(lambda wave: _carry_out(task, wave), waves, n_threads, _helpers)

@@ -10,14 +10,16 @@ from gzarr.storage.base import Buffer, Readable, Request, host_view
 #: Bytes between two ranges that are read and thrown away rather than making a second request. Measured with files in
 #: the page cache (Linux 6, Python 3.11): one more range of an open file costs 0.9 us, as much as 16 KiB more of a
 #: merged read, whose fresh memory is the dear part; across gaps of 64 KiB, merging is 2.5 times slower than not. Stores
-#: across a network gain from far larger gaps and should be read with their own: a round trip of 10 ms is worth 1 MiB
-#: at 100 MB/s, which zarr-python 3.4 takes for all stores (``array.sharding_coalesce_max_gap_bytes``).
+#: across a network merge across larger gaps themselves (`gzarr.storage.remote`).
 MAX_GAP_NBYTES = 1 << 14
 
 #: Longest read that merging makes, in bytes; it bounds what a small result keeps alive, since results are views of the
 #: merged read. The same as in zarr-python 3.4 (``array.sharding_coalesce_max_bytes``). Measured as above, 1 to 16 MiB
 #: make no difference to speed, and 64 MiB are slower by half: C libraries no longer reuse memory of that size.
 MAX_NBYTES = 1 << 24
+
+#: The same across a network, where a long read is faster as several at once: a connection brings 50 to 100 MB/s.
+WAITING_MAX_NBYTES = 1 << 22
 
 
 class Coalesced(NamedTuple):

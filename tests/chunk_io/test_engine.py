@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,10 @@ from gzarr.cpu.backend import MAX_WAVE_NCHUNKS, CpuBackend
 from gzarr.indexing.plan import make_plan
 from gzarr.indexing.selection import normalize_basic
 from gzarr.storage import CountingStore, LocalStore, MemoryStore, Request
-from gzarr.storage.base import Buffer, host_view
+from gzarr.storage.base import Buffer, R, T, host_view
+from gzarr.storage.remote import run_together
+from gzarr.storage.wrappers import WrapperStore
+from tests.support.meeting import Meeting
 
 INDEX_ENTRY_NBYTES = 16
 CRC_NBYTES = 4
@@ -500,6 +503,68 @@ def test_an_array_is_copied_chunk_by_chunk(store: ByteCountingStore) -> None:
     copy[:] = source
     assert keys(store) == sorted(f"c/{i}" for i in range(10))
     assert copy[:].tolist() == list(range(1000))
+
+
+# -- stores that wait for a server -------------------------------------------------------------------------------------
+
+
+class WaitingStore(WrapperStore):
+    """A store whose answers come once so many requests are under way."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        super().__init__(store)
+        self.concurrency = 64
+        self.meeting: Meeting | None = None
+
+    def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
+        return run_together(self._get, requests)
+
+    def set_many(self, items: Iterable[tuple[str, Buffer]]) -> None:
+        run_together(self._set, list(items))
+
+    def _get(self, request: Request) -> Buffer | None:
+        if self.meeting is not None:
+            self.meeting.attend()
+        return self._store.get_one(request)
+
+    def _set(self, item: tuple[str, Buffer]) -> None:
+        if self.meeting is not None:
+            self.meeting.attend()
+        self._store.set(*item)
+
+    def together(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        return run_together(function, items)
+
+
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize("shards", [None, 64], ids=["chunks", "shards"])
+def test_all_objects_are_under_way_at_once(shards: int | None, large: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where each of them has many chunks, or is a wave of its own."""
+    if large:
+        monkeypatch.setattr(engine, "WAITING_WAVE_NBYTES", 256)
+        monkeypatch.setattr(engine, "PARALLEL_NBYTES", 1)
+        monkeypatch.setattr("gzarr.cpu.backend.MAX_WAVE_NCHUNKS", 1)
+    store = WaitingStore(MemoryStore())
+    n = 16 * (shards or 4)
+    array = gzarr.create_array(store, shape=n, chunks=4, shards=shards, dtype="i4", compressors=None)
+    store.meeting = Meeting(16)
+    array[:] = np.arange(1, n + 1)
+    assert store.meeting.met
+    store.meeting = Meeting(16)
+    assert np.array_equal(array[:], np.arange(1, n + 1))
+    assert store.meeting.met
+
+
+def test_waves_that_wait_are_limited_by_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "WAITING_WAVE_NBYTES", 256)
+    monkeypatch.setattr(engine, "READING_NBYTES", 8 * 256)
+    array = gzarr.create_array(WaitingStore(MemoryStore()), shape=1 << 16, chunks=4, shards=64, dtype="i4")
+    seen = []
+    monkeypatch.setattr(CpuBackend, "run", staticmethod(lambda task, waves, work: seen.append((list(waves), work))))
+    engine.read([read_job(array, (slice(None),))])
+    ((waves, work),) = seen
+    assert {len(wave) for wave in waves} == {4}  # with 64 chunks, which are a wave wherever they come from
+    assert (work.at_once, work.waits) == (2, True)
 
 
 # -- several reads ---------------------------------------------------------------------------------------------------

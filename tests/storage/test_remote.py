@@ -154,6 +154,30 @@ def test_an_object_is_stored_by_one_request() -> None:
         assert store["a"] == data
 
 
+def test_scattered_chunks_bring_few_bytes_that_nobody_wants() -> None:
+    shape, chunk = (2, 1 << 22), 1 << 15
+
+    def read(*selection: Any) -> tuple[int, int]:
+        """The requests that a read makes, and the chunks that it brings."""
+        z = gzarr.open_array(store, mode="r")
+        server.told()
+        assert np.array_equal(z.oindex[selection], values[np.ix_(*np.atleast_1d(*selection))].squeeze())
+        told = server.told()
+        return told["GET"], told["bytes_sent"] // chunk
+
+    with S3Server(Objects({"bucket": {}})) as server:
+        store, _ = open_store("s3://bucket/x", storage_options=options_of(server.endpoint))
+        values = np.random.default_rng(0).integers(1, 256, shape, "u1")
+        gzarr.save_array(store, values, chunks=(1, chunk), shards=shape, compressors=None)
+        assert read(0, [0, 4 * chunk, 8 * chunk]) == (4, 3)  # the index, and chunks that are 96 KiB from each other
+        assert read(0, [0, 3 * chunk, 6 * chunk]) == (2, 7)  # 64 KiB
+        assert read([0, 1], list(range(0, shape[1], chunk))) == (1, 256)
+        # Half of it is read in ranges, because the other half is far more than a round trip is worth.
+        assert read(0, list(range(0, shape[1], chunk))) == (2, 128)
+        with gzarr.config.set({"remote.concurrency": 2}):  # no connection to spare
+            assert read(0, [0, 4 * chunk, 8 * chunk]) == (2, 9)
+
+
 # -- versions ------------------------------------------------------------------------------------------------------
 
 
