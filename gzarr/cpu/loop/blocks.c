@@ -40,7 +40,7 @@ typedef struct {
 } Range;
 
 /* Lay out a copy. False if its chunk has axes without extent. */
-bool lay_out(const Copy *copy, Box *box) {
+bool lay_out_box(const Copy *copy, Box *box) {
     box->copy = *copy;
     Axis *axis = box->copy.axis;
     for (int i = 0; i < copy->n; i++) {
@@ -247,7 +247,7 @@ bool copy_blocks(const Job *job, const Stored *stored, const Copy *copy, const C
     Frame frame;
     Box box;
     frame.stored = stored;
-    if (!read_head(job, &frame) || !lay_out(copy, &box)) return false;
+    if (!read_head(job, &frame) || !lay_out_box(copy, &box)) return false;
     reader->taken = (uint64_t)frame.have;
     memset(frame.wanted, false, (size_t)frame.n);
     mark(&box, 0, copy->src_start, &frame);

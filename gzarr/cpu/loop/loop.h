@@ -398,7 +398,7 @@ Found look_up(const Call *call, uint64_t at, int64_t shard_size, uint64_t *start
 /* blocks.c */
 extern const int64_t MIN_BLOCKWISE;
 bool copy_blocks(const Job *job, const Stored *stored, const Copy *copy, const Copy *whole, Reader *reader);
-bool lay_out(const Copy *copy, Box *box);
+bool lay_out_box(const Copy *copy, Box *box);
 void gather_range(const Box *box, int64_t begin, int64_t end, char *to);
 bool copy_blocks_of_points(const Call *call, const Stored *stored, int64_t first, int64_t last, Reader *reader);
 

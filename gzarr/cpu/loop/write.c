@@ -141,7 +141,7 @@ static int64_t encode_from_value(const Call *call, const Encoder *e, const Piece
         if (axis->in || axis->out) return 0;
         copy.axis[i] = (Axis){.n = axis->n, .src = axis->dst, .dst = axis->src};
     }
-    return lay_out(&copy, &box) ? make_frame(job, e, NULL, &box, to, state) : 0;
+    return lay_out_box(&copy, &box) ? make_frame(job, e, NULL, &box, to, state) : 0;
 }
 
 /* -- files ----------------------------------------------------------------------------------------------------- */
