@@ -202,7 +202,7 @@ static PyObject *finish(const Basic *basic, PyObject *result, bool is_scalar) {
 }
 
 /* Let the axes of a job's result or value follow each other in C order, those that are dropped nowhere. Returns: its bytes. */
-static int64_t lay_out(Job *job, const Wanted *wanted) {
+static int64_t lay_slots(Job *job, const Wanted *wanted) {
     int64_t nbytes = job->itemsize;
     for (int64_t a = job->ndim - 1; a >= 0; a--) {
         job->out_shape[a] = wanted[a].count;
@@ -217,7 +217,7 @@ static bool fill_result(const Basic *basic, PyObject *result, const Wanted *want
                         const Span *spans, int n) {
     Job job = basic->job;
     Py_buffer memory;
-    const int64_t nbytes = lay_out(&job, wanted);
+    const int64_t nbytes = lay_slots(&job, wanted);
     if (PyObject_GetBuffer(result, &memory, PyBUF_WRITABLE)) {
         PyErr_Clear();
         return false;
