@@ -39,7 +39,7 @@ class Answer:
     delay_s : float
         How much later than others it is sent.
     cut : int or None
-        After so many bytes of the body the connection is reset.
+        After so many bytes of the body the connection is reset; below 0: before the head is sent.
     """
 
     status: int

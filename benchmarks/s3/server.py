@@ -198,7 +198,7 @@ class _Connection(asyncio.Protocol):
         head = ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
         body = memoryview(answer.body)[: answer.cut] if method != "HEAD" else memoryview(b"")
         if answer.cut is not None:
-            self._transport.write(head + body)
+            self._transport.write(head + body if answer.cut >= 0 else b"")
             self._loop.call_later(0.01, self._transport.abort)
             self._done()
         elif len(body) <= PIECE:
