@@ -19,7 +19,7 @@ from gzarr.storage.base import Buffer, Request, Versions, pickled
 from gzarr.storage.extras import require
 from gzarr.storage.flat import cut_all
 from gzarr.storage.local import LocalStore
-from gzarr.storage.remote import EXPIRED, RemoteStore, is_expired
+from gzarr.storage.remote import EXPIRED, NO_CONTAINER, RemoteStore, is_expired, lacks_container
 from gzarr.storage.rules import byte_range, check_key, check_path, children, cut, refuse_normalizing, without_secrets
 
 #: Exceptions that mean that there is no such object; all others are errors.
@@ -165,7 +165,8 @@ class FsspecStore(RemoteStore):
         try:
             with self._lock:
                 return self._cat(path, start, length)
-        except self._missing:
+        except self._missing as error:
+            self._check_container(f"read {key!r}", error)
             return None
         except Exception as error:  # every file system raises its own errors
             if start is None:
@@ -202,6 +203,7 @@ class FsspecStore(RemoteStore):
         values: dict[str, Any] = {found[path]: value for path, value in got.items() if path in found}
         for key, value in values.items():
             if isinstance(value, self._missing):
+                self._check_container(f"read {key!r}", value)
                 values[key] = None
             elif isinstance(value, Exception):
                 raise self._failed(f"read {key!r}", value) from value
@@ -211,7 +213,8 @@ class FsspecStore(RemoteStore):
         try:
             with self._lock:
                 info: Mapping[str, Any] = self.fs.info(self._path(key))
-        except self._missing:
+        except self._missing as error:
+            self._check_container(f"look up {key!r}", error)
             return None
         except Exception as error:
             raise self._failed(f"look up {key!r}", error) from error
@@ -272,10 +275,12 @@ class FsspecStore(RemoteStore):
     @contextmanager
     def _listing(self, path: str) -> Iterator[None]:
         """List without caches: others write here too."""
-        with self._lock, self._failures(f"list {path!r}"), suppress(*self._missing):
+        with self._lock, self._failures(f"list {path!r}"):
             self.fs.invalidate_cache()
             try:
                 yield
+            except self._missing as error:
+                self._check_container(f"list {path!r}", error)
             finally:
                 self.fs.invalidate_cache()
 
@@ -334,6 +339,11 @@ class FsspecStore(RemoteStore):
         check_key(key)
         return f"{self.path}/{key}" if self.path or self._protocol == "memory" else key
 
+    def _check_container(self, what: str, error: Exception) -> None:
+        """Raise `StoreError` if it is not the object that is missing, but the bucket or container around it."""
+        if lacks_container(error):
+            raise self._failed(what, error) from error
+
     def _failed(self, what: str, error: Exception) -> StoreError:
         said = without_secrets(str(error))[:600]
         text = f"store {self}: cannot {what}: {type(error).__name__}: {said}"
@@ -341,6 +351,8 @@ class FsspecStore(RemoteStore):
             text += f"\n{EXPIRED}"
         elif isinstance(error, PermissionError) or "redential" in text or "Forbidden" in text:
             text += "\nThe server requires credentials, or rejects those given: use storage_options= or {'anon': True}"
+        elif lacks_container(error):
+            text += f"\n{NO_CONTAINER}"
         elif isinstance(error, OSError) or "onnect" in text:
             text += "\nIs the server reachable, and is the URL right?"
         return StoreError(text)

@@ -13,7 +13,16 @@ from gzarr.errors import ReadOnlyError, StoreError
 from gzarr.storage.base import Buffer, Request, Versioned, host_view, pickled
 from gzarr.storage.extras import require
 from gzarr.storage.forks import OBSTORE
-from gzarr.storage.remote import EXPIRED, EntityTags, RemoteStore, TaggedStore, TaggedWrites, is_expired
+from gzarr.storage.remote import (
+    EXPIRED,
+    NO_CONTAINER,
+    EntityTags,
+    RemoteStore,
+    TaggedStore,
+    TaggedWrites,
+    is_expired,
+    lacks_container,
+)
 from gzarr.storage.rules import byte_range, check_path, cut, without_secrets
 
 #: Keys listed at a time; a page of S3 has 1,000.
@@ -83,8 +92,8 @@ class ObjectStore(TaggedStore):
                 " them in the environment (AWS_ACCESS_KEY_ID, AZURE_STORAGE_ACCOUNT_KEY, GOOGLE_APPLICATION_CREDENTIALS"
                 "), or pass storage_options={'anon': True} for public data"
             )
-        if isinstance(error, FileNotFoundError) or "NoSuchBucket" in text or "ContainerNotFound" in text:
-            return StoreError(f"{where}\nIs the bucket or container named rightly, and does it exist?")
+        if isinstance(error, FileNotFoundError) or lacks_container(error):
+            return StoreError(f"{where}\n{NO_CONTAINER}")
         if isinstance(error, (self._exceptions.GenericError, OSError)):
             return StoreError(
                 f"{where}\nIs the server reachable, are URL and endpoint right, and does it take so many requests at"
@@ -119,7 +128,7 @@ class ObjectStore(TaggedStore):
             if version is None or result.meta["e_tag"] == version:
                 return Versioned(memoryview(result.bytes()), self._version_of(result.meta))
         except self._missing as error:
-            if _lacks_container(error):
+            if lacks_container(error):
                 raise self._failed(f"read {key!r}", error) from error
             return None
         except self._exceptions.InvalidPathError:
@@ -205,7 +214,7 @@ class ObjectStore(TaggedStore):
             tag = {name: result.meta[name] for name in ("e_tag", "version") if result.meta[name] is not None}
             return Versioned(memoryview(result.bytes()), tag)
         except (*self._missing, self._exceptions.InvalidPathError) as error:
-            if _lacks_container(error):
+            if lacks_container(error):
                 raise self._failed(f"read {key!r}", error) from error
             return None  # what cannot be a key has no object
         except self._errors as error:
@@ -229,7 +238,7 @@ class ObjectStore(TaggedStore):
         except self._errors as error:
             if not again and "ConnectionReset" in repr(error):  # it is not known whether the server has stored it
                 return self._put_if(key, data, tag, again=True)
-            if tag is not None and isinstance(error, self._missing) and not _lacks_container(error):
+            if tag is not None and isinstance(error, self._missing) and not lacks_container(error):
                 return False
             if "501 Not Implemented" not in str(error):
                 raise self._failed(f"write {key!r}", error) from error
@@ -391,10 +400,6 @@ class HTTPStore(ObjectStore):
 
 def _payload(data: bytes | memoryview) -> bytes | memoryview:
     return bytes(data) if len(data) < _PAGE else data
-
-
-def _lacks_container(error: Exception) -> bool:
-    return "NoSuchBucket" in str(error) or "ContainerNotFound" in str(error)
 
 
 def _described(store: Any) -> str:

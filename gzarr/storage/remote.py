@@ -31,6 +31,8 @@ MAX_NBYTES = WAITING_MAX_NBYTES
 
 #: What to do about `is_expired`.
 EXPIRED = "The credentials have expired: get new ones, and open the store with them (storage_options=, environment)"
+#: What to do about `lacks_container`.
+NO_CONTAINER = "Is the bucket or container named rightly, and does it exist?"
 
 # Documents that make a node exist; they are stored after what was given with them.
 _NODES = frozenset({"zarr.json", ".zarray", ".zgroup"})
@@ -252,6 +254,15 @@ def run_together(function: Callable[[T], R], items: Sequence[T], concurrency: in
 
     run_in_threads(call, range(len(items)), min(concurrency, len(items)), _pool, most=CONCURRENCY)
     return results  # type: ignore[return-value]  # every call has ended, so none is None any more
+
+
+def lacks_container(error: BaseException | None) -> bool:
+    """Whether an error, or one that caused it, says that there is no such bucket or container, not only no object."""
+    while error is not None:
+        if any(word in str(error) for word in ("NoSuchBucket", "ContainerNotFound")):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def is_expired(text: str) -> bool:
