@@ -31,6 +31,26 @@ def read(
     /,
 ) -> tuple[int, int, int]: ...
 
+# Read parts of a plan whose chunks are in memory. items: what is stored of the chunk of every part, None for nothing;
+# with an index, a shard alone. Of a box, table2 may give the row of each part's span on every axis, int32 (n, ndim),
+# and the window is then ignored. Returns: as `read`. Raises: ValueError if the tables disagree, TypeError if an item is
+# no contiguous buffer.
+def read_buffers(
+    job: Buffer,
+    window: Buffer,
+    table0: Buffer,
+    table1: Buffer,
+    table2: Buffer,
+    table3: Buffer,
+    items: Sequence[Buffer | None],
+    index: Buffer | None,
+    fill: Buffer,
+    first: int,
+    scratch: Buffer,
+    status: bytearray,
+    /,
+) -> tuple[int, int, int]: ...
+
 # Read chunks and copy boxes of them to slots: the columns of a CopyPlan. numbers: int64, rows of a block, itemsize
 # there, and of casts.py the types of a cast. blocks: int64 (n, 2), address and bytes of a row. shards: see loop.h; None
 # if chunks are files. Returns: chunks left, bytes read, bytes placed. Raises: ValueError if the tables disagree.

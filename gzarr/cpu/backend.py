@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from gzarr.backend import Array, Chain, Decode, Fields, Placement
 from gzarr.codecs.spec import ArrayRepr, Step, fill_of
 from gzarr.cpu import decode_into
+from gzarr.cpu.compiled.buffers import place_wave
 from gzarr.cpu.compiled.eligibility import CompiledLoop
 from gzarr.cpu.compiled.reduce import reduce_windows
 from gzarr.cpu.compiled.source import LoopChain, make_loop_chain
@@ -129,7 +130,7 @@ class CpuBackend:
         codecs = tuple(codec._replace(decode=timed(codec.decode)) for codec in chain.codecs)
         prepared = _unpacked(chain)
         if prepared.into is not None:
-            prepared = prepared._replace(into=prepared.into.timed(timed))
+            prepared = prepared._replace(into=prepared.into.timed(timed), loop=_untimed)
         return chain._replace(codecs=codecs, prepared=prepared)
 
     def wave_nchunks(self, chain: Chain | None, nchunks: int, nbytes: int, *, writing: bool) -> int:
@@ -162,13 +163,18 @@ class CpuBackend:
         self, chain: Chain, buffers: Sequence[Buffer | None], parts: Sequence[Part], out: Array, fields: Fields
     ) -> None:
         """Decode chunks one by one and copy their parts into ``out``. Raises: CodecError(index)."""
-        into, _, fill = _unpacked(chain)
+        into, loop, fill = _unpacked(chain)
         if fields is not None:
             fill = fill_of(chain.chunk, fields)
         elif out.dtype != chain.chunk.dtype and not chain.chunk.dtype.hasobject:
             with np.errstate(all="ignore"):  # a NaN that becomes an integer, as in the chunks that are there
                 fill = np.asarray(fill).astype(out.dtype)[()]
         if into is not None:
+            if fields is None and len(parts) > 1 and not isinstance(loop_chain := loop(), str):
+                left = place_wave(loop_chain, buffers, parts, out)
+                if len(left) < len(parts):
+                    _place_rest(into, (buffers, parts), left, out, fill)
+                    return
             decode_into.place(into, buffers, parts, out, fields, fill)
             return
         for index, (buffer, part) in enumerate(zip(buffers, parts, strict=True)):
@@ -237,6 +243,24 @@ class CpuBackend:
 
     def wait(self, mark: object | None, stream: object | None = None) -> None:
         """Do nothing: everything is done when it returns."""
+
+
+def _untimed() -> str:
+    """Why the loop does not place the waves of a profile."""
+    return "the profile times every decoder"
+
+
+def _place_rest(
+    into: DecodeInto, wave: tuple[Sequence[Any], Sequence[Part]], left: Sequence[int], out: Array, fill: Any
+) -> None:
+    """Place some chunks of a wave, by their numbers, one by one. Raises: CodecError(index)."""
+    buffers, parts = wave
+    for number in left:
+        try:
+            decode_into.place(into, [buffers[number]], [parts[number]], out, None, fill)
+        except CodecError as error:
+            error.index = number
+            raise
 
 
 def _decode_one(chain: Chain, buffer: Buffer, index: int) -> Array:

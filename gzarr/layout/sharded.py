@@ -248,6 +248,23 @@ class Sharded(Layout):
             return None
         return _as_table(np.ascontiguousarray(entries, np.uint64), levels[0], first)
 
+    def index_of(self, object_coords: Coords, stored: Buffer, token: object | None) -> ShardIndex:
+        """The index of one shard of a flat layout that was fetched whole.
+
+        token: of that version (`Versions.of`), for caching the index; None if there is none. Raises: CodecError.
+        """
+        levels, (first,) = self._local(object_coords, [(0,) * len(self.grid)])
+        level, name = levels[0], (self.key(object_coords), 0, None)
+        cached = self._indexes.get(name)
+        if cached is not None and token is not None and cached[0] == token:
+            return _as_table(cached[1], level, first)
+        encoded = split_index(host_view(stored), level.index_nbytes, level.location)
+        # A copy: the index may lie anywhere in the bytes, its numbers across the words of memory.
+        entries = np.array(decode_index(encoded, level.coder), np.uint64, order="C")
+        if token is not None:
+            self._cache(name, token, entries)
+        return _as_table(entries, level, first)
+
     def cached_entries(self, key: str) -> tuple[object, NDArray[np.uint64]] | None:
         """The token and the entries of a shard, if its index is cached. It may have been replaced meanwhile."""
         return self._indexes.get((key, 0, None))

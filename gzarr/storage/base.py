@@ -155,10 +155,13 @@ class Versions(ABC):
         Whether asking for a token takes a round trip to a server, as long as reading a small object does.
     pins : bool
         Whether `get_pinned` and `get_versioned` work, which read chunks and no metadata documents.
+    in_memory : bool
+        Whether objects are in memory, so that fetching one whole copies nothing, and `of` knows its version.
     """
 
     remote: bool = False
     pins: bool = False
+    in_memory: bool = False
 
     @abstractmethod
     def token(self, key: str) -> object | None:
@@ -166,6 +169,10 @@ class Versions(ABC):
 
         Callers keep what they derived from an object (a parsed shard index) with its token, and know when it is stale.
         """
+
+    def of(self, stored: Buffer) -> object | None:
+        """The token of an object that was fetched whole, if its bytes tell; None otherwise."""
+        return None
 
     def tokens(self, keys: Sequence[str]) -> list[object | None]:
         """`token` of every key; stores across a network ask for all of them at once."""

@@ -65,13 +65,16 @@ class _ValueVersions(Versions):
     """Tokens of the bytes objects in a dict; values that can change in place have none."""
 
     __slots__ = ("_get",)
+    in_memory = True
 
     def __init__(self, get: Callable[[str], Any]) -> None:
         self._get = get
 
     def token(self, key: str) -> object | None:
-        value = self._get(key)
-        return _Identity(value) if type(value) is bytes else None
+        return self.of(self._get(key))
+
+    def of(self, stored: Any) -> object | None:
+        return _Identity(stored) if type(stored) is bytes else None
 
 
 class MemoryStore(FlatStore):

@@ -14,6 +14,7 @@ from gzarr.backend import Fields, PieceJob, Placement
 from gzarr.config import config
 from gzarr.cpu.compiled import library
 from gzarr.cpu.compiled.basic import BasicSelections, make_basic
+from gzarr.cpu.compiled.buffers import is_small_wave, make_buffer_read
 from gzarr.cpu.compiled.copies import make_copies_read, make_scattered_read
 from gzarr.cpu.compiled.points import make_rows
 from gzarr.cpu.compiled.read import make_read
@@ -24,6 +25,7 @@ from gzarr.cpu.decode_into import PLAIN_ARRAYS
 from gzarr.cpu.threads import thread_count
 from gzarr.indexing.copies import CopyPlan, Plan
 from gzarr.indexing.grid import RegularAxis
+from gzarr.indexing.keys import join_path
 from gzarr.indexing.plan import BoxPlan, PointPlan
 from gzarr.layout.chunk_layout import Layout
 from gzarr.layout.sharded import Sharded
@@ -95,8 +97,12 @@ class CompiledLoop:
         if (off := library.obstacle()) is not None:
             return off
         if isinstance(plan, CopyPlan):
+            if source.in_memory:
+                return "copies of chunks that are not in files are made by the reference path"
             return _take_copies(source, plan, out, fields)
         chain = source.chain
+        if source.in_memory and is_small_wave(chain, nparts):
+            return _FEW
         if fields is not None or type(out) not in PLAIN_ARRAYS:
             return _OTHER_VALUES
         if out.dtype != chain.chunk.dtype or out.shape != plan.shape:
@@ -105,6 +111,8 @@ class CompiledLoop:
             return _take_points(source, plan, out)
         n_threads, parts = thread_count(), Boxes(plan)
         shards = parts.by_shard(source.layout, n_threads) if isinstance(source.layout, Sharded) else None
+        if source.in_memory:
+            return make_buffer_read(source, parts, shards, out, n_threads)
         if shards is not None and not chain.in_blocks and shards[1] > 1:
             scattered = _take_scattered(source, parts, shards[1], out)
             if not isinstance(scattered, str) or parts.nparts < shards[1] * MIN_NCHUNKS_OF_SHARD:
@@ -165,7 +173,8 @@ def _decision(store: Store, layout: Layout, chain: LoopChain | str, *, cached: b
         return _Decision(chain, chain)
     names, files = layout.names, store.files
     prefix = None if files is None else files.prefix(names.path)
-    if prefix is None or "\0" in prefix:
+    in_memory = files is None and _is_in_memory(store, layout)
+    if not in_memory and (prefix is None or "\0" in prefix):
         why = f"the store does not expose local files{'' if files else ': it has no files'}"
         return _Decision(why, why)
     if any(axis.extent > MAX_EXTENT for axis in layout.grid):
@@ -175,9 +184,16 @@ def _decision(store: Store, layout: Layout, chain: LoopChain | str, *, cached: b
     no_read = "decoded chunks are cached" if cached else None
     if swapped(chain.dtype, chain.chunk.dtype) is None:
         no_read = f"dtype {chain.chunk.dtype} is stored in another byte order"
-    source = Source(store, layout, names.path, names.keys, prefix, chain, Pace())
+    prefix = join_path(names.path, "_")[:-1] if prefix is None else prefix
+    source = Source(store, layout, names.path, names.keys, prefix, chain, Pace(), in_memory)
     read, write = no_read or source, _write_obstacle(source) or source
-    return _Decision(read, write, make_basic(read, write, _target(source)))
+    return _Decision(read, write, None if in_memory else make_basic(read, write, _target(source)))
+
+
+def _is_in_memory(store: Store, layout: Layout) -> bool:
+    """Whether a store without files gives its objects at once, and shards whole for no more than their parts."""
+    versions = store.versions
+    return store.concurrency == 1 and (layout.objects is layout.grid or versions is None or versions.in_memory)
 
 
 def _take_points(source: Source, plan: PointPlan, out: Any) -> PieceJob | str:
@@ -185,7 +201,8 @@ def _take_points(source: Source, plan: PointPlan, out: Any) -> PieceJob | str:
     if parts is None:
         return "points of grids that are not regular, or of too many chunks, are read by the reference path"
     shards = parts.by_shard() if isinstance(source.layout, Sharded) else None
-    return make_read(source, parts, shards, out, thread_count())
+    make = make_buffer_read if source.in_memory else make_read
+    return make(source, parts, shards, out, thread_count())
 
 
 def _take_scattered(source: Source, parts: Boxes, nshards: int, out: Any) -> PieceJob | str:

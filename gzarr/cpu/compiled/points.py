@@ -70,6 +70,11 @@ class Rows:
         nothing = [0] * len(self._plan.grid)
         return nothing, nothing
 
+    def keys(self, piece: Piece, prefix: str, separator: str) -> list[str]:
+        """Keys of the chunks of a piece, in the order of its parts."""
+        rows = self._rows[piece.first : piece.first + piece.n].tolist()
+        return [prefix + separator.join(map(str, row)) for row in rows]
+
     def part(self, piece: Piece, number: int) -> Part:
         """One part, for the reference path, which sorts the chunks in the same way."""
         if self._table is None:

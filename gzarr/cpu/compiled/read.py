@@ -183,10 +183,7 @@ def make_read(source: Source, parts: Boxes | Rows, shards: Shards | None, out: A
         How many threads will share the work.
     """
     chain = source.chain
-    n = 1 if shards is None else shards[1]
-    smallest = smallest_piece(chain.nbytes, of_shard=shards is not None)
-    share = max(-(-parts.nparts // (n_threads * PIECES_PER_THREAD)), smallest)
-    size = max(min(PIECE_NCHUNKS, PIECE_NBYTES // chain.nbytes, share), 1)
+    size, work = make_work(source, parts, shards, out, n_threads)
     if shards is None:
         pieces = parts.whole().cut(size, n_threads)
     else:
@@ -196,18 +193,29 @@ def make_read(source: Source, parts: Boxes | Rows, shards: Shards | None, out: A
         source=source,
         parts=parts,
         pieces=pieces,
-        work=Work(
-            nchunks=parts.nparts,
-            part_nbytes=out.nbytes // parts.nparts,
-            wave_nchunks=min(size, -(-parts.nparts // n)),
-            unlocked=True,
-            chunk_s=source.pace.chunk_s,
-        ),
+        work=work,
         out=out,
         job=chain.job(swap, source.keys.separator, out, parts.npoints),
         tables=None if parts.are_many else parts.tables(),
         versions={},
         given_up={},
+    )
+
+
+def make_work(
+    source: Source, parts: Boxes | Rows, shards: Shards | None, out: Array, n_threads: int
+) -> tuple[int, Work]:
+    """How many chunks a piece of a read should have, and how much there is to do. Arguments: as of `make_read`."""
+    nbytes, nshards = source.chain.nbytes, 1 if shards is None else shards[1]
+    smallest = smallest_piece(nbytes, of_shard=shards is not None)
+    share = max(-(-parts.nparts // (n_threads * PIECES_PER_THREAD)), smallest)
+    size = max(min(PIECE_NCHUNKS, PIECE_NBYTES // nbytes, share), 1)
+    return size, Work(
+        nchunks=parts.nparts,
+        part_nbytes=out.nbytes // parts.nparts,
+        wave_nchunks=min(size, -(-parts.nparts // nshards)),
+        unlocked=True,
+        chunk_s=source.pace.chunk_s,
     )
 
 

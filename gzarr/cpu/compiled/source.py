@@ -171,6 +171,8 @@ class Source(NamedTuple):
         Of all chunks.
     pace : Pace
         How long the loop takes to read one.
+    in_memory : bool
+        Whether the store brings chunks into memory, as it has no files; the prefix is that of their keys.
     """
 
     store: Store
@@ -180,6 +182,7 @@ class Source(NamedTuple):
     prefix: str
     chain: LoopChain
     pace: Pace
+    in_memory: bool = False
 
 
 def make_loop_chain(steps: Sequence[Step], chunk: ArrayRepr, into: DecodeInto | None) -> LoopChain | str:

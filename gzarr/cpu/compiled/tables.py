@@ -165,6 +165,7 @@ class Boxes:
         self._starts = tuple(accumulate((len(spans) for spans in plan.axes), initial=0))[:-1]
         self.nparts, self.npoints = plan.nparts, -1
         self._chunks: list[Indices] | None = None  # of all spans, for every axis
+        self._segments: list[list[str]] | None = None  # the same as parts of keys
 
     def tables(self) -> Tables:
         """The loop's tables."""
@@ -261,6 +262,19 @@ class Boxes:
         axes = zip(self._columns(), piece.window, numbers, strict=True)
         return zip(*[chunks[first + rows].tolist() for chunks, (first, _), rows in axes], strict=True)
 
+    def keys(self, piece: Piece, prefix: str, separator: str) -> list[str]:
+        """Keys of the chunks of a piece, in the order of its parts."""
+        if sum(len(spans) for spans in self._plan.axes) > _MAX_SPANS:
+            return [prefix + separator.join(map(str, coords)) for coords in self.coords(piece)]
+        if self._segments is None:
+            self._segments = [list(map(str, chunks.tolist())) for chunks in self._columns()]
+        numbers: Iterable[int] = range(piece.first, piece.first + piece.n)
+        columns = []
+        for (first, n), segments in zip(reversed(piece.window), reversed(self._segments), strict=True):
+            columns.append([segments[first + number % n] for number in numbers])
+            numbers = [number // n for number in numbers]
+        return [prefix + separator.join(segments) for segments in zip(*columns[::-1], strict=True)]
+
     def part(self, piece: Piece, number: int) -> Part:
         """One part of a piece's window."""
         return self._plan.part(_spans_of(piece, number))
@@ -321,6 +335,30 @@ def piece_tables(
     if tables is None:
         tables, places, first = parts.tables_of(piece)
     return tables, make_window(*(places or parts.places(piece)), *shard), first
+
+
+def part_spans(parts: Sequence[Part]) -> tuple[bytes, bytes] | None:
+    """The loop's tables for single parts of boxes: spans, and the row of each part's span on every axis.
+
+    Returns: None if some part is not made of slices.
+    """
+    known: list[dict[int, tuple[int, slice, slice]]] = [{} for _ in parts[0].coords]
+    spans: list[bytes] = []
+    rows: list[int] = []
+    for coords, insides, outs, _ in parts:
+        if type(outs) is not tuple or type(insides) is not tuple:
+            return None
+        for axis, chunk, inside, out in zip(known, coords, insides, outs, strict=True):
+            if type(inside) is not slice or type(out) is not slice:
+                return None
+            span = axis.get(chunk)
+            if span is None or span[1] != inside or span[2] != out:  # parts of one box share their slices
+                step = out.step or 1
+                count = (out.stop - out.start + step - 1) // step
+                span = axis[chunk] = len(spans), inside, out
+                spans.append(_pack_span(chunk, count, inside.start, inside.step or 1, -1, out.start, step, -1))
+            rows.append(span[0])
+    return b"".join(spans), np.array(rows, np.int32).tobytes()
 
 
 def make_window(*rows: Sequence[int]) -> bytes:

@@ -188,7 +188,7 @@ static bool read_head(const Job *job, Frame *frame) {
     frame->plain = -1;
     frame->have = stored->size < HEAD ? stored->size : HEAD;
     if (stored->size > job->max_encoded || frame->have < HEADER) return false;
-    if (!read_exactly(stored->fd, head, frame->have, stored->start)) return false;
+    if (!read_stored(stored, head, frame->have, 0)) return false;
     frame->nbytes = number(head + 4), frame->size = number(head + 8);
     if (frame->nbytes != job->nbytes || number(head + 12) != stored->size) return false;
     if (head[2] & MEMCPYED) { /* nothing is decoded: what blosc refuses is for blosc to see */
@@ -220,7 +220,7 @@ static bool decode_blocks(const Frame *frame, int64_t b, int64_t n, char *to, in
     /* no more than the frame: its table is as long at least */
     char *head = reader->encoded, *data = plain ? to : head + table;
     if (have) memcpy(data, frame->head + begin, (size_t)have);
-    if (!read_exactly(frame->stored->fd, data + have, size - have, frame->stored->start + begin + have)) return false;
+    if (!read_stored(frame->stored, data + have, size - have, begin + have)) return false;
     reader->taken += (uint64_t)(size - have);
     if (plain) return size == nbytes;
     memcpy(head, frame->head, 4);

@@ -137,10 +137,19 @@ typedef struct {
  * follows are the coordinates of the shard, those of its first chunk, and entries from one chunk to the next. */
 enum { SHARD_FIRST, SHARD_N, SHARD_INDEX, SHARD_ENTRIES, SHARD_CHECKED, SHARD_VERSION, SHARD_COORDS = SHARD_VERSION + 5 };
 
+/* A chunk as it is stored, in memory. */
+typedef struct {
+    const char *bytes; /* NULL if it is missing */
+    int64_t size;
+    bool may_change; /* others may write to this memory meanwhile: it is copied before anything looks at it */
+} Item;
+
 typedef struct {
     const Job *job;
     const Window *window;
     const Copies *copies; /* NULL for a box and for points */
+    const Item *items; /* the chunks of the parts of a call, one after the other; NULL if they are not in memory */
+    const int32_t *part_spans; /* box: of every part the row of its span on each axis, (n, ndim), in place of a window */
     const int64_t *version;  /* of the shard that the index is of (gzarr.storage.local_files.FileVersion); NULL for any */
     const uint64_t *written; /* with a version: the table that its number is from (Target.written) */
     int64_t n_written;
@@ -158,6 +167,7 @@ typedef struct {
     int64_t n_index;       /* entries */
     const char *bytes; /* of the shard, if they are in memory: it is then not opened */
     int64_t n_bytes;
+    bool bytes_may_change; /* as in Item */
     bool sharded;
     const char *fill;
 } Call;
@@ -189,15 +199,17 @@ typedef struct {
     void *zstd, *inflater;
     int fd; /* of the shard; -1 before it is opened */
     int64_t shard_size;
+    int64_t number; /* of the part in the call */
     uint64_t taken, placed; /* bytes read of this part's chunk, bytes of the result that it is */
     char path[MAX_PATH];
 } Reader;
 
 typedef enum { FOUND, ABSENT, ODD } Found;
 
-/* Where the bytes of a chunk are: a range of an open file, or of a shard in memory. */
+/* Where the bytes of a chunk are: a range of an open file, or of memory. */
 typedef struct {
-    const char *bytes; /* the shard; NULL for a file */
+    const char *bytes; /* the chunk, or the shard; NULL for a file */
+    bool may_change;
     int fd;
     int64_t start, size;
 } Stored;
@@ -417,6 +429,7 @@ void shuffle_bytes(int64_t size, int64_t nbytes, const char *src, char *dst);
 /* read.c, write.c: parts `first` to `first + n` of the call; what became of each is put into `status`. */
 Found load_chunk(const Call *call, const int64_t *coords, char *into, Reader *reader, char **chunk);
 bool read_exactly(int fd, char *to, int64_t n, int64_t at);
+bool read_stored(const Stored *stored, char *to, int64_t n, int64_t at);
 int open_regular(const char *path, int64_t *size);
 Found find_stored(const Call *call, const int64_t *coords, Reader *reader, Stored *stored);
 void leave_stored(const Call *call, const Stored *stored);

@@ -22,6 +22,14 @@ bool read_exactly(int fd, char *to, int64_t n, int64_t at) {
     return true;
 }
 
+/* Read `n` bytes of a chunk, from `at` on. False if that cannot be. */
+bool read_stored(const Stored *stored, char *to, int64_t n, int64_t at) {
+    if (at < 0 || n < 0 || n > stored->size - at) return false;
+    if (!stored->bytes) return read_exactly(stored->fd, to, n, stored->start + at);
+    memcpy(to, stored->bytes + stored->start + at, (size_t)n);
+    return true;
+}
+
 /* Open a regular file. Returns: its descriptor; -1 if there is none, -2 if it is to be left. Nothing waits for a pipe. */
 int open_regular(const char *path, int64_t *size) {
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -72,19 +80,26 @@ static Found find_range(const Call *call, const int64_t *coords, Reader *reader,
     if (call->index[2 * at] == MISSING) return ABSENT;
     if (!call->bytes && reader->fd == -1) reader->fd = open_regular(call->path, &reader->shard_size);
     if (!call->bytes && reader->fd < 0) return ODD;
-    *stored = (Stored){.bytes = call->bytes, .fd = reader->fd};
+    *stored = (Stored){.bytes = call->bytes, .may_change = call->bytes_may_change, .fd = reader->fd};
     const Found found = look_up(call, at, call->bytes ? call->n_bytes : reader->shard_size, &start, &stored->size);
     stored->start = (int64_t)start;
     return found;
 }
 
+static Found find_item(const Item *item, Stored *stored) {
+    if (!item->bytes) return ABSENT;
+    *stored = (Stored){.bytes = item->bytes, .may_change = item->may_change, .fd = -1, .size = item->size};
+    return FOUND;
+}
+
 /* Find where a chunk is stored. If it is there, `leave_stored` is to be called. */
 Found find_stored(const Call *call, const int64_t *coords, Reader *reader, Stored *stored) {
+    if (call->items) return find_item(&call->items[reader->number], stored);
     return (call->sharded ? find_range : find_file)(call, coords, reader, stored);
 }
 
 void leave_stored(const Call *call, const Stored *stored) {
-    if (!call->sharded) close(stored->fd);
+    if (!call->sharded && !call->items) close(stored->fd);
 }
 
 /* -- decoding -------------------------------------------------------------------------------------------------- */
@@ -176,9 +191,10 @@ bool load_stored(const Job *job, const Stored *stored, char *into, int64_t wante
     if (plain ? size != job->nbytes + CHECKSUM * job->checksum : size > job->max_encoded) return false;
     char *data = plain && !job->checksum && into ? into : reader->encoded;
     reader->taken = (uint64_t)size;
-    if (stored->bytes) /* a copy: nothing that is done to the chunk may change the shard */
-        memcpy(data, stored->bytes + stored->start, (size_t)size);
-    else if (!read_exactly(stored->fd, data, size, stored->start))
+    /* Memory is decoded where it is, unless something is done to it in place. */
+    if (stored->bytes && !stored->may_change && !(plain && (job->swap || data == into)))
+        data = (char *)(uintptr_t)(stored->bytes + stored->start);
+    else if (!read_stored(stored, data, size, 0))
         return false;
     if (job->checksum) {
         size -= CHECKSUM;
@@ -205,7 +221,8 @@ Found load_chunk(const Call *call, const int64_t *coords, char *into, Reader *re
 
 /* Whether a chunk may be read block by block. */
 bool reads_blockwise(const Job *job, const Stored *stored) {
-    return (job->codec == BLOSC || job->codec == PLAIN) && !job->checksum && job->nbytes >= MIN_BLOCKWISE && !stored->bytes;
+    const bool in_blocks = job->codec == BLOSC || (job->codec == PLAIN && !stored->bytes);
+    return in_blocks && !job->checksum && job->nbytes >= MIN_BLOCKWISE;
 }
 
 /* Read rows of a chunk that is stored as it is straight to where they belong: a copy less. False if that cannot be. */
@@ -246,8 +263,11 @@ static int do_box(const Call *call, int64_t part, Reader *reader) {
     reader->placed = (uint64_t)job->itemsize;
     for (int64_t a = job->ndim - 1; a >= 0; a--) {
         const int64_t n = call->window->n[a];
-        const Span *span = call->spans + call->window->first[a] + part % n;
-        part /= n;
+        const Span *span = call->spans;
+        if (call->part_spans)
+            span += call->part_spans[reader->number * job->ndim + a];
+        else
+            span += call->window->first[a] + part % n, part /= n;
         coords[a] = span->chunk;
         reader->placed *= (uint64_t)span->count;
         if (!add_axis(call, span, (int)a, &copy)) return LEFT;
@@ -279,7 +299,7 @@ Done read_all(const Call *call, int64_t first, int64_t n, char *status, char *sc
     if (call->version) reader.fd = open_regular(call->path, &reader.shard_size);
     bool sound = !call->version || (reader.fd >= 0 && is_version(call, reader.fd));
     for (int64_t i = 0; sound && i < n; i++) {
-        reader.taken = 0;
+        reader.taken = 0, reader.number = i;
         status[i] = (char)do_one(call, first + i, &reader);
         if (status[i] == DONE)
             done.taken += reader.taken, done.placed += reader.placed;

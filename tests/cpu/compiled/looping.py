@@ -51,13 +51,18 @@ class Watched:
     """Counts what the loop is asked to read and to write, and what it leaves of each."""
 
     def __init__(self) -> None:
-        self.done = self.left = self.written = self.refused = self.calls = 0
+        self.done = self.left = self.written = self.refused = self.calls = self.buffered = 0
 
     def read(self, *args: Any) -> tuple[int, int, int]:
         found: tuple[int, int, int] = library._loaded()[0].read(*args)
         self.calls += 1
         self.done += len(args[-1])
         self.left += found[0]
+        return found
+
+    def read_buffers(self, *args: Any) -> tuple[int, int, int]:
+        found: tuple[int, int, int] = library._loaded()[0].read_buffers(*args)
+        self.buffered += len(args[-1]) - found[0]
         return found
 
     def read_copies(self, *args: Any) -> tuple[int, int, int]:
