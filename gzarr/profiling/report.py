@@ -136,7 +136,7 @@ def profile() -> Iterator[Profile]:
     >>> array = gzarr.create_array(data=np.ones((100, 100), "i4"), chunks=(10, 10))
     >>> with gzarr.profile() as p:
     ...     _ = array[:20]
-    >>> p.stages["read"].chunks, p.stages["place"].bytes_out
+    >>> p.stages["read"].chunks, p.stages["loop"].bytes_out
     (20, 8000)
     """
     recorder = Recorder(active.get())

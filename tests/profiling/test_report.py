@@ -23,6 +23,8 @@ DATA = np.random.default_rng(0).integers(0, 1000, (64, 48)).astype("i4")
 DEVICES = ["cpu", "emulated"] if find_compiler() else ["cpu"]
 COMPRESSORS = {"none": None, "blosc": Blosc("lz4", 5, Blosc.SHUFFLE), "default": "auto"}
 WAIT_S = 20
+#: The stage that places many chunks of a memory store.
+PLACED = "place" if library.loop() is None else "loop"
 
 
 def stored(device: str = "cpu", **options) -> gzarr.Array:
@@ -50,7 +52,7 @@ def check(p: report.Profile) -> None:
 @pytest.mark.parametrize("compressor", COMPRESSORS)
 def test_a_read_is_counted_stage_by_stage(device, compressor) -> None:
     array = stored(device, compressor=COMPRESSORS[compressor])
-    with gzarr.profile() as p:
+    with gzarr.config.set({"cpu.native": False}), gzarr.profile() as p:
         np.testing.assert_array_equal(array[:40], DATA[:40])
         assert not p.stages
     check(p)
@@ -68,6 +70,18 @@ def test_a_read_is_counted_stage_by_stage(device, compressor) -> None:
     assert [line.split()[:2] for line in lines[1 : 1 + len(p.stages)]] == [
         [n, str(s.calls)] for n, s in p.stages.items()
     ]
+
+
+@pytest.mark.skipif(library.loop() is None, reason=f"the compiled loop is {library.status()}")
+def test_reads_of_chunks_in_memory_are_counted() -> None:
+    array = stored(compressor=COMPRESSORS["blosc"])
+    with gzarr.profile() as p:
+        np.testing.assert_array_equal(array[:40], DATA[:40])
+    check(p)
+    nbytes = sum(len(array.store[f"c/{i}/{j}"]) for i in range(3) for j in range(3))
+    assert set(p.stages) == {"loop", "read"}
+    assert (p.stages["read"].chunks, p.stages["read"].bytes_out) == (9, nbytes)
+    assert (p.stages["loop"].chunks, p.stages["loop"].bytes_out) == (9, 40 * 48 * 4)
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -111,7 +125,7 @@ def test_threads_of_the_pool_count_and_other_threads_do_not() -> None:
         np.testing.assert_array_equal(array[:], data)
         bystander.join(WAIT_S)
     check(p)
-    assert p.stages["read"].chunks == p.stages["place"].chunks == 8
+    assert p.stages["read"].chunks == p.stages[PLACED].chunks == 8
     assert len({row.thread for row in p.timeline}) == 2
     assert p.stages["read"].waves >= 2
     assert p.overlap_s("read", "read") > 0
@@ -213,7 +227,7 @@ def test_nothing_is_noted_without_a_profile_nor_after_it() -> None:
     array.store["c/0/0"] = b"damage"
     with pytest.raises(gzarr.ChunkError), gzarr.profile() as p:
         array[:]
-    assert p.stages["read"].calls == 1
+    assert p.stages["read"].calls >= 1
     check(p)
     assert recorder.active.get() is None
     assert recorder._here.top is None

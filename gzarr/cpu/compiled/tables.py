@@ -340,7 +340,7 @@ def piece_tables(
 def part_spans(parts: Sequence[Part]) -> tuple[bytes, bytes] | None:
     """The loop's tables for single parts of boxes: spans, and the row of each part's span on every axis.
 
-    Returns: None if some part is not made of slices.
+    Returns: None if some part is not made of slices, or has numbers that the loop does not hold.
     """
     known: list[dict[int, tuple[int, slice, slice]]] = [{} for _ in parts[0].coords]
     spans: list[bytes] = []
@@ -356,7 +356,10 @@ def part_spans(parts: Sequence[Part]) -> tuple[bytes, bytes] | None:
                 step = out.step or 1
                 count = (out.stop - out.start + step - 1) // step
                 span = axis[chunk] = len(spans), inside, out
-                spans.append(_pack_span(chunk, count, inside.start, inside.step or 1, -1, out.start, step, -1))
+                try:
+                    spans.append(_pack_span(chunk, count, inside.start, inside.step or 1, -1, out.start, step, -1))
+                except struct.error:  # a chunk beyond 2^63
+                    return None
             rows.append(span[0])
     return b"".join(spans), np.array(rows, np.int32).tobytes()
 
