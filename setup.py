@@ -29,6 +29,7 @@ loop = Extension(
             "fetch",
             "frames",
             "locks",
+            "memory",
             "parts",
             "points",
             "put",

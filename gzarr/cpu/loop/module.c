@@ -63,7 +63,7 @@ bool take_job(const Py_buffer *table, Job *job) {
     return unpack(table, ndim, 10, 4, 0, (int64_t *)job) && job_is_sound(job) && has_decoder(job);
 }
 
-static bool take_window(const Py_buffer *table, const Job *job, Window *window) {
+bool take_window(const Py_buffer *table, const Job *job, Window *window) {
     return unpack(table, job->ndim, 0, 4, 0, (int64_t *)window);
 }
 
@@ -74,14 +74,14 @@ bool take_encoder(const Py_buffer *table, const Job *job, Encoder *encoder) {
 }
 
 /* Give a call the tables of a box. False if they do not fit each other. */
-static bool take_box(Call *call, const Py_buffer *spans, const Py_buffer *lists, int64_t first, int64_t n) {
+bool take_box(Call *call, const Py_buffer *spans, const Py_buffer *lists, int64_t first, int64_t n) {
     call->spans = spans->buf;
     call->lists = lists->buf;
     call->n_lists = lists->len / WORD;
     return box_is_sound(call, spans->len / (Py_ssize_t)sizeof(Span), first, n);
 }
 
-static bool take_points(Call *call, const Py_buffer *table, int64_t first, int64_t n) {
+bool take_points(Call *call, const Py_buffer *table, int64_t first, int64_t n) {
     const Job *job = call->job;
     call->rows = table[0].buf;
     call->starts = table[1].buf;
@@ -453,7 +453,7 @@ static PyObject *loop_fetch(PyObject *module, PyObject *args) {
 
 /* Take the memory of the items of a sequence, none of None. Returns: it, to be given to `release_all`; NULL with an
  * exception. */
-static Py_buffer *take_all(PyObject *items, Py_ssize_t *n) {
+Py_buffer *take_all(PyObject *items, Py_ssize_t *n) {
     *n = PySequence_Size(items);
     if (*n < 0) return NULL;
     Py_buffer *buffers = PyMem_Calloc((size_t)*n + 1, sizeof(Py_buffer));
@@ -470,78 +470,9 @@ static Py_buffer *take_all(PyObject *items, Py_ssize_t *n) {
     return buffers;
 }
 
-static void release_all(Py_buffer *buffers, Py_ssize_t n) {
+void release_all(Py_buffer *buffers, Py_ssize_t n) {
     release(buffers, (int)n);
     PyMem_Free(buffers);
-}
-
-/* Whether every part has a span on each axis. */
-static bool part_spans_are_sound(const Py_buffer *table, int64_t ndim, int64_t n, int64_t n_spans) {
-    const int32_t *rows = table->buf;
-    if (table->len != n * ndim * (Py_ssize_t)sizeof(int32_t)) return false;
-    for (int64_t i = 0; i < n * ndim; i++)
-        if (rows[i] < 0 || rows[i] >= n_spans) return false;
-    return true;
-}
-
-/* read_buffers(job, window, table0, table1, table2, table3, items, index, fill, first, scratch, status). items: for every
- * part what is stored of its chunk, None for nothing; with an index, a shard alone. Of a box, table2 may say the row of
- * each part's span on every axis. */
-static PyObject *loop_read_buffers(PyObject *module, PyObject *args) {
-    enum { JOB, WINDOW, TABLE, INDEX = TABLE + 4, FILL, SCRATCH, STATUS, N };
-    Py_buffer b[N];
-    PyObject *objects;
-    long long first;
-    Py_ssize_t n_items;
-    Done done = {0};
-    if (!PyArg_ParseTuple(args, "y*y*y*y*y*y*Oz*y*Lw*w*", &b[JOB], &b[WINDOW], &b[TABLE], &b[TABLE + 1], &b[TABLE + 2],
-                          &b[TABLE + 3], &objects, &b[INDEX], &b[FILL], &first, &b[SCRATCH], &b[STATUS]))
-        return NULL;
-    Job table = {0};
-    Window window = {0};
-    const Job *job = &table;
-    const bool sharded = b[INDEX].buf != NULL;
-    const int64_t n = b[STATUS].len;
-    Py_buffer *buffers = take_all(objects, &n_items);
-    Item *items = buffers ? PyMem_Calloc((size_t)n_items + 1, sizeof(Item)) : NULL;
-    for (Py_ssize_t i = 0; items && i < n_items; i++)
-        if (buffers[i].obj) items[i] = (Item){buffers[i].buf ? buffers[i].buf : "", buffers[i].len, !buffers[i].readonly};
-    bool sound = items && take_job(&b[JOB], &b[WINDOW], &table, &window) && has_decoder(job) &&
-                 b[FILL].len == job->itemsize && b[SCRATCH].len >= job->max_encoded + job->nbytes &&
-                 n_items == (sharded ? 1 : n) && (!sharded || items[0].bytes);
-    Call call = {
-        .job = job,
-        .window = &window,
-        .items = sharded ? NULL : items,
-        .index = b[INDEX].buf,
-        .n_index = b[INDEX].len / (2 * WORD),
-        .sharded = sharded,
-        .fill = b[FILL].buf,
-    };
-    if (sound && sharded)
-        call.bytes = items[0].bytes, call.n_bytes = items[0].size, call.bytes_may_change = items[0].may_change;
-    if (sound && job->npoints >= 0) {
-        sound = take_points(&call, &b[TABLE], first, n);
-    } else if (sound && b[TABLE + 2].len) {
-        call.part_spans = b[TABLE + 2].buf, call.spans = b[TABLE].buf;
-        call.lists = b[TABLE + 1].buf, call.n_lists = b[TABLE + 1].len / WORD;
-        sound = !sharded && part_spans_are_sound(&b[TABLE + 2], job->ndim, n, b[TABLE].len / (Py_ssize_t)sizeof(Span));
-    } else if (sound) {
-        sound = take_box(&call, &b[TABLE], &b[TABLE + 1], first, n);
-    }
-    if (sound) {
-        Py_BEGIN_ALLOW_THREADS
-        done = read_all(&call, first, n, b[STATUS].buf, b[SCRATCH].buf);
-        Py_END_ALLOW_THREADS
-    }
-    const bool failed = !items;
-    PyMem_Free(items);
-    if (buffers) release_all(buffers, n_items);
-    release(b, N);
-    if (failed) return buffers ? PyErr_NoMemory() : NULL;
-    if (!sound) return refuse();
-    return Py_BuildValue("(LKK)", (long long)done.left, (unsigned long long)done.taken,
-                         (unsigned long long)done.placed);
 }
 
 /* copy(buffers, slab, offsets, sizes): copy what has an offset that is not negative, and note all sizes; None has none. */

@@ -15,8 +15,19 @@ bool unpack(const Py_buffer *table, int64_t ndim, int head, int rows, Py_ssize_t
 /* False if the tables do not fit each other, or if functions are missing. */
 bool take_job(const Py_buffer *table, Job *job);
 bool take_encoder(const Py_buffer *table, const Job *job, Encoder *encoder);
+bool take_window(const Py_buffer *table, const Job *job, Window *window);
+/* Give a call the tables of a box, or of points. False if they do not fit each other. */
+bool take_box(Call *call, const Py_buffer *spans, const Py_buffer *lists, int64_t first, int64_t n);
+bool take_points(Call *call, const Py_buffer *table, int64_t first, int64_t n);
 PyObject *refuse(void);
 void release(Py_buffer *buffers, int n);
+/* Take the memory of the items of a sequence, none of None. Returns: it, to be given to `release_all`; NULL with an
+ * exception. */
+Py_buffer *take_all(PyObject *items, Py_ssize_t *n);
+void release_all(Py_buffer *buffers, Py_ssize_t n);
+
+/* memory.c */
+PyObject *loop_read_buffers(PyObject *module, PyObject *args);
 
 /* basic.c: add the type `Basic`. */
 bool add_basic(PyObject *module);

@@ -1,0 +1,71 @@
+/* Reads chunks that are in memory: see gzarr/cpu/compiled/buffers.py. */
+#include "module.h"
+
+/* Whether every part has a span on each axis. */
+static bool part_spans_are_sound(const Py_buffer *table, int64_t ndim, int64_t n, int64_t n_spans) {
+    const int32_t *rows = table->buf;
+    if (table->len != n * ndim * (Py_ssize_t)sizeof(int32_t)) return false;
+    for (int64_t i = 0; i < n * ndim; i++)
+        if (rows[i] < 0 || rows[i] >= n_spans) return false;
+    return true;
+}
+
+/* read_buffers(job, window, table0, table1, table2, table3, items, index, fill, first, scratch, status). items: for every
+ * part what is stored of its chunk, None for nothing; with an index, a shard alone. Of a box, table2 may say the row of
+ * each part's span on every axis. */
+PyObject *loop_read_buffers(PyObject *module, PyObject *args) {
+    enum { JOB, WINDOW, TABLE, INDEX = TABLE + 4, FILL, SCRATCH, STATUS, N };
+    Py_buffer b[N];
+    PyObject *objects;
+    long long first;
+    Py_ssize_t n_items;
+    Done done = {0};
+    if (!PyArg_ParseTuple(args, "y*y*y*y*y*y*Oz*y*Lw*w*", &b[JOB], &b[WINDOW], &b[TABLE], &b[TABLE + 1], &b[TABLE + 2],
+                          &b[TABLE + 3], &objects, &b[INDEX], &b[FILL], &first, &b[SCRATCH], &b[STATUS]))
+        return NULL;
+    Job table = {0};
+    Window window = {0};
+    const Job *job = &table;
+    const bool sharded = b[INDEX].buf != NULL;
+    const int64_t n = b[STATUS].len;
+    Py_buffer *buffers = take_all(objects, &n_items);
+    Item *items = buffers ? PyMem_Calloc((size_t)n_items + 1, sizeof(Item)) : NULL;
+    for (Py_ssize_t i = 0; items && i < n_items; i++)
+        if (buffers[i].obj) items[i] = (Item){buffers[i].buf ? buffers[i].buf : "", buffers[i].len, !buffers[i].readonly};
+    bool sound = items && take_job(&b[JOB], &table) && take_window(&b[WINDOW], job, &window) &&
+                 b[FILL].len == job->itemsize && b[SCRATCH].len >= job->max_encoded + job->nbytes &&
+                 n_items == (sharded ? 1 : n) && (!sharded || items[0].bytes);
+    Call call = {
+        .job = job,
+        .window = &window,
+        .items = sharded ? NULL : items,
+        .index = b[INDEX].buf,
+        .n_index = b[INDEX].len / (2 * WORD),
+        .sharded = sharded,
+        .fill = b[FILL].buf,
+    };
+    if (sound && sharded)
+        call.bytes = items[0].bytes, call.n_bytes = items[0].size, call.bytes_may_change = items[0].may_change;
+    if (sound && job->npoints >= 0) {
+        sound = take_points(&call, &b[TABLE], first, n);
+    } else if (sound && b[TABLE + 2].len) {
+        call.part_spans = b[TABLE + 2].buf, call.spans = b[TABLE].buf;
+        call.lists = b[TABLE + 1].buf, call.n_lists = b[TABLE + 1].len / WORD;
+        sound = !sharded && part_spans_are_sound(&b[TABLE + 2], job->ndim, n, b[TABLE].len / (Py_ssize_t)sizeof(Span));
+    } else if (sound) {
+        sound = take_box(&call, &b[TABLE], &b[TABLE + 1], first, n);
+    }
+    if (sound) {
+        Py_BEGIN_ALLOW_THREADS
+        done = read_all(&call, first, n, b[STATUS].buf, b[SCRATCH].buf);
+        Py_END_ALLOW_THREADS
+    }
+    const bool failed = !items;
+    PyMem_Free(items);
+    if (buffers) release_all(buffers, n_items);
+    release(b, N);
+    if (failed) return buffers ? PyErr_NoMemory() : NULL;
+    if (!sound) return refuse();
+    return Py_BuildValue("(LKK)", (long long)done.left, (unsigned long long)done.taken,
+                         (unsigned long long)done.placed);
+}
