@@ -206,23 +206,28 @@ def describe(
 ) -> None: ...
 
 # Reads and writes basic selections of few chunks of an array. job: of a box; where its result lies does not count.
-# extents: int64. path: what the paths of chunks begin with. arrays: their dtype; what makes them; the dtype that these
-# are made of, if not their own; the type of NumPy's integers. target: the table of an encoder, what the names of
-# temporary files begin with, `written` and `number` of a Target; None if nothing is written.
+# extents, counts: int64, of the array, and chunks of a shard, ones if chunks are files. path: what the paths of files
+# begin with. arrays: their dtype; what makes them; the dtype that these are made of, if not their own; the type of
+# NumPy's integers. written: of a Target. target: the table of an encoder, what the names of temporary files begin with,
+# `number` of a Target; None if nothing is written. shards: what gives the index of a shard and its version, or None,
+# and the entries from one chunk to the next; None if chunks are files.
 # Raises: ValueError if the tables disagree.
 class Basic:
     def __new__(
         cls,
         job: Buffer,
         extents: Buffer,
+        counts: Buffer,
         path: bytes,
         fill: bytes,
         arrays: tuple[np.dtype[Any], Callable[..., Any], np.dtype[Any] | None, type],
-        target: tuple[Buffer, bytes, Buffer, Callable[[], int]] | None,
+        written: Buffer,
+        target: tuple[Buffer, bytes, Callable[[], int]] | None,
+        shards: tuple[Callable[[tuple[int, ...]], tuple[Buffer, bytes] | None], Buffer] | None,
         /,
     ) -> Self: ...
-    # An array, or a scalar; None if that is left.
-    def read(self, key: Any, dtype: np.dtype[Any], /) -> Any: ...
+    # The result: a new array or scalar, or `out`; None if that is left.
+    def read(self, key: Any, dtype: np.dtype[Any], out: Any = None, /) -> Any: ...
     # Coordinates of the only chunk that a selection touches; None if it is not written here.
     def locate(self, key: Any, /) -> tuple[int, ...] | None: ...
     # What became of the chunk: stored (0), left (1), or equal to the fill value and deleted (2).

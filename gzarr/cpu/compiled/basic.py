@@ -8,21 +8,25 @@ leaves whatever it does not know, and everything that fails: the caller then beg
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from gzarr.cpu.compiled import library
 from gzarr.cpu.compiled.source import Source, swapped
+from gzarr.indexing.grid import RegularAxis
 from gzarr.indexing.keys import Coords
 from gzarr.layout.sharded import Sharded
 from gzarr.storage.base import Target
 from gzarr.storage.invalidation import announce
+from gzarr.storage.local_files import WRITTEN, FileVersion
 from gzarr.storage.locks import while_locked, within_change
 
 #: What became of a chunk: stored (0), left to the caller, or equal to the fill value and deleted.
 _LEFT, _EMPTY = 1, 2
 
+_ENTRY = np.dtype(np.uint64)
 #: Data types that numbers of Python are cast to as NumPy casts them.
 _NUMBERS = "biufc"
 
@@ -72,29 +76,54 @@ def make_basic(read: Source | str, write: Source | str, target: Target | None) -
 
     read, write: the array as the loop reads and writes it, or why it does not. target: how its files may be written.
     """
-    if isinstance(read, str) or isinstance(read.layout, Sharded) or read.chain.chunk.dtype.shape:
+    if isinstance(read, str) or read.chain.chunk.dtype.shape:
+        return None
+    if not all(isinstance(axis, RegularAxis) for axis in (*read.layout.grid, *read.layout.objects)):
         return None
     known = not isinstance(write, str) and target is not None and target.prefix == read.prefix
-    return BasicSelections(read, target if known else None)
+    return BasicSelections(read, target if known and not isinstance(read.layout, Sharded) else None)
 
 
 def _make_basic(source: Source, target: Target | None) -> Any:
-    chain, dtype = source.chain, source.chain.chunk.dtype
-    extents = tuple([axis.extent for axis in source.layout.grid])
-    written = None
-    if target is not None and chain.encoder is not None:
-        keep_beyond = {*(source.layout.cut or source.layout.find_cut())[0]} != {-1}
+    chain, dtype, layout = source.chain, source.chain.chunk.dtype, source.layout
+    extents = tuple([axis.extent for axis in layout.grid])
+    writes = shards = None
+    counts: Coords = (1,) * len(extents)
+    if isinstance(layout, Sharded):
+        level, index = layout.blank_index((0,) * len(extents))
+        counts, shards = level.counts, (_known_shard(layout), _table(index.steps))
+    elif target is not None and chain.encoder is not None:
+        keep_beyond = {*(layout.cut or layout.find_cut())[0]} != {-1}
         keep_empty = chain.chunk.fill_value is None
         encoder = chain.encoder.table(extents, keep_empty=keep_empty, keep_beyond=keep_beyond)
-        written = encoder, os.fsencode(target.temporary), target.written, target.number
+        writes = encoder, os.fsencode(target.temporary), target.number
     return library.extension().Basic(
         chain.job(swapped(chain.dtype, dtype) or 0, source.keys.separator, np.empty((1,) * len(extents), dtype), -1),
-        np.array(extents, np.int64),
+        _table(extents),
+        _table(counts),
         os.fsencode(source.prefix + source.keys.prefix),
         chain.fill,
         (dtype, np.empty, _stored_as(dtype), np.int64),
-        written,
+        WRITTEN,
+        writes,
+        shards,
     )
+
+
+def _table(numbers: Sequence[int]) -> bytes:
+    return np.array(numbers, np.int64).tobytes()
+
+
+def _known_shard(layout: Sharded) -> Callable[[Coords], tuple[Any, bytes] | None]:
+    """Return what gives the index of a shard and the version that it is of, if it is cached."""
+
+    def find(coords: Coords) -> tuple[Any, bytes] | None:
+        cached = layout.cached_entries(layout.key(coords))
+        if cached is None or type(cached[0]) is not FileVersion or cached[1].dtype != _ENTRY:
+            return None
+        return cached[1], cached[0].packed()
+
+    return find
 
 
 def _stored_as(dtype: np.dtype[Any]) -> np.dtype[Any] | None:

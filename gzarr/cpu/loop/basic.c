@@ -2,8 +2,8 @@
  *
  * Theory of operation. For one chunk, what Python does besides the loop takes longer than the loop: it normalizes the
  * selection, cuts it along the chunks and makes tables. A `Basic` knows all of an array that these need, and does the
- * same for selections of a few chunks. Whatever it does not know is left: it then returns None, or LEFT, and Python
- * begins again.
+ * same for selections of a few chunks, which must be in one shard if there are shards. Whatever it does not know is left:
+ * it then returns None, or LEFT, and Python begins again.
  *
  * Rules: nothing of a `Basic` changes once it is made, so threads may share it.
  */
@@ -25,6 +25,8 @@ typedef struct {
     PyObject *index;                     /* the type of NumPy's integers */
     PyObject *path, *fill, *temporary;   /* bytes */
     PyObject *number;                    /* gives Sink.number */
+    PyObject *find;                      /* says what is known of a shard; NULL if chunks are files */
+    int64_t counts[MAX_NDIM], steps[MAX_NDIM]; /* of shards, as in `Places` */
     Py_buffer written;
 } Basic;
 
@@ -34,14 +36,17 @@ typedef struct {
     bool dropped; /* from the result, as it is an integer */
 } Wanted;
 
+/* What is returned for what is left. Only what is raised from outside of the call, as by an interrupt, is raised on. */
+static PyObject *leave(void) {
+    if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception)) PyErr_Clear();
+    return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+}
+
 /* -- the selection --------------------------------------------------------------------------------------------- */
 
 static bool take_integer(PyObject *item, int64_t extent, Wanted *wanted) {
     long long at = PyLong_AsLongLong(item);
-    if (at == -1 && PyErr_Occurred()) {
-        PyErr_Clear();
-        return false;
-    }
+    if (at == -1 && PyErr_Occurred()) return false;
     if (at < 0) at += extent;
     *wanted = (Wanted){.start = at, .step = 1, .count = 1, .dropped = true};
     return at >= 0 && at < extent;
@@ -49,10 +54,7 @@ static bool take_integer(PyObject *item, int64_t extent, Wanted *wanted) {
 
 static bool take_slice(PyObject *item, int64_t extent, Wanted *wanted) {
     Py_ssize_t start, stop, step;
-    if (PySlice_Unpack(item, &start, &stop, &step)) {
-        PyErr_Clear();
-        return false;
-    }
+    if (PySlice_Unpack(item, &start, &stop, &step)) return false;
     const Py_ssize_t count = PySlice_AdjustIndices((Py_ssize_t)extent, &start, &stop, step);
     *wanted = (Wanted){.start = start, .step = count > 1 ? step : 1, .count = count};
     return count > 0 && step > 0;
@@ -63,7 +65,6 @@ static bool take_item(const Basic *basic, PyObject *item, int64_t extent, Wanted
     if (PyLong_CheckExact(item)) return take_integer(item, extent, wanted);
     if ((PyObject *)Py_TYPE(item) != basic->index) return false;
     PyObject *number = PyNumber_Index(item);
-    if (!number) PyErr_Clear();
     const bool taken = number && take_integer(number, extent, wanted);
     Py_XDECREF(number);
     return taken;
@@ -155,7 +156,6 @@ static void give_scratch_back(Scratch *scratch) {
     free(scratch);
 }
 
-
 static Call make_call(const Basic *basic, const Job *job, const Window *window, const Span *spans) {
     return (Call){
         .job = job,
@@ -167,7 +167,7 @@ static Call make_call(const Basic *basic, const Job *job, const Window *window, 
     };
 }
 
-/* -- reading --------------------------------------------------------------------------------------------------- */
+/* -- results and values ---------------------------------------------------------------------------------------- */
 
 /* An array for what is wanted, with an axis for each that is not dropped. */
 static PyObject *make_result(const Basic *basic, const Wanted *wanted) {
@@ -188,7 +188,9 @@ static PyObject *make_result(const Basic *basic, const Wanted *wanted) {
 }
 
 /* What a caller gets: elements of the array's own type, a scalar if there are no axes. */
-static PyObject *finish(const Basic *basic, PyObject *result, bool is_scalar) {
+static PyObject *finish(const Basic *basic, PyObject *result, const Wanted *wanted) {
+    bool is_scalar = true;
+    for (int64_t a = 0; a < basic->job.ndim; a++) is_scalar = is_scalar && wanted[a].dropped;
     if (result && basic->stored_as != Py_None) {
         PyObject *view = PyObject_CallMethod(result, "view", "O", basic->dtype);
         Py_DECREF(result);
@@ -201,61 +203,113 @@ static PyObject *finish(const Basic *basic, PyObject *result, bool is_scalar) {
     return scalar;
 }
 
-/* Let the axes of a job's result or value follow each other in C order, those that are dropped nowhere. Returns: its bytes. */
-static int64_t lay_slots(Job *job, const Wanted *wanted) {
-    int64_t nbytes = job->itemsize;
-    for (int64_t a = job->ndim - 1; a >= 0; a--) {
-        job->out_shape[a] = wanted[a].count;
-        job->out_stride[a] = nbytes;
-        nbytes *= wanted[a].count;
-    }
-    return nbytes;
+static bool has_dtype(const Basic *basic, PyObject *array) {
+    PyObject *dtype = PyObject_GetAttrString(array, "dtype");
+    Py_XDECREF(dtype);
+    return dtype == basic->dtype;
 }
 
-/* Read the parts into the result. False if that cannot be. */
-static bool fill_result(const Basic *basic, PyObject *result, const Wanted *wanted, const Window *window,
-                        const Span *spans, int n) {
-    Job job = basic->job;
-    Py_buffer memory;
-    const int64_t nbytes = lay_slots(&job, wanted);
-    if (PyObject_GetBuffer(result, &memory, PyBUF_WRITABLE)) {
-        PyErr_Clear();
-        return false;
+/* Let a job have an array of the selection's shape as its result or value; a single element if it may be repeated. False
+ * if it has another shape. */
+static bool take_array(Job *job, const Py_buffer *array, const Wanted *wanted, bool repeats) {
+    const bool single = repeats && !array->ndim;
+    int axis = 0;
+    if (array->itemsize != job->itemsize) return false;
+    for (int64_t a = 0; a < job->ndim; a++) {
+        job->out_shape[a] = wanted[a].count;
+        job->out_stride[a] = 0;
+        if (single || wanted[a].dropped) continue;
+        if (axis == array->ndim || array->shape[axis] != wanted[a].count) return false;
+        job->out_stride[a] = array->strides[axis++];
     }
-    Scratch *scratch = memory.len == nbytes ? take_scratch((size_t)(job.nbytes + job.max_encoded)) : NULL;
+    job->out = (int64_t)(intptr_t)array->buf;
+    return axis == array->ndim;
+}
+
+/* -- reading --------------------------------------------------------------------------------------------------- */
+
+/* The shard that holds all parts. */
+typedef struct {
+    PyObject *found;
+    Py_buffer index;
+    char path[MAX_PATH];
+} Shard;
+
+/* Find the shard and let a call read it. False if it is not one, or if it is not known. */
+static bool find_shard(const Basic *basic, Call *call, Window *window, Shard *shard) {
+    int64_t coords[MAX_NDIM];
+    PyObject *key = PyTuple_New((Py_ssize_t)basic->job.ndim);
+    for (int64_t a = 0; key && a < basic->job.ndim; a++) {
+        const Span *first = call->spans + window->first[a], *last = first + window->n[a] - 1;
+        coords[a] = first->chunk / basic->counts[a];
+        window->origin[a] = coords[a] * basic->counts[a];
+        window->entry[a] = basic->steps[a];
+        PyObject *coordinate = PyLong_FromLongLong(coords[a]);
+        if (!coordinate || PyTuple_SetItem(key, (Py_ssize_t)a, coordinate) || last->chunk / basic->counts[a] != coords[a])
+            Py_CLEAR(key);
+    }
+    if (!key) return false;
+    shard->found = PyObject_CallFunctionObjArgs(basic->find, key, NULL);
+    Py_DECREF(key);
+    if (!shard->found || shard->found == Py_None) return false;
+    PyObject *index = PyTuple_GetItem(shard->found, 0), *version = PyTuple_GetItem(shard->found, 1);
+    if (!index || !version || PyObject_GetBuffer(index, &shard->index, PyBUF_SIMPLE)) return false;
+    call->version = (const int64_t *)PyBytes_AsString(version);
+    call->index = shard->index.buf;
+    call->n_index = shard->index.len / (2 * WORD);
+    call->written = basic->written.buf;
+    call->n_written = basic->written.len / WORD;
+    call->sharded = true;
+    if (!call->version || PyBytes_Size(version) != 5 * WORD || (uintptr_t)call->index % sizeof(int64_t)) return false;
+    if (!make_path(call, coords, shard->path)) return false;
+    call->path = shard->path;
+    return true;
+}
+
+/* Read the parts into the result of a job. False if that cannot be. */
+static bool read_parts(const Basic *basic, const Job *job, Window *window, const Span *spans, int n) {
+    Call call = make_call(basic, job, window, spans);
+    Shard shard = {0};
+    char status[MAX_PARTS];
     Done done = {.left = n};
+    Scratch *scratch = !basic->find || find_shard(basic, &call, window, &shard)
+                           ? take_scratch((size_t)(job->nbytes + job->max_encoded))
+                           : NULL;
     if (scratch) {
-        char status[MAX_PARTS];
-        job.out = (int64_t)(intptr_t)memory.buf;
-        const Call call = make_call(basic, &job, window, spans);
         Py_BEGIN_ALLOW_THREADS
         done = read_all(&call, 0, n, status, scratch->bytes);
         Py_END_ALLOW_THREADS
         give_scratch_back(scratch);
     }
-    PyBuffer_Release(&memory);
+    if (shard.index.obj) PyBuffer_Release(&shard.index);
+    Py_XDECREF(shard.found);
     return !done.left;
 }
 
-/* read(key, dtype): an array or scalar; None if that is left. */
+/* read(key, dtype, out): the result, a new array or scalar if `out` is None; None if that is left. */
 static PyObject *basic_read(PyObject *self, PyObject *const *args, Py_ssize_t n_args) {
     const Basic *basic = (const Basic *)self;
     Wanted wanted[MAX_NDIM];
     Span spans[MAX_SPANS];
     Window window;
-    if (n_args != 2) return refuse();
-    if (args[1] != basic->dtype || !take_key(basic, args[0], wanted)) Py_RETURN_NONE;
+    Py_buffer memory;
+    if (n_args < 2 || n_args > 3) return refuse();
+    PyObject *out = n_args == 3 ? args[2] : Py_None;
+    if (args[1] != basic->dtype || !take_key(basic, args[0], wanted)) return leave();
+    if (out != Py_None && !has_dtype(basic, out)) return leave();
     const int n = cut(basic, wanted, MAX_PARTS, spans, &window);
-    if (!n) Py_RETURN_NONE;
-    PyObject *result = make_result(basic, wanted);
+    if (!n) return leave();
+    PyObject *result = out == Py_None ? make_result(basic, wanted) : Py_NewRef(out);
     if (!result) return NULL;
-    if (!fill_result(basic, result, wanted, &window, spans, n)) {
-        Py_DECREF(result);
-        Py_RETURN_NONE;
+    Job job = basic->job;
+    bool is_read = !PyObject_GetBuffer(result, &memory, PyBUF_STRIDED);
+    if (is_read) {
+        is_read = take_array(&job, &memory, wanted, false) && read_parts(basic, &job, &window, spans, n);
+        PyBuffer_Release(&memory);
     }
-    bool is_scalar = true;
-    for (int64_t a = 0; a < basic->job.ndim; a++) is_scalar = is_scalar && wanted[a].dropped;
-    return finish(basic, result, is_scalar);
+    if (is_read) return out == Py_None ? finish(basic, result, wanted) : result;
+    Py_DECREF(result);
+    return leave();
 }
 
 /* -- writing --------------------------------------------------------------------------------------------------- */
@@ -266,7 +320,7 @@ static PyObject *basic_locate(PyObject *self, PyObject *key) {
     Wanted wanted[MAX_NDIM];
     Span spans[MAX_SPANS];
     Window window;
-    if (!basic->writes || !take_key(basic, key, wanted) || !cut(basic, wanted, 1, spans, &window)) Py_RETURN_NONE;
+    if (!basic->writes || !take_key(basic, key, wanted) || !cut(basic, wanted, 1, spans, &window)) return leave();
     PyObject *coords = PyTuple_New((Py_ssize_t)basic->job.ndim);
     for (int64_t a = 0; coords && a < basic->job.ndim; a++) {
         PyObject *coordinate = PyLong_FromLongLong(spans[a].chunk);
@@ -275,26 +329,10 @@ static PyObject *basic_locate(PyObject *self, PyObject *key) {
     return coords;
 }
 
-/* Let a job take a value of the selection's shape, or a single element. False if it has another one. */
-static bool take_value(Job *job, const Py_buffer *value, const Wanted *wanted) {
-    int axis = 0;
-    if (value->itemsize != job->itemsize) return false;
-    for (int64_t a = 0; a < job->ndim; a++) {
-        job->out_shape[a] = wanted[a].count;
-        job->out_stride[a] = 0;
-        if (!value->ndim || wanted[a].dropped) continue;
-        if (axis == value->ndim || value->shape[axis] != wanted[a].count) return false;
-        job->out_stride[a] = value->strides[axis++];
-    }
-    job->out = (int64_t)(intptr_t)value->buf;
-    return axis == value->ndim;
-}
-
-static bool has_dtype(const Basic *basic, PyObject *value) {
-    PyObject *dtype = PyObject_GetAttrString(value, "dtype");
-    if (!dtype) PyErr_Clear();
-    Py_XDECREF(dtype);
-    return dtype == basic->dtype;
+static PyObject *left(void) {
+    PyObject *none = leave();
+    Py_XDECREF(none);
+    return none ? PyLong_FromLong(LEFT) : NULL;
 }
 
 /* write(key, value, keep_empty): DONE, LEFT or EMPTY. The caller holds the lock of the chunk. */
@@ -310,7 +348,7 @@ static PyObject *basic_write(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "OOp", &key, &array, &keep_empty)) return NULL;
     if (!basic->writes || !has_dtype(basic, array) || !take_key(basic, key, wanted) ||
         !cut(basic, wanted, 1, spans, &window))
-        return PyLong_FromLong(LEFT);
+        return left();
     PyObject *number = PyObject_CallNoArgs(basic->number);
     Sink sink = {
         .temporary = PyBytes_AsString(basic->temporary),
@@ -321,15 +359,12 @@ static PyObject *basic_write(PyObject *self, PyObject *args) {
     };
     Py_XDECREF(number);
     if (PyErr_Occurred()) return NULL;
-    if (PyObject_GetBuffer(array, &value, PyBUF_STRIDES)) {
-        PyErr_Clear();
-        return PyLong_FromLong(LEFT);
-    }
+    if (PyObject_GetBuffer(array, &value, PyBUF_STRIDES)) return left();
     Job job = basic->job;
     Encoder encoder = basic->encoder;
     encoder.keep_empty |= keep_empty;
     sink.encoder = &encoder;
-    Scratch *scratch = take_value(&job, &value, wanted) ? take_scratch((size_t)write_room(&job, &encoder)) : NULL;
+    Scratch *scratch = take_array(&job, &value, wanted, true) ? take_scratch((size_t)write_room(&job, &encoder)) : NULL;
     if (scratch) {
         const Call call = make_call(basic, &job, &window, spans);
         Py_BEGIN_ALLOW_THREADS
@@ -347,7 +382,7 @@ static void basic_dealloc(PyObject *self) {
     Basic *basic = (Basic *)self;
     PyTypeObject *type = Py_TYPE(self);
     PyObject *held[] = {basic->dtype, basic->empty, basic->stored_as, basic->index, basic->path, basic->fill,
-                        basic->temporary, basic->number};
+                        basic->temporary, basic->number, basic->find};
     if (basic->written.obj) PyBuffer_Release(&basic->written);
     for (size_t i = 0; i < sizeof held / sizeof *held; i++) Py_XDECREF(held[i]);
     freefunc release_memory = (freefunc)PyType_GetSlot(type, Py_tp_free);
@@ -357,34 +392,53 @@ static void basic_dealloc(PyObject *self) {
 
 static bool basic_is_sound(const Basic *basic) {
     for (int64_t a = 0; a < basic->job.ndim; a++)
-        if (basic->extent[a] < 0 || basic->extent[a] > (INT64_C(1) << 62)) return false;
+        if (basic->extent[a] < 0 || basic->extent[a] > (INT64_C(1) << 62) || basic->counts[a] < 1) return false;
     return basic->job.npoints == -1 && PyBytes_Size(basic->fill) == basic->job.itemsize;
 }
 
-/* Basic(job, extents, path, fill, arrays, target). arrays: (dtype, empty, stored_as, index). target: (encoder, temporary,
- * written, number), or None if it does not write. */
+/* Take what writes files need: (encoder, temporary, number). */
+static bool take_target(Basic *basic, PyObject *target) {
+    Py_buffer encoder;
+    PyObject *temporary, *number;
+    if (!PyArg_ParseTuple(target, "y*SO", &encoder, &temporary, &number)) return false;
+    basic->writes = take_encoder(&encoder, &basic->job, &basic->encoder);
+    PyBuffer_Release(&encoder);
+    basic->temporary = Py_NewRef(temporary), basic->number = Py_NewRef(number);
+    return basic->writes;
+}
+
+/* Take what reads of shards need: (find, steps). */
+static bool take_shards(Basic *basic, PyObject *shards) {
+    Py_buffer steps;
+    PyObject *find;
+    if (!PyArg_ParseTuple(shards, "Oy*", &find, &steps)) return false;
+    const bool sound = unpack(&steps, basic->job.ndim, 0, 1, 0, basic->steps);
+    PyBuffer_Release(&steps);
+    basic->find = Py_NewRef(find);
+    return sound;
+}
+
+/* Basic(job, extents, counts, path, fill, arrays, written, target, shards). arrays: (dtype, empty, stored_as, index).
+ * target, shards: None if nothing is written, or if chunks are files. */
 static PyObject *basic_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
-    enum { JOB, EXTENTS, ENCODER, N };
+    enum { JOB, EXTENTS, COUNTS, N };
     Py_buffer b[N];
-    PyObject *path, *fill, *target, *dtype, *empty, *stored_as, *index, *temporary, *written, *number;
+    PyObject *path, *fill, *target, *shards, *written, *dtype, *empty, *stored_as, *index;
     memset(b, 0, sizeof b);
-    if (!PyArg_ParseTuple(args, "y*y*SS(OOOO)O", &b[JOB], &b[EXTENTS], &path, &fill, &dtype, &empty, &stored_as, &index,
-                          &target))
+    if (!PyArg_ParseTuple(args, "y*y*y*SS(OOOO)OOO", &b[JOB], &b[EXTENTS], &b[COUNTS], &path, &fill, &dtype, &empty,
+                          &stored_as, &index, &written, &target, &shards))
         return NULL;
     allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
     Basic *basic = (Basic *)allocate(type, 0);
-    bool sound = basic && take_job(&b[JOB], &basic->job) && unpack(&b[EXTENTS], basic->job.ndim, 0, 1, 0, basic->extent);
+    bool sound = basic && take_job(&b[JOB], &basic->job) &&
+                 unpack(&b[EXTENTS], basic->job.ndim, 0, 1, 0, basic->extent) &&
+                 unpack(&b[COUNTS], basic->job.ndim, 0, 1, 0, basic->counts);
     if (basic) {
         basic->dtype = Py_NewRef(dtype), basic->empty = Py_NewRef(empty), basic->stored_as = Py_NewRef(stored_as);
         basic->index = Py_NewRef(index), basic->path = Py_NewRef(path), basic->fill = Py_NewRef(fill);
-        sound = sound && basic_is_sound(basic);
-    }
-    if (sound && target != Py_None) {
-        sound = PyArg_ParseTuple(target, "y*SOO", &b[ENCODER], &temporary, &written, &number) &&
-                !PyObject_GetBuffer(written, &basic->written, PyBUF_WRITABLE) && basic->written.len >= WORD &&
-                take_encoder(&b[ENCODER], &basic->job, &basic->encoder);
-        if (sound) basic->temporary = Py_NewRef(temporary), basic->number = Py_NewRef(number);
-        basic->writes = sound;
+        sound = sound && basic_is_sound(basic) && !PyObject_GetBuffer(written, &basic->written, PyBUF_WRITABLE) &&
+                basic->written.len >= WORD && (target == Py_None || take_target(basic, target)) &&
+                (shards == Py_None || take_shards(basic, shards));
     }
     release(b, N);
     if (sound) return (PyObject *)basic;

@@ -65,7 +65,7 @@ def array(tmp_path: Path) -> gzarr.Array:
 # -- reading ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", CHAINS)
 @settings(max_examples=20)
 @given(data=st.data())
 def test_every_basic_selection_reads_what_numpy_does(name: str, folder: Path, data: st.DataObject) -> None:
@@ -83,6 +83,45 @@ def test_one_call_does_it(which: int, missing: bool, folder: Path) -> None:
         same(read, model[key])
         assert type(read) is type(model[key])
         assert read.dtype == array.dtype
+
+
+@pytest.mark.parametrize("name", [name for name in CHAINS if name not in FILES])
+def test_chunks_of_a_shard_whose_index_is_known(name: str, tmp_path: Path) -> None:
+    array, model = stored(CHAINS[name], "<i4", LocalStore(tmp_path), missing=True)
+    keys = [(23, 16, 1), np.s_[20:40, 15:30], np.s_[39:23:-1], np.s_[21, 16:24, ...]]
+    array._io.layout.forget("a/b/c/1/1/0")
+    assert not is_read(array, np.s_[23, 16, 1])
+    same(array[23, 16, 1], model[23, 16, 1])
+    assert is_read(array, np.s_[23, 16, 1])
+    for key in (*keys, np.s_[19:21, :4], np.s_[:20, :15], np.s_[3, 4, 1]):
+        same(array[key], model[key])
+    assert not is_read(array, np.s_[20:24, 10:20])  # of two shards
+
+
+def test_a_shard_that_was_replaced_is_read_again(tmp_path: Path) -> None:
+    array, model = stored(CHAINS["shards"], "<i4", LocalStore(tmp_path))
+    same(array[20, 16], model[20, 16])
+    assert is_read(array, np.s_[20, 16])
+    other = gzarr.open_array(tmp_path, path="a/b")
+    other[20:40, 15:30] = model[20:40, 15:30] + 1
+    assert not is_read(array, np.s_[20, 16])
+    same(array[20, 16], model[20, 16] + 1)
+    shutil.rmtree(tmp_path / "a" / "b" / "c")
+    assert not is_read(array, np.s_[20, 16])
+    assert (array[20, 16] == 7).all()
+
+
+def test_results_are_read_into_arrays_of_any_strides(folder: Path) -> None:
+    array, model = made("blosc of transposed", 0, False, folder)
+    out = np.zeros((3, 30, 40), "i4").T[::-2, 1::2]
+    read = basic_of(array).read
+    assert read(np.s_[20:40, 15:30], array.dtype, out) is out
+    same(out, model[20:40, 15:30])
+    for other in (out[:-1], out[0], out.astype("f4"), np.broadcast_to(out[:1], out.shape), out.tolist(), 5):
+        assert read(np.s_[20:40, 15:30], array.dtype, other) is None
+    single = np.zeros((), "i4")
+    assert read((3, 4, 1), array.dtype, single) is single
+    assert single == model[3, 4, 1]
 
 
 @pytest.mark.parametrize(
@@ -103,6 +142,7 @@ def test_one_call_does_it(which: int, missing: bool, folder: Path) -> None:
         np.s_[1.0],
         np.s_[1 << 70],
         np.s_["a":],
+        np.s_[1, 2, 3, "a"],
         np.array(3),
         {},
     ],
@@ -290,14 +330,14 @@ def test_tables_that_lie(folder: Path, data: st.DataObject) -> None:
             library, "extension", lambda: type("Extension", (), {"Basic": staticmethod(lambda *a: given.extend(a))})
         )
         compiled_basic._make_basic(basic_of(array)._source, basic_of(array)._target)
-    job, extents, _, fill, arrays, target = given
-    job = made_to_lie(data, job, is_job=True)
-    lying = made_to_lie(data, extents.tobytes(), is_job=False)
-    encoder = made_to_lie(data, target[0], is_job=False)
-    out = folder / "lies"
+    job, extents, counts, _, fill, *rest = given
+    lies = [made_to_lie(data, table, is_job=table is job) for table in (job, extents, counts)]
+    arrays, written, (encoder, *target), shards = rest
+    lying = made_to_lie(data, encoder, is_job=False), *target
+    cut = fill[: data.draw(st.integers(3, 4))]
     try:
         made_of_lies = library.extension().Basic(
-            job, lying, str(out).encode() + b"/", fill[: data.draw(st.integers(3, 4))], arrays, (encoder, *target[1:])
+            *lies, b"%s/lies/" % str(folder).encode(), cut, arrays, written, lying, shards
         )
     except ValueError:
         return
