@@ -183,6 +183,10 @@ class Compiled(Protocol):
         """
         ...
 
+    def reads_copies(self) -> bool:
+        """Whether reads by a `CopyPlan` are for this code, as far as the array decides that."""
+        ...
+
     def basic(self) -> BasicSelections | None:
         """What reads and writes basic selections without a plan; None if nothing does."""
         ...

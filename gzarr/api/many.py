@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, TypeAlias
 
 from gzarr.backend import Array as AnyArray
 from gzarr.chunk_io import engine
 from gzarr.hierarchy.array import Array
+from gzarr.hierarchy.boxes import box_jobs
 from gzarr.hierarchy.lazy import computed, meets
 from gzarr.indexing.selection import Selection, normalize, split_fields
 
@@ -20,7 +21,8 @@ def read_many(wanted: Iterable[Wanted]) -> list[AnyArray]:
     """Read several selections at once, of one array or of many.
 
     All chunks are one queue: threads, and requests to a store, are shared by all the reads, so that none waits for the
-    end of another. A chunk that several of the selections touch is read for each of them.
+    end of another. A chunk that several boxes of one array and of one size touch is read once, and otherwise for each
+    of the selections that touch it.
 
     Parameters
     ----------
@@ -50,19 +52,23 @@ def read_many(wanted: Iterable[Wanted]) -> list[AnyArray]:
     >>> gzarr.read_many([(z, 1), (z, (slice(None), -1)), (labels, [2, 0])])
     [array([4, 5, 6, 7]), array([ 3,  7, 11]), array([9, 7])]
     """
-    reads = []
-    for number, item in enumerate(wanted):
-        array, key, out = _unpacked(number, item)
+    items = [_unpacked(number, item) for number, item in enumerate(wanted)]
+    jobs, results = box_jobs(items)
+    finished: list[Callable[[], AnyArray]] = []
+    for number, (array, key, out) in enumerate(items):
+        if number in results:
+            finished.append(partial(results.__getitem__, number))
+            continue
         try:
             selection, fields = _selected(array, key)
             job, result = array._read_job(selection, fields, out)  # noqa: SLF001 - of the same package
         except Exception as error:
             error.add_note(f"read_many: item {number}, of {array}")
             raise
-        finish = partial(array._finish_read, selection, job, result, out)  # noqa: SLF001
-        reads.append((job, finish))
-    engine.read([job for job, _ in reads])
-    return [finish() for _, finish in reads]
+        jobs.append(job)
+        finished.append(partial(array._finish_read, selection, job, result, out))  # noqa: SLF001
+    engine.read(jobs)
+    return [finish() for finish in finished]
 
 
 def write_many(values: Iterable[tuple[Array, Any, Any]]) -> None:

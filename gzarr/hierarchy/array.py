@@ -15,7 +15,7 @@ from gzarr.chunk_io.prepare import is_prepared
 from gzarr.chunk_io.waves import ReadJob, WriteJob
 from gzarr.config import config
 from gzarr.display.progress import ProgressLike
-from gzarr.errors import ArrayNotFoundError, MetadataError, MissingExtraError, UnknownCodecError
+from gzarr.errors import ArrayNotFoundError, GzarrError, MetadataError, MissingExtraError, UnknownCodecError
 from gzarr.hierarchy.array_views import ViewableArray
 from gzarr.hierarchy.asynchronous import AsyncArray, take_over, unwrapped
 from gzarr.hierarchy.keywords import ConstructorKeywords
@@ -414,6 +414,13 @@ class Array(ViewableArray):
     def require_codecs(self) -> None:
         """Raise what reading would raise if a codec is missing: UnknownCodecError or MissingExtraError."""
         _ = self._io
+
+    def ready(self) -> ArrayIO | None:
+        """The array as the engine reads it; None where reading raises an error, which it does then."""
+        try:
+            return self._io if self.read_missing_chunks else None
+        except GzarrError:
+            return None
 
     def _read(self, selection: Selection, fields: Fields, out: AnyArray) -> AnyArray:
         job, result = self._read_job(selection, fields, out)

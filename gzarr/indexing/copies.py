@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from gzarr.errors import SelectionError
-from gzarr.indexing.grid import Grid, nchunks
+from gzarr.indexing.grid import Grid, RegularAxis, nchunks
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import Part, SelectionPlan
 from gzarr.indexing.selection import Indices
@@ -259,6 +259,39 @@ def make_copies(
             order, firsts = order[_moved(firsts, by_owner)], _moved_firsts(firsts, by_owner)
     _, _, inside, counts, place = fragments
     return CopyPlan(coords, firsts, inside[order], counts[order], place[order], slots[order], shape, rows, grid)
+
+
+def plan_arrays(
+    which: Indices, starts: Indices, size: tuple[int, ...], grid: Grid, objects: Grid
+) -> Iterator[CopyPlan]:
+    """Plans of boxes of one size in several arrays of one grid: one for every array, with a block for every box.
+
+    which: int64 (n,), ascending, the array of each box: every number from 0 on. starts: (n, ndim). Raises:
+    SelectionError.
+    """
+    # The arrays are chunks along one more axis, so that all boxes are cut and sorted at once.
+    arrays = RegularAxis(int(which[-1]) + 1, 1)
+    all_chunks = arrays, *grid
+    all_objects = all_chunks if objects is grid else (arrays, *objects)
+    fragments = cut_boxes(np.column_stack([which, starts]), (1, *size), all_chunks)
+    plan = make_copies(fragments, fragments.box, (len(which), 1, *size), 1, all_chunks, all_objects)
+    numbers = np.arange(arrays.extent + 1)
+    rows, boxes = np.searchsorted(plan.coords[:, 0], numbers), np.searchsorted(which, numbers)
+    firsts = plan.firsts[rows]
+    coords, inside, counts, place = (column[:, 1:].copy() for column in plan[:1] + plan[2:5])
+    cuts = zip(pairwise(rows.tolist()), pairwise(boxes.tolist()), pairwise(firsts.tolist()), strict=True)
+    for (row, end), (box, last), (low, high) in cuts:
+        yield CopyPlan(
+            coords[row:end],
+            plan.firsts[row : end + 1] - low,
+            inside[low:high],
+            counts[low:high],
+            place[low:high],
+            plan.slots[low:high] - box,
+            (last - box, *size),
+            1,
+            grid,
+        )
 
 
 def _slices(starts: Indices, counts: Indices) -> list[list[slice]]:

@@ -152,6 +152,10 @@ class CompiledLoop:
         basic = (self._decision or self._decide()).basic
         return basic if basic is not None and active.get() is None and config.get("cpu.native") else None
 
+    def reads_copies(self) -> bool:
+        """Whether the loop makes copies of the array's chunks."""
+        return not isinstance((self._decision or self._decide()).read, str) and library.obstacle() is None
+
     def placement(self) -> tuple[Placement, ...]:
         """Say what reads and writes many chunks, and why."""
         read, write, _ = self._decision or self._decide()

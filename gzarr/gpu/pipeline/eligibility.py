@@ -95,6 +95,10 @@ class DeviceJobs:
         target = BoxTarget(self._resources.device, decoding, plan, out)
         return self._in_pieces(source, Boxes(plan).windows(self._array.layout), target, out.nbytes)
 
+    def reads_copies(self) -> bool:
+        """Whether the device makes copies of the array's chunks."""
+        return not isinstance(self._read or self._decide(), str)
+
     def _copies(self, source: Source, plan: CopyPlan, blocks: Sequence[Array]) -> DeviceRead | str:
         """Return a read of copies, or the reason why the reference path has to make them."""
         decoding, dtype = source.plan, blocks[0].dtype

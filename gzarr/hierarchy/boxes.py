@@ -1,0 +1,135 @@
+"""Boxes of one size of many arrays as columns: those of an array are a single job, in which each chunk stands once.
+
+Theory of operation. A job of its own takes a box of a few chunks longer to prepare than to read. So boxes are collected
+by the grid of their arrays and by size, and `plan_arrays` cuts all of them at once. Whatever is no box of a plain array
+of the CPU is left to the caller.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gzarr.backend import Array as AnyArray
+from gzarr.chunk_io.array_io import ArrayIO
+from gzarr.chunk_io.waves import ReadJob
+from gzarr.hierarchy.array import Array
+from gzarr.indexing.copies import plan_arrays
+from gzarr.indexing.grid import nchunks
+
+#: Plans number the chunks of all arrays together.
+_MAX_NCHUNKS = 1 << 40
+#: Boxes of so many bytes are read by one thread while another one is told of them.
+_SMALL_NBYTES = 1 << 17
+
+
+class _Wanted(NamedTuple):
+    """A box: the number of its item, the item, its first element, and the shape of its result."""
+
+    number: int
+    array: Array
+    key: Any
+    out: AnyArray
+    start: Sequence[int]
+    shape: tuple[int, ...]
+
+
+def box_jobs(items: Iterable[tuple[Array, Any, AnyArray]]) -> tuple[list[ReadJob], dict[int, AnyArray]]:
+    """Make jobs of those items that are several boxes of one size of an array.
+
+    items: (array, selection, array to read into or None). Returns: the jobs, and the results by the items' numbers.
+    """
+    by_array: dict[tuple[int, tuple[int, ...]], list[_Wanted]] = {}
+    for number, (array, key, out) in enumerate(items):
+        box = _box(key, array.metadata.shape)
+        if box is not None:
+            start, size, shape = box
+            by_array.setdefault((id(array), size), []).append(_Wanted(number, array, key, out, start, shape))
+    by_grid: dict[tuple[int, int, tuple[int, ...]], list[tuple[ArrayIO, list[_Wanted]]]] = {}
+    results: dict[int, AnyArray] = {}
+    for (_, size), boxes in by_array.items():
+        if len(boxes) == 1:
+            _read_small(boxes[0], results)
+            continue
+        io, taken = _plain(boxes[0].array), [box for box in boxes if _takes(box)]
+        if io is not None and taken:
+            where = id(io.layout.grid), id(io.layout.objects), size
+            by_grid.setdefault(where, []).append((io, taken))
+    return [job for (*_, size), members in by_grid.items() for job in _jobs(members, size, results)], results
+
+
+def _jobs(
+    members: Sequence[tuple[ArrayIO, list[_Wanted]]], size: tuple[int, ...], results: dict[int, AnyArray]
+) -> list[ReadJob]:
+    layout = members[0][0].layout
+    which = np.repeat(np.arange(len(members)), [len(boxes) for _, boxes in members])
+    starts = np.array([box.start for _, boxes in members for box in boxes], np.int64)
+    jobs, slot = [], (1, *size)
+    for (io, boxes), plan in zip(members, plan_arrays(which, starts, size, layout.grid, layout.objects), strict=True):
+        blocks = []
+        for number, array, _, out, _, shape in boxes:
+            result = results[number] = np.empty(shape, array.dtype) if out is None else out
+            blocks.append(result.reshape(slot))
+        jobs.append(ReadJob(io, plan, tuple(blocks)))
+    return jobs
+
+
+def _plain(array: Array) -> ArrayIO | None:
+    """An array as the engine reads it, if copies are made of its chunks; None if not, or if it cannot be read."""
+    dtype = array.dtype
+    if array.device != "cpu" or dtype != array.metadata.data_type.dtype or dtype.hasobject or dtype.shape:
+        return None
+    io = array.ready()
+    if io is None or io.compiled is None or not io.compiled.reads_copies():
+        return None
+    return io if nchunks(io.layout.grid) <= _MAX_NCHUNKS else None
+
+
+def _read_small(box: _Wanted, results: dict[int, AnyArray]) -> None:
+    """Read a box at once, if that takes less time than a job for it."""
+    array = box.array
+    if box.out is None and math.prod(box.shape) * array.itemsize <= _SMALL_NBYTES and array.ready() is not None:
+        basic = array._basic()  # noqa: SLF001 - of the same package
+        read = None if basic is None else basic.read(box.key, array.dtype)
+        if read is not None:
+            results[box.number] = read
+
+
+def _takes(box: _Wanted) -> bool:
+    """Whether a box can be read into what was given."""
+    out = box.out
+    return out is None or (
+        type(out) is np.ndarray
+        and out.shape == box.shape
+        and out.dtype == box.array.dtype
+        and out.flags.c_contiguous
+        and out.flags.writeable
+    )
+
+
+def _box(key: Any, extents: tuple[int, ...]) -> tuple[list[int], tuple[int, ...], tuple[int, ...]] | None:
+    """First element, size, and shape of the result, of integers and slices within an array; None for all else."""
+    items = key if type(key) is tuple else (key,)
+    start, size, shape = [], [], []
+    if len(items) > len(extents):
+        return None
+    for item, extent in zip(items, extents, strict=False):
+        if type(item) is slice and item.step is None:
+            low, high = item.start or 0, extent if item.stop is None else item.stop
+            if type(low) is not int or type(high) is not int or not 0 <= low < high <= extent:
+                return None
+            shape.append(high - low)
+            size.append(high - low)
+        elif type(item) is int and 0 <= item < extent:
+            low = item
+            size.append(1)
+        else:
+            return None
+        start.append(low)
+    rest = extents[len(items) :]
+    if not (shape or rest) or 0 in rest:
+        return None
+    return start + [0] * len(rest), (*size, *rest), (*shape, *rest)
