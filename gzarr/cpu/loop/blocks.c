@@ -236,7 +236,7 @@ static int64_t wanted_run(const Frame *frame, int64_t b, Range *range) {
     const int64_t most = frame->size < GROUP ? GROUP / frame->size : 1;
     int64_t n = 0;
     while (n < most && b + n < frame->n && frame->wanted[b + n]) n++;
-    range->begin = b * frame->size, range->end = (b + n) * frame->size;
+    *range = (Range){.begin = b * frame->size, .end = (b + n) * frame->size};
     if (range->end > frame->nbytes) range->end = frame->nbytes;
     return n;
 }
