@@ -27,6 +27,7 @@ loop = Extension(
             "copy",
             "deflate",
             "fetch",
+            "filters",
             "frames",
             "locks",
             "memory",

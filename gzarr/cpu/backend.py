@@ -122,7 +122,7 @@ class CpuBackend:
         codecs = codecs_for(steps)
         into = decode_into.make_decode_into(steps, codecs)
         placement = tuple(Placement(step.spec.name, "host", "the array is on the CPU") for step in steps)
-        loop = cache(partial(make_loop_chain, steps, chunk, into))
+        loop = cache(partial(make_loop_chain, steps, codecs, chunk, into))
         return Chain(chunk, codecs, placement, _Prepared(into, loop, fill_of(chunk)))
 
     def timed(self, chain: Chain, timed: Callable[[Decode], Decode]) -> Chain:

@@ -15,6 +15,11 @@ _UNKNOWN = {("f8", "f2")}
 NO_CAST = -1, -1
 
 
+def number_of(dtype: np.dtype[Any]) -> int:
+    """Return the loop's number of a type of numbers."""
+    return _NUMBERS[f"{dtype.kind}{dtype.itemsize}"]
+
+
 def cast_numbers(source: np.dtype[Any], target: np.dtype[Any]) -> tuple[int, int] | None:
     """Return the loop's numbers of the types of a cast, `NO_CAST` for none; None if the loop cannot do that."""
     if source == target:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Collection, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -16,12 +17,13 @@ from numcodecs.zstd import Zstd
 
 from gzarr.codecs.blosc import AUTO_SHUFFLE, BloscCodec
 from gzarr.codecs.registry import registered_factory
-from gzarr.codecs.spec import ArrayRepr, Step, fill_of
+from gzarr.codecs.spec import ArrayRepr, Codec, Step, fill_of
 from gzarr.codecs.v2 import to_numcodecs
 from gzarr.cpu.codecs.compressors import DEFLATE_LEVELS, MAX_TYPESIZE
 from gzarr.cpu.compiled import library
+from gzarr.cpu.compiled.filters import ARRAY_FILTERS, BYTES_FILTERS, FILTERS, make_filters
 from gzarr.cpu.compiled.tables import MAX_NDIM
-from gzarr.cpu.decode_into import DecodeInto
+from gzarr.cpu.decode_into import DecodeInto, make_decode_into
 from gzarr.indexing.keys import KeyEncoding
 from gzarr.layout.chunk_layout import Layout
 from gzarr.storage.base import Store
@@ -108,6 +110,8 @@ class LoopChain(NamedTuple):
         An element of a missing chunk.
     encoder : Encoder or None
         How chunks are compressed; None if the loop cannot do that.
+    filters : bytes
+        The loop's table of filters.
     """
 
     chunk: ArrayRepr
@@ -121,6 +125,7 @@ class LoopChain(NamedTuple):
     max_encoded: int
     fill: bytes
     encoder: Encoder | None
+    filters: bytes
 
     @property
     def write_nbytes(self) -> int:
@@ -137,7 +142,7 @@ class LoopChain(NamedTuple):
         head = ndim, self.dtype.itemsize, self.nbytes, self.max_encoded, self.number, swap, self.checksum
         address = array.__array_interface__["data"][0]
         axes = *self.lengths, *self.strides, *array.shape, *padding, *array.strides, *padding
-        return struct.pack(f"{10 + 4 * ndim}q", *head, ord(separator), address, npoints, *axes)
+        return struct.pack(f"{10 + 4 * ndim}q", *head, ord(separator), address, npoints, *axes) + self.filters
 
 
 class Pace:
@@ -185,7 +190,9 @@ class Source(NamedTuple):
     in_memory: bool = False
 
 
-def make_loop_chain(steps: Sequence[Step], chunk: ArrayRepr, into: DecodeInto | None) -> LoopChain | str:
+def make_loop_chain(
+    steps: Sequence[Step], codecs: Sequence[Codec], chunk: ArrayRepr, into: DecodeInto | None
+) -> LoopChain | str:
     """Describe a chain for the loop, or say why the loop does not know it.
 
     into: how the reference path decodes the chain into given memory.
@@ -193,6 +200,11 @@ def make_loop_chain(steps: Sequence[Step], chunk: ArrayRepr, into: DecodeInto | 
     obstacle = _obstacle([step.spec.name for step in steps])
     if obstacle is not None:
         return obstacle
+    filters = make_filters(steps)
+    if isinstance(filters, str):
+        return filters
+    if filters is not None:
+        into = _without_filters(steps, codecs, filters.decoded)
     if into is None:
         return f"chunks of dtype {chunk.dtype} are not known to the loop"
     number = library.codec_number(into.codec, checksum=bool(into.outer))
@@ -216,10 +228,23 @@ def make_loop_chain(steps: Sequence[Step], chunk: ArrayRepr, into: DecodeInto | 
         lengths=tuple(lengths),
         strides=tuple(strides),
         nbytes=into.nbytes,
-        max_encoded=into.nbytes + into.nbytes // 8 + MAX_GROWTH_NBYTES,
+        max_encoded=into.nbytes + into.nbytes // 8 + MAX_GROWTH_NBYTES + (into.nbytes if filters else 0),
         fill=np.asarray(fill_of(chunk), chunk.dtype).tobytes(),
         encoder=make_encoder(into.compressor, checksum=bool(into.outer)),
+        filters=filters.table if filters else b"",
     )
+
+
+def _without_filters(steps: Sequence[Step], codecs: Sequence[Codec], decoded: ArrayRepr) -> DecodeInto | None:
+    """How chunks would be decoded if a chain had no filters, but for what these encode."""
+    kept = [i for i, step in enumerate(steps) if step.spec.name not in FILTERS]
+    rest = [
+        step._replace(decoded=decoded) if step.spec.name == "bytes" else step for step in map(steps.__getitem__, kept)
+    ]
+    into = make_decode_into(rest, [codecs[i] for i in kept])
+    if into is None or not any(step.spec.name in ARRAY_FILTERS for step in steps):
+        return None if into is None else into._replace(cut=None)
+    return into._replace(cut=None, dtype=decoded.dtype)
 
 
 def make_encoder(step: Step | None, *, checksum: bool) -> Encoder | None:
@@ -272,15 +297,29 @@ def _encoder(step: Step | None, *, checksum: bool) -> Encoder | None:
     return Encoder(codec.acceleration) if type(codec) is LZ4 else None
 
 
+#: The codecs of chains that the loop knows, in their order, and whether there may be several of a kind.
+_ORDER: tuple[tuple[Collection[str], bool], ...] = (
+    (("transpose",), True),
+    (ARRAY_FILTERS, True),
+    (("bytes",), False),
+    (BYTES_FILTERS, True),
+    (library.COMPRESSORS, False),
+    (("crc32c",), False),
+)
+
+
 def _obstacle(names: list[str]) -> str | None:
     """Say why the loop does not know a chain of codecs with these names; None if it may."""
     for name in names:
         if registered_factory("cpu", name) is not None:
             return f"codec {name!r} was registered by another package"
-    rest = [name for name in names if name != "transpose"]
-    for known in (("bytes",), library.COMPRESSORS, ("crc32c",)):
-        if rest and rest[0] in known:
-            del rest[0]
+    rest = deque(names)
+    # What may follow what, and whether more than once.
+    for known, often in _ORDER:
+        while rest and rest[0] in known:
+            rest.popleft()
+            if not often:
+                break
     return f"codec {rest[0]!r} is not in the compiled loop" if rest else None
 
 

@@ -78,6 +78,9 @@ static const CastRun casts[N_NUMBERS][N_NUMBERS] = {
     {NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, f8_to_f4, NULL},
 };
 
+/* Bytes of a number of a type; 0 if there is no such type. */
+int64_t type_size(int64_t type) { return type >= 0 && type < N_NUMBERS ? sizes[type] : 0; }
+
 /* Find a cast by the numbers of its types, -1 and -1 for none. False if there is no such cast, or of other sizes. */
 bool find_cast(int64_t from, int64_t to, int64_t from_size, int64_t to_size, CastRun *cast) {
     *cast = NULL;

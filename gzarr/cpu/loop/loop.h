@@ -80,6 +80,30 @@ struct Library {
 
 extern struct Library lib;
 
+/* -- filters --------------------------------------------------------------------------------------------------- */
+
+/* Casts `n` elements; steps in bytes. */
+typedef void (*CastRun)(char *dst, const char *src, int64_t n, int64_t dst_step, int64_t src_step);
+/* Types of numbers. */
+enum { B1, U1, U2, U4, U8, I1, I2, I4, I8, F2, F4, F8, N_NUMBERS };
+
+/* In the order of gzarr/cpu/compiled/filters.py. */
+enum { SWAP_BYTES, SHUFFLE_BYTES, TAKE_DELTA, CAST_TYPE, SCALE_OFFSET, QUANTIZE_DIGITS, ROUND_MANTISSA, PACK_BITS };
+enum { MAX_FILTERS = 8, FILTER_NBYTES = 56 };
+
+/* A filter of chunks of one size. Python's tables hold the numbers before the functions, FILTER_NBYTES of them. */
+typedef struct Filter Filter;
+typedef bool (*FilterRun)(const Filter *filter, const char *src, char *dst);
+struct Filter {
+    int64_t kind;
+    int64_t type, stored_type;     /* of elements before it is encoded, and then */
+    int64_t nbytes, stored_nbytes; /* of a chunk */
+    double a, b; /* bytes of what is shuffled; range of the first number; offset and scale; scale; bits that
+                  * are dropped */
+    FilterRun encode, decode; /* to other memory. NULL for decoding that does nothing */
+    CastRun cast_to, cast_from;
+};
+
 /* -- the job --------------------------------------------------------------------------------------------------- */
 
 /* What all calls for one read or write have in common. Python's tables hold the int64 fields of these structs in this
@@ -99,7 +123,13 @@ typedef struct {
     int64_t chunk_stride[MAX_NDIM]; /* bytes */
     int64_t out_shape[MAX_NDIM];    /* of a list of points only the first is used; for copies that of a slot */
     int64_t out_stride[MAX_NDIM];
+    int64_t n_filters;
+    bool unfilters; /* whether any of them does something when a chunk is decoded */
+    Filter filters[MAX_FILTERS]; /* in the order of encoding; they follow the other numbers of the table */
 } Job;
+
+/* Bytes that an encoded chunk may have. What is behind them is for filters. */
+static inline int64_t room_of(const Job *job) { return job->max_encoded - (job->n_filters ? job->nbytes : 0); }
 
 /* What one axis of a box takes of one chunk. A list is a position in `lists`, or -1: start and step say all. With a list
  * in_step is whether it takes every element of the chunk that lies in the array. */
@@ -114,10 +144,6 @@ typedef struct {
     int64_t origin[MAX_NDIM]; /* chunk coordinates of the shard's first chunk */
     int64_t entry[MAX_NDIM];  /* entries of the index from one chunk to the next */
 } Window;
-
-/* Casts `n` elements; steps in bytes. */
-typedef void (*CastRun)(char *dst, const char *src, int64_t n, int64_t dst_step, int64_t src_step);
-enum { N_NUMBERS = 12 };
 
 /* Chunks of which boxes want some, each with what is copied of it (gzarr/indexing/copies.py). */
 typedef struct {
@@ -457,7 +483,14 @@ int64_t deflate_chunk(const Job *job, int64_t level, const char *data, char *to,
 bool has_inflater(const Job *job);
 bool has_deflater(const Job *job);
 
+/* filters.c */
+bool take_filters(Job *job, const char *table, int64_t n);
+Job job_of_stored(const Job *job);
+bool load_filtered(const Job *job, const Stored *stored, char *into, Reader *reader, char **chunk);
+const char *filter_chunk(const Job *job, const char *data, Reader *reader);
+
 /* cast.c */
+int64_t type_size(int64_t type);
 bool find_cast(int64_t from, int64_t to, int64_t from_size, int64_t to_size, CastRun *cast);
 
 /* copies.c */

@@ -6,7 +6,7 @@
 struct Library lib;
 
 /* Counts what Python and the loop agree on: arguments, tables, results. */
-enum { VERSION = 15 };
+enum { VERSION = 16 };
 
 bool unpack(const Py_buffer *table, int64_t ndim, int head, int rows, Py_ssize_t more, int64_t *to) {
     if (ndim < 1 || ndim > MAX_NDIM || table->len != (head + rows * ndim) * WORD + more) return false;
@@ -60,7 +60,11 @@ static bool shard_is_sound(const Py_buffer *shard, const Py_buffer *index, int64
 bool take_job(const Py_buffer *table, Job *job) {
     if (table->len < WORD) return false;
     const int64_t ndim = *(const int64_t *)table->buf;
-    return unpack(table, ndim, 10, 4, 0, (int64_t *)job) && job_is_sound(job) && has_decoder(job);
+    if (ndim < 1 || ndim > MAX_NDIM) return false;
+    const Py_ssize_t filters = table->len - (10 + 4 * ndim) * WORD;
+    return filters >= 0 && filters % FILTER_NBYTES == 0 && unpack(table, ndim, 10, 4, filters, (int64_t *)job) &&
+           job_is_sound(job) && has_decoder(job) &&
+           take_filters(job, (const char *)table->buf + table->len - filters, filters / FILTER_NBYTES);
 }
 
 bool take_window(const Py_buffer *table, const Job *job, Window *window) {

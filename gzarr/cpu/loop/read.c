@@ -186,6 +186,7 @@ static bool decode(const Job *job, const char *data, int64_t size, char *to, int
 /* Read and decode a chunk. into: where it fills one run of the result, or NULL. wanted: bytes at its beginning that
  * are looked at. Returns where it is in *chunk; false for anything that the Python path should look at. */
 bool load_stored(const Job *job, const Stored *stored, char *into, int64_t wanted, Reader *reader, char **chunk) {
+    if (job->unfilters) return load_filtered(job, stored, into, reader, chunk);
     const bool plain = job->codec == PLAIN;
     int64_t size = stored->size;
     if (plain ? size != job->nbytes + CHECKSUM * job->checksum : size > job->max_encoded) return false;
@@ -222,14 +223,15 @@ Found load_chunk(const Call *call, const int64_t *coords, char *into, Reader *re
 /* Whether a chunk may be read block by block. */
 bool reads_blockwise(const Job *job, const Stored *stored) {
     const bool in_blocks = job->codec == BLOSC || (job->codec == PLAIN && !stored->bytes);
-    return in_blocks && !job->checksum && job->nbytes >= MIN_BLOCKWISE;
+    return in_blocks && !job->checksum && !job->unfilters && job->nbytes >= MIN_BLOCKWISE;
 }
 
 /* Read rows of a chunk that is stored as it is straight to where they belong: a copy less. False if that cannot be. */
 static bool read_runs(const Job *job, const Stored *stored, const Copy *copy, Reader *reader) {
     const Axis *axis = &copy->axis[0];
-    if (job->codec != PLAIN || job->checksum || job->swap || stored->bytes || stored->size != job->nbytes) return false;
-    if (copy->n != 1 || axis->in || axis->out || axis->src != copy->run || copy->run < MIN_FILE_RUN) return false;
+    if (job->codec != PLAIN || job->checksum || job->unfilters || job->swap || stored->bytes) return false;
+    if (stored->size != job->nbytes || copy->n != 1 || axis->in || axis->out || axis->src != copy->run) return false;
+    if (copy->run < MIN_FILE_RUN) return false;
     struct iovec runs[MAX_RUNS];
     int64_t at = stored->start + copy->src_start;
     for (int64_t i = 0; i < axis->n;) {

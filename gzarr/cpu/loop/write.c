@@ -266,14 +266,15 @@ static int write_one(const Call *call, Sink *sink, int64_t part, Done *done, Sta
     /* What is not compressed is gathered where it is to be; what is merged with old contents is not, as these are read
      * by the same memory. */
     const bool moves = job->swap || (job->codec == PLAIN && (job->checksum || sink->shard));
-    if (job->codec == PLAIN && !moves && piece.covers && lies_in_runs(call, sink->encoder, &piece)) {
+    if (job->codec == PLAIN && !moves && !job->n_filters && piece.covers && lies_in_runs(call, sink->encoder, &piece)) {
         if (!replace_file(sink, NULL, 0, &piece.copy, state)) return LEFT;
         done->taken += (uint64_t)job->nbytes;
         done->placed += (uint64_t)job->nbytes;
         return DONE;
     }
     const char *data = to;
-    int64_t size = encode_from_value(call, sink->encoder, &piece, to, state);
+    Job stored;
+    int64_t size = job->n_filters ? 0 : encode_from_value(call, sink->encoder, &piece, to, state);
     if (!size) {
         const bool plain = job->codec == PLAIN && piece.covers;
         char *where = plain ? to : state->reader.decoded;
@@ -284,6 +285,11 @@ static int write_one(const Call *call, Sink *sink, int64_t part, Done *done, Sta
         if (job->codec == PLAIN && moves && where != to) where = to;
         if (data != where && moves) data = memcpy(where, data, (size_t)job->nbytes);
         if (job->swap) swap_bytes(where, job->nbytes, job->swap);
+        if (job->n_filters) {
+            if (!(data = filter_chunk(job, data, &state->reader))) return LEFT;
+            stored = job_of_stored(job), job = &stored;
+            if (job->codec == PLAIN) data = memcpy(to, data, (size_t)job->nbytes);
+        }
         size = job->nbytes;
         if (job->codec != PLAIN) {
             if (!(size = encode(job, sink->encoder, data, to, state))) return LEFT;
@@ -300,7 +306,7 @@ static int write_one(const Call *call, Sink *sink, int64_t part, Done *done, Sta
     } else if (!replace_file(sink, data, size, NULL, state)) {
         return LEFT;
     }
-    done->taken += (uint64_t)job->nbytes;
+    done->taken += (uint64_t)call->job->nbytes;
     done->placed += (uint64_t)size;
     return DONE;
 }
