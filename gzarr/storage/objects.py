@@ -48,6 +48,9 @@ class ObjectStore(TaggedStore):
         Whether to refuse changes.
     url : str, optional
         What to call the store; by default made from the class and prefix of `store`.
+    path : str
+        Where this store is in `store`, which may be one of a whole bucket or server, so that its connections are
+        shared.
 
     Raises
     ------
@@ -55,11 +58,9 @@ class ObjectStore(TaggedStore):
         If the extra is not installed.
     """
 
-    # What keys begin with in `store`.
-    _below = ""
     _process_bound = frozenset({"_library", "_exceptions", "_errors", "_missing", "_lock_root"})
 
-    def __init__(self, store: Any, *, read_only: bool = False, url: str | None = None) -> None:
+    def __init__(self, store: Any, *, read_only: bool = False, url: str | None = None, path: str = "") -> None:
         self._library = require("obstore", "s3", "ObjectStore")
         exceptions = require("obstore.exceptions", "s3", "ObjectStore")
         self._exceptions = exceptions
@@ -68,10 +69,12 @@ class ObjectStore(TaggedStore):
         self.store = store
         self.read_only = read_only
         self._url = url
-        self._name = without_secrets(url or _described(store))
+        self._path = path
+        self._below = f"{path}/" if path else ""  # what keys begin with in `store`
+        self._name = without_secrets(url or "/".join(filter(None, (_described(store), path))))
         # A store in memory has no name that another would not have too.
         self._in_memory = type(store).__name__.startswith("Memory")
-        self._lock_root: Hashable = url or (id(store) if self._in_memory else self._name)
+        self._lock_root: Hashable = url or ((id(store), path) if self._in_memory else self._name)
 
     @property
     def _obstore(self) -> Any:
@@ -210,7 +213,7 @@ class ObjectStore(TaggedStore):
     def _get_tagged(self, key: str) -> Versioned | None:
         library = self._obstore
         try:
-            result = library.get(self.store, key)
+            result = library.get(self.store, self._below + key)
             tag = {name: result.meta[name] for name in ("e_tag", "version") if result.meta[name] is not None}
             return Versioned(memoryview(result.bytes()), tag)
         except (*self._missing, self._exceptions.InvalidPathError) as error:
@@ -229,7 +232,7 @@ class ObjectStore(TaggedStore):
             return True
         library = self._obstore
         try:
-            library.put(self.store, key, _payload(data), mode="create" if tag is None else tag)
+            library.put(self.store, self._below + key, _payload(data), mode="create" if tag is None else tag)
         except (self._exceptions.AlreadyExistsError, self._exceptions.PreconditionError):
             return again and self.get(key) == bytes(data)
         except NotImplementedError as error:
@@ -248,20 +251,25 @@ class ObjectStore(TaggedStore):
 
     def _listed(self, path: str) -> list[tuple[str, int]]:
         check_path(path)
-        start = f"{path}/" if path else ""
+        start, nskip = self._start(path), len(self._below)
         with self._failures(f"list {path!r}"):
-            pages = self._obstore.list(self.store, path or None, chunk_size=_PAGE)
+            pages = self._obstore.list(self.store, start.rstrip("/") or None, chunk_size=_PAGE)
             # Names that end in a slash are what consoles make of folders.
-            return [(o["path"], o["size"]) for page in pages for o in page if o["path"].startswith(start)]
+            return [(o["path"][nskip:], o["size"]) for page in pages for o in page if o["path"].startswith(start)]
 
     def list_dir(self, path: str = "") -> tuple[list[str], list[str]]:
         """Names directly under a path, sorted: (objects, sub-paths)."""
         check_path(path)
-        nskip = len(path) + 1 if path else 0
+        start = self._start(path)
+        nskip = len(start)
         with self._failures(f"list {path!r}"):
-            found = self._obstore.list_with_delimiter(self.store, path or None)
-        objects = {o["path"][nskip:] for o in found["objects"] if o["path"] != path}
+            found = self._obstore.list_with_delimiter(self.store, start.rstrip("/") or None)
+        objects = {o["path"][nskip:] for o in found["objects"] if o["path"] != start.rstrip("/")}
         return sorted(objects - {""}), sorted({name.rstrip("/")[nskip:] for name in found["common_prefixes"]} - {""})
+
+    def _start(self, path: str) -> str:
+        """What the names of all objects under a path begin with."""
+        return f"{self._below}{path}/" if path else self._below
 
     def lock_name(self, key: str) -> Hashable:
         """The name of the store, with the key."""
@@ -272,12 +280,12 @@ class ObjectStore(TaggedStore):
     def _put(self, key: str, data: bytes | memoryview) -> None:
         with self._failures(f"write {key!r}"):
             parts = _PART_NBYTES if len(data) > _PUT_NBYTES else _PUT_NBYTES
-            self._obstore.put(self.store, key, _payload(data), chunk_size=parts)
+            self._obstore.put(self.store, self._below + key, _payload(data), chunk_size=parts)
 
     def _remove(self, key: str) -> None:
         library = self._obstore
         try:
-            library.delete(self.store, key)
+            library.delete(self.store, self._below + key)
         except self._missing:
             return
         except self._errors as error:
@@ -291,16 +299,16 @@ class ObjectStore(TaggedStore):
         names = list(dict.fromkeys(keys))
         pages = [names[i : i + _DELETE_PAGE] for i in range(0, len(names), _DELETE_PAGE)]
         try:
-            self.together(lambda page: self._obstore.delete(self.store, page), pages)
+            self.together(lambda page: self._obstore.delete(self.store, [self._below + key for key in page]), pages)
         except self._errors:
             super().delete_many(names)  # one is missing and the server minds, or it takes only one at a time
 
     def _copy(self, source: str, dest: str) -> None:
         with self._failures(f"copy to {dest!r} the object {source!r}"):
-            self._obstore.copy(self.store, source, dest)
+            self._obstore.copy(self.store, self._below + source, self._below + dest)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return pickled(self, ObjectStore, self.store, read_only=self.read_only, url=self._url)
+        return pickled(self, ObjectStore, self.store, read_only=self.read_only, url=self._url, path=self._path)
 
 
 class HTTPStore(ObjectStore):
@@ -324,9 +332,7 @@ class HTTPStore(ObjectStore):
     def __init__(self, store: Any, *, read_only: bool = True, url: str | None = None, path: str = "") -> None:
         if path and url is None:
             url = f"{str(store.url).rstrip('/')}/{path}"
-        super().__init__(store, read_only=True, url=url)
-        self._path = path
-        self._below = f"{path}/" if path else ""
+        super().__init__(store, read_only=True, url=url, path=path)
 
     def check_writable(self) -> None:
         """Raise `ReadOnlyError`."""

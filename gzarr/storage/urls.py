@@ -50,12 +50,13 @@ _OPTIONS = {
 
 #: What an HTTP client waits for: an available server answers sooner.
 _CLIENT = {"connect_timeout": "5 seconds", "timeout": "60 seconds"}
-#: (server, path) of a URL whose path can be a part of keys: nothing in it is written otherwise in requests.
-_PLAIN_URL = re.compile(r"(https?://[^/?#]+)/([\w-][\w.-]*(?:/[\w-][\w.-]*)*)", re.ASCII | re.IGNORECASE)
-#: Cached HTTP clients: making one reads the system's certificates, which takes 7 ms, and each connection takes
+#: (server or bucket, path) of a URL whose path can be a part of keys: nothing in it is written otherwise in requests.
+_PLAIN_URL = re.compile(r"(\w+://[^/?#]+)/([\w-][\w.-]*(?:/[\w-][\w.-]*)*)", re.ASCII)
+#: Cached clients of servers and buckets: making one takes 3 to 7 ms, to read certificates, and each connection takes
 #: round trips before the first request.
 _CLIENTS_KEPT = 64
-#: What a client takes from the environment when it is made: proxies, and certificates.
+#: What a client takes from the environment when it is made: proxies, certificates, and credentials.
+_CREDENTIALS = ("AWS_", "AZURE_", "GOOGLE_")
 _CLIENT_ENVIRONMENT = tuple(
     name
     for upper in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR")
@@ -134,9 +135,10 @@ def _open_bucket(url: str, scheme: str, options: Mapping[str, Any], read_only: b
         raise StoreError(f"{without_secrets(url)!r} names no bucket; expected {scheme}://bucket/path")
     translated = to_obstore(options)
     if have("obstore") and translated is not None:
-        made = _obstore_store(f"{name}://{rest}", url, translated)
+        bucket, path = _plain(f"{name}://{rest.rstrip('/')}")
+        made = _client(bucket, translated)
         if made is not None:
-            return ObjectStore(made, read_only=read_only, url=url.rstrip("/"))
+            return ObjectStore(made, read_only=read_only, url=url.rstrip("/"), path=path)
     if not have("fsspec"):
         if have("obstore"):
             raise StoreError(
@@ -147,10 +149,10 @@ def _open_bucket(url: str, scheme: str, options: Mapping[str, Any], read_only: b
     return FsspecStore.from_url(url, options, read_only)
 
 
-def _obstore_store(url: str, shown: str, options: Mapping[str, Any]) -> Any | None:
+def _obstore_store(url: str, options: Mapping[str, Any]) -> Any | None:
     """A store of obstore; None if it does not know one of the options."""
-    stores = require("obstore.store", "s3", shown)
-    errors = require("obstore.exceptions", "s3", shown)
+    stores = require("obstore.store", "s3", url)
+    errors = require("obstore.exceptions", "s3", url)
     given = dict(options)
     client = {**_CLIENT, **given.pop("client_options", {})}
     endpoint = str(given.get("endpoint") or os.environ.get("AWS_ENDPOINT_URL") or "")
@@ -162,10 +164,10 @@ def _obstore_store(url: str, shown: str, options: Mapping[str, Any]) -> Any | No
     except errors.UnknownConfigurationKeyError as error:
         if have("fsspec"):
             return None
-        raise StoreError(f"{without_secrets(shown)!r}: {str(error).partition(chr(10))[0]}") from error
+        raise StoreError(f"{without_secrets(url)!r}: {str(error).partition(chr(10))[0]}") from error
     except (errors.BaseError, ValueError, TypeError) as error:
         said = without_secrets(str(error).partition(chr(10))[0])
-        raise StoreError(f"cannot open {without_secrets(shown)!r}: {said}") from error
+        raise StoreError(f"cannot open {without_secrets(url)!r}: {said}") from error
 
 
 def _with_durations(retry: Mapping[str, Any]) -> dict[str, Any]:
@@ -223,26 +225,33 @@ def _open_http(url: str, options: Mapping[str, Any]) -> Store:
             given["client_options"] = {**given.get("client_options", {}), "default_headers": headers}
         given["client_options"] = {"allow_http": True, **given.get("client_options", {})}
         url = url.rstrip("/")
-        plain = _PLAIN_URL.fullmatch(url)
-        server, path = plain.groups() if plain else (url, "")
-        return HTTPStore(_http_client(server, given), url=url, path=path)
+        server, path = _plain(url)
+        return HTTPStore(_client(server, given), url=url, path=path)
     if not have("fsspec"):
         raise MissingExtraError(f"{without_secrets(url)!r} needs an HTTP client: pip install 'gzarr[http]'")
     return FsspecStore.from_url(url, options, True)
 
 
-def _http_client(url: str, options: Mapping[str, Any]) -> Any | None:
-    """An obstore store for a server, reused with its open connections if nothing differs."""
+def _plain(url: str) -> tuple[str, str]:
+    """The server or bucket of a URL, and the path there; if the path cannot be a part of keys, the URL and no path."""
+    plain = _PLAIN_URL.fullmatch(url)
+    return (plain[1], plain[2]) if plain else (url, "")
+
+
+def _client(url: str, options: Mapping[str, Any]) -> Any | None:
+    """An obstore store for a server or bucket, reused with its open connections if nothing differs."""
     try:
         said = json.dumps(options, sort_keys=True)
-    except TypeError:  # durations, say
-        return _obstore_store(url, url, options)
-    return _kept_client(url, said, tuple(os.environ.get(name) for name in _CLIENT_ENVIRONMENT))
+    except TypeError:  # durations, or functions that give credentials
+        return _obstore_store(url, options)
+    said_by_environment = {name: os.environ.get(name) for name in _CLIENT_ENVIRONMENT}
+    said_by_environment |= {name: value for name, value in os.environ.items() if name.startswith(_CREDENTIALS)}
+    return _kept_client(url, said, tuple(said_by_environment.items()))
 
 
 @lru_cache(maxsize=_CLIENTS_KEPT)
-def _kept_client(url: str, options: str, environment: tuple[str | None, ...]) -> Any | None:
-    return _obstore_store(url, url, json.loads(options))
+def _kept_client(url: str, options: str, environment: tuple[tuple[str, str | None], ...]) -> Any | None:
+    return _obstore_store(url, json.loads(options))
 
 
 def _check_scheme(url: str, scheme: str) -> None:

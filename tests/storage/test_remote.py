@@ -288,6 +288,22 @@ def test_options_reach_the_server(rclone_options: dict[str, object]) -> None:
     assert gzarr.open(f"{url}/x.n5", mode="r", storage_options=rclone_options)[:].tolist() == [3] * 4
 
 
+def test_stores_of_one_bucket_share_a_client(s3_options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Making one takes longer than a request, and connections would be made anew."""
+    place = f"s3://bucket/{uuid.uuid4().hex}"
+    outer, inner, odd = (open_store(f"{place}{end}", storage_options=s3_options)[0] for end in ("/", "/a", "/a%20b"))
+    assert outer.store is inner.store is not odd.store
+    inner["x"], inner["y/z"], odd["x"] = b"1", b"2", b"3"
+    assert (sorted(outer), sorted(inner)) == (["a b/x", "a/x", "a/y/z"], ["x", "y/z"])
+    assert (inner.list_dir(), outer.list_dir(), outer.nbytes_stored("a")) == ((["x"], ["y"]), ([], ["a", "a b"]), 2)
+    copy = pickle.loads(pickle.dumps(inner))
+    assert (copy, copy["x"], copy.set_if_missing("x", b"")) == (inner, b"1", False)
+    copy.delete_many(["x", "y/z"])
+    assert sorted(outer) == ["a b/x"]
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "another")
+    assert open_store(f"{place}/a", storage_options=s3_options)[0].store is not inner.store
+
+
 def test_s3_through_fsspec(rclone_options: dict[str, object]) -> None:
     s3fs = pytest.importorskip("s3fs")
     # The test server sends the checksum of the whole with a part of it.
