@@ -210,7 +210,8 @@ def describe(
 # begin with. arrays: their dtype; what makes them; the dtype that these are made of, if not their own; the type of
 # NumPy's integers. written: of a Target. target: the table of an encoder, what the names of temporary files begin with,
 # `number` of a Target; None if nothing is written. shards: what gives the index of a shard and its version, or None,
-# and the entries from one chunk to the next; None if chunks are files.
+# and the entries from one chunk to the next; None if there are none. fetch: gives chunks by their coordinates, None for
+# one that is missing; None if chunks are files.
 # Raises: ValueError if the tables disagree.
 class Basic:
     def __new__(
@@ -224,6 +225,7 @@ class Basic:
         written: Buffer,
         target: tuple[Buffer, bytes, Callable[[], int]] | None,
         shards: tuple[Callable[[tuple[int, ...]], tuple[Buffer, bytes] | None], Buffer] | None,
+        fetch: Callable[[list[tuple[int, ...]]], Sequence[Buffer | None]] | None,
         /,
     ) -> Self: ...
     # The result: a new array or scalar, or `out`; None if that is left.

@@ -18,7 +18,7 @@ from gzarr.cpu.compiled.source import Source, swapped
 from gzarr.indexing.grid import RegularAxis
 from gzarr.indexing.keys import Coords
 from gzarr.layout.sharded import Sharded
-from gzarr.storage.base import Target
+from gzarr.storage.base import Buffer, Request, Target
 from gzarr.storage.invalidation import announce
 from gzarr.storage.local_files import WRITTEN, FileVersion
 from gzarr.storage.locks import while_locked, within_change
@@ -76,7 +76,7 @@ def make_basic(read: Source | str, write: Source | str, target: Target | None) -
 
     read, write: the array as the loop reads and writes it, or why it does not. target: how its files may be written.
     """
-    if isinstance(read, str) or read.chain.chunk.dtype.shape:
+    if isinstance(read, str) or read.chain.chunk.dtype.shape or (read.in_memory and isinstance(read.layout, Sharded)):
         return None
     if not all(isinstance(axis, RegularAxis) for axis in (*read.layout.grid, *read.layout.objects)):
         return None
@@ -107,11 +107,18 @@ def _make_basic(source: Source, target: Target | None) -> Any:
         WRITTEN,
         writes,
         shards,
+        _fetch(source) if source.in_memory else None,
     )
 
 
 def _table(numbers: Sequence[int]) -> bytes:
     return np.array(numbers, np.int64).tobytes()
+
+
+def _fetch(source: Source) -> Callable[[list[Coords]], list[Buffer | None]]:
+    """Return what fetches chunks by their coordinates."""
+    store, key = source.store, source.layout.key
+    return lambda coords: store.get_many([Request(key(each)) for each in coords])
 
 
 def _known_shard(layout: Sharded) -> Callable[[Coords], tuple[Any, bytes] | None]:

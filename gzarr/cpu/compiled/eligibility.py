@@ -191,7 +191,7 @@ def _decision(store: Store, layout: Layout, chain: LoopChain | str, *, cached: b
     prefix = join_path(names.path, "_")[:-1] if prefix is None else prefix
     source = Source(store, layout, names.path, names.keys, prefix, chain, Pace(), in_memory)
     read, write = no_read or source, _write_obstacle(source) or source
-    return _Decision(read, write, None if in_memory else make_basic(read, write, _target(source)))
+    return _Decision(read, write, make_basic(read, write, _target(source)))
 
 
 def _is_in_memory(store: Store, layout: Layout) -> bool:

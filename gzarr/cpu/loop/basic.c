@@ -25,7 +25,8 @@ typedef struct {
     PyObject *index;                     /* the type of NumPy's integers */
     PyObject *path, *fill, *temporary;   /* bytes */
     PyObject *number;                    /* gives Sink.number */
-    PyObject *find;                      /* says what is known of a shard; NULL if chunks are files */
+    PyObject *find;                      /* says what is known of a shard; NULL if there are no shards */
+    PyObject *fetch;                     /* gives chunks from a store; NULL if they are files */
     int64_t counts[MAX_NDIM], steps[MAX_NDIM]; /* of shards, as in `Places` */
     Py_buffer written;
 } Basic;
@@ -266,15 +267,54 @@ static bool find_shard(const Basic *basic, Call *call, Window *window, Shard *sh
     return true;
 }
 
+/* Chunks that a store has given. */
+typedef struct {
+    Py_buffer *buffers;
+    Py_ssize_t n;
+    Item items[MAX_PARTS];
+} Chunks;
+
+/* Coordinates of the chunk of a part. */
+static PyObject *coords_of(const Basic *basic, const Span *spans, const Window *window, int64_t part) {
+    PyObject *coords = PyTuple_New((Py_ssize_t)basic->job.ndim);
+    for (int64_t a = basic->job.ndim - 1; coords && a >= 0; a--) {
+        PyObject *coordinate = PyLong_FromLongLong(spans[window->first[a] + part % window->n[a]].chunk);
+        part /= window->n[a];
+        if (!coordinate || PyTuple_SetItem(coords, (Py_ssize_t)a, coordinate)) Py_CLEAR(coords);
+    }
+    return coords;
+}
+
+/* Fetch the chunks of all parts and let a call read them. False if that fails. */
+static bool fetch_chunks(const Basic *basic, Call *call, int n, Chunks *chunks) {
+    PyObject *list = PyList_New(n);
+    for (int i = 0; list && i < n; i++) {
+        PyObject *coords = coords_of(basic, call->spans, call->window, i);
+        if (!coords || PyList_SetItem(list, i, coords)) Py_CLEAR(list);
+    }
+    PyObject *found = list ? PyObject_CallFunctionObjArgs(basic->fetch, list, NULL) : NULL;
+    chunks->buffers = found ? take_all(found, &chunks->n) : NULL;
+    Py_XDECREF(list);
+    Py_XDECREF(found);
+    if (!chunks->buffers || chunks->n != n) return false;
+    for (int i = 0; i < n; i++) {
+        const Py_buffer *buffer = &chunks->buffers[i];
+        if (buffer->obj) chunks->items[i] = (Item){buffer->buf ? buffer->buf : "", buffer->len, !buffer->readonly};
+    }
+    call->items = chunks->items;
+    return true;
+}
+
 /* Read the parts into the result of a job. False if that cannot be. */
 static bool read_parts(const Basic *basic, const Job *job, Window *window, const Span *spans, int n) {
     Call call = make_call(basic, job, window, spans);
     Shard shard = {0};
+    Chunks chunks = {0};
     char status[MAX_PARTS];
     Done done = {.left = n};
-    Scratch *scratch = !basic->find || find_shard(basic, &call, window, &shard)
-                           ? take_scratch((size_t)(job->nbytes + job->max_encoded))
-                           : NULL;
+    const bool found = (!basic->find || find_shard(basic, &call, window, &shard)) &&
+                       (!basic->fetch || fetch_chunks(basic, &call, n, &chunks));
+    Scratch *scratch = found ? take_scratch((size_t)(job->nbytes + job->max_encoded)) : NULL;
     if (scratch) {
         Py_BEGIN_ALLOW_THREADS
         done = read_all(&call, 0, n, status, scratch->bytes);
@@ -283,6 +323,7 @@ static bool read_parts(const Basic *basic, const Job *job, Window *window, const
     }
     if (shard.index.obj) PyBuffer_Release(&shard.index);
     Py_XDECREF(shard.found);
+    if (chunks.buffers) release_all(chunks.buffers, chunks.n);
     return !done.left;
 }
 
@@ -321,12 +362,7 @@ static PyObject *basic_locate(PyObject *self, PyObject *key) {
     Span spans[MAX_SPANS];
     Window window;
     if (!basic->writes || !take_key(basic, key, wanted) || !cut(basic, wanted, 1, spans, &window)) return leave();
-    PyObject *coords = PyTuple_New((Py_ssize_t)basic->job.ndim);
-    for (int64_t a = 0; coords && a < basic->job.ndim; a++) {
-        PyObject *coordinate = PyLong_FromLongLong(spans[a].chunk);
-        if (!coordinate || PyTuple_SetItem(coords, (Py_ssize_t)a, coordinate)) Py_CLEAR(coords);
-    }
-    return coords;
+    return coords_of(basic, spans, &window, 0);
 }
 
 static PyObject *left(void) {
@@ -382,7 +418,7 @@ static void basic_dealloc(PyObject *self) {
     Basic *basic = (Basic *)self;
     PyTypeObject *type = Py_TYPE(self);
     PyObject *held[] = {basic->dtype, basic->empty, basic->stored_as, basic->index, basic->path, basic->fill,
-                        basic->temporary, basic->number, basic->find};
+                        basic->temporary, basic->number, basic->find, basic->fetch};
     if (basic->written.obj) PyBuffer_Release(&basic->written);
     for (size_t i = 0; i < sizeof held / sizeof *held; i++) Py_XDECREF(held[i]);
     freefunc release_memory = (freefunc)PyType_GetSlot(type, Py_tp_free);
@@ -418,15 +454,15 @@ static bool take_shards(Basic *basic, PyObject *shards) {
     return sound;
 }
 
-/* Basic(job, extents, counts, path, fill, arrays, written, target, shards). arrays: (dtype, empty, stored_as, index).
- * target, shards: None if nothing is written, or if chunks are files. */
+/* Basic(job, extents, counts, path, fill, arrays, written, target, shards, fetch). arrays: (dtype, empty, stored_as,
+ * index). target: None if nothing is written. shards: None if there are none. fetch: None if chunks are files. */
 static PyObject *basic_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
     enum { JOB, EXTENTS, COUNTS, N };
     Py_buffer b[N];
-    PyObject *path, *fill, *target, *shards, *written, *dtype, *empty, *stored_as, *index;
+    PyObject *path, *fill, *target, *shards, *fetch, *written, *dtype, *empty, *stored_as, *index;
     memset(b, 0, sizeof b);
-    if (!PyArg_ParseTuple(args, "y*y*y*SS(OOOO)OOO", &b[JOB], &b[EXTENTS], &b[COUNTS], &path, &fill, &dtype, &empty,
-                          &stored_as, &index, &written, &target, &shards))
+    if (!PyArg_ParseTuple(args, "y*y*y*SS(OOOO)OOOO", &b[JOB], &b[EXTENTS], &b[COUNTS], &path, &fill, &dtype, &empty,
+                          &stored_as, &index, &written, &target, &shards, &fetch))
         return NULL;
     allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
     Basic *basic = (Basic *)allocate(type, 0);
@@ -436,6 +472,7 @@ static PyObject *basic_new(PyTypeObject *type, PyObject *args, PyObject *keyword
     if (basic) {
         basic->dtype = Py_NewRef(dtype), basic->empty = Py_NewRef(empty), basic->stored_as = Py_NewRef(stored_as);
         basic->index = Py_NewRef(index), basic->path = Py_NewRef(path), basic->fill = Py_NewRef(fill);
+        if (fetch != Py_None) basic->fetch = Py_NewRef(fetch);
         sound = sound && basic_is_sound(basic) && !PyObject_GetBuffer(written, &basic->written, PyBUF_WRITABLE) &&
                 basic->written.len >= WORD && (target == Py_None || take_target(basic, target)) &&
                 (shards == Py_None || take_shards(basic, shards));

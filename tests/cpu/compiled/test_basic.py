@@ -307,14 +307,38 @@ def test_a_lock_that_another_holds_is_waited_for(array: gzarr.Array, monkeypatch
     assert array[3, 4, 1] == 5
 
 
-def test_files_are_not_passed_by(tmp_path: Path) -> None:
-    class Upper(LocalStore):
+class Own(MemoryStore):
+    """Gives memory that may change."""
+
+    def get_many(self, requests: Any) -> list[Any]:
+        return [None if found is None else bytearray(found) for found in super().get_many(requests)]
+
+
+@pytest.mark.parametrize("kind", [MemoryStore, Own])
+@pytest.mark.parametrize("missing", [False, True])
+def test_stores_in_memory(kind: type[MemoryStore], missing: bool) -> None:
+    array, model = stored(CHAINS["zstd with checksum"], "<i4", kind(), missing)
+    for key in [*KEYS, np.s_[18:22, 14:16]]:
+        assert is_read(array, key)
+        same(array[key], model[key])
+    assert not basic_of(array).write((3, 4, 1), 5, keep_empty=False)
+    array[3, 4, 1] = 5
+    assert array[3, 4, 1] == 5
+    array.store["a/b/c/0/0/0"] = array.store["a/b/c/0/0/0"][:-1]
+    with pytest.raises(ChunkError, match="c/0/0/0"):
+        array[3, 4, 1]
+
+
+def test_no_file_is_read_past_its_store(tmp_path: Path) -> None:
+    class Counting(LocalStore):
         def get_many(self, requests: Any) -> list[Any]:
+            self.asked = [*getattr(self, "asked", []), *(request.key for request in requests)]
             return super().get_many(requests)
 
-    for store in (MemoryStore(), Upper(tmp_path)):
-        array = stored(CHAINS["blosc"], "<i4", store)[0]
-        assert array._basic() is None
+    array = stored(CHAINS["blosc"], "<i4", Counting(tmp_path))[0]
+    array.store.asked = []
+    assert is_read(array, (3, 4, 1))
+    assert array.store.asked == ["a/b/c/0/0/0"]
 
 
 # -- hostile tables --------------------------------------------------------------------------------------------------
@@ -332,12 +356,12 @@ def test_tables_that_lie(folder: Path, data: st.DataObject) -> None:
         compiled_basic._make_basic(basic_of(array)._source, basic_of(array)._target)
     job, extents, counts, _, fill, *rest = given
     lies = [made_to_lie(data, table, is_job=table is job) for table in (job, extents, counts)]
-    arrays, written, (encoder, *target), shards = rest
+    arrays, written, (encoder, *target), *sources = rest
     lying = made_to_lie(data, encoder, is_job=False), *target
     cut = fill[: data.draw(st.integers(3, 4))]
     try:
         made_of_lies = library.extension().Basic(
-            *lies, b"%s/lies/" % str(folder).encode(), cut, arrays, written, lying, shards
+            *lies, b"%s/lies/" % str(folder).encode(), cut, arrays, written, lying, *sources
         )
     except ValueError:
         return
