@@ -269,7 +269,7 @@ def open(
         raise NodeNotFoundError(f"neither an array nor a group at {join_path(str(opened), where)!r}: {found}")
     if isinstance(meta, GroupMeta):
         if use_consolidated is not None or (mode == "r" and may_be_consolidated(meta)):
-            opened, consolidated = read_with_consolidated(opened, where, zarr_format, mode, use_consolidated)
+            opened, consolidated = read_with_consolidated(opened, where, meta.zarr_format, mode, use_consolidated)
             meta = consolidated if isinstance(consolidated, GroupMeta) else meta
         return Group(opened, where, meta, opened_with, read_only=mode == "r")
     return Array(opened, where, meta, opened_with, read_only=mode == "r", **given_usage(given))

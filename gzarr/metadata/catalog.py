@@ -255,26 +255,27 @@ def open_consolidated_node(
 ) -> tuple[Store, NodeMeta | None]:
     """Read the node at a path, with a store that serves its consolidated metadata if it has any.
 
-    One fetch if it is consolidated, or of format 3.
+    One fetch if it is of format 3, two of format 2 that is not said to be it.
 
     Returns: (store for the node and all below it, its metadata). The store is the one given if nothing is consolidated.
     Raises: MetadataError.
     """
-    names = [name for name, of in (("zarr.json", 3), (key, 2)) if zarr_format in (None, of)]
-    keys = [join_path(path, name) for name in names]
-    changes, before = last_change(), [token(store, key) for key in keys]
-    found = store.get_many([Request(key) for key in keys])
-    for name, data, version in zip(names, found, before, strict=True):
+    for name, of in (("zarr.json", 3), (key, 2)):
+        if zarr_format not in (None, of):
+            continue
+        document = join_path(path, name)
+        changes, version = last_change(), token(store, document)
+        data = store.get_one(Request(document))
         if data is None:
             continue
         if name != "zarr.json" or FIELD.encode() in bytes(data) or frozen:
-            view = ConsolidatedStore(store, path, join_path(path, name), frozen=frozen)
+            view = ConsolidatedStore(store, path, document, frozen=frozen)
             state = view.state()
             unchanged = state[0] == version and last_change() == changes
             if view.load(data, state if unchanged else None):
                 return view, read_node(view, path, zarr_format)
         if name == "zarr.json":
-            what = f"{store}: {join_path(path, name)}"
+            what = f"{store}: {document}"
             return store, v3.parse(parse_json(data, what), what)
     return store, None if zarr_format == 3 else read_node(store, path, 2)
 

@@ -82,6 +82,17 @@ def test_opening_a_v3_array_takes_one_request(store: ByteCountingStore, mode: st
     assert (store.listed, store.sized, store.written) == ([], [], [])
 
 
+@pytest.mark.parametrize("consolidated", [False, True])
+@pytest.mark.parametrize("open_it", [gzarr.open_group, gzarr.open])
+def test_opening_a_v3_group_takes_one_request(store: ByteCountingStore, open_it: Any, consolidated: bool) -> None:
+    gzarr.open_group(store, mode="w").create_array("a", shape=3)
+    if consolidated:
+        gzarr.consolidate_metadata(store)
+    store.reset()
+    open_it(store, mode="r")
+    assert set(store.requests) == {Request("zarr.json")}
+
+
 def test_opening_a_v2_array_of_known_format_takes_one_batch(store: ByteCountingStore) -> None:
     made(store, 4, zarr_format=2)
     gzarr.open_array(store, mode="r", zarr_format=2)
