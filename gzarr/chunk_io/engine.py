@@ -107,20 +107,20 @@ def _run_all(runs: Iterable[tuple[Job, Run]]) -> None:
     for members in by_backend.values():
         calls = (partial(task, item) for _, (task, items, _) in members for item in items)
         requests = max(job.io.store.concurrency for job, _ in members)
-        members[0][0].io.backend.run(call, calls, _sum([work for _, (_, _, work) in members], waits=requests > 1))
+        members[0][0].io.backend.run(call, calls, _sum([work for _, (_, _, work) in members], requests))
 
 
-def _sum(works: Sequence[Work], *, waits: bool) -> Work:
-    """How much there is to do in all. waits: whether a store waits for a server."""
+def _sum(works: Sequence[Work], requests: int) -> Work:
+    """How much there is to do in all. requests: that the store takes at once."""
     nchunks, known = sum(work.nchunks for work in works), all(work.chunk_s for work in works)
     return Work(
         nchunks=nchunks,
         part_nbytes=sum(work.nchunks * work.part_nbytes for work in works) // max(nchunks, 1),
         wave_nchunks=max(work.wave_nchunks for work in works),
         unlocked=all(work.unlocked for work in works),
-        waits=waits,
+        waits=requests > 1,
         chunk_s=sum(work.nchunks * work.chunk_s for work in works) / max(nchunks, 1) if known else 0.0,
-        at_once=max(work.at_once for work in works),
+        at_once=min(max(work.at_once for work in works), requests),
     )
 
 

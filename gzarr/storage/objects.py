@@ -17,6 +17,7 @@ from gzarr.storage.remote import (
     EXPIRED,
     NO_CONTAINER,
     EntityTags,
+    NoRangesError,
     RemoteStore,
     TaggedStore,
     TaggedWrites,
@@ -34,6 +35,8 @@ _DELETE_PAGE = 1000
 _PUT_NBYTES = 64 << 20
 #: Bytes of each part of a larger one.
 _PART_NBYTES = 16 << 20
+#: What obstore says of servers that do not know ranges, or do not say that they sent one.
+_NO_RANGES = ("non-partial", "Range request not supported")
 
 
 class ObjectStore(TaggedStore):
@@ -107,8 +110,8 @@ class ObjectStore(TaggedStore):
     # -- reading -------------------------------------------------------------------------------------------------
 
     def _fetch_versioned(self, request: Request) -> Versioned | None:
-        found = self._get(request)
-        if found is not None and found.version is None:
+        found = super()._fetch_versioned(request)
+        if found is not None and found.version is None and (self._ranges or request.start is None):
             raise self._untagged(request.key)
         return found
 
@@ -147,9 +150,8 @@ class ObjectStore(TaggedStore):
     def _get_otherwise(self, request: Request, version: object | None, error: Exception) -> Versioned | None:
         """Answer a range that the server refused: it may lie past the end, or be a suffix, which Azure lacks."""
         key, start, length = request
-        if "non-partial" in str(error):  # the server does not know ranges, or does not say that it sent one
-            whole = self._get(Request(key), version)
-            return None if whole is None else Versioned(cut(host_view(whole.data), start, length), whole.version)
+        if any(words in str(error) for words in _NO_RANGES):
+            raise NoRangesError from error
         head = self._head(key)
         begin, end = (0, 0) if head is None else byte_range(start, length, int(head["size"]))
         if begin == end:
@@ -344,7 +346,9 @@ class HTTPStore(ObjectStore):
 
     def _fetch_versioned(self, request: Request) -> Versioned | None:
         if self._tags:
-            found = self._get(request)
+            found, is_whole = self._get_part_or_whole(request, None)
+            if found is not None and is_whole:
+                return Versioned(found.data, None)
             if found is None or found.version is not None:
                 return found
         whole = self._get(Request(request.key))

@@ -9,14 +9,15 @@ from __future__ import annotations
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 
 from gzarr.concurrency import Pool, run_in_threads
 from gzarr.config import config
 from gzarr.errors import ReplacedError
-from gzarr.storage.base import ANY, Buffer, Change, Conditional, R, Request, T, Versioned, Versions
+from gzarr.storage.base import ANY, Buffer, Change, Conditional, R, Request, T, Versioned, Versions, host_view
 from gzarr.storage.coalesce import WAITING_MAX_NBYTES, coalesce
 from gzarr.storage.flat import FlatStore
-from gzarr.storage.rules import byte_view, check_key
+from gzarr.storage.rules import byte_view, check_key, cut
 
 #: Requests under way at once, each by a thread that waits. 1,000 objects of 40 kB from 20 ms away take 0.73 s with 32,
 #: 0.38 s with 64 and 0.22 s with 128, but decoding them takes as long as that, and servers count connections. Tasks of
@@ -36,6 +37,10 @@ NO_CONTAINER = "Is the bucket or container named rightly, and does it exist?"
 
 # Documents that make a node exist; they are stored after what was given with them.
 _NODES = frozenset({"zarr.json", ".zarray", ".zgroup"})
+
+
+class NoRangesError(Exception):
+    """A server answers requests for ranges with whole objects."""
 
 
 class EntityTags(Versions):
@@ -112,6 +117,8 @@ class RemoteStore(FlatStore):
     """A store whose every verb is a request to a server. Subclasses say what one request does."""
 
     concurrency = CONCURRENCY
+    #: Whether the server answers ranges, as far as is known. One that does not sends whole objects: each of them once.
+    _ranges = True
 
     @abstractmethod
     def _fetch(self, request: Request, version: object | None = None) -> Buffer | None:
@@ -134,12 +141,21 @@ class RemoteStore(FlatStore):
         return self._fetch_all(requests, {})
 
     def _fetch_all(self, requests: Sequence[Request], versions: Mapping[str, object]) -> list[Buffer | None]:
+        if not self._ranges:
+            return self._parts_of_wholes(requests, versions)
         merged = coalesce(requests, max_gap_nbytes=MAX_GAP_NBYTES, max_nbytes=MAX_NBYTES)
         if len(merged.requests) > self._at_once:
             merged = coalesce(requests, max_gap_nbytes=MAX_BUSY_GAP_NBYTES, max_nbytes=MAX_NBYTES)
         return merged.cut(
             self.together(lambda request: self._fetch(request, versions.get(request.key)), merged.requests)
         )
+
+    def _parts_of_wholes(self, requests: Sequence[Request], versions: Mapping[str, object]) -> list[Buffer | None]:
+        keys = list({request.key for request in requests})
+        wholes = self.together(lambda key: self._fetch(Request(key), versions.get(key)), keys)
+        found = dict(zip(keys, wholes, strict=True))
+        parts = [(found[request.key], request) for request in requests]
+        return [None if whole is None else part_of(whole, request) for whole, request in parts]
 
     def nbytes_stored(self, path: str = "") -> int:
         """Bytes stored under a path."""
@@ -188,7 +204,7 @@ class TaggedStore(RemoteStore):
     def _get(self, request: Request, version: object | None = None) -> Versioned | None:
         """Fetch one request, from one version if one is given, with the version of the answer.
 
-        Raises: StoreError, ReplacedError.
+        Raises: StoreError, ReplacedError, NoRangesError.
         """
 
     @abstractmethod
@@ -207,12 +223,29 @@ class TaggedStore(RemoteStore):
         """The keys under a path, with the sizes of their objects. Raises: StoreError."""
 
     def _fetch(self, request: Request, version: object | None = None) -> Buffer | None:
-        found = self._get(request, version)
-        return None if found is None else found.data
+        found, is_whole = self._get_part_or_whole(request, version)
+        if found is None:
+            return None
+        return part_of(found.data, request) if is_whole else found.data
 
     def _fetch_versioned(self, request: Request) -> Versioned | None:
         """Fetch one request with its version, as `Versions.get_versioned` says. Raises: StoreError, ReplacedError."""
-        return self._get(request)
+        found, is_whole = self._get_part_or_whole(request, None)
+        # Without a version, all that is read of the object is taken from these bytes.
+        return Versioned(found.data, None) if is_whole and found is not None else found
+
+    def _get_part_or_whole(self, request: Request, version: object | None) -> tuple[Versioned | None, bool]:
+        """Fetch one request, or the whole object in place of a range; say whether it is that."""
+        if request.start is None:
+            return self._get(request, version), False
+        if self._ranges:
+            with suppress(NoRangesError):
+                return self._get(request, version), False
+        whole = self._get(Request(request.key), version)
+        if whole is not None:  # servers may also send a range that is all of an object as the whole
+            is_all = len(host_view(part_of(whole.data, request))) == len(host_view(whole.data))
+            self._ranges = self._ranges and is_all
+        return whole, True
 
     def list_prefix(self, prefix: str = "") -> Iterator[str]:
         """All keys under a path."""
@@ -263,6 +296,11 @@ def lacks_container(error: BaseException | None) -> bool:
             return True
         error = error.__cause__ or error.__context__
     return False
+
+
+def part_of(whole: Buffer, request: Request) -> Buffer:
+    """The requested part of a whole object."""
+    return cut(host_view(whole), request.start, request.length)
 
 
 def is_expired(text: str) -> bool:

@@ -244,6 +244,23 @@ def test_servers_without_versions_are_read_by_whole_shards(http_server: tuple[st
         sharded(str(folder / tags), 100)
 
 
+@pytest.mark.parametrize("kind", ["s3", "http"])
+def test_servers_without_ranges_send_each_shard_once(kind: str) -> None:
+    with S3Server(Objects({"bucket": {}}, ranges=False)) as server:
+        options = options_of(server.endpoint)
+        values = np.arange(1, 4097).reshape(64, 64)
+        gzarr.save_array("s3://bucket/x", values, chunks=(4, 4), shards=(32, 64), storage_options=options)
+        given = {"storage_options": options} if kind == "s3" else {}
+        z = gzarr.open_array("s3://bucket/x" if kind == "s3" else f"{server.endpoint}/bucket/x", mode="r", **given)
+        rows, columns = np.arange(0, 64, 9), np.arange(0, 64, 13)
+        assert np.array_equal(z.oindex[rows, columns], values[np.ix_(rows, columns)])
+        server.told()
+        assert np.array_equal(z.oindex[rows, columns], values[np.ix_(rows, columns)])
+        assert server.told()["GET"] == 2
+        key = z.store.get_one(Request("c/1/0", 8, 8))
+        assert [key] == z.store.get_many([Request("c/1/0", 8, 8)])
+
+
 def test_readers_and_writers_of_one_shard() -> None:
     """Readers see the values before or after a write, never chunks of one version cut by the index of another."""
     store = ObjectStore(pytest.importorskip("obstore.store").MemoryStore())
