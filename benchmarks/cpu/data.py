@@ -90,6 +90,10 @@ def _tiny(scale: Scale) -> Layout:
     return Layout((side, side), "i4", (10, 10))
 
 
+def _table(scale: Scale) -> Layout:
+    return Layout((10 * scale.points, 16), "f4", (max(scale.points // 100, 1), 16))
+
+
 def _missing(scale: Scale) -> Layout:
     # Chunks of one byte would measure bookkeeping alone, larger ones the filling of memory.
     return Layout((4 * scale.missing, 8), "i4", (4, 8), None)
@@ -112,6 +116,7 @@ DATASETS: dict[str, Dataset] = {
     "shards": Dataset("i4", _shards),
     "mebibytes": Dataset("i4", lambda s: Layout((s.side, s.side), "i4", (s.side // 16, s.side // 16), None)),
     "tiny": Dataset("tiny", _tiny),
+    "table": Dataset("table", _table),
     "missing": Dataset(None, _missing),
     **{f"virtual-{n:.0e}": Dataset("last", _virtual(n)) for n in VIRTUAL_BYTES},
 }
@@ -127,6 +132,8 @@ def make_source(name: str, scale: Scale) -> Any:
         shape = (scale.images, scale.image_side, scale.image_side, 3)
         ramp = np.add.outer(np.arange(scale.image_side), np.arange(scale.image_side))[None, :, :, None] // 4
         return (ramp + rng.integers(0, 16, shape, dtype="u1")).astype("u1")
+    if name == "table":
+        return np.round(np.cumsum(rng.normal(size=(10 * scale.points, 16)), axis=0), 1).astype("f4")
     side = 10 * scale.tiny_per_side if name == "tiny" else scale.side
     rows, columns = (np.cumsum(rng.integers(-20, 21, side, dtype="i4")) for _ in range(2))
     field = (rows[:, None] + columns[None, :] + rng.integers(0, 16, (side, side), dtype="i4")).astype("i4")

@@ -84,6 +84,18 @@ class Driver:
         """Write the metadata of all members into the group's."""
         raise AbsentError("no consolidated metadata")
 
+    def open_consolidated(self, path: Path) -> Any:
+        """Open a group for reading by its consolidated metadata."""
+        return self.open_group(path)
+
+    def folder(self, path: Path) -> None:
+        """Make a folder of arrays."""
+        path.mkdir(parents=True)
+
+    def read_many(self, items: list[tuple[Any, Any]]) -> list[Any]:
+        """Read basic selections of arrays, all at once if the library can."""
+        return [self.read(array, selection) for array, selection in items]
+
     def names(self, group: Any) -> list[str]:
         """Names of the members of a group."""
         return list(group)

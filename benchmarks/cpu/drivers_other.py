@@ -52,6 +52,12 @@ class TensorStore(Driver):
     def read(self, array: Any, selection: Any) -> Any:
         return array[selection].read().result()
 
+    def read_many(self, items: list[tuple[Any, Any]]) -> list[Any]:
+        batch = self.lib.Batch()
+        reads = [array[selection].read(batch=batch) for array, selection in items]
+        batch.submit()
+        return [read.result() for read in reads]
+
     def orthogonal(self, array: Any, selection: Any) -> Any:
         return array.oindex[selection].read().result()
 
@@ -122,6 +128,8 @@ class H5py(Driver):
 
     def orthogonal(self, array: Any, selection: Any) -> Any:
         lists = [s for s in selection if not isinstance(s, slice)]
+        if any((np.diff(np.atleast_1d(s)) <= 0).any() for s in lists):
+            raise AbsentError("h5py reads lists of increasing indices only")
         if len(lists) > 1:
             raise AbsentError("h5py takes one index list")
         return array[selection]

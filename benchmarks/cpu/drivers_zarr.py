@@ -49,6 +49,10 @@ class Gzarr(Driver):
         options = {"key": KEY, "secret": KEY, "client_kwargs": {"endpoint_url": endpoint, "region_name": REGION}}
         return self.lib.storage.StoreURL(f"s3://{BUCKET}/{key}", options)
 
+    def read_many(self, items: list[tuple[Any, Any]]) -> list[Any]:
+        found: list[Any] = self.lib.read_many(items)
+        return found
+
     def consolidate(self, path: Path) -> None:
         self.lib.consolidate_metadata(path)
 
@@ -190,6 +194,12 @@ class Zarr2(Driver):
 
     def create_group(self, path: Path) -> Any:
         return self.lib.open_group(str(path), mode="w")
+
+    def consolidate(self, path: Path) -> None:
+        self.lib.consolidate_metadata(str(path))
+
+    def open_consolidated(self, path: Path) -> Any:
+        return self.lib.open_consolidated(str(path), mode="r")
 
     def open_group(self, path: Path) -> Any:
         return self.lib.open_group(str(path), mode="r")

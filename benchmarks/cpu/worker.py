@@ -26,6 +26,7 @@ from benchmarks.cpu.catalogue import BY_NAME
 from benchmarks.cpu.data import CONSOLIDATED, CONSOLIDATED_MEMBERS, DATASETS, GROUP, Cache, Scale
 from benchmarks.cpu.driver import AbsentError
 from benchmarks.cpu.libraries import LIBRARIES
+from benchmarks.cpu.rows_many import MAKERS
 from benchmarks.cpu.workloads import ALL, Bench, Task, member_names, remove
 
 MOST_CALLS = 2000
@@ -94,6 +95,8 @@ class Worker:
             layout = type(DATASETS["tiny"].layout(self.cache.scale))((10,), "i4", (10,))
             for name in member_names(self.cache.scale):
                 bench.driver.create(path / name, layout)
+        elif dataset in MAKERS:
+            MAKERS[dataset](bench, path)
         elif dataset == CONSOLIDATED:
             bench.driver.create_group(path)
             layout = type(DATASETS["tiny"].layout(self.cache.scale))((100, 100), "i4", (100, 100))

@@ -105,8 +105,9 @@ def _flatten(members: Mapping[str, Any], path: str, found: Documents, what: str)
         if not isinstance(entry, dict):
             raise MetadataError(f"{what}: field {FIELD!r}: the entry {name!r} must be an object, got {entry!r}")
         node = join_path(path, name)
-        found[f"{node}/zarr.json"] = {field: value for field, value in entry.items() if field != FIELD}
         inner = entry.get(FIELD)
+        own = entry if FIELD not in entry else {field: value for field, value in entry.items() if field != FIELD}
+        found[f"{node}/zarr.json"] = own
         if isinstance(inner, dict) and isinstance(inner.get("metadata"), dict):
             _flatten(inner["metadata"], node, found, what)
 
