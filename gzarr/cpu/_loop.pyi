@@ -11,7 +11,8 @@ VERSION: Final[int]
 # Take the addresses of the functions of codecs, in the order of `struct Library`; 0 for a missing one.
 def bind(addresses: bytes, /) -> None: ...
 
-# Read parts of a plan. version: that the shard must be of, with its number in `written`; None for any.
+# Read parts of a plan. version: that the shard must be of, with its number in `written`; None for any. element: start
+# and size of what is wanted of each, its size in the result, and types of a cast (casts.py); None for all of it as it is.
 # Returns: parts left, bytes read, bytes placed. Raises: ValueError if the tables disagree.
 def read(
     job: Buffer,
@@ -27,6 +28,7 @@ def read(
     scratch: Buffer,
     version: bytes | None,
     written: Buffer,
+    element: bytes | None,
     status: bytearray,
     /,
 ) -> tuple[int, int, int]: ...
@@ -102,8 +104,8 @@ def write(
     job: Buffer,
     encoder: Buffer,
     window: Buffer,
-    spans: Buffer,
-    lists: Buffer,
+    table0: Buffer,
+    table1: Buffer,
     path: bytes,
     temporary: bytes,
     fill: Buffer,
@@ -119,6 +121,9 @@ def write(
     old_index: Buffer | None,
     next_entry: int,
     until: int,
+    table2: Buffer,
+    table3: Buffer,
+    element: bytes | None,
     /,
 ) -> tuple[int, int, int, int, int]: ...
 

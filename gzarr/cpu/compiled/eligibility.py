@@ -16,10 +16,11 @@ from gzarr.cpu.compiled import library
 from gzarr.cpu.compiled.basic import BasicSelections, make_basic
 from gzarr.cpu.compiled.buffers import is_small_wave, make_buffer_read
 from gzarr.cpu.compiled.copies import make_copies_read, make_scattered_read
-from gzarr.cpu.compiled.points import make_rows
+from gzarr.cpu.compiled.elements import make_element
+from gzarr.cpu.compiled.points import Rows, make_rows
 from gzarr.cpu.compiled.read import make_read
 from gzarr.cpu.compiled.source import LoopChain, Pace, Source, swapped
-from gzarr.cpu.compiled.tables import MAX_EXTENT, Boxes
+from gzarr.cpu.compiled.tables import MAX_EXTENT, Boxes, Shards
 from gzarr.cpu.compiled.write import fits, level_of, make_write
 from gzarr.cpu.decode_into import PLAIN_ARRAYS
 from gzarr.cpu.threads import thread_count
@@ -47,6 +48,7 @@ _SCATTERED_NCHUNKS, _MAX_SCATTERED_NCHUNKS = 4, 1 << 16
 _PER_CHUNK, _PER_SHARD, MIN_SAVED = 32, 100, 40
 
 _FEW = "too few chunks to gain from the loop"
+_IRREGULAR = "points of grids that are not regular, or of too many chunks, are handled by the reference path"
 _OTHER_VALUES = "arrays of this kind, shape or dtype are handled by the reference path"
 
 
@@ -100,24 +102,26 @@ class CompiledLoop:
             if source.in_memory:
                 return "copies of chunks that are not in files are made by the reference path"
             return _take_copies(source, plan, out, fields)
+        if type(out) not in PLAIN_ARRAYS or out.shape != plan.shape:
+            return _OTHER_VALUES
         chain = source.chain
-        if source.in_memory and is_small_wave(chain, nparts):
-            return _FEW
-        if fields is not None or type(out) not in PLAIN_ARRAYS:
+        element = make_element(chain, out.dtype, fields)
+        if element is None:
             return _OTHER_VALUES
-        if out.dtype != chain.chunk.dtype or out.shape != plan.shape:
-            return _OTHER_VALUES
-        if not isinstance(plan, BoxPlan):
-            return _take_points(source, plan, out)
-        n_threads, parts = thread_count(), Boxes(plan)
-        shards = parts.by_shard(source.layout, n_threads) if isinstance(source.layout, Sharded) else None
+        if source.in_memory and (element.table is not None or is_small_wave(chain, nparts)):
+            return _OTHER_VALUES if element.table is not None else _FEW
+        cut = _cut(source, plan, element.start, n_threads := thread_count())
+        if cut is None:
+            return _IRREGULAR
+        parts, shards = cut
         if source.in_memory:
             return make_buffer_read(source, parts, shards, out, n_threads)
-        if shards is not None and not chain.in_blocks and shards[1] > 1:
+        few = shards is not None and not chain.in_blocks and shards[1] > 1 and fields is None
+        if few and isinstance(parts, Boxes) and shards is not None:
             scattered = _take_scattered(source, parts, shards[1], out)
             if not isinstance(scattered, str) or parts.nparts < shards[1] * MIN_NCHUNKS_OF_SHARD:
                 return scattered
-        return make_read(source, parts, shards, out, n_threads)
+        return make_read(source, parts, shards, (out, element), n_threads)
 
     def take_write(self, plan: Plan, nparts: int, value: Any, fields: Fields, *, keep_empty: bool) -> PieceJob | str:
         """Return a write as a job of the loop, or why not.
@@ -131,21 +135,26 @@ class CompiledLoop:
             return source
         if (off := library.obstacle()) is not None:
             return off
-        if fields is not None or type(value) not in PLAIN_ARRAYS or value.shape != plan.shape:
+        if isinstance(plan, CopyPlan) or type(value) not in PLAIN_ARRAYS or value.shape != plan.shape:
             return _OTHER_VALUES
-        swap = None if value.dtype.hasobject else swapped(source.chain.dtype, value.dtype)
-        if swap is None or not isinstance(plan, BoxPlan):
+        chain, dtype = source.chain, value.dtype
+        element = None if fields is None else make_element(chain, dtype, fields)
+        swap = None if dtype.hasobject else swapped(chain.dtype, dtype if fields is None else chain.chunk.dtype)
+        if swap is None or (fields is not None and element is None):
             return _OTHER_VALUES
         if isinstance(source.layout, Sharded) and _saved(source.layout, 1, nparts) < MIN_SAVED:
             return _FEW
         target = _target(source)
         if target is None:
             return "only the store may replace its files"
-        n_threads, parts = thread_count(), Boxes(plan)
-        shards = parts.by_shard(source.layout, n_threads) if isinstance(source.layout, Sharded) else None
-        if isinstance(source.layout, Sharded) and shards and _saved(source.layout, shards[1], nparts) < MIN_SAVED:
+        cut = _cut(source, plan, 0 if element is None else element.start, n_threads := thread_count())
+        if cut is None:
+            return _IRREGULAR
+        parts, shards = cut
+        if isinstance(source.layout, Sharded) and shards and _saved(source.layout, shards[1], parts.nparts) < MIN_SAVED:
             return _FEW
-        return make_write((source, target, parts, shards), (value, swap), keep_empty=keep_empty, n_threads=n_threads)
+        given = value, swap, None if element is None else element.table
+        return make_write((source, target, parts, shards), given, keep_empty=keep_empty, n_threads=n_threads)
 
     def basic(self) -> BasicSelections | None:
         """What reads and writes basic selections without a plan; None if nothing does, or if a profile is taken."""
@@ -200,13 +209,16 @@ def _is_in_memory(store: Store, layout: Layout) -> bool:
     return store.concurrency == 1 and (layout.objects is layout.grid or versions is None or versions.in_memory)
 
 
-def _take_points(source: Source, plan: PointPlan, out: Any) -> PieceJob | str:
-    parts = make_rows(plan, source.layout, source.chain)
-    if parts is None:
-        return "points of grids that are not regular, or of too many chunks, are read by the reference path"
-    shards = parts.by_shard() if isinstance(source.layout, Sharded) else None
-    make = make_buffer_read if source.in_memory else make_read
-    return make(source, parts, shards, out, thread_count())
+def _cut(
+    source: Source, plan: BoxPlan | PointPlan, start: int, n_threads: int
+) -> tuple[Boxes | Rows, Shards | None] | None:
+    """The parts of a plan, and the same by shard; None if the loop cannot sort its points. start: see `make_rows`."""
+    is_sharded = isinstance(source.layout, Sharded)
+    if isinstance(plan, BoxPlan):
+        boxes = Boxes(plan)
+        return boxes, boxes.by_shard(source.layout, n_threads) if is_sharded else None
+    rows = make_rows(plan, source.layout, source.chain, start)
+    return None if rows is None else (rows, rows.by_shard() if is_sharded else None)
 
 
 def _take_scattered(source: Source, parts: Boxes, nshards: int, out: Any) -> PieceJob | str:

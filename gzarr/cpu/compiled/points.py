@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import prod
 from typing import Any
 
@@ -13,6 +14,7 @@ from gzarr.cpu.compiled.source import LoopChain
 from gzarr.cpu.compiled.tables import Piece, Shards, Tables
 from gzarr.cpu.window import MIN_NBYTES
 from gzarr.indexing.grid import RegularAxis
+from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import Part, PointPlan, PointTable
 from gzarr.layout.chunk_layout import Layout
 
@@ -37,8 +39,11 @@ class Rows:
 
     are_many = False
 
-    def __init__(self, plan: PointPlan, layout: Layout, axes: NDArray[np.int64], granule_bits: int) -> None:
-        """Sort the points. axes: of every axis extent, lengths of shards and chunks, and bytes of a chunk's stride."""
+    def __init__(self, plan: PointPlan, layout: Layout, axes: NDArray[np.int64], granule_bits: int, start: int) -> None:
+        """Sort the points.
+
+        axes: of every axis extent, lengths of shards and chunks, and bytes of a chunk's stride. start: in an element.
+        """
         self._plan, self._layout, self.npoints = plan, layout, plan.shape[0]
         self._per_shard = axes[:, 1] // axes[:, 2]
         self._order, self._places = np.empty((2, self.npoints), np.int64)
@@ -46,12 +51,21 @@ class Rows:
         coords = tuple([np.ascontiguousarray(column) for column in plan.coords])
         into = self._order, self._places, starts, rows
         self.nparts: int = library.extension().sort_points(coords, axes, granule_bits, *into)
+        self._places += start
         self._starts, self._rows = starts[: self.nparts + 1], rows[: self.nparts]
         self._table: PointTable | None = None
 
     def tables(self) -> Tables:
         """The loop's tables."""
         return self._rows, self._starts, self._places, self._order
+
+    def are_full(self, piece: Piece) -> bool:
+        """False: points are laid over what is there."""
+        return False
+
+    def coords(self, piece: Piece) -> Iterator[Coords]:
+        """Coordinates of the chunks of a piece, in the order of its parts."""
+        return map(tuple, self._rows[piece.first : piece.first + piece.n].tolist())
 
     def whole(self) -> Piece:
         """All parts, of chunks that are files."""
@@ -82,8 +96,11 @@ class Rows:
         return self._plan.part(self._table, number)
 
 
-def make_rows(plan: PointPlan, layout: Layout, chain: LoopChain) -> Rows | None:
-    """Return the parts of a list of points; None if the loop cannot sort them."""
+def make_rows(plan: PointPlan, layout: Layout, chain: LoopChain, start: int = 0) -> Rows | None:
+    """Return the parts of a list of points; None if the loop cannot sort them.
+
+    start: byte of an element from which on it is wanted.
+    """
     axes: list[Any] = []
     for chunks, objects, stride in zip(layout.grid, layout.objects, chain.strides, strict=True):
         if not isinstance(chunks, RegularAxis) or not isinstance(objects, RegularAxis) or chunks.extent > _MAX_EXTENT:
@@ -91,4 +108,6 @@ def make_rows(plan: PointPlan, layout: Layout, chain: LoopChain) -> Rows | None:
         axes.append((chunks.extent, objects.length, chunks.length, stride))
     granule_bits = (chain.nbytes // _GRANULE_NBYTES).bit_length() if chain.nbytes >= MIN_NBYTES else 0
     n_keys = prod(-(-extent // shard) * (shard // chunk) for extent, shard, chunk, _ in axes)
-    return Rows(plan, layout, np.array(axes), granule_bits) if n_keys << granule_bits <= _MAX_KEYS else None
+    if n_keys << granule_bits > _MAX_KEYS:
+        return None
+    return Rows(plan, layout, np.array(axes), granule_bits, start)

@@ -16,6 +16,7 @@ from typing import NamedTuple, TypeAlias
 
 from gzarr.backend import Array, Work
 from gzarr.cpu.compiled import library
+from gzarr.cpu.compiled.elements import Element
 from gzarr.cpu.compiled.points import Rows
 from gzarr.cpu.compiled.source import Source, swapped
 from gzarr.cpu.compiled.tables import Boxes, Piece, Shards, Tables, piece_tables
@@ -67,6 +68,8 @@ class CompiledRead(NamedTuple):
         Shards that the loop has left, by a piece of each. Once all pieces are done, the reference path reads all
         parts of them from scratch: how it reads a shard depends on how much is wanted and on whether the index is
         cached.
+    element : Element
+        What is taken of every element.
     stage : str
         The stage of a profile that a piece begins with.
     """
@@ -80,6 +83,7 @@ class CompiledRead(NamedTuple):
     tables: Tables | None
     versions: dict[Coords, object]
     given_up: dict[Coords, Piece]
+    element: Element
     stage: str = "loop"
 
     def keys(self, piece: Piece) -> tuple[str, ...]:
@@ -146,13 +150,14 @@ class CompiledRead(NamedTuple):
         chain = self.source.chain
         shard = (index.origin, index.steps) if isinstance(index, ShardIndex) else ()
         tables, window, first = piece_tables(self.parts, self.tables, piece, shard)
-        where = (os.fsencode(path), entries, chain.fill, first)
+        where = (os.fsencode(path), entries, self.element.fill, first)
         status = bytearray(piece.n)
         with lent_scratch() as scratch:
             room = scratch.room(chain.max_encoded + chain.nbytes)
             version = token.packed() if isinstance(token, FileVersion) else None
             started = perf_counter()
-            n_left, taken, placed = loop.read(self.job, window, *tables, *where, room, version, WRITTEN, status)
+            held = room, version, WRITTEN, self.element.table, status
+            n_left, taken, placed = loop.read(self.job, window, *tables, *where, *held)
             seconds = perf_counter() - started
             if piece.n >= MIN_PIECE or seconds >= _TELLING_S:
                 self.source.pace.note(seconds, piece.n)
@@ -166,7 +171,9 @@ class CompiledRead(NamedTuple):
         return piece.shard or (), [self.parts.part(piece, number) for number in range(first, first + n)]
 
 
-def make_read(source: Source, parts: Boxes | Rows, shards: Shards | None, out: Array, n_threads: int) -> CompiledRead:
+def make_read(
+    source: Source, parts: Boxes | Rows, shards: Shards | None, into: tuple[Array, Element], n_threads: int
+) -> CompiledRead:
     """Prepare a read for the loop.
 
     Parameters
@@ -177,12 +184,12 @@ def make_read(source: Source, parts: Boxes | Rows, shards: Shards | None, out: A
         The parts that are read.
     shards : Shards, optional
         The same by shard, and how many shards; None for chunks that are files.
-    out : Array
-        Where to, of the plan's shape.
+    into : tuple[Array, Element]
+        Where to, of the plan's shape; what is taken of every element.
     n_threads : int
         How many threads will share the work.
     """
-    chain = source.chain
+    chain, (out, element) = source.chain, into
     size, work = make_work(source, parts, shards, out, n_threads)
     if shards is None:
         pieces = parts.whole().cut(size, n_threads)
@@ -199,6 +206,7 @@ def make_read(source: Source, parts: Boxes | Rows, shards: Shards | None, out: A
         tables=None if parts.are_many else parts.tables(),
         versions={},
         given_up={},
+        element=element,
     )
 
 

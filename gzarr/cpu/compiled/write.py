@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from gzarr.backend import Work
 from gzarr.codecs.spec import fill_of
 from gzarr.cpu.compiled import library
+from gzarr.cpu.compiled.points import Rows
 from gzarr.cpu.compiled.read import PIECE_NBYTES, PIECES_PER_THREAD, Left
 from gzarr.cpu.compiled.source import Encoder, Source
 from gzarr.cpu.compiled.tables import Boxes, Piece, Shards, Tables, piece_tables
@@ -52,7 +53,7 @@ class CompiledWrite(NamedTuple):
         Where the chunks are, and what they are.
     target : Target
         How their files may be written.
-    parts : Boxes
+    parts : Boxes or Rows
         The parts that are written.
     pieces : iterator of Piece
         The pieces, once: shards are uncut.
@@ -62,7 +63,7 @@ class CompiledWrite(NamedTuple):
         How much there is to do.
     value : object
         The values: they must live as long as their address is used.
-    job, encoder, fill
+    job, encoder, fill, element
         Arguments of the loop that are the same for all pieces.
     tables : Tables or None
         Others; None if each piece has its own.
@@ -70,7 +71,7 @@ class CompiledWrite(NamedTuple):
 
     source: Source
     target: Target
-    parts: Boxes
+    parts: Boxes | Rows
     pieces: Iterator[Piece]
     piece_nchunks: int
     work: Work
@@ -79,6 +80,7 @@ class CompiledWrite(NamedTuple):
     encoder: bytes
     tables: Tables | None
     fill: bytes
+    element: bytes | None
     stage: str = "loop"
 
     def keys(self, piece: Piece) -> list[str]:
@@ -175,8 +177,10 @@ class CompiledWrite(NamedTuple):
     def _call(self, loop: Any, piece: Piece, where: tuple[Any, Any], room: Any, into: tuple[Any, ...]) -> Any:
         shard, names = where
         status, *sink = into
-        (spans, lists, *_), window, first = piece_tables(self.parts, self.tables, piece, shard)
-        return loop.write(self.job, self.encoder, window, spans, lists, *names, self.fill, first, room, status, *sink)
+        tables, window, first = piece_tables(self.parts, self.tables, piece, shard)
+        where = window, *tables[:2], *names
+        more = *tables[2:], self.element
+        return loop.write(self.job, self.encoder, *where, self.fill, first, room, status, *sink, *more)
 
     def _left(self, piece: Piece, numbers: Sequence[int]) -> Left:
         """Parts by stored object, for the reference path."""
@@ -185,23 +189,28 @@ class CompiledWrite(NamedTuple):
 
 
 def make_write(
-    where: tuple[Source, Target, Boxes, Shards | None], given: tuple[Any, int], *, keep_empty: bool, n_threads: int
+    where: tuple[Source, Target, Boxes | Rows, Shards | None],
+    given: tuple[Any, int, bytes | None],
+    *,
+    keep_empty: bool,
+    n_threads: int,
 ) -> CompiledWrite:
     """Prepare a write for the loop.
 
     Parameters
     ----------
-    where : tuple[Source, Target, Boxes, Shards | None]
+    where : tuple[Source, Target, Boxes | Rows, Shards | None]
         Where the chunks are; how their files may be written; the parts that are written; the same by shard, or None
         for chunks that are files.
-    given : tuple[Any, int]
-        The value, of the plan's shape, and how many of its bytes are swapped at a time.
+    given : tuple[Any, int, bytes | None]
+        The value, of the plan's shape; how many of its bytes are swapped at a time; the loop's struct Element for a
+        field, None for whole elements.
     keep_empty : bool
         Whether chunks equal to the fill value are stored.
     n_threads : int
         How many threads will share the work.
     """
-    (source, target, parts, shards), (value, swap) = where, given
+    (source, target, parts, shards), (value, swap, element) = where, given
     chain = source.chain
     size = max(min(_PIECE_NCHUNKS, PIECE_NBYTES // chain.nbytes), 1)
     if shards is None:
@@ -212,7 +221,7 @@ def make_write(
     drops = not keep_empty and chain.chunk.fill_value is not None
     extents = tuple([axis.extent for axis in source.layout.grid])
     keep_beyond = source.layout.cut is None or {*source.layout.cut[0]} != {-1}
-    own_dtype = value.dtype == chain.chunk.dtype
+    own_dtype = element is not None or value.dtype == chain.chunk.dtype
     return CompiledWrite(
         source=source,
         target=target,
@@ -225,6 +234,7 @@ def make_write(
         encoder=(chain.encoder or Encoder()).table(extents, keep_empty=not drops, keep_beyond=keep_beyond),
         tables=None if parts.are_many else parts.tables(),
         fill=chain.fill if own_dtype else np.asarray(fill_of(chain.chunk), value.dtype).tobytes(),
+        element=element,
     )
 
 

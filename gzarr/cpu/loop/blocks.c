@@ -110,6 +110,11 @@ static void copy_steps(const Box *box, int a, int64_t i, int64_t n, int64_t at, 
         axis->out += i;
     else
         dst += i * axis->dst;
+    if ((some.cast = box->copy.cast)) {
+        some.dst = dst;
+        cast_box(&some, range->data + (at - range->begin));
+        return;
+    }
     if (range->made) turn(&some);
     simplify(&some, false);
     if (range->made)
@@ -135,6 +140,10 @@ static int64_t steps_inside(const Box *box, int a, int64_t i, int64_t at, const 
 /* Copy what of the axes `a` and later lies in the range. at: where the axes before them point to in the chunk. */
 static void copy_range(const Box *box, int a, int64_t at, char *dst, const Range *range) {
     if (at + box->low[a] >= range->end || at + box->high[a] <= range->begin) return;
+    if (a == box->copy.n && box->copy.cast) { /* blocks hold whole elements */
+        box->copy.cast(dst, range->data + (at - range->begin), 1, 0, 0);
+        return;
+    }
     if (a == box->copy.n) {
         const int64_t from = at > range->begin ? at : range->begin;
         const int64_t to = at + box->copy.run < range->end ? at + box->copy.run : range->end;
@@ -242,7 +251,7 @@ static int64_t wanted_run(const Frame *frame, int64_t b, Range *range) {
 }
 
 /* Copy what is wanted of a chunk that is a Blosc frame, or stored as it is. False if the chunk is to be read whole.
- * whole: the same copy, simplified. */
+ * whole: the same copy, simplified; of one that casts, itself. */
 bool copy_blocks(const Job *job, const Stored *stored, const Copy *copy, const Copy *whole, Reader *reader) {
     Frame frame;
     Box box;
@@ -259,7 +268,7 @@ bool copy_blocks(const Job *job, const Stored *stored, const Copy *copy, const C
         }
         const int64_t nbytes = range.end - range.begin;
         /* blosc wants room for a whole block, even if a short one is alone */
-        const bool direct = !whole->n && (nbytes >= frame.size || frame.plain >= 0) && range.begin >= whole->src_start &&
+        const bool direct = !copy->cast && !whole->n && (nbytes >= frame.size || frame.plain >= 0) && range.begin >= whole->src_start &&
                             range.end <= whole->src_start + whole->run;
         char *to = direct ? whole->dst + (range.begin - whole->src_start) : reader->decoded;
         if (!decode_blocks(&frame, b, n, to, nbytes, direct ? nbytes : frame.nbytes, reader)) return false;
@@ -280,7 +289,7 @@ bool copy_blocks_of_points(const Call *call, const Stored *stored, int64_t first
     memset(frame.wanted, false, (size_t)frame.n);
     for (int64_t p = first; p < last; p++) {
         const int64_t at = call->places[p], block = at / frame.size;
-        if (block != (at + job->itemsize - 1) / frame.size) return false;
+        if (block != (at + size_of(call) - 1) / frame.size) return false;
         frame.wanted[block] = true;
     }
     int64_t next = first, done = 0;

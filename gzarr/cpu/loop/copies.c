@@ -21,7 +21,7 @@ static bool plan_copy(const Call *call, int64_t f, Copy *copy) {
     const int64_t *block = copies->blocks + 2 * (slot / copies->rows);
     const int64_t *inside = copies->inside + f * ndim, *counts = copies->counts + f * ndim;
     const int64_t *place = copies->place + f * ndim;
-    copy->n = 0, copy->run = job->itemsize, copy->src_start = 0;
+    copy->n = 0, copy->run = job->itemsize, copy->src_start = 0, copy->cast = copies->cast;
     copy->dst = (char *)(intptr_t)block[0] + slot % copies->rows * block[1];
     for (int64_t a = 0; a < ndim; a++) {
         const int64_t n = counts[a];
@@ -36,21 +36,26 @@ static bool plan_copy(const Call *call, int64_t f, Copy *copy) {
 }
 
 static void cast_axes(const Axis *axis, int n, char *dst, const char *src, CastRun cast) {
-    if (n <= 1) {
+    if (!n || (n == 1 && !axis->in && !axis->out)) {
         cast(dst, src, n ? axis->n : 1, n ? axis->dst : 0, n ? axis->src : 0);
         return;
     }
-    for (int64_t i = 0; i < axis->n; i++) cast_axes(axis + 1, n - 1, dst + i * axis->dst, src + i * axis->src, cast);
+    for (int64_t i = 0; i < axis->n; i++) {
+        const int64_t from = axis->in ? axis->in[i] : i, to = axis->out ? axis->out[i] : i;
+        cast_axes(axis + 1, n - 1, dst + to * axis->dst, src + from * axis->src, cast);
+    }
 }
 
-static void cast_box(Copy *copy, const char *src, CastRun cast) {
+/* Cast what a copy takes. src: its first element. */
+void cast_box(Copy *copy, const char *src) {
     while (copy->n > 1) { /* the last two axes are one */
         Axis *last = &copy->axis[copy->n - 1], *before = last - 1;
+        if (before->in || before->out || last->in || last->out) break;
         if (before->src != last->src * last->n || before->dst != last->dst * last->n) break;
         *before = (Axis){.n = before->n * last->n, .src = last->src, .dst = last->dst};
         copy->n--;
     }
-    cast_axes(copy->axis, copy->n, copy->dst, src, cast);
+    cast_axes(copy->axis, copy->n, copy->dst, src, copy->cast);
 }
 
 static bool fill_slots(const Call *call, int64_t first, int64_t last) {
@@ -70,7 +75,7 @@ static bool copy_fragments(const Call *call, const Stored *stored, int64_t first
     const CastRun cast = call->copies->cast;
     Copy copy;
     if (!plan_copy(call, first, &copy)) return false;
-    if (!cast && last - first == 1) return copy_stored(job, stored, &copy, reader);
+    if (last - first == 1) return copy_stored(job, stored, &copy, reader);
     char *into = NULL, *chunk;
     if (!cast) {
         simplify(&copy, false);
@@ -81,7 +86,7 @@ static bool copy_fragments(const Call *call, const Stored *stored, int64_t first
         if (!plan_copy(call, f, &copy)) return false;
         const char *src = chunk + copy.src_start;
         if (cast) {
-            cast_box(&copy, src, cast);
+            cast_box(&copy, src);
         } else if (copy.dst != src) {
             simplify(&copy, false);
             copy_axes(copy.axis, copy.n, copy.dst, src, copy.run, copy.run);

@@ -158,6 +158,13 @@ typedef struct {
     CastRun cast;     /* NULL if elements are copied as they are */
 } Copies;
 
+/* What is taken of every element, all of it or a field, and what becomes of that. Zeros: all of it, as it is. */
+typedef struct {
+    int64_t start, size; /* bytes */
+    int64_t out_size;    /* bytes of an element of the result */
+    CastRun cast;        /* NULL if they are copied as they are */
+} Element;
+
 /* Columns of a shard in the table of a call: its first chunk among those of the call, their number, the address of its
  * index and the entries of that (0 for a shard that is missing), whether its version is to be checked, and that. What
  * follows are the coordinates of the shard, those of its first chunk, and entries from one chunk to the next. */
@@ -195,8 +202,14 @@ typedef struct {
     int64_t n_bytes;
     bool bytes_may_change; /* as in Item */
     bool sharded;
-    const char *fill;
+    const char *fill; /* an element of the result, or, if it is written, of the chunk */
+    Element element;
 } Call;
+
+static inline int64_t size_of(const Call *call) { return call->element.size ? call->element.size : call->job->itemsize; }
+static inline int64_t out_size_of(const Call *call) {
+    return call->element.size ? call->element.out_size : call->job->itemsize;
+}
 
 /* One axis of a copy: `n` steps of so many bytes, or by lists. */
 typedef struct {
@@ -210,6 +223,7 @@ typedef struct {
     int64_t run;       /* bytes copied at once */
     int64_t src_start; /* bytes */
     char *dst;
+    CastRun cast; /* of elements, which runs then are; NULL for none */
 } Copy;
 
 /* What is taken of a chunk: `copy` with its axes in the order of the chunk's memory. The elements of axes `a` and later
@@ -444,6 +458,8 @@ bool copy_blocks_of_points(const Call *call, const Stored *stored, int64_t first
 bool points_are_sound(const Points *points);
 int64_t sort_points(const Points *points);
 int do_points(const Call *call, int64_t row, Reader *reader);
+bool find_points(const Call *call, int64_t row, int64_t *first, int64_t *last, int64_t *end);
+void scatter_points(const Call *call, int64_t first, int64_t last, char *chunk);
 int64_t copy_points_of(const Call *call, int64_t begin, int64_t end, const char *data, int64_t *next, int64_t last);
 
 /* blosc.c, shuffle.c */
@@ -494,6 +510,7 @@ int64_t type_size(int64_t type);
 bool find_cast(int64_t from, int64_t to, int64_t from_size, int64_t to_size, CastRun *cast);
 
 /* copies.c */
+void cast_box(Copy *copy, const char *src);
 int do_copies(const Call *call, int64_t row, Reader *reader);
 bool shards_are_sound(const int64_t *shards, int64_t n_shards, int64_t ndim, int64_t n);
 Done read_shards(Call *call, int64_t first, const int64_t *shards, int64_t n_shards, char *status, char *scratch);

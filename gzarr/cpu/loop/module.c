@@ -77,6 +77,19 @@ bool take_encoder(const Py_buffer *table, const Job *job, Encoder *encoder) {
     return encoder_is_sound(encoder, job);
 }
 
+/* Take what is wanted of every element: where it begins, its bytes, those in the result, types of a cast or -1 and -1; all of
+ * it without a table. False if they do not fit each other. */
+static bool take_element(const Py_buffer *table, const Job *job, Element *element) {
+    const int64_t *numbers = table->buf;
+    *element = (Element){0};
+    if (!numbers) return true;
+    if (table->len != 5 * WORD) return false;
+    element->start = numbers[0], element->size = numbers[1], element->out_size = numbers[2];
+    return element->start >= 0 && element->size >= 1 && element->size <= job->itemsize &&
+           element->start <= job->itemsize - element->size && element->out_size >= 1 && element->out_size <= INT32_MAX &&
+           find_cast(numbers[3], numbers[4], element->size, element->out_size, &element->cast);
+}
+
 /* Give a call the tables of a box. False if they do not fit each other. */
 bool take_box(Call *call, const Py_buffer *spans, const Py_buffer *lists, int64_t first, int64_t n) {
     call->spans = spans->buf;
@@ -106,21 +119,21 @@ void release(Py_buffer *buffers, int n) {
         if (buffers[i].obj) PyBuffer_Release(&buffers[i]);
 }
 
-/* read(job, window, table0, table1, table2, table3, path, index, fill, first, scratch, version, written, status). version:
- * of the shard, five numbers; None for any. */
+/* read(job, window, table0, table1, table2, table3, path, index, fill, first, scratch, version, written, element,
+ * status). version: of the shard, five numbers; None for any. element: see `take_element`. */
 static PyObject *loop_read(PyObject *module, PyObject *args) {
-    enum { JOB, WINDOW, TABLE, PATH = TABLE + 4, INDEX, FILL, SCRATCH, EXPECTED, WRITTEN, STATUS, N };
+    enum { JOB, WINDOW, TABLE, PATH = TABLE + 4, INDEX, FILL, SCRATCH, EXPECTED, WRITTEN, ELEMENT, STATUS, N };
     Py_buffer b[N];
     long long first;
     Done done = {0};
-    if (!PyArg_ParseTuple(args, "y*y*y*y*y*y*y*z*y*Lw*z*y*w*", &b[JOB], &b[WINDOW], &b[TABLE], &b[TABLE + 1],
+    if (!PyArg_ParseTuple(args, "y*y*y*y*y*y*y*z*y*Lw*z*y*z*w*", &b[JOB], &b[WINDOW], &b[TABLE], &b[TABLE + 1],
                           &b[TABLE + 2], &b[TABLE + 3], &b[PATH], &b[INDEX], &b[FILL], &first, &b[SCRATCH],
-                          &b[EXPECTED], &b[WRITTEN], &b[STATUS]))
+                          &b[EXPECTED], &b[WRITTEN], &b[ELEMENT], &b[STATUS]))
         return NULL;
     Job table = {0};
     Window window = {0};
     const Job *job = &table;
-    bool sound = take_job(&b[JOB], &table) && take_window(&b[WINDOW], job, &window) && b[FILL].len == job->itemsize &&
+    bool sound = take_job(&b[JOB], &table) && take_window(&b[WINDOW], job, &window) &&
                  b[SCRATCH].len >= job->max_encoded + job->nbytes && b[WRITTEN].len >= WORD &&
                  (!b[EXPECTED].buf || b[EXPECTED].len == 5 * WORD);
     Call call = {
@@ -136,6 +149,7 @@ static PyObject *loop_read(PyObject *module, PyObject *args) {
         .sharded = b[INDEX].buf != NULL,
         .fill = b[FILL].buf,
     };
+    sound = sound && take_element(&b[ELEMENT], job, &call.element) && b[FILL].len == out_size_of(&call);
     if (sound && job->npoints < 0)
         sound = take_box(&call, &b[TABLE], &b[TABLE + 1], first, b[STATUS].len);
     else if (sound)
@@ -334,19 +348,21 @@ static PyObject *loop_reduce(PyObject *module, PyObject *args) {
 }
 
 /* write(job, encoder, window, spans, lists, path, temporary, fill, first, scratch, status, written, shard, index,
- * position, number, bytes, old, next, until): files if shard and index are None, else written is. bytes, old: of the old
+ * position, number, bytes, old, next, until, places, order, element): files if shard and index are None, else written is. bytes, old: of the old
  * shard and of its index, nothing and a blank one if there is none, None if it is covered whole. */
 static PyObject *loop_write(PyObject *module, PyObject *args) {
-    enum { JOB, ENCODER, WINDOW, SPANS, LISTS, PATH, TEMPORARY, FILL, SCRATCH, STATUS, BYTES, OLD, WRITTEN, SHARD, INDEX, N };
+    enum { JOB, ENCODER, WINDOW, TABLE, PATH = TABLE + 4, TEMPORARY, FILL, SCRATCH, STATUS, BYTES, OLD, ELEMENT, WRITTEN,
+           SHARD, INDEX, N };
     Py_buffer b[N];
     long long first, position, next, until;
     unsigned long long number;
     Done done = {0};
     memset(b, 0, sizeof b);
     PyObject *written, *shard, *index;
-    if (!PyArg_ParseTuple(args, "y*y*y*y*y*y*y*y*Lw*w*OOOLKz*z*LL", &b[JOB], &b[ENCODER], &b[WINDOW], &b[SPANS],
-                          &b[LISTS], &b[PATH], &b[TEMPORARY], &b[FILL], &first, &b[SCRATCH], &b[STATUS], &written,
-                          &shard, &index, &position, &number, &b[BYTES], &b[OLD], &next, &until))
+    if (!PyArg_ParseTuple(args, "y*y*y*y*y*y*y*y*Lw*w*OOOLKz*z*LLy*y*z*", &b[JOB], &b[ENCODER], &b[WINDOW], &b[TABLE],
+                          &b[TABLE + 1], &b[PATH], &b[TEMPORARY], &b[FILL], &first, &b[SCRATCH], &b[STATUS], &written,
+                          &shard, &index, &position, &number, &b[BYTES], &b[OLD], &next, &until,
+                          &b[TABLE + 2], &b[TABLE + 3], &b[ELEMENT]))
         return NULL;
     if ((written != Py_None && PyObject_GetBuffer(written, &b[WRITTEN], PyBUF_WRITABLE)) ||
         (shard != Py_None && PyObject_GetBuffer(shard, &b[SHARD], PyBUF_WRITABLE)) ||
@@ -360,7 +376,7 @@ static PyObject *loop_write(PyObject *module, PyObject *args) {
     const Job *job = &table;
     const int64_t n = b[STATUS].len;
     const bool sharded = b[SHARD].buf != NULL;
-    bool sound = take_job(&b[JOB], &table) && take_window(&b[WINDOW], job, &window) && job->npoints < 0 &&
+    bool sound = take_job(&b[JOB], &table) && take_window(&b[WINDOW], job, &window) && job->npoints >= -1 &&
                  take_encoder(&b[ENCODER], job, &encoder) && b[FILL].len == job->itemsize &&
                  b[SCRATCH].len >= write_room(job, &encoder);
     sound = sound && (sharded ? shard_is_sound(&b[SHARD], &b[INDEX], position, next, until) : b[WRITTEN].len >= WORD);
@@ -391,7 +407,9 @@ static PyObject *loop_write(PyObject *module, PyObject *args) {
         .next = next,
         .until = until,
     };
-    sound = sound && take_box(&call, &b[SPANS], &b[LISTS], first, n);
+    sound = sound && take_element(&b[ELEMENT], job, &call.element) && !call.element.cast &&
+            (job->npoints < 0 ? take_box(&call, &b[TABLE], &b[TABLE + 1], first, n)
+                              : take_points(&call, &b[TABLE], first, n));
     if (sound) {
         Py_BEGIN_ALLOW_THREADS
         done = write_all(&call, &sink, first, n, b[STATUS].buf, b[SCRATCH].buf);

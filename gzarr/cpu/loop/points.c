@@ -148,7 +148,12 @@ bool points_are_sound(const Points *points) {
 static void gather_points(const Call *call, int64_t first, int64_t last, const char *chunk) {
     const int64_t *places = call->places, *order = call->order, stride = call->job->out_stride[0];
     char *out = (char *)(intptr_t)call->job->out;
-    switch (call->job->itemsize) {
+    const CastRun cast = call->element.cast;
+    if (cast) {
+        for (int64_t p = first; p < last; p++) cast(out + order[p] * stride, chunk + places[p], 1, 0, 0);
+        return;
+    }
+    switch (size_of(call)) {
         GATHER(1)
         GATHER(2)
         GATHER(4)
@@ -156,7 +161,15 @@ static void gather_points(const Call *call, int64_t first, int64_t last, const c
         GATHER(16)
     }
     for (int64_t p = first; p < last; p++)
-        memcpy(out + order[p] * stride, chunk + places[p], (size_t)call->job->itemsize);
+        memcpy(out + order[p] * stride, chunk + places[p], (size_t)size_of(call));
+}
+
+/* Put the values of some points, which fit, into a chunk; of several for one element the last one stays. */
+void scatter_points(const Call *call, int64_t first, int64_t last, char *chunk) {
+    const char *value = (const char *)(intptr_t)call->job->out;
+    const size_t size = (size_t)size_of(call);
+    for (int64_t p = first; p < last; p++)
+        memcpy(chunk + call->places[p], value + call->order[p] * call->job->out_stride[0], size);
 }
 
 /* Whether all points of a chunk lie in it and in the result. end: where the last byte ends that they are. */
@@ -166,11 +179,17 @@ static bool points_fit(const Call *call, int64_t first, int64_t last, int64_t *e
     int64_t furthest = 0;
     for (int64_t p = first; p < last; p++) {
         const int64_t at = call->places[p];
-        fit &= at >= 0 && at <= job->nbytes - job->itemsize && call->order[p] >= 0 && call->order[p] < job->out_shape[0];
+        fit &= at >= 0 && at <= job->nbytes - size_of(call) && call->order[p] >= 0 && call->order[p] < job->out_shape[0];
         furthest = at > furthest ? at : furthest;
     }
-    *end = furthest + job->itemsize;
+    *end = furthest + size_of(call);
     return fit;
+}
+
+/* Find the points of a row. end: as in `points_fit`. False if they are not in the tables, the chunk or the array. */
+bool find_points(const Call *call, int64_t row, int64_t *first, int64_t *last, int64_t *end) {
+    *first = call->starts[row], *last = call->starts[row + 1];
+    return *first >= 0 && *last > *first && *last <= call->job->npoints && points_fit(call, *first, *last, end);
 }
 
 /* Copy the points of a range of a chunk. next: the first one that may lie there; it moves on. Returns: how many. */
@@ -179,7 +198,7 @@ int64_t copy_points_of(const Call *call, int64_t begin, int64_t end, const char 
     while (p < last && call->places[p] / GRANULE < begin / GRANULE) p++;
     *next = p;
     for (; p < last && call->places[p] / GRANULE <= (end - 1) / GRANULE; p++) {
-        const bool inside = call->places[p] >= begin && call->places[p] + call->job->itemsize <= end;
+        const bool inside = call->places[p] >= begin && call->places[p] + size_of(call) <= end;
         if (inside && from < 0) from = p;
         if (inside) continue;
         if (from >= 0) gather_points(call, from, p, data - begin), done += p - from;
@@ -192,15 +211,14 @@ int64_t copy_points_of(const Call *call, int64_t begin, int64_t end, const char 
 static void fill_points(const Call *call, int64_t first, int64_t last) {
     char *out = (char *)(intptr_t)call->job->out;
     for (int64_t p = first; p < last; p++)
-        memcpy(out + call->order[p] * call->job->out_stride[0], call->fill, (size_t)call->job->itemsize);
+        memcpy(out + call->order[p] * call->job->out_stride[0], call->fill, (size_t)out_size_of(call));
 }
 
 int do_points(const Call *call, int64_t row, Reader *reader) {
     const Job *job = call->job;
-    const int64_t first = call->starts[row], last = call->starts[row + 1];
-    int64_t end;
-    if (first < 0 || last <= first || last > job->npoints || !points_fit(call, first, last, &end)) return LEFT;
-    reader->placed = (uint64_t)(last - first) * (uint64_t)job->itemsize;
+    int64_t first, last, end;
+    if (!find_points(call, row, &first, &last, &end)) return LEFT;
+    reader->placed = (uint64_t)(last - first) * (uint64_t)out_size_of(call);
     Stored stored;
     const Found found = find_stored(call, call->rows + row * job->ndim, reader, &stored);
     if (found == ODD) return LEFT;

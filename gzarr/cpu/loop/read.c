@@ -245,9 +245,18 @@ static bool read_runs(const Job *job, const Stored *stored, const Copy *copy, Re
     return true;
 }
 
+static bool cast_stored(const Job *job, const Stored *stored, Copy *copy, Reader *reader) {
+    char *chunk = NULL;
+    if (reads_blockwise(job, stored) && copy_blocks(job, stored, copy, copy, reader)) return true;
+    if (!load_stored(job, stored, NULL, end_of(copy), reader, &chunk)) return false;
+    cast_box(copy, chunk + copy->src_start);
+    return true;
+}
+
 /* Copy what is wanted of a chunk that is there, and leave the Python path what it should look at. */
 bool copy_stored(const Job *job, const Stored *stored, const Copy *copy, Reader *reader) {
     Copy whole = *copy;
+    if (copy->cast) return cast_stored(job, stored, &whole, reader);
     simplify(&whole, false);
     const bool fills = !whole.n && whole.run == job->nbytes;
     if (read_runs(job, stored, &whole, reader)) return true;
@@ -260,9 +269,11 @@ bool copy_stored(const Job *job, const Stored *stored, const Copy *copy, Reader 
 
 static int do_box(const Call *call, int64_t part, Reader *reader) {
     const Job *job = call->job;
-    Copy copy = {.run = job->itemsize, .dst = (char *)(intptr_t)job->out};
+    const Element element = call->element;
+    Copy copy = {
+        .run = size_of(call), .src_start = element.start, .dst = (char *)(intptr_t)job->out, .cast = element.cast};
     int64_t coords[MAX_NDIM];
-    reader->placed = (uint64_t)job->itemsize;
+    reader->placed = (uint64_t)out_size_of(call);
     for (int64_t a = job->ndim - 1; a >= 0; a--) {
         const int64_t n = call->window->n[a];
         const Span *span = call->spans;
@@ -282,8 +293,9 @@ static int do_box(const Call *call, int64_t part, Reader *reader) {
         return copied ? DONE : LEFT;
     }
     if (found == ODD) return LEFT;
+    copy.run = out_size_of(call);
     simplify(&copy, true);
-    copy_axes(copy.axis, copy.n, copy.dst, call->fill, copy.run, job->itemsize);
+    copy_axes(copy.axis, copy.n, copy.dst, call->fill, copy.run, out_size_of(call));
     return DONE;
 }
 

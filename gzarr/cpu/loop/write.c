@@ -16,13 +16,14 @@ typedef struct {
     Copy copy;   /* from the value, at copy.dst, into the chunk, from byte copy.src_start on */
     bool covers; /* all of the chunk: what reaches beyond the array may hold what others have appended since */
     bool ends;   /* all of it that lies within the array; fill values are to be beyond */
+    int64_t first, last; /* points; instead of the copy */
 } Piece;
 
 /* -- gathering ------------------------------------------------------------------------------------------------- */
 
 bool plan_gather(const Call *call, const Span *const *spans, Copy *copy) {
     const Job *job = call->job;
-    Copy found = {.run = job->itemsize, .dst = (char *)(intptr_t)job->out};
+    Copy found = {.run = size_of(call), .src_start = call->element.start, .dst = (char *)(intptr_t)job->out};
     for (int64_t a = job->ndim - 1; a >= 0; a--)
         if (!add_axis(call, spans[a], (int)a, &found)) return false;
     *copy = (Copy){.n = found.n, .run = found.run, .src_start = found.src_start, .dst = found.dst};
@@ -33,12 +34,21 @@ bool plan_gather(const Call *call, const Span *const *spans, Copy *copy) {
     return true;
 }
 
+/* What is written of the chunk of some points. False if they leave the chunk or the value. */
+static bool plan_points(const Call *call, int64_t row, Piece *piece) {
+    int64_t end;
+    *piece = (Piece){.covers = false};
+    memcpy(piece->coords, call->rows + row * call->job->ndim, (size_t)call->job->ndim * sizeof(int64_t));
+    return find_points(call, row, &piece->first, &piece->last, &end);
+}
+
 /* Find out what is written of a part's chunk. False if it leaves the chunk or the value. */
 static bool plan_piece(const Call *call, const Encoder *encoder, int64_t part, Piece *piece) {
     const Job *job = call->job;
     const Span *spans[MAX_NDIM];
-    piece->covers = true;
-    piece->ends = !encoder->keeps_beyond;
+    if (job->npoints >= 0) return plan_points(call, part, piece);
+    piece->covers = !call->element.size;
+    piece->ends = !encoder->keeps_beyond && !call->element.size;
     for (int64_t a = job->ndim - 1; a >= 0; a--) {
         const int64_t n = call->window->n[a], length = job->chunk_shape[a];
         const Span *span = call->spans + call->window->first[a] + part % n;
@@ -88,7 +98,10 @@ static const char *gather(const Call *call, const Piece *piece, char *to, State 
         if (old == FOUND && chunk != to) memcpy(to, chunk, (size_t)job->nbytes);
     }
     if (old == ABSENT && !piece->covers) fill_chunk(call, to);
-    copy_axes(copy.axis, copy.n, to + copy.src_start, copy.dst, copy.run, copy.run);
+    if (job->npoints >= 0)
+        scatter_points(call, piece->first, piece->last, to);
+    else
+        copy_axes(copy.axis, copy.n, to + copy.src_start, copy.dst, copy.run, copy.run);
     return to;
 }
 
