@@ -12,7 +12,7 @@ VERSION: Final[int]
 def bind(addresses: bytes, /) -> None: ...
 
 # Read parts of a plan. version: that the shard must be of, with its number in `written`; None for any. element: start
-# and size of what is wanted of each, its size in the result, and types of a cast (casts.py); None for all of it as it is.
+# and size of what is wanted of each, its size in the result, types of a cast (casts.py); None for all of it as it is.
 # Returns: parts left, bytes read, bytes placed. Raises: ValueError if the tables disagree.
 def read(
     job: Buffer,

@@ -289,7 +289,7 @@ bool copy_blocks_of_points(const Call *call, const Stored *stored, int64_t first
     memset(frame.wanted, false, (size_t)frame.n);
     for (int64_t p = first; p < last; p++) {
         const int64_t at = call->places[p], block = at / frame.size;
-        if (block != (at + size_of(call) - 1) / frame.size) return false;
+        if (block != (at + element_size(call) - 1) / frame.size) return false;
         frame.wanted[block] = true;
     }
     int64_t next = first, done = 0;

@@ -206,8 +206,8 @@ typedef struct {
     Element element;
 } Call;
 
-static inline int64_t size_of(const Call *call) { return call->element.size ? call->element.size : call->job->itemsize; }
-static inline int64_t out_size_of(const Call *call) {
+static inline int64_t element_size(const Call *call) { return call->element.size ? call->element.size : call->job->itemsize; }
+static inline int64_t out_size(const Call *call) {
     return call->element.size ? call->element.out_size : call->job->itemsize;
 }
 

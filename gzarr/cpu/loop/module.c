@@ -149,7 +149,7 @@ static PyObject *loop_read(PyObject *module, PyObject *args) {
         .sharded = b[INDEX].buf != NULL,
         .fill = b[FILL].buf,
     };
-    sound = sound && take_element(&b[ELEMENT], job, &call.element) && b[FILL].len == out_size_of(&call);
+    sound = sound && take_element(&b[ELEMENT], job, &call.element) && b[FILL].len == out_size(&call);
     if (sound && job->npoints < 0)
         sound = take_box(&call, &b[TABLE], &b[TABLE + 1], first, b[STATUS].len);
     else if (sound)

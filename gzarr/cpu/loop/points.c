@@ -153,7 +153,7 @@ static void gather_points(const Call *call, int64_t first, int64_t last, const c
         for (int64_t p = first; p < last; p++) cast(out + order[p] * stride, chunk + places[p], 1, 0, 0);
         return;
     }
-    switch (size_of(call)) {
+    switch (element_size(call)) {
         GATHER(1)
         GATHER(2)
         GATHER(4)
@@ -161,13 +161,13 @@ static void gather_points(const Call *call, int64_t first, int64_t last, const c
         GATHER(16)
     }
     for (int64_t p = first; p < last; p++)
-        memcpy(out + order[p] * stride, chunk + places[p], (size_t)size_of(call));
+        memcpy(out + order[p] * stride, chunk + places[p], (size_t)element_size(call));
 }
 
 /* Put the values of some points, which fit, into a chunk; of several for one element the last one stays. */
 void scatter_points(const Call *call, int64_t first, int64_t last, char *chunk) {
     const char *value = (const char *)(intptr_t)call->job->out;
-    const size_t size = (size_t)size_of(call);
+    const size_t size = (size_t)element_size(call);
     for (int64_t p = first; p < last; p++)
         memcpy(chunk + call->places[p], value + call->order[p] * call->job->out_stride[0], size);
 }
@@ -179,10 +179,10 @@ static bool points_fit(const Call *call, int64_t first, int64_t last, int64_t *e
     int64_t furthest = 0;
     for (int64_t p = first; p < last; p++) {
         const int64_t at = call->places[p];
-        fit &= at >= 0 && at <= job->nbytes - size_of(call) && call->order[p] >= 0 && call->order[p] < job->out_shape[0];
+        fit &= at >= 0 && at <= job->nbytes - element_size(call) && call->order[p] >= 0 && call->order[p] < job->out_shape[0];
         furthest = at > furthest ? at : furthest;
     }
-    *end = furthest + size_of(call);
+    *end = furthest + element_size(call);
     return fit;
 }
 
@@ -198,7 +198,7 @@ int64_t copy_points_of(const Call *call, int64_t begin, int64_t end, const char 
     while (p < last && call->places[p] / GRANULE < begin / GRANULE) p++;
     *next = p;
     for (; p < last && call->places[p] / GRANULE <= (end - 1) / GRANULE; p++) {
-        const bool inside = call->places[p] >= begin && call->places[p] + size_of(call) <= end;
+        const bool inside = call->places[p] >= begin && call->places[p] + element_size(call) <= end;
         if (inside && from < 0) from = p;
         if (inside) continue;
         if (from >= 0) gather_points(call, from, p, data - begin), done += p - from;
@@ -211,14 +211,14 @@ int64_t copy_points_of(const Call *call, int64_t begin, int64_t end, const char 
 static void fill_points(const Call *call, int64_t first, int64_t last) {
     char *out = (char *)(intptr_t)call->job->out;
     for (int64_t p = first; p < last; p++)
-        memcpy(out + call->order[p] * call->job->out_stride[0], call->fill, (size_t)out_size_of(call));
+        memcpy(out + call->order[p] * call->job->out_stride[0], call->fill, (size_t)out_size(call));
 }
 
 int do_points(const Call *call, int64_t row, Reader *reader) {
     const Job *job = call->job;
     int64_t first, last, end;
     if (!find_points(call, row, &first, &last, &end)) return LEFT;
-    reader->placed = (uint64_t)(last - first) * (uint64_t)out_size_of(call);
+    reader->placed = (uint64_t)(last - first) * (uint64_t)out_size(call);
     Stored stored;
     const Found found = find_stored(call, call->rows + row * job->ndim, reader, &stored);
     if (found == ODD) return LEFT;

@@ -271,9 +271,9 @@ static int do_box(const Call *call, int64_t part, Reader *reader) {
     const Job *job = call->job;
     const Element element = call->element;
     Copy copy = {
-        .run = size_of(call), .src_start = element.start, .dst = (char *)(intptr_t)job->out, .cast = element.cast};
+        .run = element_size(call), .src_start = element.start, .dst = (char *)(intptr_t)job->out, .cast = element.cast};
     int64_t coords[MAX_NDIM];
-    reader->placed = (uint64_t)out_size_of(call);
+    reader->placed = (uint64_t)out_size(call);
     for (int64_t a = job->ndim - 1; a >= 0; a--) {
         const int64_t n = call->window->n[a];
         const Span *span = call->spans;
@@ -293,9 +293,9 @@ static int do_box(const Call *call, int64_t part, Reader *reader) {
         return copied ? DONE : LEFT;
     }
     if (found == ODD) return LEFT;
-    copy.run = out_size_of(call);
+    copy.run = out_size(call);
     simplify(&copy, true);
-    copy_axes(copy.axis, copy.n, copy.dst, call->fill, copy.run, out_size_of(call));
+    copy_axes(copy.axis, copy.n, copy.dst, call->fill, copy.run, out_size(call));
     return DONE;
 }
 

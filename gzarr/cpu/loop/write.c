@@ -23,7 +23,7 @@ typedef struct {
 
 bool plan_gather(const Call *call, const Span *const *spans, Copy *copy) {
     const Job *job = call->job;
-    Copy found = {.run = size_of(call), .src_start = call->element.start, .dst = (char *)(intptr_t)job->out};
+    Copy found = {.run = element_size(call), .src_start = call->element.start, .dst = (char *)(intptr_t)job->out};
     for (int64_t a = job->ndim - 1; a >= 0; a--)
         if (!add_axis(call, spans[a], (int)a, &found)) return false;
     *copy = (Copy){.n = found.n, .run = found.run, .src_start = found.src_start, .dst = found.dst};
