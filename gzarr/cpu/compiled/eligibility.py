@@ -47,6 +47,9 @@ _SCATTERED_NCHUNKS, _MAX_SCATTERED_NCHUNKS = 4, 1 << 16
 #: of 100 does.)
 _PER_CHUNK, _PER_SHARD, MIN_SAVED = 32, 100, 40
 
+#: Kinds of dtypes of which points are cast before they are written: no large values, as those of boxes may be.
+_NUMBERS = frozenset("biufc")
+
 _FEW = "too few chunks to gain from the loop"
 _IRREGULAR = "points of grids that are not regular, or of too many chunks, are handled by the reference path"
 _OTHER_VALUES = "arrays of this kind, shape or dtype are handled by the reference path"
@@ -138,6 +141,8 @@ class CompiledLoop:
         if isinstance(plan, CopyPlan) or type(value) not in PLAIN_ARRAYS or value.shape != plan.shape:
             return _OTHER_VALUES
         chain, dtype = source.chain, value.dtype
+        if isinstance(plan, PointPlan) and fields is None and {dtype.kind, chain.chunk.dtype.kind} <= _NUMBERS:
+            value, dtype = value.astype(chain.chunk.dtype, copy=False), chain.chunk.dtype
         element = None if fields is None else make_element(chain, dtype, fields)
         swap = None if dtype.hasobject else swapped(chain.dtype, dtype if fields is None else chain.chunk.dtype)
         if swap is None or (fields is not None and element is None):

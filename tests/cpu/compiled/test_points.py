@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +13,24 @@ from hypothesis import strategies as st
 
 import gzarr
 from gzarr.codecs import BytesCodec, ShardingCodec, ZstdCodec
-from gzarr.cpu.compiled import library
+from gzarr.cpu.compiled import eligibility, library
 from gzarr.cpu.compiled.points import make_rows
 from gzarr.indexing.plan import PointPlan
 from tests.cpu.compiled.looping import CHAINS, Watched, made_to_lie
+from tests.cpu.compiled.looping import SHAPE as SMALL
 from tests.cpu.compiled.looping import stored as stored_small
 from tests.cpu.compiled.test_read_blocks import CHUNK, CODECS, SHAPE, chain, stored
+from tests.cpu.compiled.test_write import both_ways
 from tests.properties.cases import same
 
 pytestmark = pytest.mark.skipif(library.loop() is None, reason=f"the compiled loop is {library.status()}")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_chunks_are_enough() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(eligibility, "MIN_SAVED", -1_000_000)
+        yield
 
 
 def points(seed: int, n: int, shape: tuple[int, ...] = SHAPE) -> tuple[Any, ...]:
@@ -80,6 +90,48 @@ def test_damaged_chunks_are_left_with_their_points(tmp_path: Path, watched: Watc
     del array.store["a/b/c/1/1/0"]
     model[20:40, 15:30] = 7
     same(array.vindex[key], model[key])
+
+
+@pytest.mark.parametrize("name", [name for name in CHAINS if name != "transposed shards"])
+def test_points_are_written_as_on_the_reference_path(name: str, tmp_path: Path, watched: Watched) -> None:
+    """Into chunks that are there, chunks that are missing, and chunks that become empty."""
+
+    def write(folder: Path) -> None:
+        array = gzarr.create_array(
+            folder, shape=SMALL, chunks=(20, 15, 3), dtype="<i4", codecs=CHAINS[name], fill_value=3
+        )
+        array[20:] = model = np.random.default_rng(2).integers(0, 9, SMALL, "<i4")[20:]
+        model = np.concatenate([np.full((20, *SMALL[1:]), 3, "<i4"), model])
+        for n in (2, 40, 3000):
+            key, new = points(n, n, SMALL), np.arange(n, dtype="<i4")[::-1]
+            array.vindex[key] = new
+            model[key] = new
+            array.vindex[points(n + 1, n, SMALL)] = 3
+            model[points(n + 1, n, SMALL)] = 3
+            same(array[...], model)
+        mask = np.random.default_rng(5).random(SMALL) < 0.3
+        array[mask] = model[mask] = -1
+        same(array[...], model)
+        array[np.ones(SMALL, bool)] = 3
+
+    ours, theirs = both_ways(tmp_path, write)
+    assert ours == theirs
+    assert list(ours) == ["zarr.json"]
+    assert watched.written > 0
+    assert watched.refused == 0
+
+
+def test_points_of_large_chunks_are_written(tmp_path: Path, watched: Watched) -> None:
+    array, model = stored(tmp_path, "<i4", CODECS)
+    before = watched.written
+    array.vindex[points(1, 500)] = model[points(1, 500)] = 8
+    array.vindex[points(2, 500)] = model[points(2, 500)] = np.arange(500)
+    same(array[...], model)
+    assert watched.written - before == 22
+    assert watched.refused == 0
+    (tmp_path / "a/c/0/0/0").write_bytes(b"damaged")
+    with pytest.raises(gzarr.ChunkError, match=r"c/0/0/0"):
+        array.vindex[points(2, 500)] = 4
 
 
 @settings(max_examples=60)

@@ -1,0 +1,124 @@
+"""Fields and casts by the compiled loop: NumPy's values, and the files of the reference path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gzarr
+from gzarr.codecs import BytesCodec, ShardingCodec
+from gzarr.cpu.compiled import eligibility, library
+from tests.cpu.compiled.looping import CHAINS, CHUNK, SHAPE, Watched, values
+from tests.cpu.compiled.test_read_blocks import CHUNK as LARGE_CHUNK
+from tests.cpu.compiled.test_read_blocks import CODECS
+from tests.cpu.compiled.test_read_blocks import SHAPE as LARGE
+from tests.cpu.compiled.test_write import both_ways
+from tests.properties.cases import as_array, basic_keys, coordinate_keys, orthogonal_index, orthogonal_keys, same
+
+pytestmark = pytest.mark.skipif(library.loop() is None, reason=f"the compiled loop is {library.status()}")
+
+RECORD = np.dtype([("a", "<i4"), ("b", "<f4"), ("c", "u1", (3,)), ("d", "<i8")])
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_chunks_are_enough() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(eligibility, "MIN_SAVED", -1_000_000)
+        yield
+
+
+def records(shape: tuple[int, ...] = SHAPE) -> np.ndarray:
+    numbers = np.random.default_rng(1).integers(0, 250, shape)
+    out = np.zeros(shape, RECORD)
+    out["a"], out["b"], out["d"] = numbers, numbers / 2, -numbers
+    return out
+
+
+def missing(array: gzarr.Array, model: np.ndarray) -> tuple[gzarr.Array, np.ndarray]:
+    """The same without some chunks."""
+    low = tuple(slice(0, n) for n in array.shards or array.chunks)
+    array[low] = model[low] = np.array(array.fill_value, model.dtype)
+    return array, model
+
+
+@pytest.mark.parametrize("chain", ["plain", "blosc", "zstd with checksum", "shards"])
+@settings(max_examples=8)
+@given(data=st.data())
+def test_fields_are_read_as_numpy_does(
+    chain: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("fields")
+    array = gzarr.create_array(folder, shape=SHAPE, chunks=CHUNK, dtype=RECORD, codecs=CHAINS[chain])
+    array[...] = model = records()
+    array, model = missing(array, model)
+    fields = data.draw(st.sampled_from(["a", "b", "d", ["a", "d"]]))
+    key, points = data.draw(basic_keys(SHAPE)), data.draw(coordinate_keys(SHAPE))
+    same(array.get_basic_selection(key, fields=fields), model[fields][key])
+    same(array.get_coordinate_selection(points, fields=fields), model[fields][points])
+
+
+def test_the_loop_reads_and_writes_single_fields(tmp_path: Path, watched: Watched) -> None:
+    def write(folder: Path) -> None:
+        array = gzarr.create_array(folder, shape=SHAPE, chunks=CHUNK, dtype=RECORD, codecs=CHAINS["blosc"])
+        model = records()
+        array["b"] = model["b"]  # over chunks that are missing
+        array["d", 3:60] = model["d"][3:60]
+        array.set_coordinate_selection(([1, 60, 1], [2, 44, 2], [0, 1, 0]), [5, 6, 7], fields="a")
+        model["a"], model["d"][:3], model["d"][60:], model["c"] = 0, 0, 0, 0
+        model["a"][1, 2, 0], model["a"][60, 44, 1] = 7, 6
+        same(array[...], model)
+        same(array["b"], model["b"])
+        array[:] = np.zeros((), RECORD)
+
+    ours, theirs = both_ways(tmp_path, write)
+    assert ours == theirs
+    assert (watched.written, watched.refused, watched.left) == (12 + 9 + 2 + 12, 0, 0)
+    assert watched.done == 24
+
+
+@pytest.mark.parametrize("codecs", [CODECS, [BytesCodec()], [ShardingCodec(LARGE_CHUNK, CODECS)]])
+def test_fields_and_casts_of_large_chunks(codecs: list[Any], tmp_path: Path, watched: Watched) -> None:
+    chunks = (260, 400, 10) if len(codecs) == 1 and isinstance(codecs[0], ShardingCodec) else LARGE_CHUNK
+    model = records(LARGE)
+    for name in ("records", "numbers"):
+        held = model if name == "records" else model["d"]
+        array = gzarr.create_array(
+            tmp_path, name=name, shape=LARGE, chunks=chunks, dtype=held.dtype, codecs=codecs, fill_value=None
+        )
+        array[...] = held
+        for key in (np.s_[:], np.s_[7], np.s_[3::7, ::50], np.s_[100:150, :, 4], np.s_[:, 5]):
+            if name == "records":
+                same(array.get_basic_selection(key, fields="d"), held["d"][key])
+            else:
+                same(array.astype("f4")[key], held[key].astype("f4"))
+        lists = [5, 129, 131, 4], [3, 220], [0, 7, 5]
+        if name == "numbers":
+            same(array.astype("i2").oindex[lists], held[np.ix_(*lists)].astype("i2"))
+    assert watched.done > 0
+    assert watched.left == 0
+
+
+@pytest.mark.parametrize("chain", ["plain", "big-endian", "blosc of transposed", "zstd", "shards", "transposed shards"])
+@settings(max_examples=10)
+@given(data=st.data())
+def test_casts_are_numpys(chain: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
+    dtype, wanted = data.draw(
+        st.sampled_from([("<i4", "f8"), ("<i4", "f4"), ("<f4", "f2"), ("<u2", "i4"), ("<f8", "i4")])
+    )
+    folder = tmp_path_factory.mktemp("casts")
+    array = gzarr.create_array(folder, shape=SHAPE, chunks=CHUNK, dtype=dtype, codecs=CHAINS[chain], fill_value=7)
+    array[...] = model = values(dtype)
+    array, model = missing(array, model)
+    view, model = array.astype(wanted), model.astype(wanted)
+    key, points = data.draw(basic_keys(SHAPE)), data.draw(coordinate_keys(SHAPE))
+    same(view[key], model[key])
+    same(view.vindex[points], model[points])
+    outer = data.draw(orthogonal_keys(SHAPE))
+    index, shape = orthogonal_index(outer, SHAPE)
+    same(view.oindex[outer], as_array(model[index]).reshape(shape))
