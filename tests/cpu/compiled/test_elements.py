@@ -47,7 +47,7 @@ def missing(array: gzarr.Array, model: np.ndarray) -> tuple[gzarr.Array, np.ndar
     return array, model
 
 
-@pytest.mark.parametrize("chain", ["plain", "blosc", "zstd with checksum", "shards"])
+@pytest.mark.parametrize("chain", ["blosc", "shards"])
 @settings(max_examples=8)
 @given(data=st.data())
 def test_fields_are_read_as_numpy_does(
@@ -104,8 +104,8 @@ def test_fields_and_casts_of_large_chunks(codecs: list[Any], tmp_path: Path, wat
     assert watched.left == 0
 
 
-@pytest.mark.parametrize("chain", ["plain", "big-endian", "blosc of transposed", "zstd", "shards", "transposed shards"])
-@settings(max_examples=10)
+@pytest.mark.parametrize("chain", ["big-endian", "blosc of transposed", "shards"])
+@settings(max_examples=8)
 @given(data=st.data())
 def test_casts_are_numpys(chain: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
     dtype, wanted = data.draw(

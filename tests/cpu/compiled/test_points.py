@@ -39,7 +39,7 @@ def points(seed: int, n: int, shape: tuple[int, ...] = SHAPE) -> tuple[Any, ...]
     return tuple(rng.integers(-extent, extent, n) for extent in shape)
 
 
-@pytest.mark.parametrize("number", [0, 3, 7, 12, 21, 30, 35, 39])
+@pytest.mark.parametrize("number", [0, 7, 21, 39])
 def test_points_of_large_chunks_are_what_numpy_gives(number: int, tmp_path: Path, watched: Watched) -> None:
     array, model = stored(tmp_path, *chain(number))
     for n in (2, 30, 3000):
@@ -92,7 +92,7 @@ def test_damaged_chunks_are_left_with_their_points(tmp_path: Path, watched: Watc
     same(array.vindex[key], model[key])
 
 
-@pytest.mark.parametrize("name", [name for name in CHAINS if name != "transposed shards"])
+@pytest.mark.parametrize("name", ["plain", "big-endian", "blosc", "zstd with checksum", "shards", "shards of plain"])
 def test_points_are_written_as_on_the_reference_path(name: str, tmp_path: Path, watched: Watched) -> None:
     """Into chunks that are there, chunks that are missing, and chunks that become empty."""
 
@@ -102,7 +102,7 @@ def test_points_are_written_as_on_the_reference_path(name: str, tmp_path: Path, 
         )
         array[20:] = model = np.random.default_rng(2).integers(0, 9, SMALL, "<i4")[20:]
         model = np.concatenate([np.full((20, *SMALL[1:]), 3, "<i4"), model])
-        for n in (2, 40, 3000):
+        for n in (2, 900):
             key, new = points(n, n, SMALL), np.arange(n, dtype="<i4")[::-1]
             array.vindex[key] = new
             model[key] = new
@@ -134,7 +134,7 @@ def test_points_of_large_chunks_are_written(tmp_path: Path, watched: Watched) ->
         array.vindex[points(2, 500)] = 4
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_points_are_sorted_as_on_the_reference_path(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
@@ -177,7 +177,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_reads_by_tables_that_lie_are_refused_or_left(folder: Path, data: st.DataObject) -> None:
     """Every number of every table but those that say where the result is may be anything."""
@@ -206,7 +206,7 @@ def test_reads_by_tables_that_lie_are_refused_or_left(folder: Path, data: st.Dat
     assert n_left == sum(args[-1])
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_tables_that_lie_are_refused(data: st.DataObject) -> None:
     n, ndim = 50, data.draw(st.integers(1, 3))

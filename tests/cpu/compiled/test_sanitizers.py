@@ -22,7 +22,8 @@ SELECTED = {
     "cpu/compiled/test_basic.py": "",
     "cpu/compiled/test_read.py": "tables or axes or far or (all_of_it and (True or zstd)) "
     "or (damage and (lz4 or checksum)) or copies_are_cast",
-    "cpu/compiled/test_points.py": "",
+    "cpu/compiled/test_points.py": "lie or shards or (large and 7)",
+    "cpu/compiled/test_elements.py": "large",
     "cpu/compiled/test_buffers.py": "lie or damage or large",
     "cpu/compiled/test_copies.py": "copies_are_cast or tables or axes or far",
     "cpu/compiled/test_read_blocks.py": "tables or damage or shards or whole or (lists and 7)",
