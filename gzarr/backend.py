@@ -157,8 +157,11 @@ class PieceJob(Protocol):
 class BasicSelections(Protocol):
     """Reads and writes integers and slices of few chunks of one array, as they stand between the brackets."""
 
-    def read(self, key: Any, dtype: np.dtype[Any], /) -> Any:
-        """Read a selection into an array or scalar of the array's dtype; None if that is left to a plan."""
+    def read(self, key: Any, dtype: np.dtype[Any], out: Array | None = None, /) -> Any:
+        """Read a selection into an array or scalar of the array's dtype; None if that is left to a plan.
+
+        out: an array of that dtype to read into; None for a new one.
+        """
         ...
 
     def write(self, key: Any, value: Any, *, keep_empty: bool) -> bool:

@@ -125,6 +125,14 @@ def normalize_basic(key: Any, shape: tuple[int, ...]) -> Box:
     return _box(key if isinstance(key, tuple) else (key,), shape, lists=False)
 
 
+def basic_key(selection: Selection) -> tuple[slice, ...] | None:
+    """What stands between the brackets for a box of ranges; None for other selections."""
+    if not isinstance(selection, Box) or {*map(type, selection.axes)} != {Range}:
+        return None
+    ranges: Any = selection.axes
+    return tuple([slice(start, start + (size - 1) * step + 1, step) for start, step, size in ranges])
+
+
 def normalize_orthogonal(key: Any, shape: tuple[int, ...]) -> Box:
     """Normalize a selection made of one integer, slice, index list or boolean list for each axis."""
     return _box(key if isinstance(key, tuple) else (key,), shape, lists=True)

@@ -206,8 +206,9 @@ static PyObject *finish(const Basic *basic, PyObject *result, const Wanted *want
 
 static bool has_dtype(const Basic *basic, PyObject *array) {
     PyObject *dtype = PyObject_GetAttrString(array, "dtype");
+    const bool has = dtype && PyObject_RichCompareBool(dtype, basic->dtype, Py_EQ) == 1;
     Py_XDECREF(dtype);
-    return dtype == basic->dtype;
+    return has;
 }
 
 /* Let a job have an array of the selection's shape as its result or value; a single element if it may be repeated. False
@@ -336,8 +337,8 @@ static PyObject *basic_read(PyObject *self, PyObject *const *args, Py_ssize_t n_
     Py_buffer memory;
     if (n_args < 2 || n_args > 3) return refuse();
     PyObject *out = n_args == 3 ? args[2] : Py_None;
-    if (args[1] != basic->dtype || !take_key(basic, args[0], wanted)) return leave();
-    if (out != Py_None && !has_dtype(basic, out)) return leave();
+    if (!(out == Py_None ? args[1] == basic->dtype : has_dtype(basic, out))) return leave();
+    if (!take_key(basic, args[0], wanted)) return leave();
     const int n = cut(basic, wanted, MAX_PARTS, spans, &window);
     if (!n) return leave();
     PyObject *result = out == Py_None ? make_result(basic, wanted) : Py_NewRef(out);

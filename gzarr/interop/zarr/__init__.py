@@ -4,8 +4,9 @@
 
 Theory of operation. zarr-python cuts a selection into a batch with an entry for each chunk. The pipeline turns it back
 into one selection (`batches`), prepares the array for gzarr's engine (`arrays`), and runs it on a thread; a small chunk
-that is quickly there is read at once. What gzarr does not do goes to zarr-python's own pipeline, of which this one is a
-subclass. So does whatever fails: errors are zarr-python's. The logger "gzarr.interop.zarr" says why, at level DEBUG.
+that is quickly there is read or written at once. What gzarr does not do goes to zarr-python's own pipeline, of which
+this one is a subclass. So does whatever fails: errors are zarr-python's. The logger "gzarr.interop.zarr" says why, at
+level DEBUG.
 
 zarr-python loads the class in every process that has gzarr installed: the rest of gzarr is imported at the first read
 or write.
@@ -126,7 +127,8 @@ class CodecPipeline(BatchedCodecPipeline):
         batch = list(batch_info)
         if self.source is not None and batch:
             try:
-                await asyncio.to_thread(self._write, batch, value, drop_axes, asyncio.get_running_loop())
+                if not self._write_at_once(batch, value, drop_axes):
+                    await asyncio.to_thread(self._write, batch, value, drop_axes, asyncio.get_running_loop())
             except Exception as error:  # noqa: BLE001  # as in `read`
                 _logger.debug("zarr-python writes %s: %s", batch[0][0], error)
             else:
@@ -135,6 +137,12 @@ class CodecPipeline(BatchedCodecPipeline):
 
     def _read(self, batch: list[Any], out: NDBuffer, drop_axes: tuple[int, ...], loop: Any) -> None:
         self.bound().read(batch, out, drop_axes, loop)
+
+    def _write_at_once(self, batch: list[Any], value: NDBuffer, drop_axes: tuple[int, ...]) -> bool:
+        """Write a small chunk, if a thread is likely to begin no sooner. Returns: whether that was done."""
+        if len(batch) > 1 or self._bound is None or not self.bound().is_quickly_written:
+            return False
+        return self.bound().write(batch, value, drop_axes, None, only_at_once=True)
 
     def _write(self, batch: list[Any], value: NDBuffer, drop_axes: tuple[int, ...], loop: Any) -> None:
         self.bound().write(batch, value, drop_axes, loop)

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from zarr.core.buffer import cpu
 
-from gzarr.backend import Fields
+from gzarr.backend import BasicSelections, Fields
 from gzarr.chunk_io import engine
 from gzarr.chunk_io.array_io import ArrayIO
 from gzarr.chunk_io.prepare import prepare_array
@@ -29,6 +29,7 @@ from gzarr.dtypes.scalars import lacks_unit
 from gzarr.indexing.grid import Axis, Grid, RegularAxis, VaryingAxis
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import make_plan
+from gzarr.indexing.selection import basic_key
 from gzarr.interop.zarr.batches import Batch, NotHandledError, Taken, take
 from gzarr.interop.zarr.stores import PlainZarrStore, Stores, for_one_read
 from gzarr.layout.sharded import Sharded
@@ -111,7 +112,11 @@ class BoundArray:
         target, fields = into
         if taken.view is not None:
             target = target[taken.view]
-        job = ReadJob(for_one_read(io, config), make_plan(taken.selection, io.layout.grid), target, fields)
+        io = for_one_read(io, config)
+        basic, key = _basic(io, taken)
+        if basic is not None and fields is None and basic.read(key, target.dtype, target) is not None:
+            return
+        job = ReadJob(io, make_plan(taken.selection, io.layout.grid), target, fields)
         if self.is_text:
             job = job._replace(out=np.empty(target.shape, object))
         engine.read((job,))
@@ -127,8 +132,19 @@ class BoundArray:
         """Note how long the read of a chunk took."""
         self._n_slow = self._n_slow + 1 if perf_counter() - began > _QUICK_S else 0
 
-    def write(self, batch: Batch, value: Any, drop_axes: tuple[int, ...], loop: Any) -> None:
-        """Write what a batch takes. Raises: GzarrError."""
+    @property
+    def is_quickly_written(self) -> bool:
+        """Whether a write of a small chunk is likely to take no longer than to hand it to a thread."""
+        return self.is_quick and self.stores.is_local
+
+    def write(
+        self, batch: Batch, value: Any, drop_axes: tuple[int, ...], loop: Any, *, only_at_once: bool = False
+    ) -> bool:
+        """Write what a batch takes. Returns: whether that was done. Raises: GzarrError.
+
+        only_at_once: leave it if it needs a plan, or would wait for a lock.
+        """
+        began = perf_counter()
         if self.zarr_store.read_only:
             raise NotHandledError("the store is read-only")
         place, spec = batch[0][:2]
@@ -144,8 +160,15 @@ class BoundArray:
             data = np.broadcast_to(data, taken.selection.shape)
         elif taken.view is not None:
             data = data[taken.view]
-        plan = make_plan(taken.selection, io.layout.grid)
-        engine.write((WriteJob(io, plan, data, None, spec.config.write_empty_chunks),))
+        basic, key = _basic(io, taken)
+        done = basic is not None and basic.write(key, data, keep_empty=spec.config.write_empty_chunks)
+        if not done and not only_at_once:
+            plan = make_plan(taken.selection, io.layout.grid)
+            engine.write((WriteJob(io, plan, data, None, spec.config.write_empty_chunks),))
+            done = True
+        if len(batch) == 1:
+            self._note(began)
+        return done
 
     def _array(self, using: Using, buffer: Any) -> tuple[Any, str]:
         """Return the array in a buffer, and its device."""
@@ -229,6 +252,12 @@ class BoundArray:
         if isinstance(io.layout, Sharded) and isinstance(io.store, PlainZarrStore):
             io.layout.whole_share = 1  # as zarr-python does
         return io
+
+
+def _basic(io: ArrayIO, taken: Taken) -> tuple[BasicSelections | None, tuple[slice, ...] | None]:
+    """Return what reads and writes a selection without a plan, if anything does, and what it takes."""
+    key = None if io.compiled is None else basic_key(taken.selection)
+    return None if io.compiled is None or key is None else io.compiled.basic(), key
 
 
 def _same(one: np.dtype[Any], two: np.dtype[Any]) -> bool:

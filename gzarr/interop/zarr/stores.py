@@ -29,10 +29,10 @@ class Stores:
     def __init__(self, store: Any) -> None:
         self.store = store
         # A subclass may do anything else.
-        self._is_local = type(store) is zarr.storage.LocalStore
-        self._root = store.root if self._is_local else None
+        self.is_local = type(store) is zarr.storage.LocalStore
+        self._root = store.root if self.is_local else None
         self._without_loop: Store | None = None
-        if self._is_local:
+        if self.is_local:
             self._without_loop = LocalStore(store.root)
         elif type(store) in _IN_MEMORY and hasattr(store, "get_sync"):
             self._without_loop = DirectZarrStore(store)
@@ -45,7 +45,7 @@ class Stores:
 
     def on(self, loop: Any) -> Store:
         """Return the store whose coroutines run on an event loop."""
-        if self._is_local and self.store.root is not self._root:  # zarr-python has moved the directory
+        if self.is_local and self.store.root is not self._root:  # zarr-python has moved the directory
             self._root = self.store.root
             self._without_loop = LocalStore(self._root)
         if self._without_loop is not None:

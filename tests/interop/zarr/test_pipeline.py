@@ -5,7 +5,7 @@ import logging
 import pickle
 import subprocess
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,7 +16,7 @@ import zarr
 from zarr.codecs import BloscCodec, BytesCodec, TransposeCodec, ZstdCodec
 from zarr.storage import LocalStore, MemoryStore, WrapperStore, ZipStore
 
-import gzarr.chunk_io.engine
+import gzarr
 from gzarr.devices import backend_for
 from gzarr.interop.zarr import CodecPipeline, install
 
@@ -241,20 +241,36 @@ def test_another_event_loop(store, caplog):
     assert is_gzarrs(caplog)
 
 
-def test_small_chunks_are_read_without_a_thread_while_that_is_quick(monkeypatch, tmp_path):
+def test_small_chunks_are_read_and_written_without_a_thread_while_that_is_quick(monkeypatch, tmp_path):
     array = create(tmp_path / "x.zarr", dtype="i4")
     array[...] = numbers()
-    threads = set()
-    place = gzarr.chunk_io.engine.read
-    monkeypatch.setattr(
-        "gzarr.chunk_io.engine.read", lambda jobs: (threads.add(threading.current_thread().name), place(jobs))
-    )
+    threads = []
+    to_thread = asyncio.to_thread
+    monkeypatch.setattr(asyncio, "to_thread", lambda *args: (threads.append(args[0].__name__), to_thread(*args))[1])
     for quick_s in (np.inf, 0):
         monkeypatch.setattr("gzarr.interop.zarr.arrays._QUICK_S", quick_s)
         assert [array[3, i] for i in range(4)] == [51, 52, 53, 54]  # the first decides about the next
         threads.clear()
         assert array[9, 9] == 162
-        assert [name == "zarr_io" for name in threads] == [bool(quick_s)], threads
+        array[9, 9] = 162
+        array[:5, :4] = numbers()[:5, :4]
+        array[:, :] = numbers()  # of many chunks
+        assert len(threads) == (1 if quick_s else 4), threads
+    np.testing.assert_array_equal(own(array)[...], numbers())
+
+
+def test_a_chunk_that_is_locked_is_written_by_a_thread(monkeypatch, tmp_path):
+    array = create(tmp_path / "x.zarr", dtype="i4")
+    array[...] = numbers()
+    monkeypatch.setattr("gzarr.interop.zarr.arrays._QUICK_S", np.inf)
+    assert array[3, 3] == 54
+    with ThreadPoolExecutor() as pool:
+        with gzarr.LocalStore(tmp_path / "x.zarr").locked(["c/0/0"]):
+            done = pool.submit(array.__setitem__, (3, 3), 5)
+            assert array[9, 9] == 162  # the event loop goes on
+            assert not done.done()
+        done.result(10)
+    assert array[3, 3] == 5
 
 
 def test_pickled_arrays_keep_the_pipeline(tmp_path):
