@@ -130,9 +130,10 @@ class ObjectStore(TaggedStore):
             options["range"] = _range(start, length)
         try:
             result = library.get(self.store, self._below + key, options=options)
+            meta = result.meta  # made anew each time
             # Some servers do not know If-Match, so what came is compared too.
-            if version is None or result.meta["e_tag"] == version:
-                return Versioned(memoryview(result.bytes()), self._version_of(result.meta))
+            if version is None or meta["e_tag"] == version:
+                return Versioned(memoryview(result.bytes()), self._version_of(meta))
         except self._missing as error:
             if lacks_container(error):
                 raise self._failed(f"read {key!r}", error) from error

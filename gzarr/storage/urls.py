@@ -226,7 +226,7 @@ def _open_http(url: str, options: Mapping[str, Any]) -> Store:
         given["client_options"] = {"allow_http": True, **given.get("client_options", {})}
         url = url.rstrip("/")
         server, path = _plain(url)
-        return HTTPStore(_client(server, given), url=url, path=path)
+        return HTTPStore(_client(server, given, ()), url=url, path=path)
     if not have("fsspec"):
         raise MissingExtraError(f"{without_secrets(url)!r} needs an HTTP client: pip install 'gzarr[http]'")
     return FsspecStore.from_url(url, options, True)
@@ -238,14 +238,18 @@ def _plain(url: str) -> tuple[str, str]:
     return (plain[1], plain[2]) if plain else (url, "")
 
 
-def _client(url: str, options: Mapping[str, Any]) -> Any | None:
-    """An obstore store for a server or bucket, reused with its open connections if nothing differs."""
+def _client(url: str, options: Mapping[str, Any], prefixes: tuple[str, ...] = _CREDENTIALS) -> Any | None:
+    """An obstore store for a server or bucket, reused with its open connections if nothing differs.
+
+    prefixes: of the variables of the environment that its credentials may be in.
+    """
     try:
         said = json.dumps(options, sort_keys=True)
     except TypeError:  # durations, or functions that give credentials
         return _obstore_store(url, options)
     said_by_environment = {name: os.environ.get(name) for name in _CLIENT_ENVIRONMENT}
-    said_by_environment |= {name: value for name, value in os.environ.items() if name.startswith(_CREDENTIALS)}
+    if prefixes:
+        said_by_environment |= {name: value for name, value in os.environ.items() if name.startswith(prefixes)}
     return _kept_client(url, said, tuple(said_by_environment.items()))
 
 
