@@ -14,13 +14,14 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from typing import Any, Literal, Self
 
 from gzarr.concurrency import new_lock
-from gzarr.errors import MissingExtraError, ReadOnlyError, StoreError
-from gzarr.storage.base import Buffer, Request, Versions, pickled
+from gzarr.errors import MissingExtraError, ReadOnlyError, ReplacedError, StoreError
+from gzarr.storage.base import Buffer, Request, Versioned, Versions, pickled
 from gzarr.storage.extras import require
 from gzarr.storage.flat import cut_all
 from gzarr.storage.local import LocalStore
-from gzarr.storage.remote import EXPIRED, NO_CONTAINER, RemoteStore, is_expired, lacks_container
+from gzarr.storage.remote import EXPIRED, NO_CONTAINER, EntityTags, RemoteStore, is_expired, lacks_container
 from gzarr.storage.rules import byte_range, check_key, check_path, children, cut, refuse_normalizing, without_secrets
+from gzarr.storage.s3fs import get_object, is_refused, is_s3
 
 #: Exceptions that mean that there is no such object; all others are errors.
 MISSING = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
@@ -46,8 +47,7 @@ class _FsspecVersions(Versions):
         self._store = store
 
     def token(self, key: str) -> object | None:
-        info = self._store._info(key) or {}  # noqa: SLF001 - one module, two classes
-        return next((info[name] for name in ("ETag", "etag", "e_tag", "generation") if info.get(name)), None)
+        return self._store._tag(key)  # noqa: SLF001 - one module, two classes
 
     def tokens(self, keys: Sequence[str]) -> list[object | None]:
         return self._store.together(self.token, keys)
@@ -94,6 +94,7 @@ class FsspecStore(RemoteStore):
             self.path = self.path.lstrip("/")
         self._missing = tuple(allowed_exceptions)
         self._local = LocalStore(self.path or "/", read_only) if self._protocol in ("file", "local") else None
+        self._is_s3 = is_s3(self._fs)
         alone = not (self.fs.async_impl or self._local or self._protocol == "memory")
         self._lock: AbstractContextManager[Any] = new_lock() if alone else nullcontext()
         # Locks of files belong to threads, so the thread that takes them does all the work.
@@ -158,13 +159,33 @@ class FsspecStore(RemoteStore):
     def _fetch(self, request: Request, version: object | None = None) -> Buffer | None:
         if self._local is not None:
             return self._local.get_one(request)
+        found = self._get(request, version)
+        return None if found is None else found.data
+
+    def _fetch_versioned(self, request: Request) -> Versioned | None:
+        """Fetch one request with its version, as `Versions.get_versioned` says. Raises: StoreError, ReplacedError."""
+        if request.start is None:
+            return self._get(request, None)
+        if self._ranges:
+            found = self._get(request, None)
+            if found is None or (found.version is not None and self._ranges):
+                return found
+        whole = self._get(Request(request.key), None)
+        return None if whole is None else Versioned(whole.data, None)
+
+    def _get(self, request: Request, version: object | None) -> Versioned | None:
+        """Fetch one request, with its version where the answer says it. Raises: StoreError, ReplacedError."""
         key, start, length = request
         if start is not None and length is not None and length <= 0:
-            return None if self.getsize(key) is None else b""
+            return None if self.getsize(key) is None else Versioned(b"", version)
         path = self._path(key)
         try:
             with self._lock:
-                return self._cat(path, start, length)
+                if self._is_s3:
+                    return self._get_object(path, request, version)
+                return Versioned(self._cat(path, start, length), None)
+        except ReplacedError:
+            raise
         except self._missing as error:
             self._check_container(f"read {key!r}", error)
             return None
@@ -176,10 +197,25 @@ class FsspecStore(RemoteStore):
                 return None
             begin, end = byte_range(start, length, nbytes)
             if begin == end:
-                return b""  # the range lies past the end, which some servers refuse to answer
+                return Versioned(b"", version)  # the range lies past the end, which some servers refuse to answer
             if start >= 0:
                 raise self._failed(f"read bytes {start} and on of {key!r}", error) from error
-        return self._fetch(Request(key, begin, end - begin))
+        return self._get(Request(key, begin, end - begin), version)
+
+    def _get_object(self, path: str, request: Request, version: object | None) -> Versioned:
+        try:
+            data, tag, is_whole = get_object(self.fs, path, request, version)
+        except Exception as error:
+            if version is not None and is_refused(error):
+                raise ReplacedError(f"store {self}: {request.key!r} was replaced while it was read") from error
+            raise
+        if version is not None and tag != version:  # some servers do not know If-Match
+            raise ReplacedError(f"store {self}: {request.key!r} was replaced while it was read")
+        if request.start is not None and is_whole:
+            return Versioned(self._part_of_answer(data, request.start, request.length), tag)
+        if request.start is not None and request.start < 0:
+            return Versioned(cut(data, request.start, request.length), tag)
+        return Versioned(data, tag)
 
     def _cat(self, path: str, start: int | None, length: int | None) -> Buffer:
         if start is None:
@@ -187,10 +223,17 @@ class FsspecStore(RemoteStore):
         if start < 0:
             data = bytes(self.fs.cat_file(path, start=start))
             # Less than was asked for is the whole object, more than that is too: the server does not know ranges.
+            self._ranges = self._ranges and len(data) <= -start
             return cut(data, start, length)
         start = min(start, _FAR)
         data = bytes(self.fs.cat_file(path, start=start, end=None if length is None else min(start + length, _FAR)))
-        return data if length is None or len(data) <= length else cut(data, start, length)
+        return data if length is None or len(data) <= length else self._part_of_answer(data, start, length)
+
+    def _part_of_answer(self, whole: bytes, start: int, length: int | None) -> Buffer:
+        """Cut a range out of a whole object, which a server that knows ranges sends only if it is all of it."""
+        part = cut(whole, start, length)
+        self._ranges = self._ranges and len(part) == len(whole)
+        return part
 
     def _fetch_all(self, requests: Sequence[Request], versions: Mapping[str, object]) -> list[Buffer | None]:
         """Fetch many; from file systems that serve one thread, whole objects in one call, which may be faster."""
@@ -235,7 +278,16 @@ class FsspecStore(RemoteStore):
     @property
     def versions(self) -> Versions | None:
         """Entity tags or generations, where the file system gives them."""
-        return _FsspecVersions(self) if self._local is None else self._local.versions
+        if self._local is not None:
+            return self._local.versions
+        if self._is_s3:
+            return EntityTags(self)
+        # Where whole objects are sent for ranges, there is nothing to tie together: each of them is read whole.
+        return _FsspecVersions(self) if self._ranges else None
+
+    def _tag(self, key: str) -> object | None:
+        info = self._info(key) or {}
+        return next((info[name] for name in ("ETag", "etag", "e_tag", "generation") if info.get(name)), None)
 
     def list_prefix(self, prefix: str = "") -> Iterator[str]:
         """All keys under a path."""
@@ -326,7 +378,7 @@ class FsspecStore(RemoteStore):
         if self._local is not None:
             self._local.delete_many((key,))
             return
-        if self._info(key) is None:
+        if not self._is_s3 and self._info(key) is None:
             return  # rm would delete all that lies under a path
         with self._failures(f"delete {key!r}"), suppress(*self._missing), self._lock:
             self.fs.rm_file(self._path(key))

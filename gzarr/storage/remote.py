@@ -10,6 +10,7 @@ import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from typing import Protocol
 
 from gzarr.concurrency import Pool, run_in_threads
 from gzarr.config import config
@@ -43,19 +44,33 @@ class NoRangesError(Exception):
     """A server answers requests for ranges with whole objects."""
 
 
+class Tagging(Protocol):
+    """A store whose answers have entity tags."""
+
+    def _tag(self, key: str) -> object | None: ...
+
+    def _fetch_all(self, requests: Sequence[Request], versions: Mapping[str, object]) -> list[Buffer | None]: ...
+
+    def _fetch_versioned(self, request: Request) -> Versioned | None: ...
+
+    def together(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        """Call a function for each item, many at once."""
+        ...
+
+
 class EntityTags(Versions):
     """Versions that a server tells apart by entity tags, and to which it can tie reads.
 
     Parameters
     ----------
-    store : TaggedStore
+    store : Tagging
         Whose requests are made, many at once.
     """
 
     remote = True
     pins = True
 
-    def __init__(self, store: TaggedStore) -> None:
+    def __init__(self, store: Tagging) -> None:
         self._store = store
 
     def token(self, key: str) -> object | None:

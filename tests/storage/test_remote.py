@@ -244,14 +244,19 @@ def test_servers_without_versions_are_read_by_whole_shards(http_server: tuple[st
         sharded(str(folder / tags), 100)
 
 
-@pytest.mark.parametrize("kind", ["s3", "http"])
+@pytest.mark.parametrize("kind", ["s3", "http", "s3fs"])
 def test_servers_without_ranges_send_each_shard_once(kind: str) -> None:
     with S3Server(Objects({"bucket": {}}, ranges=False)) as server:
         options = options_of(server.endpoint)
         values = np.arange(1, 4097).reshape(64, 64)
         gzarr.save_array("s3://bucket/x", values, chunks=(4, 4), shards=(32, 64), storage_options=options)
-        given = {"storage_options": options} if kind == "s3" else {}
-        z = gzarr.open_array("s3://bucket/x" if kind == "s3" else f"{server.endpoint}/bucket/x", mode="r", **given)
+        store: Any = "s3://bucket/x"
+        if kind == "http":
+            store, options = f"{server.endpoint}/bucket/x", {}
+        elif kind == "s3fs":
+            pytest.importorskip("s3fs")
+            store, options = FsspecStore.from_url(store, options), {}
+        z = gzarr.open_array(store, mode="r", storage_options=options or None)
         rows, columns = np.arange(0, 64, 9), np.arange(0, 64, 13)
         assert np.array_equal(z.oindex[rows, columns], values[np.ix_(rows, columns)])
         server.told()
@@ -429,7 +434,7 @@ def test_wrong_credentials_and_buckets_are_named(rclone_options: dict[str, Any])
     assert "NoSuchBucket" in message
 
 
-@pytest.mark.parametrize("through_fsspec", [False])
+@pytest.mark.parametrize("through_fsspec", [False, True])
 def test_expired_credentials_are_named(through_fsspec: bool) -> None:
     text = "<Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message></Error>"
     with S3Server(Objects({"bucket": {}}), hook=lambda *_: Answer(400, text.encode())) as server:
