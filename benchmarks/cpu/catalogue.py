@@ -9,6 +9,7 @@ import numpy as np
 
 from benchmarks.cpu import workloads as w
 from benchmarks.cpu.data import GROUP, Scale
+from benchmarks.cpu.rows_codecs import ROWS as CODECS_ROWS
 from benchmarks.cpu.rows_many import ROWS as MANY_ROWS
 from benchmarks.cpu.rows_s3 import ROWS as S3_ROWS
 from benchmarks.cpu.workloads import Bench, Task, Workload
@@ -120,7 +121,15 @@ def _remote() -> list[Workload]:
     return [_one(*row, "remote") for row in rows]
 
 
-WORKLOADS: tuple[Workload, ...] = (*_reads(), *_hierarchies(), *_writes(), *_remote(), *MANY_ROWS, *S3_ROWS)
+WORKLOADS: tuple[Workload, ...] = (
+    *_reads(),
+    *_hierarchies(),
+    *_writes(),
+    *_remote(),
+    *CODECS_ROWS,
+    *MANY_ROWS,
+    *S3_ROWS,
+)
 # Those that are timed through zarr-python, too.
 THROUGH: tuple[str, ...] = (
     "read all, lz4 i4",

@@ -48,13 +48,22 @@ SMALL = Scale(160, 16, 40, 16, 10, 500, 20, 1000)
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How an array is stored. codec: "lz4" or "zstd" within Blosc at level 5 with byte shuffle, or None."""
+    """How an array is stored.
+
+    Attributes
+    ----------
+    codec : str or None
+        "lz4" or "zstd" within Blosc at level 5 with byte shuffle, or None.
+    v2 : tuple of dict, optional
+        Of an array of Zarr v2: the configurations of its filters, and then of its compressor, instead of a codec.
+    """
 
     shape: tuple[int, ...]
     dtype: str
     chunks: tuple[int, ...]
     codec: str | None = "lz4"
     shards: tuple[int, ...] | None = None
+    v2: tuple[dict[str, Any], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +108,22 @@ def _missing(scale: Scale) -> Layout:
     return Layout((4 * scale.missing, 8), "i4", (4, 8), None)
 
 
+def _old(dtype: str, *codecs: dict[str, Any]) -> Callable[[Scale], Layout]:
+    def layout(scale: Scale) -> Layout:
+        side, chunk = scale.side // 4, scale.side // 32
+        return Layout((side, side), dtype, (chunk, chunk), v2=codecs)
+
+    return layout
+
+
+_ZLIB = {"id": "zlib", "level": 1}
+_LZ4 = {"id": "blosc", "cname": "lz4", "clevel": 5, "shuffle": 1, "blocksize": 0}
+_ZSTD = {**_LZ4, "cname": "zstd", "clevel": 1}
+_DELTA = {"id": "delta", "dtype": "<i4", "astype": "<i4"}
+_PACKED = {"id": "fixedscaleoffset", "offset": 280.0, "scale": 64.0, "dtype": "<f4", "astype": "<i2"}
+_SHUFFLE_GZIP = {"id": "shuffle", "elementsize": 4}, {"id": "gzip", "level": 4}
+
+
 def _virtual(nbytes: int) -> Callable[[Scale], Layout]:
     def layout(_: Scale) -> Layout:
         return Layout((max(1, nbytes // 2**18), 2**16), "i4", (1, 2**12))
@@ -115,6 +140,12 @@ DATASETS: dict[str, Dataset] = {
     "images": Dataset("images", _images),
     "shards": Dataset("i4", _shards),
     "mebibytes": Dataset("i4", lambda s: Layout((s.side, s.side), "i4", (s.side // 16, s.side // 16), None)),
+    "zlib-i4": Dataset("quarter i4", _old("<i4", _ZLIB)),
+    "shuffle-gzip-f4": Dataset("quarter f4", _old("<f4", *_SHUFFLE_GZIP)),
+    "delta-blosc-i4": Dataset("quarter i4", _old("<i4", _DELTA, _ZSTD)),
+    "packed-zlib-f4": Dataset("quarter kelvin", _old("<f4", _PACKED, _ZLIB)),
+    "bits-lz4": Dataset("quarter bits", _old("|b1", {"id": "packbits"}, _LZ4)),
+    "bitround-lz4-f4": Dataset("quarter f4", _old("<f4", {"id": "bitround", "keepbits": 16}, _LZ4)),
     "tiny": Dataset("tiny", _tiny),
     "table": Dataset("table", _table),
     "missing": Dataset(None, _missing),
@@ -134,9 +165,14 @@ def make_source(name: str, scale: Scale) -> Any:
         return (ramp + rng.integers(0, 16, shape, dtype="u1")).astype("u1")
     if name == "table":
         return np.round(np.cumsum(rng.normal(size=(10 * scale.points, 16)), axis=0), 1).astype("f4")
-    side = 10 * scale.tiny_per_side if name == "tiny" else scale.side
+    name, is_quarter = name.removeprefix("quarter "), name.startswith("quarter ")
+    side = 10 * scale.tiny_per_side if name == "tiny" else scale.side // 4 if is_quarter else scale.side
     rows, columns = (np.cumsum(rng.integers(-20, 21, side, dtype="i4")) for _ in range(2))
     field = (rows[:, None] + columns[None, :] + rng.integers(0, 16, (side, side), dtype="i4")).astype("i4")
+    if name == "kelvin":  # in steps that are exact: what is packed as integers is unpacked to the same
+        return (field % 4096 / 64 + 280).astype("f4")
+    if name == "bits":
+        return field % 64 > 15
     return field.astype("f4") / np.float32(16) if name == "f4" else field
 
 

@@ -26,7 +26,13 @@ class TensorStore(Driver):
     def _open(self, path: Any, **options: Any) -> Any:
         if not isinstance(path, Path):
             options["context"] = self.distant
-        return self.lib.open({"driver": "zarr3", "kvstore": _kvstore(path)}, **options).result()
+        driver = "zarr" if isinstance(path, Path) and (path / ".zarray").exists() else "zarr3"
+        try:
+            return self.lib.open({"driver": driver, "kvstore": _kvstore(path)}, **options).result()
+        except ValueError as error:
+            if "filters" in str(error):
+                raise AbsentError("TensorStore has no filters of Zarr v2") from error
+            raise
 
     def open(self, path: Any) -> Any:
         return self._open(path, read=True)
@@ -35,6 +41,8 @@ class TensorStore(Driver):
         return self._open(path, read=True, write=True, context=self.lib.Context({"file_io_sync": False}))
 
     def create(self, path: Any, layout: Layout) -> Any:
+        if layout.v2:
+            return self._create_v2(path, layout)
         chain: list[dict[str, Any]] = [{"name": "bytes", "configuration": {"endian": "little"}}]
         if layout.codec:
             blosc = {"cname": layout.codec, "clevel": 5, "shuffle": "shuffle", "typesize": itemsize(layout)}
@@ -47,6 +55,16 @@ class TensorStore(Driver):
         metadata |= {"fill_value": 0, "codecs": chain}
         spec = {"driver": "zarr3", "kvstore": _kvstore(path), "metadata": metadata}
         context = self.lib.Context({"file_io_sync": False}) if isinstance(path, Path) else self.distant
+        return self.lib.open(spec, create=True, delete_existing=True, context=context).result()
+
+    def _create_v2(self, path: Path, layout: Layout) -> Any:
+        *filters, compressor = layout.v2 or ()
+        if filters:
+            raise AbsentError("TensorStore has no filters of Zarr v2")
+        shape = {"shape": list(layout.shape), "chunks": list(layout.chunks), "order": "C", "fill_value": 0}
+        metadata = {**shape, "dtype": layout.dtype, "compressor": compressor, "filters": None}
+        spec = {"driver": "zarr", "kvstore": _kvstore(path), "metadata": metadata}
+        context = self.lib.Context({"file_io_sync": False})
         return self.lib.open(spec, create=True, delete_existing=True, context=context).result()
 
     def read(self, array: Any, selection: Any) -> Any:
@@ -122,6 +140,11 @@ class H5py(Driver):
         if layout.shards:
             raise AbsentError("HDF5 has no shards")
         codec = self.plugin.Blosc(cname=layout.codec, clevel=5, shuffle=1) if layout.codec else {}
+        if layout.v2:
+            *filters, compressor = layout.v2
+            if compressor["id"] == "blosc" or any(each["id"] != "shuffle" for each in filters):
+                raise AbsentError("HDF5 has other filters")
+            codec = {"compression": "gzip", "compression_opts": compressor["level"], "shuffle": bool(filters)}
         shape = {"shape": layout.shape, "chunks": layout.chunks, "maxshape": (None,) * len(layout.shape)}
         path.unlink(missing_ok=True)
         return self.lib.File(path, "w").create_dataset("data", dtype=layout.dtype, **shape, **codec)

@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from numcodecs.registry import get_codec
+
 from benchmarks.cpu.data import Layout
 from benchmarks.cpu.driver import BUCKET, KEY, REGION, AbsentError, Driver, files, itemsize
 
@@ -30,6 +32,12 @@ class Gzarr(Driver):
         return self.lib.open_array(path, mode="r+", device="cpu")
 
     def create(self, path: Path, layout: Layout) -> Any:
+        if layout.v2:
+            *filters, compressor = layout.v2
+            old = {"chunks": layout.chunks, "filters": filters or None, "compressor": compressor, "zarr_format": 2}
+            return self.lib.create_array(
+                path, shape=layout.shape, dtype=layout.dtype, fill_value=0, overwrite=True, device="cpu", **old
+            )
         codec = layout.codec and self.lib.codecs.BloscCodec(layout.codec, 5, "shuffle")
         kinds = {"chunks": layout.chunks, "shards": layout.shards, "compressors": codec}
         return self.lib.create_array(
@@ -85,6 +93,12 @@ class Zarr3(Driver):
         return self.lib.open_array(str(path), mode="r+")
 
     def create(self, path: Any, layout: Layout) -> Any:
+        if layout.v2:
+            *filters, compressor = map(get_codec, layout.v2)
+            old = {"chunks": layout.chunks, "filters": filters or None, "compressors": compressor, "zarr_format": 2}
+            return self.lib.create_array(
+                _place(path), shape=layout.shape, dtype=layout.dtype, fill_value=0, overwrite=True, **old
+            )
         blosc = self.lib.codecs.BloscCodec
         codec = layout.codec and blosc(cname=layout.codec, clevel=5, shuffle="shuffle", typesize=itemsize(layout))
         kinds = {"chunks": layout.chunks, "shards": layout.shards, "compressors": codec}
@@ -181,6 +195,10 @@ class Zarr2(Driver):
     def create(self, path: Path, layout: Layout) -> Any:
         if layout.shards:
             raise AbsentError("zarr 2 has no shards")
+        if layout.v2:
+            *filters, compressor = map(get_codec, layout.v2)
+            old = {"chunks": layout.chunks, "filters": filters or None, "compressor": compressor, "fill_value": 0}
+            return self.lib.open_array(str(path), mode="w", shape=layout.shape, dtype=layout.dtype, **old)
         codec = layout.codec and self.numcodecs.Blosc(layout.codec, 5, self.numcodecs.Blosc.SHUFFLE)
         return self.lib.open_array(
             str(path), mode="w", shape=layout.shape, chunks=layout.chunks, dtype=layout.dtype, compressor=codec

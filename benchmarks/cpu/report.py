@@ -11,6 +11,7 @@ from benchmarks.cpu.measure import mean_ratio, ratio
 
 START, END = "<!-- cpu: generated -->", "<!-- end -->"
 TITLES = {"reads": "Reads", "hierarchies": "Opening and listing", "writes": "Writes", "remote": "A store 20 ms away"}
+TITLES |= {"codecs": "Gzip, zlib and filters, in Zarr v2"}
 TITLES |= {"s3": "An object store: S3, 20 ms to the first byte, 50 MB/s a connection"}
 
 
