@@ -11,6 +11,7 @@ from benchmarks.cpu import workloads as w
 from benchmarks.cpu.data import GROUP, Scale
 from benchmarks.cpu.rows_codecs import ROWS as CODECS_ROWS
 from benchmarks.cpu.rows_many import ROWS as MANY_ROWS
+from benchmarks.cpu.rows_memory import ROWS as MEMORY_ROWS
 from benchmarks.cpu.rows_s3 import ROWS as S3_ROWS
 from benchmarks.cpu.workloads import Bench, Task, Workload
 
@@ -128,6 +129,7 @@ WORKLOADS: tuple[Workload, ...] = (
     *_remote(),
     *CODECS_ROWS,
     *MANY_ROWS,
+    *MEMORY_ROWS,
     *S3_ROWS,
 )
 # Those that are timed through zarr-python, too.

@@ -59,6 +59,10 @@ class Driver:
         """Open the array of a directory in the library's memory store."""
         raise AbsentError("no memory store")
 
+    def zipped(self, path: Path) -> Any:
+        """Open the array in a zip file for reading."""
+        raise AbsentError("no zip store")
+
     def remote(self, url: str) -> Any:
         """Open an array behind HTTP."""
         raise AbsentError("no HTTP store")

@@ -96,7 +96,12 @@ class TensorStore(Driver):
         held = self.lib.KvStore.open("memory://", context=context).result()
         for key, value in files(path).items():
             held.write(key, value).result()
-        return self.lib.open({"driver": "zarr3", "kvstore": "memory://"}, read=True, context=context).result()
+        spec = {"driver": "zarr3", "kvstore": "memory://"}
+        return self.lib.open(spec, read=True, write=True, context=context).result()
+
+    def zipped(self, path: Path) -> Any:
+        kvstore = {"driver": "zip", "base": {"driver": "file", "path": str(path)}}
+        return self.lib.open({"driver": "zarr3", "kvstore": kvstore}, read=True).result()
 
     def remote(self, url: str) -> Any:
         base, _, path = url.removeprefix("http://").partition("/")

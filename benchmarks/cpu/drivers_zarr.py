@@ -45,7 +45,10 @@ class Gzarr(Driver):
         )
 
     def in_memory(self, path: Path) -> Any:
-        return self.lib.open_array(self.lib.MemoryStore(files(path)), mode="r", device="cpu")
+        return self.lib.open_array(self.lib.MemoryStore(files(path)), mode="r+", device="cpu")
+
+    def zipped(self, path: Path) -> Any:
+        return self.lib.open_array(self.lib.storage.ZipStore(path, mode="r"), mode="r", device="cpu")
 
     def remote(self, url: str) -> Any:
         try:
@@ -109,7 +112,10 @@ class Zarr3(Driver):
     def in_memory(self, path: Path) -> Any:
         buffer = self.lib.core.buffer.default_buffer_prototype().buffer
         held = {key: buffer.from_bytes(value) for key, value in files(path).items()}
-        return self.lib.open_array(self.lib.storage.MemoryStore(held), mode="r")
+        return self.lib.open_array(self.lib.storage.MemoryStore(held), mode="r+")
+
+    def zipped(self, path: Path) -> Any:
+        return self.lib.open_array(self.lib.storage.ZipStore(path, mode="r"), mode="r")
 
     def remote(self, url: str) -> Any:
         return self.lib.open_array(self.lib.storage.FsspecStore.from_url(url, read_only=True), mode="r")
@@ -205,7 +211,10 @@ class Zarr2(Driver):
         )
 
     def in_memory(self, path: Path) -> Any:
-        return self.lib.open_array(self.lib.storage.KVStore(files(path)), mode="r")
+        return self.lib.open_array(self.lib.storage.KVStore(files(path)), mode="r+")
+
+    def zipped(self, path: Path) -> Any:
+        return self.lib.open_array(self.lib.storage.ZipStore(str(path), mode="r"), mode="r")
 
     def remote(self, url: str) -> Any:
         return self.lib.open_array(self.lib.storage.FSStore(url), mode="r")

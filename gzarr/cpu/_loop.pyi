@@ -53,6 +53,25 @@ def read_buffers(
     /,
 ) -> tuple[int, int, int]: ...
 
+# Encode parts of a value as chunks, one after the other in a slab. items: what is stored of the chunk of every part,
+# None for nothing, or if the part covers it. entries: uint64 (n, 2), where each chunk begins in the slab, and its size.
+# Returns: parts left, bytes read, bytes made. Raises: as `read_buffers`.
+def write_buffers(
+    job: Buffer,
+    encoder: Buffer,
+    window: Buffer,
+    spans: Buffer,
+    lists: Buffer,
+    items: Sequence[Buffer | None],
+    fill: Buffer,
+    first: int,
+    scratch: Buffer,
+    status: bytearray,
+    slab: Buffer,
+    entries: Buffer,
+    /,
+) -> tuple[int, int, int]: ...
+
 # Read chunks and copy boxes of them to slots: the columns of a CopyPlan. numbers: int64, rows of a block, itemsize
 # there, and of casts.py the types of a cast. blocks: int64 (n, 2), address and bytes of a row. shards: see loop.h; None
 # if chunks are files. Returns: chunks left, bytes read, bytes placed. Raises: ValueError if the tables disagree.

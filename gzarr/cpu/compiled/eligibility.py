@@ -138,6 +138,11 @@ class CompiledLoop:
             return source
         if (off := library.obstacle()) is not None:
             return off
+        if source.in_memory and not isinstance(source.layout, Sharded):
+            if not isinstance(plan, BoxPlan) or fields is not None:
+                return _OTHER_VALUES
+            if is_small_wave(source.chain, nparts):
+                return _FEW
         if isinstance(plan, CopyPlan) or type(value) not in PLAIN_ARRAYS or value.shape != plan.shape:
             return _OTHER_VALUES
         chain, dtype = source.chain, value.dtype
@@ -150,7 +155,7 @@ class CompiledLoop:
         if isinstance(source.layout, Sharded) and _saved(source.layout, 1, nparts) < MIN_SAVED:
             return _FEW
         target = _target(source)
-        if target is None:
+        if target is None and not source.in_memory:
             return "only the store may replace its files"
         cut = _cut(source, plan, 0 if element is None else element.start, n_threads := thread_count())
         if cut is None:
@@ -245,8 +250,10 @@ def _target(source: Source) -> Target | None:
 
 
 def _write_obstacle(source: Source) -> str | None:
-    layout, chain = source.layout, source.chain
-    if _target(source) is None:
+    layout, chain, store = source.layout, source.chain, source.store
+    if source.in_memory and (store.conditional is not None or store.max_locked is not None):
+        return "objects of this store are replaced one by one"
+    if _target(source) is None and not source.in_memory:
         return "only the store may replace its files"
     if chain.encoder is None:
         return "the compressor's parameters, or functions of its library, are not known to the loop"

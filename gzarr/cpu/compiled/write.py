@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from gzarr.backend import Work
 from gzarr.codecs.spec import fill_of
 from gzarr.cpu.compiled import library
+from gzarr.cpu.compiled.buffers import BATCH_NBYTES
 from gzarr.cpu.compiled.points import Rows
 from gzarr.cpu.compiled.read import PIECE_NBYTES, PIECES_PER_THREAD, Left
 from gzarr.cpu.compiled.source import Encoder, Source
@@ -30,9 +31,10 @@ from gzarr.cpu.compiled.tables import Boxes, Piece, Shards, Tables, piece_tables
 from gzarr.cpu.decode_into import lent_scratch
 from gzarr.errors import CodecError
 from gzarr.indexing.grid import chunk_shape
+from gzarr.indexing.keys import join_path
 from gzarr.layout.shard import MISSING, Level, decode_index, split_index
 from gzarr.layout.sharded import Sharded
-from gzarr.profiling.recorder import here
+from gzarr.profiling.recorder import here, stage
 from gzarr.storage.base import Buffer, Request, Target, host_view
 
 #: All chunks of a piece are locked while it is written.
@@ -41,7 +43,7 @@ _PIECE_NCHUNKS = 64
 _MAX_SHARD_NBYTES = 9 << 25
 
 #: Status of a part: stored (0), left to the reference path, or equal to the fill value.
-_LEFT, _EMPTY = 1, 2
+_STORED, _LEFT, _EMPTY = 0, 1, 2
 
 
 class CompiledWrite(NamedTuple):
@@ -51,8 +53,8 @@ class CompiledWrite(NamedTuple):
     ----------
     source : Source
         Where the chunks are, and what they are.
-    target : Target
-        How their files may be written.
+    target : Target or None
+        How their files may be written; None if the store takes every object.
     parts : Boxes or Rows
         The parts that are written.
     pieces : iterator of Piece
@@ -70,7 +72,7 @@ class CompiledWrite(NamedTuple):
     """
 
     source: Source
-    target: Target
+    target: Target | None
     parts: Boxes | Rows
     pieces: Iterator[Piece]
     piece_nchunks: int
@@ -85,12 +87,30 @@ class CompiledWrite(NamedTuple):
 
     def keys(self, piece: Piece) -> list[str]:
         """The objects of a piece."""
-        key = self.source.layout.key
-        return list(map(key, self.parts.coords(piece))) if piece.shard is None else [key(piece.shard)]
+        layout = self.source.layout
+        if piece.shard is not None:
+            return [layout.key(piece.shard)]
+        keys = self.source.keys
+        return self.parts.keys(piece, join_path(self.source.path, "_")[:-1] + keys.prefix, keys.separator)
 
     def merged(self, piece: Piece, keys: Sequence[str]) -> Sequence[str]:
-        """Its shard, unless the piece covers it whole. Files are read by the loop itself."""
-        return () if piece.shard is None or self._covers(piece) else keys
+        """Its shard, unless the piece covers it whole; its chunks in part. Files are read by the loop itself."""
+        if piece.shard is not None:
+            return () if self._covers(piece) else keys
+        return () if self.target is not None or self._is_full(piece) else self._partial(piece, keys)
+
+    def _is_full(self, piece: Piece) -> bool:
+        """Whether all chunks of a piece are replaced whole, also what others may have appended to them."""
+        layout = self.source.layout
+        return {*(layout.cut or layout.find_cut())[0]} == {-1} and self.parts.are_full(piece)
+
+    def _partial(self, piece: Piece, keys: Sequence[str]) -> list[str]:
+        """Keys of the chunks that are not replaced whole. keys: of all."""
+        layout = self.source.layout
+        cut = (layout.cut or layout.find_cut())[0]
+        parts = [self.parts.part(piece, number) for number in range(piece.first, piece.first + piece.n)]
+        found = zip(keys, parts, strict=True)
+        return [key for key, part in found if not part.full or True in map(eq, part.coords, cut)]
 
     def _covers(self, piece: Piece) -> bool:
         layout, shard = self.source.layout, piece.shard or ()
@@ -107,10 +127,40 @@ class CompiledWrite(NamedTuple):
             return self._left(piece, range(piece.n))
         layout = self.source.layout
         if piece.shard is None or not isinstance(layout, Sharded):
-            return self._write_files(loop, piece, keys)
+            return (self._write_items if self.target is None else self._write_files)(loop, piece, keys)
         return [] if self._write_shard(loop, layout, piece, keys[0]) else self._left(piece, range(piece.n))
 
+    def _write_items(self, loop: Any, piece: Piece, keys: Sequence[str]) -> Left:
+        """Encode the chunks of a piece, which the store takes."""
+        store, chain = self.source.store, self.source.chain
+        merged = self.merged(piece, keys)
+        old = dict(zip(merged, store.get_many(list(map(Request, merged))), strict=True)) if merged else {}
+        status, entries = bytearray(piece.n), np.empty((piece.n, 2), np.uint64)
+        (spans, lists, *_), window, first = piece_tables(self.parts, self.tables, piece)
+        with lent_scratch() as scratch:
+            room = scratch.room(piece.n * chain.max_encoded + chain.write_nbytes)
+            slab, rest = room[: piece.n * chain.max_encoded], room[piece.n * chain.max_encoded :]
+            where = list(map(old.get, keys)), self.fill, first, rest, status, slab, entries
+            try:
+                n_left, *done = loop.write_buffers(self.job, self.encoder, window, spans, lists, *where)
+            except (TypeError, BufferError):  # old contents that are no plain memory
+                return self._left(piece, range(piece.n))
+            encoded = host_view(slab)
+            stored = zip(keys, status, entries.tolist(), strict=True)
+            items = [(key, encoded[at : at + size].tobytes()) for key, code, (at, size) in stored if code == _STORED]
+        with stage("store") as noted:
+            store.set_many(items)
+            if emptied := [key for key, code in zip(keys, status, strict=True) if code == _EMPTY]:
+                store.delete_many(emptied)
+            if noted:
+                noted.count(0, done[1], done[1])
+        if doing := here():
+            doing.count(piece.n - n_left, *done)
+        return self._left(piece, [i for i, code in enumerate(status) if code == _LEFT]) if n_left else []
+
     def _write_files(self, loop: Any, piece: Piece, keys: Sequence[str]) -> Left:
+        if self.target is None:
+            raise TypeError("the store takes every object")
         prefix = os.fsencode(self.target.prefix + self.source.keys.prefix)
         names = prefix, os.fsencode(self.target.temporary)
         status = bytearray(piece.n)
@@ -189,7 +239,7 @@ class CompiledWrite(NamedTuple):
 
 
 def make_write(
-    where: tuple[Source, Target, Boxes | Rows, Shards | None],
+    where: tuple[Source, Target | None, Boxes | Rows, Shards | None],
     given: tuple[Any, int, bytes | None],
     *,
     keep_empty: bool,
@@ -199,9 +249,9 @@ def make_write(
 
     Parameters
     ----------
-    where : tuple[Source, Target, Boxes | Rows, Shards | None]
-        Where the chunks are; how their files may be written; the parts that are written; the same by shard, or None
-        for chunks that are files.
+    where : tuple[Source, Target | None, Boxes | Rows, Shards | None]
+        Where the chunks are; how their files may be written, None if the store takes every object; the parts that are
+        written; the same by shard, or None for chunks that are objects.
     given : tuple[Any, int, bytes | None]
         The value, of the plan's shape; how many of its bytes are swapped at a time; the loop's struct Element for a
         field, None for whole elements.
@@ -214,7 +264,9 @@ def make_write(
     chain = source.chain
     size = max(min(_PIECE_NCHUNKS, PIECE_NBYTES // chain.nbytes), 1)
     if shards is None:
-        wave_nchunks = size = min(size, -(-parts.nparts // (n_threads * PIECES_PER_THREAD)))
+        share = -(-parts.nparts // (n_threads * PIECES_PER_THREAD))
+        smallest = 1 if target is not None else min(BATCH_NBYTES // chain.nbytes, size)  # a store may wait for its lock
+        wave_nchunks = size = max(min(size, share), smallest)
         pieces = parts.whole().cut(size, n_threads)
     else:
         pieces, wave_nchunks = shards[0], -(-parts.nparts // shards[1])

@@ -281,8 +281,8 @@ typedef struct {
     uint64_t *written; /* files: what generations are made of, by inode (Target.written) */
     int64_t n_written;
     uint64_t number; /* files: what is put there next */
-    char *shard;      /* a shard: its bytes, `position` of `capacity` made */
-    uint64_t *index;  /* a shard: its index, of as many entries as Call.index, `next` of them done */
+    char *shard;      /* a shard, or chunks for a store (Call.items): its bytes, `position` of `capacity` made */
+    uint64_t *index;  /* chunks: an entry for each part. A shard: its index, of as many entries as Call.index, `next` of them done */
     int64_t position, capacity, next;
     int64_t until; /* a shard: up to which entry the old chunks behind the parts are copied */
 } Sink;

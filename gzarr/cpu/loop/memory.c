@@ -1,5 +1,13 @@
-/* Reads chunks that are in memory: see gzarr/cpu/compiled/buffers.py. */
+/* Reads and writes chunks that are in memory: see gzarr/cpu/compiled/buffers.py. */
 #include "module.h"
+
+/* Describe memory that is taken to the loop. Returns: NULL without an exception if there is no memory. */
+static Item *make_items(const Py_buffer *buffers, Py_ssize_t n) {
+    Item *items = PyMem_Calloc((size_t)n + 1, sizeof(Item));
+    for (Py_ssize_t i = 0; items && i < n; i++)
+        if (buffers[i].obj) items[i] = (Item){buffers[i].buf ? buffers[i].buf : "", buffers[i].len, !buffers[i].readonly};
+    return items;
+}
 
 /* Whether every part has a span on each axis. */
 static bool part_spans_are_sound(const Py_buffer *table, int64_t ndim, int64_t n, int64_t n_spans) {
@@ -29,9 +37,7 @@ PyObject *loop_read_buffers(PyObject *module, PyObject *args) {
     const bool sharded = b[INDEX].buf != NULL;
     const int64_t n = b[STATUS].len;
     Py_buffer *buffers = take_all(objects, &n_items);
-    Item *items = buffers ? PyMem_Calloc((size_t)n_items + 1, sizeof(Item)) : NULL;
-    for (Py_ssize_t i = 0; items && i < n_items; i++)
-        if (buffers[i].obj) items[i] = (Item){buffers[i].buf ? buffers[i].buf : "", buffers[i].len, !buffers[i].readonly};
+    Item *items = buffers ? make_items(buffers, n_items) : NULL;
     bool sound = items && take_job(&b[JOB], &table) && take_window(&b[WINDOW], job, &window) &&
                  b[FILL].len == job->itemsize && b[SCRATCH].len >= job->max_encoded + job->nbytes &&
                  n_items == (sharded ? 1 : n) && (!sharded || items[0].bytes);
@@ -58,6 +64,47 @@ PyObject *loop_read_buffers(PyObject *module, PyObject *args) {
     if (sound) {
         Py_BEGIN_ALLOW_THREADS
         done = read_all(&call, first, n, b[STATUS].buf, b[SCRATCH].buf);
+        Py_END_ALLOW_THREADS
+    }
+    const bool failed = !items;
+    PyMem_Free(items);
+    if (buffers) release_all(buffers, n_items);
+    release(b, N);
+    if (failed) return buffers ? PyErr_NoMemory() : NULL;
+    if (!sound) return refuse();
+    return Py_BuildValue("(LKK)", (long long)done.left, (unsigned long long)done.taken,
+                         (unsigned long long)done.placed);
+}
+
+/* write_buffers(job, encoder, window, spans, lists, items, fill, first, scratch, status, slab, entries). items: for every
+ * part what is stored of its chunk, None for nothing, or if the part covers it. entries: uint64 (n, 2), where each chunk
+ * begins in the slab, and its bytes. */
+PyObject *loop_write_buffers(PyObject *module, PyObject *args) {
+    enum { JOB, ENCODER, WINDOW, SPANS, LISTS, FILL, SCRATCH, STATUS, SLAB, ENTRIES, N };
+    Py_buffer b[N];
+    PyObject *objects;
+    long long first;
+    Py_ssize_t n_items;
+    Done done = {0};
+    if (!PyArg_ParseTuple(args, "y*y*y*y*y*Oy*Lw*w*w*w*", &b[JOB], &b[ENCODER], &b[WINDOW], &b[SPANS], &b[LISTS], &objects,
+                          &b[FILL], &first, &b[SCRATCH], &b[STATUS], &b[SLAB], &b[ENTRIES]))
+        return NULL;
+    Job table = {0};
+    Window window = {0};
+    Encoder encoder = {0};
+    const Job *job = &table;
+    const int64_t n = b[STATUS].len;
+    Py_buffer *buffers = take_all(objects, &n_items);
+    Item *items = buffers ? make_items(buffers, n_items) : NULL;
+    bool sound = items && take_job(&b[JOB], &table) && take_window(&b[WINDOW], job, &window) && job->npoints < 0 &&
+                 take_encoder(&b[ENCODER], job, &encoder) && b[FILL].len == job->itemsize &&
+                 b[SCRATCH].len >= write_room(job, &encoder) && n_items == n && b[ENTRIES].len == 2 * n * WORD;
+    Call call = {.job = job, .window = &window, .items = items, .fill = b[FILL].buf};
+    Sink sink = {.encoder = &encoder, .shard = b[SLAB].buf, .index = b[ENTRIES].buf, .capacity = b[SLAB].len};
+    sound = sound && take_box(&call, &b[SPANS], &b[LISTS], first, n);
+    if (sound) {
+        Py_BEGIN_ALLOW_THREADS
+        done = write_all(&call, &sink, first, n, b[STATUS].buf, b[SCRATCH].buf);
         Py_END_ALLOW_THREADS
     }
     const bool failed = !items;

@@ -6,7 +6,7 @@
 struct Library lib;
 
 /* Counts what Python and the loop agree on: arguments, tables, results. */
-enum { VERSION = 16 };
+enum { VERSION = 20 };
 
 bool unpack(const Py_buffer *table, int64_t ndim, int head, int rows, Py_ssize_t more, int64_t *to) {
     if (ndim < 1 || ndim > MAX_NDIM || table->len != (head + rows * ndim) * WORD + more) return false;
@@ -390,6 +390,7 @@ static PyObject *loop_write(PyObject *module, PyObject *args) {
         .n_index = b[INDEX].len / (2 * WORD),
         .bytes = b[BYTES].buf,
         .n_bytes = b[BYTES].len,
+        .bytes_may_change = !b[BYTES].readonly,
         .sharded = sharded,
         .fill = b[FILL].buf,
     };
@@ -750,6 +751,8 @@ static PyMethodDef methods[] = {
     {"sort_points", loop_sort_points, METH_VARARGS, "Sort points by the chunks that hold them. Returns how many these are."},
     {"read_buffers", loop_read_buffers, METH_VARARGS,
      "Read parts of a plan whose chunks are in memory. Returns (parts left, bytes read, bytes placed)."},
+    {"write_buffers", loop_write_buffers, METH_VARARGS,
+     "Encode parts of a value as chunks, one after the other in memory. Returns (parts left, bytes read, bytes made)."},
     {"take", loop_take, METH_VARARGS, "Gather rows of a pool."},
     {"reduce", loop_reduce, METH_VARARGS, "Reduce the windows of a block. Returns whether that was possible."},
     {"write", loop_write, METH_VARARGS,

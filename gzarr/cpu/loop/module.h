@@ -28,6 +28,7 @@ void release_all(Py_buffer *buffers, Py_ssize_t n);
 
 /* memory.c */
 PyObject *loop_read_buffers(PyObject *module, PyObject *args);
+PyObject *loop_write_buffers(PyObject *module, PyObject *args);
 
 /* basic.c: add the type `Basic`. */
 bool add_basic(PyObject *module);

@@ -270,9 +270,10 @@ static int write_one(const Call *call, Sink *sink, int64_t part, Done *done, Sta
     int64_t entry = 0;
     Piece piece;
     if (!plan_piece(call, sink->encoder, part, &piece)) return LEFT;
-    const bool found = sink->shard ? reach_entry(call, sink, piece.coords, &entry)
-                                   : make_path(call, piece.coords, state->path);
-    if (!found || (sink->shard && !call->index && !piece.covers)) return LEFT;
+    const bool found = call->items   ? (entry = state->reader.number, true)
+                       : sink->shard ? reach_entry(call, sink, piece.coords, &entry)
+                                     : make_path(call, piece.coords, state->path);
+    if (!found || (sink->shard && !call->items && !call->index && !piece.covers)) return LEFT;
     char *to = room_for(job, sink, state);
     if (!to) return LEFT;
     if (!sink->shard && !piece.covers && !lock_file(sink, state)) return LEFT;
@@ -330,6 +331,7 @@ Done write_all(const Call *call, Sink *sink, int64_t first, int64_t n, char *sta
     state.blocks = state.reader.decoded + call->job->nbytes;
     Done done = {0};
     for (int64_t i = 0; i < n; i++) {
+        state.reader.number = i;
         status[i] = (char)write_one(call, sink, first + i, &done, &state);
         end_lock(&state.lock);
         done.left += status[i] == LEFT;

@@ -65,6 +65,12 @@ class Watched:
         self.buffered += len(args[-1]) - found[0]
         return found
 
+    def write_buffers(self, *args: Any) -> tuple[int, int, int]:
+        found: tuple[int, int, int] = library._loaded()[0].write_buffers(*args)
+        self.written += len(args[9])
+        self.refused += found[0]
+        return found
+
     def read_copies(self, *args: Any) -> tuple[int, int, int]:
         found: tuple[int, int, int] = library._loaded()[0].read_copies(*args)
         self.done += len(args[-1])

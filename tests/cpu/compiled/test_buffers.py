@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import gzarr
 from gzarr.config import config
-from gzarr.cpu.compiled import buffers, library
+from gzarr.cpu.compiled import buffers, eligibility, library
 from gzarr.errors import GzarrError
 from gzarr.storage import MemoryStore, Request, WrapperStore
 from gzarr.storage.base import Buffer
@@ -44,6 +44,7 @@ STORES = {"memory": MemoryStore, "waiting": lambda: Waiting(MemoryStore()), "vie
 @pytest.fixture(autouse=True)
 def few_chunks_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(buffers, "_MIN_NCHUNKS", 2)
+    monkeypatch.setattr(eligibility, "make_basic", lambda *_: None)  # so that plans are made for all selections
 
 
 @pytest.mark.parametrize("store", STORES)
@@ -172,3 +173,82 @@ def test_items_that_are_no_memory_are_refused() -> None:
         args[6] = wrong
         with pytest.raises(kind):
             library.extension().read_buffers(*args)
+
+
+# -- writes ----------------------------------------------------------------------------------------------------------
+
+
+def both_ways(write: Any, codecs: list[Any], store: Any = MemoryStore, **options: Any) -> tuple[dict[str, bytes], ...]:
+    """What is stored after a write by the loop, and by the reference path."""
+    found = []
+    for native in (True, False):
+        inner: dict[str, bytes] = {}
+        with config.set({"cpu.native": native}):
+            array, model = stored(
+                codecs, "<i4", store(MemoryStore(inner)) if store is not MemoryStore else store(inner)
+            )
+            write(array, model, **options)
+            same(array[...], model)
+        found.append({key: bytes(value) for key, value in inner.items()})
+    return tuple(found)
+
+
+def in_part(array: gzarr.Array, model: np.ndarray) -> None:
+    array[5:61, 2:44] = model[5:61, 2:44] = model[5:61, 2:44] + 1
+    array[::3, 1] = model[::3, 1] = model[::3, 1] * 2
+    array[20:60, 15:30] = model[20:60, 15:30] = 7
+    array.oindex[[3, 69, 20], [44, 0]] = model[np.ix_([3, 69, 20], [44, 0])] = 5
+
+
+@pytest.mark.parametrize("store", [MemoryStore, Changeable])
+@pytest.mark.parametrize("name", CHAINS)
+def test_the_loop_writes_what_the_reference_path_does(store: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gzarr.cpu.compiled.eligibility.MIN_SAVED", 0)
+    ours, theirs = both_ways(in_part, CHAINS[name], store)
+    assert ours == theirs
+
+
+def test_the_loop_writes_all_of_it(watched: Watched) -> None:
+    array, model = stored(CHAINS["blosc"], "<i4", MemoryStore())
+    assert (watched.written, watched.refused) == (array.nchunks, 0)
+    array[1:, 1:] = model[1:, 1:] = 3
+    same(array[...], model)
+    array.resize((80, 50, 3))
+    array.resize(SHAPE)
+    array[...] = model[...] = 7
+    assert watched.refused == 0
+    assert not [key for key in array.store if "/c/" in key]
+
+
+def test_damaged_chunks_that_are_written_in_part_are_an_error() -> None:
+    inner: dict[str, bytes] = {}
+    array, model = stored(CHAINS["zstd"], "<i4", MemoryStore(inner))
+    key = min(key for key in inner if "/c/" in key)
+    inner[key] = b"damage"
+    with pytest.raises(gzarr.ChunkError, match="zstd"):
+        array[1:60] = model[1:60]
+    array[...] = model
+    same(array[...], model)
+
+
+@settings(max_examples=60)
+@given(data=st.data())
+def test_tables_of_a_write_that_lie_are_refused_or_left(data: st.DataObject) -> None:
+    taken: list[tuple[Any, ...]] = []
+    array, model = stored(CHAINS[data.draw(st.sampled_from(["plain", "blosc", "zstd"]))], "<i4", MemoryStore())
+
+    class Taking:
+        def write_buffers(self, *args: Any) -> tuple[int, int, int]:
+            taken.append(args)
+            return library._loaded()[0].write_buffers(*args)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(library, "loop", Taking)
+        array[1:] = model[1:]
+    args = list(data.draw(st.sampled_from(taken)))
+    at = data.draw(st.sampled_from([0, 1, 2, 3, 4, 7]))
+    args[at] = data.draw(st.integers(-3, 99)) if at == 7 else made_to_lie(data, args[at], is_job=at == 0)
+    if data.draw(st.booleans()):
+        args[10] = args[10][: data.draw(st.integers(0, args[10].size))]
+    with suppress(ValueError):
+        library.extension().write_buffers(*args)

@@ -20,7 +20,7 @@ from gzarr.codecs import BloscCodec, BytesCodec, Crc32cCodec, GzipCodec, Numcode
 from gzarr.config import config
 from gzarr.cpu.compiled import eligibility, library, tables
 from gzarr.errors import StoreError
-from gzarr.storage import LocalStore, MemoryStore
+from gzarr.storage import LocalStore
 from gzarr.storage.base import Buffer, token_of
 from tests.cpu.compiled.looping import (
     CHAINS,
@@ -320,8 +320,6 @@ def test_other_writes_take_the_reference_path(tmp_path: Path, watched: Watched) 
         tmp_path / "g", shape=SHAPE, chunks=CHUNK, dtype="<i4", codecs=[BytesCodec(), NumcodecsCodec("bz2")]
     )
     bzip2[...] = model
-    array, _ = stored(CHAINS["blosc"], "<i4", MemoryStore())
-    array[...] = model
     array, _ = stored(CHAINS["blosc"], "<i4", Own(tmp_path / "o"))
     assert watched.written == 0
     array, _ = stored(CHAINS["blosc"], "<i4", LocalStore(tmp_path / "a"))
