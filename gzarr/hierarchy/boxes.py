@@ -8,12 +8,13 @@ of the CPU is left to the caller.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from gzarr.backend import Array as AnyArray
+from gzarr.backend import BasicSelections, Work
 from gzarr.chunk_io.array_io import ArrayIO
 from gzarr.chunk_io.waves import ReadJob
 from gzarr.hierarchy.array import Array
@@ -22,8 +23,10 @@ from gzarr.indexing.grid import nchunks
 
 #: Plans number the chunks of all arrays together.
 _MAX_NCHUNKS = 1 << 40
-#: Boxes of so many bytes are read by one thread while another one is told of them.
+#: Boxes of so many bytes are read without a job, whose parts several threads could share.
 _SMALL_NBYTES = 1 << 17
+#: So many of them are one piece of work.
+_BATCH = 8
 
 
 class _Wanted(NamedTuple):
@@ -38,26 +41,29 @@ class _Wanted(NamedTuple):
 
 
 def box_jobs(items: Iterable[tuple[Array, Any, AnyArray]]) -> tuple[list[ReadJob], dict[int, AnyArray]]:
-    """Make jobs of those items that are several boxes of one size of an array.
+    """Make jobs of those items that are several boxes of one size of an array, and read small boxes without a job.
 
     items: (array, selection, array to read into or None). Returns: the jobs, and the results by the items' numbers.
     """
-    by_array: dict[tuple[int, tuple[int, ...]], list[_Wanted]] = {}
+    by_array: dict[tuple[Hashable, tuple[int, ...]], list[_Wanted]] = {}
+    places: dict[int, Hashable] = {}
     for number, (array, key, out) in enumerate(items):
         box = _box(key, array.metadata.shape)
         if box is not None:
             start, size, shape = box
-            by_array.setdefault((id(array), size), []).append(_Wanted(number, array, key, out, start, shape))
+            place = places.get(id(array)) or places.setdefault(id(array), _place(array))
+            by_array.setdefault((place, size), []).append(_Wanted(number, array, key, out, start, shape))
     by_grid: dict[tuple[int, int, tuple[int, ...]], list[tuple[ArrayIO, list[_Wanted]]]] = {}
     results: dict[int, AnyArray] = {}
+    small: list[_Wanted] = []
     for (_, size), boxes in by_array.items():
-        if len(boxes) == 1:
-            _read_small(boxes[0], results)
-            continue
-        io, taken = _plain(boxes[0].array), [box for box in boxes if _takes(box)]
-        if io is not None and taken:
+        io = _plain(boxes[0].array) if len(boxes) > 1 else None
+        if io is None:
+            small += boxes
+        elif taken := [box for box in boxes if _takes(box)]:
             where = id(io.layout.grid), id(io.layout.objects), size
             by_grid.setdefault(where, []).append((io, taken))
+    _read_small(small, results)
     return [job for (*_, size), members in by_grid.items() for job in _jobs(members, size, results)], results
 
 
@@ -77,6 +83,15 @@ def _jobs(
     return jobs
 
 
+def _place(array: Array) -> Hashable:
+    """What is equal for arrays that are one: those that were opened again (``group[name]``) are other objects."""
+    meta = array.metadata
+    if array.is_view or array.ready() is None:  # which waits for what is written behind
+        return id(array)
+    fixed = map(id, (array.store, array.backend, meta.grid, meta.codecs, meta.data_type, meta.fill_value))
+    return (array.path, *fixed)
+
+
 def _plain(array: Array) -> ArrayIO | None:
     """An array as the engine reads it, if copies are made of its chunks; None if not, or if it cannot be read."""
     dtype = array.dtype
@@ -88,14 +103,29 @@ def _plain(array: Array) -> ArrayIO | None:
     return io if nchunks(io.layout.grid) <= _MAX_NCHUNKS else None
 
 
-def _read_small(box: _Wanted, results: dict[int, AnyArray]) -> None:
-    """Read a box at once, if that takes less time than a job for it."""
+def _read_small(boxes: Sequence[_Wanted], results: dict[int, AnyArray]) -> None:
+    """Read boxes without jobs, several threads sharing them, as far as the loop does that."""
+    calls = [(basic.read, box) for box in boxes if (basic := _basic(box)) is not None]
+    if not calls:
+        return
+
+    def read(some: Sequence[tuple[Callable[[Any, np.dtype[Any]], Any], _Wanted]]) -> None:
+        for call, box in some:
+            found = call(box.key, box.array.dtype)
+            if found is not None:
+                results[box.number] = found
+
+    batches = (calls[first : first + _BATCH] for first in range(0, len(calls), _BATCH))
+    first = calls[0][1]
+    work = Work(len(calls), math.prod(first.shape) * first.array.itemsize, _BATCH, unlocked=True)
+    first.array.backend.run(read, batches, work)
+
+
+def _basic(box: _Wanted) -> BasicSelections | None:
     array = box.array
-    if box.out is None and math.prod(box.shape) * array.itemsize <= _SMALL_NBYTES and array.ready() is not None:
-        basic = array._basic()  # noqa: SLF001 - of the same package
-        read = None if basic is None else basic.read(box.key, array.dtype)
-        if read is not None:
-            results[box.number] = read
+    if box.out is not None or array.device != "cpu" or math.prod(box.shape) * array.itemsize > _SMALL_NBYTES:
+        return None
+    return None if array.ready() is None else array._basic()  # noqa: SLF001 - of the same package
 
 
 def _takes(box: _Wanted) -> bool:

@@ -46,8 +46,8 @@ def test_boxes_of_many_arrays_give_what_they_give_one_by_one(group: gzarr.Group)
             wanted.append((group[f"a{rng.integers(3)}"], box))
     wanted += [(group["a1"], 3), (group["a1"], 39), (group["a0"], (slice(None), 4)), (group["a0"], (slice(None), 29))]
     jobs, results = box_jobs([(*item, None) for item in wanted])
-    assert len(jobs) <= 3 * 4
-    assert len(results) > 30  # those that are alone may be left
+    assert len(jobs) == 10  # three sizes of three arrays, and columns of one
+    assert len(results) >= 36
     for (array, key), found in zip(wanted, gzarr.read_many(wanted), strict=True):
         expected = array[key]
         assert found.dtype == expected.dtype
@@ -76,7 +76,7 @@ def test_selections_that_do_not_fit_and_damage_are_told(group: gzarr.Group, tmp_
 
 
 @given(filled(), st.data())
-@settings(max_examples=25)
+@settings(max_examples=10)
 def test_boxes_of_any_array(drawn: tuple[Any, gzarr.Array, np.ndarray], data: st.DataObject) -> None:
     case, array, model = drawn
     size = [data.draw(st.integers(1, n)) if n else 0 for n in case.shape]

@@ -173,7 +173,8 @@ class CompiledLoop:
 
     def reads_copies(self) -> bool:
         """Whether the loop makes copies of the array's chunks."""
-        return not isinstance((self._decision or self._decide()).read, str) and library.obstacle() is None
+        source = (self._decision or self._decide()).read
+        return not isinstance(source, str) and not source.in_memory and library.obstacle() is None
 
     def placement(self) -> tuple[Placement, ...]:
         """Say what reads and writes many chunks, and why."""
