@@ -12,6 +12,7 @@ from benchmarks.cpu.data import GROUP, Scale
 from benchmarks.cpu.rows_codecs import ROWS as CODECS_ROWS
 from benchmarks.cpu.rows_many import ROWS as MANY_ROWS
 from benchmarks.cpu.rows_memory import ROWS as MEMORY_ROWS
+from benchmarks.cpu.rows_points import ROWS as POINT_ROWS
 from benchmarks.cpu.rows_s3 import ROWS as S3_ROWS
 from benchmarks.cpu.workloads import Bench, Task, Workload
 
@@ -130,6 +131,7 @@ WORKLOADS: tuple[Workload, ...] = (
     *CODECS_ROWS,
     *MANY_ROWS,
     *MEMORY_ROWS,
+    *POINT_ROWS,
     *S3_ROWS,
 )
 # Those that are timed through zarr-python, too.

@@ -99,6 +99,11 @@ def _tiny(scale: Scale) -> Layout:
     return Layout((side, side), "i4", (10, 10))
 
 
+def _records(scale: Scale) -> Layout:
+    side = scale.side // 4
+    return Layout((side, side), "i4,f4,f8", (scale.large // 2, scale.large // 2))
+
+
 def _table(scale: Scale) -> Layout:
     return Layout((10 * scale.points, 16), "f4", (max(scale.points // 100, 1), 16))
 
@@ -133,6 +138,8 @@ def _virtual(nbytes: int) -> Callable[[Scale], Layout]:
 
 DATASETS: dict[str, Dataset] = {
     "lz4-i4": Dataset("i4", _square("i4", "lz4")),
+    "lz4-u1": Dataset("u1", _square("u1", "lz4")),
+    "records": Dataset("quarter records", _records),
     "zstd-f4": Dataset("f4", _square("f4", "zstd")),
     "lz4-i4-small": Dataset("i4", _square("i4", "lz4", small=True)),
     "raw-f4": Dataset("f4", _square("f4", None)),
@@ -173,6 +180,12 @@ def make_source(name: str, scale: Scale) -> Any:
         return (field % 4096 / 64 + 280).astype("f4")
     if name == "bits":
         return field % 64 > 15
+    if name == "records":
+        records = np.empty(field.shape, "i4,f4,f8")
+        records["f0"], records["f1"], records["f2"] = field, field / 16, field * 0.1
+        return records
+    if name == "u1":
+        return ((field >> 4) & 255).astype("u1")
     return field.astype("f4") / np.float32(16) if name == "f4" else field
 
 

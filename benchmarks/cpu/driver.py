@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,23 @@ class Driver:
     def points(self, array: Any, coordinates: Any) -> Any:
         """Read elements by their coordinates."""
         return array.vindex[coordinates]
+
+    def mask(self, array: Any, wanted: Any) -> Any:
+        """Read elements by a mask of the array's shape."""
+        return array.vindex[wanted]
+
+    def field(self, path: Path, name: str) -> Callable[[], Any]:
+        """Open an array of records. Returns: what reads a field of all."""
+        array = self.open(path)
+        return lambda: array.get_basic_selection(Ellipsis, fields=name)
+
+    def cast(self, array: Any, dtype: str) -> Any:
+        """Read all elements as another type of numbers."""
+        return self.read(array, slice(None)).astype(dtype)
+
+    def write_points(self, array: Any, coordinates: Any, values: Any) -> None:
+        """Store elements by their coordinates."""
+        array.vindex[coordinates] = values
 
     def write(self, array: Any, selection: Any, value: Any) -> None:
         """Store values in a basic selection."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,20 @@ class TensorStore(Driver):
 
     def points(self, array: Any, coordinates: Any) -> Any:
         return array.vindex[coordinates].read().result()
+
+    def mask(self, array: Any, wanted: Any) -> Any:
+        return array[wanted].read().result()
+
+    def field(self, path: Path, name: str) -> Callable[[], Any]:
+        spec = {"driver": "zarr3", "kvstore": _kvstore(path), "field": name}
+        array = self.lib.open(spec, read=True).result()
+        return lambda: array.read().result()
+
+    def cast(self, array: Any, dtype: str) -> Any:
+        return self.lib.cast(array, self.lib.dtype(np.dtype(dtype).name)).read().result()
+
+    def write_points(self, array: Any, coordinates: Any, values: Any) -> None:
+        array.vindex[coordinates].write(values).result()
 
     def write(self, array: Any, selection: Any, value: Any) -> None:
         array[selection].write(value).result()
@@ -164,6 +179,19 @@ class H5py(Driver):
 
     def points(self, array: Any, coordinates: Any) -> Any:
         raise AbsentError("h5py has no selection of points")
+
+    def write_points(self, array: Any, coordinates: Any, values: Any) -> None:
+        raise AbsentError("h5py has no selection of points")
+
+    def mask(self, array: Any, wanted: Any) -> Any:
+        return array[wanted]
+
+    def field(self, path: Path, name: str) -> Callable[[], Any]:
+        records = self.open(path).fields(name)
+        return lambda: records[...]
+
+    def cast(self, array: Any, dtype: str) -> Any:
+        return array.astype(dtype)[...]
 
     def append(self, array: Any, value: Any) -> Any:
         rows = array.shape[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,9 @@ class Gzarr(Driver):
         return self.lib.create_array(
             path, shape=layout.shape, dtype=layout.dtype, fill_value=0, overwrite=True, device="cpu", **kinds
         )
+
+    def cast(self, array: Any, dtype: str) -> Any:
+        return array.astype(dtype)[...]
 
     def in_memory(self, path: Path) -> Any:
         return self.lib.open_array(self.lib.MemoryStore(files(path)), mode="r+", device="cpu")
@@ -108,6 +112,9 @@ class Zarr3(Driver):
         return self.lib.create_array(
             _place(path), shape=layout.shape, dtype=layout.dtype, fill_value=0, overwrite=True, **kinds
         )
+
+    def field(self, path: Path, name: str) -> Callable[[], Any]:
+        raise AbsentError("zarr 3 raises TypeError")
 
     def in_memory(self, path: Path) -> Any:
         buffer = self.lib.core.buffer.default_buffer_prototype().buffer
@@ -209,6 +216,9 @@ class Zarr2(Driver):
         return self.lib.open_array(
             str(path), mode="w", shape=layout.shape, chunks=layout.chunks, dtype=layout.dtype, compressor=codec
         )
+
+    def cast(self, array: Any, dtype: str) -> Any:
+        return array.astype(dtype)[...]
 
     def in_memory(self, path: Path) -> Any:
         return self.lib.open_array(self.lib.storage.KVStore(files(path)), mode="r+")

@@ -140,7 +140,7 @@ def vindex(name: str, count: Callable[[Scale], int]) -> Callable[[Bench], Task]:
 
     def prepare(bench: Bench) -> Task:
         array, values = bench.open(name), bench.values(name)
-        coordinates = tuple(_random(extent, count(bench.scale)) for extent in values.shape)
+        coordinates = tuple(random_indices(extent, count(bench.scale)) for extent in values.shape)
         return Task(lambda: bench.driver.points(array, coordinates), equals(values[coordinates]))
 
     return prepare
@@ -279,7 +279,8 @@ def appending(name: str) -> Callable[[Bench], Task]:
 # -- selections --------------------------------------------------------------------------------------------------
 
 
-def _random(extent: int, count: int) -> Any:
+def random_indices(extent: int, count: int) -> Any:
+    """Numbers below an extent."""
     return np.random.default_rng(extent).integers(0, extent, count)
 
 
@@ -291,7 +292,9 @@ def chunk_calls(scale: Scale) -> list[Any]:
     """Selections of 100 small chunks that lie far apart."""
     n = scale.small
     corners = zip(
-        _random(scale.side // n, 100) * n, _random(scale.side // n + 1, 100) % (scale.side // n) * n, strict=True
+        random_indices(scale.side // n, 100) * n,
+        random_indices(scale.side // n + 1, 100) % (scale.side // n) * n,
+        strict=True,
     )
     return [np.s_[int(i) : int(i) + n, int(j) : int(j) + n] for i, j in corners]
 
@@ -299,7 +302,9 @@ def chunk_calls(scale: Scale) -> list[Any]:
 def windows(scale: Scale) -> list[Any]:
     """Selections of 100 windows, each over two or three small chunks a side, wherever they lie."""
     n = scale.small * 3 // 2
-    corners = zip(_random(scale.side - n, 100), _random(scale.side - n + 1, 100) % (scale.side - n), strict=True)
+    corners = zip(
+        random_indices(scale.side - n, 100), random_indices(scale.side - n + 1, 100) % (scale.side - n), strict=True
+    )
     return [np.s_[int(i) : int(i) + n, int(j) : int(j) + n] for i, j in corners]
 
 
