@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(library.loop() is None, reason=f"the compiled lo
 
 #: Tests by file, and which (``-k``): everything, but not every chain, as most of the time is not the loop's.
 SELECTED = {
-    "cpu/compiled/test_basic.py": "",
+    "cpu/compiled/test_basic.py": "lie or one_call or other_keys or strides or known or (reference_path and zstd)",
     "cpu/compiled/test_read.py": "tables or axes or far or (all_of_it and (True or zstd)) "
     "or (damage and (lz4 or checksum)) or copies_are_cast",
     "cpu/compiled/test_points.py": "lie or shards or (large and 7)",
