@@ -412,7 +412,7 @@ def in_child(array: gzarr.Array, answers: Any) -> None:
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no timers that interrupt")
 def test_results_do_not_wait_for_threads_that_are_busy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cpu_threads, "_helpers", Pool())
-    array = gzarr.create_array(None, shape=2 << 18, chunks=1 << 18, dtype="u1", compressors=None)
+    array = gzarr.create_array(None, shape=3 << 18, chunks=1 << 18, dtype="u1", compressors=None)
     array[...] = 1
     busy, go_on = threading.Event(), threading.Event()
 
