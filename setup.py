@@ -30,6 +30,7 @@ loop = Extension(
             "filters",
             "frames",
             "locks",
+            "matches",
             "memory",
             "parts",
             "points",

@@ -139,6 +139,7 @@ TESTED_THROUGH = {
     "copying/test_migrating": "cli/migrate",
     "copying/test_planning": "copying/arrays copying/sources",
     "copying/test_transfer": "copying/report copying/settings display/progress",
+    "cpu/compiled/test_blosc": "cpu/compiled/encoder",
     "cpu/compiled/test_read": "cpu/compiled/library cpu/compiled/source",
     "cpu/test_decode_into": "cpu/codecs/blosc_blocks cpu/window",
     "dtypes/test_parse": "dtypes/datatype dtypes/scalars",

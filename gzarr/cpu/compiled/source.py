@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 from collections import deque
 from collections.abc import Collection, Sequence
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +20,7 @@ from gzarr.codecs.spec import ArrayRepr, Codec, Step, fill_of
 from gzarr.codecs.v2 import to_numcodecs
 from gzarr.cpu.codecs.compressors import DEFLATE_LEVELS, MAX_TYPESIZE
 from gzarr.cpu.compiled import library
+from gzarr.cpu.compiled.encoder import CNAME_NBYTES, Encoder, with_frames
 from gzarr.cpu.compiled.filters import ARRAY_FILTERS, BYTES_FILTERS, FILTERS, make_filters
 from gzarr.cpu.compiled.tables import MAX_NDIM
 from gzarr.cpu.decode_into import DecodeInto, make_decode_into
@@ -32,57 +32,6 @@ from gzarr.storage.base import Store
 MAX_NBYTES = 1 << 24
 #: Encoded chunks are rarely larger than decoded ones; the loop leaves one that is, by an eighth and this.
 MAX_GROWTH_NBYTES = 1 << 12
-
-
-#: Compressors of Blosc whose frames the loop makes itself, and flags of frames that it does not make.
-_FRAMES = frozenset(["lz4"])
-_COPIED, _BITS = 2, 4
-#: Bytes of the loop's field for the name of Blosc's compressor (MAX_CNAME), one of them the end.
-_CNAME_NBYTES = 16
-
-
-class Encoder(NamedTuple):
-    """How the loop compresses a chunk.
-
-    Attributes
-    ----------
-    level : int
-        Compression level; the acceleration for LZ4.
-    shuffle : int
-        Blosc's number of the shuffle.
-    typesize : int
-        Size of an element for Blosc, in bytes.
-    blocksize : int
-        Blosc's block size in bytes; 0 lets it choose.
-    checksum : bool
-        Whether a Zstandard frame gets one.
-    frame : int
-        First four bytes of Blosc's frames, as a number, if the loop makes them; 0 if Blosc does.
-    block : int
-        Bytes of their blocks.
-    cname : str
-        Blosc's compressor.
-    """
-
-    level: int = 0
-    shuffle: int = 0
-    typesize: int = 1
-    blocksize: int = 0
-    checksum: bool = False
-    frame: int = 0
-    block: int = 1
-    cname: str = ""
-
-    def table(self, extent: tuple[int, ...], *, keep_empty: bool, keep_beyond: bool) -> bytes:
-        """The loop's struct Encoder.
-
-        extent: of the array. keep_empty: whether chunks of the fill value are stored. keep_beyond: whether chunks keep
-        what is stored beyond the array.
-        """
-        *numbers, cname = self
-        form = f"{9 + len(extent)}q{_CNAME_NBYTES}s"
-        *numbers, frame, block = numbers
-        return struct.pack(form, keep_empty, *numbers, keep_beyond, frame, block, *extent, cname.encode())
 
 
 class LoopChain(NamedTuple):
@@ -131,7 +80,7 @@ class LoopChain(NamedTuple):
     def write_nbytes(self) -> int:
         """Bytes of scratch memory that a write takes."""
         encoder = self.encoder or Encoder()
-        return self.nbytes + self.max_encoded + (2 * encoder.block if encoder.frame else 0)
+        return self.nbytes + self.max_encoded + encoder.room
 
     def job(self, swap: int, separator: str, array: Any, npoints: int) -> bytes:
         """Return the loop's struct Job. swap: see `swapped`. separator: of keys. array: the result, or the value.
@@ -257,24 +206,9 @@ def make_encoder(step: Step | None, *, checksum: bool) -> Encoder | None:
         return None
     # The loop's fields must hold the parameters. Codecs check the others, and may refuse them.
     small = abs(encoder.level) < 1 << 31 and encoder.shuffle in range(3) and encoder.blocksize in range(1 << 31)
-    if not (small and encoder.cname.isascii() and len(encoder.cname) < _CNAME_NBYTES):
+    if not (small and encoder.cname.isascii() and len(encoder.cname) < CNAME_NBYTES):
         return None
-    return _frames(encoder, step.decoded.nbytes) if step is not None and encoder.cname in _FRAMES else encoder
-
-
-@cache
-def _frames(encoder: Encoder, nbytes: int) -> Encoder:
-    """Add how Blosc frames chunks of ``nbytes`` bytes, as it says itself, if the loop can do the same."""
-    level, shuffle, typesize, blocksize, *_ = encoder
-    try:
-        codec = Blosc(encoder.cname, level, shuffle, blocksize)
-        frame = codec.encode(np.zeros(nbytes // typesize, f"V{typesize}"))
-    except (RuntimeError, ValueError):  # the reference path says what is wrong
-        return encoder
-    head, size, block = struct.unpack_from("<3I", frame)
-    flags = head >> 16 & 255
-    known = size == nbytes and head >> 24 == typesize and not flags & (_COPIED | _BITS)
-    return encoder._replace(frame=head, block=block) if known else encoder
+    return with_frames(encoder, step.decoded.nbytes or 0) if step is not None and encoder.cname else encoder
 
 
 def _encoder(step: Step | None, *, checksum: bool) -> Encoder | None:

@@ -24,9 +24,10 @@ from gzarr.backend import Work
 from gzarr.codecs.spec import fill_of
 from gzarr.cpu.compiled import library
 from gzarr.cpu.compiled.buffers import BATCH_NBYTES
+from gzarr.cpu.compiled.encoder import Encoder
 from gzarr.cpu.compiled.points import Rows
 from gzarr.cpu.compiled.read import PIECE_NBYTES, PIECES_PER_THREAD, Left
-from gzarr.cpu.compiled.source import Encoder, Source
+from gzarr.cpu.compiled.source import Source
 from gzarr.cpu.compiled.tables import Boxes, Piece, Shards, Tables, piece_tables
 from gzarr.cpu.decode_into import lent_scratch
 from gzarr.errors import CodecError

@@ -346,6 +346,13 @@ Done write_all(const Call *call, Sink *sink, int64_t first, int64_t n, char *sta
     return done;
 }
 
+int64_t encode_frame(const Job *job, const Encoder *encoder, const char *data, char *memory) {
+    State state = {.blocks = memory + job->max_encoded + job->nbytes};
+    const int64_t made = make_frame(job, encoder, data, NULL, memory, &state);
+    if (state.zstd) lib.ZSTD_freeCCtx(state.zstd);
+    return made;
+}
+
 int64_t write_room(const Job *job, const Encoder *encoder) {
     return job->max_encoded + job->nbytes + frame_room(encoder);
 }
