@@ -20,34 +20,17 @@ static bool swap_all(const Filter *f, const char *src, char *dst) {
 /* -- shuffle --------------------------------------------------------------------------------------------------- */
 
 /* Loops over a constant number of planes, which compilers turn into vectors. */
-#define SHUFFLES(SIZE)                                                                                  \
-    static void shuffle_##SIZE(const char *restrict src, char *restrict dst, int64_t n) {               \
-        for (int64_t i = 0; i < n; i++)                                                                 \
-            for (int b = 0; b < SIZE; b++) dst[b * n + i] = src[i * SIZE + b];                          \
-    }                                                                                                   \
-    static void unshuffle_##SIZE(const char *restrict src, char *restrict dst, int64_t n) {             \
-        for (int64_t i = 0; i < n; i++)                                                                 \
-            for (int b = 0; b < SIZE; b++) dst[i * SIZE + b] = src[b * n + i];                          \
+#define UNSHUFFLE(SIZE)                                                                           \
+    static void unshuffle_##SIZE(const char *restrict src, char *restrict dst, int64_t n) {       \
+        for (int64_t i = 0; i < n; i++)                                                           \
+            for (int b = 0; b < SIZE; b++) dst[i * SIZE + b] = src[b * n + i];                    \
     }
-SHUFFLES(2)
-SHUFFLES(4)
-SHUFFLES(8)
+UNSHUFFLE(2)
+UNSHUFFLE(4)
+UNSHUFFLE(8)
 
 static bool shuffle_all(const Filter *f, const char *src, char *dst) {
-    const int64_t size = (int64_t)f->a, n = f->nbytes / size;
-    switch (size) {
-        case 2:
-            shuffle_2(src, dst, n);
-            return true;
-        case 4:
-            shuffle_4(src, dst, n);
-            return true;
-        case 8:
-            shuffle_8(src, dst, n);
-            return true;
-    }
-    for (int64_t b = 0; b < size; b++)
-        for (int64_t i = 0; i < n; i++) dst[b * n + i] = src[i * size + b];
+    shuffle_bytes((int64_t)f->a, f->nbytes, src, dst);
     return true;
 }
 
