@@ -10,11 +10,15 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from itertools import count
 from time import perf_counter
+from typing import TypeVar
 
 from gzarr.backend import T, Work
-from gzarr.concurrency import Pool, run_in_threads
+from gzarr.concurrency import Pool, new_lock, run_in_threads
 from gzarr.config import config
+
+R = TypeVar("R")
 
 #: Asking the system takes 10 us.
 _N_CPUS = os.cpu_count() or 1
@@ -30,6 +34,8 @@ THREADED_PART_NBYTES = 1 << 18
 THREADED_CHUNK_S = 45e-6 if getattr(sys, "_is_gil_enabled", lambda: True)() else 5e-6
 #: Less than this much work, in seconds, is not worth waking a thread for.
 THREADED_WORK_S = 500e-6
+#: How long a thread waits for its turn, in seconds. Turns save memory; nothing else depends on them.
+_PATIENCE_S = 1.0
 
 
 def run(task: Callable[[T], None], waves: Iterable[T], work: Work) -> None:
@@ -61,6 +67,24 @@ def thread_count(*, waits: bool = False, at_once: int = 1) -> int:
 
 
 _helpers = Pool()
+_turns = tuple(new_lock() for _ in range(_N_CPUS))
+_number = count()
+
+
+def in_turn(function: Callable[[], R]) -> R:
+    """Call a function while as few other threads do as there are processors.
+
+    What many threads have fetched is then decoded one after the other, and dropped, instead of all of it at once.
+    """
+    mine = _turns[next(_number) % len(_turns)]
+    lock = next((turn for turn in _turns if turn.acquire(blocking=False)), None)
+    if lock is None and mine.acquire(timeout=_PATIENCE_S):
+        lock = mine
+    try:
+        return function()
+    finally:
+        if lock is not None:
+            lock.release()
 
 
 class _InTask(threading.local):

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,9 +22,10 @@ import pytest
 import gzarr
 from gzarr import concurrency
 from gzarr.codecs import BytesCodec, NumcodecsCodec, ShardingCodec, ZstdCodec
-from gzarr.concurrency import Pool
+from gzarr.concurrency import Pool, new_lock, run_in_threads
 from gzarr.config import config
 from gzarr.cpu import threads as cpu_threads
+from gzarr.cpu.threads import in_turn
 from gzarr.storage import LocalStore, MemoryStore, Request, Store, ZipStore, locks
 from gzarr.storage.base import Versions
 from gzarr.storage.wrappers import ForwardedVersions
@@ -439,7 +441,7 @@ def test_nothing_is_written_into_the_result_after_an_interrupt() -> None:
 import signal, time
 import numpy as np
 import gzarr
-from gzarr.concurrency import Pool
+from gzarr.concurrency import Pool, new_lock, run_in_threads
 from gzarr.config import config
 from gzarr.cpu import threads
 from gzarr.storage import MemoryStore
@@ -567,3 +569,33 @@ def write_in_child(array: gzarr.Array, answers: Any) -> None:
     array[0] = 9
     array.append([8])
     answers.put(array[:].tolist())
+
+
+def test_no_more_threads_decode_at_once_than_there_are_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gzarr.cpu.threads._turns", (new_lock(), new_lock()))
+    there, most, lock = 0, 0, threading.Lock()
+
+    def decode(_: int) -> None:
+        nonlocal there, most
+        with lock:
+            there += 1
+            most = max(most, there)
+        time.sleep(0.002)
+        in_turn(int)  # a turn within a turn does not wait for itself
+        with lock:
+            there -= 1
+
+    run_in_threads(lambda i: in_turn(lambda: decode(i)), range(24), 8, Pool())
+    assert 1 <= most <= 2
+
+
+def test_a_turn_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    turn = new_lock()
+    monkeypatch.setattr("gzarr.cpu.threads._turns", (turn,))
+    monkeypatch.setattr("gzarr.cpu.threads._PATIENCE_S", 0.01)
+    done: list[int] = []
+    with turn:
+        thread = threading.Thread(target=lambda: in_turn(lambda: done.append(1)))
+        thread.start()
+        thread.join(30)
+    assert done == [1]
