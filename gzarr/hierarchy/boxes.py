@@ -77,7 +77,7 @@ def _jobs(
     for (io, boxes), plan in zip(members, plan_arrays(which, starts, size, layout.grid, layout.objects), strict=True):
         blocks = []
         for number, array, _, out, _, shape in boxes:
-            result = results[number] = np.empty(shape, array.dtype) if out is None else out
+            result = results[number] = io.backend.empty(shape, array.dtype) if out is None else out
             blocks.append(result.reshape(slot))
         jobs.append(ReadJob(io, plan, tuple(blocks)))
     return jobs
