@@ -37,9 +37,10 @@ typedef struct {
     bool dropped; /* from the result, as it is an integer */
 } Wanted;
 
-/* What is returned for what is left. Only what is raised from outside of the call, as by an interrupt, is raised on. */
-static PyObject *leave(void) {
-    if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception)) PyErr_Clear();
+/* What is returned for what is left. Of what was raised, Python will say it again, but not an interrupt, or what a store
+ * has raised, which may not fail twice. */
+static PyObject *leave(bool by_store) {
+    if (!by_store && PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception)) PyErr_Clear();
     return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
 }
 
@@ -272,6 +273,7 @@ static bool find_shard(const Basic *basic, Call *call, Window *window, Shard *sh
 typedef struct {
     Py_buffer *buffers;
     Py_ssize_t n;
+    bool failed; /* the store */
     Item items[MAX_PARTS];
 } Chunks;
 
@@ -294,6 +296,7 @@ static bool fetch_chunks(const Basic *basic, Call *call, int n, Chunks *chunks) 
         if (!coords || PyList_SetItem(list, i, coords)) Py_CLEAR(list);
     }
     PyObject *found = list ? PyObject_CallFunctionObjArgs(basic->fetch, list, NULL) : NULL;
+    chunks->failed = !found;
     chunks->buffers = found ? take_all(found, &chunks->n) : NULL;
     Py_XDECREF(list);
     Py_XDECREF(found);
@@ -306,8 +309,8 @@ static bool fetch_chunks(const Basic *basic, Call *call, int n, Chunks *chunks) 
     return true;
 }
 
-/* Read the parts into the result of a job. False if that cannot be. */
-static bool read_parts(const Basic *basic, const Job *job, Window *window, const Span *spans, int n) {
+/* Read the parts into the result of a job. False if that cannot be. by_store: becomes whether a store has failed. */
+static bool read_parts(const Basic *basic, const Job *job, Window *window, const Span *spans, int n, bool *by_store) {
     Call call = make_call(basic, job, window, spans);
     Shard shard = {0};
     Chunks chunks = {0};
@@ -325,6 +328,7 @@ static bool read_parts(const Basic *basic, const Job *job, Window *window, const
     if (shard.index.obj) PyBuffer_Release(&shard.index);
     Py_XDECREF(shard.found);
     if (chunks.buffers) release_all(chunks.buffers, chunks.n);
+    *by_store = chunks.failed;
     return !done.left;
 }
 
@@ -337,21 +341,21 @@ static PyObject *basic_read(PyObject *self, PyObject *const *args, Py_ssize_t n_
     Py_buffer memory;
     if (n_args < 2 || n_args > 3) return refuse();
     PyObject *out = n_args == 3 ? args[2] : Py_None;
-    if (!(out == Py_None ? args[1] == basic->dtype : has_dtype(basic, out))) return leave();
-    if (!take_key(basic, args[0], wanted)) return leave();
+    if (!(out == Py_None ? args[1] == basic->dtype : has_dtype(basic, out))) return leave(false);
+    if (!take_key(basic, args[0], wanted)) return leave(false);
     const int n = cut(basic, wanted, MAX_PARTS, spans, &window);
-    if (!n) return leave();
+    if (!n) return leave(false);
     PyObject *result = out == Py_None ? make_result(basic, wanted) : Py_NewRef(out);
     if (!result) return NULL;
     Job job = basic->job;
-    bool is_read = !PyObject_GetBuffer(result, &memory, PyBUF_STRIDED);
+    bool by_store = false, is_read = !PyObject_GetBuffer(result, &memory, PyBUF_STRIDED);
     if (is_read) {
-        is_read = take_array(&job, &memory, wanted, false) && read_parts(basic, &job, &window, spans, n);
+        is_read = take_array(&job, &memory, wanted, false) && read_parts(basic, &job, &window, spans, n, &by_store);
         PyBuffer_Release(&memory);
     }
     if (is_read) return out == Py_None ? finish(basic, result, wanted) : result;
     Py_DECREF(result);
-    return leave();
+    return leave(by_store);
 }
 
 /* -- writing --------------------------------------------------------------------------------------------------- */
@@ -362,12 +366,12 @@ static PyObject *basic_locate(PyObject *self, PyObject *key) {
     Wanted wanted[MAX_NDIM];
     Span spans[MAX_SPANS];
     Window window;
-    if (!basic->writes || !take_key(basic, key, wanted) || !cut(basic, wanted, 1, spans, &window)) return leave();
+    if (!basic->writes || !take_key(basic, key, wanted) || !cut(basic, wanted, 1, spans, &window)) return leave(false);
     return coords_of(basic, spans, &window, 0);
 }
 
 static PyObject *left(void) {
-    PyObject *none = leave();
+    PyObject *none = leave(false);
     Py_XDECREF(none);
     return none ? PyLong_FromLong(LEFT) : NULL;
 }

@@ -18,7 +18,7 @@ from gzarr.config import config
 from gzarr.cpu.compiled import basic as compiled_basic
 from gzarr.cpu.compiled import library
 from gzarr.cpu.compiled.basic import BasicSelections
-from gzarr.errors import ChunkError, ReadOnlyError
+from gzarr.errors import ChunkError, ReadOnlyError, StoreError
 from gzarr.storage import LocalStore, MemoryStore
 from gzarr.storage.wrappers import WrapperStore
 from tests.cpu.compiled.looping import CHAINS, DTYPES, SHAPE, made_to_lie, stored, values
@@ -327,6 +327,23 @@ def test_stores_in_memory(kind: type[MemoryStore], missing: bool) -> None:
     array.store["a/b/c/0/0/0"] = array.store["a/b/c/0/0/0"][:-1]
     with pytest.raises(ChunkError, match="c/0/0/0"):
         array[3, 4, 1]
+
+
+def test_a_store_that_fails_is_asked_once() -> None:
+    class Failing(MemoryStore):
+        left = 0
+
+        def get_many(self, requests: Any) -> list[Any]:
+            Failing.left -= 1
+            if Failing.left == 0:
+                raise StoreError("no connection")
+            return super().get_many(requests)
+
+    array = stored(CHAINS["zstd"], "<i4", Failing())[0]
+    Failing.left = 1
+    with pytest.raises(StoreError, match="no connection"):
+        array[3, 4, 1]
+    assert Failing.left == 0
 
 
 def test_no_file_is_read_past_its_store(tmp_path: Path) -> None:
