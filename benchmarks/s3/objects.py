@@ -27,7 +27,7 @@ class Request:
     key: str
     query: Mapping[str, str]
     headers: Mapping[str, str]
-    body: bytes = b""
+    body: bytes | bytearray = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Answer:
     """
 
     status: int
-    body: bytes | memoryview = b""
+    body: bytes | bytearray | memoryview = b""
     headers: Mapping[str, str] = field(default_factory=dict)
     delay_s: float = 0.0
     cut: int | None = None
@@ -53,7 +53,7 @@ class Answer:
 class Stored:
     """An object with its entity tag, which no other version of it has."""
 
-    data: bytes
+    data: bytes | bytearray
     tag: str
 
 
@@ -91,13 +91,13 @@ class Objects:
         answer: Answer = call(request) if call else error(405, "MethodNotAllowed")
         return answer
 
-    def put(self, bucket: str, key: str, data: bytes) -> Stored:
+    def put(self, bucket: str, key: str, data: bytes | bytearray) -> Stored:
         """Store an object. Returns: it, with its new entity tag."""
         stored = self._stored(data)
         self.buckets[bucket][key] = stored
         return stored
 
-    def _stored(self, data: bytes) -> Stored:
+    def _stored(self, data: bytes | bytearray) -> Stored:
         return Stored(data, f'"{next(self._numbers):032x}"')
 
     def _load(self, bucket: str, name: str) -> None:
@@ -237,7 +237,7 @@ class Objects:
         return xml("DeleteResult", "".join(f"<Deleted><Key>{escape(name)}</Key></Deleted>" for name in names))
 
 
-def parsed(method: str, target: str, headers: Mapping[str, str], body: bytes) -> Request:
+def parsed(method: str, target: str, headers: Mapping[str, str], body: bytes | bytearray) -> Request:
     """A request for a target such as ``/bucket/key?list-type=2``."""
     url = urlsplit(target)
     bucket, _, key = unquote(url.path).removeprefix("/").partition("/")
