@@ -152,7 +152,8 @@ THROUGH: tuple[str, ...] = (
     "write a part of four large chunks",
     "write one small chunk",
 )
-MEMORY: tuple[Workload, ...] = tuple(w_ for w_ in WORKLOADS if w_.name.startswith(("read all", "write all")))
+_LARGE = ("read all", "write all", "S3: read all", "S3: write")
+MEMORY: tuple[Workload, ...] = tuple(w_ for w_ in WORKLOADS if w_.name.startswith(_LARGE))
 CHUNKS_TOUCHED: tuple[Workload, ...] = tuple(
     Workload(f"{10**n:,} missing chunks", "chunks", ("missing",), w.missing(10**n), 10**n) for n in range(7)
 )

@@ -67,10 +67,11 @@ def run(
         for name, replies in result["sizes"].items():
             show(name, replies)
     result["machine"]["load_at_end"] = load()
-    result["memory"] = {
-        each.name: memory([name for name in names if name != PLUGIN], pythons, cache, each, show)
-        for each in measure_memory
-    }
+    with servers(cache) as urls:
+        result["memory"] = {
+            each.name: memory([name for name in names if name != PLUGIN], pythons, cache, urls, each, show)
+            for each in measure_memory
+        }
     return result
 
 
@@ -94,12 +95,17 @@ def _is_long(result: Mapping[str, Any]) -> bool:
 
 
 def memory(
-    names: Sequence[str], pythons: Mapping[str, str], cache: Cache, workload: Workload, show: Show
+    names: Sequence[str],
+    pythons: Mapping[str, str],
+    cache: Cache,
+    urls: Sequence[str],
+    workload: Workload,
+    show: Show,
 ) -> dict[str, Any]:
     """Peak bytes beyond the output. Each library runs in a fresh process, which reuses nothing."""
     results = {}
     for name in names:
-        with running([name], pythons, cache) as (runner,):
+        with running([name], pythons, cache, urls) as (runner,):
             make_data([runner], [workload], cache)
             reply = runner.ask("memory", workload=workload.name)
             if "peak_bytes" in reply:
