@@ -32,7 +32,9 @@ Job = TypeVar("Job", ReadJob, WriteJob)
 WAITING_WAVE_NBYTES = 1 << 24
 #: Decoded bytes of all waves that are under way at once there. A connection brings 50 to 100 MB/s, so the shards of 16
 #: MiB that fit keep a network of 10 Gbit/s busy; what is written is encoded meanwhile, which takes longer.
-READING_NBYTES, WRITING_NBYTES = 1 << 28, 1 << 27
+READING_NBYTES, WRITING_NBYTES = 1 << 28, 1 << 26
+#: The same for objects so large that each is a wave: a connection takes long for one of them.
+_WRITING_LARGE_NBYTES = 1 << 27
 #: Waves of a short read there, so that one is decoded while others come.
 _WAITING_WAVES = 4
 #: Chunks of so many bytes take long enough to decode for that.
@@ -209,7 +211,9 @@ def _waiting_waves(job: ReadJob | WriteJob, work: Work, nbytes: int) -> tuple[It
     waves = _waves(job.io, job.plan, (least, most), requests)
     first = next(waves, [])
     wave_nbytes = nbytes * sum(len(parts) for _, parts in first)
-    under_way = WRITING_NBYTES if isinstance(job, WriteJob) else READING_NBYTES
+    under_way = READING_NBYTES
+    if isinstance(job, WriteJob):
+        under_way = WRITING_NBYTES if len(first) > 1 else _WRITING_LARGE_NBYTES
     at_once = min(2 * requests // max(len(first), 1), under_way // max(wave_nbytes, 1))
     return chain((first,), waves), work._replace(wave_nchunks=most, waits=True, at_once=max(at_once, 1))
 

@@ -11,10 +11,13 @@ excluded by the locks where the store has such locks; `gzarr.chunk_io.merging` i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from copy import copy
 from functools import partial
 from operator import attrgetter, eq
+from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,8 +39,13 @@ from gzarr.storage.wrappers import PinnedStore
 
 #: How often a read starts over because a shard was replaced under it, before it gives up.
 MAX_RETRIES = 100
+#: Seconds to wait for a turn to build objects.
+_TURN_S = 0.5
 
-
+#: An item for each core that no wave has taken. Finalizers may put and get, as with no lock of the standard library.
+_builders: SimpleQueue[None] = SimpleQueue()
+for _ in range(os.cpu_count() or 1):
+    _builders.put(None)
 _is_full = attrgetter("full")
 
 
@@ -242,7 +250,9 @@ def _write_locked(job: WriteJob, wave: Wave, covered: Sequence[bool]) -> None:
 def _merge_and_store(job: WriteJob, wave: Wave, keys: Sequence[str], merged: Sequence[str]) -> None:
     """Merge and store the objects of a wave, which are locked."""
     store = job.io.store
-    built = _build(job, wave, keys, _load_old(job, keys, merged) if merged else [None] * len(keys))
+    old = _load_old(job, keys, merged) if merged else [None] * len(keys)
+    with _turn_to_build(store):
+        built = _build(job, wave, keys, old)
     items: list[tuple[str, Buffer]] = []
     emptied: list[str] = []
     for key, data in zip(keys, built, strict=True):
@@ -258,6 +268,25 @@ def _merge_and_store(job: WriteJob, wave: Wave, keys: Sequence[str], merged: Seq
         if noted:
             nbytes = sum_nbytes([data for _, data in items])
             noted.count(0, nbytes, nbytes)
+
+
+@contextmanager
+def _turn_to_build(store: Store) -> Iterator[None]:
+    """Wait until a core is free to build objects, where more waves are under way than there are cores.
+
+    What is built from takes as much memory as what is built. A wave does not wait for long, as the others may wait for
+    it: codecs of others may do anything.
+    """
+    taken = False
+    if store.concurrency > 1:
+        with suppress(Empty):
+            _builders.get(timeout=_TURN_S)
+            taken = True
+    try:
+        yield
+    finally:
+        if taken:
+            _builders.put(None)
 
 
 def _rebuild(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from io import BytesIO
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import h5py
@@ -12,7 +15,7 @@ import numpy as np
 import pytest
 
 import gzarr
-from gzarr.chunk_io import engine
+from gzarr.chunk_io import engine, waves
 from gzarr.chunk_io.waves import ReadJob
 from gzarr.codecs import BytesCodec, GzipCodec, ShardingCodec, ZstdCodec
 from gzarr.cpu.backend import MAX_WAVE_NCHUNKS, CpuBackend
@@ -573,9 +576,43 @@ def test_waves_that_wait_are_limited_by_their_bytes(monkeypatch: pytest.MonkeyPa
     seen = []
     monkeypatch.setattr(CpuBackend, "run", staticmethod(lambda task, waves, work: seen.append((list(waves), work))))
     engine.read([read_job(array, (slice(None),))])
-    ((waves, work),) = seen
-    assert {len(wave) for wave in waves} == {4}  # with 64 chunks, which are a wave wherever they come from
+    ((made_waves, work),) = seen
+    assert {len(wave) for wave in made_waves} == {4}  # with 64 chunks, which are a wave wherever they come from
     assert (work.at_once, work.waits) == (2, True)
+
+
+@pytest.mark.parametrize("others_hold_all", [False, True])
+def test_as_many_objects_are_built_at_once_as_there_are_cores(
+    others_hold_all: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What they are built from is in memory, too. Waves that are held up for long go on."""
+    monkeypatch.setattr(engine, "WAITING_WAVE_NBYTES", 256)
+    monkeypatch.setattr(engine, "PARALLEL_NBYTES", 1)
+    monkeypatch.setattr("gzarr.cpu.backend.MAX_WAVE_NCHUNKS", 1)
+    monkeypatch.setattr(waves, "_TURN_S", 0.001 if others_hold_all else 60)
+    free: SimpleQueue[None] = SimpleQueue()
+    if not others_hold_all:
+        free.put(None)
+    monkeypatch.setattr(waves, "_builders", free)
+    under_way, most, build, lock = 0, 0, waves._build, threading.Lock()
+
+    def counted(*given: Any) -> Any:
+        nonlocal under_way, most
+        with lock:
+            under_way += 1
+            most = max(most, under_way)
+        time.sleep(0.002)
+        built = build(*given)
+        with lock:
+            under_way -= 1
+        return built
+
+    monkeypatch.setattr(waves, "_build", counted)
+    store = WaitingStore(MemoryStore())
+    array = gzarr.create_array(store, shape=1024, chunks=4, shards=64, dtype="i4", compressors=None)
+    array[:] = np.arange(1, 1025)
+    assert np.array_equal(array[:], np.arange(1, 1025))
+    assert most == 1 or others_hold_all
 
 
 # -- several reads ---------------------------------------------------------------------------------------------------
