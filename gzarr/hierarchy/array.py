@@ -415,7 +415,7 @@ class Array(ViewableArray):
         """Raise what reading would raise if a codec is missing: UnknownCodecError or MissingExtraError."""
         _ = self._io
 
-    def ready(self) -> ArrayIO | None:
+    def _ready(self) -> ArrayIO | None:
         """The array as the engine reads it; None where reading raises an error, which it does then."""
         try:
             return self._io if self.read_missing_chunks else None
