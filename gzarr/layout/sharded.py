@@ -42,6 +42,7 @@ from gzarr.layout.shard import (
 )
 from gzarr.profiling.recorder import stage
 from gzarr.storage.base import Buffer, Request, Store, host_view, token_of
+from gzarr.storage.coalesce import get_coalesced
 from gzarr.storage.wrappers import PinnedStore
 
 #: Bytes of shard indexes that an opened array caches. An index of 1,000 chunks has 16 kB.
@@ -51,6 +52,11 @@ WHOLE_SHARD_SHARE = 0.5
 #: Decoded bytes that nobody wants, of a shard that a server sends whole nevertheless. Reading the index first takes a
 #: round trip of 20 ms, in which a connection brings 1 to 2 MB.
 _MAX_UNWANTED_NBYTES = 1 << 21
+
+#: Levels of a layout whose shards hold shards.
+_NESTED = 2
+#: Instead of the place of a shard, for the index of all chunks of nested ones.
+_ALL_LEVELS = -1
 
 #: How often a shard is checked that is replaced meanwhile.
 _CHECK_ATTEMPTS = 10
@@ -237,16 +243,49 @@ class Sharded(Layout):
         levels = self.levels(chunk_shape(self.objects, (0,) * len(self.objects)))
         return len(levels) == 1 and levels[0].wrap is None
 
-    def index(self, store: Store, object_coords: Coords, token: object | None) -> ShardIndex | None:
-        """The index of one shard of a flat layout, read if it is not cached; None if the shard is missing.
+    @property
+    def is_nested(self) -> bool:
+        """Whether shards hold shards, which hold chunks, without codecs around them or transposed indexes."""
+        levels = self.levels(chunk_shape(self.objects, (0,) * len(self.objects)))
+        return len(levels) == _NESTED and all(level.wrap is None and level.order is None for level in levels)
 
+    def index(self, store: Store, object_coords: Coords, token: object | None) -> ShardIndex | None:
+        """The index of one shard, read if it is not cached; None if the shard is missing.
+
+        Of a nested layout (`is_nested`) it is that of all chunks, as if there were no inner shards.
         token: as in `locate`. Raises: CodecError.
         """
         levels, (first,) = self._local(object_coords, [(0,) * len(self.grid)])
+        if len(levels) == _NESTED:
+            return self._nested_index(store, object_coords, levels, token)
         entries = self._index(store, _Source(None, self.key(object_coords), token=token), levels[0])
         if entries is None:
             return None
         return _as_table(np.ascontiguousarray(entries, np.uint64), levels[0], first)
+
+    def _nested_index(
+        self, store: Store, object_coords: Coords, levels: Sequence[Level], token: object | None
+    ) -> ShardIndex | None:
+        key = self.key(object_coords)
+        _, (first,) = self._local(object_coords, [(0,) * len(self.grid)])
+        name = (key, _ALL_LEVELS, None)
+        cached = self._indexes.get(name)
+        if cached is not None and token is not None and cached[0] == token:
+            return _as_table(cached[1], levels[1], first)
+        outer = self._index(store, _Source(None, key, token=token), levels[0])
+        if outer is None:
+            return None
+        places = [place for place in map(tuple, outer.reshape(-1, 2).tolist()) if place[0] != MISSING]
+        requests = [_index_request(_Source(None, key, start, length), levels[1]) for start, length in places]
+        encoded = get_coalesced(store, requests)
+        if token is None or token_of(store, key) != token:
+            raise CodecError("the shard was replaced between its index and a nested one", codec="sharding_indexed")
+        sizes = [0 if item is None else host_view(item).nbytes for item in encoded]
+        if {*sizes} - {levels[1].index_nbytes}:
+            raise CodecError("a nested shard is outside its object", codec="sharding_indexed")
+        entries = _joined(outer, levels, [decode_index(item, levels[1].coder) for item in encoded if item is not None])
+        self._cache(name, token, entries)
+        return _as_table(entries, levels[1], first)
 
     def index_of(self, object_coords: Coords, stored: Buffer, token: object | None) -> ShardIndex:
         """The index of one shard of a flat layout that was fetched whole.
@@ -375,6 +414,29 @@ class Sharded(Layout):
     def _drop(self, name: _Place) -> None:
         cached = self._indexes.pop(name, None)
         self._cached_nbytes -= 0 if cached is None else cached[1].nbytes
+
+
+def _joined(
+    outer: NDArray[np.uint64], levels: Sequence[Level], inner: Sequence[NDArray[np.uint64]]
+) -> NDArray[np.uint64]:
+    """The indexes of nested shards as one of all chunks, whose places count from the start of the object.
+
+    inner: of every shard that is there, in C order. Raises: CodecError if one points outside of its shard.
+    """
+    counts, steps = levels[0].counts, levels[1].counts
+    table = np.full((math.prod(counts), math.prod(steps), 2), MISSING, np.uint64)
+    places = outer.reshape(-1, 2)
+    for number, index in zip(np.flatnonzero(places[:, 0] != MISSING).tolist(), inner, strict=True):
+        found = index.reshape(-1, 2)
+        is_there = found[:, 0] != MISSING
+        if (found.sum(axis=1)[is_there] > places[number, 1]).any():
+            raise CodecError("the index of a nested shard points outside of it", codec="sharding_indexed")
+        table[number, is_there, 0] = found[is_there, 0] + places[number, 0]
+        table[number, is_there, 1] = found[is_there, 1]
+    ndim = len(counts)
+    axes = [axis for pair in zip(range(ndim), range(ndim, 2 * ndim), strict=True) for axis in pair]
+    shape = [outer_n * n for outer_n, n in zip(counts, steps, strict=True)]
+    return np.ascontiguousarray(table.reshape(*counts, *steps, 2).transpose(*axes, 2 * ndim).reshape(*shape, 2))
 
 
 def _index_request(source: _Source, level: Level) -> Request:

@@ -50,6 +50,9 @@ _PER_CHUNK, _PER_SHARD, MIN_SAVED = 32, 100, 40
 #: Kinds of dtypes of which points are cast before they are written: no large values, as those of boxes may be.
 _NUMBERS = frozenset("biufc")
 
+#: Fewer chunks of nested shards, of so many inner shards each, are read by the reference path.
+_NESTED_SHARE = 2
+
 _FEW = "too few chunks to gain from the loop"
 _IRREGULAR = "points of grids that are not regular, or of too many chunks, are handled by the reference path"
 _OTHER_VALUES = "arrays of this kind, shape or dtype are handled by the reference path"
@@ -101,6 +104,8 @@ class CompiledLoop:
             return source
         if (off := library.obstacle()) is not None:
             return off
+        if source.nested and not isinstance(plan, BoxPlan):
+            return "points and copies of nested shards are read by the reference path"
         if isinstance(plan, CopyPlan):
             if source.in_memory:
                 return "copies of chunks that are not in files are made by the reference path"
@@ -119,6 +124,11 @@ class CompiledLoop:
         parts, shards = cut
         if source.in_memory:
             return make_buffer_read(source, parts, shards, out, n_threads)
+        if source.nested and isinstance(source.layout, Sharded) and shards is not None:
+            # All indexes of a shard are read, and kept.
+            if parts.nparts * _NESTED_SHARE < shards[1] * prod(level_of(source.layout).counts):
+                return _FEW
+            return make_read(source, parts, shards, (out, element), n_threads)
         few = shards is not None and not chain.in_blocks and shards[1] > 1 and fields is None
         if few and isinstance(parts, Boxes) and shards is not None:
             scattered = _take_scattered(source, parts, shards[1], out)
@@ -203,13 +213,16 @@ def _decision(store: Store, layout: Layout, chain: LoopChain | str, *, cached: b
         return _Decision(why, why)
     if any(axis.extent > MAX_EXTENT for axis in layout.grid):
         return _Decision(why := "an axis is too long", why)
-    if isinstance(layout, Sharded) and not layout.is_flat:
+    nested = isinstance(layout, Sharded) and not layout.is_flat
+    if isinstance(layout, Sharded) and nested and (in_memory or not layout.is_nested):
         return _Decision(why := "shards are nested, or codecs are around them", why)
     no_read = "decoded chunks are cached" if cached else None
     if swapped(chain.dtype, chain.chunk.dtype) is None:
         no_read = f"dtype {chain.chunk.dtype} is stored in another byte order"
     prefix = join_path(names.path, "_")[:-1] if prefix is None else prefix
     source = Source(store, layout, names.path, names.keys, prefix, chain, Pace(), in_memory)
+    if nested:
+        return _Decision(no_read or source._replace(nested=True), "shards are nested")
     read, write = no_read or source, _write_obstacle(source) or source
     return _Decision(read, write, make_basic(read, write, _target(source)))
 

@@ -127,6 +127,8 @@ class Source(NamedTuple):
         How long the loop takes to read one.
     in_memory : bool
         Whether the store brings chunks into memory, as it has no files; the prefix is that of their keys.
+    nested : bool
+        Whether shards hold shards.
     """
 
     store: Store
@@ -137,6 +139,7 @@ class Source(NamedTuple):
     chain: LoopChain
     pace: Pace
     in_memory: bool = False
+    nested: bool = False
 
 
 def make_loop_chain(

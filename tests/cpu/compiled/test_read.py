@@ -60,7 +60,9 @@ pytestmark = pytest.mark.skipif(library.loop() is None, reason=f"the compiled lo
 #: And some that it leaves alone.
 OTHERS: dict[str, list[Any]] = {
     "bzip2": [BytesCodec(), NumcodecsCodec("bz2", {"level": 1})],
-    "shards in shards": [ShardingCodec((10, 15, 3), [ShardingCodec((10, 5, 3), [BytesCodec()])])],
+    "shards in shards": [
+        ShardingCodec((10, 15, 3), [ShardingCodec((10, 5, 3), [ShardingCodec((5, 5, 3), [BytesCodec()])])])
+    ],
     "wrapped shards": [ShardingCodec((10, 5, 3), [BytesCodec()]), ZstdCodec(1)],
 }
 
