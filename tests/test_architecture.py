@@ -79,6 +79,7 @@ SUBJECTS = {
         "cpu/compiled/blosc",
         "cpu/compiled/faults",
         "cpu/compiled/frames",
+        "cpu/compiled/nested",
         "cpu/compiled/read_beginnings",
         "cpu/compiled/read_blocks",
         "cpu/compiled/sanitizers",
