@@ -293,9 +293,9 @@ class Batches:
         if self._pid == os.getpid():
             self._hand.stop()
 
-    def __del__(self) -> None:
+    def __del__(self, *, getpid: Callable[[], int] = os.getpid) -> None:  # `os` may be gone by then
         hand = getattr(self, "_hand", None)
-        if hand is not None and self._pid == os.getpid():
+        if hand is not None and self._pid == getpid():
             hand.stop()
 
     def __reduce__(self) -> Any:

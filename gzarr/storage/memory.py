@@ -173,8 +173,9 @@ class MemoryStore(FlatStore):
 
     def list_prefix(self, prefix: str = "") -> Iterator[str]:
         """All keys under a path, as they were when listing began."""
-        # list() of the bare iterator: one step for a dict, so other threads cannot change it in between.
-        return under(list(iter(self._data)), prefix)
+        # One step for a dict, so other threads cannot change it in between. Of other mappings list() would ask the length.
+        keys = list(self._data) if type(self._data) is dict else list(iter(self._data))
+        return under(keys, prefix)
 
     def getsize(self, key: str) -> int | None:
         """Size of an object in bytes, or None if it is missing."""
