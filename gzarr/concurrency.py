@@ -168,6 +168,7 @@ class Pool:
     """Threads that carry out tasks: started when they are needed, reused, ended when the pool is forgotten."""
 
     def __init__(self) -> None:
+        self._growing = new_lock()
         self.reset()
         _pools.add(self)
 
@@ -186,13 +187,19 @@ class Pool:
             self._idle.pop()
         except IndexError:
             if self.n_threads < most:
-                try:
-                    start_new_thread(_work, (self._tasks, self._idle))
-                    self.n_threads += 1
-                except RuntimeError:
-                    if not self.n_threads:
-                        raise
+                self._grow(most)
         self._tasks.put(task)
+
+    def _grow(self, most: int) -> None:
+        with self._growing:
+            if self.n_threads >= most:
+                return
+            try:
+                start_new_thread(_work, (self._tasks, self._idle))
+                self.n_threads += 1
+            except RuntimeError:
+                if not self.n_threads:
+                    raise
 
     def is_here(self) -> bool:
         """Whether the thread that asks is one of the pool's."""
