@@ -17,6 +17,8 @@ from tests.cpu.compiled.looping import ROOT
 
 pytestmark = pytest.mark.skipif(library.loop() is None, reason=f"the compiled loop is {library.status()}")
 
+#: A free-threaded Python has an allocator of its own only.
+MALLOC = {} if sysconfig.get_config_var("Py_GIL_DISABLED") else {"PYTHONMALLOC": "malloc"}
 #: Tests by file, and which (``-k``): everything, but not every chain, as most of the time is not the loop's.
 SELECTED = {
     "cpu/compiled/test_basic.py": "lie or one_call or other_keys or strides or known or (reference_path and zstd)",
@@ -92,7 +94,7 @@ def run_sanitized(sanitized: tuple[Path, str], code: str, *arguments: str) -> su
         **os.environ,
         "LD_PRELOAD": preload,
         "ASAN_OPTIONS": "detect_leaks=0",  # Python keeps memory until it exits
-        "PYTHONMALLOC": "malloc",  # small objects have guards around them
+        **MALLOC,  # small objects have guards around them
         "PYTHONPATH": str(ROOT),
     }
     command = [sys.executable, "-c", AS_THE_LOOP + code, str(library), *arguments]
