@@ -173,7 +173,7 @@ class MemoryStore(FlatStore):
 
     def list_prefix(self, prefix: str = "") -> Iterator[str]:
         """All keys under a path, as they were when listing began."""
-        # One step for a dict, so other threads cannot change it in between. Of other mappings list() would ask the length.
+        # One step for a dict, so other threads cannot change it in between. list() would ask others for their length.
         keys = list(self._data) if type(self._data) is dict else list(iter(self._data))
         return under(keys, prefix)
 
