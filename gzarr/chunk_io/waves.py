@@ -12,8 +12,8 @@ excluded by the locks where the store has such locks; `gzarr.chunk_io.merging` i
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from copy import copy
 from functools import partial
 from operator import attrgetter, eq
@@ -26,6 +26,7 @@ from gzarr.backend import Array, Chain, Fields
 from gzarr.chunk_io.array_io import ArrayIO, Wave, by_chain, check_present, chunk_error, pick
 from gzarr.chunk_io.chunk_cache import Place
 from gzarr.chunk_io.merging import Covered, merge_unless_replaced
+from gzarr.concurrency import after_fork
 from gzarr.errors import ChunkError, CodecError, ReplacedError, SelectionError
 from gzarr.indexing.copies import Plan, Slots
 from gzarr.indexing.keys import Coords
@@ -44,8 +45,18 @@ _TURN_S = 0.5
 
 #: An item for each core that no wave has taken. Finalizers may put and get, as with no lock of the standard library.
 _builders: SimpleQueue[None] = SimpleQueue()
-for _ in range(os.cpu_count() or 1):
-    _builders.put(None)
+
+
+@after_fork
+def _free_builders() -> None:
+    """Make all cores free: in a forked child, the threads that had taken some do not exist."""
+    global _builders  # noqa: PLW0603
+    _builders = SimpleQueue()
+    for _ in range(os.cpu_count() or 1):
+        _builders.put(None)
+
+
+_free_builders()
 _is_full = attrgetter("full")
 
 
@@ -251,8 +262,7 @@ def _merge_and_store(job: WriteJob, wave: Wave, keys: Sequence[str], merged: Seq
     """Merge and store the objects of a wave, which are locked."""
     store = job.io.store
     old = _load_old(job, keys, merged) if merged else [None] * len(keys)
-    with _turn_to_build(store):
-        built = _build(job, wave, keys, old)
+    built = (_build if store.concurrency == 1 else _build_in_turn)(job, wave, keys, old)
     items: list[tuple[str, Buffer]] = []
     emptied: list[str] = []
     for key, data in zip(keys, built, strict=True):
@@ -270,23 +280,21 @@ def _merge_and_store(job: WriteJob, wave: Wave, keys: Sequence[str], merged: Seq
             noted.count(0, nbytes, nbytes)
 
 
-@contextmanager
-def _turn_to_build(store: Store) -> Iterator[None]:
-    """Wait until a core is free to build objects, where more waves are under way than there are cores.
+def _build_in_turn(job: WriteJob, wave: Wave, keys: Sequence[str], old: Sequence[Buffer | None]) -> list[Buffer | None]:
+    """Build the objects of a wave once a core is free, where more waves are under way than there are cores.
 
     What is built from takes as much memory as what is built. A wave does not wait for long, as the others may wait for
     it: codecs of others may do anything.
     """
-    taken = False
-    if store.concurrency > 1:
-        with suppress(Empty):
-            _builders.get(timeout=_TURN_S)
-            taken = True
+    builders, taken = _builders, False
+    with suppress(Empty):
+        builders.get(timeout=_TURN_S)
+        taken = True
     try:
-        yield
+        return _build(job, wave, keys, old)
     finally:
         if taken:
-            _builders.put(None)
+            builders.put(None)
 
 
 def _rebuild(

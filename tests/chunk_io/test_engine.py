@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 
 import gzarr
+from gzarr import concurrency
 from gzarr.chunk_io import engine, waves
 from gzarr.chunk_io.waves import ReadJob
 from gzarr.codecs import BytesCodec, GzipCodec, ShardingCodec, ZstdCodec
@@ -613,6 +615,18 @@ def test_as_many_objects_are_built_at_once_as_there_are_cores(
     array[:] = np.arange(1, 1025)
     assert np.array_equal(array[:], np.arange(1, 1025))
     assert most == 1 or others_hold_all
+
+
+def test_all_cores_are_free_in_a_forked_child() -> None:
+    """The threads that had taken them do not exist there."""
+    taken = waves._builders
+    taken.get(timeout=10)
+    try:
+        assert waves._free_builders in concurrency._hooks
+        waves._free_builders()
+        assert waves._builders.qsize() == (os.cpu_count() or 1)
+    finally:
+        taken.put(None)
 
 
 # -- several reads ---------------------------------------------------------------------------------------------------
