@@ -159,8 +159,11 @@ class MemoryStore(FlatStore):
 
     def set_many(self, items: Iterable[tuple[str, Buffer]]) -> None:
         """Store every (key, bytes) pair."""
+        self.check_writable()
+        data = self._data
         for key, value in items:
-            MemoryStore.set(self, key, value)  # not self.set, which a subclass may have made of this
+            check_key(key)
+            data[key] = value if type(value) is bytes else as_bytes(key, value)
 
     def delete_many(self, keys: Iterable[str]) -> None:
         """Delete the keys; missing ones are ignored."""

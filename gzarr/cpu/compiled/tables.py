@@ -166,6 +166,7 @@ class Boxes:
         self.nparts, self.npoints = plan.nparts, -1
         self._chunks: list[Indices] | None = None  # of all spans, for every axis
         self._segments: list[list[str]] | None = None  # the same as parts of keys
+        self._full: bool | None = None  # whether all parts are
 
     def tables(self) -> Tables:
         """The loop's tables."""
@@ -252,7 +253,10 @@ class Boxes:
 
     def are_full(self, piece: Piece) -> bool:
         """Whether all parts of a piece's window are full."""
-        return all(_are_full(spans, *window) for spans, window in zip(self._plan.axes, piece.window, strict=True))
+        if self._full is None:
+            self._full = all(_are_full(spans, 0, len(spans)) for spans in self._plan.axes)
+        windows = zip(self._plan.axes, piece.window, strict=True)
+        return self._full or all(_are_full(spans, *window) for spans, window in windows)
 
     def coords(self, piece: Piece) -> Iterator[Coords]:
         """Coordinates of the chunks of a piece, in the order of its parts."""
