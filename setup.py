@@ -30,7 +30,6 @@ loop = Extension(
             "filters",
             "frames",
             "locks",
-            "matches",
             "memory",
             "parts",
             "points",

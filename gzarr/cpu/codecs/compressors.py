@@ -20,11 +20,10 @@ from numcodecs.lz4 import decompress as lz4_decompress
 from numcodecs.zstd import Zstd
 from numcodecs.zstd import decompress as zstd_decompress
 
-from gzarr.codecs.blosc import AUTO_SHUFFLE, SHUFFLES
+from gzarr.codecs.blosc import SHUFFLES
 from gzarr.codecs.spec import BytesRepr, Codec, Step
 from gzarr.cpu.codecs.frames import content_size_or_none, decode_frames, size_bounds
 from gzarr.cpu.codecs.per_chunk import Bytes, Decoder, Function, check_most, per_chunk, wrong_size
-from gzarr.cpu.compiled.encoder import Encoder, make_frame
 from gzarr.errors import CodecError
 
 #: Blosc stores the element size in one byte and takes larger ones as 1 (BLOSC_MAX_TYPESIZE).
@@ -79,14 +78,8 @@ def blosc_encoder(codec: Blosc, typesize: int) -> Function:
     if typesize > MAX_TYPESIZE:
         typesize = 1
     dtype = np.dtype(f"V{typesize}")
-    shuffle = (2 if typesize == 1 else 1) if codec.shuffle == AUTO_SHUFFLE else codec.shuffle
-    encoder = Encoder(codec.clevel, shuffle, typesize, codec.blocksize, cname=codec.cname)
-    is_known = {*map(type, encoder[:4])} == {int} and type(codec.cname) is str
 
     def encode(data: Bytes) -> Bytes:
-        frame = make_frame(encoder, data, len(data)) if is_known else None
-        if frame is not None:
-            return frame
         if typesize == 1 or len(data) % typesize or not len(data):
             return codec.encode(np.frombuffer(data, np.uint8) if len(data) else b"")
         return codec.encode(np.frombuffer(data, dtype))

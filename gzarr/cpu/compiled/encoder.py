@@ -1,14 +1,13 @@
 """How the compiled loop compresses a chunk, and the Blosc frames that it makes itself (`loop/blosc.c`).
 
-With LZ4 these are byte by byte those of Blosc. With Zstandard at middle levels they take less time to make, and in most
-cases fewer bytes. The reference path makes the same ones, so equal chunks have equal bytes however they are written.
+They are byte by byte those of Blosc, so equal chunks have equal bytes however they are written.
 """
 
 from __future__ import annotations
 
 import struct
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numcodecs.blosc import Blosc
@@ -18,12 +17,10 @@ from gzarr.cpu.compiled import library
 #: Bytes of the loop's field for the name of Blosc's compressor (MAX_CNAME), one of them the end.
 CNAME_NBYTES = 16
 
-#: Compressors of Blosc whose frames the loop makes, and at which levels: Zstandard itself is quicker at lower ones, and
-#: searches deeper at higher ones.
-_LEVELS = {"lz4": range(1, 10), "zstd": range(4, 6)}
+#: Compressors of Blosc whose frames the loop makes, by codecs that use the same functions; and at which levels.
+_FRAMED, _LEVELS = {"lz4": "numcodecs.lz4", "zstd": "zstd"}, range(1, 10)
 #: Flags of frames that the loop does not make: copies, and shuffled bits.
 _COPIED, _BITS = 2, 4
-_SHUFFLED = 1
 
 
 class Encoder(NamedTuple):
@@ -47,8 +44,6 @@ class Encoder(NamedTuple):
         First four bytes of Blosc's frames, as a number, if the loop makes them; 0 if Blosc does.
     block : int
         Bytes of their blocks.
-    room : int
-        Bytes of scratch memory that making them takes.
     """
 
     level: int = 0
@@ -59,7 +54,6 @@ class Encoder(NamedTuple):
     cname: str = ""
     frame: int = 0
     block: int = 1
-    room: int = 0
 
     def table(self, extent: tuple[int, ...], *, keep_empty: bool, keep_beyond: bool) -> bytes:
         """The loop's struct Encoder.
@@ -67,7 +61,7 @@ class Encoder(NamedTuple):
         extent: of the array. keep_empty: whether chunks of the fill value are stored. keep_beyond: whether chunks keep
         what is stored beyond the array.
         """
-        *numbers, cname, frame, block, _ = self
+        *numbers, cname, frame, block = self
         form = f"{9 + len(extent)}q{CNAME_NBYTES}s"
         return struct.pack(form, keep_empty, *numbers, keep_beyond, frame, block, *extent, cname.encode())
 
@@ -76,8 +70,9 @@ class Encoder(NamedTuple):
 def with_frames(encoder: Encoder, nbytes: int) -> Encoder:
     """Add how Blosc frames chunks of ``nbytes`` bytes, as it says itself, if the loop makes such frames."""
     level, shuffle, typesize, blocksize, _, cname, *_ = encoder
-    module = library.extension()
-    if module is None or level not in _LEVELS.get(cname, ()) or not nbytes:
+    if cname not in _FRAMED or level not in _LEVELS or not nbytes:
+        return encoder
+    if library.codec_number(_FRAMED[cname], checksum=False, encodes=True) is None:
         return encoder
     try:
         head = Blosc(cname, level, shuffle, blocksize).encode(np.zeros(nbytes // typesize, f"V{typesize}"))
@@ -86,20 +81,4 @@ def with_frames(encoder: Encoder, nbytes: int) -> Encoder:
     frame, size, block = struct.unpack_from("<3I", head)
     flags = frame >> 16 & 255
     known = size == nbytes and frame >> 24 == typesize and not flags & (_COPIED | _BITS)
-    if not known or (cname == "zstd" and not (flags & _SHUFFLED and typesize > 1)):
-        return encoder
-    framed = encoder._replace(frame=frame, block=block)
-    try:
-        return framed._replace(room=module.room(framed.table((0,), keep_empty=False, keep_beyond=False), nbytes))
-    except (ValueError, struct.error):  # the block is too long, or a function is missing
-        return encoder
-
-
-def make_frame(encoder: Encoder, data: Any, nbytes: int) -> bytes | None:
-    """Make a Blosc frame as the loop does; None if Blosc is to make it."""
-    framed = with_frames(encoder, nbytes)
-    if not framed.frame or framed.cname == "lz4":  # Blosc makes the same
-        return None
-    table = framed.table((0,), keep_empty=False, keep_beyond=False)
-    frame: bytes | None = library.extension().frame(table, data)
-    return frame
+    return encoder._replace(frame=frame, block=block) if known else encoder

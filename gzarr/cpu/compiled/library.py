@@ -45,14 +45,12 @@ _FUNCTIONS: Mapping[str, str] = {
     "libdeflate_free_compressor": "deflate._deflate",
     "libdeflate_gzip_compress": "deflate._deflate",
     "libdeflate_zlib_compress": "deflate._deflate",
-    "ZSTD_compress": "numcodecs.zstd",
-    "ZSTD_compressSequences": "numcodecs.zstd",
 }
 _NAMES = tuple(_FUNCTIONS)
 _INFLATE = "libdeflate_alloc_decompressor", "libdeflate_free_decompressor"
 _DEFLATE = "libdeflate_alloc_compressor", "libdeflate_free_compressor"
 #: Version of the interface to the extension (`loop/module.c`).
-_VERSION = 21
+_VERSION = 22
 #: Compressors by the name of their codec: the loop's number, and the functions that decoding and encoding need.
 _CODECS: Mapping[str, tuple[int, tuple[str, ...], tuple[str, ...]]] = {
     "bytes": (0, (), ()),

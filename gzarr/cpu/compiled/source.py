@@ -80,7 +80,7 @@ class LoopChain(NamedTuple):
     def write_nbytes(self) -> int:
         """Bytes of scratch memory that a write takes."""
         encoder = self.encoder or Encoder()
-        return self.nbytes + self.max_encoded + encoder.room
+        return self.nbytes + self.max_encoded + (2 * encoder.block if encoder.frame else 0)
 
     def job(self, swap: int, separator: str, array: Any, npoints: int) -> bytes:
         """Return the loop's struct Job. swap: see `swapped`. separator: of keys. array: the result, or the value.

@@ -6,8 +6,8 @@
  * shard), decodes them, large chunks block by block (blocks.c), and copies what is wanted into the result, or each box
  * into its slot (copies.c); a missing chunk gives the fill value. Writing (write.c) lays every part over what is there
  * of its chunk, unless the part covers that, encodes it, and replaces the chunk's file, which is locked (locks.c) while
- * that takes; Blosc's frames are made block by block (blosc.c, shuffle.c, matches.c); or it puts a shard together in memory, in the order of its index: new chunks, and between them those of
- * the old shard, as they are. Fetching (fetch.c) brings chunks into memory as they are stored; put.c stores what was
+ * that takes; Blosc's frames are made block by block (blosc.c, shuffle.c); or it puts a shard together in memory, in the
+ * order of its index: new chunks, and between them those of the old shard, as they are. Fetching (fetch.c) brings chunks into memory as they are stored; put.c stores what was
  * encoded elsewhere. Besides, blocks of arrays are downsampled (reduce.c). Everything that is not plain success, whatever the reason, is left alone and reported: gzarr's
  * Python path does such parts again, and it alone knows how to say what is wrong.
  *
@@ -50,11 +50,6 @@ enum { MIN_FILE_RUN = 1024, MAX_RUNS = 256 };
 
 /* -- codecs ---------------------------------------------------------------------------------------------------- */
 
-/* Literals and the match that follows them, as Zstandard has it. */
-typedef struct {
-    unsigned int offset, litLength, matchLength, rep;
-} ZSTD_Sequence;
-
 /* Functions of the libraries; NULL for what is not there. The order is that of native.py. */
 struct Library {
     int (*blosc_decompress_ctx)(const void *, void *, size_t, int);
@@ -83,8 +78,6 @@ struct Library {
     void (*libdeflate_free_compressor)(void *);
     size_t (*libdeflate_gzip_compress)(void *, const void *, size_t, void *, size_t);
     size_t (*libdeflate_zlib_compress)(void *, const void *, size_t, void *, size_t);
-    size_t (*ZSTD_compress)(void *, size_t, const void *, size_t, int);
-    size_t (*ZSTD_compressSequences)(void *, void *, size_t, const ZSTD_Sequence *, size_t, const void *, size_t);
 };
 
 extern struct Library lib;
@@ -471,12 +464,10 @@ bool find_points(const Call *call, int64_t row, int64_t *first, int64_t *last, i
 void scatter_points(const Call *call, int64_t first, int64_t last, char *chunk);
 int64_t copy_points_of(const Call *call, int64_t begin, int64_t end, const char *data, int64_t *next, int64_t last);
 
-/* blosc.c, shuffle.c, matches.c */
+/* blosc.c, shuffle.c */
 bool frames_are_sound(const Job *job, const Encoder *encoder);
 int64_t frame_room(const Encoder *encoder);
 int64_t make_frame(const Job *job, const Encoder *encoder, const char *data, const Box *box, char *to, State *state);
-int64_t sequences_room(int64_t nbytes);
-int64_t find_sequences(const char *block, int64_t nbytes, int64_t plane, char *room, ZSTD_Sequence **sequences);
 void shuffle_bytes(int64_t size, int64_t nbytes, const char *src, char *dst);
 
 /* read.c, write.c: parts `first` to `first + n` of the call; what became of each is put into `status`. */
@@ -496,8 +487,11 @@ bool has_encoder(const Job *job);
 Done read_all(const Call *call, int64_t first, int64_t n, char *status, char *scratch);
 /* Bytes of scratch memory that a write takes. */
 int64_t write_room(const Job *job, const Encoder *encoder);
-/* Make a Blosc frame of a chunk at the beginning of so much memory. Returns: its bytes; 0 if c-blosc is to do that. */
-int64_t encode_frame(const Job *job, const Encoder *encoder, const char *data, char *memory);
+/* Compress with Zstandard; level and checksum are those of the first time. Returns: bytes made; 0 if they are more than
+ * `room`. */
+enum { MAX_ZSTD_LEVEL = 22 }; /* and what is above */
+int64_t compress_zstd(int64_t level, bool checksum, const char *data, int64_t n, char *to, int64_t room, State *state);
+bool has_zstd_encoder(void);
 Done write_all(const Call *call, Sink *sink, int64_t first, int64_t n, char *status, char *scratch);
 
 bool plan_gather(const Call *call, const Span *const *spans, Copy *copy);

@@ -1,13 +1,12 @@
 /* What Python calls: see loop.h. */
 #include "module.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 struct Library lib;
 
 /* Counts what Python and the loop agree on: arguments, tables, results. */
-enum { VERSION = 21 };
+enum { VERSION = 22 };
 
 bool unpack(const Py_buffer *table, int64_t ndim, int head, int rows, Py_ssize_t more, int64_t *to) {
     if (ndim < 1 || ndim > MAX_NDIM || table->len != (head + rows * ndim) * WORD + more) return false;
@@ -423,46 +422,6 @@ static PyObject *loop_write(PyObject *module, PyObject *args) {
                          (unsigned long long)done.placed, (long long)sink.position, (long long)sink.next);
 }
 
-/* room(encoder, nbytes): bytes of scratch memory that making a frame of so many bytes takes, besides these and the frame. */
-static PyObject *loop_room(PyObject *module, PyObject *args) {
-    Py_buffer table;
-    long long nbytes;
-    if (!PyArg_ParseTuple(args, "y*L", &table, &nbytes)) return NULL;
-    const Job job = {.ndim = 1, .itemsize = 1, .nbytes = nbytes, .max_encoded = nbytes + MAX_OVERHEAD, .codec = BLOSC};
-    Encoder encoder = {0};
-    const bool sound = take_encoder(&table, &job, &encoder);
-    release(&table, 1);
-    return sound ? PyLong_FromLongLong(frame_room(&encoder)) : refuse();
-}
-
-/* frame(encoder, data): a Blosc frame, or None if c-blosc is to make it. */
-static PyObject *loop_frame(PyObject *module, PyObject *args) {
-    enum { ENCODER, DATA, N };
-    Py_buffer b[N];
-    if (!PyArg_ParseTuple(args, "y*y*", &b[ENCODER], &b[DATA])) return NULL;
-    const int64_t nbytes = b[DATA].len;
-    const Job job = {.ndim = 1, .itemsize = 1, .nbytes = nbytes, .max_encoded = nbytes + MAX_OVERHEAD, .codec = BLOSC};
-    Encoder encoder = {0};
-    const bool sound = take_encoder(&b[ENCODER], &job, &encoder) && encoder.frame && nbytes;
-    char *memory = sound ? malloc((size_t)write_room(&job, &encoder)) : NULL;
-    int64_t made = 0;
-    if (memory) {
-        Py_BEGIN_ALLOW_THREADS
-        made = encode_frame(&job, &encoder, b[DATA].buf, memory);
-        Py_END_ALLOW_THREADS
-    }
-    release(b, N);
-    PyObject *frame = NULL;
-    if (!sound)
-        refuse();
-    else if (!memory)
-        PyErr_NoMemory();
-    else
-        frame = made ? PyBytes_FromStringAndSize(memory, (Py_ssize_t)made) : Py_NewRef(Py_None);
-    free(memory);
-    return frame;
-}
-
 static PyObject *refuse_fetch(void) {
     PyErr_SetString(PyExc_ValueError, "the tables of what is fetched do not fit each other");
     return NULL;
@@ -799,8 +758,6 @@ static PyMethodDef methods[] = {
     {"write", loop_write, METH_VARARGS,
      "Write parts of a plan. Returns how many were left, bytes gathered, bytes made, where a shard now ends, and its "
      "next entry."},
-    {"room", loop_room, METH_VARARGS, "Bytes of scratch memory that a Blosc frame takes while it is made."},
-    {"frame", loop_frame, METH_VARARGS, "Make a Blosc frame. Returns None if Blosc is to do that."},
     {"fetch", loop_fetch, METH_VARARGS, "Fetch encoded chunks into a slab, find them in files, or find their spans."},
     {"gather", loop_gather, METH_VARARGS, "Copy values into rows, the decoded chunks of parts."},
     {"put", loop_put, METH_VARARGS, "Store encoded chunks as files or shards. Returns how many of these were left."},

@@ -107,6 +107,21 @@ static const char *gather(const Call *call, const Piece *piece, char *to, State 
 
 /* -- encoding -------------------------------------------------------------------------------------------------- */
 
+int64_t compress_zstd(int64_t level, bool checksum, const char *data, int64_t n, char *to, int64_t room, State *state) {
+    if (!state->zstd) {
+        void *made = lib.ZSTD_createCCtx();
+        if (!made) return 0;
+        if (lib.ZSTD_isError(lib.ZSTD_CCtx_setParameter(made, ZSTD_LEVEL, (int)level)) ||
+            lib.ZSTD_isError(lib.ZSTD_CCtx_setParameter(made, ZSTD_CHECKSUM, checksum))) {
+            lib.ZSTD_freeCCtx(made);
+            return 0;
+        }
+        state->zstd = made;
+    }
+    const size_t made = lib.ZSTD_compress2(state->zstd, to, (size_t)room, data, (size_t)n);
+    return lib.ZSTD_isError(made) ? 0 : (int64_t)made;
+}
+
 /* Encode a chunk. Returns: bytes made, of max_encoded at most; 0 for anything that the Python path should look at. */
 static int64_t encode(const Job *job, const Encoder *e, const char *data, char *to, State *state) {
     switch (job->codec) {
@@ -118,15 +133,8 @@ static int64_t encode(const Job *job, const Encoder *e, const char *data, char *
                                                     e->cname, (size_t)e->blocksize, 1);
             return made > 0 ? made : 0;
         }
-        case ZSTD: {
-            if (!state->zstd && !(state->zstd = lib.ZSTD_createCCtx())) return 0;
-            if (lib.ZSTD_isError(lib.ZSTD_CCtx_setParameter(state->zstd, ZSTD_LEVEL, (int)e->level)) ||
-                lib.ZSTD_isError(lib.ZSTD_CCtx_setParameter(state->zstd, ZSTD_CHECKSUM, (int)e->frame_checksum)))
-                return 0;
-            const size_t room = (size_t)(job->max_encoded - CHECKSUM);
-            const size_t made = lib.ZSTD_compress2(state->zstd, to, room, data, (size_t)job->nbytes);
-            return lib.ZSTD_isError(made) ? 0 : (int64_t)made;
-        }
+        case ZSTD:
+            return compress_zstd(e->level, e->frame_checksum, data, job->nbytes, to, job->max_encoded - CHECKSUM, state);
         case LZ4: {
             const uint32_t claimed = (uint32_t)job->nbytes;
             const int room = (int)(job->max_encoded - LZ4_HEADER - CHECKSUM);
@@ -346,15 +354,13 @@ Done write_all(const Call *call, Sink *sink, int64_t first, int64_t n, char *sta
     return done;
 }
 
-int64_t encode_frame(const Job *job, const Encoder *encoder, const char *data, char *memory) {
-    State state = {.blocks = memory + job->max_encoded + job->nbytes};
-    const int64_t made = make_frame(job, encoder, data, NULL, memory, &state);
-    if (state.zstd) lib.ZSTD_freeCCtx(state.zstd);
-    return made;
-}
-
 int64_t write_room(const Job *job, const Encoder *encoder) {
     return job->max_encoded + job->nbytes + frame_room(encoder);
+}
+
+bool has_zstd_encoder(void) {
+    return lib.ZSTD_createCCtx && lib.ZSTD_freeCCtx && lib.ZSTD_CCtx_setParameter && lib.ZSTD_compress2 &&
+           lib.ZSTD_isError;
 }
 
 bool has_encoder(const Job *job) {
@@ -365,8 +371,7 @@ bool has_encoder(const Job *job) {
         case BLOSC:
             return lib.blosc_compress_ctx != NULL;
         case ZSTD:
-            return lib.ZSTD_createCCtx && lib.ZSTD_freeCCtx && lib.ZSTD_CCtx_setParameter && lib.ZSTD_compress2 &&
-                   lib.ZSTD_isError;
+            return has_zstd_encoder();
         case LZ4:
             return lib.LZ4_compress_fast != NULL;
         case GZIP:

@@ -32,7 +32,7 @@ SELECTED = {
     "cpu/compiled/test_read_beginnings.py": "not selection",
     "cpu/compiled/test_shards.py": "several_calls or shared or (odd and (plain or zstd)) "
     "or (any_part and ((plain and start) or (zstd and end)))",
-    "cpu/compiled/test_blosc.py": "spread or searched",
+    "cpu/compiled/test_blosc.py": "spread or zstd",
     "cpu/compiled/test_write.py": "lie or empty or laid "
     "or (reference_path and False and 3 and (checksum or transposed or shards))",
     "cpu/compiled/test_filters.py": "lie or damage",
