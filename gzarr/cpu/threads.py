@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count
 from time import perf_counter
 from typing import TypeVar
@@ -85,6 +85,17 @@ def in_turn(function: Callable[[], R]) -> R:
     finally:
         if lock is not None:
             lock.release()
+
+
+def share(task: Callable[[T], object], items: Sequence[T]) -> None:
+    """Carry out tasks that take no locks at once, within a task of `run` or without one.
+
+    Raises: what the first failing task raised.
+    """
+    if len(items) == 1:
+        task(items[0])
+    else:
+        run_in_threads(task, items, len(items), _helpers)
 
 
 class _InTask(threading.local):

@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from math import prod
-from operator import eq
+from operator import eq, mul, sub
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,11 +32,12 @@ from gzarr.cpu.compiled.read import PIECE_NBYTES, PIECES_PER_THREAD, Left
 from gzarr.cpu.compiled.source import Source
 from gzarr.cpu.compiled.tables import Boxes, Piece, Shards, Tables, piece_tables
 from gzarr.cpu.decode_into import lent_scratch
+from gzarr.cpu.threads import share as share_out
 from gzarr.errors import CodecError
 from gzarr.indexing.grid import chunk_shape
 from gzarr.indexing.keys import join_path
 from gzarr.layout.shard import MISSING, Level, decode_index, split_index
-from gzarr.layout.sharded import Sharded
+from gzarr.layout.sharded import Sharded, ShardIndex
 from gzarr.profiling.recorder import here, stage
 from gzarr.storage.base import Buffer, Request, Target, host_view
 
@@ -42,6 +45,9 @@ from gzarr.storage.base import Buffer, Request, Target, host_view
 _PIECE_NCHUNKS = 64
 #: Shards that could become larger are put together by the reference path.
 _MAX_SHARD_NBYTES = 9 << 25
+
+#: Decoded bytes of a shard that are worth a thread.
+_SHARE_NBYTES = 1 << 16
 
 #: Status of a part: stored (0), left to the reference path, or equal to the fill value.
 _STORED, _LEFT, _EMPTY = 0, 1, 2
@@ -70,6 +76,8 @@ class CompiledWrite(NamedTuple):
         Arguments of the loop that are the same for all pieces.
     tables : Tables or None
         Others; None if each piece has its own.
+    threads_a_shard : int
+        How many threads encode the chunks of one shard, if there are fewer shards than threads.
     """
 
     source: Source
@@ -84,6 +92,7 @@ class CompiledWrite(NamedTuple):
     tables: Tables | None
     fill: bytes
     element: bytes | None
+    threads_a_shard: int = 1
     stage: str = "loop"
 
     def keys(self, piece: Piece) -> list[str]:
@@ -184,23 +193,33 @@ class CompiledWrite(NamedTuple):
             old = self._old_shard(layout, level, piece, key)
         except CodecError:  # the reference path says what is wrong
             return False
-        head = end = level.index_nbytes if level.location == "start" else 0
-        nbytes = head + len(old[0] or b"") + piece.n * _most_encoded(chain.nbytes) + chain.max_encoded
+        head = level.index_nbytes if level.location == "start" else 0
+        shares = self._shares(piece, index, head, len(old[0] or b""))
+        nbytes = shares[-1].limit
         if nbytes > _MAX_SHARD_NBYTES:
             return False
-        taken = placed = after = 0
+        done: list[tuple[int, int]] = []
         with lent_scratch() as scratch:
-            room = scratch.room(nbytes + level.index_nbytes + chain.write_nbytes)
-            shard, rest = room[: nbytes + level.index_nbytes], room[nbytes + level.index_nbytes :]
-            for part in piece.cut(self.piece_nchunks):
-                until = index.entries.size // 2 if part.first + part.n == piece.first + piece.n else 0
-                into = bytearray(part.n), None, shard[:nbytes], index.entries, end, 0, *old, after, until
-                n_left, n_taken, n_placed, end, after = self._call(
-                    loop, part, ((index.origin, index.steps), (b"", b"")), rest, into
-                )
-                if n_left:
-                    return False
-                taken, placed = taken + n_taken, placed + n_placed
+            room = scratch.room(nbytes + level.index_nbytes + len(shares) * chain.write_nbytes)
+            shard, rests = room[: nbytes + level.index_nbytes], room[nbytes + level.index_nbytes :]
+
+            def encode(share: _Share) -> None:
+                rest = rests[share.number * chain.write_nbytes :][: chain.write_nbytes]
+                share.end, after = share.start, share.entry
+                for part in share.piece.cut(self.piece_nchunks):
+                    is_last = part.first + part.n == share.piece.first + share.piece.n
+                    target = shard[: share.limit], index.entries, share.end, 0
+                    into = bytearray(part.n), None, *target, *old, after, share.until if is_last else 0
+                    where = (index.origin, index.steps), (b"", b"")
+                    share.n_left, *counts, share.end, after = self._call(loop, part, where, rest, into)
+                    done.append((counts[0], counts[1]))
+                    if share.n_left:
+                        return
+
+            share_out(encode, shares)
+            if any(share.n_left for share in shares):
+                return False
+            end = _join(shard, index.entries.reshape(-1, 2), shares)
             if end == head and (index.entries == MISSING).all():
                 self.source.store.delete_many([key])
             else:
@@ -211,8 +230,29 @@ class CompiledWrite(NamedTuple):
                 shard[at : at + len(encoded)] = encoded
                 self.source.store.set(key, shard.data[: end if head else end + len(encoded)])
         if doing := here():
-            doing.count(piece.n, taken, placed)
+            doing.count(piece.n, *map(sum, zip(*done, strict=True)))
         return True
+
+    def _shares(self, piece: Piece, index: ShardIndex, head: int, old_nbytes: int) -> list[_Share]:
+        """Cut the parts of a shard into runs that are encoded at once. head: where its first chunk begins."""
+        chain = self.source.chain
+        n = min(self.threads_a_shard, piece.n, piece.n * chain.nbytes // _SHARE_NBYTES)
+        most = _most_encoded(chain.nbytes)
+        if n < 2 or not isinstance(self.parts, Boxes) or piece.n * most + n * (old_nbytes + most) > _MAX_SHARD_NBYTES:
+            n = 1
+        shares: list[_Share] = []
+        for run in piece.cut(-(-piece.n // n)):
+            start, entry = (shares[-1].limit, self._entry(run, index)) if shares else (head, 0)
+            limit = start + old_nbytes + run.n * most + chain.max_encoded
+            shares.append(_Share(len(shares), run, start, limit, entry, index.entries.size // 2))
+        for share, following in pairwise(shares):
+            share.until = following.entry
+        return shares
+
+    def _entry(self, run: Piece, index: ShardIndex) -> int:
+        """The place of the first chunk of a run in the index of its shard."""
+        coords = self.parts.part(run, run.first).coords
+        return sum(map(mul, map(sub, coords, index.origin), index.steps))
 
     def _old_shard(self, layout: Sharded, level: Level, piece: Piece, key: str) -> tuple[Buffer | None, Any]:
         """The bytes and the index of a shard; None if a piece covers it whole. Raises: CodecError."""
@@ -237,6 +277,48 @@ class CompiledWrite(NamedTuple):
         """Parts by stored object, for the reference path."""
         parts = [self.parts.part(piece, piece.first + number) for number in numbers]
         return [(piece.shard, parts)] if piece.shard is not None else [(part.coords, [part]) for part in parts]
+
+
+@dataclass(slots=True)
+class _Share:
+    """A run of the parts of a shard, which is put together apart from the others.
+
+    Attributes
+    ----------
+    number : int
+        Of the share.
+    piece : Piece
+        Its parts.
+    start, limit : int
+        Where its bytes begin, and where there is no more room.
+    entry, until : int
+        First entry of the index, and the end of its entries.
+    end : int
+        Where its bytes end.
+    n_left : int
+        Parts that the reference path must do.
+    """
+
+    number: int
+    piece: Piece
+    start: int
+    limit: int
+    entry: int
+    until: int
+    end: int = 0
+    n_left: int = 0
+
+
+def _join(shard: Any, entries: NDArray[np.uint64], shares: Sequence[_Share]) -> int:
+    """Move the bytes of shares together. entries: (offset, size) of each chunk. Returns: where they end."""
+    memory, end = memoryview(shard), shares[0].end
+    for share in shares[1:]:
+        moved = share.end - share.start
+        memory[end : end + moved] = memory[share.start : share.end]
+        mine = entries[share.entry : share.until, 0]
+        mine[mine != MISSING] -= np.uint64(share.start - end)
+        end += moved
+    return end
 
 
 def make_write(
@@ -288,6 +370,7 @@ def make_write(
         tables=None if parts.are_many else parts.tables(),
         fill=chain.fill if own_dtype else np.asarray(fill_of(chain.chunk), value.dtype).tobytes(),
         element=element,
+        threads_a_shard=n_threads // shards[1] if shards is not None and chain.encoder is not None else 1,
     )
 
 
