@@ -19,6 +19,7 @@ import gzarr
 from gzarr.codecs import BloscCodec, BytesCodec, Crc32cCodec, GzipCodec, NumcodecsCodec, ShardingCodec, ZstdCodec
 from gzarr.config import config
 from gzarr.cpu.compiled import eligibility, library, tables
+from gzarr.cpu.compiled import write as compiled_write
 from gzarr.errors import StoreError
 from gzarr.storage import LocalStore
 from gzarr.storage.base import Buffer, token_of
@@ -301,6 +302,27 @@ def test_fill_values_have_the_byte_order_of_the_values(dtype: str, stored_as: st
     np.testing.assert_array_equal(array[...], model)
     array[...] = np.full((8, 8), 5, dtype)
     assert list(files(tmp_path)) == ["zarr.json"]
+
+
+@pytest.mark.parametrize("location", ["start", "end"])
+def test_several_threads_put_one_shard_together(
+    location: Any, tmp_path: Path, watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiled_write, "_SHARE_NBYTES", 1)
+    model = np.random.default_rng(1).integers(0, 9, (40, 40))
+    codec = ShardingCodec((5, 5), [BytesCodec(), BloscCodec("zstd", 1)], index_location=location)
+
+    def write(folder: Path) -> None:
+        array = gzarr.create_array(folder, shape=(40, 40), chunks=(40, 40), dtype="i8", codecs=[codec])
+        for box in np.s_[3:22, 12:33], np.s_[:, 20:27], np.s_[7:8], np.s_[...], np.s_[21:39:3, ::2]:
+            array[box] = model[box] + 1
+        array[5:25] = 0
+        array[10:31, 3:4] = model[10:31, 3:4]
+
+    with config.set({"threading.max_workers": 3}):
+        ours, theirs = both_ways(tmp_path, write)
+    assert ours == theirs
+    assert (watched.written > 0, watched.refused) == (True, 0)
 
 
 def test_an_empty_shard_is_deleted(tmp_path: Path, watched: Watched) -> None:
