@@ -60,6 +60,12 @@ def small_chunks_count_as_large() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True, scope="module")
+def without_the_compiled_loop() -> Iterator[None]:
+    with gzarr.config.set({"cpu.native": False}):
+        yield
+
+
 def values(dtype: Any) -> np.ndarray:
     numbers = np.random.default_rng(1).integers(0, 250, SHAPE)
     dtype = np.dtype(dtype)
