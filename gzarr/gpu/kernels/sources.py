@@ -46,6 +46,7 @@ def source(name: str) -> str:
     return "\n".join([*_DEFINES, *_expanded(f"{name}.cu", set())]) + "\n"
 
 
+@cache
 def all_sources() -> str:
     """The text of all kernels together, each in its own namespace, with each shared file once."""
     done: set[str] = set()
