@@ -47,7 +47,6 @@ from tests.cpu.compiled.looping import (
     DTYPES,
     ROOT,
     SHAPE,
-    STRUCT,
     Watched,
     made_to_lie,
     stored,

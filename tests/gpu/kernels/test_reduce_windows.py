@@ -95,8 +95,8 @@ def test_the_mean_of_complex_numbers(dtype: str) -> None:
 def test_large_windows() -> None:
     rng = np.random.default_rng(0)
     for dtype in ("u1", "u8", "i8", "f4"):
-        check(rng.integers(0, 100, (2, 20_000)).astype(dtype), (2, 20_000), "mean")
-    check(np.full((1, 5000), 2**64 - 1, "u8"), (1, 5000), "mean")
+        check(rng.integers(0, 100, (2, 1500)).astype(dtype), (2, 1500), "mean")
+    check(np.full((1, 300), 2**64 - 1, "u8"), (1, 300), "mean")
 
 
 def test_axes_that_follow_each_other_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
