@@ -103,7 +103,7 @@ def made(name: str, kind: str, which: int, missing: bool, folder: Path) -> tuple
 
 @pytest.mark.parametrize("name", CHAINS)
 @pytest.mark.parametrize("kind", ["memory", "local"])
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(data=st.data())
 def test_every_selection_reads_what_numpy_does(name: str, kind: str, folder: Path, data: st.DataObject) -> None:
     which = data.draw(st.integers(0, len(DTYPES) - 1))

@@ -12,6 +12,7 @@ from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.hostbuild import find_compiler
 from tests.api.test_many import test_reads_of_many_arrays  # noqa: F401
+from tests.properties.fewer import examples_of
 from tests.properties.test_array_machine import *  # noqa: F403
 from tests.properties.test_copies import *  # noqa: F403
 from tests.properties.test_fields import *  # noqa: F403
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler
 @pytest.fixture(autouse=True, scope="module")
 def device() -> Iterator[EmulatedDevice]:
     device = EmulatedDevice()
-    with gzarr.config.set({"device": GpuBackend(device)}):
+    with gzarr.config.set({"device": GpuBackend(device)}), examples_of(globals()):
         yield device
 
 
