@@ -29,6 +29,7 @@ loop = Extension(
             "fetch",
             "filters",
             "frames",
+            "items",
             "locks",
             "memory",
             "parts",

@@ -109,6 +109,13 @@ def sort_points(
     /,
 ) -> int: ...
 
+# Make strings (text) or bytes of items, from the first wanted one on, as many as `out`, an array of objects, has elements.
+# count: how many items there should be. Returns: whether that was possible.
+def decode_items(data: Buffer, count: int, first: int, out: Buffer, text: bool, /) -> bool: ...
+
+# Lay out strings (text) or bytes as items. Returns: None if an element is something else, or cannot be encoded.
+def encode_items(items: Buffer, text: bool, /) -> bytes | None: ...
+
 # Gather rows of a pool. source, target: types of a cast. Raises: ValueError if sizes disagree, or a row is not there.
 def take(
     pool: Buffer, slots: Buffer, out: Buffer, elements: int, size: int, out_size: int, source: int, target: int, /

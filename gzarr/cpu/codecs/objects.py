@@ -12,6 +12,7 @@ from numcodecs.vlen import VLenBytes, VLenUTF8
 
 from gzarr.codecs.spec import ArrayRepr, Codec, Step, need_array
 from gzarr.cpu.codecs.per_chunk import Bytes, Function, per_chunk, reinterpret
+from gzarr.cpu.compiled.items import decode_items, encode_items
 from gzarr.errors import CodecError
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -37,10 +38,14 @@ def check_items(codec: str, data: Bytes, expected: int) -> None:
 def vlen_decoder(name: str, codec: Any, chunk: ArrayRepr) -> Function:
     """Decodes items that follow their lengths. numcodecs checks each length against the end of the buffer."""
     n = chunk.nelements
+    compiled, text = isinstance(codec, (VLenUTF8, VLenBytes)), isinstance(codec, VLenUTF8)
 
     def decode(data: Bytes) -> Array:
         check_items(name, data, n)
-        return reinterpret(name, codec.decode(data), chunk.dtype, chunk.shape)
+        items: Any = np.empty(n, object)
+        if not compiled or not decode_items(data, n, 0, items, text=text):
+            items = codec.decode(data)
+        return reinterpret(name, items, chunk.dtype, chunk.shape)
 
     return decode
 
@@ -50,6 +55,9 @@ def vlen_encoder(codec: Any, *, text: bool) -> Function:
 
     def encode(array: Array) -> Any:
         objects = as_objects(array)
+        encoded = encode_items(objects, text=text)
+        if encoded is not None:
+            return encoded
         try:
             return codec.encode(objects)
         except (TypeError, ValueError):

@@ -753,6 +753,8 @@ static PyMethodDef methods[] = {
      "Read parts of a plan whose chunks are in memory. Returns (parts left, bytes read, bytes placed)."},
     {"write_buffers", loop_write_buffers, METH_VARARGS,
      "Encode parts of a value as chunks, one after the other in memory. Returns (parts left, bytes read, bytes made)."},
+    {"decode_items", loop_decode_items, METH_VARARGS, "Make strings or bytes of a buffer of items. Returns whether that was possible."},
+    {"encode_items", loop_encode_items, METH_VARARGS, "Lay out strings or bytes as items. Returns None if one is something else."},
     {"take", loop_take, METH_VARARGS, "Gather rows of a pool."},
     {"reduce", loop_reduce, METH_VARARGS, "Reduce the windows of a block. Returns whether that was possible."},
     {"write", loop_write, METH_VARARGS,

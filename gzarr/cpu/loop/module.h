@@ -30,6 +30,10 @@ void release_all(Py_buffer *buffers, Py_ssize_t n);
 PyObject *loop_read_buffers(PyObject *module, PyObject *args);
 PyObject *loop_write_buffers(PyObject *module, PyObject *args);
 
+/* items.c */
+PyObject *loop_decode_items(PyObject *module, PyObject *args);
+PyObject *loop_encode_items(PyObject *module, PyObject *args);
+
 /* basic.c: add the type `Basic`. */
 bool add_basic(PyObject *module);
 
