@@ -14,6 +14,7 @@ from benchmarks.cpu.rows_many import ROWS as MANY_ROWS
 from benchmarks.cpu.rows_memory import ROWS as MEMORY_ROWS
 from benchmarks.cpu.rows_points import ROWS as POINT_ROWS
 from benchmarks.cpu.rows_s3 import ROWS as S3_ROWS
+from benchmarks.cpu.rows_strings import ROWS as STRING_ROWS
 from benchmarks.cpu.workloads import Bench, Task, Workload
 
 
@@ -133,6 +134,7 @@ WORKLOADS: tuple[Workload, ...] = (
     *MEMORY_ROWS,
     *POINT_ROWS,
     *S3_ROWS,
+    *STRING_ROWS,
 )
 # Those that are timed through zarr-python, too.
 THROUGH: tuple[str, ...] = (

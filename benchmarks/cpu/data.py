@@ -52,6 +52,8 @@ class Layout:
 
     Attributes
     ----------
+    dtype : str
+        "string" for strings of variable length, which Zstandard compresses whatever the codec.
     codec : str or None
         "lz4" or "zstd" within Blosc at level 5 with byte shuffle, or None.
     v2 : tuple of dict, optional
@@ -108,6 +110,10 @@ def _table(scale: Scale) -> Layout:
     return Layout((10 * scale.points, 16), "f4", (max(scale.points // 100, 1), 16))
 
 
+def _strings(scale: Scale) -> Layout:
+    return Layout((10 * scale.points,), "string", (scale.points // 2,))
+
+
 def _missing(scale: Scale) -> Layout:
     # Chunks of one byte would measure bookkeeping alone, larger ones the filling of memory.
     return Layout((4 * scale.missing, 8), "i4", (4, 8), None)
@@ -154,6 +160,7 @@ DATASETS: dict[str, Dataset] = {
     "bits-lz4": Dataset("quarter bits", _old("|b1", {"id": "packbits"}, _LZ4)),
     "bitround-lz4-f4": Dataset("quarter f4", _old("<f4", {"id": "bitround", "keepbits": 16}, _LZ4)),
     "tiny": Dataset("tiny", _tiny),
+    "strings": Dataset("names", _strings),
     "table": Dataset("table", _table),
     "missing": Dataset(None, _missing),
     **{f"virtual-{n:.0e}": Dataset("last", _virtual(n)) for n in VIRTUAL_BYTES},
@@ -172,6 +179,8 @@ def make_source(name: str, scale: Scale) -> Any:
         return (ramp + rng.integers(0, 16, shape, dtype="u1")).astype("u1")
     if name == "table":
         return np.round(np.cumsum(rng.normal(size=(10 * scale.points, 16)), axis=0), 1).astype("f4")
+    if name == "names":
+        return np.array([f"name-{number:x}" for number in rng.integers(0, 1 << 30, 10 * scale.points)])
     name, is_quarter = name.removeprefix("quarter "), name.startswith("quarter ")
     side = 10 * scale.tiny_per_side if name == "tiny" else scale.side // 4 if is_quarter else scale.side
     rows, columns = (np.cumsum(rng.integers(-20, 21, side, dtype="i4")) for _ in range(2))

@@ -132,6 +132,11 @@ def files(path: Path) -> dict[str, bytes]:
     return {p.relative_to(path).as_posix(): p.read_bytes() for p in path.rglob("*") if p.is_file()}
 
 
+def fill_value(layout: Layout) -> Any:
+    """The value of elements that were not written."""
+    return "" if layout.dtype == "string" else 0
+
+
 def itemsize(layout: Layout) -> int:
     """Bytes of an element."""
     return int(np.dtype(layout.dtype).itemsize)

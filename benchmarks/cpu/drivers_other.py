@@ -33,6 +33,8 @@ class TensorStore(Driver):
         except ValueError as error:
             if "filters" in str(error):
                 raise AbsentError("TensorStore has no filters of Zarr v2") from error
+            if "string data type" in str(error):
+                raise AbsentError("TensorStore has no strings") from error
             raise
 
     def open(self, path: Any) -> Any:
@@ -42,6 +44,8 @@ class TensorStore(Driver):
         return self._open(path, read=True, write=True, context=self.lib.Context({"file_io_sync": False}))
 
     def create(self, path: Any, layout: Layout) -> Any:
+        if layout.dtype == "string":
+            raise AbsentError("TensorStore has no strings")
         if layout.v2:
             return self._create_v2(path, layout)
         chain: list[dict[str, Any]] = [{"name": "bytes", "configuration": {"endian": "little"}}]
@@ -159,6 +163,8 @@ class H5py(Driver):
     def create(self, path: Path, layout: Layout) -> Any:
         if layout.shards:
             raise AbsentError("HDF5 has no shards")
+        if layout.dtype == "string":
+            raise AbsentError("HDF5 does not compress strings of variable length")
         codec = self.plugin.Blosc(cname=layout.codec, clevel=5, shuffle=1) if layout.codec else {}
         if layout.v2:
             *filters, compressor = layout.v2

@@ -10,7 +10,7 @@ from typing import Any
 from numcodecs.registry import get_codec
 
 from benchmarks.cpu.data import Layout
-from benchmarks.cpu.driver import BUCKET, KEY, REGION, AbsentError, Driver, files, itemsize
+from benchmarks.cpu.driver import BUCKET, KEY, REGION, AbsentError, Driver, files, fill_value, itemsize
 
 FUSED = "zarr.core.codec_pipeline.FusedCodecPipeline"
 CONCURRENCY = 64  # requests of zarr-python at once, in rows about an object store; its default of 10 is for disks
@@ -40,9 +40,12 @@ class Gzarr(Driver):
                 path, shape=layout.shape, dtype=layout.dtype, fill_value=0, overwrite=True, device="cpu", **old
             )
         codec = layout.codec and self.lib.codecs.BloscCodec(layout.codec, 5, "shuffle")
+        if layout.dtype == "string":
+            codec = self.lib.codecs.ZstdCodec(level=3)
         kinds = {"chunks": layout.chunks, "shards": layout.shards, "compressors": codec}
+        kinds["fill_value"] = fill_value(layout)
         return self.lib.create_array(
-            path, shape=layout.shape, dtype=layout.dtype, fill_value=0, overwrite=True, device="cpu", **kinds
+            path, shape=layout.shape, dtype=layout.dtype, overwrite=True, device="cpu", **kinds
         )
 
     def cast(self, array: Any, dtype: str) -> Any:
@@ -106,12 +109,15 @@ class Zarr3(Driver):
             return self.lib.create_array(
                 _place(path), shape=layout.shape, dtype=layout.dtype, fill_value=0, overwrite=True, **old
             )
-        blosc = self.lib.codecs.BloscCodec
-        codec = layout.codec and blosc(cname=layout.codec, clevel=5, shuffle="shuffle", typesize=itemsize(layout))
+        codecs = self.lib.codecs
+        if layout.dtype == "string":
+            codec = codecs.ZstdCodec(level=3)
+        else:
+            name, size = layout.codec, itemsize(layout)
+            codec = name and codecs.BloscCodec(cname=name, clevel=5, shuffle="shuffle", typesize=size)
         kinds = {"chunks": layout.chunks, "shards": layout.shards, "compressors": codec}
-        return self.lib.create_array(
-            _place(path), shape=layout.shape, dtype=layout.dtype, fill_value=0, overwrite=True, **kinds
-        )
+        kinds["fill_value"] = fill_value(layout)
+        return self.lib.create_array(_place(path), shape=layout.shape, dtype=layout.dtype, overwrite=True, **kinds)
 
     def field(self, path: Path, name: str) -> Callable[[], Any]:
         raise AbsentError("zarr 3 raises TypeError")
@@ -212,6 +218,10 @@ class Zarr2(Driver):
             *filters, compressor = map(get_codec, layout.v2)
             old = {"chunks": layout.chunks, "filters": filters or None, "compressor": compressor, "fill_value": 0}
             return self.lib.open_array(str(path), mode="w", shape=layout.shape, dtype=layout.dtype, **old)
+        if layout.dtype == "string":
+            text, codec = self.numcodecs.VLenUTF8(), self.numcodecs.Zstd(3)
+            kinds = {"chunks": layout.chunks, "dtype": object, "object_codec": text, "compressor": codec}
+            return self.lib.open_array(str(path), mode="w", shape=layout.shape, fill_value="", **kinds)
         codec = layout.codec and self.numcodecs.Blosc(layout.codec, 5, self.numcodecs.Blosc.SHUFFLE)
         return self.lib.open_array(
             str(path), mode="w", shape=layout.shape, chunks=layout.chunks, dtype=layout.dtype, compressor=codec

@@ -109,8 +109,8 @@ def sort_points(
     /,
 ) -> int: ...
 
-# Make strings (text) or bytes of items, from the first wanted one on, as many as `out`, an array of objects, has elements.
-# count: how many items there should be. Returns: whether that was possible.
+# Make strings (text) or bytes of items, from the first wanted one on, as many as `out`, an array of objects, has
+# elements. count: how many items there should be. Returns: whether that was possible.
 def decode_items(data: Buffer, count: int, first: int, out: Buffer, text: bool, /) -> bool: ...
 
 # Lay out strings (text) or bytes as items. Returns: None if an element is something else, or cannot be encoded.

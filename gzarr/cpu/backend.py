@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from gzarr.backend import Array, Chain, Decode, Fields, Placement
 from gzarr.codecs.spec import ArrayRepr, Step, fill_of
 from gzarr.cpu import decode_into
+from gzarr.cpu.codecs.objects import DecodeRows, make_decode_rows
 from gzarr.cpu.compiled.buffers import place_wave
 from gzarr.cpu.compiled.eligibility import CompiledLoop
 from gzarr.cpu.compiled.reduce import reduce_windows
@@ -41,12 +42,15 @@ class _Prepared(NamedTuple):
     loop : callable
         Returns the chain as passed to the compiled loop, or why the loop does not support it. Called when many
         chunks are first read or written, as this takes longer than opening an array.
+    rows : callable or None
+        Decodes rows of a chunk of strings; None for other chunks.
     fill : object
         An element of a missing chunk.
     """
 
     into: DecodeInto | None
     loop: Callable[[], LoopChain | str]
+    rows: DecodeRows | None
     fill: Any
 
 
@@ -123,12 +127,14 @@ class CpuBackend:
         into = decode_into.make_decode_into(steps, codecs)
         placement = tuple(Placement(step.spec.name, "host", "the array is on the CPU") for step in steps)
         loop = cache(partial(make_loop_chain, steps, codecs, chunk, into))
-        return Chain(chunk, codecs, placement, _Prepared(into, loop, fill_of(chunk)))
+        return Chain(
+            chunk, codecs, placement, _Prepared(into, loop, make_decode_rows(steps, codecs, chunk), fill_of(chunk))
+        )
 
     def timed(self, chain: Chain, timed: Callable[[Decode], Decode]) -> Chain:
         """The same chain with decoders that are timed."""
         codecs = tuple(codec._replace(decode=timed(codec.decode)) for codec in chain.codecs)
-        prepared = _unpacked(chain)
+        prepared = _unpacked(chain)._replace(rows=None)
         if prepared.into is not None:
             prepared = prepared._replace(into=prepared.into.timed(timed), loop=_untimed)
         return chain._replace(codecs=codecs, prepared=prepared)
@@ -163,7 +169,7 @@ class CpuBackend:
         self, chain: Chain, buffers: Sequence[Buffer | None], parts: Sequence[Part], out: Array, fields: Fields
     ) -> None:
         """Decode chunks one by one and copy their parts into ``out``. Raises: CodecError(index)."""
-        into, loop, fill = _unpacked(chain)
+        into, loop, rows, fill = _unpacked(chain)
         if fields is not None:
             fill = fill_of(chain.chunk, fields)
         elif out.dtype != chain.chunk.dtype and not chain.chunk.dtype.hasobject:
@@ -180,6 +186,9 @@ class CpuBackend:
         for index, (buffer, part) in enumerate(zip(buffers, parts, strict=True)):
             if buffer is None:
                 out[part.out] = fill
+                continue
+            if rows is not None:
+                out[part.out] = _strings_of(chain, rows, buffer, (index, part))
                 continue
             chunk = _decode_one(chain, buffer, index)
             if fields is not None:
@@ -266,6 +275,18 @@ def _place_rest(
 def _decode_one(chain: Chain, buffer: Buffer, index: int) -> Array:
     try:
         return chain.decode((buffer,))[0]
+    except CodecError as error:
+        error.index = index
+        raise
+
+
+def _strings_of(chain: Chain, rows: DecodeRows, buffer: Buffer, numbered: tuple[int, Part]) -> Array:
+    """The strings that a part takes from its chunk. numbered: the part after its index."""
+    index, part = numbered
+    if type(part.inside) is not tuple or type(part.inside[0]) is not slice:
+        return _decode_one(chain, buffer, index)[part.inside]
+    try:
+        return rows(buffer, part.inside[0])[(slice(None), *part.inside[1:])]
     except CodecError as error:
         error.index = index
         raise

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 from numcodecs.vlen import VLenBytes, VLenUTF8
 
+from gzarr.codecs.registry import registered_factory
 from gzarr.codecs.spec import ArrayRepr, Codec, Step, need_array
 from gzarr.cpu.codecs.per_chunk import Bytes, Function, per_chunk, reinterpret
 from gzarr.cpu.compiled.items import decode_items, encode_items
 from gzarr.errors import CodecError
 
 Array = np.ndarray[Any, np.dtype[Any]]
+#: Decodes rows of a stored chunk, a slice of its first axis.
+DecodeRows = Callable[[Bytes, slice], Array]
 
 
 def as_objects(array: Array) -> Array:
@@ -76,6 +79,33 @@ def _plain(item: Any, *, text: bool) -> Any:
     if text:
         return str.__str__(item) if isinstance(item, str) else item
     return bytes(item) if isinstance(item, (bytes, bytearray, memoryview)) else item
+
+
+def make_decode_rows(steps: Sequence[Step], codecs: Sequence[Codec], chunk: ArrayRepr) -> DecodeRows | None:
+    """Return what decodes some rows of a stored chunk of strings (or bytes), without objects for the others.
+
+    None if the chain is another one.
+    """
+    names = [step.spec.name for step in steps]
+    if not chunk.shape or chunk.dtype != object or not names or names[0] not in CODECS:
+        return None
+    if any(registered_factory("cpu", name) is not None for name in names):
+        return None
+    n, text = chunk.nelements, names[0] == "vlen-utf8"
+    row = n // chunk.shape[0] if n else 0
+
+    def decode(data: Bytes, rows: slice) -> Array:
+        for codec in reversed(codecs[1:]):
+            (data,) = codec.decode((data,))
+        first, stop, step = rows.indices(chunk.shape[0])
+        if step == 1 and first < stop and (stop - first < chunk.shape[0]):
+            items = np.empty((stop - first, *chunk.shape[1:]), object)
+            if decode_items(data, n, first * row, items, text=text):
+                return items
+        whole: Array = codecs[0].decode((data,))[0]
+        return whole[rows]
+
+    return decode
 
 
 def vlen_codec(step: Step) -> Codec:
