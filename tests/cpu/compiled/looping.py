@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -52,35 +53,35 @@ class Watched:
 
     def __init__(self) -> None:
         self.done = self.left = self.written = self.refused = self.calls = self.buffered = 0
+        self._guard = threading.Lock()
+
+    def _count(self, **more: int) -> None:
+        with self._guard:  # several threads call the loop
+            vars(self).update({name: getattr(self, name) + n for name, n in more.items()})
 
     def read(self, *args: Any) -> tuple[int, int, int]:
         found: tuple[int, int, int] = library._loaded()[0].read(*args)
-        self.calls += 1
-        self.done += len(args[-1])
-        self.left += found[0]
+        self._count(calls=1, done=len(args[-1]), left=found[0])
         return found
 
     def read_buffers(self, *args: Any) -> tuple[int, int, int]:
         found: tuple[int, int, int] = library._loaded()[0].read_buffers(*args)
-        self.buffered += len(args[-1]) - found[0]
+        self._count(buffered=len(args[-1]) - found[0])
         return found
 
     def write_buffers(self, *args: Any) -> tuple[int, int, int]:
         found: tuple[int, int, int] = library._loaded()[0].write_buffers(*args)
-        self.written += len(args[9])
-        self.refused += found[0]
+        self._count(written=len(args[9]), refused=found[0])
         return found
 
     def read_copies(self, *args: Any) -> tuple[int, int, int]:
         found: tuple[int, int, int] = library._loaded()[0].read_copies(*args)
-        self.done += len(args[-1])
-        self.left += found[0]
+        self._count(done=len(args[-1]), left=found[0])
         return found
 
     def write(self, *args: Any) -> tuple[int, int, int, int, int]:
         found: tuple[int, int, int, int, int] = library._loaded()[0].write(*args)
-        self.written += len(args[10])
-        self.refused += found[0]
+        self._count(written=len(args[10]), refused=found[0])
         return found
 
 
