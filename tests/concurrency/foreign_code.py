@@ -334,9 +334,9 @@ SCENARIOS: dict[str, Callable[[], int]] = {
 
 
 def main(names: list[str]) -> None:
-    faulthandler.dump_traceback_later(40, exit=True)
     failed = 0
     for name in names or SCENARIOS:
+        faulthandler.dump_traceback_later(40, exit=True)  # of each, as all of them take so long on a busy machine
         try:
             print(f"{name}: foreign code came {SCENARIOS[name]()} times", flush=True)
         except BaseException:  # noqa: BLE001
