@@ -1,8 +1,10 @@
 """The array as users hold it: properties, NumPy's protocols, views, iteration, writing values of every form."""
 
+import gc
 import hashlib
 import itertools
 import operator
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -367,3 +369,17 @@ def test_what_is_written_behind_to_an_array_that_was_not_used_yet_is_seen() -> N
     array = gzarr.open_array(store, device="cpu")
     array.write_behind(..., 7)
     assert array[...].tolist() == [7] * 4
+
+
+def test_a_mapping_that_holds_its_array_is_freed() -> None:
+    class Holder(dict[str, bytes]):
+        array: gzarr.Array
+
+    holder = Holder()
+    holder.array = gzarr.create_array(holder, shape=4, chunks=2, dtype="i4", device="cpu")
+    holder.array[...] = 1
+    assert holder.array[0] == 1
+    freed = weakref.ref(holder)
+    del holder
+    gc.collect()
+    assert freed() is None

@@ -419,13 +419,28 @@ static PyObject *basic_write(PyObject *self, PyObject *args) {
 
 /* -- the type -------------------------------------------------------------------------------------------------- */
 
+enum { N_HELD = 10 };
+
+/* The objects of Python that are held, by numbers. */
+static PyObject *held(const Basic *basic, int number) {
+    PyObject *const all[N_HELD] = {basic->dtype, basic->empty,     basic->stored_as, basic->index, basic->path,
+                                   basic->fill,  basic->temporary, basic->number,    basic->find,  basic->fetch};
+    return all[number];
+}
+
+/* What `fetch` calls may lead back to the array: a mapping that holds it, say. Such a circle is broken elsewhere. */
+static int basic_traverse(PyObject *self, visitproc visit, void *arg) {
+    Py_VISIT(Py_TYPE(self));
+    for (int i = 0; i < N_HELD; i++) Py_VISIT(held((const Basic *)self, i));
+    return 0;
+}
+
 static void basic_dealloc(PyObject *self) {
     Basic *basic = (Basic *)self;
     PyTypeObject *type = Py_TYPE(self);
-    PyObject *held[] = {basic->dtype, basic->empty, basic->stored_as, basic->index, basic->path, basic->fill,
-                        basic->temporary, basic->number, basic->find, basic->fetch};
+    PyObject_GC_UnTrack(self);
     if (basic->written.obj) PyBuffer_Release(&basic->written);
-    for (size_t i = 0; i < sizeof held / sizeof *held; i++) Py_XDECREF(held[i]);
+    for (int i = 0; i < N_HELD; i++) Py_XDECREF(held(basic, i));
     freefunc release_memory = (freefunc)PyType_GetSlot(type, Py_tp_free);
     release_memory(self);
     Py_DECREF(type);
@@ -499,6 +514,7 @@ static PyType_Slot slots[] = {
     {Py_tp_doc, (void *)"Reads and writes basic selections of few chunks of an array."},
     {Py_tp_new, (void *)basic_new},
     {Py_tp_dealloc, (void *)basic_dealloc},
+    {Py_tp_traverse, (void *)basic_traverse},
     {Py_tp_methods, methods},
     {0, NULL},
 };
@@ -506,7 +522,7 @@ static PyType_Slot slots[] = {
 static PyType_Spec spec = {
     .name = "gzarr.cpu._loop.Basic",
     .basicsize = sizeof(Basic),
-    .flags = Py_TPFLAGS_DEFAULT,
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
     .slots = slots,
 };
 
