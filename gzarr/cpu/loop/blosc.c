@@ -13,6 +13,8 @@ enum { HEADER = 16, START = 4, MAX_SPLITS = 16, MIN_SPLIT = 128 };
 enum { FLAGS = 2, SHUFFLED = 1, BIT_SHUFFLED = 4, WHOLE = 16, FORMAT_SHIFT = 5 };
 enum { LZ4_FORMAT = 1, ZSTD_FORMAT = 4 };
 enum { MAX_LEVEL = 9 };
+/* Bytes that are written at once. */
+enum { GROUP = 1 << 18 };
 
 static int format_of(const Encoder *e) { return (int)((e->frame >> (8 * FLAGS)) & 0xff) >> FORMAT_SHIFT; }
 static bool has_flag(const Encoder *e, int flag) { return (e->frame >> (8 * FLAGS)) & flag; }
@@ -35,43 +37,43 @@ static int64_t compress(const Encoder *e, const char *data, int64_t n, char *to,
     return lib.LZ4_compress_fast(data, to, (int)n, (int)room, MAX_LEVEL + 1 - level);
 }
 
-/* Compress a block to where `*position` is. False if it does not fit. limit: of the frame. */
-static bool add_block(const Encoder *e, const char *data, int64_t size, char *to, int64_t *position, int64_t limit,
-                      State *state) {
-    const bool split = !has_flag(e, WHOLE) && e->typesize <= MAX_SPLITS && size == e->block &&
-                       size / e->typesize >= MIN_SPLIT;
-    const int64_t splits = split ? e->typesize : 1, each = size / splits;
-    for (int64_t k = 0; k < splits; k++) {
-        *position += START;
-        const int64_t room = limit - *position < each ? limit - *position : each;
-        if (room <= 0) return false;
-        int64_t made = compress(e, data + k * each, each, to + *position, room, state);
-        if (made <= 0 || made == each) {
-            if (room < each) return false;
-            memcpy(to + *position, data + k * each, (size_t)each);
-            made = each;
-        }
-        const uint32_t length = (uint32_t)made;
-        memcpy(to + *position - START, &length, sizeof length);
-        *position += made;
-    }
-    return true;
-}
-
-/* Memory that is needed besides that for a chunk and for its frame: two blocks. */
-int64_t frame_room(const Encoder *e) { return e->frame ? 2 * e->block : 0; }
-
 static void put_number(char *at, int64_t value) {
     const uint32_t bits = (uint32_t)value;
     memcpy(at, &bits, sizeof bits);
 }
 
-/* Make the frame of a chunk: of `data`, or of what `box` takes from the value. Returns: its bytes, max_encoded at most; 0
- * if c-blosc is to make it. */
-int64_t make_frame(const Job *job, const Encoder *e, const char *data, const Box *box, char *to, State *state) {
+/* Compress a block. Returns: bytes made; 0 if they are more than `limit`. */
+static int64_t add_block(const Encoder *e, const char *data, int64_t size, char *to, int64_t limit, State *state) {
+    const bool split = !has_flag(e, WHOLE) && e->typesize <= MAX_SPLITS && size == e->block &&
+                       size / e->typesize >= MIN_SPLIT;
+    const int64_t splits = split ? e->typesize : 1, each = size / splits;
+    int64_t position = 0;
+    for (int64_t k = 0; k < splits; k++) {
+        position += START;
+        const int64_t room = limit - position < each ? limit - position : each;
+        if (room <= 0) return 0;
+        int64_t made = compress(e, data + k * each, each, to + position, room, state);
+        if (made <= 0 || made == each) {
+            if (room < each) return 0;
+            memcpy(to + position, data + k * each, (size_t)each);
+            made = each;
+        }
+        put_number(to + position - START, made);
+        position += made;
+    }
+    return position;
+}
+
+/* Memory that is needed besides that for a chunk and for its frame: two blocks. */
+int64_t frame_room(const Encoder *e) { return e->frame ? 2 * e->block : 0; }
+
+/* Make the frame of a chunk: of `data`, or of what `box` takes from the value. fd: a file that the frame is written to, a
+ * few blocks at a time; -1 for none: then all of it is put into `to`. Returns: its bytes, max_encoded at most; 0 if c-blosc
+ * is to make it, or the file cannot be written. */
+int64_t make_frame(const Job *job, const Encoder *e, const char *data, const Box *box, char *to, int fd, State *state) {
     char *gathered = state->blocks, *shuffled = gathered + e->block;
-    const int64_t limit = job->nbytes + HEADER, n = (job->nbytes - 1) / e->block + 1;
-    int64_t position = HEADER + START * n;
+    const int64_t limit = job->nbytes + HEADER, n = (job->nbytes - 1) / e->block + 1, head = HEADER + START * n;
+    int64_t position = head, held = 0; /* behind the head, in `to` */
     if (position > limit) return 0;
     for (int64_t b = 0; b < n; b++) {
         const int64_t begin = b * e->block, left = job->nbytes - begin, size = left < e->block ? left : e->block;
@@ -86,11 +88,17 @@ int64_t make_frame(const Job *job, const Encoder *e, const char *data, const Box
             block = shuffled;
         }
         put_number(to + HEADER + START * b, position);
-        if (!add_block(e, block, size, to, &position, limit, state)) return 0;
+        const int64_t made = add_block(e, block, size, to + head + held, limit - position, state);
+        if (!made) return 0;
+        position += made, held += made;
+        if (fd >= 0 && (held >= GROUP || b == n - 1)) {
+            if (!write_at(fd, to + head, held, position - held)) return 0;
+            held = 0;
+        }
     }
     put_number(to, e->frame);
     put_number(to + 4, job->nbytes);
     put_number(to + 8, e->block);
     put_number(to + 12, position);
-    return position;
+    return fd < 0 || write_at(fd, to, head, 0) ? position : 0;
 }

@@ -467,7 +467,7 @@ int64_t copy_points_of(const Call *call, int64_t begin, int64_t end, const char 
 /* blosc.c, shuffle.c */
 bool frames_are_sound(const Job *job, const Encoder *encoder);
 int64_t frame_room(const Encoder *encoder);
-int64_t make_frame(const Job *job, const Encoder *encoder, const char *data, const Box *box, char *to, State *state);
+int64_t make_frame(const Job *job, const Encoder *encoder, const char *data, const Box *box, char *to, int fd, State *state);
 void shuffle_bytes(int64_t size, int64_t nbytes, const char *src, char *dst);
 
 /* read.c, write.c: parts `first` to `first + n` of the call; what became of each is put into `status`. */
@@ -496,6 +496,7 @@ Done write_all(const Call *call, Sink *sink, int64_t first, int64_t n, char *sta
 
 bool plan_gather(const Call *call, const Span *const *spans, Copy *copy);
 bool lock_file(const Sink *sink, State *state);
+bool write_at(int fd, const char *data, int64_t n, int64_t at);
 bool publish(Sink *sink, State *state);
 bool replace_file(Sink *sink, const char *data, int64_t size, const Copy *runs, State *state);
 bool delete_file(const Sink *sink, State *state);

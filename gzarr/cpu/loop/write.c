@@ -10,6 +10,9 @@
 /* What Blosc may need besides the data (BLOSC_MAX_OVERHEAD); parameters of ZSTD_CCtx_setParameter. */
 enum { BLOSC_OVERHEAD = 16, ZSTD_LEVEL = 100, ZSTD_CHECKSUM = 201 };
 
+/* Frames of larger chunks are written to their file while they are made. */
+enum { MIN_STREAMED = 1 << 20 };
+
 /* What is written of a chunk. */
 typedef struct {
     int64_t coords[MAX_NDIM];
@@ -126,7 +129,7 @@ int64_t compress_zstd(int64_t level, bool checksum, const char *data, int64_t n,
 static int64_t encode(const Job *job, const Encoder *e, const char *data, char *to, State *state) {
     switch (job->codec) {
         case BLOSC: {
-            const int64_t framed = e->frame ? make_frame(job, e, data, NULL, to, state) : 0;
+            const int64_t framed = e->frame ? make_frame(job, e, data, NULL, to, -1, state) : 0;
             if (framed) return framed;
             const int made = lib.blosc_compress_ctx((int)e->level, (int)e->shuffle, (size_t)e->typesize,
                                                     (size_t)job->nbytes, data, to, (size_t)job->nbytes + BLOSC_OVERHEAD,
@@ -149,10 +152,12 @@ static int64_t encode(const Job *job, const Encoder *e, const char *data, char *
     return 0;
 }
 
-/* Encode a chunk that lies in the value whole, and surely is not empty, while it is gathered. Returns: as `encode`; 0 also
- * for what is to be gathered first. */
-static int64_t encode_from_value(const Call *call, const Encoder *e, const Piece *piece, char *to, State *state) {
+/* Encode a chunk that lies in the value whole, and surely is not empty, while it is gathered. streamed:
+ * whether it was written to the locked file, or left half written there. Returns: as `encode`; 0 also for what is to be gathered first. */
+static int64_t encode_from_value(const Call *call, const Sink *sink, const Piece *piece, char *to, bool *streamed,
+                                 State *state) {
     const Job *job = call->job;
+    const Encoder *e = sink->encoder;
     Copy copy = {.n = piece->copy.n, .run = piece->copy.run, .src_start = piece->copy.src_start, .dst = piece->copy.dst};
     Box box;
     if (job->codec != BLOSC || !e->frame || !piece->covers) return 0;
@@ -162,10 +167,24 @@ static int64_t encode_from_value(const Call *call, const Encoder *e, const Piece
         if (axis->in || axis->out) return 0;
         copy.axis[i] = (Axis){.n = axis->n, .src = axis->dst, .dst = axis->src};
     }
-    return lay_out_box(&copy, &box) ? make_frame(job, e, NULL, &box, to, state) : 0;
+    if (!lay_out_box(&copy, &box)) return 0;
+    if (sink->shard || job->checksum || job->nbytes < MIN_STREAMED || !lock_file(sink, state))
+        return make_frame(job, e, NULL, &box, to, -1, state);
+    const int64_t made = make_frame(job, e, NULL, &box, to, state->lock.fd, state);
+    *streamed = made || ftruncate(state->lock.fd, 0);
+    return made;
 }
 
 /* -- files ----------------------------------------------------------------------------------------------------- */
+
+bool write_at(int fd, const char *data, int64_t n, int64_t at) {
+    while (n) {
+        const ssize_t put = pwrite(fd, data, (size_t)n, at);
+        if (put <= 0) return false;
+        data += put, n -= put, at += put;
+    }
+    return true;
+}
 
 static bool write_exactly(int fd, const char *data, int64_t n) {
     while (n) {
@@ -296,7 +315,14 @@ static int write_one(const Call *call, Sink *sink, int64_t part, Done *done, Sta
     }
     const char *data = to;
     Job stored;
-    int64_t size = job->n_filters ? 0 : encode_from_value(call, sink->encoder, &piece, to, state);
+    bool streamed = false;
+    int64_t size = job->n_filters ? 0 : encode_from_value(call, sink, &piece, to, &streamed, state);
+    if (streamed) {
+        if (!size || !publish(sink, state)) return LEFT;
+        done->taken += (uint64_t)job->nbytes;
+        done->placed += (uint64_t)size;
+        return DONE;
+    }
     if (!size) {
         const bool plain = job->codec == PLAIN && piece.covers;
         char *where = plain ? to : state->reader.decoded;

@@ -69,6 +69,20 @@ def test_zstd_frames_are_those_of_numcodecs(level: int, shuffle: Any, tmp_path: 
             assert (tmp_path / dtype / f"c/{i}/{j}").read_bytes() == theirs.encode(chunk)
 
 
+@pytest.mark.parametrize("cname", ["lz4", "zstd"])
+def test_large_frames_are_written_while_they_are_made(cname: Any, tmp_path: Path) -> None:
+    value = np.random.default_rng(2).integers(0, 1 << 31, (1500, 600), dtype="<i4")
+    value[:500] >>= 16  # the second chunk becomes larger in the middle, the third one at once
+    value[500:900] = 7
+    array = gzarr.create_array(
+        tmp_path, shape=(1500, 601), chunks=(500, 600), dtype="i4", compressors=BloscCodec(cname, 1, "shuffle")
+    )
+    array[:, :600] = value
+    for i in range(3):
+        chunk = value[500 * i : 500 * i + 500]
+        assert (tmp_path / f"c/{i}/0").read_bytes() == numcodecs.Blosc(cname, 1, 1).encode(chunk)
+
+
 def test_which_frames_the_loop_makes() -> None:
     def made(codec: BloscCodec) -> bool:
         step = Step(replace(codec, typesize=4), BytesRepr(1 << 20, 4), BytesRepr())
