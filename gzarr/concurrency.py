@@ -164,6 +164,47 @@ class Collected:
             return None
 
 
+class Turns:
+    """Turns, of which so many are taken at once, to do what takes much memory.
+
+    Nobody waits for long, as those before may wait for him: foreign code may do anything. A turn that an interrupt has
+    lost is replaced by who waited for it.
+
+    Parameters
+    ----------
+    number : int
+        How many turns there are.
+    patience_s : float
+        Seconds to wait for one, at most.
+    """
+
+    def __init__(self, number: int, patience_s: float) -> None:
+        self._number, self._patience_s = number, patience_s
+        self._here = threading.local()  # `taken`: a turn within a turn is the same
+        self.reset()
+        after_fork(self.reset)
+
+    def reset(self) -> None:
+        """Begin with all turns: a forked child has none of the threads that took them."""
+        self._free: SimpleQueue[None] = SimpleQueue()
+        for _ in range(self._number):
+            self._free.put(None)
+
+    def call(self, function: Callable[[], T]) -> T:
+        """Call a function when it is its turn. Raises: what it raises."""
+        if getattr(self._here, "taken", False):
+            return function()
+        self._here.taken = True
+        try:
+            with suppress(Empty):
+                self._free.get(timeout=self._patience_s)
+            return function()
+        finally:
+            self._here.taken = False
+            if self._free.qsize() < self._number:
+                self._free.put(None)
+
+
 class Pool:
     """Threads that carry out tasks: started when they are needed, reused, ended when the pool is forgotten."""
 

@@ -109,7 +109,9 @@ def _run_all(runs: Iterable[tuple[Job, Run]]) -> None:
     for members in by_backend.values():
         calls = (partial(task, item) for _, (task, items, _) in members for item in items)
         requests = max(job.io.store.concurrency for job, _ in members)
-        members[0][0].io.backend.run(call, calls, _sum([work for _, (_, _, work) in members], requests))
+        work = _sum([work for _, (_, _, work) in members], requests)
+        most = READING_NBYTES // max(job.io.chunk_nbytes for job, _ in members)
+        members[0][0].io.backend.run(call, calls, work._replace(at_once=max(min(work.at_once, most), 1)))
 
 
 def _sum(works: Sequence[Work], requests: int) -> Work:

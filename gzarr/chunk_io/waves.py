@@ -13,11 +13,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from copy import copy
 from functools import partial
 from operator import attrgetter, eq
-from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,7 +24,7 @@ from gzarr.backend import Array, Chain, Fields
 from gzarr.chunk_io.array_io import ArrayIO, Wave, by_chain, check_present, chunk_error, pick
 from gzarr.chunk_io.chunk_cache import Place
 from gzarr.chunk_io.merging import Covered, merge_unless_replaced
-from gzarr.concurrency import after_fork
+from gzarr.concurrency import Turns
 from gzarr.errors import ChunkError, CodecError, ReplacedError, SelectionError
 from gzarr.indexing.copies import Plan, Slots
 from gzarr.indexing.keys import Coords
@@ -43,20 +41,8 @@ MAX_RETRIES = 100
 #: Seconds to wait for a turn to build objects.
 _TURN_S = 0.5
 
-#: An item for each core that no wave has taken. Finalizers may put and get, as with no lock of the standard library.
-_builders: SimpleQueue[None] = SimpleQueue()
-
-
-@after_fork
-def _free_builders() -> None:
-    """Make all cores free: in a forked child, the threads that had taken some do not exist."""
-    global _builders  # noqa: PLW0603
-    _builders = SimpleQueue()
-    for _ in range(os.cpu_count() or 1):
-        _builders.put(None)
-
-
-_free_builders()
+#: For each core one: what objects are built from takes as much memory as they do.
+_builders = Turns(os.cpu_count() or 1, _TURN_S)
 _is_full = attrgetter("full")
 
 
@@ -262,7 +248,10 @@ def _merge_and_store(job: WriteJob, wave: Wave, keys: Sequence[str], merged: Seq
     """Merge and store the objects of a wave, which are locked."""
     store = job.io.store
     old = _load_old(job, keys, merged) if merged else [None] * len(keys)
-    built = (_build if store.concurrency == 1 else _build_in_turn)(job, wave, keys, old)
+    if store.concurrency == 1:
+        built = _build(job, wave, keys, old)
+    else:
+        built = _builders.call(partial(_build, job, wave, keys, old))
     items: list[tuple[str, Buffer]] = []
     emptied: list[str] = []
     for key, data in zip(keys, built, strict=True):
@@ -278,23 +267,6 @@ def _merge_and_store(job: WriteJob, wave: Wave, keys: Sequence[str], merged: Seq
         if noted:
             nbytes = sum_nbytes([data for _, data in items])
             noted.count(0, nbytes, nbytes)
-
-
-def _build_in_turn(job: WriteJob, wave: Wave, keys: Sequence[str], old: Sequence[Buffer | None]) -> list[Buffer | None]:
-    """Build the objects of a wave once a core is free, where more waves are under way than there are cores.
-
-    What is built from takes as much memory as what is built. A wave does not wait for long, as the others may wait for
-    it: codecs of others may do anything.
-    """
-    builders, taken = _builders, False
-    with suppress(Empty):
-        builders.get(timeout=_TURN_S)
-        taken = True
-    try:
-        return _build(job, wave, keys, old)
-    finally:
-        if taken:
-            builders.put(None)
 
 
 def _rebuild(

@@ -24,7 +24,7 @@ from gzarr.cpu.decode_into import DecodeInto
 from gzarr.cpu.loading import load_host, load_windows
 from gzarr.cpu.measuring import measured
 from gzarr.cpu.sharding import codecs_for
-from gzarr.cpu.threads import in_turn, run
+from gzarr.cpu.threads import decoders, run
 from gzarr.errors import CodecError
 from gzarr.indexing.plan import Part
 from gzarr.layout.chunk_layout import Layout, Located
@@ -177,7 +177,7 @@ class CpuBackend:
                 fill = np.asarray(fill).astype(out.dtype)[()]
         if into is not None:
             if fields is None and len(parts) > 1 and not isinstance(loop_chain := loop(), str):
-                left = in_turn(partial(place_wave, loop_chain, buffers, parts, out))
+                left = decoders.call(partial(place_wave, loop_chain, buffers, parts, out))
                 if len(left) < len(parts):
                     _place_rest(into, (buffers, parts), left, out, fill)
                     return

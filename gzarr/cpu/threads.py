@@ -10,15 +10,11 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import count
 from time import perf_counter
-from typing import TypeVar
 
 from gzarr.backend import T, Work
-from gzarr.concurrency import Pool, new_lock, run_in_threads
+from gzarr.concurrency import Pool, Turns, run_in_threads
 from gzarr.config import config
-
-R = TypeVar("R")
 
 #: Asking the system takes 10 us.
 _N_CPUS = os.cpu_count() or 1
@@ -67,24 +63,8 @@ def thread_count(*, waits: bool = False, at_once: int = 1) -> int:
 
 
 _helpers = Pool()
-_turns = tuple(new_lock() for _ in range(_N_CPUS))
-_number = count()
-
-
-def in_turn(function: Callable[[], R]) -> R:
-    """Call a function while as few other threads do as there are processors.
-
-    What many threads have fetched is then decoded one after the other, and dropped, instead of all of it at once.
-    """
-    mine = _turns[next(_number) % len(_turns)]
-    lock = next((turn for turn in _turns if turn.acquire(blocking=False)), None)
-    if lock is None and mine.acquire(timeout=_PATIENCE_S):
-        lock = mine
-    try:
-        return function()
-    finally:
-        if lock is not None:
-            lock.release()
+#: What many threads have fetched is decoded one after the other, and dropped, instead of all of it at once.
+decoders = Turns(_N_CPUS, _PATIENCE_S)
 
 
 def share(task: Callable[[T], object], items: Sequence[T]) -> None:

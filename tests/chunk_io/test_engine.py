@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from io import BytesIO
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any
 
 import h5py
@@ -16,10 +14,10 @@ import numpy as np
 import pytest
 
 import gzarr
-from gzarr import concurrency
 from gzarr.chunk_io import engine, waves
 from gzarr.chunk_io.waves import ReadJob
 from gzarr.codecs import BytesCodec, GzipCodec, ShardingCodec, ZstdCodec
+from gzarr.concurrency import Turns
 from gzarr.cpu.backend import MAX_WAVE_NCHUNKS, CpuBackend
 from gzarr.indexing.plan import make_plan
 from gzarr.indexing.selection import normalize_basic
@@ -583,6 +581,17 @@ def test_waves_that_wait_are_limited_by_their_bytes(monkeypatch: pytest.MonkeyPa
     assert (work.at_once, work.waits) == (2, True)
 
 
+def test_single_chunks_of_many_arrays_are_limited_by_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "READING_NBYTES", 8 * 256)
+    arrays = [gzarr.create_array(WaitingStore(MemoryStore()), shape=64, chunks=64, dtype="i4") for _ in range(16)]
+    seen = []
+    monkeypatch.setattr(CpuBackend, "run", staticmethod(lambda task, waves, work: seen.append(work.at_once)))
+    engine.read([read_job(array, (slice(None),)) for array in arrays])
+    monkeypatch.setattr(engine, "READING_NBYTES", 1)  # less than a chunk
+    engine.read([read_job(array, (slice(None),)) for array in arrays])
+    assert seen == [8, 1]
+
+
 @pytest.mark.parametrize("others_hold_all", [False, True])
 def test_as_many_objects_are_built_at_once_as_there_are_cores(
     others_hold_all: bool, monkeypatch: pytest.MonkeyPatch
@@ -591,11 +600,7 @@ def test_as_many_objects_are_built_at_once_as_there_are_cores(
     monkeypatch.setattr(engine, "WAITING_WAVE_NBYTES", 256)
     monkeypatch.setattr(engine, "PARALLEL_NBYTES", 1)
     monkeypatch.setattr("gzarr.cpu.backend.MAX_WAVE_NCHUNKS", 1)
-    monkeypatch.setattr(waves, "_TURN_S", 0.001 if others_hold_all else 60)
-    free: SimpleQueue[None] = SimpleQueue()
-    if not others_hold_all:
-        free.put(None)
-    monkeypatch.setattr(waves, "_builders", free)
+    monkeypatch.setattr(waves, "_builders", Turns(0, 0.001) if others_hold_all else Turns(1, 60))
     under_way, most, build, lock = 0, 0, waves._build, threading.Lock()
 
     def counted(*given: Any) -> Any:
@@ -615,18 +620,6 @@ def test_as_many_objects_are_built_at_once_as_there_are_cores(
     array[:] = np.arange(1, 1025)
     assert np.array_equal(array[:], np.arange(1, 1025))
     assert most == 1 or others_hold_all
-
-
-def test_all_cores_are_free_in_a_forked_child() -> None:
-    """The threads that had taken them do not exist there."""
-    taken = waves._builders
-    taken.get(timeout=10)
-    try:
-        assert waves._free_builders in concurrency._hooks
-        waves._free_builders()
-        assert waves._builders.qsize() == (os.cpu_count() or 1)
-    finally:
-        taken.put(None)
 
 
 # -- several reads ---------------------------------------------------------------------------------------------------

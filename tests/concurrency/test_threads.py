@@ -22,10 +22,9 @@ import pytest
 import gzarr
 from gzarr import concurrency
 from gzarr.codecs import BytesCodec, NumcodecsCodec, ShardingCodec, ZstdCodec
-from gzarr.concurrency import Pool, new_lock, run_in_threads
+from gzarr.concurrency import Pool, Turns, run_in_threads
 from gzarr.config import config
 from gzarr.cpu import threads as cpu_threads
-from gzarr.cpu.threads import in_turn
 from gzarr.storage import LocalStore, MemoryStore, Request, Store, ZipStore, locks
 from gzarr.storage.base import Versions
 from gzarr.storage.wrappers import ForwardedVersions
@@ -441,7 +440,7 @@ def test_nothing_is_written_into_the_result_after_an_interrupt() -> None:
 import signal, time
 import numpy as np
 import gzarr
-from gzarr.concurrency import Pool, new_lock, run_in_threads
+from gzarr.concurrency import Pool, Turns, new_lock, run_in_threads
 from gzarr.config import config
 from gzarr.cpu import threads
 from gzarr.storage import MemoryStore
@@ -571,9 +570,8 @@ def write_in_child(array: gzarr.Array, answers: Any) -> None:
     answers.put(array[:].tolist())
 
 
-def test_no_more_threads_decode_at_once_than_there_are_processors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gzarr.cpu.threads._turns", (new_lock(), new_lock()))
-    there, most, lock = 0, 0, threading.Lock()
+def test_no_more_threads_have_turns_than_there_are() -> None:
+    turns, there, most, lock = Turns(2, 60), 0, 0, threading.Lock()
 
     def decode(_: int) -> None:
         nonlocal there, most
@@ -581,21 +579,23 @@ def test_no_more_threads_decode_at_once_than_there_are_processors(monkeypatch: p
             there += 1
             most = max(most, there)
         time.sleep(0.002)
-        in_turn(int)  # a turn within a turn does not wait for itself
+        turns.call(int)  # a turn within a turn does not wait for itself
         with lock:
             there -= 1
 
-    run_in_threads(lambda i: in_turn(lambda: decode(i)), range(24), 8, Pool())
+    run_in_threads(lambda i: turns.call(lambda: decode(i)), range(24), 8, Pool())
     assert 1 <= most <= 2
 
 
-def test_a_turn_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    turn = new_lock()
-    monkeypatch.setattr("gzarr.cpu.threads._turns", (turn,))
-    monkeypatch.setattr("gzarr.cpu.threads._PATIENCE_S", 0.01)
-    done: list[int] = []
-    with turn:
-        thread = threading.Thread(target=lambda: in_turn(lambda: done.append(1)))
-        thread.start()
-        thread.join(30)
-    assert done == [1]
+def test_a_turn_that_does_not_come_is_not_waited_for_again() -> None:
+    """An interrupt has lost it."""
+    turns = Turns(1, 0.05)
+    turns._free.get()
+    assert turns.call(lambda: 1) == 1
+    assert turns._free.qsize() == 1
+    with pytest.raises(ValueError, match="wrong"):
+        turns.call(lambda: int("wrong"))
+    turns._free.get()
+    assert turns.reset in concurrency._hooks
+    turns.reset()  # in a forked child
+    assert turns._free.qsize() == 1
