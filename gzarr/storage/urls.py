@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from gzarr.errors import MissingExtraError, StoreError
@@ -56,7 +57,8 @@ _PLAIN_URL = re.compile(r"(\w+://[^/?#]+)/([\w-][\w.-]*(?:/[\w-][\w.-]*)*)", re.
 #: round trips before the first request.
 _CLIENTS_KEPT = 64
 #: What a client takes from the environment when it is made: proxies, certificates, and credentials.
-_CREDENTIALS = ("AWS_", "AZURE_", "GOOGLE_")
+_CREDENTIALS = ("AWS_", "AZURE_", "GOOGLE_", "SERVICE_ACCOUNT", "IDENTITY_")
+_CREDENTIAL_FILES = ("~/.config/gcloud/application_default_credentials.json",)
 _CLIENT_ENVIRONMENT = tuple(
     name
     for upper in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR")
@@ -250,11 +252,24 @@ def _client(url: str, options: Mapping[str, Any], prefixes: tuple[str, ...] = _C
     said_by_environment = {name: os.environ.get(name) for name in _CLIENT_ENVIRONMENT}
     if prefixes:
         said_by_environment |= {name: value for name, value in os.environ.items() if name.startswith(prefixes)}
-    return _kept_client(url, said, tuple(said_by_environment.items()))
+    values = (*options.values(), *said_by_environment.values(), *(_CREDENTIAL_FILES if prefixes else ()))
+    return _kept_client(url, said, tuple(said_by_environment.items()), tuple(map(_changed, values)))
+
+
+def _changed(value: object) -> int | None:
+    """When a file of credentials was changed last, if a value is the path of one: clients read them only once."""
+    if not isinstance(value, str) or os.sep not in value or "://" in value:
+        return None
+    try:
+        return Path(value).expanduser().stat().st_mtime_ns
+    except (OSError, RuntimeError, ValueError):
+        return None
 
 
 @lru_cache(maxsize=_CLIENTS_KEPT)
-def _kept_client(url: str, options: str, environment: tuple[tuple[str, str | None], ...]) -> Any | None:
+def _kept_client(
+    url: str, options: str, environment: tuple[tuple[str, str | None], ...], files: tuple[int | None, ...]
+) -> Any | None:
     return _obstore_store(url, json.loads(options))
 
 
