@@ -19,7 +19,7 @@ from gzarr.storage.base import Buffer, Request, Versioned, Versions, pickled
 from gzarr.storage.extras import require
 from gzarr.storage.flat import cut_all
 from gzarr.storage.local import LocalStore
-from gzarr.storage.remote import EXPIRED, NO_CONTAINER, EntityTags, RemoteStore, is_expired, lacks_container
+from gzarr.storage.remote import EXPIRED, NO_CONTAINER, EntityTags, RemoteStore, is_expired, lacks_container, strong
 from gzarr.storage.rules import byte_range, check_key, check_path, children, cut, refuse_normalizing, without_secrets
 from gzarr.storage.s3fs import get_object, is_refused, is_s3
 
@@ -287,7 +287,8 @@ class FsspecStore(RemoteStore):
 
     def _tag(self, key: str) -> object | None:
         info = self._info(key) or {}
-        return next((info[name] for name in ("ETag", "etag", "e_tag", "generation") if info.get(name)), None)
+        tag = next((info[name] for name in ("ETag", "etag", "e_tag", "generation") if info.get(name)), None)
+        return strong(tag) if self._is_s3 else tag
 
     def list_prefix(self, prefix: str = "") -> Iterator[str]:
         """All keys under a path."""

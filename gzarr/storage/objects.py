@@ -23,6 +23,7 @@ from gzarr.storage.remote import (
     TaggedWrites,
     is_expired,
     lacks_container,
+    strong,
 )
 from gzarr.storage.rules import byte_range, check_path, cut, without_secrets
 
@@ -61,6 +62,9 @@ class ObjectStore(TaggedStore):
         If the extra is not installed.
     """
 
+    # Whether the last answer had a strong entity tag. Where it had none, the next object will not have one either, and
+    # is asked for whole at once.
+    _tags = True
     _process_bound = frozenset({"_library", "_exceptions", "_errors", "_missing", "_lock_root"})
 
     def __init__(self, store: Any, *, read_only: bool = False, url: str | None = None, path: str = "") -> None:
@@ -110,10 +114,16 @@ class ObjectStore(TaggedStore):
     # -- reading -------------------------------------------------------------------------------------------------
 
     def _fetch_versioned(self, request: Request) -> Versioned | None:
-        found = super()._fetch_versioned(request)
-        if found is not None and found.version is None and (self._ranges or request.start is None):
-            raise self._untagged(request.key)
-        return found
+        if self._tags:
+            found, is_whole = self._get_part_or_whole(request, None)
+            if found is not None and is_whole:
+                return Versioned(found.data, None)
+            if found is None or request.start is None or found.version is not None:
+                return found
+        whole = self._get(Request(request.key))
+        if whole is None or whole.version is None:
+            return whole
+        return Versioned(cut(host_view(whole.data), request.start, request.length), whole.version)
 
     def _get(self, request: Request, version: object | None = None) -> Versioned | None:
         key, start, length = request
@@ -185,25 +195,18 @@ class ObjectStore(TaggedStore):
 
     @property
     def versions(self) -> EntityTags | None:
-        """The entity tags, which the server changes with every write. Raises: StoreError if it gives objects none."""
+        """The entity tags, which the server changes with every write."""
         return EntityTags(self)
 
     def _tag(self, key: str) -> object | None:
         head = self._head(key)
-        if head is None:
-            return None
-        version = self._version_of(head)
-        if version is None:
-            raise self._untagged(key)
-        return version
+        return None if head is None else self._version_of(head)
 
     def _version_of(self, meta: Any) -> object | None:
-        """The entity tag that an answer has, or None."""
-        tag: str | None = meta["e_tag"]
+        """The entity tag of an answer, if it is a strong one."""
+        tag = strong(meta["e_tag"])
+        self._tags = tag is not None
         return tag
-
-    def _untagged(self, key: str) -> StoreError:
-        return StoreError(f"store {self}: the server gives {key!r} no entity tag")
 
     @property
     def conditional(self) -> TaggedWrites | None:
@@ -217,7 +220,9 @@ class ObjectStore(TaggedStore):
         library = self._obstore
         try:
             result = library.get(self.store, self._below + key)
-            tag = {name: result.meta[name] for name in ("e_tag", "version") if result.meta[name] is not None}
+            meta = result.meta
+            found = {"e_tag": strong(meta["e_tag"]), "version": meta["version"]}
+            tag = {name: value for name, value in found.items() if value is not None}
             return Versioned(memoryview(result.bytes()), tag)
         except (*self._missing, self._exceptions.InvalidPathError) as error:
             if lacks_container(error):
@@ -340,34 +345,6 @@ class HTTPStore(ObjectStore):
     def check_writable(self) -> None:
         """Raise `ReadOnlyError`."""
         raise ReadOnlyError(f"store {self} is read-only: gzarr does not write to HTTP servers; write a copy elsewhere")
-
-    # Whether the last answer had an entity tag. Where it had none, the next object will not have one either, and is
-    # asked for whole at once.
-    _tags = True
-
-    def _fetch_versioned(self, request: Request) -> Versioned | None:
-        if self._tags:
-            found, is_whole = self._get_part_or_whole(request, None)
-            if found is not None and is_whole:
-                return Versioned(found.data, None)
-            if found is None or found.version is not None:
-                return found
-        whole = self._get(Request(request.key))
-        if whole is None or whole.version is None:
-            return whole
-        return Versioned(cut(host_view(whole.data), request.start, request.length), whole.version)
-
-    versions = ObjectStore.versions
-
-    def _tag(self, key: str) -> object | None:
-        # None if there is no tag that says that every byte is the same (RFC 9110, 8.8.1).
-        head = self._head(key)
-        return None if head is None else self._version_of(head)
-
-    def _version_of(self, meta: Any) -> object | None:
-        tag = meta["e_tag"]
-        self._tags = tag is not None and not tag.startswith("W/")
-        return tag if self._tags else None
 
     def list_prefix(self, prefix: str = "") -> Iterator[str]:
         """All keys under a path, as far as directory pages lead. Raises: StoreError if the server has none."""

@@ -306,11 +306,16 @@ def run_together(function: Callable[[T], R], items: Sequence[T], concurrency: in
 
 def lacks_container(error: BaseException | None) -> bool:
     """Whether an error, or one that caused it, says that there is no such bucket or container, not only no object."""
-    while error is not None:
+    while error is not None:  # its context may be an error of another store
         if any(word in str(error) for word in ("NoSuchBucket", "ContainerNotFound")):
             return True
-        error = error.__cause__ or error.__context__
+        error = error.__cause__
     return False
+
+
+def strong(tag: str | None) -> str | None:
+    """An entity tag if it says that every byte is the same (RFC 9110, 8.8.1). No server pins reads to another one."""
+    return None if tag is None or tag.startswith("W/") else tag
 
 
 def part_of(whole: Buffer, request: Request) -> Buffer:

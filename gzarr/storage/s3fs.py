@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from gzarr.storage.base import Request
 from gzarr.storage.extras import require
+from gzarr.storage.remote import strong
 
 #: How often an object is asked for whose connection breaks while it comes; s3fs itself repeats other requests.
 _ATTEMPTS = 3
@@ -19,7 +20,7 @@ class S3Answer(NamedTuple):
     data : bytes
         The bytes.
     tag : str or None
-        The entity tag of the object.
+        The entity tag of the object, if it is a strong one.
     is_whole : bool
         Whether they are the whole object, as none or all of it was asked for, or because the server knows no ranges.
     """
@@ -31,7 +32,8 @@ class S3Answer(NamedTuple):
 
 def is_s3(fs: Any) -> bool:
     """Whether a file system is one of s3fs."""
-    return callable(getattr(fs, "call_s3", None))
+    # Not of the instance: caches of fsspec (``simplecache::s3://``) pass on what is asked of them.
+    return callable(getattr(type(fs), "call_s3", None))
 
 
 def get_object(fs: Any, path: str, request: Request, tag: object | None = None) -> S3Answer:
@@ -63,7 +65,7 @@ async def _get_object(fs: Any, path: str, options: dict[str, Any]) -> S3Answer:
                 raise
         else:
             break
-    return S3Answer(data, answer.get("ETag"), "ContentRange" not in answer)
+    return S3Answer(data, strong(answer.get("ETag")), "ContentRange" not in answer)
 
 
 def is_refused(error: BaseException) -> bool:

@@ -177,6 +177,16 @@ def test_a_server_that_knows_no_ranges_sends_whole_objects(server: S3Server, lay
     assert np.array_equal(array[5:9, 5:30], VALUES[5:9, 5:30])
 
 
+def test_another_bucket_can_be_read_while_an_error_about_a_missing_one_is_handled(server: S3Server) -> None:
+    written(server, "chunks")
+    del server.objects.buckets["bucket"]["x/c/0/0"]
+    options = {"storage_options": options_of(server.endpoint)}
+    try:
+        gzarr.open_array("s3://missing/x", mode="r", **options)
+    except StoreError:
+        assert gzarr.open_array("s3://bucket/x", mode="r", **options)[0, :9].tolist() == [0] * 8 + [8]
+
+
 def test_a_server_that_does_not_answer_is_given_up(server: S3Server) -> None:
     written(server, "chunks")
     client = {"client_options": {"timeout": "200ms"}, "retry_config": {"max_retries": 1}}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import socket
 import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import pytest
 
 import gzarr
 from benchmarks.s3.objects import Answer, Objects
+from benchmarks.s3.objects import Request as Asked
 from benchmarks.s3.server import S3Server
 from gzarr.errors import MetadataError, MissingExtraError, ReadOnlyError, ReplacedError, StoreError
 from gzarr.storage import (
@@ -244,6 +247,35 @@ def test_servers_without_versions_are_read_by_whole_shards(http_server: tuple[st
         sharded(str(folder / tags), 100)
 
 
+@pytest.mark.parametrize("kind", ["s3", "s3fs"])
+@pytest.mark.parametrize("weak", [False, True])
+@pytest.mark.filterwarnings("ignore:.*cannot store objects on a condition")
+def test_buckets_without_versions_are_read_by_whole_shards(kind: str, weak: bool) -> None:
+    """A proxy has taken the entity tags away, or made weak ones of them, which no condition ever fits."""
+
+    def spoil(asked: Asked, answer: Answer) -> Answer:
+        if weak and asked.headers.get("if-match"):
+            return Answer(412, b"<Error><Code>PreconditionFailed</Code></Error>")
+        headers = dict(answer.headers)
+        tag = headers.pop("ETag", None) if asked.method != "PUT" else None
+        return replace(answer, headers=headers | ({"ETag": f"W/{tag}"} if weak and tag else {}))
+
+    with S3Server(Objects({"bucket": {}}), hook=spoil) as server:
+        options = options_of(server.endpoint)
+        if kind == "s3fs":
+            pytest.importorskip("s3fs")
+            store: Any = FsspecStore.from_url("s3://bucket/x", options)
+        else:
+            store = open_store("s3://bucket/x", storage_options=options)[0]
+        sharded(store, 100)
+        server.told()
+        z = gzarr.open_array(store)
+        assert [z[5], z[6]] == [105, 106]
+        assert server.told()["GET"] < 10
+        z[7] = 9
+        assert z[5:8].tolist() == [105, 106, 9]
+
+
 @pytest.mark.parametrize("kind", ["s3", "http", "s3fs"])
 def test_servers_without_ranges_send_each_shard_once(kind: str) -> None:
     with S3Server(Objects({"bucket": {}}, ranges=False)) as server:
@@ -324,6 +356,19 @@ def test_stores_of_one_bucket_share_a_client(s3_options: dict[str, Any], monkeyp
     assert sorted(outer) == ["a b/x"]
     monkeypatch.setenv("AWS_SESSION_TOKEN", "another")
     assert open_store(f"{place}/a", storage_options=s3_options)[0].store is not inner.store
+
+
+def test_a_client_is_made_anew_when_a_file_of_credentials_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clients read such files once."""
+    token = tmp_path / "token"
+    token.write_text("one")
+    monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(token))
+    stores = [open_store(f"s3://bucket/{name}", storage_options={"region": "eu-west-1"})[0] for name in "ab"]
+    assert stores[0].store is stores[1].store
+    os.utime(token, ns=(1, 1))
+    assert open_store("s3://bucket/a", storage_options={"region": "eu-west-1"})[0].store is not stores[0].store
 
 
 def test_s3_through_fsspec(rclone_options: dict[str, object]) -> None:

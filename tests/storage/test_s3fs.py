@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -38,6 +39,18 @@ def test_s3fs_is_asked_for_no_head() -> None:
         assert store.get_many([Request("c/0"), Request("c/0", -3)]) == [None, None]
         assert store.get_many([Request("zarr.json", -3, 2)]) == [store["zarr.json"][-3:-1]]
         assert server.told().get("HEAD", 0) == 0
+
+
+def test_a_cache_of_fsspec_is_asked_first(tmp_path: Path) -> None:
+    with S3Server(Objects({"bucket": {}})) as server:
+        options = options_of(server.endpoint)
+        gzarr.save_array(FsspecStore.from_url("s3://bucket/x", options), np.arange(8), chunks=4)
+        chained = {"s3": options, "simplecache": {"cache_storage": str(tmp_path)}}
+        store = FsspecStore.from_url("simplecache::s3://bucket/x", chained)
+        assert gzarr.open_array(store, mode="r")[:].tolist() == list(range(8))
+        server.told()
+        assert store["c/0"]
+        assert server.told().get("GET", 0) == 0
 
 
 def test_an_answer_that_breaks_off_is_asked_for_again() -> None:
