@@ -188,7 +188,7 @@ class CpuBackend:
                 out[part.out] = fill
                 continue
             if rows is not None:
-                out[part.out] = _strings_of(chain, rows, buffer, (index, part))
+                _place_strings(chain, rows, buffer, (index, part), out)
                 continue
             chunk = _decode_one(chain, buffer, index)
             if fields is not None:
@@ -280,16 +280,23 @@ def _decode_one(chain: Chain, buffer: Buffer, index: int) -> Array:
         raise
 
 
-def _strings_of(chain: Chain, rows: DecodeRows, buffer: Buffer, numbered: tuple[int, Part]) -> Array:
-    """The strings that a part takes from its chunk. numbered: the part after its index."""
-    index, part = numbered
-    if type(part.inside) is not tuple or type(part.inside[0]) is not slice:
-        return _decode_one(chain, buffer, index)[part.inside]
+def _place_strings(
+    chain: Chain, rows: DecodeRows, buffer: Buffer, numbered: tuple[int, Part], out: np.ndarray[Any, Any]
+) -> None:
+    """Decode the strings that a part takes from its chunk. numbered: the part after its index."""
+    index, (_, inside, to, _) = numbered
+    if type(inside) is not tuple or type(inside[0]) is not slice:
+        out[to] = _decode_one(chain, buffer, index)[inside]
+        return
+    is_run = len(inside) == 1 and type(out) is np.ndarray and type(to) is tuple and {*map(type, to)} == {slice}
+    into = out[to] if is_run and out.dtype == object else None
     try:
-        return rows(buffer, part.inside[0])[(slice(None), *part.inside[1:])]
+        found = rows(buffer, inside[0], into if into is not None and into.flags.c_contiguous else None)
     except CodecError as error:
         error.index = index
         raise
+    if found is not into:
+        out[to] = found[(slice(None), *inside[1:])]
 
 
 def _changeable(chain: Chain, buffer: Buffer, index: int) -> Array:

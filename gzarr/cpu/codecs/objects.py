@@ -17,8 +17,8 @@ from gzarr.cpu.compiled.items import decode_items, encode_items
 from gzarr.errors import CodecError
 
 Array = np.ndarray[Any, np.dtype[Any]]
-#: Decodes rows of a stored chunk, a slice of its first axis.
-DecodeRows = Callable[[Bytes, slice], Array]
+#: Decodes rows of a stored chunk, a slice of its first axis, into an array of objects of their shape if one is given.
+DecodeRows = Callable[[Bytes, slice, Array | None], Array]
 
 
 def as_objects(array: Array) -> Array:
@@ -94,12 +94,13 @@ def make_decode_rows(steps: Sequence[Step], codecs: Sequence[Codec], chunk: Arra
     n, text = chunk.nelements, names[0] == "vlen-utf8"
     row = n // chunk.shape[0] if n else 0
 
-    def decode(data: Bytes, rows: slice) -> Array:
+    def decode(data: Bytes, rows: slice, into: Array | None) -> Array:
         for codec in reversed(codecs[1:]):
             (data,) = codec.decode((data,))
         first, stop, step = rows.indices(chunk.shape[0])
-        if step == 1 and first < stop and (stop - first < chunk.shape[0]):
-            items = np.empty((stop - first, *chunk.shape[1:]), object)
+        shape = stop - first, *chunk.shape[1:]
+        if step == 1 and first < stop:
+            items = np.empty(shape, object) if into is None or into.shape != shape else into
             if decode_items(data, n, first * row, items, text=text):
                 return items
         whole: Array = codecs[0].decode((data,))[0]
