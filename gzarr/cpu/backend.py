@@ -198,7 +198,8 @@ class CpuBackend:
     def compiled(self, store: Store, layout: Layout, chain: Chain | None, *, cached: bool) -> CompiledLoop:
         """Return what decides on the compiled loop for an array."""
         prepared: _Prepared | None = None if chain is None else chain.prepared
-        return CompiledLoop(store, layout, None if prepared is None else prepared.loop, cached=cached)
+        loop = None if prepared is None else prepared.loop
+        return CompiledLoop(store, layout, loop, cached=cached, is_numpy=type(self) is CpuBackend)
 
     def decode(self, chain: Chain, buffers: Sequence[Buffer | None]) -> list[Array]:
         """Decode whole chunks into arrays of their own; a missing chunk is filled. Raises: CodecError(index)."""

@@ -63,7 +63,7 @@ class BasicSelections:
         store, name = self._source.store, self._source.layout.key(coords)
         try:
             lock = store.locked((name,), ())
-            status: int = while_locked(lock, lambda: self._basic.write(key, value, keep_empty))
+            status: int = while_locked(lock, lambda: self._basic.write(coords, key, value, keep_empty))
         finally:
             announce(lambda: [store.lock_name(name)])
         if status == _EMPTY:

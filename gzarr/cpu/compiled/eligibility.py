@@ -85,14 +85,23 @@ class CompiledLoop:
         Returns the loop's description of the chunks, or why there is none; None if they differ in shape.
     cached : bool
         Whether decoded chunks are cached, so that reads go to the cache.
+    is_numpy : bool
+        Whether results are arrays of NumPy itself, as those of basic selections then are.
     """
 
-    __slots__ = ("_cached", "_chain", "_decision", "_layout", "_store")
+    __slots__ = ("_cached", "_chain", "_decision", "_is_numpy", "_layout", "_store")
 
     def __init__(
-        self, store: Store, layout: Layout, chain: Callable[[], LoopChain | str] | None, *, cached: bool
+        self,
+        store: Store,
+        layout: Layout,
+        chain: Callable[[], LoopChain | str] | None,
+        *,
+        cached: bool,
+        is_numpy: bool,
     ) -> None:
         self._store, self._layout, self._chain, self._cached = store, layout, chain, cached
+        self._is_numpy = is_numpy
         self._decision: _Decision | None = None
 
     def take_read(self, plan: Plan, nparts: int, out: Any, fields: Fields) -> PieceJob | str:
@@ -178,7 +187,7 @@ class CompiledLoop:
 
     def basic(self) -> BasicSelections | None:
         """What reads and writes basic selections without a plan; None if nothing does, or if a profile is taken."""
-        basic = (self._decision or self._decide()).basic
+        basic = (self._decision or self._decide()).basic if self._is_numpy else None
         return basic if basic is not None and active.get() is None and config.get("cpu.native") else None
 
     def reads_copies(self) -> bool:

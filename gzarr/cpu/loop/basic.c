@@ -129,8 +129,8 @@ enum { MAX_SPANS = MAX_NDIM + 2 * MAX_PARTS };
 
 /* -- scratch memory -------------------------------------------------------------------------------------------- */
 
-/* Memory that no call uses: the system clears what it gives anew. */
-enum { MAX_SPARE = 8 };
+/* Memory that no call uses: the system clears what it gives anew. What large chunks take is not kept. */
+enum { MAX_SPARE = 8, MAX_SPARE_NBYTES = 1 << 24 };
 typedef struct {
     size_t nbytes;
     char bytes[];
@@ -151,7 +151,7 @@ static Scratch *take_scratch(size_t nbytes) {
 }
 
 static void give_scratch_back(Scratch *scratch) {
-    for (int i = 0; i < MAX_SPARE; i++) {
+    for (int i = 0; i < MAX_SPARE && scratch->nbytes <= MAX_SPARE_NBYTES; i++) {
         Scratch *nothing = NULL;
         if (__atomic_compare_exchange_n(&spare[i], &nothing, scratch, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED)) return;
     }
@@ -263,7 +263,7 @@ static bool find_shard(const Basic *basic, Call *call, Window *window, Shard *sh
     call->written = basic->written.buf;
     call->n_written = basic->written.len / WORD;
     call->sharded = true;
-    if (!call->version || PyBytes_Size(version) != 5 * WORD || (uintptr_t)call->index % sizeof(int64_t)) return false;
+    if (!call->version || PyBytes_Size(version) != 5 * WORD) return false;
     if (!make_path(call, coords, shard->path)) return false;
     call->path = shard->path;
     return true;
@@ -376,19 +376,28 @@ static PyObject *left(void) {
     return none ? PyLong_FromLong(LEFT) : NULL;
 }
 
-/* write(key, value, keep_empty): DONE, LEFT or EMPTY. The caller holds the lock of the chunk. */
+/* Whether the only chunk of a selection has given coordinates. */
+static bool is_at(const Basic *basic, const Span *spans, PyObject *coords) {
+    bool same = PyTuple_CheckExact(coords) && PyTuple_Size(coords) == basic->job.ndim;
+    for (int64_t a = 0; same && a < basic->job.ndim; a++)
+        same = PyLong_AsLongLong(PyTuple_GetItem(coords, (Py_ssize_t)a)) == spans[a].chunk;
+    return same;
+}
+
+/* write(coords, key, value, keep_empty): DONE, LEFT or EMPTY. The caller holds the lock of the chunk, whose coordinates
+ * `locate` gave: what stands in the key may say something else by now. */
 static PyObject *basic_write(PyObject *self, PyObject *args) {
     const Basic *basic = (const Basic *)self;
-    PyObject *key, *array;
+    PyObject *coords, *key, *array;
     int keep_empty;
     char status = LEFT;
     Wanted wanted[MAX_NDIM];
     Span spans[MAX_SPANS];
     Window window;
     Py_buffer value;
-    if (!PyArg_ParseTuple(args, "OOp", &key, &array, &keep_empty)) return NULL;
+    if (!PyArg_ParseTuple(args, "OOOp", &coords, &key, &array, &keep_empty)) return NULL;
     if (!basic->writes || !has_dtype(basic, array) || !take_key(basic, key, wanted) ||
-        !cut(basic, wanted, 1, spans, &window))
+        !cut(basic, wanted, 1, spans, &window) || !is_at(basic, spans, coords))
         return left();
     PyObject *number = PyObject_CallNoArgs(basic->number);
     Sink sink = {

@@ -129,7 +129,7 @@ static bool read_shard(Call *call, int64_t from, const int64_t *shard, Reader *r
     memcpy(window.origin, coords + ndim, (size_t)ndim * sizeof(int64_t));
     memcpy(window.entry, coords + 2 * ndim, (size_t)ndim * sizeof(int64_t));
     call->window = &window;
-    call->index = (const uint64_t *)(intptr_t)shard[SHARD_INDEX];
+    call->index = (const void *)(intptr_t)shard[SHARD_INDEX];
     call->n_index = shard[SHARD_ENTRIES];
     call->version = shard[SHARD_CHECKED] ? shard + SHARD_VERSION : NULL;
     const bool is_there = reader->fd >= 0;

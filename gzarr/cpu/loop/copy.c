@@ -147,10 +147,11 @@ bool find_entry(const Call *call, const int64_t *coords, uint64_t *at) {
 
 /* Where a chunk of a shard of so many bytes is. at: a number below n_index. ODD if it is not within the shard. */
 Found look_up(const Call *call, uint64_t at, int64_t shard_size, uint64_t *start, int64_t *size) {
-    *start = call->index[2 * at];
-    const uint64_t length = call->index[2 * at + 1];
+    uint64_t entry[2]; /* a copy, as an index may lie anywhere in a shard */
+    memcpy(entry, (const char *)call->index + at * sizeof entry, sizeof entry);
+    *start = entry[0];
     if (*start == MISSING) return ABSENT;
-    if (*start > (uint64_t)shard_size || length > (uint64_t)shard_size - *start) return ODD;
-    *size = (int64_t)length;
+    if (*start > (uint64_t)shard_size || entry[1] > (uint64_t)shard_size - *start) return ODD;
+    *size = (int64_t)entry[1];
     return FOUND;
 }

@@ -344,7 +344,7 @@ static bool find_filter(Filter *f) {
 /* Give a job its filters. False if they do not fit each other or the chunk. */
 bool take_filters(Job *job, const char *table, int64_t n) {
     int64_t nbytes = job->nbytes;
-    if (n > MAX_FILTERS || (n && job->max_encoded < 2 * job->nbytes + CHECKSUM)) return false;
+    if (n > MAX_FILTERS || (n && job->max_encoded < 2 * job->nbytes + MAX_OVERHEAD)) return false;
     job->n_filters = n;
     for (int64_t i = 0; i < n; i++, table += FILTER_NBYTES) {
         Filter *f = &job->filters[i];

@@ -197,8 +197,8 @@ typedef struct {
     const int64_t *order;  /* points: positions in the result, (npoints,) */
     const char *path;      /* of the shard, or what the chunks' paths begin with */
     int64_t path_length;
-    const uint64_t *index; /* offset and size of each chunk of the shard; NULL if there is no shard, or, of one that
-                            * is written, if it is covered whole */
+    const void *index; /* offset and size of each chunk of the shard, as `look_up` reads them from anywhere in memory;
+                        * NULL if there is no shard, or, of one that is written, if it is covered whole */
     int64_t n_index;       /* entries */
     const char *bytes; /* of the shard, if they are in memory: it is then not opened */
     int64_t n_bytes;

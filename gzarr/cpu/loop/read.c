@@ -73,11 +73,17 @@ static Found find_file(const Call *call, const int64_t *coords, Reader *reader, 
     return FOUND;
 }
 
+static bool is_missing(const Call *call, uint64_t at) {
+    uint64_t start;
+    memcpy(&start, (const char *)call->index + at * 2 * sizeof start, sizeof start);
+    return start == MISSING;
+}
+
 static Found find_range(const Call *call, const int64_t *coords, Reader *reader, Stored *stored) {
     if (!call->index) return ABSENT;
     uint64_t at, start;
     if (!find_entry(call, coords, &at)) return ODD;
-    if (call->index[2 * at] == MISSING) return ABSENT;
+    if (is_missing(call, at)) return ABSENT;
     if (!call->bytes && reader->fd == -1) reader->fd = open_regular(call->path, &reader->shard_size);
     if (!call->bytes && reader->fd < 0) return ODD;
     *stored = (Stored){.bytes = call->bytes, .may_change = call->bytes_may_change, .fd = reader->fd};

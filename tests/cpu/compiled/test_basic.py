@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from contextlib import AbstractContextManager
 from functools import cache
@@ -14,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gzarr
+from gzarr.codecs import BytesCodec, ZstdCodec
 from gzarr.config import config
 from gzarr.cpu.compiled import basic as compiled_basic
 from gzarr.cpu.compiled import library
@@ -296,6 +298,39 @@ def test_the_locks_of_the_store_are_held(tmp_path: Path) -> None:
     assert array[12] == 5
 
 
+class Fickle:
+    """An index that is another one each time."""
+
+    def __init__(self) -> None:
+        self.at = iter(range(100))
+
+    def __index__(self) -> int:
+        return 10 * next(self.at)
+
+
+def test_only_the_chunk_that_is_locked_is_written(tmp_path: Path) -> None:
+    array = gzarr.create_array(tmp_path, name="a", shape=100, chunks=10, dtype="i4", fill_value=0)
+    first = Fickle()
+    assert not basic_of(array).write(slice(first, 7), 5, keep_empty=False)  # type: ignore[misc]
+    first = Fickle()
+    assert not basic_of(array).write(slice(first, 17), 5, keep_empty=False)  # type: ignore[misc]
+    assert not (tmp_path / "a" / "c").exists()
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the system does not say what a process takes")
+def test_memory_for_large_chunks_is_given_back(tmp_path: Path) -> None:
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    array = gzarr.create_array(
+        tmp_path, name="a", shape=1 << 24, chunks=1 << 24, dtype="u1", codecs=[BytesCodec(), ZstdCodec(1)]
+    )
+    array[...] = np.broadcast_to(np.uint8(1), array.shape)
+    before = resident()
+    assert array[-1] == 1
+    assert resident() - before < 1 << 22
+
+
 def test_a_lock_that_another_holds_is_waited_for(array: gzarr.Array, monkeypatch: pytest.MonkeyPatch) -> None:
     store = array.store
     left = []
@@ -383,7 +418,7 @@ def test_tables_that_lie(folder: Path, data: st.DataObject) -> None:
     except ValueError:
         return
     key = tuple(data.draw(st.integers(0, 80)) for _ in SHAPE)
-    made_of_lies.locate(key)
-    made_of_lies.write(key, np.array(5, "i4"), True)
+    coords = made_of_lies.locate(key) or (0, 0, 0)
+    made_of_lies.write(coords, key, np.array(5, "i4"), True)
     made_of_lies.read(key, np.dtype("i4"))
     made_of_lies.read(np.s_[:], np.dtype("i4"))

@@ -26,7 +26,7 @@ SELECTED = {
     "or (damage and (lz4 or checksum)) or copies_are_cast",
     "cpu/compiled/test_points.py": "lie or shards or (large and 7)",
     "cpu/compiled/test_elements.py": "large",
-    "cpu/compiled/test_buffers.py": "lie or damage or large",
+    "cpu/compiled/test_buffers.py": "lie or damage or large or (chunks_in_memory and shards and memory)",
     "cpu/compiled/test_copies.py": "copies_are_cast or tables or axes or far",
     "cpu/compiled/test_read_blocks.py": "tables or damage or shards or whole or (lists and 7)",
     "cpu/compiled/test_read_beginnings.py": "not selection",
