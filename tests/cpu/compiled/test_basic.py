@@ -311,8 +311,9 @@ class Fickle:
 
 def test_only_the_chunk_that_is_locked_is_written(tmp_path: Path) -> None:
     array = gzarr.create_array(tmp_path, name="a", shape=100, chunks=10, dtype="i4", fill_value=0)
+    array[0] = 1
     assert not basic_of(array).write(slice(Fickle(0), Fickle(7)), 5, keep_empty=False)
-    assert not (tmp_path / "a" / "c").exists()
+    assert array[...].sum() == 1
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the system does not say what a process takes")
