@@ -53,7 +53,7 @@ class Memory:
         backing = self.backing
         with DOING:
             # No other memory gets this address while work that holds it is under way.
-            for queue in list(Stream.queues.values()):
+            for queue in filter(None, (ref() for ref in Stream.queues.valuerefs())):  # other threads may make streams
                 if queue.pending and queue is not self._queue:
                     queue.submit(lambda: keep(backing))
             self._queue.submit(lambda: backing.fill(FREED))
