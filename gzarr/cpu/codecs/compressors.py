@@ -7,7 +7,6 @@ import lzma
 import struct
 import zlib
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -39,11 +38,8 @@ ZLIB, GZIP = 15, 31
 #: Levels of gzip and zlib; -1 is 6.
 DEFLATE_LEVELS = range(-1, 10)
 
-#: Makes the decompressor of one stream; takes the window bits. Intel's ISA-L takes half the time of zlib and verifies
-#: the same checksums.
-decompressor: Callable[[int], Any] = zlib.decompressobj
-with suppress(ImportError):
-    decompressor = import_module("isal.isal_zlib").decompressobj
+#: The highest ratio of Deflate (zlib's technical details).
+_DEFLATE_RATIO = 1032
 
 _BLOSC_SIZES = struct.Struct("<4x3I").unpack_from
 
@@ -168,12 +164,52 @@ def stream_decoder(
 
 def gzip_decoder(expected: int | None, most: int | None = None) -> Decoder:
     """Decodes gzip members."""
-    return stream_decoder("gzip", lambda: decompressor(GZIP), expected, b"\x1f\x8b", most)
+    return _deflate_decoder(GZIP, stream_decoder("gzip", _zlib(GZIP), expected, b"\x1f\x8b", most), expected)
 
 
 def zlib_decoder(expected: int | None, most: int | None = None) -> Decoder:
     """Decodes a zlib stream."""
-    return stream_decoder("zlib", lambda: decompressor(ZLIB), expected, None, most)
+    return _deflate_decoder(ZLIB, stream_decoder("zlib", _zlib(ZLIB), expected, None, most), expected)
+
+
+def _zlib(wbits: int) -> Callable[[], Any]:
+    return lambda: zlib.decompressobj(wbits)
+
+
+def _deflate_decoder(wbits: int, rest: Decoder, expected: int | None) -> Decoder:
+    """Decodes one stream of a known size with libdeflate, in half of zlib's time; ``rest`` takes all others."""
+    deflate = _libdeflate()
+    if deflate is None or not expected:
+        return rest
+    decompress, checksum = deflate.gzip_decompress, deflate.crc32
+    if wbits == ZLIB:
+        decompress, checksum = deflate.zlib_decompress, deflate.adler32
+
+    def decode(data: Bytes, out: Bytes = None) -> Bytes:
+        if expected > _DEFLATE_RATIO * len(data):
+            return rest(data, out)
+        try:
+            decoded = decompress(data, expected)
+        except deflate.DeflateError:
+            return rest(data, out)
+        # libdeflate does not say where the stream ends: its checksum is the end of a chunk with nothing behind it
+        end = int.from_bytes(data[-8:-4], "little") if wbits == GZIP else int.from_bytes(data[-4:], "big")
+        if len(decoded) != expected or checksum(decoded) != end:
+            return rest(data, out)
+        if out is None:
+            return decoded
+        out[:] = np.frombuffer(decoded, np.uint8)
+        return out
+
+    return decode
+
+
+def _libdeflate() -> Any:
+    """The package deflate; None without it."""
+    try:
+        return import_module("deflate")
+    except ImportError:
+        return None
 
 
 def deflate_encoder(wbits: int, level: int) -> Function:
@@ -181,9 +217,8 @@ def deflate_encoder(wbits: int, level: int) -> Function:
 
     The header has no time stamp. Without the package deflate, zlib encodes, to other bytes.
     """
-    try:
-        deflate: Any = import_module("deflate")
-    except ImportError:
+    deflate = _libdeflate()
+    if deflate is None:
         return lambda data: zlib.compress(data, level, wbits=wbits)
     compress = deflate.gzip_compress if wbits == GZIP else deflate.zlib_compress
     return lambda data: compress(data, level)
