@@ -1,19 +1,30 @@
-/* Reads and writes many chunks without the interpreter: what the files of the loop share.
+/* Reads and writes chunks without the interpreter: what the files of the loop share.
  *
  * Theory of operation. One call takes a run of the parts of a plan, which it knows by tables: for a box the spans of
- * each axis, whose product the parts are; for points, rows of the points of each chunk; for copies, the boxes that are
- * wanted of each chunk. Reading (read.c) finds the bytes of every part's chunk (a file of its own, or a range of a
- * shard), decodes them, large chunks block by block (blocks.c), and copies what is wanted into the result, or each box
- * into its slot (copies.c); a missing chunk gives the fill value. Writing (write.c) lays every part over what is there
- * of its chunk, unless the part covers that, encodes it, and replaces the chunk's file, which is locked (locks.c) while
- * that takes; Blosc's frames are made block by block (blosc.c, shuffle.c); or it puts a shard together in memory, in the
- * order of its index: new chunks, and between them those of the old shard, as they are. Fetching (fetch.c) brings chunks into memory as they are stored; put.c stores what was
- * encoded elsewhere. Besides, blocks of arrays are downsampled (reduce.c). Everything that is not plain success, whatever the reason, is left alone and reported: gzarr's
- * Python path does such parts again, and it alone knows how to say what is wrong.
+ * each axis, whose product the parts are; for points, rows of the points of each chunk (points.c); for copies, the boxes
+ * that are wanted of each chunk (copies.c). Basic selections of a few chunks need no plan: basic.c makes these tables
+ * from what stands between the brackets.
+ *
+ * Reading (read.c) finds the bytes of every part's chunk: a file of its own, a range of a shard, or memory (memory.c). It
+ * decodes them, large chunks block by block (blocks.c), gzip and zlib by libdeflate (deflate.c), undoes the filters
+ * (filters.c, shuffle.c), and copies what is wanted into the result (copy.c), where numbers may be cast (cast.c, half.h).
+ * A missing chunk gives the fill value.
+ *
+ * Writing (write.c) lays every part over the old contents of its chunk, unless the part covers the chunk, and encodes
+ * that. Blosc's frames are made block by block (blosc.c, shuffle.c). The result replaces the chunk's file, which
+ * is locked meanwhile (locks.c), is returned for a store in memory, or becomes part of a shard, which is built in memory in
+ * the order of its index: new chunks, and between them those of the old shard, as they are.
+ *
+ * For devices, fetch.c brings encoded chunks into memory, frames.c takes their frames apart, parts.c describes boxes to
+ * the kernels, and put.c stores what was encoded elsewhere. Besides, reduce.c and windows.h downsample blocks of arrays,
+ * and items.c makes and lays out strings of variable length. module.c is what Python calls.
+ *
+ * Whatever is not plain success is left and reported: gzarr's Python path does such parts again, and it alone knows how to
+ * say what is wrong.
  *
  * Rules: memory is only touched after what says where was checked against the shapes of chunk and array; the codecs
- * are those of numcodecs and libdeflate, called by address (`bind`); nothing here is shared between calls but these addresses, the
- * table of locks, and spare contexts of Zstandard.
+ * are those of numcodecs and libdeflate, called by address (`bind`); calls share nothing but these addresses, the table of
+ * locks, and spare contexts of Zstandard.
  */
 #ifndef GZARR_LOOP_H
 #define GZARR_LOOP_H
@@ -50,7 +61,7 @@ enum { MIN_FILE_RUN = 1024, MAX_RUNS = 256 };
 
 /* -- codecs ---------------------------------------------------------------------------------------------------- */
 
-/* Functions of the libraries; NULL for what is not there. The order is that of native.py. */
+/* Functions of the libraries; NULL for what is not there. The order is that of compiled/library.py. */
 struct Library {
     int (*blosc_decompress_ctx)(const void *, void *, size_t, int);
     void *(*ZSTD_createDCtx)(void);
