@@ -51,6 +51,16 @@ _OPTIONS = {
 
 #: What an HTTP client waits for: an available server answers sooner.
 _CLIENT = {"connect_timeout": "5 seconds", "timeout": "60 seconds"}
+#: Options of obstore's HTTP client (ClientConfig). obstore panics if it finds them among those of the store.
+_CLIENT_OPTIONS = frozenset(
+    (
+        *("allow_http", "allow_invalid_certificates", "connect_timeout", "default_content_type"),
+        *("default_headers", "http1_only", "http2_keep_alive_interval", "http2_keep_alive_timeout"),
+        *("http2_keep_alive_while_idle", "http2_only", "pool_idle_timeout", "pool_max_idle_per_host"),
+        *("proxy_ca_certificate", "proxy_excludes", "proxy_url", "randomize_addresses"),
+        *("read_timeout", "root_certificate", "timeout", "user_agent"),
+    )
+)
 #: (server or bucket, path) of a URL whose path can be a part of keys: nothing in it is written otherwise in requests.
 _PLAIN_URL = re.compile(r"(\w+://[^/?#]+)/([\w-][\w.-]*(?:/[\w-][\w.-]*)*)", re.ASCII)
 #: Cached clients of servers and buckets: making one takes 3 to 7 ms, to read certificates, and each connection takes
@@ -156,7 +166,8 @@ def _obstore_store(url: str, options: Mapping[str, Any]) -> Any | None:
     stores = require("obstore.store", "s3", url)
     errors = require("obstore.exceptions", "s3", url)
     given = dict(options)
-    client = {**_CLIENT, **given.pop("client_options", {})}
+    apart = {name: given.pop(name) for name in _CLIENT_OPTIONS & given.keys()}
+    client = {**_CLIENT, **apart, **given.pop("client_options", {})}
     endpoint = str(given.get("endpoint") or os.environ.get("AWS_ENDPOINT_URL") or "")
     if endpoint.startswith("http://"):
         client.setdefault("allow_http", True)

@@ -536,6 +536,14 @@ def test_options_are_translated() -> None:
     within(2, lambda: open_store("s3://b", storage_options={"endpoint": 5}), "cannot open")
 
 
+@pytest.mark.parametrize("name", ["client_options", ""])
+def test_options_of_the_http_client_are_taken_with_those_of_the_store(name: str) -> None:
+    client = {"allow_http": "true", "timeout": "7 seconds"}
+    options = {"region": "x", **({name: client} if name else client)}
+    store: Any = open_store("s3://b", storage_options=options)[0]
+    assert client.items() <= store.store.client_options.items()
+
+
 @pytest.mark.parametrize("url", ["http://user:hidden@127.0.0.1:1/x", "http://127.0.0.1:1/x?token=hidden&v=hidden"])
 def test_messages_show_no_passwords_of_urls(url: str) -> None:
     with pytest.raises(StoreError, match=r"127\.0\.0\.1:1/x") as failed:
