@@ -109,6 +109,15 @@ def codec_number(codec: str, *, checksum: bool, encodes: bool = False) -> int | 
     return number if all(addresses[name] for name in names) else None
 
 
+def lacking(codec: str, *, checksum: bool) -> str:
+    """Say which package lacks what the loop needs to decode a compressor."""
+    needed = (*_CODECS[codec][1], *(("crc32c_value",) if checksum else ()))
+    owner = next((_FUNCTIONS[name] for name in needed if not _loaded()[1][name]), "").partition(".")[0]
+    if find_spec(owner) is None:
+        return f"codec {codec!r} needs the package {owner!r}: pip install {owner}"
+    return f"the installed package {owner!r} lacks functions that the loop calls for codec {codec!r}"
+
+
 @cache
 def _loaded() -> tuple[Any, Any]:
     """The extension and the addresses of its functions; None and the reason if it is not there."""

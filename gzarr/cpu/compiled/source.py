@@ -161,7 +161,7 @@ def make_loop_chain(
         return f"chunks of dtype {chunk.dtype} are not known to the loop"
     number = library.codec_number(into.codec, checksum=bool(into.outer))
     if number is None:
-        return library.problem() or f"the installed library of codec {into.codec!r} lacks functions that the loop calls"
+        return library.problem() or library.lacking(into.codec, checksum=bool(into.outer))
     if not 0 < len(into.shape) <= MAX_NDIM:
         return f"the loop supports 1 to {MAX_NDIM} dimensions"
     if into.nbytes > MAX_NBYTES:

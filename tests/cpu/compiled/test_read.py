@@ -523,6 +523,7 @@ def test_decoders_that_are_not_exported_are_not_used(monkeypatch: pytest.MonkeyP
     assert library.codec_number("blosc", checksum=True) is None
     assert library.codec_number("zstd", checksum=False) is None
     assert library.codec_number("bz2", checksum=False) is None
+    assert "package 'numcodecs' lacks" in library.lacking("zstd", checksum=False)
     assert library._address("gzarr.errors", "ZSTD_createDCtx") == 0
     assert library._address("gzarr.no_such_module", "ZSTD_createDCtx") == 0
 
