@@ -217,12 +217,6 @@ def parse_blosc(
     /,
 ) -> bool: ...
 
-# Bytes of scratch memory that the Blosc frame of so many bytes takes while it is made. encoder: its table.
-def room(encoder: Buffer, nbytes: int, /) -> int: ...
-
-# Make a Blosc frame. Returns: None if c-blosc is to make it.
-def frame(encoder: Buffer, data: Buffer, /) -> bytes | None: ...
-
 # Describe boxes for the fast copies of a device: see gzarr.gpu.kernels.parts. words: uint32 (n, 44), zeros.
 def describe(
     sources: Buffer,
