@@ -23,7 +23,7 @@ from benchmarks.cpu.data import DATASETS, Cache, Scale
 from benchmarks.cpu.libraries import LIBRARIES
 from benchmarks.cpu.measure import machine
 from benchmarks.cpu.race import ROOT
-from benchmarks.cpu.report import digits, insert
+from benchmarks.cpu.report import digits, grid, insert
 from benchmarks.cpu.workloads import Bench, remove
 
 READS = ("read all, lz4 i4", "read all, zstd f4", "read all, lz4 i4, 6,400 chunks", "read all, uncompressed f4")
@@ -133,9 +133,8 @@ def row(name: str, own_s: float, costs: Mapping[str, float]) -> list[str]:
 def table(rows: list[list[str]], about: Mapping[str, Any]) -> str:
     """The table of all rows."""
     heads = ["workload", "files", "codec", "copies", "fresh pages", "sum", "gzarr, 1 thread", "gzarr / sum"]
-    lines = [heads, ["---", *["---:"] * (len(heads) - 1)], *rows]
     where = f"Milliseconds; Python {sys.version.split()[0]}, {about['cpu']}, {about['date']}."
-    return "\n".join([where, "", *("| " + " | ".join(line) + " |" for line in lines)])
+    return f"{where}\n\n{grid(heads, rows)}"
 
 
 def main() -> None:

@@ -79,12 +79,18 @@ def table(
     if not rows:
         return ""
     titles = [(heads or {}).get(name, name + (" (reference)" if name in REFERENCES else "")) for name in names]
-    lines = [["workload", *titles, *([ratio_head] if last else [])]]
-    lines.append(["---", *["---:"] * (len(lines[0]) - 1)])
+    lines = []
     for label, replies in rows.items():
         cells = [cell(label, replies[n]) if n in replies else "" for n in names]
         lines.append([label, *cells, *([last(replies)] if last else [])])
-    return "\n".join([f"### {title}", "", *("| " + " | ".join(line) + " |" for line in lines)])
+    heads = ["workload", *titles, *([ratio_head] if last else [])]
+    return "\n".join([f"### {title}", "", grid(heads, lines)])
+
+
+def grid(heads: list[str], lines: list[list[str]]) -> str:
+    """A table of Markdown, with numbers to the right of its first column."""
+    every = [heads, ["---", *["---:"] * (len(heads) - 1)], *lines]
+    return "\n".join("| " + " | ".join(line) + " |" for line in every)
 
 
 def times_text(_: str, reply: Mapping[str, Any]) -> str:

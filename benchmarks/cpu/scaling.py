@@ -30,7 +30,7 @@ from benchmarks.cpu.data import Cache, Scale
 from benchmarks.cpu.libraries import LIBRARIES
 from benchmarks.cpu.measure import machine
 from benchmarks.cpu.race import ROOT
-from benchmarks.cpu.report import digits, insert
+from benchmarks.cpu.report import digits, grid, insert
 from benchmarks.cpu.workloads import Bench, Task, remove
 
 ROWS = (
@@ -173,9 +173,8 @@ def table(rows: list[list[str]], about: Mapping[str, Any]) -> str:
     heads = ["workload", "1 thread (ms)", "one thread only", "interpreter's lock", "2 threads, measured"]
     heads += [f"{n}, model" for n in PREDICTED]
     heads += [f"limit at {PREDICTED[-1]}", f"{MORE} threads on {about['cores']} cores", f"waits of 2 / {MORE}"]
-    lines = [heads, ["---", *["---:"] * (len(heads) - 1)], *rows]
     where = f"Python {sys.version.split()[0]}, {about['cpu']}, {about['cores']} cores, {about['date']}."
-    return "\n".join([where, "", *("| " + " | ".join(line) + " |" for line in lines)])
+    return f"{where}\n\n{grid(heads, rows)}"
 
 
 def main() -> None:
@@ -184,11 +183,9 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, default=ROOT / ".bench-cache", help="folder of the data of make bench")
     parser.add_argument("--written", type=Path, help="folder to write to (default: that of the data)")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--small", type=int, help="side of the arrays: tests the program, measures nothing")
     parser.add_argument("--table", type=Path, help="replace the table of a Markdown file")
     options = parser.parse_args()
-    scale = Scale(side=options.small) if options.small else Scale()
-    cache = Cache(options.cache.resolve(), scale, options.written and options.written.resolve())
+    cache = Cache(options.cache.resolve(), Scale(), options.written and options.written.resolve())
     scratch = cache.scratch / "scaling"
     bench = Bench(LIBRARIES["gzarr"][1](), cache, scratch)
     rows = []
