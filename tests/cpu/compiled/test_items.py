@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sysconfig
 
 import numpy as np
 import pytest
@@ -14,6 +15,8 @@ from gzarr.cpu.compiled.items import decode_items, encode_items
 
 pytestmark = pytest.mark.skipif(library.loop() is None, reason=f"the compiled loop is {library.status()}")
 
+#: A free-threaded Python leaves encoding to numcodecs: another thread could change the elements meanwhile.
+ENCODES = not sysconfig.get_config_var("Py_GIL_DISABLED")
 TEXTS = ["", "a", "\0", "ß" * 70, "東京", "\U0001f600", None, "x" * 1000, "end"]
 
 
@@ -27,8 +30,8 @@ def objects(items):
 def test_items_are_those_of_numcodecs(text) -> None:
     items = objects(TEXTS if text else [None if item is None else item.encode() for item in TEXTS])
     codec = VLenUTF8() if text else VLenBytes()
-    encoded = encode_items(items, text=text)
-    assert encoded == codec.encode(items)
+    encoded = codec.encode(items)
+    assert encode_items(items, text=text) == (encoded if ENCODES else None)
     wanted = codec.decode(encoded).tolist()
     for first, stop in ((0, len(items)), (2, 5), (8, 9), (4, 4)):
         out = np.empty(stop - first, object)
@@ -60,10 +63,11 @@ def test_other_arrays_are_refused() -> None:
     module = library.extension()
     with pytest.raises(TypeError, match="objects"):
         module.decode_items(b"", 0, 0, np.zeros(1, "i8"), True)
-    with pytest.raises(TypeError, match="objects"):
-        module.encode_items(np.zeros(1, "i8"), True)
-    with pytest.raises((ValueError, BufferError)):
-        module.encode_items(np.empty(4, object)[::2], True)
+    if ENCODES:
+        with pytest.raises(TypeError, match="objects"):
+            module.encode_items(np.zeros(1, "i8"), True)
+        with pytest.raises((ValueError, BufferError)):
+            module.encode_items(np.empty(4, object)[::2], True)
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3])
