@@ -1,8 +1,8 @@
 """Runs tasks on gzarr's threads under one budget of bytes.
 
 Theory of operation. The threads of `Backend.run` take items in order. A thread waits with its item until the budget has
-room for it, and every task that ends wakes one that waits. A task always runs if no other does, so none waits
-forever. What a task reads and writes stays on its thread.
+room for it, and no later item is let in before it. A task always runs if no other does, so none waits forever. What a
+task reads and writes stays on its thread.
 
 On a device, a task has a stream of its own. It comes after what the caller had submitted before all tasks, and before
 what the caller submits after them. So one task may be read, another one computed, and a third one encoded meanwhile.
@@ -10,6 +10,7 @@ what the caller submits after them. So one task may be read, another one compute
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from queue import SimpleQueue
 from typing import TypeVar
@@ -42,38 +43,43 @@ class Budget:
         self.failed = False
         self._pending = pending
         self._lock = new_lock()
-        self._held = self._n_tasks = self._n_waiting = 0
-        self._wake: SimpleQueue[None] = SimpleQueue()
+        self._held = self._n_tasks = 0
+        self._waiting: deque[tuple[int, SimpleQueue[None]]] = deque()
 
     def take(self, nbytes: int) -> None:
-        """Wait until there is room for a task, and hold it."""
-        with self._lock:
-            self._n_waiting += 1
+        """Wait until those who asked before were let in and there is room for a task, and hold it."""
+        entry = nbytes, SimpleQueue[None]()
         try:
-            while not self._take(nbytes):
-                self._wake.get()
-        finally:
+            self._waiting.append(entry)
+            self._let_in()
+            entry[1].get()
+        except BaseException:  # an interrupt
             with self._lock:
-                self._n_waiting -= 1
-                if self._n_waiting:
-                    self._wake.put(None)  # there may be room for one more
+                if entry in self._waiting:
+                    self._waiting.remove(entry)
+                else:
+                    self.give(nbytes)
+            raise
 
     def give(self, nbytes: int) -> None:
         """Give back what a task held."""
         with self._lock:
             self._held -= nbytes
             self._n_tasks -= 1
-            if self._n_waiting:
-                self._wake.put(None)
+        self._let_in()
 
-    def _take(self, nbytes: int) -> bool:
+    def _let_in(self) -> None:
         with self._lock:
-            has_room = self._n_tasks < self.most and self._held + nbytes + self._pending() <= self.max_nbytes
-            if has_room or not self._n_tasks:
+            while self._waiting and self._has_room(self._waiting[0][0]):
+                nbytes, turn = self._waiting.popleft()
                 self._held += nbytes
                 self._n_tasks += 1
-                return True
-            return False
+                turn.put(None)
+
+    def _has_room(self, nbytes: int) -> bool:
+        if not self._n_tasks:
+            return True
+        return self._n_tasks < self.most and self._held + nbytes + self._pending() <= self.max_nbytes
 
 
 def worker_count(backend: Backend, concurrency: int) -> int:
