@@ -38,6 +38,7 @@ loop = Extension(
             "read",
             "reduce",
             "shuffle",
+            "sort",
             "write",
         )
     ],

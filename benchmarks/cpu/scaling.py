@@ -2,8 +2,9 @@
 
     python -m benchmarks.cpu.scaling [--cache DIR] [--written DIR] [--rounds N] [--table docs/benchmarks.md]
 
-The model. A call takes S seconds before its first piece and after its last one, in one thread. The pieces take L
-seconds in compiled code, which holds no lock of the interpreter, and G seconds beside it, which hold that lock. With
+The model. A call takes S seconds before its first piece and after its last one, in one thread. The pieces, and the
+sorting of points before them, take L seconds in compiled code, which holds no lock of the interpreter and is shared by
+threads, and G seconds beside it, which hold that lock. With
 two threads the compiled code takes c times as long in all, as threads wait for memory and for the file system. So with
 n threads a call takes at least
 
@@ -53,11 +54,12 @@ START = "<!-- scaling: generated -->"
 
 @dataclass(slots=True)
 class Clock:
-    """When compiled code ran in one call. unlocked_s: in all threads together."""
+    """When compiled code ran in one call. unlocked_s: in all threads together. sorted_s: before the first piece."""
 
     first: float = 0.0
     last: float = 0.0
     unlocked_s: float = 0.0
+    sorting: list[tuple[float, float]] = field(default_factory=list)
     guard: threading.Lock = field(default_factory=threading.Lock)
 
     def note(self, started: float, ended: float) -> None:
@@ -66,6 +68,20 @@ class Clock:
             self.first = min(self.first or started, started)
             self.last = max(self.last, ended)
             self.unlocked_s += ended - started
+
+    def note_sorting(self, started: float, ended: float) -> None:
+        """Note what one thread has done of the sorting of points, which threads do together."""
+        with self.guard:
+            self.sorting.append((started, ended))
+            self.unlocked_s += ended - started
+
+    @property
+    def sorted_s(self) -> float:
+        """How long points were sorted, by however many threads."""
+        if not self.sorting:
+            return 0.0
+        starts, ends = zip(*self.sorting, strict=True)
+        return float(max(ends) - min(starts))
 
 
 class Timed:
@@ -76,15 +92,16 @@ class Timed:
 
     def __getattr__(self, name: str) -> Any:
         function = getattr(self._extension, name)
-        if not name.startswith(("read", "write")):
+        if not name.startswith(("read", "write", "sort")):
             return function
+        note = self._clock.note_sorting if name.startswith("sort") else self._clock.note
 
         def timed(*given: Any) -> Any:
             started = perf_counter()
             try:
                 return function(*given)
             finally:
-                self._clock.note(started, perf_counter())
+                note(started, perf_counter())
 
         return timed
 
@@ -112,7 +129,7 @@ def measure(task: Task, n_threads: int, rounds: int) -> Times:
                 waited, started = _waits(), perf_counter()
                 task.run()
                 ended = perf_counter()
-            serial = clock.first - started + ended - clock.last if clock.last else ended - started
+            serial = clock.first - started + ended - clock.last - clock.sorted_s if clock.last else ended - started
             calls.append(Times(ended - started, serial, clock.unlocked_s, _waits() - waited))
     return sorted(calls[1:], key=lambda call: call.wall_s)[rounds // 2]
 

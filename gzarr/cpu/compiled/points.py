@@ -1,4 +1,4 @@
-"""Points as tables of numbers for the compiled loop (`loop/points.c`), which sorts them by their chunks."""
+"""Points as tables of numbers for the compiled loop (`loop/points.c`), which sorts them (`loop/sort.c`)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from gzarr.cpu.compiled import library
 from gzarr.cpu.compiled.source import LoopChain
 from gzarr.cpu.compiled.tables import Piece, Shards, Tables
+from gzarr.cpu.threads import share, thread_count
 from gzarr.cpu.window import MIN_NBYTES
 from gzarr.indexing.grid import RegularAxis
 from gzarr.indexing.keys import Coords
@@ -21,7 +22,10 @@ from gzarr.layout.chunk_layout import Layout
 #: Points of large chunks are sorted by pieces of so many bytes (GRANULE), too.
 _GRANULE_NBYTES = 1 << 15
 #: The loop sorts by numbers of 62 bits, and divides numbers of 50 bits.
-_MAX_KEYS, _MAX_EXTENT = 1 << 62, 1 << 50
+_MAX_KEYS, _MAX_EXTENT, _MAX_POINTS = 1 << 62, 1 << 50, 1 << 32
+#: Each thread sorts so many points, at least: they take 100 us, and a thread some 30 to wake. It takes blocks of them,
+#: so that one that is slow does not hold up the others.
+_MIN_SORTED, _BLOCKS_PER_THREAD = 1 << 13, 2
 
 
 class Rows:
@@ -50,8 +54,12 @@ class Rows:
         starts, rows = np.empty(self.npoints + 1, np.int64), np.empty((self.npoints, len(axes)), np.int64)
         coords = tuple([np.ascontiguousarray(column) for column in plan.coords])
         into = self._order, self._places, starts, rows
-        self.nparts: int = library.extension().sort_points(coords, axes, granule_bits, *into)
-        self._places += start
+        loop, n_threads = library.extension(), max(min(thread_count(), self.npoints // _MIN_SORTED), 1)
+        n_blocks = 1 if n_threads == 1 else n_threads * _BLOCKS_PER_THREAD
+        sort = loop.begin_sort(axes, self.npoints, n_blocks, granule_bits, start)
+        found: list[int] = []
+        share(lambda _: found.append(loop.sort_points(sort, coords, *into)), range(n_threads))
+        self.nparts = found[0]
         self._starts, self._rows = starts[: self.nparts + 1], rows[: self.nparts]
         self._table: PointTable | None = None
 
@@ -108,6 +116,6 @@ def make_rows(plan: PointPlan, layout: Layout, chain: LoopChain, start: int = 0)
         axes.append((chunks.extent, objects.length, chunks.length, stride))
     granule_bits = (chain.nbytes // _GRANULE_NBYTES).bit_length() if chain.nbytes >= MIN_NBYTES else 0
     n_keys = prod(-(-extent // shard) * (shard // chunk) for extent, shard, chunk, _ in axes)
-    if n_keys << granule_bits > _MAX_KEYS:
+    if n_keys << granule_bits > _MAX_KEYS or plan.shape[0] >= _MAX_POINTS:
         return None
     return Rows(plan, layout, np.array(axes), granule_bits, start)

@@ -1,7 +1,7 @@
 /* Reads and writes chunks without the interpreter: what the files of the loop share.
  *
  * Theory of operation. One call takes a run of the parts of a plan, which it knows by tables: for a box the spans of
- * each axis, whose product the parts are; for points, rows of the points of each chunk (points.c); for copies, the boxes
+ * each axis, whose product the parts are; for points, rows of the points of each chunk (sort.c, points.c); for copies, the boxes
  * that are wanted of each chunk (copies.c). Basic selections of a few chunks need no plan: basic.c makes these tables
  * from what stands between the brackets.
  *
@@ -398,12 +398,10 @@ typedef struct {
 
 typedef struct {
     const int64_t *coords[MAX_NDIM]; /* of every axis, (n,) */
-    const PointAxis *axes;
-    int64_t ndim, n;
-    int64_t granule_bits;    /* of the number of a granule in its chunk; 0 if they do not matter */
-    int64_t *order, *places; /* (n,) */
-    int64_t *starts, *rows;  /* (n + 1,), (n, ndim), of which there is a row for every chunk with points */
+    int64_t *order, *places;         /* (n,) */
+    int64_t *starts, *rows;          /* (n + 1,), (n, ndim), of which there is a row for every chunk with points */
 } Points;
+typedef struct Sort Sort;
 
 /* Rows of a pool that are gathered. */
 typedef struct {
@@ -467,9 +465,14 @@ bool lay_out_box(const Copy *copy, Box *box);
 void gather_range(const Box *box, int64_t begin, int64_t end, char *to);
 bool copy_blocks_of_points(const Call *call, const Stored *stored, int64_t first, int64_t last, Reader *reader);
 
+/* sort.c */
+Sort *new_sort(const PointAxis *axes, int64_t ndim, const int64_t numbers[4], bool *sound);
+int64_t points_of_sort(const Sort *sort);
+int64_t axes_of_sort(const Sort *sort);
+int64_t sort_points(Sort *sort, const Points *points);
+void free_sort(Sort *sort);
+
 /* points.c */
-bool points_are_sound(const Points *points);
-int64_t sort_points(const Points *points);
 int do_points(const Call *call, int64_t row, Reader *reader);
 bool find_points(const Call *call, int64_t row, int64_t *first, int64_t *last, int64_t *end);
 void scatter_points(const Call *call, int64_t first, int64_t last, char *chunk);

@@ -6,7 +6,7 @@
 struct Library lib;
 
 /* Counts what Python and the loop agree on: arguments, tables, results. */
-enum { VERSION = 23 };
+enum { VERSION = 24 };
 
 bool unpack(const Py_buffer *table, int64_t ndim, int head, int rows, Py_ssize_t more, int64_t *to) {
     if (ndim < 1 || ndim > MAX_NDIM || table->len != (head + rows * ndim) * WORD + more) return false;
@@ -228,48 +228,63 @@ static PyObject *loop_read_copies(PyObject *module, PyObject *args) {
                          (unsigned long long)done.placed);
 }
 
-/* sort_points(coords, axes, granule_bits, order, places, starts, rows): a tuple of the coordinates of every axis. Returns:
- * number of rows, -1 if there are too many keys. */
+static const char SORT[] = "gzarr.sort";
+
+static void end_sort(PyObject *capsule) { free_sort(PyCapsule_GetPointer(capsule, SORT)); }
+
+/* begin_sort(axes, n, n_blocks, granule_bits, start) */
+static PyObject *loop_begin_sort(PyObject *module, PyObject *args) {
+    Py_buffer axes;
+    long long n, n_blocks, granule_bits, start;
+    bool sound = false;
+    if (!PyArg_ParseTuple(args, "y*LLLL", &axes, &n, &n_blocks, &granule_bits, &start)) return NULL;
+    const int64_t numbers[] = {n, n_blocks, granule_bits, start}, ndim = axes.len / (Py_ssize_t)sizeof(PointAxis);
+    Sort *sort = NULL;
+    const bool fits = ndim >= 1 && ndim <= MAX_NDIM && axes.len == ndim * (Py_ssize_t)sizeof(PointAxis);
+    if (fits) sort = new_sort(axes.buf, ndim, numbers, &sound);
+    PyBuffer_Release(&axes);
+    if (fits && !sort) return PyErr_NoMemory();
+    PyObject *capsule = sound ? PyCapsule_New(sort, SORT, end_sort) : NULL;
+    if (sort && !capsule) free_sort(sort);
+    return sound ? capsule : refuse();
+}
+
+/* sort_points(sort, coords, order, places, starts, rows): a tuple of the coordinates of every axis. Threads may call it at
+ * the same time. Returns: number of rows. */
 static PyObject *loop_sort_points(PyObject *module, PyObject *args) {
-    enum { AXES, ORDER, PLACES, STARTS, ROWS, COORDS, N = COORDS + MAX_NDIM };
+    enum { ORDER, PLACES, STARTS, ROWS, COORDS, N = COORDS + MAX_NDIM };
     Py_buffer b[N];
-    PyObject *coords;
-    long long granule_bits;
+    PyObject *capsule, *coords;
     int64_t n_rows = 0;
     memset(b, 0, sizeof b);
-    if (!PyArg_ParseTuple(args, "O!y*Lw*w*w*w*", &PyTuple_Type, &coords, &b[AXES], &granule_bits, &b[ORDER], &b[PLACES],
-                          &b[STARTS], &b[ROWS]))
+    if (!PyArg_ParseTuple(args, "OO!w*w*w*w*", &capsule, &PyTuple_Type, &coords, &b[ORDER], &b[PLACES], &b[STARTS],
+                          &b[ROWS]))
         return NULL;
-    Points points = {
-        .axes = b[AXES].buf,
-        .ndim = PyTuple_Size(coords),
-        .n = b[ORDER].len / WORD,
-        .granule_bits = granule_bits,
-        .order = b[ORDER].buf,
-        .places = b[PLACES].buf,
-        .starts = b[STARTS].buf,
-        .rows = b[ROWS].buf,
-    };
-    bool sound = points.ndim >= 1 && points.ndim <= MAX_NDIM && b[ORDER].len % WORD == 0 &&
-                 b[AXES].len == points.ndim * (Py_ssize_t)sizeof(PointAxis) && b[PLACES].len == b[ORDER].len &&
-                 b[STARTS].len == b[ORDER].len + WORD && b[ROWS].len == points.ndim * b[ORDER].len;
-    for (int64_t a = 0; sound && a < points.ndim; a++) {
+    Sort *sort = PyCapsule_GetPointer(capsule, SORT);
+    if (!sort) {
+        release(b, N);
+        return NULL;
+    }
+    Points points = {.order = b[ORDER].buf, .places = b[PLACES].buf, .starts = b[STARTS].buf, .rows = b[ROWS].buf};
+    const int64_t ndim = axes_of_sort(sort), nbytes = points_of_sort(sort) * WORD;
+    bool sound = PyTuple_Size(coords) == ndim && b[ORDER].len == nbytes && b[PLACES].len == nbytes &&
+                 b[STARTS].len == nbytes + WORD && b[ROWS].len == ndim * nbytes;
+    for (int64_t a = 0; sound && a < ndim; a++) {
         if (PyObject_GetBuffer(PyTuple_GetItem(coords, a), &b[COORDS + a], PyBUF_SIMPLE)) {
             release(b, N);
             return NULL;
         }
         points.coords[a] = b[COORDS + a].buf;
-        sound = b[COORDS + a].len == b[ORDER].len;
+        sound = b[COORDS + a].len == nbytes;
     }
-    sound = sound && points_are_sound(&points);
     if (sound) {
         Py_BEGIN_ALLOW_THREADS
-        n_rows = sort_points(&points);
+        n_rows = sort_points(sort, &points);
         Py_END_ALLOW_THREADS
     }
     release(b, N);
     if (!sound || n_rows == -2) return refuse();
-    return n_rows == -1 ? PyErr_NoMemory() : PyLong_FromLongLong(n_rows);
+    return PyLong_FromLongLong(n_rows);
 }
 
 /* take(pool, slots, out, elements, from_size, to_size, from, to): of each row so many elements; types of a cast or -1 and
@@ -748,7 +763,8 @@ static PyMethodDef methods[] = {
      "Read parts of a plan. Returns how many of them were left, bytes read, bytes placed."},
     {"read_copies", loop_read_copies, METH_VARARGS,
      "Read chunks, and copy boxes of them to slots. Returns how many chunks were left, bytes read, bytes placed."},
-    {"sort_points", loop_sort_points, METH_VARARGS, "Sort points by the chunks that hold them. Returns how many these are."},
+    {"begin_sort", loop_begin_sort, METH_VARARGS, "Begin to sort points by the chunks that hold them."},
+    {"sort_points", loop_sort_points, METH_VARARGS, "Sort points, with other threads. Returns how many chunks hold some."},
     {"read_buffers", loop_read_buffers, METH_VARARGS,
      "Read parts of a plan whose chunks are in memory. Returns (parts left, bytes read, bytes placed)."},
     {"write_buffers", loop_write_buffers, METH_VARARGS,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -206,6 +207,32 @@ def test_reads_by_tables_that_lie_are_refused_or_left(folder: Path, data: st.Dat
     assert n_left == sum(args[-1])
 
 
+@pytest.mark.parametrize(("n", "n_blocks"), [(1, 1), (5, 3), (3000, 1), (3000, 7), (40_000, 32)])
+@pytest.mark.parametrize(("length", "granule_bits"), [(640, 7), (90, 0), (1, 0)])
+def test_threads_sort_points_together(n: int, n_blocks: int, length: int, granule_bits: int) -> None:
+    coords = tuple(np.random.default_rng(axis).integers(0, 700, n) for axis in range(2))
+    axes = np.array([[700, length, length, 8 * length], [700, length, length, 8]])
+    order, places, starts, rows = np.empty(n, "i8"), np.empty(n, "i8"), np.empty(n + 1, "i8"), np.empty((n, 2), "i8")
+    sort, into = library.extension().begin_sort(axes, n, n_blocks, granule_bits, 3), (order, places, starts, rows)
+    found = list[int]()
+    threads = [
+        Thread(target=lambda: found.append(library.extension().sort_points(sort, coords, *into))) for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    chunks = np.stack([column // length for column in coords], axis=1)
+    place = 3 + 8 * ((coords[0] % length) * length + coords[1] % length)
+    keys = np.stack([*chunks.T, place >> 15 if granule_bits else 0 * place])
+    assert order.tolist() == np.lexsort(keys[::-1]).tolist()
+    assert places.tolist() == place[order].tolist()
+    firsts = np.unique(chunks, axis=0, return_counts=True)
+    assert found == [len(firsts[0])] * 4
+    assert rows[: found[0]].tolist() == firsts[0].tolist()
+    assert starts[: found[0] + 1].tolist() == [0, *np.cumsum(firsts[1]).tolist()]
+
+
 @settings(max_examples=40)
 @given(data=st.data())
 def test_tables_that_lie_are_refused(data: st.DataObject) -> None:
@@ -221,9 +248,9 @@ def test_tables_that_lie_are_refused(data: st.DataObject) -> None:
     if data.draw(st.integers(0, 4)) == 0:
         starts = starts[1:]
     try:
-        found = library.extension().sort_points(
-            tuple(coords), axes, data.draw(st.integers(-1, 70)), order, places, starts, rows
-        )
+        numbers = n, data.draw(st.integers(-1, 60)), data.draw(st.integers(-1, 70)), data.draw(st.integers(-1, 9))
+        sort = library.extension().begin_sort(axes, *numbers)
+        found = library.extension().sort_points(sort, tuple(coords), order, places, starts, rows)
     except ValueError:
         return
     assert 0 < found <= n
