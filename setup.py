@@ -37,6 +37,8 @@ loop = Extension(
             "put",
             "read",
             "reduce",
+            "scratch",
+            "shard",
             "shuffle",
             "sort",
             "write",

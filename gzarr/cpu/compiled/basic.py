@@ -14,9 +14,12 @@ from typing import Any
 import numpy as np
 
 from gzarr.cpu.compiled import library
+from gzarr.cpu.compiled.fetch import checksum_of
 from gzarr.cpu.compiled.source import Source, swapped
+from gzarr.cpu.compiled.write import level_of
 from gzarr.indexing.grid import RegularAxis
 from gzarr.indexing.keys import Coords
+from gzarr.layout.chunk_layout import Layout
 from gzarr.layout.sharded import Sharded
 from gzarr.storage.base import Buffer, Request, Target
 from gzarr.storage.invalidation import announce
@@ -42,18 +45,25 @@ class BasicSelections:
         How their files may be written; None if the loop does not write them.
     """
 
-    __slots__ = ("_basic", "_source", "_target", "read")
+    __slots__ = ("_source", "_target", "_writer", "read")
 
     def __init__(self, source: Source, target: Target | None) -> None:
         self._source, self._target = source, target
-        self._basic = _make_basic(source, target)
+        basic = _make_basic(source, None if isinstance(source.layout, Sharded) else target)
+        #: What writes; None before the first write of shards, as finding out how their indexes are stored takes time.
+        self._writer = None if isinstance(source.layout, Sharded) else basic
         #: From what stands between the brackets, and the data type, to an array or scalar; None if that is left.
-        self.read = self._basic.read
+        self.read = basic.read
 
     def write(self, key: Any, value: Any, *, keep_empty: bool) -> bool:
-        """Write a selection of one chunk. Returns: whether it was written."""
-        coords: Coords | None = None if within_change() else self._basic.locate(key)
-        if coords is None or self._target is None:
+        """Write a selection of one chunk, or of few chunks of one shard. Returns: whether it was written."""
+        if self._target is None or within_change():
+            return False
+        if self._writer is None:
+            self._writer = _make_basic(self._source, self._target)
+        writer = self._writer
+        coords: Coords | None = writer.locate(key)
+        if coords is None:
             return False
         dtype = self._source.chain.chunk.dtype
         if isinstance(value, (int, float, np.generic)) and dtype.kind in _NUMBERS:
@@ -63,7 +73,7 @@ class BasicSelections:
         store, name = self._source.store, self._source.layout.key(coords)
         try:
             lock = store.locked((name,), ())
-            status: int = while_locked(lock, lambda: self._basic.write(coords, key, value, keep_empty))
+            status: int = while_locked(lock, lambda: writer.write(coords, key, value, keep_empty))
         finally:
             announce(lambda: [store.lock_name(name)])
         if status == _EMPTY:
@@ -81,7 +91,7 @@ def make_basic(read: Source | str, write: Source | str, target: Target | None) -
     if not all(isinstance(axis, RegularAxis) for axis in (*read.layout.grid, *read.layout.objects)):
         return None
     known = not isinstance(write, str) and target is not None and target.prefix == read.prefix
-    return BasicSelections(read, target if known and not isinstance(read.layout, Sharded) else None)
+    return BasicSelections(read, target if known else None)
 
 
 def _make_basic(source: Source, target: Target | None) -> Any:
@@ -92,11 +102,12 @@ def _make_basic(source: Source, target: Target | None) -> Any:
     if isinstance(layout, Sharded):
         level, index = layout.blank_index((0,) * len(extents))
         counts, shards = level.counts, (_known_shard(layout), _table(index.steps))
-    elif target is not None and chain.encoder is not None:
+    index_format = None if target is None or chain.encoder is None else _index_format(layout)
+    if target is not None and chain.encoder is not None and index_format is not None:
         keep_beyond = {*(layout.cut or layout.find_cut())[0]} != {-1}
         keep_empty = chain.chunk.fill_value is None
         encoder = chain.encoder.table(extents, keep_empty=keep_empty, keep_beyond=keep_beyond)
-        writes = encoder, os.fsencode(target.temporary), target.number
+        writes = encoder, os.fsencode(target.temporary), target.number, *index_format
     return library.extension().Basic(
         chain.job(swapped(chain.dtype, dtype) or 0, source.keys.separator, np.empty((1,) * len(extents), dtype), -1),
         _table(extents),
@@ -119,6 +130,15 @@ def _fetch(source: Source) -> Callable[[list[Coords]], list[Buffer | None]]:
     """Return what fetches chunks by their coordinates."""
     store, key = source.store, source.layout.key
     return lambda coords: store.get_many([Request(key(each)) for each in coords])
+
+
+def _index_format(layout: Layout) -> tuple[bool, bool] | None:
+    """Whether a checksum follows the indexes of shards, and whether they come first; None if others write them."""
+    if not isinstance(layout, Sharded):
+        return False, False
+    level = level_of(layout)
+    checksum = None if level.write_order is not None else checksum_of(level)
+    return None if checksum is None else (checksum, level.location == "start")
 
 
 def _known_shard(layout: Sharded) -> Callable[[Coords], tuple[Any, bytes] | None]:

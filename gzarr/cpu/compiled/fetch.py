@@ -296,14 +296,14 @@ def _shard_of(layout: Sharded) -> tuple[int, int, int, int, Sequence[int], Seque
     level = layout.levels(chunk_shape(layout.objects, first))[0]
     if level.index_nbytes > _MAX_INDEX_NBYTES:
         return f"the indexes of shards are larger than {_MAX_INDEX_NBYTES >> 20} MiB"
-    checksum = _checksum_of(level)
+    checksum = checksum_of(level)
     if checksum is None:
         return "the indexes of shards are encoded in a way that the loop does not know"
     steps = layout.blank_index(first)[1].steps
     return prod(level.counts), level.index_nbytes, checksum, level.location == "start", level.counts, steps
 
 
-def _checksum_of(level: Level) -> bool | None:
+def checksum_of(level: Level) -> bool | None:
     """Whether a crc32c follows an index of little-endian numbers; None if it is encoded in another way."""
     shape = *level.place(level.counts), 2
     probe = np.arange(prod(shape), dtype=np.uint64) * np.uint64(0x0102030405060701)

@@ -9,7 +9,6 @@
  */
 #include "module.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* Chunks of one read, and decoded bytes of several: more are for several threads. */
@@ -28,6 +27,7 @@ typedef struct {
     PyObject *find;                      /* says what is known of a shard; NULL if there are no shards */
     PyObject *fetch;                     /* gives chunks from a store; NULL if they are files */
     int64_t counts[MAX_NDIM], steps[MAX_NDIM]; /* of shards, as in `Places` */
+    IndexFormat format;                        /* of shards that are written */
     Py_buffer written;
 } Basic;
 
@@ -127,37 +127,6 @@ static int cut(const Basic *basic, const Wanted *wanted, int most, Span *spans, 
 /* Room for the spans of a few parts, and of an axis that makes them too many. */
 enum { MAX_SPANS = MAX_NDIM + 2 * MAX_PARTS };
 
-/* -- scratch memory -------------------------------------------------------------------------------------------- */
-
-/* Memory that no call uses: the system clears what it gives anew. What large chunks take is not kept. */
-enum { MAX_SPARE = 8, MAX_SPARE_NBYTES = 1 << 24 };
-typedef struct {
-    size_t nbytes;
-    char bytes[];
-} Scratch;
-static Scratch *spare[MAX_SPARE];
-
-static Scratch *take_scratch(size_t nbytes) {
-    for (int i = 0; i < MAX_SPARE; i++) {
-        Scratch *scratch = __atomic_load_n(&spare[i], __ATOMIC_RELAXED);
-        if (!scratch || !(scratch = __atomic_exchange_n(&spare[i], NULL, __ATOMIC_ACQUIRE))) continue;
-        if (scratch->nbytes >= nbytes) return scratch;
-        free(scratch);
-        break;
-    }
-    Scratch *scratch = malloc(sizeof(Scratch) + nbytes);
-    if (scratch) scratch->nbytes = nbytes;
-    return scratch;
-}
-
-static void give_scratch_back(Scratch *scratch) {
-    for (int i = 0; i < MAX_SPARE && scratch->nbytes <= MAX_SPARE_NBYTES; i++) {
-        Scratch *nothing = NULL;
-        if (__atomic_compare_exchange_n(&spare[i], &nothing, scratch, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED)) return;
-    }
-    free(scratch);
-}
-
 static Call make_call(const Basic *basic, const Job *job, const Window *window, const Span *spans) {
     return (Call){
         .job = job,
@@ -231,6 +200,28 @@ static bool take_array(Job *job, const Py_buffer *array, const Wanted *wanted, b
 
 /* -- reading --------------------------------------------------------------------------------------------------- */
 
+/* The coordinates of the object that holds all parts: a shard, which the window then describes, or the only chunk. False
+ * if they are in several. */
+static bool find_object(const Basic *basic, const Span *spans, Window *window, int64_t *coords) {
+    for (int64_t a = 0; a < basic->job.ndim; a++) {
+        const Span *first = spans + window->first[a], *last = first + window->n[a] - 1;
+        coords[a] = first->chunk / basic->counts[a];
+        if (last->chunk / basic->counts[a] != coords[a]) return false;
+        window->origin[a] = coords[a] * basic->counts[a];
+        window->entry[a] = basic->steps[a];
+    }
+    return true;
+}
+
+static PyObject *tuple_of(const Basic *basic, const int64_t *coords) {
+    PyObject *tuple = PyTuple_New((Py_ssize_t)basic->job.ndim);
+    for (int64_t a = 0; tuple && a < basic->job.ndim; a++) {
+        PyObject *coordinate = PyLong_FromLongLong(coords[a]);
+        if (!coordinate || PyTuple_SetItem(tuple, (Py_ssize_t)a, coordinate)) Py_CLEAR(tuple);
+    }
+    return tuple;
+}
+
 /* The shard that holds all parts. */
 typedef struct {
     PyObject *found;
@@ -241,16 +232,7 @@ typedef struct {
 /* Find the shard and let a call read it. False if it is not one, or if it is not known. */
 static bool find_shard(const Basic *basic, Call *call, Window *window, Shard *shard) {
     int64_t coords[MAX_NDIM];
-    PyObject *key = PyTuple_New((Py_ssize_t)basic->job.ndim);
-    for (int64_t a = 0; key && a < basic->job.ndim; a++) {
-        const Span *first = call->spans + window->first[a], *last = first + window->n[a] - 1;
-        coords[a] = first->chunk / basic->counts[a];
-        window->origin[a] = coords[a] * basic->counts[a];
-        window->entry[a] = basic->steps[a];
-        PyObject *coordinate = PyLong_FromLongLong(coords[a]);
-        if (!coordinate || PyTuple_SetItem(key, (Py_ssize_t)a, coordinate) || last->chunk / basic->counts[a] != coords[a])
-            Py_CLEAR(key);
-    }
+    PyObject *key = find_object(basic, call->spans, window, coords) ? tuple_of(basic, coords) : NULL;
     if (!key) return false;
     shard->found = PyObject_CallFunctionObjArgs(basic->find, key, NULL);
     Py_DECREF(key);
@@ -269,6 +251,16 @@ static bool find_shard(const Basic *basic, Call *call, Window *window, Shard *sh
     return true;
 }
 
+/* Coordinates of the chunk of a part. */
+static PyObject *coords_of(const Basic *basic, const Span *spans, const Window *window, int64_t part) {
+    int64_t coords[MAX_NDIM];
+    for (int64_t a = basic->job.ndim - 1; a >= 0; a--) {
+        coords[a] = spans[window->first[a] + part % window->n[a]].chunk;
+        part /= window->n[a];
+    }
+    return tuple_of(basic, coords);
+}
+
 /* Chunks that a store has given. */
 typedef struct {
     Py_buffer *buffers;
@@ -276,17 +268,6 @@ typedef struct {
     bool failed; /* the store */
     Item items[MAX_PARTS];
 } Chunks;
-
-/* Coordinates of the chunk of a part. */
-static PyObject *coords_of(const Basic *basic, const Span *spans, const Window *window, int64_t part) {
-    PyObject *coords = PyTuple_New((Py_ssize_t)basic->job.ndim);
-    for (int64_t a = basic->job.ndim - 1; coords && a >= 0; a--) {
-        PyObject *coordinate = PyLong_FromLongLong(spans[window->first[a] + part % window->n[a]].chunk);
-        part /= window->n[a];
-        if (!coordinate || PyTuple_SetItem(coords, (Py_ssize_t)a, coordinate)) Py_CLEAR(coords);
-    }
-    return coords;
-}
 
 /* Fetch the chunks of all parts and let a call read them. False if that fails. */
 static bool fetch_chunks(const Basic *basic, Call *call, int n, Chunks *chunks) {
@@ -360,14 +341,21 @@ static PyObject *basic_read(PyObject *self, PyObject *const *args, Py_ssize_t n_
 
 /* -- writing --------------------------------------------------------------------------------------------------- */
 
-/* locate(key): coordinates of the only chunk that a selection touches; None if it may not be written here. */
+/* The parts that a write of a selection has, all in one object. Returns: their number, 0 if it may not be written here. */
+static int cut_write(const Basic *basic, PyObject *key, Wanted *wanted, Span *spans, Window *window, int64_t *coords) {
+    if (!basic->writes || !take_key(basic, key, wanted)) return 0;
+    const int n = cut(basic, wanted, basic->find ? MAX_PARTS : 1, spans, window);
+    return n && find_object(basic, spans, window, coords) ? n : 0;
+}
+
+/* locate(key): coordinates of the only object that a selection touches; None if it may not be written here. */
 static PyObject *basic_locate(PyObject *self, PyObject *key) {
     const Basic *basic = (const Basic *)self;
     Wanted wanted[MAX_NDIM];
     Span spans[MAX_SPANS];
     Window window;
-    if (!basic->writes || !take_key(basic, key, wanted) || !cut(basic, wanted, 1, spans, &window)) return leave(false);
-    return coords_of(basic, spans, &window, 0);
+    int64_t coords[MAX_NDIM];
+    return cut_write(basic, key, wanted, spans, &window, coords) ? tuple_of(basic, coords) : leave(false);
 }
 
 static PyObject *left(void) {
@@ -376,29 +364,42 @@ static PyObject *left(void) {
     return none ? PyLong_FromLong(LEFT) : NULL;
 }
 
-/* Whether the only chunk of a selection has given coordinates. */
-static bool is_at(const Basic *basic, const Span *spans, PyObject *coords) {
-    bool same = PyTuple_CheckExact(coords) && PyTuple_Size(coords) == basic->job.ndim;
+static bool is_at(const Basic *basic, const int64_t *coords, PyObject *given) {
+    bool same = PyTuple_CheckExact(given) && PyTuple_Size(given) == basic->job.ndim;
     for (int64_t a = 0; same && a < basic->job.ndim; a++)
-        same = PyLong_AsLongLong(PyTuple_GetItem(coords, (Py_ssize_t)a)) == spans[a].chunk;
+        same = PyLong_AsLongLong(PyTuple_GetItem(given, (Py_ssize_t)a)) == coords[a];
     return same;
 }
 
-/* write(coords, key, value, keep_empty): DONE, LEFT or EMPTY. The caller holds the lock of the chunk, whose coordinates
+/* Write parts of the object with some coordinates. Returns: what became of it. */
+static int write_object(const Basic *basic, Call *call, Sink *sink, const int64_t *coords, int n) {
+    char status[MAX_PARTS] = {LEFT}, path[MAX_PATH];
+    if (basic->find) {
+        if (!make_path(call, coords, path)) return LEFT;
+        call->path = path;
+        return write_shard(call, sink, &basic->format, n, status);
+    }
+    Scratch *scratch = take_scratch((size_t)write_room(call->job, sink->encoder));
+    if (!scratch) return LEFT;
+    write_all(call, sink, 0, 1, status, scratch->bytes);
+    give_scratch_back(scratch);
+    return status[0];
+}
+
+/* write(coords, key, value, keep_empty): DONE, LEFT or EMPTY. The caller holds the lock of the object, whose coordinates
  * `locate` gave: what stands in the key may say something else by now. */
 static PyObject *basic_write(PyObject *self, PyObject *args) {
     const Basic *basic = (const Basic *)self;
-    PyObject *coords, *key, *array;
-    int keep_empty;
-    char status = LEFT;
+    PyObject *given, *key, *array;
+    int keep_empty, status = LEFT;
     Wanted wanted[MAX_NDIM];
     Span spans[MAX_SPANS];
     Window window;
+    int64_t coords[MAX_NDIM];
     Py_buffer value;
-    if (!PyArg_ParseTuple(args, "OOOp", &coords, &key, &array, &keep_empty)) return NULL;
-    if (!basic->writes || !has_dtype(basic, array) || !take_key(basic, key, wanted) ||
-        !cut(basic, wanted, 1, spans, &window) || !is_at(basic, spans, coords))
-        return left();
+    if (!PyArg_ParseTuple(args, "OOOp", &given, &key, &array, &keep_empty)) return NULL;
+    const int n = has_dtype(basic, array) ? cut_write(basic, key, wanted, spans, &window, coords) : 0;
+    if (!n || !is_at(basic, coords, given)) return left();
     PyObject *number = PyObject_CallNoArgs(basic->number);
     Sink sink = {
         .temporary = PyBytes_AsString(basic->temporary),
@@ -414,13 +415,11 @@ static PyObject *basic_write(PyObject *self, PyObject *args) {
     Encoder encoder = basic->encoder;
     encoder.keep_empty |= keep_empty;
     sink.encoder = &encoder;
-    Scratch *scratch = take_array(&job, &value, wanted, true) ? take_scratch((size_t)write_room(&job, &encoder)) : NULL;
-    if (scratch) {
-        const Call call = make_call(basic, &job, &window, spans);
+    if (take_array(&job, &value, wanted, true)) {
+        Call call = make_call(basic, &job, &window, spans);
         Py_BEGIN_ALLOW_THREADS
-        write_all(&call, &sink, 0, 1, &status, scratch->bytes);
+        status = write_object(basic, &call, &sink, coords, n);
         Py_END_ALLOW_THREADS
-        give_scratch_back(scratch);
     }
     PyBuffer_Release(&value);
     return PyLong_FromLong(status);
@@ -461,12 +460,26 @@ static bool basic_is_sound(const Basic *basic) {
     return basic->job.npoints == -1 && PyBytes_Size(basic->fill) == basic->job.itemsize;
 }
 
-/* Take what writes files need: (encoder, temporary, number). */
+/* The entries of a shard, 0 if they are too many. */
+static int64_t count_entries(const Basic *basic) {
+    int64_t entries = 1;
+    for (int64_t a = 0; a < basic->job.ndim; a++) {
+        if (basic->counts[a] > MAX_SPARE_NBYTES / entries) return 0;
+        entries *= basic->counts[a];
+    }
+    return entries;
+}
+
+/* Take what writes files need: (encoder, temporary, number, checksum, at_start), of which the last are about indexes of
+ * shards. */
 static bool take_target(Basic *basic, PyObject *target) {
     Py_buffer encoder;
     PyObject *temporary, *number;
-    if (!PyArg_ParseTuple(target, "y*SO", &encoder, &temporary, &number)) return false;
-    basic->writes = take_encoder(&encoder, &basic->job, &basic->encoder);
+    int checksum, at_start;
+    if (!PyArg_ParseTuple(target, "y*SOpp", &encoder, &temporary, &number, &checksum, &at_start)) return false;
+    basic->format = (IndexFormat){count_entries(basic), checksum, at_start};
+    basic->writes = take_encoder(&encoder, &basic->job, &basic->encoder) && basic->format.entries &&
+                    (!checksum || lib.crc32c_value);
     PyBuffer_Release(&encoder);
     basic->temporary = Py_NewRef(temporary), basic->number = Py_NewRef(number);
     return basic->writes;

@@ -13,7 +13,8 @@
  * Writing (write.c) lays every part over the old contents of its chunk, unless the part covers the chunk, and encodes
  * that. Blosc's frames are made block by block (blosc.c, shuffle.c). The result replaces the chunk's file, which
  * is locked meanwhile (locks.c), is returned for a store in memory, or becomes part of a shard, which is built in memory in
- * the order of its index: new chunks, and between them those of the old shard, as they are.
+ * the order of its index: new chunks, and between them those of the old shard, as they are. The store takes it, or it
+ * replaces its file (shard.c).
  *
  * For devices, fetch.c brings encoded chunks into memory, frames.c takes their frames apart, parts.c describes boxes to
  * the kernels, and put.c stores what was encoded elsewhere. Besides, reduce.c and windows.h downsample blocks of arrays,
@@ -300,6 +301,19 @@ typedef struct {
     int64_t until; /* a shard: up to which entry the old chunks behind the parts are copied */
 } Sink;
 
+/* How the index of a shard is stored. */
+typedef struct {
+    int64_t entries;
+    bool checksum; /* whether a crc32c follows it */
+    bool at_start; /* whether it comes before the chunks */
+} IndexFormat;
+
+/* Memory that calls use one after the other. */
+typedef struct {
+    size_t nbytes;
+    char bytes[];
+} Scratch;
+
 /* The lock of a file: its temporary file, open and locked. */
 typedef struct {
     int fd; /* -1 if it is not held */
@@ -507,13 +521,26 @@ enum { MAX_ZSTD_LEVEL = 22 }; /* and what is above */
 int64_t compress_zstd(int64_t level, bool checksum, const char *data, int64_t n, char *to, int64_t room, State *state);
 bool has_zstd_encoder(void);
 Done write_all(const Call *call, Sink *sink, int64_t first, int64_t n, char *status, char *scratch);
+/* The same with a state whose reader, of an old shard, may be open; of a shard its lock stays. */
+Done write_parts(const Call *call, Sink *sink, int64_t first, int64_t n, char *status, char *scratch, State *state);
+void end_write(State *state);
 
 bool plan_gather(const Call *call, const Span *const *spans, Copy *copy);
 bool lock_file(const Sink *sink, State *state);
 bool write_at(int fd, const char *data, int64_t n, int64_t at);
+bool write_exactly(int fd, const char *data, int64_t n);
 bool publish(Sink *sink, State *state);
 bool replace_file(Sink *sink, const char *data, int64_t size, const Copy *runs, State *state);
 bool delete_file(const Sink *sink, State *state);
+
+/* shard.c: write parts of a shard that is a file, whose path is that of the call. Returns: DONE, LEFT, or EMPTY if it has
+ * no chunks now. */
+int write_shard(Call *call, Sink *sink, const IndexFormat *format, int64_t n, char *status);
+
+/* scratch.c: memory of at least so many bytes, NULL if there is none. */
+enum { MAX_SPARE_NBYTES = 1 << 24 }; /* more is not kept */
+Scratch *take_scratch(size_t nbytes);
+void give_scratch_back(Scratch *scratch);
 
 /* deflate.c */
 bool inflate_chunk(const Job *job, const char *data, int64_t size, char *to, Reader *reader);

@@ -186,7 +186,7 @@ bool write_at(int fd, const char *data, int64_t n, int64_t at) {
     return true;
 }
 
-static bool write_exactly(int fd, const char *data, int64_t n) {
+bool write_exactly(int fd, const char *data, int64_t n) {
     while (n) {
         const ssize_t put = write(fd, data, (size_t)n);
         if (put <= 0) return false; /* it failed, or a signal wants attention */
@@ -244,32 +244,48 @@ static void note_entry(Sink *sink, int64_t entry, int64_t size) {
     sink->position += size;
 }
 
-/* Copy the old chunks before an entry that are not copied yet. False if one is not in the old shard, or if there is no
- * room. */
-static bool copy_entries(const Call *call, Sink *sink, int64_t end) {
-    uint64_t start;
-    int64_t size;
+/* Bring bytes of the old shard behind the new ones. False if that cannot be. */
+static bool copy_run(const Call *call, Sink *sink, const Reader *reader, uint64_t start, int64_t n) {
+    char *to = sink->shard + sink->position;
+    if (!call->bytes) return read_exactly(reader->fd, to, n, (int64_t)start);
+    memcpy(to, call->bytes + start, (size_t)n);
+    return true;
+}
+
+/* Copy the old chunks before an entry that are not copied yet, those that follow each other at once. False if one is not
+ * in the old shard, or if there is no room. */
+static bool copy_entries(const Call *call, Sink *sink, int64_t end, const Reader *reader) {
+    const int64_t old_nbytes = call->bytes ? call->n_bytes : reader->shard_size;
+    uint64_t start, from = 0;
+    int64_t size, run = 0;
     for (; call->index && sink->next < end; sink->next++) {
-        const Found found = look_up(call, (uint64_t)sink->next, call->n_bytes, &start, &size);
+        const Found found = look_up(call, (uint64_t)sink->next, old_nbytes, &start, &size);
         if (found == ABSENT) continue;
-        if (found == ODD || size > sink->capacity - sink->position) return false;
-        memcpy(sink->shard + sink->position, call->bytes + start, (size_t)size);
-        note_entry(sink, sink->next, size);
+        if (found == ODD || size > sink->capacity - sink->position - run) return false;
+        if (start != from + (uint64_t)run) {
+            if (!copy_run(call, sink, reader, from, run)) return false;
+            sink->position += run, from = start, run = 0;
+        }
+        sink->index[2 * sink->next] = (uint64_t)(sink->position + run);
+        sink->index[2 * sink->next + 1] = (uint64_t)size;
+        run += size;
     }
     sink->next = end;
+    if (!copy_run(call, sink, reader, from, run)) return false;
+    sink->position += run;
     return true;
 }
 
 /* Come to the entry of a chunk that is written; parts come in the order of their entries. False if it cannot be
  * replaced. */
-static bool reach_entry(const Call *call, Sink *sink, const int64_t *coords, int64_t *entry) {
+static bool reach_entry(const Call *call, Sink *sink, const int64_t *coords, const Reader *reader, int64_t *entry) {
     uint64_t at, start;
     int64_t size;
     if (!find_entry(call, coords, &at) || (int64_t)at < sink->next) return false;
     *entry = (int64_t)at;
-    if (!copy_entries(call, sink, *entry)) return false;
+    if (!copy_entries(call, sink, *entry, reader)) return false;
     sink->next++;
-    return !call->index || look_up(call, at, call->n_bytes, &start, &size) != ODD;
+    return !call->index || look_up(call, at, call->bytes ? call->n_bytes : reader->shard_size, &start, &size) != ODD;
 }
 
 /* -- one part -------------------------------------------------------------------------------------------------- */
@@ -298,7 +314,7 @@ static int write_one(const Call *call, Sink *sink, int64_t part, Done *done, Sta
     Piece piece;
     if (!plan_piece(call, sink->encoder, part, &piece)) return LEFT;
     const bool found = call->items   ? (entry = state->reader.number, true)
-                       : sink->shard ? reach_entry(call, sink, piece.coords, &entry)
+                       : sink->shard ? reach_entry(call, sink, piece.coords, &state->reader, &entry)
                                      : make_path(call, piece.coords, state->path);
     if (!found || (sink->shard && !call->items && !call->index && !piece.covers)) return LEFT;
     char *to = room_for(job, sink, state);
@@ -359,24 +375,34 @@ static int write_one(const Call *call, Sink *sink, int64_t part, Done *done, Sta
     return DONE;
 }
 
-Done write_all(const Call *call, Sink *sink, int64_t first, int64_t n, char *status, char *scratch) {
-    State state = {.reader = {.encoded = scratch, .decoded = scratch + call->job->max_encoded, .fd = -1}};
-    state.lock.fd = -1;
-    state.blocks = state.reader.decoded + call->job->nbytes;
+Done write_parts(const Call *call, Sink *sink, int64_t first, int64_t n, char *status, char *scratch, State *state) {
     Done done = {0};
+    state->reader.encoded = scratch;
+    state->reader.decoded = scratch + call->job->max_encoded;
+    state->blocks = state->reader.decoded + call->job->nbytes;
     for (int64_t i = 0; i < n; i++) {
-        state.reader.number = i;
-        status[i] = (char)write_one(call, sink, first + i, &done, &state);
-        end_lock(&state.lock);
+        state->reader.number = i;
+        status[i] = (char)write_one(call, sink, first + i, &done, state);
+        if (!sink->shard) end_lock(&state->lock);
         done.left += status[i] == LEFT;
     }
-    if (sink->shard && n && sink->next < sink->until && !copy_entries(call, sink, sink->until)) {
+    if (sink->shard && n && sink->next < sink->until && !copy_entries(call, sink, sink->until, &state->reader)) {
         done.left += status[n - 1] != LEFT;
         status[n - 1] = LEFT;
     }
-    close_reader(&state.reader);
-    if (state.zstd) lib.ZSTD_freeCCtx(state.zstd);
-    if (state.deflater) lib.libdeflate_free_compressor(state.deflater);
+    return done;
+}
+
+void end_write(State *state) {
+    close_reader(&state->reader);
+    if (state->zstd) lib.ZSTD_freeCCtx(state->zstd);
+    if (state->deflater) lib.libdeflate_free_compressor(state->deflater);
+}
+
+Done write_all(const Call *call, Sink *sink, int64_t first, int64_t n, char *status, char *scratch) {
+    State state = {.reader.fd = -1, .lock.fd = -1};
+    const Done done = write_parts(call, sink, first, n, status, scratch, &state);
+    end_write(&state);
     return done;
 }
 

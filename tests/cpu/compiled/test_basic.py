@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import google_crc32c
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gzarr
-from gzarr.codecs import BytesCodec, ZstdCodec
+from gzarr.codecs import BytesCodec, ShardingCodec, ZstdCodec
 from gzarr.config import config
 from gzarr.cpu.compiled import basic as compiled_basic
 from gzarr.cpu.compiled import library
@@ -392,13 +394,103 @@ def test_no_file_is_read_past_its_store(tmp_path: Path) -> None:
     assert array.store.asked == ["a/b/c/0/0/0"]
 
 
+# -- writing parts of shards -----------------------------------------------------------------------------------------
+
+
+SHARDS = {
+    **{name: CHAINS[name] for name in CHAINS if name not in FILES and "transposed" not in name},
+    "shards without a checksum": [ShardingCodec((10, 5, 3), [BytesCodec(), ZstdCodec(1)], [BytesCodec()])],
+}
+
+
+@pytest.mark.parametrize("dtype", ["<i4", ">f4"])
+@pytest.mark.parametrize("name", SHARDS)
+def test_parts_of_shards_are_written_as_by_the_reference_path(tmp_path: Path, name: str, dtype: str) -> None:
+    arrays = [stored(SHARDS[name], dtype, LocalStore(tmp_path / which), missing=True)[0] for which in "ab"]
+    new, fill = values(dtype)[::-1].astype(arrays[0].dtype), arrays[0].fill_value
+    keys = [
+        (3, 4, 1),
+        *KEYS[3:],
+        np.s_[23:37:2, 18:29, 1:],
+        np.s_[60:, 30:],
+        np.s_[:20, :15, ::2],
+        np.s_[:20, :15, 1:2],
+    ]
+    for key in keys:
+        for value in (np.array(new[key], order="F"), fill):
+            assert basic_of(arrays[0]).write(key, value, keep_empty=False)
+            with config.set({"cpu.native": False}):
+                arrays[1][key] = value
+            assert files(tmp_path / "a") == files(tmp_path / "b"), key
+    same(arrays[0][...], arrays[1][...])
+
+
+def test_only_parts_of_one_shard_that_is_not_large_are_written(tmp_path: Path) -> None:
+    array, _ = stored(CHAINS["shards"], "<i4", LocalStore(tmp_path))
+    assert basic_of(array).write(np.s_[20:40, 15:30], 5, keep_empty=False)
+    assert not basic_of(array).write(np.s_[20:41, 15:30], 5, keep_empty=False)
+    transposed, _ = stored(CHAINS["transposed shards"], "<i4", LocalStore(tmp_path))
+    assert not basic_of(transposed).write((3, 4, 1), 5, keep_empty=False)
+    large = gzarr.create_array(tmp_path / "c", shape=1 << 24, shards=1 << 24, chunks=1 << 20, dtype="u1", filters=None,
+                               compressors=None)  # fmt: skip
+    large[...] = np.broadcast_to(np.uint8(1), large.shape)
+    assert not basic_of(large).write(3, 5, keep_empty=False)
+    large[3] = 5
+    assert large[2:5].tolist() == [1, 5, 1]
+
+
+def test_a_shard_without_chunks_is_deleted(tmp_path: Path) -> None:
+    array, _ = stored(CHAINS["shards"], "<i4", LocalStore(tmp_path))
+    shard = tmp_path / "a" / "b" / "c" / "3" / "2" / "0"
+    assert shard.exists()
+    assert basic_of(array).write(np.s_[60:, 30:], 7, keep_empty=False)
+    assert not shard.exists()
+    assert basic_of(array).write(np.s_[60, 30, 0], 5, keep_empty=False)
+    assert shard.exists()
+    assert (array[60:, 30:].ravel()[:2] == [5, 7]).all()
+
+
+@pytest.mark.parametrize("name", ["shards", "shards of plain"])
+@pytest.mark.parametrize("damage", ["short", "checksum", "half", "outside", "chunk", "folder"])
+def test_damaged_shards_are_named_and_stay(tmp_path: Path, name: str, damage: str) -> None:
+    array, _ = stored(CHAINS[name], "<i4", LocalStore(tmp_path))
+    shard = tmp_path / "a" / "b" / "c" / "1" / "1" / "0"
+    stored_ = bytearray(shard.read_bytes())
+    n = 16 * (6 if name == "shards" else 18)
+    at = 0 if name == "shards of plain" else len(stored_) - n - 4
+    if damage == "checksum":
+        stored_[at] ^= 1
+    elif damage in ("half", "outside"):
+        stored_[at + 8 : at + 16] = (b"\xff" if damage == "half" else b"\x01") * 8
+        stored_[at + n : at + n + 4] = google_crc32c.value(bytes(stored_[at : at + n])).to_bytes(4, "little")
+    elif damage == "chunk":
+        stored_[at + n + 5 if at == 0 else 5] ^= 255
+    shard.unlink()
+    if damage == "folder":
+        shard.mkdir()
+    else:
+        shard.write_bytes(stored_[:7] if damage == "short" else stored_)
+    before = files(tmp_path)
+    assert not basic_of(array).write((20, 15, 0), 5, keep_empty=False)
+    with pytest.raises((ChunkError, StoreError), match="c/1/1/0"):
+        array[20, 15, 0] = 5
+    assert files(tmp_path) == before
+
+
+def test_threads_that_write_chunks_of_one_shard_undo_nothing(tmp_path: Path) -> None:
+    array = gzarr.create_array(tmp_path, shape=64, shards=64, chunks=8, dtype="i4")
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda i: array.__setitem__(slice(4 * i + i // 16, 4 * i + 4), i + 1), range(16)))
+    assert (array[1::4] == np.arange(1, 17)).all()
+
+
 # -- hostile tables --------------------------------------------------------------------------------------------------
 
 
 @settings(max_examples=30)
 @given(data=st.data())
 def test_tables_that_lie(folder: Path, data: st.DataObject) -> None:
-    array, _ = made("plain with checksum", 0, False, folder)
+    array, _ = made(data.draw(st.sampled_from(["plain with checksum", "shards"])), 0, False, folder)
     given: list[Any] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
@@ -407,8 +499,14 @@ def test_tables_that_lie(folder: Path, data: st.DataObject) -> None:
         compiled_basic._make_basic(basic_of(array)._source, basic_of(array)._target)
     job, extents, counts, _, fill, *rest = given
     lies = [made_to_lie(data, table, is_job=table is job) for table in (job, extents, counts)]
-    arrays, written, (encoder, *target), *sources = rest
-    lying = made_to_lie(data, encoder, is_job=False), *target
+    arrays, written, (encoder, *target, checksum, _), shards, fetch = rest
+    lying = (
+        made_to_lie(data, encoder, is_job=False),
+        *target,
+        checksum and data.draw(st.booleans()),
+        data.draw(st.booleans()),
+    )
+    sources = shards and (shards[0], made_to_lie(data, shards[1], is_job=False)), fetch
     cut = fill[: data.draw(st.integers(3, 4))]
     try:
         made_of_lies = library.extension().Basic(
@@ -417,7 +515,8 @@ def test_tables_that_lie(folder: Path, data: st.DataObject) -> None:
     except ValueError:
         return
     key = tuple(data.draw(st.integers(0, 80)) for _ in SHAPE)
-    coords = made_of_lies.locate(key) or (0, 0, 0)
-    made_of_lies.write(coords, key, np.array(5, "i4"), True)
+    for some in (key, np.s_[2:18, 1:14]):
+        coords = made_of_lies.locate(some) or (0, 0, 0)
+        made_of_lies.write(coords, some, np.array(5, "i4"), True)
     made_of_lies.read(key, np.dtype("i4"))
     made_of_lies.read(np.s_[:], np.dtype("i4"))
