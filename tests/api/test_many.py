@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import gzarr
 from gzarr.errors import ChunkError, ReadOnlyError, SelectionError
 from gzarr.storage import LocalStore, MemoryStore, Request
 from tests.properties.cases import Case, basic_keys, filled, same
+from tests.support.meeting import Meeting
 
 DATA = np.arange(60, dtype="i4").reshape(10, 6)
 
@@ -96,17 +96,18 @@ def test_a_damaged_chunk_is_named(group: gzarr.Group) -> None:
 
 
 class Waiting(MemoryStore):
-    """A store that takes 5 ms for an answer, and counts how many it gives at once."""
+    """A store whose first calls wait for each other."""
 
     concurrency = 8
-    now = most = 0
+    meeting = Meeting(1)
 
     def get_many(self, requests: Sequence[Request]) -> list[Any]:
-        self.now += 1
-        self.most = max(self.most, self.now)
-        time.sleep(0.005)
-        self.now -= 1
+        self.meeting.attend()
         return super().get_many(requests)
+
+    def set_many(self, items: Sequence[tuple[str, Any]]) -> None:
+        self.meeting.attend()
+        super().set_many(items)
 
 
 def test_small_reads_wait_for_a_server_together() -> None:
@@ -114,10 +115,10 @@ def test_small_reads_wait_for_a_server_together() -> None:
     store = Waiting()
     gzarr.create_array(store, data=DATA, chunks=(1, 1))
     z = gzarr.open_array(store, mode="r")
-    store.most = 0
+    store.meeting = Meeting(8)
     found = gzarr.read_many([(z, (i, j)) for i in range(10) for j in range(6)])
     assert found == DATA.reshape(-1).tolist()
-    assert 6 <= store.most <= 8
+    assert store.meeting.most == 8
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
@@ -183,25 +184,11 @@ def test_writes_of_another_kind_are_refused(group: gzarr.Group, item: Any) -> No
     np.testing.assert_array_equal(group["a"][...], DATA)
 
 
-class WaitingToStore(MemoryStore):
-    """A store that takes 5 ms to store, and counts how many such requests it gets at once."""
-
-    concurrency = 8
-    now = most = 0
-
-    def set_many(self, items: Sequence[tuple[str, Any]]) -> None:
-        self.now += 1
-        self.most = max(self.most, self.now)
-        time.sleep(0.005)
-        self.now -= 1
-        super().set_many(items)
-
-
 def test_small_writes_wait_for_a_server_together() -> None:
-    store = WaitingToStore()
+    store = Waiting()
     arrays = [gzarr.create_array(store, name=name, shape=(10, 6), dtype="i4", chunks=(1, 1)) for name in "ab"]
-    store.most = 0
+    store.meeting = Meeting(8)
     gzarr.write_many([(z, (i, slice(j, j + 1)), DATA[i, j]) for z in arrays for i in range(10) for j in range(6)])
-    assert 6 <= store.most <= 8
+    assert store.meeting.most == 8
     for z in arrays:
         np.testing.assert_array_equal(z[...], DATA)

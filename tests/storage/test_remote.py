@@ -143,8 +143,8 @@ def test_the_first_failure_is_raised_and_stops_the_rest() -> None:
             raise StoreError("three")
 
     with pytest.raises(StoreError, match="three"):
-        run_together(call, range(5000), concurrency=4)
-    assert len(done) < 1000
+        run_together(call, range(100_000), concurrency=4)
+    assert len(done) < 50_000  # the thread that fails may not run for long
 
 
 def test_an_object_is_stored_by_one_request() -> None:

@@ -166,9 +166,9 @@ def test_without_a_driver_the_cpu_is_taken_at_once() -> None:
     if detect.ask_driver().devices:
         pytest.skip("this machine has a GPU")
     code = (
-        "import sys, time, warnings, gzarr\nwarnings.simplefilter('error')\n"
-        "gzarr.zeros(3, device='cpu')\nbefore = set(sys.modules)\nstart = time.perf_counter()\n"
-        "z = gzarr.zeros(3)\nprint(time.perf_counter() - start, z.device, *sorted(set(sys.modules) - before))"
+        "import os, sys, warnings, gzarr\nwarnings.simplefilter('error')\n"
+        "gzarr.zeros(3, device='cpu')\nbefore = set(sys.modules)\nstart = sum(os.times()[:4])\n"
+        "z = gzarr.zeros(3)\nprint(sum(os.times()[:4]) - start, z.device, *sorted(set(sys.modules) - before))"
     )
     seconds, device, *loaded = run_python(code, {"GZARR_DEVICE": "auto"}).split()
     assert device == "cpu"
@@ -177,7 +177,7 @@ def test_without_a_driver_the_cpu_is_taken_at_once() -> None:
         "gzarr.gpu.detection",
         "gzarr.gpu.detection.detect",
     }
-    assert float(seconds) < 0.1  # some milliseconds; the machine may be busy
+    assert float(seconds) < 0.1  # of its processors and its children's: some milliseconds
 
 
 @needs_compiler

@@ -20,6 +20,7 @@ from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.gpu.device.lanes import N_LANES, Lanes
 from gzarr.storage import LocalStore, MemoryStore
 from tests.gpu.direct_files import DirectFiles
+from tests.support.meeting import Meeting
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
 
@@ -99,23 +100,12 @@ def test_a_wave_is_read_while_the_one_before_it_is_placed() -> None:
 def test_there_are_never_more_waves_than_lanes_whoever_reads() -> None:
     device, store = SlowDevice(), watched()
     array = gzarr.open_array(store, mode="r", device=GpuBackend(device, max_device_nbytes=CAP_NBYTES))
-    lock = threading.Lock()
-    now = most = 0
-
-    def on_place() -> None:
-        nonlocal now, most
-        with lock:
-            now += 1
-            most = max(most, now)
-        time.sleep(0.002)
-        with lock:
-            now -= 1
-
-    device.on_place = on_place
+    meeting = Meeting(N_LANES)
+    device.on_place = meeting.attend
     with ThreadPoolExecutor(6) as pool:
         for found in pool.map(lambda _: array[:], range(12)):
             np.testing.assert_array_equal(found, DATA)
-    assert most == N_LANES
+    assert meeting.most == N_LANES
     assert device.memory.peak <= CAP_NBYTES
 
 

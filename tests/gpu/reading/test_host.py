@@ -24,6 +24,7 @@ from gzarr.gpu.reading.kvikio import KvikioReader
 from gzarr.gpu.reading.open_files import Limits
 from gzarr.storage import LocalStore
 from tests.gpu.direct_files import DirectFiles
+from tests.support.meeting import Meeting
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
 
@@ -312,24 +313,22 @@ def test_a_read_that_fails_is_done_by_the_host_when_the_others_are_done(tmp_path
 
 def test_large_files_are_read_on_several_threads(tmp_path, device, monkeypatch) -> None:
     data = np.random.default_rng(1).integers(0, 256, (40, 1 << 18), np.uint8)
-    threads: set[int] = set()
     real = files_module._read_file
     monkeypatch.setattr(files_module, "thread_count", lambda: 3)
 
     def read_file(*args) -> bool:
-        threads.add(threading.get_ident())
-        time.sleep(0.01)  # a thread that is done at once would get all the work
+        meeting.attend()
         return real(*args)
 
     monkeypatch.setattr(files_module, "_read_file", read_file)
     for name, shards in (("chunks", None), ("shard", (40, 1 << 18))):
-        threads.clear()
         where = tmp_path / name
         gzarr.create_array(LocalStore(where), data=data, chunks=(1, 1 << 18), shards=shards, compressor=None)
         array = opened(where, device, "host", max_device_nbytes=1 << 28)
+        meeting = Meeting(2)
         with gzarr.config.set({"cpu.native": False}):
             np.testing.assert_array_equal(array[:19], data[:19])
-        assert len(threads) >= 2
+        assert meeting.met
 
 
 def test_short_reads_are_continued(tmp_path, device, monkeypatch) -> None:
