@@ -4,7 +4,7 @@ At lines that a thread executes in gzarr, and in libraries in Python that it cal
 collected whose finalizer reads and writes arrays and attributes of the store that the program uses. At the end, all
 that either has written must be there.
 
-Usage: ``python -m tests.concurrency.foreign_code SCENARIO...``. Prints a line for each; hangs end after 60 s.
+Usage: ``python -m tests.concurrency.foreign_code SCENARIO...``. Prints a line for each; hangs end after 150 s.
 """
 
 from __future__ import annotations
@@ -336,7 +336,7 @@ SCENARIOS: dict[str, Callable[[], int]] = {
 def main(names: list[str]) -> None:
     failed = 0
     for name in names or SCENARIOS:
-        faulthandler.dump_traceback_later(40, exit=True)  # of each, as all of them take so long on a busy machine
+        faulthandler.dump_traceback_later(150, exit=True)  # of each; a busy machine takes 40 s for the first
         try:
             print(f"{name}: foreign code came {SCENARIOS[name]()} times", flush=True)
         except BaseException:  # noqa: BLE001
