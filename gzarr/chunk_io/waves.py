@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from functools import partial
 from operator import attrgetter, eq
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -35,6 +35,8 @@ from gzarr.storage.base import Buffer, Request, Store, tokens_of
 from gzarr.storage.invalidation import announce
 from gzarr.storage.locks import while_holding, while_locked, within_change
 from gzarr.storage.wrappers import PinnedStore
+
+T = TypeVar("T")
 
 #: How often a read starts over because a shard was replaced under it, before it gives up.
 MAX_RETRIES = 100
@@ -248,24 +250,26 @@ def _merge_and_store(job: WriteJob, wave: Wave, keys: Sequence[str], merged: Seq
     """Merge and store the objects of a wave, which are locked."""
     store = job.io.store
     old = _load_old(job, keys, merged) if merged else [None] * len(keys)
+    segments = store.segments
+    build = job.io.layout.build if segments is None else job.io.layout.segments
     if store.concurrency == 1:
-        built = _build(job, wave, keys, old)
+        built = _build(job, wave, keys, old, build)
     else:
-        built = _builders.call(partial(_build, job, wave, keys, old))
-    items: list[tuple[str, Buffer]] = []
+        built = _builders.call(partial(_build, job, wave, keys, old, build))
+    items: list[tuple[str, Any]] = []
     emptied: list[str] = []
     for key, data in zip(keys, built, strict=True):
-        if data is None:
+        if data is None or (segments is not None and not data):
             emptied.append(key)
         else:
             items.append((key, data))
     with stage("store") as noted:
         if items:
-            store.set_many(items)
+            (segments or store).set_many(items)
         if emptied:
             store.delete_many(emptied)
         if noted:
-            nbytes = sum_nbytes([data for _, data in items])
+            nbytes = sum(sum_nbytes((data,) if segments is None else data) for _, data in items)
             noted.count(0, nbytes, nbytes)
 
 
@@ -282,21 +286,22 @@ def _rebuild(
         job = job._replace(write_empty=True)
     if len(positions) < len(wave):
         wave, keys = pick(wave, positions), pick(keys, positions)
-    return _build(job, wave, keys, stored)
+    return _build(job, wave, keys, stored, job.io.layout.build)
 
 
-def _build(job: WriteJob, wave: Wave, keys: Sequence[str], stored: Sequence[Buffer | None]) -> list[Buffer | None]:
-    """The new bytes of every object, None for those that are now empty. stored: their old bytes."""
-    layout = job.io.layout
-    built: list[Buffer | None] = []
+def _build(
+    job: WriteJob, wave: Wave, keys: Sequence[str], stored: Sequence[Buffer | None], build: Callable[..., T]
+) -> list[T]:
+    """The new bytes of every object as `build` gives them. stored: their old bytes. build: of the layout."""
+    built: list[T] = []
     changed = _new_chunks(job, wave, stored)
     for (coords, parts), key, old, chunks in zip(wave, keys, stored, changed, strict=True):
         try:
-            built.append(layout.build(old, coords, chunks))
+            built.append(build(old, coords, chunks))
         except CodecError as error:
             if not _covers_known(job, coords, parts):
                 raise _object_error(job.io, key, error) from error
-            built.append(layout.build(None, coords, chunks))
+            built.append(build(None, coords, chunks))
     return built
 
 

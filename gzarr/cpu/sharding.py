@@ -18,7 +18,7 @@ from gzarr.codecs.spec import ArrayRepr, BytesRepr, Codec, Step
 from gzarr.cpu.codecs import factory_for
 from gzarr.cpu.codecs.per_chunk import per_chunk
 from gzarr.errors import MetadataError
-from gzarr.layout.shard import assemble, decode_index, entry, slice_entry, split_index, write_order
+from gzarr.layout.shard import assemble, decode_index, entry, join, slice_entry, split_index, write_order
 
 
 def codecs_for(steps: Sequence[Step]) -> tuple[Codec, ...]:
@@ -66,6 +66,6 @@ def sharding_codec(step: Step) -> Codec:
 
     def encode(chunk: np.ndarray[Any, Any]) -> bytes:
         entries = [inner.encode((np.ascontiguousarray(chunk[box]).reshape(spec.chunk_shape),))[0] for box in boxes]
-        return bytes(assemble(entries, counts, index_coder, spec.index_location, order) or b"")
+        return bytes(join(assemble(entries, counts, index_coder, spec.index_location, order)) or b"")
 
     return per_chunk(spec.name, decode, encode)

@@ -107,3 +107,10 @@ class Layout:
     ) -> Buffer | None:
         """An object's new bytes: the old ones with some chunks replaced or removed. None if nothing is left."""
         return changed[object_coords]
+
+    def segments(
+        self, stored: Buffer | None, object_coords: Coords, changed: Mapping[Coords, Buffer | None]
+    ) -> Sequence[Buffer]:
+        """What `build` returns, as buffers that belong one after the other; none if nothing is left."""
+        data = changed[object_coords]
+        return () if data is None else (data,)

@@ -110,16 +110,16 @@ def assemble(
     coder: Coder,
     location: Literal["start", "end"],
     order: Sequence[int] | None = None,
-) -> bytes | None:
+) -> list[Buffer]:
     """Make a shard of encoded chunks.
 
     entries: for every chunk, in C order, its bytes; None where it is missing.
     counts: chunks per shard and axis.
     order: in which order they are in it; None for C order.
-    Returns: the shard's bytes, or None if every chunk is missing.
+    Returns: the buffers that are the shard, one after the other; none if every chunk is missing.
     """
     if all(e is None for e in entries):
-        return None
+        return []
     index = np.full((len(entries), 2), MISSING, dtype="<u8")
     position = 0
     order = range(len(entries)) if order is None else order
@@ -129,16 +129,21 @@ def assemble(
             size = host_view(item).nbytes
             index[i] = position, size
             position += size
-    head: Buffer = b""
+    head: list[Buffer] = []
     if location == "start":
         index_nbytes = host_view(coder.encode([index.reshape(*counts, 2)])[0]).nbytes
         index[index[:, 0] != MISSING, 0] += np.uint64(index_nbytes)
-        head = coder.encode([index.reshape(*counts, 2)])[0]
-    tail: Buffer = b""
+        head = coder.encode([index.reshape(*counts, 2)])
+    tail: list[Buffer] = []
     if location == "end":
-        tail = coder.encode([index.reshape(*counts, 2)])[0]
+        tail = coder.encode([index.reshape(*counts, 2)])
     chunks = (entries[i] for i in order)
-    return b"".join(host_view(item) for item in (head, *chunks, tail) if item is not None)
+    return [*head, *(item for item in chunks if item is not None), *tail]
+
+
+def join(segments: Sequence[Buffer]) -> Buffer | None:
+    """The buffers of an object as one; None if there are none."""
+    return segments[0] if len(segments) == 1 else b"".join(map(host_view, segments)) or None
 
 
 @lru_cache(maxsize=64)
@@ -215,8 +220,8 @@ def by_owner(inner: Sequence[Level], chunks: Sequence[Coords]) -> dict[Coords, l
 
 def rebuild(
     levels: Sequence[Level], stored: memoryview | None, changed: Mapping[Coords, Buffer | None]
-) -> Buffer | None:
-    """A shard's new bytes: the old ones with some chunks replaced or removed. None if nothing is left."""
+) -> Sequence[Buffer]:
+    """A shard's new bytes, as `assemble` gives them: the old ones with some chunks replaced or removed."""
     level = levels[0]
     shape = level.place(level.counts)
     entries: list[Buffer | None] = [None] * int(np.prod(shape, dtype=np.int64))
@@ -236,11 +241,11 @@ def rebuild(
             at = _ravel(level.place(outer), shape)
             old = entries[at]
             updates = {local: items[position][1] for position, local in members}
-            entries[at] = rebuild(levels[1:], None if old is None else host_view(old), updates)
+            entries[at] = join(rebuild(levels[1:], None if old is None else host_view(old), updates))
     shard = assemble(entries, shape, level.coder, level.location, level.write_order)
-    if shard is None or level.wrap is None:
+    if not shard or level.wrap is None:
         return shard
-    wrapped: Buffer = level.wrap.encode([shard])[0]
+    wrapped: Sequence[Buffer] = level.wrap.encode([join(shard)])
     return wrapped
 
 

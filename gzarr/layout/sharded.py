@@ -36,6 +36,7 @@ from gzarr.layout.shard import (
     check_overlaps,
     decode_index,
     entry,
+    join,
     rebuild,
     slice_entry,
     split_index,
@@ -45,6 +46,8 @@ from gzarr.storage.base import Buffer, Request, Store, host_view, token_of
 from gzarr.storage.coalesce import get_coalesced
 from gzarr.storage.wrappers import PinnedStore
 
+#: Mean bytes of buffers that need not be joined: smaller ones cost more work each than a copy.
+_SEGMENT_NBYTES = 1 << 16
 #: Bytes of shard indexes that an opened array caches. An index of 1,000 chunks has 16 kB.
 INDEX_CACHE_NBYTES = 64 << 20
 #: From this share of a shard's chunks on, the whole shard is read in one request instead of its index and then ranges.
@@ -173,9 +176,19 @@ class Sharded(Layout):
         self, stored: Buffer | None, object_coords: Coords, changed: Mapping[Coords, Buffer | None]
     ) -> Buffer | None:
         """An object's new bytes: the old ones with some chunks replaced or removed. None if nothing is left."""
+        return join(self.segments(stored, object_coords, changed))
+
+    def segments(
+        self, stored: Buffer | None, object_coords: Coords, changed: Mapping[Coords, Buffer | None]
+    ) -> Sequence[Buffer]:
+        """What `build` returns, as buffers that belong one after the other; none if nothing is left."""
         levels, local = self._local(object_coords, list(changed))
         updates = dict(zip(local, changed.values(), strict=True))
-        return rebuild(levels, None if stored is None else host_view(stored), updates)
+        segments = rebuild(levels, None if stored is None else host_view(stored), updates)
+        if sum(host_view(item).nbytes for item in segments) >= len(segments) * _SEGMENT_NBYTES:
+            return segments
+        joined = join(segments)
+        return () if joined is None else (joined,)
 
     def initialized(self, store: Store, object_coords: Coords) -> int:
         """Number of chunks that one object holds; of nested shards, of those at the first level."""

@@ -301,6 +301,14 @@ class Change(NamedTuple):
     tag: object | None
 
 
+class Segments(ABC):
+    """A capability: storing objects that are several buffers, one after the other, without joining them in memory."""
+
+    @abstractmethod
+    def set_many(self, items: Iterable[tuple[str, Sequence[Buffer]]]) -> None:
+        """Store every (key, buffers) pair as `Store.set_many` does. Raises: StoreError."""
+
+
 class Readable(Protocol):
     """The one verb that reading chunks needs."""
 
@@ -393,8 +401,8 @@ class Store(MutableMapping[str, Any]):
     class has, unless they are overridden too. A class that overrides ``get_one`` without ``get_many``, ``set`` without
     ``set_many``, or a verb of mappings (``__getitem__``) is refused with a `TypeError`. The same holds for mixins.
 
-    A store offers capabilities beyond its verbs as objects: `files`, `versions` and `conditional`. They bypass the
-    verbs, so **a subclass inherits them only if it leaves the bytes alone**:
+    A store offers capabilities beyond its verbs as objects: `files`, `versions`, `conditional` and `segments`. They
+    bypass the verbs, so **a subclass inherits them only if it leaves the bytes alone**:
 
     - it has one base class that is a store; and
     - neither its body nor a mixin overrides a verb that bytes pass through, or a private method of the base.
@@ -448,7 +456,7 @@ class Store(MutableMapping[str, Any]):
                 if _SHORTCUTS[verb] in names and verb not in names | own:
                     setattr(cls, verb, shortcut)
             changes = changes or any(name in _BYTE_VERBS or _is_hook(stores[0], name) for name in names)
-        for capability in {"files", "versions", "conditional"} - own if changes else ():
+        for capability in {"files", "versions", "conditional", "segments"} - own if changes else ():
             setattr(cls, capability, vars(Store)[capability])
 
     @property
@@ -464,6 +472,11 @@ class Store(MutableMapping[str, Any]):
     @property
     def conditional(self) -> Conditional | None:
         """Put-if-match, for read-modify-write beside other processes; None if the store has only its locks."""
+        return None
+
+    @property
+    def segments(self) -> Segments | None:
+        """Objects stored from several buffers; None if callers join them."""
         return None
 
     # -- required ------------------------------------------------------------------------------------------------

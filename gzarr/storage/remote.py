@@ -185,8 +185,12 @@ class RemoteStore(FlatStore):
             checked[key] = byte_view(key, value)
         nodes = [key for key in checked if key.rpartition("/")[2] in _NODES]
         documents = [(key, checked.pop(key)) for key in nodes]
-        self.together(lambda item: self._put(*item), list(checked.items()))
-        self.together(lambda item: self._put(*item), documents)
+        self._put_all(list(checked.items()))
+        self._put_all(documents)
+
+    def _put_all(self, items: Sequence[tuple[str, bytes | memoryview]]) -> None:
+        """Store objects, many at once. Raises: StoreError."""
+        self.together(lambda item: self._put(*item), items)
 
     def delete_many(self, keys: Iterable[str]) -> None:
         """Delete the keys, many at once; missing ones are ignored. Raises: StoreError."""
