@@ -46,7 +46,7 @@ from gzarr.storage.base import Buffer, Request, Store, host_view, token_of
 from gzarr.storage.coalesce import get_coalesced
 from gzarr.storage.wrappers import PinnedStore
 
-#: Mean bytes of buffers that need not be joined: smaller ones cost more work each than a copy.
+#: Mean bytes of chunks that need not be joined: smaller ones cost more work each than a copy.
 _SEGMENT_NBYTES = 1 << 16
 #: Bytes of shard indexes that an opened array caches. An index of 1,000 chunks has 16 kB.
 INDEX_CACHE_NBYTES = 64 << 20
@@ -185,7 +185,7 @@ class Sharded(Layout):
         levels, local = self._local(object_coords, list(changed))
         updates = dict(zip(local, changed.values(), strict=True))
         segments = rebuild(levels, None if stored is None else host_view(stored), updates)
-        if sum(host_view(item).nbytes for item in segments) >= len(segments) * _SEGMENT_NBYTES:
+        if sum(host_view(item).nbytes for item in segments) >= (len(segments) - 1) * _SEGMENT_NBYTES:
             return segments
         joined = join(segments)
         return () if joined is None else (joined,)

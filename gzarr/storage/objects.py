@@ -313,6 +313,8 @@ class ObjectStore(TaggedStore):
     def _send(self, key: str, data: Sequence[bytes | memoryview], idle: int) -> None:
         """Store an object by one request, or by several if it is large. idle: connections that it may use."""
         nbytes = sum(map(len, data))
+        if nbytes > _BUSY_PUT_NBYTES:
+            idle = self._at_once
         at_once = max(min(nbytes // _MIN_PART_NBYTES, _PARTS_AT_ONCE, idle), 1)
         part = min(max(-(-nbytes // at_once), _MIN_PART_NBYTES), _MAX_PART_NBYTES)
         whole = nbytes <= (_PUT_NBYTES if at_once > 1 and self._in_bucket else _BUSY_PUT_NBYTES)
