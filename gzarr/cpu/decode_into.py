@@ -7,6 +7,7 @@ cache and costs no page faults.
 
 from __future__ import annotations
 
+import mmap
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -30,6 +31,9 @@ from gzarr.indexing.plan import Part
 MIN_SCRATCH_NBYTES = 1 << 17
 #: Larger ones too: a thread holds no more scratch memory than this.
 _MAX_SCRATCH_NBYTES = 1 << 26
+
+#: NumPy asks the system for huge pages for allocations of so many bytes.
+_MIN_HUGE_NBYTES = 1 << 22
 
 #: Results of these types do nothing but take a copy of what is put into them.
 PLAIN_ARRAYS = (np.ndarray, np.memmap)
@@ -238,6 +242,13 @@ def _fresh(nbytes: int) -> np.ndarray[Any, Any]:
     return np.empty(nbytes, np.uint8)
 
 
+def _pages(nbytes: int) -> np.ndarray[Any, Any]:
+    """Flat memory without the huge pages that NumPy asks for: little of it is touched, here and there."""
+    if nbytes < _MIN_HUGE_NBYTES or not hasattr(mmap, "MAP_ANONYMOUS"):
+        return _fresh(nbytes)
+    return np.frombuffer(mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), np.uint8)
+
+
 class _Scratch:
     """Memory to decode into, chunk after chunk."""
 
@@ -251,7 +262,7 @@ class _Scratch:
         if nbytes > _MAX_SCRATCH_NBYTES:
             return _fresh(nbytes)
         if self._memory.size < nbytes:
-            self._memory = _fresh(nbytes)
+            self._memory = _pages(nbytes)
         return self._memory[:nbytes]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tracemalloc
 
 import numpy as np
@@ -10,6 +12,7 @@ from numcodecs import Blosc, Delta, GZip, Zstd
 
 import gzarr
 from gzarr.cpu.backend import WAVE_NBYTES
+from gzarr.cpu.compiled import library
 from gzarr.storage import LocalStore
 
 DATA = np.cumsum(np.random.default_rng(0).integers(0, 9, (512, 8192)), axis=0).astype("i4")  # 16 MiB
@@ -25,6 +28,28 @@ CHAINS = {
     "delta": ({"compressor": Zstd(1), "filters": [Delta("i4")], "zarr_format": 2}, 3),
     "sharded": ({"compressor": None, "shards": (64, 8192)}, 1),
 }
+#: Prints by how much the peak of resident memory grows in the first write of chunks of 4 MiB, one thread.
+FIRST_WRITE = """
+import sys
+from pathlib import Path
+import numpy as np
+import gzarr
+from gzarr.codecs import BloscCodec
+gzarr.config.set({"threading.max_workers": 1})
+values = np.random.default_rng(0).integers(0, 1 << 20, (1024, 2048), "i4")
+codec = BloscCodec(sys.argv[2], 5, "shuffle")
+def create(side):
+    sizes = {"shape": values.shape, "chunks": (side, side)}
+    return gzarr.create_array(f"{sys.argv[1]}/{side}", dtype="i4", compressors=codec, device="cpu", **sizes)
+create(32)[:32, :32] = 1
+Path("/proc/self/clear_refs").write_text("5")
+def now(field):
+    return next(int(line.split()[1]) << 10 for line in open("/proc/self/status") if line.startswith(field))
+before = now("VmRSS")
+array = create(1024)
+array[...] = values
+print(now("VmHWM") - before)
+"""
 #: Python's own objects.
 SLACK_NBYTES = 1 << 18
 
@@ -67,3 +92,18 @@ def test_a_second_read_allocates_its_result_and_little_more(tmp_path, chain) -> 
             # A shard is one read.
             read = 8 * CHUNK_NBYTES if chain == "sharded" else WAVE_NBYTES
             assert peak <= own + N_THREADS * (read + n_chunks * CHUNK_NBYTES) + SLACK_NBYTES
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux which pages are there")
+@pytest.mark.parametrize(("cname", "limit_nbytes"), [("lz4", 5 << 19), ("zstd", 6 << 20)])
+def test_the_first_write_of_large_chunks_touches_few_pages(tmp_path, cname, limit_nbytes) -> None:
+    if library.loop() is None:
+        pytest.skip(f"the compiled loop is {library.status()}")
+    done = subprocess.run(
+        [sys.executable, "-c", FIRST_WRITE, str(tmp_path), cname],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert int(done.stdout) <= limit_nbytes

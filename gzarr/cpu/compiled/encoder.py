@@ -9,9 +9,6 @@ import struct
 from functools import lru_cache
 from typing import NamedTuple
 
-import numpy as np
-from numcodecs.blosc import Blosc
-
 from gzarr.cpu.compiled import library
 
 #: Bytes of the loop's field for the name of Blosc's compressor (MAX_CNAME), one of them the end.
@@ -74,10 +71,7 @@ def with_frames(encoder: Encoder, nbytes: int) -> Encoder:
         return encoder
     if library.codec_number(_FRAMED[cname], checksum=False, encodes=True) is None:
         return encoder
-    try:
-        head = Blosc(cname, level, shuffle, blocksize).encode(np.zeros(nbytes // typesize, f"V{typesize}"))
-    except (RuntimeError, ValueError):  # the reference path says what is wrong
-        return encoder
+    head = library.blosc_header((level, shuffle, typesize, nbytes), cname, blocksize)
     frame, size, block = struct.unpack_from("<3I", head)
     flags = frame >> 16 & 255
     known = size == nbytes and frame >> 24 == typesize and not flags & (_COPIED | _BITS)

@@ -15,6 +15,8 @@ from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
+import numpy as np
+
 from gzarr.config import config
 
 #: Functions that the loop calls, in the order of its struct Library (`loop/loop.h`): name -> the module linked with it.
@@ -63,6 +65,8 @@ _CODECS: Mapping[str, tuple[int, tuple[str, ...], tuple[str, ...]]] = {
     "numcodecs.gzip": (4, (*_INFLATE, "libdeflate_gzip_decompress_ex"), (*_DEFLATE, "libdeflate_gzip_compress")),
     "numcodecs.zlib": (5, (*_INFLATE, "libdeflate_zlib_decompress_ex"), (*_DEFLATE, "libdeflate_zlib_compress")),
 }
+
+_BLOSC_HEADER_NBYTES = 16
 
 #: Codecs that the loop may find between the bytes and a checksum.
 COMPRESSORS = frozenset(_CODECS) - {"bytes"}
@@ -116,6 +120,24 @@ def lacking(codec: str, *, checksum: bool) -> str:
     if find_spec(owner) is None:
         return f"codec {codec!r} needs the package {owner!r}: pip install {owner}"
     return f"the installed package {owner!r} lacks functions that the loop calls for codec {codec!r}"
+
+
+def blosc_header(numbers: tuple[int, int, int, int], cname: str, blocksize: int) -> bytes:
+    """The header of Blosc's frames for chunks of one size, all but its last number; zeros if Blosc is not there.
+
+    c-blosc writes it first, and gives up where there is no room for more: nothing is compressed, and no thread begins.
+
+    numbers: level, shuffle, size of an element, bytes of a chunk.
+    """
+    module, addresses = _loaded()
+    head = ctypes.create_string_buffer(2 * _BLOSC_HEADER_NBYTES)
+    if module is not None and (address := addresses["blosc_compress_ctx"]):
+        size, memory, name = ctypes.c_size_t, ctypes.c_void_p, ctypes.c_char_p
+        types = ctypes.c_int, ctypes.c_int, size, size, memory, memory, size, name, size, ctypes.c_int
+        zeros = np.zeros(numbers[3], np.uint8)
+        where = zeros.ctypes.data, ctypes.addressof(head), _BLOSC_HEADER_NBYTES
+        ctypes.CFUNCTYPE(ctypes.c_int, *types)(address)(*numbers, *where, cname.encode(), blocksize, 1)
+    return head.raw[: _BLOSC_HEADER_NBYTES - 4]
 
 
 @cache

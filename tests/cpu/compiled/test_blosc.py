@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,14 @@ def test_zstd_frames_are_those_of_numcodecs(level: int, shuffle: Any, tmp_path: 
         for i, j in np.ndindex(3, 2):
             chunk = np.ascontiguousarray(value[50 * i : 50 * i + 50, 67 * j : 67 * j + 67])
             assert (tmp_path / dtype / f"c/{i}/{j}").read_bytes() == theirs.encode(chunk)
+
+
+@pytest.mark.parametrize("cname", ["lz4", "zstd"])
+@pytest.mark.parametrize("nbytes", [96, 9600, 288_000])
+def test_headers_are_those_of_numcodecs(nbytes: int, cname: str) -> None:
+    for level, shuffle, typesize, blocksize in product((1, 5, 9), (0, 1, 2), (3, 4, 16), (0, 4096)):
+        theirs = numcodecs.Blosc(cname, level, shuffle, blocksize).encode(np.zeros(nbytes // typesize, f"V{typesize}"))
+        assert library.blosc_header((level, shuffle, typesize, nbytes), cname, blocksize) == theirs[:12]
 
 
 @pytest.mark.parametrize("cname", ["lz4", "zstd"])
