@@ -12,14 +12,15 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.cpu.catalogue import BY_NAME
+from benchmarks.cpu.catalogue import BY_NAME, WORKLOADS
 from benchmarks.cpu.data import SMALL, Cache, Scale
 from benchmarks.cpu.libraries import LIBRARIES
-from benchmarks.cpu.measure import faults, mean_ratio, not_linear, ratio, run, servers
+from benchmarks.cpu.measure import faults, mean_ratio, merged, not_linear, ratio, run, servers
 from benchmarks.cpu.plot import plot
 from benchmarks.cpu.race import ROOT, make_data, running
 from benchmarks.cpu.report import counts_text, digits, document, insert
@@ -34,7 +35,12 @@ def main() -> int:
     if options.profile:
         return profile(options, pythons, cache)
     print(f"{'milliseconds (memory: MB)':48s}{''.join(f'{name:>12s}' for name in names)}  best/gzarr", flush=True)
-    result = run(names, pythons, cache, options.rounds, options.only or [], lambda *row: show(names, *row))
+    started = time.monotonic()
+    only = options.only or ([each.name for each in WORKLOADS] if options.merge else [])
+    result = run(names, pythons, cache, options.rounds, only, lambda *row: show(names, *row))
+    print(f"took {(time.monotonic() - started) / 60:.1f} minutes")
+    if options.merge:
+        result = merged(json.loads(options.merge.read_text()), result)
     if mean := mean_ratio(result):
         print(f"best peer / gzarr, geometric mean: {mean:.2f}")
     if options.out:
@@ -65,6 +71,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--cache", type=Path, default=ROOT / ".bench-cache", help="folder of the data")
     parser.add_argument("--written", type=Path, help="folder to write to (default: that of the data)")
     parser.add_argument("--out", type=Path, help="write the result as JSON")
+    parser.add_argument("--merge", type=Path, help="JSON of a run whose rounds count too; its curves and memory stay")
     parser.add_argument("--table", type=Path, help="replace the tables of a Markdown file, and speed.svg beside it")
     parser.add_argument("--profile", action="store_true", help="where gzarr's time goes, of the calling thread")
     options = parser.parse_args()

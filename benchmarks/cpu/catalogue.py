@@ -90,7 +90,7 @@ def _hierarchies() -> list[Workload]:
         ("open an array", "lz4-i4", w.opening("lz4-i4")),
         ("open a group, list its 1,000 names", GROUP, names),
         ("open a group, its 1,000 arrays", GROUP, shapes),
-        ("open 1,000 arrays by path", GROUP, w.open_members),
+        ("open 1,000 arrays by path", GROUP, w.open_members(GROUP)),
     ]
     return [_one(*row, "hierarchies") for row in rows]
 

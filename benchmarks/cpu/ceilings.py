@@ -32,7 +32,7 @@ from benchmarks.cpu.libraries import LIBRARIES
 from benchmarks.cpu.measure import DELAY_S, RATE, machine, servers
 from benchmarks.cpu.race import ROOT
 from benchmarks.cpu.report import digits, grid, insert
-from benchmarks.cpu.rows_many import LISTED, TILES
+from benchmarks.cpu.rows_many import LISTED, PATHS, TILES
 from benchmarks.cpu.workloads import Bench, Task, Workload, remove
 from gzarr.storage import Request
 from gzarr.storage.rules import DOCUMENTS
@@ -44,7 +44,7 @@ BUDGET_S = 0.1  # of one measurement
 SAMPLE = 64  # chunks that a codec is timed with
 #: Datasets whose chunks are those of another one, and those whose chunks are none.
 ALIKE = {TILES: "lz4-i4-small", CONSOLIDATED: "lz4-i4-small"}
-NO_CHUNKS = (GROUP, LISTED)
+NO_CHUNKS = (GROUP, LISTED, PATHS)
 
 
 def seconds(call: Callable[[], Any], rounds: int, before: Callable[[], Any] | None = None) -> float:

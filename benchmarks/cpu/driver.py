@@ -12,6 +12,8 @@ from benchmarks.cpu.data import Layout
 
 BUCKET, KEY, REGION = "bench", "loopback", "us-east-1"  # of the S3 server, which takes any key
 
+MOST_OPENS = 1000  # arrays that slow libraries open in one call
+
 
 class AbsentError(Exception):
     """The library cannot take part in a workload; the message says why."""
@@ -26,6 +28,9 @@ class Driver:
     def open(self, path: Path) -> Any:
         """Open an array for reading."""
         raise NotImplementedError
+
+    def check_opens(self, count: int) -> None:
+        """Raise AbsentError if opening so many arrays would take too long."""
 
     def open_writable(self, path: Path) -> Any:
         """Open an array for reading and writing."""
@@ -125,6 +130,12 @@ class Driver:
     def members(self, group: Any) -> list[tuple[str, tuple[int, ...]]]:
         """Names and shapes of the arrays in a group."""
         return [(name, array.shape) for name, array in group.arrays()]
+
+
+def check_slow_opens(count: int) -> None:
+    """`Driver.check_opens` of libraries that open an array in 1 ms."""
+    if count > MOST_OPENS:
+        raise AbsentError(f"it opens an array in 1 ms or more: {count:,} would take over 10 s")
 
 
 def files(path: Path) -> dict[str, bytes]:

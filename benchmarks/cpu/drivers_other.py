@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.cpu.data import Layout
-from benchmarks.cpu.driver import BUCKET, KEY, REGION, AbsentError, Driver, files, itemsize
+from benchmarks.cpu.driver import BUCKET, KEY, REGION, AbsentError, Driver, check_slow_opens, files, itemsize
 
 
 class TensorStore(Driver):
@@ -156,6 +156,9 @@ class H5py(Driver):
 
     def open(self, path: Path) -> Any:
         return self.lib.File(path, "r", rdcc_nbytes=0)["data"]  # no cache of chunks, as in the others
+
+    def check_opens(self, count: int) -> None:
+        check_slow_opens(count)
 
     def open_writable(self, path: Path) -> Any:
         return self.lib.File(path, "r+")["data"]

@@ -10,7 +10,17 @@ from typing import Any
 from numcodecs.registry import get_codec
 
 from benchmarks.cpu.data import Layout
-from benchmarks.cpu.driver import BUCKET, KEY, REGION, AbsentError, Driver, files, fill_value, itemsize
+from benchmarks.cpu.driver import (
+    BUCKET,
+    KEY,
+    REGION,
+    AbsentError,
+    Driver,
+    check_slow_opens,
+    files,
+    fill_value,
+    itemsize,
+)
 
 FUSED = "zarr.core.codec_pipeline.FusedCodecPipeline"
 CONCURRENCY = 64  # requests of zarr-python at once, in rows about an object store; its default of 10 is for disks
@@ -98,6 +108,9 @@ class Zarr3(Driver):
 
     def open(self, path: Any) -> Any:
         return self.lib.open_array(_place(path), mode="r")
+
+    def check_opens(self, count: int) -> None:
+        check_slow_opens(count)
 
     def open_writable(self, path: Path) -> Any:
         return self.lib.open_array(str(path), mode="r+")

@@ -67,12 +67,31 @@ def run(
         for name, replies in result["sizes"].items():
             show(name, replies)
     result["machine"]["load_at_end"] = load()
+    result["runs"] = 1
     with servers(cache) as urls:
         result["memory"] = {
             each.name: memory([name for name in names if name != PLUGIN], pythons, cache, urls, each, show)
             for each in measure_memory
         }
     return result
+
+
+def merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    """A result with the rounds of a second run of some rows. Curves and peak memory stay those of the first."""
+    rows = dict(first["workloads"])
+    for name, each in second["workloads"].items():
+        before = rows.get(name, {}).get("results", {})
+        replies = {library: _together(before.get(library, {}), reply) for library, reply in each["results"].items()}
+        rows[name] = {**each, "results": replies}
+    runs = first["runs"] + second["runs"]
+    return {**first, "workloads": rows, "rounds": first["rounds"] + second["rounds"], "runs": runs}
+
+
+def _together(before: Mapping[str, Any], reply: Mapping[str, Any]) -> dict[str, Any]:
+    if "rounds_s" not in before or "rounds_s" not in reply:
+        return dict(reply)
+    rounds_s = [*before["rounds_s"], *reply["rounds_s"]]
+    return {**reply, "rounds_s": rounds_s, "median_s": statistics.median(rounds_s)}
 
 
 def curve(

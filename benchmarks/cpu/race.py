@@ -21,8 +21,8 @@ from benchmarks.cpu.workloads import Workload
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 300.0
 BUDGET_S = 0.15  # of one library in one round
-# Libraries that take so many times the time of the fastest are timed in so many rounds only: more would tell nothing.
-FAR_BEHIND, ROUNDS_BEHIND = 3.0, 3
+# After so many rounds, libraries that take so many times the time of the fastest are done: more would tell nothing.
+FAR_BEHIND = {1: 10.0, 3: 3.0}
 
 
 @dataclass(slots=True)
@@ -130,8 +130,8 @@ def race(runners: Sequence[Runner], workload: Workload, rounds: int, budget_s: f
         else:
             results[runner.library] = reply
     for number in range(rounds):
-        if number == ROUNDS_BEHIND:
-            racing = [runner for runner in racing if runner.library == "gzarr" or not _is_far_behind(runner, results)]
+        if number in FAR_BEHIND:
+            racing = [r for r in racing if r.library == "gzarr" or _times_best(r, results) <= FAR_BEHIND[number]]
         turn = number % len(racing) if racing else 0
         for runner in (*racing[turn:], *racing[:turn]):
             reply = runner.ask("time", budget_s=budget_s)
@@ -146,6 +146,6 @@ def race(runners: Sequence[Runner], workload: Workload, rounds: int, budget_s: f
     return results
 
 
-def _is_far_behind(runner: Runner, results: Mapping[str, Any]) -> bool:
+def _times_best(runner: Runner, results: Mapping[str, Any]) -> float:
     medians = {name: statistics.median(r["rounds_s"]) for name, r in results.items() if r.get("rounds_s")}
-    return medians[runner.library] > FAR_BEHIND * min(medians.values())
+    return medians[runner.library] / min(medians.values())

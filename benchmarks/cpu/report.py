@@ -57,7 +57,8 @@ def about(result: Mapping[str, Any]) -> str:
     mean = mean_ratio(result)
     lines = [f"{', '.join(versions)}; Python {' and '.join(pythons)}; {where['cpu']}, {where['cores']} cores, "]
     lines[0] += f"{where['system']}, {where['date']}, load {where['load_at_start']} at the start"
-    lines[0] += f" and {where['load_at_end'] or 'not recorded'} at the end. Medians of {result['rounds']} rounds."
+    lines[0] += f" and {where['load_at_end'] or 'not recorded'} at the end. Medians of {result['rounds']} rounds"
+    lines[0] += f" in {result['runs']} runs." if result.get("runs", 1) > 1 else "."
     if "written" in result:
         lines[0] += f" Writes went to {result['written']}."
     if mean:

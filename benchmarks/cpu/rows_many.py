@@ -10,11 +10,13 @@ import numpy as np
 
 from benchmarks.cpu.data import Layout, Scale
 from benchmarks.cpu.driver import AbsentError
-from benchmarks.cpu.workloads import ALL, Bench, Task, Workload, equals, member_names, oindex
+from benchmarks.cpu.workloads import ALL, Bench, Task, Workload, equals, member_names, oindex, open_members
 
-#: Groups that are made by `MAKERS`: of arrays that boxes are read of, and one with consolidated metadata.
-TILES, LISTED = "tiles", "listed"
+#: Made by `MAKERS`: arrays that boxes are read of, a group with consolidated metadata, and arrays that are opened.
+TILES, LISTED, PATHS = "tiles", "listed", "paths"
 _N_TILES = 100
+#: Arrays that are opened, for every one in the group.
+_TIMES = 10
 
 
 def _side(scale: Scale) -> int:
@@ -44,7 +46,15 @@ def _make_listed(bench: Bench, path: Path) -> None:
     bench.driver.consolidate(path)
 
 
-MAKERS: dict[str, Callable[[Bench, Path], None]] = {TILES: _make_tiles, LISTED: _make_listed}
+def _make_paths(bench: Bench, path: Path) -> None:
+    names = member_names(bench.scale, _TIMES)
+    bench.driver.check_opens(len(names))
+    bench.driver.folder(path)
+    for name in names:
+        bench.driver.create(path / name, Layout((10,), "i4", (10,)))
+
+
+MAKERS: dict[str, Callable[[Bench, Path], None]] = {TILES: _make_tiles, LISTED: _make_listed, PATHS: _make_paths}
 
 
 def _boxes(bench: Bench) -> Task:
@@ -82,5 +92,6 @@ def _rows(scale: Scale) -> Any:
 ROWS: tuple[Workload, ...] = (
     Workload("read 1,000 boxes of 100 arrays at once", "reads", (TILES,), _boxes),
     Workload("oindex, 100,000 rows of a table", "reads", ("table",), oindex("table", _rows)),
+    Workload("open 10,000 arrays by path", "hierarchies", (PATHS,), open_members(PATHS, _TIMES)),
     Workload("open a consolidated group, its 1,000 arrays", "hierarchies", (LISTED,), _members),
 )

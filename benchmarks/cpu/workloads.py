@@ -194,17 +194,22 @@ def group_of(call: Callable[[Bench, Any], Any], wanted: Callable[[Scale], Any]) 
     return prepare
 
 
-def open_members(bench: Bench) -> Task:
-    """Open every array of the group by its path."""
-    paths = [bench.path(GROUP) / name for name in member_names(bench.scale)]
-    if not bench.path(GROUP).is_dir():
-        raise AbsentError("members are no files of their own")
-    return Task(lambda: [bench.driver.open(p) for p in paths], lambda arrays: equals(len(paths))(len(arrays)))
+def open_members(folder: str, times: int = 1) -> Callable[[Bench], Task]:
+    """Open every array of a folder by its path. times: as many as in the group."""
+
+    def prepare(bench: Bench) -> Task:
+        paths = [bench.path(folder) / name for name in member_names(bench.scale, times)]
+        if not bench.path(folder).is_dir():
+            raise AbsentError("members are no files of their own")
+        bench.driver.check_opens(len(paths))
+        return Task(lambda: [bench.driver.open(p) for p in paths], lambda arrays: equals(len(paths))(len(arrays)))
+
+    return prepare
 
 
-def member_names(scale: Scale) -> list[str]:
-    """Names of the arrays in the group."""
-    return [f"a{i:04d}" for i in range(scale.members)]
+def member_names(scale: Scale, times: int = 1) -> list[str]:
+    """Names of the arrays in the group, or of more."""
+    return [f"a{i:04d}" for i in range(times * scale.members)]
 
 
 # -- writes ------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ import pytest
 
 from benchmarks.cpu.catalogue import BY_NAME, WORKLOADS
 from benchmarks.cpu.data import SMALL, Cache
-from benchmarks.cpu.measure import DELAY_S, faults, not_linear, ratio, serving
+from benchmarks.cpu.measure import DELAY_S, faults, merged, not_linear, ratio, serving
 from benchmarks.cpu.plot import plot
 from benchmarks.cpu.race import Runner, make_data, race, running
 from benchmarks.cpu.report import document, insert, inserted
@@ -166,7 +166,7 @@ def test_unknown_names_are_refused_with_those_that_exist(tmp_path: Path) -> None
     assert "no row contains 'nothing'" in bench("--only", "nothing", cache=tmp_path).stderr
 
 
-def test_libraries_far_behind_are_timed_in_three_rounds_only() -> None:
+def test_libraries_far_behind_are_timed_in_fewer_rounds() -> None:
     class Fixed(Runner):
         seconds = 1.0
 
@@ -176,5 +176,22 @@ def test_libraries_far_behind_are_timed_in_three_rounds_only() -> None:
     class Slow(Fixed):
         seconds = 3.1
 
-    results = race([Fixed("peer", None), Slow("slow", None), Slow("gzarr", None)], WORKLOADS[0], 5)
-    assert {name: len(result["rounds_s"]) for name, result in results.items()} == {"peer": 5, "slow": 3, "gzarr": 5}
+    class Slowest(Fixed):
+        seconds = 10.1
+
+    racing = [Fixed("peer", None), Slow("slow", None), Slowest("slowest", None), Slowest("gzarr", None)]
+    results = race(racing, WORKLOADS[0], 5)
+    counts = {name: len(result["rounds_s"]) for name, result in results.items()}
+    assert counts == {"peer": 5, "slow": 3, "slowest": 1, "gzarr": 5}
+
+
+def test_the_rounds_of_two_runs_are_merged() -> None:
+    def result(times: list[float], memory: int) -> dict[str, Any]:
+        reply = {"rounds_s": times, "median_s": sorted(times)[len(times) // 2]}
+        rows = {"a row": {"section": "reads", "results": {"gzarr": reply, "zarr": {"absent": "no"}}}}
+        return {"workloads": rows, "rounds": 3, "runs": 1, "memory": memory}
+
+    both = merged(result([1.0, 2.0, 3.0], 1), result([9.0, 2.5, 2.5], 2))
+    assert both["workloads"]["a row"]["results"]["gzarr"]["median_s"] == 2.5
+    assert both["workloads"]["a row"]["results"]["zarr"] == {"absent": "no"}
+    assert (both["rounds"], both["runs"], both["memory"]) == (6, 2, 1)
