@@ -16,10 +16,16 @@ S, G and L are measured with one thread and c with two; the prediction for two t
 from __future__ import annotations
 
 import argparse
+import os
+import re
 import resource
+import shutil
+import signal
+import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,6 +55,7 @@ ROWS = (
 )
 PREDICTED = (2, 4, 8, 16)
 MORE = 16  # threads on this machine, to see whether they get in each other's way
+ATTACHING_S = 1.0  # until `perf` sees all threads
 START = "<!-- scaling: generated -->"
 
 
@@ -154,6 +161,41 @@ def _waits() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw
 
 
+def lock_waits(task: Task, n_threads: int, calls: int) -> float | None:
+    """How often a call of a task asks the system to wait at a lock or to wake who waits, by `perf`; None without it.
+
+    The interpreter's lock counts as others do, and so does waiting for more work.
+    """
+    import gzarr
+
+    perf = shutil.which("perf")
+    if perf is None:
+        return None
+    command = [perf, "trace", "-s", "-e", "futex", "-p", str(os.getpid())]
+    with gzarr.config.set({"threading.max_workers": n_threads}):
+        _run(task, 1)  # so that all threads exist
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as tracing:
+            try:
+                time.sleep(ATTACHING_S)
+                _run(task, calls)
+            finally:
+                tracing.send_signal(signal.SIGINT)
+            _, told = tracing.communicate()
+    return None if tracing.returncode > 0 else futex_calls(told) / calls
+
+
+def _run(task: Task, calls: int) -> None:
+    for _ in range(calls):
+        if task.before:
+            task.before()
+        task.run()
+
+
+def futex_calls(summary: str) -> int:
+    """The calls in a summary of `perf trace`, which has a table for every thread."""
+    return sum(map(int, re.findall(r"^ *futex +(\d+)", summary, re.MULTILINE)))
+
+
 def predict(one: Times, two: Times, n: int) -> tuple[float, str]:
     """The seconds of a call with ``n`` threads by the model, and what limits it."""
     locked = max(one.wall_s - one.serial_s - one.unlocked_s, 0.0)
@@ -167,8 +209,8 @@ def predict(one: Times, two: Times, n: int) -> tuple[float, str]:
     return one.serial_s + bounds[limit], limit
 
 
-def row(name: str, one: Times, two: Times, more: Times) -> list[str]:
-    """A line of the table."""
+def row(name: str, one: Times, two: Times, more: Times, locks: Sequence[float | None] = (None, None)) -> list[str]:
+    """A line of the table. locks: `lock_waits` with two threads and with more."""
     serial = one.serial_s / one.wall_s
     locked = max(1 - serial - one.unlocked_s / one.wall_s, 0.0)
     predicted = [one.wall_s / predict(one, two, n)[0] for n in PREDICTED]
@@ -182,6 +224,7 @@ def row(name: str, one: Times, two: Times, more: Times) -> list[str]:
         predict(one, two, PREDICTED[-1])[1],
         f"{one.wall_s / more.wall_s:.2f}",
         f"{two.waits} / {more.waits}",
+        "" if None in locks else " / ".join(f"{each:.0f}" for each in locks),
     ]
 
 
@@ -190,6 +233,7 @@ def table(rows: list[list[str]], about: Mapping[str, Any]) -> str:
     heads = ["workload", "1 thread (ms)", "one thread only", "interpreter's lock", "2 threads, measured"]
     heads += [f"{n}, model" for n in PREDICTED]
     heads += [f"limit at {PREDICTED[-1]}", f"{MORE} threads on {about['cores']} cores", f"waits of 2 / {MORE}"]
+    heads.append(f"calls of locks, 2 / {MORE}")
     where = f"Python {sys.version.split()[0]}, {about['cpu']}, {about['cores']} cores, {about['date']}."
     return f"{where}\n\n{grid(heads, rows)}"
 
@@ -210,7 +254,7 @@ def main() -> None:
         for name in ROWS:
             task = BY_NAME[name].prepare(bench)
             calls: list[Times] = [measure(task, n, options.rounds) for n in (1, 2, MORE)]
-            rows.append(row(name, *calls))
+            rows.append(row(name, *calls, [lock_waits(task, n, options.rounds) for n in (2, MORE)]))
             print(" | ".join(rows[-1]), flush=True)
             task = None  # its arrays are large
     finally:

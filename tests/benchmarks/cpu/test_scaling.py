@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gzarr
-from benchmarks.cpu.scaling import PREDICTED, Times, measure, predict, row, table
+from benchmarks.cpu.scaling import PREDICTED, Times, futex_calls, measure, predict, row, table
 from benchmarks.cpu.workloads import Task
 from gzarr.cpu.compiled import library
 
@@ -38,7 +38,15 @@ def test_a_task_is_measured_with_the_compiled_code_apart(tmp_path: Path) -> None
     assert library.extension().__name__ == "gzarr.cpu._loop"
 
 
+def test_the_calls_of_locks_of_all_threads_are_summed() -> None:
+    thread = " python (36), 9 events\n\n   syscall  calls  errors\n   futex       {}      8   1.5\n"
+    assert futex_calls(thread.format(46) + thread.format(4)) == 50
+
+
 def test_the_table_has_a_column_for_every_head() -> None:
-    lines = table([row("read", ONE, ONE, ONE)], {"cpu": "a processor", "cores": 2, "date": "today"}).splitlines()[2:]
+    lines = table(
+        [row("read", ONE, ONE, ONE), row("write", ONE, ONE, ONE, (3.0, 5.0))],
+        {"cpu": "a processor", "cores": 2, "date": "today"},
+    ).splitlines()[2:]
     assert len({line.count("|") for line in lines}) == 1
     assert all(f"{n}, model" in lines[0] for n in PREDICTED)
