@@ -41,6 +41,7 @@ loop = Extension(
             "shard",
             "shuffle",
             "sort",
+            "values",
             "write",
         )
     ],

@@ -286,7 +286,7 @@ def _write_obstacle(source: Source) -> str | None:
         level = level_of(layout)
         if level.order is not None:
             return "the indexes of shards are transposed"
-        if not fits(level, chain.nbytes):
+        if not fits(level, chain.widest):
             return "shards are too large"
     return None
 

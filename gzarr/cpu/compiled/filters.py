@@ -1,7 +1,7 @@
-"""The filters of numcodecs in the compiled loop's terms (`loop/filters.c`): steps from numbers to numbers.
+"""Filters in the compiled loop's terms (`loop/filters.c`, `loop/values.c`): steps from numbers to numbers.
 
-A filter that is one of numcodecs itself, with a configuration whose values the loop computes bit for bit as NumPy does,
-becomes some steps; any other one keeps its chain out of the loop.
+A filter that is one of numcodecs itself, or of Zarr v3, with a configuration whose values the loop computes bit for bit
+as NumPy does, becomes some steps; any other one keeps its chain out of the loop.
 """
 
 from __future__ import annotations
@@ -22,14 +22,17 @@ from numcodecs.quantize import Quantize
 from numcodecs.shuffle import Shuffle
 
 from gzarr.codecs.bytes import BytesCodec
+from gzarr.codecs.cast_value import CastValueCodec
+from gzarr.codecs.rounding import OUT_OF_RANGE, ROUNDINGS
+from gzarr.codecs.scale_offset import ScaleOffsetCodec
 from gzarr.codecs.spec import ArrayRepr, Step
 from gzarr.codecs.v2 import to_numcodecs
 from gzarr.cpu.compiled.casts import number_of
 
 #: Steps of a chain at most (MAX_FILTERS).
 _MAX_STEPS = 8
-#: Floats hold all integers up to here: none is rounded on its way through Python's.
-_MAX_INTEGER = 1 << 24
+#: Floats hold all integers up to here: none is rounded on its way through Python's. Those of parameters have 64 bits.
+_MAX_INTEGER, _MAX_PARAMETER = 1 << 24, 1 << 53
 
 
 class Kind(IntEnum):
@@ -43,6 +46,8 @@ class Kind(IntEnum):
     QUANTIZE_DIGITS = 5
     ROUND_MANTISSA = 6
     PACK_BITS = 7
+    SCALE_VALUES = 8
+    CAST_VALUES = 9
 
 
 class FilterStep(NamedTuple):
@@ -77,10 +82,13 @@ class Filters(NamedTuple):
         What the first of them encodes, in the byte order of the machine.
     table : bytes
         The loop's steps, in the order of encoding.
+    widest : int
+        The most bytes of a chunk between them.
     """
 
     decoded: ArrayRepr
     table: bytes
+    widest: int
 
 
 def make_filters(steps: Sequence[Step]) -> Filters | str | None:
@@ -92,7 +100,7 @@ def make_filters(steps: Sequence[Step]) -> Filters | str | None:
         name = step.spec.name
         make = FILTERS.get(name)
         if make is not None:
-            made = make(to_numcodecs(step.spec), step)
+            made = make(step.spec if name in _OF_ZARR else to_numcodecs(step.spec), step)
             if made is None:
                 return f"codec {name!r} with this configuration is not in the compiled loop"
             in_arrays = in_arrays or isinstance(step.decoded, ArrayRepr)
@@ -109,9 +117,7 @@ def make_filters(steps: Sequence[Step]) -> Filters | str | None:
     if in_arrays:
         decoded = ArrayRepr(decoded.dtype.newbyteorder("="), decoded.shape)
     table = _table(found, decoded.nbytes or 0)
-    if table is None:
-        return "filters that make elements larger, or many of them, are not in the compiled loop"
-    return Filters(decoded, table)
+    return "many filters are not in the compiled loop" if table is None else Filters(decoded, *table)
 
 
 def _stored(step: Step) -> np.dtype[Any] | None:
@@ -122,17 +128,16 @@ def _stored(step: Step) -> np.dtype[Any] | None:
     return dtype if dtype.itemsize > 1 else None
 
 
-def _table(steps: Steps, nbytes: int) -> bytes | None:
-    """The loop's table. nbytes: of a decoded chunk. None if there are too many steps, or if a chunk grows."""
+def _table(steps: Steps, nbytes: int) -> tuple[bytes, int] | None:
+    """The loop's table, and the most bytes that a chunk has there. nbytes: when decoded. None for too many steps."""
     most, rows = nbytes, []
     for kind, dtype, stored, a, b in steps:
         n = nbytes // dtype.itemsize
         encoded = 1 + -(-n // 8) if kind is Kind.PACK_BITS else n * stored.itemsize
         rows.append(struct.pack("5q2d", kind, number_of(dtype), number_of(stored), nbytes, encoded, a, b))
         nbytes = encoded
-        if nbytes > most or not nbytes:
-            return None
-    return b"".join(rows) if len(rows) <= _MAX_STEPS else None
+        most = max(most, nbytes)
+    return (b"".join(rows), most) if len(rows) <= _MAX_STEPS and nbytes else None
 
 
 def _fits(array: Any, dtype: np.dtype[Any]) -> bool:
@@ -246,8 +251,48 @@ def _shuffle(codec: Any, step: Step) -> Steps | None:
     return None if nbytes % codec.elementsize else [FilterStep(Kind.SHUFFLE_BYTES, byte, byte, codec.elementsize)]
 
 
+def _scale_values(codec: ScaleOffsetCodec, step: Step) -> Steps | None:
+    if not isinstance(step.decoded, ArrayRepr):
+        return None
+    dtype = step.decoded.dtype.newbyteorder("=")
+    offset, scale = codec.scalars(dtype)
+    if dtype.kind in "iu":
+        known = max(abs(int(offset)), abs(int(scale))) <= _MAX_PARAMETER
+    else:
+        known = _is_float(dtype) and bool(np.isfinite(offset) and np.isfinite(scale))
+    return [FilterStep(Kind.SCALE_VALUES, dtype, dtype, float(offset), float(scale))] if known else None
+
+
+def _cast_values(codec: CastValueCodec, step: Step) -> Steps | None:
+    if not isinstance(step.decoded, ArrayRepr) or any(pairs for _, pairs in codec.scalar_map or ()):
+        return None
+    dtype, stored = step.decoded.dtype.newbyteorder("="), np.dtype(codec.data_type)
+    if dtype == stored:
+        return []
+    if any(t.kind == "f" and not _is_float(t) for t in (dtype, stored)):
+        return None
+    # The loop rounds to floats as the processor does.
+    nearest = codec.rounding == ROUNDINGS[0]
+    if not nearest and any(_rounds_to_float(*types) for types in ((dtype, stored), (stored, dtype))):
+        return None
+    how = OUT_OF_RANGE.index(codec.out_of_range or OUT_OF_RANGE[0])
+    return [FilterStep(Kind.CAST_VALUES, dtype, stored, how, ROUNDINGS.index(codec.rounding))]
+
+
+def _rounds_to_float(source: np.dtype[Any], target: np.dtype[Any]) -> bool:
+    """Whether a cast may have to round to a float."""
+    if target.kind != "f":
+        return False
+    return source.itemsize > target.itemsize or (source.kind != "f" and source.itemsize == target.itemsize)
+
+
 #: The filters that the loop knows, by the names of their codecs: those of arrays, and those of bytes.
+_OF_ZARR: Mapping[str, Callable[[Any, Step], Steps | None]] = {
+    CastValueCodec.name: _cast_values,
+    ScaleOffsetCodec.name: _scale_values,
+}
 ARRAY_FILTERS: Mapping[str, Callable[[Any, Step], Steps | None]] = {
+    **_OF_ZARR,
     "numcodecs.astype": _astype,
     "numcodecs.bitround": _bitround,
     "numcodecs.delta": _delta,

@@ -61,6 +61,8 @@ class LoopChain(NamedTuple):
         How chunks are compressed; None if the loop cannot do that.
     filters : bytes
         The loop's table of filters.
+    widest : int
+        The most bytes that a chunk has between its filters, or decoded.
     """
 
     chunk: ArrayRepr
@@ -75,6 +77,7 @@ class LoopChain(NamedTuple):
     fill: bytes
     encoder: Encoder | None
     filters: bytes
+    widest: int
 
     @property
     def write_nbytes(self) -> int:
@@ -171,6 +174,9 @@ def make_loop_chain(
     for axis, n in zip(reversed(into.order), reversed(into.shape), strict=True):
         lengths[axis], strides[axis] = n, stride
         stride *= n
+    widest = into.nbytes if filters is None else filters.widest
+    if widest > MAX_NBYTES:
+        return f"filters make chunks larger than {MAX_NBYTES >> 20} MiB"
     return LoopChain(
         chunk=chunk,
         dtype=into.dtype,
@@ -180,10 +186,11 @@ def make_loop_chain(
         lengths=tuple(lengths),
         strides=tuple(strides),
         nbytes=into.nbytes,
-        max_encoded=into.nbytes + into.nbytes // 8 + MAX_GROWTH_NBYTES + (into.nbytes if filters else 0),
+        max_encoded=widest + widest // 8 + MAX_GROWTH_NBYTES + (2 * widest - into.nbytes if filters else 0),
         fill=np.asarray(fill_of(chunk), chunk.dtype).tobytes(),
         encoder=make_encoder(into.compressor, checksum=bool(into.outer)),
         filters=filters.table if filters else b"",
+        widest=widest,
     )
 
 

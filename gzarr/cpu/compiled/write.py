@@ -237,7 +237,7 @@ class CompiledWrite(NamedTuple):
         """Cut the parts of a shard into runs that are encoded at once. head: where its first chunk begins."""
         chain = self.source.chain
         n = min(self.threads_a_shard, piece.n, piece.n * chain.nbytes // _SHARE_NBYTES)
-        most = _most_encoded(chain.nbytes)
+        most = _most_encoded(chain.widest)
         if n < 2 or not isinstance(self.parts, Boxes) or piece.n * most + n * (old_nbytes + most) > _MAX_SHARD_NBYTES:
             n = 1
         shares: list[_Share] = []

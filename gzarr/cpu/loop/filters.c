@@ -337,6 +337,9 @@ static bool find_filter(Filter *f) {
             if (type != f->stored_type || type < F2) return false;
             f->encode = type == F2 ? round_f2 : type == F4 ? round_f4 : round_f8;
             return f->a >= 1 && f->a <= (double)mantissas[type - F2];
+        case SCALE_VALUES:
+        case CAST_VALUES:
+            return find_value_filter(f);
     }
     return false;
 }
@@ -344,17 +347,18 @@ static bool find_filter(Filter *f) {
 /* Give a job its filters. False if they do not fit each other or the chunk. */
 bool take_filters(Job *job, const char *table, int64_t n) {
     int64_t nbytes = job->nbytes;
-    if (n > MAX_FILTERS || (n && job->max_encoded < 2 * job->nbytes + MAX_OVERHEAD)) return false;
-    job->n_filters = n;
+    if (n > MAX_FILTERS) return false;
+    job->n_filters = n, job->widest = nbytes;
     for (int64_t i = 0; i < n; i++, table += FILTER_NBYTES) {
         Filter *f = &job->filters[i];
         *f = (Filter){0};
         memcpy(f, table, FILTER_NBYTES);
-        if (f->nbytes != nbytes || f->stored_nbytes < 1 || f->stored_nbytes > job->nbytes || !find_filter(f)) return false;
+        if (f->nbytes != nbytes || f->stored_nbytes < 1 || f->stored_nbytes > job->max_encoded || !find_filter(f)) return false;
         nbytes = f->stored_nbytes;
+        job->widest = nbytes > job->widest ? nbytes : job->widest;
         job->unfilters = job->unfilters || f->decode;
     }
-    return true;
+    return !n || room_of(job) >= job->widest + MAX_OVERHEAD;
 }
 
 /* -- chunks ---------------------------------------------------------------------------------------------------- */
@@ -368,24 +372,31 @@ Job job_of_stored(const Job *job) {
     return stored;
 }
 
-/* Memory beside that of encoded and decoded chunks: the end of what is for encoded ones. */
+/* Room for the widest chunk, twice: beside that of encoded chunks, and where decoded ones are. */
 static char *spare_of(const Job *job, const Reader *reader) { return reader->encoded + room_of(job); }
+static char *other_of(const Job *job, const Reader *reader) { return reader->decoded - (job->widest - job->nbytes); }
 
 /* As `load_stored`, of a chunk that its filters have to decode. */
 bool load_filtered(const Job *job, const Stored *found, char *into, Reader *reader, char **chunk) {
     const Job stored = job_of_stored(job);
-    char *spare = spare_of(job, reader), *data = NULL;
-    if (!load_stored(&stored, found, NULL, stored.nbytes, reader, &data)) return false;
+    char *const spare = spare_of(job, reader), *const other = other_of(job, reader), *const decoded = reader->decoded;
+    char *data = NULL;
+    reader->decoded = other;
+    const bool loaded = load_stored(&stored, found, NULL, stored.nbytes, reader, &data);
+    reader->decoded = decoded;
+    if (!loaded) return false;
     int64_t last = 0;
     while (!job->filters[last].decode) last++;
     for (int64_t i = job->n_filters - 1; i >= last; i--) {
         const Filter *f = &job->filters[i];
         if (!f->decode) continue;
-        char *to = i == last && into && data != into ? into : data == spare ? reader->decoded : spare;
+        /* `into` may be where decoded chunks are. */
+        const bool direct = i == last && into && (data != other || into != decoded);
+        char *to = direct ? into : data == spare ? other : spare;
         if (!f->decode(f, data, to)) return false;
         data = to;
     }
-    if (into && data != into) data = memcpy(into, data, (size_t)job->nbytes);
+    if (into && data != into) data = memmove(into, data, (size_t)job->nbytes);
     if (job->swap) swap_bytes(data, job->nbytes, job->swap);
     *chunk = data;
     return true;
@@ -393,10 +404,10 @@ bool load_filtered(const Job *job, const Stored *found, char *into, Reader *read
 
 /* What the filters make of a chunk. Returns: where it is; NULL for anything that the Python path should look at. */
 const char *filter_chunk(const Job *job, const char *data, Reader *reader) {
-    char *spare = spare_of(job, reader);
+    char *const spare = spare_of(job, reader), *const other = other_of(job, reader);
     for (int64_t i = 0; i < job->n_filters; i++) {
         const Filter *f = &job->filters[i];
-        char *to = data == spare ? reader->decoded : spare;
+        char *to = data == spare ? other : spare;
         if (!f->encode(f, data, to)) return NULL;
         data = to;
     }

@@ -7,7 +7,7 @@
  *
  * Reading (read.c) finds the bytes of every part's chunk: a file of its own, a range of a shard, or memory (memory.c). It
  * decodes them, large chunks block by block (blocks.c), gzip and zlib by libdeflate (deflate.c), undoes the filters
- * (filters.c, shuffle.c), and copies what is wanted into the result (copy.c), where numbers may be cast (cast.c, half.h).
+ * (filters.c, values.c, shuffle.c), and copies what is wanted into the result (copy.c), where numbers may be cast (cast.c, half.h).
  * A missing chunk gives the fill value.
  *
  * Writing (write.c) lays every part over the old contents of its chunk, unless the part covers the chunk, and encodes
@@ -102,7 +102,10 @@ typedef void (*CastRun)(char *dst, const char *src, int64_t n, int64_t dst_step,
 enum { B1, U1, U2, U4, U8, I1, I2, I4, I8, F2, F4, F8, N_NUMBERS };
 
 /* In the order of gzarr/cpu/compiled/filters.py. */
-enum { SWAP_BYTES, SHUFFLE_BYTES, TAKE_DELTA, CAST_TYPE, SCALE_OFFSET, QUANTIZE_DIGITS, ROUND_MANTISSA, PACK_BITS };
+enum {
+    SWAP_BYTES, SHUFFLE_BYTES, TAKE_DELTA, CAST_TYPE, SCALE_OFFSET, QUANTIZE_DIGITS, ROUND_MANTISSA, PACK_BITS, SCALE_VALUES,
+    CAST_VALUES
+};
 enum { MAX_FILTERS = 8, FILTER_NBYTES = 56 };
 
 /* A filter of chunks of one size. Python's tables hold the numbers before the functions, FILTER_NBYTES of them. */
@@ -113,7 +116,7 @@ struct Filter {
     int64_t type, stored_type;     /* of elements before it is encoded, and then */
     int64_t nbytes, stored_nbytes; /* of a chunk */
     double a, b; /* bytes of what is shuffled; range of the first number; offset and scale; scale; bits that
-                  * are dropped */
+                  * are dropped; what happens to numbers out of range, and how they are rounded */
     FilterRun encode, decode; /* to other memory. NULL for decoding that does nothing */
     CastRun cast_to, cast_from;
 };
@@ -137,13 +140,15 @@ typedef struct {
     int64_t chunk_stride[MAX_NDIM]; /* bytes */
     int64_t out_shape[MAX_NDIM];    /* of a list of points only the first is used; for copies that of a slot */
     int64_t out_stride[MAX_NDIM];
-    int64_t n_filters;
+    int64_t n_filters, widest; /* filters, and the most bytes of a chunk between them */
     bool unfilters; /* whether any of them does something when a chunk is decoded */
     Filter filters[MAX_FILTERS]; /* in the order of encoding; they follow the other numbers of the table */
 } Job;
 
 /* Bytes that an encoded chunk may have. What is behind them is for filters. */
-static inline int64_t room_of(const Job *job) { return job->max_encoded - (job->n_filters ? job->nbytes : 0); }
+static inline int64_t room_of(const Job *job) {
+    return job->max_encoded - (job->n_filters ? 2 * job->widest - job->nbytes : 0);
+}
 
 /* What one axis of a box takes of one chunk. A list is a position in `lists`, or -1: start and step say all. With a list
  * in_step is whether it takes every element of the chunk that lies in the array. */
@@ -547,6 +552,9 @@ bool inflate_chunk(const Job *job, const char *data, int64_t size, char *to, Rea
 int64_t deflate_chunk(const Job *job, int64_t level, const char *data, char *to, int64_t room, State *state);
 bool has_inflater(const Job *job);
 bool has_deflater(const Job *job);
+
+/* values.c */
+bool find_value_filter(Filter *filter);
 
 /* filters.c */
 bool take_filters(Job *job, const char *table, int64_t n);

@@ -6,7 +6,7 @@
 struct Library lib;
 
 /* Counts what Python and the loop agree on: arguments, tables, results. */
-enum { VERSION = 24 };
+enum { VERSION = 25 };
 
 bool unpack(const Py_buffer *table, int64_t ndim, int head, int rows, Py_ssize_t more, int64_t *to) {
     if (ndim < 1 || ndim > MAX_NDIM || table->len != (head + rows * ndim) * WORD + more) return false;
