@@ -53,9 +53,9 @@ def read_buffers(
     /,
 ) -> tuple[int, int, int]: ...
 
-# Encode parts of a value as chunks, one after the other in a slab. items: what is stored of the chunk of every part,
-# None for nothing, or if the part covers it. entries: uint64 (n, 2), where each chunk begins in the slab, and its size.
-# Returns: parts left, bytes read, bytes made. Raises: as `read_buffers`.
+# Encode parts of a value as chunks. items: what is stored of the chunk of every part, None for nothing, or if the part
+# covers it. slab: memory for all of them. Returns: parts left, bytes read, bytes made, and of every part its chunk or
+# None. Raises: as `read_buffers`.
 def write_buffers(
     job: Buffer,
     encoder: Buffer,
@@ -68,9 +68,8 @@ def write_buffers(
     scratch: Buffer,
     status: bytearray,
     slab: Buffer,
-    entries: Buffer,
     /,
-) -> tuple[int, int, int]: ...
+) -> tuple[int, int, int, list[bytes | None]]: ...
 
 # Read chunks and copy boxes of them to slots: the columns of a CopyPlan. numbers: int64, rows of a block, itemsize
 # there, and of casts.py the types of a cast. blocks: int64 (n, 2), address and bytes of a row. shards: see loop.h; None
@@ -254,14 +253,15 @@ class Basic:
         fill: bytes,
         arrays: tuple[np.dtype[Any], Callable[..., Any], np.dtype[Any] | None, type],
         written: Buffer,
-        target: tuple[Buffer, bytes, Callable[[], int]] | None,
+        target: tuple[Buffer, bytes, Callable[[], int] | None, bool, bool] | None,
         shards: tuple[Callable[[tuple[int, ...]], tuple[Buffer, bytes] | None], Buffer] | None,
         fetch: Callable[[list[tuple[int, ...]]], Sequence[Buffer | None]] | None,
         /,
     ) -> Self: ...
     # The result: a new array or scalar, or `out`; None if that is left.
     def read(self, key: Any, dtype: np.dtype[Any], out: Any = None, /) -> Any: ...
-    # Coordinates of the only chunk that a selection touches; None if it is not written here.
+    # Coordinates of the only object that a selection touches; None if it is not written here.
     def locate(self, key: Any, /) -> tuple[int, ...] | None: ...
-    # What became of the chunk: stored (0), left (1), or equal to the fill value and deleted (2). coords: from `locate`.
-    def write(self, coords: tuple[int, ...], key: Any, value: Any, keep_empty: bool, /) -> int: ...
+    # What became of the object: stored (0), left (1), or without chunks and deleted (2). With `fetch` nothing is stored
+    # or deleted, and the object is returned instead of 0. coords: from `locate`.
+    def write(self, coords: tuple[int, ...], key: Any, value: Any, keep_empty: bool, /) -> int | bytes: ...

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,10 +22,10 @@ from gzarr.indexing.grid import RegularAxis
 from gzarr.indexing.keys import Coords
 from gzarr.layout.chunk_layout import Layout
 from gzarr.layout.sharded import Sharded
-from gzarr.storage.base import Buffer, Request, Target
+from gzarr.storage.base import Buffer, Request, Store, Target
 from gzarr.storage.invalidation import announce
 from gzarr.storage.local_files import WRITTEN, FileVersion
-from gzarr.storage.locks import while_locked, within_change
+from gzarr.storage.locks import while_holding, while_locked, within_change
 
 #: What became of a chunk: stored (0), left to the caller, or equal to the fill value and deleted.
 _LEFT, _EMPTY = 1, 2
@@ -42,26 +43,29 @@ class BasicSelections:
     source : Source
         Where the chunks are, and what they are.
     target : Target, optional
-        How their files may be written; None if the loop does not write them.
+        How their files may be written; None if the store takes every object.
+    writes : bool
+        Whether the loop writes them.
     """
 
-    __slots__ = ("_source", "_target", "_writer", "read")
+    __slots__ = ("_source", "_target", "_writer", "_writes", "read")
 
-    def __init__(self, source: Source, target: Target | None) -> None:
-        self._source, self._target = source, target
-        basic = _make_basic(source, None if isinstance(source.layout, Sharded) else target)
+    def __init__(self, source: Source, target: Target | None, *, writes: bool) -> None:
+        self._source, self._target, self._writes = source, target, writes
+        at_once = writes and not isinstance(source.layout, Sharded)
+        basic = _make_basic(source, target, writes=at_once)
         #: What writes; None before the first write of shards, as finding out how their indexes are stored takes time.
-        self._writer = None if isinstance(source.layout, Sharded) else basic
+        self._writer = basic if at_once else None
         #: From what stands between the brackets, and the data type, to an array or scalar; None if that is left.
         self.read = basic.read
 
     def write(self, key: Any, value: Any, *, keep_empty: bool) -> bool:
         """Write a selection of one chunk, or of few chunks of one shard. Returns: whether it was written."""
-        if self._target is None or within_change():
+        if not self._writes or within_change():
             return False
         if self._writer is None:
-            self._writer = _make_basic(self._source, self._target)
-        writer = self._writer
+            self._writer = _make_basic(self._source, self._target, writes=True)
+        writer, target = self._writer, self._target
         coords: Coords | None = writer.locate(key)
         if coords is None:
             return False
@@ -71,14 +75,25 @@ class BasicSelections:
         elif type(value) is not np.ndarray:
             return False
         store, name = self._source.store, self._source.layout.key(coords)
+        write = partial(writer.write, coords, key, value, keep_empty)
         try:
-            lock = store.locked((name,), ())
-            status: int = while_locked(lock, lambda: writer.write(coords, key, value, keep_empty))
+            if target is None:
+                return while_holding(store.locked((name,), (name,)), lambda: _store(store, name, write()))
+            status: int = while_locked(store.locked((name,), ()), write)
         finally:
             announce(lambda: [store.lock_name(name)])
         if status == _EMPTY:
-            self._target.tidy((name,))
+            target.tidy((name,))
         return status != _LEFT
+
+
+def _store(store: Store, key: str, made: int | bytes) -> bool:
+    """Give a store a chunk, or delete it. Returns: whether that was done."""
+    if type(made) is bytes:
+        store.set(key, made)
+    elif made == _EMPTY:
+        store.delete_many((key,))
+    return made != _LEFT
 
 
 def make_basic(read: Source | str, write: Source | str, target: Target | None) -> BasicSelections | None:
@@ -90,24 +105,25 @@ def make_basic(read: Source | str, write: Source | str, target: Target | None) -
         return None
     if not all(isinstance(axis, RegularAxis) for axis in (*read.layout.grid, *read.layout.objects)):
         return None
-    known = not isinstance(write, str) and target is not None and target.prefix == read.prefix
-    return BasicSelections(read, target if known else None)
+    known = read.in_memory or (target is not None and target.prefix == read.prefix)
+    return BasicSelections(read, target, writes=known and not isinstance(write, str))
 
 
-def _make_basic(source: Source, target: Target | None) -> Any:
+def _make_basic(source: Source, target: Target | None, *, writes: bool) -> Any:
     chain, dtype, layout = source.chain, source.chain.chunk.dtype, source.layout
     extents = tuple([axis.extent for axis in layout.grid])
-    writes = shards = None
+    written = shards = None
     counts: Coords = (1,) * len(extents)
     if isinstance(layout, Sharded):
         level, index = layout.blank_index((0,) * len(extents))
         counts, shards = level.counts, (_known_shard(layout), _table(index.steps))
-    index_format = None if target is None or chain.encoder is None else _index_format(layout)
-    if target is not None and chain.encoder is not None and index_format is not None:
+    index_format = _index_format(layout) if writes else None
+    if chain.encoder is not None and index_format is not None:
         keep_beyond = {*(layout.cut or layout.find_cut())[0]} != {-1}
         keep_empty = chain.chunk.fill_value is None
         encoder = chain.encoder.table(extents, keep_empty=keep_empty, keep_beyond=keep_beyond)
-        writes = encoder, os.fsencode(target.temporary), target.number, *index_format
+        files = (b"", None) if target is None else (os.fsencode(target.temporary), target.number)
+        written = encoder, *files, *index_format
     return library.extension().Basic(
         chain.job(swapped(chain.dtype, dtype) or 0, source.keys.separator, np.empty((1,) * len(extents), dtype), -1),
         _table(extents),
@@ -116,7 +132,7 @@ def _make_basic(source: Source, target: Target | None) -> Any:
         chain.fill,
         (dtype, np.empty, _stored_as(dtype), np.int64),
         WRITTEN,
-        writes,
+        written,
         shards,
         _fetch(source) if source.in_memory else None,
     )

@@ -50,7 +50,7 @@ _MAX_SHARD_NBYTES = 9 << 25
 _SHARE_NBYTES = 1 << 19
 
 #: Status of a part: stored (0), left to the reference path, or equal to the fill value.
-_STORED, _LEFT, _EMPTY = 0, 1, 2
+_LEFT, _EMPTY = 1, 2
 
 
 class CompiledWrite(NamedTuple):
@@ -145,21 +145,18 @@ class CompiledWrite(NamedTuple):
         store, chain = self.source.store, self.source.chain
         merged = self.merged(piece, keys)
         old = dict(zip(merged, store.get_many(list(map(Request, merged))), strict=True)) if merged else {}
-        status, entries = bytearray(piece.n), np.empty((piece.n, 2), np.uint64)
+        status = bytearray(piece.n)
         (spans, lists, *_), window, first = piece_tables(self.parts, self.tables, piece)
         with lent_scratch() as scratch:
             room = scratch.room(piece.n * chain.max_encoded + chain.write_nbytes)
             slab, rest = room[: piece.n * chain.max_encoded], room[piece.n * chain.max_encoded :]
-            where = list(map(old.get, keys)), self.fill, first, rest, status, slab, entries
+            where = list(map(old.get, keys)), self.fill, first, rest, status, slab
             try:
-                n_left, *done = loop.write_buffers(self.job, self.encoder, window, spans, lists, *where)
+                n_left, *done, made = loop.write_buffers(self.job, self.encoder, window, spans, lists, *where)
             except (TypeError, BufferError):  # old contents that are no plain memory
                 return self._left(piece, range(piece.n))
-            encoded = host_view(slab)
-            stored = zip(keys, status, entries.tolist(), strict=True)
-            items = [(key, encoded[at : at + size].tobytes()) for key, code, (at, size) in stored if code == _STORED]
         with stage("store") as noted:
-            store.set_many(items)
+            store.set_many([item for item in zip(keys, made, strict=True) if item[1] is not None])
             if emptied := [key for key, code in zip(keys, status, strict=True) if code == _EMPTY]:
                 store.delete_many(emptied)
             if noted:

@@ -371,6 +371,36 @@ static bool is_at(const Basic *basic, const int64_t *coords, PyObject *given) {
     return same;
 }
 
+/* Whether the only part covers its chunk. */
+static bool covers_chunk(const Call *call) {
+    for (int64_t a = 0; a < call->job->ndim; a++)
+        if (call->spans[a].count != call->job->chunk_shape[a]) return false;
+    return true;
+}
+
+/* Encode the chunk that a store is to have. Returns: it, EMPTY or LEFT. */
+static PyObject *encode_chunk(const Basic *basic, Call *call, Sink *sink) {
+    Chunks chunks = {0};
+    uint64_t entry[2];
+    char status = LEFT;
+    PyObject *made = NULL;
+    call->items = chunks.items;
+    const bool found = covers_chunk(call) || fetch_chunks(basic, call, 1, &chunks);
+    const int64_t room = write_room(call->job, sink->encoder);
+    Scratch *scratch = found ? take_scratch((size_t)(room + call->job->max_encoded)) : NULL;
+    if (scratch) {
+        sink->shard = scratch->bytes + room, sink->capacity = call->job->max_encoded, sink->index = entry;
+        Py_BEGIN_ALLOW_THREADS
+        write_all(call, sink, 0, 1, &status, scratch->bytes);
+        Py_END_ALLOW_THREADS
+        if (status == DONE) made = PyBytes_FromStringAndSize(sink->shard + entry[0], (Py_ssize_t)entry[1]);
+        give_scratch_back(scratch);
+    }
+    if (chunks.buffers) release_all(chunks.buffers, chunks.n);
+    if (chunks.failed || status == DONE) return made;
+    return status == LEFT ? left() : PyLong_FromLong(status);
+}
+
 /* Write parts of the object with some coordinates. Returns: what became of it. */
 static int write_object(const Basic *basic, Call *call, Sink *sink, const int64_t *coords, int n) {
     char status[MAX_PARTS] = {LEFT}, path[MAX_PATH];
@@ -386,11 +416,12 @@ static int write_object(const Basic *basic, Call *call, Sink *sink, const int64_
     return status[0];
 }
 
-/* write(coords, key, value, keep_empty): DONE, LEFT or EMPTY. The caller holds the lock of the object, whose coordinates
- * `locate` gave: what stands in the key may say something else by now. */
+/* write(coords, key, value, keep_empty): DONE, LEFT or EMPTY; instead of DONE the chunk, if a store is to take it. The
+ * caller holds the lock of the object, whose coordinates `locate` gave: what stands in the key may say something else by
+ * now. */
 static PyObject *basic_write(PyObject *self, PyObject *args) {
     const Basic *basic = (const Basic *)self;
-    PyObject *given, *key, *array;
+    PyObject *given, *key, *array, *made = NULL;
     int keep_empty, status = LEFT;
     Wanted wanted[MAX_NDIM];
     Span spans[MAX_SPANS];
@@ -400,7 +431,7 @@ static PyObject *basic_write(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "OOOp", &given, &key, &array, &keep_empty)) return NULL;
     const int n = has_dtype(basic, array) ? cut_write(basic, key, wanted, spans, &window, coords) : 0;
     if (!n || !is_at(basic, coords, given)) return left();
-    PyObject *number = PyObject_CallNoArgs(basic->number);
+    PyObject *number = basic->fetch ? NULL : PyObject_CallNoArgs(basic->number);
     Sink sink = {
         .temporary = PyBytes_AsString(basic->temporary),
         .temporary_length = PyBytes_Size(basic->temporary),
@@ -415,14 +446,20 @@ static PyObject *basic_write(PyObject *self, PyObject *args) {
     Encoder encoder = basic->encoder;
     encoder.keep_empty |= keep_empty;
     sink.encoder = &encoder;
-    if (take_array(&job, &value, wanted, true)) {
-        Call call = make_call(basic, &job, &window, spans);
-        Py_BEGIN_ALLOW_THREADS
-        status = write_object(basic, &call, &sink, coords, n);
-        Py_END_ALLOW_THREADS
+    const bool fits = take_array(&job, &value, wanted, true);
+    Call call = make_call(basic, &job, &window, spans);
+    if (fits && basic->fetch) {
+        made = encode_chunk(basic, &call, &sink);
+    } else {
+        if (fits) {
+            Py_BEGIN_ALLOW_THREADS
+            status = write_object(basic, &call, &sink, coords, n);
+            Py_END_ALLOW_THREADS
+        }
+        made = PyLong_FromLong(status);
     }
     PyBuffer_Release(&value);
-    return PyLong_FromLong(status);
+    return made;
 }
 
 /* -- the type -------------------------------------------------------------------------------------------------- */

@@ -76,18 +76,30 @@ PyObject *loop_read_buffers(PyObject *module, PyObject *args) {
                          (unsigned long long)done.placed);
 }
 
-/* write_buffers(job, encoder, window, spans, lists, items, fill, first, scratch, status, slab, entries). items: for every
- * part what is stored of its chunk, None for nothing, or if the part covers it. entries: uint64 (n, 2), where each chunk
- * begins in the slab, and its bytes. */
+/* The chunks that a write has made: bytes, None for those that it has not. */
+static PyObject *list_made(const Sink *sink, const char *status, Py_ssize_t n) {
+    PyObject *list = PyList_New(n);
+    for (Py_ssize_t i = 0; list && i < n; i++) {
+        const uint64_t *entry = sink->index + 2 * i;
+        PyObject *made = status[i] == DONE ? PyBytes_FromStringAndSize(sink->shard + entry[0], (Py_ssize_t)entry[1])
+                                           : Py_NewRef(Py_None);
+        if (!made || PyList_SetItem(list, i, made)) Py_CLEAR(list);
+    }
+    return list;
+}
+
+/* write_buffers(job, encoder, window, spans, lists, items, fill, first, scratch, status, slab). items: for every part what
+ * is stored of its chunk, None for nothing, or if the part covers it. slab: memory for the chunks. Returns also the list
+ * of what they are now. */
 PyObject *loop_write_buffers(PyObject *module, PyObject *args) {
-    enum { JOB, ENCODER, WINDOW, SPANS, LISTS, FILL, SCRATCH, STATUS, SLAB, ENTRIES, N };
+    enum { JOB, ENCODER, WINDOW, SPANS, LISTS, FILL, SCRATCH, STATUS, SLAB, N };
     Py_buffer b[N];
     PyObject *objects;
     long long first;
     Py_ssize_t n_items;
     Done done = {0};
-    if (!PyArg_ParseTuple(args, "y*y*y*y*y*Oy*Lw*w*w*w*", &b[JOB], &b[ENCODER], &b[WINDOW], &b[SPANS], &b[LISTS], &objects,
-                          &b[FILL], &first, &b[SCRATCH], &b[STATUS], &b[SLAB], &b[ENTRIES]))
+    if (!PyArg_ParseTuple(args, "y*y*y*y*y*Oy*Lw*w*w*", &b[JOB], &b[ENCODER], &b[WINDOW], &b[SPANS], &b[LISTS], &objects,
+                          &b[FILL], &first, &b[SCRATCH], &b[STATUS], &b[SLAB]))
         return NULL;
     Job table = {0};
     Window window = {0};
@@ -96,23 +108,28 @@ PyObject *loop_write_buffers(PyObject *module, PyObject *args) {
     const int64_t n = b[STATUS].len;
     Py_buffer *buffers = take_all(objects, &n_items);
     Item *items = buffers ? make_items(buffers, n_items) : NULL;
-    bool sound = items && take_job(&b[JOB], &table) && take_window(&b[WINDOW], job, &window) && job->npoints < 0 &&
-                 take_encoder(&b[ENCODER], job, &encoder) && b[FILL].len == job->itemsize &&
-                 b[SCRATCH].len >= write_room(job, &encoder) && n_items == n && b[ENTRIES].len == 2 * n * WORD;
+    uint64_t *entries = PyMem_Malloc((size_t)(2 * n + 1) * sizeof(uint64_t));
+    PyObject *made = NULL;
+    bool sound = items && entries && take_job(&b[JOB], &table) && take_window(&b[WINDOW], job, &window) &&
+                 job->npoints < 0 && take_encoder(&b[ENCODER], job, &encoder) && b[FILL].len == job->itemsize &&
+                 b[SCRATCH].len >= write_room(job, &encoder) && n_items == n;
     Call call = {.job = job, .window = &window, .items = items, .fill = b[FILL].buf};
-    Sink sink = {.encoder = &encoder, .shard = b[SLAB].buf, .index = b[ENTRIES].buf, .capacity = b[SLAB].len};
+    Sink sink = {.encoder = &encoder, .shard = b[SLAB].buf, .index = entries, .capacity = b[SLAB].len};
     sound = sound && take_box(&call, &b[SPANS], &b[LISTS], first, n);
     if (sound) {
         Py_BEGIN_ALLOW_THREADS
         done = write_all(&call, &sink, first, n, b[STATUS].buf, b[SCRATCH].buf);
         Py_END_ALLOW_THREADS
+        made = list_made(&sink, b[STATUS].buf, n);
     }
-    const bool failed = !items;
+    const bool failed = !items || !entries;
     PyMem_Free(items);
+    PyMem_Free(entries);
     if (buffers) release_all(buffers, n_items);
     release(b, N);
     if (failed) return buffers ? PyErr_NoMemory() : NULL;
     if (!sound) return refuse();
-    return Py_BuildValue("(LKK)", (long long)done.left, (unsigned long long)done.taken,
-                         (unsigned long long)done.placed);
+    if (!made) return NULL;
+    return Py_BuildValue("(LKKN)", (long long)done.left, (unsigned long long)done.taken,
+                         (unsigned long long)done.placed, made);
 }

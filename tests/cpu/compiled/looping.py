@@ -69,8 +69,8 @@ class Watched:
         self._count(buffered=len(args[-1]) - found[0])
         return found
 
-    def write_buffers(self, *args: Any) -> tuple[int, int, int]:
-        found: tuple[int, int, int] = library._loaded()[0].write_buffers(*args)
+    def write_buffers(self, *args: Any) -> tuple[int, int, int, list[bytes | None]]:
+        found: tuple[int, int, int, list[bytes | None]] = library._loaded()[0].write_buffers(*args)
         self._count(written=len(args[9]), refused=found[0])
         return found
 

@@ -238,7 +238,7 @@ def test_tables_of_a_write_that_lie_are_refused_or_left(data: st.DataObject) -> 
     array, model = stored(CHAINS[data.draw(st.sampled_from(["plain", "blosc", "zstd"]))], "<i4", MemoryStore())
 
     class Taking:
-        def write_buffers(self, *args: Any) -> tuple[int, int, int]:
+        def write_buffers(self, *args: Any) -> tuple[int, int, int, list[bytes | None]]:
             taken.append(args)
             return library._loaded()[0].write_buffers(*args)
 
