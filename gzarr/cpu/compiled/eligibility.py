@@ -229,7 +229,7 @@ def _decision(store: Store, layout: Layout, chain: LoopChain | str, *, cached: b
     if swapped(chain.dtype, chain.chunk.dtype) is None:
         no_read = f"dtype {chain.chunk.dtype} is stored in another byte order"
     prefix = join_path(names.path, "_")[:-1] if prefix is None else prefix
-    source = Source(store, layout, names.path, names.keys, prefix, chain, Pace(), in_memory)
+    source = Source(store, layout, names.path, names.keys, prefix, chain, Pace(), Pace(), in_memory)
     if nested:
         return _Decision(no_read or source._replace(nested=True), "shards are nested")
     read, write = no_read or source, _write_obstacle(source) or source

@@ -98,7 +98,7 @@ class LoopChain(NamedTuple):
 
 
 class Pace:
-    """How many seconds a chunk of an array takes one thread, as reads find it; 0 before the first one."""
+    """How many seconds a chunk of an array takes one thread, as calls of the loop find it; 0 before the first one."""
 
     __slots__ = ("chunk_s",)
 
@@ -126,8 +126,8 @@ class Source(NamedTuple):
         Beginning of the paths of the array's files.
     chain : LoopChain
         Of all chunks.
-    pace : Pace
-        How long the loop takes to read one.
+    pace, write_pace : Pace
+        How long the loop takes to read and to write one.
     in_memory : bool
         Whether the store brings chunks into memory, as it has no files; the prefix is that of their keys.
     nested : bool
@@ -141,6 +141,7 @@ class Source(NamedTuple):
     prefix: str
     chain: LoopChain
     pace: Pace
+    write_pace: Pace
     in_memory: bool = False
     nested: bool = False
 

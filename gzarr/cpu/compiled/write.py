@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
 from operator import eq, mul, sub
+from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -136,9 +137,13 @@ class CompiledWrite(NamedTuple):
         if loop is None:  # switched off meanwhile
             return self._left(piece, range(piece.n))
         layout = self.source.layout
+        started = perf_counter()
         if piece.shard is None or not isinstance(layout, Sharded):
-            return (self._write_items if self.target is None else self._write_files)(loop, piece, keys)
-        return [] if self._write_shard(loop, layout, piece, keys[0]) else self._left(piece, range(piece.n))
+            left = (self._write_items if self.target is None else self._write_files)(loop, piece, keys)
+        else:
+            left = [] if self._write_shard(loop, layout, piece, keys[0]) else self._left(piece, range(piece.n))
+        self.source.write_pace.note(perf_counter() - started, piece.n)
+        return left
 
     def _write_items(self, loop: Any, piece: Piece, keys: Sequence[str]) -> Left:
         """Encode the chunks of a piece, which the store takes."""
@@ -345,7 +350,9 @@ def make_write(
     size = max(min(_PIECE_NCHUNKS, PIECE_NBYTES // chain.nbytes), 1)
     if shards is None:
         share = -(-parts.nparts // (n_threads * PIECES_PER_THREAD))
-        smallest = 1 if target is not None else min(BATCH_NBYTES // chain.nbytes, size)  # a store may wait for its lock
+        versions = source.store.versions
+        at_once = target is not None or (versions is not None and versions.in_memory)
+        smallest = 1 if at_once else min(BATCH_NBYTES // chain.nbytes, size)  # a store may wait for its lock
         wave_nchunks = size = max(min(size, share), smallest)
         pieces = parts.whole().cut(size, n_threads)
     else:
@@ -360,7 +367,7 @@ def make_write(
         parts=parts,
         pieces=pieces,
         piece_nchunks=size,
-        work=Work(parts.nparts, chain.nbytes, wave_nchunks, unlocked=True),
+        work=Work(parts.nparts, chain.nbytes, wave_nchunks, unlocked=True, chunk_s=source.write_pace.chunk_s),
         value=value,
         job=chain.job(swap, source.keys.separator, value, parts.npoints),
         encoder=(chain.encoder or Encoder()).table(extents, keep_empty=not drops, keep_beyond=keep_beyond),

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(library.loop() is None, reason=f"the compiled lo
 MALLOC = {} if sysconfig.get_config_var("Py_GIL_DISABLED") else {"PYTHONMALLOC": "malloc"}
 #: Tests by file, and which (``-k``): everything, but not every chain, as most of the time is not the loop's.
 SELECTED = {
-    "cpu/compiled/test_basic.py": "lie or one_call or other_keys or strides or known or part or named "
+    "cpu/compiled/test_basic.py": "lie or one_call or other_keys or strides or known or part or named or in_memory "
     "or (reference_path and zstd)",
     "cpu/compiled/test_read.py": "tables or axes or far or (all_of_it and (True or zstd)) "
     "or (damage and (lz4 or checksum)) or copies_are_cast",
