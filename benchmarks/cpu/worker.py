@@ -30,6 +30,7 @@ from benchmarks.cpu.rows_many import MAKERS
 from benchmarks.cpu.workloads import ALL, Bench, Task, member_names, remove
 
 MOST_CALLS = 2000
+_ALIGNMENT = 16  # of the objects of Python
 
 
 def main() -> None:
@@ -153,7 +154,7 @@ class Worker:
         answer = task.run()
         peak = peak_bytes()
         task.check(answer)
-        return {"peak_bytes": peak - before, "output_bytes": getattr(answer, "nbytes", 0)}
+        return {"peak_bytes": peak - before, "output_bytes": output_bytes(answer)}
 
     def do_profile(self, calls: int, lines: int) -> dict[str, Any]:
         """Profile the prepared task by cProfile (the calling thread only)."""
@@ -191,6 +192,15 @@ class Worker:
         if self.task is None:
             raise AbsentError("nothing was prepared")
         return self.task
+
+
+def output_bytes(answer: Any) -> int:
+    """Bytes of an answer, with those of the objects that an array of objects points to: Python's own are rounded up."""
+    nbytes = int(getattr(answer, "nbytes", 0))
+    if getattr(answer, "dtype", None) == np.dtype(object):
+        objects = {id(item): item for item in answer.flat}.values()
+        nbytes += sum(-(-sys.getsizeof(item) // _ALIGNMENT) * _ALIGNMENT for item in objects)
+    return nbytes
 
 
 def reset_peak() -> int:
