@@ -128,12 +128,15 @@ class Counted(Gzarr):
     def open(self, path: Any) -> Any:
         return super().open(self._watched(path, "r"))
 
-    def create(self, path: Any, layout: Layout) -> Any:
-        super().create(path, layout)
+    def open_writable(self, path: Any) -> Any:
         return super().open_writable(self._watched(path, "r+"))
 
+    def create(self, path: Any, layout: Layout) -> Any:
+        super().create(path, layout)
+        return self.open_writable(path)
+
     def in_memory(self, path: Path) -> Any:
-        return super().open_writable(self._watched(files(path), "r+"))
+        return self.open_writable(files(path))
 
     def zipped(self, path: Path) -> Any:
         return super().open(self._watched(path, "r"))

@@ -9,6 +9,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -21,6 +22,7 @@ from benchmarks.cpu.workloads import Workload
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 300.0
 BUDGET_S = 0.15  # of one library in one round
+PREPARING = 2  # libraries at once: each holds up to three copies of 256 MB
 # After so many rounds, libraries that take so many times the time of the fastest are done: more would tell nothing.
 FAR_BEHIND = {1: 10.0, 3: 3.0}
 
@@ -122,8 +124,7 @@ def race(runners: Sequence[Runner], workload: Workload, rounds: int, budget_s: f
     """Time one workload: library -> {"median_s", "rounds_s"} or why it is absent."""
     results: dict[str, Any] = {}
     racing: list[Runner] = []
-    for runner in runners:
-        reply = runner.ask("prepare", workload=workload.name)
+    for runner, reply in zip(runners, _prepare(runners, workload), strict=True):
         if "first_s" in reply:
             racing.append(runner)
             results[runner.library] = {"rounds_s": [], **({"counts": reply["counts"]} if "counts" in reply else {})}
@@ -144,6 +145,12 @@ def race(runners: Sequence[Runner], workload: Workload, rounds: int, budget_s: f
         if result.get("rounds_s"):
             result["median_s"] = statistics.median(result["rounds_s"])
     return results
+
+
+def _prepare(runners: Sequence[Runner], workload: Workload) -> list[dict[str, Any]]:
+    """Prepare a workload in every library, some at once, as nothing is timed yet. A server counts requests of one."""
+    with ThreadPoolExecutor(1 if workload.section == "s3" else PREPARING) as pool:
+        return list(pool.map(lambda runner: runner.ask("prepare", workload=workload.name), runners))
 
 
 def _times_best(runner: Runner, results: Mapping[str, Any]) -> float:

@@ -18,8 +18,7 @@ def writing_points(name: str) -> Callable[[Bench], Task]:
     """Write scattered points, each once, to an array that holds values."""
 
     def prepare(bench: Bench) -> Task:
-        array, expected = bench.target(name), np.array(bench.values(name))
-        bench.driver.write(array, ALL, expected)
+        array, expected = bench.copy(name), np.array(bench.values(name))
         n = min(_N_POINTS, bench.scale.points)
         coordinates = tuple(np.unique([random_indices(extent, n) for extent in expected.shape], axis=1))
         values = np.arange(coordinates[0].size, dtype=expected.dtype)
