@@ -292,7 +292,7 @@ class PinnedMemory:
                 bisect.insort(_pinned, (self.ptr, backing), key=lambda block: block[0])
 
     def __del__(self) -> None:
-        if self.ptr:
+        if self.ptr and _pinned:  # the interpreter's end makes None of names in modules
             with DOING:
                 number = bisect.bisect_left(_pinned, self.ptr, key=lambda block: block[0])
                 _pinned.pop(number)[1].fill(FREED)
@@ -338,7 +338,7 @@ class PinnedMemoryPool:
         return PinnedMemoryPointer(PooledPinnedMemory(memory, self), 0)
 
     def free(self, ptr: int, size: int) -> None:
-        np.ctypeslib.as_array(bytes_at(ptr, size)).fill(FREED)
+        np.frombuffer(bytes_at(ptr, size), np.uint8).fill(FREED)
         with DOING:
             self._free[size].append(self._in_use.pop(ptr))
 
