@@ -247,8 +247,9 @@ class Sharded(Layout):
                     self._check(store, _Source(inner), size, levels[1:])
 
     def forget(self, key: str) -> None:
-        """Drop the cached index of an object."""
+        """Drop the cached indexes of an object."""
         self._forget((key, 0, None))
+        self._forget((key, _ALL_LEVELS, None))
 
     @property
     def is_flat(self) -> bool:
@@ -317,14 +318,17 @@ class Sharded(Layout):
             self._cache(name, token, entries)
         return _as_table(entries, level, first)
 
-    def cached_entries(self, key: str) -> tuple[object, NDArray[np.uint64]] | None:
-        """The token and the entries of a shard, if its index is cached. It may have been replaced meanwhile."""
-        return self._indexes.get((key, 0, None))
+    def cached_entries(self, key: str, *, nested: bool = False) -> tuple[object, NDArray[np.uint64]] | None:
+        """The token and the entries of a shard, if its index is cached. It may have been replaced meanwhile.
+
+        nested: of all chunks of a nested layout (`index`), not of the shards at its first level.
+        """
+        return self._indexes.get((key, _ALL_LEVELS if nested else 0, None))
 
     def steps(self, entries: NDArray[np.uint64]) -> Coords:
-        """How many entries of an index further the next chunk along each axis of the array is (flat layouts)."""
+        """How many entries of an index (`index`) further the next chunk along each axis of the array is."""
         first = (0,) * len(self.objects)
-        return _steps(entries, self.levels(chunk_shape(self.objects, first))[0])
+        return _steps(entries, self.levels(chunk_shape(self.objects, first))[-1])
 
     def blank_index(self, object_coords: Coords) -> tuple[Level, ShardIndex]:
         """The level of a shard of a flat layout, and the index of one without chunks."""

@@ -141,6 +141,11 @@ class CompiledCopies(NamedTuple):
     part: Callable[[CopyPlan, int], Part]
     stage: str = "loop"
 
+    @property
+    def nshards(self) -> int:
+        """Number of shards; 0 if chunks are files."""
+        return 0 if self.shards is None else len(self.shards.coords)
+
     def keys(self, piece: Run) -> tuple[str, ...]:
         """Nothing: reads lock no objects."""
         return ()
@@ -192,7 +197,7 @@ class CompiledCopies(NamedTuple):
         """Find what the loop is told of a shard. Raises: StoreError."""
         layout, coords = self._layout, shards.coords[number]
         key = layout.key(coords)
-        cached = layout.cached_entries(key)
+        cached = layout.cached_entries(key, nested=self.source.nested)
         if cached is not None and isinstance(cached[0], FileVersion):  # the loop will see whether it holds
             token, entries = cached
         else:

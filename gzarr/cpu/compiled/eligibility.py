@@ -113,8 +113,6 @@ class CompiledLoop:
             return source
         if (off := library.obstacle()) is not None:
             return off
-        if source.nested and not isinstance(plan, BoxPlan):
-            return "points and copies of nested shards are read by the reference path"
         if isinstance(plan, CopyPlan):
             if source.in_memory:
                 return "copies of chunks that are not in files are made by the reference path"
@@ -133,9 +131,8 @@ class CompiledLoop:
         parts, shards = cut
         if source.in_memory:
             return make_buffer_read(source, parts, shards, out, n_threads)
-        if source.nested and isinstance(source.layout, Sharded) and shards is not None:
-            # All indexes of a shard are read, and kept.
-            if parts.nparts * _NESTED_SHARE < shards[1] * prod(level_of(source.layout).counts):
+        if source.nested and shards is not None:
+            if _are_few_of_nested(source, parts.nparts, shards[1]):
                 return _FEW
             return make_read(source, parts, shards, (out, element), n_threads)
         few = shards is not None and not chain.in_blocks and shards[1] > 1 and fields is None
@@ -264,7 +261,16 @@ def _take_scattered(source: Source, parts: Boxes, nshards: int, out: Any) -> Pie
 def _take_copies(source: Source, plan: CopyPlan, blocks: tuple[Any, ...], fields: Fields) -> PieceJob | str:
     if fields is not None or not plan.nparts or any(type(block) not in PLAIN_ARRAYS for block in blocks):
         return _OTHER_VALUES
-    return make_copies_read(source, plan, blocks, thread_count())
+    made = make_copies_read(source, plan, blocks, thread_count())
+    if source.nested and not isinstance(made, str) and _are_few_of_nested(source, plan.nparts, made.nshards):
+        return _FEW
+    return made
+
+
+def _are_few_of_nested(source: Source, nparts: int, nshards: int) -> bool:
+    """Whether too few parts of nested shards are wanted for the loop, which needs and keeps all indexes of a shard."""
+    layout = source.layout
+    return isinstance(layout, Sharded) and nparts * _NESTED_SHARE < nshards * prod(level_of(layout).counts)
 
 
 def _target(source: Source) -> Target | None:

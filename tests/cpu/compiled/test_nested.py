@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import gzarr
+from gzarr.chunk_io import engine
 from gzarr.codecs import BytesCodec, ShardingCodec, ZstdCodec
 from gzarr.config import config
 from gzarr.cpu.compiled import library
@@ -15,6 +16,7 @@ from gzarr.errors import GzarrError
 from gzarr.storage import LocalStore
 from tests.cpu.compiled.looping import Watched
 from tests.properties.cases import same
+from tests.properties.test_copies import check, job_for
 
 pytestmark = pytest.mark.skipif(library.loop() is None, reason=f"the compiled loop is {library.status()}")
 
@@ -48,6 +50,37 @@ def test_the_loop_reads_nested_shards(location: str, tmp_path: Path, watched: Wa
     assert (watched.done - before > array.nchunks, watched.left) == (True, 0)
     array[...] = model + 1
     same(array[...], model + 1)
+
+
+@pytest.mark.parametrize("location", ["start", "end"])
+def test_points_and_boxes_of_nested_shards_are_read_by_the_loop(
+    location: str, tmp_path: Path, watched: Watched
+) -> None:
+    model = made(tmp_path, location)[...]
+    rng, starts = np.random.default_rng(0), [(0, 0), (35, 12), (4, 60), (22, 7), (35, 12)]
+    points = tuple(rng.integers(-n, n, 200) for n in model.shape)
+    for _ in range(2):  # without a cached index, and with it
+        array, watched.done = gzarr.open_array(LocalStore(tmp_path)), 0
+        same(array.vindex[points], model[points])
+        assert (watched.done > 0, watched.left) == (True, 0)
+        for _ in range(2):
+            watched.done, job = 0, job_for(array, starts, (10, 10), range(5), (array.dtype, 1, 5))
+            engine.read([job])
+            check(job, model, starts, range(5))
+            assert (watched.done, watched.left) == (job.plan.nparts, 0)
+
+
+def test_boxes_of_a_nested_shard_that_is_replaced_are_read_anew(tmp_path: Path, watched: Watched) -> None:
+    array = made(tmp_path)
+    reader, starts = gzarr.open_array(LocalStore(tmp_path)), [(0, 0), (10, 10), (30, 25)]
+    for value in (5, 6):
+        array[...] = value
+        watched.left = 0
+        for _ in range(2):
+            job = job_for(reader, starts, (10, 10), range(3), (array.dtype, 1, 3))
+            engine.read([job])
+            check(job, np.full(MODEL.shape, value, "i4"), starts, range(3))
+        assert watched.left in (0, job.plan.nparts)  # at most once
 
 
 @pytest.mark.parametrize("at", [-1, -20, -60, -140, 3, 90])
