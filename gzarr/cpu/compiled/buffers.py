@@ -34,7 +34,7 @@ from gzarr.storage.base import Buffer, Request
 #: Fewer chunks are no faster by the loop if they are small: it takes 15 us besides decoding.
 _MIN_NCHUNKS, _SMALL_NBYTES = 8, 1 << 18
 #: A piece has so many chunks, or bytes, at least: a store may have work to do for every call.
-_BATCH_NCHUNKS, BATCH_NBYTES = 64, 1 << 20
+BATCH_NCHUNKS, BATCH_NBYTES = 64, 1 << 20
 
 
 class BufferRead(NamedTuple):
@@ -144,7 +144,7 @@ def make_buffer_read(
     """Prepare a read for the loop. Arguments: as of `gzarr.cpu.compiled.read.make_read`."""
     chain, versions = source.chain, source.store.versions
     size, work = make_work(source, parts, shards, out, n_threads)
-    size = max(size, min(BATCH_NBYTES // chain.nbytes, _BATCH_NCHUNKS))
+    size = max(size, min(BATCH_NBYTES // chain.nbytes, BATCH_NCHUNKS))
     if shards is None:
         pieces = parts.whole().cut(size, n_threads)
     elif versions is None:  # every piece would fetch the shard, perhaps another version of it

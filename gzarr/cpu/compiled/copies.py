@@ -3,6 +3,7 @@
 Theory of operation. A piece is a run of chunks, of as many shards as there are. The loop is given the cached index of
 each shard and the version that the index belongs to. It compares that with the file that it has opened, before the
 first chunk and after the last one, so nobody looks at the shard besides. Versions of other stores are compared here.
+Of a store in memory the loop is given the chunks, or the shards whole.
 
 Rules: as in `gzarr.cpu.compiled.read`. A shard of which anything is left is read from scratch by the reference path.
 All pieces of a shard are read with the same index, so they are of one version.
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 
 from gzarr.backend import Array, Work
 from gzarr.cpu.compiled import library
+from gzarr.cpu.compiled.buffers import BATCH_NBYTES, BATCH_NCHUNKS
 from gzarr.cpu.compiled.casts import cast_numbers
 from gzarr.cpu.compiled.read import PIECE_NBYTES, PIECE_NCHUNKS, PIECES_PER_THREAD, Left, smallest_piece
 from gzarr.cpu.compiled.source import Source, swapped
@@ -32,8 +34,8 @@ from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import Part
 from gzarr.indexing.selection import Indices
 from gzarr.layout.sharded import Sharded
-from gzarr.profiling.recorder import here
-from gzarr.storage.base import token_of
+from gzarr.profiling.recorder import here, stage, sum_nbytes
+from gzarr.storage.base import Buffer, Request, token_of
 from gzarr.storage.local_files import WRITTEN, FileVersion
 
 #: Instead of a number of points.
@@ -60,11 +62,14 @@ class _Shard(NamedTuple):
         Its index, which must live as long as its address is used.
     table : bytes
         Its columns of the loop's table but for the first two.
+    stored : Buffer or None
+        Its bytes, if they are in memory.
     """
 
     token: object | None
     entries: NDArray[np.uint64] | None
     table: bytes
+    stored: Buffer | None = None
 
     @property
     def checked(self) -> bool:
@@ -159,7 +164,7 @@ class CompiledCopies(NamedTuple):
         if self.shards is not None:
             self._do_shards(self.shards, piece)
             return []
-        status = self._call(piece, None)
+        status = self._call(piece, None, self._chunks(piece) if self.source.in_memory else None)
         parts = [self.part(self.plan, piece.first + number) for number, left in enumerate(status) if left]
         return [(part.coords, [part]) for part in parts]
 
@@ -173,15 +178,29 @@ class CompiledCopies(NamedTuple):
         parts = ([self.part(self.plan, row) for row in some] for some in rows)
         return zip([shards.coords[number] for number in numbers], parts, strict=True)
 
+    def _chunks(self, piece: Run) -> Sequence[Buffer | None]:
+        """What the store has of the chunks of a piece. Raises: StoreError."""
+        encode, prefix = self.source.keys.encode, self.source.prefix
+        coords = self.plan.coords[piece.first : piece.first + piece.n].tolist()
+        with stage("read") as noted:
+            items = self.source.store.get_many([Request(prefix + encode(tuple(at))) for at in coords])
+            if noted:
+                noted.count(len(items), sum_nbytes(items), sum_nbytes(items))
+        return items
+
     def _do_shards(self, shards: _Shards, piece: Run) -> None:
         within = shards.within(piece)
-        rows, unchecked = [], []
+        in_memory = self.source.in_memory
+        rows, unchecked, used = [], [], list[_Shard]()  # whose indexes must live
         for number, first, n in within:
-            found = shards.found.get(number) or shards.found.setdefault(number, self._find(shards, number))
+            found = shards.found.get(number) or (self._fetch if in_memory else self._find)(shards, number)
+            if not in_memory or n < shards.bounds[number + 1] - shards.bounds[number]:
+                found = shards.found.setdefault(number, found)  # all pieces see one version
             rows += [_pack_run(first, n), found.table]
-            if not found.checked:
+            used.append(found)
+            if not found.checked and not in_memory:
                 unchecked.append(number)
-        status = self._call(piece, b"".join(rows))
+        status = self._call(piece, b"".join(rows), [found.stored for found in used] if in_memory else None)
         for number, first, n in within if any(status) else ():
             if any(status[first : first + n]):
                 self._give_up(shards, number)
@@ -192,6 +211,22 @@ class CompiledCopies(NamedTuple):
     def _give_up(self, shards: _Shards, number: int) -> None:
         shards.given_up.add(number)
         self._layout.forget(self._layout.key(shards.coords[number]))
+
+    def _fetch(self, shards: _Shards, number: int) -> _Shard:
+        """Fetch a shard, and say what the loop is told of it. Raises: StoreError."""
+        layout, store, coords = self._layout, self.source.store, shards.coords[number]
+        with stage("read") as noted:
+            stored = store.get_one(Request(layout.key(coords)))
+            if noted:
+                noted.count(1, sum_nbytes([stored]), sum_nbytes([stored]))
+        if stored is None:
+            return _Shard(None, None, _pack_shard(coords, shards.origins[number]))
+        versions = store.versions
+        try:
+            index = layout.index_of(coords, stored, None if versions is None else versions.of(stored))
+        except CodecError:  # the reference path says what is wrong
+            return _left(len(coords))._replace(stored=stored)
+        return self._known(shards, number, None, index.entries)._replace(stored=stored)
 
     def _find(self, shards: _Shards, number: int) -> _Shard:
         """Find what the loop is told of a shard. Raises: StoreError."""
@@ -211,12 +246,20 @@ class CompiledCopies(NamedTuple):
             if token is None:  # it has just come
                 return _left(len(coords))
             entries = index.entries
+        return self._known(shards, number, token, entries)
+
+    def _known(self, shards: _Shards, number: int, token: object | None, entries: NDArray[np.uint64]) -> _Shard:
+        layout, coords = self._layout, shards.coords[number]
         entries = np.ascontiguousarray(entries, np.uint64)
         steps = shards.steps.get(entries.shape) or shards.steps.setdefault(entries.shape, layout.steps(entries))
         return _Shard(token, entries, _pack_shard(coords, shards.origins[number], steps, entries, token))
 
-    def _call(self, piece: Run, shards: bytes | None) -> bytearray:
-        """Let the loop do a piece. shards: the table of those. Returns: for every chunk whether it was left."""
+    def _call(self, piece: Run, shards: bytes | None, items: Sequence[Any] | None) -> bytearray:
+        """Let the loop do a piece.
+
+        shards: the table of those. items: the chunks, or the shards, if they are in memory.
+        Returns: for every chunk whether it was left.
+        """
         status, loop = bytearray(piece.n), library.loop()
         if loop is None:  # switched off meanwhile
             return bytearray(b"\1" * piece.n)
@@ -226,7 +269,10 @@ class CompiledCopies(NamedTuple):
             room = scratch.room(chain.max_encoded + chain.nbytes)
             where = shards, WRITTEN, path, self.fill, piece.first
             started = perf_counter()
-            n_left, taken, placed = loop.read_copies(*self.tables, *where, room, status)
+            try:
+                n_left, taken, placed = loop.read_copies(*self.tables, *where, room, items, status)
+            except (TypeError, BufferError):  # a buffer that lies apart in memory
+                return bytearray(b"\1" * piece.n)
             self.source.pace.note(perf_counter() - started, piece.n)
         if doing := here():
             doing.count(piece.n - n_left, taken, placed)
@@ -264,6 +310,8 @@ def make_copies_read(
         smallest = max(int(_PIECE_S / pace_s), smallest)
     share = max(-(-n // (n_threads * PIECES_PER_THREAD)), smallest)
     size = max(min(PIECE_NCHUNKS, PIECE_NBYTES // chain.nbytes, share), 1)
+    if source.in_memory:  # a store may have work to do for every call
+        size = max(size, min(BATCH_NBYTES // chain.nbytes, BATCH_NCHUNKS))
     numbers = np.array([plan.rows, first.itemsize, *cast], np.int64)
     places = [(block.__array_interface__["data"][0], block.strides[0]) for block in blocks]
     columns = plan.coords, plan.firsts, plan.inside, plan.counts, plan.place, plan.slots, np.array(places, np.int64)

@@ -114,8 +114,8 @@ class CompiledLoop:
         if (off := library.obstacle()) is not None:
             return off
         if isinstance(plan, CopyPlan):
-            if source.in_memory:
-                return "copies of chunks that are not in files are made by the reference path"
+            if source.in_memory and is_small_wave(source.chain, plan.nparts):
+                return _FEW
             return _take_copies(source, plan, out, fields)
         if type(out) not in PLAIN_ARRAYS or out.shape != plan.shape:
             return _OTHER_VALUES
@@ -190,7 +190,7 @@ class CompiledLoop:
     def reads_copies(self) -> bool:
         """Whether the loop makes copies of the array's chunks."""
         source = (self._decision or self._decide()).read
-        return not isinstance(source, str) and not source.in_memory and library.obstacle() is None
+        return not isinstance(source, str) and library.obstacle() is None
 
     def placement(self) -> tuple[Placement, ...]:
         """Say what reads and writes many chunks, and why."""

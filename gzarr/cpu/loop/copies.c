@@ -117,14 +117,25 @@ int do_copies(const Call *call, int64_t row, Reader *reader) {
 
 /* -- shards ---------------------------------------------------------------------------------------------------- */
 
-/* Read the chunks of one shard. from: number of the call's first chunk. False if nothing of it counts. */
-static bool read_shard(Call *call, int64_t from, const int64_t *shard, Reader *reader, char *status, Done *done) {
+/* Open a shard, or take it from memory. False if it can not be. */
+static bool take_shard(Call *call, const int64_t *shard, const Item *item, Reader *reader) {
+    char path[MAX_PATH];
+    if (item) {
+        call->bytes = item->bytes, call->n_bytes = item->size, call->bytes_may_change = item->may_change;
+        return !item->bytes == !shard[SHARD_INDEX] && !shard[SHARD_CHECKED];
+    }
+    if (!make_path(call, shard + SHARD_COORDS, path)) return false;
+    reader->fd = open_regular(path, &reader->shard_size);
+    return reader->fd >= 0 || (reader->fd == -1 && !shard[SHARD_INDEX]);
+}
+
+/* Read the chunks of one shard. from: number of the call's first chunk. item: the shard in memory; NULL for a file. False if
+ * nothing of it counts. */
+static bool read_shard(Call *call, int64_t from, const int64_t *shard, const Item *item, Reader *reader, char *status,
+                       Done *done) {
     const int64_t ndim = call->job->ndim, first = shard[SHARD_FIRST], n = shard[SHARD_N];
     const int64_t *coords = shard + SHARD_COORDS;
-    char path[MAX_PATH];
-    if (!make_path(call, coords, path)) return false;
-    reader->fd = open_regular(path, &reader->shard_size);
-    if (reader->fd < 0 && !(reader->fd == -1 && !shard[SHARD_INDEX])) return false;
+    if (!take_shard(call, shard, item, reader)) return false;
     Window window = {0};
     memcpy(window.origin, coords + ndim, (size_t)ndim * sizeof(int64_t));
     memcpy(window.entry, coords + 2 * ndim, (size_t)ndim * sizeof(int64_t));
@@ -132,15 +143,15 @@ static bool read_shard(Call *call, int64_t from, const int64_t *shard, Reader *r
     call->index = (const void *)(intptr_t)shard[SHARD_INDEX];
     call->n_index = shard[SHARD_ENTRIES];
     call->version = shard[SHARD_CHECKED] ? shard + SHARD_VERSION : NULL;
-    const bool is_there = reader->fd >= 0;
-    bool sound = is_there == (call->index != NULL) && (!is_there || is_version(call, reader->fd));
+    const bool is_open = reader->fd >= 0;
+    bool sound = item || (is_open == (call->index != NULL) && (!is_open || is_version(call, reader->fd)));
     for (int64_t i = 0; sound && i < n; i++) {
         reader->taken = 0;
         status[first + i] = (char)do_copies(call, from + first + i, reader);
         sound = status[first + i] == DONE;
         done->taken += reader->taken, done->placed += reader->placed;
     }
-    if (is_there) {
+    if (is_open) {
         sound = sound && is_version(call, reader->fd);
         close(reader->fd);
     }
@@ -148,13 +159,14 @@ static bool read_shard(Call *call, int64_t from, const int64_t *shard, Reader *r
     return sound;
 }
 
-Done read_shards(Call *call, int64_t first, const int64_t *shards, int64_t n_shards, char *status, char *scratch) {
+Done read_shards(Call *call, int64_t first, const int64_t *shards, int64_t n_shards, const Item *items, char *status,
+                 char *scratch) {
     Reader reader = {.encoded = scratch, .decoded = scratch + call->job->max_encoded, .fd = -1};
     Done done = {0};
     for (int64_t s = 0; s < n_shards; s++) {
         const int64_t *shard = shards + s * (SHARD_COORDS + 3 * call->job->ndim);
         Done of_shard = {0};
-        if (read_shard(call, first, shard, &reader, status, &of_shard)) {
+        if (read_shard(call, first, shard, items ? items + s : NULL, &reader, status, &of_shard)) {
             done.taken += of_shard.taken, done.placed += of_shard.placed;
             continue;
         }

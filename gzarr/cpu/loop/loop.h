@@ -570,7 +570,8 @@ bool find_cast(int64_t from, int64_t to, int64_t from_size, int64_t to_size, Cas
 void cast_box(Copy *copy, const char *src);
 int do_copies(const Call *call, int64_t row, Reader *reader);
 bool shards_are_sound(const int64_t *shards, int64_t n_shards, int64_t ndim, int64_t n);
-Done read_shards(Call *call, int64_t first, const int64_t *shards, int64_t n_shards, char *status, char *scratch);
+Done read_shards(Call *call, int64_t first, const int64_t *shards, int64_t n_shards, const Item *items, char *status,
+                 char *scratch);
 bool take_rows(const Taking *taking);
 
 /* reduce.c */

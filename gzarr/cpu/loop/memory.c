@@ -1,8 +1,7 @@
 /* Reads and writes chunks that are in memory: see gzarr/cpu/compiled/buffers.py. */
 #include "module.h"
 
-/* Describe memory that is taken to the loop. Returns: NULL without an exception if there is no memory. */
-static Item *make_items(const Py_buffer *buffers, Py_ssize_t n) {
+Item *make_items(const Py_buffer *buffers, Py_ssize_t n) {
     Item *items = PyMem_Calloc((size_t)n + 1, sizeof(Item));
     for (Py_ssize_t i = 0; items && i < n; i++)
         if (buffers[i].obj) items[i] = (Item){buffers[i].buf ? buffers[i].buf : "", buffers[i].len, !buffers[i].readonly};

@@ -6,7 +6,7 @@
 struct Library lib;
 
 /* Counts what Python and the loop agree on: arguments, tables, results. */
-enum { VERSION = 25 };
+enum { VERSION = 26 };
 
 bool unpack(const Py_buffer *table, int64_t ndim, int head, int rows, Py_ssize_t more, int64_t *to) {
     if (ndim < 1 || ndim > MAX_NDIM || table->len != (head + rows * ndim) * WORD + more) return false;
@@ -166,19 +166,28 @@ static PyObject *loop_read(PyObject *module, PyObject *args) {
 }
 
 /* read_copies(job, numbers, coords, firsts, inside, counts, place, slots, blocks, shards, written, path, fill, first,
- * scratch, status). numbers: rows of a block, itemsize there, types of a cast or -1 and -1. shards: None for files. */
+ * scratch, items, status). numbers: rows of a block, itemsize there, types of a cast or -1 and -1. shards: None for chunks
+ * that are stored alone. items: what is stored of every chunk, or of every shard, None for nothing; None for files. */
 static PyObject *loop_read_copies(PyObject *module, PyObject *args) {
     enum { JOB, NUMBERS, COORDS, FIRSTS, INSIDE, COUNTS, PLACE, SLOTS, BLOCKS, SHARDS, WRITTEN, PATH, FILL, SCRATCH, STATUS, N };
-    Py_buffer b[N];
+    Py_buffer b[N], *buffers = NULL;
+    PyObject *objects;
+    Item *items = NULL;
+    Py_ssize_t n_items = 0;
     long long first;
     Done done = {0};
-    if (!PyArg_ParseTuple(args, "y*y*y*y*y*y*y*y*y*z*y*y*y*Lw*w*", &b[JOB], &b[NUMBERS], &b[COORDS], &b[FIRSTS],
+    if (!PyArg_ParseTuple(args, "y*y*y*y*y*y*y*y*y*z*y*y*y*Lw*Ow*", &b[JOB], &b[NUMBERS], &b[COORDS], &b[FIRSTS],
                           &b[INSIDE], &b[COUNTS], &b[PLACE], &b[SLOTS], &b[BLOCKS], &b[SHARDS], &b[WRITTEN], &b[PATH],
-                          &b[FILL], &first, &b[SCRATCH], &b[STATUS]))
+                          &b[FILL], &first, &b[SCRATCH], &objects, &b[STATUS]))
         return NULL;
+    const bool in_memory = objects != Py_None;
+    if (in_memory) {
+        buffers = take_all(objects, &n_items);
+        items = buffers ? make_items(buffers, n_items) : NULL;
+    }
     Job job = {0};
     const int64_t *numbers = b[NUMBERS].buf;
-    bool sound = take_job(&b[JOB], &job) && job.npoints == -2 && b[NUMBERS].len == 4 * WORD &&
+    bool sound = (items || !in_memory) && take_job(&b[JOB], &job) && job.npoints == -2 && b[NUMBERS].len == 4 * WORD &&
                  b[SCRATCH].len >= job.max_encoded + job.nbytes;
     const int64_t ndim = sound ? job.ndim : 1;
     Copies copies = {
@@ -204,9 +213,11 @@ static PyObject *loop_read_copies(PyObject *module, PyObject *args) {
     const int64_t n_shards = b[SHARDS].len / width;
     if (sound && b[SHARDS].buf)
         sound = b[SHARDS].len == n_shards * width && shards_are_sound(b[SHARDS].buf, n_shards, ndim, n);
+    if (in_memory) sound = sound && n_items == (b[SHARDS].buf ? n_shards : n);
     Call call = {
         .job = &job,
         .copies = &copies,
+        .items = b[SHARDS].buf ? NULL : items,
         .written = b[WRITTEN].buf,
         .n_written = b[WRITTEN].len / WORD,
         .path = b[PATH].buf,
@@ -217,12 +228,16 @@ static PyObject *loop_read_copies(PyObject *module, PyObject *args) {
     if (sound) {
         Py_BEGIN_ALLOW_THREADS
         if (call.sharded)
-            done = read_shards(&call, first, b[SHARDS].buf, n_shards, b[STATUS].buf, b[SCRATCH].buf);
+            done = read_shards(&call, first, b[SHARDS].buf, n_shards, items, b[STATUS].buf, b[SCRATCH].buf);
         else
             done = read_all(&call, first, n, b[STATUS].buf, b[SCRATCH].buf);
         Py_END_ALLOW_THREADS
     }
+    const bool failed = in_memory && !items;
+    PyMem_Free(items);
+    if (buffers) release_all(buffers, n_items);
     release(b, N);
+    if (failed) return buffers ? PyErr_NoMemory() : NULL;
     if (!sound) return refuse();
     return Py_BuildValue("(LKK)", (long long)done.left, (unsigned long long)done.taken,
                          (unsigned long long)done.placed);

@@ -26,7 +26,8 @@ void release(Py_buffer *buffers, int n);
 Py_buffer *take_all(PyObject *items, Py_ssize_t *n);
 void release_all(Py_buffer *buffers, Py_ssize_t n);
 
-/* memory.c */
+/* memory.c: describe memory that is taken. Returns: NULL without an exception if there is no memory. */
+Item *make_items(const Py_buffer *buffers, Py_ssize_t n);
 PyObject *loop_read_buffers(PyObject *module, PyObject *args);
 PyObject *loop_write_buffers(PyObject *module, PyObject *args);
 
