@@ -32,10 +32,10 @@ Job = TypeVar("Job", ReadJob, WriteJob)
 WAITING_WAVE_NBYTES = 1 << 24
 #: Decoded bytes of all waves that are under way at once there. A connection brings 50 to 100 MB/s, so the shards of 16
 #: MiB that fit keep a network of 10 Gbit/s busy; what is written is encoded meanwhile, which takes longer.
-READING_NBYTES, WRITING_NBYTES = 1 << 28, 1 << 26
+READING_NBYTES, WRITING_NBYTES = 1 << 28, 7 << 23
 #: The same for objects so large that each is a wave: a connection takes long for one of them.
 _WRITING_LARGE_NBYTES = 1 << 27
-#: Waves of a short read there, so that one is decoded while others come.
+#: Waves of a short read there, so that one is decoded while others come, and of what is written at once.
 _WAITING_WAVES = 4
 #: Chunks of so many bytes take long enough to decode for that.
 PARALLEL_NBYTES = 1 << 18
@@ -207,7 +207,8 @@ def _waiting_waves(job: ReadJob | WriteJob, work: Work, nbytes: int) -> tuple[It
     work: how much there is to do where nothing waits. nbytes: of a decoded chunk.
     """
     requests, least = job.io.store.concurrency, work.wave_nchunks
-    most = max(least, WAITING_WAVE_NBYTES // nbytes)
+    wave_nbytes = WRITING_NBYTES // _WAITING_WAVES if isinstance(job, WriteJob) else WAITING_WAVE_NBYTES
+    most = max(least, wave_nbytes // nbytes)
     if nbytes >= PARALLEL_NBYTES:
         most = max(least, min(most, work.nchunks // _WAITING_WAVES))
     waves = _waves(job.io, job.plan, (least, most), requests)
