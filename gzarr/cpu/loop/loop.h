@@ -319,12 +319,22 @@ typedef struct {
     char bytes[];
 } Scratch;
 
+/* A directory that a call holds open from file to file: names in it are found sooner than whole paths. */
+typedef struct {
+    int fd; /* -1 if none is held */
+    int place;
+    size_t length;
+    char path[MAX_PATH]; /* with a slash at its end */
+} Folder;
+
 /* The lock of a file: its temporary file, open and locked. */
 typedef struct {
     int fd; /* -1 if it is not held */
     int place;
     ino_t inode;
     dev_t device;
+    Folder *folder;   /* NULL in a call that writes one file */
+    const char *name; /* of the file, within the path that the lock was taken by */
     char temporary[MAX_PATH];
 } Lock;
 
@@ -461,11 +471,14 @@ typedef struct {
 } Windows;
 
 /* locks.c: take a lock, if nobody else holds it (prefix: of the temporary file's name); let it go by putting the
- * temporary file into the place of the file (if that fails, the lock is still held), or by removing it. */
+ * temporary file into the place of the file, or by removing the file (if that fails, the lock is still held), or by
+ * removing the temporary file alone. */
 bool watch_forks(void);
 bool take_lock(char *path, const char *prefix, int64_t length, Lock *lock);
-bool rename_lock(Lock *lock, const char *path);
+bool rename_lock(Lock *lock);
+bool remove_locked(Lock *lock);
 void end_lock(Lock *lock);
+void leave_folder(Folder *folder);
 
 /* copy.c */
 bool add_axis(const Call *call, const Span *span, int a, Copy *copy);

@@ -113,8 +113,10 @@ int64_t put_all(const Put *put, Sink *sink, char *status) {
     const int64_t ndim = put->places->ndim;
     const Job job = {.ndim = ndim, .separator = put->places->separator};
     const Call call = {.job = &job, .path = put->path, .path_length = put->path_length};
-    State state = {.lock = {.fd = -1}};
+    Folder folder;
+    State state = {.lock = {.fd = -1, .folder = put->n > 1 ? &folder : NULL}};
     int64_t left = 0;
+    folder.fd = -1;
     for (int64_t i = 0; i < put->n; i++) {
         status[i] = LEFT;
         if (make_path(&call, put->coords + i * ndim, state.path))
@@ -122,6 +124,7 @@ int64_t put_all(const Put *put, Sink *sink, char *status) {
         end_lock(&state.lock);
         left += status[i] == LEFT;
     }
+    leave_folder(&folder);
     return left;
 }
 

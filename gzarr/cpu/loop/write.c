@@ -217,7 +217,7 @@ bool publish(Sink *sink, State *state) {
     /* Before it is seen: it must differ from all files that had its inode. */
     uint64_t *at = sink->written + (uint64_t)state->lock.inode % (uint64_t)sink->n_written;
     __atomic_store_n(at, sink->number++, __ATOMIC_RELAXED);
-    return rename_lock(&state->lock, state->path);
+    return rename_lock(&state->lock);
 }
 
 /* Replace a chunk's file under its lock: whatever fails, the old one stays. runs: instead of data. */
@@ -231,9 +231,7 @@ bool replace_file(Sink *sink, const char *data, int64_t size, const Copy *runs, 
 bool delete_file(const Sink *sink, State *state) {
     struct stat info;
     if (state->lock.fd < 0 && lstat(state->path, &info) && errno == ENOENT) return true;
-    if (!lock_file(sink, state) || (unlink(state->path) && errno != ENOENT)) return false;
-    end_lock(&state->lock);
-    return true;
+    return lock_file(sink, state) && remove_locked(&state->lock);
 }
 
 /* -- shards ---------------------------------------------------------------------------------------------------- */
@@ -400,8 +398,11 @@ void end_write(State *state) {
 }
 
 Done write_all(const Call *call, Sink *sink, int64_t first, int64_t n, char *status, char *scratch) {
-    State state = {.reader.fd = -1, .lock.fd = -1};
+    Folder folder;
+    State state = {.reader.fd = -1, .lock = {.fd = -1, .folder = n > 1 ? &folder : NULL}};
+    folder.fd = -1;
     const Done done = write_parts(call, sink, first, n, status, scratch, &state);
+    leave_folder(&folder);
     end_write(&state);
     return done;
 }

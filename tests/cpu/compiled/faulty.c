@@ -1,4 +1,5 @@
-/* Preloaded before the C library: lets calls of open, write, rename, pread and preadv fail, when `set_fault` has said so. */
+/* Preloaded before the C library: lets calls of open, write, rename, pread and preadv, and those of files within an open
+ * directory, fail when `set_fault` has said so. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -7,7 +8,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-enum { OPEN = 1, WRITE, RENAME, READ };
+enum { OPEN = 1, WRITE, RENAME, READ, FOLDER };
 
 static int fault, fault_errno, skipped, failing;
 
@@ -24,6 +25,7 @@ static int fails(int function) {
 
 static int opens(const char *name, const char *path, int flags, int mode) {
     if ((flags & O_CREAT) && fails(OPEN)) return -1;
+    if ((flags & O_DIRECTORY) && fails(FOLDER)) return -1;
     int (*real)(const char *, int, ...) = (int (*)(const char *, int, ...))dlsym(RTLD_NEXT, name);
     return real(path, flags, mode);
 }
@@ -39,6 +41,19 @@ static int opens(const char *name, const char *path, int flags, int mode) {
 
 OPENS(open)
 OPENS(open64)
+
+#define OPENS_IN(name)                                                                                    \
+    int name(int folder, const char *path, int flags, ...) {                                              \
+        va_list more;                                                                                     \
+        va_start(more, flags);                                                                            \
+        const int mode = va_arg(more, int);                                                               \
+        va_end(more);                                                                                     \
+        if ((flags & O_CREAT) && fails(OPEN)) return -1;                                                  \
+        return ((int (*)(int, const char *, int, ...))dlsym(RTLD_NEXT, #name))(folder, path, flags, mode); \
+    }
+
+OPENS_IN(openat)
+OPENS_IN(openat64)
 
 ssize_t write(int fd, const void *data, size_t n) {
     if (fd > 2 && fails(WRITE)) return -1;
@@ -74,4 +89,9 @@ ssize_t writev(int fd, const struct iovec *runs, int n) {
 int rename(const char *from, const char *to) {
     if (fails(RENAME)) return -1;
     return ((int (*)(const char *, const char *))dlsym(RTLD_NEXT, "rename"))(from, to);
+}
+
+int renameat(int from_folder, const char *from, int to_folder, const char *to) {
+    if (fails(RENAME)) return -1;
+    return ((int (*)(int, const char *, int, const char *))dlsym(RTLD_NEXT, "renameat"))(from_folder, from, to_folder, to);
 }

@@ -65,6 +65,10 @@ for function, errors in ((OPEN, (13, 24, 30)), (WRITE, (28, 122, 5)), (RENAME, (
                                 assert (chunk == old[at]).all() or (chunk == new[at]).all(), case
                     names = [name for _, _, files in os.walk(folder) for name in files]
                     assert not [name for name in names if "tmp" in name], case
+set_fault(5, 24, 0, 1 << 30)  # directories cannot be opened
+z[...] = old
+set_fault(0, 0, 0, 0)
+assert (z[...] == old).all()
 print("all cases hold")
 """
 

@@ -544,6 +544,15 @@ def test_writers_that_empty_and_fill_the_same_directories(tmp_path: Path) -> Non
     same(array[...], np.full((4, 8), 3, "i4"))
 
 
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="the system does not list descriptors")
+def test_no_file_and_no_directory_stays_open(tmp_path: Path) -> None:
+    array = gzarr.create_array(tmp_path, shape=(4, 8), chunks=(1, 1), dtype="i4")
+    for value in (1, 2, 0, 3):
+        array[...] = value
+    links = [path.resolve() for path in Path("/proc/self/fd").iterdir()]
+    assert not [path for path in links if path.is_relative_to(tmp_path)]
+
+
 # -- the machine -----------------------------------------------------------------------------------------------------
 
 
