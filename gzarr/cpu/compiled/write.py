@@ -350,9 +350,7 @@ def make_write(
     size = max(min(_PIECE_NCHUNKS, PIECE_NBYTES // chain.nbytes), 1)
     if shards is None:
         share = -(-parts.nparts // (n_threads * PIECES_PER_THREAD))
-        versions = source.store.versions
-        at_once = target is not None or (versions is not None and versions.in_memory)
-        smallest = 1 if at_once else min(BATCH_NBYTES // chain.nbytes, size)  # a store may wait for its lock
+        smallest = 1 if target is not None else min(BATCH_NBYTES // chain.nbytes, size)  # a store may wait for its lock
         wave_nchunks = size = max(min(size, share), smallest)
         pieces = parts.whole().cut(size, n_threads)
     else:
