@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from gzarr.errors import StoreError
 from gzarr.storage.archive import ZipMode
-from gzarr.storage.base import ANY, Buffer, Change, Conditional, Files, Request, Store, Versions
+from gzarr.storage.base import ANY, Buffer, Change, Conditional, Files, Request, Segments, Store, Versions
 from gzarr.storage.cache import LRUStoreCache
 from gzarr.storage.chunk_store import SplitStore
 from gzarr.storage.counting import CountingStore
@@ -346,6 +346,7 @@ __all__ = [
     "RedisStore",
     "Request",
     "SQLiteStore",
+    "Segments",
     "SplitStore",
     "Store",
     "StoreLike",
