@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Self
 
 import numpy as np
-from typing_extensions import Buffer
+from typing_extensions import Buffer, CapsuleType
 
 VERSION: Final[int]
 
@@ -73,7 +73,8 @@ def write_buffers(
 
 # Read chunks and copy boxes of them to slots: the columns of a CopyPlan. numbers: int64, rows of a block, itemsize
 # there, and of casts.py the types of a cast. blocks: int64 (n, 2), address and bytes of a row. shards: see loop.h; None
-# if chunks are files. Returns: chunks left, bytes read, bytes placed. Raises: ValueError if the tables disagree.
+# for chunks that are stored alone. items: what is stored of the chunks, or of the shards; None if they are files.
+# Returns: chunks left, bytes read, bytes placed. Raises: ValueError if the tables disagree.
 def read_copies(
     job: Buffer,
     numbers: Buffer,
@@ -90,17 +91,21 @@ def read_copies(
     fill: Buffer,
     first: int,
     scratch: Buffer,
+    items: Sequence[Buffer | None] | None,
     status: bytearray,
     /,
 ) -> tuple[int, int, int]: ...
 
-# Sort points by the chunks that hold them. coords: of every axis. axes: of every axis extent, lengths of shards and
-# chunks, bytes of a chunk's stride. Returns: number of rows. Raises: ValueError if points are not in the array, or have
-# too many keys.
+# Begin to sort n points by the chunks that hold them, in so many blocks. axes: of every axis extent, lengths of shards
+# and chunks, bytes of a chunk's stride. start: byte of an element that places begin with. Raises: ValueError if there
+# are too many keys.
+def begin_sort(axes: Buffer, n: int, n_blocks: int, granule_bits: int, start: int, /) -> CapsuleType: ...
+
+# Sort points together with other threads. coords: of every axis. Returns: number of rows. Raises: ValueError if points
+# are not in the array.
 def sort_points(
+    sort: CapsuleType,
     coords: tuple[Buffer, ...],
-    axes: Buffer,
-    granule_bits: int,
     order: Buffer,
     places: Buffer,
     starts: Buffer,
