@@ -1,14 +1,15 @@
 """Decodes chunks into given memory, and only the blocks a part touches, where a chain allows it.
 
 Most chains are a bytes codec and one compressor, perhaps with transposes before and a checksum behind. Their chunks are
-decoded into the result itself if they fill one run of it, otherwise into scratch memory of the thread, which stays in
-cache and costs no page faults.
+decoded into the result itself if they fill one run of it, otherwise into scratch memory, which stays in cache and
+costs no page faults.
 """
 
 from __future__ import annotations
 
 import mmap
-import threading
+import os
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -29,7 +30,7 @@ from gzarr.indexing.plan import Part
 
 #: Smaller chunks are decoded into memory of their own, which the allocator reuses.
 MIN_SCRATCH_NBYTES = 1 << 17
-#: Larger ones too: a thread holds no more scratch memory than this.
+#: Larger ones too: no more scratch memory than this is kept for each core.
 _MAX_SCRATCH_NBYTES = 1 << 26
 
 #: NumPy asks the system for huge pages for allocations of so many bytes.
@@ -266,27 +267,25 @@ class _Scratch:
         return self._memory[:nbytes]
 
 
-class _ThreadScratch(threading.local):
-    """The scratch memory of a thread while nothing is decoded into it."""
-
-    scratch: _Scratch | None = None
-
-
-_own = _ThreadScratch()
+#: Scratch memory that nobody decodes into, for as many threads as decode at once: those that wait are many more.
+_spare: deque[_Scratch] = deque(maxlen=os.cpu_count() or 1)
 
 
 class lent_scratch:  # noqa: N801 - used like a function
-    """A context with the scratch memory of the calling thread.
+    """A context with scratch memory, the one that was used last.
 
-    Meanwhile the thread has none: a read in the midst of another, as a signal handler or a finalizer may begin one,
-    makes its own.
+    Meanwhile nobody else has it: a read in the midst of another, as a signal handler or a finalizer may begin one, has
+    its own.
     """
 
     __slots__ = ("_scratch",)
 
     def __enter__(self) -> _Scratch:
-        self._scratch, _own.scratch = _own.scratch or _Scratch(), None
+        try:
+            self._scratch = _spare.pop()
+        except IndexError:
+            self._scratch = _Scratch()
         return self._scratch
 
     def __exit__(self, *exc: object) -> None:
-        _own.scratch = self._scratch
+        _spare.append(self._scratch)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
@@ -214,6 +217,33 @@ def test_blocks_of_split_streams_are_cut_too(cname: str, shuffle: int) -> None:
         cut, taken = cut_frame(lambda start, n: frame[start : start + n], table, np.array(blocks))
         size = table.blocksize
         assert bytes(codec.decode(cut)) == b"".join(raw.tobytes()[b * size : (b + 1) * size] for b in taken.tolist())
+
+
+def test_threads_leave_scratch_memory_for_as_many_as_decode_at_once() -> None:
+    """Threads that wait for servers are many more than cores, and do not end."""
+    n_threads = 3 * (os.cpu_count() or 1)
+    meeting = threading.Barrier(n_threads + 1, timeout=60)
+    lent: list[weakref.ref[Any]] = []
+
+    def decode() -> None:
+        with decode_into.lent_scratch() as scratch:
+            lent.append(weakref.ref(scratch.room(1 << 20).base))
+            meeting.wait()
+        del scratch
+        meeting.wait()
+        meeting.wait()
+
+    threads = [threading.Thread(target=decode) for _ in range(n_threads)]
+    for thread in threads:
+        thread.start()
+    meeting.wait()
+    meeting.wait()
+    n_kept = sum(memory() is not None for memory in lent)
+    meeting.wait()
+    for thread in threads:
+        thread.join()
+    assert len(lent) == n_threads
+    assert n_kept == n_threads // 3
 
 
 def test_results_do_not_share_the_scratch_memory() -> None:
