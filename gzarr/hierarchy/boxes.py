@@ -27,6 +27,8 @@ _MAX_NCHUNKS = 1 << 40
 _SMALL_NBYTES = 1 << 17
 #: So many of them are one piece of work.
 _BATCH = 8
+#: NumPy's types of integers that index as Python's do. Times are not among them.
+_INTEGERS = frozenset(np.dtype(code).type for code in "bBhHiIlLqQ")
 
 
 class _Wanted(NamedTuple):
@@ -149,12 +151,12 @@ def _box(key: Any, extents: tuple[int, ...]) -> tuple[list[int], tuple[int, ...]
     for item, extent in zip(items, extents, strict=False):
         if type(item) is slice and item.step is None:
             low, high = item.start or 0, extent if item.stop is None else item.stop
-            if type(low) is not int or type(high) is not int or not 0 <= low < high <= extent:
+            low, high = _index(low), _index(high)
+            if not 0 <= low < high <= extent:
                 return None
             shape.append(high - low)
             size.append(high - low)
-        elif type(item) is int and 0 <= item < extent:
-            low = item
+        elif 0 <= (low := _index(item)) < extent:
             size.append(1)
         else:
             return None
@@ -163,3 +165,8 @@ def _box(key: Any, extents: tuple[int, ...]) -> tuple[list[int], tuple[int, ...]
     if not (shape or rest) or 0 in rest:
         return None
     return start + [0] * len(rest), (*size, *rest), (*shape, *rest)
+
+
+def _index(value: Any) -> int:
+    """An integer of Python or NumPy as Python's; -1 for all else."""
+    return value if type(value) is int else int(value) if type(value) in _INTEGERS else -1

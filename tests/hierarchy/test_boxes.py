@@ -41,7 +41,7 @@ def test_boxes_of_many_arrays_give_what_they_give_one_by_one(group: gzarr.Group)
     wanted: list[tuple[gzarr.Array, Any]] = []
     for size in ((5, 7), (1, 30), (20, 2)):
         for _ in range(12):
-            low = [int(rng.integers(0, n - k + 1)) for n, k in zip((40, 30), size, strict=True)]
+            low = [rng.integers(0, n - k + 1) for n, k in zip((40, 30), size, strict=True)]  # integers of NumPy
             box = tuple(slice(start, start + n) for start, n in zip(low, size, strict=True))
             wanted.append((group[f"a{rng.integers(3)}"], box))
     wanted += [(group["a1"], 3), (group["a1"], 39), (group["a0"], (slice(None), 4)), (group["a0"], (slice(None), 29))]
