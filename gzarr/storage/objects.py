@@ -6,6 +6,7 @@ Reads can be tied to an entity tag, so shards are read in ranges that the server
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
@@ -248,7 +249,7 @@ class ObjectStore(TaggedStore):
             return True
         library = self._obstore
         try:
-            payload = _payload((data,), len(data))
+            payload = self._payload((data,), len(data))
             library.put(self.store, self._below + key, payload, mode="create" if tag is None else tag)
         except (self._exceptions.AlreadyExistsError, self._exceptions.PreconditionError):
             return again and self.get(key) == bytes(data)
@@ -319,8 +320,21 @@ class ObjectStore(TaggedStore):
         part = min(max(-(-nbytes // at_once), _MIN_PART_NBYTES), _MAX_PART_NBYTES)
         whole = nbytes <= (_PUT_NBYTES if at_once > 1 and self._in_bucket else _BUSY_PUT_NBYTES)
         parts = {"use_multipart": False} if whole else {"chunk_size": part, "max_concurrency": at_once}
+        put = partial(self._obstore.put, self.store, self._below + key, self._payload(data, nbytes), **parts)
         with self._failures(f"write {key!r}"):
-            self._obstore.put(self.store, self._below + key, _payload(data, nbytes), **parts)
+            try:
+                put()
+            except self._missing as error:
+                # The answer to the request that completes an upload was lost, and the server no longer knows the upload.
+                if whole or lacks_container(error):
+                    raise
+                put()
+
+    def _payload(self, data: Sequence[bytes | memoryview], nbytes: int) -> Any:
+        """What obstore takes: buffers that it reads where they are, or a copy of what is small or stays in memory."""
+        if nbytes < _COPIED_NBYTES or self._in_memory:
+            return b"".join(data)
+        return data[0] if len(data) == 1 else data
 
     def _remove(self, key: str) -> None:
         library = self._obstore
@@ -432,13 +446,6 @@ class _ObjectSegments(Segments):
             check_key(key)
             checked.append((key, [byte_view(key, segment) for segment in segments]))
         self._store._send_all(checked)  # noqa: SLF001 - one module, two classes
-
-
-def _payload(data: Sequence[bytes | memoryview], nbytes: int) -> Any:
-    """What obstore takes: buffers that it reads where they are, and a copy of what is small."""
-    if nbytes < _COPIED_NBYTES:
-        return b"".join(data)
-    return data[0] if len(data) == 1 else data
 
 
 def _described(store: Any) -> str:

@@ -97,6 +97,34 @@ def test_parts_that_fail_leave_the_old_object_and_no_parts(server: S3Server) -> 
     assert server.told()["DELETE"] == 1
 
 
+def test_a_lost_answer_to_an_upload_is_no_failure(server: S3Server) -> None:
+    lost: list[str] = []
+
+    def hook(request: Request, answer: Answer) -> Answer:
+        if "uploadId" in request.query and request.method == "POST" and not lost:
+            lost.append(request.key)
+            return Answer(200, cut=-1)
+        return answer
+
+    server.hook = hook
+    store = opened(server)
+    store.set("c/0", bytes(40 * KB))
+    assert (lost, bytes(store["c/0"])) == (["x/c/0"], bytes(40 * KB))
+
+
+def test_a_store_in_memory_keeps_no_buffer_of_the_caller() -> None:
+    store = ObjectStore(pytest.importorskip("obstore").store.MemoryStore())
+    values = np.ones((128, 512), "i4")
+    array = gzarr.create_array(store, **{**SHARDED, "chunks": (128, 512)}, device="cpu")
+    array[:] = values
+    values[:] = 7
+    assert np.all(array[:] == 1)
+    data = bytearray(bytes(2000))
+    assert store.set_if_missing("x", data)
+    data[0] = 1
+    assert bytes(store["x"]) == bytes(2000)
+
+
 SHARDED: dict[str, Any] = {"shape": (128, 512), "dtype": "i4", "chunks": (128, 128), "compressors": None}
 
 
@@ -104,7 +132,7 @@ SHARDED: dict[str, Any] = {"shape": (128, 512), "dtype": "i4", "chunks": (128, 1
 def test_shards_are_sent_from_the_buffers_of_their_chunks(
     server: S3Server, location: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(objects, "_payload", lambda data, _: taken.append(len(data)) or list(data))
+    monkeypatch.setattr(ObjectStore, "_payload", lambda _, data, __: taken.append(len(data)) or list(data))
     taken: list[int] = []
     shards = {"shape": (128, 256), "index_location": location}
     array = gzarr.create_array(opened(server), **SHARDED, shards=shards, fill_value=0, device="cpu")
@@ -121,7 +149,7 @@ def test_shards_are_sent_from_the_buffers_of_their_chunks(
 
 
 def test_small_chunks_are_joined(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(objects, "_payload", lambda data, _: taken.append(len(data)) or list(data))
+    monkeypatch.setattr(ObjectStore, "_payload", lambda _, data, __: taken.append(len(data)) or list(data))
     taken: list[int] = []
     array = gzarr.create_array(opened(server), **{**SHARDED, "chunks": (64, 64)}, shards=(128, 512), device="cpu")
     array[:] = VALUES
