@@ -325,7 +325,7 @@ class ObjectStore(TaggedStore):
             try:
                 put()
             except self._missing as error:
-                # The answer to the request that completes an upload was lost, and the server no longer knows the upload.
+                # The answer to the request that ends an upload was lost, and the server no longer knows the upload.
                 if whole or lacks_container(error):
                     raise
                 put()

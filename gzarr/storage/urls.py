@@ -291,7 +291,7 @@ def _environment(prefixes: tuple[str, ...]) -> _Environment:
 
 
 def _is_path(value: object) -> bool:
-    return isinstance(value, str) and os.sep in value and "://" not in value
+    return isinstance(value, str) and (os.sep in value or "." in value) and "://" not in value
 
 
 def _changed(path: str) -> int | None:

@@ -358,13 +358,15 @@ def test_stores_of_one_bucket_share_a_client(s3_options: dict[str, Any], monkeyp
     assert open_store(f"{place}/a", storage_options=s3_options)[0].store is not inner.store
 
 
+@pytest.mark.parametrize("path", ["{folder}/token", "token.txt"])
 def test_a_client_is_made_anew_when_a_file_of_credentials_has_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Clients read such files once."""
-    token = tmp_path / "token"
+    monkeypatch.chdir(tmp_path)
+    token = tmp_path / path.format(folder=tmp_path)
     token.write_text("one")
-    monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(token))
+    monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", path.format(folder=tmp_path))
     stores = [open_store(f"s3://bucket/{name}", storage_options={"region": "eu-west-1"})[0] for name in "ab"]
     assert stores[0].store is stores[1].store
     os.utime(token, ns=(1, 1))
