@@ -13,14 +13,15 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from benchmarks.cpu.catalogue import BY_NAME, WORKLOADS
 from benchmarks.cpu.data import SMALL, Cache, Scale
 from benchmarks.cpu.libraries import LIBRARIES
-from benchmarks.cpu.measure import faults, mean_ratio, merged, not_linear, ratio, run, servers
+from benchmarks.cpu.measure import faults, mean_ratio, merged, not_linear, ratio, run, servers, written_to
 from benchmarks.cpu.plot import plot
 from benchmarks.cpu.race import ROOT, make_data, running
 from benchmarks.cpu.report import counts_text, digits, document, insert
@@ -32,15 +33,19 @@ def main() -> int:
     pythons = {"v3": sys.executable, **dict(each.split("=", 1) for each in options.python)}
     names = options.peers.split(",") if options.peers else list(LIBRARIES)
     cache = Cache(options.cache.resolve(), scale_of(options), options.written and options.written.resolve())
+    first = json.loads(options.merge.read_text()) if options.merge else None
+    if first and (refusal := why_not_merged(first, names, cache)):
+        print(refusal, file=sys.stderr)
+        return 2
     if options.profile:
         return profile(options, pythons, cache)
     print(f"{'milliseconds (memory: MB)':48s}{''.join(f'{name:>12s}' for name in names)}  best/gzarr", flush=True)
     started = time.monotonic()
-    only = options.only or ([each.name for each in WORKLOADS] if options.merge else [])
+    only = [each.name for each in WORKLOADS] if first else options.only or []
     result = run(names, pythons, cache, options.rounds, only, lambda *row: show(names, *row))
     print(f"took {(time.monotonic() - started) / 60:.1f} minutes")
-    if options.merge:
-        result = merged(json.loads(options.merge.read_text()), result)
+    if first:
+        result = merged(first, result)
     if mean := mean_ratio(result):
         print(f"best peer / gzarr, geometric mean: {mean:.2f}")
     if options.out:
@@ -79,12 +84,26 @@ def parse_options() -> argparse.Namespace:
         parser.exit(message="\n".join(BY_NAME) + "\n")
     if options.only and not any(part in name for part in options.only for name in (*BY_NAME, "memory")):
         parser.error(f"no row contains {' or '.join(map(repr, options.only))}; --list shows all")
+    if options.merge and (options.only or options.peers):
+        parser.error("--merge takes all rows and libraries, as a second try of some would favour these")
     unknown = set((options.peers or "").split(",")) - {"", *LIBRARIES}
     if unknown:
         parser.error(f"no library {', '.join(sorted(unknown))}; there are {', '.join(LIBRARIES)}")
     if options.side % 800:
         parser.error(f"--side must be a multiple of 800, for whole chunks; got {options.side}")
     return options
+
+
+def why_not_merged(first: Mapping[str, Any], names: Sequence[str], cache: Cache) -> str:
+    """Why the result of an earlier run is not comparable; empty if it is."""
+    pairs = {
+        "rows": (list(first["workloads"]), [each.name for each in WORKLOADS]),
+        "libraries": (list(first["libraries"]), list(names)),
+        "sizes of arrays": (first["scale"], asdict(cache.scale)),
+        "folders of writes": (first["written"], written_to(cache)),
+    }
+    others = [what for what, (before, now) in pairs.items() if before != now]
+    return f"the earlier run was measured with other {' and '.join(others)}" if others else ""
 
 
 def scale_of(options: argparse.Namespace) -> Scale:

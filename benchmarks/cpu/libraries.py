@@ -22,3 +22,4 @@ LIBRARIES: dict[str, tuple[str, Callable[[], Driver]]] = {
 # gzarr's codec pipeline for zarr-python, and the pipelines that it competes with.
 PLUGIN, PIPELINES = "gzarr in zarr", ("zarr", "zarr fused", "zarrs")
 REFERENCES = frozenset({"h5py"})  # not Zarr: shown, but not counted among the peers
+NO_PEERS = frozenset({"gzarr", PLUGIN, *REFERENCES})

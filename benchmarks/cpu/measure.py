@@ -17,7 +17,7 @@ from typing import Any
 
 from benchmarks.cpu.catalogue import ARRAY_SIZES, CHUNKS_TOUCHED, MEMORY, THROUGH, WORKLOADS
 from benchmarks.cpu.data import Cache
-from benchmarks.cpu.libraries import PLUGIN, REFERENCES
+from benchmarks.cpu.libraries import NO_PEERS, PLUGIN
 from benchmarks.cpu.race import BUDGET_S, ROOT, Runner, make_data, race, running
 from benchmarks.cpu.workloads import Workload
 
@@ -50,7 +50,7 @@ def run(
     touched = [each for each in touched if each.chunks <= cache.scale.missing]
     measure_memory = MEMORY if not only else [each for each in MEMORY if "memory" in only]
     result: dict[str, Any] = {"machine": machine(), "scale": asdict(cache.scale), "rounds": rounds}
-    result["written"] = str(cache.written or "where the data are")
+    result["written"] = written_to(cache)
     cache.folder.mkdir(parents=True, exist_ok=True)
     with servers(cache) as urls, running(names, pythons, cache, urls) as runners:
         result["libraries"] = {r.library: r.about for r in runners}
@@ -76,20 +76,24 @@ def run(
     return result
 
 
+def written_to(cache: Cache) -> str:
+    """Where rows write to, in words."""
+    return str(cache.written or "where the data are")
+
+
 def merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
-    """A result with the rounds of a second run of some rows. Curves and peak memory stay those of the first."""
-    rows = dict(first["workloads"])
+    """A result with the rounds of a second run. Curves and peak memory stay those of the first."""
+    rows = {}
     for name, each in second["workloads"].items():
-        before = rows.get(name, {}).get("results", {})
-        replies = {library: _together(before.get(library, {}), reply) for library, reply in each["results"].items()}
-        rows[name] = {**each, "results": replies}
+        before = first["workloads"][name]["results"]
+        rows[name] = {**each, "results": {n: _together(before[n], reply) for n, reply in each["results"].items()}}
     runs = first["runs"] + second["runs"]
     return {**first, "workloads": rows, "rounds": first["rounds"] + second["rounds"], "runs": runs}
 
 
 def _together(before: Mapping[str, Any], reply: Mapping[str, Any]) -> dict[str, Any]:
-    if "rounds_s" not in before or "rounds_s" not in reply:
-        return dict(reply)
+    if "rounds_s" not in before or "rounds_s" not in reply:  # a fault of one run stays
+        return dict(reply if "rounds_s" in before else before)
     rounds_s = [*before["rounds_s"], *reply["rounds_s"]]
     return {**reply, "rounds_s": rounds_s, "median_s": statistics.median(rounds_s)}
 
@@ -180,9 +184,7 @@ def load() -> float:
 
 def ratio(replies: Mapping[str, Any], own: str = "gzarr") -> float | None:
     """Time of the best peer over gzarr's; None if either is absent."""
-    peers = [
-        r["median_s"] for name, r in replies.items() if "median_s" in r and name not in {"gzarr", PLUGIN, *REFERENCES}
-    ]
+    peers = [r["median_s"] for name, r in replies.items() if "median_s" in r and name not in NO_PEERS]
     mine = replies.get(own, {}).get("median_s")
     return min(peers) / mine if peers and mine else None
 

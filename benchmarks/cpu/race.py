@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.cpu.data import GROUP, Cache
-from benchmarks.cpu.libraries import LIBRARIES
+from benchmarks.cpu.libraries import LIBRARIES, NO_PEERS
 from benchmarks.cpu.workloads import Workload
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 300.0
 BUDGET_S = 0.15  # of one library in one round
 PREPARING = 2  # libraries at once: each holds up to three copies of 256 MB
-# After so many rounds, libraries that take so many times the time of the fastest are done: more would tell nothing.
+# After so many rounds, libraries that take so many times the time of the fastest peer are done: no ratio needs them.
 FAR_BEHIND = {1: 10.0, 3: 3.0}
 
 
@@ -155,4 +155,5 @@ def _prepare(runners: Sequence[Runner], workload: Workload) -> list[dict[str, An
 
 def _times_best(runner: Runner, results: Mapping[str, Any]) -> float:
     medians = {name: statistics.median(r["rounds_s"]) for name, r in results.items() if r.get("rounds_s")}
-    return medians[runner.library] / min(medians.values())
+    peers = [median for name, median in medians.items() if name not in NO_PEERS]
+    return medians[runner.library] / min(peers or medians.values())

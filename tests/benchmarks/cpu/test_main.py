@@ -185,6 +185,16 @@ def test_libraries_far_behind_are_timed_in_fewer_rounds() -> None:
     assert counts == {"peer": 5, "slow": 3, "slowest": 1, "gzarr": 5}
 
 
+def test_the_best_peer_is_timed_in_all_rounds_however_fast_gzarr_and_references_are() -> None:
+    class Fixed(Runner):
+        def ask(self, do: str, **given: Any) -> dict[str, Any]:
+            return {"first_s": 1.0} if do == "prepare" else {"seconds": [self.about["seconds"]]}
+
+    times = {"gzarr": 1.0, "gzarr in zarr": 1.0, "h5py": 1.0, "zarr": 20.0, "zarr 2": 21.0}
+    results = race([Fixed(name, None, {"seconds": each}) for name, each in times.items()], WORKLOADS[0], 4)
+    assert [len(result["rounds_s"]) for result in results.values()] == [4] * len(times)
+
+
 def test_the_rounds_of_two_runs_are_merged() -> None:
     def result(times: list[float], memory: int) -> dict[str, Any]:
         reply = {"rounds_s": times, "median_s": sorted(times)[len(times) // 2]}
@@ -195,3 +205,22 @@ def test_the_rounds_of_two_runs_are_merged() -> None:
     assert both["workloads"]["a row"]["results"]["gzarr"]["median_s"] == 2.5
     assert both["workloads"]["a row"]["results"]["zarr"] == {"absent": "no"}
     assert (both["rounds"], both["runs"], both["memory"]) == (6, 2, 1)
+
+
+@pytest.mark.parametrize("fault", ["wrong", "failed"])
+def test_a_fault_in_either_of_two_runs_stays(fault: str) -> None:
+    def result(reply: dict[str, Any]) -> dict[str, Any]:
+        return {"workloads": {"a row": {"section": "reads", "results": {"zarr": reply}}}, "rounds": 1, "runs": 1}
+
+    good, bad = result({"rounds_s": [1.0], "median_s": 1.0}), result({fault: "why"})
+    for both in (merged(good, bad), merged(bad, good)):
+        assert both["workloads"]["a row"]["results"]["zarr"] == {fault: "why"}
+
+
+def test_only_runs_of_the_same_rows_libraries_and_arrays_are_merged(tmp_path: Path) -> None:
+    first = tmp_path / "first.json"
+    old = {"workloads": {}, "libraries": {"gzarr": {}}, "scale": {"side": 8}, "written": "elsewhere"}
+    first.write_text(json.dumps(old))
+    refused = bench("--merge", str(first), "--only", "one row", cache=tmp_path)
+    assert "--merge takes all rows and libraries" in refused.stderr
+    assert "was measured with other" in bench("--merge", str(first), cache=tmp_path).stderr
