@@ -282,10 +282,7 @@ static bool fetch_chunks(const Basic *basic, Call *call, int n, Chunks *chunks) 
     Py_XDECREF(list);
     Py_XDECREF(found);
     if (!chunks->buffers || chunks->n != n) return false;
-    for (int i = 0; i < n; i++) {
-        const Py_buffer *buffer = &chunks->buffers[i];
-        if (buffer->obj) chunks->items[i] = (Item){buffer->buf ? buffer->buf : "", buffer->len, !buffer->readonly};
-    }
+    for (int i = 0; i < n; i++) chunks->items[i] = item_of(&chunks->buffers[i]);
     call->items = chunks->items;
     return true;
 }
@@ -559,7 +556,7 @@ static PyObject *basic_new(PyTypeObject *type, PyObject *args, PyObject *keyword
     release(b, N);
     if (sound) return (PyObject *)basic;
     Py_XDECREF((PyObject *)basic);
-    return PyErr_Occurred() ? NULL : refuse();
+    return refuse();
 }
 
 static PyMethodDef methods[] = {

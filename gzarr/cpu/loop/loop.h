@@ -18,7 +18,9 @@
  *
  * For devices, fetch.c brings encoded chunks into memory, frames.c takes their frames apart, parts.c describes boxes to
  * the kernels, and put.c stores what was encoded elsewhere. Besides, reduce.c and windows.h downsample blocks of arrays,
- * and items.c makes and lays out strings of variable length. module.c is what Python calls.
+ * and items.c makes and lays out strings of variable length.
+ *
+ * module.c, chunks.c, memory.c, device.c and items.c are what Python calls. What it gives is taken and checked by tables.c.
  *
  * Whatever is not plain success is left and reported: gzarr's Python path does such parts again, and it alone knows how to
  * say what is wrong.

@@ -1,13 +1,6 @@
 /* Reads and writes chunks that are in memory: see gzarr/cpu/compiled/buffers.py. */
 #include "module.h"
 
-Item *make_items(const Py_buffer *buffers, Py_ssize_t n) {
-    Item *items = PyMem_Calloc((size_t)n + 1, sizeof(Item));
-    for (Py_ssize_t i = 0; items && i < n; i++)
-        if (buffers[i].obj) items[i] = (Item){buffers[i].buf ? buffers[i].buf : "", buffers[i].len, !buffers[i].readonly};
-    return items;
-}
-
 /* Whether every part has a span on each axis. */
 static bool part_spans_are_sound(const Py_buffer *table, int64_t ndim, int64_t n, int64_t n_spans) {
     const int32_t *rows = table->buf;
@@ -25,7 +18,7 @@ PyObject *loop_read_buffers(PyObject *module, PyObject *args) {
     Py_buffer b[N];
     PyObject *objects;
     long long first;
-    Py_ssize_t n_items;
+    Items items = {0};
     Done done = {0};
     if (!PyArg_ParseTuple(args, "y*y*y*y*y*y*Oz*y*Lw*w*", &b[JOB], &b[WINDOW], &b[TABLE], &b[TABLE + 1], &b[TABLE + 2],
                           &b[TABLE + 3], &objects, &b[INDEX], &b[FILL], &first, &b[SCRATCH], &b[STATUS]))
@@ -35,22 +28,20 @@ PyObject *loop_read_buffers(PyObject *module, PyObject *args) {
     const Job *job = &table;
     const bool sharded = b[INDEX].buf != NULL;
     const int64_t n = b[STATUS].len;
-    Py_buffer *buffers = take_all(objects, &n_items);
-    Item *items = buffers ? make_items(buffers, n_items) : NULL;
-    bool sound = items && take_job(&b[JOB], &table) && take_window(&b[WINDOW], job, &window) &&
+    bool sound = take_items(objects, &items) && take_job(&b[JOB], &table) && take_window(&b[WINDOW], job, &window) &&
                  b[FILL].len == job->itemsize && b[SCRATCH].len >= job->max_encoded + job->nbytes &&
-                 n_items == (sharded ? 1 : n) && (!sharded || items[0].bytes);
+                 items.n == (sharded ? 1 : n) && (!sharded || items.all->bytes);
     Call call = {
         .job = job,
         .window = &window,
-        .items = sharded ? NULL : items,
+        .items = sharded ? NULL : items.all,
         .index = b[INDEX].buf,
         .n_index = b[INDEX].len / (2 * WORD),
         .sharded = sharded,
         .fill = b[FILL].buf,
     };
     if (sound && sharded)
-        call.bytes = items[0].bytes, call.n_bytes = items[0].size, call.bytes_may_change = items[0].may_change;
+        call.bytes = items.all->bytes, call.n_bytes = items.all->size, call.bytes_may_change = items.all->may_change;
     if (sound && job->npoints >= 0) {
         sound = take_points(&call, &b[TABLE], first, n);
     } else if (sound && b[TABLE + 2].len) {
@@ -65,14 +56,9 @@ PyObject *loop_read_buffers(PyObject *module, PyObject *args) {
         done = read_all(&call, first, n, b[STATUS].buf, b[SCRATCH].buf);
         Py_END_ALLOW_THREADS
     }
-    const bool failed = !items;
-    PyMem_Free(items);
-    if (buffers) release_all(buffers, n_items);
+    release_items(&items);
     release(b, N);
-    if (failed) return buffers ? PyErr_NoMemory() : NULL;
-    if (!sound) return refuse();
-    return Py_BuildValue("(LKK)", (long long)done.left, (unsigned long long)done.taken,
-                         (unsigned long long)done.placed);
+    return sound ? report(&done) : refuse();
 }
 
 /* The chunks that a write has made: bytes, None for those that it has not. */
@@ -95,7 +81,7 @@ PyObject *loop_write_buffers(PyObject *module, PyObject *args) {
     Py_buffer b[N];
     PyObject *objects;
     long long first;
-    Py_ssize_t n_items;
+    Items items = {0};
     Done done = {0};
     if (!PyArg_ParseTuple(args, "y*y*y*y*y*Oy*Lw*w*w*", &b[JOB], &b[ENCODER], &b[WINDOW], &b[SPANS], &b[LISTS], &objects,
                           &b[FILL], &first, &b[SCRATCH], &b[STATUS], &b[SLAB]))
@@ -105,14 +91,13 @@ PyObject *loop_write_buffers(PyObject *module, PyObject *args) {
     Encoder encoder = {0};
     const Job *job = &table;
     const int64_t n = b[STATUS].len;
-    Py_buffer *buffers = take_all(objects, &n_items);
-    Item *items = buffers ? make_items(buffers, n_items) : NULL;
     uint64_t *entries = PyMem_Malloc((size_t)(2 * n + 1) * sizeof(uint64_t));
     PyObject *made = NULL;
-    bool sound = items && entries && take_job(&b[JOB], &table) && take_window(&b[WINDOW], job, &window) &&
+    if (!entries) PyErr_NoMemory();
+    bool sound = entries && take_items(objects, &items) && take_job(&b[JOB], &table) && take_window(&b[WINDOW], job, &window) &&
                  job->npoints < 0 && take_encoder(&b[ENCODER], job, &encoder) && b[FILL].len == job->itemsize &&
-                 b[SCRATCH].len >= write_room(job, &encoder) && n_items == n;
-    Call call = {.job = job, .window = &window, .items = items, .fill = b[FILL].buf};
+                 b[SCRATCH].len >= write_room(job, &encoder) && items.n == n;
+    Call call = {.job = job, .window = &window, .items = items.all, .fill = b[FILL].buf};
     Sink sink = {.encoder = &encoder, .shard = b[SLAB].buf, .index = entries, .capacity = b[SLAB].len};
     sound = sound && take_box(&call, &b[SPANS], &b[LISTS], first, n);
     if (sound) {
@@ -121,12 +106,9 @@ PyObject *loop_write_buffers(PyObject *module, PyObject *args) {
         Py_END_ALLOW_THREADS
         made = list_made(&sink, b[STATUS].buf, n);
     }
-    const bool failed = !items || !entries;
-    PyMem_Free(items);
     PyMem_Free(entries);
-    if (buffers) release_all(buffers, n_items);
+    release_items(&items);
     release(b, N);
-    if (failed) return buffers ? PyErr_NoMemory() : NULL;
     if (!sound) return refuse();
     if (!made) return NULL;
     return Py_BuildValue("(LKKN)", (long long)done.left, (unsigned long long)done.taken,

@@ -9,27 +9,60 @@
 
 static const Py_ssize_t WORD = sizeof(int64_t);
 
-/* module.c: fill a struct of `head` numbers and then `rows` arrays of MAX_NDIM from a table, in which these have `ndim`
+/* tables.c: fill a struct of `head` numbers and then `rows` arrays of MAX_NDIM from a table, in which these have `ndim`
  * numbers. more: bytes that the table has besides. False if it is not so long. */
 bool unpack(const Py_buffer *table, int64_t ndim, int head, int rows, Py_ssize_t more, int64_t *to);
 /* False if the tables do not fit each other, or if functions are missing. */
 bool take_job(const Py_buffer *table, Job *job);
+bool job_is_sound(const Job *job);
 bool take_encoder(const Py_buffer *table, const Job *job, Encoder *encoder);
 bool take_window(const Py_buffer *table, const Job *job, Window *window);
+/* Take what is wanted of every element: where it begins, its bytes, those in the result, types of a cast or -1 and -1; all of
+ * it without a table. False if they do not fit each other. */
+bool take_element(const Py_buffer *table, const Job *job, Element *element);
 /* Give a call the tables of a box, or of points. False if they do not fit each other. */
 bool take_box(Call *call, const Py_buffer *spans, const Py_buffer *lists, int64_t first, int64_t n);
 bool take_points(Call *call, const Py_buffer *table, int64_t first, int64_t n);
-PyObject *refuse(void);
 void release(Py_buffer *buffers, int n);
 /* Take the memory of the items of a sequence, none of None. Returns: it, to be given to `release_all`; NULL with an
  * exception. */
 Py_buffer *take_all(PyObject *items, Py_ssize_t *n);
 void release_all(Py_buffer *buffers, Py_ssize_t n);
 
-/* memory.c: describe memory that is taken. Returns: NULL without an exception if there is no memory. */
-Item *make_items(const Py_buffer *buffers, Py_ssize_t n);
+/* What is stored of chunks, or of shards, in memory that is taken. */
+typedef struct {
+    Py_buffer *buffers;
+    Item *all;
+    Py_ssize_t n;
+} Items;
+
+Item item_of(const Py_buffer *buffer);
+/* Take what a sequence holds, None for nothing. False with an exception. Items are to be released in any case. */
+bool take_items(PyObject *objects, Items *items);
+void release_items(Items *items);
+/* What a read returns: (parts left, bytes read, bytes placed). */
+PyObject *report(const Done *done);
+/* Raise the exception that is set, or ValueError. Returns: NULL. */
+PyObject *refuse(void);
+
+/* chunks.c */
+PyObject *loop_read(PyObject *module, PyObject *args);
+PyObject *loop_read_copies(PyObject *module, PyObject *args);
+PyObject *loop_write(PyObject *module, PyObject *args);
+
+/* memory.c */
 PyObject *loop_read_buffers(PyObject *module, PyObject *args);
 PyObject *loop_write_buffers(PyObject *module, PyObject *args);
+
+/* device.c */
+PyObject *loop_fetch(PyObject *module, PyObject *args);
+PyObject *loop_copy(PyObject *module, PyObject *args);
+PyObject *loop_gather(PyObject *module, PyObject *args);
+PyObject *loop_put(PyObject *module, PyObject *args);
+PyObject *loop_join(PyObject *module, PyObject *args);
+PyObject *loop_is_plain_zstd(PyObject *module, PyObject *args);
+PyObject *loop_parse_blosc(PyObject *module, PyObject *args);
+PyObject *loop_describe(PyObject *module, PyObject *args);
 
 /* items.c */
 PyObject *loop_decode_items(PyObject *module, PyObject *args);

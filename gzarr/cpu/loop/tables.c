@@ -1,0 +1,151 @@
+/* Takes what Python gives, tables of numbers and memory, and checks that it fits together: see loop.h. */
+#include "module.h"
+
+bool unpack(const Py_buffer *table, int64_t ndim, int head, int rows, Py_ssize_t more, int64_t *to) {
+    if (ndim < 1 || ndim > MAX_NDIM || table->len != (head + rows * ndim) * WORD + more) return false;
+    const int64_t *from = table->buf;
+    memcpy(to, from, (size_t)(head * WORD));
+    for (int row = 0; row < rows; row++)
+        memcpy(to + head + row * MAX_NDIM, from + head + row * ndim, (size_t)(ndim * WORD));
+    return true;
+}
+
+/* Whether every offset that the chunk's strides make lies in the chunk, and sizes are such that nothing overflows. */
+bool job_is_sound(const Job *job) {
+    if (job->itemsize < 1 || job->nbytes < 1 || job->nbytes > INT32_MAX / 2)
+        return false;
+    int64_t last = job->itemsize;
+    for (int64_t a = 0; a < job->ndim; a++) {
+        if (job->chunk_shape[a] < 1 || job->chunk_shape[a] > job->nbytes) return false;
+        if (job->chunk_stride[a] < 0 || job->chunk_stride[a] > job->nbytes) return false;
+        last += (job->chunk_shape[a] - 1) * job->chunk_stride[a];
+        if (last > job->nbytes) return false;
+    }
+    return job->max_encoded >= job->nbytes + CHECKSUM && job->max_encoded <= INT32_MAX && job->swap >= 0 &&
+           job->swap <= job->itemsize;
+}
+
+bool take_job(const Py_buffer *table, Job *job) {
+    if (table->len < WORD) return false;
+    const int64_t ndim = *(const int64_t *)table->buf;
+    if (ndim < 1 || ndim > MAX_NDIM) return false;
+    const Py_ssize_t filters = table->len - (10 + 4 * ndim) * WORD;
+    return filters >= 0 && filters % FILTER_NBYTES == 0 && unpack(table, ndim, 10, 4, filters, (int64_t *)job) &&
+           job_is_sound(job) && has_decoder(job) &&
+           take_filters(job, (const char *)table->buf + table->len - filters, filters / FILTER_NBYTES);
+}
+
+bool take_window(const Py_buffer *table, const Job *job, Window *window) {
+    return unpack(table, job->ndim, 0, 4, 0, (int64_t *)window);
+}
+
+static bool encoder_is_sound(const Encoder *encoder, const Job *job) {
+    for (int64_t a = 0; a < job->ndim; a++)
+        if (encoder->extent[a] < 0) return false;
+    return memchr(encoder->cname, 0, MAX_CNAME) && encoder->level >= INT32_MIN && encoder->level <= INT32_MAX &&
+           encoder->shuffle >= 0 && encoder->shuffle <= 2 && encoder->typesize >= 1 && encoder->typesize <= 255 &&
+           encoder->blocksize >= 0 && encoder->blocksize <= INT32_MAX && encoder->frame_checksum >= 0 &&
+           encoder->frame_checksum <= 1 && job->max_encoded - job->nbytes >= 64 && has_encoder(job) && frames_are_sound(job, encoder);
+}
+
+bool take_encoder(const Py_buffer *table, const Job *job, Encoder *encoder) {
+    if (!unpack(table, job->ndim, 9, 1, MAX_CNAME, (int64_t *)encoder)) return false;
+    memcpy(encoder->cname, (const char *)table->buf + table->len - MAX_CNAME, MAX_CNAME);
+    return encoder_is_sound(encoder, job);
+}
+
+bool take_element(const Py_buffer *table, const Job *job, Element *element) {
+    const int64_t *numbers = table->buf;
+    *element = (Element){0};
+    if (!numbers) return true;
+    if (table->len != 5 * WORD) return false;
+    element->start = numbers[0], element->size = numbers[1], element->out_size = numbers[2];
+    return element->start >= 0 && element->size >= 1 && element->size <= job->itemsize &&
+           element->start <= job->itemsize - element->size && element->out_size >= 1 && element->out_size <= INT32_MAX &&
+           find_cast(numbers[3], numbers[4], element->size, element->out_size, &element->cast);
+}
+
+static bool box_is_sound(const Call *call, int64_t n_spans, int64_t first, int64_t n) {
+    int64_t parts = 1;
+    for (int64_t a = 0; a < call->job->ndim; a++) {
+        const int64_t from = call->window->first[a], count = call->window->n[a];
+        if (from < 0 || count < 1 || count > n_spans || from > n_spans - count) return false;
+        if (parts > INT64_MAX / count) return false;
+        parts *= count;
+    }
+    return first >= 0 && first <= parts && n <= parts - first;
+}
+
+bool take_box(Call *call, const Py_buffer *spans, const Py_buffer *lists, int64_t first, int64_t n) {
+    call->spans = spans->buf;
+    call->lists = lists->buf;
+    call->n_lists = lists->len / WORD;
+    return box_is_sound(call, spans->len / (Py_ssize_t)sizeof(Span), first, n);
+}
+
+bool take_points(Call *call, const Py_buffer *table, int64_t first, int64_t n) {
+    const Job *job = call->job;
+    call->rows = table[0].buf;
+    call->starts = table[1].buf;
+    call->places = table[2].buf;
+    call->order = table[3].buf;
+    const int64_t n_rows = table[0].len / (WORD * job->ndim);
+    return table[1].len == (n_rows + 1) * WORD && table[3].len == job->npoints * WORD &&
+           table[2].len == table[3].len && first >= 0 && first <= n_rows && n <= n_rows - first;
+}
+
+PyObject *refuse(void) {
+    if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "the tables do not fit each other");
+    return NULL;
+}
+
+void release(Py_buffer *buffers, int n) {
+    for (int i = 0; i < n; i++)
+        if (buffers[i].obj) PyBuffer_Release(&buffers[i]);
+}
+
+Py_buffer *take_all(PyObject *items, Py_ssize_t *n) {
+    *n = PySequence_Size(items);
+    if (*n < 0) return NULL;
+    Py_buffer *buffers = PyMem_Calloc((size_t)*n + 1, sizeof(Py_buffer));
+    if (!buffers) return (Py_buffer *)PyErr_NoMemory();
+    for (Py_ssize_t i = 0; i < *n; i++) {
+        PyObject *item = PySequence_GetItem(items, i);
+        const bool taken = item && (item == Py_None || !PyObject_GetBuffer(item, &buffers[i], PyBUF_SIMPLE));
+        Py_XDECREF(item);
+        if (taken) continue;
+        release(buffers, (int)i);
+        PyMem_Free(buffers);
+        return NULL;
+    }
+    return buffers;
+}
+
+void release_all(Py_buffer *buffers, Py_ssize_t n) {
+    release(buffers, (int)n);
+    PyMem_Free(buffers);
+}
+
+Item item_of(const Py_buffer *buffer) {
+    if (!buffer->obj) return (Item){0};
+    return (Item){buffer->buf ? buffer->buf : "", buffer->len, !buffer->readonly};
+}
+
+bool take_items(PyObject *objects, Items *items) {
+    items->buffers = take_all(objects, &items->n);
+    if (!items->buffers) return false;
+    items->all = PyMem_Calloc((size_t)items->n + 1, sizeof(Item));
+    if (!items->all) PyErr_NoMemory();
+    for (Py_ssize_t i = 0; items->all && i < items->n; i++) items->all[i] = item_of(&items->buffers[i]);
+    return items->all;
+}
+
+void release_items(Items *items) {
+    PyMem_Free(items->all);
+    if (items->buffers) release_all(items->buffers, items->n);
+}
+
+PyObject *report(const Done *done) {
+    return Py_BuildValue("(LKK)", (long long)done->left, (unsigned long long)done->taken,
+                         (unsigned long long)done->placed);
+}
