@@ -383,8 +383,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--table", type=Path, help="replace the table of a Markdown file")
     options = parser.parse_args()
+    if not (chosen := [each for each in WORKLOADS if not options.only or any(o in each.name for o in options.only)]):
+        parser.error(f"no row contains {' or '.join(options.only)}; python -m benchmarks.cpu --list shows all")
     data = Cache(options.cache.resolve(), Scale(), options.written and options.written.resolve())
-    chosen = [each for each in WORKLOADS if not options.only or any(part in each.name for part in options.only)]
     rows = []
     with servers(data) as urls:
         own = Bench(LIBRARIES["gzarr"][1](), data, data.scratch / "ceilings", *urls)

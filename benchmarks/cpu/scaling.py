@@ -1,12 +1,11 @@
 """How gzarr's whole reads and writes scale with threads: measured on this machine, and by a model for others.
 
-    python -m benchmarks.cpu.scaling [--cache DIR] [--written DIR] [--rounds N] [--table docs/benchmarks.md]
+    python -m benchmarks.cpu.scaling [--only TEXT] [--cache DIR] [--written DIR] [--table docs/benchmarks.md]
 
 The model. A call takes S seconds before its first piece and after its last one, in one thread. The pieces, and the
 sorting of points before them, take L seconds in compiled code, which holds no lock of the interpreter and is shared by
-threads, and G seconds beside it, which hold that lock. With
-two threads the compiled code takes c times as long in all, as threads wait for memory and for the file system. So with
-n threads a call takes at least
+threads, and G seconds beside it, which hold that lock. With two threads the compiled code takes c times as long in all,
+as threads wait for memory and for the file system. So with n threads a call takes at least
 
     T(n) = S + max(G, (c - 1) L, (G + L) / n)
 
@@ -240,18 +239,25 @@ def table(rows: list[list[str]], about: Mapping[str, Any]) -> str:
 
 def main() -> None:
     """Measure, print, and write the table that the options name."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.cpu.scaling", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.cpu.scaling",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--only", action="append", default=[], metavar="TEXT", help="rows whose name contains this")
     parser.add_argument("--cache", type=Path, default=ROOT / ".bench-cache", help="folder of the data of make bench")
     parser.add_argument("--written", type=Path, help="folder to write to (default: that of the data)")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--table", type=Path, help="replace the table of a Markdown file")
     options = parser.parse_args()
+    if not (chosen := [name for name in ROWS if not options.only or any(part in name for part in options.only)]):
+        parser.error(f"no row contains {' or '.join(options.only)}; there are {', '.join(ROWS)}")
     cache = Cache(options.cache.resolve(), Scale(), options.written and options.written.resolve())
     scratch = cache.scratch / "scaling"
     bench = Bench(LIBRARIES["gzarr"][1](), cache, scratch)
     rows = []
     try:
-        for name in ROWS:
+        for name in chosen:
             task = BY_NAME[name].prepare(bench)
             calls: list[Times] = [measure(task, n, options.rounds) for n in (1, 2, MORE)]
             rows.append(row(name, *calls, [lock_waits(task, n, options.rounds) for n in (2, MORE)]))
