@@ -3,7 +3,7 @@
 Theory of operation. A piece is a run of chunks, of as many shards as there are. The loop is given the cached index of
 each shard and the version that the index belongs to. It compares that with the file that it has opened, before the
 first chunk and after the last one, so nobody looks at the shard besides. Versions of other stores are compared here.
-Of a store in memory the loop is given the chunks, or the shards whole.
+For a store in memory, the loop gets the chunks, or whole shards.
 
 Rules: as in `gzarr.cpu.compiled.read`. A shard of which anything is left is read from scratch by the reference path.
 All pieces of a shard are read with the same index, so they are of one version.
