@@ -82,15 +82,25 @@ static int64_t divide(int64_t number, int64_t by, double inverse) {
     return quotient + (rest >= by) - (rest < 0);
 }
 
-/* Add what one axis says of some points to their keys and places. False if one leaves the array. */
-static bool add_coordinates(const Sort *sort, int64_t a, const int64_t *coords, int64_t n, Keyed *to) {
+/* Copy coordinates along an axis: others may change them, so what is looked at is not read again. False if one leaves the
+ * array. */
+static bool take_coordinates(const int64_t *coords, int64_t n, int64_t extent, int64_t *to) {
+    uint64_t outside = 0;
+    for (int64_t i = 0; i < n; i++) {
+        to[i] = coords[i];
+        outside |= (uint64_t)to[i] >= (uint64_t)extent;
+    }
+    return !outside;
+}
+
+/* Add what one axis says of some points, STRIP at most, to their keys and places. False if one leaves the array. */
+static bool add_coordinates(const Sort *sort, int64_t a, const int64_t *from, int64_t n, Keyed *to) {
     const PointAxis axis = sort->axes[a];
     const int64_t per_shard = axis.shard / axis.chunk;
     const uint64_t of_shard = sort->of_shard[a], of_chunk = sort->of_chunk[a];
     const double inverse = 1.0 / (double)axis.chunk, inverse_of_shard = 1.0 / (double)per_shard;
-    bool sound = true;
-    for (int64_t i = 0; i < n; i++) sound &= coords[i] >= 0 && coords[i] < axis.extent;
-    if (!sound) return false;
+    int64_t coords[STRIP];
+    if (!take_coordinates(from, n, axis.extent, coords)) return false;
     for (int64_t i = 0; i < n; i++) {
         const int64_t chunk = divide(coords[i], axis.chunk, inverse);
         to[i].place += (uint32_t)((coords[i] - chunk * axis.chunk) * axis.stride);

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 import numpy as np
@@ -231,6 +232,27 @@ def test_threads_sort_points_together(n: int, n_blocks: int, length: int, granul
     assert found == [len(firsts[0])] * 4
     assert rows[: found[0]].tolist() == firsts[0].tolist()
     assert starts[: found[0] + 1].tolist() == [0, *np.cumsum(firsts[1]).tolist()]
+
+
+def test_points_that_others_change_while_threads_sort_them_together_overrun_no_table() -> None:
+    n = 1 << 15
+    coords, is_over = np.arange(n) % 64, Event()
+    into = (*np.empty((2, n), "i8"), np.empty(n + 1, "i8"), np.empty((n, 1), "i8"))
+
+    def change() -> None:
+        some, good = coords[-4096:], coords[-4096:].copy()
+        while not is_over.is_set():
+            some[:] = 1 << 61
+            some[:] = good
+
+    changing = Thread(target=change)
+    changing.start()
+    for _ in range(500):
+        sort = library.extension().begin_sort(np.array([[64, 4, 4, 1]]), n, 1, 0, 0)
+        with suppress(ValueError):  # they are out of bounds
+            library.extension().sort_points(sort, (coords,), *into)
+    is_over.set()
+    changing.join()
 
 
 @settings(max_examples=40)
