@@ -320,15 +320,22 @@ class ObjectStore(TaggedStore):
         part = min(max(-(-nbytes // at_once), _MIN_PART_NBYTES), _MAX_PART_NBYTES)
         whole = nbytes <= (_PUT_NBYTES if at_once > 1 and self._in_bucket else _BUSY_PUT_NBYTES)
         parts = {"use_multipart": False} if whole else {"chunk_size": part, "max_concurrency": at_once}
-        put = partial(self._obstore.put, self.store, self._below + key, self._payload(data, nbytes), **parts)
+        put = partial(self._obstore.put, self.store, self._below + key, self._payload(data, nbytes))
         with self._failures(f"write {key!r}"):
             try:
-                put()
-            except self._missing as error:
-                # The answer to the request that ends an upload was lost, and the server no longer knows the upload.
-                if whole or lacks_container(error):
+                put(**parts)
+            except self._errors as error:
+                if whole or not self._is_upload_lost(error):
                     raise
-                put()
+                put(use_multipart=False)
+
+    def _is_upload_lost(self, error: Exception) -> bool:
+        """Whether a server no longer knows an upload in parts.
+
+        The answer to the request that ended it was lost, or another writer of the object ended his first (on Azure).
+        """
+        gone = isinstance(error, self._missing) and not lacks_container(error)
+        return gone or "InvalidBlockList" in str(error)
 
     def _payload(self, data: Sequence[bytes | memoryview], nbytes: int) -> Any:
         """What obstore takes: buffers that it reads where they are, or a copy of what is small or stays in memory."""
