@@ -7,35 +7,9 @@
  *
  * Rules: nothing of a `Basic` changes once it is made, so threads may share it.
  */
-#include "module.h"
+#include "basic.h"
 
 #include <string.h>
-
-/* Chunks of one read, and decoded bytes of several: more are for several threads. */
-enum { MAX_PARTS = 16, MAX_NBYTES = 1 << 19 };
-
-typedef struct {
-    PyObject_HEAD
-    Job job; /* but for the result or value */
-    Encoder encoder;
-    int64_t extent[MAX_NDIM];
-    bool writes;
-    PyObject *dtype, *empty, *stored_as; /* of the elements; makes arrays; of what is made if that is no buffer, or None */
-    PyObject *index;                     /* the type of NumPy's integers */
-    PyObject *path, *fill, *temporary;   /* bytes */
-    PyObject *number;                    /* gives Sink.number */
-    PyObject *find;                      /* says what is known of a shard; NULL if there are no shards */
-    PyObject *fetch;                     /* gives chunks from a store; NULL if they are files */
-    int64_t counts[MAX_NDIM], steps[MAX_NDIM]; /* of shards, as in `Places` */
-    IndexFormat format;                        /* of shards that are written */
-    Py_buffer written;
-} Basic;
-
-/* What one axis takes of the array. */
-typedef struct {
-    int64_t start, step, count;
-    bool dropped; /* from the result, as it is an integer */
-} Wanted;
 
 /* What is returned for what is left. Of what was raised, Python will say it again, but not an interrupt, or what a store
  * has raised, which may not fail twice. */
@@ -43,89 +17,6 @@ static PyObject *leave(bool by_store) {
     if (!by_store && PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception)) PyErr_Clear();
     return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
 }
-
-/* -- the selection --------------------------------------------------------------------------------------------- */
-
-static bool take_integer(PyObject *item, int64_t extent, Wanted *wanted) {
-    long long at = PyLong_AsLongLong(item);
-    if (at == -1 && PyErr_Occurred()) return false;
-    if (at < 0) at += extent;
-    *wanted = (Wanted){.start = at, .step = 1, .count = 1, .dropped = true};
-    return at >= 0 && at < extent;
-}
-
-static bool take_slice(PyObject *item, int64_t extent, Wanted *wanted) {
-    Py_ssize_t start, stop, step;
-    if (PySlice_Unpack(item, &start, &stop, &step)) return false;
-    const Py_ssize_t count = PySlice_AdjustIndices((Py_ssize_t)extent, &start, &stop, step);
-    *wanted = (Wanted){.start = start, .step = count > 1 ? step : 1, .count = count};
-    return count > 0 && step > 0;
-}
-
-static bool take_item(const Basic *basic, PyObject *item, int64_t extent, Wanted *wanted) {
-    if (PySlice_Check(item)) return take_slice(item, extent, wanted);
-    if (PyLong_CheckExact(item)) return take_integer(item, extent, wanted);
-    if ((PyObject *)Py_TYPE(item) != basic->index) return false;
-    PyObject *number = PyNumber_Index(item);
-    const bool taken = number && take_integer(number, extent, wanted);
-    Py_XDECREF(number);
-    return taken;
-}
-
-/* What a key takes of every axis. False if it is not a basic selection that is known here. */
-static bool take_key(const Basic *basic, PyObject *key, Wanted *wanted) {
-    const int64_t ndim = basic->job.ndim;
-    const bool several = PyTuple_CheckExact(key);
-    const Py_ssize_t n = several ? PyTuple_Size(key) : 1;
-    int64_t a = 0;
-    bool dots = false;
-    for (Py_ssize_t i = 0; i < n; i++) {
-        PyObject *item = several ? PyTuple_GetItem(key, i) : key;
-        if (item == Py_Ellipsis) {
-            const int64_t behind = n - i - 1, end = ndim - behind;
-            if (dots || end < a) return false;
-            for (dots = true; a < end; a++) wanted[a] = (Wanted){.step = 1, .count = basic->extent[a]};
-        } else {
-            if (a == ndim || !take_item(basic, item, basic->extent[a], &wanted[a])) return false;
-            a++;
-        }
-    }
-    for (; a < ndim; a++) wanted[a] = (Wanted){.step = 1, .count = basic->extent[a]};
-    for (a = 0; a < ndim; a++)
-        if (wanted[a].count < 1) return false;
-    return true;
-}
-
-/* Cut what an axis takes along its chunks. Returns: the number of spans, 0 if they are too many. */
-static int cut_axis(const Wanted *wanted, int64_t length, Span *spans) {
-    const int64_t last = wanted->start + (wanted->count - 1) * wanted->step;
-    int n = 0;
-    if (last / length - wanted->start / length >= MAX_PARTS) return 0;
-    for (int64_t done = 0; done < wanted->count; n++) {
-        const int64_t at = wanted->start + done * wanted->step, chunk = at / length, low = chunk * length;
-        const int64_t within = (low + length - 1 - at) / wanted->step + 1, left = wanted->count - done;
-        const int64_t count = within < left ? within : left;
-        spans[n] = (Span){chunk, count, at - low, count > 1 ? wanted->step : 1, -1, done, 1, -1};
-        done += count;
-    }
-    return n;
-}
-
-/* The spans of all axes, one axis after the other. Returns: the number of parts, 0 if they are too many. */
-static int cut(const Basic *basic, const Wanted *wanted, int most, Span *spans, Window *window) {
-    int64_t parts = 1, at = 0;
-    for (int64_t a = 0; a < basic->job.ndim; a++) {
-        window->first[a] = at;
-        window->n[a] = cut_axis(&wanted[a], basic->job.chunk_shape[a], spans + at);
-        parts *= window->n[a];
-        at += window->n[a];
-        if (parts < 1 || parts > most) return 0;
-    }
-    return parts == 1 || parts * basic->job.nbytes <= MAX_NBYTES ? (int)parts : 0;
-}
-
-/* Room for the spans of a few parts, and of an axis that makes them too many. */
-enum { MAX_SPANS = MAX_NDIM + 2 * MAX_PARTS };
 
 static Call make_call(const Basic *basic, const Job *job, const Window *window, const Span *spans) {
     return (Call){
@@ -138,80 +29,7 @@ static Call make_call(const Basic *basic, const Job *job, const Window *window, 
     };
 }
 
-/* -- results and values ---------------------------------------------------------------------------------------- */
-
-/* An array for what is wanted, with an axis for each that is not dropped. */
-static PyObject *make_result(const Basic *basic, const Wanted *wanted) {
-    Py_ssize_t n = 0;
-    for (int64_t a = 0; a < basic->job.ndim; a++) n += !wanted[a].dropped;
-    PyObject *shape = PyTuple_New(n);
-    n = 0;
-    for (int64_t a = 0; shape && a < basic->job.ndim; a++) {
-        if (wanted[a].dropped) continue;
-        PyObject *count = PyLong_FromLongLong(wanted[a].count);
-        if (!count || PyTuple_SetItem(shape, n++, count)) Py_CLEAR(shape);
-    }
-    if (!shape) return NULL;
-    PyObject *dtype = basic->stored_as == Py_None ? basic->dtype : basic->stored_as;
-    PyObject *result = PyObject_CallFunctionObjArgs(basic->empty, shape, dtype, NULL);
-    Py_DECREF(shape);
-    return result;
-}
-
-/* What a caller gets: elements of the array's own type, a scalar if there are no axes. */
-static PyObject *finish(const Basic *basic, PyObject *result, const Wanted *wanted) {
-    bool is_scalar = true;
-    for (int64_t a = 0; a < basic->job.ndim; a++) is_scalar = is_scalar && wanted[a].dropped;
-    if (result && basic->stored_as != Py_None) {
-        PyObject *view = PyObject_CallMethod(result, "view", "O", basic->dtype);
-        Py_DECREF(result);
-        result = view;
-    }
-    if (!result || !is_scalar) return result;
-    PyObject *nothing = PyTuple_New(0), *scalar = nothing ? PyObject_GetItem(result, nothing) : NULL;
-    Py_XDECREF(nothing);
-    Py_DECREF(result);
-    return scalar;
-}
-
-static bool has_dtype(const Basic *basic, PyObject *array) {
-    PyObject *dtype = PyObject_GetAttrString(array, "dtype");
-    const bool has = dtype && PyObject_RichCompareBool(dtype, basic->dtype, Py_EQ) == 1;
-    Py_XDECREF(dtype);
-    return has;
-}
-
-/* Let a job have an array of the selection's shape as its result or value; a single element if it may be repeated. False
- * if it has another shape. */
-static bool take_array(Job *job, const Py_buffer *array, const Wanted *wanted, bool repeats) {
-    const bool single = repeats && !array->ndim;
-    int axis = 0;
-    if (array->itemsize != job->itemsize) return false;
-    for (int64_t a = 0; a < job->ndim; a++) {
-        job->out_shape[a] = wanted[a].count;
-        job->out_stride[a] = 0;
-        if (single || wanted[a].dropped) continue;
-        if (axis == array->ndim || array->shape[axis] != wanted[a].count) return false;
-        job->out_stride[a] = array->strides[axis++];
-    }
-    job->out = (int64_t)(intptr_t)array->buf;
-    return axis == array->ndim;
-}
-
 /* -- reading --------------------------------------------------------------------------------------------------- */
-
-/* The coordinates of the object that holds all parts: a shard, which the window then describes, or the only chunk. False
- * if they are in several. */
-static bool find_object(const Basic *basic, const Span *spans, Window *window, int64_t *coords) {
-    for (int64_t a = 0; a < basic->job.ndim; a++) {
-        const Span *first = spans + window->first[a], *last = first + window->n[a] - 1;
-        coords[a] = first->chunk / basic->counts[a];
-        if (last->chunk / basic->counts[a] != coords[a]) return false;
-        window->origin[a] = coords[a] * basic->counts[a];
-        window->entry[a] = basic->steps[a];
-    }
-    return true;
-}
 
 static PyObject *tuple_of(const Basic *basic, const int64_t *coords) {
     PyObject *tuple = PyTuple_New((Py_ssize_t)basic->job.ndim);

@@ -4,12 +4,7 @@
  * the filters, last one first. Writing does the same in reverse. Numbers are in the byte order of the machine between
  * the filters. What NumPy would warn of, numbers that do not fit their type, is left to the Python path.
  */
-#include "loop.h"
-
-#define LOAD(to, from) memcpy(&(to), from, sizeof(to))
-#define STORE(to, from) memcpy(to, &(from), sizeof(from))
-#define AT(base, i, type) ((base) + (i) * (int64_t)sizeof(type))
-#define COUNT(filter, type) ((filter)->nbytes / (int64_t)sizeof(type))
+#include "elements.h"
 
 static bool swap_all(const Filter *f, const char *src, char *dst) {
     memcpy(dst, src, (size_t)f->nbytes);

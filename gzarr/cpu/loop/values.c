@@ -2,14 +2,9 @@
  *
  * Numbers that the Python path refuses, and the few that it rounds in a way of its own, are left to it.
  */
-#include "loop.h"
+#include "elements.h"
 
 #include <string.h>
-
-#define LOAD(to, from) memcpy(&(to), from, sizeof(to))
-#define STORE(to, from) memcpy(to, &(from), sizeof(from))
-#define AT(base, i, type) ((base) + (i) * (int64_t)sizeof(type))
-#define COUNT(filter, type) ((filter)->nbytes / (int64_t)sizeof(type))
 
 /* -- scale_offset ---------------------------------------------------------------------------------------------- */
 
