@@ -189,7 +189,7 @@ TESTED_THROUGH = {
     "storage/test_icechunk": "storage/foreign",
     "storage/test_local": "storage/local_files",
     "storage/test_open_store": "storage/extras storage/urls",
-    "storage/test_remote": "storage/azure storage/fsspec",
+    "storage/test_remote": "storage/azure storage/file_systems storage/fsspec storage/fsstore",
     "storage/test_wrappers": "storage/counting storage/watching",
     "storage/test_zip": "storage/archive",
 }

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from gzarr.storage.azure import ABSStore
     from gzarr.storage.dbm import DBMStore
     from gzarr.storage.foreign import ZarrStore
-    from gzarr.storage.fsspec import FsspecStore, FSStore
+    from gzarr.storage.fsspec import FsspecStore
+    from gzarr.storage.fsstore import FSStore
     from gzarr.storage.lmdb import LMDBStore
     from gzarr.storage.logs import LoggingStore
     from gzarr.storage.mongodb import MongoDBStore
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
 _LATER = {
     "ABSStore": "azure",
     "DBMStore": "dbm",
-    "FSStore": "fsspec",
+    "FSStore": "fsstore",
     "FsspecStore": "fsspec",
     "HTTPStore": "objects",
     "LMDBStore": "lmdb",

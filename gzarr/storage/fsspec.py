@@ -11,16 +11,17 @@ import os
 import pickle
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from gzarr.concurrency import new_lock
-from gzarr.errors import MissingExtraError, ReadOnlyError, ReplacedError, StoreError
+from gzarr.errors import ReadOnlyError, ReplacedError, StoreError
 from gzarr.storage.base import Buffer, Request, Versioned, Versions, pickled
 from gzarr.storage.extras import require
+from gzarr.storage.file_systems import open_filesystem, synchronous
 from gzarr.storage.flat import cut_all
 from gzarr.storage.local import LocalStore
 from gzarr.storage.remote import EXPIRED, NO_CONTAINER, EntityTags, RemoteStore, is_expired, lacks_container, strong
-from gzarr.storage.rules import byte_range, check_key, check_path, children, cut, refuse_normalizing, without_secrets
+from gzarr.storage.rules import byte_range, check_key, check_path, children, cut, without_secrets
 from gzarr.storage.s3fs import get_object, is_refused, is_s3
 
 #: Exceptions that mean that there is no such object; all others are errors.
@@ -29,8 +30,6 @@ MISSING = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
 _READ_ONLY = frozenset({"http", "https", "reference", "github", "libarchive", "tar"})
 #: Protocols whose paths begin with the name of a bucket or container, also where a slash is written before it.
 _BUCKETS = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "oss"})
-#: The extras that bring what a scheme needs.
-_EXTRAS = {"http": "http", "https": "http", "s3": "s3", "gs": "gcs", "gcs": "gcs", "az": "azure", "abfs": "azure"}
 # Offsets beyond the end of any object, which some file systems refuse to put into a request.
 _FAR = 1 << 62
 
@@ -84,7 +83,7 @@ class FsspecStore(RemoteStore):
         allowed_exceptions: tuple[type[Exception], ...] = MISSING,
     ) -> None:
         require("fsspec", "fsspec", "FsspecStore")
-        self._fs, self._pid = _synchronous(fs), os.getpid()
+        self._fs, self._pid = synchronous(fs), os.getpid()
         protocol = self.fs.protocol
         self._protocol = protocol if isinstance(protocol, str) else protocol[0]
         archive = self._protocol == "zip" and getattr(self.fs, "mode", "r") == "r"
@@ -418,85 +417,3 @@ class FsspecStore(RemoteStore):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return pickled(self, FsspecStore, self.fs, self.read_only, self.path, self._missing)
-
-
-class FSStore(FsspecStore):
-    """`FsspecStore` with the arguments of zarr 2.
-
-    Parameters
-    ----------
-    url : str or os.PathLike
-        URL, or with `fs` a path on it.
-    normalize_keys : bool
-        Must be False: keys are taken as they are.
-    key_separator : {".", "/"}, optional
-        Another name for `dimension_separator`.
-    mode : str
-        ``"r"`` for reading, anything else for writing.
-    exceptions : tuple of exception classes
-        What a missing object is recognized by. zarr 2 takes every OSError for a missing object; here only those
-        that say so, unless others are given.
-    dimension_separator : {".", "/"}, optional
-        For new Zarr v2 arrays that name none.
-    fs : fsspec.spec.AbstractFileSystem, optional
-        A file system; then there are no `storage_options`.
-    check, create : bool
-        Accepted for zarr 2; directories are made when they are needed.
-    missing_exceptions : tuple of exception classes, optional
-        Further `exceptions`.
-    **storage_options
-        Arguments of the file system.
-    """
-
-    def __init__(
-        self,
-        url: str | os.PathLike[str],
-        normalize_keys: bool = False,
-        key_separator: Literal[".", "/"] | None = None,
-        mode: str = "w",
-        exceptions: tuple[type[Exception], ...] = MISSING,
-        dimension_separator: Literal[".", "/"] | None = None,
-        fs: Any = None,
-        check: bool = False,
-        create: bool = False,
-        missing_exceptions: tuple[type[Exception], ...] | None = None,
-        **storage_options: Any,
-    ) -> None:
-        refuse_normalizing("FSStore", normalize_keys)
-        if fs is not None and storage_options:
-            raise StoreError(f"FSStore: fs and storage_options {sorted(storage_options)} exclude each other")
-        path = os.fspath(url)
-        if fs is None:
-            fs, path = open_filesystem(path, storage_options)
-        super().__init__(fs, mode == "r", path, (*exceptions, *(missing_exceptions or ())))
-        self.dimension_separator = dimension_separator or key_separator
-
-
-def open_filesystem(url: str, options: Mapping[str, Any]) -> tuple[Any, str]:
-    """The file system of a URL, and the path on it. Raises: MissingExtraError, StoreError."""
-    shown = without_secrets(url)
-    fsspec = require("fsspec", "fsspec", f"{shown!r}")
-    given = dict(options)
-    if "::" not in url:
-        # Listings are always asked for anew; see FsspecStore.
-        given = {"use_listings_cache": False, **given}
-    try:
-        fs, path = fsspec.url_to_fs(url, **given)
-    except ImportError as error:
-        extra = _EXTRAS.get(shown.partition(":")[0])
-        remedy = f": pip install 'gzarr[{extra}]'" if extra else ""
-        raise MissingExtraError(f"{shown!r}: {error}{remedy}") from error
-    except Exception as error:
-        said = without_secrets(str(error))[:600]
-        raise StoreError(f"cannot open {shown!r}: {type(error).__name__}: {said}") from error
-    return fs, path
-
-
-def _synchronous(fs: Any) -> Any:
-    """A file system that ordinary functions may call: zarr-python 3 requires asynchronous ones."""
-    inner = getattr(fs, "sync_fs", None)
-    if inner is not None:
-        return inner
-    if getattr(fs, "asynchronous", False):
-        return type(fs)(*fs.storage_args, **{**fs.storage_options, "asynchronous": False})
-    return fs

@@ -313,7 +313,7 @@ class N5FSStore(N5Store):
     """`N5Store` on an fsspec file system; arguments are those of `gzarr.storage.FSStore`."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        from gzarr.storage.fsspec import FSStore
+        from gzarr.storage.fsstore import FSStore
 
         super().__init__(FSStore(*args, **kwargs))
 
