@@ -87,7 +87,7 @@ def _counts(bench: Bench) -> Callable[[], dict[str, int]]:
 
 
 def _thousand(scale: Scale) -> Any:
-    return np.s_[: 25 * scale.small, : 40 * scale.small]
+    return np.s_[: min(25 * scale.small, scale.side), : min(40 * scale.small, scale.side)]
 
 
 def _points(scale: Scale) -> Any:
