@@ -157,7 +157,7 @@ TESTED_THROUGH = {
     "gpu/reading/test_host": "gpu/reading/files",
     "gpu/pipeline/test_write_job": "gpu/pipeline/covering gpu/pipeline/encoding gpu/pipeline/merged_shards "
     "gpu/pipeline/writable",
-    "gpu/test_backend": "gpu/pipeline/placement gpu/pipeline/read gpu/pipeline/resources",
+    "gpu/test_backend": "gpu/pipeline/placement gpu/pipeline/placing_waves gpu/pipeline/read gpu/pipeline/resources",
     "images/pyramid/test_downsample": "cpu/windows",
     "hierarchy/test_node": "hierarchy/attributes",
     "hierarchy/test_array": "hierarchy/array_info hierarchy/array_views hierarchy/array_resizing hierarchy/new_nodes",

@@ -32,31 +32,28 @@ from gzarr.gpu.codecs.floats import why_not_cast
 from gzarr.gpu.detection.measured import SMALL_READS, SMALL_WRITES, gpu_name
 from gzarr.gpu.detection.thresholds import NEVER, Crossover, crossover_for
 from gzarr.gpu.device.engine import engine_note
-from gzarr.gpu.device.lanes import N_LANES, Lane, Lanes
-from gzarr.gpu.device.memory import OverLimitError
-from gzarr.gpu.device.pinned import MAX_TABLE_NBYTES
-from gzarr.gpu.device.protocol import Device, Table
+from gzarr.gpu.device.lanes import N_LANES, Lanes
+from gzarr.gpu.device.protocol import Device
 from gzarr.gpu.pipeline.copying import CopyTarget, plan_of
 from gzarr.gpu.pipeline.eligibility import Chunked, DeviceJobs
-from gzarr.gpu.pipeline.launching import direct_parts, is_placeable, launch_placement, place_boxes
+from gzarr.gpu.pipeline.launching import is_placeable
 from gzarr.gpu.pipeline.placement import DevicePlan, make_device_plan
-from gzarr.gpu.pipeline.placing import tables_of
-from gzarr.gpu.pipeline.read import decoded
+from gzarr.gpu.pipeline.placing_waves import Placing, is_small, place_from_host, place_on_device, placing_in
 from gzarr.gpu.pipeline.reducing import reduce_windows, reduces
 from gzarr.gpu.pipeline.resources import Resources
-from gzarr.gpu.pipeline.sizing import later_nbytes, read_cost, wave_nchunks, write_cost
+from gzarr.gpu.pipeline.sizing import read_cost, wave_nchunks, write_cost
 from gzarr.gpu.pipeline.taking import take_rows
 from gzarr.gpu.pipeline.values import OnHost, values_of
 from gzarr.gpu.pipeline.waves import in_waves, positions
 from gzarr.gpu.pipeline.write import merge_and_encode_wave
-from gzarr.gpu.reading.host import Reader, is_on_host, on_host, phase_of
+from gzarr.gpu.reading.host import Reader, on_host, phase_of
 from gzarr.gpu.reading.select import ReaderChoice, choose_reader
 from gzarr.indexing.copies import Slots
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import Part
 from gzarr.layout.chunk_layout import Layout, Located
 from gzarr.profiling import crossings
-from gzarr.profiling.recorder import Marker, stage
+from gzarr.profiling.recorder import Marker
 from gzarr.storage.base import Buffer, Store
 from gzarr.tensors import from_tensor, memory_of
 
@@ -80,24 +77,6 @@ class _Prepared(NamedTuple):
 
     host: Chain
     plan: DevicePlan | None
-
-
-class _Placing(NamedTuple):
-    """How the chunks of a wave are placed.
-
-    Attributes
-    ----------
-    targets : Table or None
-        The addresses to which chunks that are there are decoded, 0 for none; None if there are none.
-    later : int
-        Device memory that placing takes, besides a little for each chunk.
-    place : callable
-        Launches the placement of the wave's decoded chunks.
-    """
-
-    targets: Table | None
-    later: int
-    place: Callable[[Wave, Chunks | None], None]
 
 
 def _unpacked(chain: Chain) -> _Prepared:
@@ -171,7 +150,7 @@ class GpuBackend:
             self._reader,
             self._small_reads,
             self._writes,
-            lambda coords, plan: self._too_large(coords, plan.chunk, "decode and place"),
+            lambda coords, chunk: self._too_large(coords, chunk, "decode and place"),
         )
 
     @property
@@ -297,10 +276,14 @@ class GpuBackend:
                 "convert the result"
             )
         with self._lanes.borrow() as lane:
-            if not places or self._is_small(plan, buffers, out):
-                self._place_from_host(lane, host, buffers, parts, out, fields)
+            if places and not is_small(self._resources, plan, buffers, out):
+                prepare = placing_in(self._device, plan, parts, out, fields)
+                place_on_device(self._resources, lane, plan, buffers, parts, prepare)
                 return
-            self._place_on_device(lane, plan, buffers, parts, self._placing(plan, parts, out, fields))
+            on_the_host = np.empty(out.shape, out.dtype)
+            with np.errstate(all="ignore"):  # as the device casts
+                self._host.place(host, [on_host(buffer) for buffer in buffers], parts, on_the_host, fields)
+            place_from_host(self._resources, lane, on_the_host, parts, out)
 
     def _place_copies(self, chain: Chain, buffers: Sequence[Any], parts: Sequence[Part], slots: Slots) -> None:
         """Decode each chunk once and make its copies, or decode it for every copy if the host has to."""
@@ -313,16 +296,16 @@ class GpuBackend:
             return
         target = CopyTarget(self._device, plan, plan_of(parts, slots.blocks[0].shape), slots.blocks)
 
-        def prepare(some: slice, present: Sequence[int]) -> _Placing:
+        def prepare(some: slice, present: Sequence[int]) -> Placing:
             numbers = np.arange(*some.indices(len(parts)))
 
             def place(wave: Wave, chunks: Chunks | None) -> None:
                 target.place(wave, plan, (chunks, present), numbers, None)
 
-            return _Placing(target.direct(numbers[present], None), target.later_nbytes(numbers), place)
+            return Placing(target.direct(numbers[present], None), target.later_nbytes(numbers), place)
 
         with self._lanes.borrow() as lane:
-            self._place_on_device(lane, plan, buffers, parts, prepare)
+            place_on_device(self._resources, lane, plan, buffers, parts, prepare)
 
     def compiled(self, store: Store, layout: Layout, chain: Chain | None, *, cached: bool) -> DeviceJobs | None:
         """Return what decides which reads and writes of an array are done in pieces; None if the host does all."""
@@ -469,121 +452,12 @@ class GpuBackend:
         with self._lanes.borrow_to_write() as lane:
             return self._host.merge_and_encode(chain, old, OnHost(lane, value), parts, fields, keep_empty=keep_empty)
 
-    def _is_small(self, plan: DevicePlan, buffers: Sequence[Buffer | None], out: Array) -> bool:
-        """Whether decoding on the host and uploading once should be faster."""
-        if not plan.host_decodes or out.nbytes > self._small_reads.nbytes or not all(map(is_on_host, buffers)):
-            return False
-        present = sum(buffer is not None for buffer in buffers)
-        return self._small_reads.prefers_host(present, present * (plan.chunk.nbytes or 0), out.nbytes)
-
-    def _place_from_host(
-        self, lane: Lane, chain: Chain, buffers: Sequence[Any], parts: Sequence[Part], out: Array, fields: Fields
-    ) -> None:
-        """Decode chunks on the host and upload them in few copies, which the host does not wait for."""
-        decoded = np.empty(out.shape, out.dtype)
-        with np.errstate(all="ignore"):  # as the device casts
-            self._host.place(chain, [on_host(buffer) for buffer in buffers], parts, decoded, fields)
-        pieces = [np.asarray(decoded[part.out], order="C") for part in parts]
-        nbytes = sum(piece.nbytes for piece in pieces)
-        lane.is_copying = True
-        if len(pieces) < 2 or nbytes > min(self._small_reads.nbytes, self._lanes.limit // 2):
-            mark, staged = lane.staging.mark(), 0
-            for part, piece in zip(parts, pieces, strict=True):
-                self._upload_piece(lane, part, piece, out)
-                staged += piece.nbytes
-                if staged > MAX_TABLE_NBYTES:
-                    self._device.synchronize()
-                    lane.staging.rewind(mark)
-                    staged = 0
-            return
-        packed = self._device.upload(np.concatenate([piece.reshape(-1) for piece in pieces]))
-        start = 0
-        for part, piece in zip(parts, pieces, strict=True):
-            out[part.out] = packed[start : start + piece.size].reshape(piece.shape)
-            start += piece.size
-
-    def _upload_piece(self, lane: Lane, part: Part, piece: Array, out: Array) -> None:
-        """Upload the part of one decoded chunk. Raises: DeviceError if it does not fit into the lane."""
-        mark = lane.memory.mark()
-        try:
-            out[part.out] = self._device.upload(piece)
-        except OverLimitError:
-            self._device.synchronize()
-            lane.memory.rewind(mark)
-            lane.memory.compact()
-            try:
-                out[part.out] = self._device.upload(piece)
-            except OverLimitError as error:
-                chunk = ArrayRepr(piece.dtype, piece.shape)
-                raise self._too_large(part.coords, chunk, "decode and place") from error
-        lane.memory.rewind(mark)
-
-    def _placing(
-        self, plan: DevicePlan, parts: Sequence[Part], out: Array, fields: Fields
-    ) -> Callable[[slice, Sequence[int]], _Placing]:
-        """What places the parts of a wave in one result."""
-
-        def prepare(some: slice, present: Sequence[int]) -> _Placing:
-            tables = tables_of(parts[some], plan.strides)
-            direct = direct_parts(self._device, plan, tables, out) if fields is None else None
-
-            def place(wave: Wave, chunks: Chunks | None) -> None:
-                if direct is None:
-                    launch_placement(wave, plan, (chunks, present), tables, out, fields)
-                else:
-                    place_boxes(wave, plan, (chunks, present), direct[:2], out)
-
-            return _Placing(None if direct is None else direct.targets.of(direct.spans[present]), 0, place)
-
-        return prepare
-
-    def _fitting(self, plan: DevicePlan) -> int:
-        """How many chunks should fit into a lane; at least one."""
-        return max(self._lanes.limit // read_cost(plan, plan.chunk.nbytes or 1).memory, 1)
-
     def _too_large(self, coords: Coords, chunk: ArrayRepr, doing: str) -> DeviceError:
         return DeviceError(
             f"chunk {coords}: {chunk.nbytes} bytes of shape {chunk.shape} take more device memory to {doing} than "
             f"the {self._lanes.limit} bytes of a wave, 1/{N_LANES} of the cap of {self._cap} bytes; raise "
             "max_device_nbytes or use device='cpu'"
         )
-
-    def _place_on_device(
-        self,
-        lane: Lane,
-        plan: DevicePlan,
-        buffers: Sequence[Any],
-        parts: Sequence[Part],
-        prepare: Callable[[slice, Sequence[int]], _Placing],
-    ) -> None:
-        """Decode and place chunks in waves. prepare: takes a wave, and which of its chunks are there."""
-
-        def wave(some: slice) -> None:
-            self._place_wave(lane, plan, buffers[some], lambda present: prepare(some, present))
-
-        def too_large(number: int) -> DeviceError:
-            return self._too_large(parts[number].coords, plan.chunk, "decode and place")
-
-        in_waves(lane, len(parts), self._fitting(plan), wave, too_large, plan.reading)
-
-    def _place_wave(
-        self, lane: Lane, plan: DevicePlan, buffers: Sequence[Any], prepare: Callable[[Sequence[int]], _Placing]
-    ) -> None:
-        present = [i for i, buffer in enumerate(buffers) if buffer is not None]
-        targets, later, place = prepare(present)
-        wave = Wave(self._device, lane=lane, later=later_nbytes(plan, len(buffers)) + later, targets=targets)
-        chunks = None
-        try:
-            with positions(present):
-                with stage("decode", timed=True):
-                    chunks = decoded(wave, plan, [buffers[i] for i in present]) if present else None
-                with stage("place", timed=True):
-                    place(wave, chunks)
-                with stage("check"):
-                    wave.finish()
-        finally:
-            chunks = None  # else the error's traceback would hold them
-            wave.drop()
 
 
 def _noted(placement: tuple[Placement, ...], step: int, note: str) -> tuple[Placement, ...]:

@@ -121,7 +121,7 @@ class ChunkEncoder:
                     encoded.append(found._replace(numbers=found.numbers + some.start))
 
             def too_large(number: int) -> DeviceError:
-                return self.resources.too_large(self.box.part(spans[number].tolist()).coords, self.plan)
+                return self.resources.too_large(self.box.part(spans[number].tolist()).coords, self.plan.chunk)
 
             in_waves(lane, len(spans), self.fitting, wave, too_large)
         return encoded

@@ -343,7 +343,7 @@ class DeviceRead:
 
         def too_large(number: int) -> DeviceError:
             (part,) = self._parts(numbers[number : number + 1])
-            return self.resources.too_large(part.coords, plan)
+            return self.resources.too_large(part.coords, plan.chunk)
 
         size = max(self.resources.lanes.limit // read_cost(plan, plan.chunk.nbytes or 1).memory, 1)
         in_waves(lane, n, size, wave, too_large, plan.reading)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from gzarr.backend import Fields
+from gzarr.codecs.spec import ArrayRepr
 from gzarr.errors import DeviceError
 from gzarr.gpu.detection.thresholds import Crossover
 from gzarr.gpu.device.lanes import Lanes
@@ -32,7 +33,7 @@ class Resources(NamedTuple):
         Whether the device encodes a write: takes the plan, the value, the number of chunks, and fields.
         Raises: DeviceError in strict mode, if it cannot.
     too_large : callable
-        Makes the error for a chunk, by its coordinates, that does not fit into a lane alone.
+        Makes the error for a chunk, of some coordinates, that does not fit into a lane alone.
     """
 
     device: Device
@@ -40,4 +41,4 @@ class Resources(NamedTuple):
     reader: Reader
     small_reads: Crossover
     encodes: Callable[[DevicePlan, Any, int, Fields], bool]
-    too_large: Callable[[Coords, DevicePlan], DeviceError]
+    too_large: Callable[[Coords, ArrayRepr], DeviceError]
