@@ -49,7 +49,9 @@ loop = Extension(
             "write",
         )
     ],
-    depends=[f"gzarr/cpu/loop/{name}.h" for name in ("basic", "elements", "half", "loop", "module", "windows")],
+    depends=[
+        f"gzarr/cpu/loop/{name}.h" for name in ("basic", "device", "elements", "half", "loop", "module", "windows")
+    ],
     define_macros=[("_GNU_SOURCE", "1"), ("_FILE_OFFSET_BITS", "64")]
     + ([("Py_LIMITED_API", "0x030B0000")] if STABLE else []),
     extra_compile_args=FLAGS,

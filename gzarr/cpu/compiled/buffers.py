@@ -40,24 +40,12 @@ BATCH_NCHUNKS, BATCH_NBYTES = 64, 1 << 20
 class BufferRead(NamedTuple):
     """A read of chunks that a store returns, which the loop can do.
 
+    Its fields are those of `gzarr.cpu.compiled.read.CompiledRead`, and:
+
     Attributes
     ----------
-    source : Source
-        Where the chunks are, and what they are.
-    parts : Boxes or Rows
-        The parts that are read.
-    pieces : iterator of Piece
-        The pieces, once.
-    work : Work
-        How much there is to do.
-    out : Array
-        The result: it must live as long as its address is used.
-    job, tables
-        Arguments of the loop that are the same for all pieces. No tables if each piece gets its own.
     shards : dict
         The bytes and the index of every shard that is read in several pieces: all must be of one version.
-    stage : str
-        The stage of a profile that a piece begins with.
     """
 
     source: Source

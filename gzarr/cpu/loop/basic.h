@@ -22,7 +22,7 @@ typedef struct {
     PyObject *number;                    /* gives Sink.number */
     PyObject *find;                      /* says what is known of a shard; NULL if there are no shards */
     PyObject *fetch;                     /* gives chunks from a store; NULL if they are files */
-    int64_t counts[MAX_NDIM], steps[MAX_NDIM]; /* of shards, as in `Places` */
+    int64_t counts[MAX_NDIM], steps[MAX_NDIM]; /* of shards: chunks, and entries of the index from one to the next */
     IndexFormat format;                        /* of shards that are written */
     Py_buffer written;
 } Basic;

@@ -1,4 +1,5 @@
 /* Brings encoded chunks to devices and back: see loop.h. */
+#include "device.h"
 #include "module.h"
 
 #include <string.h>

@@ -5,7 +5,7 @@
  * shard, which is verified, then the chunks, in the order of the file, with one call for those that lie near each
  * other. Several threads fetch into one slab at the same time: they take room by adding to one number.
  */
-#include "loop.h"
+#include "device.h"
 
 #include <errno.h>
 #include <stdlib.h>

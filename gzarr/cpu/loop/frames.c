@@ -4,7 +4,7 @@
  * that Python must look: its parsers (gzarr/gpu/codecs) are the reference, and know what to say. Rules: a position is
  * compared with the end of its frame before a byte is read there.
  */
-#include "loop.h"
+#include "device.h"
 
 /* Zstandard frames (RFC 8878). */
 static const uint32_t ZSTD_MAGIC = 0xFD2FB528;

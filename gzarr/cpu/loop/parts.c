@@ -1,7 +1,7 @@
 /* Describes boxes for the fast copies of a device: gzarr/gpu/kernels/parts.py does the same in Python, and says what the
  * words of a descriptor are.
  */
-#include "loop.h"
+#include "device.h"
 
 enum { LEVELS = 3, UNIT = 16, BYTES_SHUFFLED = 1, BITS_SHUFFLED = 2 };
 static const int64_t LIMIT = (int64_t)1 << 31;

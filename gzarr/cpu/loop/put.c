@@ -1,5 +1,5 @@
 /* Gathers values into chunks, and stores encoded ones that are in memory: see gzarr/cpu/compiled/put.py. */
-#include "loop.h"
+#include "device.h"
 
 #include <limits.h>
 #include <stdlib.h>
