@@ -114,9 +114,12 @@ class ChunkCache:
             self.misses += 1
             return None
         self.hits += 1
+        self._edits.run(partial(self._touch, key))
+        return cached.chunk
+
+    def _touch(self, key: Hashable) -> None:
         with suppress(KeyError):  # it was dropped meanwhile
             self._chunks.move_to_end(key)
-        return cached.chunk
 
     def _add(self, key: Hashable, cached: _Cached, changes: int) -> None:
         nbytes = cached.chunk.nbytes
