@@ -67,8 +67,8 @@ PyObject *loop_read_copies(PyObject *module, PyObject *args) {
     const bool in_memory = objects != Py_None;
     Job job = {0};
     const int64_t *numbers = b[NUMBERS].buf;
-    bool sound = (!in_memory || take_items(objects, &items)) && take_job(&b[JOB], &job) && job.npoints == -2 && b[NUMBERS].len == 4 * WORD &&
-                 b[SCRATCH].len >= job.max_encoded + job.nbytes;
+    bool sound = (!in_memory || take_items(objects, &items)) && take_job(&b[JOB], &job) && job.npoints == -2 &&
+                 b[NUMBERS].len == 4 * WORD && b[SCRATCH].len >= job.max_encoded + job.nbytes;
     const int64_t ndim = sound ? job.ndim : 1;
     Copies copies = {
         .coords = b[COORDS].buf,
@@ -119,8 +119,9 @@ PyObject *loop_read_copies(PyObject *module, PyObject *args) {
 }
 
 /* write(job, encoder, window, spans, lists, path, temporary, fill, first, scratch, status, written, shard, index,
- * position, number, bytes, old, next, until, places, order, element): files if shard and index are None, else written is. bytes, old: of the old
- * shard and of its index, nothing and a blank one if there is none, None if it is covered whole. */
+ * position, number, bytes, old, next, until, places, order, element): files if shard and index are None, else written
+ * is. bytes, old: of the old shard and of its index, nothing and a blank one if there is none, None if it is covered
+ * whole. */
 PyObject *loop_write(PyObject *module, PyObject *args) {
     enum { JOB, ENCODER, WINDOW, TABLE, PATH = TABLE + 4, TEMPORARY, FILL, SCRATCH, STATUS, BYTES, OLD, ELEMENT, WRITTEN,
            SHARD, INDEX, N };
