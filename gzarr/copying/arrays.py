@@ -240,7 +240,6 @@ def _nelements(grid: Grid, coords: Coords) -> int:
 
 
 def _io(array: Array) -> ArrayIO:
-    array._settle()  # noqa: SLF001 - of the same package
     return prepare_array(array.metadata, array.store, array.path, *array.opened_with.reading)
 
 

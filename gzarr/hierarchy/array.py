@@ -397,7 +397,6 @@ class Array(ViewableArray):
         return hash((self.path, self.metadata.shape))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        self._settle()
         meta = self.metadata if self.is_view else None
         return _reopen, (self.store, self.path, meta, self.opened_with, self._options())
 
@@ -463,13 +462,13 @@ class Array(ViewableArray):
         self.check_writable()
         return basic.write(key, value, keep_empty=self.write_empty_chunks)
 
-    def _write_job(self, selection: Selection, value: Any, fields: Fields, io: ArrayIO | None = None) -> WriteJob:
+    def _write_job(self, selection: Selection, value: Any, fields: Fields) -> WriteJob:
         self.check_writable()
         if self._out_dtype != self.metadata.data_type.dtype:
             raise MetadataError(f"{self.store_path}: a view made by astype is read-only; write to the array")
         fields = fields or None
         dtype = self._out_dtype if fields is None else fields_dtype(self._out_dtype, fields)
-        io = io or self._io
+        io = self._io
         plan = make_plan(selection, io.layout.grid)
         data = to_array_axes(broadcast_value(value, dtype, selection, self), selection)
         return WriteJob(io, plan, data, fields, self.write_empty_chunks)
@@ -487,7 +486,6 @@ class Array(ViewableArray):
 
     def _with(self, meta: ArrayMeta, opened_with: OpenedWith | None = None, **options: Any) -> Self:
         """Return the array with other metadata or on another device."""
-        self._settle()
         options = {**self._options(), **options}
         return type(self)(self.store, self.path, meta, opened_with or self.opened_with, **options)
 

@@ -11,7 +11,6 @@ from typing import Any, Literal
 import numpy as np
 
 from gzarr.chunk_io.array_io import ArrayIO
-from gzarr.chunk_io.behind import Behind
 from gzarr.codecs.spec import CodecSpec
 from gzarr.codecs.v2 import to_numcodecs
 from gzarr.concurrency import new_lock
@@ -32,25 +31,19 @@ class ArrayInfo(Node[ArrayMeta]):
     """The properties of an array."""
 
     __slots__ = ("_bound", "_out_dtype")
-    _bound: ArrayIO | Behind | GzarrError | None  # None until it is needed, as most of many arrays are opened in vain
+    _bound: ArrayIO | GzarrError | None  # None until it is needed, as most of many arrays are opened in vain
     _out_dtype: np.dtype[Any]
 
     @property
     def _io(self) -> ArrayIO:
-        """The array as the engine reads and writes it, after all that was written behind.
-
-        Raises UnknownCodecError, MissingExtraError, or what a write behind has raised.
-        """
+        """The array as the engine reads and writes it. Raises UnknownCodecError or MissingExtraError."""
         bound = self._bound
         if isinstance(bound, ArrayIO):
             return bound
         if bound is None:
             self._bind()
             return self._io
-        if isinstance(bound, GzarrError):
-            raise type(bound)(str(bound))
-        bound.wait()
-        return bound.io
+        raise type(bound)(str(bound))
 
     def _bind(self) -> None:
         """Prepare the array for reading and writing, unless that is done."""
@@ -60,18 +53,10 @@ class ArrayInfo(Node[ArrayMeta]):
                 if self._bound is None:  # else foreign code has used the array meanwhile
                     self._bound = io
 
-    def _settle(self) -> None:
-        """Wait for what was written behind. Raises what that has raised."""
-        if isinstance(self._bound, Behind):
-            self._bound.wait()
-
     def _rebind(self, io: ArrayIO) -> None:
         """Go on with the array opened in another way."""
         self._bind()  # else another thread that does so could undo this
-        if isinstance(self._bound, Behind):
-            self._bound.rebind(io)
-        else:
-            self._bound = io
+        self._bound = io
 
     @abstractmethod
     def _prepared(self, meta: ArrayMeta) -> ArrayIO:
@@ -243,7 +228,6 @@ class ArrayInfo(Node[ArrayMeta]):
     @property
     def nbytes_stored(self) -> int:
         """Bytes that the array occupies in its store, metadata included."""
-        self._settle()
         return self.store.nbytes_stored(self.path)
 
     @property

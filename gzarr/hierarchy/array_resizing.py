@@ -168,7 +168,6 @@ class ResizableArray(Indexed):
         ArrayNotFoundError
             If the array was deleted.
         """
-        self._settle()
         meta = read_node(self.store.live(), self.path, self.metadata.zarr_format)
         if not isinstance(meta, ArrayMeta):
             where = str(self.store_path)

@@ -13,14 +13,14 @@ from gzarr.backend import Backend
 from gzarr.dtypes import cast_fill, parse_dtype
 from gzarr.errors import MetadataError
 from gzarr.hierarchy.array_config import ArrayConfig, given_config
+from gzarr.hierarchy.array_resizing import ResizableArray
 from gzarr.hierarchy.keywords import DeviceKeywords
 from gzarr.hierarchy.open_options import OpenedWith
-from gzarr.hierarchy.write_behind import WritesBehind
 from gzarr.indexing.chunking import parse_shape
 from gzarr.metadata.model import ArrayMeta
 
 
-class ViewableArray(WritesBehind):
+class ViewableArray(ResizableArray):
     """The methods of an array that return it in another way, and copy nothing."""
 
     __slots__ = ()

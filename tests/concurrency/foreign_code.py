@@ -278,34 +278,6 @@ def on_emulated_device() -> int:
     return run(lambda _: MemoryStore(), "gpu/device", "gpu/pipeline", "gpu/reading", reopens=False, device=backend)
 
 
-def behind() -> int:
-    """Both write behind to one array object: the program to the first half, foreign code to the second."""
-    z = gzarr.create_array(MemoryStore(), shape=32, chunks=8, dtype="i8", fill_value=0)
-    theirs = [0] * 16
-    n = 0
-
-    def foreign() -> None:
-        nonlocal n
-        n += 1
-        at = n % 16
-        theirs[at] = n
-        z.write_behind(slice(16 + at, 17 + at), np.array([n]), max_nbytes=200)
-        assert z[16 + at] == n, (z[16 + at], n)
-
-    code = ForeignCode(foreign, ("chunk_io/behind", "hierarchy/write_behind", "hierarchy/array_info"))
-    with coming(code):
-        for turn in range(1, 4):
-            for at in range(16):
-                z.write_behind(slice(at, at + 1), np.array([100 * turn + at]), max_nbytes=200)
-            assert z[:16].tolist() == [100 * turn + at for at in range(16)], z[:16].tolist()
-    z.flush()
-    if code.errors:
-        raise AssertionError(f"{len(code.errors)} errors in foreign code, the first:\n{code.errors[0]}")
-    found = gzarr.open_array(z.store, mode="r")[16:].tolist()
-    assert found == theirs, f"{found}, not {theirs}"
-    return n
-
-
 #: Where objects are read, changed and stored.
 CHANGES = ("concurrency", "storage/locks", "storage/changing", "storage/memory", "chunk_io", "metadata/consolidated")
 SCENARIOS: dict[str, Callable[[], int]] = {
@@ -329,7 +301,6 @@ SCENARIOS: dict[str, Callable[[], int]] = {
     "profiled": profiled,
     "threads": on_threads,
     "emulated device": on_emulated_device,
-    "written behind": behind,
 }
 
 

@@ -79,9 +79,8 @@ def test_values_of_either_side_are_written(array: gzarr.Array, device: str) -> N
     other[5:9, 3] = DATA[5:9, 4]
     other[10] = xp.asarray(9)
     other.append(array[:2])
-    other.write_behind(slice(0, 2), array[:2])
-    other.write_behind((slice(0, 2), slice(0, 20)), DATA[:2, :20])
-    other.flush()
+    other[:2] = array[:2]
+    other[:2, :20] = DATA[:2, :20]
     np.testing.assert_array_equal(xp.asnumpy(other[:48]), expected)
     np.testing.assert_array_equal(xp.asnumpy(other[48:]), DATA[:2])
     made = gzarr.create_array({}, data=array[...], chunks=16, device=device)

@@ -362,15 +362,6 @@ def test_an_array_with_a_known_document_is_prepared_when_it_is_first_used(tmp_pa
     assert array[...].tolist() == [1, 2, 3, 0, 0]
 
 
-def test_what_is_written_behind_to_an_array_that_was_not_used_yet_is_seen() -> None:
-    store = gzarr.MemoryStore()
-    gzarr.create_array(store, shape=4, chunks=2, dtype="i4", device="cpu")
-    gzarr.open_array(store, device="cpu")[0]
-    array = gzarr.open_array(store, device="cpu")
-    array.write_behind(..., 7)
-    assert array[...].tolist() == [7] * 4
-
-
 def test_a_mapping_that_holds_its_array_is_freed() -> None:
     class Holder(dict[str, bytes]):
         array: gzarr.Array

@@ -191,13 +191,6 @@ def test_the_setting_profiles_and_views_count_at_once(array: gzarr.Array) -> Non
         array[30]
 
 
-def test_writes_behind_are_waited_for(array: gzarr.Array) -> None:
-    array.write_behind(np.s_[:5, :5], np.full((5, 5, 3), 9, "i4"))
-    assert (array[:5, :5] == 9).all()
-    array[:5, :5] = 8
-    assert (array[:5, :5] == 8).all()
-
-
 def test_damage_is_named(array: gzarr.Array, tmp_path: Path) -> None:
     file = tmp_path / "a" / "b" / "c" / "0" / "0" / "0"
     file.write_bytes(file.read_bytes()[:-1])
