@@ -23,7 +23,7 @@ FLOORS = (
     {"devices", "chunk_io"},
     {"checking"},
     {"hierarchy"},
-    {"api"},
+    {"api", "identity"},
     {"copying", "images", "loader", "selfcheck", "testing"},
     {"advising", "convert", "interop", "demo"},
     {"__init__"},
