@@ -19,6 +19,7 @@ from gzarr.hierarchy.lazy import meets
 from gzarr.hierarchy.new_nodes import dtype_of
 from gzarr.hierarchy.options import check_keywords
 from gzarr.hierarchy.reaching import open_store_at
+from gzarr.identity.runs import Resume, identify
 from gzarr.images.image import Image
 from gzarr.images.new_levels import level_keywords, new_dtype, numbers
 from gzarr.images.ome.axes import new_axes
@@ -87,7 +88,7 @@ def create_image(
     method: Method | None = None,
     max_nbytes: int = MAX_NBYTES,
     overwrite: bool = False,
-    resume: bool = False,
+    resume: Resume = False,
     progress: ProgressLike = None,
     path: str | None = None,
     device: str | None = None,
@@ -125,8 +126,9 @@ def create_image(
         How the levels above level 0 are made of the data: see `build_pyramid`. ``levels=0`` makes none.
     overwrite : bool
         Whether to replace what is stored there.
-    resume : bool
-        Whether to go on with an image that was not finished: it needs the same arguments, data too.
+    resume : bool or str
+        Whether to go on with an image that was not finished: it needs the same arguments and data. Of lazy data that
+        cannot be compared, such as Dask's, a text that stands for them: see `map_overlap`.
     path : str, optional
         Path of the image in the store.
     device : str, optional
@@ -187,10 +189,12 @@ def create_image(
             "levels, factors, method, resume and progress need data=...; build_pyramid adds levels later"
         )
     check_image(multiscale, level, None if data is None else recipe)
+    if data is not None:
+        recipe = recipe._replace(run=identify("create_image", resume, inputs={"data": data}))
     if overwrite and isinstance(data, Array):
         check_apart(data, store, path)
     opening: dict[str, Any] = {"path": path, "zarr_format": FORMAT_OF[version], "device": device, **reach}
-    group = new_group(store, opening, resume=resume, overwrite=overwrite)
+    group = new_group(store, opening, resume=bool(resume), overwrite=overwrite)
     return _finished(put_image(group, multiscale, level, data, recipe), data, channels)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from gzarr.api.open import open_group
 from gzarr.errors import GzarrError, MetadataError
 from gzarr.hierarchy.group import Group
+from gzarr.identity.runs import Resume
 from gzarr.images.image_data import ImageData, read_image
 from gzarr.images.label_images import label_names, write_label
 from gzarr.images.ome.series import group_of_image
@@ -72,7 +73,7 @@ class Image(ImageData):
         method: Method = "mode",
         colors: Mapping[int, Any] | None = None,
         properties: Mapping[int, Mapping[str, Any]] | None = None,
-        resume: bool = False,
+        resume: Resume = False,
         overwrite: bool = False,
         max_nbytes: int = MAX_NBYTES,
         progress: ProgressLike = None,
@@ -97,8 +98,9 @@ class Image(ImageData):
             Red, green, blue and opacity by label, from 0 to 255.
         properties : mapping, optional
             What else is known of labels: a mapping of JSON values by label.
-        resume : bool
-            Whether to go on with labels that were not finished: it needs the same arguments.
+        resume : bool or str
+            Whether to go on with labels that were not finished: it needs the same data and arguments. Of a function
+            that cannot be compared, a text that stands for it: see `map_overlap`.
         overwrite : bool
             Whether to replace labels of that name.
         max_nbytes, progress

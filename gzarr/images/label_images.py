@@ -19,6 +19,7 @@ from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.keywords import Layout
 from gzarr.hierarchy.options import check_keywords
+from gzarr.identity.runs import Resume, identify
 from gzarr.images.image_data import ImageData
 from gzarr.images.new_levels import level_keywords
 from gzarr.images.ome.axes import Axis, names_of
@@ -94,7 +95,7 @@ def write_label(
     method: Method = "mode",
     colors: Mapping[int, Any] | None = None,
     properties: Mapping[int, Mapping[str, Any]] | None = None,
-    resume: bool = False,
+    resume: Resume = False,
     overwrite: bool = False,
     max_nbytes: int = MAX_NBYTES,
     progress: ProgressLike = None,
@@ -105,11 +106,20 @@ def write_label(
     The parameters are those of `gzarr.images.Image.write_label`.
     """
     check_keywords(keywords, LabelKeywords, write_label)
-    if callable(data) and not hasattr(data, "shape"):
+    computes = callable(data) and not hasattr(data, "shape")
+    if not computes:
+        data = from_tensor(data if hasattr(data, "shape") else np.asarray(data))
+    run = identify(
+        "write_label",
+        resume,
+        functions={"data": data} if computes else {},
+        inputs={"image": image.levels[0]} if computes else {"data": data},
+        beside=(image.group.store, image.group.path),
+    )
+    if computes:
         axes, shape = image.metadata.axes, image.shape
         found = _probe(data, image)
     else:
-        data = from_tensor(data if hasattr(data, "shape") else np.asarray(data))
         axes, shape = _axes_of(tuple(data.shape), image), tuple(data.shape)
         found = numpy_dtype(data.dtype)
     kind = _label_dtype(np.dtype(found if dtype is None else dtype), image, name)
@@ -122,7 +132,7 @@ def write_label(
         kind,
         colors,
         properties,
-        resume=resume,
+        resume=bool(resume),
         overwrite=overwrite,
         recipe=Recipe(levels, factors, method, max_nbytes),
         **keywords,
@@ -141,7 +151,7 @@ def write_label(
             method=method,
             resume=resume,
             name="write_label",
-            arguments=None if callable(data) else found,
+            run=run,
             is_last=False,
         ) as build:
             chunk = chunk_of(image.levels[0] if callable(data) else data)

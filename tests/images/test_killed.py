@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import json
+import shutil
+import threading
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,8 +15,9 @@ import pytest
 
 import gzarr
 from gzarr.errors import ContainsArrayError, ContainsNodeError
-from gzarr.images import ImageWriter, build_pyramid, create_image, map_overlap, open_image
+from gzarr.images import ImageWriter, build_pyramid, create_image, label, map_blocks, map_overlap, open_image
 from gzarr.images.pyramid import units
+from gzarr.metadata.occupied import PROGRESS
 from gzarr.storage import MemoryStore
 
 DATA = np.random.default_rng(0).integers(1, 60000, (70, 90), "u2")
@@ -21,6 +27,8 @@ SOURCE = create_image(None, DATA, chunks=CHUNKS, levels=0)
 
 class Remembering(MemoryStore):
     """Keeps what it holds after every change."""
+
+    versions = MemoryStore.versions
 
     def __init__(self) -> None:
         super().__init__()
@@ -179,3 +187,272 @@ def test_nothing_is_deleted_for_other_outputs_that_cannot_be(write: Any, keyword
     with pytest.raises(ValueError, match=r"levels|factors"):
         write(image, {"overwrite": True, **keywords})
     assert store._data == before
+
+
+# -- only the same run goes on ---------------------------------------------------------------------------------------
+
+SIGMA = 2.0
+
+
+def stopping(after: int = 3) -> Callable[..., None]:
+    """A progress function that somebody interrupts."""
+    left = iter(range(after))
+
+    def progress(*_: Any) -> None:
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+
+    return progress
+
+
+def stop() -> None:
+    raise KeyboardInterrupt
+
+
+def stopped(run: Callable[..., object], **keywords: Any) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        run(progress=stopping(), **keywords)
+
+
+def scaled(block: Any, sigma: float = 2.0) -> Any:
+    return block * sigma
+
+
+def scaled_by_a_global(block: Any) -> Any:
+    return block * SIGMA
+
+
+def helped(block: Any) -> Any:
+    return scaled_by_a_global(block)
+
+
+def with_closure(sigma: float) -> Callable[[Any], Any]:
+    return lambda block: block * sigma
+
+
+def with_keyword(sigma: float) -> Callable[[Any], Any]:
+    def function(block: Any, *, weight: float = sigma) -> Any:
+        return block * weight
+
+    return function
+
+
+class Scale:
+    def __init__(self, sigma: float) -> None:
+        self.sigma = sigma
+
+    def __call__(self, block: Any) -> Any:
+        return block * self.sigma
+
+    def method(self, block: Any) -> Any:
+        return block * self.sigma
+
+
+def decorated(sigma: float) -> Callable[[Any], Any]:
+    inner = with_closure(sigma)
+
+    @functools.wraps(inner)
+    def outer(block: Any) -> Any:
+        return inner(block)
+
+    return outer
+
+
+PAIRS: dict[str, Callable[[float], Any]] = {
+    "closure sigma of func 'with_closure.<locals>.<lambda>' was 2.0, is 3.0": with_closure,
+    "default weight of func .* was 2.0, is 3.0": with_keyword,
+    "keyword sigma of func 'scaled' was 2.0, is 3.0": lambda sigma: functools.partial(scaled, sigma=sigma),
+    "attribute sigma of func 'Scale' was 2.0, is 3.0": Scale,
+    "self 0 of func 'Scale.method' was Scale": lambda sigma: Scale(sigma).method,
+    "closure inner of func": decorated,
+    "closure weights of func .* was float64 \\(3,\\)": lambda sigma: _weighted(np.full(3, sigma)),
+    "func was 'with_closure": lambda sigma: with_closure(sigma) if sigma == 2 else scaled,
+    "the code of func": lambda sigma: (lambda block: block * 2.0) if sigma == 2 else (lambda block: block * 3.0),
+}
+
+
+def _weighted(weights: Any) -> Callable[[Any], Any]:
+    return lambda block: block * weights.sum()
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Callable[[str], Any]:
+    """Arrays on disk, by name."""
+
+    def made(name: str, value: int = 1, **keywords: Any) -> Any:
+        data = np.full((40, 40), value, "u1")
+        return gzarr.create_array(tmp_path / name, data=data, chunks=(10, 10), overwrite=True, **keywords)
+
+    return made
+
+
+@pytest.mark.parametrize(("message", "make"), PAIRS.items(), ids=PAIRS.keys())
+def test_another_function_is_refused(places: Any, tmp_path: Path, message: str, make: Any) -> None:
+    z, out = places("a.zarr"), tmp_path / "out.zarr"
+    run = functools.partial(map_blocks, inputs=z, out=out, dtype="f8", block=10)
+    stopped(run, func=make(2.0))
+    before = gzarr.open_array(out)[...]
+    with pytest.raises(ContainsNodeError, match=rf"{message}.*overwrite=True to begin anew"):
+        run(func=make(3.0), resume=True)
+    np.testing.assert_array_equal(gzarr.open_array(out)[...], before)
+    made = run(func=make(2.0), resume=True)  # made anew, as by another process
+    np.testing.assert_array_equal(made[...], make(2.0)(z[...]))
+
+
+@pytest.mark.parametrize("func", [scaled_by_a_global, helped])
+def test_another_global_is_refused(places: Any, tmp_path: Path, func: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = functools.partial(map_blocks, func, places("a.zarr"), tmp_path / "out.zarr", dtype="f8", block=10)
+    stopped(run)
+    with monkeypatch.context() as patch:
+        patch.setitem(globals(), "SIGMA", 3.0)
+        with pytest.raises(ContainsNodeError, match=r"global SIGMA .*was 2.0, is 3.0|global scaled_by_a_global"):
+            run(resume=True)
+    assert (run(resume=True)[...] == 2).all()
+
+
+def test_another_input_is_refused(places: Any, tmp_path: Path) -> None:
+    a, b, out = places("a.zarr"), places("b.zarr", 5), tmp_path / "out.zarr"
+    stopped(map_blocks, func=np.negative, inputs=a, out=out, block=10)
+    with pytest.raises(ContainsNodeError, match=r"the input 0 was file://.*a\.zarr, is file://.*b\.zarr\. "):
+        map_blocks(np.negative, b, out, block=10, resume=True)
+    a[0, 0] = 7
+    with pytest.raises(ContainsNodeError, match=r"a\.zarr\) was changed .*: 1 of the 16 objects .*, such as 'c/0/0'"):
+        map_blocks(np.negative, a, out, block=10, resume=True)
+    with pytest.raises(ContainsNodeError, match=r"shape of the input 0 .* was \[40, 40\], is \[40, 30\]"):
+        map_blocks(np.negative, resized(a), gzarr_out(out), block=10, resume=True)
+
+
+def resized(z: Any) -> Any:
+    z.resize((40, 30))
+    return z
+
+
+def gzarr_out(place: Path) -> Any:
+    """An output of the new shape, in which the old run is unfinished."""
+    z = gzarr.open_array(place, mode="r+")
+    z.resize((40, 30))
+    return z
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        ({"depth": 2}, r"depth was \[\[1, 1\], \[1, 1\]\], is \[\[2, 2\], \[2, 2\]\]"),
+        ({"boundary": "wrap"}, "boundary was .*'reflect'.*, is .*'wrap'"),
+        ({"boundary": "constant", "cval": float("nan")}, "cval was 0, is nan"),
+    ],
+)
+def test_other_arguments_are_refused(places: Any, tmp_path: Path, other: dict[str, Any], message: str) -> None:
+    z = places("a.zarr").astype("f8")
+    arguments: dict[str, Any] = {
+        "func": np.negative,
+        "inputs": z,
+        "out": tmp_path / "out.zarr",
+        "depth": 1,
+        "block": 10,
+    }
+    stopped(map_overlap, **arguments)
+    with pytest.raises(ContainsNodeError, match=message):
+        map_overlap(**{**arguments, **other}, resume=True)
+    map_overlap(**arguments, resume=True)
+
+
+def test_what_cannot_be_compared_needs_a_token(places: Any, tmp_path: Path) -> None:
+    lock = threading.Lock()
+
+    def func(block: Any) -> Any:
+        with lock:
+            return -block
+
+    run = functools.partial(map_blocks, func, places("a.zarr"), tmp_path / "out.zarr", block=10)
+    with pytest.raises(ValueError, match=r"func .*closure lock.*lock, cannot be compared.*resume='a text'"):
+        run(resume=True)
+    assert not (tmp_path / "out.zarr").exists()
+    stopped(run)  # nobody asked for more
+    with pytest.raises(ContainsNodeError, match="the token was None, is 'v1'"):
+        run(resume="v1")
+    shutil.rmtree(tmp_path / "out.zarr")
+    stopped(run, resume="v1")
+    with pytest.raises(ContainsNodeError, match="the token was 'v1', is 'v2'"):
+        run(resume="v2")
+    places("a.zarr", 2)
+    with pytest.raises(ContainsNodeError, match=r"a\.zarr\) was changed"):  # inputs are compared still
+        run(resume="v1")
+    with pytest.raises(ValueError, match="a text that is not empty"):
+        run(resume="")
+
+
+@pytest.mark.parametrize("out", [True, False])
+def test_levels_of_a_changed_image_are_refused(tmp_path: Path, out: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(units, "TARGET_NBYTES", 1 << 10)
+    image = create_image(tmp_path / "image.zarr", DATA, chunks=CHUNKS, levels=0)
+    keywords: dict[str, Any] = {"image": tmp_path / "image.zarr", "levels": 2}
+    keywords |= {"out": tmp_path / "out.zarr"} if out else {}
+    with gzarr.config.set({"threading.max_workers": 1}):
+        stopped(build_pyramid, **keywords)
+        image[0][...] = DATA + 1
+        with pytest.raises(
+            ContainsNodeError, match=r"level 0 .* was changed or written again: 30 of the 30 .*overwrite"
+        ):
+            build_pyramid(**keywords, resume=True)
+        made = build_pyramid(**keywords, overwrite=True)
+    np.testing.assert_array_equal(made[0][...], DATA + 1)
+    assert not [fault for fault in made.validate(data=True).faults if fault.severity == "error"]
+
+
+def test_an_unfinished_image_may_be_moved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(units, "TARGET_NBYTES", 1 << 10)
+    create_image(tmp_path / "image.zarr", DATA, chunks=CHUNKS, levels=0)
+    with gzarr.config.set({"threading.max_workers": 1}):
+        stopped(build_pyramid, image=tmp_path / "image.zarr", levels=2)
+    shutil.copytree(tmp_path / "image.zarr", tmp_path / "copy.zarr")
+    assert len(build_pyramid(tmp_path / "copy.zarr", 2, resume=True)) == 3
+
+
+def test_data_and_labels_that_changed_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(units, "TARGET_NBYTES", 1 << 10)
+    image = create_image(tmp_path / "image.zarr", DATA, chunks=CHUNKS, levels=0)
+    write = functools.partial(image.write_label, "cells", chunks=CHUNKS)
+    with gzarr.config.set({"threading.max_workers": 1}):
+        stopped(create_image, store=tmp_path / "new.zarr", data=DATA, chunks=CHUNKS)
+        with pytest.raises(ContainsNodeError, match=r"the elements of the input data \(memory\) have changed"):
+            create_image(tmp_path / "new.zarr", DATA + 1, chunks=CHUNKS, resume=True)
+        stopped(write, data=with_closure(2))
+        with pytest.raises(ContainsNodeError, match=r"closure sigma of data .* was 2, is 3"):
+            write(data=with_closure(3), resume=True)
+
+
+def test_a_mask_that_changed_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("scipy")
+    mask = gzarr.create_array(tmp_path / "mask.zarr", data=np.ones((160, 160), "?"), chunks=CHUNKS)
+    out = gzarr.create_array(tmp_path / "out.zarr", shape=(160, 160), chunks=CHUNKS, dtype="u4")
+    run = functools.partial(label, mask, out, max_nbytes=1_000_000)
+    with pytest.raises(KeyboardInterrupt):  # in the second of two passes
+        run(progress=lambda done, total, name: stop() if done > 0.6 * total else None)
+    with pytest.raises(ContainsNodeError, match=r"structure was .*delete the output, or call without resume="):
+        run(connectivity=2, resume=True)
+    mask[0, :] = False
+    with pytest.raises(ContainsNodeError, match=r"mask\.zarr\) was changed"):
+        run(resume=True)
+
+
+def test_a_chunk_that_could_not_be_read_may_be_repaired(places: Any, tmp_path: Path) -> None:
+    z, chunk = places("a.zarr"), tmp_path / "a.zarr" / "c" / "3" / "3"
+    whole = chunk.read_bytes()
+    chunk.write_bytes(b"damaged")
+    run = functools.partial(map_blocks, np.negative, z, tmp_path / "out.zarr", block=10, dtype="u1")
+    with pytest.raises(gzarr.ChunkError):
+        run()
+    chunk.write_bytes(whole)
+    assert (run(resume=True)[...] == 255).all()
+
+
+def test_what_is_noted_tells_no_texts_and_is_small(places: Any, tmp_path: Path) -> None:
+    password = "correct horse"
+    z = gzarr.create_array(tmp_path / "many.zarr", shape=(40, 40), chunks=(1, 1), dtype="u1")
+    stopped(map_blocks, func=lambda block: block * len(password), inputs=z, out=tmp_path / "out.zarr", block=10)
+    noted = (tmp_path / "out.zarr" / PROGRESS).read_text()
+    assert password not in noted
+    assert len(noted) < 8000
+    told = json.loads(noted)["run"]["functions"]["func"]
+    assert told["values"]["closure password"].startswith("str ")

@@ -42,12 +42,6 @@ class Applied(NamedTuple):
         return self.template.axes if isinstance(self.template, Image) else self.template.dimension_names
 
     @property
-    def described(self) -> tuple[Any, ...]:
-        """The function and the inputs, as far as another process can compare them."""
-        name = getattr(self.func, "__qualname__", type(self.func).__qualname__)
-        return name, [(source.shape, str(source.dtype), source.chunks) for source in self.sources]
-
-    @property
     def on_host(self) -> bool:
         """Whether the function gets NumPy arrays on the host."""
         return self.sources[0].backend is self.sources[0].backend.host

@@ -17,10 +17,12 @@ import gzarr.images.pyramid.resuming as notes
 from gzarr.api.create import create_array
 from gzarr.api.open import open_array, open_group
 from gzarr.backend import Array as AnyArray
-from gzarr.errors import ArrayNotFoundError, GroupNotFoundError
+from gzarr.errors import OVERWRITE, ArrayNotFoundError, GroupNotFoundError
 from gzarr.hierarchy import new_nodes
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
+from gzarr.identity.inputs import describe_metadata
+from gzarr.identity.runs import Run, identify
 from gzarr.images.halo.planning import Bounds
 from gzarr.images.image import Image
 from gzarr.images.new_levels import level_keywords
@@ -44,21 +46,24 @@ class Options:
     ----------
     name : str
         Of the function that writes, for messages.
-    arguments : object
+    run : Run
         What the elements depend on.
     resume, overwrite : bool
         Whether to go on with an unfinished run; whether to replace what is at a path.
+    remedy : str
+        What to do to begin anew, for messages.
     levels, factors, method
         Of an image's pyramid: see `gzarr.images.build_pyramid`.
     """
 
     name: str
-    arguments: Any
+    run: Run
     resume: bool
     overwrite: bool
     levels: int | None
     factors: Factors
     method: Method | None
+    remedy: str = f"pass {OVERWRITE}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,9 +153,17 @@ def _array_written(array: Array, options: Options) -> Iterator[Writing]:
     def begin(plan: Mapping[str, Any]) -> Marks:
         if not options.resume:
             notes.remove_marks(array.store, array.path)
-        made = notes.fingerprint((options.name, options.arguments), [array.metadata])
+        output = {f"{key} of the output": value for key, value in describe_metadata(array.metadata).items()}
         marks.append(
-            notes.begin(array.store, array.path, name=options.name, arguments=made, plan=plan, resume=options.resume)
+            notes.begin(
+                array.store,
+                array.path,
+                name=options.name,
+                run=options.run.joined(identify(options.name, arguments=output)),
+                plan=plan,
+                resume=options.resume,
+                remedy=options.remedy,
+            )
         )
         return marks[0]
 
@@ -158,6 +171,7 @@ def _array_written(array: Array, options: Options) -> Iterator[Writing]:
         yield Writing(array, begin)
     except Exception as error:
         for mark in marks:
+            mark.note_failure(error)
             error.add_note(
                 f"{array.store_path}: {mark.n_done} blocks of {options.name} are stored. The same call with "
                 "resume=True goes on"
@@ -186,7 +200,7 @@ def _image_written(image: Image, options: Options) -> Iterator[Writing]:
         resume=options.resume,
         overwrite=not options.resume,
         name=options.name,
-        arguments=options.arguments,
+        run=options.run,
     ) as build:
 
         def begin(plan: Mapping[str, Any]) -> Marks:

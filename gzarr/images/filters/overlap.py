@@ -17,6 +17,7 @@ from gzarr.dtypes import parse_dtype
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.node import lies_within
 from gzarr.hierarchy.options import check_keywords
+from gzarr.identity.runs import Resume, identify
 from gzarr.images.create import check_apart
 from gzarr.images.filters.inputs import Applied, Compute, check_result, parse_block, parse_inputs
 from gzarr.images.filters.outputs import Options, Output, Writing, new_output, unit_of
@@ -47,7 +48,7 @@ class BlockKeywords(TypedDict, total=False):
     levels: int | None
     factors: Factors
     method: Method | None
-    resume: bool
+    resume: Resume
     overwrite: bool
     progress: ProgressLike
     device: str | None
@@ -68,7 +69,7 @@ def map_overlap(
     levels: int | None = None,
     factors: Factors = None,
     method: Method | None = None,
-    resume: bool = False,
+    resume: Resume = False,
     overwrite: bool = False,
     progress: ProgressLike = None,
     device: str | None = None,
@@ -108,9 +109,11 @@ def map_overlap(
         the arrays were opened with for decoding and encoding.
     levels, factors, method : optional
         Of an image's pyramid: see `build_pyramid`. By default those that the image has; for one without, as there.
-    resume : bool
-        Whether to go on with a call that was interrupted: it needs the same arguments. At most one block of each thread
-        is computed again.
+    resume : bool or str
+        Whether to go on with a call that was interrupted: it needs the same function, inputs and arguments, else it is
+        refused. At most one block of each thread is computed again. Functions are compared by their code, defaults,
+        closures and the globals that they refer to. For one that cannot be compared, give a text that stands for it,
+        from the first call on: ``resume="sigma 2"``.
     overwrite : bool
         Whether to replace what is at a path.
     progress : bool or callable, optional
@@ -126,10 +129,10 @@ def map_overlap(
     Raises
     ------
     ContainsNodeError
-        If something is at a path, or an unfinished call there is another one.
+        If something is at a path, or an unfinished call there was of another function, input or argument.
     ValueError
         If shapes differ, a depth is not smaller than its axis, the output overlaps an input, the memory is too little,
-        or the function returns another shape or data type.
+        the function returns another shape or data type, or cannot be compared with that of an unfinished call.
     ChunkError
         If a stored chunk is damaged.
     StoreError
@@ -153,8 +156,14 @@ def map_overlap(
     wanted = None if block is None else parse_block(block, given)
     options = Options(
         name=given.name,
-        arguments=(given.described, depths, modes, cval),
-        resume=resume,
+        run=identify(
+            given.name,
+            resume,
+            functions={"func": func},
+            inputs={str(number): source for number, source in enumerate(given.sources)},
+            arguments={"depth": depths, "boundary": modes, "cval": cval},
+        ),
+        resume=bool(resume),
         overwrite=overwrite,
         levels=levels,
         factors=factors,

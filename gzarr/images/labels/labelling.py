@@ -18,6 +18,7 @@ from gzarr.backend import Array as AnyArray
 from gzarr.backend import Backend
 from gzarr.cpu.threads import thread_count
 from gzarr.display.progress import ProgressLike
+from gzarr.identity.runs import Resume, identify
 from gzarr.images.labels.components import (
     Blocks,
     Coords,
@@ -44,7 +45,7 @@ def label(
     *,
     structure: ArrayLike | None = None,
     max_nbytes: int = 256 << 20,
-    resume: bool = False,
+    resume: Resume = False,
     progress: ProgressLike = None,
     device: str | None = None,
 ) -> int:
@@ -68,9 +69,9 @@ def label(
         ``connectivity``.
     max_nbytes : int
         Bytes that blocks and tables may take. Tables take about 40 bytes for each object and block that it lies in.
-    resume : bool
-        Whether to go on with a call that was interrupted: it needs the same arguments. The mask is labelled again, but
-        what was written is not written again.
+    resume : bool or str
+        Whether to go on with a call that was interrupted: it needs the same mask and arguments, else it is refused. The
+        mask is labelled again, but what was written is not written again.
     progress : bool or callable, optional
         True for a bar, or a function of (bytes done, bytes in all, name of the array). The mask counts twice.
     device : str, optional
@@ -106,7 +107,8 @@ def label(
     if np.dtype(source.array.dtype).kind not in "biufc":
         raise ValueError(f"{source.name}: a mask has numbers, got {source.array.dtype}")
     made = _structure(len(shape), connectivity, structure, source.spatial)
-    wish = Wish("label", (source.name, made.tolist()), out, shape, None, max_nbytes, resume, progress)
+    run = identify("label", resume, inputs={"mask": source.array}, arguments={"structure": made.tolist()})
+    wish = Wish("label", run, out, shape, None, max_nbytes, bool(resume), progress)
     with ExitStack() as stack:
         target = Target(wish, source, stack)
         return number_blocks(wish, source, target, _method(source, target, made, max_nbytes))

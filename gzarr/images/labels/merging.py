@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gzarr.display.progress import ProgressLike
+from gzarr.identity.runs import Resume, identify
 from gzarr.images.labels.components import NOWHERE, Blocks, Coords, Pairs, count_pairs, face_of, places_in, side_of
 from gzarr.images.labels.numbering import Labelled, Method, Target, Wish, find_source, number_blocks
 from gzarr.tensors import to_host
@@ -28,7 +29,7 @@ def merge_labels(
     block: int | Sequence[int] | None = None,
     threshold: float = 0.5,
     max_nbytes: int = 256 << 20,
-    resume: bool = False,
+    resume: Resume = False,
     progress: ProgressLike = None,
     device: str | None = None,
 ) -> int:
@@ -109,9 +110,10 @@ def merge_labels(
 
     # The block, runs of labels, their order, and compact labels.
     method = Method(blocks, label_block, link, steps, 3 * source.itemsize + 24)
-    arguments = (source.name, margins, cores, threshold)
+    arguments = {"depth": margins, "block": cores, "threshold": threshold}
+    run = identify("merge_labels", resume, inputs={"labels": source.array}, arguments=arguments)
     chunks = cores if any(margins) else None
-    wish = Wish("merge_labels", arguments, out, blocks.shape, chunks, max_nbytes, resume, progress)
+    wish = Wish("merge_labels", run, out, blocks.shape, chunks, max_nbytes, bool(resume), progress)
     with ExitStack() as stack:
         target = Target(wish, source, stack)
         _check_unit(target, blocks)

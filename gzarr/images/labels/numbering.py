@@ -29,6 +29,7 @@ from gzarr.hierarchy.create import check_free
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.node import lies_within
 from gzarr.hierarchy.reaching import reach_node
+from gzarr.identity.runs import Run
 from gzarr.images.filters.outputs import Options, Output, Writing
 from gzarr.images.image import Image, open_image
 from gzarr.images.labels.components import PIECE, Blocks, Coords, Link, Objects, Side
@@ -150,8 +151,8 @@ class Wish(NamedTuple):
     ----------
     name : str
         Of the function that is called.
-    arguments : object
-        What the numbers depend on, besides the source.
+    run : Run
+        What the numbers depend on.
     out : Array, Image or path
         Where they go.
     shape : tuple of int
@@ -160,14 +161,14 @@ class Wish(NamedTuple):
         Of an array that is created; None for those of the source.
     max_nbytes : int
         Memory for blocks and tables, in bytes.
-    resume : bool
+    resume : bool or str
         Whether to go on with an unfinished call.
     progress : bool or callable, optional
         As of `gzarr.transfer`; what is read counts twice.
     """
 
     name: str
-    arguments: Any
+    run: Run
     out: Any
     shape: Coords
     chunks: Coords | None
@@ -191,12 +192,13 @@ class Target:
         self._wish, self._source, self._stack = wish, source, stack
         self._options = Options(
             name=wish.name,
-            arguments=wish.arguments,
+            run=wish.run,
             resume=wish.resume,
             overwrite=False,
             levels=None,
             factors=None,
             method="mode",
+            remedy="delete the output, or call without resume= to overwrite an array,",
         )
         self._writing: Writing | None = None
         out = wish.out

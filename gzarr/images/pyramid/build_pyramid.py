@@ -10,6 +10,7 @@ from gzarr.errors import OVERWRITE, ContainsNodeError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.new_nodes import like
+from gzarr.identity.runs import Resume, identify
 from gzarr.images.create import check_apart, new_group, put_image
 from gzarr.images.image import Image, open_image
 from gzarr.images.new_levels import level_keywords
@@ -35,7 +36,7 @@ def build_pyramid(
     *,
     out: Any = None,
     max_nbytes: int = MAX_NBYTES,
-    resume: bool = False,
+    resume: Resume = False,
     overwrite: bool = False,
     progress: ProgressLike = None,
     device: str | None = None,
@@ -61,9 +62,10 @@ def build_pyramid(
         Where a new image is made, with a copy of level 0 from the same pass. By default, the image gets the levels.
     max_nbytes : int
         Memory for decoded elements, in bytes. Encoded bytes under way come on top.
-    resume : bool
-        Whether to go on with a build that was interrupted: it needs the same arguments. At most one unit of each
-        thread is done again.
+    resume : bool or str
+        Whether to go on with a build that was interrupted: it needs the same image, unchanged, and the same arguments,
+        else it is refused. At most one unit of each thread is done again. Of a function that cannot be compared, a
+        text that stands for it: see `map_overlap`.
     overwrite : bool
         Whether to replace levels that exist.
     progress : bool or callable, optional
@@ -86,7 +88,8 @@ def build_pyramid(
     Raises
     ------
     ContainsNodeError
-        If the image has other levels already and ``overwrite`` is false, or an unfinished build is not resumed.
+        If the image has other levels already and ``overwrite`` is false, or an unfinished build is not resumed, or is
+        of something else.
     ValueError
         If there can be no such levels, the method is not for such elements, or ``max_nbytes`` is too small.
     ChunkError
@@ -174,7 +177,10 @@ def _copied(source: Array | Image, out: Any, recipe: Recipe) -> Image:
     del level["zarr_format"]
     multiscale = replace(multiscale, datasets=multiscale.datasets[:1])
     check_image(multiscale, level, recipe)
-    group = new_group(out, opening, resume=recipe.resume, overwrite=recipe.overwrite, first=multiscale.datasets[0].path)
+    recipe = recipe._replace(run=identify("build_pyramid", recipe.resume, inputs={"level 0": base}))
+    group = new_group(
+        out, opening, resume=bool(recipe.resume), overwrite=recipe.overwrite, first=multiscale.datasets[0].path
+    )
     return put_image(group, multiscale, level, base, recipe._replace(overwrite=False))
 
 

@@ -22,6 +22,8 @@ from gzarr.errors import RESUME, ContainsNodeError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.lazy import computed, is_lazy
+from gzarr.identity.inputs import describe_metadata
+from gzarr.identity.runs import Resume, Run, identify
 from gzarr.images.ome.axes import with_lengths
 from gzarr.images.ome.documents import Dataset, Multiscale, write_multiscale
 from gzarr.images.pyramid.cascade import Cascade
@@ -55,8 +57,8 @@ class Build:
         Takes the blocks of level 0.
     name : str
         Of the function that builds, for messages.
-    arguments : str
-        Fingerprint of what the levels are made of and how.
+    run : Run
+        What the levels are made of and how.
     resume, overwrite : bool
         Whether to go on with an unfinished build, or to delete one.
     after : str or None
@@ -70,8 +72,8 @@ class Build:
     levels: tuple[Array, ...]
     cascade: Cascade
     name: str
-    arguments: str
-    resume: bool = False
+    run: Run
+    resume: Resume = False
     overwrite: bool = False
     after: str | None = None
     marks: Marks | None = field(default=None)
@@ -95,8 +97,8 @@ class Build:
         if not was_begun and not self.overwrite:  # afterwards, what is in these places is of this build
             for level in self.levels[1:]:
                 check_place(level, read_node(store.live(), level.path))
-        made: dict[str, Any] = {"name": self.name, "arguments": self.arguments, "plan": plan}
-        self.marks = notes.begin(store, path, **made, resume=self.resume, anew=anew)
+        made: dict[str, Any] = {"name": self.name, "run": self.run, "plan": plan}
+        self.marks = notes.begin(store, path, **made, resume=bool(self.resume), anew=anew)
         for level in self.levels[1:]:
             create_level(level, overwrite=self.overwrite, was_begun=was_begun, keep=not anew)
         return self.marks
@@ -112,10 +114,10 @@ def building(
     factors: Factors = None,
     method: Method = "mean",
     write_base: bool = True,
-    resume: bool = False,
+    resume: Resume = False,
     overwrite: bool = False,
     name: str = "build_pyramid",
-    arguments: Any = None,
+    run: Run | None = None,
     after: str | None = None,
     is_last: bool = True,
 ) -> Iterator[Build]:
@@ -137,7 +139,7 @@ def building(
         Whether to go on with an unfinished build; whether to replace levels, and unfinished builds.
     name : str
         Of the function that builds, for messages.
-    arguments : object
+    run : Run, optional
         What else the elements depend on, so that only the same computation is resumed.
     after : str, optional
         Name of a computation that has ended, and left its notes for this one to replace.
@@ -155,7 +157,6 @@ def building(
     planned = plan(base, multiscale, levels, factors, method)
     arrays = [level_array(group, base, level) for level in planned]
     cascade = cascade_of(base, arrays, planned, method, write_base=write_base)
-    made = (name, method_name(method), [level[:3] for level in planned], write_base, arguments)
     build = Build(
         group,
         replace(
@@ -167,7 +168,7 @@ def building(
         (base, *arrays),
         cascade,
         name,
-        notes.fingerprint(made, [base.metadata]),
+        _run_of(group, base, planned, method, name, resume, write_base=write_base).joined(run or Run()),
         resume,
         overwrite,
         after,
@@ -177,6 +178,7 @@ def building(
         cascade.finish()
     except Exception as error:
         if build.marks is not None:
+            build.marks.note_failure(error)
             error.add_note(
                 f"{group.store_path}: {build.marks.n_done} units of {name} are stored; the levels are not yet part of "
                 f"the image. The same call with {RESUME} goes on"
@@ -295,6 +297,32 @@ def chunk_of(data: Any) -> tuple[int, ...] | None:
     if not isinstance(chunks, tuple) or not all(isinstance(n, int) and n > 0 for n in chunks):
         return None
     return chunks
+
+
+def _run_of(
+    group: Group,
+    base: Array,
+    planned: Sequence[Level],
+    method: Method,
+    name: str,
+    resume: Resume,
+    *,
+    write_base: bool,
+) -> Run:
+    """What all builds depend on. Raises: ValueError."""
+    arguments: dict[str, Any] = {"levels": [level[:3] for level in planned]}
+    if isinstance(method, str):
+        arguments["method"] = method
+    if write_base:
+        arguments |= {f"{key} of level 0": value for key, value in describe_metadata(base.metadata).items()}
+    return identify(
+        name,
+        resume,
+        functions={} if isinstance(method, str) else {"method": method},
+        inputs={} if write_base else {"level 0": base},
+        arguments=arguments,
+        beside=(group.store, group.path),
+    )
 
 
 def _start(region: Region) -> tuple[int, ...]:

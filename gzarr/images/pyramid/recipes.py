@@ -9,6 +9,7 @@ from gzarr.api.open import open_group
 from gzarr.display.progress import ProgressLike
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
+from gzarr.identity.runs import Resume, Run
 from gzarr.images.ome.documents import FORMAT_OF, Multiscale, ome_attributes
 from gzarr.images.pyramid.building import MAX_NBYTES, Build, building, cascade_of, chunk_of, fill, plan, producer
 from gzarr.images.pyramid.cluster import Client, build_on
@@ -30,22 +31,27 @@ class Recipe(NamedTuple):
         As in `gzarr.images.build_pyramid`.
     max_nbytes : int
         Memory for decoded elements, in bytes.
-    resume, overwrite : bool
-        Whether to go on with an unfinished build; whether to replace levels, and unfinished builds.
+    resume : bool or str
+        Whether to go on with an unfinished build; see `gzarr.images.build_pyramid`.
+    overwrite : bool
+        Whether to replace levels, and unfinished builds.
     progress : bool or callable, optional
         As in `gzarr.transfer`.
     client : Client, optional
         Of a cluster that builds the levels, where level 0 is stored already.
+    run : Run, optional
+        What becomes level 0.
     """
 
     levels: int | None = None
     factors: Factors = None
     method: Method | None = None
     max_nbytes: int = MAX_NBYTES
-    resume: bool = False
+    resume: Resume = False
     overwrite: bool = False
     progress: ProgressLike = None
     client: Client | None = None
+    run: Run | None = None
 
 
 def build_levels(
@@ -87,6 +93,7 @@ def build_levels(
         resume=recipe.resume,
         overwrite=recipe.overwrite,
         name=name,
+        run=recipe.run,
         after=first_name,
         is_last=is_last,
     ) as build:

@@ -8,16 +8,15 @@ takes no such object, nothing is noted.
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from gzarr.concurrency import new_lock
-from gzarr.errors import OVERWRITE, RESUME, ContainsNodeError, StoreError
+from gzarr.errors import OVERWRITE, RESUME, ChunkError, ContainsNodeError, StoreError
+from gzarr.identity.runs import Run
 from gzarr.indexing.keys import join_path
-from gzarr.metadata.documents import documents
-from gzarr.metadata.model import ArrayMeta
 from gzarr.metadata.occupied import PROGRESS
 from gzarr.storage.base import Request, Store
 
@@ -68,22 +67,28 @@ class Marks:
         state = {**self._state, "first": self._first, "others": sorted(self._others)}
         self._store.set(join_path(self._path, PROGRESS), json.dumps(state).encode())
 
+    def note_failure(self, error: Exception) -> None:
+        """Note a chunk that could not be read: it may have been repaired when the run goes on."""
+        if isinstance(error, ChunkError):
+            with self._lock, suppress(StoreError):  # the other error is raised
+                self._state["failed"] = [*self._state.get("failed", ()), error.key]
+                self.write()
+
     def remove(self) -> None:
         """Remove the notes of what is complete."""
         remove_marks(self._store, self._path)
 
 
-def fingerprint(what: Any, metas: Iterable[ArrayMeta] = ()) -> str:
-    """A hash of arguments, by their representation, and of the metadata of arrays."""
-    digest = hashlib.sha256(repr(what).encode())
-    for meta in metas:
-        for _, data in documents(meta, ""):
-            digest.update(data)
-    return digest.hexdigest()
-
-
 def begin(
-    store: Store, path: str, *, name: str, arguments: str, plan: Mapping[str, Any], resume: bool, anew: bool = False
+    store: Store,
+    path: str,
+    *,
+    name: str,
+    run: Run,
+    plan: Mapping[str, Any],
+    resume: bool,
+    anew: bool = False,
+    remedy: str = f"pass {OVERWRITE}",
 ) -> Marks:
     """Begin a computation, or go on with one that was not finished.
 
@@ -93,14 +98,16 @@ def begin(
         Where the computation writes.
     name : str
         Of the function, for messages.
-    arguments : str
-        The `fingerprint` of its arguments: only a run with the same ones goes on.
+    run : Run
+        What is computed of what: only the same run goes on.
     plan : mapping
         What `Marks.plan` is in a first run.
     resume : bool
         Whether to go on with an unfinished run, if there is one.
     anew : bool
         Whether to take no notice of an unfinished run.
+    remedy : str
+        What to do to begin anew, for messages.
 
     Returns
     -------
@@ -115,18 +122,20 @@ def begin(
     store.check_writable()
     where, state = join_path(str(store), path), None if anew else read_marks(store, path)
     if state is None:
-        marks = Marks(store, path, {"name": name, "arguments": arguments, "plan": plan, "first": 0, "others": []})
+        marks = Marks(store, path, {"name": name, "run": run.to_json(), "plan": plan, "first": 0, "others": []})
         marks.write()
         return marks
     if not resume:
         raise ContainsNodeError(
-            f"an unfinished {state['name']} is at {where!r}: pass {RESUME} to go on with it, or {OVERWRITE} to "
-            "begin anew"
+            f"an unfinished {state['name']} is at {where!r}: pass {RESUME} to go on with it, or {remedy} to begin anew"
         )
-    if (state["name"], state["arguments"]) != (name, arguments):
+    found = run.differences(state.get("run"), state.get("failed", ()))
+    if state["name"] != name:
+        found.insert(0, f"{name} is called")
+    if found:
         raise ContainsNodeError(
-            f"the unfinished {state['name']} at {where!r} had other arguments, or its input has changed: go on with "
-            f"the same ones, or pass {OVERWRITE} to begin anew"
+            f"the unfinished {state['name']} at {where!r} is of something else: {'; '.join(found)}. Go on with the "
+            f"same functions, inputs and arguments, or {remedy} to begin anew"
         )
     return Marks(store, path, state)
 
@@ -139,7 +148,7 @@ def read_marks(store: Store, path: str) -> Mapping[str, Any] | None:
     try:
         state = json.loads(bytes(data))
         Marks(store, path, state)
-        return {**state, "name": str(state["name"]), "arguments": str(state["arguments"])}
+        return {**state, "name": str(state["name"])}
     except (ValueError, TypeError, LookupError) as error:
         where = join_path(str(store), join_path(path, PROGRESS))
         raise ContainsNodeError(f"{where} is damaged ({error}): pass {OVERWRITE} to begin anew") from error

@@ -214,13 +214,13 @@ def test_an_interrupted_call_goes_on(data: np.ndarray, tmp_path: Path, kind: str
     whole, dies, again = Dies(0), Dies(at), Dies(0)
     map_overlap(whole, **{**arguments, "out": tmp_path / "whole.zarr"})
     with pytest.raises(RuntimeError, match="power") as caught:
-        map_overlap(dies, **arguments)
+        map_overlap(dies, **arguments, resume="size 3")
     assert "resume=True" in "".join(caught.value.__notes__)
     assert [p.kind for p in gzarr.verify(tmp_path / "out.zarr").problems] == ["unfinished"]
     with pytest.raises(gzarr.errors.ContainsNodeError):
         map_overlap(again, **arguments)
     again.n_calls = 0
-    map_overlap(again, **arguments, resume=True)
+    map_overlap(again, **arguments, resume="size 3")
     trials, workers = 2, 2
     assert dies.n_calls + again.n_calls <= whole.n_calls + trials + workers
     expected = ndi.maximum_filter(data, 3)

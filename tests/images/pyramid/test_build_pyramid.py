@@ -179,12 +179,15 @@ def test_creation_goes_on_where_it_was(tmp_path: Path) -> None:
 
     arguments: dict[str, Any] = {"chunks": (32, 32), "max_nbytes": 40000, "levels": 2}
     with pytest.raises(OSError, match="scanner"):
-        create_image(tmp_path / "image.zarr", Broken(), **arguments)
+        create_image(tmp_path / "image.zarr", Broken(), resume="scan 1", **arguments)
     with pytest.raises(MetadataError, match="an unfinished create_image is here"):
         open_image(tmp_path / "image.zarr")
     with pytest.raises(ContainsGroupError):
         create_image(tmp_path / "image.zarr", data, **arguments)
-    check(create_image(tmp_path / "image.zarr", data, resume=True, **arguments), data)
+    Broken.left = 1000
+    with pytest.raises(ContainsNodeError, match="the token was 'scan 1', is 'scan 2'"):
+        create_image(tmp_path / "image.zarr", Broken(), resume="scan 2", **arguments)
+    check(create_image(tmp_path / "image.zarr", Broken(), resume="scan 1", **arguments), data)
     check(create_image(tmp_path / "image.zarr", data + 1, overwrite=True, **arguments), data + 1)
 
 

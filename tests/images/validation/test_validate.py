@@ -14,6 +14,7 @@ import pytest
 
 import gzarr
 from gzarr.errors import MetadataError
+from gzarr.identity.runs import Run
 from gzarr.images import create_image, create_plate, open_image, validate
 from gzarr.images.ome.documents import change_attributes
 from gzarr.images.pyramid.resuming import begin
@@ -186,7 +187,7 @@ def replaced(path: str, **keywords: Any) -> Callable[[gzarr.Group], Any]:
 
 
 def begun(group: gzarr.Group) -> None:
-    begin(group.store, group.path, name="build_pyramid", arguments="", plan={}, resume=False)
+    begin(group.store, group.path, name="build_pyramid", run=Run(), plan={}, resume=False)
 
 
 #: What is changed in the arrays and groups: the path of the fault, its severity and what it says.
@@ -377,7 +378,7 @@ def test_unfinished_labels_are_to_be_finished_not_listed(tmp_path: Path) -> None
     image = create_image(tmp_path / "a.zarr", np.zeros((8, 8), "u1"))
     image.write_label("other", np.zeros((8, 8), "u1"))
     image.group.create_group("labels/cells")
-    begin(image.group.store, "labels/cells", name="write_label", arguments="", plan={}, resume=False)
+    begin(image.group.store, "labels/cells", name="write_label", run=Run(), plan={}, resume=False)
     (fault,) = [fault for fault in validate(image).faults if "cells" in str(fault)]
     assert "unfinished" in str(fault)
     assert "resume=True" in fault.remedy
