@@ -92,7 +92,7 @@ def _tree(node: Any, links: Literal["once", "copy"]) -> SourceTree:
     if hasattr(node, "keys"):
         return hdf5.tree(node, links=links)
     one = hdf5.dataset_source(node)
-    return SourceTree(one.name, {}, {"": one})
+    return SourceTree(one.name, {}, {"": one}, files=[node.file.filename])
 
 
 def to_hdf5(

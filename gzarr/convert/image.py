@@ -84,7 +84,7 @@ def from_image(source: Any, dest: Any, **options: Unpack[TransferKeywords]) -> T
         dimension_names=("t", *names) if stacked else names,
         options={"chunks": chunks} if stacked else {},
     )
-    return write(SourceTree(image.name, {}, {"": image}), dest, **options)
+    return write(SourceTree(image.name, {}, {"": image}, files=[str(p) for p in paths]), dest, **options)
 
 
 def _read_frames(frames: Sequence[tuple[Path, int]], first: NDArray[Any], region: Region) -> NDArray[Any]:

@@ -121,7 +121,7 @@ def write_images(
         called = series.name or Path(source).name.split(".")[0]
         groups[name] = image_attributes(found, said, tags_of(series.keyframe), zarr_format, called)
         arrays |= {f"{name}/{n}".lstrip("/"): level for n, level in enumerate(found)}
-    report = write(SourceTree(source, groups, arrays), dest, **options)
+    report = write(SourceTree(source, groups, arrays, files=[source]), dest, **options)
     if not options.get("dry_run"):
         with destination(dest, where) as (store, at, _):
             for name in names:

@@ -97,7 +97,7 @@ def from_netcdf(source: str | os.PathLike[str], dest: Any, **options: Unpack[Tra
         groups: dict[str, dict[str, Any]] = {}
         arrays: dict[str, Source] = {}
         _add_group(dataset, "", name, groups, arrays)
-        return write(SourceTree(name, groups, arrays), dest, **options)
+        return write(SourceTree(name, groups, arrays, files=[name]), dest, **options)
 
 
 def _add_group(group: Any, path: str, name: str, groups: dict[str, dict[str, Any]], arrays: dict[str, Source]) -> None:

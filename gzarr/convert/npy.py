@@ -65,14 +65,14 @@ def from_npy(source: str | os.PathLike[str], dest: Any, **options: Unpack[Transf
         with path.open("rb") as file:
             if file.read(4) == b"PK\x03\x04":
                 raise CopyError(f"cannot read {str(path)!r} as a .npz file: it is damaged or cut off")
-        return write(SourceTree(str(path), {}, {"": _mapped(path, str(path))}), dest, **options)
+        return write(SourceTree(str(path), {}, {"": _mapped(path, str(path))}, files=[str(path)]), dest, **options)
     with _unpacked(path) as files:
         arrays = {name: _mapped(file, f"{path}:{name}") for name, file in files.items()}
         groups: dict[str, dict[str, Any]] = {
             "": {},
             **{parent: {} for name in sorted(arrays) for parent in _parents(name)},
         }
-        return write(SourceTree(str(path), groups, arrays), dest, **options)
+        return write(SourceTree(str(path), groups, arrays, files=[str(path)]), dest, **options)
 
 
 def _parents(name: str) -> list[str]:

@@ -107,7 +107,7 @@ def from_tiff(
             groups[""] = {}
         for number, one in enumerate(chosen):
             _add_series(one, f"series_{number}" if len(chosen) > 1 else "", str(path), groups, arrays)
-        return write(SourceTree(str(path), groups, arrays), dest, **options)
+        return write(SourceTree(str(path), groups, arrays, files=[str(path)]), dest, **options)
 
 
 @contextmanager

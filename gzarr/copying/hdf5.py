@@ -105,7 +105,7 @@ def tree(group: Any, *, links: Literal["once", "copy"] = "once") -> SourceTree:
     visit(group, "", frozenset())
     while soft:
         add(*soft.popleft())
-    return SourceTree(place(group), groups, arrays)
+    return SourceTree(place(group), groups, arrays, files=[group.file.filename])
 
 
 def _identity(node: Any) -> tuple[Any, ...]:

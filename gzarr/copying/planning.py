@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +16,8 @@ from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.open_options import OpenedWith
 from gzarr.hierarchy.options import check_keywords
 from gzarr.hierarchy.presets import LAYOUT_KEYWORDS, layout_applies
+from gzarr.identity.inputs import SAMPLED, describe_files, describe_input, describe_metadata
+from gzarr.identity.runs import Resume, Run, identify
 from gzarr.indexing.grid import nchunks
 from gzarr.metadata.conventions import in_format, stated_by, translate, with_names
 from gzarr.metadata.documents import read_node
@@ -23,6 +25,8 @@ from gzarr.metadata.model import ArrayMeta, GroupMeta, ZarrFormat
 from gzarr.storage import MemoryStore
 from gzarr.storage.base import Store
 
+#: Objects that are looked at in each of many arrays.
+_LEAST_SAMPLED = 8
 #: Keywords of the creation functions that callers cannot give: a copy takes them from its source.
 _FROM_SOURCE = ("shape", "dtype", "data", "attributes", "overwrite", "path", "name", "store")
 
@@ -71,10 +75,21 @@ def _nearest_group(store: Store, path: str) -> GroupMeta | None:
     return None
 
 
-def identity(source: Source) -> tuple[Any, ...]:
-    """What identifies a source and its stored form: a resumed copy must have read the same one before."""
-    stored = None if source.array is None else repr(source.array.metadata)
-    return source.name, source.shape, str(source.dtype), stored
+def run_of(tree: SourceTree, jobs: Sequence[Job], resume: Resume) -> Run:
+    """What is copied and how: a resumed copy must have read the same before. Raises ValueError."""
+    most = max(SAMPLED // max(len(jobs), 1), _LEAST_SAMPLED)
+    inputs: dict[str, Any] = {"source": describe_files(tree.files)} if tree.files else {}
+    for job in jobs if not tree.files else ():
+        source = job.source.data if job.source.array is None else job.source.array
+        inputs[job.path or "source"] = describe_input(source, most=most)
+    arguments: dict[str, Any] = {}
+    for job in jobs:
+        source = job.source.array
+        told = describe_metadata(job.meta, attributes=True)
+        if source is not None:  # attributes are copied too
+            told["metadata of the source"] = describe_metadata(source.metadata, attributes=True)["metadata"]
+        arguments |= {f"{key} of the new array {job.path!r}": value for key, value in told.items()}
+    return identify("copy", resume, inputs=inputs, arguments=arguments)
 
 
 def plan(source: Source, path: str, opened_with: OpenedWith, budget_nbytes: int, keywords: Mapping[str, Any]) -> Job:

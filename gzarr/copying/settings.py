@@ -9,6 +9,7 @@ from typing import Any, Literal, TypedDict
 from gzarr.copying.arrays import BUDGET_NBYTES
 from gzarr.display.progress import ProgressLike
 from gzarr.hierarchy.keywords import DatasetKeywords, Layout
+from gzarr.identity.runs import Resume
 
 IfExists = Literal["raise", "replace", "skip"]
 
@@ -41,7 +42,7 @@ class TransferKeywords(CopyKeywords, total=False):
     each: Mapping[str, Mapping[str, Any]] | None
     if_exists: IfExists
     dry_run: bool
-    resume: bool
+    resume: Resume
     progress: ProgressLike
     budget_nbytes: int
 
@@ -66,7 +67,7 @@ class Settings:
 
     if_exists: IfExists = "raise"
     dry_run: bool = False
-    resume: bool = False
+    resume: Resume = False
     progress: ProgressLike = None
     budget_nbytes: int = BUDGET_NBYTES
 

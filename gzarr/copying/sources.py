@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,6 +47,8 @@ class Source:
         The element that stands for missing data.
     array : Array or None
         The gzarr array, if the source is one; it may be copied without decoding.
+    data : array-like
+        What is read, if it is in memory or was opened by the caller.
     """
 
     name: str
@@ -60,6 +62,7 @@ class Source:
     options: Mapping[str, Any] = field(default_factory=dict)
     mask_value: Any = None
     array: Array | None = None
+    data: Any = None
 
     @property
     def nbytes(self) -> int:
@@ -81,12 +84,15 @@ class SourceTree:
         The arrays.
     zarr_format : int or None
         Format of the source, if it is Zarr.
+    files : sequence of str
+        The files that are read, if the source is one or several of another format.
     """
 
     name: str
     groups: Mapping[str, Mapping[str, Any]]
     arrays: Mapping[str, Source]
     zarr_format: int | None = None
+    files: Sequence[str] = ()
 
 
 def regular_grid(shape: tuple[int, ...], chunks: tuple[int, ...] | None = None) -> Grid:
@@ -130,7 +136,7 @@ def from_memory(data: Any, name: str = "array") -> Source:
     if not isinstance(chunks, tuple) or len(chunks) != len(data.shape) or not all(isinstance(n, int) for n in chunks):
         chunks = None
     shape = tuple(int(n) for n in data.shape)
-    return Source(name, shape, dtype, max(dtype.itemsize, 1), data.__getitem__, regular_grid(shape, chunks))
+    return Source(name, shape, dtype, max(dtype.itemsize, 1), data.__getitem__, regular_grid(shape, chunks), data=data)
 
 
 def on_host(data: Any) -> Any:

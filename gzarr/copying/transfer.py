@@ -17,12 +17,12 @@ from gzarr.backend import Backend
 from gzarr.copying import sources
 from gzarr.copying.arrays import BUDGET_NBYTES, copy_array
 from gzarr.copying.named_chunks import axis_names, check_names
-from gzarr.copying.planning import Job, check_copy, format_of, identity, plan, reported
+from gzarr.copying.planning import Job, check_copy, format_of, plan, reported, run_of
 from gzarr.copying.report import TransferReport
 from gzarr.copying.settings import CopyKeywords, IfExists, Settings
 from gzarr.copying.sources import SourceTree
 from gzarr.copying.stores import opened
-from gzarr.copying.unfinished import Mark, make_mark, read_mark, remove_mark, write_mark
+from gzarr.copying.unfinished import Mark, note_failure, read_mark, remove_mark, write_mark
 from gzarr.devices import backend_for
 from gzarr.display.progress import ProgressLike, counted
 from gzarr.errors import REPLACE, RESUME, SKIP, ContainsNodeError, CopyError, GzarrError
@@ -32,6 +32,7 @@ from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.node import lies_within
 from gzarr.hierarchy.open_options import OpenedWith
 from gzarr.hierarchy.resizing import objects_stored
+from gzarr.identity.runs import Resume, Run
 from gzarr.indexing.keys import Coords, join_path, normalize_path
 from gzarr.metadata.documents import change_attributes, delete_node, read_node, write_node
 from gzarr.metadata.model import ArrayMeta, GroupMeta, ZarrFormat
@@ -46,7 +47,7 @@ def transfer(
     path: str | None = None,
     if_exists: IfExists = "raise",
     dry_run: bool = False,
-    resume: bool = False,
+    resume: Resume = False,
     progress: ProgressLike = None,
     budget_nbytes: int = BUDGET_NBYTES,
     device: str | Backend | None = None,
@@ -73,8 +74,10 @@ def transfer(
         If something exists at the destination: raise, replace it, or skip the arrays that exist.
     dry_run : bool, default False
         Whether to only report what would be done.
-    resume : bool, default False
-        Whether to resume an interrupted copy, which needs the same arguments.
+    resume : bool or str, default False
+        Whether to resume an interrupted copy, which needs the same source, unchanged, and the same arguments; else it
+        is refused. For data in memory that cannot be compared, such as Dask's, a text that stands for them, from the
+        first call on.
     progress : bool or callable, optional
         True for a progress bar, or a function of (bytes done, bytes in all, name of the array).
     budget_nbytes : int, default 256 MiB
@@ -173,8 +176,9 @@ def transfer_tree(
 ) -> TransferReport:
     """Copy a tree of sources to a place in a store. See `transfer`."""
     zarr_format, jobs = _plan_tree(tree, store, path, opened_with, settings, keywords, each or {})
-    mark = make_mark(tree.name, [(job.path, identity(job.source), job.meta) for job in jobs])
-    resuming = _check_room(store, path, settings, mark)
+    run = run_of(tree, jobs, settings.resume)
+    unfinished = _check_room(store, path, settings, run)
+    resuming, mark = unfinished is not None, unfinished or Mark(tree.name, run.to_json())
     if not settings.dry_run:
         store.check_metadata_writable()
     complete = _complete_arrays(store, jobs, settings, resuming=resuming)
@@ -182,7 +186,12 @@ def transfer_tree(
     report = TransferReport(tuple(map(reported, todo)), len(tree.groups), len(complete), dry_run=settings.dry_run)
     if settings.dry_run or (settings.resume and not todo and not resuming):
         return report
-    with _explained(store, path, settings) as begun:
+    if complete and settings.resume and not resuming and settings.if_exists == "raise":
+        raise CopyError(
+            f"{join_path(str(store), path)} has {len(complete)} of the arrays, and no copy is unfinished there: nobody "
+            f"knows of what they are copies; keep them with {SKIP}, or copy with {REPLACE}"
+        )
+    with _explained(store, path, settings, lambda error: note_failure(store, path, mark, error, tree.files)) as begun:
         if not resuming:
             _begin(store, path, settings, zarr_format)
             write_mark(store, path, mark)
@@ -225,18 +234,21 @@ def _plan_tree(
     ]
 
 
-def _check_room(store: Store, path: str, settings: Settings, mark: Mark) -> bool:
-    """Whether an interrupted copy is resumed. Raises CopyError if something is in the way."""
+def _check_room(store: Store, path: str, settings: Settings, run: Run) -> Mark | None:
+    """The interrupted copy that is resumed. Raises CopyError if something is in the way."""
     unfinished = read_mark(store, path)
     where = join_path(str(store), path)
-    if unfinished is not None and settings.resume and (unfinished == mark or settings.if_exists != "replace"):
-        if unfinished != mark:
-            other = unfinished.source != mark.source
-            what = f"of {unfinished.source}" if other else "with other arguments, or of what has changed"
-            raise CopyError(f"the unfinished copy at {where} is another one, {what}; copy with {REPLACE}")
-        return True
+    if unfinished is not None and settings.resume:
+        found = run.differences(unfinished.run, unfinished.failed)
+        if not found:
+            return unfinished
+        if settings.if_exists != "replace":
+            raise CopyError(
+                f"the unfinished copy of {unfinished.source} at {where} is another one: {'; '.join(found)}. Go on with "
+                f"the same source and arguments, or begin anew with {REPLACE}"
+            )
     if settings.if_exists == "replace" or settings.resume:
-        return False
+        return None
     if unfinished is not None:
         raise CopyError(
             f"an unfinished copy of {unfinished.source} is at {where}; resume it with {RESUME}, "
@@ -244,7 +256,7 @@ def _check_room(store: Store, path: str, settings: Settings, mark: Mark) -> bool
         )
     if settings.if_exists == "raise" and read_node(store.live(), path) is not None:
         raise CopyError(f"something is already stored at {where}; pass {REPLACE}, {SKIP} or another path")
-    return False
+    return None
 
 
 def _complete_arrays(store: Store, jobs: list[Job], settings: Settings, *, resuming: bool) -> set[str]:
@@ -312,12 +324,14 @@ def delete_objects(store: Store, job: Job) -> None:
 
 
 @contextmanager
-def _explained(store: Store, path: str, settings: Settings) -> Iterator[list[str]]:
-    """Turn failures into errors that say what has been written and how to go on."""
+def _explained(store: Store, path: str, settings: Settings, note: Callable[[Exception], None]) -> Iterator[list[str]]:
+    """Turn failures into errors that say what has been written and how to go on. note: is told of them."""
     made: list[str] = []
     try:
         yield made
     except (GzarrError, OSError, ValueError, TypeError, MemoryError) as error:
+        if made:
+            note(error)
         raise CopyError(_what_is_left(store, path, made, settings, error)) from error
     except BaseException as error:
         if made:

@@ -8,16 +8,14 @@ or not at all. Nothing else is recorded.
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from gzarr.errors import REPLACE, CopyError
+from gzarr.errors import REPLACE, ChunkError, CopyError, StoreError
 from gzarr.indexing.keys import join_path
-from gzarr.metadata.documents import documents
-from gzarr.metadata.model import ArrayMeta
 from gzarr.metadata.occupied import MARK
 from gzarr.storage.base import Request, Store
 
@@ -30,22 +28,15 @@ class Mark:
     ----------
     source : str
         Name of the source.
-    fingerprint : str
-        Hash of the metadata of all arrays of source and destination.
+    run : object
+        What is copied and how (`gzarr.identity.runs.Run.to_json`).
+    failed : sequence of str
+        Chunks and files that could not be read: they may have been repaired when the copy goes on.
     """
 
     source: str
-    fingerprint: str
-
-
-def make_mark(source: str, metas: Iterable[tuple[str, Any, ArrayMeta]]) -> Mark:
-    """The mark of a copy, from the path, a description of the source and the new metadata of every array."""
-    digest = hashlib.sha256()
-    for path, origin, meta in metas:
-        digest.update(repr((path, origin)).encode())
-        for _, data in documents(meta, path):
-            digest.update(data)
-    return Mark(source, digest.hexdigest())
+    run: Any
+    failed: Sequence[str] = ()
 
 
 def read_mark(store: Store, path: str) -> Mark | None:
@@ -54,8 +45,9 @@ def read_mark(store: Store, path: str) -> Mark | None:
     if data is None:
         return None
     try:
-        return Mark(**json.loads(bytes(data)))
-    except (ValueError, TypeError) as error:
+        stored = json.loads(bytes(data))
+        return Mark(str(stored["source"]), stored.get("run"), stored.get("failed", ()))
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
         raise CopyError(
             f"{join_path(str(store), path)}: {MARK} is damaged: {error}; delete it, or copy with {REPLACE}"
         ) from error
@@ -64,6 +56,14 @@ def read_mark(store: Store, path: str) -> Mark | None:
 def write_mark(store: Store, path: str, mark: Mark) -> None:
     """Write the mark at a place."""
     store.set(join_path(path, MARK), json.dumps(asdict(mark)).encode())
+
+
+def note_failure(store: Store, path: str, mark: Mark, error: Exception, files: Sequence[str]) -> None:
+    """Note what could not be read: a chunk, or one of several files."""
+    failed = [error.key] if isinstance(error, ChunkError) else [name for name in files if repr(name) in str(error)]
+    if failed and (len(files) > 1 or not files):
+        with suppress(StoreError, OSError):  # the other error is raised
+            write_mark(store, path, replace(mark, failed=(*mark.failed, *failed)))
 
 
 def remove_mark(store: Store, path: str) -> None:

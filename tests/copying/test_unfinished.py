@@ -169,15 +169,15 @@ def test_another_copy_is_not_gone_on_with(stopped):
     source, store = stopped
     before = dict(store)
     for what, options, match in [
-        (source, {"chunks": 20}, "other arguments"),
-        (source, {"chunks": 30, "zarr_format": 2}, "other arguments"),
-        (make_source(None), {"chunks": 30}, "copy of|of memory"),
+        (source, {"chunks": 20}, r"chunks of the new array 'first' was \[30\], is \[20\]"),
+        (source, {"chunks": 30, "zarr_format": 2}, "metadata of the new array 'first' was"),
+        (source["group"], {"chunks": 30}, "the input first was memory/first, is nothing"),
     ]:
         with pytest.raises(CopyError, match=match):
             gzarr.transfer(what, store, resume=True, **options)
         assert dict(store) == before
     source["last"].resize(60)
-    with pytest.raises(CopyError, match="what has changed"):
+    with pytest.raises(CopyError, match=r"shape of the input last \(memory/last\) was \[50\], is \[60\]"):
         gzarr.transfer(source, store, resume=True, chunks=30)
 
 
@@ -275,3 +275,94 @@ def test_an_unfinished_copy_is_replaced_on_request(unfinished):
     z = gzarr.create_array(unfinished[1], shape=100, chunks=20, dtype="i8", overwrite=True)
     assert not z[:].any()
     assert gzarr.open(unfinished[1]).shape == (100,)
+
+
+# -- only the same copy goes on ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("keywords", [{}, {"shards": (20, 20)}], ids=["chunks", "shards"])
+def test_a_source_that_has_changed_is_not_mixed_with_what_it_was(tmp_path, keywords):
+    source = gzarr.create_array(tmp_path / "a.zarr", data=np.ones((40, 40)), chunks=(10, 10), **keywords)
+    store = Failing(8, OSError(5, "Input/output error"))
+    with pytest.raises(CopyError, match="Input/output error"):
+        gzarr.transfer(source, store, chunks=5)
+    source[:20] = 2
+    before = dict(store)
+    with pytest.raises(
+        CopyError, match=r"input source \(file://.*a\.zarr\) was changed .*'c/0/0'.*if_exists='replace'"
+    ):
+        gzarr.transfer(source, store, chunks=5, resume=True)
+    assert dict(store) == before
+    gzarr.transfer(source, store, chunks=5, if_exists="replace")
+    assert np.array_equal(gzarr.open_array(store)[...], source[...])
+
+
+def test_data_in_memory_are_compared_by_value():
+    data = np.arange(400).reshape(20, 20)
+    store = Failing(6, OSError(5, "Input/output error"))
+    with pytest.raises(CopyError):
+        gzarr.transfer(data, store, chunks=5)
+    with pytest.raises(CopyError, match=r"the elements of the input source \(memory\) have changed"):
+        gzarr.transfer(data + 1, store, chunks=5, resume=True)
+    gzarr.transfer(data.copy(), store, chunks=5, resume=True)
+    assert np.array_equal(gzarr.open_array(store)[...], data)
+
+
+def test_lazy_data_need_a_token():
+    class Lazy:
+        shape, dtype = (20, 20), np.dtype("i8")
+
+        def __getitem__(self, region):
+            return np.arange(400).reshape(20, 20)[region]
+
+    with pytest.raises(ValueError, match=r"cannot compare the input source, of type .*Lazy.*resume='a text'"):
+        gzarr.transfer(Lazy(), {}, resume=True)
+    store = Failing(6, OSError(5, "Input/output error"))
+    with pytest.raises(CopyError):
+        gzarr.transfer(Lazy(), store, chunks=5, resume="v1")
+    with pytest.raises(CopyError, match="the token was 'v1', is 'v2'"):
+        gzarr.transfer(Lazy(), store, chunks=5, resume="v2")
+    gzarr.transfer(Lazy(), store, chunks=5, resume="v1")
+    assert gzarr.open_array(store)[19, 19] == 399
+
+
+def test_a_mark_that_tells_nothing_of_the_source_is_refused(stopped):
+    source, store = stopped
+    dict.__setitem__(store, MARK, b'{"source": "memory://1", "fingerprint": "d2a8"}')
+    with pytest.raises(CopyError, match=r"was not noted by the version of gzarr .*if_exists='replace'"):
+        gzarr.transfer(source, store, chunks=30, resume=True)
+
+
+def test_a_chunk_that_could_not_be_read_may_be_repaired(tmp_path):
+    source, store = make_source(tmp_path / "a.zarr"), MemoryStore()
+    whole = source.store["group/big/c/7/0"]
+    source.store["group/big/c/7/0"] = b"damaged"
+    with pytest.raises(CopyError, match=r"group/big/c/7/0.*resume=True"):
+        gzarr.transfer(source, store, chunks=40)
+    source.store["group/big/c/7/0"] = whole
+    gzarr.transfer(source, store, chunks=40, resume=True)
+    assert dict(store) == expected_objects(source, {"chunks": 40})
+
+
+def test_arrays_of_a_finished_copy_are_not_completed_from_another_source():
+    store = MemoryStore()
+    gzarr.transfer(make_source(None)["group"], store)
+    other = make_source(None)["group"]
+    other["big"][...] = 7
+    other.create_array("more", data=np.arange(3))
+    with pytest.raises(CopyError, match=r"has 1 of the arrays, and no copy is unfinished .*if_exists='skip'"):
+        gzarr.transfer(other, store, resume=True)
+    assert "more/zarr.json" not in store
+    gzarr.transfer(other, store, resume=True, if_exists="skip")
+    assert gzarr.open(store)["more"][...].tolist() == [0, 1, 2]
+
+
+def test_a_file_that_has_changed_is_not_mixed_with_what_it_was(tmp_path):
+    path = tmp_path / "a.npy"
+    np.save(path, np.ones((40, 40)))
+    store = Failing(6, OSError(5, "Input/output error"))
+    with pytest.raises(CopyError):
+        gzarr.convert.from_npy(path, store, chunks=10)
+    np.save(path, np.full((40, 40), 5.0))
+    with pytest.raises(CopyError, match=r"a\.npy\) was changed or written again"):
+        gzarr.convert.from_npy(path, store, chunks=10, resume=True)
