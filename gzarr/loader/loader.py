@@ -337,7 +337,7 @@ class Loader:
                 "sampler is iterated over, and what it gives another time is unknown: no place within an epoch can be "
                 "resumed; give a function of positions and epoch, or a sequence"
             )
-        return write_state(progress, self._setup.identity())
+        return write_state(progress, self._setup.identity(anew=False))
 
     def _progress(self) -> Progress:
         begun = self._begun

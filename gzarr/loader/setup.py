@@ -6,7 +6,7 @@ An epoch is produced from a `Setup` alone, by a thread that has no reference to 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from operator import index
 from typing import Any, NamedTuple
@@ -102,6 +102,8 @@ class Setup:
         How batches are made.
     on_epoch : callable or None
         Called with the statistics of every epoch.
+    prints : dict
+        By name, the shape and the fingerprint that the array had when it was last looked at.
     """
 
     arrays: Arrays
@@ -126,6 +128,7 @@ class Setup:
     reused: dict[str, Held]
     how: Production
     on_epoch: Callable[[Any], object] | None
+    prints: dict[str, tuple[tuple[int, ...], str]] = field(default_factory=dict)
 
     @property
     def n_chunks(self) -> float:
@@ -137,10 +140,17 @@ class Setup:
         """Whether another run gets the same samples."""
         return self.sampler is None or is_repeatable(self.sampler)
 
-    def identity(self) -> dict[str, Any]:
-        """What tells states of this loader from those of others, as JSON."""
+    def identity(self, *, anew: bool = True) -> dict[str, Any]:
+        """What tells states of this loader from those of others, as JSON.
+
+        anew: whether to look at the arrays again if their shapes are those of the last look.
+        """
+        for name, array in self.arrays.items():
+            known = self.prints.get(name)
+            if anew or known is None or known[0] != tuple(array.shape):
+                self.prints[name] = tuple(array.shape), fingerprint(array)
         told: dict[str, Any] = {
-            "arrays": {name: fingerprint(array) for name, array in self.arrays.items()},
+            "arrays": {name: self.prints[name][1] for name in self.arrays},
             "samples": self.samples.describe(),
             "shuffle": "sampler" if self.sampler is not None else self.shuffle,
         }

@@ -15,6 +15,7 @@ from zlib import crc32
 import numpy as np
 
 from gzarr.hierarchy.array import Array
+from gzarr.identity.inputs import sampled_contents
 from gzarr.indexing.grid import is_regular
 from gzarr.loader.ranks import History
 
@@ -38,14 +39,17 @@ class Progress(NamedTuple):
 
 
 def fingerprint(array: Array | np.ndarray[Any, Any]) -> str:
-    """What tells an array from others without a look at its values: type, shape, chunks and codecs."""
+    """What tells an array from others: type, shape, chunks, codecs, and a digest of a sample of its contents.
+
+    Where it is and when it was written do not matter: a copy of a data set serves as well.
+    """
     told = f"{array.dtype} {tuple(array.shape)}"
     if isinstance(array, Array):
         codecs = json.dumps([codec.to_json() for codec in array.codecs], sort_keys=True)
         told += f", chunks {array.chunks}, codecs {crc32(codecs.encode()):08x}"
         if not is_regular(array.metadata.grid):
             told += f", grid {crc32(repr(array.chunk_sizes).encode()):08x}"
-    return told
+    return f"{told}, contents {sampled_contents(array)}"
 
 
 def write_state(progress: Progress, identity: Mapping[str, Any]) -> dict[str, Any]:
