@@ -470,8 +470,7 @@ class Array(ViewableArray):
         dtype = self._out_dtype if fields is None else fields_dtype(self._out_dtype, fields)
         io = self._io
         plan = make_plan(selection, io.layout.grid)
-        data = to_array_axes(broadcast_value(value, dtype, selection, self), selection)
-        return WriteJob(io, plan, data, fields, self.write_empty_chunks)
+        return WriteJob(io, plan, broadcast_value(value, dtype, selection, self), fields, self.write_empty_chunks)
 
     def _scalar(self) -> Any:
         if self.size != 1:

@@ -151,9 +151,9 @@ class ResizableArray(Indexed):
                 f"{self.store_path}: cannot append data of shape {added} to an array of shape {old} along axis "
                 f"{axis}: all other axes must agree"
             )
-        data = broadcast_value(data, self.dtype, box_between((0,) * self.ndim, added), self)
         low = [old[axis] if n == axis else 0 for n in range(self.ndim)]
-        return data, box_between(low, [n + extent for n, extent in zip(low, added, strict=True)])
+        box = box_between(low, [n + extent for n, extent in zip(low, added, strict=True)])
+        return broadcast_value(data, self.dtype, box, self), box
 
     def refresh(self) -> Self:
         """Read the metadata from the store again.
