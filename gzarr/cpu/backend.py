@@ -25,6 +25,7 @@ from gzarr.cpu.loading import load_host, load_windows
 from gzarr.cpu.measuring import measured
 from gzarr.cpu.sharding import codecs_for
 from gzarr.cpu.threads import decoders, run
+from gzarr.dtypes.scalars import as_assigned
 from gzarr.errors import CodecError
 from gzarr.indexing.plan import Part
 from gzarr.layout.chunk_layout import Layout, Located
@@ -60,14 +61,16 @@ def _unpacked(chain: Chain) -> _Prepared:
 
 
 def as_numpy(value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """A value to be written as a NumPy array. Python numbers and lists are checked against ``dtype``, as NumPy does."""
+    """A value to be written as a NumPy array. Numbers and lists are checked against ``dtype``, as NumPy does."""
     if type(value) is np.ndarray:
         return value  # before `np.ma`, whose import by one thread would stop a child that another one forks
     if isinstance(value, np.ndarray):
         # A part of a matrix keeps two axes, and one of a masked array its mask.
         return np.asarray(value) if isinstance(value, (np.matrix, np.ma.MaskedArray)) else value
     value = to_host(value)
-    if isinstance(value, (np.generic, str, bytes)) or not hasattr(value, "__array__"):
+    if isinstance(value, np.generic):
+        return as_assigned(value, dtype)
+    if isinstance(value, (str, bytes)) or not hasattr(value, "__array__"):
         return np.asarray(value, dtype)
     return np.asarray(value)
 

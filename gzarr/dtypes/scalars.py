@@ -109,6 +109,16 @@ def as_times(values: Any, dtype: np.dtype[Any]) -> Any:
     return values.astype(dtype.newbyteorder("="))
 
 
+def as_assigned(value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """Return a scalar as an array without axes, converted as by ``array[...] = value``.
+
+    That raises for NumPy's scalars, too, where signed integers cannot hold them; `numpy.asarray` casts them.
+    """
+    array = np.empty((), dtype)
+    array[...] = value
+    return array
+
+
 def to_float(number: Any, dtype: np.dtype[Any]) -> Any:
     """Round a Python or NumPy number to a floating-point type; None if the type has nothing near it.
 

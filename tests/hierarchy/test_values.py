@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+import math
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +111,70 @@ def test_floats_out_of_range_in_points_fields_and_appended_rows(tmp_path: Path) 
 def test_arrays_without_axes_as_values(value: Any, dtype: str, tmp_path: Path) -> None:
     for shape in ((), (4, 3)):
         check_as_numpy(made(tmp_path, shape, dtype), ..., np.array(value))
+
+
+#: Scalars of Python and of NumPy: out of range, not a number, of another kind.
+SCALARS = (
+    *(300, -1, 2**70, 1.5, math.nan, 1e30, 1j, True, "12", "x", b"12", None),
+    *(np.int64(300), np.int64(-1), np.uint8(200), np.uint64(2**63), np.bool_(True), np.str_("12"), np.str_("x")),
+    *(np.float16("nan"), np.float32("nan"), np.float64("nan"), np.float64("inf"), np.float64(1e30), np.float64(1.5)),
+    *(np.longdouble("nan"), np.complex64(1j), np.complex128(2), np.bytes_(b"12"), np.timedelta64(5)),
+    *(np.datetime64("2020-01-01"), np.datetime64("2020-01-01", "ns"), np.datetime64("NaT"), np.timedelta64(5, "s")),
+)
+
+
+def written(write: Callable[[Any], Any], value: Any) -> str:
+    """What a write makes of a value, or raises."""
+    try:
+        return repr(np.asarray(write(value)).tolist())
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def ways_to_write(dtype: str) -> dict[str, Callable[[Any], Any]]:
+    """What writes a value and returns what is stored then."""
+    array = gzarr.zeros((6,), chunks=3, dtype=dtype, zarr_format=2)
+    single = gzarr.zeros((), dtype=dtype, zarr_format=2)
+
+    def assign(into: Any, key: Any) -> Callable[[Any], Any]:
+        return lambda value: (into.__setitem__(key, value), np.asarray(array)[0])[1]
+
+    return {
+        "a chunk": assign(array, slice(0, 3)),
+        "an element": assign(array, 0),
+        "a list": assign(array, [0, 1]),
+        "a mask": assign(array, np.arange(6) < 2),
+        "oindex": assign(array.oindex, ([0, 5],)),
+        "vindex": assign(array.vindex, ([0, 5],)),
+        "blocks": assign(array.blocks, 0),
+        "several": lambda value: (gzarr.write_many([(array, slice(0, 4), value)]), array[0])[1],
+        "later": lambda value: (array.write_behind(slice(0, 2), value), array.flush(), array[0])[2],
+        "no axes": lambda value: (single.__setitem__(..., value), single[...])[1],
+    }
+
+
+def test_scalars_are_taken_or_refused_as_numpy_does(request: Any) -> None:
+    """On each way to write: NumPy's scalars raise where Python's do, but for unsigned integers."""
+    every = "compiled" in request.node.name
+    for dtype in ("i1", ">i2", "i8", "u1", "f4", "c8", "?", "m8[s]", "S3") if every else ("i1",):
+        ways = ways_to_write(dtype)
+        for value in SCALARS:
+            model = np.zeros(6, dtype)
+            want = written(lambda value, model=model: (model.__setitem__(slice(0, 3), value), model[0])[1], value)
+            assert {way: written(write, value) for way, write in ways.items()} == dict.fromkeys(ways, want), value
+
+
+def test_numpy_scalars_that_an_array_cannot_hold_in_fields_and_fill_values() -> None:
+    array = gzarr.zeros(4, chunks=2, dtype=[("a", "i1"), ("b", "f4")])
+    with pytest.raises(OverflowError, match="300 out of bounds for int8"):
+        array["a"] = np.int64(300)
+    for value in (np.int64(300), np.float64("nan"), np.datetime64("2020-01-01")):
+        with pytest.raises((OverflowError, ValueError, TypeError)):
+            asyncio.run(gzarr.zeros(4, dtype="i1").awrite(0, value))
+        with pytest.raises(gzarr.MetadataError, match="a value that int8 can represent"):
+            gzarr.full(3, value, dtype="i1")
+        with pytest.raises((OverflowError, ValueError, TypeError)):
+            gzarr.array(value, dtype="i1")
 
 
 @pytest.mark.parametrize("shape", [(3,), (2, 3), (1, 2, 3)])

@@ -18,6 +18,7 @@ from gzarr.cpu.compiled import library
 from gzarr.cpu.compiled.fetch import checksum_of
 from gzarr.cpu.compiled.source import Source, swapped
 from gzarr.cpu.compiled.write import level_of
+from gzarr.dtypes.scalars import as_assigned
 from gzarr.indexing.grid import RegularAxis
 from gzarr.indexing.keys import Coords
 from gzarr.layout.chunk_layout import Layout
@@ -71,7 +72,7 @@ class BasicSelections:
             return False
         dtype = self._source.chain.chunk.dtype
         if isinstance(value, (int, float, np.generic)) and dtype.kind in _NUMBERS:
-            value = np.asarray(value, dtype)
+            value = as_assigned(value, dtype)
         elif type(value) is not np.ndarray:
             return False
         store, name = self._source.store, self._source.layout.key(coords)

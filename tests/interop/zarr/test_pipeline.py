@@ -208,6 +208,22 @@ def test_errors_are_those_of_zarr(caplog):
     assert "chunk (0, 0)" in caplog.text
 
 
+@pytest.mark.parametrize("value", [300, np.int64(300), np.float64("nan"), np.datetime64("2020-01-01"), np.array(300)])
+def test_scalars_become_what_zarr_makes_of_them(value):
+    """NumPy's wrap around, where gzarr's own arrays refuse them as NumPy's do."""
+    results = []
+    for path in ("zarr.core.codec_pipeline.BatchedCodecPipeline", "gzarr.interop.zarr.CodecPipeline"):
+        with zarr.config.set({"codec_pipeline.path": path}), np.errstate(invalid="ignore"):
+            array = create(dtype="i1")
+            try:
+                array[3:9] = value
+                array.oindex[[0, 20]] = value
+                results.append(array[...].tolist())
+            except (OverflowError, ValueError, TypeError) as error:
+                results.append(str(error))
+    assert results[0] == results[1]
+
+
 def test_codecs_of_other_packages_are_left_to_zarr(caplog):
     class Other(ZstdCodec):
         pass
