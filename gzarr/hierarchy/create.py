@@ -17,6 +17,7 @@ from gzarr.errors import (
 )
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.lazy import Separate, is_lazy
+from gzarr.hierarchy.named_axes import check_names, stored_names
 from gzarr.hierarchy.new_metadata import array_meta, checked_format
 from gzarr.hierarchy.open_options import OpenedWith
 from gzarr.hierarchy.options import ArrayOptions
@@ -24,6 +25,7 @@ from gzarr.hierarchy.values import broadcast_value
 from gzarr.indexing.keys import join_path
 from gzarr.indexing.selection import normalize_basic
 from gzarr.metadata.consolidated import refresh
+from gzarr.metadata.conventions import with_names
 from gzarr.metadata.documents import NAMES, delete_node, documents, read_node
 from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta, ZarrFormat
 from gzarr.metadata.occupied import MARK, occupant, unfinished_copy
@@ -38,15 +40,19 @@ def new_array(
     opened_with: OpenedWith,
     *,
     data: Any = None,
+    names: Sequence[str | None] = (),
     overwrite: bool = False,
 ) -> Array:
     """Create an array, filled with ``data`` if they are given, and the groups above it that are missing.
 
+    names: of the axes, unless the options name them.
     Everything is checked before anything is written or deleted. Raises MetadataError, ContainsArrayError,
     ContainsGroupError, ReadOnlyError, and ValueError for data of another shape.
     """
     options = _for_store(options, store)
     meta = array_meta(options)
+    if len(names) == len(meta.shape) > 0 and not stored_names(meta):
+        meta = with_names(meta, names)
     if any(spec.name == "numcodecs.pickle" for spec in meta.codecs) and not opened_with.allow_pickle:
         raise MetadataError(
             "object_codec: loading pickles can run any code, so gzarr stores and loads them only with"
@@ -59,9 +65,11 @@ def new_array(
     array = Array(store, path, meta, opened_with, **usage)
     array.require_codecs()
     if data is not None:
+        whole = normalize_basic((), array.shape)
+        check_names(data, whole, meta, array.store_path)
         if is_lazy(data) and not (overwrite and any(store.list_dir(path))):
             data = Separate(data)  # nothing is there that it could read
-        data = broadcast_value(data, array.dtype, normalize_basic((), array.shape), array)
+        data = broadcast_value(data, array.dtype, whole, array)
     put_node(store, path, meta, overwrite=overwrite)
     if store.zarr_format is not None:  # the store may have put its own codecs into the document, as N5 does
         stored = read_node(store, path, store.zarr_format)

@@ -21,9 +21,12 @@ from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.array_config import given_config
 from gzarr.hierarchy.create import new_array
 from gzarr.hierarchy.h5py_keywords import without_h5py
+from gzarr.hierarchy.named_axes import axis_names
+from gzarr.hierarchy.new_metadata import checked_format
 from gzarr.hierarchy.open_options import OpenedWith, take_open_options
 from gzarr.hierarchy.options import HARMLESS, UNSET, ArrayOptions
 from gzarr.hierarchy.presets import LAYOUT_KEYWORDS, layout_applies
+from gzarr.metadata.conventions import ATTRIBUTE
 from gzarr.metadata.model import ArrayMeta
 from gzarr.metadata.parts import split_codecs
 from gzarr.storage.base import Store
@@ -49,9 +52,9 @@ def options_from(keywords: Mapping[str, Any]) -> ArrayOptions:
 def make(
     store: Store, path: str, opened_with: OpenedWith, *, data: Any = None, overwrite: bool = False, **keywords: Any
 ) -> Array:
-    """Create an array, filled with ``data`` if they are given, which then lend their shape and dtype.
+    """Create an array, filled with ``data`` if they are given, which then lend shape, dtype and names of axes.
 
-    With ``write_data=False`` data lend shape and dtype only. Raises MetadataError, ContainsArrayError,
+    With ``write_data=False`` data lend these only. Raises MetadataError, ContainsArrayError,
     ContainsGroupError, ReadOnlyError.
     """
     keywords = without_h5py(keywords)
@@ -67,9 +70,9 @@ def make(
             keywords["shape"] = data.shape
         if keywords.get("dtype") is None:
             keywords["dtype"] = dtype_of(data, keywords)
-    filling = data if keywords.pop("write_data", True) else None
+    filling, names = data if keywords.pop("write_data", True) else None, _text_names(data)
     read_only = bool(keywords.pop("read_only", False))
-    array = new_array(store, path, options_from(keywords), opened_with, data=filling, overwrite=overwrite)
+    array = new_array(store, path, options_from(keywords), opened_with, data=filling, names=names, overwrite=overwrite)
     if not read_only:
         return array
     empty_too = array.write_empty_chunks
@@ -84,6 +87,11 @@ def like(template: Any, keywords: Mapping[str, Any]) -> dict[str, Any]:
     if not hasattr(template, "shape") or not hasattr(template, "dtype"):
         template = np.asarray(template)
     defaults: dict[str, Any] = {"shape": template.shape, "dtype": template.dtype}
+    names = _text_names(template) if keywords.get("shape") is None else ()
+    if names and checked_format(keywords.get("zarr_format")) == 3:
+        defaults["dimension_names"] = names
+    elif names:
+        defaults["attributes"] = {ATTRIBUTE: list(names)}
     has_layout = layout_applies(keywords, template.dtype)
     if isinstance(template, Array):
         meta = template.metadata
@@ -118,6 +126,14 @@ def like(template: Any, keywords: Mapping[str, Any]) -> dict[str, Any]:
         defaults = {k: v for k, v in defaults.items() if k not in LAYOUT_KEYWORDS}
     given = {k: v for k, v in keywords.items() if v is not UNSET and (k, v) != ("zarr_format", None)}
     return {**defaults, **given}
+
+
+def _text_names(data: Any) -> tuple[str, ...]:
+    """Return the names of the axes of data. Raises MetadataError for names that are no text."""
+    names = axis_names(data)
+    if all(isinstance(name, str) for name in names):
+        return names
+    raise MetadataError(f"dimension_names: the data's axes have names that are no text, {names}; rename them")
 
 
 def _of_chunks(meta: ArrayMeta) -> ArrayMeta:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -11,19 +11,24 @@ from gzarr.backend import Fields
 from gzarr.dtypes.scalars import as_times, lacks_unit
 from gzarr.errors import SelectionError
 from gzarr.hierarchy.accessors import Indexed
+from gzarr.hierarchy.assigned import cast_as_assigned
 from gzarr.hierarchy.lazy import computed, is_lazy, is_separate
+from gzarr.hierarchy.named_axes import check_names
 from gzarr.indexing.selection import Box, Points, Range, Selection
 
 
 def broadcast_value(value: Any, dtype: np.dtype[Any], selection: Selection, array: Indexed) -> Any:
-    """Return a value for an array, or for fields of a dtype, as something of the selection's shape that can be indexed.
+    """Return a value for an array, or for fields of a dtype, as something to index with an axis for each array axis.
 
-    It has one axis per array axis, or one for all points. A lazy value is returned as it is only if it cannot read the
-    array.
+    For points there is one axis for all. A lazy value is returned as it is only if it cannot read the array.
     """
-    given = to_array_axes(_broadcast(value, dtype, selection, array), selection)
-    differs = given.dtype.kind in "fc" and dtype.base.kind in "iu" and type(given) in (np.ndarray, np.memmap)
-    return _cast_as_assigned(given, dtype, selection, array) if differs else given
+    check_names(value, selection, array.metadata, array.store_path)
+    given = _broadcast(value, dtype, selection, array)
+    if isinstance(selection, Box):
+        given = to_array_axes(given, selection)
+    if given.dtype.kind in "fc" and dtype.base.kind in "iu" and type(given) in (np.ndarray, np.memmap):
+        given = cast_as_assigned(given, dtype, selection, array.metadata)
+    return given if isinstance(selection, Box) else to_array_axes(given, selection)
 
 
 def _broadcast(value: Any, dtype: np.dtype[Any], selection: Selection, array: Indexed) -> Any:
@@ -66,63 +71,6 @@ def _castable(given: AnyArray, dtype: np.dtype[Any]) -> AnyArray:
     if not _casts_surely(given.dtype, dtype) or (not given.shape and type(given) in (np.ndarray, np.memmap)):
         return given.astype(dtype)
     return given
-
-
-def _cast_as_assigned(given: AnyArray, dtype: np.dtype[Any], selection: Selection, array: Indexed) -> AnyArray:
-    """Cast floats to integers as NumPy does when it assigns them to the selection of an array in C order.
-
-    What NumPy makes of floats out of range depends on which elements are neighbours in memory, in the value and in the
-    array. So they are cast into memory with gaps where the array has elements between those that are selected.
-    """
-    if not given.size:
-        return given.astype(dtype.base)
-    index, spans = _spans(given, dtype, selection, array)
-    order = [span.axis for span in spans]
-    source = given[index].transpose(order)
-    innermost = max((place for place, span in enumerate(spans) if span.extent > 1), default=0)
-    extents, taken, kept, before = [], [], [], 1
-    for place, ((_, extent, step), n, stride) in enumerate(zip(spans, source.shape, source.strides, strict=True)):
-        single = n == 1 or stride == 0  # what is broadcast is cast once
-        apart = min(step, 2) if place == innermost else 1
-        extents.append(min(extent, 2) if single else n * apart + (before > 1 or n * step != extent))
-        taken.append(slice(1) if single else slice(None, n * apart, apart))
-        kept.append(slice(1) if single else slice(None))
-        before = before if extent == 1 else 1 if single else step
-    cast = np.empty(extents, dtype.base)[tuple(taken)]
-    cast[...] = source[tuple(kept)]
-    return np.broadcast_to(cast, source.shape).transpose(np.argsort(order)).reshape(given.shape)
-
-
-class _Span(NamedTuple):
-    """What a selection takes along an axis of memory: an axis of a value, the axis' extent, the step between elements."""
-
-    axis: int
-    extent: int
-    step: int
-
-
-def _spans(
-    given: AnyArray, dtype: np.dtype[Any], selection: Selection, array: Indexed
-) -> tuple[tuple[Any, ...], list[_Span]]:
-    """Return the axes of the memory that NumPy casts a value into, in C order, and an index that adds them to the value.
-
-    For each element of a list of indices, NumPy casts what the slices beside it take. Points go to memory of their own.
-    """
-    axes = selection.axes if isinstance(selection, Box) else ()
-    lists = [axis for axis, taken in enumerate(axes) if not isinstance(taken, Range)]
-    if len(lists) == len(axes):
-        return (...,), [_Span(axis, n, 1) for axis, n in enumerate(given.shape)]
-    spans = [_Span(axis, given.shape[axis], 2) for axis in lists]
-    added = iter(range(given.ndim, given.ndim + len(lists) + 1))
-    for axis, (taken, extent) in enumerate(zip(axes, array.metadata.shape, strict=True)):
-        is_range = isinstance(taken, Range)
-        spans.append(
-            _Span(axis, max(extent, taken.start + taken.size), taken.step) if is_range else _Span(next(added), extent, 1)
-        )
-    spans += [_Span(len(axes) + n, extent, 1) for n, extent in enumerate(dtype.shape)]
-    if array.metadata.data_type.dtype.names is not None and not lists:
-        spans.append(_Span(next(added), 2, 1))  # the other fields are between the elements of one
-    return (..., *(None,) * (len(spans) - given.ndim)), spans
 
 
 def _casts_surely(given: np.dtype[Any], dtype: np.dtype[Any]) -> bool:

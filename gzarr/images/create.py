@@ -21,6 +21,7 @@ from gzarr.hierarchy.options import check_keywords
 from gzarr.hierarchy.reaching import open_store_at
 from gzarr.identity.runs import Resume, identify
 from gzarr.images.image import Image
+from gzarr.images.named_data import Placed, place
 from gzarr.images.new_levels import level_keywords, new_dtype, numbers
 from gzarr.images.ome.axes import new_axes
 from gzarr.images.ome.channels import lacks_window, new_channels
@@ -101,7 +102,10 @@ def create_image(
     store : Store, Group, path, URL or mapping, optional
         Where to create the image. By default in memory.
     data : array-like, optional
-        The picture or volume: anything with a shape that can be sliced.
+        The picture or volume: anything with a shape that can be sliced. The axes of xarray's arrays, and those of gzarr
+        arrays with names, keep their names, and go into the order of OME-Zarr. Regular coordinates become scale and
+        translation, their attribute ``units`` the unit, and those of channels their labels; dates become seconds since
+        the first one. What ``axes``, ``scale``, ``translation`` and ``units`` say must agree.
     shape, dtype : optional
         Extents and data type of an image without data.
     axes : str or sequence, optional
@@ -171,6 +175,10 @@ def create_image(
     extents, kind = parse_shape(shape), new_dtype(dtype)
     if data is not None and extents != tuple(data.shape):
         raise MetadataError(f"shape: {extents} is not that of the data, {tuple(data.shape)}; leave one of them away")
+    listed = {"chunks": chunks, "shards": shards}
+    placed = place(Placed(data, axes, scale, translation, units, channels), listed)
+    data, axes, scale, translation, units, channels = placed
+    extents = extents if data is None else tuple(data.shape)
     found = new_axes(axes, len(extents), units)
     multiscale = Multiscale(
         axes=found,

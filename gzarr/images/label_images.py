@@ -18,6 +18,7 @@ from gzarr.errors import ContainsGroupError, MetadataError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.keywords import Layout
+from gzarr.hierarchy.named_axes import axis_names, check_aligned
 from gzarr.hierarchy.options import check_keywords
 from gzarr.identity.runs import Resume, identify
 from gzarr.images.image_data import ImageData
@@ -108,7 +109,7 @@ def write_label(
     check_keywords(keywords, LabelKeywords, write_label)
     computes = callable(data) and not hasattr(data, "shape")
     if not computes:
-        data = from_tensor(data if hasattr(data, "shape") else np.asarray(data))
+        data = _in_order(from_tensor(data if hasattr(data, "shape") else np.asarray(data)), image)
     run = identify(
         "write_label",
         resume,
@@ -121,6 +122,7 @@ def write_label(
         found = _probe(data, image)
     else:
         axes, shape = _axes_of(tuple(data.shape), image), tuple(data.shape)
+        check_aligned(axis_names(data), names_of(axes), image.axes, image.group.store_path)
         found = numpy_dtype(data.dtype)
     kind = _label_dtype(np.dtype(found if dtype is None else dtype), image, name)
     check_method(method, kind, labels=True)
@@ -261,6 +263,17 @@ def _factors(image: ImageData, axes: Sequence[Axis], shape: Sequence[int]) -> li
         extents = [-(-n // f) for n, f in zip(extents, step.values(), strict=True)]
         found.append(step)
     return found
+
+
+def _in_order(data: Any, image: ImageData) -> Any:
+    """Return labels with their axes in the order of the image's, if they have names. Raises ValueError for others."""
+    dims = axis_names(data)
+    names = [name for name in image.axes if name in dims]
+    if len(names) < len(dims):
+        raise ValueError(
+            f"labels with the axes {dims} do not lie over {image.group.store_path}, with axes {image.axes}: rename them"
+        )
+    return data.transpose(*names) if dims else data
 
 
 def _axes_of(shape: tuple[int, ...], image: ImageData) -> tuple[Axis, ...]:

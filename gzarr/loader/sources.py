@@ -18,6 +18,7 @@ from gzarr.dtypes import parse_dtype
 from gzarr.errors import DeviceError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
+from gzarr.hierarchy.named_axes import axis_names, stored_names
 from gzarr.loader.feeds import Source
 from gzarr.loader.samples import Samples
 from gzarr.tensors import to_host
@@ -40,7 +41,24 @@ def collect(arrays: Any) -> tuple[Arrays, bool]:
     bad = next((name for name in arrays if not isinstance(name, str)), None)
     if bad is not None:
         raise TypeError(f"arrays: names must be strings, got {bad!r}")
+    _check_first({name: _names(array) for name, array in arrays.items()})
     return {name: _checked(name, array) for name, array in arrays.items()}, named
+
+
+def _names(array: Any) -> tuple[Any, ...]:
+    return stored_names(array.metadata) if isinstance(array, Array) else axis_names(array)
+
+
+def _check_first(axes: Mapping[str, tuple[Any, ...]]) -> None:
+    """Raise ValueError if the axis of the samples of one array has another place in another."""
+    firsts = {names[0]: name for name, names in axes.items() if names and names[0] is not None}
+    for name, names in axes.items():
+        for axis in names[1:]:
+            if axis in firsts and names[0] != axis:
+                raise ValueError(
+                    f"arrays: samples of {firsts[axis]!r} lie along its first axis, {axis!r}, but {name!r} has the "
+                    f"axes {names}; transpose it, so that {axis!r} comes first"
+                )
 
 
 def _checked(name: str, array: Any) -> Any:

@@ -765,3 +765,15 @@ def test_arrays_that_were_resized():
 def test_repr():
     _, z = images()
     assert repr(gzarr.Loader(z, 16)).startswith("<Loader of an array: 203 samples in batches of 16, shuffle=False")
+
+
+def test_samples_lie_along_one_axis_where_axes_have_names() -> None:
+    xarray = pytest.importorskip("xarray")
+    pictures = xarray.DataArray(np.arange(16).reshape(4, 4), dims=("sample", "x"))
+    labels = xarray.DataArray(np.arange(16).reshape(4, 4), dims=("class", "sample"))
+    stored = gzarr.create_array(data=pictures)
+    for given in (pictures, stored):
+        with pytest.raises(ValueError, match=r"'labels' has the axes .*transpose it, so that 'sample' comes first"):
+            gzarr.Loader({"pictures": given, "labels": labels}, batch_size=2)
+        (batch, *_) = gzarr.Loader({"pictures": given, "labels": labels.transpose()}, batch_size=4, shuffle=False)
+        np.testing.assert_array_equal(batch["labels"], labels.transpose())

@@ -23,6 +23,7 @@ import numpy as np
 from gzarr.backend import Array as AnyArray
 from gzarr.concurrency import Pool, after_fork, new_lock, raise_again
 from gzarr.errors import MetadataError, SelectionError
+from gzarr.hierarchy.named_axes import axis_names, check_aligned
 from gzarr.images.acquisition.frames import Position, Row, place_of
 from gzarr.images.acquisition.growing import GrowingImage
 from gzarr.images.create import NewImageKeywords, create_image
@@ -189,6 +190,8 @@ class ImageWriter:
             raise_again(self._error)
             where = self._position(position)
             image = where.image
+            names = image.image.axes
+            check_aligned(axis_names(frame), names, names, image.image.group.store_path)
             value = image.backend.asarray(frame, image.dtype)
             if value.ndim == len(image.frame_shape) + 1:
                 for item in value:

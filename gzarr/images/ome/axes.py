@@ -165,7 +165,7 @@ def new_axes(axes: Any, ndim: int, units: str | Mapping[str, str] | None) -> tup
         axes = _USUAL[ndim]
     if not isinstance(axes, Iterable):
         raise MetadataError(f"axes: expected names, such as 'zyx' or ['t', 'y', 'x'], got {axes!r}")
-    made = tuple(_new_axis(axis) for axis in axes)
+    made = tuple(new_axis(axis) for axis in axes)
     if len(made) != ndim:
         raise MetadataError(f"axes: {ndim} are needed, one for each of the data's, got {axes!r}")
     made = with_units(made, units)
@@ -173,7 +173,8 @@ def new_axes(axes: Any, ndim: int, units: str | Mapping[str, str] | None) -> tup
     return made
 
 
-def _new_axis(axis: Any) -> Axis:
+def new_axis(axis: Any) -> Axis:
+    """An axis as a call gives it: its name, or a mapping. Raises MetadataError."""
     if isinstance(axis, Axis):
         return axis
     if isinstance(axis, str):

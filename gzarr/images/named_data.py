@@ -1,0 +1,180 @@
+"""What data with named axes, such as those of xarray, say of an image: order of axes, scale, units, channels.
+
+Coordinates are taken if they are regular, and refused otherwise: an image has a size of voxels, and no list of places.
+What a call says besides must not contradict them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from numbers import Real
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gzarr.errors import MetadataError
+from gzarr.hierarchy.array import Array
+from gzarr.hierarchy.named_axes import axis_names, stored_names
+from gzarr.images.ome.axes import Axis, new_axis, unit_name, unit_type, units_by_axis
+
+#: How far coordinates may be from regular ones, and from what a call says, in parts of a step.
+_TOLERANCE = 1e-3
+_RANKS = {"time": 0, "space": 2}
+
+
+class Placed(NamedTuple):
+    """Arguments of `create_image` that data with named axes complete."""
+
+    data: Any
+    axes: Any = None
+    scale: Any = None
+    translation: Any = None
+    units: Any = None
+    channels: Any = None
+
+
+class _Coordinates(NamedTuple):
+    scale: float
+    translation: float
+    unit: str | None
+
+
+def place(given: Placed, listed: Mapping[str, Any]) -> Placed:
+    """Return the arguments of an image with what the axes of its data say, and the data in the order of OME-Zarr.
+
+    given: what the call says. listed: other keywords of the call that may have an item for every axis. Raises
+    MetadataError for names that OME-Zarr does not know, for irregular coordinates, and for contradictions.
+    """
+    is_stored = isinstance(given.data, Array)
+    dims = () if is_stored and given.axes is not None else _dims(given.data)
+    if not dims:
+        return given
+    axes = _axes(dims, given.axes)
+    ordered = sorted(zip(dims, axes, strict=True), key=_place)
+    order = [dim for dim, _ in ordered]
+    data = given.data
+    if order != list(dims):
+        _check_movable(given, listed, dims, order)
+        data = data.transpose(*order)
+    if getattr(data, "chunks", None) and hasattr(getattr(data, "data", None), "dask"):
+        data = data.data  # which tells its blocks
+    coordinates = getattr(given.data, "coords", {})
+    known = [(dim, axis, coordinates[dim]) for dim, axis in zip(dims, axes, strict=True) if dim in coordinates]
+    found = {a.name: _regular(dim, a, values) for dim, a, values in known if a.type in ("space", "time")}
+    labels = [[str(label) for label in np.asarray(values)] for _, axis, values in known if axis.type == "channel"]
+    steps = {name: one.scale for name, one in found.items()}
+    starts = {name: one.translation for name, one in found.items()}
+    return Placed(
+        data,
+        tuple(axis for _, axis in ordered),
+        _joined("scale", given.scale, steps, steps, axes),
+        _joined("translation", given.translation, starts, steps, axes),
+        _joined_units(given.units, {name: one.unit for name, one in found.items() if one.unit}, axes),
+        labels[0] if labels and given.channels is None else given.channels,
+    )
+
+
+def _dims(data: Any) -> tuple[Any, ...]:
+    names = stored_names(data.metadata) if isinstance(data, Array) else axis_names(data)
+    return () if None in names else names
+
+
+def _axes(dims: tuple[Any, ...], axes: Any) -> list[Axis]:
+    """The axes of data in their order. Raises MetadataError for unknown names, and if a call has others."""
+    named = [new_axis(dim) if isinstance(dim, str) else Axis(repr(dim)) for dim in dims]
+    unknown = [axis.name for axis in named if axis.type is None]
+    if axes is None and unknown:
+        raise MetadataError(
+            f"data: the axes are {dims}, of which OME-Zarr does not know {', '.join(map(repr, unknown))}; name "
+            "them all, in the order of the data: axes='zyx', for instance"
+        )
+    called = named if axes is None else [new_axis(axis) for axis in axes]
+    if len(called) != len(named):
+        raise MetadataError(f"axes: the data have the axes {dims}, got {axes!r}; name each of them")
+    for name, own in zip(named, called, strict=True):
+        same = name.type != "space" or own.name.lower() == name.name.lower()
+        if name.type is not None and not (own.type == name.type and same):
+            raise MetadataError(
+                f"axes: {axes!r} contradict the data, whose axes are {dims}; list them in this order, or "
+                "leave axes= away"
+            )
+    return called
+
+
+def _place(named: tuple[Any, Axis]) -> tuple[int, int]:
+    """Where an axis stands: time, channel or another one, z, y, x."""
+    axis = named[1]
+    return _RANKS.get(axis.type or "", 1), "zyx".find(axis.name.lower()) if axis.type == "space" else 0
+
+
+def _check_movable(given: Placed, listed: Mapping[str, Any], dims: Sequence[Any], order: Sequence[Any]) -> None:
+    """Raise MetadataError if data cannot be transposed, or if it is unclear in which order a call lists something."""
+    right = ", ".join(map(repr, order))
+    if isinstance(given.data, Array):
+        raise MetadataError(
+            f"data: {given.data.store_path} has the axes {tuple(dims)}, images have ({right}): transpose it first"
+        )
+    for keyword, value in {**listed, "scale": given.scale, "translation": given.translation}.items():
+        if isinstance(value, (list, tuple)) or getattr(value, "ndim", None):
+            raise MetadataError(
+                f"{keyword}: the data, with the axes {tuple(dims)}, are stored as ({right}), so the order of {value!r} "
+                f"is unclear; give data.transpose({right})"
+            )
+
+
+def _regular(dim: Any, axis: Axis, coordinate: Any) -> _Coordinates:
+    """The size of voxels and the first place that coordinates say. Raises MetadataError if they are not regular."""
+    values = np.asarray(coordinate)
+    unit = getattr(coordinate, "attrs", {}).get("units")
+    if values.dtype.kind in "mM":  # an image has no date: times count from the first one
+        origin = values[:1] if values.dtype.kind == "M" else np.timedelta64(0, "s")
+        values, unit = (values - origin) / np.timedelta64(1, "s"), "second"
+    if values.ndim != 1 or values.dtype.kind not in "iuf" or not values.size:
+        raise _irregular(dim, f"are no numbers, but {values.dtype}")
+    numbers = values.astype("f8")
+    first, n = float(numbers[0]), numbers.size
+    step = float(f"{(numbers[-1] - first) / (n - 1):.12g}") if n > 1 else 1.0  # without what rounding has added
+    if step < 0:
+        raise _irregular(dim, f"descend; sort the data, data.sortby({dim!r}), for OME-Zarr has no negative scale")
+    if not (step > 0 and np.all(np.abs(numbers - np.linspace(first, float(numbers[-1]), n)) <= _TOLERANCE * step)):
+        raise _irregular(dim, "are not regular, as OME-Zarr wants it; interpolate the data")
+    is_known = isinstance(unit, str) and unit_type(unit) == axis.type
+    return _Coordinates(step, first, unit_name(unit) if is_known and isinstance(unit, str) else None)
+
+
+def _irregular(dim: Any, what: str) -> MetadataError:
+    return MetadataError(f"data: the coordinates of axis {dim!r} {what}, or leave them away: data.drop_vars({dim!r})")
+
+
+def _joined(
+    keyword: str, given: Any, found: Mapping[str, float], steps: Mapping[str, float], axes: Sequence[Axis]
+) -> Any:
+    """Numbers by axis, of a call and of the data. Raises MetadataError if they differ."""
+    if given is None:
+        return found
+    if isinstance(given, Mapping):
+        called = dict(given)
+    elif np.ndim(given) == 0:
+        called = {axis.name: given for axis in axes if axis.type == "space"}
+    else:
+        called = {axis.name: number for axis, number in zip(axes, given, strict=False)}
+    for name in called.keys() & found.keys():
+        if isinstance(called[name], Real) and abs(called[name] - found[name]) > _TOLERANCE * steps[name]:
+            raise MetadataError(
+                f"{keyword}: {called[name]!r} contradicts the coordinates of the data, which say {found[name]!r} for "
+                f"axis {name!r}; leave one of them away"
+            )
+    return {**found, **called} if isinstance(given, Mapping) or np.ndim(given) == 0 else given
+
+
+def _joined_units(given: Any, found: Mapping[str, str], axes: Sequence[Axis]) -> Any:
+    """Units by axis, of a call and of the data. Raises MetadataError if they differ."""
+    called = {axis.name: axis.unit for axis in axes if axis.unit is not None}
+    called |= units_by_axis(axes, given) if given is not None else {}
+    for name in called.keys() & found.keys():
+        if unit_name(called[name]) != found[name]:
+            raise MetadataError(
+                f"units: {called[name]!r} contradicts the coordinates of the data, which are in {found[name]!r} "
+                f"along axis {name!r}; leave one of them away"
+            )
+    return {**found, **called} or None
