@@ -58,7 +58,7 @@ def create_array(
     dtype : dtype-like, optional
         Data type of the elements. By default that of ``data``, or float64.
     data : array-like, optional
-        Values to fill the array with, on the host or on a GPU.
+        Values to fill the array with, on the host or on a GPU. Those of xarray lend the names of their axes, too.
     chunks : int, tuple, list, False or "auto", optional
         Shape of the chunks; None or -1 in a tuple stands for a whole axis, False for one chunk. A list of chunk lengths
         for every axis makes chunks of varying length (v3). By default a shape is chosen.

@@ -322,17 +322,18 @@ class Indexed(ArrayInfo):
         key : int, slice, Ellipsis, None, list of int, boolean array, field name or tuple of them
             Where to write; see `__getitem__`.
         value : array-like
-            Values, on the host or on a GPU; broadcast to the selection's shape and cast as NumPy does. An h5py dataset,
-            or a gzarr array at another place, of the selection's shape is read in pieces. Any other lazy value (of
-            Dask or xarray, say) might read this array, so it is computed before anything is written: in memory or,
-            above 256 MiB, in a temporary file. `gzarr.interop.dask.to_zarr` stores large Dask arrays in pieces.
+            Values, on the host or on a GPU; broadcast to the selection's shape and cast as NumPy does. A value of xarray
+            must have its axes where the array has those of the same names. An h5py dataset, or a gzarr array at another
+            place, of the selection's shape is read in pieces. Any other lazy value (of Dask or xarray, say) might read
+            this array, so it is computed before anything is written: in memory or, above 256 MiB, in a temporary file.
+            `gzarr.interop.dask.to_zarr` stores large Dask arrays in pieces.
 
         Raises
         ------
         SelectionError
             If the selection does not fit the array.
         ValueError
-            If the value cannot be broadcast to the selection's shape.
+            If the value cannot be broadcast to the selection's shape, or its axes have the names of others.
         StoreError
             If the store cannot be written, or there is no room for the temporary file.
         ReadOnlyError

@@ -20,7 +20,7 @@ from gzarr.hierarchy.lazy import Separate, is_lazy
 from gzarr.hierarchy.named_axes import check_names, stored_names
 from gzarr.hierarchy.new_metadata import array_meta, checked_format
 from gzarr.hierarchy.open_options import OpenedWith
-from gzarr.hierarchy.options import ArrayOptions
+from gzarr.hierarchy.options import UNSET, ArrayOptions
 from gzarr.hierarchy.values import broadcast_value
 from gzarr.indexing.keys import join_path
 from gzarr.indexing.selection import normalize_basic
@@ -53,6 +53,8 @@ def new_array(
     meta = array_meta(options)
     if len(names) == len(meta.shape) > 0 and not stored_names(meta):
         meta = with_names(meta, names)
+        if meta.zarr_format == 2 and options.fill_value is UNSET:
+            meta = replace(meta, fill_value=None)  # which xarray would take for missing data
     if any(spec.name == "numcodecs.pickle" for spec in meta.codecs) and not opened_with.allow_pickle:
         raise MetadataError(
             "object_codec: loading pickles can run any code, so gzarr stores and loads them only with"

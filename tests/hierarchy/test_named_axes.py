@@ -50,6 +50,12 @@ def test_saved_arrays_take_the_names(tmp_path: Path, zarr_format: int) -> None:
     np.testing.assert_array_equal(group["other"][...], cube())
 
 
+def test_zeros_are_no_missing_data_to_xarray(tmp_path: Path, zarr_format: int) -> None:
+    gzarr.group(tmp_path / "a.zarr", zarr_format=zarr_format).create_array("t", data=cube())
+    with xr.open_dataset(tmp_path / "a.zarr", engine="gzarr") as opened:
+        xr.testing.assert_identical(opened["t"].load(), cube().rename("t"))
+
+
 def test_names_of_a_call_rename_axes_and_do_not_exchange_them() -> None:
     array = gzarr.create_array(data=cube(), dimension_names=("a", None, "c"))
     assert array.dimension_names == ("a", None, "c")
