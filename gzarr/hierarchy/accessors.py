@@ -322,11 +322,11 @@ class Indexed(ArrayInfo):
         key : int, slice, Ellipsis, None, list of int, boolean array, field name or tuple of them
             Where to write; see `__getitem__`.
         value : array-like
-            Values, on the host or on a GPU; broadcast to the selection's shape and cast as NumPy does. A value of xarray
-            must have its axes where the array has those of the same names. An h5py dataset, or a gzarr array at another
-            place, of the selection's shape is read in pieces. Any other lazy value (of Dask or xarray, say) might read
-            this array, so it is computed before anything is written: in memory or, above 256 MiB, in a temporary file.
-            `gzarr.interop.dask.to_zarr` stores large Dask arrays in pieces.
+            Values, on the host or on a GPU; broadcast to the selection's shape and cast as NumPy does. A value of
+            xarray must have its axes where the array has those of the same names. An h5py dataset, or a gzarr array at
+            another place, of the selection's shape is read in pieces. Any other lazy value (of Dask or xarray, say)
+            might read this array, so it is computed before anything is written: in memory or, above 256 MiB, in a
+            temporary file. `gzarr.interop.dask.to_zarr` stores large Dask arrays in pieces.
 
         Raises
         ------

@@ -68,7 +68,7 @@ def new_array(
     array.require_codecs()
     if data is not None:
         whole = normalize_basic((), array.shape)
-        check_names(data, whole, meta, array.store_path)
+        check_names(data, whole, array)
         if is_lazy(data) and not (overwrite and any(store.list_dir(path))):
             data = Separate(data)  # nothing is there that it could read
         data = broadcast_value(data, array.dtype, whole, array)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from gzarr.hierarchy.accessors import Indexed
 from gzarr.indexing.selection import Box, Selection
 from gzarr.metadata.conventions import split_names
 from gzarr.metadata.model import ArrayMeta
@@ -25,12 +26,12 @@ def stored_names(meta: ArrayMeta) -> tuple[str | None, ...]:
     return split_names(meta.attributes, meta.dimension_names, len(meta.shape))[1] or ()
 
 
-def check_names(value: Any, selection: Selection, meta: ArrayMeta, where: object) -> None:
+def check_names(value: Any, selection: Selection, array: Indexed) -> None:
     """Raise ValueError if a value's axes would go to axes that have other names."""
     dims = axis_names(value)
     if dims and isinstance(selection, Box):
-        names = stored_names(meta)
-        check_aligned(dims, _names_of_result(names, selection), names, where)
+        names = stored_names(array.metadata)
+        check_aligned(dims, _names_of_result(names, selection), names, array.store_path)
 
 
 def check_aligned(dims: Sequence[Any], names: Sequence[Any], known: Sequence[Any], where: object) -> None:

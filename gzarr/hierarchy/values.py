@@ -22,10 +22,11 @@ def broadcast_value(value: Any, dtype: np.dtype[Any], selection: Selection, arra
 
     For points there is one axis for all. A lazy value is returned as it is only if it cannot read the array.
     """
-    check_names(value, selection, array.metadata, array.store_path)
+    if not isinstance(value, np.ndarray):
+        check_names(value, selection, array)
     given = _broadcast(value, dtype, selection, array)
-    if isinstance(selection, Box):
-        given = to_array_axes(given, selection)
+    if isinstance(selection, Box) and selection.view is not None:
+        given = given[selection.view]
     if given.dtype.kind in "fc" and dtype.base.kind in "iu" and type(given) in (np.ndarray, np.memmap):
         given = cast_as_assigned(given, dtype, selection, array.metadata)
     return given if isinstance(selection, Box) else to_array_axes(given, selection)
