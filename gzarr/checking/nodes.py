@@ -26,7 +26,7 @@ from gzarr.metadata.fields import dump_json, parse_json
 from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta
 from gzarr.metadata.occupied import MARK, PROGRESS
 from gzarr.storage.base import Buffer, Request, Store
-from gzarr.storage.rules import DOCUMENTS
+from gzarr.storage.rules import DOCUMENTS, KEY_RULE, is_allowed
 
 #: Nodes whose documents are fetched at once.
 _AT_ONCE = 256
@@ -153,11 +153,15 @@ def _survey_group(
     if below is None:
         yield from (_Visit(node, meta.zarr_format, is_known=True) for node in _consolidated_nodes(path, documents))
         return
+    not_allowed: list[str] = []
     for name in below[0]:
-        if name in _UNFINISHED:
+        if not is_allowed(name):
+            not_allowed.append(name)
+        elif name in _UNFINISHED:
             found.problems.append(_unfinished(path, name))
         elif name not in DOCUMENTS:
             found.strays.append(Problem("stray", join_path(path, name), "belongs to no node", path))
+    _note_not_allowed(found, path, not_allowed)
     yield from (_Visit(join_path(path, name), meta.zarr_format) for name in below[1])
 
 
@@ -165,11 +169,22 @@ def _unfinished(path: str, name: str = MARK) -> Problem:
     return Problem("unfinished", join_path(path, name), _UNFINISHED[name], path)
 
 
+def _note_not_allowed(found: Findings, path: str, names: list[str]) -> None:
+    """Note keys that are not allowed, given after the path of a node and a slash."""
+    if names:
+        key, more = (f"{path}/{min(names)}" if path else min(names)), len(names) - 1
+        what = f"this key and {more:,} more here are" if more else "this key is"
+        reason = f"{what} not allowed, so nothing there is read: {KEY_RULE}; rename"
+        found.problems.append(Problem("key", key, reason, path))
+
+
 def _survey_folder(store: Store, path: str, found: Findings) -> Iterator[_Visit]:
     """A folder without documents: nodes below it miss a group, other objects are strays."""
     tops = listed(found, store, path, lambda: _top_nodes(store, path)) or []
     below = tuple(f"{node}/" for node in tops)
-    others = listed(found, store, path, partial(_count_others, store, path, below))
+    not_allowed: list[str] = []
+    others = listed(found, store, path, partial(_count_others, store, path, below, not_allowed))
+    _note_not_allowed(found, path, not_allowed)
     if tops:
         reason = f"no group is here, but nodes are below, such as {tops[0]!r}"
         found.problems.append(Problem("group", f"{path}/", reason, path))
@@ -181,16 +196,26 @@ def _survey_folder(store: Store, path: str, found: Findings) -> Iterator[_Visit]
         found.strays.append(Problem("stray", f"{path}/", reason, path))
 
 
-def _count_others(store: Store, path: str, below: tuple[str, ...]) -> Counter[bool]:
-    """Number of objects at a path that are no documents and below no node, apart from marks of copies (True)."""
-    keys = (key for key in store.list_prefix(path) if not key.startswith(below))
-    return Counter(key == join_path(path, MARK) for key in keys if key.rpartition("/")[2] not in DOCUMENTS)
+def _count_others(store: Store, path: str, below: tuple[str, ...], not_allowed: list[str]) -> Counter[bool]:
+    """Number of objects at a path that are no documents and below no node, apart from marks of copies (True).
+
+    not_allowed: gets the rest of each key that is not allowed.
+    """
+    counts: Counter[bool] = Counter()
+    for key in store.list_prefix(path):
+        if key.startswith(below):
+            continue
+        if not is_allowed(key):
+            not_allowed.append(key[len(path) + 1 if path else 0 :])
+        elif key.rpartition("/")[2] not in DOCUMENTS:
+            counts[key == join_path(path, MARK)] += 1
+    return counts
 
 
 def _top_nodes(store: Store, path: str) -> list[str]:
     """Nodes below a path that are below no other such node."""
     tops: list[str] = []
-    split = (key.rpartition("/") for key in store.list_prefix(path))
+    split = (key.rpartition("/") for key in store.list_prefix(path) if is_allowed(key))
     for node in sorted({node for node, _, name in split if name in _MAKING}):
         if node != path and not (tops and node.startswith(f"{tops[-1]}/")):
             tops.append(node)
@@ -229,6 +254,7 @@ def list_objects(store: Store, path: str, meta: ArrayMeta, found: Findings) -> I
     strays: Counter[str] = Counter()
     nodes: set[str] = set()
     outside: list[tuple[str, Coords]] = []
+    not_allowed: list[str] = []
     for key in store.list_prefix(path):
         inner = key[skip:]
         coords = meta.keys.decode(inner, len(shape))
@@ -236,6 +262,8 @@ def list_objects(store: Store, path: str, meta: ArrayMeta, found: Findings) -> I
             yield coords
         elif coords is not None:
             outside.append((key, coords))
+        elif not is_allowed(inner):
+            not_allowed.append(inner)
         elif inner == PROGRESS:
             found.problems.append(_unfinished(path, inner))
         elif inner.rpartition("/")[2] not in DOCUMENTS:
@@ -243,6 +271,7 @@ def list_objects(store: Store, path: str, meta: ArrayMeta, found: Findings) -> I
             strays[first + slash] += 1
         elif "/" in inner:
             nodes.add(inner.rpartition("/")[0] + "/")
+    _note_not_allowed(found, path, not_allowed)
     now: NodeMeta | None = meta
     if outside:  # it may have grown meanwhile
         with suppress(MetadataError):
@@ -329,7 +358,7 @@ def _consolidated(path: str, documents: Mapping[str, Buffer]) -> Iterator[tuple[
 def _consolidated_nodes(path: str, documents: Mapping[str, Buffer]) -> list[str]:
     """Paths of all nodes in the consolidated metadata at a node, without itself."""
     with suppress(MetadataError):
-        keys = [key for _, listed in _consolidated(path, documents) for key in listed]
+        keys = [key for _, listed in _consolidated(path, documents) for key in filter(is_allowed, listed)]
         return sorted({join_path(path, node) for node, _, name in (key.rpartition("/") for key in keys) if node})
     return []
 

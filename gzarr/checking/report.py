@@ -49,8 +49,8 @@ class Problem:
         "chunk" or "shard" (cannot be decoded), "index" (chunks of a shard overlap), "unreadable" (the store fails),
         "codec" (an array that cannot be decoded here), "document" (malformed), "conflict" (several nodes at one
         place), "group" (missing above a node), "unreachable" (outside the grid, or below an array), "consolidated"
-        (differs from the documents), "temporary" (left by a killed writer), "unfinished" (a copy, or levels), "stray"
-        (belongs to no node).
+        (differs from the documents), "key" (not allowed), "temporary" (left by a killed writer), "unfinished" (a copy,
+        or levels), "stray" (belongs to no node).
     key : str
         Key of the stored object, or path of a folder, which ends with a slash.
     reason : str

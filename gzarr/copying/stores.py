@@ -16,6 +16,7 @@ from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.metadata.consolidated import refresh_stored
 from gzarr.storage import open_store
 from gzarr.storage.base import Request, Store, host_view
+from gzarr.storage.rules import KEY_RULE, is_allowed
 
 
 def copy_store(
@@ -79,7 +80,10 @@ def copy_store(
             place = join_path(str(source_store), start)
             raise CopyError(f"cannot copy {place} into itself ({end!r}); choose another place")
         keys = sorted(key for key in source_store.list_prefix(start) if wanted(key))
-        pairs = [(key, join_path(end, key[len(start) :].lstrip("/"))) for key in keys]
+        pairs = [(key, join_path(end, key[len(start) + 1 if start else 0 :])) for key in keys]
+        for key, to in pairs:
+            if not is_allowed(to):
+                raise CopyError(f"key {key!r} is not allowed: {KEY_RULE}; rename it, or leave it out with excludes=")
         taken = set() if if_exists == "replace" else _taken(dest_store, [to for _, to in pairs])
         if taken and if_exists == "raise" and not dry_run:
             raise CopyError(f"key {min(taken)!r} exists in destination")

@@ -32,7 +32,7 @@ from gzarr.metadata.documents import read_node
 from gzarr.metadata.fields import dump_json, parse_json
 from gzarr.metadata.model import NodeMeta, ZarrFormat
 from gzarr.storage.base import Buffer, Request, Store
-from gzarr.storage.rules import DOCUMENTS, cut
+from gzarr.storage.rules import DOCUMENTS, cut, is_allowed
 from gzarr.storage.wrappers import WrapperStore
 
 #: Documents of which text is kept.
@@ -118,7 +118,7 @@ class ConsolidatedStore(WrapperStore):
         """
         documents = None if data is None else self._parsed(data)
         children: dict[str, set[str]] = {}
-        for key in documents or ():
+        for key in filter(is_allowed, documents or ()):
             node = key.rpartition("/")[0]
             children.setdefault(node, set())
             while node:

@@ -13,7 +13,7 @@ from gzarr.storage.base import Request, Versioned
 from gzarr.storage.extras import require
 from gzarr.storage.forks import Client
 from gzarr.storage.remote import EntityTags, TaggedStore, TaggedWrites
-from gzarr.storage.rules import byte_range, check_key, check_path
+from gzarr.storage.rules import byte_range, check_key, check_path, listing
 
 #: Seconds to wait for a connection, and how often to try again: enough for a hiccup, and an error comes soon.
 _CLIENT_OPTIONS = {"connection_timeout": 5, "retry_total": 2, "retry_backoff_factor": 0.2}
@@ -193,13 +193,13 @@ class ABSStore(TaggedStore):
     def list_dir(self, path: str = "") -> tuple[list[str], list[str]]:
         """Names directly under a path, sorted: (objects, sub-paths)."""
         start = self._start(path)
-        objects: list[str] = []
-        paths: list[str] = []
+        objects: set[str] = set()
+        paths: set[str] = set()
         with self._failures(f"list {path!r}"):
             for item in self._container().walk_blobs(name_starts_with=start or None, delimiter="/"):
                 name = item.name[len(start) :]
-                (paths if name.endswith("/") else objects).append(name.rstrip("/"))
-        return sorted(objects), sorted(paths)
+                (paths if name.endswith("/") else objects).add(name.rstrip("/"))
+        return listing(objects - {""}, paths)
 
     def lock_name(self, key: str) -> Hashable:
         """Server, container and path."""

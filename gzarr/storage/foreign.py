@@ -17,7 +17,7 @@ from gzarr.errors import ReadOnlyError, StoreError
 from gzarr.storage.base import Buffer, R, Request, T, pickled
 from gzarr.storage.flat import DatabaseStore
 from gzarr.storage.forks import ICECHUNK, OBSTORE, Client
-from gzarr.storage.rules import DOCUMENTS, byte_range, check_path, under
+from gzarr.storage.rules import DOCUMENTS, byte_range, check_path, is_allowed, listing, under
 
 #: Coroutines under way at once.
 _CONCURRENCY = 64
@@ -173,14 +173,15 @@ class ZarrStore(DatabaseStore):
         start = f"{path}/" if path else ""
         with self._failures(f"list {path!r}"):
             listed: list[str] = self._sync(self._collect(self.store.list_dir(path)))
-        names = sorted({name.strip("/").rpartition("/")[2] for name in listed} - {""})
+        found = {name.strip("/").rpartition("/")[2] for name in listed} - {""}
+        names = list(filter(is_allowed, found))
         # Names do not say whether they are an object's or a path's, or both.
         exists = self._all("look up", self._is_object, [start + name for name in names])
         objects = [name for name, there in zip(names, exists, strict=True) if there]
         paths = [name for name, there in zip(names, exists, strict=True) if not there]
         if type(self.store).__name__ == "LocalStore":  # it leaves empty directories behind
             paths = [name for name in paths if next(self.list_prefix(start + name), None) is not None]
-        return objects, paths
+        return listing(objects, {*paths, *found.difference(names)})
 
     def lock_name(self, key: str) -> Hashable:
         """The name of the store, with the key."""

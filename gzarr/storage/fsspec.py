@@ -21,7 +21,7 @@ from gzarr.storage.file_systems import open_filesystem, synchronous
 from gzarr.storage.flat import cut_all
 from gzarr.storage.local import LocalStore
 from gzarr.storage.remote import EXPIRED, NO_CONTAINER, EntityTags, RemoteStore, is_expired, lacks_container, strong
-from gzarr.storage.rules import byte_range, check_key, check_path, children, cut, without_secrets
+from gzarr.storage.rules import byte_range, check_key, check_path, children, cut, listing, without_secrets
 from gzarr.storage.s3fs import get_object, is_refused, is_s3
 
 #: Exceptions that mean that there is no such object; all others are errors.
@@ -322,7 +322,7 @@ class FsspecStore(RemoteStore):
                 name = str(entry["name"]).rstrip("/")
                 if name != start and name.startswith(f"{start}/" if start else ""):
                     (paths if entry["type"] == "directory" else objects).add(name.rpartition("/")[2])
-        return sorted(objects), sorted(paths)
+        return listing(objects, paths)
 
     @contextmanager
     def _listing(self, path: str) -> Iterator[None]:

@@ -26,7 +26,7 @@ from gzarr.storage.remote import (
     lacks_container,
     strong,
 )
-from gzarr.storage.rules import byte_range, byte_view, check_key, check_path, cut, without_secrets
+from gzarr.storage.rules import byte_range, byte_view, check_key, check_path, cut, listing, without_secrets
 
 #: Keys listed at a time; a page of S3 has 1,000.
 _PAGE = 1000
@@ -283,7 +283,7 @@ class ObjectStore(TaggedStore):
         with self._failures(f"list {path!r}"):
             found = self._obstore.list_with_delimiter(self.store, start.rstrip("/") or None)
         objects = {o["path"][nskip:] for o in found["objects"] if o["path"] != start.rstrip("/")}
-        return sorted(objects - {""}), sorted({name.rstrip("/")[nskip:] for name in found["common_prefixes"]} - {""})
+        return listing(objects - {""}, {name.rstrip("/")[nskip:] for name in found["common_prefixes"]} - {""})
 
     def _start(self, path: str) -> str:
         """What the names of all objects under a path begin with."""
@@ -431,7 +431,7 @@ class HTTPStore(ObjectStore):
             link = unquote(entry["name"])
             name = link[len(url) :] if link.startswith(url) else ""
             (paths if name.endswith("/") else objects).add(name.partition("/")[0])
-        return sorted(objects - {""}), sorted(paths - {""})
+        return listing(objects - {""}, paths - {""})
 
     nbytes_stored = RemoteStore.nbytes_stored
 

@@ -24,6 +24,12 @@ _BAD_KEY = re.compile(
 )
 
 
+#: What `is_allowed` asks, in words.
+KEY_RULE = (
+    "expected names joined by single slashes, none of them empty, '.' or '..'"
+    f" or beginning with {TEMPORARY_PREFIX!r}, and no NUL"
+)
+
 _USER = re.compile(r"(?<=://)[^/?#\s]*@")
 _VALUE = re.compile(r"([?&][^=&#\s'\"]*=)[^&#\s'\"]+")
 
@@ -33,6 +39,14 @@ def without_secrets(text: str) -> str:
     return _VALUE.sub(r"\1...", _USER.sub("", text))
 
 
+def is_allowed(key: str) -> bool:
+    """Whether a key, or a name in it, is a plain relative path. Nothing is read, written or looked for elsewhere."""
+    # Most keys pass this, which takes a fifth of the time of the regular expression.
+    if os.name != "nt" and key and not ("//" in key or "/." in key or "\0" in key or key[0] in "./" or key[-1] == "/"):
+        return True
+    return not _BAD_KEY.search(key)
+
+
 def check_key(key: str) -> None:
     """Refuse a key that is not a plain relative path.
 
@@ -40,14 +54,8 @@ def check_key(key: str) -> None:
     """
     if not isinstance(key, str):
         raise TypeError(f"a store key must be a str; got {key!r} of type {type(key).__name__}")
-    # Most keys pass this, which takes a fifth of the time of the regular expression.
-    if os.name != "nt" and key and not ("//" in key or "/." in key or "\0" in key or key[0] in "./" or key[-1] == "/"):
-        return
-    if _BAD_KEY.search(key):
-        raise StoreError(
-            f"key {key!r} is not allowed: expected names joined by single slashes, none of them empty, '.' or '..'"
-            f" or beginning with {TEMPORARY_PREFIX!r}, and no NUL; rename the node or chunk"
-        )
+    if not is_allowed(key):
+        raise StoreError(f"key {key!r} is not allowed: {KEY_RULE}; rename the node or chunk")
 
 
 def check_path(path: str) -> None:
@@ -132,12 +140,26 @@ def under(keys: Iterable[str], path: str) -> Iterator[str]:
 def children(keys: Iterable[str], path: str) -> tuple[list[str], list[str]]:
     """Names directly under a path, among some keys of a store that has no directories.
 
-    Returns: (objects, sub-paths), both sorted.
+    Returns: (objects, sub-paths), both sorted. A key that is not allowed leads to no sub-path: the rest of it counts as
+    the name of an object.
     """
     nskip = len(path) + 1 if path else 0
     objects: set[str] = set()
     paths: set[str] = set()
     for key in under(keys, path):
-        name, slash, _ = key[nskip:].partition("/")
-        (paths if slash else objects).add(name)
+        rest = key[nskip:]
+        name, slash, _ = rest.partition("/")
+        if slash and (name in paths or is_allowed(name)):
+            paths.add(name)
+        else:
+            objects.add(rest)
     return sorted(objects), sorted(paths)
+
+
+def listing(objects: Iterable[str], paths: Iterable[str]) -> tuple[list[str], list[str]]:
+    """What `children` returns, of names that a library or a server has listed.
+
+    A sub-path that is not allowed becomes an object whose name ends with a slash.
+    """
+    allowed = set(filter(is_allowed, paths))
+    return sorted({*objects, *(f"{name}/" for name in set(paths) - allowed)}), sorted(allowed)

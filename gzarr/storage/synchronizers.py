@@ -19,6 +19,7 @@ from gzarr.concurrency import Lock, new_lock
 from gzarr.errors import StoreError
 from gzarr.storage.base import Store
 from gzarr.storage.extras import require
+from gzarr.storage.rules import check_path
 from gzarr.storage.wrappers import WrapperStore
 
 
@@ -76,6 +77,7 @@ class ProcessSynchronizer:
         require("fasteners", "sync", "ProcessSynchronizer")
 
     def __getitem__(self, key: str) -> AbstractContextManager[Any]:
+        check_path(key)
         return _FileLock(os.path.join(self.path, key))  # noqa: PTH118 - a path made of text, as in zarr 2
 
 

@@ -147,4 +147,10 @@ WITH_CONDITIONS = (
     *("mongodb", "s3", "azure", "abs", "obstore memory"),
 )
 
+#: Stores of archives, databases and mappings, in which other programs may have stored any text as a key.
+WITH_ANY_KEY = (
+    *("memory", "memory over UserDict", "zip path", "zip file object", "zip deflated", "logging", "cache, no tokens"),
+    *("synchronized", "sqlite", "sqlite in memory", "dbm", "lmdb", "redis", "mongodb"),
+)
+
 assert sqlite3.sqlite_version_info >= (3, 24), "gzarr's upserts need SQLite 3.24"

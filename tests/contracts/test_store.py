@@ -12,13 +12,15 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+import gzarr
 from gzarr.errors import ReadOnlyError, ReplacedError, StoreError
-from gzarr.storage import MemoryStore, Request, SQLiteStore, Store, ZipStore
+from gzarr.storage import MemoryStore, Request, SQLiteStore, Store, ZipStore, rules
 from gzarr.storage import read_only as read_only_view
 from gzarr.storage.base import ANY, Change, Conditional, token_of
 from gzarr.storage.changing import change_object
 from gzarr.storage.coalesce import get_coalesced
-from tests.contracts.stores import MAKERS, WITH_CONDITIONS, WITHOUT_VERSIONS
+from gzarr.storage.rules import is_allowed
+from tests.contracts.stores import MAKERS, WITH_ANY_KEY, WITH_CONDITIONS, WITHOUT_VERSIONS
 
 VALUE = bytes(range(200))
 
@@ -137,6 +139,46 @@ def test_bad_keys_are_refused(store: Store, key: str) -> None:
     with pytest.raises(StoreError, match="not allowed"):
         store.set_many([(key, b"x")])
     assert list(store) == []
+
+
+#: Keys that archives and databases from elsewhere may hold.
+FOREIGN_KEYS = (
+    *("/zarr.json", "/foo/zarr.json", "//x", "./x/zarr.json", "../y/zarr.json", "grp//zarr.json", "grp//b/zarr.json"),
+    *("grp/./zarr.json", "grp/../zarr.json", "ok//c/0", "ok/../zarr.json", "loose//b/zarr.json", "a\0b/zarr.json"),
+)
+
+
+def walk(store: Store, path: str = "", depth: int = 0) -> Iterator[str]:
+    """All paths that listings lead to."""
+    assert depth < 6, path
+    for name in store.list_dir(path)[1]:
+        inner = f"{path}/{name}" if path else name
+        yield inner
+        yield from walk(store, inner, depth + 1)
+
+
+@pytest.mark.parametrize("store", WITH_ANY_KEY, indirect=True)
+def test_keys_that_are_not_allowed_are_reported_and_lead_nowhere(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = gzarr.create_group(store)
+    root.create_array("ok", data=[1, 2, 3])
+    root.create_group("grp")
+    with monkeypatch.context() as patch:
+        patch.setattr(rules, "_BAD_KEY", re.compile("(?!)"))
+        store.set_many((key, bytes(store["grp/zarr.json"])) for key in FOREIGN_KEYS)
+    assert sorted(key for key in store if not is_allowed(key)) == sorted(FOREIGN_KEYS)
+    assert list(walk(store)) == ["grp", "loose", "ok", "ok/c"]
+    root = gzarr.open_group(store)
+    assert [name for name, _ in root.members()] == ["grp", "ok"]
+    assert len(str(root.tree()).splitlines()) == 3
+    assert gzarr.compare(root, root).equal
+    found = root.verify()
+    assert [(problem.kind, problem.key) for problem in found.problems] == [
+        *(("key", key) for key in (min(FOREIGN_KEYS), "grp/../zarr.json", "loose//b/zarr.json", "ok/../zarr.json")),
+    ]
+    assert "more here are not allowed" in found.problems[0].reason
+    assert (found.ngroups, found.narrays, found.strays) == (2, 1, ())
+    store.delete_many(FOREIGN_KEYS)
+    assert root.verify().ok
 
 
 @pytest.mark.parametrize("key", ["...", "a/..b", "a..", ".zgroup", "a/.b/c", "a b", "ä/日本", "a:b"])

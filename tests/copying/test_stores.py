@@ -31,6 +31,17 @@ def test_stores_are_closed_if_the_copy_is_refused(tmp_path, monkeypatch):
     assert len({id(store) for store in closed}) == 2
 
 
+def test_keys_that_are_not_allowed_become_no_others(tmp_path):
+    """/x once became x, which replaced the object of that name, or was replaced by it."""
+    source = {"/zarr.json": b"odd", "zarr.json": b"even", "a//b": b"", "../b": b""}
+    for dest in ({}, tmp_path / "store" / "dest"):
+        with pytest.raises(CopyError, match=r"key '../b' is not allowed.*excludes="):
+            gzarr.copy_store(source, dest)
+        gzarr.copy_store(source, dest, excludes=["^/", "//", r"\.\./"])
+        assert dict(gzarr.storage.open_store(dest)[0]) == {"zarr.json": b"even"}
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["dest", "store", "zarr.json"]
+
+
 def test_a_full_destination_of_copy_store_says_how_to_go_on():
     source, store = hierarchy(gzarr), Filling(3)
     with pytest.raises(CopyError, match=r"stopped at key .*3 objects were copied.*if_exists='skip'"):

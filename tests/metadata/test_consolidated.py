@@ -533,6 +533,22 @@ def test_malformed_consolidated_metadata_are_named(key: str, text: str, message:
     assert list(gzarr.open_group(store, "r", use_consolidated=False)) == ["a"]
 
 
+@FORMATS
+def test_consolidated_names_that_are_not_allowed_lead_nowhere(zarr_format: int) -> None:
+    store = MemoryStore()
+    gzarr.consolidate_metadata(hierarchy(store, zarr_format))
+    key, name = (".zmetadata", ".zgroup") if zarr_format == 2 else ("zarr.json", "zarr.json")
+    document = json.loads(store[key])
+    found = document["metadata"] if zarr_format == 2 else document["consolidated_metadata"]["metadata"]
+    group = {"zarr_format": zarr_format, **({"node_type": "group"} if zarr_format == 3 else {})}
+    for path in ("/foo", "a//b", "../y", "./y", "a/.."):
+        found[f"{path}/{name}" if zarr_format == 2 else path] = group
+    store[key] = json.dumps(document).encode()
+    root = gzarr.open_group(store, mode="r", use_consolidated=True)
+    assert [path for path, _ in root.members(None)] == ["a", "a/b", "a/b/x", "a/b/y", "empty", "z"]
+    assert {problem.kind for problem in root.verify().problems} == {"consolidated"}
+
+
 def test_a_document_that_is_not_json_stops_consolidation() -> None:
     store: dict[str, bytes] = {}
     hierarchy(store, 3)

@@ -40,6 +40,7 @@ from tests.support.meeting import Meeting
 from tests.support.servers import options_of
 
 obstore = pytest.importorskip("obstore")
+fsspec = pytest.importorskip("fsspec")
 
 
 @pytest.fixture
@@ -408,6 +409,34 @@ def test_http_is_read_only_and_lists_directory_pages(http_server: tuple[str, Pat
         remote["a b/x"][:] = 0
     assert FsspecStore.from_url(url)["a b/x/c/0"] == (folder / "a b" / "x" / "c" / "0").read_bytes()
     assert FsspecStore.from_url(url).get_many([Request("zarr.json", 0, 1), Request("none")]) == [b"{", None]
+
+
+class OddNames(fsspec.AbstractFileSystem):
+    """A file system that lists names which no key may have, such as Azure's folder markers and S3's empty folders."""
+
+    protocol = "odd"
+    cachable = False
+
+    def ls(self, path: str, detail: bool = True, **kwargs: Any) -> list[Any]:
+        names = {"ok": "directory", ".": "directory", "..": "directory", "/": "directory", "": "file", "x": "file"}
+        return [{"name": f"{path}/{name}", "type": kind, "size": 0} for name, kind in names.items()]
+
+
+def test_names_that_are_not_allowed_lead_nowhere() -> None:
+    for path in ("data", "/"):
+        assert FsspecStore(OddNames(), path=path).list_dir() == (["../", "./", "x"], ["ok"])
+
+
+def test_links_that_are_not_allowed_lead_nowhere(
+    http_server: tuple[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, folder = served(http_server)
+    folder.mkdir()
+    (folder / "zarr.json").write_bytes(b"{}")
+    store = open_store(url, mode="r")[0]
+    page = [{"name": f"{url}/{name}"} for name in ("zarr.json", "%2e%2e/", "./", "a/", "")]
+    monkeypatch.setattr("fsspec.implementations.http.HTTPFileSystem.ls", lambda self, url, **_: page)
+    assert store.list_dir() == (["../", "./", "zarr.json"], ["a"])
 
 
 def test_chains_and_references(http_server: tuple[str, Path], tmp_path: Path) -> None:

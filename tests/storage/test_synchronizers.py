@@ -177,3 +177,10 @@ def test_what_cannot_be_a_synchronizer_is_refused(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(sys.modules, "fasteners", None)
     with pytest.raises(MissingExtraError, match=r"gzarr\[sync\]"):
         gzarr.ProcessSynchronizer(tmp_path)
+
+
+def test_a_lock_file_lies_in_its_directory(tmp_path: Path) -> None:
+    locks = gzarr.ProcessSynchronizer(tmp_path / "locks")
+    for key in ("../x", "/x", "a//b"):
+        with pytest.raises(StoreError, match="not allowed"):
+            locks[key]
