@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Unpack
@@ -44,11 +45,8 @@ def replacing(path: str | os.PathLike[str], *, overwrite: bool) -> Iterator[Path
     final = Path(path)
     if final.exists() and not overwrite:
         raise CopyError(f"the file {str(final)!r} exists; pass {OVERWRITE} to replace it")
-    partial = final.with_name(f"{final.name}.partial-{os.getpid()}")
-    try:
+    # In a folder of its own: nobody else can have put a link where libraries write.
+    with tempfile.TemporaryDirectory(prefix=f".{final.name}.partial-", dir=final.parent) as folder:
+        partial = Path(folder, final.name)
         yield partial
         partial.replace(final)
-    except BaseException:
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
-        raise

@@ -83,7 +83,9 @@ def _repack(path: str) -> None:
     path = os.path.realpath(path)  # not the link to it
     temporary = temporary_path(path)
     try:
-        with open(temporary, "wb") as out:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
+        with open(temporary, "xb") as out:  # nothing that another has put there, such as a link
             copy_archive(path, out)
             out.flush()
             os.fsync(out.fileno())  # it replaces everything that was safe on the disk

@@ -4,14 +4,16 @@ Theory of operation. A file is replaced by writing another one beside it, which 
 has one fixed name for each file, and whoever wants to change the file holds an exclusive ``flock`` on it: for the
 duration of one write, or from reading old bytes to storing new ones (`Holding`). Taking its place ends the lock, as
 does removing it: whoever waited for it finds another file under the name, or none, and begins again. So the files of a
-store are its objects alone, unless a process is killed; the next writer of the same object then takes over what it
-left.
+store are its objects alone, unless a process is killed; the next writer of the same object then removes what it left.
 
 Rules
 
 - A temporary file is written, renamed or removed only under its lock, and a lock counts only if the name still leads to
   the file that is locked. Renaming goes by names, so that is looked at again before: directories may be replaced too.
-- A temporary file with two names is a finished object (`FileLock.link`), so it is never written to.
+- A process writes only to a file that it has made itself for this lock. What is there already is a lock that somebody
+  holds, and is waited for; or it is left, and is removed under its own lock: another user's file, a link to a finished
+  object (`FileLock.link`). A pipe and others that cannot be locked are removed under the lock of the directory, so that
+  nobody removes what another has made in their place.
 - A thread that holds the lock of a file may change it again: it finds its lock by the path, or by the file that the
   name leads to where links give it another one.
 - Locks are let go by name, not by closing alone: a forked child may have a copy of the descriptor. A child closes its
@@ -28,6 +30,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 import time
 import warnings
 from collections import deque
@@ -38,6 +41,7 @@ from threading import get_ident
 from typing import Any, NoReturn
 
 from gzarr.concurrency import after_fork
+from gzarr.storage.lock_waits import wait_for
 from gzarr.storage.rules import TEMPORARY_PREFIX
 
 try:
@@ -47,8 +51,9 @@ except ImportError:  # Windows
     fcntl = resource = None  # type: ignore[assignment]
 
 _CLOEXEC = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
-_FLAGS = os.O_RDWR | os.O_CREAT | _CLOEXEC
+_NEW_FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | _CLOEXEC
 _READ_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _CLOEXEC
+_FOUND_FLAGS = _READ_FLAGS | os.O_RDWR  # NFS locks only what is open for writing
 
 #: Longer names of files (in bytes; file systems allow 255, or 143 if they are encrypted) have a digest in their
 #: temporary files' names. The compiled loop leaves such files to Python.
@@ -148,7 +153,7 @@ class FileLock:
         is written.
     """
 
-    __slots__ = ("_key", "_temporary", "descriptors", "inode", "path", "turn")
+    __slots__ = ("_key", "_removed", "_temporary", "descriptors", "inode", "path", "turn")
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -156,6 +161,7 @@ class FileLock:
         self.inode = 0
         self.turn = 0
         self._temporary = temporary_path(path)
+        self._removed: os.stat_result | None = None  # what was in its place
         self._key = get_ident(), path
 
     def take(self) -> FileLock | None:
@@ -193,10 +199,11 @@ class FileLock:
 
     def _try(self) -> tuple[FileLock | None, bool]:
         """Wait for the lock of the file that is there. Returns: what `take` does, and whether this lock is taken."""
+        made = True
         try:
-            self.descriptors.extend(map(os.open, (self._temporary,), (_FLAGS,), (0o666,)))
+            self.descriptors.extend(map(os.open, (self._temporary,), (_NEW_FLAGS,), (0o666,)))
         except OSError as error:
-            self._make_room(error)
+            made = self._open(error)
         _held[self._key] = self  # foreign code may have removed it, and waits for a lock that is not noted
         try:
             fcntl.flock(self.descriptors[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -210,47 +217,76 @@ class FileLock:
         except FileNotFoundError:
             return self, False
         if there.st_ino == here.st_ino and there.st_dev == here.st_dev:
-            if here.st_nlink == 1:
+            if made and here.st_nlink == 1:
                 self.inode, self.turn = here.st_ino, self.turn + (here.st_size > 0)
+                if self._removed is not None:
+                    self._warn_of(self._removed, here)
                 return self, bool(self.descriptors)
-            os.unlink(self._temporary)
+            self._remove(there)
+        elif stat.S_ISDIR(here.st_mode) and not stat.S_ISREG(there.st_mode):
+            self._remove(there)
         return self, False
 
-    def _make_room(self, error: OSError) -> None:
-        """Open the temporary file in spite of an error."""
+    def _open(self, error: OSError) -> bool:
+        """Open the temporary file in spite of an error. Returns: whether it was made; if not, it may also be gone."""
         for _ in range(ATTEMPTS):
-            if isinstance(error, FileNotFoundError):
-                make_directory(os.path.dirname(self.path))
-            elif isinstance(error, PermissionError) and os.path.lexists(self._temporary):
-                self._wait_for_owner()
-            elif error.errno in (errno.EISDIR, errno.ELOOP, errno.ENXIO):
-                raise OSError(errno.EBUSY, f"{self._temporary!r}, its lock, is no file; delete it") from error
-            else:
+            if isinstance(error, FileExistsError):
+                self._open_found()
+                return False
+            if not isinstance(error, FileNotFoundError):
                 raise error
+            make_directory(os.path.dirname(self.path))
             try:
-                self.descriptors.extend(map(os.open, (self._temporary,), (_FLAGS,), (0o666,)))
+                self.descriptors.extend(map(os.open, (self._temporary,), (_NEW_FLAGS,), (0o666,)))
             except OSError as again:
                 error = again
             else:
-                return
+                return True
         raise error
 
-    def _wait_for_owner(self) -> None:
-        """Wait for the end of a lock whose file belongs to somebody else, and remove the file if it is left."""
+    def _open_found(self) -> None:
+        """Open the file that is there already, or the directory if what is there can have no lock."""
+        path = self._temporary
         try:
-            self.descriptors.extend(map(os.open, (self._temporary,), (_READ_FLAGS,)))
-            fcntl.flock(self.descriptors[-1], fcntl.LOCK_EX)
-            here = os.fstat(self.descriptors[-1])
-            if self._leads_to(here.st_ino, here.st_dev):
-                os.unlink(self._temporary)
+            if not stat.S_ISREG(os.lstat(path).st_mode):
+                path = os.path.dirname(path)
+            try:
+                self.descriptors.extend(map(os.open, (path,), (_FOUND_FLAGS,)))
+            except (PermissionError, IsADirectoryError):
+                self.descriptors.extend(map(os.open, (path,), (_READ_FLAGS,)))
         except FileNotFoundError:
             pass
         except PermissionError as error:
             raise OSError(
-                errno.EBUSY, f"its lock {self._temporary!r} was left by another user, who must delete it"
+                errno.EBUSY,
+                f"its lock {self._temporary!r} is another user's, whom you cannot wait for; delete it if it is left",
             ) from error
-        finally:
-            self.close()
+
+    def _remove(self, found: os.stat_result) -> None:
+        """Remove what has the name of the temporary file, and is nobody's."""
+        try:
+            os.unlink(self._temporary)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            what = f"left by user {found.st_uid}" if stat.S_ISREG(found.st_mode) else "no file"
+            raise OSError(errno.EBUSY, f"{self._temporary!r}, its lock, is {what}; delete it") from error
+        self._removed = found
+
+    def _warn_of(self, found: os.stat_result, here: os.stat_result) -> None:
+        """Warn of what was removed, unless it was as this process would have left it."""
+        self._removed = None
+        expected, was = (
+            f"{stat.filemode(info.st_mode)} of user {info.st_uid} with {info.st_nlink} link(s)"
+            for info in (here, found)
+        )
+        if expected != was:
+            warnings.warn(
+                f"removed {self._temporary!r}, which was in the place of a lock: expected {expected}, found {was}; none"
+                " of it was used",
+                RuntimeWarning,
+                stacklevel=2,
+            )
 
     def _wait(self, error: OSError) -> FileLock | None:
         """Wait for the lock of the file that was opened, after an error. Returns: what `take` does."""
@@ -260,7 +296,7 @@ class FileLock:
             other = self._held_by_another_name()
             if other is not None:
                 return other
-            fcntl.flock(self.descriptors[-1], fcntl.LOCK_EX)
+            wait_for(self._temporary, lambda: fcntl.flock(self.descriptors[-1], fcntl.LOCK_EX))
         except OSError as last:
             if last.errno not in NO_LOCKS:
                 raise

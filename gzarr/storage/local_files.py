@@ -22,7 +22,8 @@ from gzarr.storage.file_locks import ATTEMPTS, FULL, FileLock, held_lock, is_loc
 from gzarr.storage.rules import TEMPORARY_PREFIX, byte_range, check_key, check_path
 from gzarr.storage.strays import prune
 
-READ_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+# Nobody waits for the other end of a pipe; files are read as without O_NONBLOCK.
+READ_FLAGS = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_BINARY", "O_NONBLOCK"))
 _WRITE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 # What the system says when there is no such file: no entry, or a file where a directory is needed.

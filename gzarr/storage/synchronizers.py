@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from gzarr.concurrency import Lock, new_lock
 from gzarr.errors import StoreError
+from gzarr.storage import lock_waits
 from gzarr.storage.base import Store
 from gzarr.storage.extras import require
 from gzarr.storage.rules import check_path
@@ -91,8 +92,13 @@ class _FileLock:
         self._lock = require("fasteners", "sync", "ProcessSynchronizer").InterProcessLock(path)
 
     def __enter__(self) -> None:
+        if os.path.lexists(self._path) and not os.path.isfile(self._path):  # noqa: PTH113 - a path made of text
+            # Opening a pipe would wait for its other end.
+            raise StoreError(f"ProcessSynchronizer: {self._path!r}, its lock, is no file; delete it")
         try:
-            self._lock.acquire()
+            if not self._lock.acquire(timeout=lock_waits.NOTICE_S):
+                lock_waits.log_wait(self._path)
+                self._lock.acquire()
         except OSError as error:
             raise StoreError(
                 f"ProcessSynchronizer: cannot lock the file {self._path!r}: {error.strerror or error}; give it a"

@@ -8,6 +8,7 @@ import pytest
 
 import gzarr
 from gzarr import convert
+from gzarr.convert.writing import replacing
 from gzarr.errors import CopyError
 from gzarr.storage import MemoryStore
 
@@ -88,3 +89,10 @@ def test_objects_are_not_pickled(tmp_path):
     with pytest.raises(CopyError, match="bfloat16, which"):
         convert.to_npy(gzarr.zeros(3, dtype="bfloat16"), tmp_path / "a.npy")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_files_are_written_where_others_can_put_no_link(tmp_path):
+    with replacing(tmp_path / "x.npy", overwrite=False) as partial:
+        assert partial.parent.stat().st_mode & 0o077 == 0
+        partial.write_bytes(b"x")
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("x.npy", b"x")]

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import errno
 import os
+import re
+import socket
+import stat
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from itertools import count
 from pathlib import Path
@@ -218,7 +222,7 @@ assert os.listdir(root) == [], os.listdir(root)
 # -- processes that end ------------------------------------------------------------------------------------------------
 
 
-def test_a_killed_writer_holds_nobody_up_and_its_file_is_taken_over(tmp_path: Path) -> None:
+def test_a_killed_writer_holds_nobody_up_and_its_file_is_removed(tmp_path: Path) -> None:
     run(
         """
 store = LocalStore(root)
@@ -411,7 +415,8 @@ def test_a_name_with_two_links_is_never_written_to(tmp_path: Path) -> None:
     store["k"] = b"stored"
     os.link(tmp_path / "k", temporary_path(str(tmp_path / "k")))
     with (tmp_path / "k").open("rb") as reader:
-        store["k"] = b"new"
+        with pytest.warns(RuntimeWarning, match=r"tmp_k'.*with 2 link"):
+            store["k"] = b"new"
         assert reader.read() == b"stored"
     assert files_under(tmp_path) == ["k"]
 
@@ -465,57 +470,209 @@ def use_without_locks(store: LocalStore, root: Path) -> None:
     assert list(root.iterdir()) == []
 
 
-@pytest.mark.parametrize("stale", [True, False])
-def test_the_lock_of_another_user_is_waited_for_and_then_removed(
-    stale: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+NOBODY, OTHER = 65534, 65533
+as_root = pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can be other users")
+
+
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    """A directory that every user can reach and write to."""
+    with tempfile.TemporaryDirectory(prefix="gzarr-test-") as folder:
+        Path(folder).chmod(0o777)
+        yield Path(folder)
+
+
+def plant_file(lock: Path) -> None:
+    lock.write_bytes(b"planted " * 100)
+
+
+def plant_theirs(lock: Path) -> None:
+    plant_file(lock)
+    os.chown(lock, NOBODY, NOBODY)
+
+
+def plant_hidden(lock: Path) -> None:
+    plant_file(lock)
+    lock.chmod(0o600)
+
+
+def plant_socket(lock: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as planted:
+        planted.bind(str(lock))
+
+
+#: What may be in the place of a lock, and what of it is not as it should be.
+PLANTED: dict[str, Callable[[Path], Any]] = {
+    "-rw------- of user 0 with 1": plant_hidden,
+    "-rw-r--r-- of user 65534 with 1": plant_theirs,
+    "-rw-r--r-- of user 0 with 2": lambda lock: os.link(lock.parent / "precious", lock),
+    "lrwxrwxrwx of user 0 with 1": lambda lock: lock.symlink_to("precious"),
+    "lrwxrwxrwx of user 0 with 1 ": lambda lock: lock.symlink_to("nothing"),
+    "prw-r--r-- of user 0 with 1": os.mkfifo,
+    "srwxr-xr-x of user 0 with 1": plant_socket,
+    "crw-r--r-- of user 0 with 1": lambda lock: os.mknod(lock, 0o644 | stat.S_IFCHR, os.makedev(1, 3)),
+}
+
+
+@as_root
+@pytest.mark.parametrize("found", PLANTED)
+@pytest.mark.parametrize("native", [True, False])
+def test_what_lies_in_the_place_of_a_lock_is_removed_and_never_used(
+    native: bool, found: str, shared: Path, umask_of_most: None
 ) -> None:
+    (shared / "precious").write_bytes(b"precious")
+    z = gzarr.create_array(shared, shape=4, dtype="i4", chunks=2, fill_value=0, compressors=None)
+    lock = Path(temporary_path(str(shared / "c" / "0")))
+    lock.parent.mkdir()
+    os.link(shared / "precious", lock.parent / "precious")
+    (shared / "precious").unlink()
+    PLANTED[found](lock)
+    expected = re.escape(f"removed {str(lock)!r}") + f".*expected -rw-r--r-- of user 0 with 1.*found {found}"
+    with gzarr.config.set({"cpu.native": native}), pytest.warns(RuntimeWarning, match=expected.strip()):
+        z[:] = [1, 2, 3, 4]
+    chunk = shared / "c" / "0"
+    info = chunk.lstat()
+    assert (stat.filemode(info.st_mode), info.st_uid, info.st_nlink) == ("-rw-r--r--", 0, 1)
+    assert chunk.read_bytes() == np.array([1, 2], "<i4").tobytes()
+    assert (lock.parent / "precious").read_bytes() == b"precious"
+    assert files_under(lock.parent) == ["0", "1", "precious"]
+
+
+@pytest.fixture
+def umask_of_most() -> Iterator[None]:
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+def test_what_this_user_left_is_removed_without_a_word(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
-    theirs = Path(temporary_path(str(tmp_path / "k")))
-    theirs.write_bytes(b"theirs")
-    opened = os.open
-    inode = theirs.stat().st_ino
-
-    def refuse(path: Any, flags: int, *mode: int) -> int:
-        if str(path) == str(theirs) and flags & os.O_RDWR and theirs.exists() and theirs.stat().st_ino == inode:
-            raise PermissionError(errno.EACCES, "Permission denied")
-        return opened(path, flags, *mode)
-
-    monkeypatch.setattr(os, "open", refuse)
-    with theirs.open("rb") as holder:
-        let_go = threading.Event()
-        if not stale:
-            fcntl.flock(holder, fcntl.LOCK_EX)
-            threading.Timer(0.1, lambda: (let_go.set(), fcntl.flock(holder, fcntl.LOCK_UN))).start()
-        store["k"] = b"ours"
-        assert stale or let_go.is_set()
-    assert (store["k"], files_under(tmp_path)) == (b"ours", ["k"])
+    plant_file(Path(temporary_path(str(tmp_path / "k"))))
+    store["k"] = b"new"
+    assert (store["k"], files_under(tmp_path)) == (b"new", ["k"])
 
 
-def test_the_lock_of_another_user_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = LocalStore(tmp_path)
-    theirs = temporary_path(str(tmp_path / "k"))
-    Path(theirs).write_bytes(b"theirs")
-
-    def refuse(*_: Any) -> int:
-        raise PermissionError(errno.EACCES, "Permission denied")
-
-    monkeypatch.setattr(os, "open", refuse)
-    uses: list[Callable[[], Any]] = [lambda: store.set("k", b""), lambda: store.document_locked("k").__enter__()]
-    for use in uses:
-        with pytest.raises(StoreError, match=r"tmp_k' was left by another user, who must delete it"):
-            use()
-
-
-def test_what_is_no_file_is_no_lock(tmp_path: Path) -> None:
+def test_a_directory_in_the_place_of_a_lock_is_named(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
     lock = Path(temporary_path(str(tmp_path / "k")))
-    (tmp_path / "precious").write_bytes(b"precious")
-    for make in (lock.mkdir, lambda: lock.symlink_to(tmp_path / "precious")):
-        make()
+    lock.mkdir()
+    uses: list[Callable[[], Any]] = [
+        lambda: store.set("k", b""),
+        lambda: store.document_locked("k").__enter__(),
+        lambda: store.locked(["k"]).__enter__(),
+        lambda: store.set_if_missing("k", b""),
+    ]
+    for use in uses:
         with pytest.raises(StoreError, match=r"tmp_k', its lock, is no file; delete it"):
-            store["k"] = b"x"
-        lock.unlink() if lock.is_symlink() else lock.rmdir()
-    assert (tmp_path / "precious").read_bytes() == b"precious"
+            use()
+        assert not file_locks._held
+    lock.rmdir()
+    store["k"] = b"new"
+    assert files_under(tmp_path) == ["k"]
+
+
+AS_USERS = """
+users = [65534, 65533, 0]
+def as_user(user, task, mask=0o022):
+    def change():
+        os.setgroups([])
+        os.setresgid(user, user, user)
+        os.setresuid(user, user, user)
+        os.umask(mask)
+        task(user)
+    return change
+store = LocalStore(root)
+"""
+
+
+@as_root
+def test_a_lock_that_this_user_cannot_remove_is_named(shared: Path) -> None:
+    shared.chmod(0o1777)
+    plant_theirs(Path(temporary_path(str(shared / "k"))))
+    plant_hidden(Path(temporary_path(str(shared / "l"))))
+    run(
+        AS_USERS
+        + """
+def write(user):
+    for key, reason in (("k", "k', its lock, is left by user 65534; delete it"), ("l", "is another user's")):
+        try:
+            store[key] = b"x"
+        except gzarr.errors.StoreError as error:
+            assert reason in str(error) and "delete it" in str(error), error
+        else:
+            raise AssertionError(key)
+wait(forked(as_user(65533, write)))
+assert not file_locks._held
+""",
+        shared,
+    )
+
+
+@as_root
+def test_the_lock_of_another_user_is_waited_for(shared: Path) -> None:
+    run(
+        AS_USERS
+        + """
+import warnings
+warnings.simplefilter("error")
+ready, go = os.pipe(), os.pipe()
+def hold(user):
+    with store.locked(["k"]):
+        os.write(ready[1], b"x")
+        os.read(go[0], 1)
+        store["k"] = b"theirs"
+def write(user):
+    store["k"] = b"ours"
+    assert os.stat(root + "/k").st_uid == user
+for mask in (0, 0o022):
+    holder, = forked(as_user(65534, hold, mask))
+    os.read(ready[0], 1)
+    lock = os.stat(strays()[0])
+    writer, = forked(as_user(65533, write))
+    time.sleep(0.2)
+    assert "k" not in store and os.path.samestat(lock, os.stat(strays()[0]))
+    os.write(go[1], b"x")
+    wait([holder, writer])
+    assert store["k"] == b"ours" and not strays()
+    del store["k"]
+""",
+        shared,
+    )
+
+
+@as_root
+@pytest.mark.parametrize("native", ["1", ""])
+def test_users_that_share_a_directory_lose_nothing_beside_one_that_is_killed(native: str, shared: Path) -> None:
+    run(
+        AS_USERS
+        + """
+gzarr.config.set({"cpu.native": bool(sys.argv[2]), "threading.max_workers": 1})
+z = gzarr.create_array(root, shape=(16, 2), dtype="i4", chunks=(16, 1), fill_value=0)
+z[:] = 1
+os.chmod(root + "/c", 0o777), os.chmod(root + "/c/0", 0o777)
+def change(user):
+    k = users.index(user)
+    for i in range(20):
+        z[k * 4 : k * 4 + 4] = 100 * k + i + 1
+        assert (z[k * 4 : k * 4 + 4] == 100 * k + i + 1).all()
+def be_killed(user):
+    while True:
+        with store.locked(["c/0/0"]):
+            os.write(next(iter(file_locks._held.values())).descriptors[-1], b"half")
+            os.kill(os.getpid(), signal.SIGKILL)
+def kill(user):
+    for i in range(20):
+        child, = forked(lambda: be_killed(user))
+        os.waitpid(child, 0)
+        time.sleep(0.005)
+wait(forked(*(as_user(user, change, mask) for user, mask in zip(users, (0, 0o022, 0o022))), as_user(65532, kill)))
+assert z[:12, 0].tolist() == z[:12, 1].tolist() == [100 * k + 20 for k in range(3) for _ in range(4)]
+store["c/0/0"] = store["c/0/0"]
+assert not strays(), strays()
+""",
+        shared,
+        native,
+    )
 
 
 # -- interrupts --------------------------------------------------------------------------------------------------------

@@ -417,3 +417,22 @@ def test_an_interrupt_as_a_file_is_made_leaves_none(tmp_path: Path, monkeypatch:
             store["k"] = b"new"
     assert files_under(tmp_path) == ["k"]
     assert store["k"] == b"old"
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_nobody_waits_for_a_pipe_in_the_place_of_a_chunk(native: bool, tmp_path: Path) -> None:
+    z = gzarr.create_array(tmp_path, shape=4, dtype="i4", chunks=2, fill_value=0, compressors=None)
+    z[:] = 1
+    (tmp_path / "c" / "0").unlink()
+    os.mkfifo(tmp_path / "c" / "0")
+    store = LocalStore(tmp_path)
+    with (
+        gzarr.config.set({"cpu.native": native}),
+        pytest.raises(StoreError, match=r"cannot read '.*c/0': Illegal seek"),
+    ):
+        z[:]
+    for request in (Request("c/0"), Request("c/0", 0, 4), Request("c/0", -4)):
+        with pytest.raises(StoreError, match=r"cannot read '.*c/0': Illegal seek"):
+            store.get_one(request)
+    z[:2] = 2
+    assert z[:].tolist() == [2, 2, 1, 1]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import os
 import pickle
+import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +19,7 @@ import pytest
 
 import gzarr
 from gzarr.errors import MissingExtraError, StoreError
-from gzarr.storage import LocalStore, MemoryStore, synchronized
+from gzarr.storage import LocalStore, MemoryStore, lock_waits, synchronized
 
 N = 3
 
@@ -184,3 +186,29 @@ def test_a_lock_file_lies_in_its_directory(tmp_path: Path) -> None:
     for key in ("../x", "/x", "a//b"):
         with pytest.raises(StoreError, match="not allowed"):
             locks[key]
+
+
+def test_a_pipe_in_the_place_of_a_lock_file_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "k")
+    lock = gzarr.ProcessSynchronizer(tmp_path)["k"]
+    with pytest.raises(StoreError, match="k', its lock, is no file; delete it"), lock:
+        pass
+
+
+def test_a_long_wait_is_logged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(lock_waits, "NOTICE_S", 0.1)
+    lock = gzarr.ProcessSynchronizer(tmp_path)["k"]
+    script = "import sys, gzarr\nwith gzarr.ProcessSynchronizer(sys.argv[1])['k']: print(flush=True); input()"
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdin is not None
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        threading.Timer(0.5, holder.stdin.close).start()
+        with lock:
+            holder.wait(60)
+    (message,) = caplog.messages
+    assert repr(str(tmp_path / "k")) in message
+    assert f"process {holder.pid} " in message or not Path("/proc/locks").exists()

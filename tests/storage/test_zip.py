@@ -20,6 +20,7 @@ import pytest
 from gzarr.errors import ContainsNodeError, NodeNotFoundError, ReadOnlyError, StoreError
 from gzarr.storage import LocalStore, Request, ZipStore
 from gzarr.storage import archive as archive_module
+from gzarr.storage.file_locks import temporary_path
 
 DATA = bytes(range(256)) * 4
 
@@ -105,6 +106,20 @@ def test_a_large_archive_with_little_to_lose_is_left_in_place(tmp_path: Path, mo
         assert store["c/1"] == b"new"
         store["c/0"] = b"short"
     assert path.stat().st_size < 1000
+
+
+@pytest.mark.parametrize("plant", [os.mkfifo, lambda path: Path(path).symlink_to("precious")])
+def test_an_archive_is_not_written_anew_through_what_lies_in_the_place(plant: Any, tmp_path: Path) -> None:
+    (tmp_path / "precious").write_bytes(b"precious")
+    with ZipStore(tmp_path / "a.zip", mode="w") as store:
+        store["k"] = bytes(1000)
+        store["k"] = b"new"
+        plant(temporary_path(str(tmp_path / "a.zip")))
+    with ZipStore(tmp_path / "a.zip", mode="r") as store:
+        assert store["k"] == b"new"
+    assert (tmp_path / "a.zip").stat().st_size < 1000
+    assert (tmp_path / "precious").read_bytes() == b"precious"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.zip", "precious"]
 
 
 def test_if_writing_anew_fails_the_finished_archive_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,5 @@
-/* The locks of files: see gzarr/storage/file_locks.py, which this follows. Here nobody waits: what another holds is left
- * to the Python path. */
+/* The locks of files: see gzarr/storage/file_locks.py, which this follows. Here nobody waits, and only a temporary file
+ * that is made here is used: what another holds, or has left, is the Python path's. */
 #include "loop.h"
 
 #include <errno.h>
@@ -119,7 +119,7 @@ static int open_temporary(char *path, const char *prefix, int64_t length, Lock *
     for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
         if (lock->folder) enter_folder(path, lock->folder);
         if (!name_files(path, prefix, length, lock)) return -1;
-        const int fd = openat(base_of(lock), lock->temporary, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+        const int fd = openat(base_of(lock), lock->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (fd >= 0 || errno != ENOENT) return fd;
         if (lock->folder) leave_folder(lock->folder); /* it was removed */
         if (!make_parents(path)) return -1;

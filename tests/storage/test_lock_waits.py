@@ -1,0 +1,70 @@
+"""Waits for the locks of files: those that take long are logged, with the process that holds the lock."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import gzarr
+from gzarr.storage import LocalStore, lock_waits
+from gzarr.storage.file_locks import FileLock, temporary_path
+
+pytest.importorskip("fcntl")
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_a_long_wait_is_logged_with_the_process_that_holds_the_lock(
+    native: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    z = gzarr.create_array(tmp_path, shape=4, dtype="i4", chunks=2, fill_value=0)
+    (tmp_path / "c").mkdir()
+    monkeypatch.setattr(lock_waits, "NOTICE_S", 0.1)
+    path = temporary_path(str(tmp_path / "c" / "0"))
+    script = f"import fcntl, sys; f = open({path!r}, 'w'); fcntl.flock(f, fcntl.LOCK_EX); print(flush=True); input()"
+    with (
+        gzarr.config.set({"cpu.native": native}),
+        subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder,
+    ):
+        assert holder.stdin is not None
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        writer = threading.Thread(target=z.__setitem__, args=(slice(None), 1))
+        writer.start()
+        wait_until(lambda: caplog.messages)
+        time.sleep(0.3)
+        holder.stdin.close()
+        writer.join(60)
+    (message,) = caplog.messages
+    assert repr(path) in message
+    if Path("/proc/locks").exists():
+        assert re.search(rf"process {holder.pid} \('python[^']*'\) holds it", message), message
+    assert z[:].tolist() == [1, 1, 1, 1]
+    wait_until(lambda: not lock_waits._watching)
+
+
+def test_a_long_wait_for_another_thread_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(lock_waits, "NOTICE_S", 0.05)
+    store, lock = LocalStore(tmp_path), FileLock(str(tmp_path / "k"))
+    lock.take()
+    writer = threading.Thread(target=store.set, args=("k", b"theirs"))
+    writer.start()
+    wait_until(lambda: caplog.messages)
+    lock.end()
+    writer.join(60)
+    assert "another thread of this process" in caplog.text or not Path("/proc/locks").exists()
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
