@@ -112,7 +112,24 @@ def _windows(block: _Numbers, shape: Sequence[int]) -> _Numbers:
 
 def _middle(windows: _Numbers) -> _Numbers:
     numbers = np.count_nonzero(windows == windows, axis=-1, keepdims=True)  # noqa: PLR0124 - NaNs, which are last
-    return np.take_along_axis(windows, np.maximum(numbers - 1, 0) // 2, -1)[..., 0]
+    first, second = np.maximum(numbers - 1, 0) // 2, np.minimum(numbers // 2, windows.shape[-1] - 1)
+    native = windows.dtype.newbyteorder("=")
+    return _between(*(np.take_along_axis(windows, at, -1)[..., 0].astype(native) for at in (first, second)))
+
+
+def _between(low: _Numbers, high: _Numbers) -> _Numbers:
+    """The mean of two numbers, of which the first is not larger; that of integers is rounded half to even."""
+    if low.dtype.kind != "f":
+        bits = np.dtype(f"u{low.dtype.itemsize}")  # differences of signed integers may overflow
+        below = low.view(bits)
+        apart = high.view(bits) - below
+        below = below + apart // 2
+        return (below + (apart & below & 1)).view(low.dtype)
+    wide = np.dtype("f4") if low.dtype.itemsize == 2 else low.dtype
+    with np.errstate(all="ignore"):
+        sums = np.add(low, high, dtype=wide)
+        middle = np.where(np.isinf(sums), np.add(low / 2, high / 2, dtype=wide), sums / 2)
+    return np.where(low == high, low, middle).astype(low.dtype)
 
 
 def _most_frequent(windows: _Numbers) -> _Numbers:

@@ -5,6 +5,7 @@
 #include "half.h"
 #include "loop.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 /* A row of windows: window j has `factor` elements from number j * factor on of each of its rows. Steps in bytes. */
@@ -28,6 +29,24 @@ enum { MIN_RUN = 16 };
  * a network that sorts many keys is slow. */
 static const int64_t max_count = 1 << 15, max_sorted = 128;
 
+static inline uint32_t bits_of_float(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+static inline double double_of_bits(uint64_t bits) {
+    double value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static inline uint64_t bits_of_double(double value) {
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
 #define T uint8_t
 #define BITS 8
 #define WIDE uint32_t
@@ -42,6 +61,9 @@ static const int64_t max_count = 1 << 15, max_sorted = 128;
 #define SIGNED_WIDE int32_t
 #define PAIR uint32_t
 #define INFINITE 0x7C00
+#define REAL float
+#define REAL_OF float_of
+#define BITS_OF half_of
 #include "windows.h"
 
 #define T uint32_t
@@ -50,6 +72,9 @@ static const int64_t max_count = 1 << 15, max_sorted = 128;
 #define SIGNED_WIDE int64_t
 #define PAIR uint64_t
 #define INFINITE 0x7F800000
+#define REAL float
+#define REAL_OF float_of_bits
+#define BITS_OF bits_of_float
 #include "windows.h"
 
 #define T uint64_t
@@ -58,6 +83,9 @@ static const int64_t max_count = 1 << 15, max_sorted = 128;
 #define WIDE unsigned __int128
 #endif
 #define INFINITE 0x7FF0000000000000
+#define REAL double
+#define REAL_OF double_of_bits
+#define BITS_OF bits_of_double
 #include "windows.h"
 
 #ifndef __SIZEOF_INT128__

@@ -206,12 +206,25 @@ static inline void F(most_frequent)(const T *keys, int64_t n, bool is_float, T *
     }
 }
 
+/* The key of the mean of two numbers, of which the first is not larger; that of integers is rounded half to even. */
+static inline T F(between)(T low, T high, bool is_float) {
+    if (low == high) return low;
+#ifdef REAL
+    if (is_float) {
+        const REAL a = REAL_OF(F(value)(low, 0, true)), b = REAL_OF(F(value)(high, 0, true)), sum = a + b;
+        return F(key)(BITS_OF(isinf(sum) ? a / 2 + b / 2 : sum / 2), 0, true);
+    }
+#endif
+    const T apart = (T)(high - low), below = (T)(low + apart / 2);
+    return (T)(below + (apart & below & 1));
+}
+
 static inline void F(middle)(const T *keys, int64_t n, bool is_float, T *best) {
     for (int64_t j = 0; j < KEYS_AT_ONCE; j++) {
         int64_t numbers = n;
         if (is_float)
             while (numbers > 1 && keys[(numbers - 1) * KEYS_AT_ONCE + j] == NO_NUMBER) numbers--;
-        best[j] = keys[(numbers - 1) / 2 * KEYS_AT_ONCE + j];
+        best[j] = F(between)(keys[(numbers - 1) / 2 * KEYS_AT_ONCE + j], keys[numbers / 2 * KEYS_AT_ONCE + j], is_float);
     }
 }
 
@@ -285,3 +298,6 @@ static void F(median)(const Row *row, void *scratch) {
 #undef SIGNED_WIDE
 #undef PAIR
 #undef INFINITE
+#undef REAL
+#undef REAL_OF
+#undef BITS_OF

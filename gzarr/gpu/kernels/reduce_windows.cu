@@ -1,4 +1,4 @@
-// reduce_windows: makes one element of each window of an array, by its mean or as one of its elements.
+// reduce_windows: makes one element of each window of an array: its mean, its median, or one of its elements.
 //
 // One thread makes one element; threads beside each other do so for windows that follow each other along the last axis.
 // Windows have at most four axes along which they are longer than 1, and are shorter where an axis ends. Their elements
@@ -110,15 +110,14 @@ template <typename T> GPU T mode_of(const Window &window, i64 kind) {
     return value_of(best, kind, false);
 }
 
-// The key in the middle, the lower one of two, NaNs left out.
-template <typename T> GPU T median_of(const Window &window, i64 kind) {
+// The two keys in the middle, or twice the one, NaNs left out.
+template <typename T> GPU void find_middle(const Window &window, i64 kind, T *low, T *high) {
     u32 numbers = 0;
     each<T>(window, [&](T bits) {
         numbers += !(kind == FLOATING && key_of(bits, kind, false) == Keys<T>::no_number);
         return false;
     });
-    u32 middle = numbers == 0 ? 0 : (numbers - 1) / 2;
-    T best = Keys<T>::no_number;
+    u32 first = numbers == 0 ? 0 : (numbers - 1) / 2, second = numbers / 2, found = 0;
     each<T>(window, [&](T bits) {
         T key = key_of(bits, kind, false);
         u32 less = 0, same = 0;
@@ -128,11 +127,23 @@ template <typename T> GPU T median_of(const Window &window, i64 kind) {
             same += with == key;
             return false;
         });
-        if (less > middle || middle - less >= same) return false;
-        best = key;
-        return true;
+        if (less <= first && first - less < same) {
+            *low = key;
+            found |= 1;
+        }
+        if (less <= second && second - less < same) {
+            *high = key;
+            found |= 2;
+        }
+        return found == 3;
     });
-    return value_of(best, kind, false);
+}
+
+template <typename T> GPU T median_of_integers(const Window &window, i64 kind) {
+    T low = 0, high = 0;
+    find_middle(window, kind, &low, &high);
+    T apart = (T)(high - low), below = (T)(low + apart / 2);
+    return value_of((T)(below + (apart & below & 1)), kind, false);
 }
 
 // The quotient of high * 2^64 + low and n, below 2^64, rounded half to even. n <= 2^30.
@@ -202,14 +213,33 @@ template <typename T, typename Float> GPU T mean_of_floats(const Window &window)
     return result;
 }
 
+// The halves of large numbers are added, as their sum is infinite.
+template <typename T, typename Float> GPU T median_of_floats(const Window &window) {
+    T low = 0, high = 0;
+    find_middle(window, FLOATING, &low, &high);
+    T result = value_of(low, FLOATING, false);
+    if (low == high) return result;
+    Float a, b;
+    become_float(&a, result);
+    become_float(&b, value_of(high, FLOATING, false));
+    Float sum = ieee_add(a, b);
+    bool overflows = bits_of(sum) << 1 == Layout<Float>::infinity << 1;
+    Float middle = ieee_divide(overflows ? ieee_add(ieee_divide(a, (Float)2), ieee_divide(b, (Float)2)) : sum,
+                               overflows ? (Float)1 : (Float)2);
+    become_bits(&result, is_nan(middle) ? with_bits<Float>(Layout<Float>::infinity | Layout<Float>::quiet) : middle);
+    return result;
+}
+
 template <typename T> GPU T chosen(const Window &window, i64 kind, i64 method) {
     if (method == MODE) return mode_of<T>(window, kind);
-    if (method == MEDIAN) return median_of<T>(window, kind);
+    if (method == MEDIAN) return median_of_integers<T>(window, kind);
     return smallest<T>(window, kind, method == MAX);
 }
 
 template <typename T, typename Float> GPU void reduce_numbers(const Window &window, i64 kind, i64 method, u8 *to) {
-    if (method != MEAN) {
+    if (method == MEDIAN && kind == FLOATING) {
+        *(T *)to = median_of_floats<T, Float>(window);
+    } else if (method != MEAN) {
         *(T *)to = chosen<T>(window, kind, method);
     } else if (kind == FLOATING) {
         *(T *)to = mean_of_floats<T, Float>(window);

@@ -97,7 +97,7 @@ def build_pyramid(
 
     Notes
     -----
-    Means of integers are exact and rounded once, half to even. A window at the end of an axis has the elements that
+    Means and medians of integers are exact and rounded once, half to even. A window at the end of an axis has the elements that
     exist. A level is as large as the one before divided by its factors, rounded up. Its voxels lie in the middle of
     their windows, with "nearest" at the first element, which the metadata say. "gaussian" makes one level after the
     other, each of which is read once more. Levels have the chunks and codecs of level 0, and its shards, in halves

@@ -3,8 +3,9 @@
 Means of integers are exact: they are rounded once, half to even, also those of 64-bit integers. Means of floats are
 sums of the windows' elements in C order, of float32 and float64 in their own type and of float16 in float32, divided
 by their number; NaN gives NaN. All of these, and those of complex numbers and bools, are those of TensorStore's driver
-"downsample", bit for bit. The other methods choose an element of the window: of several most frequent ones the
-smallest, of the two in the middle the lower one; they leave NaN out unless there is nothing else.
+"downsample", bit for bit. The median of an even number of elements is the mean of the two in the middle, rounded in the
+same way. The other methods choose an element of the window: of several most frequent ones the smallest. All of these
+leave NaN out unless there is nothing else.
 
 A window at the end of an axis has the elements that exist.
 """

@@ -66,12 +66,20 @@ def mode(window: list[Any], dtype: np.dtype[Any]) -> Any:
     return next(x for x, n in counts.items() if n == most)  # the smallest comes first
 
 
+def median(window: list[Any], dtype: np.dtype[Any]) -> Any:
+    numbers = _no_nans(window)
+    low, high = numbers[(len(numbers) - 1) // 2], numbers[len(numbers) // 2]
+    if dtype.kind != "f" or low != high:
+        return mean([low, high], dtype)
+    return low
+
+
 ORACLES: dict[str, Oracle] = {
     "mean": mean,
     "mode": mode,
     "min": lambda window, _: _no_nans(window)[0],
     "max": lambda window, _: _no_nans(window)[-1],
-    "median": lambda window, _: _no_nans(window)[(len(_no_nans(window)) - 1) // 2],
+    "median": median,
     "nearest": lambda window, _: window[0],
 }
 
@@ -197,12 +205,39 @@ def test_means_are_those_of_tensorstore(backend: Backend, values: Any, factor: i
     assert downsample(backend, values, (factor,), "mean").tolist() == expected
 
 
-def test_repeated_means_do_not_drift(backend: Backend) -> None:
-    block = np.random.default_rng(1).integers(0, 256, (512, 512), np.uint8)
-    level = block
-    for _ in range(5):
-        level = downsample(backend, level, (2, 2), "mean")
-    assert abs(float(level.mean()) - float(block.mean())) < 0.05
+@pytest.mark.parametrize("method", ["mean", "median"])
+def test_repeated_means_and_medians_do_not_drift(backend: Backend, method: str) -> None:
+    block = np.random.default_rng(1).normal(1000, 10, (512, 512))
+    for level in (block.astype("u2"), block):
+        below = level
+        for _ in range(5):
+            level = downsample(backend, level, (2, 2), method)  # noqa: PLW2901 - one level after the other
+        assert abs(float(level.mean()) - float(below.mean())) < 0.2
+
+
+@pytest.mark.parametrize(
+    ("dtype", "values", "middle"),
+    [
+        ("u8", [2**64 - 1, 2**64 - 2], 2**64 - 2),
+        ("u8", [2**64 - 1, 2**64 - 3, 0, 2**64 - 1], 2**64 - 2),
+        ("i8", [-(2**63), 2**63 - 1], 0),
+        ("i8", [-(2**63), -(2**63) + 1], -(2**63)),
+        ("i1", [-128, -127, 5, -127], -127),
+        ("u1", [255, 254], 254),
+        ("?", [True, False], False),
+        ("f8", [2.0**1023, 1.5 * 2.0**1023], 1.25 * 2.0**1023),
+        ("f8", [5e-324, 0.0], 0.0),
+        ("f4", [2.0**127, 1.5 * 2.0**127], 1.25 * 2.0**127),
+        ("f2", [65504.0, 65440.0], 65472.0),
+        ("f8", [np.inf, 1.0], np.inf),
+        ("f8", [np.nan, 3.0, 1.0], 2.0),
+    ],
+)
+def test_the_mean_of_the_middle_two_does_not_overflow(
+    backend: Backend, dtype: str, values: list[Any], middle: Any
+) -> None:
+    block = np.array(values, dtype)
+    assert downsample(backend, block, (len(values),), "median").tolist() == [block.dtype.type(middle)]
 
 
 def test_a_function_gets_the_block_and_the_factors(backend: Backend) -> None:
