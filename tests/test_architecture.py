@@ -73,7 +73,7 @@ ACROSS = {
 SUBJECTS = {
     "hierarchy/times",
     *("architecture", "documentation", "packaging", "peer_suites", "public_api", "public_names", "site"),
-    *("checking/random_damage", "codecs/images", "images/killed"),
+    *("checking/random_damage", "codecs/images", "images/killed", "images/missing", "convert/geotiff"),
     *(
         "cpu/peak_memory",
         "cpu/compiled/blosc",

@@ -11,7 +11,7 @@ import typer
 import gzarr
 from gzarr.cli.colors import print_report
 from gzarr.cli.copy_options import CopyOptions
-from gzarr.cli.options import AsJson, Device, IfExists, Memory, misuse, numbers, with_options
+from gzarr.cli.options import AsJson, Device, IfExists, Memory, Skip, misuse, numbers, with_options
 from gzarr.display.progress import in_terminal
 from gzarr.errors import CopyError, GzarrError
 
@@ -70,6 +70,7 @@ def pyramid(
     method: Annotated[
         str | None, typer.Option(metavar="NAME", help="mean, nearest, mode, min, max, median or gaussian.")
     ] = None,
+    skip: Skip = None,
     memory: Memory = 256,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted build.")] = False,
     if_exists: Annotated[IfExists, typer.Option(help="What happens to levels that exist.")] = "raise",
@@ -84,6 +85,7 @@ def pyramid(
             levels,
             factors,
             method,
+            skip=skip,
             max_nbytes=memory << 20,
             resume=resume,
             overwrite=if_exists == "replace",

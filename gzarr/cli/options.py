@@ -92,6 +92,26 @@ def numbers(text: str) -> list[float]:
         raise typer.BadParameter(f"{text!r} is not a list of numbers such as 2,0.5,0.5") from None
 
 
+def skipped(text: str) -> Any:
+    """Read an element that is missing: a number, nan, or none for False."""
+    if text == "none":
+        return False
+    try:
+        return int(text) if text.lstrip("+-").isdecimal() else float(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a number, nan or none") from None
+
+
+Skip: TypeAlias = Annotated[
+    Any,
+    typer.Option(
+        parser=skipped,
+        metavar="N",
+        help="Elements that are missing and left out: a number, nan, or none. By default, those that the data name.",
+    ),
+]
+
+
 def mebibytes(text: str | int) -> int:
     """Read a size in MiB."""
     if not str(text).isdecimal() or not int(text):

@@ -13,6 +13,7 @@ import typer
 import gzarr
 from gzarr.cli.options import NodePath, no_array
 from gzarr.errors import MetadataError
+from gzarr.metadata.conventions import nodata_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -55,6 +56,8 @@ def quicklook(
 
 def _pixels(array: gzarr.Array, size: int, at: str | None) -> NDArray[np.uint8]:
     """What is drawn of an array: (height, width) or (height, width, colours). Raises MetadataError."""
+    import numpy as np
+
     if array.dtype.kind not in "biufc" or not array.ndim or not array.size:
         raise MetadataError(f"{array.store_path}: {array.shape} elements of {array.dtype} make no picture")
     in_color = array.dtype == "u1" and array.ndim > 2 and array.shape[-1] in _COLORS
@@ -66,6 +69,9 @@ def _pixels(array: gzarr.Array, size: int, at: str | None) -> NDArray[np.uint8]:
         for axis in range(first, array.ndim)
     )
     values: NDArray[Any] = array[(*cut, *seen)]
+    nodata = nodata_of(array.metadata)
+    if nodata is not None and not in_color:
+        values = np.where(values == nodata, np.nan, values)
     if in_color:
         return values
     shades = _shades(abs(values) if values.dtype.kind == "c" else values)

@@ -6,15 +6,25 @@ import json
 import math
 from dataclasses import asdict
 from itertools import pairwise
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gzarr.cli.colors import colored, print_report
-from gzarr.cli.options import ArrayPath, AsJson, Device, Memory, numbers, open_array
+from gzarr.cli.options import ArrayPath, AsJson, Device, Memory, Skip, numbers, open_array
 from gzarr.display.progress import in_terminal
+from gzarr.errors import GzarrError
 
-EXAMPLES = ("gzarr stats data.zarr/temperature", "gzarr stats data.zarr/temperature --json")
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gzarr.hierarchy.stats import Stats
+
+EXAMPLES = (
+    "gzarr stats data.zarr/temperature",
+    "gzarr stats data.zarr/temperature --json",
+    "gzarr stats heights.zarr/0 --skip -9999",
+)
 HISTOGRAM_EXAMPLES = (
     "gzarr histogram data.zarr/temperature",
     "gzarr histogram data.zarr/temperature --bins 40 --range 250,310",
@@ -23,17 +33,19 @@ HISTOGRAM_EXAMPLES = (
 _BAR = 50
 
 
-def stats(path: ArrayPath, as_json: AsJson = False, memory: Memory = 256, device: Device = None) -> None:
+def stats(
+    path: ArrayPath, skip: Skip = None, as_json: AsJson = False, memory: Memory = 256, device: Device = None
+) -> None:
     """Print the minimum, maximum, mean and standard deviation of an array of any size."""
     array = open_array(path, device or "cpu")
-    found = asdict(array.stats(max_nbytes=memory << 20, progress=in_terminal()))
+    found = asdict(_found(array.stats, skip=skip, max_nbytes=memory << 20, progress=in_terminal()))
     del found["histogram"]
     if as_json:
         print(json.dumps({name: _number(value) for name, value in found.items()}, indent=2))
         return
     from gzarr.display.info import Report
 
-    counts = {"Elements": found["count"], "NaN": found["n_nan"]}
+    counts = {"Elements": found["count"], "NaN": found["n_nan"], "Missing": found["n_missing"]}
     values = {"Minimum": "min", "Maximum": "max", "Mean": "mean", "Standard deviation": "std"}
     items = [(name, f"{count:,}") for name, count in counts.items()]
     print_report(Report([*items, *((name, str(found[value])) for name, value in values.items())]))
@@ -48,6 +60,7 @@ def histogram(
             parser=numbers, metavar="LOW,HIGH", help="Where the bins begin and end. By default, at the extremes."
         ),
     ] = None,
+    skip: Skip = None,
     as_json: AsJson = False,
     memory: Memory = 256,
     device: Device = None,
@@ -57,7 +70,7 @@ def histogram(
         raise typer.BadParameter("give two numbers, the lower one first", param_hint="--range")
     limits = None if range is None else (range[0], range[1])
     array = open_array(path, device or "cpu")
-    found = array.stats(bins, limits, max_nbytes=memory << 20, progress=in_terminal()).histogram
+    found = _found(array.stats, bins, limits, skip=skip, max_nbytes=memory << 20, progress=in_terminal()).histogram
     assert found is not None
     counts, edges = found
     if as_json:
@@ -69,6 +82,16 @@ def histogram(
     for label, count in zip(labels, counts.tolist(), strict=True):
         bar = colored("█" * round(count * _BAR / most), "blue")
         print(f"{label:>{width}}  {bar}{' ' if count else ''}{count:,}")
+
+
+def _found(stats: Callable[..., Stats], *args: Any, **keywords: Any) -> Stats:
+    """Call a method. Raises BadParameter if no element can be the number that is skipped."""
+    try:
+        return stats(*args, **keywords)
+    except ValueError as error:
+        if isinstance(error, GzarrError):
+            raise
+        raise typer.BadParameter(str(error)) from error
 
 
 def _number(value: Any) -> Any:

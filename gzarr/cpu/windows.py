@@ -1,4 +1,7 @@
-"""Reduces windows of arrays by NumPy: the reference of the compiled loop (`loop/reduce.c`), and for what it lacks."""
+"""Reduces windows of arrays by NumPy: the reference of the compiled loop (`loop/reduce.c`), and for what it lacks.
+
+`reduce_present` leaves out what is missing, with NumPy or CuPy (`xp`).
+"""
 
 from __future__ import annotations
 
@@ -28,14 +31,38 @@ def reduce_by_numpy(block: _Numbers, factors: Sequence[int], method: str, out: _
             reduce_by_numpy(block.imag, factors, method, out.imag)
         case "mean":
             with np.errstate(all="ignore"):  # sums may overflow, and NaNs are data
-                out[...] = _mean(block, factors)
+                out[...] = _mean(block, factors, _counts(block.shape, factors), np)
         case "mode" | "median":
-            choose = _most_frequent if method == "mode" else _middle
             for inside, target in _alike(block.shape, factors):
-                shape = tuple([s.stop - s.start for s in target])
-                out[target] = choose(_windows(block[inside], shape))
+                windows = np.sort(_windows(block[inside], target), -1)
+                numbers = np.count_nonzero(windows == windows, axis=-1, keepdims=True)  # noqa: PLR0124 - NaNs are last
+                out[target] = _chosen(windows, numbers, method, np)
         case _:
             raise ValueError(f"no such method: {method!r}")
+
+
+def reduce_present(block: _Numbers, factors: Sequence[int], method: str, missing: _Numbers, xp: Any) -> _Numbers:
+    """Reduce the windows of a block, without the elements that are missing; of windows without others to anything.
+
+    method: "mean", "nearest" for the first element that is there, or others of integers.
+    """
+    if block.dtype.kind == "c" and method == "mean":
+        parts = [reduce_present(part, factors, method, missing, xp) for part in (block.real, block.imag)]
+        return parts[0] + 1j * parts[1]
+    if method == "mean":
+        counts = xp.maximum(_sums(~missing, factors, np.dtype("i8"), xp), 1)
+        with np.errstate(all="ignore"):
+            return _mean(xp.where(missing, block.dtype.type(0), block), factors, counts, xp)
+    made = xp.zeros([-(-n // factor) for n, factor in zip(block.shape, factors, strict=True)], block.dtype)
+    if method == "nearest":
+        for (part, at), (gaps, _) in reversed([*zip(_parts(block, factors), _parts(missing, factors), strict=True)]):
+            made[at] = xp.where(gaps, made[at], part)
+        return made
+    filled = xp.where(missing, block.dtype.type(np.iinfo(block.dtype).max), block)
+    for inside, target in _alike(block.shape, factors):
+        numbers = (~_windows(missing[inside], target)).sum(-1, keepdims=True)
+        made[target] = _chosen(xp.sort(_windows(filled[inside], target), -1), numbers, method, xp)
+    return made
 
 
 def _parts(block: _Numbers, factors: Sequence[int]) -> Iterator[tuple[_Numbers, tuple[slice, ...]]]:
@@ -54,18 +81,18 @@ def _extreme(block: _Numbers, factors: Sequence[int], better: np.ufunc, out: _Nu
             out[at] = part
 
 
-def _mean(block: _Numbers, factors: Sequence[int]) -> _Numbers:
-    counts = _counts(block.shape, factors)
+def _mean(block: _Numbers, factors: Sequence[int], counts: _Numbers, xp: Any) -> _Numbers:
+    """Sums of windows divided by counts. xp: NumPy, or another module of arrays."""
     if block.dtype.kind == "f":
         floats = np.dtype("f4") if block.dtype.itemsize == 2 else block.dtype.newbyteorder("=")
-        return np.true_divide(_sums(block, factors, floats), counts.astype(floats))
+        return np.true_divide(_sums(block, factors, floats, xp), counts.astype(floats))
     wide = np.dtype("u8" if block.dtype.kind in "bu" else "i8")
     if block.dtype.itemsize < wide.itemsize:
-        return _divided(_sums(block, factors, wide), counts.astype(wide))
+        return _divided(_sums(block, factors, wide, xp), counts.astype(wide))
     # Remainders of the sums of upper halves are carried to the sums of lower ones. Nothing exceeds 63 bits.
     numbers = counts.astype(wide)
-    upper, rest = np.divmod(_sums(block >> _HALF, factors, wide), numbers)
-    lower = _sums(block & wide.type((1 << _HALF) - 1), factors, wide)
+    upper, rest = np.divmod(_sums(block >> _HALF, factors, wide, xp), numbers)
+    lower = _sums(block & wide.type((1 << _HALF) - 1), factors, wide, xp)
     return np.add(upper << _HALF, _divided((rest << _HALF) + lower, numbers))
 
 
@@ -76,8 +103,8 @@ def _divided(sums: _Numbers, counts: _Numbers) -> _Numbers:
     return np.add(quotients, (twice > counts) | ((twice == counts) & (quotients % 2 == 1)))
 
 
-def _sums(block: _Numbers, factors: Sequence[int], dtype: np.dtype[Any]) -> _Numbers:
-    sums = np.zeros([-(-n // factor) for n, factor in zip(block.shape, factors, strict=True)], dtype)
+def _sums(block: _Numbers, factors: Sequence[int], dtype: np.dtype[Any], xp: Any) -> _Numbers:
+    sums = xp.zeros([-(-n // factor) for n, factor in zip(block.shape, factors, strict=True)], dtype)
     for part, at in _parts(block, factors):
         sums[at] += part
     return sums
@@ -102,19 +129,24 @@ def _alike(shape: Sequence[int], factors: Sequence[int]) -> Iterator[tuple[tuple
         yield tuple([inside for inside, _ in some]), tuple([target for _, target in some])
 
 
-def _windows(block: _Numbers, shape: Sequence[int]) -> _Numbers:
-    """The sorted elements of windows that divide a block evenly, along a last axis. shape: how many windows."""
-    ndim = len(shape)
+def _windows(block: _Numbers, target: Sequence[slice]) -> _Numbers:
+    """The elements of windows that divide a block evenly, along a last axis. target: the place of the windows."""
+    shape, ndim = [s.stop - s.start for s in target], len(target)
     sides = [size for n, whole in zip(shape, block.shape, strict=True) for size in (n, whole // n)]
     apart = block.reshape(sides).transpose([*range(0, 2 * ndim, 2), *range(1, 2 * ndim, 2)])
-    return np.sort(apart.reshape(*shape, math.prod(sides[1::2])), axis=-1)
+    return apart.reshape(*shape, math.prod(sides[1::2]))
 
 
-def _middle(windows: _Numbers) -> _Numbers:
-    numbers = np.count_nonzero(windows == windows, axis=-1, keepdims=True)  # noqa: PLR0124 - NaNs, which are last
-    first, second = np.maximum(numbers - 1, 0) // 2, np.minimum(numbers // 2, windows.shape[-1] - 1)
+def _chosen(windows: _Numbers, numbers: _Numbers, method: str, xp: Any) -> _Numbers:
+    """What a method makes of sorted windows. numbers: how many elements of each count."""
+    if method == "mode":
+        return _most_frequent(windows, numbers[..., 0], xp)
+    last = np.maximum(numbers - 1, 0)
+    if method in ("min", "max"):
+        return windows[..., 0] if method == "min" else xp.take_along_axis(windows, last, -1)[..., 0]
+    first, second = last // 2, np.minimum(numbers // 2, last)
     native = windows.dtype.newbyteorder("=")
-    return _between(*(np.take_along_axis(windows, at, -1)[..., 0].astype(native) for at in (first, second)))
+    return _between(*(xp.take_along_axis(windows, at, -1)[..., 0].astype(native) for at in (first, second)))
 
 
 def _between(low: _Numbers, high: _Numbers) -> _Numbers:
@@ -132,12 +164,11 @@ def _between(low: _Numbers, high: _Numbers) -> _Numbers:
     return np.where(low == high, low, middle).astype(low.dtype)
 
 
-def _most_frequent(windows: _Numbers) -> _Numbers:
-    best, most = windows[..., 0].copy(), np.ones(windows.shape[:-1], np.int64)
-    run = most.copy()
+def _most_frequent(windows: _Numbers, numbers: _Numbers, xp: Any) -> _Numbers:
+    best, most = windows[..., 0], xp.ones(windows.shape[:-1], np.int64)
+    run = most
     for i in range(1, windows.shape[-1]):
-        run = np.where(windows[..., i] == windows[..., i - 1], run + 1, 1)
-        longer = run > most
-        np.copyto(best, windows[..., i], where=longer)
-        np.copyto(most, run, where=longer)
+        run = xp.where(windows[..., i] == windows[..., i - 1], run + 1, 1)
+        longer = (run > most) & (i < numbers)
+        best, most = xp.where(longer, windows[..., i], best), xp.where(longer, run, most)
     return best

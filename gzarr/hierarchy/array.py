@@ -302,6 +302,7 @@ class Array(ViewableArray):
         bins: int | None = None,
         range: tuple[float, float] | None = None,
         *,
+        skip: Any = None,
         max_nbytes: int = 256 << 20,
         progress: ProgressLike = None,
     ) -> Stats:
@@ -317,6 +318,9 @@ class Array(ViewableArray):
             integers of 8 and 16 bits are read twice.
         range : tuple of float, optional
             Where the first bin begins, and the last one ends. By default the least and the greatest element.
+        skip : number, array of bool or False, optional
+            Elements that are missing, which are left out: those that equal a number, or a mask of the array's shape, in
+            memory or of gzarr. By default those that the attribute ``nodata`` names; False for none.
         max_nbytes : int
             Memory for decoded chunks.
         progress : bool or callable, optional
@@ -325,12 +329,15 @@ class Array(ViewableArray):
         Returns
         -------
         Stats
-            ``count``, ``n_nan``, ``min``, ``max``, ``mean``, ``std`` and ``histogram``. NaNs count as ``n_nan`` only.
+            ``count``, ``n_nan``, ``min``, ``max``, ``mean``, ``std``, ``histogram`` and ``n_missing``. NaNs count as
+            ``n_nan`` only, those that are missing as ``n_missing``.
 
         Raises
         ------
         MetadataError
             If the elements are not real numbers.
+        ValueError
+            If no element can be the number that is skipped, or a mask has another shape.
         ChunkError
             If a stored chunk is damaged.
 
@@ -343,7 +350,7 @@ class Array(ViewableArray):
         """
         from gzarr.hierarchy.stats import stats_of  # few programs ask
 
-        return stats_of(self, bins, range, max_nbytes, progress)
+        return stats_of(self, bins, range, max_nbytes, progress, skip)
 
     def digest(self, hashname: str = "sha1") -> bytes:
         """Compute a hash of the stored chunks and metadata, without decoding them.

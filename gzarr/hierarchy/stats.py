@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -15,7 +15,8 @@ from gzarr.backend import Array as AnyArray
 from gzarr.display.progress import ProgressLike
 from gzarr.errors import MetadataError
 from gzarr.hierarchy.accessors import Indexed
-from gzarr.hierarchy.reductions import fill_of, fold
+from gzarr.hierarchy.missing import fold_present, missing_of
+from gzarr.hierarchy.reductions import fill_of
 
 #: Elements that are reduced at once: with what is made of them, they stay in cache.
 _PIECE = 1 << 13
@@ -30,7 +31,7 @@ class Stats:
     Attributes
     ----------
     count : int
-        Number of elements, without NaN.
+        Number of elements, without NaN and those that are missing.
     n_nan : int
         Number of elements that are NaN.
     min, max : int, float or bool
@@ -39,6 +40,8 @@ class Stats:
         The mean, and the standard deviation of all elements from it.
     histogram : tuple or None
         Number of elements in each bin, and the edges of the bins, as of `numpy.histogram`.
+    n_missing : int
+        Number of elements that are missing.
     """
 
     count: int
@@ -48,6 +51,7 @@ class Stats:
     mean: float
     std: float
     histogram: tuple[NDArray[np.int64], NDArray[Any]] | None = None
+    n_missing: int = 0
 
 
 def stats_of(
@@ -56,17 +60,22 @@ def stats_of(
     limits: tuple[float, float] | None,
     max_nbytes: int,
     progress: ProgressLike,
+    skip: Any = None,
 ) -> Stats:
     """The statistics of an array: see `gzarr.Array.stats`."""
     dtype = array.dtype
     if dtype.kind not in "biuf":
         raise MetadataError(f"{array.store_path}: statistics need real numbers, but the elements are {dtype}")
-    fold_all = partial(fold, array, max_nbytes=max_nbytes, progress=progress)
+    missing = missing_of(skip, array)
+    if missing is not None and missing.value != missing.value and missing.mask is None:  # n_nan says it
+        missing = None
+    fold_all = partial(fold_present, array, missing, max_nbytes=max_nbytes, progress=progress)
     fill, xp = fill_of(array), array.backend.xp
     if dtype.kind in "biu" and dtype.itemsize <= 2:
         # So few different values that each is counted.
         counts = fold_all(partial(_counts, xp=xp), np.add, of_fill=partial(_counts_of_fill, fill))
-        return _from_counts(dtype, np.zeros(1, np.int64) if counts is None else counts, bins, limits)
+        found = _from_counts(dtype, np.zeros(1, np.int64) if counts is None else counts, bins, limits)
+        return replace(found, n_missing=array.size - found.count)
     part = fold_all(partial(_part, xp=xp), _joined, of_fill=partial(_part_of_fill, fill)) or _NOTHING
     histogram = None
     if bins is not None:
@@ -77,7 +86,8 @@ def stats_of(
         made = fold_all(partial(_binned, xp=xp, bins=bins, limits=limits), np.add, of_fill=of_fill)
         histogram = (np.zeros(bins, np.int64) if made is None else made), edges
     std = math.sqrt(part.squares / part.n) if part.n else math.nan
-    return Stats(part.n, part.n_nan, part.low, part.high, _mean(part.total, part.n), std, histogram)
+    n_missing = array.size - part.n - part.n_nan
+    return Stats(part.n, part.n_nan, part.low, part.high, _mean(part.total, part.n), std, histogram, n_missing)
 
 
 def _as_numpy(dtype: np.dtype[Any], part: _Part) -> tuple[Any, Any]:

@@ -16,13 +16,14 @@ from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.keywords import GroupKeywords, RareArrayKeywords, StoreKeywords
 from gzarr.hierarchy.lazy import meets
+from gzarr.hierarchy.missing import missing_of
 from gzarr.hierarchy.new_nodes import dtype_of
 from gzarr.hierarchy.options import check_keywords
 from gzarr.hierarchy.reaching import open_store_at
 from gzarr.identity.runs import Resume, identify
 from gzarr.images.image import Image
 from gzarr.images.named_data import Placed, place
-from gzarr.images.new_levels import level_keywords, new_dtype, numbers
+from gzarr.images.new_levels import level_keywords, new_dtype, nodata_keywords, numbers
 from gzarr.images.ome.axes import new_axes
 from gzarr.images.ome.channels import lacks_window, new_channels
 from gzarr.images.ome.documents import FORMAT_OF, Dataset, Multiscale, write_multiscale
@@ -56,6 +57,7 @@ class ImageKeywords(RareArrayKeywords, StoreKeywords, total=False):
 class NewImageKeywords(ImageKeywords, total=False):
     """Of `create_image`: what does not depend on the data."""
 
+    skip: Any
     scale: float | Sequence[float] | Mapping[str, float] | None
     translation: float | Sequence[float] | Mapping[str, float] | None
     units: str | Mapping[str, str] | None
@@ -87,6 +89,7 @@ def create_image(
     levels: int | None = None,
     factors: Factors = None,
     method: Method | None = None,
+    skip: Any = None,
     max_nbytes: int = MAX_NBYTES,
     overwrite: bool = False,
     resume: Resume = False,
@@ -128,6 +131,10 @@ def create_image(
         See `gzarr.create_array`. By default chunks are squares or cubes of up to 1 MiB, of one time and channel.
     levels, factors, method, max_nbytes, progress : optional
         How the levels above level 0 are made of the data: see `build_pyramid`. ``levels=0`` makes none.
+    skip : number, array of bool or False, optional
+        Elements that are missing: see `build_pyramid`. A number, or NaN, is recorded as missing data (the attributes
+        ``nodata`` and ``_FillValue``), and the fill value unless ``fill_value`` is given. By default what a gzarr array
+        as the data records.
     overwrite : bool
         Whether to replace what is stored there.
     resume : bool or str
@@ -175,7 +182,7 @@ def create_image(
     extents, kind = parse_shape(shape), new_dtype(dtype)
     if data is not None and extents != tuple(data.shape):
         raise MetadataError(f"shape: {extents} is not that of the data, {tuple(data.shape)}; leave one of them away")
-    listed = {"chunks": chunks, "shards": shards}
+    listed = {"chunks": chunks, "shards": shards, "skip": skip}
     placed = place(Placed(data, axes, scale, translation, units, channels), listed)
     data, axes, scale, translation, units, channels = placed
     extents = extents if data is None else tuple(data.shape)
@@ -189,6 +196,7 @@ def create_image(
         metadata={},
         channels=new_channels(channels, count_channels(found, extents), kind),
     )
+    given = {**nodata_keywords(skip, data, kind, FORMAT_OF[version]), **given}
     given |= {"shape": extents, "dtype": kind, "chunks": chunks, "shards": shards}
     level = level_keywords(multiscale, given)
     recipe = Recipe(levels, factors, method, max_nbytes, resume, False, progress)
@@ -196,6 +204,9 @@ def create_image(
         raise MetadataError(
             "levels, factors, method, resume and progress need data=...; build_pyramid adds levels later"
         )
+    if data is None and np.ndim(skip):
+        raise MetadataError("skip: a mask needs data=...; give it to build_pyramid later")
+    recipe = recipe._replace(skip=skip)
     check_image(multiscale, level, None if data is None else recipe)
     if data is not None:
         recipe = recipe._replace(run=identify("create_image", resume, inputs={"data": data}))
@@ -203,7 +214,7 @@ def create_image(
         check_apart(data, store, path)
     opening: dict[str, Any] = {"path": path, "zarr_format": FORMAT_OF[version], "device": device, **reach}
     group = new_group(store, opening, resume=bool(resume), overwrite=overwrite)
-    return _finished(put_image(group, multiscale, level, data, recipe), data, channels)
+    return _finished(put_image(group, multiscale, level, data, recipe), data, channels, skip)
 
 
 def new_group(store: Any, opening: Mapping[str, Any], *, resume: bool, overwrite: bool, first: str = "0") -> Group:
@@ -219,8 +230,10 @@ def new_group(store: Any, opening: Mapping[str, Any], *, resume: bool, overwrite
     return open_group(store, "w" if overwrite else "w-", **opening)
 
 
-def _finished(image: Image, data: Any, channels: Sequence[Any] | None) -> Image:
-    return image if data is None or channels is None else show_values(image, [lacks_window(item) for item in channels])
+def _finished(image: Image, data: Any, channels: Sequence[Any] | None, skip: Any) -> Image:
+    if data is None or channels is None:
+        return image
+    return show_values(image, [lacks_window(item) for item in channels], missing=missing_of(skip, image.levels[0]))
 
 
 def put_image(

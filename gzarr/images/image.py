@@ -168,6 +168,7 @@ class Image(ImageData):
         channels: Channels = None,
         contrast: Contrast = None,
         position: Mapping[str, float] | None = None,
+        skip: Any = None,
     ) -> bytes:
         """Draw a plane as PNG: see `gzarr.images.pictures.thumbnail`. Needs ``gzarr[ome]``.
 
@@ -180,7 +181,7 @@ class Image(ImageData):
         """
         from gzarr.images.pictures import thumbnail
 
-        return thumbnail(self, size, channels, contrast, position)
+        return thumbnail(self, size, channels, contrast, position, skip)
 
     def ortho(
         self,
@@ -188,11 +189,12 @@ class Image(ImageData):
         size: int = 512,
         channels: Channels = None,
         contrast: Contrast = None,
+        skip: Any = None,
     ) -> bytes:
         """Draw the three planes through a point as PNG: see `gzarr.images.pictures.ortho`. Needs ``gzarr[ome]``."""
         from gzarr.images.pictures import ortho
 
-        return ortho(self, point, size, channels, contrast)
+        return ortho(self, point, size, channels, contrast, skip)
 
     def _repr_png_(self) -> bytes | None:
         """A thumbnail for notebooks; None, for the text, if it cannot be drawn or takes long."""

@@ -10,9 +10,12 @@ import numpy as np
 
 from gzarr.dtypes import parse_dtype
 from gzarr.errors import MetadataError
+from gzarr.hierarchy.array import Array
+from gzarr.hierarchy.missing import as_element
 from gzarr.images.ome.axes import Axis, by_axis, names_of, spatial
 from gzarr.images.ome.documents import Multiscale
 from gzarr.images.ome.transformations import Numbers
+from gzarr.metadata.conventions import nodata_attributes, nodata_of
 
 #: Decoded bytes of a chunk of a new image, at most: a viewer fetches few, and shows them soon.
 CHUNK_NBYTES = 1 << 20
@@ -41,7 +44,25 @@ def level_keywords(multiscale: Multiscale, given: Mapping[str, Any]) -> dict[str
         keywords["chunks"] = new_chunks(multiscale.axes, keywords["shape"], keywords["dtype"].itemsize)
     if multiscale.version == "0.5":
         return {**keywords, "dimension_names": names}
-    return {**keywords, "dimension_separator": "/", "attributes": {"_ARRAY_DIMENSIONS": list(names)}}
+    attributes = {**keywords.get("attributes", {}), "_ARRAY_DIMENSIONS": list(names)}
+    return {**keywords, "dimension_separator": "/", "attributes": attributes}
+
+
+def nodata_keywords(skip: Any, source: Any, dtype: np.dtype[Any], zarr_format: int) -> dict[str, Any]:
+    """The keywords of a level 0 that records what stands for missing data; none for a mask, or if nothing does.
+
+    skip: as in `gzarr.images.build_pyramid`. source: the array that level 0 is made of. Raises: ValueError if no
+    element is that number.
+    """
+    kind = parse_dtype(dtype)
+    value = None
+    if skip is not None and not np.ndim(skip):
+        value = as_element(skip, kind)
+    elif skip is None and isinstance(source, Array) and source.dtype == dtype:
+        value = nodata_of(source.metadata)
+    if value is None:
+        return {}
+    return {"fill_value": value, "attributes": nodata_attributes(value, kind, zarr_format)}
 
 
 def new_chunks(axes: Sequence[Axis], shape: Sequence[int], itemsize: int) -> tuple[int, ...]:

@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gzarr.errors import MetadataError, SelectionError
+from gzarr.hierarchy.array import Array
+from gzarr.hierarchy.missing import Missing, missing_of
 from gzarr.images.image_data import ImageData
 from gzarr.images.ome.axes import by_axis, with_lengths
 from gzarr.images.ome.channels import Channel, new_channels
@@ -41,6 +43,7 @@ def thumbnail(
     channels: Channels = None,
     contrast: Contrast = None,
     position: Mapping[str, float] | None = None,
+    skip: Any = None,
 ) -> bytes:
     """Draw a plane of an image.
 
@@ -58,6 +61,9 @@ def thumbnail(
         percentile.
     position : mapping, optional
         Coordinates by axis, in the image's units, of the plane. By default the middle of space and the first time.
+    skip : number, array of bool or False, optional
+        Voxels that are missing: see `gzarr.images.build_pyramid`. They are black, as are those that are not finite, and
+        no part of the pixels' means and the percentiles.
 
     Returns
     -------
@@ -81,7 +87,7 @@ def thumbnail(
     """
     rows, columns = image.spatial[-2:]
     extents = _extents(image)
-    scene = _scene(image, channels, position)
+    scene = _scene(image, channels, position, skip)
     pixels = _pixels(image, size, max(extents[rows], extents[columns]))
     planes = [_read(scene, rows, columns, pixels)]
     return _png(_colored(scene, planes, contrast)[0])
@@ -93,6 +99,7 @@ def ortho(
     size: int = 512,
     channels: Channels = None,
     contrast: Contrast = None,
+    skip: Any = None,
 ) -> bytes:
     """Draw the three planes of a volume through a point: (y, x), with (y, z) beside it and (z, x) below it.
 
@@ -104,7 +111,7 @@ def ortho(
         Coordinates by axis, in the image's units. By default the middle of space and the first time.
     size : int
         Pixels of the longer side, at most; voxels are not magnified.
-    channels, contrast
+    channels, contrast, skip
         As in `thumbnail`.
 
     Returns
@@ -123,7 +130,7 @@ def ortho(
         raise MetadataError(f"{image.group.store_path} has no third axis of space: use thumbnail")
     z, y, x = image.spatial[-3:]
     extents = _extents(image)
-    scene = _scene(image, channels, point)
+    scene = _scene(image, channels, point, skip)
     pixels = _pixels(image, max(size - _GAP, 1), extents[z] + max(extents[y], extents[x]))
     front, side, below = _colored(scene, [_read(scene, *pair, pixels) for pair in ((y, x), (y, z), (z, x))], contrast)
     (height, width), (depth, _) = front.shape[:2], below.shape[:2]
@@ -147,15 +154,18 @@ class _Scene(NamedTuple):
         The axis of channels.
     shown : list of (int, Channel)
         The channels, by number.
+    missing : Missing or None
+        The voxels that are missing.
     """
 
     image: ImageData
     at: dict[int, float]
     axis: int | None
     shown: list[tuple[int, Channel]]
+    missing: Missing | None
 
 
-def _scene(image: ImageData, channels: Channels, position: Mapping[str, float] | None) -> _Scene:
+def _scene(image: ImageData, channels: Channels, position: Mapping[str, float] | None, skip: Any = None) -> _Scene:
     axes, shape = image.metadata.axes, image.shape
     where = str(image.group.store_path)
     if not all(shape):
@@ -176,7 +186,7 @@ def _scene(image: ImageData, channels: Channels, position: Mapping[str, float] |
     known = image.channels if len(image.channels) == n else new_channels([Channel()] * n, n, image.dtype)
     if not image.channels and n == 3 and image.dtype == np.uint8:
         known = tuple(Channel(color=color) for color in ("FF0000", "00FF00", "0000FF"))
-    return _Scene(image, at, axis, _chosen(known, channels, where))
+    return _Scene(image, at, axis, _chosen(known, channels, where), missing_of(skip, image.levels[0]))
 
 
 def _chosen(known: Sequence[Channel], wanted: Channels, where: str) -> list[tuple[int, Channel]]:
@@ -259,13 +269,25 @@ def _read(scene: _Scene, rows: int, columns: int, pixels: float) -> NDArray[Any]
     for number, _ in scene.shown:
         if scene.axis is not None:
             selection[scene.axis] = number
-        plane = to_host(array[tuple(selection)])
-        planes.append(_resized(plane if rows < columns else plane.T, size, labels=image.is_labels))
+        plane = array[tuple(selection)]
+        gaps = None if scene.missing is None else to_host(_gaps(scene, scene.missing, array, selection, plane))
+        drawn = _resized(to_host(plane), gaps, size if rows < columns else size[::-1], labels=image.is_labels)
+        planes.append(drawn if rows < columns else drawn.T)
     return np.stack(planes)
 
 
-def _resized(plane: NDArray[Any], size: Sequence[int], *, labels: bool) -> NDArray[Any]:
-    """Bring a plane to its size: means of voxels, or labels as they are."""
+def _gaps(scene: _Scene, missing: Missing, array: Array, selection: Sequence[int | slice], plane: Any) -> Any:
+    """Which voxels of a plane of a level are missing."""
+    if missing.mask is None:
+        return missing.find(array.backend, plane, ())
+    here = [(0, n) if isinstance(at, slice) else (at, 1) for at, n in zip(selection, array.shape, strict=True)]
+    window = tuple(-(-whole // n) for whole, n in zip(scene.image.shape, array.shape, strict=True))
+    block = missing.above(window).read(array.backend, *(tuple(some) for some in zip(*here, strict=True)))
+    return block[tuple(at if isinstance(at, slice) else 0 for at in selection)]
+
+
+def _resized(plane: NDArray[Any], gaps: NDArray[Any] | None, size: Sequence[int], *, labels: bool) -> NDArray[Any]:
+    """Bring a plane to its size: means of the voxels that are there, NaN where none is; or labels as they are."""
     height, width = size
     if labels:
         at = [np.arange(n) * extent // n for n, extent in zip(size, plane.shape, strict=True)]
@@ -273,10 +295,18 @@ def _resized(plane: NDArray[Any], size: Sequence[int], *, labels: bool) -> NDArr
         return chosen
     with np.errstate(over="ignore"):  # what does not fit counts as infinite
         values = (np.abs(plane) if plane.dtype.kind == "c" else plane).astype(np.float32)
-    values = np.where(np.isfinite(values), values, np.nanmin(values, initial=np.inf, where=np.isfinite(values)))
+    there = np.isfinite(values) if gaps is None else np.isfinite(values) & ~gaps
+    drawn = _boxes(np.where(there, values, 0), width, height)
+    if there.all():
+        return drawn
+    with np.errstate(invalid="ignore"):  # 0 / 0
+        means: NDArray[Any] = drawn / _boxes(there.astype(np.float32), width, height)
+    return means
+
+
+def _boxes(values: NDArray[Any], width: int, height: int) -> NDArray[Any]:
     pillow = _pillow()
-    drawn = pillow.fromarray(np.nan_to_num(values, posinf=0.0)).resize((width, height), pillow.Resampling.BOX)
-    return np.asarray(drawn)
+    return np.asarray(pillow.fromarray(values).resize((width, height), pillow.Resampling.BOX))
 
 
 def _colored(scene: _Scene, planes: Sequence[NDArray[Any]], contrast: Contrast) -> list[NDArray[np.uint8]]:
@@ -291,7 +321,7 @@ def _colored(scene: _Scene, planes: Sequence[NDArray[Any]], contrast: Contrast) 
         color = np.array([int((channel.color or "FFFFFF")[i : i + 2], 16) for i in (0, 2, 4)], np.float32)
         for canvas, plane in zip(drawn, values, strict=True):
             share = np.clip((plane - low) / (high - low), 0, 1) if high > low else (plane > low).astype(np.float32)
-            np.add(canvas, share[..., None] * color, out=canvas)
+            np.add(canvas, np.nan_to_num(share)[..., None] * color, out=canvas)
     return [np.clip(canvas + 0.5, 0, 255).astype(np.uint8) for canvas in drawn]
 
 
@@ -315,7 +345,8 @@ def _range(channel: Channel, dtype: np.dtype[Any], planes: Sequence[NDArray[Any]
         return float(window.start), float(window.end)
     if dtype == np.uint8 or dtype.kind == "b":
         return full
-    low, high = np.percentile(np.concatenate([plane.reshape(-1) for plane in planes]), _PERCENTILES)
+    values = np.concatenate([plane[~np.isnan(plane)] for plane in planes])
+    low, high = np.percentile(values, _PERCENTILES) if values.size else full
     return float(low), float(high)
 
 

@@ -30,6 +30,8 @@ from gzarr.metadata.model import ArrayMeta, ZarrFormat
 
 ATTRIBUTE = "_ARRAY_DIMENSIONS"
 MASK = "_FillValue"
+#: An element that stands for missing data, also where xarray is not asked: as a fill value of v3 in JSON.
+NODATA = "nodata"
 #: A group's attribute with the names of netCDF's unlimited dimensions. Xarray hides attributes that begin with "_nc".
 UNLIMITED = "_nc_unlimited_dims"
 #: What xarray also takes for missing data, in both formats, and the only way to say it of text in v3.
@@ -204,9 +206,31 @@ def in_format(
         return replace(meta, attributes=rest, dimension_names=dims)
     if dims is not None and all(isinstance(name, str) for name in dims):
         rest[ATTRIBUTE] = list(dims)
-    if mask_value is not None and not (isinstance(mask_value, (float, np.floating)) and math.isnan(mask_value)):
-        rest.setdefault(MASK, as_json(mask_value))  # JSON has no NaN; the fill value says it
-    return replace(meta, attributes=rest, dimension_names=None)
+    return replace(meta, attributes={**_mask_attribute(mask_value, meta.data_type, 2), **rest}, dimension_names=None)
+
+
+def nodata_of(meta: ArrayMeta) -> Any:
+    """The element that the attribute ``nodata`` names; None if there is none.
+
+    ``_FillValue`` does not count: each array of v2 with names of axes that is copied to v3 gets one, as xarray takes
+    its fill value for missing data.
+    """
+    value = meta.attributes.get(NODATA)
+    with suppress(MetadataError):
+        return None if value is None else fill_from_json(value, meta.data_type, 3)
+    return None
+
+
+def nodata_attributes(value: Any, data_type: DataType, zarr_format: int) -> dict[str, Any]:
+    """The attributes that name an element, which is the fill value, as missing data: to gzarr, and to xarray."""
+    return {NODATA: fill_to_json(value, data_type, 3), **_mask_attribute(value, data_type, zarr_format)}
+
+
+def _mask_attribute(value: Any, data_type: DataType, zarr_format: int) -> dict[str, Any]:
+    if zarr_format == 3:
+        return marking(value, data_type, {})
+    is_nan = isinstance(value, (float, np.floating)) and math.isnan(value)
+    return {} if value is None or is_nan else {MASK: as_json(value)}  # JSON has no NaN; the fill value says it
 
 
 def encode_mask(value: Any, dtype: np.dtype[Any]) -> Any:

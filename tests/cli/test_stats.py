@@ -31,6 +31,22 @@ def test_stats(path: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert "Elements           : 1,199" in capsys.readouterr().out
 
 
+def test_elements_to_skip(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    gzarr.save_array(path, np.array([-9999, 1, 2, 3], "i4"))
+    assert main(["stats", path, "--skip", "-9999", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["count"], found["n_missing"], found["min"]) == (3, 1, 1)
+    assert main(["histogram", path, "--bins", "2", "--skip", "-9999", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["counts"] == [1, 2]
+    gzarr.open_array(path).attrs["nodata"] = -9999
+    assert main(["stats", path, "--skip", "none", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["min"] == -9999
+    for wrong in ("0.5", "x"):
+        with pytest.raises(SystemExit) as stop:
+            main(["stats", path, "--skip", wrong])
+        assert stop.value.code == 2
+
+
 def test_stats_of_nothing_are_null(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     gzarr.save_array(tmp_path / "b.zarr", np.full(3, np.nan))
     assert main(["stats", str(tmp_path / "b.zarr"), "--json"]) == 0

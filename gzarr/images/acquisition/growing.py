@@ -22,7 +22,7 @@ from gzarr.concurrency import new_lock
 from gzarr.hierarchy.array import Array
 from gzarr.images.image import Image
 from gzarr.images.ome.documents import Dataset, write_multiscale
-from gzarr.images.pyramid.building import method_metadata, method_name, plan
+from gzarr.images.pyramid.building import method_metadata, method_name, plan, skipped
 from gzarr.images.pyramid.cascade import Cascade
 from gzarr.images.pyramid.downsample import Method
 from gzarr.images.pyramid.level_arrays import create_level, level_array
@@ -83,14 +83,14 @@ class GrowingImage:
     def __init__(
         self,
         image: Image,
-        how: tuple[int | None, Factors, Method],
+        how: tuple[int | None, Factors, Method, Any],
         expected: int,
     ) -> None:
         """Create the levels of an image that has one, without frames.
 
-        how: number of levels above it, factors, method. expected: how many frames to plan levels for.
+        how: number of levels above it, factors, method, what is skipped. expected: how many frames to plan levels for.
         """
-        levels, factors, self._method = how
+        levels, factors, self._method, skip = how
         self.image = image
         base = image.levels[0]
         self._planned = plan(_resized(base, max(expected, 1)), image.metadata, levels, factors, self._method)
@@ -99,7 +99,8 @@ class GrowingImage:
             create_level(array, overwrite=False)
         steps = [level.factors for level in self._planned]
         self._levels = [_Level(array) for array in arrays]
-        self._cascade = Cascade(self._levels, steps, self._method, backend=self.backend)
+        missing = skipped(skip, base, self._method)
+        self._cascade = Cascade(self._levels, steps, self._method, backend=self.backend, missing=missing)
         self.row = self._cascade.unit[0]
         # Levels without an end in common with level 0 are shown at the end of all.
         together = itertools.accumulate((step[0] for step in steps), lambda a, b: a * b)

@@ -84,8 +84,8 @@ class ImageWriter:
         Bytes of the frames that wait. If there is no room, `append` waits. The frames of a row of chunks, or shards,
         are held in any case.
     **kwargs
-        ``scale``, ``units``, ``channels``, ``chunks``, ``shards``, ``version`` and the other keywords of
-        `create_image`.
+        ``scale``, ``units``, ``channels``, ``skip`` (a number), ``chunks``, ``shards``, ``version`` and the other
+        keywords of `create_image`.
 
     Raises
     ------
@@ -141,7 +141,7 @@ class ImageWriter:
         self._spare: list[Row] = []
         self._error: BaseException | None = None
         given: dict[str, Any] = {**kwargs, "shape": (0, *frame), "dtype": kind, "axes": axes}
-        how = (levels, factors, method)
+        how = (levels, factors, method, kwargs.get("skip"))
         if given.get("overwrite"):  # what is wrong is said before anything is deleted
             GrowingImage(create_image(**{**given, "overwrite": False, "path": None}), how, frames)
         made: dict[str | None, Image] = {}

@@ -25,7 +25,7 @@ from gzarr.identity.inputs import describe_metadata
 from gzarr.identity.runs import Run, identify
 from gzarr.images.halo.planning import Bounds
 from gzarr.images.image import Image
-from gzarr.images.new_levels import level_keywords
+from gzarr.images.new_levels import level_keywords, nodata_keywords
 from gzarr.images.pyramid.building import Build, building
 from gzarr.images.pyramid.downsample import GAUSSIAN, Method
 from gzarr.images.pyramid.level_arrays import is_bare, take_off_levels
@@ -52,7 +52,7 @@ class Options:
         Whether to go on with an unfinished run; whether to replace what is at a path.
     remedy : str
         What to do to begin anew, for messages.
-    levels, factors, method
+    levels, factors, method, skip
         Of an image's pyramid: see `gzarr.images.build_pyramid`.
     """
 
@@ -64,6 +64,7 @@ class Options:
     factors: Factors
     method: Method | None
     remedy: str = f"pass {OVERWRITE}"
+    skip: Any = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,6 +198,7 @@ def _image_written(image: Image, options: Options) -> Iterator[Writing]:
         levels=levels,
         factors=factors,
         method=method,
+        skip=options.skip,
         resume=options.resume,
         overwrite=not options.resume,
         name=options.name,
@@ -262,10 +264,12 @@ def _new_image(template: Image, out: Any, dtype: np.dtype[Any], options: Options
             if not anew:
                 level = open_array(group, "r+", path=datasets[0].path)
                 return Image(group, replace(multiscale, name=_name_of(group)), (level,))
-    keywords = level_keywords(multiscale, _like(first, dtype))
+    recorded = nodata_keywords(options.skip, first, dtype, first.zarr_format)
+    keywords = level_keywords(multiscale, _like(first, dtype) | recorded)
     del keywords["zarr_format"]
     _check_method(options)
-    check_image(multiscale, keywords, Recipe(options.levels, options.factors, options.method, _ANY_NBYTES))
+    recipe = Recipe(options.levels, options.factors, options.method, _ANY_NBYTES, skip=options.skip)
+    check_image(multiscale, keywords, recipe)
     group = open_group(out, "w" if anew else "w-", zarr_format=first.zarr_format)
     level = group.create_array(datasets[0].path, **keywords)
     return Image(group, replace(multiscale, name=_name_of(group)), (level,))

@@ -48,6 +48,7 @@ class BlockKeywords(TypedDict, total=False):
     levels: int | None
     factors: Factors
     method: Method | None
+    skip: Any
     resume: Resume
     overwrite: bool
     progress: ProgressLike
@@ -69,6 +70,7 @@ def map_overlap(
     levels: int | None = None,
     factors: Factors = None,
     method: Method | None = None,
+    skip: Any = None,
     resume: Resume = False,
     overwrite: bool = False,
     progress: ProgressLike = None,
@@ -109,6 +111,10 @@ def map_overlap(
         the arrays were opened with for decoding and encoding.
     levels, factors, method : optional
         Of an image's pyramid: see `build_pyramid`. By default those that the image has; for one without, as there.
+    skip : number, array of bool or False, optional
+        Elements of the output that the pyramid leaves out: see `build_pyramid`. The function gets all elements. By
+        default what the output records as missing data; an image that a path makes records what the first input does,
+        if it has the same data type.
     resume : bool or str
         Whether to go on with a call that was interrupted: it needs the same function, inputs and arguments, else it is
         refused. At most one block of each thread is computed again. Functions are compared by their code, defaults,
@@ -168,7 +174,10 @@ def map_overlap(
         levels=levels,
         factors=factors,
         method=method,
+        skip=skip,
     )
+    if skip is not None and not isinstance(out, Image) and not isinstance(given.template, Image):
+        raise ValueError(f"{given.name}: skip= is of the pyramid of an image, but the output is an array; leave it out")
     output = _existing(given, out, options) if isinstance(out, (Array, Image)) else None
     for source in given.sources if output is None and overwrite else ():
         check_apart(source, out)
@@ -188,7 +197,8 @@ def map_overlap(
     with output.open() as writing:
         _fill(given, writing, replace(geometry, unit=writing.unit), (trial, wanted, cval), limit, progress)
     made = writing.result
-    return show_values(made) if isinstance(made, Image) else made
+    missing = None if writing.build is None else writing.build.cascade.missing[0]
+    return show_values(made, missing=missing) if isinstance(made, Image) else made
 
 
 def _fill(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from gzarr.display.progress import ProgressLike
 from gzarr.hierarchy.array import Array
-from gzarr.hierarchy.reductions import MAX_NBYTES, fold
+from gzarr.hierarchy.missing import fold_present, missing_of
+from gzarr.hierarchy.reductions import MAX_NBYTES
 from gzarr.images.image import Image
 
 P = TypeVar("P")
@@ -18,6 +19,7 @@ def reduce_blocks(
     array: Array | Image | Sequence[Array | Image],
     combine: Callable[[P, P], P],
     *,
+    skip: Any = None,
     max_nbytes: int = MAX_NBYTES,
     progress: ProgressLike = None,
     device: str | None = None,
@@ -34,6 +36,10 @@ def reduce_blocks(
         The array; of an image, level 0. Several have one shape, as an image and its labels.
     combine : callable
         Called with what was made of some blocks and of the block after them, in the order of the blocks.
+    skip : number, array of bool, optional
+        Elements of the first array that are missing: NaN, a number, or a mask of its shape. Blocks then have one axis,
+        of the elements of each array that are there, and those without any are left out. By default blocks are as they
+        are.
     max_nbytes : int
         Memory for blocks.
     progress : bool or callable, optional
@@ -49,7 +55,7 @@ def reduce_blocks(
     Raises
     ------
     ValueError
-        If the array has no elements, or arrays have different shapes.
+        If the array has no elements, or none that are there, or arrays have different shapes.
     ChunkError
         If a stored chunk is damaged.
 
@@ -89,4 +95,10 @@ def reduce_blocks(
         raise ValueError(f"reduce_blocks: {found.store_path} has no elements, so there is nothing to combine")
     found = found if device is None else found.to(device)
     others = [one.to(found.backend) for one in others]
-    return cast("P", fold(found, func, combine, others=others, max_nbytes=max_nbytes, progress=progress))
+    missing = None if skip is None else missing_of(skip, found)
+    made = fold_present(found, missing, func, combine, others=others, max_nbytes=max_nbytes, progress=progress)
+    if made is None and missing is not None:
+        raise ValueError(
+            f"reduce_blocks: all elements of {found.store_path} are missing, so there is nothing to combine"
+        )
+    return cast("P", made)

@@ -13,7 +13,7 @@ from gzarr.hierarchy.new_nodes import like
 from gzarr.identity.runs import Resume, identify
 from gzarr.images.create import check_apart, new_group, put_image
 from gzarr.images.image import Image, open_image
-from gzarr.images.new_levels import level_keywords
+from gzarr.images.new_levels import level_keywords, nodata_keywords
 from gzarr.images.ome.axes import new_axes
 from gzarr.images.ome.documents import VERSION_OF, Dataset, Multiscale
 from gzarr.images.pyramid.building import MAX_NBYTES, method_name, plan
@@ -34,6 +34,7 @@ def build_pyramid(
     factors: Factors = None,
     method: Method | None = None,
     *,
+    skip: Any = None,
     out: Any = None,
     max_nbytes: int = MAX_NBYTES,
     resume: Resume = False,
@@ -58,6 +59,10 @@ def build_pyramid(
     method : str or callable, optional
         "mean", "nearest" (the first element), "mode", "min", "max", "median" or "gaussian", or a function of a block
         and the factors that returns the smaller block. By default "mean", and "mode" for labels.
+    skip : number, array of bool or False, optional
+        Elements that are missing, which are left out: those that equal a number or are NaN, or a mask of the shape of
+        level 0, as an array in memory or a gzarr array. By default what the image records as missing data (the
+        attribute ``nodata``); False for none. A window with nothing else becomes missing too.
     out : Group, path, URL or store, optional
         Where a new image is made, with a copy of level 0 from the same pass. By default, the image gets the levels.
     max_nbytes : int
@@ -97,23 +102,29 @@ def build_pyramid(
 
     Notes
     -----
-    Means and medians of integers are exact and rounded once, half to even. A window at the end of an axis has the elements that
-    exist. A level is as large as the one before divided by its factors, rounded up. Its voxels lie in the middle of
-    their windows, with "nearest" at the first element, which the metadata say. "gaussian" makes one level after the
-    other, each of which is read once more. Levels have the chunks and codecs of level 0, and its shards, in halves
-    where one takes more than 32 MiB.
+    Means and medians of integers are exact and rounded once, half to even. A window at the end of an axis has the
+    elements that exist. A level is as large as the one before divided by its factors, rounded up. Its voxels lie in the
+    middle of their windows, with "nearest" at the first element, which the metadata say. "gaussian" makes one level
+    after the other, each of which is read once more. Levels have the chunks and codecs of level 0, and its shards, in
+    halves where one takes more than 32 MiB.
 
     Examples
     --------
-    >>> import gzarr.images
+    >>> import gzarr, gzarr.images, numpy as np
     >>> image = gzarr.images.create_image("plane.zarr", shape=(600, 1000), dtype="u1", scale=0.5, units="micrometer")
     >>> image = gzarr.images.build_pyramid(image)
     >>> [level.shape for level in image.levels]
     [(600, 1000), (300, 500), (150, 250)]
     >>> image.scale(1), image.translation(1)
     ({'y': 1.0, 'x': 1.0}, {'y': 0.25, 'x': 0.25})
+
+    Heights with -9999 where nothing was measured:
+
+    >>> heights = gzarr.array(np.array([[4.0, -9999.0], [2.0, 3.0]]))
+    >>> gzarr.images.build_pyramid(heights, 1, out="heights.zarr", skip=-9999)[1][...]
+    array([[3.]])
     """
-    recipe = Recipe(levels, factors, method, max_nbytes, resume, overwrite, progress, client)
+    recipe = Recipe(levels, factors, method, max_nbytes, resume, overwrite, progress, client, skip=skip)
     if max_device_nbytes is not None and client is not None:
         raise ValueError("max_device_nbytes: workers of client= have their own; leave one of them away")
     if out is not None:
@@ -130,7 +141,7 @@ def build_pyramid(
     if len(source) > 1 and not _take_off(source, alone, recipe):
         return source
     build = build_levels(source.group, base, alone, base, recipe, write_base=False)
-    return show_values(Image(source.group, build.multiscale, build.levels))
+    return show_values(Image(source.group, build.multiscale, build.levels), missing=build.cascade.missing[0])
 
 
 def _limited(source: Any, recipe: Recipe, device: str | None, max_device_nbytes: int | None) -> tuple[Any, Recipe]:
@@ -173,7 +184,8 @@ def _copied(source: Array | Image, out: Any, recipe: Recipe) -> Image:
     if recipe.overwrite:
         check_apart(base, out)
     opening = {"zarr_format": base.metadata.zarr_format, "device": base.backend}
-    level = level_keywords(multiscale, like(base, {}))
+    recorded = nodata_keywords(recipe.skip, base, base.dtype, base.zarr_format)
+    level = level_keywords(multiscale, like(base, {}) | recorded)
     del level["zarr_format"]
     multiscale = replace(multiscale, datasets=multiscale.datasets[:1])
     check_image(multiscale, level, recipe)

@@ -22,6 +22,7 @@ from gzarr.errors import RESUME, ContainsNodeError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.lazy import computed, is_lazy
+from gzarr.hierarchy.missing import Missing, missing_of
 from gzarr.identity.inputs import describe_metadata
 from gzarr.identity.runs import Resume, Run, identify
 from gzarr.images.ome.axes import with_lengths
@@ -113,6 +114,7 @@ def building(
     levels: int | None = None,
     factors: Factors = None,
     method: Method = "mean",
+    skip: Any = None,
     write_base: bool = True,
     resume: Resume = False,
     overwrite: bool = False,
@@ -131,7 +133,7 @@ def building(
         Level 0.
     multiscale : Multiscale
         The metadata of the image with level 0 alone; further datasets are replaced.
-    levels, factors, method
+    levels, factors, method, skip
         As in `gzarr.images.build_pyramid`.
     write_base : bool
         Whether blocks are written to level 0 too. If not, it holds them already.
@@ -154,9 +156,10 @@ def building(
         If something is in the place of a level, or an unfinished build is not resumed.
     """
     check_method(method, base.dtype, labels=multiscale.image_label is not None)
+    missing = skipped(skip, base, method)
     planned = plan(base, multiscale, levels, factors, method)
     arrays = [level_array(group, base, level) for level in planned]
-    cascade = cascade_of(base, arrays, planned, method, write_base=write_base)
+    cascade = cascade_of(base, arrays, planned, method, write_base=write_base, missing=missing)
     build = Build(
         group,
         replace(
@@ -168,7 +171,7 @@ def building(
         (base, *arrays),
         cascade,
         name,
-        _run_of(group, base, planned, method, name, resume, write_base=write_base).joined(run or Run()),
+        _run_of(group, base, planned, cascade, name, resume, write_base=write_base).joined(run or Run()),
         resume,
         overwrite,
         after,
@@ -224,7 +227,8 @@ def fill(
     waits = base.store.concurrency > 1
     workers = worker_count(base.backend, base.store.concurrency)
     cells = cascade.geometry if chunk is None else cascade.geometry._replace(chunk=chunk)
-    if not isinstance(cascade.method, str) and len(build.levels) > 1 and base.size:
+    is_known = isinstance(cascade.method, str) and (cascade.missing[0] is None or base.backend is base.backend.host)
+    if not is_known and len(build.levels) > 1 and base.size:
         cells = cells._replace(method_share=measured_share(cascade, produce))
     chosen = plan_units(cells, max_nbytes, workers)
     marks = build.begin({"unit": list(chosen.unit)})
@@ -259,11 +263,26 @@ def fill(
 
 
 def cascade_of(
-    base: Array, arrays: Sequence[Array], planned: Sequence[Level], method: Method, *, write_base: bool
+    base: Array,
+    arrays: Sequence[Array],
+    planned: Sequence[Level],
+    method: Method,
+    *,
+    write_base: bool,
+    missing: Missing | None = None,
 ) -> Cascade:
     """A cascade of level 0 and the arrays of planned levels."""
     factors = [level.factors for level in planned]
-    return Cascade((base, *arrays), factors, method, backend=base.backend, write_base=write_base)
+    return Cascade((base, *arrays), factors, method, backend=base.backend, write_base=write_base, missing=missing)
+
+
+def skipped(skip: Any, base: Array, method: Method) -> Missing | None:
+    """Which elements of level 0 a method leaves out. Raises: ValueError, TypeError."""
+    if isinstance(method, str):
+        return missing_of(skip, base)
+    if skip is not None and skip is not False:
+        raise ValueError("skip: a function as the method sees all elements; leave skip out, and let it skip them")
+    return None
 
 
 def plan(
@@ -303,23 +322,28 @@ def _run_of(
     group: Group,
     base: Array,
     planned: Sequence[Level],
-    method: Method,
+    cascade: Cascade,
     name: str,
     resume: Resume,
     *,
     write_base: bool,
 ) -> Run:
     """What all builds depend on. Raises: ValueError."""
+    method, missing = cascade.method, cascade.missing[0]
+    inputs: dict[str, Any] = {} if write_base else {"level 0": base}
     arguments: dict[str, Any] = {"levels": [level[:3] for level in planned]}
     if isinstance(method, str):
         arguments["method"] = method
+    if missing is not None:
+        arguments["skip"] = repr(missing.value)
+        inputs |= {} if missing.mask is None else {"the mask of skip": missing.mask}
     if write_base:
         arguments |= {f"{key} of level 0": value for key, value in describe_metadata(base.metadata).items()}
     return identify(
         name,
         resume,
         functions={} if isinstance(method, str) else {"method": method},
-        inputs={} if write_base else {"level 0": base},
+        inputs=inputs,
         arguments=arguments,
         beside=(group.store, group.path),
     )

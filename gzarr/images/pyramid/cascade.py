@@ -20,6 +20,7 @@ import numpy as np
 from gzarr.backend import Array as AnyArray
 from gzarr.backend import Backend
 from gzarr.concurrency import new_lock
+from gzarr.hierarchy.missing import Missing
 from gzarr.images.pyramid.downsample import downsample
 from gzarr.images.pyramid.units import Cells
 from gzarr.indexing.keys import Coords
@@ -93,6 +94,8 @@ class Cascade:
         How a level is made of the one before.
     backend : Backend
         That the blocks are on.
+    missing : tuple of Missing or None
+        For every level, which elements are missing.
     """
 
     def __init__(
@@ -103,17 +106,23 @@ class Cascade:
         *,
         backend: Backend,
         write_base: bool = True,
+        missing: Missing | None = None,
     ) -> None:
         """Prepare a cascade; nothing is written yet.
 
         levels: the arrays, level 0 first. method: of `gzarr.images.pyramid.downsample`. backend: that the blocks
-        are on. write_base: whether level 0 is written; if not, it holds the elements already.
+        are on. write_base: whether level 0 is written; if not, it holds the elements already. missing: elements of
+        level 0 that are left out.
         """
         self.levels, self.factors = tuple(levels), tuple(factors)
         self.method, self.backend, self._write_base = method, backend, write_base
         self.cells = tuple(
             cell_shape(self.levels, self.factors, k, is_written=write_base or k > 0) for k in range(len(levels))
         )
+        above = [missing]
+        for step in self.factors:
+            above.append(above[-1] and above[-1].above(step))
+        self.missing = tuple(above)
         self._waiting: dict[tuple[int, Coords], _Pending] = {}
         self._lock = new_lock()
         self._pending_nbytes = 0
@@ -217,9 +226,13 @@ class Cascade:
                     slice(o * f, min((o + n) * f, extent))
                     for o, n, f, extent in zip(start, shape, factors, below.shape, strict=True)
                 )
-                block = downsample(self.backend, below[region], factors, self.method)
+                block = self.downsampled(level - 1, tuple(part.start for part in region), below[region])
                 waiting.block[_within((start, shape), waiting.start)] = block
             waiting.marks.append(self.backend.record())
+
+    def downsampled(self, level: int, start: Coords, block: AnyArray) -> AnyArray:
+        """A block of a level as it is in the next one."""
+        return downsample(self.backend, block, self.factors[level], self.method, self.missing[level], start)
 
     def _rise(self, ready: list[_Whole]) -> None:
         """Write blocks of whole cells, and what becomes whole above them."""
@@ -236,7 +249,7 @@ class Cascade:
         if level + 1 == len(self.levels):
             return []
         factors = self.factors[level]
-        above = downsample(self.backend, block, factors, self.method)
+        above = self.downsampled(level, start, block)
         place = _above((start, block.shape), factors)
         if self._is_whole(level + 1, place):
             return [_Whole(level + 1, place[0], above)]

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Protocol
 from gzarr.display.progress import ProgressLike, counted
 from gzarr.errors import StoreError
 from gzarr.hierarchy.array import Array
+from gzarr.hierarchy.missing import Missing
 from gzarr.images.pyramid.building import Build
 from gzarr.images.pyramid.cascade import Cascade
 from gzarr.images.pyramid.downsample import Method
@@ -118,18 +119,25 @@ def build_on(client: Client, build: Build, method: Method, *, max_nbytes: int, p
         for each in rounds:
             tasks = list(enumerate(_blocks(levels[each.base].shape, each.block), number))
             number += len(tasks)
-            given = (levels[each.base : each.last + 1], factors[each.base : each.last], method)
+            missing = build.cascade.missing[each.base]
+            given = (levels[each.base : each.last + 1], factors[each.base : each.last], method, missing)
             _run(client, given, [task for task in tasks if not marks.is_done(task[0])], marks)
             add(levels[each.base].nbytes, levels[each.base].path)
 
 
 def put_block(
-    levels: Sequence[Array], factors: Sequence[Coords], method: Method, start: Coords, shape: Coords, run: str
+    levels: Sequence[Array],
+    factors: Sequence[Coords],
+    method: Method,
+    missing: Missing | None,
+    start: Coords,
+    shape: Coords,
+    run: str,
 ) -> None:
     """Do one task. run: makes it unlike the same task of another run, whose result a cluster may have kept."""
     del run
     base = levels[0]
-    cascade = Cascade(levels, factors, method, backend=base.backend, write_base=False)
+    cascade = Cascade(levels, factors, method, backend=base.backend, write_base=False, missing=missing)
     cascade.put(start, base[tuple(slice(o, o + n) for o, n in zip(start, shape, strict=True))])
     cascade.finish()
 
@@ -143,7 +151,7 @@ def _blocks(shape: Coords, block: Coords) -> Iterator[tuple[Coords, Coords]]:
 
 def _run(
     client: Client,
-    given: tuple[Sequence[Array], Sequence[Coords], Method],
+    given: tuple[Sequence[Array], Sequence[Coords], Method, Missing | None],
     tasks: Sequence[tuple[int, tuple[Coords, Coords]]],
     marks: Marks,
 ) -> None:

@@ -8,7 +8,6 @@ from gzarr.backend import Array, Backend
 from gzarr.devices import backend_for
 from gzarr.images.halo.dry_run import ASSUMED, N_ELEMENTS
 from gzarr.images.pyramid.cascade import Cascade
-from gzarr.images.pyramid.downsample import downsample
 from gzarr.indexing.regions import Region
 
 #: Of the device memory, one of so many parts is for decoding and encoding: the lanes of the backend (`gzarr.gpu`).
@@ -38,12 +37,12 @@ def left_nbytes(backend: Backend, max_nbytes: int, max_device_nbytes: int | None
 
 
 def measured_share(cascade: Cascade, produce: Callable[[Region], Array]) -> float:
-    """Bytes that a user's method takes for each byte of a block, by a dry run on the first one.
+    """Bytes that a method takes for each byte of a block, by a dry run on the first one.
 
     produce: gives the elements of regions of level 0.
     """
-    shape, factors = cascade.levels[0].shape, cascade.factors[0]
+    shape = cascade.levels[0].shape
     side = round(N_ELEMENTS ** (1 / max(len(shape), 1)))
     block = produce(tuple(slice(min(n, side)) for n in shape))
-    _, nbytes = cascade.backend.measured(lambda: downsample(cascade.backend, block, factors, cascade.method))
+    _, nbytes = cascade.backend.measured(lambda: cascade.downsampled(0, (0,) * len(shape), block))
     return float(ASSUMED if nbytes is None else nbytes / block.nbytes)

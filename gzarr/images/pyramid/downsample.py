@@ -7,18 +7,23 @@ by their number; NaN gives NaN. All of these, and those of complex numbers and b
 same way. The other methods choose an element of the window: of several most frequent ones the smallest. All of these
 leave NaN out unless there is nothing else.
 
-A window at the end of an axis has the elements that exist.
+A window at the end of an axis has the elements that exist. Elements that are missing are left out. A window of nothing
+else becomes the value that stands for them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from gzarr.backend import WINDOW_METHODS, Array, Backend
+from gzarr.cpu.windows import reduce_present
+from gzarr.hierarchy.missing import Missing
+from gzarr.indexing.keys import Coords
 
 #: A method by its name, or a function of a block and factors that returns the downsampled block.
 Method: TypeAlias = str | Callable[[Array, tuple[int, ...]], Array]
@@ -32,11 +37,20 @@ _FOR_LABELS = frozenset({"nearest", "mode", "min", "max"})
 #: Kinds of dtypes that can be averaged, and that can be put in order.
 _KINDS = {"mean": "biufc", GAUSSIAN: "biuf", "nearest": None}
 _ORDERED = "biuf"
+#: Elements of a block from which others are missing that the host reduces at once: they stay in cache.
+_PIECE = 1 << 16
 #: Elements of a window are fewer: their number and sums of halves of 64-bit integers fit into 64 bits.
 _MOST = 1 << 30
 
 
-def downsample(backend: Backend, block: Array, factors: Sequence[int], method: Method) -> Array:
+def downsample(
+    backend: Backend,
+    block: Array,
+    factors: Sequence[int],
+    method: Method,
+    missing: Missing | None = None,
+    start: Coords = (),
+) -> Array:
     """Downsample a block.
 
     Parameters
@@ -49,6 +63,10 @@ def downsample(backend: Backend, block: Array, factors: Sequence[int], method: M
         Shape of a window.
     method : str or callable
         One of `METHODS`, or a function of the block and the factors.
+    missing : Missing, optional
+        Which elements are left out; a function sees them.
+    start : tuple of int
+        Where the block lies in the array of which elements are missing.
 
     Returns
     -------
@@ -69,11 +87,48 @@ def downsample(backend: Backend, block: Array, factors: Sequence[int], method: M
     check_method(method, block.dtype, labels=False)
     if method == GAUSSIAN:
         raise ValueError('method "gaussian" needs what is around a block: use gzarr.images.build_pyramid')
+    if missing is not None and sizes != (1,) * len(sizes):
+        gaps = missing.find(backend, block, start)
+        if backend.xp is not np or gaps.any():
+            return _downsample_present(backend, block, sizes, method, gaps, missing.value)
     if method == "nearest" or sizes == (1,) * len(sizes):
         return backend.xp.ascontiguousarray(block[tuple([slice(None, None, factor) for factor in sizes])])
     out = backend.empty(shape, block.dtype)
     backend.reduce_windows(block, sizes, method, out)
     return out
+
+
+def _downsample_present(
+    backend: Backend, block: Array, factors: Coords, method: str, missing: Array, value: Any
+) -> Array:
+    """Downsample a block of which some elements are missing. value: stands for them where there are no others."""
+    xp, dtype = backend.xp, block.dtype
+    out = backend.empty(tuple(-(-n // f) for n, f in zip(block.shape, factors, strict=True)), dtype)
+    wide = np.result_type(dtype, "f4")  # NaNs are left out
+    as_floats = method not in ("mean", "nearest") and (dtype.kind == "f" or dtype.itemsize < wide.itemsize)
+    for inside, target in _pieces(out.shape, factors, _PIECE if xp is np else block.size):
+        part, gaps = block[inside], missing[inside]
+        none = backend.empty(out[target].shape, np.dtype(bool))
+        backend.reduce_windows(gaps, factors, "min", none)
+        if as_floats:
+            made = backend.empty(none.shape, wide)
+            backend.reduce_windows(xp.where(gaps, wide.type(math.nan), part), factors, method, made)
+            made = made if dtype.kind == "f" else xp.rint(made)
+        else:
+            made = reduce_present(part, factors, method, gaps, xp)
+        out[target] = xp.where(none, dtype.type(value), made).astype(dtype)
+    return out
+
+
+def _pieces(shape: Coords, factors: Coords, most: int) -> Iterator[tuple[tuple[slice, ...], tuple[slice, ...]]]:
+    """Cut a block of so many windows into parts of some elements, each with the place of its windows."""
+    sizes = list(shape)
+    for axis, n in enumerate(shape):
+        others = math.prod(sizes) // max(n, 1) * math.prod(factors)
+        sizes[axis] = min(max(most // max(others, 1), 1), max(n, 1))
+    for corner in product(*(range(0, n, size) for n, size in zip(shape, sizes, strict=True))):
+        target = tuple(slice(o, min(o + size, n)) for o, size, n in zip(corner, sizes, shape, strict=True))
+        yield tuple(slice(s.start * f, s.stop * f) for s, f in zip(target, factors, strict=True)), target
 
 
 def resident(backend: Backend, block: Array) -> Array:

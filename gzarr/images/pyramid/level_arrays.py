@@ -15,11 +15,12 @@ from gzarr.images.ome.documents import Multiscale, write_multiscale
 from gzarr.images.pyramid.levels import Level
 from gzarr.indexing.grid import RegularAxis
 from gzarr.indexing.keys import join_path
+from gzarr.metadata.conventions import ATTRIBUTE, MASK, NODATA
 from gzarr.metadata.documents import delete_node, read_node, write_node
 from gzarr.metadata.model import ArrayMeta, NodeMeta
 
-#: What the attributes of a v2 array say to xarray; other attributes of level 0 are its own.
-_OF_ALL_LEVELS = "_ARRAY_DIMENSIONS"
+#: What attributes say of axes and missing data; other attributes of level 0 are its own.
+_OF_ALL_LEVELS = (ATTRIBUTE, MASK, NODATA)
 #: Shards of levels are gathered in memory; larger ones than this, decoded, are not made.
 SHARD_NBYTES = 32 << 20
 
@@ -28,7 +29,7 @@ def level_array(group: Group, base: Array, level: Level) -> Array:
     """The array of a level, which may not be stored yet: like level 0, but of another shape."""
     if not all(isinstance(axis, RegularAxis) for axis in base.metadata.grid):
         raise MetadataError(f"{base.store_path} has chunks of several sizes; rechunk it first, with gzarr.transfer")
-    kept = {key: value for key, value in base.metadata.attributes.items() if key == _OF_ALL_LEVELS}
+    kept = {key: value for key, value in base.metadata.attributes.items() if key in _OF_ALL_LEVELS}
     meta = replace(base.metadata.resized(level.shape), attributes=kept)
     if base.shards is not None:
         lengths = zip(level.shape, _level_shards(base), strict=True)

@@ -11,7 +11,17 @@ from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.identity.runs import Resume, Run
 from gzarr.images.ome.documents import FORMAT_OF, Multiscale, ome_attributes
-from gzarr.images.pyramid.building import MAX_NBYTES, Build, building, cascade_of, chunk_of, fill, plan, producer
+from gzarr.images.pyramid.building import (
+    MAX_NBYTES,
+    Build,
+    building,
+    cascade_of,
+    chunk_of,
+    fill,
+    plan,
+    producer,
+    skipped,
+)
 from gzarr.images.pyramid.cluster import Client, build_on
 from gzarr.images.pyramid.downsample import GAUSSIAN, Method, check_method
 from gzarr.images.pyramid.level_arrays import level_array
@@ -41,6 +51,8 @@ class Recipe(NamedTuple):
         Of a cluster that builds the levels, where level 0 is stored already.
     run : Run, optional
         What becomes level 0.
+    skip : number, array of bool or False, optional
+        As in `gzarr.images.build_pyramid`.
     """
 
     levels: int | None = None
@@ -52,6 +64,7 @@ class Recipe(NamedTuple):
     progress: ProgressLike = None
     client: Client | None = None
     run: Run | None = None
+    skip: Any = None
 
 
 def build_levels(
@@ -89,6 +102,7 @@ def build_levels(
         levels=recipe.levels,
         factors=recipe.factors,
         method=method,
+        skip=recipe.skip,
         write_base=write_base,
         resume=recipe.resume,
         overwrite=recipe.overwrite,
@@ -124,6 +138,7 @@ def check_recipe(group: Group, base: Array, multiscale: Multiscale, recipe: Reci
     """Check that levels can be made by a recipe, before anything is written. Raises: ValueError, TypeError."""
     method = method_of(recipe, multiscale)
     check_method(method, base.dtype, labels=multiscale.image_label is not None)
+    skipped(recipe.skip, base, method)
     planned = plan(base, multiscale, recipe.levels, recipe.factors, method)
     if method != GAUSSIAN:
         arrays = [level_array(group, base, level) for level in planned]

@@ -2,8 +2,9 @@
 
 Theory of operation. The filter is separable. Along an axis with a factor f, an element of the new level is a weighted
 sum of the f elements of its window and of some around it. The weights are a Gaussian about the middle of the window, so
-that new voxels lie where those of a mean do. Of the smoothed elements, only those that stay are computed. Each level is
-a walk with halos (`gzarr.images.halo.walk`) over the one below.
+that new voxels lie where those of a mean do. Of the smoothed elements, only those that stay are computed. Elements that
+are missing have no weight, and sums are divided by the sums of weights (normalized convolution). Each level is a walk
+with halos (`gzarr.images.halo.walk`) over the one below.
 
 Source: Cardoso et al., "Scale factor point spread function matching", MICCAI 2015, for the width: a point that was
 spread over one voxel is spread over one new voxel. scipy.ndimage's filters for the ends: weights up to four widths, and
@@ -24,6 +25,7 @@ from gzarr.backend import Backend
 from gzarr.cpu.threads import thread_count
 from gzarr.display.progress import ProgressLike, counted
 from gzarr.hierarchy.array import Array
+from gzarr.hierarchy.missing import Missing
 from gzarr.images.halo.boundary import Depth
 from gzarr.images.halo.planning import Bounds, Costs, Geometry, WalkPlan, make_plan, plan_again
 from gzarr.images.halo.walk import Walk, walk
@@ -67,10 +69,28 @@ def weights_of(factor: int, size: int) -> Weights:
     return Weights(factor, reach, 0 if size < factor else last, tuple(v / sum(values) for v in values))
 
 
-def smooth(backend: Backend, block: AnyArray, weights: Sequence[Weights], shape: tuple[int, ...]) -> AnyArray:
-    """Smooth a block with its halo, and keep one element of each window. shape: of the result."""
+def smooth(
+    backend: Backend,
+    block: AnyArray,
+    weights: Sequence[Weights],
+    shape: tuple[int, ...],
+    gaps: AnyArray | None = None,
+) -> AnyArray:
+    """Smooth a block with its halo, and keep one element of each window.
+
+    shape: of the result. gaps: where elements of the block are missing, which have no weight.
+    """
     xp, dtype = backend.xp, block.dtype
     values = block.astype(np.result_type(dtype, "f4"), copy=False)
+    if gaps is None:
+        return _rounded(xp, _smoothed(values, weights, shape), dtype)
+    total = _smoothed((~gaps).astype(values.dtype), weights, shape)
+    made = _smoothed(xp.where(gaps, values.dtype.type(0), values), weights, shape)
+    return _rounded(xp, made / xp.where(total == 0, total.dtype.type(1), total), dtype)
+
+
+def _smoothed(values: AnyArray, weights: Sequence[Weights], shape: tuple[int, ...]) -> AnyArray:
+    """The weighted sums of windows."""
     for axis, (weight, n) in enumerate(zip(weights, shape, strict=True)):
         if weight.factor > 1:
             every = (slice(None),) * axis
@@ -83,7 +103,11 @@ def smooth(backend: Backend, block: AnyArray, weights: Sequence[Weights], shape:
                 else:
                     total += part
             values = total
-    values = values[tuple(map(slice, shape))]
+    return values[tuple(map(slice, shape))]
+
+
+def _rounded(xp: Any, values: AnyArray, dtype: np.dtype[Any]) -> AnyArray:
+    """Numbers in a data type."""
     if dtype.kind in "iu":
         limits = np.iinfo(dtype)
         values = xp.clip(xp.rint(values), limits.min, limits.max)
@@ -98,6 +122,7 @@ class _Step(NamedTuple):
     source: Array
     target: Array
     weights: tuple[Weights, ...]
+    missing: Missing | None
     geometry: Geometry
     costs: Costs
     plan: WalkPlan
@@ -136,7 +161,15 @@ def _carry_out(step: _Step, build: Build, first: int, max_nbytes: int) -> None:
 
     def compute(block: Bounds, views: list[AnyArray]) -> AnyArray:
         shape = tuple(stop - start for start, stop in block)
-        return smooth(step.source.backend, views[0], step.weights, shape)
+        backend, missing = step.source.backend, step.missing
+        if missing is None:
+            return smooth(backend, views[0], step.weights, shape)
+        gaps = _gaps(missing, step, views[0], tuple(start for start, _ in block))
+        made = smooth(backend, views[0], step.weights, shape, gaps)
+        none = backend.empty(shape, np.dtype(bool))
+        window = [weight.factor for weight in step.weights]
+        backend.reduce_windows(gaps[_inner(step, block)], window, "min", none)
+        return backend.xp.where(none, made.dtype.type(missing.value), made)
 
     walk(
         Walk(
@@ -164,6 +197,7 @@ def _step(build: Build, level: int, max_nbytes: int) -> _Step:
     source, target = build.levels[level - 1 : level + 1]
     factors = build.cascade.factors[level - 1]
     weights = tuple(weights_of(f, n) for f, n in zip(factors, source.shape, strict=True))
+    missing = build.cascade.missing[level - 1]
     geometry = Geometry(
         shape=source.shape,
         depth=tuple(Depth(weight.before, weight.after) for weight in weights),
@@ -175,10 +209,35 @@ def _step(build: Build, level: int, max_nbytes: int) -> _Step:
     costs = Costs(
         itemsizes=(source.itemsize,),
         out_itemsize=target.itemsize,
-        block_nbytes=_BLOCK_NBYTES,
+        block_nbytes=_BLOCK_NBYTES if missing is None else 2 * _BLOCK_NBYTES,
         workers=thread_count(),
         windows=2 if waits else 1,
         max_nbytes=max_nbytes,
     )
     plan: Any = make_plan(geometry, [source.metadata.chunk_grid], costs, None)
-    return _Step(source, target, weights, geometry, costs, plan)
+    return _Step(source, target, weights, missing, geometry, costs, plan)
+
+
+def _inner(step: _Step, block: Bounds) -> Region:
+    """Where a block with its halo has what the block itself is made of."""
+    return tuple(
+        slice(weight.before, weight.before + min(stop * weight.factor, extent) - start * weight.factor)
+        for weight, (start, stop), extent in zip(step.weights, block, step.source.shape, strict=True)
+    )
+
+
+def _gaps(missing: Missing, step: _Step, view: AnyArray, start: tuple[int, ...]) -> AnyArray:
+    """Where elements of a block with its halo are missing. start: of the block that is made of it."""
+    backend = step.source.backend
+    if missing.mask is None:
+        return missing.find(backend, view, ())
+    places = []
+    for o, weight, n, extent in zip(start, step.weights, view.shape, step.source.shape, strict=True):
+        first = o * weight.factor - weight.before
+        place = np.arange(first, first + n) % (2 * extent)
+        places.append(np.minimum(place, 2 * extent - 1 - place))  # the axis is reflected
+    low = tuple(int(place.min()) for place in places)
+    gaps = missing.read(backend, low, tuple(int(p.max()) + 1 - o for p, o in zip(places, low, strict=True)))
+    for axis, (place, o) in enumerate(zip(places, low, strict=True)):
+        gaps = gaps.take(backend.xp.asarray(place - o), axis)
+    return gaps

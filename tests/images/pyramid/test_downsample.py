@@ -13,11 +13,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+import gzarr
 from gzarr.backend import WINDOW_METHODS, Backend
 from gzarr.config import config
 from gzarr.cpu.backend import CpuBackend
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.device.emulated import EmulatedDevice
+from gzarr.hierarchy.missing import Missing
 from gzarr.images.pyramid.downsample import METHODS, check_method, downsample
 
 INTEGERS = ("u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", ">u2", ">i8")
@@ -141,6 +143,69 @@ def check(
 def test_every_method_of_every_dtype(backend: Backend, method: str, dtype: str) -> None:
     for block, factors, wanted in made_and_expected(dtype, method):
         check(backend, block, factors, method, wanted)
+
+
+@pytest.fixture
+def strict(backend: Backend) -> Backend:
+    """The backend; on the emulated device the one that refuses what CuPy refuses."""
+    return backend if backend is backend.host else gzarr.zeros(1, device="emulated").backend
+
+
+def on_host(values: Any) -> NDArray[Any]:
+    return np.asarray(values.get() if hasattr(values, "get") else values)
+
+
+def _without(block: NDArray[Any], gaps: NDArray[Any], factors: Sequence[int], method: str, value: Any) -> NDArray[Any]:
+    """What a method makes of the elements that are there; the value where none is."""
+    out = np.empty([-(-n // f) for n, f in zip(block.shape, factors, strict=True)], block.dtype)
+    with np.errstate(all="ignore"):
+        for at in np.ndindex(out.shape):
+            window = tuple(slice(i * f, (i + 1) * f) for i, f in zip(at, factors, strict=True))
+            there = list(block[window][~gaps[window]])
+            out[at] = ORACLES[method](there, block.dtype) if there else value
+    return out
+
+
+@pytest.mark.parametrize("dtype", ["?", ">u2", "i4", "u8", "f2", ">f8", "c8"])
+@pytest.mark.parametrize("method", METHODS)
+def test_elements_that_are_missing_are_left_out(strict: Backend, method: str, dtype: str) -> None:
+    if dtype == "c8" and method not in ("mean", "nearest"):
+        return
+    rng = np.random.default_rng(0)
+    cases = (((7,), (2,)), ((9, 22), (2, 3)), ((5, 6, 7), (2, 1, 2)), ((0, 4), (2, 2)))
+    for seed, (shape, factors) in enumerate(cases):
+        block = made(shape, dtype, seed)
+        holes = rng.random(shape) < rng.choice([0.05, 0.7])
+        holes[(slice(0, max(factors)),) * len(shape)] = True  # a window of nothing else
+        value = block.dtype.type(1)
+        kinds = [(block, holes, Missing(value, mask=holes))]
+        marked = np.where(holes, value, block).astype(block.dtype)
+        kinds += [(marked, marked == value, Missing(value))]
+        if block.dtype.kind == "f":
+            marked = np.where(holes, np.nan, block).astype(block.dtype)
+            kinds += [(marked, np.isnan(marked), Missing(block.dtype.type(np.nan)))]
+        for given, gaps, missing in kinds:
+            got = downsample(strict, given, factors, method, missing, (0,) * len(shape))
+            np.testing.assert_array_equal(
+                on_host(got),
+                _without(given, gaps, factors, method, missing.value),
+            )
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_blocks_without_a_gap_are_reduced_as_always(strict: Backend, method: str) -> None:
+    block = np.random.default_rng(0).normal(0, 1, (33, 70)).astype("f4")
+    got = downsample(strict, block, (3, 2), method, Missing(np.float32(99)), (0, 0))
+    np.testing.assert_array_equal(on_host(got), expected(block, (3, 2), method))
+
+
+def test_a_mask_of_a_level_is_true_where_all_is_missing(strict: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    mask = np.random.default_rng(0).random((37, 41, 5)) < 0.9
+    monkeypatch.setattr("gzarr.hierarchy.missing._MASK_SIZE", 50)
+    missing = Missing(0, mask=mask).above((2, 3, 1)).above((2, 1, 1))
+    found = missing.read(strict, (2, 1, 0), (8, 13, 5))
+    padded = np.pad(mask, ((0, 3), (0, 1), (0, 0)), constant_values=True).reshape(10, 4, 14, 3, 5).all((1, 3))
+    np.testing.assert_array_equal(on_host(found), padded[2:, 1:])
 
 
 @pytest.mark.parametrize("dtype", ["c8", "c16"])

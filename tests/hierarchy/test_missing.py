@@ -1,0 +1,66 @@
+"""Statistics without elements that are missing, and what says which these are."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gzarr
+from gzarr.hierarchy.missing import missing_of
+
+SHAPE = (203, 190)
+HOLES = np.random.default_rng(1).random(SHAPE) < 0.4
+VALUES = np.random.default_rng(0).normal(1000, 10, SHAPE)
+RECORDED = {"nodata": -9999}
+
+
+@pytest.mark.parametrize("device", ["cpu", "emulated"])
+@pytest.mark.parametrize("dtype", ["u1", "i2", "i8", "f4", "f8"])
+@pytest.mark.parametrize("kind", ["number", "mask", "gzarr", "recorded"])
+def test_statistics_of_what_is_there(device: str, dtype: str, kind: str) -> None:
+    values = (VALUES % 100 + 1).astype(dtype)
+    data = values if kind in ("mask", "gzarr") else np.where(HOLES, 0, values).astype(dtype)
+    attributes = {"nodata": 0} if kind == "recorded" else {}
+    array = gzarr.array(data, chunks=(50, 60), device=device, attributes=attributes)
+    mask = gzarr.array(HOLES, chunks=(33, 190))
+    skip = {"number": 0, "mask": HOLES, "gzarr": mask, "recorded": None}[kind]
+    found = array.stats(10, skip=skip)
+    there = values[~HOLES]
+    assert (found.count, found.n_missing, found.min, found.max) == (
+        there.size,
+        HOLES.sum(),
+        there.min(),
+        there.max(),
+    )
+    assert found.mean == pytest.approx(there.mean(dtype="f8"))
+    assert found.std == pytest.approx(there.std(dtype="f8"))
+    np.testing.assert_array_equal(found.histogram[0], np.histogram(there, 10)[0])
+    assert array.stats(skip=False).n_missing == 0
+
+
+def test_statistics_of_chunks_that_are_not_stored() -> None:
+    array = gzarr.full((100, 100), -9999.0, chunks=(10, 10), attributes=RECORDED)
+    array[:10, :10] = 5
+    found = array.stats(2)
+    assert (found.count, found.n_missing, found.min, found.mean) == (100, 9900, 5, 5)
+    nothing = gzarr.full((10,), 3, dtype="i4").stats(skip=3)
+    assert (nothing.count, nothing.n_missing) == (0, 10)
+    assert np.isnan(nothing.mean)
+    flags = gzarr.array([np.nan, 1.0]).stats(skip=np.nan)
+    assert (flags.count, flags.n_nan, flags.n_missing) == (1, 1, 0)
+
+
+def test_what_is_recorded() -> None:
+    for zarr_format, attributes, expected in (
+        (3, RECORDED, -9999),
+        (2, RECORDED, -9999),
+        (3, {"_FillValue": 0, "missing_value": 0}, None),
+        (3, {"nodata": "damaged"}, None),
+        (2, {"nodata": [1, 2]}, None),
+        (2, {"nodata": None}, None),
+    ):
+        array = gzarr.full((2,), np.nan, dtype="f8", zarr_format=zarr_format, attributes=attributes)
+        found = missing_of(None, array)
+        assert (None if found is None else found.value) == expected
+    assert np.isnan(missing_of(None, gzarr.zeros(2, attributes={"nodata": "NaN"})).value)
+    assert missing_of(None, gzarr.zeros(2, dtype="u1", attributes=RECORDED)) is None
