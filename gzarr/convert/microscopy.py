@@ -255,6 +255,9 @@ def as_colors(said: Description, page: Any, count: int) -> Description:
     alpha: dict[str, Any] = {"label": "alpha", "color": "FFFFFF", "active": False}
     samples = [*_SAMPLES, *(alpha if kind else {} for kind in page.extrasamples)]
     n_channels = count // len(samples)
+    if len({channel.get("label") for channel in said.channels[: len(samples)]}) > 1:  # bands, which GDAL names
+        named = [*said.channels, *[{}] * len(samples)]
+        return replace(said, channels=tuple({**sample, **one} for sample, one in zip(samples, named, strict=False)))
     names = [channel.get("label") for channel in said.channels[:: len(samples)]]
     names += [f"Channel {n}" if n_channels > 1 else None for n in range(len(names), n_channels)]
     channels = []

@@ -16,13 +16,15 @@ from typing import Any, Unpack
 import numpy as np
 
 from gzarr.concurrency import new_lock
-from gzarr.convert.tiff_tags import geo_attributes, tags_of
+from gzarr.convert.tiff_tags import band_names, geo_attributes, nodata_of, tags_of
 from gzarr.convert.writing import write
 from gzarr.copying.report import TransferReport
 from gzarr.copying.settings import TransferKeywords
 from gzarr.copying.sources import Source, SourceTree, regular_grid
+from gzarr.dtypes import fill_to_json, parse_dtype
 from gzarr.errors import CopyError
 from gzarr.indexing.regions import Region
+from gzarr.metadata.conventions import NODATA
 from gzarr.storage.extras import require
 
 #: Positions of the axes of a page in the five that tifffile counts segments by: planes, depth, length, width, samples.
@@ -42,7 +44,8 @@ def from_tiff(
     A file with one image series becomes an array. The levels of a pyramid become a group of arrays "0", "1", ...
     Several series become the groups or arrays "series_0", "series_1", ... Axes become dimension names, tags such as
     description and resolution become attributes, and tiles become chunks. Of a GeoTIFF, the coordinate system and the
-    transform become the attributes ``proj:code`` and ``spatial:transform``.
+    transform become the attributes ``proj:code`` and ``spatial:transform``, the names of bands ``band_names``, and the
+    nodata value the fill value and the attributes ``nodata`` and ``_FillValue``, which xarray reads.
 
     Parameters
     ----------
@@ -54,9 +57,9 @@ def from_tiff(
         Number of the series to convert; by default all of them.
     ome : bool
         Whether to write OME-Zarr images, 0.5 in Zarr v3 or 0.4 in v2: with the axes "tczyx" or a part of it, and the
-        voxel sizes, units, channel names and colours that OME-XML, ImageJ or Aperio have put into the file. Levels
-        that the file has are kept as they are; an image of one level gets a pyramid. Several series become a collection
-        of images "0", "1", ...
+        voxel sizes, units, channel names and colours that OME-XML, ImageJ, Aperio or GDAL have put into the file.
+        Levels that the file has are kept as they are; an image of one level gets a pyramid. Several series become a
+        collection of images "0", "1", ...
     **options
         Keywords of `gzarr.transfer`.
 
@@ -133,6 +136,9 @@ def _add_series(
     series: Any, path: str, name: str, groups: dict[str, Mapping[str, Any]], arrays: dict[str, Source]
 ) -> None:
     attributes = {"axes": series.axes, **tags_of(series.keyframe)}
+    names = band_names(series.keyframe)
+    if names:
+        attributes["band_names"] = [names.get(n) for n in range(max(names) + 1)]
     levels = _levels(series, f"{name}:{path or 'image'}")
     if len(levels) == 1:
         arrays[path] = replace(levels[0], attributes={**attributes, **levels[0].attributes})
@@ -150,11 +156,14 @@ def _levels(series: Any, name: str) -> list[Source]:
         if series.keyframe.is_geotiff:
             whole, here = ([one.shape[one.axes.index(axis)] for axis in "YX"] for one in (series, level))
             attributes = geo_attributes(series.keyframe, (here[0], here[1]), (whole[0] / here[0], whole[1] / here[1]))
-        found.append(_level(level, f"{name}, level {number}" if number else name, attributes))
+        nodata = nodata_of(series.keyframe, np.dtype(level.dtype))
+        if nodata is not None:
+            attributes[NODATA] = fill_to_json(nodata, parse_dtype(level.dtype), 3)
+        found.append(_level(level, f"{name}, level {number}" if number else name, attributes, nodata))
     return found
 
 
-def _level(level: Any, name: str, attributes: Mapping[str, Any]) -> Source:
+def _level(level: Any, name: str, attributes: Mapping[str, Any], nodata: Any) -> Source:
     """One resolution of a series as a source. Raises CopyError if its pages do not add up to its shape."""
     page, shape = level.keyframe, tuple(level.shape)
     dtype = np.dtype(level.dtype)
@@ -173,7 +182,7 @@ def _level(level: Any, name: str, attributes: Mapping[str, Any]) -> Source:
         if shape[len(outer) :] != tuple(page.shape) or math.prod(outer) != len(level.pages):
             raise CopyError(f"{name}: {len(level.pages)} pages of {page.shape} do not add up to an image of {shape}")
         _check_whole(level)
-        pages = _Pages(level, outer)
+        pages = _Pages(level, outer, nodata)
         read = pages.read
         segments = (*[1] * len(outer), *pages.segment_shape)
     return Source(
@@ -186,6 +195,7 @@ def _level(level: Any, name: str, attributes: Mapping[str, Any]) -> Source:
         attributes=attributes,
         dimension_names=_dimension_names(level.axes),
         options={"chunks": segments} if segments and page.is_tiled else {},
+        mask_value=nodata,
     )
 
 
@@ -209,9 +219,10 @@ def _dimension_names(axes: str) -> tuple[str, ...] | None:
 class _Pages:
     """Reads regions of a stack of pages by decoding the segments that they touch. Any thread may read."""
 
-    def __init__(self, level: Any, outer: tuple[int, ...]) -> None:
+    def __init__(self, level: Any, outer: tuple[int, ...], nodata: Any) -> None:
         self._level = level
         self._outer = outer
+        self._nodata = 0 if nodata is None else nodata
         self._page = page = level.keyframe
         self._places = [_PLACE.get(axis, 0 if page.planarconfig == 2 else 4) for axis in page.axes]
         _, depth, length, width, samples = page.shaped
@@ -233,7 +244,7 @@ class _Pages:
         """Decode a region."""
         nouter = len(self._outer)
         lengths = [part.stop - part.start for part in region]
-        out = np.full(lengths, self._page.nodata, self._level.dtype)
+        out = np.full(lengths, self._nodata, self._level.dtype)
         numbers = np.arange(math.prod(self._outer)).reshape(self._outer)
         for inner, number in np.ndenumerate(numbers[region[:nouter]]):
             page = self._level.pages[int(number)]

@@ -1,4 +1,4 @@
-"""What TIFF files say of their images: OME-XML, the descriptions of ImageJ and Aperio, resolutions.
+"""What TIFF files say of their images: OME-XML, the descriptions of ImageJ and Aperio, GeoTIFF's tags, resolutions.
 
 Source: OME schema 2016-06; ImageJ's TIFF encoder.
 """
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from xml.etree import ElementTree as ET
 
-from gzarr.convert.tiff_tags import fraction
+from gzarr.convert.tiff_tags import band_names, fraction, pixel_size
 from gzarr.images.ome.axes import unit_name, unit_type
 
 #: Micrometers of the units of the tag ResolutionUnit.
@@ -47,6 +47,8 @@ def describe(file: Any, number: int, series: Any) -> Description:
         found = _of_ome(file.ome_metadata, number, series)
     elif file.is_imagej:
         found = _of_imagej(file.imagej_metadata or {}, series.keyframe)
+    elif pixel_size(series.keyframe) is not None or band_names(series.keyframe):
+        found = _of_geotiff(series)
     else:
         found = _of_aperio(series.keyframe)
     if "x" in found.scale or "y" in found.scale or file.is_ome:
@@ -143,6 +145,18 @@ def _of_aperio(page: Any) -> Description:
     for axis in "yx":
         _add(scale, units, axis, found[1], "um")
     return Description(None, scale, units)
+
+
+def _of_geotiff(series: Any) -> Description:
+    """From the tags of GeoTIFF, and the names of bands that GDAL writes."""
+    scale: dict[str, float] = {}
+    units: dict[str, str] = {}
+    height, width, unit = pixel_size(series.keyframe) or (0.0, 0.0, None)
+    _add(scale, units, "y", height, unit)
+    _add(scale, units, "x", width, unit)
+    names = band_names(series.keyframe)
+    channels = tuple({"label": names[n]} if n in names else {} for n in range(max(names, default=-1) + 1))
+    return Description(None, scale, units, channels)
 
 
 def _of_resolution(page: Any) -> Description:

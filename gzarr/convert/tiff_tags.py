@@ -5,17 +5,29 @@ Source: OGC 19-008 (GeoTIFF 1.1); the Zarr conventions "spatial" and "proj".
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
+from xml.etree import ElementTree as ET
 
+import numpy as np
+
+from gzarr.dtypes import cast_fill, parse_dtype
+from gzarr.errors import MetadataError
 from gzarr.metadata.conventions import as_json
 
-_TAGS = ("ImageDescription", "XResolution", "YResolution", "ResolutionUnit", "Software", "DateTime")
+_TAGS = ("ImageDescription", "XResolution", "YResolution", "ResolutionUnit", "Software", "DateTime", "GDAL_NODATA")
 #: Tags of GeoTIFF.
 _PIXEL_SCALE, _TIEPOINT, _TRANSFORMATION, _GEO_KEYS = 33550, 33922, 34264, 34735
 #: Keys of GeoTIFF, and the code of what a file defines itself.
-_RASTER_TYPE, _GEODETIC_CRS, _PROJECTED_CRS, _USER_DEFINED = 1025, 2048, 3072, 32767
-_PIXEL_IS_POINT = 2
+_MODEL_TYPE, _RASTER_TYPE, _GEODETIC_CRS, _PROJECTED_CRS, _USER_DEFINED = 1024, 1025, 2048, 3072, 32767
+_ANGULAR_UNIT, _LINEAR_UNIT = 2054, 3076
+_PIXEL_IS_POINT, _IS_GEOGRAPHIC = 2, 2
+#: Units by their numbers in the registry of EPSG, and how many of them one is: surveyors' feet are no feet.
+_UNITS = {9001: ("meter", 1.0), 9002: ("foot", 1.0), 9003: ("meter", 1200 / 3937), 9036: ("kilometer", 1.0)}
+_UNITS |= {9101: ("radian", 1.0), 9102: ("degree", 1.0), 9122: ("degree", 1.0)}
 _CONVENTIONS = {
     "spatial": {
         "uuid": "689b58e2-cf7b-45e0-9fff-9cfc0883d6b4",
@@ -55,16 +67,65 @@ def fraction(page: Any, tag: str) -> float:
     return float(value[0] / value[1])
 
 
+def nodata_of(page: Any, dtype: np.dtype[Any]) -> Any:
+    """The element that stands for missing data; None without one. Warns of one that no such element can be.
+
+    Source: GDAL, "GTiff -- GeoTIFF File Format", nodata value.
+    """
+    text = str(page.tags.valueof("GDAL_NODATA", "")).strip("\0 ")
+    if not text or dtype.kind not in "biufc":
+        return None
+    with suppress(MetadataError, ValueError, OverflowError):
+        number = int(text) if text.lstrip("+-").isdecimal() else float(text.replace(",", "."))
+        element = cast_fill(number, parse_dtype(dtype))
+        if np.isinf(element) == math.isinf(number):
+            return element
+    warnings.warn(
+        f"{page.parent.filename}: nodata is {text!r}, which no element of type {dtype} is: it becomes the attribute "
+        "GDAL_NODATA, and no element is taken for missing",
+        stacklevel=2,
+    )
+    return None
+
+
+def band_names(page: Any) -> dict[int, str]:
+    """The names of bands by number, as GDAL has described them."""
+    text = str(page.tags.valueof("GDAL_METADATA", ""))
+    if "<!DOCTYPE" in text:  # whose entities might expand to gigabytes; GDAL writes none
+        return {}
+    try:
+        items = list(ET.fromstring(text).iter("Item"))  # noqa: S314 - see above
+    except ET.ParseError:
+        return {}
+    named = [item for item in items if item.get("role") == "description" and item.text]
+    return {int(item.get("sample", "0")): str(item.text) for item in named if item.get("sample", "0").isdecimal()}
+
+
+def pixel_size(page: Any) -> tuple[float, float, str | None] | None:
+    """Height and width of a pixel of a GeoTIFF, and their unit if the file says it; None for other files."""
+    keys, scale = _geo_keys(page), page.tags.valueof(_PIXEL_SCALE) or (0.0, 0.0)
+    a, b, _, d, e, _ = _transform(page) or (scale[0], 0.0, 0.0, 0.0, scale[1], 0.0)
+    if not keys:
+        return None
+    key = _ANGULAR_UNIT if keys.get(_MODEL_TYPE) == _IS_GEOGRAPHIC else _LINEAR_UNIT
+    unit, factor = _UNITS.get(keys.get(key, 0), (None, 1.0))
+    return math.hypot(b, e) * factor, math.hypot(a, d) * factor, unit
+
+
+def _geo_keys(page: Any) -> dict[int, int]:
+    """The keys of a GeoTIFF whose values are in its directory; empty for other files."""
+    keys = page.tags.valueof(_GEO_KEYS) or ()
+    return {keys[at]: keys[at + 3] for at in range(4, len(keys) - 3, 4) if keys[at + 1] == 0}
+
+
 def geo_attributes(page: Any, shape: tuple[int, int], factors: tuple[float, float] = (1.0, 1.0)) -> dict[str, Any]:
     """The coordinate system and the transform of a GeoTIFF, as Zarr's conventions have them; empty for other files.
 
     shape: of the level, y and x. factors: how many pixels of the page one element of the level has.
     """
-    keys = page.tags.valueof(_GEO_KEYS)
-    transform = _transform(page)
-    if keys is None or transform is None:
+    found, transform = _geo_keys(page), _transform(page)
+    if not found or transform is None:
         return {}
-    found = {keys[at]: keys[at + 3] for at in range(4, len(keys) - 3, 4) if keys[at + 1] == 0}
     a, b, c, d, e, f = transform
     is_point = found.get(_RASTER_TYPE) == _PIXEL_IS_POINT
     if is_point and factors != (1.0, 1.0):  # the middle of the first window

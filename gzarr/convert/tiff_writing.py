@@ -16,11 +16,13 @@ from gzarr.copying.named_chunks import axis_names
 from gzarr.copying.sources import from_array, on_host
 from gzarr.errors import CopyError
 from gzarr.hierarchy.array import Array
+from gzarr.metadata.conventions import nodata_of
 from gzarr.storage.extras import require
 
 #: Lengths of tiles are multiples of this. Source: TIFF 6.0, section 15.
 _MULTIPLE = 16
 _TILE = 256
+_GDAL_NODATA = 42113
 #: Larger files need the offsets of BigTIFF.
 _BIG_NBYTES = 1 << 31
 #: tifffile's letters for axes that have one by their names. Others become "Q", which says nothing.
@@ -39,7 +41,8 @@ def to_tiff(
     """Write an array to a TIFF file, whose pages are its last two axes.
 
     A last axis of two to four samples named "c", or of three or four without a name, becomes the samples of a pixel.
-    Names of axes are stored in tifffile's form, which `from_tiff` reads. Files of more than 2 GiB are BigTIFF.
+    Names of axes are stored in tifffile's form, and the attribute ``nodata`` in GDAL's, which `from_tiff` reads. Files
+    of more than 2 GiB are BigTIFF.
 
     Parameters
     ----------
@@ -85,6 +88,9 @@ def to_tiff(
         options |= {"planarconfig": "contig", "photometric": "rgb" if samples > 2 else "minisblack"}
     else:
         options["photometric"] = "minisblack"
+    nodata = nodata_of(array.metadata)
+    if nodata is not None:
+        options["extratags"] = [(_GDAL_NODATA, "s", 0, str(nodata.item()), True)]
     with replacing(path, overwrite=overwrite) as partial:
         try:
             with tifffile.TiffWriter(partial, bigtiff=array.nbytes >= _BIG_NBYTES) as file:
