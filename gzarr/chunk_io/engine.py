@@ -74,7 +74,7 @@ def write(jobs: Sequence[WriteJob]) -> None:
     for job in jobs:
         io, nparts = job.io, job.plan.nparts
         taken: PieceJob | str = ""
-        if io.compiled is not None and not within_change():
+        if io.compiled is not None and job.check is None and not within_change():
             taken = io.compiled.take_write(job.plan, nparts, job.value, job.fields, keep_empty=job.write_empty)
         if isinstance(taken, str):
             runs.append((job, _in_waves(job, write_wave, "build", nparts, job.value)))

@@ -36,12 +36,19 @@ class Covered(NamedTuple):
     whole: Sequence[bool]
 
 
-def merge_unless_replaced(store: Store, conditional: Conditional, covered: Covered, build: Build) -> None:
-    """Merge and store the objects of a wave. Raises: what `build` raises, StoreError."""
+def merge_unless_replaced(
+    store: Store, conditional: Conditional, covered: Covered, build: Build, check: Callable[[], object] | None = None
+) -> None:
+    """Merge and store the objects of a wave. Raises: what `build` and `check` raise, StoreError.
+
+    check: called when old objects were read; they are stored only if nothing has changed them since.
+    """
     keys, whole = covered
     left: Sequence[int] = range(len(keys))
     for _ in attempts():
         old = _load(conditional, [keys[i] for i in left if not whole[i]])
+        if check is not None:
+            check()
         found = [None if whole[i] else old[keys[i]] for i in left]
         stored = [None if item is None else item.data for item in found]
         built = build(left, stored, False)

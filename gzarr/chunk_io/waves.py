@@ -64,7 +64,8 @@ class ReadJob(NamedTuple):
 class WriteJob(NamedTuple):
     """A selection to write from ``value``, which has the plan's shape.
 
-    Chunks equal to the fill value are removed, unless ``write_empty``.
+    Chunks equal to the fill value are removed, unless ``write_empty``. Where a store has conditions, ``check`` is
+    called between the reading and the storing of objects, and raises what keeps these from being stored.
     """
 
     io: ArrayIO
@@ -72,6 +73,7 @@ class WriteJob(NamedTuple):
     value: Array
     fields: Fields = None
     write_empty: bool = False
+    check: Callable[[], object] | None = None
 
 
 def read_wave(job: ReadJob, wave: Wave) -> None:
@@ -191,7 +193,7 @@ def _object_error(io: ArrayIO, key: str, error: CodecError) -> ChunkError:
 
 def write_wave(job: WriteJob, wave: Wave) -> None:
     """Write a wave. Raises: ChunkError, StoreError."""
-    covered = [_covers(job, coords, parts) for coords, parts in wave]
+    covered = [job.check is None and _covers(job, coords, parts) for coords, parts in wave]
     most = job.io.store.max_locked
     if most is None or len(wave) <= most or all(covered):
         _write_locked(job, wave, covered)
@@ -231,7 +233,7 @@ def _write_locked(job: WriteJob, wave: Wave, covered: Sequence[bool]) -> None:
             _merge_and_store(job, wave, keys, merged)
         else:
             build = partial(_rebuild, job, wave, keys)
-            merge_unless_replaced(store, conditional, Covered(keys, covered), build)
+            merge_unless_replaced(store, conditional, Covered(keys, covered), build, job.check)
 
     def again() -> Callable[[], None]:
         copied = job._replace(value=copy(job.value))

@@ -112,6 +112,31 @@ def fill_of(chunk: ArrayRepr, fields: str | list[str] | None = None) -> Any:
     return value if fields is None else value[fields]
 
 
+def equals_fill(values: np.ndarray[Any, Any], chunk: ArrayRepr) -> bool:
+    """Whether all elements of an array have the bits of the fill value of chunks."""
+    if values.size == 0:
+        return True
+    if values.dtype.hasobject:
+        # Of one type too: False equals 0, and an element may be an array, which has no single answer to "==".
+        fill_value = fill_of(chunk)
+        kind = type(fill_value)
+        return all(type(item) is kind and bool(item == fill_value) for item in values.flat)
+    bits = _bits(np.asarray(values, order="C"))
+    # Most chunks have another first element than last one, or than the fill value: no need to read the rest.
+    first = bits[0].tobytes()
+    if bits[-1].tobytes() != first:
+        return False
+    fill = _bits(np.asarray(fill_of(chunk), values.dtype).reshape(1))
+    return fill.tobytes() == first and bool(np.all(bits == fill))
+
+
+def _bits(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The elements' bits, as one integer each or as rows of bytes: NaNs compare equal, -0.0 differs from 0.0."""
+    flat = array.reshape(-1)
+    size = flat.dtype.itemsize
+    return flat.view(f"u{size}") if size in (1, 2, 4, 8) else flat.view("u1").reshape(flat.size, size)
+
+
 class CodecSpec(ABC):
     """A codec's name and configuration: the base class of every codec, also of those that users register.
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gzarr.backend import Array, Chain, Decode, Fields, Placement
-from gzarr.codecs.spec import ArrayRepr, Step, fill_of
+from gzarr.codecs.spec import ArrayRepr, Step, equals_fill, fill_of
 from gzarr.cpu import decode_into
 from gzarr.cpu.codecs.objects import DecodeRows, make_decode_rows
 from gzarr.cpu.compiled.buffers import place_wave
@@ -230,7 +230,7 @@ class CpuBackend:
         for index, (buffer, part) in enumerate(zip(old, parts, strict=True)):
             base = None if buffer is None else _changeable(chain, buffer, index)
             chunk = _gather_one(chain.chunk, value, part, base, fields)
-            if drops and _equals_fill(chunk, chain.chunk):
+            if drops and equals_fill(chunk, chain.chunk):
                 encoded.append(None)
                 continue
             try:
@@ -327,26 +327,3 @@ def _gather_one(chunk: ArrayRepr, value: Array, part: Part, old: Array | None, f
     else:
         old[fields][inside] = piece
     return old
-
-
-def _equals_fill(chunk: Array, spec: ArrayRepr) -> bool:
-    if chunk.size == 0:
-        return True
-    if chunk.dtype.hasobject:
-        # Of one type too: False equals 0, and an element may be an array, which has no single answer to "==".
-        fill_value, kind = spec.fill_value, type(spec.fill_value)
-        return all(type(item) is kind and bool(item == fill_value) for item in chunk.flat)
-    bits = _bits(np.asarray(chunk, order="C"))
-    # Most chunks have another first element than last one, or than the fill value: no need to read the rest.
-    first = bits[0].tobytes()
-    if bits[-1].tobytes() != first:
-        return False
-    fill = _bits(np.asarray(spec.fill_value, chunk.dtype).reshape(1))
-    return fill.tobytes() == first and bool(np.all(bits == fill))
-
-
-def _bits(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The elements' bits, as one integer each or as rows of bytes: NaNs compare equal, -0.0 differs from 0.0."""
-    flat = array.reshape(-1)
-    size = flat.dtype.itemsize
-    return flat.view(f"u{size}") if size in (1, 2, 4, 8) else flat.view("u1").reshape(flat.size, size)

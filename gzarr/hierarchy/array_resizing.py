@@ -10,12 +10,12 @@ from gzarr.chunk_io.array_io import ArrayIO
 from gzarr.chunk_io.prepare import prepare_array
 from gzarr.errors import ArrayNotFoundError, ReadOnlyError, SelectionError
 from gzarr.hierarchy.accessors import Indexed
-from gzarr.hierarchy.resizing import clear_box, clear_outside, write_box
+from gzarr.hierarchy.resizing import clear_ahead, clear_box, clear_outside, write_box
 from gzarr.hierarchy.values import broadcast_value
 from gzarr.indexing.chunking import parse_shape
 from gzarr.indexing.plan import box_between
 from gzarr.indexing.selection import Box
-from gzarr.metadata.documents import document_key, read_node, write_shape
+from gzarr.metadata.documents import ShapeChangedError, check_shape, document_key, read_node, write_shape
 from gzarr.metadata.model import ArrayMeta
 from gzarr.storage.changing import attempts, given_up
 from gzarr.storage.locks import while_locked
@@ -118,10 +118,22 @@ class ResizableArray(Indexed):
         for _ in attempts():
             self.refresh()  # another array object may have changed shape or attributes
             before, new = self.metadata, self._resized(shape)
-            clear_outside(self._io, before, self.store, self.path, shape)
-            if self._take(new, before):
+            clear_outside(self._io, before, shape)
+            try:
+                self._clear_ahead(new, before)
+                done = self._take(new, before)
+            except ShapeChangedError:
+                continue
+            if done:
                 return
         raise given_up(self.store, document_key(self.metadata, self.path))
+
+    def _clear_ahead(self, new: _Resized, before: ArrayMeta) -> None:
+        """Clear what others have left where the array grows. Raises: ShapeChangedError."""
+        store, path = self.store, self.path
+        io = prepare_array(new.meta, store, path, self.backend.host, None, self.opened_with.allow_pickle)
+        kept = tuple(map(min, before.shape, new.meta.shape))
+        clear_ahead(io, new.meta, kept, lambda: check_shape(store, path, before))
 
     def _append(self, data: Any, axis: int, *, reserves: bool) -> tuple[int, ...]:
         for _ in attempts():
@@ -206,7 +218,7 @@ class ResizableArray(Indexed):
         with contextlib.suppress(Exception):
             if not reserved and self.refresh().shape != before.shape:
                 return  # the shape is stored: what failed came after it
-            clear_box(grown.io, grown.meta, box)
+            clear_box(grown.io, box)
         with contextlib.suppress(Exception):
             if reserved and write_shape(self.store, self.path, before, grown.meta):
                 self.refresh()

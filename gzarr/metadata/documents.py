@@ -149,18 +149,25 @@ def write_shape(store: Store, path: str, meta: ArrayMeta, before: ArrayMeta) -> 
 
     def changed(document: dict[str, Any]) -> dict[str, Any]:
         if document.get("shape") != list(before.shape):
-            raise _ShapeChangedError
+            raise ShapeChangedError
         return {**document, **{name: fields[name] for name in ("shape", "chunk_grid") if name in fields}}
 
     try:
         change_document(store, key, changed)
-    except _ShapeChangedError:
+    except ShapeChangedError:
         return False
     refresh(store, path, meta.zarr_format)
     return True
 
 
-class _ShapeChangedError(Exception):
+def check_shape(store: Store, path: str, before: ArrayMeta) -> None:
+    """Raise `ShapeChangedError` if the stored array no longer has the shape of `before`."""
+    meta = read_node(store.live(), path, before.zarr_format)
+    if not isinstance(meta, ArrayMeta) or meta.shape != before.shape:
+        raise ShapeChangedError
+
+
+class ShapeChangedError(Exception):
     """An array has another shape meanwhile."""
 
 

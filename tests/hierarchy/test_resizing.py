@@ -99,6 +99,81 @@ def test_bad_shapes_change_nothing(make, bad):
     assert np.array_equal(z[:], DATA)
 
 
+# -- what lies beyond the extents ---------------------------------------------------------------------------------
+
+
+def leave_beyond(z, change):
+    """Change an array, and take back the change of its document: as a process does that is killed before that."""
+    document = ".zarray" if z.zarr_format == 2 else "zarr.json"
+    before = z.store[document]
+    change(z)
+    z.store[document] = before
+    return gzarr.open_array(z.store)
+
+
+@pytest.mark.parametrize("new", [(8, 10), (9, 11), (40, 40), (30, 5)])
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("n", [1, 16])
+def test_growing_shows_the_fill_value_where_a_killed_append_has_written(make, axis, n, new):
+    z = make(DATA, fill_value=5)
+    z = leave_beyond(z, lambda z: z.append(np.full((n, 10) if axis == 0 else (7, n), 99), axis))
+    z.resize(new)
+    want = np.full((50, 50), 5)
+    want[:7, : min(10, new[1])] = DATA[:, : new[1]]
+    assert np.array_equal(z[:], want[: new[0], : new[1]])
+    z.resize(50, 50)
+    assert np.array_equal(gzarr.open_array(z.store)[:], want)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "fill_value", "device"), [("f8", np.nan, "cpu"), ("string", "x", "cpu"), ("M8[s]", 7, "emulated")]
+)
+def test_what_an_append_covers_in_part_is_cleared_by_the_next_growth(make, dtype, fill_value, device):
+    z = make(DATA.astype("U" if dtype == "string" else dtype), dtype=dtype, fill_value=fill_value, device=device)
+    z = leave_beyond(z, lambda z: z.append(np.repeat(np.asarray(z[:1]), 9, 0)))
+    z.append(np.asarray(z[:1]))
+    z.resize(20, 10)
+    want = np.full((20, 10), z.fill_value, z.dtype)
+    want[:8] = z[[0, 1, 2, 3, 4, 5, 6, 0]]
+    assert np.array_equal(np.asarray(z[:]).astype("U"), want.astype("U"))
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("layout", [{"chunks": 4}, {"chunks": 2, "shards": 4}])
+def test_growing_keeps_what_others_append_meanwhile(tmp_path, layout, first, monkeypatch) -> None:
+    """On a store without locks, rows are reserved and then written: none is taken for what a killed process left."""
+    with gzarr.SQLiteStore(tmp_path / "x.sqlite") as store:
+        z = gzarr.create_array(store, shape=6, dtype="i4", **layout)
+        z = leave_beyond(z, lambda z: z.append([9, 9, 9, 9, 9, 9]))
+        other, kind = gzarr.open_array(store), type(store.conditional)
+        tagged = kind.get_tagged
+
+        def get_tagged(self, keys):
+            monkeypatch.undo()
+            if first:
+                other.append([1])
+            found = tagged(self, keys)
+            if not first:
+                other.append([1])
+            return found
+
+        monkeypatch.setattr(kind, "get_tagged", get_tagged)
+        z.resize(20)
+        assert gzarr.open_array(store)[...].tolist() == [0] * 6 + [1] + [0] * 13
+
+
+def test_growing_looks_at_the_chunks_of_the_old_edge_and_for_new_ones():
+    store = CountingStore(gzarr.MemoryStore())
+    z = gzarr.create_array(store, shape=(100, 100), chunks=(10, 10), dtype="i4")
+    for shape, rows in [((105, 100), (10,)), ((108, 100), (10,)), ((120, 100), (10, 11))]:
+        z[...] = 1
+        store.reset()
+        z.resize(shape)
+        assert (store.listed, store.written, store.deleted) == ([], ["zarr.json"], [])
+        asked = {request.key for request in store.requests if request.key.startswith("c/")}
+        assert asked == {f"c/{row}/{n}" for row in rows for n in range(10)}
+
+
 # -- appending ---------------------------------------------------------------------------------------------------
 
 

@@ -31,6 +31,7 @@ from gzarr.images.shown import show_values
 from gzarr.images.tasks import run_tasks
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.regions import Region
+from gzarr.metadata.documents import write_shape
 
 #: Extent of the first axis while its end is unknown.
 _ENDLESS = 1 << 30
@@ -63,8 +64,10 @@ class _Level:
 
     def show(self, count: int) -> None:
         """Let others see so many frames."""
-        if self.array.shape[0] != count:
-            self.array.resize((count, *self.array.shape[1:]))
+        array, before = self.array, self.array.metadata
+        if before.shape[0] != count:  # `Array.resize` would clear what is written already
+            write_shape(array.store, array.path, before.resized((count, *before.shape[1:])), before)
+            array.refresh()
 
 
 class GrowingImage:
