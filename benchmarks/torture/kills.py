@@ -20,6 +20,7 @@ ROWS = 24  # of both arrays; a row holds one version
 WIDTH = 400
 KILLS = 4  # of one hierarchy
 TYPICAL_S = (0.01, 0.05, 0.2)  # until a process is killed, from when its first write began or returned
+GROWTH = 50  # rows by which an array grows after a kill
 BATCH = 3  # rows between two closings of a store that promises nothing before it is closed
 
 
@@ -162,7 +163,11 @@ def rewrite(library: Gzarr, place: Place, state: Numbers) -> Any:
 
 
 def kills_of_appends(setting: Setting) -> Counts:
-    """Rows are appended until the writer is killed: those reported are there, and none that was never appended."""
+    """Rows are appended until the writer is killed: those reported are there, and none that was never appended.
+
+    After some kills, the array grows and shows the fill value, where the killed writer may have stored rows. After the
+    others, the next writer appends over what is left.
+    """
     library, total = Gzarr(), Counts()
     for number, rng in rounds(setting):
         place = Place(setting.store, setting.folder, f"x{number}")
@@ -174,7 +179,8 @@ def kills_of_appends(setting: Setting) -> Counts:
             after_s = float(rng.exponential(rng.choice(TYPICAL_S)))
             begun = state[kill % 2 : kill % 2 + 1]
             total += killed(_append_rows, library, place, state, begun=begun, after_s=after_s).counts()
-            checked = found(apart(_check_appended, library, place, state))
+            grows = bool(rng.integers(2))
+            checked = found(apart(_check_appended, library, place, state, grows))
             total += checked
             if checked.damaged:
                 break
@@ -208,16 +214,21 @@ def _append_to_the_end(library: Gzarr, place: Place, layout: Layout) -> Any:
     return {}
 
 
-def _check_appended(library: Gzarr, place: Place, state: Numbers) -> Any:
+def _check_appended(library: Gzarr, place: Place, state: Numbers, grows: bool) -> Any:
     with closing(place, array := library.open(place, "a")):
         rows = np.asarray(array[...])
+        beyond = 0
+        if grows:
+            array.resize((len(rows) + GROWTH, WIDTH))
+            beyond = int(np.asarray(array[len(rows) :]).any(1).sum())
+            array.resize(rows.shape)
         first = rows[:, 0].tolist()
         lost = set(range(1, int(state[1]) + 1)) - set(first)
         known = range(int(place.kind not in DATABASES), int(state[0]) + 1)  # those may keep the fill value of a row
         unexplained = [row for row, n in Counter(first).items() if row not in known or (row and n > 1)]
         mixed = int((rows != rows[:, :1]).any(1).sum())
-        note = f"{len(lost)} rows lost, {unexplained[:5]} unexplained, {mixed} mixed, {array.shape[0]} rows"
-        counts = Counts(lost=len(lost), wrong=len(unexplained) + mixed)
+        note = f"{len(lost)} lost, {unexplained[:5]} unexplained, {mixed} mixed, {beyond} beyond {len(rows)} rows"
+        counts = Counts(lost=len(lost), wrong=len(unexplained) + mixed + beyond)
         if counts.losses:
             counts += Counts(notes=(note,))
             array.resize((0, WIDTH))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import compress, product
 from math import prod
-from operator import ge, le
+from operator import ge, le, lt
 
 import numpy as np
 
@@ -18,8 +18,8 @@ from gzarr.backend import Array
 from gzarr.chunk_io import engine
 from gzarr.chunk_io.array_io import ArrayIO
 from gzarr.chunk_io.waves import ReadJob, WriteJob
-from gzarr.codecs.spec import equals_fill, fill_of
-from gzarr.indexing.grid import Grid
+from gzarr.codecs.spec import ArrayRepr, equals_fill, fill_of
+from gzarr.indexing.grid import Grid, nchunks
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import box_between, make_plan
 from gzarr.indexing.selection import Box
@@ -63,7 +63,7 @@ def clear_outside(io: ArrayIO, meta: ArrayMeta, shape: tuple[int, ...]) -> None:
         if not _in_grid(meta, coords) or _is_outside(meta.grid, coords, shape):
             gone.append(coords)
         else:
-            for box in _outside(meta.grid, coords, shape):
+            for box in _outside(meta.grid, *_only(coords), shape):
                 clear_box(io, box)
     _delete(io, gone)
 
@@ -77,36 +77,38 @@ def clear_ahead(io: ArrayIO, meta: ArrayMeta, shape: tuple[int, ...], check: Cal
     """
     if meta.shape == shape:
         return
-    edge: list[Coords] = []
-    ahead: list[Coords] = []
-    for coords in _reaching_outside(io, meta, shape):
-        (ahead if _is_outside(meta.grid, coords, shape) else edge).append(coords)
-    stored = io.store.contains_many([io.layout.key(coords) for coords in ahead])
-    ahead = list(compress(ahead, stored))
-    boxes = list(_written(io, [box for coords in edge for box in _outside(meta.grid, coords, shape)]))
+    grid = meta.grid
+    begun = tuple([axis.locate(n - 1) + 1 if n else 0 for axis, n in zip(grid, shape, strict=True)])
+    within = tuple([axis.nchunks if n == axis.extent else axis.locate(n) for axis, n in zip(grid, shape, strict=True)])
+    if nchunks(grid) - prod(within) <= min(max(prod(begun), _FEW), _MOST_ASKED_FOR):
+        edges = [((0,) * len(grid), begun)]
+        new = list(_beyond(grid, begun))
+        ahead = list(compress(new, io.store.contains_many([io.layout.key(coords) for coords in new])))
+    else:
+        stored = objects_stored(meta, io.store, io.layout.names.path)
+        ahead = [coords for coords in stored if any(map(ge, coords, begun))]
+        edges = [_only(coords) for coords in stored if any(map(ge, coords, within)) and all(map(lt, coords, begun))]
+    most = _LOOK_NBYTES // max(_chunk(io).dtype.itemsize, 1)
+    boxes = [box for edge in edges for box in _cut(grid, *edge, shape, most)]
+    boxes = list(_written(io, boxes))
     if io.store.conditional is None:
         _delete(io, ahead)
     else:
-        boxes += [box for coords in ahead for box in _outside(meta.grid, coords, shape)]
+        boxes += [box for coords in ahead for box in _outside(grid, *_only(coords), shape)]
     for box in boxes:
         clear_box(io, box, check)
 
 
-def _reaching_outside(io: ArrayIO, meta: ArrayMeta, shape: tuple[int, ...]) -> Iterator[Coords]:
-    """Iterate over the objects that are not within a smaller shape; those that are missing may be left out."""
-    counts = [axis.nchunks for axis in meta.grid]
-    within = [
-        axis.nchunks if extent == axis.extent else axis.locate(extent)
-        for axis, extent in zip(meta.grid, shape, strict=True)
-    ]
-    if prod(counts) - prod(within) > min(max(prod(within), _FEW), _MOST_ASKED_FOR):
-        stored = objects_stored(meta, io.store, io.layout.names.path)
-        return (coords for coords in stored if any(map(ge, coords, within)))
-    return (
-        coords
-        for axis, n in enumerate(within)
-        for coords in product(*map(range, within[:axis]), range(n, counts[axis]), *map(range, counts[axis + 1 :]))
-    )
+def _beyond(grid: Grid, counts: Sequence[int]) -> Iterator[Coords]:
+    """Iterate over the objects that are not among so many first ones of every axis."""
+    total = [axis.nchunks for axis in grid]
+    for axis, n in enumerate(counts):
+        yield from product(*map(range, counts[:axis]), range(n, total[axis]), *map(range, total[axis + 1 :]))
+
+
+def _only(coords: Coords) -> tuple[Coords, Coords]:
+    """An object as a range of objects."""
+    return coords, tuple([c + 1 for c in coords])
 
 
 def _is_outside(grid: Grid, coords: Coords, shape: tuple[int, ...]) -> bool:
@@ -114,11 +116,12 @@ def _is_outside(grid: Grid, coords: Coords, shape: tuple[int, ...]) -> bool:
     return any(axis.bounds(c)[0] >= extent for axis, c, extent in zip(grid, coords, shape, strict=True))
 
 
-def _outside(grid: Grid, coords: Coords, shape: tuple[int, ...]) -> Iterator[Box]:
-    """Yield boxes that make up what an object holds of an array outside a smaller shape."""
-    bounds = [axis.bounds(c) for axis, c in zip(grid, coords, strict=True)]
-    lows = [low for low, _ in bounds]
-    highs = [min(high, axis.extent) for axis, (_, high) in zip(grid, bounds, strict=True)]
+def _outside(grid: Grid, first: Coords, stop: Coords, shape: tuple[int, ...]) -> Iterator[Box]:
+    """Yield boxes that make up what a range of objects holds of an array outside a smaller shape."""
+    if any(map(ge, first, stop)):
+        return
+    lows = [axis.bounds(c)[0] for axis, c in zip(grid, first, strict=True)]
+    highs = [min(axis.bounds(c - 1)[1], axis.extent) for axis, c in zip(grid, stop, strict=True)]
     for axis, extent in enumerate(shape):
         start = max(lows[axis], extent)
         if start < highs[axis]:
@@ -128,15 +131,31 @@ def _outside(grid: Grid, coords: Coords, shape: tuple[int, ...]) -> Iterator[Box
             highs[axis] = start
 
 
+def _cut(grid: Grid, first: Coords, stop: Coords, shape: tuple[int, ...], most: int) -> Iterator[Box]:
+    """Yield `_outside` in boxes of at most so many elements, or of one object."""
+    boxes = list(_outside(grid, first, stop, shape))
+    counts = [b - a for a, b in zip(first, stop, strict=True)]
+    axis = counts.index(max(counts))
+    if sum(prod(box.shape) for box in boxes) <= most or counts[axis] == 1:
+        yield from boxes
+        return
+    middle = first[axis] + counts[axis] // 2
+    yield from _cut(grid, first, (*stop[:axis], middle, *stop[axis + 1 :]), shape, most)
+    yield from _cut(grid, (*first[:axis], middle, *first[axis + 1 :]), stop, shape, most)
+
+
 def _written(io: ArrayIO, boxes: Sequence[Box]) -> Iterator[Box]:
     """Yield the boxes that hold anything but the fill value."""
-    chunk = io.chain((0,) * len(io.layout.grid)).chunk
-    largest = max((prod(box.shape) * chunk.dtype.itemsize for box in boxes), default=0)
-    n = max(_LOOK_NBYTES // max(largest, 1), 1)
-    for some in (boxes[start : start + n] for start in range(0, len(boxes), n)):
-        outs = [io.backend.empty(box.shape, chunk.dtype) for box in some]
-        engine.read([ReadJob(io, make_plan(box, io.layout.grid), out) for box, out in zip(some, outs, strict=True)])
-        yield from (box for box, out in zip(some, outs, strict=True) if not equals_fill(np.asarray(out), chunk))
+    chunk = _chunk(io)
+    for box in boxes:
+        out = io.backend.empty(box.shape, chunk.dtype)
+        engine.read((ReadJob(io, make_plan(box, io.layout.grid), out),))
+        if not equals_fill(np.asarray(out), chunk):
+            yield box
+
+
+def _chunk(io: ArrayIO) -> ArrayRepr:
+    return io.chain((0,) * len(io.layout.grid)).chunk
 
 
 def _delete(io: ArrayIO, objects: Sequence[Coords]) -> None:
@@ -149,7 +168,7 @@ def _delete(io: ArrayIO, objects: Sequence[Coords]) -> None:
 
 def clear_box(io: ArrayIO, box: Box, check: Callable[[], object] | None = None) -> None:
     """Set the elements of a box to the fill value. check: of `WriteJob`."""
-    chunk = io.chain((0,) * len(box.shape)).chunk
+    chunk = _chunk(io)
     fill = np.empty((), chunk.dtype)
     fill[()] = fill_of(chunk)
     write_box(io, box, np.broadcast_to(fill, box.shape), write_empty=False, check=check)
