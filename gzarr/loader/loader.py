@@ -136,6 +136,7 @@ class Loader:
 
     def __iter__(self) -> Iterator[Any]:
         with self._ending("a later iteration of the loader has ended this one: a loader gives one at a time"):
+            self._setup.watch.check(begins=True)
             setup, begun = self._setup, self._coming()._replace(stream=self._setup.backend.current_stream())
             self._meter = begun.meter
 
@@ -149,7 +150,6 @@ class Loader:
 
     def _begin(self) -> Begun:
         setup, begin = self._setup, self._from
-        setup.check_shapes()
         order = setup.order(begin.epoch)
         return Begun(begin.epoch, order, setup.share(order.n, begin.history), Meter(begin.epoch, setup.n_chunks))
 
@@ -332,11 +332,7 @@ class Loader:
         array([4, 5, 6, 7])
         """
         progress = self._progress()
-        if progress.history and not self._setup.resumable:
-            raise ValueError(
-                "sampler is iterated over, and what it gives another time is unknown: no place within an epoch can be "
-                "resumed; give a function of positions and epoch, or a sequence"
-            )
+        self._setup.check_place(progress.history)
         return write_state(progress, self._setup.identity(anew=False))
 
     def _progress(self) -> Progress:
@@ -358,9 +354,10 @@ class Loader:
         Raises
         ------
         ValueError
-            If it is the state of a loader of other data, samples or order.
+            If it is the state of a loader of other data, samples or order, or of a place that no epoch has.
         """
         progress = read_state(state, self._setup.identity())
+        self._setup.check_place(progress.history)
         with self._ending("load_state_dict has ended this iteration; iterate over the loader again"):
             if progress.seed != self._setup.seed:
                 self._setup = make_setup({**self._given, "seed": progress.seed}, self._part)

@@ -52,6 +52,8 @@ class Production(NamedTuple):
         Steps that are read at once.
     meter : Meter
         Counts what happens.
+    check : callable
+        Raises if the arrays are no longer what they were.
     stream : object
         The stream of the caller; None on the CPU.
     """
@@ -64,6 +66,7 @@ class Production(NamedTuple):
     most: int
     n_readers: int
     meter: Meter
+    check: Callable[[], object]
     stream: object = None
 
 
@@ -146,6 +149,7 @@ def produce(how: Production, make: Callable[[], Sequence[Feed]], first: int, n_b
         how.backend.wait(how.backend.record(how.stream))  # arrays may be the work of the caller's stream
         with how.meter.stage("read"):
             feeds = make()  # which reads small arrays
+            how.check()
         under_way = _UnderWay(how, feeds, n_batches)
         try:
             # Nothing disturbs the read for the first batch, where reads keep processors busy.
@@ -154,7 +158,10 @@ def produce(how: Production, make: Callable[[], Sequence[Feed]], first: int, n_b
             while under_way.reads:
                 read = under_way.reads.popleft()
                 with how.meter.stage("read"):
-                    read.wait(how.backend)
+                    try:
+                        read.wait(how.backend)
+                    finally:
+                        how.check()  # also where it explains an error
                 planned = [step.batches for step in read.steps]
                 del read  # which keeps the memory that it was read into
                 for batches in zip(*planned, strict=True):

@@ -169,6 +169,14 @@ def left(total: int, history: History) -> list[tuple[int, int]]:
     return runs
 
 
+def is_within(total: int, history: History) -> bool:
+    """Whether ranks can have taken so much of an epoch."""
+    return all(
+        taken <= -(-nleft(total, history[:n]) // ranks)  # the last step may take some samples twice
+        for n, (ranks, taken) in enumerate(history)
+    )
+
+
 def nleft(total: int, history: History) -> int:
     """How many positions are left in lanes."""
     return sum(stop - start for start, stop in left(total, history))

@@ -25,12 +25,13 @@ from gzarr.loader.look_ahead import Epoch
 from gzarr.loader.order import Order, Shuffle, check_kind, is_repeatable, make_order, make_sampled, parse_shuffle
 from gzarr.loader.pool import Room, Want, batches_of_step, choose_kept, divide, parse_memory
 from gzarr.loader.producing import Production, produce
-from gzarr.loader.ranks import History, Share, make_share, parse_ranks
+from gzarr.loader.ranks import History, Share, is_within, make_share, parse_ranks
 from gzarr.loader.samples import Samples, make_samples, positive
 from gzarr.loader.sources import Arrays, Kept, collect, find_backend, io_of, make_source, parse_dtypes, stored_dtype
 from gzarr.loader.state import fingerprint
 from gzarr.loader.stats import Meter
 from gzarr.loader.summary import Means, Shuffling, Summary, summarize
+from gzarr.loader.watch import Watch
 
 #: Steps that are read at once where a store waits for a server; elsewhere one keeps all processors busy.
 WAITING_READS = 3
@@ -68,8 +69,8 @@ class Setup:
     ----------
     arrays : dict
         The arrays by name.
-    shapes : dict
-        Their shapes when the loader was made.
+    watch : Watch
+        What others do to them.
     named : bool
         Whether they were given by name.
     backend : Backend
@@ -107,7 +108,7 @@ class Setup:
     """
 
     arrays: Arrays
-    shapes: Mapping[str, tuple[int, ...]]
+    watch: Watch
     named: bool
     backend: Backend
     samples: Samples
@@ -163,14 +164,22 @@ class Setup:
             return self.samples.n
         return len(sampler)
 
-    def check_shapes(self) -> None:
-        """Refuse arrays that were resized, but for those that have become longer. Raises: ValueError."""
-        for name, shape in self.shapes.items():
-            now = tuple(self.arrays[name].shape)
-            if now[0] < shape[0] or now[1:] != shape[1:]:
-                raise ValueError(
-                    f"array {name!r} was resized from {shape} to {now} since the loader was made; make another loader"
-                )
+    def check_place(self, history: History) -> None:
+        """Refuse what cannot have been taken of an epoch. Raises: ValueError."""
+        if not history:
+            return
+        if not self.resumable:
+            raise ValueError(
+                "sampler is iterated over, and what it gives another time is unknown: no place within an epoch can be "
+                "resumed; give a function of positions and epoch, or a sequence"
+            )
+        total = self.n_positions()
+        if not is_within(total, history):
+            taken = [list(pair) for pair in history]
+            raise ValueError(
+                f"the state tells of a place beyond the end of an epoch of {total} samples: taken={taken} (numbers of "
+                "ranks, and of the samples that each has taken); use another one"
+            )
 
     def order(self, epoch: int) -> Order:
         """The order of an epoch. A sampler that is iterated over is, now."""
@@ -299,13 +308,14 @@ def make_setup(given: Mapping[str, Any], part: Samples | None = None) -> Setup:
     left = memory - sum(nbytes[name] for name in kept)
     steps = n_readers + 2  # those that are read, the next, and that whose batches are gathered
     rooms = dict(zip(wants, divide(left, list(wants.values()), batch_size, steps, step, prefetch), strict=True))
+    watch = Watch(stored)
     most = min([step, *[max(room.ahead // steps, 1) for room in rooms.values()]])
     for name in ("transform", "on_epoch"):
         if given[name] is not None and not callable(given[name]):
             raise TypeError(f"{name} must be a function, got {given[name]!r}")
     return Setup(
         arrays=arrays,
-        shapes=shapes,
+        watch=watch,
         named=named,
         backend=backend,
         samples=samples,
@@ -324,7 +334,7 @@ def make_setup(given: Mapping[str, Any], part: Samples | None = None) -> Setup:
         rooms=rooms,
         kept=Kept({name: array for name, array in arrays.items() if name not in wants}, backend),
         reused={},
-        how=Production(backend, named, given["transform"], skip, prefetch, most, n_readers, Meter(0, 0.0)),
+        how=Production(backend, named, given["transform"], skip, prefetch, most, n_readers, Meter(0, 0.0), watch.check),
         on_epoch=given["on_epoch"],
     )
 

@@ -75,8 +75,8 @@ def read_state(state: Mapping[str, Any], identity: Mapping[str, Any]) -> Progres
             + ". Build the loader as it was, or begin the epoch anew"
         )
     try:
-        history = tuple([(index(ranks), index(taken)) for ranks, taken in state["taken"]])
-        progress = Progress(index(state["epoch"]), index(state["seed"]), history)
+        history = tuple([(_whole(ranks), _whole(taken)) for ranks, taken in state["taken"]])
+        progress = Progress(_whole(state["epoch"]), _whole(state["seed"]), history)
         possible = min(progress.epoch, *[min(ranks - 1, taken) for ranks, taken in history], 0) == 0
     except (TypeError, ValueError):
         possible = False
@@ -84,6 +84,12 @@ def read_state(state: Mapping[str, Any], identity: Mapping[str, Any]) -> Progres
         place = {name: state[name] for name in ("epoch", "seed", "taken")}
         raise ValueError(f"the state tells of an impossible place: {place}; use another one")
     return progress
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, bool):
+        raise TypeError("a boolean is no number of a state")
+    return index(value)
 
 
 def differences(was: Any, now: Any, name: str = "") -> list[tuple[str, Any, Any]]:

@@ -144,7 +144,7 @@ def write_shape(store: Store, path: str, meta: ArrayMeta, before: ArrayMeta) -> 
 
     Returns: False, and changes nothing, if the stored shape is no longer that of `before`.
     """
-    key = join_path(path, "zarr.json" if meta.zarr_format == 3 else ".zarray")
+    key = shape_key(meta, path)
     fields = v3.to_json(meta) if meta.zarr_format == 3 else {"shape": list(meta.shape)}
 
     def changed(document: dict[str, Any]) -> dict[str, Any]:
@@ -277,6 +277,11 @@ def move_node(store: Store, source: str, dest: str) -> None:
         announce()
         refresh(store, source, subtree=True)
         refresh(store, dest, subtree=True)
+
+
+def shape_key(meta: ArrayMeta, path: str) -> str:
+    """Key of the document that holds an array's shape, chunks, data type and codecs."""
+    return join_path(path, "zarr.json" if meta.zarr_format == 3 else ".zarray")
 
 
 def document_key(meta: NodeMeta, path: str) -> str:

@@ -101,7 +101,7 @@ def test_small_arrays_are_read_once():
     for _ in range(2):
         for step, batch in enumerate(loader):
             assert np.array_equal(batch["label"], loader.batch_ids(step))
-        reads.append(len(store.requests))
+        reads.append(sum(request.key != "zarr.json" for request in store.requests))
     assert reads[0] == reads[1]
 
 
@@ -758,7 +758,7 @@ def test_arrays_that_were_resized():
     for step, batch in enumerate(loader):
         assert np.array_equal(batch["x"], data[loader.batch_ids(step)])
     z.resize((100, 6, 5))
-    with pytest.raises(ValueError, match=r"'x' was resized from \(203, 6, 5\) to \(100, 6, 5\)"):
+    with pytest.raises(ValueError, match=r"'x', at .*, was resized from \(203, 6, 5\) to \(100, 6, 5\)"):
         iter(loader)
 
 

@@ -79,7 +79,12 @@ def test_a_state_of_another_version_is_refused(array: gzarr.Array) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"epoch": -1}, {"taken": [[2, -1]]}, {"taken": [[4, 8], [0, 3]]}, {"taken": "x"}, {"seed": "a"}]
+    "wrong",
+    [
+        *({"epoch": -1}, {"epoch": 1.0}, {"epoch": True}, {"epoch": None}, {"seed": "a"}, {"seed": False}),
+        *({"taken": [[2, -1]]}, {"taken": [[4, 8], [0, 3]]}, {"taken": "x"}, {"taken": None}, {"taken": [[1, 2.0]]}),
+        *({"taken": [[1, True]]}, {"taken": [[1, 2, 3]]}, {"taken": 4}),
+    ],
 )
 def test_a_place_that_cannot_be_is_refused(array: gzarr.Array, wrong: dict) -> None:
     state = write_state(Progress(0, 0, ((2, 8),)), identity(array)) | wrong
@@ -112,3 +117,41 @@ def test_a_state_of_data_with_other_contents_is_refused(tmp_path: Path) -> None:
     state = changed.state_dict()
     with pytest.raises(ValueError, match="contents"):
         gzarr.Loader(data + 1, batch_size=8).load_state_dict(state)
+
+
+@pytest.mark.parametrize("shuffle", [False, "exact", "blocks"])
+@pytest.mark.parametrize("taken", [[[1, 101]], [[4, 26]], [[2, 50], [1, 1]], [[1, 10**30]]])
+def test_a_place_beyond_the_epoch_is_refused(array: gzarr.Array, shuffle: object, taken: list) -> None:
+    loader = gzarr.Loader(array, 8, shuffle=shuffle)
+    before = loader.state_dict()
+    with pytest.raises(ValueError, match=r"beyond the end of an epoch of 100 samples: .*use another one"):
+        loader.load_state_dict(before | {"taken": taken})
+    assert loader.state_dict() == before
+    loader.load_state_dict(before | {"taken": [[1, 100]]})
+    assert list(loader) == []
+
+
+@pytest.mark.parametrize("shuffle", [False, "blocks"])
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_every_place_of_every_number_of_ranks_is_taken(array: gzarr.Array, shuffle: object, drop_last: bool) -> None:
+    for world_size in (1, 3, 7):
+        keywords = {"shuffle": shuffle, "world_size": world_size, "drop_last": drop_last}
+        one = gzarr.Loader(array, 9, rank=world_size - 1, **keywords)
+        for _ in one:
+            gzarr.Loader(array, 9, shuffle=shuffle).load_state_dict(one.state_dict())
+
+
+def test_a_place_of_an_order_that_cannot_be_repeated_is_refused(array: gzarr.Array) -> None:
+    state = gzarr.Loader(array, 8, sampler=lambda positions, epoch: positions).state_dict()
+    loader = gzarr.Loader(array, 8, sampler=iter_of(100))
+    loader.load_state_dict(state | {"epoch": 2})
+    with pytest.raises(ValueError, match="no place within an epoch can be resumed"):
+        loader.load_state_dict(state | {"taken": [[1, 8]]})
+
+
+class iter_of:  # noqa: N801 - a sampler that is only iterated over
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+    def __iter__(self):
+        return iter(range(self.n))

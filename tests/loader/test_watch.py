@@ -1,0 +1,145 @@
+"""Arrays that others resize, replace or delete: rows of a batch are rows of the array, and errors say what happened."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gzarr
+from gzarr.errors import ArrayNotFoundError
+from gzarr.loader.watch import Watch
+from gzarr.storage import CountingStore
+
+N = 400
+ROWS = list(range(1, N + 1))
+DATA = np.repeat(np.array(ROWS, "i4")[:, None], 64, 1)
+
+
+@pytest.fixture(params=["directory", "v2", "sqlite", "no tokens"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    """A store with an array, which other handles can open."""
+    made: Any = {
+        "directory": lambda: gzarr.LocalStore(tmp_path / "x"),
+        "v2": lambda: gzarr.LocalStore(tmp_path / "x"),
+        "sqlite": lambda: gzarr.SQLiteStore(tmp_path / "x.sqlite"),
+        "no tokens": dict,
+    }[request.param]()
+    zarr_format: Any = 2 if request.param == "v2" else 3
+    gzarr.create_array(made, name="a", data=DATA, chunks=(8, 64), zarr_format=zarr_format)
+    return made
+
+
+def load(store: Any, **keywords: Any) -> gzarr.Loader:
+    return gzarr.Loader({"x": gzarr.open_array(store, "r", path="a")}, 16, memory=30_000, **keywords)
+
+
+@pytest.fixture(autouse=True)
+def always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look at stores without tokens with every read."""
+    monkeypatch.setattr("gzarr.loader.watch.EVERY_S", 0.0)
+
+
+def while_loading(loader: gzarr.Loader, change: Any) -> list[int]:
+    """Change something after the first batch. Returns: the rows of all."""
+    rows: list[int] = []
+    for batch in loader:
+        if not rows:
+            change()
+        rows += batch["x"][:, 0].tolist()
+    return rows
+
+
+@pytest.mark.parametrize("shuffle", [False, "blocks", True])
+def test_rows_that_another_handle_cuts_off_never_come_as_the_fill_value(store: Any, shuffle: Any) -> None:
+    loader = load(store, shuffle=shuffle)
+    message = r"'x', at .*a.*, was resized from \(400, 64\) to \(100, 64\) .*make another loader"
+    with pytest.raises(ValueError, match=message):
+        while_loading(loader, lambda: gzarr.open_array(store, "r+", path="a").resize(100, 64))
+    with pytest.raises(ValueError, match="resized"):
+        iter(loader)
+    assert while_loading(load(store), lambda: None) == ROWS[:100]
+
+
+def test_an_array_that_shrank_before_the_first_epoch(store: Any) -> None:
+    loader = load(store)
+    gzarr.open_array(store, "r+", path="a").resize(100, 64)
+    with pytest.raises(ValueError, match="resized"):
+        iter(loader)
+
+
+def test_a_longer_array_gives_the_rows_it_had(store: Any) -> None:
+    loader = load(store)
+
+    def grow() -> None:
+        array = gzarr.open_array(store, "r+", path="a")
+        array.append(-DATA[:50])
+        array.attrs["rows"] = len(array)
+
+    assert while_loading(loader, grow) == while_loading(loader, grow) == ROWS
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"dtype": "f8"}, "data_type|dtype"),
+        ({"chunks": (16, 64)}, "chunk"),
+        ({"compressors": None}, "codecs|compressor"),
+        ({"fill_value": 5}, "fill_value"),
+    ],
+)
+def test_an_array_in_place_of_another(store: Any, change: dict[str, Any], message: str) -> None:
+    loader = load(store)
+    zarr_format = gzarr.open_array(store, "r", path="a").zarr_format
+    options = {"shape": DATA.shape, "chunks": (8, 64), "dtype": "i4", "zarr_format": zarr_format} | change
+    with pytest.raises(ValueError, match=r"'x', at .*, was (replaced|deleted)"):  # which it is for a moment
+        while_loading(loader, lambda: gzarr.open_array(store, "w", path="a", **options))
+    with pytest.raises(ValueError, match=f"'x', at .*, was replaced .*({message}).*make another loader"):
+        iter(loader)
+
+
+def test_a_deleted_array(store: Any) -> None:
+    loader = load(store)
+    with pytest.raises(ArrayNotFoundError, match=r"'x', at .*a.*, was deleted"):
+        while_loading(loader, lambda: gzarr.open_group(store, "r+").store.delete_prefix("a"))
+    with pytest.raises(ArrayNotFoundError):
+        iter(loader)
+
+
+def test_small_arrays_are_kept_and_checked_too(store: Any) -> None:
+    loader = gzarr.Loader(gzarr.open_array(store, "r", path="a"), 16)
+    next(iter(loader))
+    gzarr.open_array(store, "r+", path="a").resize(100, 64)
+    with pytest.raises(ValueError, match="resized"):
+        iter(loader)
+
+
+def test_views_are_compared_with_what_is_stored(store: Any) -> None:
+    array = gzarr.open_array(store, "r", path="a")
+    for view in (array.astype("f8"), array.view(dtype="u4"), array.view(shape=(500, 64))):
+        loader = gzarr.Loader(view, 16, memory=30_000)
+        assert len([list(loader), list(loader)]) == 2
+    gzarr.open_array(store, "r+", path="a").resize(100, 64)
+    with pytest.raises(ValueError, match="resized"):
+        iter(loader)
+
+
+def test_what_looking_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One read of the document in an epoch, and one token for each read of chunks."""
+    monkeypatch.undo()
+    store = CountingStore(gzarr.MemoryStore())
+    array = gzarr.create_array(store, data=DATA, chunks=(8, 64))
+    loader = gzarr.Loader(array, 16, memory=30_000)
+    store.reset()
+    assert len(list(loader)) == 25
+    assert sum(request.key == "zarr.json" for request in store.requests) == 1
+    assert store.sized.count("zarr.json") <= 25 + 2
+    monkeypatch.setattr(CountingStore, "versions", None)
+    store.reset()
+    watch = Watch({"x": array})
+    watch.check(begins=True)
+    for _ in range(100):
+        watch.check()
+    assert [request.key for request in store.requests] == ["zarr.json"]
