@@ -136,7 +136,7 @@ class Loader:
 
     def __iter__(self) -> Iterator[Any]:
         with self._ending("a later iteration of the loader has ended this one: a loader gives one at a time"):
-            self._setup.watch.check(begins=True)
+            self._setup.watch.begin()
             setup, begun = self._setup, self._coming()._replace(stream=self._setup.backend.current_stream())
             self._meter = begun.meter
 

@@ -149,7 +149,6 @@ def produce(how: Production, make: Callable[[], Sequence[Feed]], first: int, n_b
         how.backend.wait(how.backend.record(how.stream))  # arrays may be the work of the caller's stream
         with how.meter.stage("read"):
             feeds = make()  # which reads small arrays
-            how.check()
         under_way = _UnderWay(how, feeds, n_batches)
         try:
             # Nothing disturbs the read for the first batch, where reads keep processors busy.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from math import prod
 from operator import index
 from typing import Any, NamedTuple
@@ -206,7 +207,9 @@ class Setup:
         """Yield the batches from one on: to be called by the producer's thread."""
 
         def feeds() -> list[Feed]:
-            return [self._feed(name, begun, first) for name in self.arrays]
+            made = [self._feed(name, begun, first) for name in self.arrays]
+            self.watch.check([name for name, array in self.arrays.items() if isinstance(array, Array)])
+            return made
 
         how = self.how._replace(meter=begun.meter, stream=begun.stream)
         return produce(how, feeds, first, -(-begun.share.n // self.batch_size) - first)
@@ -334,7 +337,17 @@ def make_setup(given: Mapping[str, Any], part: Samples | None = None) -> Setup:
         rooms=rooms,
         kept=Kept({name: array for name, array in arrays.items() if name not in wants}, backend),
         reused={},
-        how=Production(backend, named, given["transform"], skip, prefetch, most, n_readers, Meter(0, 0.0), watch.check),
+        how=Production(
+            backend,
+            named,
+            given["transform"],
+            skip,
+            prefetch,
+            most,
+            n_readers,
+            Meter(0, 0.0),
+            partial(watch.check, tuple(rooms)),
+        ),
         on_epoch=given["on_epoch"],
     )
 

@@ -9,7 +9,7 @@ before: the rows of a loader are those that the arrays had when it was made.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from gzarr.hierarchy.array import Array
 from gzarr.loader.state import differences
 from gzarr.metadata.documents import read_node, shape_key
 from gzarr.metadata.model import ArrayMeta
-from gzarr.storage.base import token_of
+from gzarr.storage.base import Versions
 
 #: Seconds between two looks within an epoch where a look takes as long as a read of a small object.
 EVERY_S = 10.0
@@ -30,23 +30,28 @@ class Watch:
     Parameters
     ----------
     arrays : mapping
-        By name; those of NumPy are passed over.
+        By name.
     """
 
-    def __init__(self, arrays: Mapping[str, Any]) -> None:
-        self._arrays = {name: array for name, array in arrays.items() if isinstance(array, Array)}
+    def __init__(self, arrays: Mapping[str, Array]) -> None:
+        self._arrays = arrays
         # A view has metadata of its own. What is stored below it counts from the first look on.
-        self._made = {name: array.metadata for name, array in self._arrays.items() if not array.is_view}
-        self._tokens: dict[str, object | None] = {}
+        self._made = {name: array.metadata for name, array in arrays.items() if not array.is_view}
+        self._tokens: dict[str, tuple[Versions, str, object | None]] = {}
         self._next = 0.0
 
-    def check(self, *, begins: bool = False) -> None:
-        """Look whether the arrays have the rows that they had.
+    def begin(self) -> None:
+        """Read all documents, as an epoch begins. Raises: as `check`."""
+        self._next = time.monotonic() + EVERY_S
+        self._look_at(self._arrays)
+
+    def check(self, names: Iterable[str]) -> None:
+        """Look whether some arrays still have the rows that they had.
 
         Parameters
         ----------
-        begins : bool
-            Whether an epoch begins, so that all documents are read.
+        names : iterable of str
+            Of the arrays.
 
         Raises
         ------
@@ -55,23 +60,23 @@ class Watch:
         ArrayNotFoundError
             If it was deleted.
         """
-        now = time.monotonic()
-        is_due = begins or now >= self._next
+        is_due = time.monotonic() >= self._next
         if is_due:
-            self._next = now + EVERY_S
-        by_store: dict[int, list[str]] = {}
-        for name, array in self._arrays.items():
-            if begins or self._may_have_changed(name, is_due=is_due):
-                by_store.setdefault(id(array.store), []).append(name)
-        for names in by_store.values():
-            self._arrays[names[0]].store.together(self._look, names)
+            self._next = time.monotonic() + EVERY_S
+        changed = []
+        for name in names:
+            known = self._tokens.get(name)
+            if is_due if known is None else known[0].token(known[1]) != known[2]:
+                changed.append(name)
+        if changed:
+            self._look_at(changed)
 
-    def _may_have_changed(self, name: str, *, is_due: bool) -> bool:
-        array = self._arrays[name]
-        versions = array.store.live().versions
-        if versions is None or versions.remote:
-            return is_due
-        return versions.token(shape_key(array.metadata, array.path)) != self._tokens.get(name)
+    def _look_at(self, names: Iterable[str]) -> None:
+        by_store: dict[int, list[str]] = {}
+        for name in names:
+            by_store.setdefault(id(self._arrays[name].store), []).append(name)
+        for some in by_store.values():
+            self._arrays[some[0]].store.together(self._look, some)
 
     def _look(self, name: str) -> None:
         """Read the document of an array, and compare it with what it was."""
@@ -79,7 +84,8 @@ class Watch:
         store, path = array.store.live(), array.path
         versions = store.versions
         if versions is not None and not versions.remote:
-            self._tokens[name] = token_of(store, shape_key(array.metadata, path))
+            key = shape_key(array.metadata, path)
+            self._tokens[name] = versions, key, versions.token(key)
         meta = read_node(store, path, array.metadata.zarr_format)
         what = f"array {name!r}, at {array.store_path}, was"
         if not isinstance(meta, ArrayMeta):

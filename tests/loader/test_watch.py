@@ -139,7 +139,7 @@ def test_what_looking_costs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CountingStore, "versions", None)
     store.reset()
     watch = Watch({"x": array})
-    watch.check(begins=True)
+    watch.begin()
     for _ in range(100):
-        watch.check()
+        watch.check(["x"])
     assert [request.key for request in store.requests] == ["zarr.json"]
