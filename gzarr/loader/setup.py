@@ -312,6 +312,7 @@ def make_setup(given: Mapping[str, Any], part: Samples | None = None) -> Setup:
     steps = n_readers + 2  # those that are read, the next, and that whose batches are gathered
     rooms = dict(zip(wants, divide(left, list(wants.values()), batch_size, steps, step, prefetch), strict=True))
     watch = Watch(stored)
+    check = partial(watch.check, tuple(rooms))
     most = min([step, *[max(room.ahead // steps, 1) for room in rooms.values()]])
     for name in ("transform", "on_epoch"):
         if given[name] is not None and not callable(given[name]):
@@ -337,17 +338,7 @@ def make_setup(given: Mapping[str, Any], part: Samples | None = None) -> Setup:
         rooms=rooms,
         kept=Kept({name: array for name, array in arrays.items() if name not in wants}, backend),
         reused={},
-        how=Production(
-            backend,
-            named,
-            given["transform"],
-            skip,
-            prefetch,
-            most,
-            n_readers,
-            Meter(0, 0.0),
-            partial(watch.check, tuple(rooms)),
-        ),
+        how=Production(backend, named, given["transform"], skip, prefetch, most, n_readers, Meter(0, 0.0), check),
         on_epoch=given["on_epoch"],
     )
 
