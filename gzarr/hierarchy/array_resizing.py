@@ -34,7 +34,8 @@ class ResizableArray(Indexed):
         """Change the shape.
 
         Elements outside the new shape are cleared for good, so that growing the array again shows the fill value:
-        objects that lie wholly outside are deleted, and the outside part of others is overwritten.
+        objects that lie wholly outside are deleted, and the outside part of others is overwritten. Elements that are
+        added have the fill value: what a killed `append` or another library has left there is cleared.
 
         Parameters
         ----------
@@ -131,7 +132,7 @@ class ResizableArray(Indexed):
     def _clear_ahead(self, new: _Resized, before: ArrayMeta) -> None:
         """Clear what others have left where the array grows. Raises: ShapeChangedError."""
         store, path = self.store, self.path
-        io = prepare_array(new.meta, store, path, self.backend.host, None, self.opened_with.allow_pickle)
+        io = prepare_array(new.meta, store, path, self.backend, None, self.opened_with.allow_pickle)
         kept = tuple(map(min, before.shape, new.meta.shape))
         clear_ahead(io, new.meta, kept, lambda: check_shape(store, path, before))
 

@@ -26,6 +26,7 @@ from gzarr.indexing.selection import Box
 from gzarr.metadata.model import ArrayMeta
 from gzarr.storage.base import Store
 from gzarr.storage.invalidation import announce
+from gzarr.tensors import to_host
 
 #: The most new objects that an array which grows asks for one by one; for more, it lists those that are stored.
 _MOST_ASKED_FOR = 10_000
@@ -71,7 +72,7 @@ def clear_outside(io: ArrayIO, meta: ArrayMeta, shape: tuple[int, ...]) -> None:
 def clear_ahead(io: ArrayIO, meta: ArrayMeta, shape: tuple[int, ...], check: Callable[[], object]) -> None:
     """Clear what an array that grows would show outside its old shape. In nearly all cases there is nothing.
 
-    io, meta: of the array as it will be, on the host. shape: the old one, where the new one is larger.
+    io, meta: of the array as it will be. shape: the old one, where the new one is larger.
     check: raises if the stored shape is another one. Stores without locks need it, so that nothing is cleared that
     others have appended.
     """
@@ -150,7 +151,7 @@ def _written(io: ArrayIO, boxes: Sequence[Box]) -> Iterator[Box]:
     for box in boxes:
         out = io.backend.empty(box.shape, chunk.dtype)
         engine.read((ReadJob(io, make_plan(box, io.layout.grid), out),))
-        if not equals_fill(np.asarray(out), chunk):
+        if not equals_fill(to_host(out), chunk):
             yield box
 
 

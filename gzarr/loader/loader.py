@@ -82,6 +82,11 @@ class Loader:
     DeviceError
         If the device cannot be used, or the arrays are on several and none was named.
 
+    Notes
+    -----
+    A loader has the rows that its arrays had when it was made. Iterating raises ValueError if others have made an array
+    smaller or replaced it, and ArrayNotFoundError if they have deleted it.
+
     Examples
     --------
     >>> import gzarr, numpy as np
