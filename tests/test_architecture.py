@@ -144,7 +144,6 @@ TESTED_THROUGH = {
     "cpu/compiled/test_read": "cpu/compiled/library cpu/compiled/source",
     "cpu/test_decode_into": "cpu/codecs/blosc_blocks cpu/window",
     "dtypes/test_parse": "dtypes/datatype dtypes/scalars",
-    "faults/test_damaged_chunks": "errors",
     "faults/test_hostile_chunks": "cpu/codecs/frames",
     "gpu/codecs/blosc/test_parsing": "gpu/codecs/blosc/headers",
     "gpu/codecs/test_entry": "gpu/codecs/batch",

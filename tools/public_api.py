@@ -100,8 +100,8 @@ def _keywords(package: griffe.Module) -> Iterator[str]:
 
 
 def _defined(module: griffe.Object | griffe.Alias) -> set[str]:
-    """Public names of a module without a list of them: what it defines itself."""
-    return {name for name, member in module.members.items() if not name.startswith("_") and not member.is_alias}
+    """Public names of a module without a list of them: what it defines itself, without modules."""
+    return {name for name, member in module.members.items() if not (name.startswith("_") or member.is_alias or member.is_module)}
 
 
 def _signature(item: griffe.Function) -> str:

@@ -13,6 +13,7 @@ from gzarr.copying.planning import check_copy
 from gzarr.copying.report import TransferReport
 from gzarr.copying.settings import TransferKeywords
 from gzarr.copying.transfer import transfer
+from gzarr.errors.escaping import as_lines, escaped
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.presets import AccessPattern
@@ -37,7 +38,7 @@ class Finding:
     change: str | None = None
 
     def __str__(self) -> str:
-        return f"{self.about}: {self.text}" + (f": {self.change}" if self.change else "")
+        return escaped(f"{self.about}: {self.text}" + (f": {self.change}" if self.change else ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +147,7 @@ class Advice:
         return transfer(self.array, dest, device=device, **keywords)
 
     def __repr__(self) -> str:
-        return "\n".join(self._lines())
+        return as_lines(self._lines())
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(repr(self))}</pre>"
@@ -233,7 +234,7 @@ class GroupAdvice:
 
     def __repr__(self) -> str:
         if not self.members:
-            return f"{self.group.store_path}: no arrays"
+            return escaped(f"{self.group.store_path}: no arrays")
         return "\n\n".join(map(repr, self.members.values()))
 
     def _repr_html_(self) -> str:

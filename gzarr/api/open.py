@@ -15,6 +15,7 @@ from gzarr.errors import (
     GroupNotFoundError,
     NodeNotFoundError,
 )
+from gzarr.errors.escaping import escaped
 from gzarr.hierarchy import new_nodes
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.array_config import given_usage
@@ -428,7 +429,7 @@ def tree(group_like: Any, level: int | None = None, *, expand: bool = False) -> 
 
 def _tree_of(node: Any, label: str, level: int | None) -> Tree:
     if not hasattr(node, "keys"):
-        return Tree(f"{label} {node.shape} {node.dtype}")
+        return Tree(f"{escaped(label)} {node.shape} {node.dtype}")
     below = None if level is None else level - 1
     children = [] if level == 0 else [_tree_of(node[name], name, below) for name in sorted(node.keys())]
-    return Tree(label, children)
+    return Tree(escaped(label), children)

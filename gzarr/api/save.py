@@ -10,6 +10,7 @@ import numpy as np
 from gzarr.api.create import create_array
 from gzarr.api.open import open, open_group
 from gzarr.devices import backend_for
+from gzarr.errors.escaping import escaped
 from gzarr.hierarchy import new_nodes
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.keywords import LoadKeywords, SaveArrayKeywords
@@ -198,7 +199,7 @@ class LazyLoader(Mapping[str, Any]):
         return sum(1 for _ in self)
 
     def __repr__(self) -> str:
-        return f"<LazyLoader: {', '.join(self)}>"
+        return escaped(f"<LazyLoader: {', '.join(self)}>")
 
 
 def _is_array(name: str, value: Any) -> bool:

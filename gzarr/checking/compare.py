@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gzarr.checking.report import Place, number
+from gzarr.checking.report import Place, number, one_line
 from gzarr.checking.values import Tolerance, ValueDifferences, compare_values
 from gzarr.display.progress import ProgressLike, counted
 from gzarr.errors import ChunkError, NodeNotFoundError
+from gzarr.errors.escaping import as_lines, escaped
 from gzarr.indexing.keys import join_path
 from gzarr.metadata.conventions import Stated, stated_by, translate
 from gzarr.metadata.documents import members, read_node
@@ -44,8 +45,8 @@ class Difference:
     values: ValueDifferences | None = None
 
     def __str__(self) -> str:
-        sides = f"{self.a} != {self.b}" if self.b else self.a or str(self.values)
-        return f"/{self.path}: {self.what}: {sides}"
+        sides = f"{self.a} != {self.b}" if self.b else one_line(self.a) or str(self.values)
+        return escaped(f"/{self.path}: {self.what}: {sides}")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -107,7 +108,7 @@ class Comparison:
 
     def __repr__(self) -> str:
         verdict = number(len(self.differences), "difference") if self.differences else "equal"
-        return "\n".join(
+        return as_lines(
             [
                 f"{self.a} and {self.b}: {number(self.narrays, 'array')}: {verdict}",
                 *map(str, self.differences),

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from gzarr.checking.report import Place, Problem, number
 from gzarr.errors import GzarrError, MetadataError, StoreError, UnknownCodecError, UnknownDataTypeError
+from gzarr.errors.escaping import escaped
 from gzarr.indexing.keys import Coords, join_path
 from gzarr.metadata import v2, v3
 from gzarr.metadata.consolidated import DEFAULT_KEY, FIELD, Documents, collect, find_documents, parse_zmetadata
@@ -317,7 +318,7 @@ def _read(store: Store, path: str, documents: Mapping[str, Buffer], found: Findi
         try:
             return _parse(parse_json(documents[name], f"{store}: {key}"), attributes, name, f"{store}: {key}")
         except MetadataError as error:
-            reason = str(error).removeprefix(f"{store}: {key}: ")
+            reason = str(error).removeprefix(f"{store}: {escaped(key)}: ")
             kind = "codec" if isinstance(error, (UnknownCodecError, UnknownDataTypeError)) else "document"
             found.problems.append(Problem(kind, key, reason, path))
         return None

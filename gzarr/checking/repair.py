@@ -15,8 +15,9 @@ from typing import Any, Literal, TypeAlias, get_args
 from gzarr.checking.chunks import check_object, prepare_chunks
 from gzarr.checking.leftovers import remove_leftover
 from gzarr.checking.nodes import coords_of, is_outside, stray_objects
-from gzarr.checking.report import Place, Problem, Verification, number
+from gzarr.checking.report import Place, Problem, Verification, number, one_line
 from gzarr.errors import GzarrError
+from gzarr.errors.escaping import as_lines, escaped
 from gzarr.indexing.keys import Coords
 from gzarr.layout.chunk_layout import Layout
 from gzarr.metadata.consolidated import consolidate
@@ -54,7 +55,7 @@ class Action:
     error: str = ""
 
     def __str__(self) -> str:
-        return f"{self.what}: {self.key}" + (f": FAILED: {self.error}" if self.error else "")
+        return escaped(f"{self.what}: {self.key}" + (f": FAILED: {one_line(self.error)}" if self.error else ""))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -93,7 +94,7 @@ class Repair:
     def __repr__(self) -> str:
         begin = "dry run: would do" if self.dry_run else "did"
         lines = [f"{begin} {number(len(self.actions), 'repair')}, {number(len(self.left), 'problem')} left"]
-        return "\n".join([*lines, *map(str, self.actions), *(f"left: {problem}" for problem in self.left)])
+        return as_lines([*lines, *map(str, self.actions), *(f"left: {problem}" for problem in self.left)])
 
 
 def repair_found(

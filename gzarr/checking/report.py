@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from gzarr.backend import Backend
 from gzarr.display.info import size_text
 from gzarr.errors import StoreError
+from gzarr.errors.escaping import as_lines, escaped
 from gzarr.indexing.keys import join_path
 from gzarr.storage.base import Store
 
@@ -73,7 +74,7 @@ class Problem:
     def __str__(self) -> str:
         chunk = "" if self.chunk_coords is None else f" chunk {self.chunk_coords}"
         codec = f" codec {self.codec!r}" if self.codec else ""
-        return f"{self.kind:<12} {self.key}{chunk}{codec}: {self.reason}"
+        return escaped(f"{self.kind:<12} {self.key}{chunk}{codec}: {one_line(self.reason)}")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -153,14 +154,19 @@ class Verification:
         nodes = f"{number(self.narrays, 'array')}, {number(self.ngroups, 'group')}"
         objects = f"{number(self.nobjects, 'stored object')}, decoded size {size_text(self.nbytes)}"
         verdict = number(len(self.problems), "problem") if self.problems else "no problems"
-        return "\n".join(
+        return as_lines(
             [
                 f"{self.name}: {nodes}, {objects}: {verdict}",
                 *map(str, self.problems),
                 *map(str, self.strays),
-                *(f"not checked: {reason}" for reason in self.unchecked),
+                *(f"not checked: {one_line(reason)}" for reason in self.unchecked),
             ]
         )
+
+
+def one_line(reason: str) -> str:
+    """A reason that an error gave in several lines."""
+    return reason.replace("\n", " ")
 
 
 def number(n: int, what: str) -> str:

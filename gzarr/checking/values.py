@@ -13,6 +13,7 @@ import numpy as np
 from gzarr.checking.chunks import read_region
 from gzarr.checking.report import Place
 from gzarr.chunk_io.prepare import prepare_array
+from gzarr.errors.escaping import escaped
 from gzarr.indexing.grid import Grid, RegularAxis
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.regions import Region, cut
@@ -55,7 +56,7 @@ class ValueDifferences:
     def __str__(self) -> str:
         first = ", ".join(f"{a} != {b} at {coords}" for coords, a, b in self.first)
         largest = "" if self.largest is None else f"; the largest difference is {self.largest:g}"
-        return f"{self.count:,} of {self.size:,} elements differ{largest}; first: {first}"
+        return escaped(f"{self.count:,} of {self.size:,} elements differ{largest}; first: {first}")
 
 
 def compare_values(

@@ -14,6 +14,7 @@ import typer
 import gzarr
 from gzarr.cli.options import ArrayPath, AsJson, Memory, open_array
 from gzarr.errors import MetadataError
+from gzarr.errors.escaping import escaped
 
 EXAMPLES = ("gzarr bench data.zarr/temperature", "gzarr bench data.zarr/temperature --device cuda --json")
 #: Reads of each kind: a median of fewer jumps.
@@ -65,12 +66,12 @@ def bench(
         return
     from gzarr.display.info import size_text
 
-    print(f"{array.store_path} on {array.device}: {array.shape} {array.dtype}, chunks {array.chunks}")
+    print(escaped(f"{array.store_path} on {array.device}: {array.shape} {array.dtype}, chunks {array.chunks}"))
     for timing in timings:
         rate = f"{timing.nbytes / timing.seconds / 1e6:,.0f} MB/s"
         took = f"{timing.seconds * 1e3:,.2f} ms"
         size = size_text(timing.nbytes)
-        print(f"  {timing.what:<20}{timing.shape!s:<24}{size:>11}{took:>14}{rate:>14}  ({timing.runs} reads)")
+        print(f"  {escaped(timing.what):<20}{timing.shape!s:<24}{size:>11}{took:>14}{rate:>14}  ({timing.runs} reads)")
 
 
 def _kinds(array: gzarr.Array, most_nbytes: int) -> Iterator[tuple[str, tuple[int, ...]]]:

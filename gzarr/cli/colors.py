@@ -8,16 +8,18 @@ from typing import TextIO
 
 import typer
 
+from gzarr.errors.escaping import escaped
+
 
 def colored(text: str, color: str | None = None, *, bold: bool = False, stream: TextIO | None = None) -> str:
-    """Return a text with the codes of a colour; as it is for files and pipes, and if ``NO_COLOR`` is set.
+    """Return a text, escaped, with the codes of a colour; without for files and pipes, and if ``NO_COLOR`` is set.
 
     Source: no-color.org, and ``TERM=dumb`` of terminals without codes.
     """
-    shown = sys.stdout if stream is None else stream
+    shown, plain = sys.stdout if stream is None else stream, escaped(text)
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not shown.isatty():
-        return text
-    return typer.style(text, fg=color, bold=bold or None)
+        return plain
+    return typer.style(plain, fg=color, bold=bold or None)
 
 
 def print_report(report: object) -> None:

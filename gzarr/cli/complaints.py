@@ -10,6 +10,8 @@ from pathlib import Path
 
 from gzarr.cli.colors import colored
 from gzarr.errors import REMEDIES, Remedy
+from gzarr.errors.escaping import escaped
+from gzarr.storage.rules import without_secrets
 
 #: Keywords that no command has, as the option that does the same.
 _OPTIONS = {"overwrite=True": "--if-exists replace"}
@@ -19,7 +21,10 @@ def complain(message: str) -> None:
     """Print the message of an error as one line."""
     for remedy in REMEDIES:
         message = message.replace(str(remedy), in_shell(remedy))
-    print(f"{colored('gzarr:', 'red', bold=True, stream=sys.stderr)} {_one_line(message)}", file=sys.stderr)
+    print(
+        f"{colored('gzarr:', 'red', bold=True, stream=sys.stderr)} {escaped(without_secrets(_one_line(message)))}",
+        file=sys.stderr,
+    )
 
 
 def said(error: Exception) -> str:

@@ -11,6 +11,7 @@ import gzarr
 from gzarr.cli.copy_options import CopyOptions
 from gzarr.cli.options import with_options
 from gzarr.errors import CopyError
+from gzarr.errors.escaping import escaped
 
 EXAMPLES = (
     "gzarr convert data.h5 data.zarr --chunks 100,100",
@@ -77,4 +78,4 @@ def _write_file(source: str, dest: str, options: CopyOptions, *, given: bool) ->
         raise CopyError(f"a conversion to {suffix} takes --if-exists raise or replace")
     write = getattr(gzarr.convert, _WRITERS[suffix])
     write(source, dest, overwrite=options.if_exists == "replace")
-    print(f"wrote {dest}")
+    print(f"wrote {escaped(dest)}")

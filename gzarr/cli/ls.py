@@ -11,6 +11,8 @@ import gzarr
 from gzarr.cli.colors import colored
 from gzarr.cli.options import AsJson, NodePath
 from gzarr.cli.tree import described
+from gzarr.errors.escaping import escaped
+from gzarr.storage.rules import without_secrets
 
 EXAMPLES = ("gzarr ls data.zarr", "gzarr ls data.zarr --long --stored", "gzarr ls data.zarr --recursive --json")
 
@@ -24,18 +26,22 @@ def ls(
 ) -> None:
     """List the members of a group, one a line; names of groups end with a slash."""
     node = gzarr.open(path, mode="r", device="cpu")
-    members = [(path.rstrip("/"), node)] if isinstance(node, gzarr.Array) else node.members(None if recursive else 0)
+    members = (
+        [(without_secrets(path.rstrip("/")), node)]
+        if isinstance(node, gzarr.Array)
+        else node.members(None if recursive else 0)
+    )
     if as_json:
         print(json.dumps([_as_json(name, member) for name, member in members], indent=2))
         return
-    shown = {
-        name if isinstance(member, gzarr.Array) else f"{name}/": described(member, stored=stored)
+    shown = [
+        (escaped(name), described(member, stored=stored))
         if isinstance(member, gzarr.Array)
-        else "group"
+        else (f"{escaped(name)}/", "group")
         for name, member in members
-    }
-    width = max(map(len, shown), default=0)
-    for name, facts in shown.items():
+    ]
+    width = max((len(name) for name, _ in shown), default=0)
+    for name, facts in shown:
         styled = colored(name, "blue" if name.endswith("/") else None, bold=True)
         print(f"{styled}{' ' * (width - len(name))}  {facts}" if long or stored else styled)
 

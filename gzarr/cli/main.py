@@ -34,6 +34,7 @@ from gzarr.cli import (
 )
 from gzarr.cli.complaints import complain, guess, said
 from gzarr.errors import GzarrError
+from gzarr.errors.escaping import escaped
 
 
 class Command(NamedTuple):
@@ -135,7 +136,7 @@ def _run(arguments: list[str]) -> int:
         return end.exit_code
     except typer.TyperException as error:
         misuse: Any = error  # every one that a command line causes can be shown
-        misuse.message = misuse.message.removeprefix("Value error, ")  # which Pydantic adds
+        misuse.message = escaped(misuse.message.removeprefix("Value error, "))  # which Pydantic adds
         misuse.show()
         raise SystemExit(misuse.exit_code) from None
 

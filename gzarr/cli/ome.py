@@ -14,6 +14,7 @@ from gzarr.cli.copy_options import CopyOptions
 from gzarr.cli.options import AsJson, Device, IfExists, Memory, Skip, misuse, numbers, with_options
 from gzarr.display.progress import in_terminal
 from gzarr.errors import CopyError, GzarrError
+from gzarr.errors.escaping import escaped
 
 if TYPE_CHECKING:
     from gzarr.display.info import Report
@@ -147,7 +148,7 @@ def thumbnail(
     """Draw an image as PNG."""
     names = None if channels is None else [int(n) if n.isdecimal() else n for n in channels.split(",")]
     out.write_bytes(_opened(path, series).thumbnail(size, names))
-    print(f"wrote {out}")
+    print(f"wrote {escaped(out)}")
 
 
 def _opened(path: str, series: str | None) -> Image:

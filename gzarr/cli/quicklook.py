@@ -13,6 +13,7 @@ import typer
 import gzarr
 from gzarr.cli.options import NodePath, no_array
 from gzarr.errors import MetadataError
+from gzarr.errors.escaping import escaped
 from gzarr.metadata.conventions import nodata_of
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def quicklook(
         out.write_bytes(open_image(path, "r", device="cpu").thumbnail(size))
     else:
         out.write_bytes(_png(_pixels(node, size, at)))
-    print(f"wrote {out}")
+    print(f"wrote {escaped(out)}")
 
 
 def _pixels(array: gzarr.Array, size: int, at: str | None) -> NDArray[np.uint8]:

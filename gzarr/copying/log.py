@@ -8,6 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
+from gzarr.errors.escaping import escaped
+
 Log: TypeAlias = Callable[[str], object]
 
 
@@ -29,12 +31,13 @@ def log_lines(log: Any) -> Iterator[Log]:
     if log is None:
         yield lambda line: None
     elif callable(log):
-        yield log
+        yield lambda line: log(escaped(line))
     elif isinstance(log, str):
-        with Path(log).open("w", encoding="utf-8") as file:
-            yield partial(print, file=file, flush=True)
+        with Path(log).open("w", encoding="utf-8") as file, log_lines(file) as to_file:
+            yield to_file
     elif hasattr(log, "write"):
-        yield partial(print, file=log, flush=hasattr(log, "flush"))  # a progress display is read line by line
+        write = partial(print, file=log, flush=hasattr(log, "flush"))  # a progress display is read line by line
+        yield lambda line: write(escaped(line))
     else:
         raise TypeError(f"log must be a callable function, file path or file-like object, found {log!r}")
 

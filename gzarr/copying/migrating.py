@@ -15,6 +15,7 @@ from gzarr.copying.arrays import same_objects
 from gzarr.copying.planning import new_meta
 from gzarr.copying.sources import from_array
 from gzarr.errors import MetadataError, NodeNotFoundError
+from gzarr.errors.escaping import as_lines
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.open_options import OpenedWith
 from gzarr.hierarchy.reaching import reach_node
@@ -51,7 +52,7 @@ class Migration:
         lines = [f"{written} metadata of v3:", *(f"  {key}" for key in self.written)] if self.written else []
         if self.removed:
             lines += [f"{removed} metadata of v2:", *(f"  {key}" for key in self.removed)]
-        return "\n".join(lines)
+        return as_lines(lines)
 
 
 def migrate(store: Any, *, remove_v2: bool = False, dry_run: bool = False) -> Migration:

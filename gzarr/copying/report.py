@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gzarr.errors.escaping import escaped
+
 _HOW = {"decode": "decoded and encoded", "chunks": "chunks copied encoded", "objects": "objects copied as they are"}
 
 
@@ -53,7 +55,7 @@ class ArrayReport:
         shards = f" shards={self.shards}" if self.shards else ""
         again = f", each source chunk {self.reads:.1f} times" if self.reads > 1.05 else ""
         region = f" in regions of {self.region}" if self.region else ""
-        return (
+        return escaped(
             f"/{self.path} {self.shape} {self.dtype} chunks={self.chunks}{shards}: {self.nbytes:,} bytes, "
             f"{_count(self.nobjects, 'object')}, {_HOW[self.how]}{region}{again}"
         )

@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 
 from gzarr.backend import Placement
+from gzarr.errors.escaping import escaped, in_html
 
 _WIDTH = 80
 
@@ -30,19 +31,18 @@ class Report:
         self.items = tuple(items)
 
     def __repr__(self) -> str:
-        width = max((len(name) for name, _ in self.items), default=0)
+        items = [(escaped(name), escaped(value)) for name, value in self.items]
+        width = max((len(name) for name, _ in items), default=0)
         lines = []
-        for name, value in self.items:
+        for name, value in items:
             wrapped = textwrap.wrap(value, _WIDTH - width - 3, break_long_words=False) or [""]
             labels = [name, *[""] * (len(wrapped) - 1)]
             lines += [f"{label:<{width}} : {line}" for label, line in zip(labels, wrapped, strict=True)]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        from html import escape  # with a table of 2,000 names
-
         rows = "".join(
-            f"<tr><th align='left'>{escape(name)}</th><td align='left'>{escape(value)}</td></tr>"
+            f"<tr><th align='left'>{in_html(name)}</th><td align='left'>{in_html(value)}</td></tr>"
             for name, value in self.items
         )
         return f"<table>{rows}</table>"
@@ -54,7 +54,7 @@ class PlacementReport(tuple[Placement, ...]):
     __slots__ = ()
 
     def __repr__(self) -> str:
-        rows = [("step", "runs on", "because"), *self]
+        rows = [("step", "runs on", "because"), *(tuple(map(escaped, row)) for row in self)]
         widths = [max(len(row[i]) for row in rows) for i in range(3)]
         return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows)
 
@@ -65,7 +65,7 @@ class Tree:
     Parameters
     ----------
     label : str
-        Text of this node.
+        Text of this node, escaped: names may hold what terminals obey.
     children : sequence of Tree
         The trees below it.
 

@@ -6,8 +6,9 @@ Everything that comes from metadata is escaped, because a file must not bring ma
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from html import escape
 from typing import NamedTuple
+
+from gzarr.errors.escaping import in_html
 
 _CELL = "text-align:left;vertical-align:top;padding:2px 10px 2px 0;border:none;background:transparent;color:inherit"
 _TABLE = "border-collapse:collapse;color:inherit;font-size:inherit"
@@ -62,14 +63,14 @@ def array_html(
     str
         The HTML.
     """
-    head = "".join(f"<th style='{_CELL}'>{escape(column)}</th>" for column in ("", *columns))
+    head = "".join(f"<th style='{_CELL}'>{in_html(column)}</th>" for column in ("", *columns))
     rows = "".join(_row(*row) for row in sizes)
     span = len(columns)
     rest = "".join(_row(name, value, span=span) for name, value in facts)
     table = f"<table style='{_TABLE}'><thead><tr>{head}</tr></thead><tbody>{rows}{rest}</tbody></table>"
     beside = f"<div style='flex:none'>{drawing}</div>"
     return (
-        f"<div style='color:inherit'><strong>gzarr.Array</strong> <code>{escape(title)}</code>"
+        f"<div style='color:inherit'><strong>gzarr.Array</strong> <code>{in_html(title)}</code>"
         f"<div style='display:flex;gap:24px;align-items:center'>{table}{beside}</div></div>"
     )
 
@@ -78,7 +79,7 @@ def group_html(title: str, facts: Iterable[tuple[str, str]], group: Member) -> s
     """Show a group: its name, its facts, and its members as lists that unfold."""
     rows = "".join(_row(name, value) for name, value in facts)
     return (
-        f"<div style='color:inherit'><strong>gzarr.Group</strong> <code>{escape(title)}</code>"
+        f"<div style='color:inherit'><strong>gzarr.Group</strong> <code>{in_html(title)}</code>"
         f"<table style='{_TABLE}'><tbody>{rows}</tbody></table>{_members(group)}</div>"
     )
 
@@ -92,15 +93,15 @@ def _members(group: Member) -> str:
 
 def _member(member: Member) -> str:
     if member.members is None:
-        facts = " · ".join(map(escape, member.facts))
-        return f"<code>{escape(member.name)}</code> <span style='{_FAINT}'>{facts}</span>"
+        facts = " · ".join(map(in_html, member.facts))
+        return f"<code>{in_html(member.name)}</code> <span style='{_FAINT}'>{facts}</span>"
     inside = _members(member)
     if not inside:
-        return f"<code>{escape(member.name)}/</code>"
-    return f"<details open><summary><code>{escape(member.name)}/</code></summary>{inside}</details>"
+        return f"<code>{in_html(member.name)}/</code>"
+    return f"<details open><summary><code>{in_html(member.name)}/</code></summary>{inside}</details>"
 
 
 def _row(name: str, *values: str, span: int = 1) -> str:
     shown = (value if len(value) <= _MAX_TEXT else value[:_MAX_TEXT] + "…" for value in values)
-    cells = "".join(f"<td style='{_CELL}' colspan='{span}'>{escape(value)}</td>" for value in shown)
-    return f"<tr><th style='{_CELL};{_FAINT}'>{escape(name)}</th>{cells}</tr>"
+    cells = "".join(f"<td style='{_CELL}' colspan='{span}'>{in_html(value)}</td>" for value in shown)
+    return f"<tr><th style='{_CELL};{_FAINT}'>{in_html(name)}</th>{cells}</tr>"

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeAlias
 
 from gzarr.concurrency import new_lock
+from gzarr.errors.escaping import escaped
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -34,7 +35,7 @@ def counted(wanted: ProgressLike, total: int) -> Iterator[Callable[[int, str], N
         with lock:
             done += nbytes
             if bar is not None and task is not None:
-                bar.update(task, advance=nbytes, description=name)
+                bar.update(task, advance=nbytes, description=escaped(name))
             if callable(wanted):
                 wanted(done, total, name)
 

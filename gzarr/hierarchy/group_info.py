@@ -7,6 +7,7 @@ from itertools import islice, repeat
 
 from gzarr.display.info import Report, Tree
 from gzarr.display.notebook import Member, group_html
+from gzarr.errors.escaping import escaped
 from gzarr.hierarchy.node import Node
 from gzarr.indexing.keys import join_path
 from gzarr.metadata.documents import members
@@ -64,13 +65,13 @@ def group_tree(group: Node[GroupMeta], level: int | None, max_nodes: int | None)
                 truncated = True
                 return
             if isinstance(meta, ArrayMeta):
-                yield Tree(f"{name} {meta.shape} {meta.data_type.dtype}")
+                yield Tree(f"{escaped(name)} {meta.shape} {meta.data_type.dtype}")
             else:
-                yield Tree(name, list(below(join_path(path, name), deeper)))
+                yield Tree(escaped(name), list(below(join_path(path, name), deeper)))
 
     children = list(below(group.path, level))
     note = f"Truncated at max_nodes={max_nodes}: some arrays and groups are missing\n" if truncated else ""
-    return Tree(note + (group.basename or "/"), children)
+    return Tree(note + escaped(group.basename or "/"), children)
 
 
 def _outline(store: Store, path: str, zarr_format: ZarrFormat, levels: int) -> Member:

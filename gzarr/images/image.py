@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from gzarr.api.open import open_group
 from gzarr.errors import GzarrError, MetadataError
+from gzarr.errors.escaping import escaped
 from gzarr.hierarchy.group import Group
 from gzarr.identity.runs import Resume
 from gzarr.images.image_data import ImageData, read_image
@@ -228,7 +229,8 @@ class Labels(Mapping[str, Image]):
         return len(label_names(self._image.group))
 
     def __repr__(self) -> str:
-        return f"<Labels of {self._image.group.store_path}: {', '.join(label_names(self._image.group)) or 'none'}>"
+        names = ", ".join(label_names(self._image.group)) or "none"
+        return escaped(f"<Labels of {self._image.group.store_path}: {names}>")
 
 
 def open_image(

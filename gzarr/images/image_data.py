@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 import numpy as np
 
 from gzarr.errors import MetadataError, SelectionError
+from gzarr.errors.escaping import escaped
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.images.ome.axes import by_axis, names_of, spatial, unit_factor, units_by_axis
@@ -253,7 +254,7 @@ class ImageData:
         extents = " x ".join(map(str, self.shape))
         levels = f"{len(self)} level{'s' * (len(self) != 1)}"
         kind = " of labels" * self.is_labels
-        return f"<{type(self).__name__}{kind} {self.group.store_path} {axes} {extents} {self.dtype}, {levels}>"
+        return escaped(f"<{type(self).__name__}{kind} {self.group.store_path} {axes} {extents} {self.dtype}, {levels}>")
 
 
 def read_image(group: Group, which: int | str = 0) -> tuple[Group, Multiscale, tuple[Array, ...]]:

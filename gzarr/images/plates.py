@@ -7,6 +7,7 @@ from typing import Any, Literal, Unpack, overload
 
 from gzarr.api.open import open_group
 from gzarr.errors import MetadataError
+from gzarr.errors.escaping import escaped
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.keywords import GroupKeywords, OpenMode
 from gzarr.images.create import create_image
@@ -81,7 +82,7 @@ class Well(Sequence[Image]):
         return open_image(group)
 
     def __repr__(self) -> str:
-        return f"<Well {self.path} of {len(self)} field{'s' * (len(self) != 1)}>"
+        return escaped(f"<Well {self.path} of {len(self)} field{'s' * (len(self) != 1)}>")
 
 
 class Plate(Mapping[str, Well]):
@@ -242,7 +243,7 @@ class Plate(Mapping[str, Well]):
     def __repr__(self) -> str:
         document = self.metadata
         size = f"{len(document.rows)} x {len(document.columns)}"
-        return f"<Plate {self.group.store_path} {size}, {len(document.wells)} wells with fields>"
+        return escaped(f"<Plate {self.group.store_path} {size}, {len(document.wells)} wells with fields>")
 
 
 def _place(name: str, zarr_format: int) -> str:

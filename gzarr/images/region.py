@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gzarr.errors import SelectionError
+from gzarr.errors.escaping import escaped
 from gzarr.images.ome.axes import Axis, unit_factor, unit_type
 from gzarr.images.ome.transformations import Transformation
 
@@ -42,7 +43,7 @@ class Region(NamedTuple):
             f"{axis} {np.min(where):.6g}" + (f" to {np.max(where):.6g}" if np.ndim(where) else "")
             for axis, where in self.coords.items()
         )
-        return f"<Region {shape} {self.data.dtype}, {', '.join(places)}>"
+        return escaped(f"<Region {shape} {self.data.dtype}, {', '.join(places)}>")
 
 
 class Span(NamedTuple):

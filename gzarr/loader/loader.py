@@ -10,6 +10,7 @@ from typing import Any, Literal, Self
 
 from gzarr.backend import Array as AnyArray
 from gzarr.concurrency import Pool, new_lock
+from gzarr.errors.escaping import escaped
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.indexing.selection import Indices
@@ -454,7 +455,7 @@ class Loader:
         setup = self._setup
         names = ", ".join(setup.arrays) if setup.named else "an array"
         ranks = f", rank {setup.rank} of {setup.world_size}" if setup.world_size > 1 else ""
-        return (
+        return escaped(
             f"<Loader of {names}: {setup.samples.n} samples in batches of {setup.batch_size}, "
             f"shuffle={setup.shuffle!r}{ranks}, on {setup.backend.device!r}>"
         )

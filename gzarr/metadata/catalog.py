@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from gzarr.errors import MetadataError, ReadOnlyError
+from gzarr.errors.escaping import escaped
 from gzarr.indexing.keys import join_path
 from gzarr.metadata import v3
 from gzarr.metadata.consolidated import (
@@ -130,7 +131,7 @@ class ConsolidatedStore(WrapperStore):
         return documents is not None
 
     def _parsed(self, data: Buffer) -> Documents | None:
-        what = f"{self._store}: {self._key}"
+        what = f"{self._store}: {escaped(self._key)}"
         if not self._key.endswith("zarr.json"):
             return parse_zmetadata(data, what)
         document = parse_json(data, what)
@@ -275,7 +276,7 @@ def open_consolidated_node(
             if view.load(data, state if unchanged else None):
                 return view, read_node(view, path, zarr_format)
         if name == "zarr.json":
-            what = f"{store}: {document}"
+            what = f"{store}: {escaped(document)}"
             return store, v3.parse(parse_json(data, what), what)
     return store, None if zarr_format == 3 else read_node(store, path, 2)
 

@@ -19,6 +19,7 @@ from itertools import count
 from typing import Any, TypeAlias
 
 from gzarr.errors import MetadataError, StoreError
+from gzarr.errors.escaping import escaped
 from gzarr.indexing.keys import join_path
 from gzarr.metadata.fields import dump_json, parse_json
 from gzarr.storage.base import Buffer, Request, Store
@@ -300,7 +301,7 @@ def _refresh_document(store: Store, key: str, node: str, *, subtree: bool) -> No
 
 def _refreshed(store: Store, key: str, data: Buffer, node: str, *, subtree: bool) -> Buffer:
     """A consolidated document with what is stored for a node below it; the same bytes if that is in it."""
-    what = f"{store}: {key}"
+    what = f"{store}: {escaped(key)}"
     v3 = key.endswith("zarr.json")
     document = parse_json(data, what) if v3 else {}
     old = find_documents(document, what) if v3 else parse_zmetadata(data, what)

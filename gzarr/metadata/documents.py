@@ -7,6 +7,7 @@ from itertools import compress
 from typing import Any
 
 from gzarr.errors import NodeNotFoundError
+from gzarr.errors.escaping import escaped
 from gzarr.indexing.keys import join_path
 from gzarr.metadata import v2, v3
 from gzarr.metadata.consolidated import refresh
@@ -41,7 +42,7 @@ def read_node(store: Store, path: str, zarr_format: ZarrFormat | None = None) ->
     if zarr_format == 3:
         return None
     keys = _v2_keys(path)
-    return _parse_v2(str(store), keys, store.get_many([Request(key) for key in keys]))
+    return _parse_v2(f"{store}", keys, store.get_many([Request(key) for key in keys]))
 
 
 def found_instead(store: Store, path: str, meta: NodeMeta | None) -> str:
@@ -73,10 +74,10 @@ def _parse_v2(store: str, keys: Sequence[str], found: Sequence[Buffer | None]) -
     array, group, attrs = found
     if array is None and group is None:
         return None
-    attributes = {} if attrs is None else parse_json(attrs, f"{store}: {keys[2]}")
+    attributes = {} if attrs is None else parse_json(attrs, f"{store}: {escaped(keys[2])}")
     if array is not None:
-        return v2.parse_array_bytes(array, f"{store}: {keys[0]}", attributes)
-    what = f"{store}: {keys[1]}"
+        return v2.parse_array_bytes(array, f"{store}: {escaped(keys[0])}", attributes)
+    what = f"{store}: {escaped(keys[1])}"
     return v2.parse_group(parse_json(group or b"", what), attributes, what)
 
 
@@ -319,12 +320,12 @@ def read_members(
     store: Store, path: str, names: Sequence[str], zarr_format: ZarrFormat
 ) -> Iterator[tuple[str, NodeMeta]]:
     """The nodes with some names or paths below a group, their documents fetched together. Raises: MetadataError."""
-    paths, shown = [join_path(path, name) for name in names], str(store)
+    paths, shown = [join_path(path, name) for name in names], f"{store}"
     if zarr_format == 3:
         keys = [join_path(node, "zarr.json") for node in paths]
         for name, key, data in zip(names, keys, store.get_many([Request(key) for key in keys]), strict=True):
             if data is not None:
-                yield name, v3.parse_bytes(data, f"{shown}: {key}")
+                yield name, v3.parse_bytes(data, f"{shown}: {escaped(key)}")
         return
     nodes = [_v2_keys(node) for node in paths]
     found = store.get_many([Request(key) for keys in nodes for key in keys])
@@ -335,4 +336,4 @@ def read_members(
 
 
 def _what(store: Store, key: str) -> str:
-    return f"{store}: {key}"
+    return f"{store}: {escaped(key)}"

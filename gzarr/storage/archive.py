@@ -38,6 +38,7 @@ except ImportError:  # Windows, where files that are open for writing are not pr
 
 from gzarr.concurrency import new_lock
 from gzarr.errors import ContainsNodeError, NodeNotFoundError, StoreError
+from gzarr.errors.escaping import escaped
 from gzarr.storage.base import Buffer
 from gzarr.storage.file_locks import temporary_path
 from gzarr.storage.rules import byte_range, cut
@@ -175,8 +176,8 @@ def open_archive(file: IO[bytes], mode: ZipMode, name: str, compression: int) ->
         )
     if directory.end < directory.nbytes:
         warnings.warn(
-            f"store {name}: the archive is being written, or its writer ended without closing it: it is read as it was"
-            f" when it was last closed or flushed, with {len(directory.infos)} entries, without the last"
+            f"store {escaped(name)}: the archive is being written, or its writer ended without closing it: it is read"
+            f" as it was when it was last closed or flushed, with {len(directory.infos)} entries, without the last"
             f" {directory.nbytes - directory.end} bytes; writing to it drops them",
             UserWarning,
             stacklevel=4,

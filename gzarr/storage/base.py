@@ -22,6 +22,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, Self, TypeAlias, T
 import numpy as np
 
 from gzarr.errors import ReadOnlyError, StoreError
+from gzarr.errors.escaping import escaped
 from gzarr.storage.locks import document_lock, key_locks, node_lock, while_locked
 from gzarr.storage.rules import check_move
 
@@ -675,3 +676,6 @@ class Store(MutableMapping[str, Any]):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self)!r})"
+
+    def __format__(self, spec: str) -> str:
+        return format(escaped(self), spec)  # in messages; str() is the name as it is

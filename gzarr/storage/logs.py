@@ -41,4 +41,4 @@ class LoggingStore(WatchedStore):
         try:
             yield
         finally:
-            self._logger.log(self._level, "%s: %s %s: %.6f s", self, verb, list(what), time.perf_counter() - start)
+            self._logger.log(self._level, "%s %s: %.6f s", f"{self}: {verb}", list(what), time.perf_counter() - start)

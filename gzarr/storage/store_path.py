@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from gzarr.errors.escaping import escaped
 from gzarr.storage.base import Request, Store, host_view
 from gzarr.storage.memory import MemoryStore, is_mapping
 from gzarr.storage.rules import check_path
@@ -127,7 +128,10 @@ class StorePath:
         return hash((self.store, self.path))
 
     def __str__(self) -> str:
-        return f"{self.store}/{self.path}" if self.path else str(self.store)
+        return f"{self.store!s}/{self.path}" if self.path else str(self.store)
+
+    def __format__(self, spec: str) -> str:
+        return format(escaped(self), spec)  # in messages; str() is the name as it is
 
     def __repr__(self) -> str:
         return f"StorePath({type(self.store).__name__}, {str(self)!r})"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from gzarr.errors import MetadataError
+from gzarr.errors.escaping import escaped
 
 #: "fatal" keeps an image from being opened, "error" breaks the specification, "warning" a recommendation of it.
 Severity = Literal["fatal", "error", "warning"]
@@ -42,7 +43,7 @@ class Fault:
 
     def __str__(self) -> str:
         place = f"{self.path}: {self.field}" if self.field else self.path
-        return f"{place}: {self.what}" + (f"; {self.remedy}" if self.remedy else "")
+        return escaped(f"{place}: {self.what}" + (f"; {self.remedy}" if self.remedy else ""))
 
 
 class Taker(Protocol):

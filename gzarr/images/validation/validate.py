@@ -10,6 +10,7 @@ from typing import Any, Unpack
 from gzarr.api.open import open_group
 from gzarr.display.progress import ProgressLike
 from gzarr.errors import ContainsNodeError, MetadataError
+from gzarr.errors.escaping import as_lines
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.keywords import GroupKeywords
@@ -94,7 +95,7 @@ class Validation:
         counts = f"{_counted(len(self.errors), 'error')}, {_counted(len(self.warnings), 'warning')}"
         lines = [f"{self.name}: {_counted(self.n_images, 'image')}, {counts}"]
         lines += [f"  {'warning' if fault.severity == 'warning' else 'error':<8}{fault}" for fault in self.faults]
-        return "\n".join(lines)
+        return as_lines(lines)
 
     __repr__ = __str__
 

@@ -117,7 +117,7 @@ class CodecPipeline(BatchedCodecPipeline):
                 else:
                     await asyncio.to_thread(self._read, batch, out, drop_axes, asyncio.get_running_loop())
             except Exception as error:  # noqa: BLE001  # zarr-python does it over, and raises its own errors
-                _logger.debug("zarr-python reads %s: %s", batch[0][0], error)
+                _logger.debug("zarr-python reads %r: %s", batch[0][0], error)
             else:
                 return ({"status": "present"},) * len(batch)
         return await super().read(batch, out, drop_axes)
@@ -130,7 +130,7 @@ class CodecPipeline(BatchedCodecPipeline):
                 if not self._write_at_once(batch, value, drop_axes):
                     await asyncio.to_thread(self._write, batch, value, drop_axes, asyncio.get_running_loop())
             except Exception as error:  # noqa: BLE001  # as in `read`
-                _logger.debug("zarr-python writes %s: %s", batch[0][0], error)
+                _logger.debug("zarr-python writes %r: %s", batch[0][0], error)
             else:
                 return
         await super().write(batch, value, drop_axes)

@@ -59,7 +59,7 @@ def _replacement(own: Callable[..., Any], pipeline: type) -> Callable[..., Any]:
             try:
                 return await _read(codec_pipeline, *asked)
             except Exception as error:  # noqa: BLE001  # zarr-python does it over, and raises its own errors
-                _logger.debug("zarr-python plans and reads %s: %s", store_path, error)
+                _logger.debug("zarr-python plans and reads %r: %s", store_path, error)
         return await own(store_path, metadata, codec_pipeline, config, *grid_and_indexer, **how)
 
     return get_selection

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from gzarr.errors.escaping import escaped_lines
+
 
 def __dir__() -> list[str]:
     return sorted(name for name, value in globals().items() if isinstance(value, type) and issubclass(value, Exception))
@@ -40,6 +42,9 @@ REMEDIES = (RESUME, REPLACE, SKIP, OVERWRITE)
 
 class GzarrError(Exception):
     """Base of all errors raised by gzarr."""
+
+    def __str__(self) -> str:
+        return escaped_lines(super().__str__())  # names in it may hold what a terminal obeys
 
 
 class MetadataError(GzarrError, ValueError):
