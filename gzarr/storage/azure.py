@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from gzarr.errors import StoreError
 from gzarr.storage.base import Request, Versioned
+from gzarr.storage.credentials import shown_cause
 from gzarr.storage.extras import require
 from gzarr.storage.forks import Client
 from gzarr.storage.remote import EntityTags, TaggedStore, TaggedWrites
@@ -122,13 +123,13 @@ class ABSStore(TaggedStore):
             found = self._blob(key).download_blob(max_concurrency=1, **options)
             return Versioned(bytes(found.readall()), str(found.properties.etag))  # which checks the tag itself
         except self._exceptions.ResourceModifiedError as error:
-            raise self._replaced(key) from error
+            raise self._replaced(key) from shown_cause(error)
         except self._errors as error:
             if self._is_missing(error):
                 return None
             if getattr(error, "status_code", None) == 416:  # range not satisfiable: RFC 9110, 15.5.17
                 return self._get(Request(key, 0, 0), version)
-            raise self._failed(f"read {key!r}", error) from error
+            raise self._failed(f"read {key!r}", error) from shown_cause(error)
 
     def _properties(self, key: str) -> Any | None:
         if not key:
@@ -138,7 +139,7 @@ class ABSStore(TaggedStore):
         except self._errors as error:
             if self._is_missing(error):
                 return None
-            raise self._failed(f"look up {key!r}", error) from error
+            raise self._failed(f"look up {key!r}", error) from shown_cause(error)
 
     def getsize(self, key: str) -> int | None:
         """Size of an object in bytes, or None if it is missing."""
@@ -176,7 +177,7 @@ class ABSStore(TaggedStore):
         except self._errors as error:
             if tag is not None and self._is_missing(error):
                 return False
-            raise self._failed(f"write {key!r}", error) from error
+            raise self._failed(f"write {key!r}", error) from shown_cause(error)
         return True
 
     def _start(self, path: str) -> str:
@@ -216,7 +217,7 @@ class ABSStore(TaggedStore):
             self._blob(key).delete_blob()
         except self._errors as error:
             if not self._is_missing(error):
-                raise self._failed(f"delete {key!r}", error) from error
+                raise self._failed(f"delete {key!r}", error) from shown_cause(error)
 
     def close(self) -> None:
         """Do nothing: whoever made the client closes it."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gzarr.errors import MissingExtraError, StoreError
+from gzarr.storage.credentials import shown_cause, without_users
 from gzarr.storage.extras import require
 from gzarr.storage.rules import without_secrets
 
@@ -17,7 +18,7 @@ def open_filesystem(url: str, options: Mapping[str, Any]) -> tuple[Any, str]:
     """The file system of a URL, and the path on it. Raises: MissingExtraError, StoreError."""
     shown = without_secrets(url)
     fsspec = require("fsspec", "fsspec", f"{shown!r}")
-    given = dict(options)
+    url, given = without_users(url, options)
     if "::" not in url:
         # Listings are always asked for anew; see FsspecStore.
         given = {"use_listings_cache": False, **given}
@@ -26,10 +27,10 @@ def open_filesystem(url: str, options: Mapping[str, Any]) -> tuple[Any, str]:
     except ImportError as error:
         extra = _EXTRAS.get(shown.partition(":")[0])
         remedy = f": pip install 'gzarr[{extra}]'" if extra else ""
-        raise MissingExtraError(f"{shown!r}: {error}{remedy}") from error
-    except Exception as error:
+        raise MissingExtraError(f"{shown!r}: {error}{remedy}") from shown_cause(error)
+    except Exception as error:  # noqa: BLE001 - every file system raises its own errors
         said = without_secrets(str(error))[:600]
-        raise StoreError(f"cannot open {shown!r}: {type(error).__name__}: {said}") from error
+        raise StoreError(f"cannot open {shown!r}: {type(error).__name__}: {said}") from shown_cause(error)
     return fs, path
 
 

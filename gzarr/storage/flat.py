@@ -9,7 +9,8 @@ from contextlib import contextmanager
 
 from gzarr.errors import StoreError
 from gzarr.storage.base import Buffer, Change, Conditional, Request, Store, Versioned
-from gzarr.storage.rules import as_bytes, check_key, children, cut
+from gzarr.storage.credentials import shown_cause
+from gzarr.storage.rules import as_bytes, check_key, children, cut, without_secrets
 
 
 class FlatStore(Store):
@@ -26,8 +27,9 @@ class FlatStore(Store):
         """Say once that a server cannot store on a condition; from now on objects are stored without."""
         if not self._unconditional:
             self._unconditional = True
+            reason = without_secrets(str(why))[:200]
             warnings.warn(
-                f"store {self}: the server cannot store objects on a condition ({str(why)[:200]}). Threads of one"
+                f"store {self}: the server cannot store objects on a condition ({reason}). Threads of one"
                 " process still lose no update; let no two processes write to one chunk, shard or node at a time",
                 RuntimeWarning,
                 stacklevel=2,
@@ -49,10 +51,10 @@ class FlatStore(Store):
         except StoreError:
             raise
         except self._errors as error:
-            raise self._failed(what, error) from error
+            raise self._failed(what, error) from shown_cause(error)
 
     def _failed(self, what: str, error: Exception) -> StoreError:
-        return StoreError(f"store {self}: cannot {what}: {str(error)[:500]}{self._remedy}")
+        return StoreError(f"store {self}: cannot {what}: {without_secrets(str(error))[:500]}{self._remedy}")
 
     def __str__(self) -> str:
         return self._name

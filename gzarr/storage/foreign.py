@@ -15,9 +15,10 @@ from typing import Any
 
 from gzarr.errors import ReadOnlyError, StoreError
 from gzarr.storage.base import Buffer, R, Request, T, pickled
+from gzarr.storage.credentials import shown_cause
 from gzarr.storage.flat import DatabaseStore
 from gzarr.storage.forks import ICECHUNK, OBSTORE, Client
-from gzarr.storage.rules import DOCUMENTS, byte_range, check_path, is_allowed, listing, under
+from gzarr.storage.rules import DOCUMENTS, byte_range, check_path, is_allowed, listing, under, without_secrets
 
 #: Coroutines under way at once.
 _CONCURRENCY = 64
@@ -90,8 +91,9 @@ class ZarrStore(DatabaseStore):
             yield
         except (StoreError, TypeError, ReadOnlyError):
             raise
-        except Exception as error:  # every store raises its own errors
-            raise StoreError(f"store {self}: cannot {what}: {type(error).__name__}: {error}") from error
+        except Exception as error:  # noqa: BLE001 - every store raises its own errors
+            said = without_secrets(str(error))
+            raise StoreError(f"store {self}: cannot {what}: {type(error).__name__}: {said}") from shown_cause(error)
 
     async def _get(self, request: Request) -> Buffer | None:
         key, start, length = request

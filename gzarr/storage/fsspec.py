@@ -16,6 +16,7 @@ from typing import Any, Self
 from gzarr.concurrency import new_lock
 from gzarr.errors import ReadOnlyError, ReplacedError, StoreError
 from gzarr.storage.base import Buffer, Request, Versioned, Versions, pickled
+from gzarr.storage.credentials import guard_logs, shown_cause
 from gzarr.storage.extras import require
 from gzarr.storage.file_systems import open_filesystem, synchronous
 from gzarr.storage.flat import cut_all
@@ -83,6 +84,7 @@ class FsspecStore(RemoteStore):
         allowed_exceptions: tuple[type[Exception], ...] = MISSING,
     ) -> None:
         require("fsspec", "fsspec", "FsspecStore")
+        guard_logs()
         self._fs, self._pid = synchronous(fs), os.getpid()
         protocol = self.fs.protocol
         self._protocol = protocol if isinstance(protocol, str) else protocol[0]
@@ -188,9 +190,9 @@ class FsspecStore(RemoteStore):
         except self._missing as error:
             self._check_container(f"read {key!r}", error)
             return None
-        except Exception as error:  # every file system raises its own errors
+        except Exception as error:  # noqa: BLE001 - every file system raises its own errors
             if start is None:
-                raise self._failed(f"read {key!r}", error) from error
+                raise self._failed(f"read {key!r}", error) from shown_cause(error)
             nbytes = self.getsize(key)
             if nbytes is None:
                 return None
@@ -198,7 +200,7 @@ class FsspecStore(RemoteStore):
             if begin == end:
                 return Versioned(b"", version)  # the range lies past the end, which some servers refuse to answer
             if start >= 0:
-                raise self._failed(f"read bytes {start} and on of {key!r}", error) from error
+                raise self._failed(f"read bytes {start} and on of {key!r}", error) from shown_cause(error)
         return self._get(Request(key, begin, end - begin), version)
 
     def _get_object(self, path: str, request: Request, version: object | None) -> Versioned:
@@ -206,7 +208,9 @@ class FsspecStore(RemoteStore):
             data, tag, is_whole = get_object(self.fs, path, request, version)
         except Exception as error:
             if version is not None and is_refused(error):
-                raise ReplacedError(f"store {self}: {request.key!r} was replaced while it was read") from error
+                raise ReplacedError(f"store {self}: {request.key!r} was replaced while it was read") from shown_cause(
+                    error
+                )
             raise
         if version is not None and tag != version:  # some servers do not know If-Match
             raise ReplacedError(f"store {self}: {request.key!r} was replaced while it was read")
@@ -258,8 +262,8 @@ class FsspecStore(RemoteStore):
         except self._missing as error:
             self._check_container(f"look up {key!r}", error)
             return None
-        except Exception as error:
-            raise self._failed(f"look up {key!r}", error) from error
+        except Exception as error:  # noqa: BLE001 - the same
+            raise self._failed(f"look up {key!r}", error) from shown_cause(error)
         return None if info.get("type") == "directory" else info
 
     def getsize(self, key: str) -> int | None:
@@ -394,7 +398,7 @@ class FsspecStore(RemoteStore):
     def _check_container(self, what: str, error: Exception) -> None:
         """Raise `StoreError` if it is not the object that is missing, but the bucket or container around it."""
         if lacks_container(error):
-            raise self._failed(what, error) from error
+            raise self._failed(what, error) from shown_cause(error)
 
     def _failed(self, what: str, error: Exception) -> StoreError:
         said = without_secrets(str(error))[:600]

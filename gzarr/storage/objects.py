@@ -5,6 +5,7 @@ Reads can be tied to an entity tag, so shards are read in ranges that the server
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -12,6 +13,7 @@ from urllib.parse import unquote
 
 from gzarr.errors import ReadOnlyError, StoreError
 from gzarr.storage.base import Buffer, Request, Segments, Versioned, host_view, pickled
+from gzarr.storage.credentials import guard_logs, shown_cause
 from gzarr.storage.extras import require
 from gzarr.storage.forks import OBSTORE
 from gzarr.storage.remote import (
@@ -155,16 +157,16 @@ class ObjectStore(TaggedStore):
                 return Versioned(memoryview(result.bytes()), self._version_of(meta))
         except self._missing as error:
             if lacks_container(error):
-                raise self._failed(f"read {key!r}", error) from error
+                raise self._failed(f"read {key!r}", error) from shown_cause(error)
             return None
         except self._exceptions.InvalidPathError:
             return None  # what cannot be a key has no object
         except self._exceptions.PreconditionError as error:
-            raise self._replaced(key) from error
+            raise self._replaced(key) from shown_cause(error)
         except self._errors as error:
             if start is not None:
                 return self._get_otherwise(request, version, error)
-            raise self._failed(f"read {key!r}", error) from error
+            raise self._failed(f"read {key!r}", error) from shown_cause(error)
         raise self._replaced(key)
 
     def _get_otherwise(self, request: Request, version: object | None, error: Exception) -> Versioned | None:
@@ -178,7 +180,7 @@ class ObjectStore(TaggedStore):
             return self._nothing(key, version, head)
         if start is not None and start < 0:  # a suffix of the object that has this size
             return self._get(Request(key, begin, end - begin), version or self._version_of(head))
-        raise self._failed(f"read bytes {start} and on of {key!r}", error) from error
+        raise self._failed(f"read bytes {start} and on of {key!r}", error) from shown_cause(error)
 
     def _nothing(self, key: str, version: object | None, head: Any | None) -> Versioned | None:
         """An empty answer, from one version if one is given."""
@@ -195,7 +197,7 @@ class ObjectStore(TaggedStore):
         except (*self._missing, self._exceptions.InvalidPathError):
             return None
         except self._errors as error:
-            raise self._failed(f"look up {key!r}", error) from error
+            raise self._failed(f"look up {key!r}", error) from shown_cause(error)
 
     def getsize(self, key: str) -> int | None:
         """Size of an object in bytes, or None if it is missing."""
@@ -235,10 +237,10 @@ class ObjectStore(TaggedStore):
             return Versioned(memoryview(result.bytes()), tag)
         except (*self._missing, self._exceptions.InvalidPathError) as error:
             if lacks_container(error):
-                raise self._failed(f"read {key!r}", error) from error
+                raise self._failed(f"read {key!r}", error) from shown_cause(error)
             return None  # what cannot be a key has no object
         except self._errors as error:
-            raise self._failed(f"read {key!r}", error) from error
+            raise self._failed(f"read {key!r}", error) from shown_cause(error)
 
     def _put_if(self, key: str, data: bytes | memoryview | None, tag: Any, *, again: bool = False) -> bool:
         if data is None:
@@ -262,7 +264,7 @@ class ObjectStore(TaggedStore):
             if tag is not None and isinstance(error, self._missing) and not lacks_container(error):
                 return False
             if "501 Not Implemented" not in str(error):
-                raise self._failed(f"write {key!r}", error) from error
+                raise self._failed(f"write {key!r}", error) from shown_cause(error)
             self._go_on_without_conditions(error)
             self._put(key, data)
         return True
@@ -352,7 +354,7 @@ class ObjectStore(TaggedStore):
         except self._errors as error:
             # Where a name is both an object's and a path's, file systems refuse what object stores ignore.
             if self._head(key) is not None:
-                raise self._failed(f"delete {key!r}", error) from error
+                raise self._failed(f"delete {key!r}", error) from shown_cause(error)
 
     def delete_many(self, keys: Iterable[str]) -> None:
         """Delete the keys, a thousand per request if the server accepts that; missing ones are ignored."""
@@ -394,6 +396,10 @@ class HTTPStore(ObjectStore):
         if path and url is None:
             url = f"{str(store.url).rstrip('/')}/{path}"
         super().__init__(store, read_only=True, url=url, path=path)
+        sent = (getattr(store, "client_options", None) or {}).get("default_headers", {})
+        self._headers = {name: bytes(value).decode() for name, value in sent.items()}
+        # Others may be shown other objects.
+        self._lock_root = (self._lock_root, hashlib.sha256(repr(sorted(self._headers.items())).encode()).digest())
 
     def check_writable(self) -> None:
         """Raise `ReadOnlyError`."""
@@ -414,17 +420,18 @@ class HTTPStore(ObjectStore):
         root = (self._url or self._name).rstrip("/")
         url = f"{root}/{path}/" if path else f"{root}/"
         try:
-            fs = fsspec.filesystem("http", use_listings_cache=False, skip_instance_cache=True)
+            guard_logs()
+            fs = fsspec.filesystem("http", use_listings_cache=False, skip_instance_cache=True, headers=self._headers)
             entries = fs.ls(url, detail=True)
             url = unquote(url)
         except FileNotFoundError:
             return [], []
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - fsspec raises many
             said = without_secrets(str(error))
             raise StoreError(
                 f"store {self}: cannot list {path!r}: the server gives no directory page ({said}); open arrays and"
                 " groups by their path, or open consolidated metadata"
-            ) from error
+            ) from shown_cause(error)
         objects: set[str] = set()
         paths: set[str] = set()
         for entry in entries:

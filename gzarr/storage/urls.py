@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from gzarr.errors import MissingExtraError, StoreError
 from gzarr.storage.base import Store
+from gzarr.storage.credentials import shown_cause, without_user
 from gzarr.storage.extras import have, require
 from gzarr.storage.fsspec import FsspecStore
 from gzarr.storage.objects import HTTPStore, ObjectStore
@@ -94,7 +95,10 @@ class StoreURL(os.PathLike[str]):
     """
 
     url: str
-    options: Mapping[str, Any] = field(default_factory=dict, repr=False)  # they may be secrets
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"StoreURL({without_secrets(self.url)!r})"  # options may be secrets too
 
     def __fspath__(self) -> str:
         return self.url
@@ -176,10 +180,11 @@ def _obstore_store(url: str, options: Mapping[str, Any]) -> Any | None:
     except errors.UnknownConfigurationKeyError as error:
         if have("fsspec"):
             return None
-        raise StoreError(f"{without_secrets(url)!r}: {str(error).partition(chr(10))[0]}") from error
+        said = without_secrets(str(error).partition(chr(10))[0])
+        raise StoreError(f"{without_secrets(url)!r}: {said}") from shown_cause(error)
     except (errors.BaseError, ValueError, TypeError) as error:
         said = without_secrets(str(error).partition(chr(10))[0])
-        raise StoreError(f"cannot open {without_secrets(url)!r}: {said}") from error
+        raise StoreError(f"cannot open {without_secrets(url)!r}: {said}") from shown_cause(error)
 
 
 def _with_durations(retry: Mapping[str, Any]) -> dict[str, Any]:
@@ -232,7 +237,8 @@ def _from_connection_string(text: str) -> dict[str, Any]:
 def _open_http(url: str, options: Mapping[str, Any]) -> Store:
     if have("obstore") and not set(options) - {"client_options", "retry_config", "headers"}:
         given = dict(options)
-        headers = given.pop("headers", None)
+        url, user = without_user(url)
+        headers = {**user, **(given.pop("headers", None) or {})}
         if headers:
             given["client_options"] = {**given.get("client_options", {}), "default_headers": headers}
         given["client_options"] = {"allow_http": True, **given.get("client_options", {})}
