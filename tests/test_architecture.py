@@ -122,7 +122,7 @@ TESTED_THROUGH = {
     "chunk_io/test_engine": "chunk_io/array_io chunk_io/prepare chunk_io/waves",
     "cli/test_copy": "cli/copy_options",
     "cli/test_main": "cli/options",
-    "cli/test_serve": "cli/http_server",
+    "cli/test_serve": "cli/http_server cli/served",
     "cli/test_ome": "convert/versions",
     "codecs/test_cast_value": "codecs/rounding",
     "codecs/test_spec": "codecs/fields codecs/crc32c codecs/gzip codecs/zstd",

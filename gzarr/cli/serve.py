@@ -24,15 +24,19 @@ def serve(
     origin: Annotated[
         str, typer.Option(metavar="URL", help="The web page that may read the data; * for every one.")
     ] = "*",
+    follow_links: Annotated[
+        bool, typer.Option("--follow-links", help="Also serve what symbolic links out of the folder lead to.")
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Do not print requests.")] = False,
 ) -> None:
     """Serve data over HTTP, for reading: to viewers in a browser, xarray, fsspec, and gzarr on another machine.
 
     The folder, archive or database is served with everything in it.
     """
-    from gzarr.cli.http_server import StoreServer, open_served
+    from gzarr.cli.http_server import StoreServer
+    from gzarr.cli.served import open_served
 
-    store, prefix = open_served(path)
+    store, prefix = open_served(path, follow_links=follow_links)
     try:
         listening = StoreServer(store, prefix, (host, port), origin=origin, quiet=quiet)
     except OSError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import io
 import json
+import re
 import signal
 import socket
 import subprocess
@@ -14,7 +15,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,8 +26,9 @@ from PIL import Image as Picture
 
 import gzarr
 from gzarr.cli import http_server
-from gzarr.cli.http_server import StoreServer, open_served
+from gzarr.cli.http_server import StoreServer
 from gzarr.cli.main import main
+from gzarr.cli.served import open_served
 from gzarr.storage.base import Request, Store
 
 ROWS = np.arange(64 * 96, dtype="u2").reshape(64, 96)
@@ -45,9 +47,9 @@ def running(store: Store, prefix: str = "") -> Iterator[str]:
             thread.join()
 
 
-def served(path: str) -> AbstractContextManager[str]:
+def served(path: str, *, follow_links: bool = False) -> AbstractContextManager[str]:
     """The URL of what a path is served at."""
-    return running(*open_served(path))
+    return running(*open_served(path, follow_links=follow_links))
 
 
 @pytest.fixture(scope="module")
@@ -230,9 +232,9 @@ def raw(url: str, *requests: bytes) -> bytes:
 @pytest.mark.parametrize("verb", [b"GET", b"OPTIONS"])
 @pytest.mark.parametrize("size", [b"Content-Length: 99", b"Transfer-Encoding: chunked"])
 def test_a_body_is_no_request(url: str, verb: bytes, size: bytes) -> None:
-    hidden = b"GET /a.zarr/zarr.json HTTP/1.1\r\n\r\n"
-    answers = raw(url, verb, b" /v2.zarr/.zarray HTTP/1.1\r\n", size, b"\r\n\r\n", hidden)
-    assert answers.count(b"HTTP/1.1 20") == 1
+    hidden = b"GET /a.zarr/zarr.json HTTP/1.1\r\nHost: a\r\n\r\n"
+    answers = raw(url, verb, b" /v2.zarr/.zarray HTTP/1.1\r\nHost: a\r\n", size, b"\r\n\r\n", hidden)
+    assert answers.count(b"\r\nServer: ") == 1
     assert b"node_type" not in answers
 
 
@@ -279,7 +281,7 @@ def test_nothing_is_added_to_an_object_that_a_client_does_not_read(monkeypatch: 
     with running(store) as url:
         host, port = url.removeprefix("http://").rstrip("/").split(":")
         with socket.create_connection((host, int(port)), timeout=20) as client:
-            client.sendall(b"GET /a HTTP/1.1\r\n\r\n")
+            client.sendall(b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
             time.sleep(0.6)
             answer = b"".join(iter(lambda: client.recv(1 << 20), b""))
     assert answer.count(b"HTTP/1.1") == 1
@@ -367,3 +369,147 @@ def test_a_port_out_of_range_is_misuse(root: Path, capsys: pytest.CaptureFixture
     with pytest.raises(SystemExit, match="2"):
         main(["serve", str(root), "--port", "99999"])
     assert "--port" in capsys.readouterr().err
+
+
+def connect(url: str) -> socket.socket:
+    host, port = url.removeprefix("http://").rstrip("/").split(":")
+    return socket.create_connection((host, int(port)), timeout=20)
+
+
+HEAD = b"GET /a HTTP/1.1\r\nHost: a\r\n"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        b"Content-Length: 3\r\nContent-Length: 4",
+        b"Content-Length: 3\r\nContent-Length: 3",
+        b"Content-Length: 3, 4",
+        b"Content-Length: +3",
+        b"Content-Length: 3\r\nTransfer-Encoding: chunked",
+        b"Transfer-Encoding: chunked\r\nContent-Length: 3",
+        b"Host: b",
+        b"X: " + b"a" * 40_000,
+        b"\r\n".join(b"X-%d: a" % i for i in range(1000)),
+        b" folded",
+    ],
+)
+def test_requests_that_others_might_understand_otherwise_are_refused(headers: bytes) -> None:
+    store = gzarr.MemoryStore()
+    store["a"] = b"abc"
+    with running(store) as url:
+        answer = raw(url, HEAD, headers, b"\r\n\r\nxyz", HEAD, b"\r\n")
+    assert re.match(rb"HTTP/1.[01] (400|431)", answer)
+    assert answer.count(b"\r\nServer: ") == 1
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /a HTT", HEAD])
+def test_clients_that_send_no_request_are_closed(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_server, "_HEAD_S", 0.3)
+    with running(gzarr.MemoryStore()) as url, connect(url) as client:
+        client.sendall(sent)
+        began = time.monotonic()
+        with pytest.raises(OSError):  # noqa: PT012 - whichever is the first to see that it is closed
+            while client.recv(100, socket.MSG_DONTWAIT if sent else 0) and sent:
+                pass
+            raise ConnectionResetError
+    assert time.monotonic() - began < 10
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc to see a process's memory")
+def test_clients_that_do_not_read_take_little_memory_and_nobodys_turn(tmp_path: Path) -> None:
+    (tmp_path / "big").write_bytes(bytes(48 << 20))
+    command = [sys.executable, "-m", "gzarr", "serve", str(tmp_path), "--port", "0", "--quiet"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().split()[4]
+        clients = [connect(url) for _ in range(200)]
+        try:
+            for client in clients:
+                client.sendall(b"GET /big HTTP/1.1\r\nHost: a\r\n\r\n")
+            for client in clients:
+                assert client.recv(12) == b"HTTP/1.1 200"
+            assert len(ask(f"{url}big")[2]) == 48 << 20
+            status = Path(f"/proc/{process.pid}/status").read_text()
+        finally:
+            for client in clients:
+                client.close()
+            process.send_signal(signal.SIGINT)
+            process.wait(20)
+    peak_kib = int(status.partition("VmHWM:")[2].split()[0])
+    assert peak_kib < 400 << 10  # 8 MiB each would be 1.6 GiB
+
+
+def test_too_many_connections_are_told_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_server, "_MOST_CONNECTIONS", 2)
+    store = gzarr.MemoryStore()
+    store["a"] = b"abc"
+    with running(store) as url, connect(url), connect(url) as second:
+        assert raw(url, b"").startswith(b"HTTP/1.1 503")
+        second.close()
+        deadline = time.monotonic() + 10
+        answer = b""
+        while not answer.endswith(b"abc") and time.monotonic() < deadline:  # until the server sees that it is gone
+            with suppress(ConnectionError):
+                answer = raw(url, HEAD, b"Connection: close\r\n\r\n")
+        assert answer.endswith(b"abc")
+
+
+def test_temporary_files_are_not_there(tmp_path: Path) -> None:
+    gzarr.save_array(tmp_path / "a.zarr", ROWS)
+    for path in (".__gzarr_tmp_x", "a.zarr/.__gzarr_tmp_x", ".__gzarr_tmp_tree/zarr.json"):
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text("half")
+    with served(str(tmp_path)) as url:
+        for path in (".__gzarr_tmp_x", "a.zarr/.__gzarr_tmp_x", "%2e__gzarr_tmp_x", ".__gzarr_tmp_tree/zarr.json"):
+            assert ask(url + path)[0] == 404
+        assert ask(f"{url}.__gzarr_tmp_tree/")[0] == 404
+        assert "tmp" not in ask(url)[2].decode()
+
+
+def test_links_out_of_the_folder_are_followed_only_if_wanted(tmp_path: Path) -> None:
+    gzarr.save_array(tmp_path / "out/secret.zarr", ROWS)
+    inside = tmp_path / "in"
+    gzarr.open_group(inside, mode="w")["b"] = ROWS
+    (inside / "array").symlink_to("../out/secret.zarr")
+    (inside / "file").symlink_to("../out/secret.zarr/zarr.json")
+    (inside / "again").symlink_to("array")
+    (inside / "here").symlink_to("b/zarr.json")
+    (tmp_path / "door").symlink_to("in")
+    outside = ("array/zarr.json", "array/", "array", "file", "again/zarr.json", "array/c/0/0")
+    with served(str(inside)) as url, served(str(tmp_path / "door")) as through:
+        for path in outside:
+            assert ask(url + path)[0] == ask(url + path, "HEAD")[0] == ask(through + path)[0] == 404
+        assert ask(f"{url}here")[0] == ask(f"{through}b/zarr.json")[0] == 200
+    with served(str(inside), follow_links=True) as url:
+        assert all(ask(url + path)[0] == 200 for path in outside)
+
+
+def test_links_out_of_an_n5_container_are_not_followed(tmp_path: Path) -> None:
+    gzarr.open_group(gzarr.storage.N5Store(tmp_path / "a.n5"), mode="w").create_array("b", data=ROWS, chunks=(64, 96))
+    gzarr.open_group(gzarr.storage.N5Store(tmp_path / "c.n5"), mode="w").create_array("b", data=ROWS, chunks=(64, 96))
+    (tmp_path / "a.n5/b/0/0").unlink()
+    (tmp_path / "a.n5/b/0/0").symlink_to(tmp_path / "c.n5/b/0/0")
+    with served(str(tmp_path / "a.n5")) as url:
+        assert ask(f"{url}b/.zarray")[0] == 200
+        assert ask(f"{url}b/0.0")[0] == 404
+    with served(str(tmp_path / "a.n5"), follow_links=True) as url:
+        assert ask(f"{url}b/0.0")[0] == 200
+
+
+def test_any_name_of_a_file_is_listed_and_served(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    names = [b"\xff\x1b<b>", "\u202eö".encode(), b"a:b?c#d%e"]
+    for name in names:
+        (Path(bytes(tmp_path).decode()) / name.decode(errors="surrogateescape")).write_bytes(name)
+    store, prefix = open_served(str(tmp_path))
+    with StoreServer(store, prefix, ("127.0.0.1", 0), quiet=False) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        page = ask(server.url)[2].decode()
+        found = [ask(server.url + link)[2] for link in re.findall('href="(.*?)"', page)]
+        raw(server.url, b"GET /\x9b\x1b HTTP/1.0\r\n\r\n")
+        server.shutdown()
+        thread.join()
+    assert sorted(found) == sorted(names)
+    assert "<b>" not in page
+    assert not any(c in page + capfd.readouterr().err for c in "\x1b\x9b\u202e\udcff")
