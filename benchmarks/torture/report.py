@@ -12,7 +12,7 @@ from benchmarks.torture.scenario import LOSSES, Counts
 START, END = "<!-- torture: generated -->", "<!-- end -->"
 WORDS = {"raw_errors": "raw errors"}
 HEADS = {"local": "directory", "views": "directory, several views", "zip": "ZIP", "sqlite": "SQLite", "lmdb": "LMDB"}
-HEADS |= {"dbm": "DBM", "redis": "Redis", "none": "no store"}
+HEADS |= {"dbm": "DBM", "redis": "Redis", "s3": "S3", "none": "no store"}
 
 
 def line(counts: Counts) -> str:

@@ -8,15 +8,18 @@ import importlib.util
 import os
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.s3.server import BUCKET
+from benchmarks.torture.children import apart
 from benchmarks.torture.scenario import Counts
 
-DATABASES = ("sqlite", "lmdb", "redis")
+DATABASES = ("sqlite", "lmdb", "redis", "s3")
 PROCESSES = ("local", *DATABASES)  # several processes may write
 SEEN = ("local", "views", *DATABASES)  # and see a directory in several ways
 AT_CLOSE = ("zip", "dbm")  # promise nothing before they are closed
@@ -35,7 +38,7 @@ class Place:
 
     @property
     def path(self) -> Path:
-        """The file or directory; Redis has none."""
+        """The file or directory; servers have none."""
         return self.folder / f"{self.name}.{ENDINGS[self.kind]}"
 
     def store(self, mode: str = "a") -> Any:
@@ -46,9 +49,12 @@ class Place:
         """Delete everything, with what lies beside it."""
         for path in self.folder.glob(f"{self.name}.*"):
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
-        if self.kind == "redis":
-            with self.store() as store:
-                store.clear()
+        if self.kind in SERVERS:
+            apart(self._clear)  # a process that has used obstore cannot be forked
+
+    def _clear(self) -> None:
+        with self.store() as store:
+            store.clear()
 
 
 def strays(place: Place) -> Counts:
@@ -114,6 +120,14 @@ def _redis(place: Place, mode: str) -> Any:
     return RedisStore(place.name, unix_socket_path=str(place.folder / "redis.sock"))
 
 
+def _s3(place: Place, mode: str) -> Any:
+    import gzarr
+
+    endpoint = f"http://127.0.0.1:{(place.folder / 's3.port').read_text()}"
+    options = {"key": "x", "secret": "x", "client_kwargs": {"endpoint_url": endpoint, "region_name": "us-east-1"}}
+    return gzarr.storage.open_store(f"s3://{BUCKET}/{place.name}", storage_options=options)[0]
+
+
 def _memory(place: Place, mode: str) -> Any:
     import gzarr
 
@@ -128,6 +142,7 @@ OPENERS: dict[str, Callable[[Place, str], Any]] = {
     "lmdb": _lmdb,
     "dbm": _dbm,
     "redis": _redis,
+    "s3": _s3,
     "memory": _memory,
 }
 ENDINGS = {
@@ -138,6 +153,7 @@ ENDINGS = {
     "lmdb": "lmdb",
     "dbm": "dbm",
     "redis": "redis",
+    "s3": "s3",
 }
 ENDINGS["memory"] = "memory"
 
@@ -148,31 +164,53 @@ def absence(kind: str) -> str | None:
         return "no redis-server or no client"
     if kind == "lmdb" and not importlib.util.find_spec("lmdb"):
         return "no lmdb"
+    if kind == "s3" and not importlib.util.find_spec("obstore"):
+        return "no obstore"
     return None
 
 
 def import_client(kind: str) -> None:
     """Import what a kind of store needs, so that forked processes need not."""
-    if module := {"redis": "redis", "lmdb": "lmdb", "sqlite": "sqlite3", "dbm": "dbm.dumb"}.get(kind):
-        importlib.import_module(module)
+    modules = {"redis": "redis", "lmdb": "lmdb", "sqlite": "sqlite3", "dbm": "dbm.dumb", "s3": "obstore"}
+    if kind in modules:
+        importlib.import_module(modules[kind])
 
 
 @contextlib.contextmanager
 def served(kind: str, folder: Path) -> Iterator[None]:
     """Run the server that a kind of store needs."""
-    if kind != "redis":
+    if kind not in SERVERS:
         yield
         return
-    socket = folder / "redis.sock"
-    options = ["--port", "0", "--unixsocket", str(socket), "--save", "", "--appendonly", "no", "--dir", str(folder)]
-    command = ["redis-server", *options]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+    with SERVERS[kind](folder) as server:
         try:
-            end = time.monotonic() + START_TIMEOUT_S
-            while not socket.exists():
-                if server.poll() is not None or time.monotonic() > end:
-                    raise RuntimeError("redis-server did not start")
-                time.sleep(0.01)
             yield
         finally:
             server.kill()
+
+
+def _redis_server(folder: Path) -> subprocess.Popen[str]:
+    socket = folder / "redis.sock"
+    options = ["--port", "0", "--unixsocket", str(socket), "--save", "", "--appendonly", "no", "--dir", str(folder)]
+    command = ["redis-server", *options]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True)
+    end = time.monotonic() + START_TIMEOUT_S
+    while not socket.exists():
+        if server.poll() is not None or time.monotonic() > end:
+            server.kill()
+            raise RuntimeError("redis-server did not start")
+        time.sleep(0.01)
+    return server
+
+
+def _s3_server(folder: Path) -> subprocess.Popen[str]:
+    """The server of the benchmarks: one thread answers, so a condition and the change that it guards are one step."""
+    (folder / "s3").mkdir()
+    command = [sys.executable, "-m", "benchmarks.s3.server", str(folder / "s3"), "0", "0"]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert server.stdout is not None
+    (folder / "s3.port").write_text(server.stdout.readline().strip())
+    return server
+
+
+SERVERS = {"redis": _redis_server, "s3": _s3_server}
