@@ -96,7 +96,11 @@ class Log:
 
     def count(self, **counts: Any) -> None:
         """Add to the counts."""
-        self._counts += Counts(**counts)
+        self.add(Counts(**counts))
+
+    def add(self, counts: Counts) -> None:
+        """Add counts to these."""
+        self._counts += counts
 
     def __add__(self, other: Log) -> Log:
         both = Log()

@@ -52,10 +52,7 @@ def _fork_among_threads(library: Gzarr, place: Place, state: Numbers) -> Any:
         time.sleep(0.01)
         outcome = Child(_read_and_write, group, state, kills.ROWS // 2 + number).wait(CHILD_S)
         log.count(operations=1)
-        if outcome.status != "done":
-            log.count(**outcome.counts().to_json() | {"operations": 0})
-        elif outcome.value:
-            log.count(**outcome.value | {"operations": 0})
+        log.add(Counts.from_json(outcome.value or {}) if outcome.status == "done" else outcome.counts())
         if outcome.status == "hung":
             break
     stop.set()
@@ -63,9 +60,7 @@ def _fork_among_threads(library: Gzarr, place: Place, state: Numbers) -> Any:
         thread.join(CHILD_S)
         if thread.is_alive():
             log.count(hung=1, notes=("a thread of the parent",))
-    for each in logs:
-        log.count(**each.to_json()["counts"])
-    return log.to_json()
+    return sum(logs, log).to_json()
 
 
 def _read_and_write(group: Any, state: Numbers, row: int) -> Any:

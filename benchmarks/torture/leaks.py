@@ -53,6 +53,11 @@ def _use_again(place: Place, budget_s: float) -> Any:
         group = gzarr.create_group(store)
         group.create_array("a", shape=100, chunks=10, dtype="i4")[...] = 0
         group.create_array("s", shape=100, chunks=5, shards=50, dtype="i4")[...] = 0
+        many = group.create_array("many", shape=300, chunks=1, dtype="i4", write_empty_chunks=True)
+        for n in range(4):  # starts the threads that a process keeps, as many as it ever has
+            many[...] = n
+            many[...]
+        del group["many"]
     end, n, before = time.monotonic() + budget_s, 0, usage()
     while n < 2 * WARM_UP or time.monotonic() < end:
         if n == WARM_UP:
