@@ -14,7 +14,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,17 +31,18 @@ def main() -> int:
     options = parse_options()
     pythons = dict(each.split("=", 1) for each in options.python)
     to_run = list(chosen(options, pythons))
-    share_s = options.minutes * 60 / sum(cell.scenario.weight for cell in to_run)
     seed = int(time.time()) if options.seed is None else options.seed
     result: dict[str, Any] = {"machine": machine() | {"folder": folder_of(options)}, "minutes": options.minutes}
-    result |= {"seed": seed, "libraries": {}, "cells": []}
-    failed = False
+    versions = {each: version_of(each, pythons.get(each, sys.executable)) for each in {c.writer: 0 for c in to_run}}
+    result |= {"seed": seed, "libraries": versions, "cells": []}
     print(f"seed {seed}", flush=True)
-    for cell in to_run:
-        python = pythons.get(cell.writer, sys.executable)
-        result["libraries"].setdefault(cell.writer, version_of(cell.writer, python))
+    failed = False
+    for cell, budget_s in shared_out(to_run, options.minutes * 60):
         start = time.monotonic()
-        counts = run(cell, seed, share_s * cell.scenario.weight, python, options.folder)
+        try:
+            counts = run(cell, seed, budget_s, pythons.get(cell.writer, sys.executable), options.folder)
+        except RuntimeError as error:  # the scenario itself is wrong; the others still run
+            counts = Counts(raw_errors=1, notes=(str(error),))
         seconds = round(time.monotonic() - start, 1)
         where = {"scenario": cell.scenario.name, "store": cell.store, "writer": cell.writer, "unsafe": cell.unsafe}
         result["cells"].append({**where, "seconds": seconds, **counts.to_json()})
@@ -53,6 +54,18 @@ def main() -> int:
     if options.table:
         insert(options.table, document(result))
     return int(failed)
+
+
+def shared_out(to_run: Sequence[Cell], seconds: float) -> Iterator[tuple[Cell, float]]:
+    """Cells with the time that each is given to do harm: together with starting and ending, they take so many seconds."""
+    end, beyond = time.monotonic() + seconds, 0.0
+    for number, cell in enumerate(to_run):
+        weights = sum(each.scenario.weight for each in to_run[number:])
+        began = time.monotonic()
+        share_s = (end - began) * cell.scenario.weight / weights
+        budget_s = max(share_s - beyond / max(number, 1), 0.1)
+        yield cell, budget_s
+        beyond += time.monotonic() - began - budget_s
 
 
 def chosen(options: argparse.Namespace, pythons: Mapping[str, str]) -> Iterator[Cell]:

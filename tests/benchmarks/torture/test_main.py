@@ -8,9 +8,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from benchmarks.torture import __main__
 from benchmarks.torture.catalogue import SCENARIOS
 from benchmarks.torture.cell import Cell, cells, run
 from benchmarks.torture.children import Child, apart, shared, together
@@ -91,6 +93,31 @@ def test_the_command_line(tmp_path: Path) -> None:
     assert page.read_text().endswith("after\n")
     with pytest.raises(ValueError, match="has no lines"):
         insert(out, "")
+
+
+def test_a_scenario_that_fails_itself_does_not_cost_the_others_their_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run_or_fail(cell: Cell, *_: object) -> Counts:
+        if cell.store == "local":
+            raise RuntimeError("the scenario is wrong")
+        return Counts(operations=1)
+
+    page = tmp_path / "page.md"
+    page.write_text(f"{START}\n{END}\n")
+    monkeypatch.setattr(__main__, "run", run_or_fail)
+    options = ["--minutes", "0.005", "--only", "readers", "--store", "local,sqlite", "--table", str(page)]
+    monkeypatch.setattr(sys, "argv", ["torture", *options])
+    assert __main__.main() == 1
+    assert "1 raw errors of 0 | 0 of 1 |" in page.read_text()
+
+
+def test_all_scenarios_together_take_the_time_that_they_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(__main__, "time", SimpleNamespace(monotonic=lambda: now))
+    for _, budget_s in __main__.shared_out(cells(), 3600):
+        now += budget_s + 3
+    assert 3500 < now < 3620
 
 
 def test_peers_run_on_local_directories_only() -> None:
