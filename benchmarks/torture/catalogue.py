@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from benchmarks.torture import damage, disk, forks, interrupts, kills, leaks, nodes, races
+from benchmarks.torture import damage, disk, forks, interrupts, kills, leaks, nodes, programs, races
 from benchmarks.torture.scenario import Scenario
 
 SCENARIOS: tuple[Scenario, ...] = (
     *races.SCENARIOS,
+    *programs.SCENARIOS,
     *nodes.SCENARIOS,
     *kills.SCENARIOS,
     *disk.SCENARIOS,

@@ -160,13 +160,18 @@ ENDINGS["memory"] = "memory"
 
 def absence(kind: str) -> str | None:
     """Why a kind of store cannot be used on this machine; None if it can."""
-    if kind == "redis" and not (importlib.util.find_spec("redis") and shutil.which("redis-server")):
+    if kind == "redis" and not (importlib.util.find_spec("redis") and program("redis-server")):
         return "no redis-server or no client"
     if kind == "lmdb" and not importlib.util.find_spec("lmdb"):
         return "no lmdb"
     if kind == "s3" and not importlib.util.find_spec("obstore"):
         return "no obstore"
     return None
+
+
+def program(name: str) -> str | None:
+    """Path of a program: beside this Python, where wheels put theirs, else on PATH."""
+    return shutil.which(name, path=str(Path(sys.executable).parent)) or shutil.which(name)
 
 
 def import_client(kind: str) -> None:
@@ -192,8 +197,7 @@ def served(kind: str, folder: Path) -> Iterator[None]:
 def _redis_server(folder: Path) -> subprocess.Popen[str]:
     socket = folder / "redis.sock"
     options = ["--port", "0", "--unixsocket", str(socket), "--save", "", "--appendonly", "no", "--dir", str(folder)]
-    command = ["redis-server", *options]
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True)
+    server = subprocess.Popen([program("redis-server") or "redis-server", *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True)
     end = time.monotonic() + START_TIMEOUT_S
     while not socket.exists():
         if server.poll() is not None or time.monotonic() > end:

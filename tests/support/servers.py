@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from urllib.request import urlopen
 
 import pytest
 
+from benchmarks.torture.stores import program
 from tests.support.chromium import Browser, chromium, find_chromium
 
 ROOT = Path(__file__).parents[2]
@@ -35,11 +35,6 @@ def free_port() -> int:
     with socket.socket() as sock:
         sock.bind((HOST, 0))
         return int(sock.getsockname()[1])
-
-
-def program(name: str) -> str | None:
-    """Path of a program: beside this Python, where wheels put theirs, else on PATH."""
-    return shutil.which(name, path=str(Path(sys.executable).parent)) or shutil.which(name)
 
 
 @contextlib.contextmanager
