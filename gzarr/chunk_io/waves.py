@@ -152,6 +152,7 @@ def _load_pinned(
 
     A version whose index is cached is assumed to be the current one; if it is, reading takes a single round trip.
     Otherwise the answer that brings the index says which version that is, and the chunks are of the same version.
+    A shard of which a cached index has none of the chunks is asked for its version, as no other request would be made.
     """
     keys = [io.layout.key(coords) for coords, _ in wave]
     cached = {key: io.layout.cached_token(key) for key in keys}
@@ -159,7 +160,14 @@ def _load_pinned(
     for _ in range(MAX_RETRIES):
         pinned = PinnedStore(io.store, versions)
         try:
-            return io.backend.load(pinned, _locate(io, pinned, wave, [PINNED] * len(keys)), *near)
+            located = _locate(io, pinned, wave, [PINNED] * len(keys))
+            owners = [key for key, (_, members) in zip(keys, wave, strict=True) for _ in members]
+            with_chunks = {key for key, item in zip(owners, located, strict=True) if item is not None}
+            assumed = [key for key in versions if key not in with_chunks]
+            if assumed and tokens_of(io.store, assumed) != [versions[key] for key in assumed]:
+                versions = {}
+                continue
+            return io.backend.load(pinned, located, *near)
         except ReplacedError:
             versions = {}
         except CodecError as error:

@@ -218,6 +218,24 @@ def test_a_replaced_shard_is_read_anew(s3: ObjectStore) -> None:
     assert z[5] == 0
 
 
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_chunk_that_a_shard_lacked_is_seen_once_it_is_written(nested: bool, s3: ObjectStore) -> None:
+    inner = gzarr.codecs.ShardingCodec((16,), [gzarr.codecs.ShardingCodec((4,), [gzarr.codecs.BytesCodec()])])
+    layout: Any = {"chunks": 64, "codecs": [inner]} if nested else {"chunks": 4, "shards": 64}
+    writer = gzarr.create_array(s3, shape=64, dtype="i8", fill_value=0, **layout)
+    writer[0] = 1
+    watched = CountingStore(s3)
+    z = gzarr.open_array(watched, mode="r")
+    assert (z[0], z[8], z[60]) == (1, 0, 0)
+    writer[8] = 2
+    writer[60] = 3
+    assert (z[8], z[60]) == (2, 3)
+    s3.delete_many(["c/0"])
+    assert z[16] == z[0] == 0
+    writer[20] = 4
+    assert z[20] == 4
+
+
 @pytest.mark.parametrize("kind", ["s3", "azure", "http"])
 def test_a_read_of_another_version_is_refused(kind: str, request: pytest.FixtureRequest) -> None:
     if kind == "http":
