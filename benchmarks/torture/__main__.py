@@ -57,7 +57,7 @@ def main() -> int:
 
 
 def shared_out(to_run: Sequence[Cell], seconds: float) -> Iterator[tuple[Cell, float]]:
-    """Cells with the time that each is given to do harm: together with starting and ending, they take so many seconds."""
+    """Cells with the time that each has to do harm, so that all of them, starts and ends included, take so long."""
     end, beyond = time.monotonic() + seconds, 0.0
     for number, cell in enumerate(to_run):
         weights = sum(each.scenario.weight for each in to_run[number:])

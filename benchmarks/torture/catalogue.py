@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.torture import damage, disk, forks, interrupts, kills, leaks, nodes, programs, races
+from benchmarks.torture import damage, disk, forks, interrupts, kills, leaks, nodes, plugin, programs, races
 from benchmarks.torture.scenario import Scenario
 
 SCENARIOS: tuple[Scenario, ...] = (
@@ -15,5 +15,6 @@ SCENARIOS: tuple[Scenario, ...] = (
     *forks.SCENARIOS,
     *leaks.SCENARIOS,
     *damage.SCENARIOS,
+    *plugin.SCENARIOS,
 )
 BY_NAME = {each.name: each for each in SCENARIOS}

@@ -90,9 +90,7 @@ def _layout(rng: np.random.Generator) -> Layout:
 class Phase:
     """Threads at work on the rows that stay, while at most one kind of change is made to the number of rows."""
 
-    def __init__(
-        self, arrays: list[Any], chunks: tuple[int, ...], values: Numbers, rng: np.random.Generator
-    ) -> None:
+    def __init__(self, arrays: list[Any], chunks: tuple[int, ...], values: Numbers, rng: np.random.Generator) -> None:
         self.arrays, self.chunks, self.before = arrays, chunks, values
         self.change = str(rng.choice(["none", "append", "resize"]))
         rows = len(values)
@@ -155,7 +153,7 @@ class Phase:
     def _check_rows(self, appended: dict[int, int]) -> Counts:
         """Compare the rows that were added: each append once and in one piece, or the fill value."""
         rows = self.rows + sum(appended.values())
-        new = self.after[self.stay :].reshape(len(self.after) - self.stay, self.ids[:1].size or 1)
+        new = self.after[self.stay :].reshape(len(self.after) - self.stay, math.prod(self.after.shape[1:]))
         if len(self.after) != rows:
             return Counts(wrong=1, notes=(f"{self.change}: there are {len(self.after)} rows, not {rows}",))
         if self.change != "append":
@@ -168,7 +166,7 @@ class Phase:
 
 
 def selection(rng: np.random.Generator, ids: Numbers, chunks: tuple[int, ...], *, whole: bool) -> Any:
-    """A selection: the attribute of an array that takes it, if not the array itself; a key; the numbers of its elements.
+    """A selection: "basic" or the attribute of an array that takes it, a key, and the numbers of its elements.
 
     whole: whether the array has the shape of ``ids`` and keeps it, which masks and a last block that is smaller need.
     """

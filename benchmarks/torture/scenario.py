@@ -114,6 +114,8 @@ class Scenario:
         Kinds of stores for which docs/reliability.md promises nothing here: shown, but no failure.
     weight : float
         Share of the time, compared with other scenarios.
+    needs : str, optional
+        A package without which it cannot run.
     """
 
     name: str
@@ -123,6 +125,7 @@ class Scenario:
     writers: tuple[str, ...] = ("gzarr",)
     unsafe: tuple[str, ...] = ()
     weight: float = 1.0
+    needs: str | None = None
 
 
 def rounds(setting: Setting) -> Iterator[tuple[int, np.random.Generator]]:

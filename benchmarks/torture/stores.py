@@ -196,8 +196,9 @@ def served(kind: str, folder: Path) -> Iterator[None]:
 
 def _redis_server(folder: Path) -> subprocess.Popen[str]:
     socket = folder / "redis.sock"
-    options = ["--port", "0", "--unixsocket", str(socket), "--save", "", "--appendonly", "no", "--dir", str(folder)]
-    server = subprocess.Popen([program("redis-server") or "redis-server", *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True)
+    command = [program("redis-server") or "redis-server", "--port", "0", "--unixsocket", str(socket)]
+    command += ["--save", "", "--appendonly", "no", "--dir", str(folder)]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True)
     end = time.monotonic() + START_TIMEOUT_S
     while not socket.exists():
         if server.poll() is not None or time.monotonic() > end:
