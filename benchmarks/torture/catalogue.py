@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from benchmarks.torture import damage, disk, forks, interrupts, kills, leaks, nodes, plugin, programs, races
+from benchmarks.torture import (
+    damage,
+    disk,
+    epochs,
+    forks,
+    interrupts,
+    kills,
+    leaks,
+    nodes,
+    plugin,
+    programs,
+    pyramids,
+    races,
+)
 from benchmarks.torture.scenario import Scenario
 
 SCENARIOS: tuple[Scenario, ...] = (
@@ -13,6 +26,8 @@ SCENARIOS: tuple[Scenario, ...] = (
     *disk.SCENARIOS,
     *interrupts.SCENARIOS,
     *forks.SCENARIOS,
+    *epochs.SCENARIOS,
+    *pyramids.SCENARIOS,
     *leaks.SCENARIOS,
     *damage.SCENARIOS,
     *plugin.SCENARIOS,

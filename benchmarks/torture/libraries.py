@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -281,6 +283,14 @@ def _zstd_gzarr(layout: Layout) -> Any:
 
 
 LIBRARIES: dict[str, Callable[[], Library]] = {"gzarr": Gzarr, "zarr": Zarr, "tensorstore": TensorStore}
+
+
+def import_ahead(*packages: str) -> None:
+    """Import all modules of some packages, so that forked children find what they need."""
+    for package in packages:
+        for module in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
+            with contextlib.suppress(ImportError):
+                importlib.import_module(module.name)
 
 
 def absence(name: str) -> str | None:

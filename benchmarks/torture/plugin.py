@@ -6,7 +6,6 @@ and the bytes of chunks where they are not compressed.
 
 from __future__ import annotations
 
-import importlib
 import json
 import math
 import shutil
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.torture.children import apart, found
+from benchmarks.torture.libraries import import_ahead
 from benchmarks.torture.programs import selection
 from benchmarks.torture.scenario import Counts, Scenario, Setting, rounds
 
@@ -29,8 +29,7 @@ DOCUMENTS = (".zarray", ".zattrs", "zarr.json")
 
 def plugin(setting: Setting) -> Counts:
     """Make an array twice, and the same calls of both."""
-    for module in ("gzarr", "gzarr.interop.zarr.batches"):  # forked children find imported what they need
-        importlib.import_module(module)
+    import_ahead("gzarr.interop.zarr")
     total = Counts()
     for number, _ in rounds(setting):
         folder = setting.folder / f"x{number}"
@@ -124,7 +123,7 @@ def _step(rng: np.random.Generator, array: Any) -> tuple[str, Callable[[Any], An
         return "attributes", lambda z: z.attrs.update(a=value, b={"c": [value]})
     how, key, places = "basic", ..., np.arange(math.prod(shape)).reshape(shape)
     if 0 not in shape and kind < 11:
-        how, key, places = selection(rng, places, array.chunks, whole=True)
+        how, key, places = selection(rng, places, array.shards or array.chunks, whole=True)
     if kind == 11 and len(shape) > 1:
         key = (*[0] * (len(shape) - 1), int(rng.integers(-20, 20)))  # perhaps out of bounds
         places = np.array(0)
