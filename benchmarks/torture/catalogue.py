@@ -15,6 +15,7 @@ from benchmarks.torture import (
     programs,
     pyramids,
     races,
+    sanitized,
 )
 from benchmarks.torture.scenario import Scenario
 
@@ -31,5 +32,6 @@ SCENARIOS: tuple[Scenario, ...] = (
     *leaks.SCENARIOS,
     *damage.SCENARIOS,
     *plugin.SCENARIOS,
+    *sanitized.SCENARIOS,
 )
 BY_NAME = {each.name: each for each in SCENARIOS}

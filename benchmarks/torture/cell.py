@@ -48,8 +48,7 @@ class Cell:
     @property
     def absence(self) -> str | None:
         """Why this machine and this Python cannot run it; None if they can."""
-        needed = [self.writer, *([self.scenario.needs] if self.scenario.needs else [])]
-        return stores.absence(self.store) or next(filter(None, map(libraries.absence, needed)), None)
+        return stores.absence(self.store) or libraries.absence(self.writer) or self.scenario.absence()
 
     def command(self, seed: int, budget_s: float, *, folder: str) -> list[str]:
         """The arguments of this module."""

@@ -11,13 +11,14 @@ import math
 import shutil
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.torture.children import apart, found
-from benchmarks.torture.libraries import import_ahead
+from benchmarks.torture.libraries import absence, import_ahead
 from benchmarks.torture.programs import selection
 from benchmarks.torture.scenario import Counts, Scenario, Setting, rounds
 
@@ -179,6 +180,6 @@ SCENARIOS = (
         plugin,
         ("none",),
         weight=8.0,
-        needs="zarr",
+        absence=partial(absence, "zarr"),
     ),
 )

@@ -114,8 +114,8 @@ class Scenario:
         Kinds of stores for which docs/reliability.md promises nothing here: shown, but no failure.
     weight : float
         Share of the time, compared with other scenarios.
-    needs : str, optional
-        A package without which it cannot run.
+    absence : callable
+        Gives why this machine cannot run it; None if it can.
     """
 
     name: str
@@ -125,7 +125,7 @@ class Scenario:
     writers: tuple[str, ...] = ("gzarr",)
     unsafe: tuple[str, ...] = ()
     weight: float = 1.0
-    needs: str | None = None
+    absence: Callable[[], str | None] = lambda: None
 
 
 def rounds(setting: Setting) -> Iterator[tuple[int, np.random.Generator]]:

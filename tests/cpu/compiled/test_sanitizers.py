@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import subprocess
-import sys
-import sysconfig
 from pathlib import Path
 
 import pytest
 
+from benchmarks.torture import sanitized
 from gzarr.cpu.compiled import library
-from tests.cpu.compiled.looping import ROOT
 
 pytestmark = pytest.mark.skipif(library.loop() is None, reason=f"the compiled loop is {library.status()}")
 
-#: A free-threaded Python has an allocator of its own only.
-MALLOC = {} if sysconfig.get_config_var("Py_GIL_DISABLED") else {"PYTHONMALLOC": "malloc"}
 #: Tests by file, and which (``-k``): everything, but not every chain, as most of the time is not the loop's.
 SELECTED = {
     "cpu/compiled/test_basic.py": "lie or one_call or other_keys or strides or known or part or named or in_memory "
@@ -47,60 +40,13 @@ SELECTED = {
 
 
 @pytest.fixture(scope="module")
-def sanitized(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """The loop with sanitizers, and what to preload."""
+def loop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The loop with sanitizers."""
+    if reason := sanitized.absence():
+        pytest.skip(reason)
     target = tmp_path_factory.mktemp("sanitized") / "loop.so"
-    preload = build_sanitized(target)
-    if preload is None:
-        pytest.skip("there is no C compiler with sanitizers")
-    return target, preload
-
-
-def build_sanitized(target: Path) -> str | None:
-    """Build the loop with sanitizers. Returns: what to preload; None if the compiler has no sanitizers."""
-    compiler = shutil.which(os.environ.get("CC") or "gcc")
-    if compiler is None:
-        return None
-    preloads = []
-    for name in ("libasan.so", "libubsan.so"):
-        found = subprocess.run([compiler, f"-print-file-name={name}"], check=True, capture_output=True, text=True)
-        preloads.append(found.stdout.strip())
-    if not all(Path(path).is_absolute() for path in preloads):
-        return None
-    flags = ["-std=c11", "-O1", "-g1", "-shared", "-fPIC", "-fno-omit-frame-pointer"]
-    flags += ["-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter"]
-    flags += ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-D_GNU_SOURCE", "-D_FILE_OFFSET_BITS=64"]
-    sources = sorted(map(str, (ROOT / "gzarr" / "cpu" / "loop").glob("*.c")))
-    include = sysconfig.get_path("include")
-    made = subprocess.run(
-        [compiler, *flags, f"-I{include}", *sources, "-o", str(target)], check=False, capture_output=True, text=True
-    )
-    assert made.returncode == 0, made.stderr
-    return ":".join(preloads)
-
-
-AS_THE_LOOP = """
-import sys
-from importlib.machinery import ExtensionFileLoader
-from importlib.util import module_from_spec, spec_from_file_location
-spec = spec_from_file_location("gzarr.cpu._loop", sys.argv[1])
-module = module_from_spec(spec)
-spec.loader.exec_module(module)
-sys.modules["gzarr.cpu._loop"] = module
-"""
-
-
-def run_sanitized(sanitized: tuple[Path, str], code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    library, preload = sanitized
-    environment = {
-        **os.environ,
-        "LD_PRELOAD": preload,
-        "ASAN_OPTIONS": "detect_leaks=0",  # Python keeps memory until it exits
-        **MALLOC,  # small objects have guards around them
-        "PYTHONPATH": str(ROOT),
-    }
-    command = [sys.executable, "-c", AS_THE_LOOP + code, str(library), *arguments]
-    return subprocess.run(command, env=environment, cwd=ROOT, check=False, capture_output=True, text=True, timeout=600)
+    sanitized.build(target)
+    return target
 
 
 AGAIN = """
@@ -113,8 +59,8 @@ print("all passed")
 """
 
 
-def test_the_loop_passes_under_sanitizers(sanitized: tuple[Path, str]) -> None:
-    result = run_sanitized(sanitized, AGAIN, json.dumps(SELECTED))
+def test_the_loop_passes_under_sanitizers(loop: Path) -> None:
+    result = sanitized.run(loop, AGAIN, json.dumps(SELECTED))
     assert result.stdout.endswith("all passed\n"), (result.stdout + result.stderr)[-6000:]
 
 
@@ -132,9 +78,16 @@ print("survived")
 """
 
 
-def test_planted_faults_are_found(sanitized: tuple[Path, str], tmp_path: Path) -> None:
+def test_planted_faults_are_found(loop: Path, tmp_path: Path) -> None:
     """The run above can fail: here the loop is told of a result that is there no more."""
-    result = run_sanitized(sanitized, PLANTED, str(tmp_path / "z"))
+    result = sanitized.run(loop, PLANTED, str(tmp_path / "z"))
     assert "survived" not in result.stdout
     assert "AddressSanitizer: heap-use-after-free" in result.stderr, result.stderr[-3000:]
     assert "/cpu/loop/" in result.stderr
+
+
+def test_torture_finds_nothing(loop: Path, tmp_path: Path) -> None:
+    for name, store in sanitized.PARTS:
+        counts = sanitized.tortured(loop, name, store, 1, 0.5, tmp_path)
+        assert counts.operations
+        assert not counts.losses, counts
