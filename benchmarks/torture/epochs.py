@@ -5,9 +5,9 @@ Elements of the array are numbered in C order, so a batch tells by itself which 
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections import Counter
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,34 +18,58 @@ from benchmarks.torture.libraries import Gzarr, Layout, import_ahead
 from benchmarks.torture.scenario import Counts, Scenario, Setting, rounds
 from benchmarks.torture.stores import Place
 
-KILLS = 3  # of an epoch, at most
-TYPICAL_S = (0.003, 0.02, 0.1)
+STOPS = 3  # of an epoch, at most
+MOST_STEPS = 8  # until a stop
+TYPICAL_S = (0.003, 0.02, 0.1)  # until a kill
+BATCH = 12  # epochs of one process that is not killed
 
 
 def epochs(setting: Setting) -> Counts:
-    """Every sample comes once, whole, however often the epoch was interrupted and whoever went on with it."""
+    """Every sample comes once, whole, however often the epoch was stopped and whoever went on with it."""
     library, total = Gzarr(), Counts()
     import_ahead("gzarr.loader", "gzarr.gpu")
-    for number, rng in rounds(setting):
-        place = Place(setting.store, setting.folder, f"x{number}")
-        layout, options, corners, box = drawn(rng)
-        total += apart(_create, library, place, layout).counts()
-        saved, begun, worlds = setting.folder / f"{number}.json", shared(1), []
-        saved.write_text(json.dumps({"state": None, "ids": [], "corners": []}))
-        for kill in range(KILLS + 1):
-            worlds.append(int(rng.integers(1, 4)))
-            work = (_run, library, place, options, box, worlds[-1], saved, begun)
-            after_s = float(rng.exponential(rng.choice(TYPICAL_S)))
-            outcome = killed(*work, begun=begun, after_s=after_s) if kill < KILLS else apart(*work)
-            if outcome.status != "killed":
-                total += found(outcome)
-                break
-        if outcome.status == "done":
-            wrong = compare(json.loads(saved.read_text()), corners, options, worlds)
-            note = f"seed {[setting.seed, number]}, {layout}, {options}, ranks {worlds}: {wrong}"
-            total += Counts(operations=1, wrong=int(bool(wrong)), notes=(note,) if wrong else ())
-        place.remove()
+    for number, _ in rounds(setting):
+        if number % 3 == 0:
+            total += _epoch(library, setting, [setting.seed, number], kills=True)
+        else:
+            total += found(apart(_batch, library, setting, number))
     return total
+
+
+def _batch(library: Gzarr, setting: Setting, number: int) -> Any:
+    seeds = [[setting.seed, number, n] for n in range(BATCH)]
+    return sum((_epoch(library, setting, seed, kills=False) for seed in seeds), Counts()).to_json()
+
+
+def _epoch(library: Gzarr, setting: Setting, seed: list[int], *, kills: bool) -> Counts:
+    """One epoch. kills: whether processes that take it are killed, or stop by themselves in this process."""
+    rng = np.random.default_rng(seed)
+    place = Place(setting.store, setting.folder, "-".join(map(str, seed)))
+    layout, options, corners, box = drawn(rng)
+    saved, begun, counts, worlds = setting.folder / f"{place.name}.json", shared(1), Counts(), []
+    saved.write_text(json.dumps({"state": None, "ids": [], "corners": [], "ended": False}))
+    if kills:
+        counts += apart(_create, library, place, layout).counts()
+    else:
+        _create(library, place, layout)
+    for stop in range(STOPS + 1):
+        worlds.append(int(rng.integers(1, 4)))
+        work = (_run, library, place, options, box, worlds[-1], saved)
+        after_s, steps = float(rng.exponential(rng.choice(TYPICAL_S))), int(rng.integers(MOST_STEPS))
+        if not kills:
+            counts += Counts.from_json(work[0](*work[1:], begun, steps if stop < STOPS else None))
+        elif stop < STOPS:
+            outcome = killed(*work, begun, None, begun=begun, after_s=after_s)
+            counts += found(outcome) if outcome.status != "killed" else Counts()
+        else:
+            counts += found(apart(*work, begun, None))
+        kept = json.loads(saved.read_text())
+        if kept["ended"] or counts.losses:
+            break
+    wrong = "" if counts.losses else compare(kept, corners, options, worlds)
+    counts += Counts(operations=1, wrong=int(bool(wrong)), notes=(wrong,) if wrong else ())
+    place.remove()
+    return counts + Counts(notes=(f"seed {seed}, {layout}, {options}, ranks {worlds}",) if counts.losses else ())
 
 
 def drawn(rng: np.random.Generator) -> tuple[Layout, dict[str, Any], Any, tuple[int, ...]]:
@@ -67,7 +91,7 @@ def drawn(rng: np.random.Generator) -> tuple[Layout, dict[str, Any], Any, tuple[
     if kind == "rows":
         starts: Any = [range(shape[0])]
     elif kind == "window":
-        options["ends"] = sorted({*rng.integers(1, shape[0], 3).tolist(), shape[0]})
+        options["ends"] = sorted({*rng.integers(size[0], shape[0] + 1, 3).tolist()})
         options["stride"] = (int(rng.integers(1, 4)),)
         spans = zip([0, *options["ends"]], options["ends"], strict=False)
         starts = [[a for low, high in spans for a in range(low, high - size[0] + 1, options["stride"][0])]]
@@ -77,8 +101,10 @@ def drawn(rng: np.random.Generator) -> tuple[Layout, dict[str, Any], Any, tuple[
         starts = [sorted({*range(0, n - s + 1, step), n - s}) for n, s, step in along]
     else:
         options["n"] = int(rng.integers(1, 200))
+        options["drop_last"] &= options["n"] > 4 * batch
         return Layout(shape, chunks, shards), options, options["n"], box
-    corners = [int(ids[(*corner, *[0] * (3 - len(corner)))]) for corner in product(*starts)]
+    corners = [int(ids[(*corner, *[0] * (3 - len(corner)))]) for corner in itertools.product(*starts)]
+    options["drop_last"] &= len(corners) > 4 * batch  # a step of all ranks must be possible
     return Layout(shape, chunks, shards), options, corners, box
 
 
@@ -99,7 +125,14 @@ def _loader(library: Gzarr, place: Place, options: dict[str, Any], rank: int, wo
 
 
 def _run(
-    library: Gzarr, place: Place, options: dict[str, Any], box: tuple[int, ...], world: int, saved: Path, begun: Any
+    library: Gzarr,
+    place: Place,
+    options: dict[str, Any],
+    box: tuple[int, ...],
+    world: int,
+    saved: Path,
+    begun: Any,
+    steps: int | None,
 ) -> Any:
     """Take steps of all ranks in turn, and save the state after each, with what the epoch has given so far."""
     kept = json.loads(saved.read_text())
@@ -112,12 +145,15 @@ def _run(
     shape = library.open(place, "a", read_only=True).shape
     ids = np.arange(np.prod(shape)).reshape(shape)
     offsets = ids[(0,) * (3 - len(box)) + tuple(slice(n) for n in box)]
-    for step in range(1 << 30):
+    for step in itertools.count():
+        if step == steps:
+            break
         batches = [next(each, None) for each in running]
         if any((batch is None) != (batches[0] is None) for batch in batches):
             return Counts(wrong=1, notes=(f"ranks differ in their number of steps: {options}, {world}",)).to_json()
         if batches[0] is None:
-            return counts.to_json()
+            kept["ended"] = True
+            break
         for loader, batch in zip(loaders, batches, strict=True):
             values = np.asarray(batch.get() if hasattr(batch, "get") else batch)
             corners = values.reshape(len(values), -1)[:, 0]
@@ -129,10 +165,17 @@ def _run(
         if any(state != states[0] for state in states):
             counts += Counts(wrong=1, notes=(f"states of ranks differ: {states}",))
         kept["state"] = states[0]
+        _save(saved, kept)
         begun[0] += 1
-        saved.with_suffix(".new").write_text(json.dumps(kept))
-        saved.with_suffix(".new").replace(saved)
-    return None
+    _save(saved, kept)
+    for loader in loaders:
+        loader.close()
+    return counts.to_json()
+
+
+def _save(path: Path, kept: Any) -> None:
+    path.with_suffix(".new").write_text(json.dumps(kept))
+    path.with_suffix(".new").replace(path)
 
 
 def compare(kept: Any, corners: Any, options: dict[str, Any], worlds: list[int]) -> str:

@@ -91,8 +91,9 @@ def _check(library: Gzarr, place: Place, data: Numbers, levels: dict[str, Any]) 
     stored = [np.asarray(level[...]) for level in image]
     if len(stored) != levels["levels"] + 1 or not np.array_equal(stored[0], data):
         wrong.append(f"{len(stored)} levels, and level 0 is {'right' if np.array_equal(stored[0], data) else 'wrong'}")
+    scales = [np.array(each.scale) for each in image.metadata.datasets]
     for n, (below, level) in enumerate(pairwise(stored)):
-        factors = [-(-a // b) for a, b in zip(below.shape, level.shape, strict=True)]
+        factors = np.rint(scales[n + 1] / scales[n]).astype(int).tolist()
         expected = downsampled(below, factors, levels["method"])
         if level.shape != expected.shape or not np.allclose(
             level, expected, rtol=1e-5 * (level.dtype.kind == "f"), atol=0

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import time
 from pathlib import Path
 
 from benchmarks.torture.scenario import Counts, Scenario, Setting
@@ -33,10 +34,11 @@ CELL = "from benchmarks.torture.cell import main; main(sys.argv[2:])"
 
 def sanitizers(setting: Setting) -> Counts:
     """Damaged chunks, and programs by threads."""
-    library, total = setting.folder / "loop.so", Counts()
+    library, total, end = setting.folder / "loop.so", Counts(), time.monotonic() + setting.budget_s
     build(library)
-    for name, store in PARTS:
-        total += tortured(library, name, store, setting.seed, setting.budget_s / len(PARTS), setting.folder)
+    for number, (name, store) in enumerate(PARTS):
+        share_s = max((end - time.monotonic()) / (len(PARTS) - number), 1.0)
+        total += tortured(library, name, store, setting.seed, share_s, setting.folder)
     return total
 
 
