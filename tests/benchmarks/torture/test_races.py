@@ -8,7 +8,7 @@ from benchmarks.torture import nodes, races
 from benchmarks.torture.cell import Cell
 from tests.benchmarks.torture.losses import cells_of, run_briefly
 
-BUDGET_S = 0.5
+BUDGET_S = 0.3
 
 
 @pytest.mark.parametrize("cell", cells_of([*races.SCENARIOS, *nodes.SCENARIOS]))
