@@ -15,43 +15,8 @@ FLAGS = ["-std=c11", "-O3", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wno-unu
 
 loop = Extension(
     "gzarr.cpu._loop",
-    [
-        f"gzarr/cpu/loop/{name}.c"
-        for name in (
-            "module",
-            "basic",
-            "blocks",
-            "blosc",
-            "cast",
-            "chunks",
-            "copies",
-            "copy",
-            "deflate",
-            "device",
-            "fetch",
-            "filters",
-            "frames",
-            "items",
-            "locks",
-            "memory",
-            "parts",
-            "points",
-            "put",
-            "read",
-            "reduce",
-            "scratch",
-            "selection",
-            "shard",
-            "shuffle",
-            "sort",
-            "tables",
-            "values",
-            "write",
-        )
-    ],
-    depends=[
-        f"gzarr/cpu/loop/{name}.h" for name in ("basic", "device", "elements", "half", "loop", "module", "windows")
-    ],
+    sorted(map(str, Path("gzarr/cpu/loop").glob("*.c"))),
+    depends=sorted(map(str, Path("gzarr/cpu/loop").glob("*.h"))),
     define_macros=[("_GNU_SOURCE", "1"), ("_FILE_OFFSET_BITS", "64")]
     + ([("Py_LIMITED_API", "0x030B0000")] if STABLE else []),
     extra_compile_args=FLAGS,

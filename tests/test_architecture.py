@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -286,6 +287,18 @@ def test_nothing_looks_at_the_order_of_base_classes() -> None:
         if any(getattr(node, "attr", "") in names for node in ast.walk(ast.parse(path.read_text())))
     ]
     assert looks == []
+
+
+def test_no_calls_form_a_circle_among_the_files_of_the_loop() -> None:
+    code = {
+        path.name: re.sub(r"/\*.*?\*/", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+        for path in (PACKAGE / "cpu" / "loop").glob("*.c")
+    }
+    defined = re.compile(r"^(?!static)\w[\w *]*?\b(\w+)(?:\([^;{]*\) \{|;| = )", re.MULTILINE)
+    owner = {match.group(1): name for name, text in code.items() for match in defined.finditer(text)}
+    assert {"decode.c", "encode.c", "library.c", "blocks.c"} <= set(owner.values())
+    used = {name: {owner[word] for word in re.findall(r"\w+", text) if word in owner} for name, text in code.items()}
+    TopologicalSorter({name: names - {name} for name, names in used.items()}).prepare()
 
 
 def test_locks_and_threads_come_from_one_module() -> None:

@@ -35,29 +35,6 @@ static bool plan_copy(const Call *call, int64_t f, Copy *copy) {
     return true;
 }
 
-static void cast_axes(const Axis *axis, int n, char *dst, const char *src, CastRun cast) {
-    if (!n || (n == 1 && !axis->in && !axis->out)) {
-        cast(dst, src, n ? axis->n : 1, n ? axis->dst : 0, n ? axis->src : 0);
-        return;
-    }
-    for (int64_t i = 0; i < axis->n; i++) {
-        const int64_t from = axis->in ? axis->in[i] : i, to = axis->out ? axis->out[i] : i;
-        cast_axes(axis + 1, n - 1, dst + to * axis->dst, src + from * axis->src, cast);
-    }
-}
-
-/* Cast what a copy takes. src: its first element. */
-void cast_box(Copy *copy, const char *src) {
-    while (copy->n > 1) { /* the last two axes are one */
-        Axis *last = &copy->axis[copy->n - 1], *before = last - 1;
-        if (before->in || before->out || last->in || last->out) break;
-        if (before->src != last->src * last->n || before->dst != last->dst * last->n) break;
-        *before = (Axis){.n = before->n * last->n, .src = last->src, .dst = last->dst};
-        copy->n--;
-    }
-    cast_axes(copy->axis, copy->n, copy->dst, src, copy->cast);
-}
-
 static bool fill_slots(const Call *call, int64_t first, int64_t last) {
     Copy copy;
     for (int64_t f = first; f < last; f++) {

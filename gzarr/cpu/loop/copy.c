@@ -1,4 +1,4 @@
-/* Copies between chunks and arrays, and the places of chunks. */
+/* Copies between decoded chunks and arrays: boxes and points, cast on the way where that is wanted. */
 #include "loop.h"
 
 #include <string.h>
@@ -118,40 +118,67 @@ void swap_bytes(char *data, int64_t nbytes, int64_t unit) {
         }
 }
 
-/* The path of a chunk's file, a string in MAX_PATH bytes. False if it is too long. */
-bool make_path(const Call *call, const int64_t *coords, char *path) {
-    const int64_t ndim = call->job->ndim;
-    if (call->path_length + 21 * ndim >= MAX_PATH) return false;
-    char *at = path + call->path_length;
-    memcpy(path, call->path, (size_t)call->path_length);
-    for (int64_t a = 0; a < ndim; a++) {
-        char digits[20];
-        int n = 0;
-        if (coords[a] < 0) return false;
-        for (uint64_t c = (uint64_t)coords[a]; n == 0 || c; c /= 10) digits[n++] = (char)('0' + c % 10);
-        if (a) *at++ = (char)call->job->separator;
-        while (n) *at++ = digits[--n];
+static void cast_axes(const Axis *axis, int n, char *dst, const char *src, CastRun cast) {
+    if (!n || (n == 1 && !axis->in && !axis->out)) {
+        cast(dst, src, n ? axis->n : 1, n ? axis->dst : 0, n ? axis->src : 0);
+        return;
     }
-    *at = 0;
-    return true;
+    for (int64_t i = 0; i < axis->n; i++) {
+        const int64_t from = axis->in ? axis->in[i] : i, to = axis->out ? axis->out[i] : i;
+        cast_axes(axis + 1, n - 1, dst + to * axis->dst, src + from * axis->src, cast);
+    }
 }
 
-/* Which entry of a shard's index is a chunk's. False if none is. */
-bool find_entry(const Call *call, const int64_t *coords, uint64_t *at) {
-    const Window *window = call->window;
-    *at = 0;
-    for (int64_t a = 0; a < call->job->ndim; a++)
-        *at += ((uint64_t)coords[a] - (uint64_t)window->origin[a]) * (uint64_t)window->entry[a];
-    return *at < (uint64_t)call->n_index;
+/* Cast what a copy takes. src: its first element. */
+void cast_box(Copy *copy, const char *src) {
+    while (copy->n > 1) { /* the last two axes are one */
+        Axis *last = &copy->axis[copy->n - 1], *before = last - 1;
+        if (before->in || before->out || last->in || last->out) break;
+        if (before->src != last->src * last->n || before->dst != last->dst * last->n) break;
+        *before = (Axis){.n = before->n * last->n, .src = last->src, .dst = last->dst};
+        copy->n--;
+    }
+    cast_axes(copy->axis, copy->n, copy->dst, src, copy->cast);
 }
 
-/* Where a chunk of a shard of so many bytes is. at: a number below n_index. ODD if it is not within the shard. */
-Found look_up(const Call *call, uint64_t at, int64_t shard_size, uint64_t *start, int64_t *size) {
-    uint64_t entry[2]; /* a copy, as an index may lie anywhere in a shard */
-    memcpy(entry, (const char *)call->index + at * sizeof entry, sizeof entry);
-    *start = entry[0];
-    if (*start == MISSING) return ABSENT;
-    if (*start > (uint64_t)shard_size || entry[1] > (uint64_t)shard_size - *start) return ODD;
-    *size = (int64_t)entry[1];
-    return FOUND;
+#define GATHER(size)                                                                                          \
+    case size:                                                                                                \
+        for (int64_t p = first; p < last; p++)                                                                \
+            memcpy(out + order[p] * stride, chunk + places[p], size);                                         \
+        return;
+
+/* Copy the elements of some points, whose places are in the chunk and in the result. */
+void gather_points(const Call *call, int64_t first, int64_t last, const char *chunk) {
+    const int64_t *places = call->places, *order = call->order, stride = call->job->out_stride[0];
+    char *out = (char *)(intptr_t)call->job->out;
+    const CastRun cast = call->element.cast;
+    if (cast) {
+        for (int64_t p = first; p < last; p++) cast(out + order[p] * stride, chunk + places[p], 1, 0, 0);
+        return;
+    }
+    switch (element_size(call)) {
+        GATHER(1)
+        GATHER(2)
+        GATHER(4)
+        GATHER(8)
+        GATHER(16)
+    }
+    for (int64_t p = first; p < last; p++)
+        memcpy(out + order[p] * stride, chunk + places[p], (size_t)element_size(call));
+}
+
+/* Copy the points of a range of a chunk. next: the first one that may lie there; it moves on. Returns: how many. */
+int64_t copy_points_of(const Call *call, int64_t begin, int64_t end, const char *data, int64_t *next, int64_t last) {
+    int64_t done = 0, p = *next, from = -1;
+    while (p < last && call->places[p] / GRANULE < begin / GRANULE) p++;
+    *next = p;
+    for (; p < last && call->places[p] / GRANULE <= (end - 1) / GRANULE; p++) {
+        const bool inside = call->places[p] >= begin && call->places[p] + element_size(call) <= end;
+        if (inside && from < 0) from = p;
+        if (inside) continue;
+        if (from >= 0) gather_points(call, from, p, data - begin), done += p - from;
+        from = -1;
+    }
+    if (from >= 0) gather_points(call, from, p, data - begin), done += p - from;
+    return done;
 }

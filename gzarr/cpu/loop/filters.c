@@ -369,24 +369,18 @@ Job job_of_stored(const Job *job) {
 
 /* Room for the widest chunk, twice: beside that of encoded chunks, and where decoded ones are. */
 static char *spare_of(const Job *job, const Reader *reader) { return reader->encoded + room_of(job); }
-static char *other_of(const Job *job, const Reader *reader) { return reader->decoded - (job->widest - job->nbytes); }
+char *room_of_stored(const Job *job, const Reader *reader) { return reader->decoded - (job->widest - job->nbytes); }
 
-/* As `load_stored`, of a chunk that its filters have to decode. */
-bool load_filtered(const Job *job, const Stored *found, char *into, Reader *reader, char **chunk) {
-    const Job stored = job_of_stored(job);
-    char *const spare = spare_of(job, reader), *const other = other_of(job, reader), *const decoded = reader->decoded;
-    char *data = NULL;
-    reader->decoded = other;
-    const bool loaded = load_stored(&stored, found, NULL, stored.nbytes, reader, &data);
-    reader->decoded = decoded;
-    if (!loaded) return false;
+/* What a chunk was before its filters. data: in the memory of `reader`. into: as in `load_stored`. */
+bool unfilter_chunk(const Job *job, char *data, char *into, Reader *reader, char **chunk) {
+    char *const spare = spare_of(job, reader), *const other = room_of_stored(job, reader);
     int64_t last = 0;
     while (!job->filters[last].decode) last++;
     for (int64_t i = job->n_filters - 1; i >= last; i--) {
         const Filter *f = &job->filters[i];
         if (!f->decode) continue;
         /* `into` may be where decoded chunks are. */
-        const bool direct = i == last && into && (data != other || into != decoded);
+        const bool direct = i == last && into && (data != other || into != reader->decoded);
         char *to = direct ? into : data == spare ? other : spare;
         if (!f->decode(f, data, to)) return false;
         data = to;
@@ -399,7 +393,7 @@ bool load_filtered(const Job *job, const Stored *found, char *into, Reader *read
 
 /* What the filters make of a chunk. Returns: where it is; NULL for anything that the Python path should look at. */
 const char *filter_chunk(const Job *job, const char *data, Reader *reader) {
-    char *const spare = spare_of(job, reader), *const other = other_of(job, reader);
+    char *const spare = spare_of(job, reader), *const other = room_of_stored(job, reader);
     for (int64_t i = 0; i < job->n_filters; i++) {
         const Filter *f = &job->filters[i];
         char *to = data == spare ? other : spare;

@@ -5,13 +5,13 @@
  * that are wanted of each chunk (copies.c). Basic selections of a few chunks need no plan: basic.c makes these tables
  * from what stands between the brackets.
  *
- * Reading (read.c) finds the bytes of every part's chunk: a file of its own, a range of a shard, or memory (memory.c). It
- * decodes them, large chunks block by block (blocks.c), gzip and zlib by libdeflate (deflate.c), undoes the filters
- * (filters.c, values.c, shuffle.c), and copies what is wanted into the result (copy.c), where numbers may be cast (cast.c, half.h).
- * A missing chunk gives the fill value.
+ * Reading (read.c) finds the bytes of every part's chunk (stored.c): a file of its own, a range of a shard, or memory (memory.c).
+ * It decodes them (decode.c, zstd.c, deflate.c), large chunks block by block (blocks.c), undoes the filters (filters.c,
+ * values.c, shuffle.c), and copies what is wanted into the result (copy.c), where numbers may be cast (cast.c, half.h). A
+ * missing chunk gives the fill value.
  *
  * Writing (write.c) lays every part over the old contents of its chunk, unless the part covers the chunk, and encodes
- * that. Blosc's frames are made block by block (blosc.c, shuffle.c). The result replaces the chunk's file, which
+ * that (encode.c). Blosc's frames are made block by block (blosc.c, shuffle.c). The result replaces the chunk's file, which
  * is locked meanwhile (locks.c), is returned for a store in memory, or becomes part of a shard, which is built in memory in
  * the order of its index: new chunks, and between them those of the old shard, as they are. The store takes it, or it
  * replaces its file (shard.c).
@@ -25,9 +25,9 @@
  * Whatever is not plain success is left and reported: gzarr's Python path does such parts again, and it alone knows how to
  * say what is wrong.
  *
- * Rules: memory is only touched after what says where was checked against the shapes of chunk and array; the codecs
- * are those of numcodecs and libdeflate, called by address (`bind`); calls share nothing but these addresses, the table of
- * locks, and spare contexts of Zstandard.
+ * Rules: no calls form a circle among these files. Memory is only touched after what says where was checked against the
+ * shapes of chunk and array; the codecs are those of numcodecs and libdeflate, called by address (`bind`); calls share
+ * nothing but these addresses, the table of locks, and spare contexts of Zstandard.
  */
 #ifndef GZARR_LOOP_H
 #define GZARR_LOOP_H
@@ -402,9 +402,9 @@ void simplify(Copy *copy, bool fill);
 int64_t end_of(const Copy *copy);
 void copy_axes(const Axis *axis, int n, char *dst, const char *src, int64_t run, int64_t have);
 void swap_bytes(char *data, int64_t nbytes, int64_t unit);
-bool make_path(const Call *call, const int64_t *coords, char *path);
-bool find_entry(const Call *call, const int64_t *coords, uint64_t *at);
-Found look_up(const Call *call, uint64_t at, int64_t shard_size, uint64_t *start, int64_t *size);
+void cast_box(Copy *copy, const char *src);
+void gather_points(const Call *call, int64_t first, int64_t last, const char *chunk);
+int64_t copy_points_of(const Call *call, int64_t begin, int64_t end, const char *data, int64_t *next, int64_t last);
 
 /* blocks.c */
 extern const int64_t MIN_BLOCKWISE;
@@ -424,7 +424,6 @@ void free_sort(Sort *sort);
 int do_points(const Call *call, int64_t row, Reader *reader);
 bool find_points(const Call *call, int64_t row, int64_t *first, int64_t *last, int64_t *end);
 void scatter_points(const Call *call, int64_t first, int64_t last, char *chunk);
-int64_t copy_points_of(const Call *call, int64_t begin, int64_t end, const char *data, int64_t *next, int64_t last);
 
 /* blosc.c, shuffle.c */
 bool frames_are_sound(const Job *job, const Encoder *encoder);
@@ -432,28 +431,44 @@ int64_t frame_room(const Encoder *encoder);
 int64_t make_frame(const Job *job, const Encoder *encoder, const char *data, const Box *box, char *to, int fd, State *state);
 void shuffle_bytes(int64_t size, int64_t nbytes, const char *src, char *dst);
 
-/* read.c, write.c: parts `first` to `first + n` of the call; what became of each is put into `status`. */
-Found load_chunk(const Call *call, const int64_t *coords, char *into, Reader *reader, char **chunk);
+/* stored.c */
 bool read_exactly(int fd, char *to, int64_t n, int64_t at);
-bool read_stored(const Stored *stored, char *to, int64_t n, int64_t at);
+bool write_at(int fd, const char *data, int64_t n, int64_t at);
+bool write_exactly(int fd, const char *data, int64_t n);
+bool make_path(const Call *call, const int64_t *coords, char *path);
+bool find_entry(const Call *call, const int64_t *coords, uint64_t *at);
+Found look_up(const Call *call, uint64_t at, int64_t shard_size, uint64_t *start, int64_t *size);
 int open_regular(const char *path, int64_t *size);
+bool is_version(const Call *call, int fd);
 Found find_stored(const Call *call, const int64_t *coords, Reader *reader, Stored *stored);
 void leave_stored(const Call *call, const Stored *stored);
+bool read_stored(const Stored *stored, char *to, int64_t n, int64_t at);
+
+/* decode.c */
 bool load_stored(const Job *job, const Stored *stored, char *into, int64_t wanted, Reader *reader, char **chunk);
+Found load_chunk(const Call *call, const int64_t *coords, char *into, Reader *reader, char **chunk);
 bool reads_blockwise(const Job *job, const Stored *stored);
 bool copy_stored(const Job *job, const Stored *stored, const Copy *copy, Reader *reader);
 void close_reader(Reader *reader);
-bool is_version(const Call *call, int fd);
 bool has_decoder(const Job *job);
+
+/* encode.c */
+int64_t encode(const Job *job, const Encoder *e, const char *data, char *to, State *state);
 bool has_encoder(const Job *job);
-Done read_all(const Call *call, int64_t first, int64_t n, char *status, char *scratch);
-/* Bytes of scratch memory that a write takes. */
-int64_t write_room(const Job *job, const Encoder *encoder);
-/* Compress with Zstandard; level and checksum are those of the first time. Returns: bytes made; 0 if they are more than
- * `room`. */
+
+/* zstd.c: decode as `load_stored` does. */
+bool decode_zstd(const Job *job, const char *data, int64_t size, char *to, int64_t wanted, Reader *reader);
+void end_zstd_decoder(void *context);
+bool has_zstd_decoder(void);
+/* Compress; level and checksum are those of the first time. Returns: bytes made; 0 if they are more than `room`. */
 enum { MAX_ZSTD_LEVEL = 22 }; /* and what is above */
 int64_t compress_zstd(int64_t level, bool checksum, const char *data, int64_t n, char *to, int64_t room, State *state);
 bool has_zstd_encoder(void);
+
+/* read.c, write.c: parts `first` to `first + n` of the call; what became of each is put into `status`. */
+Done read_all(const Call *call, int64_t first, int64_t n, char *status, char *scratch);
+/* Bytes of scratch memory that a write takes. */
+int64_t write_room(const Job *job, const Encoder *encoder);
 Done write_all(const Call *call, Sink *sink, int64_t first, int64_t n, char *status, char *scratch);
 /* The same with a state whose reader, of an old shard, may be open; of a shard its lock stays. */
 Done write_parts(const Call *call, Sink *sink, int64_t first, int64_t n, char *status, char *scratch, State *state);
@@ -461,8 +476,6 @@ void end_write(State *state);
 
 bool plan_gather(const Call *call, const Span *const *spans, Copy *copy);
 bool lock_file(const Sink *sink, State *state);
-bool write_at(int fd, const char *data, int64_t n, int64_t at);
-bool write_exactly(int fd, const char *data, int64_t n);
 bool publish(Sink *sink, State *state);
 bool replace_file(Sink *sink, const char *data, int64_t size, const Copy *runs, State *state);
 bool delete_file(const Sink *sink, State *state);
@@ -488,7 +501,8 @@ bool find_value_filter(Filter *filter);
 /* filters.c */
 bool take_filters(Job *job, const char *table, int64_t n);
 Job job_of_stored(const Job *job);
-bool load_filtered(const Job *job, const Stored *stored, char *into, Reader *reader, char **chunk);
+char *room_of_stored(const Job *job, const Reader *reader);
+bool unfilter_chunk(const Job *job, char *data, char *into, Reader *reader, char **chunk);
 const char *filter_chunk(const Job *job, const char *data, Reader *reader);
 
 /* cast.c */
@@ -496,7 +510,6 @@ int64_t type_size(int64_t type);
 bool find_cast(int64_t from, int64_t to, int64_t from_size, int64_t to_size, CastRun *cast);
 
 /* copies.c */
-void cast_box(Copy *copy, const char *src);
 int do_copies(const Call *call, int64_t row, Reader *reader);
 bool shards_are_sound(const int64_t *shards, int64_t n_shards, int64_t ndim, int64_t n);
 Done read_shards(Call *call, int64_t first, const int64_t *shards, int64_t n_shards, const Item *items, char *status,

@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-struct Library lib;
-
 /* Counts what Python and the loop agree on: arguments, tables, results. */
 enum { VERSION = 26 };
 

@@ -1,4 +1,4 @@
-/* Points: gathers them out of decoded chunks, and lays them over chunks.
+/* Reads points, and lays them over chunks.
  *
  * Points of one chunk stand together, and within a large chunk those of one granule (sort.c), so that few of its blocks
  * are in cache at a time.
@@ -6,32 +6,6 @@
 #include "loop.h"
 
 #include <string.h>
-
-#define GATHER(size)                                                                                          \
-    case size:                                                                                                \
-        for (int64_t p = first; p < last; p++)                                                                \
-            memcpy(out + order[p] * stride, chunk + places[p], size);                                         \
-        return;
-
-/* Copy the elements of some points, whose places are in the chunk and in the result. */
-static void gather_points(const Call *call, int64_t first, int64_t last, const char *chunk) {
-    const int64_t *places = call->places, *order = call->order, stride = call->job->out_stride[0];
-    char *out = (char *)(intptr_t)call->job->out;
-    const CastRun cast = call->element.cast;
-    if (cast) {
-        for (int64_t p = first; p < last; p++) cast(out + order[p] * stride, chunk + places[p], 1, 0, 0);
-        return;
-    }
-    switch (element_size(call)) {
-        GATHER(1)
-        GATHER(2)
-        GATHER(4)
-        GATHER(8)
-        GATHER(16)
-    }
-    for (int64_t p = first; p < last; p++)
-        memcpy(out + order[p] * stride, chunk + places[p], (size_t)element_size(call));
-}
 
 /* Put the values of some points, which fit, into a chunk; of several for one element the last one stays. */
 void scatter_points(const Call *call, int64_t first, int64_t last, char *chunk) {
@@ -59,22 +33,6 @@ static bool points_fit(const Call *call, int64_t first, int64_t last, int64_t *e
 bool find_points(const Call *call, int64_t row, int64_t *first, int64_t *last, int64_t *end) {
     *first = call->starts[row], *last = call->starts[row + 1];
     return *first >= 0 && *last > *first && *last <= call->job->npoints && points_fit(call, *first, *last, end);
-}
-
-/* Copy the points of a range of a chunk. next: the first one that may lie there; it moves on. Returns: how many. */
-int64_t copy_points_of(const Call *call, int64_t begin, int64_t end, const char *data, int64_t *next, int64_t last) {
-    int64_t done = 0, p = *next, from = -1;
-    while (p < last && call->places[p] / GRANULE < begin / GRANULE) p++;
-    *next = p;
-    for (; p < last && call->places[p] / GRANULE <= (end - 1) / GRANULE; p++) {
-        const bool inside = call->places[p] >= begin && call->places[p] + element_size(call) <= end;
-        if (inside && from < 0) from = p;
-        if (inside) continue;
-        if (from >= 0) gather_points(call, from, p, data - begin), done += p - from;
-        from = -1;
-    }
-    if (from >= 0) gather_points(call, from, p, data - begin), done += p - from;
-    return done;
 }
 
 static void fill_points(const Call *call, int64_t first, int64_t last) {

@@ -4,7 +4,6 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <sys/uio.h>
-#include <unistd.h>
 
 /* Pieces of one call (Linux: UIO_MAXIOV). */
 enum { MOST_PIECES = 1024 };

@@ -7,9 +7,6 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* What Blosc may need besides the data (BLOSC_MAX_OVERHEAD); parameters of ZSTD_CCtx_setParameter. */
-enum { BLOSC_OVERHEAD = 16, ZSTD_LEVEL = 100, ZSTD_CHECKSUM = 201 };
-
 /* Frames of larger chunks are written to their file while they are made. */
 enum { MIN_STREAMED = 1 << 20 };
 
@@ -110,48 +107,6 @@ static const char *gather(const Call *call, const Piece *piece, char *to, State 
 
 /* -- encoding -------------------------------------------------------------------------------------------------- */
 
-int64_t compress_zstd(int64_t level, bool checksum, const char *data, int64_t n, char *to, int64_t room, State *state) {
-    if (!state->zstd) {
-        void *made = lib.ZSTD_createCCtx();
-        if (!made) return 0;
-        if (lib.ZSTD_isError(lib.ZSTD_CCtx_setParameter(made, ZSTD_LEVEL, (int)level)) ||
-            lib.ZSTD_isError(lib.ZSTD_CCtx_setParameter(made, ZSTD_CHECKSUM, checksum))) {
-            lib.ZSTD_freeCCtx(made);
-            return 0;
-        }
-        state->zstd = made;
-    }
-    const size_t made = lib.ZSTD_compress2(state->zstd, to, (size_t)room, data, (size_t)n);
-    return lib.ZSTD_isError(made) ? 0 : (int64_t)made;
-}
-
-/* Encode a chunk. Returns: bytes made, of max_encoded at most; 0 for anything that the Python path should look at. */
-static int64_t encode(const Job *job, const Encoder *e, const char *data, char *to, State *state) {
-    switch (job->codec) {
-        case BLOSC: {
-            const int64_t framed = e->frame ? make_frame(job, e, data, NULL, to, -1, state) : 0;
-            if (framed) return framed;
-            const int made = lib.blosc_compress_ctx((int)e->level, (int)e->shuffle, (size_t)e->typesize,
-                                                    (size_t)job->nbytes, data, to, (size_t)job->nbytes + BLOSC_OVERHEAD,
-                                                    e->cname, (size_t)e->blocksize, 1);
-            return made > 0 ? made : 0;
-        }
-        case ZSTD:
-            return compress_zstd(e->level, e->frame_checksum, data, job->nbytes, to, job->max_encoded - CHECKSUM, state);
-        case LZ4: {
-            const uint32_t claimed = (uint32_t)job->nbytes;
-            const int room = (int)(job->max_encoded - LZ4_HEADER - CHECKSUM);
-            const int made = lib.LZ4_compress_fast(data, to + LZ4_HEADER, (int)job->nbytes, room, (int)e->level);
-            memcpy(to, &claimed, sizeof claimed);
-            return made > 0 ? made + LZ4_HEADER : 0;
-        }
-        case GZIP:
-        case ZLIB:
-            return deflate_chunk(job, e->level, data, to, job->max_encoded - CHECKSUM, state);
-    }
-    return 0;
-}
-
 /* Encode a chunk that lies in the value whole, and surely is not empty, while it is gathered. streamed:
  * whether it was written to the locked file, or left half written there. Returns: as `encode`; 0 also for what is to be gathered first. */
 static int64_t encode_from_value(const Call *call, const Sink *sink, const Piece *piece, char *to, bool *streamed,
@@ -176,24 +131,6 @@ static int64_t encode_from_value(const Call *call, const Sink *sink, const Piece
 }
 
 /* -- files ----------------------------------------------------------------------------------------------------- */
-
-bool write_at(int fd, const char *data, int64_t n, int64_t at) {
-    while (n) {
-        const ssize_t put = pwrite(fd, data, (size_t)n, at);
-        if (put <= 0) return false;
-        data += put, n -= put, at += put;
-    }
-    return true;
-}
-
-bool write_exactly(int fd, const char *data, int64_t n) {
-    while (n) {
-        const ssize_t put = write(fd, data, (size_t)n);
-        if (put <= 0) return false; /* it failed, or a signal wants attention */
-        data += put, n -= put;
-    }
-    return true;
-}
 
 bool lock_file(const Sink *sink, State *state) {
     return state->lock.fd >= 0 || take_lock(state->path, sink->temporary, sink->temporary_length, &state->lock);
@@ -409,27 +346,4 @@ Done write_all(const Call *call, Sink *sink, int64_t first, int64_t n, char *sta
 
 int64_t write_room(const Job *job, const Encoder *encoder) {
     return job->max_encoded + job->nbytes + frame_room(encoder);
-}
-
-bool has_zstd_encoder(void) {
-    return lib.ZSTD_createCCtx && lib.ZSTD_freeCCtx && lib.ZSTD_CCtx_setParameter && lib.ZSTD_compress2 &&
-           lib.ZSTD_isError;
-}
-
-bool has_encoder(const Job *job) {
-    if (job->checksum && !lib.crc32c_value) return false;
-    switch (job->codec) {
-        case PLAIN:
-            return true;
-        case BLOSC:
-            return lib.blosc_compress_ctx != NULL;
-        case ZSTD:
-            return has_zstd_encoder();
-        case LZ4:
-            return lib.LZ4_compress_fast != NULL;
-        case GZIP:
-        case ZLIB:
-            return has_deflater(job);
-    }
-    return false;
 }

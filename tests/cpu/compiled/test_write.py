@@ -287,7 +287,8 @@ def test_chunks_that_become_empty_are_deleted(tmp_path: Path, watched: Watched) 
     assert not (tmp_path / "c").exists()
     array[...] = np.where(np.arange(8) < 4, -0.0, np.nan)[None].astype("f4")
     assert sorted(files(tmp_path)) == [*(f"c/{i}/{j}" for i in range(4) for j in range(2)), "zarr.json"]
-    assert (watched.written, watched.refused) == (48, 0)
+    assert watched.written == 48
+    assert watched.refused <= 8  # another thread may remove a folder that has just become empty
 
 
 @pytest.mark.parametrize("dtype", ["<i4", ">i4"])

@@ -1,0 +1,164 @@
+/* Finds stored chunks, in files, shards or memory, and reads and writes bytes of files: see loop.h. */
+#include "loop.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* -- bytes of files -------------------------------------------------------------------------------------------- */
+
+/* Read `n` bytes of a file, from `at` on. False if that cannot be. */
+bool read_exactly(int fd, char *to, int64_t n, int64_t at) {
+    while (n) {
+        const ssize_t got = pread(fd, to, (size_t)(n < (1 << 28) ? n : 1 << 28), (off_t)at);
+        if (got <= 0) return false; /* it ended early, failed, or a signal wants attention */
+        to += got, at += got, n -= got;
+    }
+    return true;
+}
+
+bool write_at(int fd, const char *data, int64_t n, int64_t at) {
+    while (n) {
+        const ssize_t put = pwrite(fd, data, (size_t)n, at);
+        if (put <= 0) return false;
+        data += put, n -= put, at += put;
+    }
+    return true;
+}
+
+bool write_exactly(int fd, const char *data, int64_t n) {
+    while (n) {
+        const ssize_t put = write(fd, data, (size_t)n);
+        if (put <= 0) return false; /* it failed, or a signal wants attention */
+        data += put, n -= put;
+    }
+    return true;
+}
+
+/* -- places of chunks ------------------------------------------------------------------------------------------ */
+
+/* The path of a chunk's file, a string in MAX_PATH bytes. False if it is too long. */
+bool make_path(const Call *call, const int64_t *coords, char *path) {
+    const int64_t ndim = call->job->ndim;
+    if (call->path_length + 21 * ndim >= MAX_PATH) return false;
+    char *at = path + call->path_length;
+    memcpy(path, call->path, (size_t)call->path_length);
+    for (int64_t a = 0; a < ndim; a++) {
+        char digits[20];
+        int n = 0;
+        if (coords[a] < 0) return false;
+        for (uint64_t c = (uint64_t)coords[a]; n == 0 || c; c /= 10) digits[n++] = (char)('0' + c % 10);
+        if (a) *at++ = (char)call->job->separator;
+        while (n) *at++ = digits[--n];
+    }
+    *at = 0;
+    return true;
+}
+
+/* Which entry of a shard's index is a chunk's. False if none is. */
+bool find_entry(const Call *call, const int64_t *coords, uint64_t *at) {
+    const Window *window = call->window;
+    *at = 0;
+    for (int64_t a = 0; a < call->job->ndim; a++)
+        *at += ((uint64_t)coords[a] - (uint64_t)window->origin[a]) * (uint64_t)window->entry[a];
+    return *at < (uint64_t)call->n_index;
+}
+
+/* Where a chunk of a shard of so many bytes is. at: a number below n_index. ODD if it is not within the shard. */
+Found look_up(const Call *call, uint64_t at, int64_t shard_size, uint64_t *start, int64_t *size) {
+    uint64_t entry[2]; /* a copy, as an index may lie anywhere in a shard */
+    memcpy(entry, (const char *)call->index + at * sizeof entry, sizeof entry);
+    *start = entry[0];
+    if (*start == MISSING) return ABSENT;
+    if (*start > (uint64_t)shard_size || entry[1] > (uint64_t)shard_size - *start) return ODD;
+    *size = (int64_t)entry[1];
+    return FOUND;
+}
+
+/* Open a regular file. Returns: its descriptor; -1 if there is none, -2 if it is to be left. Nothing waits for a pipe. */
+int open_regular(const char *path, int64_t *size) {
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) return errno == ENOENT || errno == ENOTDIR ? -1 : -2;
+    struct stat info;
+    if (fstat(fd, &info) || !S_ISREG(info.st_mode)) {
+        close(fd);
+        return -2;
+    }
+    *size = info.st_size;
+    return fd;
+}
+
+#ifdef __APPLE__
+#define st_mtim st_mtimespec
+#define st_ctim st_ctimespec
+#endif
+
+/* Modulo 2^64: files may have times of any year. */
+static uint64_t nanoseconds(const struct timespec *time) {
+    return (uint64_t)time->tv_sec * 1000000000 + (uint64_t)time->tv_nsec;
+}
+
+/* Whether an open shard is the version that its index is of, and unchanged, if a version is asked for. */
+bool is_version(const Call *call, int fd) {
+    const int64_t *version = call->version;
+    struct stat info;
+    if (!version) return true;
+    if (fstat(fd, &info)) return false;
+    const uint64_t *noted = call->written + (uint64_t)info.st_ino % (uint64_t)call->n_written;
+    return (int64_t)info.st_ino == version[0] && (int64_t)info.st_size == version[1] &&
+           nanoseconds(&info.st_mtim) == (uint64_t)version[2] && nanoseconds(&info.st_ctim) == (uint64_t)version[3] &&
+           __atomic_load_n(noted, __ATOMIC_ACQUIRE) == (uint64_t)version[4];
+}
+
+static Found find_file(const Call *call, const int64_t *coords, Reader *reader, Stored *stored) {
+    if (!make_path(call, coords, reader->path)) return ODD;
+    stored->bytes = NULL, stored->start = 0;
+    stored->fd = open_regular(reader->path, &stored->size);
+    if (stored->fd < 0) return stored->fd == -1 ? ABSENT : ODD;
+    return FOUND;
+}
+
+static bool is_missing(const Call *call, uint64_t at) {
+    uint64_t start;
+    memcpy(&start, (const char *)call->index + at * 2 * sizeof start, sizeof start);
+    return start == MISSING;
+}
+
+static Found find_range(const Call *call, const int64_t *coords, Reader *reader, Stored *stored) {
+    if (!call->index) return ABSENT;
+    uint64_t at, start;
+    if (!find_entry(call, coords, &at)) return ODD;
+    if (is_missing(call, at)) return ABSENT;
+    if (!call->bytes && reader->fd == -1) reader->fd = open_regular(call->path, &reader->shard_size);
+    if (!call->bytes && reader->fd < 0) return ODD;
+    *stored = (Stored){.bytes = call->bytes, .may_change = call->bytes_may_change, .fd = reader->fd};
+    const Found found = look_up(call, at, call->bytes ? call->n_bytes : reader->shard_size, &start, &stored->size);
+    stored->start = (int64_t)start;
+    return found;
+}
+
+static Found find_item(const Item *item, Stored *stored) {
+    if (!item->bytes) return ABSENT;
+    *stored = (Stored){.bytes = item->bytes, .may_change = item->may_change, .fd = -1, .size = item->size};
+    return FOUND;
+}
+
+/* Find where a chunk is stored. If it is there, `leave_stored` is to be called. */
+Found find_stored(const Call *call, const int64_t *coords, Reader *reader, Stored *stored) {
+    if (call->items) return find_item(&call->items[reader->number], stored);
+    return (call->sharded ? find_range : find_file)(call, coords, reader, stored);
+}
+
+void leave_stored(const Call *call, const Stored *stored) {
+    if (!call->sharded && !call->items) close(stored->fd);
+}
+
+/* Read `n` bytes of a chunk, from `at` on. False if that cannot be. */
+bool read_stored(const Stored *stored, char *to, int64_t n, int64_t at) {
+    if (at < 0 || n < 0 || n > stored->size - at) return false;
+    if (!stored->bytes) return read_exactly(stored->fd, to, n, stored->start + at);
+    memcpy(to, stored->bytes + stored->start + at, (size_t)n);
+    return true;
+}
