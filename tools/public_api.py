@@ -101,7 +101,11 @@ def _keywords(package: griffe.Module) -> Iterator[str]:
 
 def _defined(module: griffe.Object | griffe.Alias) -> set[str]:
     """Public names of a module without a list of them: what it defines itself, without modules."""
-    return {name for name, member in module.members.items() if not (name.startswith("_") or member.is_alias or member.is_module)}
+    return {
+        name
+        for name, member in module.members.items()
+        if not (name.startswith("_") or member.is_alias or member.is_module)
+    }
 
 
 def _signature(item: griffe.Function) -> str:
