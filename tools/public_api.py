@@ -101,11 +101,8 @@ def _keywords(package: griffe.Module) -> Iterator[str]:
 
 def _defined(module: griffe.Object | griffe.Alias) -> set[str]:
     """Public names of a module without a list of them: what it defines itself, without modules."""
-    return {
-        name
-        for name, member in module.members.items()
-        if not (name.startswith("_") or member.is_alias or member.is_module)
-    }
+    own = {name: member for name, member in module.members.items() if not member.is_alias and not member.is_module}
+    return {name for name in own if not name.startswith("_")}
 
 
 def _signature(item: griffe.Function) -> str:

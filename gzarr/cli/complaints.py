@@ -11,7 +11,6 @@ from pathlib import Path
 from gzarr.cli.colors import colored
 from gzarr.errors import REMEDIES, Remedy
 from gzarr.errors.escaping import escaped
-from gzarr.storage.rules import without_secrets
 
 #: Keywords that no command has, as the option that does the same.
 _OPTIONS = {"overwrite=True": "--if-exists replace"}
@@ -19,6 +18,8 @@ _OPTIONS = {"overwrite=True": "--if-exists replace"}
 
 def complain(message: str) -> None:
     """Print the message of an error as one line."""
+    from gzarr.storage.rules import without_secrets  # with NumPy, which the help does without
+
     for remedy in REMEDIES:
         message = message.replace(str(remedy), in_shell(remedy))
     print(

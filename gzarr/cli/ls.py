@@ -12,7 +12,6 @@ from gzarr.cli.colors import colored
 from gzarr.cli.options import AsJson, NodePath
 from gzarr.cli.tree import described
 from gzarr.errors.escaping import escaped
-from gzarr.storage.rules import without_secrets
 
 EXAMPLES = ("gzarr ls data.zarr", "gzarr ls data.zarr --long --stored", "gzarr ls data.zarr --recursive --json")
 
@@ -25,6 +24,8 @@ def ls(
     as_json: AsJson = False,
 ) -> None:
     """List the members of a group, one a line; names of groups end with a slash."""
+    from gzarr.storage.rules import without_secrets  # with NumPy, which the help does without
+
     node = gzarr.open(path, mode="r", device="cpu")
     members = (
         [(without_secrets(path.rstrip("/")), node)]
