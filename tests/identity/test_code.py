@@ -54,7 +54,7 @@ def test_what_is_installed_is_found_by_its_name(value):
 
 
 @pytest.mark.parametrize(
-    "value", [outer, lambda: 1, np.frompyfunc(len, 1, 1), functools.partial(len), types.SimpleNamespace(), 3], ids=str
+    "value", [outer, lambda: 1, np.frompyfunc(len, 1, 1), functools.partial(len), types.SimpleNamespace(), 3]
 )
 def test_what_is_not_installed_is_not(value):
     assert reference_to(value) is None
