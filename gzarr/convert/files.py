@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, Unpack
 
+from gzarr.convert.dicom import check_not_dicom
 from gzarr.convert.hdf5 import from_hdf5
 from gzarr.convert.image import from_image
 from gzarr.convert.netcdf import from_netcdf
@@ -48,7 +49,7 @@ def recognize(path: str | os.PathLike[str]) -> str:
     Raises
     ------
     CopyError
-        If the format is unknown.
+        If the format is unknown, or DICOM, which needs another reader.
     FileNotFoundError
         If there is no such file.
 
@@ -72,6 +73,7 @@ def recognize(path: str | os.PathLike[str]) -> str:
     for name, magic in _MAGIC.items():
         if begin.startswith(magic):
             return name
+    check_not_dicom(file)
     raise CopyError(
         f"the format of {str(file)!r} is unknown (it begins with {begin[:8]!r}); "
         f"give its format, one of {', '.join(_BY_FORMAT)}"

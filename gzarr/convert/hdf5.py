@@ -13,7 +13,7 @@ from gzarr.copying import hdf5
 from gzarr.copying.named_chunks import axis_names
 from gzarr.copying.report import TransferReport
 from gzarr.copying.settings import Hdf5Keywords, TransferKeywords
-from gzarr.copying.sources import SourceTree, from_array
+from gzarr.copying.sources import SourceTree, from_array, reading
 from gzarr.copying.zarr2 import copy, copy_all
 from gzarr.errors import CopyError
 from gzarr.hierarchy.array import Array
@@ -71,24 +71,23 @@ def from_hdf5(
     >>> gzarr.open(f"{folder}/a.zarr")["x"][:].tolist()
     [1, 2, 3]
     """
+    if links not in ("once", "copy"):
+        raise ValueError(f"links must be 'once' or 'copy', got {links!r}")
     if hdf5.is_h5(source):
-        return write(
-            _tree(source[group] if group != "/" and hasattr(source, "keys") else source, links), dest, **options
-        )
-    h5py = hdf5.h5py_module()
-    try:
-        file = h5py.File(source, "r")
-    except OSError as error:
-        raise CopyError(f"cannot open {os.fspath(source)!r} as HDF5: {error}") from error
+        with reading(hdf5.place(source)):
+            tree = _tree(source[group] if group != "/" and hasattr(source, "keys") else source, links)
+        return write(tree, dest, **options)
+    with reading(f"{os.fspath(source)!r} as HDF5"):
+        file = hdf5.h5py_module().File(source, "r")
     with file:
-        if group not in file:
-            raise CopyError(f"{os.fspath(source)!r} has no group or dataset {group!r}")
-        return write(_tree(file[group], links), dest, **options)
+        with reading(f"{os.fspath(source)!r} as HDF5"):
+            if group not in file:
+                raise CopyError(f"{os.fspath(source)!r} has no group or dataset {group!r}")
+            tree = _tree(file[group], links)
+        return write(tree, dest, **options)
 
 
 def _tree(node: Any, links: Literal["once", "copy"]) -> SourceTree:
-    if links not in ("once", "copy"):
-        raise ValueError(f"links must be 'once' or 'copy', got {links!r}")
     if hasattr(node, "keys"):
         return hdf5.tree(node, links=links)
     one = hdf5.dataset_source(node)

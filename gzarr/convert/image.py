@@ -16,7 +16,7 @@ from gzarr.convert.writing import replacing, write
 from gzarr.copying.named_chunks import axis_names
 from gzarr.copying.report import TransferReport
 from gzarr.copying.settings import TransferKeywords
-from gzarr.copying.sources import Source, SourceTree, from_array, on_host, regular_grid
+from gzarr.copying.sources import Source, SourceTree, from_array, on_host, reading, regular_grid
 from gzarr.errors import CopyError
 from gzarr.hierarchy.array import Array
 from gzarr.indexing.regions import Region
@@ -107,33 +107,27 @@ def _pillow() -> Any:
 
 
 def _opened(path: Path) -> Any:
-    image_module = _pillow()
-    try:
-        return image_module.open(path)
-    except (OSError, SyntaxError, ValueError, image_module.DecompressionBombError) as error:
-        raise CopyError(f"cannot read {str(path)!r} as an image: {error}") from error
+    with reading(f"{str(path)!r} as an image"):
+        return _pillow().open(path)
 
 
 def _nframes(path: Path) -> int:
-    with _opened(path) as image:
+    with reading(f"{str(path)!r} as an image"), _opened(path) as image:
         return int(getattr(image, "n_frames", 1))
 
 
 def _load(path: Path, frame: int) -> tuple[Any, str, dict[str, Any]]:
     """(pixels, mode, attributes) of one frame."""
-    with _opened(path) as image:
-        try:
-            if frame:
-                image.seek(frame)
-            mode = image.mode
-            if mode not in _MODES:
-                mode = "RGBA" if "transparency" in image.info or mode in ("PA", "La", "RGBa") else "RGB"
-                pixels = np.asarray(image.convert(mode))
-            else:
-                pixels = np.asarray(image).astype(_MODES[mode], copy=False)
-            dpi = image.info.get("dpi")
-        except (OSError, SyntaxError, ValueError, EOFError, _pillow().DecompressionBombError) as error:
-            raise CopyError(f"cannot decode {os.fspath(path)!r}, frame {frame}: {error}") from error
+    with reading(f"'{path}', frame {frame}"), _opened(path) as image:
+        if frame:
+            image.seek(frame)
+        mode = image.mode
+        if mode not in _MODES:
+            mode = "RGBA" if "transparency" in image.info or mode in ("PA", "La", "RGBa") else "RGB"
+            pixels = np.asarray(image.convert(mode))
+        else:
+            pixels = np.asarray(image).astype(_MODES[mode], copy=False)
+        dpi = image.info.get("dpi")
         return pixels, mode, {"dpi": [float(n) for n in dpi]} if dpi else {}
 
 

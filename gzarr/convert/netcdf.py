@@ -21,7 +21,7 @@ from gzarr.convert.writing import replacing, write
 from gzarr.copying.arrays import BUDGET_NBYTES, copy_regions, decoding_route
 from gzarr.copying.report import TransferReport
 from gzarr.copying.settings import TransferKeywords
-from gzarr.copying.sources import Source, SourceTree, check_name, from_array, on_host, regular_grid
+from gzarr.copying.sources import Source, SourceTree, check_name, from_array, on_host, reading, regular_grid
 from gzarr.errors import CopyError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
@@ -85,18 +85,17 @@ def from_netcdf(source: str | os.PathLike[str], dest: Any, **options: Unpack[Tra
     """
     name = os.fspath(source)
     netcdf4 = _netcdf4()
-    if "://" not in name and os.path.exists(name):  # noqa: PTH110 - netCDF4 opens URLs too
-        check_whole(name)
-    try:
+    with reading(f"{name!r} as NetCDF"):
+        if "://" not in name and os.path.exists(name):  # noqa: PTH110 - netCDF4 opens URLs too
+            check_whole(name)
         dataset = netcdf4.Dataset(name, "r")
-    except (OSError, RuntimeError) as error:
-        raise CopyError(f"cannot open {name!r} as NetCDF: {error}") from error
     with dataset:
-        dataset.set_auto_maskandscale(False)
-        dataset.set_auto_chartostring(False)
         groups: dict[str, dict[str, Any]] = {}
         arrays: dict[str, Source] = {}
-        _add_group(dataset, "", name, groups, arrays)
+        with reading(f"{name!r} as NetCDF"):
+            dataset.set_auto_maskandscale(False)
+            dataset.set_auto_chartostring(False)
+            _add_group(dataset, "", name, groups, arrays)
         return write(SourceTree(name, groups, arrays, files=[name]), dest, **options)
 
 

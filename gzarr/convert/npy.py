@@ -18,7 +18,16 @@ from gzarr.convert.writing import replacing, write
 from gzarr.copying.arrays import BUDGET_NBYTES, copy_regions, decoding_route
 from gzarr.copying.report import TransferReport
 from gzarr.copying.settings import TransferKeywords
-from gzarr.copying.sources import Source, SourceTree, check_name, from_array, from_memory, on_host, regular_grid
+from gzarr.copying.sources import (
+    Source,
+    SourceTree,
+    check_name,
+    from_array,
+    from_memory,
+    on_host,
+    reading,
+    regular_grid,
+)
 from gzarr.errors import CopyError, GzarrError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
@@ -82,10 +91,8 @@ def _parents(name: str) -> list[str]:
 
 
 def _mapped(file: Path, name: str) -> Source:
-    try:
+    with reading(f"{name!r} as a NumPy file"):
         return from_memory(np.load(file, mmap_mode="r", allow_pickle=False), name)
-    except (ValueError, EOFError, OSError) as error:
-        raise CopyError(f"cannot read {name!r} as a NumPy file: {error}") from error
 
 
 @contextmanager
@@ -93,17 +100,18 @@ def _unpacked(path: Path) -> Iterator[dict[str, Path]]:
     """The members of a .npz file as files, by the names of their arrays."""
     with tempfile.TemporaryDirectory(prefix="gzarr-npz-") as folder:
         files: dict[str, Path] = {}
-        try:
-            with zipfile.ZipFile(path) as archive:
-                for number, entry in enumerate(archive.infolist()):
-                    name = entry.filename.removesuffix(".npy")
-                    for part in name.split("/"):
-                        check_name(part, str(path))
-                    files[name] = Path(folder) / f"{number}.npy"
-                    with archive.open(entry) as packed, files[name].open("wb") as file:
-                        shutil.copyfileobj(packed, file, 1 << 20)
-        except (zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
-            raise CopyError(f"cannot read {str(path)!r} as a .npz file: {error}") from error
+        with reading(f"{str(path)!r} as a .npz file"), zipfile.ZipFile(path) as archive:
+            for number, entry in enumerate(archive.infolist()):
+                name = entry.filename.removesuffix(".npy")
+                for part in name.split("/"):
+                    check_name(part, str(path))
+                files[name] = Path(folder) / f"{number}.npy"
+                with (
+                    reading(f"'{path}:{name}'"),
+                    archive.open(entry) as packed,
+                    files[name].open("wb") as file,
+                ):
+                    shutil.copyfileobj(packed, file, 1 << 20)
         yield files
 
 

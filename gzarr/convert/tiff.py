@@ -7,7 +7,7 @@ import math
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -16,11 +16,12 @@ from typing import Any, Unpack
 import numpy as np
 
 from gzarr.concurrency import new_lock
+from gzarr.convert.dicom import unless_dicom
 from gzarr.convert.tiff_tags import band_names, geo_attributes, nodata_of, tags_of
 from gzarr.convert.writing import write
 from gzarr.copying.report import TransferReport
 from gzarr.copying.settings import TransferKeywords
-from gzarr.copying.sources import Source, SourceTree, regular_grid
+from gzarr.copying.sources import Source, SourceTree, reading, regular_grid
 from gzarr.dtypes import fill_to_json, parse_dtype
 from gzarr.errors import CopyError
 from gzarr.indexing.regions import Region
@@ -86,30 +87,30 @@ def from_tiff(
     """
     tifffile = require("tifffile", "tiff", "the conversion of TIFF files")
     path = Path(source)
-    with _damage_noted() as damage:
-        try:
-            file = tifffile.TiffFile(path)
-            every = list(file.series)
-        except Exception as error:  # damaged directories raise errors of many kinds
-            raise CopyError(f"cannot open {str(path)!r} as TIFF: {error}") from error
-    if damage or not every:
-        file.close()
-        raise CopyError(f"{str(path)!r} is damaged or cut off: {[*damage, 'it holds no image'][0]}; get the whole file")
-    with file:
+    with ExitStack() as stack:
+        with unless_dicom(path):
+            with _damage_noted() as damage, reading(f"{str(path)!r} as TIFF"):
+                file = stack.enter_context(tifffile.TiffFile(path))
+                every = list(file.series)
+            if damage or not every:
+                what = [*damage, "it holds no image"][0]
+                raise CopyError(f"{str(path)!r} is damaged or cut off: {what}; get the whole file")
         if series is not None and not 0 <= series < len(every):
             raise CopyError(f"{str(path)!r} has {len(every)} series, no number {series}")
         chosen = every if series is None else [every[series]]
         if ome:
             from gzarr.convert import microscopy  # `import gzarr` needs no images
 
-            given = [(n, one, _levels(one, f"{path}:{n}")) for n, one in enumerate(every) if series in (None, n)]
+            with reading(f"{str(path)!r} as TIFF"):
+                given = [(n, one, _levels(one, f"{path}:{n}")) for n, one in enumerate(every) if series in (None, n)]
             return microscopy.write_images(file, given, dest, options)
         groups: dict[str, Mapping[str, Any]] = {}
         arrays: dict[str, Source] = {}
         if len(chosen) != 1:
             groups[""] = {}
-        for number, one in enumerate(chosen):
-            _add_series(one, f"series_{number}" if len(chosen) > 1 else "", str(path), groups, arrays)
+        with reading(f"{str(path)!r} as TIFF"):
+            for number, one in enumerate(chosen):
+                _add_series(one, f"series_{number}" if len(chosen) > 1 else "", str(path), groups, arrays)
         return write(SourceTree(str(path), groups, arrays, files=[str(path)]), dest, **options)
 
 

@@ -6,14 +6,14 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Unpack
 
 from gzarr.copying.planning import check_copy
 from gzarr.copying.report import TransferReport
 from gzarr.copying.settings import CopyKeywords, Settings, TransferKeywords
-from gzarr.copying.sources import SourceTree
+from gzarr.copying.sources import SourceTree, of_file
 from gzarr.copying.transfer import destination, transfer_tree
 from gzarr.errors import OVERWRITE, CopyError
 from gzarr.metadata.consolidated import consolidate
@@ -23,6 +23,7 @@ _SETTINGS = frozenset(f.name for f in fields(Settings))
 
 def write(tree: SourceTree, dest: Any, /, **options: Unpack[TransferKeywords]) -> TransferReport:
     """Write a tree to a destination, with the keywords of `gzarr.transfer`, and consolidate the metadata of a group."""
+    tree = replace(tree, arrays={name: of_file(source) for name, source in tree.arrays.items()})
     keywords: dict[str, Any] = dict(options)
     path, each = keywords.pop("path", None), keywords.pop("each", None) or {}
     check_copy(keywords, TransferKeywords, write)

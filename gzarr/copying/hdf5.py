@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from gzarr.copying.sources import Source, SourceTree, check_name, on_host, regular_grid
+from gzarr.copying.sources import Source, SourceTree, check_name, of_file, on_host, reading, regular_grid
 from gzarr.errors import CopyError
 from gzarr.indexing.keys import join_path
 from gzarr.indexing.regions import Region
@@ -52,7 +52,9 @@ def members(group: Any, ancestors: frozenset[Any] = frozenset()) -> Iterator[tup
 
     Raises CopyError for a link that leads nowhere, a group within itself, or a name that Zarr cannot have.
     """
-    for name in group:
+    with reading(place(group)):
+        names = list(group)
+    for name in names:
         check_name(name, place(group))
         try:
             node = group[name]
@@ -115,7 +117,12 @@ def _identity(node: Any) -> tuple[Any, ...]:
 
 
 def dataset_source(dataset: Any, *, with_attributes: bool = True) -> Source:
-    """An HDF5 dataset as a source. Raises CopyError for element types that Zarr lacks."""
+    """An HDF5 dataset as a source. Raises CopyError for element types that Zarr lacks, and for damage."""
+    with reading(place(dataset)):
+        return of_file(_dataset_source(dataset, with_attributes=with_attributes))
+
+
+def _dataset_source(dataset: Any, *, with_attributes: bool) -> Source:
     if dataset.shape is None:
         raise CopyError(f"{place(dataset)} is an empty dataset, without a shape; delete it or leave it out")
     is_text = _is_text(dataset.dtype)
@@ -182,12 +189,13 @@ def dimension_names(dataset: Any) -> tuple[str | None, ...] | None:
 def attributes_of(node: Any) -> dict[str, Any]:
     """The attributes of an HDF5 object as JSON values, without those that tie dimensions. Raises CopyError."""
     attributes = {}
-    for name in node.attrs:
-        if name in STRUCTURAL:
-            continue
+    with reading(f"the attributes of {place(node)}"):
+        values = {name: node.attrs[name] for name in node.attrs if name not in STRUCTURAL}
+    for name, value in values.items():
         try:
-            attributes[name] = _attribute(node, name)
-        except (TypeError, ValueError, OSError) as error:
+            is_element = name == MASK and isinstance(value, (np.void, np.complexfloating))  # no attribute of the copy
+            attributes[name] = value if is_element else _in_json(value)
+        except (TypeError, ValueError) as error:
             raise CopyError(
                 f"{place(node)}: attribute {name!r} has no form in JSON: {error}; delete it, or use gzarr.copy with "
                 "without_attrs=True"
@@ -195,8 +203,7 @@ def attributes_of(node: Any) -> dict[str, Any]:
     return attributes
 
 
-def _attribute(node: Any, name: str) -> Any:
-    value = node.attrs[name]
+def _in_json(value: Any) -> Any:
     if isinstance(value, h5py_module().Empty):
         return "" if value.dtype.kind in "SO" else None
     return as_json(value)
@@ -208,7 +215,7 @@ def _attribute(node: Any, name: str) -> Any:
 def write_attributes(node: Any, attributes: Mapping[str, Any]) -> None:
     """Set attributes of an HDF5 object; values without an HDF5 type (objects, null, mixed lists) become JSON text."""
     for name, value in attributes.items():
-        if isinstance(value, np.generic):  # of the type of the elements
+        if isinstance(value, np.ndarray):  # of the type of the elements
             node.attrs.create(name, value, dtype=value.dtype)
             continue
         plain = value if _fits_hdf5(value) else json.dumps(value)
@@ -279,11 +286,11 @@ def plain_attributes(source: Source) -> dict[str, Any]:
     if array is None:
         return dict(source.attributes)
     attributes = split_enum(source.attributes, array.dtype)[0]
+    mask = decode_mask(attributes.pop(MASK, None), array.dtype)
     if array.zarr_format == 2 and ATTRIBUTE in attributes and array.fill_value is not None:
-        attributes[MASK] = array.fill_value  # xarray takes it for missing data
-    elif MASK in attributes:
-        mask = decode_mask(attributes[MASK], array.dtype)
-        attributes[MASK] = array.dtype.type(mask) if array.dtype.kind in "iufc" else mask
+        mask = array.fill_value  # xarray takes it for missing data
+    if mask is not None and array.dtype.kind not in "mM":  # HDF5 has no such type
+        attributes[MASK] = str(mask) if array.dtype.kind in "UT" else np.array(mask, array.dtype)
     return split_names(attributes, None, len(source.shape))[0]
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from gzarr.errors import CopyError
+from gzarr.errors import CopyError, GzarrError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.indexing.grid import Grid, RegularAxis
@@ -137,6 +138,30 @@ def from_memory(data: Any, name: str = "array") -> Source:
         chunks = None
     shape = tuple(int(n) for n in data.shape)
     return Source(name, shape, dtype, max(dtype.itemsize, 1), data.__getitem__, regular_grid(shape, chunks), data=data)
+
+
+@contextmanager
+def reading(what: str) -> Iterator[None]:
+    """Turn what the library of a format raises for a damaged file, of whatever class, into CopyError."""
+    try:
+        yield
+    except GzarrError:
+        raise
+    except Exception as error:
+        reason = str(error) or type(error).__name__
+        raise CopyError(
+            f"cannot read {what}: {reason}; if the file is damaged or cut off, get a whole copy of it"
+        ) from error
+
+
+def of_file(source: Source) -> Source:
+    """A source in a file of another format: an error while it is read is a CopyError with its name."""
+
+    def read(region: Region) -> Any:
+        with reading(source.name):
+            return source.read(region)
+
+    return replace(source, read=read)
 
 
 def on_host(data: Any) -> Any:

@@ -230,7 +230,9 @@ def _mask_attribute(value: Any, data_type: DataType, zarr_format: int) -> dict[s
     if zarr_format == 3:
         return marking(value, data_type, {})
     is_nan = isinstance(value, (float, np.floating)) and math.isnan(value)
-    return {} if value is None or is_nan else {MASK: as_json(value)}  # JSON has no NaN; the fill value says it
+    with suppress(TypeError):  # JSON has neither NaN nor complex numbers; the fill value says them
+        return {} if value is None or is_nan else {MASK: as_json(value)}
+    return {}
 
 
 def encode_mask(value: Any, dtype: np.dtype[Any]) -> Any:

@@ -217,3 +217,31 @@ def test_missing_data_are_marked_by_plain_values(tmp_path, zarr_format):
     with h5py.File(tmp_path / "back.h5") as file:
         assert file["t"].attrs["_FillValue"] == -9
         assert file["t"].attrs["_FillValue"].dtype == "f4"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "fill"),
+    [
+        ("S3", b""),
+        ("S3", b"ab"),
+        ("S1", None),
+        ("U3", "ab"),
+        ("c8", 1j),
+        ("V2", b"\1\2"),
+        ([("a", "i4")], None),
+        ("?", True),
+        ("M8[s]", 0),
+        ("m8[s]", 0),
+    ],
+)
+def test_missing_data_of_every_type_go_to_hdf5_and_back(tmp_path, dtype, fill):
+    keywords = {} if fill is None else {"fill_value": fill}
+    given = {"dtype": dtype, "zarr_format": 2, "attributes": {"_ARRAY_DIMENSIONS": ["x"]}, **keywords}
+    z = gzarr.create_array(gzarr.MemoryStore(), shape=5, chunks=2, **given)
+    z[:1] = np.ones(1, dtype) if z.dtype.kind != "V" else np.zeros(1, dtype)
+    gzarr.convert.to_hdf5(z, tmp_path / "a.h5")
+    gzarr.convert.from_hdf5(tmp_path / "a.h5", dest := gzarr.MemoryStore(), zarr_format=2)
+    back = gzarr.open_group(dest)["data"]
+    assert np.array_equal(back[:], z[:])
+    assert back.fill_value == z.fill_value
+    assert back.attrs["_ARRAY_DIMENSIONS"] == ["x"]
