@@ -24,6 +24,9 @@ ML_NAMES = {"complex_bfloat16": "bcomplex32", "complex_float16": "complex32"} | 
     )
 }
 
+#: NumPy's names of long doubles, which have other bytes on other machines.
+_LONG_DOUBLES = frozenset({"float96", "float128", "longdouble", "complex192", "complex256", "clongdouble"})
+
 _ML_ZARR_NAMES = {theirs: zarr for zarr, theirs in ML_NAMES.items()}
 
 # find_extension and add_extension fill them.
@@ -69,8 +72,15 @@ def unknown(name: Any) -> UnknownDataTypeError:
     """The error for an unknown data type."""
     from difflib import get_close_matches
 
-    codes = (np.dtype(code).str[1:] for code in np.typecodes["AllInteger"] + np.typecodes["AllFloat"])
-    names = [*codes, "string", "bytes", *ML_NAMES, *(str(name) for name in np.sctypeDict if str(name).isalnum())]
+    if name in _LONG_DOUBLES:
+        instead = "complex128" if str(name)[0] == "c" else "float64"
+        return UnknownDataTypeError(
+            f"data type {name!r}: long doubles are no data type of Zarr v3, as machines differ in them; convert the "
+            f"values to {instead!r}; zarr_format=2 stores those that this machine has"
+        )
+    codes = (np.dtype(code).str[1:] for code in np.typecodes["AllInteger"] + "efdFD")
+    known = {str(name) for name in np.sctypeDict if str(name).isalnum()} - _LONG_DOUBLES
+    names = [*codes, "string", "bytes", *ML_NAMES, *sorted(known)]
     near = get_close_matches(str(name), names, 1, 0.5 if len(str(name)) < 4 else 0.75)
     hint = f"did you mean {near[0]!r}? Otherwise " if near else ""
     return UnknownDataTypeError(

@@ -9,6 +9,7 @@ from numpy._core._rational_tests import rational
 from gzarr.dtypes import (
     DataType,
     parse_dtype,
+    to_v3,
 )
 from gzarr.dtypes.datatype import BYTES, OBJECT, STRING
 from gzarr.errors import MetadataError, UnknownDataTypeError
@@ -128,7 +129,14 @@ def test_names_to_show():
     ]
 
 
-@pytest.mark.parametrize(("name", "near"), [("i5", "i8"), ("flaot32", "float32")])
+@pytest.mark.parametrize(("name", "near"), [("i5", "i8"), ("flaot32", "float32"), ("float12", "float32")])
 def test_the_error_for_an_unknown_name_suggests_one(name, near):
     with pytest.raises(UnknownDataTypeError, match=f"did you mean '{near}'"):
         parse_dtype(name)
+
+
+@pytest.mark.parametrize("like", [np.longdouble, np.clongdouble, np.dtype([("a", np.longdouble)])])
+def test_long_doubles_are_refused_with_what_to_use(like):
+    instead = "complex128" if like is np.clongdouble else "float64"
+    with pytest.raises(UnknownDataTypeError, match=f"long doubles are no data type of Zarr v3.*{instead!r}"):
+        to_v3(parse_dtype(like))
