@@ -173,15 +173,20 @@ class ZarrStore(DatabaseStore):
         """Names directly under a path, sorted: (objects, sub-paths)."""
         check_path(path)
         start = f"{path}/" if path else ""
+
+        async def listed() -> list[str]:
+            return await self._collect(self.store.list_dir(path))  # some stores need the loop for the call already
+
         with self._failures(f"list {path!r}"):
-            listed: list[str] = self._sync(self._collect(self.store.list_dir(path)))
-        found = {name.strip("/").rpartition("/")[2] for name in listed} - {""}
+            names_there: list[str] = self._sync(listed())
+        found = {name.strip("/").rpartition("/")[2] for name in names_there} - {""}
         names = list(filter(is_allowed, found))
         # Names do not say whether they are an object's or a path's, or both.
         exists = self._all("look up", self._is_object, [start + name for name in names])
         objects = [name for name, there in zip(names, exists, strict=True) if there]
         paths = [name for name, there in zip(names, exists, strict=True) if not there]
-        if type(self.store).__name__ == "LocalStore":  # it leaves empty directories behind
+        # Both zarr-python's and obstore's leave empty directories behind.
+        if "LocalStore" in {type(self.store).__name__, type(getattr(self.store, "store", None)).__name__}:
             paths = [name for name in paths if next(self.list_prefix(start + name), None) is not None]
         return listing(objects, {*paths, *found.difference(names)})
 

@@ -96,10 +96,11 @@ class FsspecStore(RemoteStore):
         self._missing = tuple(allowed_exceptions)
         self._local = LocalStore(self.path or "/", read_only) if self._protocol in ("file", "local") else None
         self._is_s3 = is_s3(self._fs)
-        alone = not (self.fs.async_impl or self._local or self._protocol == "memory")
+        in_files = self._local is not None  # the store itself counts as false without objects, which it would look for
+        alone = not (self.fs.async_impl or in_files or self._protocol == "memory")
         self._lock: AbstractContextManager[Any] = new_lock() if alone else nullcontext()
         # Locks of files belong to threads, so the thread that takes them does all the work.
-        self.concurrency = 1 if alone or self._local else RemoteStore.concurrency
+        self.concurrency = 1 if alone or in_files else RemoteStore.concurrency
         self.max_locked = None if self._local is None else self._local.max_locked
 
     @property

@@ -91,7 +91,7 @@ class ObjectStore(TaggedStore):
         self._name = without_secrets(url or "/".join(filter(None, (_described(store), path))))
         # A store in memory has no name that another would not have too.
         self._in_memory = type(store).__name__.startswith("Memory")
-        self._in_bucket = type(store).__name__ in _BUCKETS
+        self._in_bucket, self._in_folder = type(store).__name__ in _BUCKETS, type(store).__name__ == "LocalStore"
         self._lock_root: Hashable = url or ((id(store), path) if self._in_memory else self._name)
 
     @property
@@ -284,8 +284,13 @@ class ObjectStore(TaggedStore):
         nskip = len(start)
         with self._failures(f"list {path!r}"):
             found = self._obstore.list_with_delimiter(self.store, start.rstrip("/") or None)
+            paths = {name for name in found["common_prefixes"] if not self._in_folder or self._holds_any(name)}
         objects = {o["path"][nskip:] for o in found["objects"] if o["path"] != start.rstrip("/")}
-        return listing(objects - {""}, {name.rstrip("/")[nskip:] for name in found["common_prefixes"]} - {""})
+        return listing(objects - {""}, {name.rstrip("/")[nskip:] for name in paths} - {""})
+
+    def _holds_any(self, path: str) -> bool:
+        """Whether an object is under a path of `store`: folders that deletions emptied are listed too."""
+        return any(len(page) for page in self._obstore.list(self.store, path, chunk_size=1))
 
     def _start(self, path: str) -> str:
         """What the names of all objects under a path begin with."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import gzarr
 from benchmarks.s3.objects import Answer, Objects, Request, error
 from benchmarks.s3.server import S3Server
 from gzarr.errors import ReadOnlyError, StoreError
-from gzarr.storage import ObjectStore, objects, open_store
+from gzarr.storage import ObjectStore, ZarrStore, objects, open_store
 from tests.support.servers import options_of
 
 pytest.importorskip("obstore")
@@ -126,6 +127,18 @@ def test_a_store_in_memory_keeps_no_buffer_of_the_caller() -> None:
     assert store.set_if_missing("x", data)
     data[0] = 1
     assert bytes(store["x"]) == bytes(2000)
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_folders_that_deletions_have_emptied_are_not_listed(tmp_path: Path, wrapped: bool) -> None:
+    inner = pytest.importorskip("obstore").store.LocalStore(tmp_path)
+    store = ZarrStore(pytest.importorskip("zarr.storage").ObjectStore(inner)) if wrapped else ObjectStore(inner)
+    store.set_many([(key, b"1") for key in ("a/b/c/0", "a/x", "d/e", "f/g/h")])
+    store.delete_many(["a/b/c/0", "d/e"])
+    assert store.list_dir() == ([], ["a", "f"])
+    assert store.list_dir("a") == (["x"], [])
+    assert store.list_dir("a/b") == store.list_dir("d") == ([], [])
+    assert sorted(store.list_prefix()) == ["a/x", "f/g/h"]
 
 
 SHARDED: dict[str, Any] = {"shape": (128, 512), "dtype": "i4", "chunks": (128, 128), "compressors": None}
