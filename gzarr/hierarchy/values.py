@@ -55,7 +55,8 @@ def _broadcast(value: Any, dtype: np.dtype[Any], selection: Selection, array: In
         given = _castable(given, dtype.base)
     if given.shape == shape:
         return given
-    while given.ndim > len(shape) and given.shape[0] == 1:
+    of_mask = isinstance(selection, Points) and selection.of_mask
+    while given.ndim > len(shape) and given.shape[0] == 1 and not of_mask:
         given = given[0]
     try:
         return np.broadcast_to(given, shape)

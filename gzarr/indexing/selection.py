@@ -65,10 +65,13 @@ class Points(NamedTuple):
         For every array axis a flat int64 array, all of one length and within bounds.
     shape : tuple[int, ...]
         Shape of the result; its size is that length.
+    of_mask : bool
+        Whether a mask selects them: NumPy then takes values of one axis at most.
     """
 
     coords: tuple[Indices, ...]
     shape: tuple[int, ...]
+    of_mask: bool = False
 
 
 Selection: TypeAlias = Box | Points
@@ -167,7 +170,7 @@ def normalize_mask(key: Any, shape: tuple[int, ...]) -> Points:
     # NumPy refuses to look for the True of an array without axes.
     where = np.nonzero(mask) if shape else ()
     coords = tuple(c.astype(np.int64, copy=False) for c in where)
-    return Points(coords, (int(coords[0].size),) if coords else (int(mask),))
+    return Points(coords, (int(coords[0].size),) if coords else (int(mask),), of_mask=True)
 
 
 def normalize_vindex(key: Any, shape: tuple[int, ...]) -> Points:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import gzarr
@@ -245,6 +245,29 @@ def test_bracket_writes_fall_back(drawn: Filled, data: st.DataObject) -> None:
     mask = data.draw(masks(case.shape))
     array[mask] = value = sample(case.dtype, (1,), np.random.default_rng(0))
     model[mask] = value
+    check_stored(case, array, model)
+
+
+@given(filled(), st.data())
+def test_shapes_of_values_are_taken_and_refused_as_numpy_does(drawn: Filled, data: st.DataObject) -> None:
+    case, array, model = drawn
+    if not case.shape or data.draw(st.booleans()):
+        index: Any = data.draw(masks(case.shape))
+        write = data.draw(st.sampled_from([array.set_mask_selection, array.vindex.__setitem__]))
+    else:
+        index, write = data.draw(coordinate_keys(case.shape)), array.set_coordinate_selection
+        assume(np.shape(model[index]))  # NumPy casts what goes to a single element by other rules
+    wanted = np.shape(model[index])
+    lengths = [data.draw(st.sampled_from([n, 0, 1, 2])) for n in wanted]
+    shape = data.draw(st.sampled_from([tuple(lengths), (1, *lengths), (1, 0), (0,), (1,), (1, 1), (2,), (), (0, 1)]))
+    value = sample(case.dtype, shape, np.random.default_rng(3))
+    try:
+        model[index] = value
+    except (ValueError, TypeError):
+        with pytest.raises(ValueError, match="cannot write a value of shape"):
+            write(index, value)
+    else:
+        write(index, value)
     check_stored(case, array, model)
 
 
