@@ -94,7 +94,7 @@ def map_overlap(
         like the first input, with its chunks, shards and compressors; None makes it in memory.
     depth : int, sequence or mapping
         Elements that a block reaches into its neighbours: for all axes, for each in turn, or by name or number of the
-        axis, otherwise 0. A pair gives those before and after.
+        axis, otherwise 0. A pair gives those before and after. They may be more than the axis has.
     boundary : str, sequence or mapping
         How the array goes on past its ends, as scipy.ndimage names it: "reflect", "mirror", "nearest", "wrap" or
         "constant"; for all axes, for each in turn, or by axis, otherwise "reflect".
@@ -137,8 +137,8 @@ def map_overlap(
     ContainsNodeError
         If something is at a path, or an unfinished call there was of another function, input or argument.
     ValueError
-        If shapes differ, a depth is not smaller than its axis, the output overlaps an input, the memory is too little,
-        the function returns another shape or data type, or cannot be compared with that of an unfinished call.
+        If shapes differ, the output overlaps an input, the memory is too little, the function returns another shape or
+        data type, or cannot be compared with that of an unfinished call.
     ChunkError
         If a stored chunk is damaged.
     StoreError
@@ -156,7 +156,7 @@ def map_overlap(
     """
     given = parse_inputs("map_overlap", func, inputs, device, max_device_nbytes)
     first = given.sources[0]
-    depths = parse_depths(depth, first.shape, given.axes)
+    depths = parse_depths(depth, first.ndim, given.axes)
     modes = parse_modes(boundary, first.ndim, given.axes)
     check_cval(cval, [source.dtype for source in given.sources], modes)
     wanted = None if block is None else parse_block(block, given)

@@ -3,12 +3,12 @@
 Theory of operation. A block with its halo reaches from ``start - before`` to ``stop + after``. What lies within the
 axis is its *span*; the *pads* are the rest. A mode says of which elements of the axis a pad is made. They usually lie
 within the span, so that a pad is a copy of a part of the window. Where they do not ("wrap" takes the other end of the
-axis), they are read.
+axis), they are read. A halo deeper than the axis has a pad for each repetition of the axis.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from operator import index
 from typing import Any, NamedTuple
 
@@ -50,53 +50,45 @@ def span_of(start: int, stop: int, depth: Depth, size: int) -> tuple[int, int]:
 
 
 def pads_of(start: int, stop: int, depth: Depth, size: int, mode: str) -> list[Pad]:
-    """The parts of a block with its halo that lie past the ends of an axis. The depth is below the size."""
-    before, after = depth.before - start, stop + depth.after - size
-    pads = []
-    if before > 0:
-        low = {"mirror": 1, "wrap": size - before}.get(mode, 0)
-        pads.append(_pad(-before, 0, low, mode))
-    if after > 0:
-        low = {"mirror": size - 1 - after, "wrap": 0, "nearest": size - 1}.get(mode, size - after)
-        pads.append(_pad(size, size + after, low, mode))
-    return pads
+    """The parts of a block with its halo that lie past the ends of an axis."""
+    return [*_pads(start - depth.before, 0, size, mode), *_pads(size, stop + depth.after, size, mode)]
 
 
-def _pad(start: int, stop: int, low: int, mode: str) -> Pad:
-    n = 1 if mode == "nearest" else stop - start
-    source = None if mode == "constant" else slice(low, low + n)
-    return Pad(start, stop, source, reverse=mode in ("reflect", "mirror"))
+def _pads(start: int, stop: int, size: int, mode: str) -> Iterator[Pad]:
+    """The pads between two coordinates past an end: one for each time that the axis is gone through."""
+    if mode in ("constant", "nearest") or size == 1:
+        edge = 0 if start < 0 else size - 1
+        if start < stop:
+            yield Pad(start, stop, None if mode == "constant" else slice(edge, edge + 1), reverse=False)
+        return
+    step = size - (mode == "mirror")  # elements between two turns: a mirror does not repeat the edge
+    for turn in range(start // step, -(-stop // step)):
+        first, last = max(start, turn * step), min(stop, (turn + 1) * step)
+        if mode == "wrap" or turn % 2 == 0:
+            yield Pad(first, last, slice(first - turn * step, last - turn * step), reverse=False)
+        else:
+            end = (turn + 1) * step + (mode == "mirror")
+            yield Pad(first, last, slice(end - last, end - first), reverse=True)
 
 
-def parse_depths(
-    depth: Any, shape: Sequence[int], names: Sequence[str | None] | None, *, check: bool = True
-) -> tuple[Depth, ...]:
+def parse_depths(depth: Any, ndim: int, names: Sequence[str | None] | None) -> tuple[Depth, ...]:
     """The halo of every axis.
 
     Parameters
     ----------
     depth : int, (int, int) for each axis, or mapping
         For all axes, for each in turn (an int, or before and after), or by axis (its name or number), otherwise 0.
-    shape, names
+    ndim, names
         Of the array.
-    check : bool
-        Whether a depth has to be smaller than its axis.
 
     Raises
     ------
     ValueError
-        If it is negative, not smaller than its axis, or of another number of axes.
+        If it is negative, or of another number of axes.
     TypeError
         If it is no integer.
     """
-    depths = [_one_depth(d, axis) for axis, d in enumerate(per_axis(depth, "depth", len(shape), names, 0))]
-    for axis, (size, d) in enumerate(zip(shape, depths, strict=True)):
-        if check and max(d) >= size > 0 < max(d):
-            raise ValueError(
-                f"depth {max(d)} of {_name(axis, names)} is not smaller than the axis, which has {size} elements; "
-                "give a smaller depth for it, as by depth={axis: depth}"
-            )
-    return tuple(depths)
+    return tuple(_one_depth(d, axis) for axis, d in enumerate(per_axis(depth, "depth", ndim, names, 0)))
 
 
 def _one_depth(depth: Any, axis: int) -> Depth:
