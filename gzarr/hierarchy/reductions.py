@@ -1,4 +1,6 @@
-"""Reduces arrays of any size to a few numbers: block by block, on several threads. What is not stored is not read.
+"""Reduces arrays of any size to a few numbers, or along some axes: block by block, on several threads.
+
+What is not stored is not read.
 
 Results are combined in the order of the blocks, whatever the threads do, so they are the same each time.
 """
@@ -7,20 +9,21 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import product
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from gzarr.backend import Work
+from gzarr.backend import Array as AnyArray
+from gzarr.backend import Backend, Work
 from gzarr.concurrency import new_lock
 from gzarr.config import config
 from gzarr.display.progress import ProgressLike, counted
 from gzarr.hierarchy.accessors import Indexed
 from gzarr.hierarchy.resizing import objects_stored
 from gzarr.indexing.grid import nchunks
-from gzarr.indexing.regions import Region, cut
+from gzarr.indexing.regions import Region, Regions, cut
 
 P = TypeVar("P")
 
@@ -69,38 +72,111 @@ def fold(
     """
     if not array.size:
         return None
+    parts, stored = _InOrder(array.backend, combine), _Stored(array)
+
+    def part_of(region: Region, *, is_stored: bool) -> P:
+        if of_fill is not None and not is_stored:
+            return of_fill(math.prod(_shape(region)))
+        return reduce(array[region] if is_stored else _fill(array, region))
+
+    def task(number: int, region: Region) -> None:
+        if others:
+            parts.put(number, [reduce(*(one[region] for one in (array, *others)))])
+        else:
+            parts.put(number, [part_of(piece, is_stored=there) for piece, there in stored.cut(region)])
+
+    _for_each_block(array, others, enumerate, task, max_nbytes, progress)
+    return parts.result
+
+
+def fold_along(
+    array: Indexed,
+    axes: Sequence[int],
+    reduce: Callable[..., AnyArray],
+    combine: Callable[[AnyArray, AnyArray], AnyArray],
+    *,
+    others: Sequence[Indexed] = (),
+    max_nbytes: int = MAX_NBYTES,
+    progress: ProgressLike = None,
+) -> AnyArray:
+    """Reduce an array along some axes block by block, and combine the results of blocks along these axes, in order.
+
+    Parameters
+    ----------
+    array : Array
+        The array, of one element or more.
+    axes : sequence of int
+        The axes that ``reduce`` takes away.
+    reduce, combine, others, max_nbytes, progress
+        As of `fold`. ``reduce`` returns an array of the shape of its block without the axes.
+
+    Returns
+    -------
+    array
+        Of the shape of the array without the axes.
+
+    Raises
+    ------
+    ValueError
+        If ``reduce`` or ``combine`` returns another shape, or several data types.
+    """
+    kept = [axis for axis in range(len(array.shape)) if axis not in axes]
+    columns, stored = _Columns(array, kept, combine), _Stored(array)
+
+    def numbered(regions: Regions) -> Iterator[tuple[tuple[int, int, int], Region]]:
+        """The blocks one column after the other, so that few columns are incomplete."""
+        lines = [list(product(*(regions.cuts[axis] for axis in some))) for some in (kept, axes)]
+        for column, across in enumerate(lines[0]):
+            for number, along in enumerate(lines[1]):
+                bounds = dict(zip((*kept, *axes), (*across, *along), strict=True))
+                yield (column, number, len(lines[1])), tuple(slice(*bounds[axis]) for axis in sorted(bounds))
+
+    def task(place: tuple[int, int, int], region: Region) -> None:
+        if others or stored.has_any(region):
+            part = reduce(*(one[region] for one in (array, *others)))
+        else:
+            part = reduce(_fill(array, region))
+        columns.put(*place, region, part)
+
+    _for_each_block(array, others, numbered, task, max_nbytes, progress)
+    return columns.result
+
+
+def _for_each_block(
+    array: Indexed,
+    others: Sequence[Indexed],
+    numbered: Callable[[Regions], Iterable[tuple[P, Region]]],
+    task: Callable[[P, Region], None],
+    max_nbytes: int,
+    progress: ProgressLike,
+) -> None:
+    """Carry out a task for every block of whole chunks. numbered: gives blocks their places, and an order."""
     chunks, threads = array.metadata.chunk_grid, int(config.get("threading.max_workers") or os.cpu_count() or 1)
     share = max_nbytes // (threads * _BLOCKS_A_THREAD)
     itemsize = sum(one.itemsize for one in (array, *others))
     regions = cut(chunks, chunks, itemsize, min(share, _BLOCK_NBYTES))
-    parts, stored = _InOrder(combine), _Stored(array)
-
-    def part_of(region: Region, *, is_stored: bool) -> P:
-        if is_stored:
-            return reduce(array[region])
-        shape = tuple(s.stop - s.start for s in region)
-        if of_fill is not None:
-            return of_fill(math.prod(shape))
-        xp: Any = array.backend.xp
-        return reduce(xp.broadcast_to(xp.asarray(fill_of(array)), shape))
-
     with counted(progress, array.nbytes) as add:
 
-        def task(item: tuple[int, Region]) -> None:
-            number, region = item
-            if others:
-                parts.put(number, [reduce(*(one[region] for one in (array, *others)))])
-            else:
-                parts.put(number, [part_of(piece, is_stored=there) for piece, there in stored.cut(region)])
-            add(math.prod(s.stop - s.start for s in region) * array.itemsize, str(array.store_path))
+        def carry_out(item: tuple[P, Region]) -> None:
+            task(*item)
+            add(math.prod(_shape(item[1])) * array.itemsize, str(array.store_path))
 
         if regions.nbytes <= share:
             work = Work(len(regions), regions.nbytes, 1, waits=array.store.concurrency > 1)
-            array.backend.run(task, enumerate(regions), work)
+            array.backend.run(carry_out, numbered(regions), work)
         else:
-            for item in enumerate(regions):
-                task(item)
-    return parts.result
+            for item in numbered(regions):
+                carry_out(item)
+
+
+def _shape(region: Region) -> tuple[int, ...]:
+    return tuple(part.stop - part.start for part in region)
+
+
+def _fill(array: Indexed, region: Region) -> AnyArray:
+    """A block of which nothing is stored."""
+    xp: Any = array.backend.xp
+    return xp.broadcast_to(xp.asarray(fill_of(array)), _shape(region))
 
 
 def fill_of(array: Indexed) -> Any:
@@ -112,21 +188,74 @@ def fill_of(array: Indexed) -> Any:
 class _InOrder(Generic[P]):
     """Combines what comes in any order, in its order."""
 
-    def __init__(self, combine: Callable[[P, P], P]) -> None:
+    def __init__(self, backend: Backend, combine: Callable[[P, P], P]) -> None:
         self.result: P | None = None
-        self._combine = combine
-        self._waiting: dict[int, list[P]] = {}
+        self._backend, self._combine = backend, combine
+        self._waiting: dict[int, tuple[list[P], object]] = {}
+        self._mark: object = None  # of the stream that combined last
         self._n = 0
         self._lock = new_lock()
 
-    def put(self, number: int, parts: list[P]) -> None:
-        """Take what comes at a place."""
+    def put(self, number: int, parts: list[P]) -> int:
+        """Take what comes at a place. Returns: for how many places everything is combined."""
         with self._lock:
-            self._waiting[number] = parts
+            self._waiting[number] = parts, self._backend.record()
             while self._n in self._waiting:
-                for part in self._waiting.pop(self._n):
+                found, mark = self._waiting.pop(self._n)
+                for before in (self._mark, mark):
+                    self._backend.wait(before)
+                for part in found:
                     self.result = part if self.result is None else self._combine(self.result, part)
+                self._mark = self._backend.record()
                 self._n += 1
+            return self._n
+
+
+class _Columns:
+    """Puts what is made of the blocks along some axes, in any order, into an array of the other axes."""
+
+    def __init__(self, array: Indexed, kept: Sequence[int], combine: Callable[[AnyArray, AnyArray], AnyArray]) -> None:
+        self.result: AnyArray = None
+        self._array, self._kept, self._combine = array, kept, combine
+        self._columns: dict[int, _InOrder[AnyArray]] = {}
+        self._mark: object = None  # of the stream that allocated the result
+        self._lock = new_lock()
+
+    def put(self, column: int, number: int, n: int, region: Region, part: AnyArray) -> None:
+        """Take what is made of a block: the one with a number of the n blocks of a column."""
+        self._check(part, region, "func")
+        with self._lock:
+            parts = self._columns.setdefault(column, _InOrder(self._array.backend, self._combine))
+        if parts.put(number, [part]) == n:
+            with self._lock:
+                self._store(self._columns.pop(column).result, region)
+
+    def _store(self, made: AnyArray, region: Region) -> None:
+        self._check(made, region, "combine")
+        made = made if hasattr(made, "dtype") else np.asarray(made)
+        if self.result is None:
+            empty = np.empty if isinstance(made, (np.ndarray, np.generic)) else self._array.backend.empty
+            self.result = empty(tuple(self._array.shape[axis] for axis in self._kept), made.dtype)
+            self._mark = self._array.backend.record()
+        if made.dtype != self.result.dtype:
+            raise ValueError(
+                f"{self._array.store_path}: func and combine returned {self.result.dtype}, and {made.dtype} for the "
+                f"block {_named(region)}; return one data type"
+            )
+        self._array.backend.wait(self._mark)  # its memory may belong to another stream
+        self.result[tuple(region[axis] for axis in self._kept)] = made
+
+    def _check(self, part: AnyArray, region: Region, what: str) -> None:
+        expected = tuple(_shape(region)[axis] for axis in self._kept)
+        if np.shape(part) != expected:
+            raise ValueError(
+                f"{self._array.store_path}: {what} returned an array of shape {np.shape(part)} for the block "
+                f"{_named(region)}; expected {expected}, its shape without the axes of axis="
+            )
+
+
+def _named(region: Region) -> str:
+    return "[" + ", ".join(f"{part.start}:{part.stop}" for part in region) + "]"
 
 
 class _Stored:
@@ -136,6 +265,10 @@ class _Stored:
         self._grid = array.metadata.grid
         self._coords = set(objects_stored(array.metadata, array.store, array.path))
         self._all = len(self._coords) == nchunks(self._grid)
+
+    def has_any(self, region: Region) -> bool:
+        """Whether something of a region is stored."""
+        return any(there for _, there in self.cut(region))
 
     def cut(self, region: Region) -> Iterator[tuple[Region, bool]]:
         """Yield a region in parts, with whether each is stored."""

@@ -8,7 +8,9 @@ from typing import Any, TypeVar, cast
 from gzarr.display.progress import ProgressLike
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.missing import fold_present, missing_of
-from gzarr.hierarchy.reductions import MAX_NBYTES
+from gzarr.hierarchy.reductions import MAX_NBYTES, fold_along
+from gzarr.images.filters.alike import Alike
+from gzarr.images.halo.boundary import axis_of
 from gzarr.images.image import Image
 
 P = TypeVar("P")
@@ -19,6 +21,7 @@ def reduce_blocks(
     array: Array | Image | Sequence[Array | Image],
     combine: Callable[[P, P], P],
     *,
+    axis: int | str | Sequence[int | str] | None = None,
     skip: Any = None,
     max_nbytes: int = MAX_NBYTES,
     progress: ProgressLike = None,
@@ -31,17 +34,22 @@ def reduce_blocks(
     func : callable
         Called with a block of each array, of whole chunks of the first one, by several threads at once: NumPy arrays,
         or CuPy arrays on a device. Of chunks of a single array that are not stored, blocks hold the fill value, and
-        nothing is read.
+        nothing is read. If it returns an array, it may be called on parts of one block besides, to see whether the
+        shape of the result follows that of the block.
     array : Array or Image, or a sequence of them
         The array; of an image, level 0. Several have one shape, as an image and its labels.
     combine : callable
         Called with what was made of some blocks and of the block after them, in the order of the blocks.
+    axis : int, str or sequence of them, optional
+        Numbers or names of the axes that the function takes away, for projections. It returns an array of the shape of
+        its block without them; only the results of blocks along them are combined, and the result has the other axes.
+        By default all results are combined: they are alike, as numbers, or histograms of the same bins, are.
     skip : number, array of bool, optional
         Elements of the first array that are missing: NaN, a number, or a mask of its shape. Blocks then have one axis,
         of the elements of each array that are there, and those without any are left out. By default blocks are as they
         are.
     max_nbytes : int
-        Memory for blocks.
+        Memory for blocks; with ``axis``, the result takes its own besides.
     progress : bool or callable, optional
         True for a bar, or a function of (bytes done, bytes in all, name).
     device : str, optional
@@ -50,12 +58,14 @@ def reduce_blocks(
     Returns
     -------
     object
-        What is made of all blocks.
+        What is made of all blocks; with ``axis``, an array.
 
     Raises
     ------
     ValueError
-        If the array has no elements, or none that are there, or arrays have different shapes.
+        If the array has no elements, or none that are there, or arrays have different shapes. Without ``axis``, if the
+        shape of results follows that of their blocks along an axis of several chunks, and they would be merged; with
+        it, if they have another shape, or ``skip`` is given too.
     ChunkError
         If a stored chunk is damaged.
 
@@ -69,6 +79,11 @@ def reduce_blocks(
     >>> z = gzarr.array(np.arange(12).reshape(3, 4), chunks=(2, 2))
     >>> int(gzarr.images.reduce_blocks(np.sum, z, np.add))
     66
+
+    A maximum projection, in bounded memory:
+
+    >>> gzarr.images.reduce_blocks(lambda block: block.max(axis=0), z, np.maximum, axis=0)
+    array([ 8,  9, 10, 11])
 
     Sums of the intensities of objects:
 
@@ -95,8 +110,21 @@ def reduce_blocks(
         raise ValueError(f"reduce_blocks: {found.store_path} has no elements, so there is nothing to combine")
     found = found if device is None else found.to(device)
     others = [one.to(found.backend) for one in others]
+    options: dict[str, Any] = {"others": others, "max_nbytes": max_nbytes, "progress": progress}
+    if axis is not None:
+        if skip is not None:
+            raise ValueError(
+                "reduce_blocks: skip= gives func elements on one axis, so it does not go with axis=; leave missing "
+                "elements out in func, as np.nanmax does"
+            )
+        names = given[0].axes if isinstance(given[0], Image) else found.dimension_names
+        several = axis if isinstance(axis, Sequence) and not isinstance(axis, str) else [axis]
+        axes = sorted({axis_of(one, "axis", found.ndim, names) for one in several})
+        return cast("P", fold_along(found, axes, cast("Any", func), cast("Any", combine), **options))
     missing = None if skip is None else missing_of(skip, found)
-    made = fold_present(found, missing, func, combine, others=others, max_nbytes=max_nbytes, progress=progress)
+    cut = [n for n, one in enumerate(found.metadata.chunk_grid) if one.nchunks > 1]
+    alike = Alike(func, combine, cut if missing is None else [0])
+    made = fold_present(found, missing, alike.reduce, alike.combine, **options)
     if made is None and missing is not None:
         raise ValueError(
             f"reduce_blocks: all elements of {found.store_path} are missing, so there is nothing to combine"

@@ -123,7 +123,7 @@ def per_axis(value: Any, what: str, ndim: int, names: Sequence[str | None] | Non
     if isinstance(value, Mapping):
         values = [default] * ndim
         for key, one in value.items():
-            values[_axis_of(key, what, ndim, names)] = one
+            values[axis_of(key, what, ndim, names)] = one
         return values
     if not isinstance(value, (tuple, list)):
         return [value] * ndim
@@ -132,7 +132,8 @@ def per_axis(value: Any, what: str, ndim: int, names: Sequence[str | None] | Non
     return list(value)
 
 
-def _axis_of(key: Any, what: str, ndim: int, names: Sequence[str | None] | None) -> int:
+def axis_of(key: Any, what: str, ndim: int, names: Sequence[str | None] | None) -> int:
+    """The number of an axis given by number or name. what: the argument, for messages. Raises: ValueError."""
     if isinstance(key, str):
         if names is not None and key in names:
             return list(names).index(key)
