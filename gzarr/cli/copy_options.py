@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from gzarr.cli.options import Memory, lengths, misuse
+from gzarr.cli.options import BlockMemory, lengths, misuse
 from gzarr.display.progress import in_terminal
 from gzarr.errors import MetadataError
 
@@ -42,7 +42,7 @@ class CopyOptions:
     if_exists: Annotated[Literal["raise", "replace", "skip"], typer.Option(help="What happens to data at DST.")] = (
         "raise"
     )
-    memory: Memory = 256
+    memory: BlockMemory = None
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted copy.")] = False
 
@@ -52,11 +52,12 @@ class CopyOptions:
             "if_exists": self.if_exists,
             "dry_run": self.dry_run,
             "resume": self.resume,
-            "budget_nbytes": self.memory << 20,
             "progress": in_terminal(),
         }
         given = {name: getattr(self, name) for name in ("chunks", "shards", "layout", "zarr_format")}
         keywords |= {name: value for name, value in given.items() if value is not None}
+        if self.memory is not None:
+            keywords["budget_nbytes"] = self.memory << 20
         if self.compressor is not None:
             keywords["compressors"] = _compressor(self.compressor)
         if self.each:

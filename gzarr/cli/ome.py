@@ -11,7 +11,7 @@ import typer
 import gzarr
 from gzarr.cli.colors import print_report
 from gzarr.cli.copy_options import CopyOptions
-from gzarr.cli.options import AsJson, Device, IfExists, Memory, Skip, misuse, numbers, with_options
+from gzarr.cli.options import AsJson, BlockMemory, Device, IfExists, Skip, misuse, numbers, with_options
 from gzarr.display.progress import in_terminal
 from gzarr.errors import CopyError, GzarrError
 from gzarr.errors.escaping import escaped
@@ -72,7 +72,7 @@ def pyramid(
         str | None, typer.Option(metavar="NAME", help="mean, nearest, mode, min, max, median or gaussian.")
     ] = None,
     skip: Skip = None,
-    memory: Memory = 256,
+    memory: BlockMemory = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted build.")] = False,
     if_exists: Annotated[IfExists, typer.Option(help="What happens to levels that exist.")] = "raise",
     device: Device = None,
@@ -87,7 +87,7 @@ def pyramid(
             factors,
             method,
             skip=skip,
-            max_nbytes=memory << 20,
+            max_nbytes=None if memory is None else memory << 20,
             resume=resume,
             overwrite=if_exists == "replace",
             progress=in_terminal(),
@@ -204,7 +204,7 @@ def _of_array(array: gzarr.Array, dest: str, voxels: dict[str, Any], options: di
             version=version,
             overwrite=options["if_exists"] == "replace",
             resume=options["resume"],
-            max_nbytes=options["budget_nbytes"],
+            max_nbytes=options.get("budget_nbytes"),
             progress=options["progress"],
             device="cpu",
             **voxels,

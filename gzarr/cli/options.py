@@ -120,6 +120,13 @@ def mebibytes(text: str | int) -> int:
 
 
 Memory: TypeAlias = Annotated[int, typer.Option(parser=mebibytes, metavar="MIB", help="How much memory data may take.")]
+#: Where blocks may need more than by default.
+BlockMemory: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        parser=mebibytes, metavar="MIB", help="How much memory data may take. By default 256, or what one block needs."
+    ),
+]
 
 
 def open_array(path: str, device: str) -> gzarr.Array:

@@ -34,7 +34,6 @@ from gzarr.images.ome.channels import new_channels
 from gzarr.images.ome.collection import collection_attributes
 from gzarr.images.ome.documents import VERSION_OF, Dataset, Multiscale, to_attributes
 from gzarr.images.pyramid.build_pyramid import build_pyramid
-from gzarr.images.pyramid.building import MAX_NBYTES
 from gzarr.images.shown import show_values
 from gzarr.images.validation.level_checks import count_channels
 from gzarr.indexing.grid import Axis, Grid, RegularAxis
@@ -136,7 +135,7 @@ def _add_levels(image: Image, options: TransferKeywords) -> None:
     else:
         build_pyramid(
             image,
-            max_nbytes=options.get("budget_nbytes", MAX_NBYTES),
+            max_nbytes=options.get("budget_nbytes"),
             progress=options.get("progress"),
             resume=options.get("resume", False),
         )

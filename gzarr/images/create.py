@@ -27,7 +27,6 @@ from gzarr.images.new_levels import level_keywords, new_dtype, nodata_keywords, 
 from gzarr.images.ome.axes import new_axes
 from gzarr.images.ome.channels import lacks_window, new_channels
 from gzarr.images.ome.documents import FORMAT_OF, Dataset, Multiscale, write_multiscale
-from gzarr.images.pyramid.building import MAX_NBYTES
 from gzarr.images.pyramid.downsample import Method
 from gzarr.images.pyramid.level_arrays import is_bare
 from gzarr.images.pyramid.levels import Factors
@@ -90,7 +89,7 @@ def create_image(
     factors: Factors = None,
     method: Method | None = None,
     skip: Any = None,
-    max_nbytes: int = MAX_NBYTES,
+    max_nbytes: int | None = None,
     overwrite: bool = False,
     resume: Resume = False,
     progress: ProgressLike = None,

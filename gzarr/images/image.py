@@ -15,7 +15,6 @@ from gzarr.identity.runs import Resume
 from gzarr.images.image_data import ImageData, read_image
 from gzarr.images.label_images import label_names, write_label
 from gzarr.images.ome.series import group_of_image
-from gzarr.images.pyramid.building import MAX_NBYTES
 from gzarr.images.pyramid.resuming import read_marks
 
 if TYPE_CHECKING:
@@ -76,7 +75,7 @@ class Image(ImageData):
         properties: Mapping[int, Mapping[str, Any]] | None = None,
         resume: Resume = False,
         overwrite: bool = False,
-        max_nbytes: int = MAX_NBYTES,
+        max_nbytes: int | None = None,
         progress: ProgressLike = None,
         **kwargs: Unpack[LabelKeywords],
     ) -> Self:

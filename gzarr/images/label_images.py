@@ -26,7 +26,7 @@ from gzarr.images.new_levels import level_keywords
 from gzarr.images.ome.axes import Axis, names_of
 from gzarr.images.ome.documents import VERSION_OF, Dataset, Multiscale, ome_attributes
 from gzarr.images.ome.image_label import new_image_label
-from gzarr.images.pyramid.building import MAX_NBYTES, building, chunk_of, fill, producer
+from gzarr.images.pyramid.building import building, chunk_of, fill, producer
 from gzarr.images.pyramid.downsample import Method, check_method
 from gzarr.images.pyramid.level_arrays import is_bare
 from gzarr.images.pyramid.levels import Factors
@@ -98,7 +98,7 @@ def write_label(
     properties: Mapping[int, Mapping[str, Any]] | None = None,
     resume: Resume = False,
     overwrite: bool = False,
-    max_nbytes: int = MAX_NBYTES,
+    max_nbytes: int | None = None,
     progress: ProgressLike = None,
     **keywords: Unpack[LabelKeywords],
 ) -> Group:

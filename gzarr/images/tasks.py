@@ -22,7 +22,20 @@ from gzarr.cpu.threads import thread_count
 #: Tasks at once on a device: one is read, one computed, and one encoded.
 DEVICE_WORKERS = 3
 
+#: Default memory in bytes, unless one block needs more.
+MAX_NBYTES = 256 << 20
+
 T = TypeVar("T")
+
+
+def limit_of(max_nbytes: int | None, needed_nbytes: int = 0) -> int:
+    """The limit of memory that was given; by default `MAX_NBYTES`, or what one block needs, if that is more."""
+    return max(MAX_NBYTES, needed_nbytes) if max_nbytes is None else max_nbytes
+
+
+def with_memory(name: str, max_nbytes: int | None, limit: int) -> str:
+    """A name for progress, with the memory that is taken if that is more than by default. max_nbytes: as given."""
+    return name if max_nbytes is not None or limit <= MAX_NBYTES else f"{name} ({limit >> 20} MiB of memory)"
 
 
 class Budget:

@@ -31,9 +31,9 @@ from gzarr.images.image import Image
 from gzarr.images.new_levels import new_chunks, new_dtype
 from gzarr.images.ome.axes import new_axes
 from gzarr.images.ome.collection import create_collection
-from gzarr.images.pyramid.building import MAX_NBYTES
 from gzarr.images.pyramid.downsample import Method, check_method, resident
 from gzarr.images.pyramid.levels import SMALLEST, Factors
+from gzarr.images.tasks import limit_of
 from gzarr.indexing.chunking import parse_shape
 
 #: Seconds after which others see what is complete: showing it writes the document of every level.
@@ -80,9 +80,9 @@ class ImageWriter:
         See `build_pyramid`. Levels that join frames are named in the metadata when the writer is closed.
     frames : int
         How many frames are expected. It only matters for the levels of an image whose first axis is one of space.
-    max_nbytes : int
+    max_nbytes : int, optional
         Bytes of the frames that wait. If there is no room, `append` waits. The frames of a row of chunks, or shards,
-        are held in any case.
+        are held in any case. By default 256 MiB, or what such a row of every position takes if that is more.
     **kwargs
         ``scale``, ``units``, ``channels``, ``skip`` (a number), ``chunks``, ``shards``, ``version`` and the other
         keywords of `create_image`.
@@ -119,7 +119,7 @@ class ImageWriter:
         factors: Factors = None,
         method: Method = "mean",
         frames: int = SMALLEST,
-        max_nbytes: int = MAX_NBYTES,
+        max_nbytes: int | None = None,
         **kwargs: Unpack[NewImageKeywords],
     ) -> None:
         frame, kind = parse_shape(shape), new_dtype(dtype)
@@ -131,7 +131,7 @@ class ImageWriter:
         found = new_axes(axes, len(frame) + 1, kwargs.get("units"))
         if kwargs.get("chunks") is None and kwargs.get("layout") is None:
             chunks = new_chunks(found, (SMALLEST, *frame), kind.itemsize)
-            fitting = max_nbytes // _ROWS // max(math.prod(frame) * kind.itemsize, 1)
+            fitting = limit_of(max_nbytes) // _ROWS // max(math.prod(frame) * kind.itemsize, 1)
             kwargs["chunks"] = (max(min(chunks[0], 1 << max(fitting, 1).bit_length() - 1), 1), *chunks[1:])
         self._max_nbytes = max_nbytes
         self._ended: SimpleQueue[_Ended] = SimpleQueue()
@@ -271,14 +271,18 @@ class ImageWriter:
 
     def _make_room(self, image: GrowingImage) -> None:
         """Wait until there is room for a row."""
-        while self._nbytes + self._pending() + image.row_nbytes > self._max_nbytes and not self._spare:
+        rows = image.row_nbytes * len(self._positions)
+        while not self._spare:
+            needed = self._nbytes + self._pending() + image.row_nbytes
+            if needed <= limit_of(self._max_nbytes, rows + self._pending()):
+                return
             if self._n_under_way:
                 self._take(self._ended.get())
                 raise_again(self._error)
             elif self._nbytes:
                 raise ValueError(
                     f"{image.image.group.store_path}: {self._nbytes} bytes of incomplete frames are held: give all "
-                    "planes of a frame, and frames in order, or raise max_nbytes"
+                    f"planes of a frame, and frames in order, or max_nbytes of {needed} or more"
                 )
             else:
                 return

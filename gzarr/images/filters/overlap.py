@@ -26,11 +26,11 @@ from gzarr.images.halo.dry_run import Trial, dry_run
 from gzarr.images.halo.planning import Bounds, Costs, Geometry, WalkPlan, make_plan, plan_again
 from gzarr.images.halo.walk import Walk, done_groups, walk
 from gzarr.images.image import Image
-from gzarr.images.pyramid.building import MAX_NBYTES
 from gzarr.images.pyramid.device_memory import left_nbytes
 from gzarr.images.pyramid.downsample import Method
 from gzarr.images.pyramid.levels import Factors
 from gzarr.images.shown import show_values
+from gzarr.images.tasks import limit_of, with_memory
 
 #: Blocks that are computed at once on a device: one while the one before is written.
 DEVICE_WORKERS = 2
@@ -43,7 +43,7 @@ class BlockKeywords(TypedDict, total=False):
 
     block: Any
     dtype: Any
-    max_nbytes: int
+    max_nbytes: int | None
     max_device_nbytes: int | None
     levels: int | None
     factors: Factors
@@ -65,7 +65,7 @@ def map_overlap(
     cval: Any = 0,
     block: Any = None,
     dtype: Any = None,
-    max_nbytes: int = MAX_NBYTES,
+    max_nbytes: int | None = None,
     max_device_nbytes: int | None = None,
     levels: int | None = None,
     factors: Factors = None,
@@ -104,8 +104,9 @@ def map_overlap(
         Shape of the blocks, without halos, where the function works best on some shape.
     dtype : dtype-like, optional
         Data type of the array that a path makes. By default that of what the function returns.
-    max_nbytes : int
-        Memory for everything: blocks, results, and what the function takes for itself.
+    max_nbytes : int, optional
+        Memory for everything: blocks, results, and what the function takes for itself. By default 256 MiB, or what one
+        block needs if that is more, as progress then says: a shard of the output is written whole.
     max_device_nbytes : int, optional
         On a device, memory for everything, decoding and encoding included. By default ``max_nbytes``, besides what
         the arrays were opened with for decoding and encoding.
@@ -137,8 +138,8 @@ def map_overlap(
     ContainsNodeError
         If something is at a path, or an unfinished call there was of another function, input or argument.
     ValueError
-        If shapes differ, the output overlaps an input, the memory is too little, the function returns another shape or
-        data type, or cannot be compared with that of an unfinished call.
+        If shapes differ, the output overlaps an input, ``max_nbytes`` is too little, the function returns another shape
+        or data type, or cannot be compared with that of an unfinished call.
     ChunkError
         If a stored chunk is damaged.
     StoreError
@@ -206,21 +207,23 @@ def _fill(
     writing: Writing,
     geometry: Geometry,
     how: tuple[Trial, tuple[int, ...] | None, Any],
-    max_nbytes: int,
+    max_nbytes: int | None,
     progress: ProgressLike,
 ) -> None:
     """Compute everything that is not done. how: the trial of the function, the shape of blocks, and `cval`."""
     (trial, block, cval), target = how, writing.array
-    pending = 0 if writing.build is None else max_nbytes // _PENDING_SHARE
-    costs, plan = _plan(given, geometry, trial, target.dtype, max_nbytes - pending, block)
+    pending = 0 if writing.build is None else limit_of(max_nbytes) // _PENDING_SHARE
+    costs, plan = _plan(given, geometry, trial, target.dtype, max_nbytes, block, pending)
     marks = writing.begin(plan.to_json())
     if marks.n_done:
         grids = [source.metadata.chunk_grid for source in given.sources]
         plan = plan_again(geometry, grids, costs, marks.plan)
+    limit = limit_of(max_nbytes, plan.nbytes + pending)
+    name = with_memory(str(target.store_path), max_nbytes, limit)
     with counted(progress, target.nbytes) as add:
 
         def tell(group: Bounds) -> None:
-            add(prod(stop - start for start, stop in group) * target.itemsize, str(target.store_path))
+            add(prod(stop - start for start, stop in group) * target.itemsize, name)
 
         def finished(number: int, group: Bounds) -> None:
             marks.note(number)
@@ -234,7 +237,7 @@ def _fill(
             plan=plan,
             dtype=target.dtype,
             workers=costs.workers,
-            max_nbytes=max_nbytes,
+            max_nbytes=limit,
             pending=writing.pending,
             cval=cval,
             ahead=given.reads_ahead,
@@ -253,17 +256,19 @@ def _plan(
     geometry: Geometry,
     trial: Trial,
     dtype: np.dtype[Any],
-    max_nbytes: int,
+    max_nbytes: int | None,
     block: tuple[int, ...] | None,
+    pending: int = 0,
 ) -> tuple[Costs, WalkPlan]:
-    """Plan the walk. Raises: ValueError if the memory is too little."""
+    """Plan the walk. pending: bytes of the memory that are for other things. Raises: ValueError if it is too little."""
     costs = Costs(
         itemsizes=tuple(source.itemsize for source in given.sources),
         out_itemsize=dtype.itemsize,
         block_nbytes=trial.block_nbytes,
         workers=thread_count() if given.on_host else DEVICE_WORKERS,
         windows=2 if given.reads_ahead else 1,
-        max_nbytes=max_nbytes,
+        max_nbytes=limit_of(max_nbytes) - pending,
+        grows=max_nbytes is None,
     )
     return costs, make_plan(geometry, [source.metadata.chunk_grid for source in given.sources], costs, block)
 

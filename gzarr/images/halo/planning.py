@@ -41,6 +41,8 @@ STEP = 100_000
 CACHE_NBYTES, PER_DOUBLING = 16 << 20, 0.05
 #: Steps of an axis that are looked at; the others are like them.
 _LOOKED_AT = 256
+#: The smallest plan has blocks of single elements: one of so many parts is added to its memory for larger ones.
+_ROOM_SHARE = 8
 #: Blocks of a layer for each worker, at which smaller ones gain nothing.
 _ENOUGH = 4
 
@@ -100,6 +102,8 @@ class Costs(NamedTuple):
         2 if a layer is read while another one is computed.
     max_nbytes : int
         The budget.
+    grows : bool
+        Whether the budget is a default, which becomes what the smallest plan takes if none fits.
     """
 
     itemsizes: tuple[int, ...]
@@ -108,6 +112,7 @@ class Costs(NamedTuple):
     workers: int
     windows: int
     max_nbytes: int
+    grows: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -259,6 +264,9 @@ def make_plan(geometry: Geometry, grids: Sequence[Grid], costs: Costs, block: tu
     fitting = [plan for plan in plans if plan.nbytes <= costs.max_nbytes]
     if not fitting:
         least = min(plan.nbytes for plan in plans)
+        least += least // _ROOM_SHARE
+        if costs.grows:
+            return make_plan(geometry, grids, costs._replace(max_nbytes=least, grows=False), block)
         raise ValueError(
             f"max_nbytes={costs.max_nbytes} is too small: blocks of {geometry.unit} elements, which the output stores "
             f"whole, take {least} bytes with their halos; give at least that, or an output of smaller chunks or shards"
@@ -270,7 +278,7 @@ def plan_again(geometry: Geometry, grids: Sequence[Grid], costs: Costs, saved: M
     """A plan of an earlier run, which goes on. saved: `WalkPlan.to_json`. Raises: ValueError if it does not fit."""
     bar, block, group = (tuple(saved[name]) for name in ("bar", "block", "group"))
     plan = _Planner(geometry, grids, costs, None).plan(saved["axis"], bar, block, whole=saved["whole"])
-    if plan.nbytes > costs.max_nbytes:
+    if plan.nbytes > costs.max_nbytes and not costs.grows:
         raise ValueError(
             f"max_nbytes={costs.max_nbytes} is less than what the run took that is resumed: give at least {plan.nbytes}"
         )

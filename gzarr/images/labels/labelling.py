@@ -32,6 +32,7 @@ from gzarr.images.labels.components import (
     touching,
 )
 from gzarr.images.labels.numbering import Labelled, Method, Source, Target, Wish, find_source, number_blocks
+from gzarr.images.tasks import limit_of
 from gzarr.tensors import to_host
 
 #: Fewer voxels are not worth a block of their own.
@@ -44,7 +45,7 @@ def label(
     connectivity: int = 1,
     *,
     structure: ArrayLike | None = None,
-    max_nbytes: int = 256 << 20,
+    max_nbytes: int | None = None,
     resume: Resume = False,
     progress: ProgressLike = None,
     device: str | None = None,
@@ -67,8 +68,9 @@ def label(
     structure : array_like, optional
         Which neighbours are connected, of shape (3, ..., 3) and symmetric about its centre, instead of
         ``connectivity``.
-    max_nbytes : int
-        Bytes that blocks and tables may take. Tables take about 40 bytes for each object and block that it lies in.
+    max_nbytes : int, optional
+        Bytes that blocks and tables may take. By default 256 MiB, or what one block needs if that is more. Tables take
+        about 40 bytes for each object and block that it lies in.
     resume : bool or str
         Whether to go on with a call that was interrupted: it needs the same mask and arguments, else it is refused. The
         mask is labelled again, but what was written is not written again.
@@ -85,8 +87,8 @@ def label(
     Raises
     ------
     ValueError
-        If shapes differ, ``out`` is the mask or cannot hold the numbers (then nothing was written), or the tables do
-        not fit ``max_nbytes``.
+        If shapes differ, ``out`` is the mask or cannot hold the numbers (then nothing was written), or a block or the
+        tables do not fit ``max_nbytes``.
     MissingExtraError
         If SciPy is missing: install ``gzarr[ome]``.
 
@@ -114,13 +116,13 @@ def label(
         return number_blocks(wish, source, target, _method(source, target, made, max_nbytes))
 
 
-def _method(source: Source, target: Target, structure: NDArray[np.bool_], max_nbytes: int) -> Method:
+def _method(source: Source, target: Target, structure: NDArray[np.bool_], max_nbytes: int | None) -> Method:
     """Return how blocks are labelled and compared."""
     shape = tuple(source.array.shape)
     # The block, its nonzero voxels, labels of 32 bits; on a device, the scratch of its labelling too.
     voxel_nbytes = source.itemsize + (6 if source.backend.xp is np else 24)
     n_blocks = 2 * thread_count()  # one that is read and one that is labelled, by each thread
-    most = max_nbytes // 2 // (voxel_nbytes + target.itemsize) // n_blocks
+    most = limit_of(max_nbytes) // 2 // (voxel_nbytes + target.itemsize) // n_blocks
     most = min(most, max(prod(shape) // n_blocks, _WORTH_VOXELS))
     blocks = Blocks(shape, choose_block(shape, target.unit, source.chunks, most))
     shifts = shifts_by_step(structure)

@@ -28,7 +28,7 @@ def merge_labels(
     *,
     block: int | Sequence[int] | None = None,
     threshold: float = 0.5,
-    max_nbytes: int = 256 << 20,
+    max_nbytes: int | None = None,
     resume: Resume = False,
     progress: ProgressLike = None,
     device: str | None = None,

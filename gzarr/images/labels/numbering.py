@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from math import prod
+from math import ceil, prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,7 +34,7 @@ from gzarr.images.filters.outputs import Options, Output, Writing
 from gzarr.images.image import Image, open_image
 from gzarr.images.labels.components import PIECE, Blocks, Coords, Link, Objects, Side
 from gzarr.images.pyramid.resuming import Marks
-from gzarr.images.tasks import run_tasks
+from gzarr.images.tasks import limit_of, run_tasks, with_memory
 from gzarr.indexing.regions import Region
 from gzarr.metadata.documents import read_node
 from gzarr.metadata.model import ArrayMeta
@@ -159,8 +159,8 @@ class Wish(NamedTuple):
         Of the result.
     chunks : tuple of int or None
         Of an array that is created; None for those of the source.
-    max_nbytes : int
-        Memory for blocks and tables, in bytes.
+    max_nbytes : int or None
+        Memory for blocks and tables, in bytes; None for 256 MiB, or what one block needs.
     resume : bool or str
         Whether to go on with an unfinished call.
     progress : bool or callable, optional
@@ -172,7 +172,7 @@ class Wish(NamedTuple):
     out: Any
     shape: Coords
     chunks: Coords | None
-    max_nbytes: int
+    max_nbytes: int | None
     resume: bool
     progress: ProgressLike
 
@@ -292,14 +292,21 @@ def _check_out(out: Array, mask: Any, shape: Coords) -> None:
 def number_blocks(wish: Wish, source: Source, target: Target, method: Method) -> int:
     """Label all blocks, number the objects and write the numbers. Returns: how many there are. Raises: ValueError."""
     blocks, backend = method.blocks, source.backend
-    for_blocks = int(wish.max_nbytes * _BLOCKS_SHARE)
-    objects = Objects(blocks, method.steps, method.link, wish.max_nbytes - for_blocks)
     cost = prod(blocks.block) * (method.voxel_nbytes + target.itemsize)
+    least = ceil(cost / _BLOCKS_SHARE)
+    limit = limit_of(wish.max_nbytes, least)
+    if limit < least:
+        raise ValueError(
+            f"{wish.name}: max_nbytes={limit} is too small: a block of {blocks.block} voxels, which is written whole, "
+            f"takes {cost} bytes besides the tables; give {least} or more, or an output of smaller chunks or shards"
+        )
+    for_blocks, name = int(limit * _BLOCKS_SHARE), with_memory(source.name, wish.max_nbytes, limit)
+    objects = Objects(blocks, method.steps, method.link, limit - for_blocks)
 
     def run(task: Callable[[Coords], object], items: Sequence[Coords]) -> None:
         def counting(coords: Coords) -> None:
             task(coords)
-            add(_size(blocks.region(coords)) * source.itemsize, source.name)
+            add(_size(blocks.region(coords)) * source.itemsize, name)
 
         run_tasks(
             backend,
@@ -338,7 +345,7 @@ def number_blocks(wish: Wish, source: Source, target: Target, method: Method) ->
         done = [coords for coords in in_order if marks.is_done(numbers[coords])]
         target.restore([blocks.region(coords) for coords in done])
         for coords in done:
-            add(_size(blocks.region(coords)) * source.itemsize, source.name)
+            add(_size(blocks.region(coords)) * source.itemsize, name)
         run(renumber, [coords for coords in in_order if not marks.is_done(numbers[coords])])
     return n
 

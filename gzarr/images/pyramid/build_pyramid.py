@@ -16,7 +16,7 @@ from gzarr.images.image import Image, open_image
 from gzarr.images.new_levels import level_keywords, nodata_keywords
 from gzarr.images.ome.axes import new_axes
 from gzarr.images.ome.documents import VERSION_OF, Dataset, Multiscale
-from gzarr.images.pyramid.building import MAX_NBYTES, method_name, plan
+from gzarr.images.pyramid.building import method_name, plan
 from gzarr.images.pyramid.cluster import Client
 from gzarr.images.pyramid.device_memory import left_nbytes, sharing
 from gzarr.images.pyramid.downsample import Method
@@ -36,7 +36,7 @@ def build_pyramid(
     *,
     skip: Any = None,
     out: Any = None,
-    max_nbytes: int = MAX_NBYTES,
+    max_nbytes: int | None = None,
     resume: Resume = False,
     overwrite: bool = False,
     progress: ProgressLike = None,
@@ -65,8 +65,9 @@ def build_pyramid(
         attribute ``nodata``); False for none. A window with nothing else becomes missing too.
     out : Group, path, URL or store, optional
         Where a new image is made, with a copy of level 0 from the same pass. By default, the image gets the levels.
-    max_nbytes : int
-        Memory for decoded elements, in bytes. Encoded bytes under way come on top.
+    max_nbytes : int, optional
+        Memory for decoded elements, in bytes. Encoded bytes under way come on top. By default 256 MiB, or what one unit
+        needs if that is more, as progress then says: chunks and shards are written whole.
     resume : bool or str
         Whether to go on with a build that was interrupted: it needs the same image, unchanged, and the same arguments,
         else it is refused. At most one unit of each thread is done again. Of a function that cannot be compared, a

@@ -34,12 +34,9 @@ from gzarr.images.pyramid.level_arrays import check_place, create_level, level_a
 from gzarr.images.pyramid.levels import AxisKind, Factors, Level, plan_levels
 from gzarr.images.pyramid.resuming import Marks
 from gzarr.images.pyramid.units import plan_units
-from gzarr.images.tasks import run_tasks, worker_count
+from gzarr.images.tasks import run_tasks, with_memory, worker_count
 from gzarr.indexing.regions import Region
 from gzarr.metadata.documents import read_node
-
-#: Default memory of a build, in bytes.
-MAX_NBYTES = 256 << 20
 
 
 @dataclass(slots=True)
@@ -196,7 +193,7 @@ def fill(
     build: Build,
     produce: Callable[[Region], AnyArray],
     *,
-    max_nbytes: int = MAX_NBYTES,
+    max_nbytes: int | None = None,
     progress: ProgressLike = None,
     chunk: tuple[int, ...] | None = None,
 ) -> None:
@@ -209,8 +206,8 @@ def fill(
     produce : callable
         Given a region (a tuple of slices) of level 0, returns its elements on the device of level 0. It is called once
         for each unit, by several threads at once.
-    max_nbytes : int
-        Memory for decoded elements, in bytes.
+    max_nbytes : int, optional
+        Memory for decoded elements, in bytes: see `gzarr.images.build_pyramid`.
     progress : bool or callable, optional
         As in `gzarr.transfer`.
     chunk : tuple of int, optional
@@ -237,25 +234,26 @@ def fill(
     for region in done:
         cascade.note(_start(region), _shape(region))
     cascade.restore()
+    name = with_memory(base.path, max_nbytes, units.max_nbytes)
 
     def task(item: tuple[int, Region], add: Callable[[int, str], None]) -> None:
         number, region = item
         block = produce(region)
         cascade.put(_start(region), block)
         marks.note(number)
-        add(block.nbytes, base.path)
+        add(block.nbytes, name)
 
     todo = (item for item in enumerate(units) if not marks.is_done(item[0]))
     with counted(progress, base.nbytes) as add:
         for region in done:
-            add(_nbytes(region, base), base.path)
+            add(_nbytes(region, base), name)
         run_tasks(
             base.backend,
             partial(task, add=add),
             todo,
             n_items=len(units) - len(done),
             cost_nbytes=units.cost_nbytes,
-            max_nbytes=max_nbytes,
+            max_nbytes=units.max_nbytes,
             workers=units.workers,
             waits=waits,
             pending=lambda: cascade.pending_nbytes,

@@ -23,6 +23,7 @@ from gzarr.images.pyramid.building import Build
 from gzarr.images.pyramid.cascade import Cascade
 from gzarr.images.pyramid.downsample import Method
 from gzarr.images.pyramid.resuming import Marks
+from gzarr.images.tasks import limit_of
 from gzarr.indexing.keys import Coords
 from gzarr.storage.wrappers import type_name
 
@@ -58,7 +59,7 @@ class Round(NamedTuple):
     block: Coords
 
 
-def plan_rounds(levels: Sequence[Array], factors: Sequence[Coords], max_nbytes: int) -> list[Round]:
+def plan_rounds(levels: Sequence[Array], factors: Sequence[Coords], max_nbytes: int | None) -> list[Round]:
     """Choose the levels of each round, as many as a task can hold whole cells of. Raises: ValueError."""
     rounds: list[Round] = []
     base = 0
@@ -68,7 +69,7 @@ def plan_rounds(levels: Sequence[Array], factors: Sequence[Coords], max_nbytes: 
         for number, footprint in enumerate(cells.footprints[1:], base + 1):
             wider = tuple(map(math.lcm, block, footprint))
             needed = _BLOCKS_A_TASK * math.prod(map(min, wider, cells.shape)) * cells.itemsize
-            if needed > max_nbytes:
+            if needed > limit_of(max_nbytes, needed if last == base else 0):
                 if last == base:
                     raise ValueError(
                         f"max_nbytes={max_nbytes}: a task needs {needed} bytes to write whole chunks or shards of "
@@ -81,7 +82,9 @@ def plan_rounds(levels: Sequence[Array], factors: Sequence[Coords], max_nbytes: 
     return rounds
 
 
-def build_on(client: Client, build: Build, method: Method, *, max_nbytes: int, progress: ProgressLike = None) -> None:
+def build_on(
+    client: Client, build: Build, method: Method, *, max_nbytes: int | None, progress: ProgressLike = None
+) -> None:
     """Build all levels above level 0, which is stored, on a cluster.
 
     Parameters
@@ -92,7 +95,7 @@ def build_on(client: Client, build: Build, method: Method, *, max_nbytes: int, p
         Of `gzarr.images.pyramid.building.building`.
     method : str or callable
         The method; a function must be one that can be pickled.
-    max_nbytes : int
+    max_nbytes : int or None
         Memory of one task for decoded elements.
     progress : bool or callable, optional
         As in `gzarr.transfer`.

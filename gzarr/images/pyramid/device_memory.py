@@ -29,8 +29,8 @@ def sharing(where: str | Backend, max_device_nbytes: int | None) -> Backend:
     )
 
 
-def left_nbytes(backend: Backend, max_nbytes: int, max_device_nbytes: int | None) -> int:
-    """Bytes that are left to what is computed on a backend of `sharing`."""
+def left_nbytes(backend: Backend, max_nbytes: int | None, max_device_nbytes: int | None) -> int | None:
+    """Bytes that are left to what is computed on a backend of `sharing`; None for the default."""
     if max_device_nbytes is None or backend is backend.host:
         return max_nbytes
     return max_device_nbytes - max_device_nbytes // _CODING_SHARE

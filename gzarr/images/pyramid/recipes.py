@@ -11,17 +11,7 @@ from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.identity.runs import Resume, Run
 from gzarr.images.ome.documents import FORMAT_OF, Multiscale, ome_attributes
-from gzarr.images.pyramid.building import (
-    MAX_NBYTES,
-    Build,
-    building,
-    cascade_of,
-    chunk_of,
-    fill,
-    plan,
-    producer,
-    skipped,
-)
+from gzarr.images.pyramid.building import Build, building, cascade_of, chunk_of, fill, plan, producer, skipped
 from gzarr.images.pyramid.cluster import Client, build_on
 from gzarr.images.pyramid.downsample import GAUSSIAN, Method, check_method
 from gzarr.images.pyramid.level_arrays import level_array
@@ -39,8 +29,8 @@ class Recipe(NamedTuple):
     ----------
     levels, factors, method
         As in `gzarr.images.build_pyramid`.
-    max_nbytes : int
-        Memory for decoded elements, in bytes.
+    max_nbytes : int or None
+        Memory for decoded elements, in bytes; None for 256 MiB, or what one unit needs.
     resume : bool or str
         Whether to go on with an unfinished build; see `gzarr.images.build_pyramid`.
     overwrite : bool
@@ -58,7 +48,7 @@ class Recipe(NamedTuple):
     levels: int | None = None
     factors: Factors = None
     method: Method | None = None
-    max_nbytes: int = MAX_NBYTES
+    max_nbytes: int | None = None
     resume: Resume = False
     overwrite: bool = False
     progress: ProgressLike = None

@@ -31,6 +31,7 @@ from gzarr.images.halo.planning import Bounds, Costs, Geometry, WalkPlan, make_p
 from gzarr.images.halo.walk import Walk, walk
 from gzarr.images.pyramid.building import Build
 from gzarr.images.pyramid.cascade import cell_shape
+from gzarr.images.tasks import limit_of, with_memory
 from gzarr.indexing.regions import Region
 
 #: Weights reach so many widths from the middle of a window.
@@ -128,7 +129,7 @@ class _Step(NamedTuple):
     plan: WalkPlan
 
 
-def smooth_levels(build: Build, *, max_nbytes: int, progress: ProgressLike = None) -> None:
+def smooth_levels(build: Build, *, max_nbytes: int | None, progress: ProgressLike = None) -> None:
     """Build all levels above level 0, which is stored. Raises: ChunkError, StoreError, ValueError."""
     steps = [_step(build, level, max_nbytes) for level in range(1, len(build.levels))]
     marks = build.begin({"walks": [step.plan.to_json() for step in steps]})
@@ -144,10 +145,11 @@ def smooth_levels(build: Build, *, max_nbytes: int, progress: ProgressLike = Non
             first += sum(
                 1 for bar in step.plan.bars(step.geometry.out_shape) for layer in bar for _ in step.plan.groups(layer)
             )
-            add(step.source.nbytes, step.source.path)
+            limit = limit_of(max_nbytes, step.plan.nbytes)
+            add(step.source.nbytes, with_memory(step.source.path, max_nbytes, limit))
 
 
-def _carry_out(step: _Step, build: Build, first: int, max_nbytes: int) -> None:
+def _carry_out(step: _Step, build: Build, first: int, max_nbytes: int | None) -> None:
     """Walk through a level. first: the number of its first group among those of all levels."""
     marks = build.marks
     if marks is None:  # not before `Build.begin`
@@ -180,7 +182,7 @@ def _carry_out(step: _Step, build: Build, first: int, max_nbytes: int) -> None:
             plan=step.plan,
             dtype=step.target.dtype,
             workers=step.costs.workers,
-            max_nbytes=max_nbytes,
+            max_nbytes=limit_of(max_nbytes, step.plan.nbytes),
             ahead=step.costs.windows == 2,
             is_done=is_done,
             finished=finished,
@@ -193,7 +195,7 @@ def _write(array: Array, start: tuple[int, ...], block: AnyArray) -> None:
     array[region] = block
 
 
-def _step(build: Build, level: int, max_nbytes: int) -> _Step:
+def _step(build: Build, level: int, max_nbytes: int | None) -> _Step:
     source, target = build.levels[level - 1 : level + 1]
     factors = build.cascade.factors[level - 1]
     weights = tuple(weights_of(f, n) for f, n in zip(factors, source.shape, strict=True))
@@ -212,7 +214,8 @@ def _step(build: Build, level: int, max_nbytes: int) -> _Step:
         block_nbytes=_BLOCK_NBYTES if missing is None else 2 * _BLOCK_NBYTES,
         workers=thread_count(),
         windows=2 if waits else 1,
-        max_nbytes=max_nbytes,
+        max_nbytes=limit_of(max_nbytes),
+        grows=max_nbytes is None,
     )
     plan: Any = make_plan(geometry, [source.metadata.chunk_grid], costs, None)
     return _Step(source, target, weights, missing, geometry, costs, plan)

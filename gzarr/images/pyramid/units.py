@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from gzarr.images.tasks import limit_of
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.regions import Region
 
@@ -71,6 +72,8 @@ class Units:
         Bytes that one unit holds while it is done.
     pending_nbytes : int
         Bytes that wait for other units, if units come in order.
+    max_nbytes : int
+        What all may hold.
     """
 
     shape: Coords
@@ -79,6 +82,7 @@ class Units:
     workers: int
     cost_nbytes: int
     pending_nbytes: int
+    max_nbytes: int
 
     def __len__(self) -> int:
         return math.prod(-(-n // u) for n, u in zip(self.shape, self.unit, strict=True))
@@ -92,15 +96,15 @@ class Units:
             )
 
 
-def plan_units(cells: Cells, max_nbytes: int, workers: int, unit: Coords | None = None) -> Units:
+def plan_units(cells: Cells, max_nbytes: int | None, workers: int, unit: Coords | None = None) -> Units:
     """Choose units.
 
     Parameters
     ----------
     cells : Cells
         Of the pyramid.
-    max_nbytes : int
-        What all units under way and pending cells may hold.
+    max_nbytes : int or None
+        What all units under way and pending cells may hold; None for what `limit_of` says.
     workers : int
         How many units can be done at once.
     unit : tuple of int, optional
@@ -114,13 +118,15 @@ def plan_units(cells: Cells, max_nbytes: int, workers: int, unit: Coords | None 
     Raises
     ------
     ValueError
-        If not even one unit fits.
+        If not even one unit fits what is given.
     """
-    units = _candidates(cells) if unit is None else [unit]
-    plans = [_units_of(cells, each, max_nbytes, workers) for each in units]
+    units = list(_candidates(cells)) if unit is None else [unit]
+    plans = [_units_of(cells, each, limit_of(max_nbytes), workers) for each in units]
     fitting = [plan for plan in plans if plan.workers]
     if not fitting:
         least = min(plan.cost_nbytes + plan.pending_nbytes for plan in plans)
+        if max_nbytes is None:
+            return plan_units(cells, least, workers, unit)
         raise ValueError(
             f"max_nbytes={max_nbytes}: the smallest blocks that can be written whole take {least} bytes; give "
             f"max_nbytes={least} or more, or make the shards (or chunks) of the levels smaller"
@@ -182,7 +188,8 @@ def _units_of(cells: Cells, unit: Coords, max_nbytes: int, workers: int) -> Unit
     cost = math.ceil(max(_BLOCKS_A_TASK, 1 + cells.method_share) * block)
     n_units = math.prod(-(-n // u) for n, u in zip(cells.shape, unit, strict=True))
     fitting = max(0, (max_nbytes - pending) // max(cost, 1))
-    return Units(cells.shape, unit, cells.footprints, min(workers, fitting, max(n_units, 1)), cost, pending)
+    workers = min(workers, fitting, max(n_units, 1))
+    return Units(cells.shape, unit, cells.footprints, workers, cost, pending, max_nbytes)
 
 
 def _walk(spans: Sequence[tuple[int, int]], unit: Coords, footprints: Sequence[Coords]) -> Iterator[tuple[int, ...]]:
