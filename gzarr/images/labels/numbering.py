@@ -295,7 +295,7 @@ def number_blocks(wish: Wish, source: Source, target: Target, method: Method) ->
     cost = prod(blocks.block) * (method.voxel_nbytes + target.itemsize)
     least = ceil(cost / _BLOCKS_SHARE)
     limit = limit_of(wish.max_nbytes, least)
-    if limit < least:
+    if limit < cost:
         raise ValueError(
             f"{wish.name}: max_nbytes={limit} is too small: a block of {blocks.block} voxels, which is written whole, "
             f"takes {cost} bytes besides the tables; give {least} or more, or an output of smaller chunks or shards"
