@@ -75,6 +75,7 @@ SUBJECTS = {
     "hierarchy/times",
     *("architecture", "documentation", "packaging", "peer_suites", "public_api", "public_names", "site"),
     *("checking/random_damage", "codecs/images", "images/killed", "images/missing", "convert/geotiff"),
+    *("convert/damaged", "images/memory"),
     *(
         "cpu/peak_memory",
         "cpu/compiled/blosc",
@@ -134,7 +135,7 @@ TESTED_THROUGH = {
     "cpu/codecs/nvcomp cpu/codecs/objects cpu/codecs/per_chunk cpu/sharding gpu/codecs/floats gpu/codecs/lz4",
     "contracts/test_store": "storage/base storage/dbm storage/flat storage/lmdb storage/logs storage/mongodb "
     "storage/redis storage/rules storage/sqlite storage/v2",
-    "convert/test_files": "convert/hdf5 convert/writing",
+    "convert/test_files": "convert/dicom convert/hdf5 convert/writing",
     "convert/test_microscopy": "convert/tiff_metadata convert/tiff_tags",
     "convert/test_netcdf": "convert/classic",
     "copying/test_hdf5": "metadata/enumerations",
@@ -164,6 +165,7 @@ TESTED_THROUGH = {
     "hierarchy/test_stats": "hierarchy/reductions",
     "hierarchy/test_create": "hierarchy/new_metadata",
     "images/filters/test_overlap": "images/halo/dry_run images/filters/inputs images/filters/outputs",
+    "images/filters/test_reducing": "images/filters/alike",
     "images/halo/test_walk": "images/halo/window",
     "images/ome/test_documents": "images/ome/faults images/ome/transformations",
     "images/labels/test_labelling": "images/labels/components images/labels/numbering",
