@@ -194,4 +194,4 @@ def compare(kept: Any, corners: Any, options: dict[str, Any], worlds: list[int])
     return "" if right else f"samples that are none: {sorted(set(found_) - set(corners))[:5]}"
 
 
-SCENARIOS = (Scenario("epochs", "loaders are killed and go on with other ranks", epochs, ("local", "s3"), weight=4.0),)
+SCENARIOS = (Scenario("epochs", "loaders are killed and go on with other ranks", epochs, ("local", "s3"), weight=8.0),)

@@ -179,7 +179,7 @@ SCENARIOS = (
         "programs through zarr-python, by gzarr's pipeline and by its own",
         plugin,
         ("none",),
-        weight=8.0,
+        weight=12.0,
         absence=partial(absence, "zarr"),
     ),
 )

@@ -238,6 +238,6 @@ SCENARIOS = (
         "threads read and write any selections, append and resize",
         programs,
         ("local", *DATABASES, *AT_CLOSE, "memory"),
-        weight=2.0,
+        weight=3.0,
     ),
 )

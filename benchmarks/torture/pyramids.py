@@ -133,4 +133,4 @@ def downsampled(block: Numbers, factors: list[int], method: str) -> Numbers:
     return (out if block.dtype.kind == "f" else np.rint(out)).astype(block.dtype)
 
 
-SCENARIOS = (Scenario("pyramids", "builders of pyramids are killed and go on", pyramids, ("local", "s3"), weight=4.0),)
+SCENARIOS = (Scenario("pyramids", "builders of pyramids are killed and go on", pyramids, ("local", "s3"), weight=6.0),)

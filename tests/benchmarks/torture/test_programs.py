@@ -10,7 +10,7 @@ from benchmarks.torture.cell import Cell
 from benchmarks.torture.programs import Call
 from tests.benchmarks.torture.losses import cells_of, run_briefly
 
-BUDGET_S = 0.2
+BUDGET_S = 0.1
 
 
 @pytest.mark.parametrize(
