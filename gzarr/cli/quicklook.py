@@ -14,7 +14,6 @@ import gzarr
 from gzarr.cli.options import NodePath, no_array
 from gzarr.errors import MetadataError
 from gzarr.errors.escaping import escaped
-from gzarr.metadata.conventions import nodata_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -58,6 +57,8 @@ def quicklook(
 def _pixels(array: gzarr.Array, size: int, at: str | None) -> NDArray[np.uint8]:
     """What is drawn of an array: (height, width) or (height, width, colours). Raises MetadataError."""
     import numpy as np
+
+    from gzarr.metadata.conventions import nodata_of
 
     if array.dtype.kind not in "biufc" or not array.ndim or not array.size:
         raise MetadataError(f"{array.store_path}: {array.shape} elements of {array.dtype} make no picture")
