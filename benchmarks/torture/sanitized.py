@@ -111,7 +111,7 @@ SCENARIOS = (
         "damaged chunks, and programs by threads, under AddressSanitizer and UBSan",
         sanitizers,
         ("none",),
-        weight=6.0,
+        weight=12.0,
         absence=absence,
     ),
 )
