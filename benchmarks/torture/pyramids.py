@@ -47,7 +47,9 @@ def pyramids(setting: Setting) -> Counts:
 def drawn(rng: np.random.Generator) -> tuple[Numbers, dict[str, Any], dict[str, Any]]:
     """An image: its data, how level 0 is stored, and how the others are made."""
     ndim = int(rng.integers(2, 5))
-    shape = tuple(int(rng.integers(1, most)) for most in {2: (300, 300), 3: (30, 90, 90), 4: (3, 8, 60, 60)}[ndim])
+    longest = {2: (300, 300), 3: (30, 90, 90), 4: (3, 8, 60, 60)}[ndim]
+    # Long enough for three levels, none of which equals the one before.
+    shape = tuple(int(rng.integers(30 if axis >= ndim - 2 else 1, most)) for axis, most in enumerate(longest))
     data = rng.integers(0, rng.choice([4, 120]), shape).astype(str(rng.choice(["uint8", "int16", "uint16", "float32"])))
     chunks = tuple(int(rng.integers(max(1, n // 6), n + 1)) for n in shape)
     image: dict[str, Any] = {"chunks": chunks, "version": ["0.4", "0.5"][rng.integers(2)]}
