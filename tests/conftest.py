@@ -10,6 +10,7 @@ import functools
 import gc
 import importlib
 import os
+import signal
 import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -17,6 +18,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+# A shell that starts the tests in the background lets them ignore Ctrl-C, and so would the programs that they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 # Tests of the CPU run on it even beside a GPU, which "auto" would take. gzarr reads this when it is imported.
 os.environ.setdefault("GZARR_DEVICE", "cpu")
 # Tests compare what the emulated device reads by NumPy. Those of its arrays choose them.
