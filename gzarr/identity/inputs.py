@@ -1,9 +1,10 @@
 """What an input is: where it is, its metadata, and stamps of a sample of what is stored.
 
 Theory of operation. A stamp is a short digest of an object's size and version: for files, of the time when they were
-changed, which a copy may keep, not of what a system numbers. Where a store has no versions that outlast the process,
-it is of the size and the last bytes; in memory, of all bytes. Of arrays with more objects than `SAMPLED`, a spread and
-always equal choice is looked at. This takes 10 ms for local files, and a few rounds of concurrent requests to servers.
+changed, which a copy may keep, not of what a system numbers; for entries of ZIP archives, of their checksum. Where a
+store has no versions that outlast the process, it is of the size and the last bytes; in memory, of all bytes. Of arrays
+with more objects than `SAMPLED`, a spread and always equal choice is looked at. This takes 10 ms for local files, and a
+few rounds of concurrent requests to servers.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from gzarr.indexing.grid import Grid
 from gzarr.indexing.keys import Coords, join_path
 from gzarr.metadata.documents import documents
 from gzarr.metadata.model import ArrayMeta
+from gzarr.storage.archive import Entry
 from gzarr.storage.base import Request, Store, tokens_of
 from gzarr.storage.local_files import FileVersion
 from gzarr.storage.rules import without_secrets
@@ -167,6 +169,8 @@ def _versions(store: Store, keys: Sequence[str]) -> list[object]:
 def _lasting(token: object) -> object | None:
     if isinstance(token, FileVersion):
         return token.nbytes, token.modified_ns
+    if isinstance(token, Entry):
+        return token.info.file_size, token.info.CRC
     return token if isinstance(token, (str, int, bytes)) else None
 
 
@@ -194,7 +198,8 @@ def _spread(grid: Grid, most: int) -> list[Coords]:
 
 def _file_of(value: Any) -> tuple[str, str] | None:
     """The file that a mapped array or a dataset of h5py reads, and the part of it."""
-    if isinstance(value, np.memmap) and value.mode == "r" and value.filename is not None:
+    if isinstance(value, np.memmap) and value.mode in ("r", "r+") and value.filename is not None:
+        value.flush()  # what was written to it shows in the time of the file
         base = value
         while isinstance(base.base, np.memmap):
             base = base.base

@@ -187,10 +187,11 @@ def identify(
 
 def describe_function(function: Callable[..., Any]) -> dict[str, Any]:
     """What a function is: its name, a digest of its code, and its values, of which numbers are told."""
-    digests = Digests(lambda value: describe_input(value).said if isinstance(value, Array) else None)
+    digests = Digests(lambda value: describe_input(value).said if isinstance(value, (Array, np.memmap)) else None)
     inner, values = _taken_apart(function)
-    told: dict[str, Any] = {"name": getattr(inner, "__qualname__", type(inner).__qualname__)}
+    told: dict[str, Any] = {"name": type(inner).__qualname__}
     try:
+        told["name"] = getattr(inner, "__qualname__", told["name"])
         reference = reference_to(inner)
         if isinstance(inner, FunctionType) and reference is None:
             told["python"] = package_of("sys")
@@ -198,12 +199,15 @@ def describe_function(function: Callable[..., Any]) -> dict[str, Any]:
             values += labelled(inner)
         else:
             told["code"] = reference or _short(digests.of(type(inner), "class"))
-            attributes = [] if reference else sorted(getattr(inner, "__dict__", {}).items())
-            values += [(f"attribute {name}", value) for name, value in attributes]
+            told_alone = reference or isinstance(inner, (type, np.vectorize))
+            attributes = {} if told_alone else getattr(inner, "__dict__", {})
+            values += [(f"attribute {name}", value) for name, value in attributes.items()]
             values += [] if reference else [("state", inner)]
         texts = {label: _text(value, digests.of(value, label)) for label, value in values}
     except NotComparableError as error:
         return {"name": told["name"], "unknown": str(error)}
+    except Exception as error:  # noqa: BLE001 - of objects of any kind; a run that nobody resumes shall not fail of it
+        return {"name": told["name"], "unknown": f"{type(error).__name__}: {error}"}
     shown = dict(list(texts.items())[:_MOST_VALUES])
     if len(shown) < len(texts):
         shown["others"] = _short(sha256(repr(texts).encode()).digest())
@@ -237,7 +241,7 @@ def _text(value: Any, digest: bytes) -> str:
 
 
 def _is_numeric(value: Any) -> bool:
-    if isinstance(value, (tuple, list)):
+    if type(value) in (tuple, list):
         return len(value) <= _MOST_VALUES and all(map(_is_numeric, value))
     return type(value) in _NUMBERS or isinstance(value, (np.number, np.bool_))
 
@@ -253,7 +257,9 @@ def _builtin(value: Any) -> Any:
         return [str(value.dtype), value.tolist()]
     if isinstance(value, Mapping):
         return {key: _builtin(value[key]) for key in sorted(value)}
-    return [_builtin(each) for each in value] if isinstance(value, (list, tuple)) else value
+    if isinstance(value, (list, tuple)):  # as an index, one is not the other
+        return (tuple if isinstance(value, tuple) else list)(map(_builtin, value))
+    return value
 
 
 def _short(digest: bytes) -> str:

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import builtins
 import copyreg
+import dis
 import functools
 import importlib.util
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -26,8 +27,8 @@ import numpy as np
 from gzarr.identity.code import members, names_used, package_of, reference_to
 from gzarr.tensors import is_on_device, is_tensor, to_host
 
-#: Deeper or larger values are not followed.
-_DEPTH, _MOST = 100, 100_000
+#: Deeper or larger values are not followed: a run that nobody resumes shall not wait for them.
+_DEPTH, _MOST = 100, 200_000
 #: Elements are copied in pieces of this size where they are not contiguous.
 _PIECE_NBYTES = 1 << 24
 _MISSING = object()
@@ -50,9 +51,13 @@ class Digests:
         self._stored = stored
         self._known: dict[int, tuple[object, bytes]] = {}  # with the objects, whose ids would be used again
         self._open: dict[int, int] = {}
+        self._n_looked_at = 0
 
     def of(self, value: Any, name: str) -> bytes:
         """The digest of a value. name: how errors call it. Raises: NotComparableError."""
+        self._n_looked_at += 1
+        if self._n_looked_at > _MOST or len(self._open) > _DEPTH:
+            raise NotComparableError(f"its {name} is too large or too deep to be compared")
         if type(value) in _ATOMS:
             return _joined(type(value).__qualname__, _PARTS[type(value)](self, value, name))
         known = self._known.get(id(value))
@@ -60,8 +65,6 @@ class Digests:
             return known[1]
         if id(value) in self._open:  # it contains itself
             return _joined("again", [str(self._open[id(value)]).encode()])
-        if len(self._open) > _DEPTH or len(self._known) > _MOST:
-            raise NotComparableError(f"its {name} is too large or too deep to be compared")
         self._open[id(value)] = len(self._open)
         try:
             made = _joined(type(value).__qualname__, self._parts(value, name))
@@ -120,7 +123,7 @@ def labelled(function: FunctionType) -> Iterator[tuple[str, Any]]:
     yield from ((f"default {name}", v) for name, v in sorted((function.__kwdefaults__ or {}).items()))
     cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
     yield from ((f"closure {name}", _cell(cell)) for name, cell in cells)
-    yield from ((f"attribute {name}", v) for name, v in sorted(vars(function).items()))
+    yield from ((f"attribute {name}", v) for name, v in vars(function).items())
     if package_of(function.__module__) is None:
         yield from _globals_of(function)
 
@@ -181,8 +184,12 @@ def _plain(digests: Digests, value: Any, name: str) -> Iterable[bytes]:
     return [repr(value).encode("utf-8", "surrogatepass")]
 
 
-def _items(digests: Digests, value: Iterable[Any], name: str) -> Iterable[bytes]:
-    return digests.all(value, name)
+def _bytes(digests: Digests, value: bytes | bytearray, name: str) -> Iterable[bytes]:
+    return [contents_of(np.frombuffer(value, "u1"))]
+
+
+def _items(digests: Digests, value: Collection[Any], name: str) -> Iterable[bytes]:
+    return _plain(digests, list(value), name) if _SHORT.issuperset(map(type, value)) else digests.all(value, name)
 
 
 def _unordered(digests: Digests, value: Iterable[Any], name: str) -> Iterable[bytes]:
@@ -190,7 +197,8 @@ def _unordered(digests: Digests, value: Iterable[Any], name: str) -> Iterable[by
 
 
 def _mapping(digests: Digests, value: Mapping[Any, Any], name: str) -> Iterable[bytes]:
-    return sorted(digests.of(key, name) + digests.of(item, name) for key, item in value.items())
+    """In order: who goes through a mapping does it in this order."""
+    return [_joined("", _items(digests, part, name)) for part in (value.keys(), value.values())]
 
 
 def _array(digests: Digests, value: np.ndarray[Any, Any], name: str) -> Iterable[bytes]:
@@ -200,9 +208,11 @@ def _array(digests: Digests, value: np.ndarray[Any, Any], name: str) -> Iterable
 
 def _code(digests: Digests, code: CodeType, name: str) -> Iterable[bytes]:
     arguments = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    counts = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)
+    counts = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags & ~_HAS_DOCSTRING)
     names = (code.co_names, code.co_freevars, code.co_cellvars, arguments)
-    return digests.all([code.co_code, code.co_exceptiontable, code.co_consts, names, counts], name)
+    used = {step.arg for step in dis.get_instructions(code) if step.opcode in dis.hasconst}  # a docstring is not
+    constants = [constant for number, constant in enumerate(code.co_consts) if number in used]
+    return digests.all([code.co_code, code.co_exceptiontable, constants, names, counts], name)
 
 
 def _function(digests: Digests, value: FunctionType, name: str) -> Iterable[bytes]:
@@ -234,20 +244,25 @@ def _attributes(*names: str) -> Callable[[Digests, Any, str], Iterable[bytes]]:
     return lambda digests, value, name: digests.all([getattr(value, attribute) for attribute in names], name)
 
 
+#: A flag of code, since Python 3.13.
+_HAS_DOCSTRING = 0x4000000
+_SHORT = frozenset({bool, int, float, complex, str, type(None)})
 _ATOMS = {bool, int, float, complex, str, bytes, range, type(None), type(...), type(NotImplemented)}
 _PARTS: Mapping[type, Callable[[Digests, Any, str], Iterable[bytes]]] = {
     **dict.fromkeys(_ATOMS, _plain),
     int: lambda digests, value, name: [hex(value).encode()],
+    **dict.fromkeys((bytes, bytearray), _bytes),
     **dict.fromkeys((list, tuple), _items),
     **dict.fromkeys((set, frozenset), _unordered),
     **dict.fromkeys((dict, MappingProxyType), _mapping),
-    **dict.fromkeys((np.ndarray, np.memmap), _array),
+    np.ndarray: _array,
     CodeType: _code,
     FunctionType: _function,
     ModuleType: _module_parts,
     BuiltinMethodType: _builtin,
     CellType: lambda digests, value, name: [digests.of(_cell(value), name)],
     MethodType: _attributes("__func__", "__self__"),
+    np.vectorize: _attributes("pyfunc", "otypes", "signature", "excluded", "cache"),  # not what a call keeps in it
     property: _attributes("fget", "fset", "fdel"),
     functools.cached_property: _attributes("func"),
     **dict.fromkeys((staticmethod, classmethod), _attributes("__func__")),

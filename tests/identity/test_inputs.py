@@ -63,6 +63,19 @@ def test_stores_without_lasting_versions_are_told_by_what_they_hold():
     assert describe_input(z).changed(before.said["stored"]) == [before.keys[0]]
 
 
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_entries_of_an_archive_are_told_by_their_checksums(tmp_path, zarr_format):
+    said = []
+    for value in (0, 0, 1):
+        with gzarr.ZipStore(tmp_path / "a.zip", "w") as store:
+            data = np.zeros(10_000, "u1")
+            data[0] = value  # far from the end
+            z = gzarr.create_array(store, data=data, chunks=10_000, compressors=None, zarr_format=zarr_format)
+            said.append(describe_input(z).said)
+    assert said[0] == said[1]
+    assert {key for key in said[0] if said[0][key] != said[2][key]} == {"stored"}
+
+
 def test_of_many_chunks_a_spread_sample_is_looked_at():
     meta = gzarr.zeros((300, 400, 10), chunks=1).metadata
     keys = sampled_keys(meta, "a", SAMPLED)

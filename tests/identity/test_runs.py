@@ -5,11 +5,13 @@ from __future__ import annotations
 import functools
 import json
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import gzarr
+from gzarr.identity.inputs import describe_input
 from gzarr.identity.runs import Run, describe_function, identify
 
 
@@ -45,7 +47,7 @@ def test_numbers_are_shown_and_texts_are_not() -> None:
 
     values = describe_function(functools.partial(function, 3, sigma=(1, 2)))["values"]
     assert values["argument 0"] == "3"
-    assert values["keyword sigma"] == "[1, 2]"
+    assert values["keyword sigma"] == "(1, 2)"
     assert values["default sigma"] == "2.5"
     assert values["global np"] == f"numpy of numpy {np.__version__}"
     assert values["closure weights"].startswith("float64 (2, 2) ")
@@ -53,6 +55,44 @@ def test_numbers_are_shown_and_texts_are_not() -> None:
     many = functools.partial(function, *range(100))
     assert len(describe_function(many)["values"]) == 33
     assert describe_function(many) != describe_function(functools.partial(function, *range(99), 1))
+
+
+class Strange:
+    """Like a proxy without its object."""
+
+    def __call__(self, block: object) -> object:
+        return block
+
+    def __getattr__(self, name: str) -> object:
+        raise RuntimeError(f"no {name}")
+
+
+def test_a_function_of_any_kind_can_run() -> None:
+    def function(block: object, value: object = None) -> object:
+        return block, value
+
+    with_numbers = functools.partial(function)
+    with_numbers.__dict__[5] = 6  # type: ignore[index]
+    for each in (Strange(), functools.partial(function, Strange()), functools.partial(function, 10**5000), with_numbers):
+        assert describe_function(each)["name"] in ("Strange", "test_a_function_of_any_kind_can_run.<locals>.function")
+        identify("f", functions={"func": each})
+    with pytest.raises(ValueError, match="cannot compare func 'Strange': RuntimeError: no __qualname__"):
+        identify("f", True, functions={"func": Strange()})
+    first, second = (describe_function(functools.partial(function, value)) for value in ((0, 1), [0, 1]))
+    assert first != second  # as an index, they are not the same
+
+
+def test_a_mapped_file_that_a_function_holds_is_not_read(tmp_path: Path) -> None:
+    for mode in ("r", "r+"):
+        with (tmp_path / mode).open("wb") as file:
+            file.truncate(1 << 40)
+        table = np.memmap(tmp_path / mode, "u1", mode)
+        before = describe_function(lambda block, table=table: table[block])
+        assert describe_function(lambda block, table=table: table[block]) == before
+        assert describe_function(lambda block, table=table[1:]: table[block]) != before
+        assert "stored" in describe_input(table).said
+    table[5] = 1
+    assert describe_function(lambda block, table=table: table[block]) != before
 
 
 def test_a_stored_array_that_a_function_holds_is_an_input() -> None:

@@ -10,6 +10,8 @@ import re
 import subprocess
 import sys
 import threading
+import time
+from collections import OrderedDict
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType, SimpleNamespace
 
@@ -44,10 +46,11 @@ class Slotted:
 
 VALUES = [
     *(None, True, 1, 1.0, -0.0, 0.0, float("nan"), 1j, "1", b"1", 10**5000, ..., range(3), slice(3)),
-    *((), (1,), [1], {1}, frozenset({1}), {1: 2}, {2: 1}, MappingProxyType({1: 2}), bytearray(b"1")),
+    *((), (1,), [1], {1}, frozenset({1}), {1: 2}, {2: 1}, {1: 2, 2: 1}, {2: 1, 1: 2}, MappingProxyType({1: 2}), bytearray(b"1")),
     *(np.float32(1), np.float64(1), np.dtype("f4"), np.dtype([("a", "f4")]), np.datetime64(1, "D")),
     *(np.arange(3), np.arange(3.0), np.arange(3)[::-1], np.zeros((3, 0)), np.zeros((0, 3)), np.array(3)),
     *(np.array(["a", 1], object), np.array(["a", 2], object), np.ma.array([1, 2], mask=[0, 1]), np.ma.array([1, 2])),
+    *(OrderedDict(a=1, b=2), OrderedDict(b=2, a=1), b"2", [[1]], [(1,)], [True], [1.0], ["1"], [-0.0], [0.0]),
     *(Color.RED, Color.BLUE, Point(1), Point(2), Point(1, 1), Slotted(1), Slotted(2), SimpleNamespace(a=1)),
     *(PurePosixPath("a"), PurePosixPath("b"), re.compile("a"), re.compile("a", re.IGNORECASE), re.compile("b")),
     *(np.add, np.multiply, np.dot, len, re, np, str.upper, "a".join, "b".join, np.random.default_rng(0)),
@@ -97,6 +100,34 @@ def test_classes_are_compared_by_what_they_say():
 
     assert digest(made(1)()) == digest(made(1)())
     assert len({digest(made(1)), digest(made(2)), digest(made(1, dict)), digest(made(1, made(1)))}) == 4
+
+
+def test_words_about_a_function_are_none_of_it():
+    sources = ["def f(x): return x + 1", "# a comment\n\ndef f(x: int) -> int:\n    'A docstring.'\n    return x + 1"]
+    sources += ["def f(x): return x + 2", "def f(x): return 'a' + x", "def f(x):\n    'b'\n    return 'b' + x"]
+    made = []
+    for source in sources:
+        names = {"__name__": "__main__"}
+        exec(source, names)
+        made.append(digest(names["f"]))
+    assert made[0] == made[1]
+    assert len(set(made)) == 4
+
+
+def test_large_values_take_little_time():
+    begun = time.perf_counter()
+    for value in (bytes(1 << 26), np.ma.zeros(1 << 22), list(range(1_000_000)), dict.fromkeys(range(300_000), 0.5)):
+        assert digest(value) == digest(value)
+    with pytest.raises(NotComparableError, match="too large"):
+        digest([(n,) for n in range(1_000_000)])
+    assert time.perf_counter() - begun < 20  # it was a minute
+
+
+def test_what_a_call_keeps_in_a_vectorized_function_is_none_of_it():
+    function = np.vectorize(lambda x: x + 1, otypes=["f8"])
+    before = digest(function)
+    function(np.arange(3))
+    assert digest(function) == before != digest(np.vectorize(function.pyfunc))
 
 
 def test_a_function_that_is_changed_by_its_attributes_or_wrapped_is_another():
