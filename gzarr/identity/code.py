@@ -112,5 +112,6 @@ _NAMES = """
     __module__ __qualname__ __doc__ __dict__ __weakref__ __annotations__ __annotate__ __annotate_func__
     __annotations_cache__ __firstlineno__ __static_attributes__ __abstractmethods__ _abc_impl __slotnames__
     __match_args__ __parameters__ __dataclass_params__ __dataclass_fields__ __classdictcell__
+    __orig_bases__ __type_params__
 """
 _ADDED = frozenset(_NAMES.split())

@@ -17,6 +17,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from hashlib import sha256
+from logging import Logger
 from pathlib import Path
 from types import BuiltinMethodType, CellType, CodeType, FunctionType, MappingProxyType, MethodType, ModuleType
 from typing import Any
@@ -257,6 +258,7 @@ _PARTS: Mapping[type, Callable[[Digests, Any, str], Iterable[bytes]]] = {
     **dict.fromkeys((dict, MappingProxyType), _mapping),
     np.ndarray: _array,
     CodeType: _code,
+    Logger: lambda digests, value, name: [],  # nothing is computed of it
     FunctionType: _function,
     ModuleType: _module_parts,
     BuiltinMethodType: _builtin,

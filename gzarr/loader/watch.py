@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from operator import lt
 from typing import Any
 
 from gzarr.errors import ArrayNotFoundError
@@ -35,8 +36,9 @@ class Watch:
 
     def __init__(self, arrays: Mapping[str, Array]) -> None:
         self._arrays = arrays
-        # A view has metadata of its own. What is stored below it counts from the first look on.
+        # A view has metadata of its own. What is stored below it counts from the first look on, but for its extents.
         self._made = {name: array.metadata for name, array in arrays.items() if not array.is_view}
+        self._shapes = {name: array.shape for name, array in arrays.items()}
         self._tokens: dict[str, tuple[Versions, str, object | None]] = {}
         self._next = 0.0
 
@@ -98,10 +100,12 @@ class Watch:
                 + "; ".join(f"{field} was {was!r}, is {now!r}" for field, was, now in changed)
                 + "; make another loader"
             )
-        if meta.shape[0] < made.shape[0] or meta.shape[1:] != made.shape[1:]:
+        had = self._shapes[name]
+        if any(map(lt, meta.shape, had)) or meta.shape[1:] != made.shape[1:]:
+            kind = "view" if array.is_view else "loader"
             raise ValueError(
-                f"{what} resized from {made.shape} to {meta.shape} since the loader was made; make another loader, "
-                "which has the rows that are there now"
+                f"{what} resized from {had} to {meta.shape} since the {kind} was made; make another {kind}, which has "
+                "the rows that are there now"
             )
 
 

@@ -103,15 +103,22 @@ def test_classes_are_compared_by_what_they_say():
 
 
 def test_words_about_a_function_are_none_of_it():
-    sources = ["def f(x): return x + 1", "# a comment\n\ndef f(x: int) -> int:\n    'A docstring.'\n    return x + 1"]
-    sources += ["def f(x): return x + 2", "def f(x): return 'a' + x", "def f(x):\n    'b'\n    return 'b' + x"]
-    made = []
-    for source in sources:
-        names = {"__name__": "__main__"}
+    def made(source, module="__main__"):
+        names = {"__name__": module}
         exec(source, names)
-        made.append(digest(names["f"]))
-    assert made[0] == made[1]
-    assert len(set(made)) == 4
+        return digest(names["f"])
+
+    plain = made("def f(x): return x + 1")
+    assert made("# a comment\n\ndef f(x: int) -> int:\n    'A docstring.'\n    return x + 1") == plain
+    others = ["def f(x): return x + 2", "def f(x): return 'a' + x", "def f(x):\n    'b'\n    return 'b' + x"]
+    assert len({plain, *map(made, others)}) == 4
+    generic = """
+import logging, typing
+T, log = typing.TypeVar("T"), logging.getLogger(__name__)
+class C(typing.Generic[T]): pass
+def f(x): return log, C
+"""
+    assert made(generic, "a") == made(generic, "b")
 
 
 def test_large_values_take_little_time():

@@ -52,6 +52,16 @@ def while_loading(loader: gzarr.Loader, change: Any) -> list[int]:
     return rows
 
 
+@pytest.mark.parametrize("how", [{"shape": (200, 64)}, {"dtype": "u4"}, {"fill_value": 7}, None])
+def test_views_of_what_was_cut_off_before_the_loader_was_made_give_no_fill_values(store: Any, how: Any) -> None:
+    array = gzarr.open_array(store, "r", path="a")
+    view = array.astype("f4") if how is None else array.view(**how)
+    assert sum(len(batch["x"]) for batch in gzarr.Loader({"x": view}, 16)) == len(view)
+    gzarr.open_array(store, "r+", path="a").resize(100, 64)
+    with pytest.raises(ValueError, match=rf"was resized from \({len(view)}, 64\) to \(100, 64\) since the view was made"):
+        list(gzarr.Loader({"x": view}, 16))
+
+
 @pytest.mark.parametrize("shuffle", [False, "blocks", True])
 def test_rows_that_another_handle_cuts_off_never_come_as_the_fill_value(store: Any, shuffle: Any) -> None:
     loader = load(store, shuffle=shuffle)
@@ -118,7 +128,7 @@ def test_small_arrays_are_kept_and_checked_too(store: Any) -> None:
 
 def test_views_are_compared_with_what_is_stored(store: Any) -> None:
     array = gzarr.open_array(store, "r", path="a")
-    for view in (array.astype("f8"), array.view(dtype="u4"), array.view(shape=(500, 64))):
+    for view in (array.astype("f8"), array.view(dtype="u4"), array.view(shape=(300, 64))):
         loader = gzarr.Loader(view, 16, memory=30_000)
         assert len([list(loader), list(loader)]) == 2
     gzarr.open_array(store, "r+", path="a").resize(100, 64)
