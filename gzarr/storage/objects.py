@@ -6,6 +6,7 @@ Reads can be tied to an entity tag, so shards are read in ranges that the server
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -470,10 +471,12 @@ class _ObjectSegments(Segments):
 def _described(store: Any) -> str:
     """A URL-like name of an obstore store."""
     kind = type(store).__name__.removesuffix("Store").lower()
+    if kind == "local":  # the same for all stores of a folder: their locks are found by it
+        return f"file://{os.path.abspath(store.prefix or os.sep)}"  # noqa: PTH100 - links are kept
     config = getattr(store, "config", None) or {}
     bucket = config.get("bucket") or config.get("container_name") or getattr(store, "url", "") or f"{id(store):#x}"
     prefix = getattr(store, "prefix", None)
-    scheme = {"s3": "s3", "gcs": "gs", "azure": "az", "local": "file"}.get(kind, f"obstore-{kind}")
+    scheme = {"s3": "s3", "gcs": "gs", "azure": "az"}.get(kind, f"obstore-{kind}")
     return "/".join(filter(None, (f"{scheme}://{bucket}", str(prefix or "").strip("/"))))
 
 

@@ -73,7 +73,12 @@ def test_a_function_of_any_kind_can_run() -> None:
 
     with_numbers = functools.partial(function)
     with_numbers.__dict__[5] = 6  # type: ignore[index]
-    for each in (Strange(), functools.partial(function, Strange()), functools.partial(function, 10**5000), with_numbers):
+    for each in (
+        Strange(),
+        functools.partial(function, Strange()),
+        functools.partial(function, 10**5000),
+        with_numbers,
+    ):
         assert describe_function(each)["name"] in ("Strange", "test_a_function_of_any_kind_can_run.<locals>.function")
         identify("f", functions={"func": each})
     with pytest.raises(ValueError, match="cannot compare func 'Strange': RuntimeError: no __qualname__"):

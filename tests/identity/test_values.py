@@ -46,7 +46,19 @@ class Slotted:
 
 VALUES = [
     *(None, True, 1, 1.0, -0.0, 0.0, float("nan"), 1j, "1", b"1", 10**5000, ..., range(3), slice(3)),
-    *((), (1,), [1], {1}, frozenset({1}), {1: 2}, {2: 1}, {1: 2, 2: 1}, {2: 1, 1: 2}, MappingProxyType({1: 2}), bytearray(b"1")),
+    *(
+        (),
+        (1,),
+        [1],
+        {1},
+        frozenset({1}),
+        {1: 2},
+        {2: 1},
+        {1: 2, 2: 1},
+        {2: 1, 1: 2},
+        MappingProxyType({1: 2}),
+        bytearray(b"1"),
+    ),
     *(np.float32(1), np.float64(1), np.dtype("f4"), np.dtype([("a", "f4")]), np.datetime64(1, "D")),
     *(np.arange(3), np.arange(3.0), np.arange(3)[::-1], np.zeros((3, 0)), np.zeros((0, 3)), np.array(3)),
     *(np.array(["a", 1], object), np.array(["a", 2], object), np.ma.array([1, 2], mask=[0, 1]), np.ma.array([1, 2])),

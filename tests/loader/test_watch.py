@@ -58,7 +58,9 @@ def test_views_of_what_was_cut_off_before_the_loader_was_made_give_no_fill_value
     view = array.astype("f4") if how is None else array.view(**how)
     assert sum(len(batch["x"]) for batch in gzarr.Loader({"x": view}, 16)) == len(view)
     gzarr.open_array(store, "r+", path="a").resize(100, 64)
-    with pytest.raises(ValueError, match=rf"was resized from \({len(view)}, 64\) to \(100, 64\) since the view was made"):
+    with pytest.raises(
+        ValueError, match=rf"was resized from \({len(view)}, 64\) to \(100, 64\) since the view was made"
+    ):
         list(gzarr.Loader({"x": view}, 16))
 
 

@@ -13,6 +13,7 @@ import gzarr
 from benchmarks.s3.objects import Answer, Objects, Request, error
 from benchmarks.s3.server import S3Server
 from gzarr.errors import ReadOnlyError, StoreError
+from gzarr.identity.inputs import describe_input
 from gzarr.storage import ObjectStore, ZarrStore, objects, open_store
 from tests.support.servers import options_of
 
@@ -139,6 +140,15 @@ def test_folders_that_deletions_have_emptied_are_not_listed(tmp_path: Path, wrap
     assert store.list_dir("a") == (["x"], [])
     assert store.list_dir("a/b") == store.list_dir("d") == ([], [])
     assert sorted(store.list_prefix()) == ["a/x", "f/g/h"]
+
+
+def test_stores_of_a_folder_have_one_name_and_the_same_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    local = pytest.importorskip("obstore").store.LocalStore
+    monkeypatch.chdir(tmp_path)
+    one, two = ObjectStore(local(tmp_path)), ObjectStore(local("."))
+    assert str(one) == str(two) == f"file://{tmp_path}"
+    assert one.lock_name("a") == two.lock_name("a")
+    assert describe_input(gzarr.zeros(3, store=one, path="x")).said["place"] == f"file://{tmp_path}/x"
 
 
 SHARDED: dict[str, Any] = {"shape": (128, 512), "dtype": "i4", "chunks": (128, 128), "compressors": None}
