@@ -2,15 +2,15 @@
 
 Theory of operation. A stamp is a short digest of an object's size and version: for files, of the time when they were
 changed, which a copy may keep, not of what a system numbers; for entries of ZIP archives, of their checksum. Where a
-store has no versions that outlast the process, it is of the size and the last bytes; in memory, of all bytes. Of arrays
-with more objects than `SAMPLED`, a spread and always equal choice is looked at. This takes 10 ms for local files, and a
-few rounds of concurrent requests to servers.
+store has no versions that outlast the process, it is of the last bytes; in memory, and where it has no versions at all,
+of all bytes. Of arrays with more objects than `SAMPLED`, a spread and always equal choice is looked at. This takes
+10 ms for local files, and a few rounds of concurrent requests to servers.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from math import prod
 from typing import Any, NamedTuple
@@ -24,13 +24,15 @@ from gzarr.indexing.keys import Coords, join_path
 from gzarr.metadata.documents import documents
 from gzarr.metadata.model import ArrayMeta
 from gzarr.storage.archive import Entry
-from gzarr.storage.base import Request, Store, tokens_of
+from gzarr.storage.base import Request, Store, host_view, tokens_of
 from gzarr.storage.local_files import FileVersion
 from gzarr.storage.rules import without_secrets
 from gzarr.tensors import is_on_device, is_tensor, to_host
 
 #: Objects of an array that are looked at: of local stores, and of those that wait for a server.
 SAMPLED, SAMPLED_REMOTE = 1000, 250
+#: Objects that are read whole where a store has no versions, and how many of them at once.
+_SAMPLED_WHOLE, _AT_ONCE = 100, 16
 #: Bytes at the end of an object: compressed chunks of other values differ there, and shards have their index there.
 _TAIL_NBYTES = 4096
 #: Hexadecimal digits of a stamp: the state of a run stays small.
@@ -120,8 +122,16 @@ def sampled_keys(meta: ArrayMeta, path: str, most: int) -> list[str]:
 def tails_of(store: Store, keys: Sequence[str]) -> list[object]:
     """Of every object its size, or None, and its last bytes, which a copy of it has too."""
     sizes = store.together(store.getsize, keys)
-    tails = store.get_many([Request(key, -_TAIL_NBYTES) for key in keys])
-    return [(size, None if tail is None else bytes(tail)) for size, tail in zip(sizes, tails, strict=True)]
+    return [(size, found and found[-_TAIL_NBYTES:]) for size, found in zip(sizes, _ends_of(store, keys), strict=True)]
+
+
+def _ends_of(store: Store, keys: Sequence[str]) -> Iterator[bytes | None]:
+    """The last bytes of objects; all bytes of those without tokens, of which ranges may mean nothing."""
+    for start in range(0, len(keys), _AT_ONCE):
+        some = keys[start : start + _AT_ONCE]
+        tokens = zip(some, tokens_of(store, some), strict=True)
+        for data in store.get_many([Request(key, None if token is None else -_TAIL_NBYTES) for key, token in tokens]):
+            yield None if data is None else bytes(host_view(data))
 
 
 def sampled_contents(array: Array | np.ndarray[Any, Any], most: int = 32) -> str:
@@ -135,7 +145,8 @@ def sampled_contents(array: Array | np.ndarray[Any, Any], most: int = 32) -> str
 
 def _stored_array(array: Array, beside: tuple[Store, str] | None, most: int) -> Input:
     store, meta = array.store, array.metadata
-    keys = sampled_keys(meta, array.path, min(most, SAMPLED_REMOTE) if store.concurrency > 1 else most)
+    most = min(most, SAMPLED_REMOTE) if store.concurrency > 1 else most
+    keys = sampled_keys(meta, array.path, most if store.versions is not None else min(most, _SAMPLED_WHOLE))
     stamps = "".join(map(_stamp, _versions(store, keys)))
     told = {**describe_metadata(meta), "dtype": str(array.dtype)}  # of a view, another one
     return Input({"place": _place(array, beside), **told, "stored": stamps}, keys)
@@ -161,8 +172,8 @@ def _versions(store: Store, keys: Sequence[str]) -> list[object]:
         return [None if data is None else contents_of(np.frombuffer(data, "u1")) for data in whole]
     found = [_lasting(token) for token in tokens_of(store, keys)]
     others = [number for number, version in enumerate(found) if version is None]
-    for number, tail in zip(others, tails_of(store, [keys[number] for number in others]), strict=True):
-        found[number] = tail
+    for number, end in zip(others, _ends_of(store, [keys[number] for number in others]), strict=True):
+        found[number] = end and contents_of(np.frombuffer(end, "u1"))
     return found
 
 
