@@ -270,20 +270,31 @@ def _read(scene: _Scene, rows: int, columns: int, pixels: float) -> NDArray[Any]
         if scene.axis is not None:
             selection[scene.axis] = number
         plane = array[tuple(selection)]
-        gaps = None if scene.missing is None else to_host(_gaps(scene, scene.missing, array, selection, plane))
+        gaps = None if scene.missing is None else to_host(_gaps(scene, scene.missing, level, selection, plane))
         drawn = _resized(to_host(plane), gaps, size if rows < columns else size[::-1], labels=image.is_labels)
         planes.append(drawn if rows < columns else drawn.T)
     return np.stack(planes)
 
 
-def _gaps(scene: _Scene, missing: Missing, array: Array, selection: Sequence[int | slice], plane: Any) -> Any:
+def _gaps(scene: _Scene, missing: Missing, level: int, selection: Sequence[int | slice], plane: Any) -> Any:
     """Which voxels of a plane of a level are missing."""
+    array = scene.image.levels[level]
     if missing.mask is None:
         return missing.find(array.backend, plane, ())
     here = [(0, n) if isinstance(at, slice) else (at, 1) for at, n in zip(selection, array.shape, strict=True)]
-    window = tuple(-(-whole // n) for whole, n in zip(scene.image.shape, array.shape, strict=True))
+    window = tuple(map(_window, scene.image.shape, array.shape, _steps(scene.image, level)))
     block = missing.above(window).read(array.backend, *(tuple(some) for some in zip(*here, strict=True)))
     return block[tuple(at if isinstance(at, slice) else 0 for at in selection)]
+
+
+def _steps(image: ImageData, level: int) -> list[float]:
+    return [size / whole for size, whole in zip(image.scale(level).values(), image.scale(0).values(), strict=True)]
+
+
+def _window(whole: int, n: int, step: float) -> int:
+    """How many voxels of level 0 make one of n: what their sizes say, if it agrees with the extents."""
+    said = max(round(step), 1)
+    return said if -(-whole // said) == n else -(-whole // n)
 
 
 def _resized(plane: NDArray[Any], gaps: NDArray[Any] | None, size: Sequence[int], *, labels: bool) -> NDArray[Any]:
