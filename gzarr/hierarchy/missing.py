@@ -158,6 +158,8 @@ def as_element(skip: Any, data_type: DataType, where: str = "") -> Any:
     where: what has the elements, for messages.
     """
     is_nan = isinstance(skip, (float, np.floating)) and math.isnan(skip)
+    if isinstance(skip, np.bool_):
+        skip = bool(skip)
     if skip is False or (is_nan and data_type.dtype.kind in "biu"):
         return None
     reason = None
@@ -167,7 +169,7 @@ def as_element(skip: Any, data_type: DataType, where: str = "") -> Any:
         except MetadataError as error:
             reason = error
     raise ValueError(
-        f"skip={skip!r}: no element of {where}of type {data_type.dtype}, is that; give NaN, a number of this type, a "
+        f"skip={skip!r}: {where}no element of type {data_type.dtype} is that; give NaN, a number of this type, a "
         "mask, or False for nothing"
     ) from reason
 

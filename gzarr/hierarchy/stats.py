@@ -80,7 +80,7 @@ def stats_of(
     histogram = None
     if bins is not None:
         # The same numbers for edges and bins: with limits of another type, NumPy rounds the places of bins otherwise.
-        limits = _finite(array, limits or _as_numpy(dtype, part))
+        limits = _finite(array, limits or _as_numpy(dtype, part), is_empty=not part.n + part.n_nan)
         edges = np.histogram_bin_edges(np.empty(0, dtype), bins, limits)
         of_fill = partial(_binned_fill, fill, bins, limits)
         made = fold_all(partial(_binned, xp=xp, bins=bins, limits=limits), np.add, of_fill=of_fill)
@@ -95,11 +95,11 @@ def _as_numpy(dtype: np.dtype[Any], part: _Part) -> tuple[Any, Any]:
     return (dtype.type(part.low), dtype.type(part.high)) if part.n else (part.low, part.high)
 
 
-def _finite(array: Indexed, limits: tuple[Any, Any]) -> tuple[Any, Any]:
-    """The limits of a histogram; NumPy's for an array without elements. Raises: ValueError if they are not finite."""
+def _finite(array: Indexed, limits: tuple[Any, Any], *, is_empty: bool) -> tuple[Any, Any]:
+    """The limits of a histogram; NumPy's if there are no elements. Raises: ValueError if they are not finite."""
     if all(map(math.isfinite, limits)):
         return limits
-    if not array.size:
+    if is_empty:
         return 0, 1
     raise ValueError(f"{array.store_path}: elements reach from {limits[0]} to {limits[1]}; give range= for a histogram")
 

@@ -46,6 +46,10 @@ def test_statistics_of_chunks_that_are_not_stored() -> None:
     nothing = gzarr.full((10,), 3, dtype="i4").stats(skip=3)
     assert (nothing.count, nothing.n_missing) == (0, 10)
     assert np.isnan(nothing.mean)
+    for dtype in ("u1", "i4", "f4"):
+        counts, edges = gzarr.full((10,), 3, dtype=dtype).stats(5, skip=3).histogram
+        assert (counts.sum(), edges[0], edges[-1]) == (0, 0, 1)
+    assert gzarr.zeros(2).stats(skip=np.False_).n_missing == 0
     flags = gzarr.array([np.nan, 1.0]).stats(skip=np.nan)
     assert (flags.count, flags.n_nan, flags.n_missing) == (1, 1, 0)
 
