@@ -130,13 +130,15 @@ def _regular(dim: Any, axis: Axis, coordinate: Any) -> _Coordinates:
         origin = values[:1] if values.dtype.kind == "M" else np.timedelta64(0, "s")
         values, unit = (values - origin) / np.timedelta64(1, "s"), "second"
     if values.ndim != 1 or values.dtype.kind not in "iuf" or not values.size:
-        raise _irregular(dim, f"are no numbers, but {values.dtype}")
+        raise _irregular(dim, f"are {values.dtype}; give numbers")
     numbers = values.astype("f8")
     first, n = float(numbers[0]), numbers.size
     step = float(f"{(numbers[-1] - first) / (n - 1):.12g}") if n > 1 else 1.0  # without what rounding has added
     if step < 0:
         raise _irregular(dim, f"descend; sort the data, data.sortby({dim!r}), for OME-Zarr has no negative scale")
-    if not (step > 0 and np.all(np.abs(numbers - np.linspace(first, float(numbers[-1]), n)) <= _TOLERANCE * step)):
+    rounding = float(np.spacing(np.abs(values).max())) if values.dtype.kind == "f" else 0.0
+    apart = np.abs(numbers - np.linspace(first, float(numbers[-1]), n)).max()
+    if not (step > 0 and apart <= max(_TOLERANCE * step, min(rounding, step / 100))):
         raise _irregular(dim, "are not regular, as OME-Zarr wants it; interpolate the data")
     is_known = isinstance(unit, str) and unit_type(unit) == axis.type
     return _Coordinates(step, first, unit_name(unit) if is_known and isinstance(unit, str) else None)

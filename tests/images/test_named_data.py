@@ -84,12 +84,21 @@ def test_units_that_ome_zarr_does_not_know_and_other_coordinates_are_left_out() 
         ([0, 0, 0, 0, 0, 0], "are not regular"),
         ([0, 1, 2, np.nan, 4, 5], "are not regular"),
         ([5, 4, 3, 2, 1, 0], r"descend; sort the data, data.sortby\('y'\)"),
-        (list("abcdef"), "are no numbers"),
+        (list("abcdef"), "are <U1; give numbers"),
     ],
 )
 def test_coordinates_that_no_image_can_have_are_refused(values: Any, message: str) -> None:
     with pytest.raises(gzarr.MetadataError, match=f"the coordinates of axis 'y' {message}.*drop_vars"):
         create_image(data=picture(y=values))
+
+
+def test_coordinates_are_regular_but_for_the_rounding_of_their_type() -> None:
+    """Those of maps often have 4 bytes."""
+    for step, offset in ((1 / 240, 179), (0.1, 10_000)):
+        image = create_image(data=picture(y=(offset + step * np.arange(6)).astype("f4")), levels=0)
+        assert image.scale(0)["y"] == pytest.approx(step, rel=1e-2)
+    with pytest.raises(gzarr.MetadataError, match="are not regular"):
+        create_image(data=picture(y=np.array([0, 1, 2, 3.01, 4, 5], "f4")))
 
 
 def test_names_that_ome_zarr_does_not_know_need_axes() -> None:
