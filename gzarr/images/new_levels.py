@@ -58,11 +58,20 @@ def nodata_keywords(skip: Any, source: Any, dtype: np.dtype[Any], zarr_format: i
     value = None
     if skip is not None and not np.ndim(skip):
         value = as_element(skip, kind)
-    elif skip is None and isinstance(source, Array) and source.dtype == dtype:
-        value = nodata_of(source.metadata)
+    elif skip is None and isinstance(source, Array):
+        value = _cast(nodata_of(source.metadata), dtype)
     if value is None:
         return {}
     return {"fill_value": value, "attributes": nodata_attributes(value, kind, zarr_format)}
+
+
+def _cast(nodata: Any, dtype: np.dtype[Any]) -> Any:
+    """What missing elements become in another data type; None if integers become another number."""
+    if nodata is None or nodata.dtype == dtype:
+        return nodata
+    with np.errstate(invalid="ignore", over="ignore"):
+        value = nodata.astype(dtype)
+    return value if value == nodata or dtype.kind in "fc" else None
 
 
 def new_chunks(axes: Sequence[Axis], shape: Sequence[int], itemsize: int) -> tuple[int, ...]:

@@ -261,6 +261,14 @@ def test_masks_lie_over_levels_of_any_extent() -> None:
         np.testing.assert_array_equal(pixels(drawn), pixels(marked.thumbnail(size, contrast=(0, 110))))
 
 
+@pytest.mark.parametrize(("dtype", "nodata"), [("f4", -9999.1), ("i2", -9999), ("u1", 255), ("f4", np.nan)])
+def test_images_of_another_type_know_what_is_missing(dtype: str, nodata: float) -> None:
+    source = build_pyramid(gzarr.array([[4.0, nodata], [2.0, 3.0]]), 0, out=MemoryStore(), skip=nodata)[0]
+    image = create_image(MemoryStore(), source, dtype=dtype, levels=1)
+    np.testing.assert_array_equal(nodata_of(image[0].metadata), np.array(nodata, dtype))
+    assert image[1][0, 0] == 3
+
+
 def test_channels_are_shown_without_nodata() -> None:
     data = np.where(HOLES, -9999, VALUES).astype("f4")
     image = create_image(MemoryStore(), data[None], axes="cyx", channels=["heights"], skip=-9999)
