@@ -8,6 +8,7 @@ from typing import Any
 
 from gzarr.errors import (
     OVERWRITE,
+    RESUME,
     ContainsArrayError,
     ContainsGroupError,
     ContainsNodeError,
@@ -28,7 +29,7 @@ from gzarr.metadata.consolidated import refresh
 from gzarr.metadata.conventions import with_names
 from gzarr.metadata.documents import NAMES, delete_node, documents, read_node
 from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta, ZarrFormat
-from gzarr.metadata.occupied import MARK, occupant, unfinished_copy
+from gzarr.metadata.occupied import MARK, occupant, unfinished_copy, unfinished_run
 from gzarr.storage.base import Store
 from gzarr.storage.locks import while_locked
 
@@ -187,7 +188,9 @@ def check_free(store: Store, path: str) -> None:
         is_array = isinstance(node, ArrayMeta)
         error, kind = (ContainsArrayError, "an array") if is_array else (ContainsGroupError, "a group")
         where = join_path(str(store), path)
-        raise error(f"{kind} is already stored at {where!r}; pass {OVERWRITE} or mode='w' to replace it")
+        run = unfinished_run(store, path)
+        begun = "; " if run is None else f", with an unfinished {run}: call it again with {RESUME} to go on, or "
+        raise error(f"{kind} is already stored at {where!r}{begun}pass {OVERWRITE} or mode='w' to replace it")
     unfinished = unfinished_copy(store, path, above=False)
     if unfinished is not None:
         raise ContainsNodeError(f"{unfinished}, or pass {OVERWRITE} or mode='w' to replace it")

@@ -11,7 +11,7 @@ import numpy as np
 
 from gzarr.api.open import open_group
 from gzarr.display.progress import ProgressLike
-from gzarr.errors import OVERWRITE, ContainsNodeError, GroupNotFoundError, MetadataError
+from gzarr.errors import OVERWRITE, RESUME, ContainsNodeError, GroupNotFoundError, MetadataError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.keywords import GroupKeywords, RareArrayKeywords, StoreKeywords
@@ -120,8 +120,9 @@ def create_image(
     units : str or mapping, optional
         Unit of the axes of space, such as "micrometer", or units by axis.
     channels : sequence, optional
-        A name, or a mapping with label, color, window (start and end) and active, for each channel. By default, windows
-        are the range of the smallest level that data gave, or that of the data type.
+        A name, or a mapping with label, color, window (start and end) and active, for each channel. By default,
+        colours are those that labels name, others in turn, and windows the range of the smallest level that data gave,
+        or that of the data type.
     name : str, optional
         Name of the image; by default the last part of its path.
     version : {"0.5", "0.4"}
@@ -247,7 +248,7 @@ def put_image(
     elif documents(array.metadata, "") != documents(check_image(multiscale, level, None), ""):
         raise ContainsNodeError(
             f"{array.store_path} was begun with another shape, data type or chunks: go on with the same ones, or pass "
-            f"{OVERWRITE} to begin anew"
+            f"{OVERWRITE} instead of {RESUME} to begin anew"
         )
     image = Image(group, multiscale, (array,))
     named = replace(multiscale, name=image.name)

@@ -86,7 +86,7 @@ def _axes(dims: tuple[Any, ...], axes: Any) -> list[Axis]:
     if axes is None and unknown:
         raise MetadataError(
             f"data: the axes are {dims}, of which OME-Zarr does not know {', '.join(map(repr, unknown))}; name "
-            "them all, in the order of the data: axes='zyx', for instance"
+            f"them all, in the order of the data: axes={'tczyx'[-len(dims) :]!r}, for instance"
         )
     called = named if axes is None else [new_axis(axis) for axis in axes]
     if len(called) != len(named):

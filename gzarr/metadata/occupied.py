@@ -58,6 +58,14 @@ def unfinished_copy(store: Store, path: str, *, above: bool = True) -> str | Non
     return None if outer is None else unfinished_copy(outer[0], outer[1].rpartition("/")[0])
 
 
+def unfinished_run(store: Store, path: str) -> str | None:
+    """The name of the function whose unfinished output is at a path; None if there is none, or it cannot be read."""
+    try:
+        return str(json.loads(bytes(store.get_one(Request(join_path(path, PROGRESS))) or b""))["name"])
+    except (StoreError, ValueError, TypeError, LookupError):
+        return None
+
+
 def _file(store: Store, path: str) -> str | None:
     """What to say of a file where a directory is needed."""
     files = store.files
@@ -99,5 +107,8 @@ def _folder(store: Store, path: str, *, nodes_below: bool) -> str | None:
             " or a group beside it with create_array or create_group"
         )
     if children and nodes_below:
-        return f"a folder without Zarr metadata is there, with the node {children[0]!r}; open_group makes it a group"
+        return (
+            f"a folder without Zarr metadata is there, with the node {children[0]!r}: open that, or make the folder a "
+            "group with open_group"
+        )
     return None

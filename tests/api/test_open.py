@@ -368,7 +368,9 @@ def test_opening_creates_nothing_where_something_else_is(root, opener, name, con
 
 def test_a_folder_of_nodes_becomes_a_group_on_request(tmp_path):
     gzarr.save(tmp_path / "a", np.arange(3))
-    with pytest.raises(NodeNotFoundError, match="with the node 'a'; open_group makes it a group"):
+    with pytest.raises(
+        NodeNotFoundError, match="with the node 'a': open that, or make the folder a group with open_group"
+    ):
         gzarr.open(tmp_path)
     assert list(gzarr.open(tmp_path, "a")) == ["a"]
     (tmp_path / "zarr.json").unlink()

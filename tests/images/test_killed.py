@@ -133,7 +133,7 @@ def test_other_images_are_not_gone_on_with(keywords: Any, monkeypatch: pytest.Mo
     monkeypatch.setattr(units, "TARGET_NBYTES", 1 << 10)
     store = unfinished()
     before = dict(store._data)
-    with pytest.raises(ContainsNodeError, match="overwrite=True to begin anew"):
+    with pytest.raises(ContainsNodeError, match="overwrite=True instead of resume=True to begin anew"):
         create_image(store, **{"data": DATA, "chunks": CHUNKS, "levels": 2, "resume": True, **keywords})
     assert store._data == before
 
@@ -292,7 +292,7 @@ def test_another_function_is_refused(places: Any, tmp_path: Path, message: str, 
     run = functools.partial(map_blocks, inputs=z, out=out, dtype="f8", block=10)
     stopped(run, func=make(2.0))
     before = gzarr.open_array(out)[...]
-    with pytest.raises(ContainsNodeError, match=rf"{message}.*overwrite=True to begin anew"):
+    with pytest.raises(ContainsNodeError, match=rf"{message}.*overwrite=True instead of resume=True to begin anew"):
         run(func=make(3.0), resume=True)
     np.testing.assert_array_equal(gzarr.open_array(out)[...], before)
     made = run(func=make(2.0), resume=True)  # made anew, as by another process
@@ -308,6 +308,16 @@ def test_another_global_is_refused(places: Any, tmp_path: Path, func: Any, monke
         with pytest.raises(ContainsNodeError, match=r"global SIGMA .*was 2.0, is 3.0|global scaled_by_a_global"):
             run(resume=True)
     assert (run(resume=True)[...] == 2).all()
+
+
+def test_what_is_unfinished_says_how_to_go_on(places: Any, tmp_path: Path) -> None:
+    run = functools.partial(map_blocks, np.negative, places("a.zarr"), tmp_path / "out.zarr", block=10)
+    stopped(run)
+    message = "with an unfinished map_overlap: call it again with resume=True to go on, or pass overwrite=True"
+    with pytest.raises(gzarr.errors.ContainsArrayError, match=message):
+        run()
+    with pytest.raises(gzarr.errors.ContainsGroupError, match=message.replace("map_overlap", "create_image")):
+        create_image(unfinished(), DATA, chunks=CHUNKS)
 
 
 def test_another_input_is_refused(places: Any, tmp_path: Path) -> None:

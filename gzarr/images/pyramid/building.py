@@ -14,6 +14,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 import gzarr.images.pyramid.resuming as notes
 from gzarr.backend import Array as AnyArray
 from gzarr.backend import Backend
@@ -333,7 +335,7 @@ def _run_of(
     if isinstance(method, str):
         arguments["method"] = method
     if missing is not None:
-        arguments["skip"] = repr(missing.value)
+        arguments["skip"] = np.asarray(missing.value).item()
         inputs |= {} if missing.mask is None else {"the mask of skip": missing.mask}
     if write_base:
         arguments |= {f"{key} of level 0": value for key, value in describe_metadata(base.metadata).items()}

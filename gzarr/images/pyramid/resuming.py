@@ -135,7 +135,7 @@ def begin(
     if found:
         raise ContainsNodeError(
             f"the unfinished {state['name']} at {where!r} is of something else: {'; '.join(found)}. Go on with the "
-            f"same functions, inputs and arguments, or {remedy} to begin anew"
+            f"same functions, inputs and arguments, or {remedy} instead of {RESUME} to begin anew"
         )
     return Marks(store, path, state)
 
