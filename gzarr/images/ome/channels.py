@@ -15,7 +15,7 @@ import numpy as np
 from gzarr.errors import MetadataError
 from gzarr.images.ome.faults import Notes, short
 
-#: Colours of new channels in turn; a single one is white.
+#: Colours of new channels in turn, unless their labels name one; a single one is white.
 _COLORS = ("00FF00", "FF00FF", "00FFFF", "FFFF00", "FF0000", "0000FF", "FFFFFF")
 _NAMES = {
     "red": "FF0000",
@@ -164,7 +164,8 @@ def new_channels(channels: Any, count: int, dtype: np.dtype[Any]) -> tuple[Chann
     made = []
     for number, item in enumerate(channels):
         channel = _new_channel(item, full)
-        color = channel.color or ("FFFFFF" if count == 1 else _COLORS[number % len(_COLORS)])
+        in_turn = "FFFFFF" if count == 1 else _COLORS[number % len(_COLORS)]
+        color = channel.color or _NAMES.get((channel.label or "").lower(), in_turn)
         window = full if channel.window is None else channel.window
         active = True if channel.active is None else channel.active
         made.append(replace(channel, color=_color(color), window=window, active=active))

@@ -26,6 +26,8 @@ def test_channels_of_a_call_are_completed() -> None:
         Channel("c", "ABCDEF", Window(0, 255, 0, 255), active=False),
     )
     assert new_channels(["a"], 1, np.dtype("f4"))[0] == Channel("a", "FFFFFF", Window(0, 1, 0, 1), active=True)
+    colors = [channel.color for channel in new_channels(["Red", "green", "nir"], 3, np.dtype("u1"))]
+    assert colors == ["FF0000", "00FF00", "00FFFF"]
     assert new_channels(None, 3, np.dtype("u1")) == ()
 
 
