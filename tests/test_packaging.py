@@ -155,6 +155,13 @@ def test_without_a_compiler_there_is_a_wheel_all_the_same(tmp_path: Path) -> Non
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     reason = "the extension was not built; install a C compiler, then gzarr again"
     assert done.stdout == f"gzarr {gzarr.__version__} (compiled loop: off: {reason})\n"
+    # A clone hides what was installed from it when Python is started there.
+    (tmp_path / "site" / "setup.py").touch()
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert (
+        f"where no extension was built; install a C compiler if there is none, then run pip install -e {tmp_path}"
+        in done.stdout
+    )
     # One that the system refuses.
     (tmp_path / "site" / "gzarr" / "cpu" / "_loop.abi3.so").write_bytes(b"damaged")
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)

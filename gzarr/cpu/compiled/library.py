@@ -13,6 +13,7 @@ import sys
 from collections.abc import Mapping
 from functools import cache
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -148,8 +149,14 @@ def _loaded() -> tuple[Any, Any]:
     try:
         from gzarr.cpu import _loop
     except ImportError as error:
-        is_built = find_spec("gzarr.cpu._loop") is not None
-        reason = f"the extension cannot be loaded ({error})" if is_built else "the extension was not built"
+        sources = Path(__file__).parents[3]
+        if find_spec("gzarr.cpu._loop") is not None:
+            reason = f"the extension cannot be loaded ({error})"
+        elif (sources / "setup.py").is_file():
+            where = f"gzarr was imported from {sources}, where no extension was built"
+            return None, f"{where}; install a C compiler if there is none, then run pip install -e {sources}"
+        else:
+            reason = "the extension was not built"
         return None, f"{reason}; install a C compiler, then gzarr again"
     if getattr(_loop, "VERSION", None) != _VERSION:
         return None, "the extension was built for another version of gzarr; install gzarr again"
