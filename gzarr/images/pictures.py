@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gzarr.errors import MetadataError, SelectionError
-from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.missing import Missing, missing_of
 from gzarr.images.image_data import ImageData
 from gzarr.images.ome.axes import by_axis, with_lengths
