@@ -227,7 +227,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self._send_folder(key, path)
         except MetadataError as error:
             self._refuse(HTTPStatus.BAD_REQUEST, str(error))
-        except (NodeNotFoundError, UnicodeError):
+        except (NodeNotFoundError, UnicodeError) as error:  # clients need not know where a link leads
+            self.log_message("%s", error)
             self._refuse(HTTPStatus.NOT_FOUND, missing)
         except (GzarrError, OSError) as error:
             if self._began:  # what follows would be taken for the object

@@ -467,7 +467,7 @@ def test_temporary_files_are_not_there(tmp_path: Path) -> None:
         assert "tmp" not in ask(url)[2].decode()
 
 
-def test_links_out_of_the_folder_are_followed_only_if_wanted(tmp_path: Path) -> None:
+def test_links_out_of_the_folder_are_followed_only_if_wanted(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     gzarr.save_array(tmp_path / "out/secret.zarr", ROWS)
     inside = tmp_path / "in"
     gzarr.open_group(inside, mode="w")["b"] = ROWS
@@ -483,6 +483,11 @@ def test_links_out_of_the_folder_are_followed_only_if_wanted(tmp_path: Path) -> 
         assert ask(f"{url}here")[0] == ask(f"{through}b/zarr.json")[0] == 200
     with served(str(inside), follow_links=True) as url:
         assert all(ask(url + path)[0] == 200 for path in outside)
+    with StoreServer(*open_served(str(inside)), ("127.0.0.1", 0), quiet=False) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,)).start()
+        assert b"follow" not in ask(f"{server.url}array/zarr.json")[2]
+        server.shutdown()
+    assert re.search("'array/zarr.json' leads out of .*--follow-links follows it", capfd.readouterr().err)
 
 
 def test_links_out_of_an_n5_container_are_not_followed(tmp_path: Path) -> None:
