@@ -105,10 +105,10 @@ def missing_of(skip: Any, array: Indexed) -> Missing | None:
         value = as_element(skip, array.metadata.data_type, f"{array.store_path}, ")
         return None if value is None else Missing(value)
     where = f"skip: the mask of {array.store_path}"
-    if tuple(mask.shape) != array.shape:
-        raise ValueError(f"{where} has shape {tuple(mask.shape)}, but the array {array.shape}; give one of its shape")
     if mask.dtype != np.bool_:
         raise TypeError(f"{where} is of {mask.dtype}, not of bools; give mask != 0, where True is missing")
+    if tuple(mask.shape) != array.shape:
+        raise ValueError(f"{where} has shape {tuple(mask.shape)}, but the array {array.shape}; give one of its shape")
     recorded = nodata_of(array.metadata)
     fill = fill_of(array) if recorded is None else recorded
     if hasattr(mask, "store_path"):

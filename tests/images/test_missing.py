@@ -288,6 +288,7 @@ def test_channels_are_shown_without_nodata() -> None:
         (True, ValueError, "skip=True"),
         ("x", ValueError, "skip='x'"),
         (np.zeros((3, 3), bool), ValueError, r"shape \(3, 3\), but the array \(20, 30\)"),
+        ([0, 1], TypeError, "is of int64, not of bools"),
         (np.zeros((20, 30), "u1"), TypeError, "is of uint8, not of bools; give mask != 0"),
     ],
 )
