@@ -347,7 +347,7 @@ def gzarr_out(place: Path) -> Any:
 @pytest.mark.parametrize(
     ("other", "message"),
     [
-        ({"depth": 2}, r"depth was \[\[1, 1\], \[1, 1\]\], is \[\[2, 2\], \[2, 2\]\]"),
+        ({"depth": 2}, r"depth was \(\(1, 1\), \(1, 1\)\), is \(\(2, 2\), \(2, 2\)\)"),
         ({"boundary": "wrap"}, "boundary was .*'reflect'.*, is .*'wrap'"),
         ({"boundary": "constant", "cval": float("nan")}, "cval was 0, is nan"),
     ],
