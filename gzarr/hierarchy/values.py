@@ -24,7 +24,12 @@ def broadcast_value(value: Any, dtype: np.dtype[Any], selection: Selection, arra
     """
     if not isinstance(value, np.ndarray):
         check_names(value, selection, array)
-    given = _broadcast(value, dtype, selection, array)
+    is_plain = type(value) is np.ndarray and value.dtype == dtype and value.shape == selection.shape
+    given = (
+        value
+        if is_plain and dtype.kind not in "mM" and array.backend.xp is np
+        else _broadcast(value, dtype, selection, array)
+    )
     if isinstance(selection, Box) and selection.view is not None:
         given = given[selection.view]
     if given.dtype.kind in "fc" and dtype.base.kind in "iu" and type(given) in (np.ndarray, np.memmap):
