@@ -30,7 +30,7 @@ from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote
 
 from gzarr.concurrency import new_lock
 from gzarr.errors import GzarrError, MetadataError, NodeNotFoundError
@@ -179,7 +179,11 @@ class _Handler(BaseHTTPRequestHandler):
         """Read a request within limits, and answer it."""
         self._head.left = _HEAD_NBYTES
         self.server.due[self.connection] = time.monotonic() + _HEAD_S
-        super().handle_one_request()
+        try:
+            super().handle_one_request()
+        except http.client.LineTooLong:  # the first one: it catches those of headers itself
+            self.requestline, self.request_version, self.command = "", "", ""
+            self.send_error(HTTPStatus.REQUEST_URI_TOO_LONG)
 
     def parse_request(self) -> bool:
         """Read a request. Returns whether it is to be answered: it says in one way how long it is, if at all."""
@@ -217,7 +221,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self) -> None:
         self._close_after_body()
         self._began = False
-        path = unquote(urlsplit(self.path).path, errors="surrogateescape")
+        target = re.sub("^https?://[^/?#]*", "", self.path, flags=re.IGNORECASE)  # as a proxy asks
+        path = unquote(re.split("[?#]", target)[0] or "/", errors="surrogateescape")
         missing = f"there is no {path}"
         try:
             key = join_path(self.server.prefix, normalize_path(path))

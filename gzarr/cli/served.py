@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import gzarr
@@ -20,7 +21,7 @@ class _ContainedStore(LocalStore):
 
     def __init__(self, root: str, path: str) -> None:
         super().__init__(root, read_only=True)
-        self._inside = str(self.lock_name(join_path(path, "x")))[:-1]
+        self._inside = os.path.join(os.path.realpath(join_path(root, path)), "")
 
     def _path(self, key: str) -> str:
         if not str(self.lock_name(key)).startswith(self._inside):  # which is the real path

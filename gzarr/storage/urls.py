@@ -63,6 +63,8 @@ _CLIENT_OPTIONS = frozenset(
 )
 #: (server or bucket, path) of a URL whose path can be a part of keys: nothing in it is written otherwise in requests.
 _PLAIN_URL = re.compile(r"(\w+://[^/?#]+)/([\w-][\w.-]*(?:/[\w-][\w.-]*)*)", re.ASCII)
+#: An address of IPv6 in a URL, whose colons chain nothing.
+_ADDRESS = re.compile(r"\[[\da-f:.%]*\]", re.IGNORECASE)
 #: Cached clients of servers and buckets: making one takes 3 to 7 ms, to read certificates, and each connection takes
 #: round trips before the first request.
 _CLIENTS_KEPT = 64
@@ -129,15 +131,16 @@ def open_url(url: str, options: Mapping[str, Any], *, read_only: bool) -> tuple[
         If something is wrong with the URL; the message says what.
     """
     scheme = re.split("://|::", url, maxsplit=1)[0].lower()
-    if "::" not in url and url.lower().rstrip("/").endswith(".zip"):
+    is_chain = "::" in _ADDRESS.sub("", url)
+    if not is_chain and url.lower().rstrip("/").endswith(".zip"):
         if not read_only:
             raise StoreError(
                 f"{without_secrets(url)!r}: archives across a network can be read only; open it with mode='r'"
             )
         return FsspecStore.from_url(f"zip::{url}", {scheme: dict(options)} if options else {}, True), ""
-    if "::" not in url and scheme in _BUCKETS:
+    if not is_chain and scheme in _BUCKETS:
         return _open_bucket(url, scheme, options, read_only), ""
-    if "::" not in url and scheme in ("http", "https"):
+    if not is_chain and scheme in ("http", "https"):
         return _open_http(url, options), ""
     _check_scheme(url, scheme)
     return FsspecStore.from_url(url, options, read_only), ""

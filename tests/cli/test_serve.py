@@ -298,13 +298,29 @@ def test_redirections_stay_here(url: str) -> None:
     assert b"\r\nLocation: /a.zarr/\r\n" in answer
 
 
+@pytest.mark.parametrize(
+    ("target", "status"),
+    [(b"http://elsewhere", 200), (b"HTTP://[::1/v2.zarr/.zarray?a", 200), (b"/" + b"a" * 70_000, 414)],
+)
+def test_every_form_of_a_target_is_answered(
+    url: str, target: bytes, status: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert f" {status} ".encode() in raw(url, b"GET %b HTTP/1.1\r\nConnection: close\r\n\r\n" % target)[:20]
+    assert "Traceback" not in capfd.readouterr().err
+
+
 def test_addresses_of_version_6() -> None:
+    store = gzarr.MemoryStore()
+    gzarr.save_array(store, ROWS)
     try:
-        server = StoreServer(gzarr.MemoryStore(), "", ("::1", 0))
+        server = StoreServer(store, "", ("::1", 0))
     except OSError:
         pytest.skip("there is no IPv6")
     with server:
         assert server.url.startswith("http://[::1]:")
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        assert np.array_equal(gzarr.open_array(server.url)[:], ROWS)
+        server.shutdown()
 
 
 def test_nothing_to_serve_is_an_error(tmp_path: Path) -> None:
@@ -488,6 +504,15 @@ def test_links_out_of_the_folder_are_followed_only_if_wanted(tmp_path: Path, cap
         assert b"follow" not in ask(f"{server.url}array/zarr.json")[2]
         server.shutdown()
     assert re.search("'array/zarr.json' leads out of .*--follow-links follows it", capfd.readouterr().err)
+
+
+def test_no_name_of_a_link_widens_what_is_served(tmp_path: Path) -> None:
+    gzarr.save_array(tmp_path / "out/secret.zarr", ROWS)
+    gzarr.save_array(tmp_path / "in/a.zarr", ROWS)
+    (tmp_path / "in/x").symlink_to("../out")
+    with served(str(tmp_path / "in")) as url:
+        assert ask(f"{url}x/secret.zarr/zarr.json")[0] == 404
+        assert ask(f"{url}a.zarr/zarr.json")[0] == 200
 
 
 def test_links_out_of_an_n5_container_are_not_followed(tmp_path: Path) -> None:
