@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote
 
+from gzarr.errors.escaping import escaped_lines
 from gzarr.storage.rules import without_secrets
 
 _USER = re.compile(r"(https?://)([^/?#\s]*)@", re.IGNORECASE)
@@ -46,11 +47,11 @@ def without_users(url: str, options: Mapping[str, Any]) -> tuple[str, dict[str, 
 
 
 def shown_cause(error: BaseException) -> BaseException | None:
-    """An error, to be the cause of one of ours; None if it, or what caused it, shows secrets of a URL."""
+    """An error, to be the cause of one of ours; None if it, or what caused it, shows secrets of a URL or controls."""
     cause: BaseException | None = error
     while cause is not None:
         text = f"{cause} {cause!r}"
-        if without_secrets(text) != text:
+        if escaped_lines(without_secrets(text)) != text:
             return None
         cause = cause.__cause__ or cause.__context__
     return error

@@ -30,7 +30,8 @@ KEY_RULE = (
     f" or beginning with {TEMPORARY_PREFIX!r}, and no NUL"
 )
 
-_USER = re.compile(r"(?<=://)[^/?#\s]*@")
+# The second form has a slash in its password, which is to be written as %2F: no port follows the first colon.
+_USER = re.compile(r"(?<=://)(?:[^/?#\s]*|[^/?#\s:\[]*:(?!:|\d*(?:[/?#\s'\"]|$))[^\s'\"]*)@")
 _VALUE = re.compile(r"([?&][^=&#\s'\"]*=)[^&#\s'\"]+")
 
 

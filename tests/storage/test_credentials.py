@@ -19,6 +19,7 @@ from gzarr.cli.main import main
 from gzarr.errors import GzarrError, StoreError
 from gzarr.storage import FsspecStore, StoreURL, open_store
 from gzarr.storage.credentials import shown_cause, without_user, without_users
+from gzarr.storage.rules import without_secrets
 
 pytest.importorskip("obstore")
 pytest.importorskip("aiohttp")
@@ -196,6 +197,24 @@ def test_users_become_headers() -> None:
     assert without_users("http://u:p@h/x", {"headers": {"Authorization": "own"}})[1]["headers"] == {
         "Authorization": "own"
     }
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("s3://KEY:ab/cd+ef@bucket/a", "s3://bucket/a"),
+        ("http://u:p/w@h:80/a", "http://h:80/a"),
+        ("store 'ftp://u:p/w@h/a': no 'b@c'", "store 'ftp://h/a': no 'b@c'"),
+        *((url, url) for url in ("http://h:80/a@b", "http://[::1]:80/a@b", "zip://a::http://h/b@c", "s3://b: no a@b")),
+    ],
+)
+def test_passwords_with_slashes_are_not_shown(url: str, shown: str) -> None:
+    assert without_secrets(url) == shown
+
+
+def test_causes_with_controls_are_left_out() -> None:
+    assert shown_cause(OSError("a\x1b[31m")) is None
+    assert shown_cause(OSError("two\nlines")) is not None
 
 
 def test_causes_without_secrets_stay() -> None:
