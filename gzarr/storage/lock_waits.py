@@ -67,7 +67,7 @@ def log_wait(path: str) -> None:
 def _holder(path: str) -> str:
     """The process that holds the lock of a file, in words, where the system tells."""
     with suppress(OSError, ValueError, IndexError):
-        lines = Path("/proc/locks").read_text(encoding="ascii").splitlines()
+        lines = Path("/proc/locks").read_text(encoding="utf-8").splitlines()
         info = os.lstat(path)
         place = f"{os.major(info.st_dev):02x}:{os.minor(info.st_dev):02x}:{info.st_ino}"
         for fields in map(str.split, lines):
