@@ -110,12 +110,12 @@ class GroupListing(Node[GroupMeta]):
         if max_depth is not None and max_depth < 0:
             raise ValueError(f"max_depth must be None or >= 0, got {max_depth!r}")
         listed: list[tuple[str, Array | Self]] = []
-        for name, meta in self._members():
-            node = self._node(join_path(self.path, name), meta)
-            listed.append((name, node))
-            if not isinstance(node, Array) and (max_depth is None or max_depth > 0):
-                deeper = node.members(None if max_depth is None else max_depth - 1)
-                listed += [(f"{name}/{below}", n) for below, n in deeper]
+        waiting = self._children("")  # not by recursion: an archive may be deeper than Python allows
+        while waiting:
+            path, node = waiting.pop()
+            listed.append((path, node))
+            if not isinstance(node, Array) and (max_depth is None or path.count("/") < max_depth):
+                waiting += node._children(f"{path}/")
         return tuple(listed)
 
     async def amembers(self, max_depth: int | None = 0) -> AsyncIterator[tuple[str, Array | Self]]:
@@ -263,6 +263,10 @@ class GroupListing(Node[GroupMeta]):
 
     def _members(self) -> Iterator[tuple[str, NodeMeta]]:
         return members(self.store, self.path, self.metadata.zarr_format)
+
+    def _children(self, prefix: str) -> list[tuple[str, Array | Self]]:
+        """The members with their names after a prefix, the last first."""
+        return [(prefix + name, self._node(join_path(self.path, name), meta)) for name, meta in self._members()][::-1]
 
     def _node(self, path: str, meta: NodeMeta) -> Array | Self:
         if isinstance(meta, ArrayMeta):

@@ -50,3 +50,11 @@ def test_tree_and_level(root):
     assert repr(root["foo/bar"].tree()) == "bar\n└── y (3,) int64"
     assert root.tree()._repr_html_() == f"<pre>{text}</pre>"
     assert repr(gzarr.group().tree()) == "/"
+
+
+def test_members_lie_deeper_than_python_recurses():
+    depth = 1100
+    document = b'{"zarr_format": 3, "node_type": "group"}'
+    root = gzarr.open_group({"d/" * level + "zarr.json": document for level in range(depth)}, mode="r")
+    assert [path.count("/") for path, _ in root.members(None)] == list(range(depth - 1))
+    assert [path for path, _ in root.members(2)] == ["d", "d/d", "d/d/d"]
