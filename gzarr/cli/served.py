@@ -21,7 +21,7 @@ class _ContainedStore(LocalStore):
 
     def __init__(self, root: str, path: str) -> None:
         super().__init__(root, read_only=True)
-        self._inside = os.path.join(os.path.realpath(join_path(root, path)), "")
+        self._inside = os.path.join(os.path.realpath(join_path(root, path)), "")  # noqa: PTH118 - a path that ends with a slash
 
     def _path(self, key: str) -> str:
         if not str(self.lock_name(key)).startswith(self._inside):  # which is the real path
