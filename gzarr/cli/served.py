@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import gzarr
 from gzarr.errors import NodeNotFoundError
 from gzarr.hierarchy.reaching import open_store_at
-from gzarr.indexing.keys import join_path
 from gzarr.storage.base import Store
 from gzarr.storage.local import LocalStore
 from gzarr.storage.n5 import N5Store
@@ -21,11 +19,11 @@ class _ContainedStore(LocalStore):
 
     def __init__(self, root: str, path: str) -> None:
         super().__init__(root, read_only=True)
-        self._inside = os.path.join(os.path.realpath(join_path(root, path)), "")  # noqa: PTH118 - a path that ends with a slash
+        self._inside = Path(root, path).resolve()
 
     def _path(self, key: str) -> str:
-        if not str(self.lock_name(key)).startswith(self._inside):  # which is the real path
-            raise NodeNotFoundError(f"{key!r} leads out of {self._inside!r}; --follow-links follows it")
+        if not Path(str(self.lock_name(key))).is_relative_to(self._inside):  # which is the real path
+            raise NodeNotFoundError(f"{key!r} leads out of {str(self._inside)!r}; --follow-links follows it")
         return super()._path(key)
 
     def list_dir(self, path: str = "") -> tuple[list[str], list[str]]:
