@@ -115,7 +115,7 @@ class GroupListing(Node[GroupMeta]):
             path, node = waiting.pop()
             listed.append((path, node))
             if not isinstance(node, Array) and (max_depth is None or path.count("/") < max_depth):
-                waiting += node._children(f"{path}/")  # noqa: SLF001 - of the same class
+                waiting += node._children(f"{path}/")  # noqa: SLF001 - its own kind
         return tuple(listed)
 
     async def amembers(self, max_depth: int | None = 0) -> AsyncIterator[tuple[str, Array | Self]]:
