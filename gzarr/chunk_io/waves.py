@@ -12,7 +12,7 @@ excluded by the locks where the store has such locks; `gzarr.chunk_io.merging` i
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from functools import partial
 from operator import attrgetter, eq
@@ -161,9 +161,7 @@ def _load_pinned(
         pinned = PinnedStore(io.store, versions)
         try:
             located = _locate(io, pinned, wave, [PINNED] * len(keys))
-            owners = [key for key, (_, members) in zip(keys, wave, strict=True) for _ in members]
-            with_chunks = {key for key, item in zip(owners, located, strict=True) if item is not None}
-            assumed = [key for key in versions if key not in with_chunks]
+            assumed = _without_chunks(keys, wave, located, versions)
             if assumed and tokens_of(io.store, assumed) != [versions[key] for key in assumed]:
                 versions = {}
                 continue
@@ -173,6 +171,17 @@ def _load_pinned(
         except CodecError as error:
             raise chunk_error(io, wave, error, range(len(parts))) from error
     raise _replaced_too_often(io, keys[0])
+
+
+def _without_chunks(
+    keys: Sequence[str], wave: Wave, located: Sequence[Located], versions: Mapping[str, object]
+) -> list[str]:
+    """Keys of the shards with known versions of which no chunk is there."""
+    if not versions or all(item is not None for item in located):
+        return []
+    owners = (key for key, (_, members) in zip(keys, wave, strict=True) for _ in members)
+    with_chunks = {key for key, item in zip(owners, located, strict=True) if item is not None}
+    return [key for key in versions if key not in with_chunks]
 
 
 def _replaced_too_often(io: ArrayIO, key: str) -> ChunkError:
