@@ -466,10 +466,12 @@ TO_RESIZE = ["zarr.json", "zarr.json"]
 
 
 @pytest.mark.parametrize("shards", [None, 4])
-def test_growing_touches_no_chunk(store: ByteCountingStore, shards: int | None) -> None:
+def test_growing_asks_for_new_chunks_and_touches_none(store: ByteCountingStore, shards: int | None) -> None:
+    """A killed append may have left some there; those at the old edge are covered by the array."""
     array = made(store, 8, chunks=2, shards=shards)
     array.resize(100)
-    assert keys(store) == TO_RESIZE
+    length = shards or 2
+    assert sorted(keys(store)) == sorted([*(f"c/{n}" for n in range(8 // length, 100 // length)), *TO_RESIZE])
     assert (store.written, store.listed, store.deleted) == (["zarr.json"], [], [])
 
 
