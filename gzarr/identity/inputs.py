@@ -77,7 +77,7 @@ def describe_input(value: Any, *, beside: tuple[Store, str] | None = None, most:
     if isinstance(value, Array):
         return _stored_array(value, beside, most)
     file = _file_of(value)
-    shaped = {"shape": list(np.shape(value)), "dtype": str(value.dtype)} if hasattr(value, "dtype") else {}
+    shaped = {"shape": list(value.shape), "dtype": str(value.dtype)} if hasattr(value, "dtype") else {}
     if file is not None:
         name, part = file
         found = describe_files([name])
