@@ -82,7 +82,9 @@ def describe_input(value: Any, *, beside: tuple[Store, str] | None = None, most:
         name, part = file
         found = describe_files([name])
         return Input({**found.said, "part": part, **shaped}, found.keys)
-    if is_on_device(value) or is_tensor(value):
+    if is_on_device(value):  # to read it would take a copy of it all, and a wait for what computes it
+        return Input({"unknown": f"{type(value).__module__}.{type(value).__qualname__} in device memory"})
+    if is_tensor(value):
         value = to_host(value)
     if isinstance(value, np.ndarray):
         return Input({"place": "memory", **shaped, "contents": contents_of(value).hex()[:16]})

@@ -127,3 +127,12 @@ def test_a_sample_of_contents_is_that_of_a_copy(array, tmp_path):
     assert sampled_contents(data) != sampled_contents(data + 1)
     assert sampled_contents(np.zeros((0, 3))) == sampled_contents(np.zeros((0, 3)))
     assert sampled_contents(np.array(["a", "b"], object)) != sampled_contents(np.array(["a", "c"], object))
+
+
+def test_data_in_device_memory_are_not_copied_to_be_compared(array):
+    with gzarr.config.set({"emulated.arrays": "device"}):
+        data = array.to("emulated")[...]
+    with gzarr.testing.transfers() as seen:
+        said = describe_input(data).said
+    assert said == {"unknown": f"{type(data).__module__}.{type(data).__qualname__} in device memory"}
+    assert seen.to_host.count == 0
