@@ -166,7 +166,7 @@ TESTED_THROUGH = {
     "hierarchy/test_create": "hierarchy/new_metadata",
     "images/filters/test_overlap": "images/halo/dry_run images/filters/inputs images/filters/outputs",
     "images/filters/test_reducing": "images/filters/alike",
-    "images/halo/test_walk": "images/halo/window",
+    "images/halo/test_blockwise": "images/halo/window",
     "images/ome/test_documents": "images/ome/faults images/ome/transformations",
     "images/labels/test_labelling": "images/labels/components images/labels/numbering",
     "images/test_plates": "images/ome/plate_documents",

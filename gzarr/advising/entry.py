@@ -21,9 +21,9 @@ from gzarr.advising.chains import (
     specs_of,
     with_compressor,
 )
-from gzarr.advising.model import Stored, WaveNChunks, count
+from gzarr.advising.model import StoredLayout, WaveNChunks, count
 from gzarr.advising.rules import MEASURES, Candidate, explain, pick, problems
-from gzarr.advising.sampling import Regions, Sample, Trial, sample, streams_of
+from gzarr.advising.sampling import Reencoding, Sample, SampledRegions, sample, streams_of
 from gzarr.api.open import open as open_node
 from gzarr.chunk_io.prepare import find_shardings
 from gzarr.codecs.spec import CodecSpec
@@ -109,7 +109,7 @@ class _Case:
     def itemsize(self) -> int:
         return max(self.array.metadata.data_type.dtype.itemsize, 1)
 
-    def candidate(self, changes: dict[str, Any], stored: Stored) -> Candidate:
+    def candidate(self, changes: dict[str, Any], stored: StoredLayout) -> Candidate:
         """A candidate with the cost of the reads."""
         return Candidate(changes, stored, tuple(count(stored, p, self.itemsize, self.wave) for p in self.probes))
 
@@ -129,7 +129,9 @@ def _advise(array: Array, access: AccessPattern, name: str) -> Advice:
     if array.size == 0:
         return _advice(case, name, text, [Finding("data", "the array is empty")], now, now, ({}, 0, 0))
     on_host = host_steps(case.specs, chunk_of(array.metadata, _lengths(sampled.stored)))
-    regions = Regions(array, choose_chunks(array.shape, case.itemsize, access=access, sharded=_has_shards(array)))
+    regions = SampledRegions(
+        array, choose_chunks(array.shape, case.itemsize, access=access, sharded=_has_shards(array))
+    )
     text += f"; {len(regions.data)} regions re-encoded"
     if not sampled.npresent:
         text += "; too few stored chunks to estimate bytes and streams, counts include missing chunks"
@@ -166,7 +168,7 @@ def _has_shards(array: Array) -> bool:
     return array.metadata.zarr_format == 3
 
 
-def _lengths(stored: Stored) -> tuple[int, ...]:
+def _lengths(stored: StoredLayout) -> tuple[int, ...]:
     return tuple(axis.bounds(0)[1] - axis.bounds(0)[0] for axis in stored.grid)
 
 
@@ -180,7 +182,9 @@ def _around(array: Array) -> list[CodecSpec]:
     return [spec for sharding in find_shardings(array.metadata.codecs, array.ndim)[0] for spec in sharding.wrap]
 
 
-def _judge_chain(case: _Case, on_host: list[HostStep], regions: Regions) -> tuple[tuple[CodecSpec, ...], list[Finding]]:
+def _judge_chain(
+    case: _Case, on_host: list[HostStep], regions: SampledRegions
+) -> tuple[tuple[CodecSpec, ...], list[Finding]]:
     """The chain to use, and findings on the present one."""
     meta, specs = case.array.metadata, case.specs
     findings = []
@@ -203,14 +207,14 @@ def _judge_chain(case: _Case, on_host: list[HostStep], regions: Regions) -> tupl
     return specs, findings
 
 
-def _candidates(case: _Case, specs: tuple[CodecSpec, ...], regions: Regions) -> list[Candidate]:
+def _candidates(case: _Case, specs: tuple[CodecSpec, ...], regions: SampledRegions) -> list[Candidate]:
     """The present chunks with the chain to use, the same chunks in shards, and the chunks of the layout for GPUs."""
     array, now = case.array, case.sample.stored
     trial = regions.encoded(specs)
     chunks = _lengths(now)
     present = now
     if specs is not case.specs:
-        same_shape = Regions(array, chunks).encoded(specs)
+        same_shape = SampledRegions(array, chunks).encoded(specs)
         present = _estimated(case, now, specs, same_shape if same_shape.nregions else trial)
     candidates = [case.candidate({}, present)]
     if _around(array):
@@ -229,7 +233,7 @@ def _candidates(case: _Case, specs: tuple[CodecSpec, ...], regions: Regions) -> 
     return candidates
 
 
-def _with_shape(case: _Case, changes: Mapping[str, Any], like: Stored) -> Candidate:
+def _with_shape(case: _Case, changes: Mapping[str, Any], like: StoredLayout) -> Candidate:
     """A candidate with other chunks and shards that are compressed as well as the present ones."""
     array = case.array
     objects, inner = parse_grid(changes["chunks"], changes.get("shards"), array.shape, case.itemsize)
@@ -247,7 +251,7 @@ def _with_shape(case: _Case, changes: Mapping[str, Any], like: Stored) -> Candid
     return case.candidate(dict(changes), stored)
 
 
-def _estimated(case: _Case, stored: Stored, specs: tuple[CodecSpec, ...], trial: Trial) -> Stored:
+def _estimated(case: _Case, stored: StoredLayout, specs: tuple[CodecSpec, ...], trial: Reencoding) -> StoredLayout:
     """Stored bytes and streams of a chain: as in the trial, or as before if the trial has no data."""
     streams = streams_of(specs, case.array, stored.chunk_nbytes)
     if not trial.nregions or not trial.present:
@@ -300,7 +304,7 @@ def _advice(
     )
 
 
-def _summary(case: _Case, stored: Stored) -> str:
+def _summary(case: _Case, stored: StoredLayout) -> str:
     array = case.array
     shards = f" in shards {array.metadata.object_shape}" if stored.sharded else ""
     codecs = ", ".join(spec.name for spec in case.specs)

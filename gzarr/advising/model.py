@@ -38,7 +38,7 @@ WaveNChunks: TypeAlias = Callable[[int, int, int], int]
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredLayout:
     """How an array is stored.
 
     Attributes
@@ -141,7 +141,7 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Touched:
+class _TouchedObjects:
     """Objects in which a read touches the same chunks.
 
     Attributes
@@ -169,7 +169,7 @@ class _Touched:
         return np.asarray(np.ravel_multi_index(grid, counts), np.int64).reshape(-1)
 
 
-def count(stored: Stored, probe: Probe, itemsize: int, wave: WaveNChunks = large_gpu_wave) -> Cost:
+def count(stored: StoredLayout, probe: Probe, itemsize: int, wave: WaveNChunks = large_gpu_wave) -> Cost:
     """The cost of a read. wave: how many chunks a wave takes."""
     counts = tuple(_capacity(a, o) for a, o in zip(stored.grid, stored.objects, strict=True))
     touched = _by_points(stored, probe.points, counts) if probe.points is not None else _by_axes(stored, probe.axes)
@@ -190,7 +190,7 @@ def count(stored: Stored, probe: Probe, itemsize: int, wave: WaveNChunks = large
     )
 
 
-def _fetched(stored: Stored, touched: _Touched, counts: tuple[int, ...]) -> tuple[int, float]:
+def _fetched(stored: StoredLayout, touched: _TouchedObjects, counts: tuple[int, ...]) -> tuple[int, float]:
     """(requests, stored bytes fetched) of one object."""
     each = stored.present * stored.encoded_nbytes
     if not stored.sharded:
@@ -205,20 +205,20 @@ def _fetched(stored: Stored, touched: _Touched, counts: tuple[int, ...]) -> tupl
     return 1 + int((gaps > MAX_GAP_NBYTES).sum()) + max(math.ceil(nbytes / MAX_NBYTES), 1), stored.index_nbytes + nbytes
 
 
-def _waves(stored: Stored, chunks: int, objects: int, wave: WaveNChunks) -> int:
+def _waves(stored: StoredLayout, chunks: int, objects: int, wave: WaveNChunks) -> int:
     """Number of waves of whole objects."""
     limit = wave(chunks, max(int(stored.chunk_nbytes), 1), round(stored.streams))
     each = max(math.ceil(limit / (chunks / max(objects, 1))), 1) if chunks else 1
     return math.ceil(objects / each)
 
 
-def _by_axes(stored: Stored, axes: Iterable[NDArray[np.int64] | None]) -> list[_Touched]:
+def _by_axes(stored: StoredLayout, axes: Iterable[NDArray[np.int64] | None]) -> list[_TouchedObjects]:
     """The objects that a read of some indices of each axis touches."""
     touched: list[tuple[tuple[tuple[int, ...], ...], int]] = [((), 1)]
     for axis, objects, wanted in zip(stored.grid, stored.objects, axes, strict=True):
         along = _along(axis, objects, wanted)
         touched = [((*local, numbers), n * m) for local, n in touched for numbers, m in along.items()]
-    return [_Touched(n, math.prod(map(len, local)), local) for local, n in touched]
+    return [_TouchedObjects(n, math.prod(map(len, local)), local) for local, n in touched]
 
 
 def _along(axis: Axis, objects: Axis, wanted: NDArray[np.int64] | None) -> Counter[tuple[int, ...]]:
@@ -236,7 +236,9 @@ def _along(axis: Axis, objects: Axis, wanted: NDArray[np.int64] | None) -> Count
     return Counter(tuple(local[owners == owner].tolist()) for owner in np.unique(owners))
 
 
-def _by_points(stored: Stored, points: Iterable[NDArray[np.int64]], counts: tuple[int, ...]) -> list[_Touched]:
+def _by_points(
+    stored: StoredLayout, points: Iterable[NDArray[np.int64]], counts: tuple[int, ...]
+) -> list[_TouchedObjects]:
     """The objects that a read of single elements touches."""
     pairs = list(zip(stored.grid, points, strict=True))
     chunks = np.unique(np.stack([axis.locate_all(p) for axis, p in pairs], axis=1), axis=0)
@@ -249,7 +251,7 @@ def _by_points(stored: Stored, points: Iterable[NDArray[np.int64]], counts: tupl
     which = np.unique(np.stack(owners, axis=1), axis=0, return_inverse=True)[1].reshape(-1)
     order = np.argsort(which, kind="stable")
     groups = np.split(inside[order], np.flatnonzero(np.diff(which[order])) + 1)
-    return [_Touched(1, group.size, places=group.astype(np.int64)) for group in groups]
+    return [_TouchedObjects(1, group.size, places=group.astype(np.int64)) for group in groups]
 
 
 def _capacity(axis: Axis, objects: Axis) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gzarr.advising.model import FULL_STREAMS, Cost, Stored
+from gzarr.advising.model import FULL_STREAMS, Cost, StoredLayout
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Candidate:
     """
 
     changes: dict[str, Any]
-    stored: Stored
+    stored: StoredLayout
     costs: tuple[Cost, ...]
 
 

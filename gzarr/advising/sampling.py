@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gzarr.advising.chains import BLOSC, compressors_of
-from gzarr.advising.model import Stored
+from gzarr.advising.model import StoredLayout
 from gzarr.chunk_io.array_io import ArrayIO
 from gzarr.chunk_io.prepare import find_shardings, prepare_array
 from gzarr.codecs.chain import complete, prepare
@@ -60,14 +60,14 @@ class Sample:
         Number of those that are stored.
     """
 
-    stored: Stored
+    stored: StoredLayout
     versions: bool
     nsampled: int
     npresent: int
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class Reencoding:
     """The result of re-encoding regions of an array.
 
     Attributes
@@ -127,7 +127,7 @@ def sample(array: Array) -> Sample:
         (o.bounds(0)[1] - o.bounds(0)[0]) // (a.bounds(0)[1] - a.bounds(0)[0])
         for a, o in zip(io.layout.grid, io.layout.objects, strict=True)
     )
-    stored = Stored(
+    stored = StoredLayout(
         grid=io.layout.grid,
         objects=io.layout.objects,
         chunk_nbytes=chunk_nbytes,
@@ -212,7 +212,7 @@ def encode(specs: Sequence[CodecSpec], data: NDArray[Any], fill: Any) -> Buffer:
     return encoded
 
 
-class Regions:
+class SampledRegions:
     """Decoded regions of an array in the shape of a chunk, to be encoded by several chains."""
 
     def __init__(self, array: Array, chunks: tuple[int, ...]) -> None:
@@ -221,12 +221,12 @@ class Regions:
         self.nbytes = math.prod(chunks) * array.metadata.data_type.dtype.itemsize
         self._present = [data for data in self.data if not self._is_fill(data)]
 
-    def encoded(self, specs: tuple[CodecSpec, ...]) -> Trial:
+    def encoded(self, specs: tuple[CodecSpec, ...]) -> Reencoding:
         """Encode the regions with a chain."""
         if not self._present:
-            return Trial(len(self.data), 0.0 if self.data else 1.0, 1.0)
+            return Reencoding(len(self.data), 0.0 if self.data else 1.0, 1.0)
         size = fmean(host_view(encode(specs, data, self._fill)).nbytes for data in self._present)
-        return Trial(len(self.data), len(self._present) / len(self.data), size / max(self.nbytes, 1))
+        return Reencoding(len(self.data), len(self._present) / len(self.data), size / max(self.nbytes, 1))
 
     def _is_fill(self, data: NDArray[Any]) -> bool:
         if self._fill is None:

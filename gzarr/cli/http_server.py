@@ -55,7 +55,7 @@ _TYPES = {"zarr.json": "application/json", ".zarray": "application/json", ".zgro
 _TYPES |= {".zattrs": "application/json", ".zmetadata": "application/json"}
 
 
-class Span(NamedTuple):
+class ByteSpan(NamedTuple):
     """A range of bytes: from the first to before the end."""
 
     start: int
@@ -130,11 +130,11 @@ class StoreServer(ThreadingHTTPServer):
                     connection.shutdown(socket.SHUT_RDWR)
 
     @contextmanager
-    def waiting(self, span: Span) -> Iterator[Span]:
+    def waiting(self, span: ByteSpan) -> Iterator[ByteSpan]:
         """The part of a range that is read and sent next: a small one while many bytes wait to be accepted."""
         with self._lock:
             most = _PIECE_NBYTES if self._waiting_nbytes < _WAITING_NBYTES else _SMALL_PIECE_NBYTES
-            piece = Span(span.start, min(span.start + most, span.stop))
+            piece = ByteSpan(span.start, min(span.start + most, span.stop))
             self._waiting_nbytes += piece.stop - piece.start
         try:
             yield piece
@@ -273,7 +273,7 @@ class _Handler(BaseHTTPRequestHandler):
             if span is not None and span.start >= size:
                 self._send(HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE, {**headers, "Content-Range": f"bytes */{size}"})
                 return True
-            wanted = span or Span(0, size)
+            wanted = span or ByteSpan(0, size)
             with self.server.waiting(wanted) as first:
                 body = self._read(key, first, token)
                 if body is None:
@@ -289,7 +289,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, f"{key} is being replaced all the time")
         return True
 
-    def _send_rest(self, key: str, span: Span, token: Any) -> None:
+    def _send_rest(self, key: str, span: ByteSpan, token: Any) -> None:
         """Send what follows the first piece of an object."""
         while span.start < span.stop:
             with self.server.waiting(span) as part:
@@ -301,7 +301,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self._write(piece)
             span = span._replace(start=part.stop)
 
-    def _read(self, key: str, span: Span, token: Any) -> Buffer | None:
+    def _read(self, key: str, span: ByteSpan, token: Any) -> Buffer | None:
         """The bytes of a range, none for HEAD; None if the object has not as many any more or is another version."""
         if self.command == "HEAD" or span.start == span.stop:
             return b""
@@ -319,7 +319,7 @@ class _Handler(BaseHTTPRequestHandler):
             return HTTPStatus.NOT_MODIFIED
         return None
 
-    def _span(self, size: int, tag: str | None) -> Span | None:
+    def _span(self, size: int, tag: str | None) -> ByteSpan | None:
         """The range that is asked for; None for the whole object, also where several ranges are asked for."""
         match = _RANGE.fullmatch(self.headers.get("Range", "").replace(" ", ""))
         condition = self.headers.get("If-Range")
@@ -327,10 +327,10 @@ class _Handler(BaseHTTPRequestHandler):
             return None
         first, last = match.groups()
         if not first:
-            return Span(max(size - int(last), 0), size) if int(last) else Span(size, size)
+            return ByteSpan(max(size - int(last), 0), size) if int(last) else ByteSpan(size, size)
         if last and int(last) < int(first):
             return None
-        return Span(int(first), min(int(last) + 1, size) if last else size)
+        return ByteSpan(int(first), min(int(last) + 1, size) if last else size)
 
     # -- folders ---------------------------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ from gzarr.hierarchy.options import check_keywords
 from gzarr.identity.runs import Resume, identify
 from gzarr.images.image_data import ImageData
 from gzarr.images.new_levels import level_keywords
-from gzarr.images.ome.axes import Axis, names_of
+from gzarr.images.ome.axes import ImageAxis, names_of
 from gzarr.images.ome.documents import VERSION_OF, Dataset, Multiscale, ome_attributes
 from gzarr.images.ome.image_label import new_image_label
 from gzarr.images.pyramid.building import building, chunk_of, fill, producer
@@ -172,7 +172,7 @@ def write_label(
 def new_labels(
     image: ImageData,
     name: str,
-    axes: tuple[Axis, ...],
+    axes: tuple[ImageAxis, ...],
     shape: tuple[int, ...],
     dtype: np.dtype[Any],
     colors: Mapping[int, Any] | None = None,
@@ -251,7 +251,7 @@ def new_labels(
     return NewLabels(own, base, multiscale, steps)
 
 
-def _factors(image: ImageData, axes: Sequence[Axis], shape: Sequence[int]) -> list[dict[str, int]]:
+def _factors(image: ImageData, axes: Sequence[ImageAxis], shape: Sequence[int]) -> list[dict[str, int]]:
     """The factors between the image's levels, for labels with some of its axes, until nothing is left to join."""
     extents, found = list(shape), []
     for level in range(1, len(image)):
@@ -276,7 +276,7 @@ def _in_order(data: Any, image: ImageData) -> Any:
     return data.transpose(*names) if dims else data
 
 
-def _axes_of(shape: tuple[int, ...], image: ImageData) -> tuple[Axis, ...]:
+def _axes_of(shape: tuple[int, ...], image: ImageData) -> tuple[ImageAxis, ...]:
     """The axes of labels of a shape: all of the image, or all but the channels, or those of space."""
     axes = image.metadata.axes
     choices = [axes, tuple(a for a in axes if a.type != "channel"), tuple(a for a in axes if a.type == "space")]

@@ -15,7 +15,7 @@ import numpy as np
 from gzarr.errors import MetadataError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.named_axes import axis_names, stored_names
-from gzarr.images.ome.axes import Axis, new_axis, unit_name, unit_type, units_by_axis
+from gzarr.images.ome.axes import ImageAxis, new_axis, unit_name, unit_type, units_by_axis
 
 #: How far coordinates may be from regular ones, and from what a call says, in parts of a step.
 _TOLERANCE = 1e-3
@@ -79,9 +79,9 @@ def _dims(data: Any) -> tuple[Any, ...]:
     return () if None in names else names
 
 
-def _axes(dims: tuple[Any, ...], axes: Any) -> list[Axis]:
+def _axes(dims: tuple[Any, ...], axes: Any) -> list[ImageAxis]:
     """The axes of data in their order. Raises MetadataError for unknown names, and if a call has others."""
-    named = [new_axis(dim) if isinstance(dim, str) else Axis(repr(dim)) for dim in dims]
+    named = [new_axis(dim) if isinstance(dim, str) else ImageAxis(repr(dim)) for dim in dims]
     unknown = [axis.name for axis in named if axis.type is None]
     if axes is None and unknown:
         raise MetadataError(
@@ -101,7 +101,7 @@ def _axes(dims: tuple[Any, ...], axes: Any) -> list[Axis]:
     return called
 
 
-def _place(named: tuple[Any, Axis]) -> tuple[int, int]:
+def _place(named: tuple[Any, ImageAxis]) -> tuple[int, int]:
     """Where an axis stands: time, channel or another one, z, y, x."""
     axis = named[1]
     return _RANKS.get(axis.type or "", 1), "zyx".find(axis.name.lower()) if axis.type == "space" else 0
@@ -122,7 +122,7 @@ def _check_movable(given: Placed, listed: Mapping[str, Any], dims: Sequence[Any]
             )
 
 
-def _regular(dim: Any, axis: Axis, coordinate: Any) -> _Coordinates:
+def _regular(dim: Any, axis: ImageAxis, coordinate: Any) -> _Coordinates:
     """The size of voxels and the first place that coordinates say. Raises MetadataError if they are not regular."""
     values = np.asarray(coordinate)
     unit = getattr(coordinate, "attrs", {}).get("units")
@@ -149,7 +149,7 @@ def _irregular(dim: Any, what: str) -> MetadataError:
 
 
 def _joined(
-    keyword: str, given: Any, found: Mapping[str, float], steps: Mapping[str, float], axes: Sequence[Axis]
+    keyword: str, given: Any, found: Mapping[str, float], steps: Mapping[str, float], axes: Sequence[ImageAxis]
 ) -> Any:
     """Numbers by axis, of a call and of the data. Raises MetadataError if they differ."""
     if given is None:
@@ -169,7 +169,7 @@ def _joined(
     return {**found, **called} if isinstance(given, Mapping) or np.ndim(given) == 0 else given
 
 
-def _joined_units(given: Any, found: Mapping[str, str], axes: Sequence[Axis]) -> Any:
+def _joined_units(given: Any, found: Mapping[str, str], axes: Sequence[ImageAxis]) -> Any:
     """Units by axis, of a call and of the data. Raises MetadataError if they differ."""
     called = {axis.name: axis.unit for axis in axes if axis.unit is not None}
     called |= units_by_axis(axes, given) if given is not None else {}

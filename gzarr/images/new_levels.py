@@ -12,7 +12,7 @@ from gzarr.dtypes import parse_dtype
 from gzarr.errors import MetadataError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.missing import as_element
-from gzarr.images.ome.axes import Axis, by_axis, names_of, spatial
+from gzarr.images.ome.axes import ImageAxis, by_axis, names_of, spatial
 from gzarr.images.ome.documents import Multiscale
 from gzarr.images.ome.transformations import Numbers
 from gzarr.metadata.conventions import nodata_attributes, nodata_of
@@ -74,14 +74,14 @@ def _cast(nodata: Any, dtype: np.dtype[Any]) -> Any:
     return value if value == nodata or dtype.kind in "fc" else None
 
 
-def new_chunks(axes: Sequence[Axis], shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
+def new_chunks(axes: Sequence[ImageAxis], shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
     """Chunks for an image: squares or cubes with a side that is a power of two, of one time and channel."""
     inner = spatial(axes)
     side = 1 << max(int(math.log2(max(CHUNK_NBYTES // itemsize, 1)) / len(inner)), 0)
     return tuple(max(min(side, n), 1) if axis in inner else 1 for axis, n in enumerate(shape))
 
 
-def numbers(value: Any, axes: Sequence[Axis], keyword: str, default: float) -> Numbers:
+def numbers(value: Any, axes: Sequence[ImageAxis], keyword: str, default: float) -> Numbers:
     """A number for every axis, as a call gives them. Raises MetadataError naming the keyword."""
     inner, names = spatial(axes), names_of(axes)
     if value is None:

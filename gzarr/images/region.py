@@ -15,7 +15,7 @@ import numpy as np
 
 from gzarr.errors import SelectionError
 from gzarr.errors.escaping import escaped
-from gzarr.images.ome.axes import Axis, unit_factor, unit_type
+from gzarr.images.ome.axes import ImageAxis, unit_factor, unit_type
 from gzarr.images.ome.transformations import Transformation
 
 #: The fraction of a voxel by which coordinates may be rounded.
@@ -46,7 +46,7 @@ class Region(NamedTuple):
         return escaped(f"<Region {shape} {self.data.dtype}, {', '.join(places)}>")
 
 
-class Span(NamedTuple):
+class AxisSelection(NamedTuple):
     """What a level has of one axis of a region."""
 
     selection: slice | int
@@ -54,14 +54,14 @@ class Span(NamedTuple):
 
 
 def spans(
-    axes: Sequence[Axis],
+    axes: Sequence[ImageAxis],
     shape: Sequence[int],
     placed: Transformation,
     wanted: Mapping[str, Any],
     units: Mapping[str, str],
     labels: Sequence[str | None],
     where: str,
-) -> list[Span]:
+) -> list[AxisSelection]:
     """The elements of a level on every axis of a region.
 
     Parameters
@@ -96,11 +96,11 @@ def spans(
         factor = _factor(axis, unit, where)
         scale, start = placed.scale[number] * factor, placed.translation[number] * factor
         shown = unit or axis.unit
-        made.append(_span(value, Axis(axis.name, axis.type, shown), shape[number], scale, start, where))
+        made.append(_span(value, ImageAxis(axis.name, axis.type, shown), shape[number], scale, start, where))
     return made
 
 
-def _factor(axis: Axis, unit: str | None, where: str) -> float:
+def _factor(axis: ImageAxis, unit: str | None, where: str) -> float:
     if unit is None:
         return 1.0
     if axis.unit is None:
@@ -110,13 +110,13 @@ def _factor(axis: Axis, unit: str | None, where: str) -> float:
     return unit_factor(axis.unit, unit)
 
 
-def _span(value: Any, axis: Axis, extent: int, scale: float, start: float, where: str) -> Span:
+def _span(value: Any, axis: ImageAxis, extent: int, scale: float, start: float, where: str) -> AxisSelection:
     if not isinstance(value, slice):
         place = (_number(value, axis, where) - start) / scale
         index = min(max(math.floor(place + 0.5), 0), extent - 1)
         if not -0.5 - _ROUNDING <= place <= extent - 0.5 + _ROUNDING:
             raise _outside(value, axis, extent, scale, start, where)
-        return Span(index, start + scale * index)
+        return AxisSelection(index, start + scale * index)
     if value.step is not None:
         raise SelectionError(
             f"{where}: a region has no steps, got {value} for axis {axis.name!r}; choose a level instead"
@@ -130,10 +130,10 @@ def _span(value: Any, axis: Axis, extent: int, scale: float, start: float, where
     if first >= last:  # between two elements, or at the end of the last one
         first = min(max(math.floor((low + min(high, extent)) / 2 + 0.5), 0), extent - 1)
         last = first + 1
-    return Span(slice(first, last), start + scale * np.arange(first, last))
+    return AxisSelection(slice(first, last), start + scale * np.arange(first, last))
 
 
-def _channel_span(value: Any, axis: Axis, extent: int, labels: Sequence[str | None], where: str) -> Span:
+def _channel_span(value: Any, axis: ImageAxis, extent: int, labels: Sequence[str | None], where: str) -> AxisSelection:
     if isinstance(value, str):
         if value not in labels:
             raise SelectionError(f"{where}: there is no channel {value!r}; the channels are {list(labels)}")
@@ -142,13 +142,13 @@ def _channel_span(value: Any, axis: Axis, extent: int, labels: Sequence[str | No
         numbers = range(extent)[value]
         if numbers.step != 1 or not numbers:
             raise SelectionError(f"{where}: {value} is no range of the {extent} channels of axis {axis.name!r}")
-        return Span(slice(numbers.start, numbers.stop), np.arange(numbers.start, numbers.stop))
+        return AxisSelection(slice(numbers.start, numbers.stop), np.arange(numbers.start, numbers.stop))
     if isinstance(value, bool) or not hasattr(value, "__index__") or not -extent <= int(value) < extent:
         raise SelectionError(f"{where}: axis {axis.name!r} has {extent} channels, there is no {value!r}")
-    return Span(int(value) % extent, int(value) % extent)
+    return AxisSelection(int(value) % extent, int(value) % extent)
 
 
-def _number(value: Any, axis: Axis, where: str) -> float:
+def _number(value: Any, axis: ImageAxis, where: str) -> float:
     try:
         number = float(value)
     except (TypeError, ValueError):
@@ -158,7 +158,7 @@ def _number(value: Any, axis: Axis, where: str) -> float:
     return number
 
 
-def _outside(value: Any, axis: Axis, extent: int, scale: float, start: float, where: str) -> SelectionError:
+def _outside(value: Any, axis: ImageAxis, extent: int, scale: float, start: float, where: str) -> SelectionError:
     low, high, unit = start - scale / 2, start + scale * (extent - 0.5), f" {axis.unit}" if axis.unit else ""
     return SelectionError(
         f"{where}: {value} holds nothing of axis {axis.name!r}, which spans {low:.6g} to {high:.6g}{unit}"

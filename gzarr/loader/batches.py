@@ -31,7 +31,7 @@ from gzarr.loader.stats import Meter
 _EXIT_TIMEOUT_S = 5.0
 
 
-class Item(NamedTuple):
+class BatchItem(NamedTuple):
     """A batch as it is handed over.
 
     Attributes
@@ -56,7 +56,7 @@ class Item(NamedTuple):
     nbytes: int = 0
 
 
-class Position(NamedTuple):
+class IteratorPosition(NamedTuple):
     """How far an iterator is.
 
     Attributes
@@ -93,7 +93,7 @@ class Handover:
 
     def __init__(self, prefetch: int, meter: Meter) -> None:
         self.prefetch, self.meter = prefetch, meter
-        self.ready: dict[int, Item] = {}
+        self.ready: dict[int, BatchItem] = {}
         self.n_taken = 0
         self.stopped = self.ended = False
         self.error: BaseException | None = None
@@ -104,7 +104,7 @@ class Handover:
 
     # -- the producer's side -------------------------------------------------------------------------------------
 
-    def produce(self, items: Callable[[], Iterator[Item]]) -> None:
+    def produce(self, items: Callable[[], Iterator[BatchItem]]) -> None:
         """Hand over all items: the task of the producer's thread, which never raises."""
         try:
             if not self.stopped:
@@ -119,7 +119,7 @@ class Handover:
             self._to_iterator.put(None)
             self._over.put(None)
 
-    def _hand_over(self, items: Iterator[Item]) -> None:
+    def _hand_over(self, items: Iterator[BatchItem]) -> None:
         number = 0
         while self._has_room(number):
             item = next(items, None)
@@ -141,7 +141,7 @@ class Handover:
 
     # -- the iterator's side -------------------------------------------------------------------------------------
 
-    def wait_for(self, number: int) -> Item | None:
+    def wait_for(self, number: int) -> BatchItem | None:
         """Return a batch; None if there is no such batch. Raises: what the producer failed with."""
         _drain(self._to_iterator)
         self.note_taken(number)
@@ -201,7 +201,7 @@ def _drain(tokens: SimpleQueue[None]) -> None:
             tokens.get_nowait()
 
 
-class Epoch(NamedTuple):
+class Iteration(NamedTuple):
     """What an iterator needs of a loader.
 
     Attributes
@@ -222,12 +222,12 @@ class Epoch(NamedTuple):
         Called at the end of the epoch.
     """
 
-    items: Callable[[int], Iterator[Item]]
+    items: Callable[[int], Iterator[BatchItem]]
     prefetch: int
     meter: Meter
     threads: Pool
     lock: Lock
-    taken: Callable[[Item], Any]
+    taken: Callable[[BatchItem], Any]
     ended: Callable[[], object]
 
 
@@ -237,9 +237,9 @@ class Batches:
     Dropping it ends its thread. It is safe to go on after an interrupt, and in a forked process.
     """
 
-    def __init__(self, epoch: Epoch, first_step: int) -> None:
+    def __init__(self, epoch: Iteration, first_step: int) -> None:
         self._epoch = epoch
-        self._position = Position(0, first_step)
+        self._position = IteratorPosition(0, first_step)
         self._closed = ""
         self._over = False
         self._begin(first_step)
@@ -271,7 +271,7 @@ class Batches:
                 raise StopIteration
             batch = self._epoch.taken(item)
             self._epoch.meter.add_batch(item.samples, item.nbytes)
-            self._position = Position(number + 1, item.step + 1)
+            self._position = IteratorPosition(number + 1, item.step + 1)
             self._hand.note_taken(number + 1 - self._base)
             return batch
 
@@ -302,7 +302,7 @@ class Batches:
         raise TypeError("an iteration of a gzarr.Loader cannot be pickled: pickle the loader, which keeps its place")
 
 
-def _submit(threads: Pool, hand: Handover, items: Callable[[], Iterator[Item]]) -> None:
+def _submit(threads: Pool, hand: Handover, items: Callable[[], Iterator[BatchItem]]) -> None:
     """Let the thread produce, in this thread's context. Neither it nor the task refers to the iterator."""
     context = copy_context()
     try:

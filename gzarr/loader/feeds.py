@@ -20,13 +20,13 @@ from gzarr.chunk_io.waves import ReadJob
 from gzarr.indexing.copies import CopyPlan, make_copies
 from gzarr.indexing.selection import Indices
 from gzarr.loader.leases import Lease, Leases
-from gzarr.loader.look_ahead import Direct, Epoch, Pool, Step
+from gzarr.loader.look_ahead import DirectPlanner, EpochPlan, PlanStep, PoolPlanner
 from gzarr.loader.pool import Room
 
 Bools: TypeAlias = NDArray[np.bool_]
 
 
-class Source(NamedTuple):
+class FeedSource(NamedTuple):
     """One array of a loader.
 
     Attributes
@@ -88,7 +88,7 @@ class Planned(NamedTuple):
 class Feed(Protocol):
     """The way of one array into batches. Batches are gathered in the order in which they were planned."""
 
-    source: Source
+    source: FeedSource
 
     def room(self) -> int:
         """How many batches can be planned now."""
@@ -111,7 +111,7 @@ class Feed(Protocol):
         ...
 
 
-class Held(NamedTuple):
+class FeedMemory(NamedTuple):
     """Memory of an array.
 
     Attributes
@@ -129,9 +129,9 @@ class Held(NamedTuple):
 class PoolFeed:
     """Samples go into the slots of a pool, and batches are gathered out of it."""
 
-    def __init__(self, source: Source, epoch: Epoch, room: Room, held: Held) -> None:
+    def __init__(self, source: FeedSource, epoch: EpochPlan, room: Room, held: FeedMemory) -> None:
         self.source = source
-        self._planner = Pool(epoch, room.slots, room.ahead, room.horizon)
+        self._planner = PoolPlanner(epoch, room.slots, room.ahead, room.horizon)
         self._pool: Any = held.pool
         self._outs = _Outs(source, epoch.batch_size, held.leases)
         self._damage = _Damage(room.slots)
@@ -167,10 +167,10 @@ class PoolFeed:
 class DirectFeed:
     """Samples go straight into batches; several are begun at once."""
 
-    def __init__(self, source: Source, epoch: Epoch, room: Room, leases: Leases | None) -> None:
+    def __init__(self, source: FeedSource, epoch: EpochPlan, room: Room, leases: Leases | None) -> None:
         blocks = room.slots // epoch.batch_size
         self.source = source
-        self._planner = Direct(epoch, blocks)
+        self._planner = DirectPlanner(epoch, blocks)
         self._rows = epoch.batch_size
         self._outs = _Outs(source, epoch.batch_size, leases)
         self._blocks: list[tuple[Array, Lease | None] | None] = [None] * blocks
@@ -217,7 +217,7 @@ class DirectFeed:
 class KeptFeed:
     """Samples are taken out of an array in memory."""
 
-    def __init__(self, source: Source, epoch: Epoch, leases: Leases | None) -> None:
+    def __init__(self, source: FeedSource, epoch: EpochPlan, leases: Leases | None) -> None:
         self.source = source
         self._data: Any = source.data
         self._epoch = epoch
@@ -264,7 +264,7 @@ class KeptFeed:
 class _Outs:
     """Memory for the batches of one array."""
 
-    def __init__(self, source: Source, batch_size: int, leases: Leases | None) -> None:
+    def __init__(self, source: FeedSource, batch_size: int, leases: Leases | None) -> None:
         self._source, self._leases = source, leases
         self._shape = batch_size, *source.size
 
@@ -301,7 +301,7 @@ class _Damage:
         return sound
 
 
-def _planned(source: Source, step: Step, blocks: tuple[Array, ...]) -> Planned:
+def _planned(source: FeedSource, step: PlanStep, blocks: tuple[Array, ...]) -> Planned:
     """The step as a job: `make_copies` for an array that is read."""
     if source.io is None or not len(step.slots):
         return Planned(None, step.batches, step.opened)

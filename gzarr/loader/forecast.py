@@ -20,7 +20,7 @@ import numpy as np
 from gzarr.indexing.copies import cut_boxes
 from gzarr.indexing.grid import RegularAxis, nchunks
 from gzarr.indexing.selection import Indices
-from gzarr.loader.look_ahead import Direct, Epoch, Planner, Pool, Step
+from gzarr.loader.look_ahead import DirectPlanner, EpochPlan, Planner, PlanStep, PoolPlanner
 
 #: The most samples and steps that are planned for a forecast: about 0.1 s.
 _MAX_SAMPLES, _MAX_STEPS = 32_768, 512
@@ -50,7 +50,7 @@ class Planning(NamedTuple):
     """
 
     name: str
-    epoch: Epoch
+    epoch: EpochPlan
     mode: Literal["pool", "direct"]
     slots: int
     ahead: int
@@ -59,8 +59,8 @@ class Planning(NamedTuple):
     def planner(self) -> Planner:
         """A planner that stands at the start of the epoch."""
         if self.mode == "pool":
-            return Pool(self.epoch, self.slots, self.ahead)
-        return Direct(self.epoch, max(self.slots // self.epoch.batch_size, 1))
+            return PoolPlanner(self.epoch, self.slots, self.ahead)
+        return DirectPlanner(self.epoch, max(self.slots // self.epoch.batch_size, 1))
 
 
 def count_opened(planning: Planning) -> float:
@@ -77,7 +77,7 @@ def count_opened(planning: Planning) -> float:
     return opened * epoch.n / planned
 
 
-def first_step(planning: Planning) -> Step:
+def first_step(planning: Planning) -> PlanStep:
     """What is read for the first batch."""
     return planning.planner().step(1)
 
@@ -128,8 +128,8 @@ def _short_epoch(planning: Planning) -> float:
     def boxes(ids: Indices) -> Indices:
         return ids[:, None]
 
-    short = Epoch(n, batch_size, ids, boxes, (1,), (RegularAxis(n_rows, 1),))
-    opened, _ = _run(Pool(short, keep + batch_size, 1), n)
+    short = EpochPlan(n, batch_size, ids, boxes, (1,), (RegularAxis(n_rows, 1),))
+    opened, _ = _run(PoolPlanner(short, keep + batch_size, 1), n)
     return opened * (epoch.gap / n_rows) * (epoch.n / span) * nchunks(epoch.grid[1:])
 
 

@@ -14,11 +14,11 @@ from gzarr.errors.escaping import escaped
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.indexing.selection import Indices
-from gzarr.loader.batches import Batches, Epoch, Item
+from gzarr.loader.batches import Batches, BatchItem, Iteration
 from gzarr.loader.samples import Crops, Samples, Window
 from gzarr.loader.setup import Begun, integer, make_setup
-from gzarr.loader.state import Progress, read_state, write_state
-from gzarr.loader.stats import Meter, Stats
+from gzarr.loader.state import LoaderProgress, read_state, write_state
+from gzarr.loader.stats import LoaderStats, Meter
 from gzarr.loader.summary import Summary
 
 
@@ -126,9 +126,9 @@ class Loader:
     ) -> None:
         given = dict(locals())
         del given["self"]
-        self._take(given, None, Progress(0, integer("seed", seed), ()), resumed=False)
+        self._take(given, None, LoaderProgress(0, integer("seed", seed), ()), resumed=False)
 
-    def _take(self, given: Mapping[str, Any], part: Samples | None, begin: Progress, *, resumed: bool) -> None:
+    def _take(self, given: Mapping[str, Any], part: Samples | None, begin: LoaderProgress, *, resumed: bool) -> None:
         """Become a loader. part: its samples, if it is a part of a split. begin: where the next iteration begins."""
         self._given, self._part = given, part
         self._setup = make_setup(given, part)
@@ -146,11 +146,13 @@ class Loader:
             setup, begun = self._setup, self._coming()._replace(stream=self._setup.backend.current_stream())
             self._meter = begun.meter
 
-            def items(first: int) -> Iterator[Item]:  # refers to no loader
+            def items(first: int) -> Iterator[BatchItem]:  # refers to no loader
                 return setup.items(begun, first)
 
             how, threads = setup.how, self._threads
-            batches = Batches(Epoch(items, how.prefetch, begun.meter, threads, self._lock, self._taken, self._ended), 0)
+            batches = Batches(
+                Iteration(items, how.prefetch, begun.meter, threads, self._lock, self._taken, self._ended), 0
+            )
             self._iteration, self._resumed = weakref.ref(batches), False
             return batches
 
@@ -159,7 +161,7 @@ class Loader:
         order = setup.order(begin.epoch)
         return Begun(begin.epoch, order, setup.share(order.n, begin.history), Meter(begin.epoch, setup.n_chunks))
 
-    def _taken(self, item: Item) -> Any:
+    def _taken(self, item: BatchItem) -> Any:
         backend, how, batch = self._setup.backend, self._setup.how, item.batch
         backend.wait(item.mark)
         stream = backend.current_stream()
@@ -175,7 +177,7 @@ class Loader:
     def _ended(self) -> None:
         epoch = self._from.epoch + 1
         with self._ending(""):
-            self._go_to(Progress(epoch, self._setup.seed, ()), resumed=False)
+            self._go_to(LoaderProgress(epoch, self._setup.seed, ()), resumed=False)
         if self._setup.on_epoch is not None:
             self._setup.on_epoch(self.stats())
 
@@ -195,10 +197,10 @@ class Loader:
                 self._threads.call(lambda: None)  # the only thread does it after what it was doing
             if self._iteration is not None:  # nobody wants the batches that were handed out a second time
                 epoch = self._from.epoch + (self._steps > 0)
-                self._go_to(Progress(epoch, self._setup.seed, ()), resumed=False)
+                self._go_to(LoaderProgress(epoch, self._setup.seed, ()), resumed=False)
             yield
 
-    def _go_to(self, begin: Progress, *, resumed: bool) -> None:
+    def _go_to(self, begin: LoaderProgress, *, resumed: bool) -> None:
         """Let the next iteration begin there."""
         self._from, self._resumed = begin, resumed
         self._iteration, self._begun, self._steps = None, None, 0
@@ -309,7 +311,7 @@ class Loader:
         if self._resumed and epoch == self._from.epoch:
             return
         with self._ending("set_epoch has ended this iteration; iterate over the loader again"):
-            self._go_to(Progress(epoch, self._setup.seed, ()), resumed=False)
+            self._go_to(LoaderProgress(epoch, self._setup.seed, ()), resumed=False)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the place of the loader: the epoch, and how much of it was handed out.
@@ -341,12 +343,12 @@ class Loader:
         self._setup.check_place(progress.history)
         return write_state(progress, self._setup.identity(anew=False))
 
-    def _progress(self) -> Progress:
+    def _progress(self) -> LoaderProgress:
         begun = self._begun
         if begun is None or not self._steps:
             return self._from
         taken = min(self._steps * self._setup.batch_size, begun.share.n)
-        return Progress(begun.epoch, self._setup.seed, begun.share.history(taken))
+        return LoaderProgress(begun.epoch, self._setup.seed, begun.share.history(taken))
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Let the next iteration begin where a state says. The seed becomes that of the state.
@@ -406,7 +408,7 @@ class Loader:
     def _part_of(self, part: Samples) -> Self:
         loader = type(self).__new__(type(self))
         seed = self._setup.seed
-        loader._take({**self._given, "seed": seed}, part, Progress(0, seed, ()), resumed=False)  # noqa: SLF001
+        loader._take({**self._given, "seed": seed}, part, LoaderProgress(0, seed, ()), resumed=False)  # noqa: SLF001
         return loader
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -441,7 +443,7 @@ class Loader:
             raise ValueError(f"correlation must be between 0 and 1, got {correlation!r}")
         return self._setup.summary(self._coming(), correlation)
 
-    def stats(self) -> Stats:
+    def stats(self) -> LoaderStats:
         """Return what the iteration under way, or the last one, has cost so far.
 
         Returns
@@ -462,7 +464,7 @@ class Loader:
 
 
 def _unpickled(
-    kind: type[Loader], given: Mapping[str, Any], part: Samples | None, progress: Progress, resumed: bool
+    kind: type[Loader], given: Mapping[str, Any], part: Samples | None, progress: LoaderProgress, resumed: bool
 ) -> Loader:
     loader = kind.__new__(kind)
     loader._take(given, part, progress, resumed=resumed)  # noqa: SLF001 - of this module

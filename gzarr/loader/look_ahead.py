@@ -4,9 +4,9 @@ Theory of operation. A planner walks through the samples of one epoch, batch by 
 for the next batches. Opening a chunk costs its decoding, so whoever opens one takes every sample of it that coming
 batches want and memory can hold.
 
-- `Direct`: samples go straight into the batches. As many batches as memory holds are *begun*; whoever opens a chunk
+- `DirectPlanner`: samples go straight into the batches. As many as memory holds are *begun*, and a chunk that is opened
   serves all of them. Each batch is a block of slots.
-- `Pool`: samples go into slots of a pool, and batches are gathered out of it. Samples of far batches can be held
+- `PoolPlanner`: samples go into slots of a pool, and batches are gathered out of it. Samples of far batches can be held
   without memory for all the batches before them. It serves samples that lie in one *row of chunks* (the chunks of one
   coordinate on axis 0), which are opened together.
 
@@ -30,7 +30,7 @@ from gzarr.indexing.selection import Indices
 from gzarr.loader.reach import Prospect, reach_of, within_reach
 
 _Short: TypeAlias = NDArray[np.signedinteger[Any]]
-Planner: TypeAlias = "Direct | Pool"
+Planner: TypeAlias = "DirectPlanner | PoolPlanner"
 
 #: Samples that are looked ahead at first, so that the first batch comes soon, and how that grows with each step. Where
 #: the first steps open all chunks, which would all be opened again beyond the horizon, it is far at once.
@@ -44,7 +44,7 @@ KNOWN_NBYTES = 40
 _RUNS = 16
 
 
-class Epoch(NamedTuple):
+class EpochPlan(NamedTuple):
     """What one rank wants of one array in one epoch.
 
     Attributes
@@ -86,7 +86,7 @@ class Epoch(NamedTuple):
         return max(axis.nchunks * (self.span / axis.extent if self.span else 1.0), 1.0)
 
 
-class Step(NamedTuple):
+class PlanStep(NamedTuple):
     """What is read for some batches, and where they are afterwards.
 
     Attributes
@@ -96,7 +96,7 @@ class Step(NamedTuple):
     slots : Indices
         (f,): the slot that each fragment goes to.
     batches : tuple[Indices, ...]
-        For each batch the slots of its samples. Those of a `Direct` batch are the first rows of one block:
+        For each batch the slots of its samples. Those of a `DirectPlanner` batch are the first rows of one block:
         ``slots[0] // batch_size``.
     opened : int
         Number of chunks that are read.
@@ -136,7 +136,7 @@ def find_runs(column: _Short, values: _Short) -> tuple[Indices, Indices]:
     return np.arange(len(number)) + (begin - (np.cumsum(counts) - counts))[number], number
 
 
-class Direct:
+class DirectPlanner:
     """Plans samples straight into batches.
 
     Parameters
@@ -147,7 +147,7 @@ class Direct:
         Number of batches that there is memory for, those included that are planned but not yet freed.
     """
 
-    def __init__(self, epoch: Epoch, blocks: int) -> None:
+    def __init__(self, epoch: EpochPlan, blocks: int) -> None:
         self.epoch = epoch
         self._least = max(blocks // _RUNS, 1)
         self._free = deque(range(blocks))
@@ -157,13 +157,13 @@ class Direct:
         self._horizon = epoch.first_horizon
         nothing = cut_boxes(np.empty((0, len(epoch.grid)), np.int64), epoch.size, epoch.grid)
         none = np.empty(0, np.int64)
-        self._table = _Table(nothing, none, none, none, none > 0)
+        self._table = _FragmentTable(nothing, none, none, none, none > 0)
 
     def room(self) -> int:
         """How many batches `step` can plan now."""
         return len(self._begun) + len(self._free)
 
-    def step(self, n_batches: int) -> Step:
+    def step(self, n_batches: int) -> PlanStep:
         """Plan the next batches. n_batches: at most `room`; fewer are planned at the end of the epoch."""
         self._begin(n_batches)
         size, lo = self.epoch.batch_size, self._at
@@ -174,7 +174,7 @@ class Direct:
         self._planned.extend(blocks)
         lengths = [min(size, self._at - first) for first in firsts]
         batches = [block * size + np.arange(n) for block, n in zip(blocks, lengths, strict=True)]
-        return Step(self._table.fragments.take(rows), self._table.slots[rows], tuple(batches), len(chunks))
+        return PlanStep(self._table.fragments.take(rows), self._table.slots[rows], tuple(batches), len(chunks))
 
     def free(self, n_batches: int) -> None:
         """Give back the blocks of the oldest batches that were planned."""
@@ -198,7 +198,7 @@ class Direct:
         self._known = hi
 
 
-class _Table(NamedTuple):
+class _FragmentTable(NamedTuple):
     """The fragments of all batches that are begun, sorted by chunk.
 
     Attributes
@@ -228,7 +228,7 @@ class _Table(NamedTuple):
         self.open[rows] = False
         return chunks, rows
 
-    def extended(self, new: Fragments, slots: Indices, batch: Indices) -> _Table:
+    def extended(self, new: Fragments, slots: Indices, batch: Indices) -> _FragmentTable:
         """Forget what was read, and add fragments. Two sorted runs are sorted in linear time."""
         old = np.flatnonzero(self.open)
         by_chunk = np.argsort(new.chunk, kind="stable")
@@ -238,10 +238,12 @@ class _Table(NamedTuple):
         batch = np.concatenate([self.batch[old], batch[by_chunk]])
         order = np.argsort(fragments.chunk, kind="stable")
         by_batch = np.argsort(batch[order], kind="stable")
-        return _Table(fragments.take(order), slots[order], batch[order], by_batch, np.ones(len(order), np.bool_))
+        return _FragmentTable(
+            fragments.take(order), slots[order], batch[order], by_batch, np.ones(len(order), np.bool_)
+        )
 
 
-class Pool:
+class PoolPlanner:
     """Plans samples into the slots of a pool.
 
     Parameters
@@ -257,7 +259,7 @@ class Pool:
         which is more than a reach for all but the smallest pools.
     """
 
-    def __init__(self, epoch: Epoch, slots: int, ahead: int, horizon: int | None = None) -> None:
+    def __init__(self, epoch: EpochPlan, slots: int, ahead: int, horizon: int | None = None) -> None:
         self.epoch = epoch
         self._ahead = ahead
         self._keep = slots - ahead * epoch.batch_size
@@ -276,7 +278,7 @@ class Pool:
         """How many batches `step` can plan now."""
         return self._ahead - len(self._planned)
 
-    def step(self, n_batches: int) -> Step:
+    def step(self, n_batches: int) -> PlanStep:
         """Plan the next batches. n_batches: at most `room`; fewer are planned at the end of the epoch."""
         epoch, size = self.epoch, self.epoch.batch_size
         n = min(n_batches * size, epoch.n - self._at)
@@ -295,7 +297,7 @@ class Pool:
         self._planned.extend(batches)
         fragments = cut_boxes(epoch.boxes(ids[taken]), epoch.size, epoch.grid)
         at = slots[taken][fragments.box].astype(np.int64)
-        return Step(fragments, at, batches, len(rows) * self._per_row)
+        return PlanStep(fragments, at, batches, len(rows) * self._per_row)
 
     def free(self, n_batches: int) -> None:
         """Give back the slots of the oldest batches that were planned."""

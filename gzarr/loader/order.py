@@ -111,7 +111,7 @@ def turn(half: Words, size: np.uint64, other: Words, tweak: Words | None) -> Non
 
 
 @dataclass(frozen=True, slots=True)
-class InOrder:
+class SequentialOrder:
     """Every sample at its own position."""
 
     n: int
@@ -242,7 +242,7 @@ def make_order(
         Number of runs in a block.
     """
     if not shuffle or n == 0:
-        return InOrder(n)
+        return SequentialOrder(n)
     if shuffle == "exact":
         return Permutation(n, seed, epoch)
     if isinstance(runs, int):

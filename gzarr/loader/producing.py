@@ -26,7 +26,7 @@ from gzarr.concurrency import Pool, raise_again
 from gzarr.errors import ChunkError
 from gzarr.indexing.copies import CopyPlan
 from gzarr.indexing.selection import Indices
-from gzarr.loader.batches import Item
+from gzarr.loader.batches import BatchItem
 from gzarr.loader.feeds import Bools, Feed, Planned, one_by_one
 from gzarr.loader.stats import Meter
 
@@ -110,7 +110,7 @@ class _Read:
             del error  # no cycle of an error and this frame
 
 
-class _UnderWay:
+class _PendingReads:
     """The steps whose reads have begun: the oldest is the next to be gathered."""
 
     def __init__(self, how: Production, feeds: Sequence[Feed], n_steps: int) -> None:
@@ -140,7 +140,7 @@ class _UnderWay:
                 read.wait(self._how.backend)
 
 
-def produce(how: Production, make: Callable[[], Sequence[Feed]], first: int, n_batches: int) -> Iterator[Item]:
+def produce(how: Production, make: Callable[[], Sequence[Feed]], first: int, n_batches: int) -> Iterator[BatchItem]:
     """Yield the batches of an epoch.
 
     make: makes the feeds. first: number of the first batch. n_batches: how many there are from it on.
@@ -149,7 +149,7 @@ def produce(how: Production, make: Callable[[], Sequence[Feed]], first: int, n_b
         how.backend.wait(how.backend.record(how.stream))  # arrays may be the work of the caller's stream
         with how.meter.stage("read"):
             feeds = make()  # which reads small arrays
-        under_way = _UnderWay(how, feeds, n_batches)
+        under_way = _PendingReads(how, feeds, n_batches)
         try:
             # Nothing disturbs the read for the first batch, where reads keep processors busy.
             reads = how.n_readers + 1
@@ -197,7 +197,7 @@ def _read_sound(feed: Feed, step: Planned) -> None:
             feed.spoil(slots)
 
 
-def _make(how: Production, feeds: Sequence[Feed], batches: Sequence[Indices], step: int) -> Item | None:
+def _make(how: Production, feeds: Sequence[Feed], batches: Sequence[Indices], step: int) -> BatchItem | None:
     """Put a batch together. Returns None if all of its samples are damaged."""
     with how.meter.stage("gather"):
         sound = _all_sound([feed.sound(batch) for feed, batch in zip(feeds, batches, strict=True)])
@@ -216,7 +216,7 @@ def _make(how: Production, feeds: Sequence[Feed], batches: Sequence[Indices], st
         with how.meter.stage("transform"):
             batch = how.transform(batch)
     leases = tuple([lease for _, lease in made if lease is not None])
-    return Item(step, batch, how.backend.record(), leases, n, nbytes)
+    return BatchItem(step, batch, how.backend.record(), leases, n, nbytes)
 
 
 def _all_sound(masks: Sequence[Bools | None]) -> Bools | None:

@@ -78,7 +78,7 @@ class Interleaved(NamedTuple):
         return ((1, min(self.start + taken * self.world_size, self.total)),)
 
 
-class Lane(NamedTuple):
+class LaneShare(NamedTuple):
     """One of the equal contiguous parts of what is left of an epoch.
 
     Attributes
@@ -128,7 +128,7 @@ class Lane(NamedTuple):
         return (*self.before, (self.world_size, self.start + taken))
 
 
-Share: TypeAlias = Interleaved | Lane
+Share: TypeAlias = Interleaved | LaneShare
 
 
 def make_share(
@@ -155,7 +155,7 @@ def make_share(
     before, start = history, 0
     if history and history[-1][0] == world_size:  # the same lanes go on
         before, start = history[:-1], history[-1][1]
-    return Lane(total, before, start, batch_size, rank, world_size, drop_last)
+    return LaneShare(total, before, start, batch_size, rank, world_size, drop_last)
 
 
 def left(total: int, history: History) -> list[tuple[int, int]]:

@@ -18,11 +18,11 @@ from gzarr.backend import Backend
 from gzarr.hierarchy.array import Array
 from gzarr.indexing.grid import Axis, RegularAxis, nchunks
 from gzarr.indexing.selection import Indices
-from gzarr.loader.batches import Item
-from gzarr.loader.feeds import DirectFeed, Feed, Held, KeptFeed, PoolFeed, Source
+from gzarr.loader.batches import BatchItem
+from gzarr.loader.feeds import DirectFeed, Feed, FeedMemory, FeedSource, KeptFeed, PoolFeed
 from gzarr.loader.forecast import Planning
 from gzarr.loader.leases import Leases
-from gzarr.loader.look_ahead import Epoch
+from gzarr.loader.look_ahead import EpochPlan
 from gzarr.loader.order import Order, Shuffle, check_kind, is_repeatable, make_order, make_sampled, parse_shuffle
 from gzarr.loader.pool import Room, Want, batches_of_step, choose_kept, divide, parse_memory
 from gzarr.loader.producing import Production, produce
@@ -31,8 +31,8 @@ from gzarr.loader.samples import Samples, make_samples, positive
 from gzarr.loader.sources import Arrays, Kept, collect, find_backend, io_of, make_source, parse_dtypes, stored_dtype
 from gzarr.loader.state import fingerprint
 from gzarr.loader.stats import Meter
-from gzarr.loader.summary import Means, Shuffling, Summary, summarize
-from gzarr.loader.watch import Watch
+from gzarr.loader.summary import Means, SampleOrder, Summary, summarize
+from gzarr.loader.watch import ArrayWatch
 
 #: Steps that are read at once where a store waits for a server; elsewhere one keeps all processors busy.
 WAITING_READS = 3
@@ -109,7 +109,7 @@ class Setup:
     """
 
     arrays: Arrays
-    watch: Watch
+    watch: ArrayWatch
     named: bool
     backend: Backend
     samples: Samples
@@ -127,7 +127,7 @@ class Setup:
     spans: Spans
     rooms: Mapping[str, Room]
     kept: Kept
-    reused: dict[str, Held]
+    reused: dict[str, FeedMemory]
     how: Production
     on_epoch: Callable[[Any], object] | None
     prints: dict[str, tuple[tuple[int, ...], str]] = field(default_factory=dict)
@@ -203,7 +203,7 @@ class Setup:
             drop_last=self.drop_last,
         )
 
-    def items(self, begun: Begun, first: int) -> Iterator[Item]:
+    def items(self, begun: Begun, first: int) -> Iterator[BatchItem]:
         """Yield the batches from one on: to be called by the producer's thread."""
 
         def feeds() -> list[Feed]:
@@ -214,7 +214,7 @@ class Setup:
         how = self.how._replace(meter=begun.meter, stream=begun.stream)
         return produce(how, feeds, first, -(-begun.share.n // self.batch_size) - first)
 
-    def epoch_of(self, name: str, begun: Begun, first: int) -> Epoch:
+    def epoch_of(self, name: str, begun: Begun, first: int) -> EpochPlan:
         """What is wanted of an array from one batch on."""
         array, skipped = self.arrays[name], first * self.batch_size
         order, share, samples = begun.order, begun.share, self.samples.at(self.seed, begun.epoch)
@@ -227,9 +227,9 @@ class Setup:
 
         n, size = share.n - skipped, samples.box(tuple(array.shape))
         if name not in self.rooms:
-            return Epoch(n, self.batch_size, ids, boxes, size, ())
+            return EpochPlan(n, self.batch_size, ids, boxes, size, ())
         grid = io_of(array).layout.grid
-        return Epoch(n, self.batch_size, ids, boxes, size, grid, self.spans.of(grid[0]))
+        return EpochPlan(n, self.batch_size, ids, boxes, size, grid, self.spans.of(grid[0]))
 
     def _feed(self, name: str, begun: Begun, first: int) -> Feed:
         """Make the feed of an array from one batch on."""
@@ -247,7 +247,7 @@ class Setup:
             return PoolFeed(source, epoch, room, held)
         return DirectFeed(source, epoch, room, held.leases)
 
-    def _hold(self, source: Source, room: Room | None, stream: object) -> Held:
+    def _hold(self, source: FeedSource, room: Room | None, stream: object) -> FeedMemory:
         """Allocate the memory of an array."""
         leases, pool = None, None
         if not source.dtype.hasobject:
@@ -256,7 +256,7 @@ class Setup:
             leases = Leases(self.backend, (self.batch_size, *source.size), source.dtype, most, stream)
         if room is not None and room.mode == "pool":
             pool = self.backend.empty((room.slots, *source.size), source.stored)
-        return Held(leases, pool)
+        return FeedMemory(leases, pool)
 
     def summary(self, begun: Begun, correlation: float) -> Summary:
         """What an epoch costs, before anything is read."""
@@ -268,7 +268,7 @@ class Setup:
         kind: Any = "sampler" if self.sampler is not None else self.shuffle or "in order"
         kind = "random" if kind != "sampler" and self.samples.draws else kind
         n, size = self.samples.n, self.batch_size
-        shuffling = Shuffling(kind, n, n / max(self.axis.nchunks, 1), self.block_chunks)
+        shuffling = SampleOrder(kind, n, n / max(self.axis.nchunks, 1), self.block_chunks)
         sample = sum(
             prod(self.samples.box(tuple(a.shape))) * self.dtypes[name].itemsize for name, a in self.arrays.items()
         )
@@ -311,7 +311,7 @@ def make_setup(given: Mapping[str, Any], part: Samples | None = None) -> Setup:
     left = memory - sum(nbytes[name] for name in kept)
     steps = n_readers + 2  # those that are read, the next, and that whose batches are gathered
     rooms = dict(zip(wants, divide(left, list(wants.values()), batch_size, steps, step, prefetch), strict=True))
-    watch = Watch(stored)
+    watch = ArrayWatch(stored)
     check = partial(watch.check, tuple(rooms))
     most = min([step, *[max(room.ahead // steps, 1) for room in rooms.values()]])
     for name in ("transform", "on_epoch"):

@@ -19,7 +19,7 @@ from gzarr.errors import DeviceError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.named_axes import axis_names, stored_names
-from gzarr.loader.feeds import Source
+from gzarr.loader.feeds import FeedSource
 from gzarr.loader.samples import Samples
 from gzarr.tensors import to_host
 
@@ -132,14 +132,14 @@ def io_of(array: Array) -> ArrayIO:
 
 def make_source(
     name: str, array: Any, backend: Backend, samples: Samples, dtype: np.dtype[Any], *, kept: AnyArray | None
-) -> Source:
+) -> FeedSource:
     """An array as it is read. kept: all of it, if it is kept in memory."""
     io = None
     if kept is None:
         io = io_of(array if array.backend is backend else array.to(backend))
     shape = tuple(array.shape)
     stored = stored_dtype(array)
-    return Source(name, backend, io, kept, samples.box(shape), samples.shape(shape), stored, dtype)
+    return FeedSource(name, backend, io, kept, samples.box(shape), samples.shape(shape), stored, dtype)
 
 
 class Kept:

@@ -22,7 +22,7 @@ from gzarr.loader.ranks import History
 VERSION = 1
 
 
-class Progress(NamedTuple):
+class LoaderProgress(NamedTuple):
     """How far a loader has come.
 
     Attributes
@@ -52,7 +52,7 @@ def fingerprint(array: Array | np.ndarray[Any, Any]) -> str:
     return f"{told}, contents {sampled_contents(array)}"
 
 
-def write_state(progress: Progress, identity: Mapping[str, Any]) -> dict[str, Any]:
+def write_state(progress: LoaderProgress, identity: Mapping[str, Any]) -> dict[str, Any]:
     """A state: progress, and what it is the progress of.
 
     identity: ``{"arrays": {name: fingerprint}, "samples": Samples.describe(), "shuffle": ..., ...}``, JSON values.
@@ -61,7 +61,7 @@ def write_state(progress: Progress, identity: Mapping[str, Any]) -> dict[str, An
     return {"version": VERSION, "epoch": progress.epoch, "seed": progress.seed, "taken": taken, **identity}
 
 
-def read_state(state: Mapping[str, Any], identity: Mapping[str, Any]) -> Progress:
+def read_state(state: Mapping[str, Any], identity: Mapping[str, Any]) -> LoaderProgress:
     """The progress that a state tells, if it is that of a loader like this one."""
     if not isinstance(state, Mapping) or not {"version", "epoch", "seed", "taken"} <= set(state):
         raise ValueError(f"a state of a loader is what its state_dict() gave, got {state!r:.200}")
@@ -76,7 +76,7 @@ def read_state(state: Mapping[str, Any], identity: Mapping[str, Any]) -> Progres
         )
     try:
         history = tuple([(_whole(ranks), _whole(taken)) for ranks, taken in state["taken"]])
-        progress = Progress(_whole(state["epoch"]), _whole(state["seed"]), history)
+        progress = LoaderProgress(_whole(state["epoch"]), _whole(state["seed"]), history)
         possible = min(progress.epoch, *[min(ranks - 1, taken) for ranks, taken in history], 0) == 0
     except (TypeError, ValueError):
         possible = False

@@ -21,7 +21,7 @@ _NOTICED = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Stats:
+class LoaderStats:
     """What one epoch of a loader has cost so far. It prints as a table.
 
     Attributes
@@ -125,9 +125,9 @@ class Meter:
         self._batches = self._samples = self._nbytes = 0  # the caller's
         self._start = self._last = clock()
 
-    def stage(self, name: str) -> _Stage:
+    def stage(self, name: str) -> _StageTimer:
         """Count the seconds of a ``with`` statement. name: one of the stages."""
-        return _Stage(self.seconds, name, self._clock)
+        return _StageTimer(self.seconds, name, self._clock)
 
     def add_read(self, chunks: int) -> None:
         """Count chunks that are decoded: the producer's."""
@@ -144,11 +144,11 @@ class Meter:
         self._nbytes += nbytes
         self._last = self._clock()
 
-    def stats(self) -> Stats:
+    def stats(self) -> LoaderStats:
         """Take a snapshot, on any thread."""
         seconds = {f"{name}_s": s for name, s in self.seconds.items()}
         decodes = self._chunks / self._n_chunks if self._n_chunks else 0.0
-        return Stats(
+        return LoaderStats(
             self._epoch,
             self._batches,
             self._samples,
@@ -161,7 +161,7 @@ class Meter:
         )
 
 
-class _Stage:
+class _StageTimer:
     """Adds the seconds of a ``with`` statement to a stage."""
 
     __slots__ = ("_clock", "_name", "_seconds", "_start")

@@ -15,7 +15,7 @@ from gzarr.loader.forecast import Planning, count_mates, count_opened, first_ste
 _MANY_DECODES, _HIGH_VARIANCE = 1.5, 1.5
 
 
-class Shuffling(NamedTuple):
+class SampleOrder(NamedTuple):
     """The order of the samples.
 
     Attributes
@@ -127,7 +127,7 @@ class Summary:
         return self._report()._repr_html_()
 
 
-def summarize(plannings: Sequence[Planning], shuffling: Shuffling, means: Means, n: int) -> Summary:
+def summarize(plannings: Sequence[Planning], shuffling: SampleOrder, means: Means, n: int) -> Summary:
     """Make a summary. plannings: of the arrays that are read. n: samples of this rank in an epoch."""
     opened = [count_opened(planning) for planning in plannings]
     decodes = {p.name: _decodes(p, chunks, means) for p, chunks in zip(plannings, opened, strict=True)}
@@ -153,14 +153,16 @@ def _decodes(planning: Planning, opened: float, means: Means) -> float:
     return opened * means.world_size / max(nchunks(planning.epoch.grid), 1)
 
 
-def _factor(shuffling: Shuffling, means: Means) -> float:
+def _factor(shuffling: SampleOrder, means: Means) -> float:
     """The variance factor of an order."""
     mates = count_mates(means.batch_size, shuffling.per_chunk, shuffling.span)
     of_all = count_mates(means.batch_size, shuffling.per_chunk, shuffling.n)
     return variance_factor(mates, of_all, means.correlation)
 
 
-def _advise(plannings: Sequence[Planning], decodes: dict[str, float], shuffling: Shuffling, means: Means) -> list[str]:
+def _advise(
+    plannings: Sequence[Planning], decodes: dict[str, float], shuffling: SampleOrder, means: Means
+) -> list[str]:
     advice = []
     stored = {p.name: nchunks(p.epoch.grid) * p.chunk_nbytes for p in plannings}
     decoded = {name: nbytes * decodes[name] for name, nbytes in stored.items()}
@@ -173,7 +175,7 @@ def _advise(plannings: Sequence[Planning], decodes: dict[str, float], shuffling:
     return advice
 
 
-def _advise_on_decodes(planning: Planning, decodes: float, shuffling: Shuffling, means: Means) -> list[str]:
+def _advise_on_decodes(planning: Planning, decodes: float, shuffling: SampleOrder, means: Means) -> list[str]:
     """What lowers the number of decodes: more memory, blocks, or other chunks."""
     name, block = planning.name or "the array", shuffling.block_chunks
     if shuffling.kind == "blocks" and (planning.epoch.span or shuffling.n) >= shuffling.n > shuffling.span:
@@ -205,7 +207,7 @@ def _share_of_block(planning: Planning, span: float, means: Means) -> float:
     return planning.slots / (span + 2 * means.batch_size)
 
 
-def _advise_on_variance(factor: float, plannings: Sequence[Planning], shuffling: Shuffling, means: Means) -> str:
+def _advise_on_variance(factor: float, plannings: Sequence[Planning], shuffling: SampleOrder, means: Means) -> str:
     """What makes batches vary less: larger blocks, or an exact shuffle."""
     if shuffling.kind == "in order":
         return f'batches vary {factor:.1f} times as much as independent draws: shuffle="blocks" or "exact" to train'

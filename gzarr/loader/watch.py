@@ -25,7 +25,7 @@ from gzarr.storage.base import Versions
 EVERY_S = 10.0
 
 
-class Watch:
+class ArrayWatch:
     """The arrays of a loader as they were when it was made.
 
     Parameters

@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gzarr.errors import MetadataError, SelectionError
-from gzarr.images.ome.axes import Axis
+from gzarr.images.ome.axes import ImageAxis
 from gzarr.images.ome.transformations import Transformation
-from gzarr.images.region import Span, level_for, spans
+from gzarr.images.region import AxisSelection, level_for, spans
 
-AXES = (Axis("c", "channel"), Axis("y", "space", "micrometer"))
+AXES = (ImageAxis("c", "channel"), ImageAxis("y", "space", "micrometer"))
 
 
-def one(value: Any, extent: int = 10, scale: float = 1.0, start: float = 0.0, unit: str | None = None) -> Span:
+def one(value: Any, extent: int = 10, scale: float = 1.0, start: float = 0.0, unit: str | None = None) -> AxisSelection:
     placed = Transformation((1.0, scale), (0.0, start))
     units = {} if unit is None else {"y": unit}
     return spans(AXES, (3, extent), placed, {"y": value}, units, ("a", "b", None), "here")[1]
@@ -97,8 +97,10 @@ def test_units_that_are_not_known() -> None:
         one(3, unit="second")
     placed = Transformation((1.0,), (0.0,))
     with pytest.raises(SelectionError, match="axis 'x' has no unit"):
-        spans((Axis("x", "space"),), (5,), placed, {"x": 2}, {"x": "meter"}, (), "here")
-    (found,) = spans((Axis("x", "space"),), (2,), placed, {}, {"x": "meter"}, (), "here")  # nothing was asked of it
+        spans((ImageAxis("x", "space"),), (5,), placed, {"x": 2}, {"x": "meter"}, (), "here")
+    (found,) = spans(
+        (ImageAxis("x", "space"),), (2,), placed, {}, {"x": "meter"}, (), "here"
+    )  # nothing was asked of it
     assert found.coords.tolist() == [0.0, 1.0]
 
 

@@ -6,25 +6,25 @@ import numpy as np
 
 from gzarr.indexing.grid import Grid, RegularAxis, nchunks
 from gzarr.indexing.selection import Indices
-from gzarr.loader.look_ahead import Epoch, Planner
+from gzarr.loader.look_ahead import EpochPlan, Planner
 
 
-def rows_epoch(ids: Indices, batch_size: int, grid: Grid) -> Epoch:
+def rows_epoch(ids: Indices, batch_size: int, grid: Grid) -> EpochPlan:
     """Rows of axis 0, in a given order."""
     size = (1, *(axis.extent for axis in grid[1:]))
 
     def boxes(ids: Indices) -> Indices:
         return np.concatenate([ids[:, None], np.zeros((len(ids), len(grid) - 1), np.int64)], axis=1)
 
-    return Epoch(len(ids), batch_size, lambda lo, hi: ids[lo:hi], boxes, size, grid)
+    return EpochPlan(len(ids), batch_size, lambda lo, hi: ids[lo:hi], boxes, size, grid)
 
 
-def boxes_epoch(starts: Indices, size: tuple[int, ...], batch_size: int, grid: Grid) -> Epoch:
+def boxes_epoch(starts: Indices, size: tuple[int, ...], batch_size: int, grid: Grid) -> EpochPlan:
     """Boxes in a given order."""
-    return Epoch(len(starts), batch_size, np.arange, starts.__getitem__, size, grid)
+    return EpochPlan(len(starts), batch_size, np.arange, starts.__getitem__, size, grid)
 
 
-def shuffled(n: int, per_chunk: int, batch_size: int, block: int = 0) -> Epoch:
+def shuffled(n: int, per_chunk: int, batch_size: int, block: int = 0) -> EpochPlan:
     """Rows in random order, of the whole epoch or within blocks of chunks that are shuffled."""
     rng = np.random.default_rng(0)
     ids = rng.permutation(n)
@@ -35,7 +35,7 @@ def shuffled(n: int, per_chunk: int, batch_size: int, block: int = 0) -> Epoch:
     return rows_epoch(ids, batch_size, (RegularAxis(n, per_chunk),))
 
 
-def windows(n: int, length: int, per_chunk: int, batch_size: int) -> Epoch:
+def windows(n: int, length: int, per_chunk: int, batch_size: int) -> EpochPlan:
     """Windows of rows: all that begin in a chunk, then those of another chunk."""
     n_chunks = n // per_chunk
     first = (np.random.default_rng(0).permutation(n_chunks)[:, None] * per_chunk + np.arange(per_chunk)).ravel()

@@ -9,7 +9,7 @@ import weakref
 import pytest
 
 from gzarr.concurrency import Pool, new_lock
-from gzarr.loader.batches import Batches, Epoch, Handover, Item
+from gzarr.loader.batches import Batches, BatchItem, Handover, Iteration
 from gzarr.loader.stats import Meter
 
 METER = Meter(0, 0)
@@ -29,7 +29,7 @@ class Counting:
                 if number == self.fail_at:
                     raise ValueError(f"batch {number}")
                 self.made.append(number)
-                yield Item(number, number)
+                yield BatchItem(number, number)
         finally:
             self.ended += 1
 
@@ -42,7 +42,7 @@ def batch_of(item):
 
 
 def epoch(items, prefetch=2, threads=None, taken=batch_of, ended=lambda: None):
-    return Epoch(items, prefetch, METER, threads or Pool(), new_lock(), taken, ended)
+    return Iteration(items, prefetch, METER, threads or Pool(), new_lock(), taken, ended)
 
 
 def wait_until(condition, timeout_s=10):
@@ -99,7 +99,7 @@ def test_who_waits_for_the_next_batch_hears_that_another_thread_has_closed_the_i
 
     def items(_):
         goes_on.wait(10)
-        yield Item(0, 0)
+        yield BatchItem(0, 0)
 
     over = []
     batches = Batches(epoch(items, ended=lambda: over.append(1)), 0)
@@ -125,7 +125,7 @@ def test_batches_are_not_kept():
         pass
 
     def items(_):
-        return (Item(number, Batch()) for number in range(100))
+        return (BatchItem(number, Batch()) for number in range(100))
 
     batches = Batches(epoch(items), 0)
     gone = weakref.ref(next(batches))
@@ -194,7 +194,7 @@ def test_an_error_keeps_no_memory_of_batches():
     def items(_):
         memory = Memory()
         seen.append(weakref.ref(memory))
-        yield Item(0, 0)
+        yield BatchItem(0, 0)
         raise ValueError("damaged")
 
     batches = Batches(epoch(items), 0)

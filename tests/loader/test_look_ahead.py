@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from gzarr.indexing.grid import RegularAxis, VaryingAxis
 from gzarr.indexing.selection import Indices
 from gzarr.loader import look_ahead
-from gzarr.loader.look_ahead import Direct, Epoch, Planner, Pool, Step, mode_of
+from gzarr.loader.look_ahead import DirectPlanner, EpochPlan, Planner, PlanStep, PoolPlanner, mode_of
 from tests.loader.planners import boxes_epoch, decodes, rows_epoch, shuffled
 
 
 class Memory:
     """Slots, each with the sample that it holds and which of its elements are there."""
 
-    def __init__(self, epoch: Epoch, slots: int) -> None:
+    def __init__(self, epoch: EpochPlan, slots: int) -> None:
         self.epoch = epoch
         self.boxes = epoch.boxes(epoch.ids(0, epoch.n))
         self.owner = np.full((slots, len(epoch.size)), -1)
@@ -30,7 +30,7 @@ class Memory:
         self.lent = np.zeros(slots, bool)
         self.at = 0
 
-    def read(self, step: Step) -> None:
+    def read(self, step: PlanStep) -> None:
         """Carry out the copies of a step."""
         grid, (_, chunk, inside, counts, place) = self.epoch.grid, step.fragments
         coords = np.stack(np.unravel_index(chunk, [axis.nchunks for axis in grid]), axis=1)
@@ -42,7 +42,7 @@ class Memory:
             self.placed[slot] += n
         assert step.opened == len(np.unique(chunk))
 
-    def lend(self, step: Step) -> None:
+    def lend(self, step: PlanStep) -> None:
         """Check the batches of a step."""
         for slots in step.batches:
             assert len(slots) == min(self.epoch.batch_size, self.epoch.n - self.at)
@@ -64,7 +64,7 @@ def first_horizon(n: int) -> Iterator[None]:
 
 def run(planner: Planner, slots: int, steps: list[int], lag: int) -> int:
     """Plan an epoch; the batches of a step are freed when ``lag`` more were planned. Returns: chunks opened."""
-    memory, under_way, opened = Memory(planner.epoch, slots), deque[Step](), 0
+    memory, under_way, opened = Memory(planner.epoch, slots), deque[PlanStep](), 0
     while memory.at < planner.epoch.n:
         while len(under_way) > lag or not planner.room():
             done = under_way.popleft()
@@ -91,7 +91,7 @@ def test_every_batch_of_a_pool_is_there_when_it_is_ready(data: st.DataObject) ->
     epoch = rows_epoch(ids, batch, grid)._replace(span=data.draw(st.none() | st.integers(1, 300)))
     horizon = data.draw(st.none() | st.integers(0, 100))
     with first_horizon(data.draw(st.integers(1, 300))):
-        run(Pool(epoch, slots, ahead, horizon), slots, steps, data.draw(st.integers(0, 2)))
+        run(PoolPlanner(epoch, slots, ahead, horizon), slots, steps, data.draw(st.integers(0, 2)))
 
 
 @settings(max_examples=30, deadline=None)
@@ -105,12 +105,17 @@ def test_every_direct_batch_is_there_when_it_is_ready(data: st.DataObject) -> No
     blocks = data.draw(st.integers(1, 6))
     steps = data.draw(st.lists(st.integers(1, blocks), min_size=1, max_size=3))
     with first_horizon(data.draw(st.integers(1, 60))):
-        run(Direct(boxes_epoch(boxes, size, batch, grid), blocks), blocks * batch, steps, data.draw(st.integers(0, 2)))
+        run(
+            DirectPlanner(boxes_epoch(boxes, size, batch, grid), blocks),
+            blocks * batch,
+            steps,
+            data.draw(st.integers(0, 2)),
+        )
 
 
 def test_blocks_that_fit_into_memory_are_decoded_once() -> None:
-    assert decodes(Direct(shuffled(4096, 16, 64, block=16), 16 * 16 // 64 + 2)) <= 1.05
-    assert decodes(Pool(shuffled(4096, 16, 64, block=16), 16 * 16 + 2 * 64, 2)) <= 1.05
+    assert decodes(DirectPlanner(shuffled(4096, 16, 64, block=16), 16 * 16 // 64 + 2)) <= 1.05
+    assert decodes(PoolPlanner(shuffled(4096, 16, 64, block=16), 16 * 16 + 2 * 64, 2)) <= 1.05
 
 
 @pytest.mark.parametrize(
@@ -123,7 +128,7 @@ def test_blocks_that_fit_into_memory_are_decoded_once() -> None:
 )
 def test_exactly_shuffled_samples_are_decoded_few_times(per_chunk: int, share: float, most: float) -> None:
     """Better than any rule by which the sample that is wanted last gives way; LRU of chunks takes 10 and more."""
-    assert decodes(Pool(shuffled(5008, per_chunk, 64), int(5008 * share), 1)) <= most
+    assert decodes(PoolPlanner(shuffled(5008, per_chunk, 64), int(5008 * share), 1)) <= most
 
 
 def test_a_pool_looks_no_farther_than_its_slots_allow() -> None:
@@ -137,7 +142,7 @@ def test_a_pool_looks_no_farther_than_its_slots_allow() -> None:
     epoch = rows_epoch(np.arange(0), 64, (RegularAxis(10_000_000, 16),))._replace(n=10_000_000, ids=ids)
     for horizon, most in ((None, 16 * 1000), (3000, 3000)):
         asked.clear()
-        pool = Pool(epoch, 1000, 1, horizon)
+        pool = PoolPlanner(epoch, 1000, 1, horizon)
         for _ in range(10):
             pool.free(len(pool.step(1).batches))
         assert 2000 < max(asked) <= most + 10 * 64
@@ -147,7 +152,7 @@ def test_crops_share_the_chunks_that_they_touch() -> None:
     """512 crops of 64^3 out of 512^3, with memory for 48 % of the array: two batches are planned at once."""
     starts = np.random.default_rng(0).integers(0, 512 - 64 + 1, (512, 3))
     epoch = boxes_epoch(starts, (64, 64, 64), 8, (RegularAxis(512, 64),) * 3)
-    assert decodes(Direct(epoch, int(0.48 * 512) // 8)) <= 2.3
+    assert decodes(DirectPlanner(epoch, int(0.48 * 512) // 8)) <= 2.3
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from gzarr.loader.order import (
     EqualBlocks,
-    InOrder,
     Order,
     Permutation,
+    SequentialOrder,
     VaryingBlocks,
     is_repeatable,
     make_order,
@@ -235,7 +235,7 @@ def test_names_of_orders() -> None:
         False,
         False,
     ]
-    assert isinstance(make_order(5, False), InOrder)
+    assert isinstance(make_order(5, False), SequentialOrder)
     assert everything(make_order(5, False)).tolist() == [0, 1, 2, 3, 4]
     with pytest.raises(ValueError, match=r"'exact' .*'blocks' or False, got 'random'"):
         parse_shuffle("random")

@@ -11,7 +11,7 @@ import pytest
 
 import gzarr
 from gzarr.loader.samples import Window, make_samples
-from gzarr.loader.state import Progress, fingerprint, read_state, write_state
+from gzarr.loader.state import LoaderProgress, fingerprint, read_state, write_state
 
 
 def identity(array: gzarr.Array, shuffle: str = "exact", window: Window | None = None) -> dict:
@@ -25,7 +25,7 @@ def array() -> gzarr.Array:
 
 
 def test_a_state_survives_json_and_is_small(array: gzarr.Array) -> None:
-    progress = Progress(3, 7, ((4, 256), (2, 16)))
+    progress = LoaderProgress(3, 7, ((4, 256), (2, 16)))
     stored = json.dumps(write_state(progress, identity(array)))
     assert len(stored) < 400
     assert read_state(json.loads(stored), identity(array)) == progress
@@ -41,7 +41,7 @@ def test_a_state_survives_json_and_is_small(array: gzarr.Array) -> None:
     ],
 )
 def test_a_state_of_other_data_is_refused(array: gzarr.Array, other: dict, message: str) -> None:
-    state = write_state(Progress(0, 0, ()), identity(array))
+    state = write_state(LoaderProgress(0, 0, ()), identity(array))
     now = gzarr.zeros(**{"shape": (100, 4), "chunks": (10, 4), "dtype": "f4"} | other)
     with pytest.raises(ValueError, match=message):
         read_state(state, identity(now))
@@ -57,7 +57,7 @@ def test_attributes_and_place_do_not_matter(array: gzarr.Array) -> None:
 
 
 def test_a_state_of_another_order_or_other_samples_is_refused(array: gzarr.Array) -> None:
-    state = write_state(Progress(0, 0, ()), identity(array))
+    state = write_state(LoaderProgress(0, 0, ()), identity(array))
     with pytest.raises(ValueError, match=r"shuffle was 'exact', is 'blocks'\. Build the loader as it was"):
         read_state(state, identity(array, "blocks"))
     with pytest.raises(ValueError, match=r"samples\.kind was 'rows', is 'window'"):
@@ -73,7 +73,7 @@ def test_what_is_no_state_is_refused(array: gzarr.Array, state: object) -> None:
 
 
 def test_a_state_of_another_version_is_refused(array: gzarr.Array) -> None:
-    state = write_state(Progress(0, 0, ()), identity(array)) | {"version": 2}
+    state = write_state(LoaderProgress(0, 0, ()), identity(array)) | {"version": 2}
     with pytest.raises(ValueError, match="version 2, but this gzarr reads 1"):
         read_state(state, identity(array))
 
@@ -87,7 +87,7 @@ def test_a_state_of_another_version_is_refused(array: gzarr.Array) -> None:
     ],
 )
 def test_a_place_that_cannot_be_is_refused(array: gzarr.Array, wrong: dict) -> None:
-    state = write_state(Progress(0, 0, ((2, 8),)), identity(array)) | wrong
+    state = write_state(LoaderProgress(0, 0, ((2, 8),)), identity(array)) | wrong
     with pytest.raises(ValueError, match="an impossible place"):
         read_state(state, identity(array))
 

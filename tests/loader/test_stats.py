@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from gzarr.loader.stats import Meter, Stats
+from gzarr.loader.stats import LoaderStats, Meter
 
 
 class Clock:
@@ -22,7 +22,7 @@ def spend(meter: Meter, clock: Clock, stage: str, seconds: float) -> None:
 
 
 @pytest.fixture
-def stats() -> Stats:
+def stats() -> LoaderStats:
     clock = Clock()
     meter = Meter(3, n_chunks=10, clock=clock)
     for _ in range(2):
@@ -37,7 +37,7 @@ def stats() -> Stats:
     return meter.stats()
 
 
-def test_what_was_handed_out_is_counted(stats: Stats) -> None:
+def test_what_was_handed_out_is_counted(stats: LoaderStats) -> None:
     assert (stats.epoch, stats.batches, stats.samples, stats.nbytes, stats.skipped) == (3, 3, 180, 18000, 4)
     assert (stats.chunks, stats.decodes) == (16, 1.6)
     assert (stats.elapsed_s, stats.samples_per_s, stats.nbytes_per_s) == (6.0, 30.0, 3000.0)
@@ -95,7 +95,7 @@ def test_nothing_is_lost_between_the_producer_and_the_caller() -> None:
     assert (stats.chunks, stats.batches, stats.samples, stats.nbytes) == (2000, 2000, 2000, 4000)
 
 
-def test_it_prints_as_a_table(stats: Stats) -> None:
+def test_it_prints_as_a_table(stats: LoaderStats) -> None:
     assert "Decodes a chunk : 1.60 (16 decoded)" in str(stats)
     assert "limited by: read" in str(stats)
     assert "4 samples of damaged chunks" in str(stats)

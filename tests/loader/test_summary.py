@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gzarr.loader.forecast import Planning
-from gzarr.loader.summary import Means, Shuffling, Summary, summarize
+from gzarr.loader.summary import Means, SampleOrder, Summary, summarize
 from tests.loader.planners import shuffled, windows
 
 N, BATCH, SAMPLE = 5008, 64, 1000
@@ -16,7 +16,7 @@ def summary_of(kind: Any, share: float, block_chunks: int = 16, per_chunk: int =
     n = N if not block else N // (block * per_chunk) * block * per_chunk
     epoch = shuffled(n, per_chunk, BATCH, block)._replace(span=block * per_chunk or None)
     plannings = [Planning("image", epoch, mode, int(n * share), 2, per_chunk * SAMPLE)]
-    shuffling = Shuffling(kind, n, per_chunk, block_chunks)
+    shuffling = SampleOrder(kind, n, per_chunk, block_chunks)
     return summarize(plannings, shuffling, Means(BATCH, BATCH * SAMPLE, int(n * share) * SAMPLE, 1, 0.5), n)
 
 
@@ -59,7 +59,7 @@ def test_advice_is_about_what_costs_most() -> None:
     epoch = shuffled(N, 16, BATCH)
     image = Planning("image", epoch, "pool", N // 10, 2, 16 * SAMPLE)
     name = Planning("name", shuffled(N, N, BATCH), "pool", N // 10, 2, N * 8)
-    summary = summarize([image, name], Shuffling("exact", N, 16, 16), Means(BATCH, BATCH * SAMPLE, 10**6, 1, 0.5), N)
+    summary = summarize([image, name], SampleOrder("exact", N, 16, 16), Means(BATCH, BATCH * SAMPLE, 10**6, 1, 0.5), N)
     assert summary.decodes["name"] > summary.decodes["image"] > 3
     assert "each chunk of image is decoded" in summary.advice[0]
     assert "store image in chunks" in summary.advice[1]
@@ -78,7 +78,7 @@ def test_blocks_that_are_better_have_to_fit_too() -> None:
 
 def test_samples_that_reach_into_the_next_chunk() -> None:
     planning = Planning("video", windows(N, 4, 16, BATCH), "direct", 256, 2, 16 * SAMPLE)
-    shuffling = Shuffling("blocks", N, 16, 4)
+    shuffling = SampleOrder("blocks", N, 16, 4)
     summary = summarize([planning], shuffling, Means(BATCH, BATCH * SAMPLE, 10**9, 1, 0.5), N)
     assert summary.decodes["video"] > 1.5
     assert summary.advice[0].startswith("samples that reach into the next chunk")

@@ -10,7 +10,7 @@ import pytest
 
 import gzarr
 from gzarr.errors import ArrayNotFoundError
-from gzarr.loader.watch import Watch
+from gzarr.loader.watch import ArrayWatch
 from gzarr.storage import CountingStore
 
 N = 400
@@ -150,7 +150,7 @@ def test_what_looking_costs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert store.sized.count("zarr.json") <= 25 + 2
     monkeypatch.setattr(CountingStore, "versions", None)
     store.reset()
-    watch = Watch({"x": array})
+    watch = ArrayWatch({"x": array})
     watch.begin()
     for _ in range(100):
         watch.check(["x"])

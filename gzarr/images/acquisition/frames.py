@@ -12,7 +12,7 @@ from gzarr.images.acquisition.growing import GrowingImage
 from gzarr.indexing.keys import Coords
 
 
-class Row:
+class FrameRow:
     """Frames that are written together, and which of their planes have come."""
 
     def __init__(self, buffer: AnyArray, planes: Coords) -> None:
@@ -21,19 +21,19 @@ class Row:
         self.marks: list[object] = []
 
 
-class Position:
+class WriterPosition:
     """One of the images that are written."""
 
     def __init__(self, image: GrowingImage) -> None:
         self.image = image
-        self.rows: dict[int, Row] = {}
+        self.rows: dict[int, FrameRow] = {}
         self.handed: set[int] = set()
         #: How many frames have come of each plane.
         self.counts = np.zeros(image.frame_shape[:-2], np.int64)
         self.shown_s = time.monotonic()
 
 
-def place_of(where: Position, shape: Coords, index: dict[str, int | str]) -> tuple[int, Coords]:
+def place_of(where: WriterPosition, shape: Coords, index: dict[str, int | str]) -> tuple[int, Coords]:
     """Where a frame lies: its number, and its indices on the axes that it lacks. Raises SelectionError, ValueError."""
     image = where.image
     frame, axes = image.frame_shape, image.image.axes

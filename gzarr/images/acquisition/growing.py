@@ -26,7 +26,7 @@ from gzarr.images.pyramid.building import method_metadata, method_name, plan, sk
 from gzarr.images.pyramid.cascade import Cascade
 from gzarr.images.pyramid.downsample import Method
 from gzarr.images.pyramid.level_arrays import create_level, level_array
-from gzarr.images.pyramid.levels import Factors, Level
+from gzarr.images.pyramid.levels import Factors, PyramidLevel
 from gzarr.images.shown import show_values
 from gzarr.images.tasks import run_tasks
 from gzarr.indexing.keys import Coords
@@ -39,7 +39,7 @@ _ENDLESS = 1 << 30
 _BLOCKS = 16
 
 
-class _Level:
+class _GrowingLevel:
     """The array of a level while it grows."""
 
     def __init__(self, array: Array) -> None:
@@ -101,7 +101,7 @@ class GrowingImage:
         for array in arrays[1:]:
             create_level(array, overwrite=False)
         steps = [level.factors for level in self._planned]
-        self._levels = [_Level(array) for array in arrays]
+        self._levels = [_GrowingLevel(array) for array in arrays]
         missing = skipped(skip, base, self._method)
         self._cascade = Cascade(self._levels, steps, self._method, backend=self.backend, missing=missing)
         self.row = self._cascade.unit[0]
@@ -205,7 +205,7 @@ def _resized(array: Array, count: int) -> Array:
     return array._with(meta, read_only=False, is_view=True)  # noqa: SLF001 - of the same package
 
 
-def _without_frames(level: Level) -> Level:
+def _without_frames(level: PyramidLevel) -> PyramidLevel:
     return level._replace(shape=(0, *level.shape[1:]))
 
 

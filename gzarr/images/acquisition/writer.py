@@ -24,7 +24,7 @@ from gzarr.backend import Array as AnyArray
 from gzarr.concurrency import Pool, after_fork, new_lock, raise_again
 from gzarr.errors import MetadataError, SelectionError
 from gzarr.hierarchy.named_axes import axis_names, check_aligned
-from gzarr.images.acquisition.frames import Position, Row, place_of
+from gzarr.images.acquisition.frames import FrameRow, WriterPosition, place_of
 from gzarr.images.acquisition.growing import GrowingImage
 from gzarr.images.create import NewImageKeywords, create_image
 from gzarr.images.image import Image
@@ -50,7 +50,7 @@ _open: dict[int, ImageWriter] = {}
 class _Ended(NamedTuple):
     """A row that is written, or not."""
 
-    row: Row
+    row: FrameRow
     mark: object
     error: BaseException | None
 
@@ -138,7 +138,7 @@ class ImageWriter:
         self._pool = Pool()
         self._lock = new_lock()
         self._nbytes = self._n_under_way = 0
-        self._spare: list[Row] = []
+        self._spare: list[FrameRow] = []
         self._error: BaseException | None = None
         given: dict[str, Any] = {**kwargs, "shape": (0, *frame), "dtype": kind, "axes": axes}
         how = (levels, factors, method, kwargs.get("skip"))
@@ -150,7 +150,7 @@ class ImageWriter:
         else:
             root, given = create_collection(store, positions, given)
             made |= {name: create_image(root, path=name, **given) for name in positions}
-        self._positions = {name: Position(GrowingImage(image, how, frames)) for name, image in made.items()}
+        self._positions = {name: WriterPosition(GrowingImage(image, how, frames)) for name, image in made.items()}
         _open[id(self)] = self
 
     def append(self, frame: Any, *, position: str | None = None, **index: int | str) -> None:
@@ -251,7 +251,7 @@ class ImageWriter:
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    def _append(self, where: Position, value: AnyArray, index: dict[str, int | str]) -> None:
+    def _append(self, where: WriterPosition, value: AnyArray, index: dict[str, int | str]) -> None:
         number, inner = place_of(where, value.shape, index)
         image = where.image
         row_number, offset = divmod(number, image.row)
@@ -287,16 +287,16 @@ class ImageWriter:
             else:
                 return
 
-    def _new_row(self, image: GrowingImage) -> Row:
+    def _new_row(self, image: GrowingImage) -> FrameRow:
         shape = (image.row, *image.frame_shape)
         if self._spare:  # the images of a writer have frames of one shape
             buffer = self._spare.pop().buffer
         else:
             buffer = image.backend.empty(shape, image.dtype)
             self._nbytes += image.row_nbytes
-        return Row(buffer, shape[:-2])
+        return FrameRow(buffer, shape[:-2])
 
-    def _hand_over(self, where: Position, number: int) -> None:
+    def _hand_over(self, where: WriterPosition, number: int) -> None:
         """Give a row to the other threads."""
         row, image, ended = where.rows.pop(number), where.image, self._ended
         where.handed.add(number)
@@ -343,7 +343,7 @@ class ImageWriter:
         if id(self) not in _open:
             raise ValueError("the writer is closed")
 
-    def _position(self, name: str | None) -> Position:
+    def _position(self, name: str | None) -> WriterPosition:
         found = self._positions.get(name)
         if found is None:
             names = [known for known in self._positions if known is not None]
@@ -352,7 +352,7 @@ class ImageWriter:
             )
         return found
 
-    def _end(self, where: Position) -> None:
+    def _end(self, where: WriterPosition) -> None:
         """Write what is left of an image, with the fill value for planes that never came."""
         image = where.image
         count = int(where.counts.max(initial=0))
@@ -365,7 +365,7 @@ class ImageWriter:
             self._spare.append(row)
         image.end(count, self._filled(where, last).buffer[:rest] if rest else ())
 
-    def _filled(self, where: Position, number: int) -> Row:
+    def _filled(self, where: WriterPosition, number: int) -> FrameRow:
         row = where.rows.pop(number, None) or self._new_row(where.image)
         fill = where.image.image.levels[0].fill_value
         for plane in np.argwhere(~row.present):

@@ -31,7 +31,7 @@ from gzarr.images.pyramid.downsample import GAUSSIAN, Method
 from gzarr.images.pyramid.level_arrays import is_bare, take_off_levels
 from gzarr.images.pyramid.levels import Factors
 from gzarr.images.pyramid.recipes import Recipe, check_image
-from gzarr.images.pyramid.resuming import Marks
+from gzarr.images.pyramid.resuming import UnitsDone
 from gzarr.indexing.grid import RegularAxis
 
 #: The limit of memory is checked when the output is planned.
@@ -39,7 +39,7 @@ _ANY_NBYTES = 1 << 62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class OutputOptions:
     """How an output is made.
 
     Attributes
@@ -83,7 +83,7 @@ class Output:
 
     array: Array
     image: Image | None
-    options: Options
+    options: OutputOptions
 
     @contextmanager
     def open(self) -> Iterator[Writing]:
@@ -116,7 +116,7 @@ class Writing:
     def __init__(
         self,
         array: Array,
-        begin: Callable[[Mapping[str, Any]], Marks],
+        begin: Callable[[Mapping[str, Any]], UnitsDone],
         build: Build | None = None,
     ) -> None:
         self.array, self.begin, self.build = array, begin, build
@@ -148,10 +148,10 @@ class Writing:
 
 
 @contextmanager
-def _array_written(array: Array, options: Options) -> Iterator[Writing]:
-    marks: list[Marks] = []
+def _array_written(array: Array, options: OutputOptions) -> Iterator[Writing]:
+    marks: list[UnitsDone] = []
 
-    def begin(plan: Mapping[str, Any]) -> Marks:
+    def begin(plan: Mapping[str, Any]) -> UnitsDone:
         if not options.resume:
             notes.remove_marks(array.store, array.path)
         output = {f"{key} of the output": value for key, value in describe_metadata(array.metadata).items()}
@@ -183,7 +183,7 @@ def _array_written(array: Array, options: Options) -> Iterator[Writing]:
 
 
 @contextmanager
-def _image_written(image: Image, options: Options) -> Iterator[Writing]:
+def _image_written(image: Image, options: OutputOptions) -> Iterator[Writing]:
     multiscale, group = image.metadata, image.group
     levels, factors = options.levels, options.factors
     if len(image) > 1 and levels is None and factors is None:
@@ -205,7 +205,7 @@ def _image_written(image: Image, options: Options) -> Iterator[Writing]:
         run=options.run,
     ) as build:
 
-        def begin(plan: Mapping[str, Any]) -> Marks:
+        def begin(plan: Mapping[str, Any]) -> UnitsDone:
             if len(image) > 1:
                 take_off_levels(group, multiscale, [level.path for level in build.levels])
             return build.begin(plan)
@@ -214,7 +214,7 @@ def _image_written(image: Image, options: Options) -> Iterator[Writing]:
     group.attrs.refresh()
 
 
-def _check_method(options: Options) -> None:
+def _check_method(options: OutputOptions) -> None:
     if options.method == GAUSSIAN:
         raise ValueError(
             f"{options.name}: method='gaussian' makes each level of the one before, when that is whole; leave it out "
@@ -230,7 +230,7 @@ def _factors_of(image: Image) -> list[dict[str, int]]:
     ]
 
 
-def new_output(template: Array | Image, out: Any, dtype: np.dtype[Any], options: Options) -> Output:
+def new_output(template: Array | Image, out: Any, dtype: np.dtype[Any], options: OutputOptions) -> Output:
     """An output at a path, like a template: an array, or an image with level 0.
 
     Raises: ContainsNodeError.
@@ -245,7 +245,7 @@ def new_output(template: Array | Image, out: Any, dtype: np.dtype[Any], options:
     return Output(array=array, image=None, options=options)
 
 
-def _new_image(template: Image, out: Any, dtype: np.dtype[Any], options: Options) -> Image:
+def _new_image(template: Image, out: Any, dtype: np.dtype[Any], options: OutputOptions) -> Image:
     first, multiscale = template.levels[0], template.metadata
     changes = dtype != first.dtype
     datasets, anew = (multiscale.datasets[0],), options.overwrite

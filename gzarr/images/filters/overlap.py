@@ -20,11 +20,11 @@ from gzarr.hierarchy.options import check_keywords
 from gzarr.identity.runs import Resume, identify
 from gzarr.images.create import check_apart
 from gzarr.images.filters.inputs import Applied, Compute, check_result, parse_block, parse_inputs
-from gzarr.images.filters.outputs import Options, Output, Writing, new_output, unit_of
+from gzarr.images.filters.outputs import Output, OutputOptions, Writing, new_output, unit_of
+from gzarr.images.halo.blockwise import BlockwiseJob, done_groups, run_blockwise
 from gzarr.images.halo.boundary import check_cval, parse_depths, parse_modes
-from gzarr.images.halo.dry_run import Trial, dry_run
-from gzarr.images.halo.planning import Bounds, Costs, Geometry, WalkPlan, make_plan, plan_again
-from gzarr.images.halo.walk import Walk, done_groups, walk
+from gzarr.images.halo.dry_run import DryRun, dry_run
+from gzarr.images.halo.planning import BlockwisePlan, Bounds, Costs, Geometry, make_plan, plan_again
 from gzarr.images.image import Image
 from gzarr.images.pyramid.device_memory import left_nbytes
 from gzarr.images.pyramid.downsample import Method
@@ -161,7 +161,7 @@ def map_overlap(
     modes = parse_modes(boundary, first.ndim, given.axes)
     check_cval(cval, [source.dtype for source in given.sources], modes)
     wanted = None if block is None else parse_block(block, given)
-    options = Options(
+    options = OutputOptions(
         name=given.name,
         run=identify(
             given.name,
@@ -206,7 +206,7 @@ def _fill(
     given: Applied,
     writing: Writing,
     geometry: Geometry,
-    how: tuple[Trial, tuple[int, ...] | None, Any],
+    how: tuple[DryRun, tuple[int, ...] | None, Any],
     max_nbytes: int | None,
     progress: ProgressLike,
 ) -> None:
@@ -229,7 +229,7 @@ def _fill(
             marks.note(number)
             tell(group)
 
-        job = Walk(
+        job = BlockwiseJob(
             sources=given.sources,
             compute=Compute(given, geometry.depth, target.dtype),
             put=writing.put,
@@ -248,18 +248,18 @@ def _fill(
         for group in done:
             tell(group)
         writing.restore(done)
-        walk(job)
+        run_blockwise(job)
 
 
 def _plan(
     given: Applied,
     geometry: Geometry,
-    trial: Trial,
+    trial: DryRun,
     dtype: np.dtype[Any],
     max_nbytes: int | None,
     block: tuple[int, ...] | None,
     pending: int = 0,
-) -> tuple[Costs, WalkPlan]:
+) -> tuple[Costs, BlockwisePlan]:
     """Plan the walk. pending: bytes of the memory that are for other things. Raises: ValueError if it is too little."""
     costs = Costs(
         itemsizes=tuple(source.itemsize for source in given.sources),
@@ -309,7 +309,7 @@ def map_blocks(
     return map_overlap(func, inputs, out, 0, **kwargs)
 
 
-def _dtype_of(given: Applied, trial: Trial | None, dtype: Any) -> np.dtype[Any]:
+def _dtype_of(given: Applied, trial: DryRun | None, dtype: Any) -> np.dtype[Any]:
     """Data type of a new output."""
     if dtype is not None:
         return parse_dtype(dtype).dtype
@@ -317,7 +317,7 @@ def _dtype_of(given: Applied, trial: Trial | None, dtype: Any) -> np.dtype[Any]:
     return made
 
 
-def _existing(given: Applied, out: Array | Image, options: Options) -> Output:
+def _existing(given: Applied, out: Array | Image, options: OutputOptions) -> Output:
     """An output that exists. Raises: ValueError if it does not fit, or is an input."""
     first, image = given.sources[0], out if isinstance(out, Image) else None
     levels = out.levels if isinstance(out, Image) else (out,)

@@ -16,7 +16,7 @@ N_ELEMENTS = 1 << 18
 ASSUMED = 4
 
 
-class Trial(NamedTuple):
+class DryRun(NamedTuple):
     """What a function did with a block.
 
     Attributes
@@ -34,7 +34,7 @@ class Trial(NamedTuple):
     block_nbytes: int
 
 
-def dry_run(func: Callable[..., Any], sources: Sequence[Array], depth: Sequence[Depth]) -> Trial:
+def dry_run(func: Callable[..., Any], sources: Sequence[Array], depth: Sequence[Depth]) -> DryRun:
     """Call a function on the first block of the inputs, with a halo. Raises: what it raises, ChunkError, StoreError."""
     first = sources[0]
     side = round(N_ELEMENTS ** (1 / first.ndim))
@@ -53,4 +53,4 @@ def dry_run(func: Callable[..., Any], sources: Sequence[Array], depth: Sequence[
     if nbytes is None:
         nbytes = returned + ASSUMED * given
     n_elements = max(blocks[0].size, 1)
-    return Trial(result, shape, -(-max(nbytes, returned) // n_elements))
+    return DryRun(result, shape, -(-max(nbytes, returned) // n_elements))

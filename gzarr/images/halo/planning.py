@@ -116,7 +116,7 @@ class Costs(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WalkPlan:
+class BlockwisePlan:
     """How an output is made. All lengths are in elements of the output, and multiples of its unit, but those of blocks.
 
     Attributes
@@ -185,15 +185,15 @@ def frontier(axis: Axis, stop: int, *, whole: bool) -> int:
     return min(axis.bounds(axis.locate(stop - 1))[1], axis.extent) if whole and stop else stop
 
 
-def window_shape(geometry: Geometry, grid: Grid, plan: WalkPlan) -> tuple[int, ...]:
+def window_shape(geometry: Geometry, grid: Grid, plan: BlockwisePlan) -> tuple[int, ...]:
     """The shape of the window that all layers of all bars fit into. grid: of the chunks of the input."""
-    axes = [_Axis(geometry, axis, grid[axis]) for axis in range(len(grid))]
+    axes = [_PlannedAxis(geometry, axis, grid[axis]) for axis in range(len(grid))]
     return tuple(
         axis.window(n, whole=plan.whole and axis.number == plan.axis) for axis, n in zip(axes, plan.bar, strict=True)
     )
 
 
-class _Axis:
+class _PlannedAxis:
     """An axis of an input, for any length of pieces that it is cut into."""
 
     def __init__(self, geometry: Geometry, number: int, chunks: Axis) -> None:
@@ -240,7 +240,7 @@ def _longest(chunks: Axis) -> int:
     return max((b - a for a, b in pairwise(chunks.edges())), default=1)
 
 
-def make_plan(geometry: Geometry, grids: Sequence[Grid], costs: Costs, block: tuple[int, ...] | None) -> WalkPlan:
+def make_plan(geometry: Geometry, grids: Sequence[Grid], costs: Costs, block: tuple[int, ...] | None) -> BlockwisePlan:
     """The cheapest plan that fits the budget.
 
     Parameters
@@ -274,8 +274,8 @@ def make_plan(geometry: Geometry, grids: Sequence[Grid], costs: Costs, block: tu
     return min(fitting, key=lambda plan: plan.cost)
 
 
-def plan_again(geometry: Geometry, grids: Sequence[Grid], costs: Costs, saved: Mapping[str, Any]) -> WalkPlan:
-    """A plan of an earlier run, which goes on. saved: `WalkPlan.to_json`. Raises: ValueError if it does not fit."""
+def plan_again(geometry: Geometry, grids: Sequence[Grid], costs: Costs, saved: Mapping[str, Any]) -> BlockwisePlan:
+    """The plan of an earlier run. saved: `BlockwisePlan.to_json`. Raises: ValueError if it does not fit."""
     bar, block, group = (tuple(saved[name]) for name in ("bar", "block", "group"))
     plan = _Planner(geometry, grids, costs, None).plan(saved["axis"], bar, block, whole=saved["whole"])
     if plan.nbytes > costs.max_nbytes and not costs.grows:
@@ -291,13 +291,13 @@ class _Planner:
     def __init__(self, geometry: Geometry, grids: Sequence[Grid], costs: Costs, block: tuple[int, ...] | None) -> None:
         self._geometry, self._costs, self._block = geometry, costs, block
         self._shape = geometry.out_shape
-        self._axes = [[_Axis(geometry, i, axis) for i, axis in enumerate(grid)] for grid in grids]
+        self._axes = [[_PlannedAxis(geometry, i, axis) for i, axis in enumerate(grid)] for grid in grids]
         # Bars and layers are of whole groups.
         self._unit = tuple(map(min, geometry.unit, self._shape))
         if block is not None:
             self._unit = tuple(min(-(-b // u) * u, n) for b, u, n in zip(block, self._unit, self._shape, strict=True))
 
-    def plans(self) -> Iterator[WalkPlan]:
+    def plans(self) -> Iterator[BlockwisePlan]:
         """Plans, of which some fit if any do."""
         for axis, n in enumerate(self._shape):
             if n > 1 or max(self._shape) == 1:
@@ -318,12 +318,12 @@ class _Planner:
                 return
             bar = min(narrower, key=lambda some: self._decoded(walk, some, whole=True))
 
-    def plan(self, walk: int, bar: tuple[int, ...], block: tuple[int, ...], *, whole: bool) -> WalkPlan:
+    def plan(self, walk: int, bar: tuple[int, ...], block: tuple[int, ...], *, whole: bool) -> BlockwisePlan:
         """The plan with given bars and blocks."""
         known = self._windows(walk, bar, whole=whole), self._decoded(walk, bar, whole=whole)
         return self._plan(walk, bar, block, known, whole=whole)
 
-    def _with_blocks(self, walk: int, bar: tuple[int, ...], *, whole: bool) -> WalkPlan:
+    def _with_blocks(self, walk: int, bar: tuple[int, ...], *, whole: bool) -> BlockwisePlan:
         """The cheapest plan that fits, of those with smaller and smaller blocks; the last of them if none fits."""
         windows, decoded = self._windows(walk, bar, whole=whole), self._decoded(walk, bar, whole=whole)
         plan = self._plan(walk, bar, self._block or bar, (windows, decoded), whole=whole)
@@ -343,12 +343,12 @@ class _Planner:
                 best = plan
         return best or plan
 
-    def _fits(self, plan: WalkPlan) -> bool:
+    def _fits(self, plan: BlockwisePlan) -> bool:
         return plan.nbytes <= self._costs.max_nbytes
 
     def _plan(
         self, walk: int, bar: tuple[int, ...], block: tuple[int, ...], known: tuple[int, float], *, whole: bool
-    ) -> WalkPlan:
+    ) -> BlockwisePlan:
         """A plan with its memory and cost. known: the bytes of its windows, and what is decoded."""
         costs, (windows, decoded) = self._costs, known
         group = tuple(map(max, block, self._unit)) if self._block is None else self._unit
@@ -368,7 +368,7 @@ class _Planner:
             + MOVED * moved / (bar[walk] * self._geometry.factors[walk])
             + STEP * n_bars * (n_blocks + 1) / max(prod(self._geometry.shape), 1)
         )
-        return WalkPlan(
+        return BlockwisePlan(
             axis=walk,
             bar=bar,
             block=block,

@@ -17,11 +17,11 @@ import numpy as np
 from gzarr.backend import Array as AnyArray
 from gzarr.hierarchy.array import Array
 from gzarr.images.halo.boundary import Pad, pads_of, span_of
-from gzarr.images.halo.planning import Bounds, Geometry, WalkPlan, frontier, window_shape
+from gzarr.images.halo.planning import BlockwisePlan, Bounds, Geometry, frontier, window_shape
 from gzarr.indexing.regions import Region
 
 
-class _Piece(NamedTuple):
+class _AxisPart(NamedTuple):
     """Elements that are read: where they begin in the window and in the array, and how many there are."""
 
     at: int
@@ -29,7 +29,7 @@ class _Piece(NamedTuple):
     n: int
 
 
-class Place(NamedTuple):
+class WindowPlace(NamedTuple):
     """Where a window lies along an axis.
 
     Attributes
@@ -51,21 +51,21 @@ class Place(NamedTuple):
         """Whether a pad is made of elements that the window holds."""
         return pad.source is None or self.first <= pad.source.start <= pad.source.stop <= self.last
 
-    def pieces(self) -> list[_Piece]:
+    def pieces(self) -> list[_AxisPart]:
         """What is read."""
-        inner = _Piece(self.first - self.low, self.first, self.last - self.first)
+        inner = _AxisPart(self.first - self.low, self.first, self.last - self.first)
         return [inner, *self.outer()]
 
-    def outer(self) -> list[_Piece]:
+    def outer(self) -> list[_AxisPart]:
         """The pads that are read."""
         return [
-            _Piece(pad.start - self.low, pad.source.start, pad.stop - pad.start)
+            _AxisPart(pad.start - self.low, pad.source.start, pad.stop - pad.start)
             for pad in self.pads
             if pad.source is not None and not self.holds(pad)
         ]
 
 
-class Window:
+class HaloWindow:
     """A layer of one input with its halo.
 
     Parameters
@@ -85,13 +85,13 @@ class Window:
         Where the window lies along every axis.
     """
 
-    def __init__(self, source: Array, geometry: Geometry, plan: WalkPlan, cval: Any) -> None:
+    def __init__(self, source: Array, geometry: Geometry, plan: BlockwisePlan, cval: Any) -> None:
         self.source = source
         self._geometry, self._plan, self._cval = geometry, plan, cval
         shape = window_shape(geometry, source.metadata.chunk_grid, plan)
         self.memory = source.backend.empty(shape, source.dtype)
-        self.places: tuple[Place, ...] = ()
-        self._fresh: list[_Piece] = []
+        self.places: tuple[WindowPlace, ...] = ()
+        self._fresh: list[_AxisPart] = []
 
     def view(self, block: Bounds) -> AnyArray:
         """A block of the output in this layer, as elements of the input with its halo."""
@@ -104,7 +104,7 @@ class Window:
             )
         ]
 
-    def begin(self, layer: Bounds, before: Window | None) -> Iterator[tuple[Array, Region, AnyArray]]:
+    def begin(self, layer: Bounds, before: HaloWindow | None) -> Iterator[tuple[Array, Region, AnyArray]]:
         """Move to a layer. before: the window of the layer before, perhaps this one; None at the begin of a bar.
 
         Returns: what has to be read, for `gzarr.read_many`. Then `complete` has to be called.
@@ -116,7 +116,7 @@ class Window:
         pieces = place.pieces()
         if before is not None and old is not None and old.low <= place.low and old.last > place.low:
             self._keep(before, place.low - old.low, old.last - place.low)
-            pieces = [_Piece(old.last - place.low, old.last, place.last - old.last), *place.outer()]
+            pieces = [_AxisPart(old.last - place.low, old.last, place.last - old.last), *place.outer()]
             # Pads at the begin are moved with the rest.
             pieces = [piece for piece in pieces if piece.at >= old.last - place.low]
             place = place._replace(pads=[pad for pad in place.pads if pad.start >= self._geometry.shape[walk]])
@@ -140,7 +140,7 @@ class Window:
     def _cores(self, block: Bounds) -> list[tuple[int, int]]:
         return [self._geometry.core(axis, *bounds) for axis, bounds in enumerate(block)]
 
-    def _locate(self, layer: Bounds) -> list[Place]:
+    def _locate(self, layer: Bounds) -> list[WindowPlace]:
         geometry, places = self._geometry, []
         for axis, (start, stop) in enumerate(self._cores(layer)):
             depth, size = geometry.depth[axis], geometry.shape[axis]
@@ -148,10 +148,10 @@ class Window:
             if axis == self._plan.axis:
                 last = frontier(self.source.metadata.chunk_grid[axis], last, whole=self._plan.whole)
             pads = pads_of(start, stop, depth, size, geometry.modes[axis])
-            places.append(Place(start - depth.before, first, last, pads))
+            places.append(WindowPlace(start - depth.before, first, last, pads))
         return places
 
-    def _keep(self, before: Window, start: int, n: int) -> None:
+    def _keep(self, before: HaloWindow, start: int, n: int) -> None:
         """Take over the elements of the window before, from a number on along the walk axis."""
         walk, old, new = self._plan.axis, before.memory, self.memory
         if old is not new:
@@ -165,7 +165,7 @@ class Window:
                     stop = min(at + start, n)
                     part[at:stop] = part[at + start : stop + start]
 
-    def _fill(self, memory: AnyArray, axis: int, place: Place) -> None:
+    def _fill(self, memory: AnyArray, axis: int, place: WindowPlace) -> None:
         """Fill the pads of an axis."""
         lead = (slice(None),) * axis
         for pad in place.pads:

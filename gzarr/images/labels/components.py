@@ -49,7 +49,7 @@ _MANY_PAIRS = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
-class Blocks:
+class BlockGrid:
     """A regular grid of blocks over an array.
 
     Attributes
@@ -269,7 +269,7 @@ class Objects:
         Bytes taken so far, and by numbering what is known.
     """
 
-    def __init__(self, blocks: Blocks, steps: Sequence[Coords], link: Link, limit_nbytes: int) -> None:
+    def __init__(self, blocks: BlockGrid, steps: Sequence[Coords], link: Link, limit_nbytes: int) -> None:
         self._blocks, self._steps, self._link, self._limit = blocks, steps, link, limit_nbytes
         self._lock = new_lock()
         self._done: dict[Coords, tuple[int, int]] = {}  # first label, number of labels

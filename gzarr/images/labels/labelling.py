@@ -20,7 +20,7 @@ from gzarr.cpu.threads import thread_count
 from gzarr.display.progress import ProgressLike
 from gzarr.identity.runs import Resume, identify
 from gzarr.images.labels.components import (
-    Blocks,
+    BlockGrid,
     Coords,
     Pairs,
     choose_block,
@@ -31,7 +31,15 @@ from gzarr.images.labels.components import (
     side_of,
     touching,
 )
-from gzarr.images.labels.numbering import Labelled, Method, Source, Target, Wish, find_source, number_blocks
+from gzarr.images.labels.numbering import (
+    BlockMethod,
+    LabelledBlock,
+    LabelOutput,
+    LabelRequest,
+    LabelSource,
+    find_source,
+    number_blocks,
+)
 from gzarr.images.tasks import limit_of
 from gzarr.tensors import to_host
 
@@ -110,13 +118,15 @@ def label(
         raise ValueError(f"{source.name}: a mask has numbers, got {source.array.dtype}")
     made = _structure(len(shape), connectivity, structure, source.spatial)
     run = identify("label", resume, inputs={"mask": source.array}, arguments={"structure": made.tolist()})
-    wish = Wish("label", run, out, shape, None, max_nbytes, bool(resume), progress)
+    wish = LabelRequest("label", run, out, shape, None, max_nbytes, bool(resume), progress)
     with ExitStack() as stack:
-        target = Target(wish, source, stack)
+        target = LabelOutput(wish, source, stack)
         return number_blocks(wish, source, target, _method(source, target, made, max_nbytes))
 
 
-def _method(source: Source, target: Target, structure: NDArray[np.bool_], max_nbytes: int | None) -> Method:
+def _method(
+    source: LabelSource, target: LabelOutput, structure: NDArray[np.bool_], max_nbytes: int | None
+) -> BlockMethod:
     """Return how blocks are labelled and compared."""
     shape = tuple(source.array.shape)
     # The block, its nonzero voxels, labels of 32 bits; on a device, the scratch of its labelling too.
@@ -124,20 +134,20 @@ def _method(source: Source, target: Target, structure: NDArray[np.bool_], max_nb
     n_blocks = 2 * thread_count()  # one that is read and one that is labelled, by each thread
     most = limit_of(max_nbytes) // 2 // (voxel_nbytes + target.itemsize) // n_blocks
     most = min(most, max(prod(shape) // n_blocks, _WORTH_VOXELS))
-    blocks = Blocks(shape, choose_block(shape, target.unit, source.chunks, most))
+    blocks = BlockGrid(shape, choose_block(shape, target.unit, source.chunks, most))
     shifts = shifts_by_step(structure)
 
     def link(step: Coords, mine: NDArray[Any], other: NDArray[Any]) -> Pairs:
         return touching(step, shifts[step], mine, other)
 
-    def label_block(coords: Coords) -> Labelled:
+    def label_block(coords: Coords) -> LabelledBlock:
         region = blocks.region(coords)
         labels, n = _components(source.backend, source.read(region), structure)
         firsts = places_in(shape, region, _firsts(source.backend.xp, labels, n))
         sides = {side_of(step) for step in shifts if blocks.neighbour(coords, step) is not None}
-        return Labelled(labels, firsts, {side: to_host(face_of(labels, side)) for side in sides})
+        return LabelledBlock(labels, firsts, {side: to_host(face_of(labels, side)) for side in sides})
 
-    return Method(blocks, label_block, link, tuple(shifts), voxel_nbytes)
+    return BlockMethod(blocks, label_block, link, tuple(shifts), voxel_nbytes)
 
 
 def _components(backend: Backend, block: AnyArray, structure: NDArray[np.bool_]) -> tuple[AnyArray, int]:

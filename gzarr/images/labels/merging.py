@@ -16,8 +16,15 @@ from numpy.typing import NDArray
 
 from gzarr.display.progress import ProgressLike
 from gzarr.identity.runs import Resume, identify
-from gzarr.images.labels.components import NOWHERE, Blocks, Coords, Pairs, count_pairs, face_of, places_in, side_of
-from gzarr.images.labels.numbering import Labelled, Method, Target, Wish, find_source, number_blocks
+from gzarr.images.labels.components import NOWHERE, BlockGrid, Coords, Pairs, count_pairs, face_of, places_in, side_of
+from gzarr.images.labels.numbering import (
+    BlockMethod,
+    LabelledBlock,
+    LabelOutput,
+    LabelRequest,
+    find_source,
+    number_blocks,
+)
 from gzarr.tensors import to_host
 
 
@@ -89,7 +96,7 @@ def merge_labels(
     margins = _per_axis("depth", depth, len(stored), 0)
     inner = [max(chunk - 2 * margin, 1) for chunk, margin in zip(source.chunks, margins, strict=True)]
     cores = _per_axis("block", inner if block is None else block, len(stored), 1)
-    blocks = Blocks(_inner_shape(source.name, stored, cores, margins), cores)
+    blocks = BlockGrid(_inner_shape(source.name, stored, cores, margins), cores)
     steps = [
         tuple(move * (axis == along) for axis in range(len(stored))) for along in range(len(stored)) for move in (-1, 1)
     ]
@@ -97,7 +104,7 @@ def merge_labels(
     def link(step: Coords, mine: NDArray[Any], other: NDArray[Any]) -> Pairs:
         return agreeing(mine, other, threshold)
 
-    def label_block(coords: Coords) -> Labelled:
+    def label_block(coords: Coords) -> LabelledBlock:
         widened = source.read(_stored_region(blocks, coords, margins, stored))
         local, n = compact(source.backend.xp, widened)
         core = local[tuple(slice(margin, extent - margin) for margin, extent in zip(margins, local.shape, strict=True))]
@@ -106,21 +113,21 @@ def merge_labels(
         firsts = first_of_each(source.backend.xp, core, n)
         found = firsts != NOWHERE
         firsts[found] = places_in(blocks.shape, blocks.region(coords), firsts[found])
-        return Labelled(core, firsts, faces)
+        return LabelledBlock(core, firsts, faces)
 
     # The block, runs of labels, their order, and compact labels.
-    method = Method(blocks, label_block, link, steps, 3 * source.itemsize + 24)
+    method = BlockMethod(blocks, label_block, link, steps, 3 * source.itemsize + 24)
     arguments = {"depth": margins, "block": cores, "threshold": threshold}
     run = identify("merge_labels", resume, inputs={"labels": source.array}, arguments=arguments)
     chunks = cores if any(margins) else None
-    wish = Wish("merge_labels", run, out, blocks.shape, chunks, max_nbytes, bool(resume), progress)
+    wish = LabelRequest("merge_labels", run, out, blocks.shape, chunks, max_nbytes, bool(resume), progress)
     with ExitStack() as stack:
-        target = Target(wish, source, stack)
+        target = LabelOutput(wish, source, stack)
         _check_unit(target, blocks)
         return number_blocks(wish, source, target, method)
 
 
-def _check_unit(target: Target, blocks: Blocks) -> None:
+def _check_unit(target: LabelOutput, blocks: BlockGrid) -> None:
     """Raise ValueError if blocks end within units of an image, which cannot take a part of one."""
     for axis, (unit, block, extent) in enumerate(zip(target.unit, blocks.block, blocks.shape, strict=True)):
         if target.has_pyramid and block < extent and block % unit:
@@ -152,7 +159,7 @@ def _inner_shape(name: str, stored: Coords, cores: Coords, margins: Coords) -> C
     return tuple(shape)
 
 
-def _stored_region(blocks: Blocks, coords: Coords, margins: Coords, stored: Coords) -> tuple[slice, ...]:
+def _stored_region(blocks: BlockGrid, coords: Coords, margins: Coords, stored: Coords) -> tuple[slice, ...]:
     each = zip(coords, blocks.block, margins, stored, strict=True)
     return tuple(
         slice(at * (core + 2 * margin), min((at + 1) * (core + 2 * margin), extent))

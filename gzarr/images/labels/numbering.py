@@ -30,10 +30,10 @@ from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.node import lies_within
 from gzarr.hierarchy.reaching import reach_node
 from gzarr.identity.runs import Run
-from gzarr.images.filters.outputs import Options, Output, Writing
+from gzarr.images.filters.outputs import Output, OutputOptions, Writing
 from gzarr.images.image import Image, open_image
-from gzarr.images.labels.components import PIECE, Blocks, Coords, Link, Objects, Side
-from gzarr.images.pyramid.resuming import Marks
+from gzarr.images.labels.components import PIECE, BlockGrid, Coords, Link, Objects, Side
+from gzarr.images.pyramid.resuming import UnitsDone
 from gzarr.images.tasks import limit_of, run_tasks, with_memory
 from gzarr.indexing.regions import Region
 from gzarr.metadata.documents import read_node
@@ -43,7 +43,7 @@ from gzarr.metadata.model import ArrayMeta
 _BLOCKS_SHARE = 0.5
 
 
-class Source(NamedTuple):
+class LabelSource(NamedTuple):
     """What is labelled.
 
     Attributes
@@ -78,7 +78,7 @@ class Source(NamedTuple):
         return self.backend.xp.asarray(self.array[region])
 
 
-class Labelled(NamedTuple):
+class LabelledBlock(NamedTuple):
     """A block that was labelled.
 
     Attributes
@@ -96,7 +96,7 @@ class Labelled(NamedTuple):
     faces: Mapping[Side, NDArray[Any]]
 
 
-class Method(NamedTuple):
+class BlockMethod(NamedTuple):
     """How blocks are labelled and compared.
 
     Attributes
@@ -113,14 +113,14 @@ class Method(NamedTuple):
         Bytes that labelling takes for each voxel of a block.
     """
 
-    blocks: Blocks
-    label: Callable[[Coords], Labelled]
+    blocks: BlockGrid
+    label: Callable[[Coords], LabelledBlock]
     link: Link
     steps: Sequence[Coords]
     voxel_nbytes: int
 
 
-def find_source(given: Any, device: str | Backend | None) -> Source:
+def find_source(given: Any, device: str | Backend | None) -> LabelSource:
     """Return what is labelled: an array, level 0 of an image, or what is at a path. Raises: TypeError."""
     if isinstance(given, (str, os.PathLike)):
         given = open_node(given, mode="r")
@@ -132,11 +132,11 @@ def find_source(given: Any, device: str | Backend | None) -> Source:
     spatial = [image is None or axis in image.spatial for axis in range(len(getattr(given, "shape", ())))]
     if isinstance(given, Array):
         array = given if device is None else given.to(device)
-        return Source(array, array.backend, array.chunks, tuple(spatial))
+        return LabelSource(array, array.backend, array.chunks, tuple(spatial))
     if not hasattr(given, "shape") or not hasattr(given, "dtype"):
         raise TypeError(f"an array, an image or a path is needed, got {type(given).__name__}")
     backend = backend_for(device or "cpu")
-    return Source(given, backend, getattr(given, "chunks", None) or given.shape, tuple(spatial))
+    return LabelSource(given, backend, getattr(given, "chunks", None) or given.shape, tuple(spatial))
 
 
 def name_of(array: Any) -> str:
@@ -144,7 +144,7 @@ def name_of(array: Any) -> str:
     return f"array {str(array.store_path)!r}" if isinstance(array, Array) else f"the {type(array).__name__}"
 
 
-class Wish(NamedTuple):
+class LabelRequest(NamedTuple):
     """What the caller wants of the result.
 
     Attributes
@@ -177,7 +177,7 @@ class Wish(NamedTuple):
     progress: ProgressLike
 
 
-class Target:
+class LabelOutput:
     """Where numbers are written: an array, an image, or a path where an array is created when their number is known.
 
     Attributes
@@ -188,9 +188,9 @@ class Target:
         Bytes of a number, at most.
     """
 
-    def __init__(self, wish: Wish, source: Source, stack: ExitStack) -> None:
+    def __init__(self, wish: LabelRequest, source: LabelSource, stack: ExitStack) -> None:
         self._wish, self._source, self._stack = wish, source, stack
-        self._options = Options(
+        self._options = OutputOptions(
             name=wish.name,
             run=wish.run,
             resume=wish.resume,
@@ -225,7 +225,7 @@ class Target:
         """Whether the levels of an image are written too."""
         return self._writing is not None and self._writing.build is not None
 
-    def begin(self, n: int, plan: Mapping[str, Any]) -> Marks:
+    def begin(self, n: int, plan: Mapping[str, Any]) -> UnitsDone:
         """Prepare for numbers up to ``n``. Returns: which blocks are done. Raises: ValueError if they do not fit."""
         if self._writing is None:
             self._open(self._create(n), None)
@@ -289,7 +289,7 @@ def _check_out(out: Array, mask: Any, shape: Coords) -> None:
     out.check_writable()
 
 
-def number_blocks(wish: Wish, source: Source, target: Target, method: Method) -> int:
+def number_blocks(wish: LabelRequest, source: LabelSource, target: LabelOutput, method: BlockMethod) -> int:
     """Label all blocks, number the objects and write the numbers. Returns: how many there are. Raises: ValueError."""
     blocks, backend = method.blocks, source.backend
     cost = prod(blocks.block) * (method.voxel_nbytes + target.itemsize)

@@ -73,7 +73,7 @@ MIN_AXES, MAX_AXES = 2, 5
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
+class ImageAxis:
     """An axis of an image.
 
     Attributes
@@ -132,20 +132,20 @@ def known_units() -> str:
     return "lengths are nanometer, micrometer, millimeter, ..., times are millisecond, second, ..."
 
 
-def spatial(axes: Sequence[Axis]) -> tuple[int, ...]:
+def spatial(axes: Sequence[ImageAxis]) -> tuple[int, ...]:
     """Numbers of the axes of space."""
     return tuple(number for number, axis in enumerate(axes) if axis.type == "space")
 
 
-def with_lengths(axes: Sequence[Axis]) -> list[tuple[Axis, float]]:
+def with_lengths(axes: Sequence[ImageAxis]) -> list[tuple[ImageAxis, float]]:
     """Axes with the meters of their units: ones, if that of an axis of space is not known."""
     lengths = [SPACE_UNITS.get(unit_name(axis.unit or "")) for axis in axes]
     known = all(lengths[number] is not None for number in spatial(axes))
     return [(axis, float(length) if known and length else 1.0) for axis, length in zip(axes, lengths, strict=True)]
 
 
-def new_axes(axes: Any, ndim: int, units: str | Mapping[str, str] | None) -> tuple[Axis, ...]:
-    """The axes that a call means: "zyx", names, mappings or `Axis` objects; by default the usual ones of a rank.
+def new_axes(axes: Any, ndim: int, units: str | Mapping[str, str] | None) -> tuple[ImageAxis, ...]:
+    """The axes that a call means: "zyx", names, mappings or `ImageAxis` objects; by default the usual ones of a rank.
 
     Parameters
     ----------
@@ -175,18 +175,18 @@ def new_axes(axes: Any, ndim: int, units: str | Mapping[str, str] | None) -> tup
     return made
 
 
-def new_axis(axis: Any) -> Axis:
+def new_axis(axis: Any) -> ImageAxis:
     """An axis as a call gives it: its name, or a mapping. Raises MetadataError."""
-    if isinstance(axis, Axis):
+    if isinstance(axis, ImageAxis):
         return axis
     if isinstance(axis, str):
-        return Axis(axis, _TYPES.get(axis.lower()))
+        return ImageAxis(axis, _TYPES.get(axis.lower()))
     if isinstance(axis, Mapping) and isinstance(axis.get("name"), str):
         return parse_axis(axis, Notes("new image"), "axes")
     raise MetadataError(f"axes: expected names, such as 'zyx' or ['t', 'y', 'x'], got {axis!r}")
 
 
-def with_units(axes: tuple[Axis, ...], units: str | Mapping[str, str] | None) -> tuple[Axis, ...]:
+def with_units(axes: tuple[ImageAxis, ...], units: str | Mapping[str, str] | None) -> tuple[ImageAxis, ...]:
     """Axes with other units. Raises MetadataError for units that are unknown, or of another kind than the axis."""
     if units is None:
         return axes
@@ -198,10 +198,10 @@ def with_units(axes: tuple[Axis, ...], units: str | Mapping[str, str] | None) ->
             raise MetadataError(
                 f"units: {unit!r} is no unit of axis {axis.name!r}, of type {axis.type}: {known_units()}"
             )
-    return tuple(Axis(axis.name, axis.type, given.get(axis.name, axis.unit), axis.extra) for axis in axes)
+    return tuple(ImageAxis(axis.name, axis.type, given.get(axis.name, axis.unit), axis.extra) for axis in axes)
 
 
-def units_by_axis(axes: Sequence[Axis], units: str | Mapping[str, str]) -> dict[str, str]:
+def units_by_axis(axes: Sequence[ImageAxis], units: str | Mapping[str, str]) -> dict[str, str]:
     """The units that a call gives, by axis: one alone is that of all axes of its type. Raises MetadataError."""
     if isinstance(units, str):
         kind = unit_type(units)
@@ -218,7 +218,7 @@ def units_by_axis(axes: Sequence[Axis], units: str | Mapping[str, str]) -> dict[
     return by_axis(axes, units, "units")
 
 
-def by_axis(axes: Sequence[Axis], values: Mapping[str, Any], keyword: str) -> dict[str, Any]:
+def by_axis(axes: Sequence[ImageAxis], values: Mapping[str, Any], keyword: str) -> dict[str, Any]:
     """Values that a call gives by axis. Raises MetadataError for names of no axis."""
     names = [axis.name for axis in axes]
     for name in values:
@@ -227,7 +227,7 @@ def by_axis(axes: Sequence[Axis], values: Mapping[str, Any], keyword: str) -> di
     return dict(values)
 
 
-def parse_axes(value: Any, notes: Notes, place: str) -> tuple[Axis, ...] | None:
+def parse_axes(value: Any, notes: Notes, place: str) -> tuple[ImageAxis, ...] | None:
     """The axes of a document, in the form of 0.3 or later; None where they cannot be told."""
     if not isinstance(value, list):
         notes.fatal(place, f"must be a list of axes, got {short(value)}", "list the axes of the levels")
@@ -235,7 +235,7 @@ def parse_axes(value: Any, notes: Notes, place: str) -> tuple[Axis, ...] | None:
     axes = []
     for number, item in enumerate(value):
         if isinstance(item, str):  # OME-Zarr 0.3
-            axes.append(Axis(item, _TYPES.get(item.lower())))
+            axes.append(ImageAxis(item, _TYPES.get(item.lower())))
         elif isinstance(item, Mapping) and isinstance(item.get("name"), str):
             axes.append(parse_axis(item, notes, f"{place}[{number}]"))
         else:
@@ -245,7 +245,7 @@ def parse_axes(value: Any, notes: Notes, place: str) -> tuple[Axis, ...] | None:
     return tuple(axes)
 
 
-def parse_axis(item: Mapping[str, Any], notes: Notes, place: str) -> Axis:
+def parse_axis(item: Mapping[str, Any], notes: Notes, place: str) -> ImageAxis:
     """An axis of a document, with the type of its name where it has none."""
     name, kind, unit = item["name"], item.get("type"), item.get("unit")
     extra = {key: value for key, value in item.items() if key not in ("name", "type", "unit")}
@@ -260,7 +260,7 @@ def parse_axis(item: Mapping[str, Any], notes: Notes, place: str) -> Axis:
         unit = None
     elif kind in ("space", "time"):
         _check_unit(kind, unit, notes, f"{place}.unit")
-    return Axis(name, kind, unit, extra)
+    return ImageAxis(name, kind, unit, extra)
 
 
 def _check_unit(kind: str, unit: str | None, notes: Notes, place: str) -> None:
@@ -272,7 +272,7 @@ def _check_unit(kind: str, unit: str | None, notes: Notes, place: str) -> None:
         notes.warning(place, f"{unit!r} is no unit of {kind} of the specification", f"write {name!r}" * (name in table))
 
 
-def check_axes(axes: Sequence[Axis], notes: Notes, place: str) -> None:
+def check_axes(axes: Sequence[ImageAxis], notes: Notes, place: str) -> None:
     """Note what the specification says of axes and these break."""
     names = [axis.name for axis in axes]
     repeated = next((name for name in names if names.count(name) > 1), None)
@@ -298,6 +298,6 @@ def check_axes(axes: Sequence[Axis], notes: Notes, place: str) -> None:
         notes.fatal(place, what, "transpose the levels, and list their axes anew")
 
 
-def names_of(axes: Iterable[Axis]) -> tuple[str, ...]:
+def names_of(axes: Iterable[ImageAxis]) -> tuple[str, ...]:
     """Names of axes."""
     return tuple(axis.name for axis in axes)

@@ -30,7 +30,7 @@ _NAMES = {
 }
 
 
-class Window(NamedTuple):
+class IntensityWindow(NamedTuple):
     """A range of intensities.
 
     Attributes
@@ -67,7 +67,7 @@ class Channel:
 
     label: str | None = None
     color: str | None = None
-    window: Window | None = None
+    window: IntensityWindow | None = None
     active: bool | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
 
@@ -125,12 +125,12 @@ def _is_hex(color: str) -> bool:
     return len(color) == 6 and all(digit in "0123456789abcdefABCDEF" for digit in color)
 
 
-def _parse_window(value: Any, notes: Notes, place: str) -> Window | None:
-    names = Window._fields
+def _parse_window(value: Any, notes: Notes, place: str) -> IntensityWindow | None:
+    names = IntensityWindow._fields
     if not isinstance(value, Mapping) or any(type(value.get(name)) not in (int, float) for name in names):
         notes.error(place, f"must have the numbers {', '.join(names)}, got {short(value)}", "correct it")
         return None
-    window = Window(*(value[name] for name in names))
+    window = IntensityWindow(*(value[name] for name in names))
     if not window.min <= window.max or not window.start <= window.end:
         notes.error(place, f"has its ends in the wrong order: {short(value)}", "exchange them")
     return None if set(value) - set(names) else window
@@ -172,12 +172,12 @@ def new_channels(channels: Any, count: int, dtype: np.dtype[Any]) -> tuple[Chann
     return tuple(made)
 
 
-def full_window(dtype: np.dtype[Any]) -> Window:
+def full_window(dtype: np.dtype[Any]) -> IntensityWindow:
     """The range of a data type; from 0 to 1 if it has none."""
     if dtype.kind not in "iu":
-        return Window(0.0, 1.0, 0.0, 1.0)
+        return IntensityWindow(0.0, 1.0, 0.0, 1.0)
     low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
-    return Window(low, high, low, high)
+    return IntensityWindow(low, high, low, high)
 
 
 def lacks_window(item: Any) -> bool:
@@ -185,7 +185,7 @@ def lacks_window(item: Any) -> bool:
     return (item.get("window") if isinstance(item, Mapping) else getattr(item, "window", None)) is None
 
 
-def shown_range(values: np.ndarray[Any, Any], window: Window) -> Window:
+def shown_range(values: np.ndarray[Any, Any], window: IntensityWindow) -> IntensityWindow:
     """A window that shows all of some values; the one given if they are all equal."""
     finite = values if values.dtype.kind in "iub" else values[np.isfinite(values)]
     low, high = (finite.min().item(), finite.max().item()) if finite.size else (0, 0)
@@ -193,10 +193,10 @@ def shown_range(values: np.ndarray[Any, Any], window: Window) -> Window:
         return window
     if values.dtype.kind in "iu":
         return window._replace(start=low, end=high)
-    return Window(low, high, low, high)
+    return IntensityWindow(low, high, low, high)
 
 
-def _new_channel(item: Any, full: Window) -> Channel:
+def _new_channel(item: Any, full: IntensityWindow) -> Channel:
     if isinstance(item, Channel):
         return item
     if isinstance(item, str):
@@ -211,22 +211,22 @@ def _new_channel(item: Any, full: Window) -> Channel:
     return Channel(**known, window=_new_window(item.get("window"), full), extra=extra)
 
 
-def _new_window(value: Any, full: Window) -> Window | None:
-    if value is None or isinstance(value, Window):
+def _new_window(value: Any, full: IntensityWindow) -> IntensityWindow | None:
+    if value is None or isinstance(value, IntensityWindow):
         return value
     if isinstance(value, Mapping):
         found = {name: np.asarray(number).item() for name, number in {**full._asdict(), **value}.items()}
-        known = set(found) == set(Window._fields) and all(type(n) in (int, float) for n in found.values())
+        known = set(found) == set(IntensityWindow._fields) and all(type(n) in (int, float) for n in found.values())
         if not known or not -math.inf < found["start"] <= found["end"] < math.inf:
             raise MetadataError(f"channels: a window has start and end in order, min and max, got {value!r}")
-        return Window(**found)
+        return IntensityWindow(**found)
     try:
         start, end = map(float, value)
     except (TypeError, ValueError) as error:
         raise MetadataError(f"channels: a window is (start, end), got {value!r}") from error
     if not (math.isfinite(start) and math.isfinite(end) and start <= end):
         raise MetadataError(f"channels: a window is two numbers in order, got {value!r}")
-    return Window(start, end, min(full.min, start), max(full.max, end))
+    return IntensityWindow(start, end, min(full.min, start), max(full.max, end))
 
 
 def _color(color: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 
 from gzarr.errors import MetadataError
 from gzarr.hierarchy.group import Group
-from gzarr.images.ome.axes import Axis, parse_axes
+from gzarr.images.ome.axes import ImageAxis, parse_axes
 from gzarr.images.ome.channels import Channel, parse_channels
 from gzarr.images.ome.faults import Notes, raise_fatal, short
 from gzarr.images.ome.image_label import ImageLabel, parse_image_label
@@ -94,7 +94,7 @@ class Multiscale:
         Which of the group's multiscale images this is; nearly always 0.
     """
 
-    axes: tuple[Axis, ...]
+    axes: tuple[ImageAxis, ...]
     datasets: tuple[Dataset, ...]
     version: str = "0.5"
     name: str | None = None
@@ -249,13 +249,17 @@ def _parse(item: Mapping[str, Any], version: str, notes: Notes, place: str, inde
     )
 
 
-def _parse_whole(item: Mapping[str, Any], axes: tuple[Axis, ...], notes: Notes, place: str) -> Transformation | None:
+def _parse_whole(
+    item: Mapping[str, Any], axes: tuple[ImageAxis, ...], notes: Notes, place: str
+) -> Transformation | None:
     if item.get("coordinateTransformations") is None:
         return None
     return parse_transformations(item["coordinateTransformations"], axes, notes, f"{place}.coordinateTransformations")
 
 
-def _parse_datasets(value: Any, axes: tuple[Axis, ...], old: bool, notes: Notes, place: str) -> tuple[Dataset, ...]:
+def _parse_datasets(
+    value: Any, axes: tuple[ImageAxis, ...], old: bool, notes: Notes, place: str
+) -> tuple[Dataset, ...]:
     if not isinstance(value, list) or not value:
         notes.fatal(place, f"must be a list of levels, got {short(value)}", "list the paths of the levels' arrays")
         raise MetadataError(f"{notes.path}: {place} lists no levels")

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeAlias
 
-from gzarr.images.ome.axes import Axis, names_of
+from gzarr.images.ome.axes import ImageAxis, names_of
 from gzarr.images.ome.faults import Notes, short
 
 Numbers: TypeAlias = tuple[float, ...]
@@ -37,7 +37,7 @@ class Transformation(NamedTuple):
         return document
 
 
-def parse_transformations(value: Any, axes: tuple[Axis, ...], notes: Notes, place: str) -> Transformation:
+def parse_transformations(value: Any, axes: tuple[ImageAxis, ...], notes: Notes, place: str) -> Transformation:
     """The transformations of a level or of the whole image as one; what is malformed counts as nothing."""
     ndim = len(axes)
     total = Transformation((1.0,) * ndim, (0.0,) * ndim)
@@ -63,7 +63,7 @@ def parse_transformations(value: Any, axes: tuple[Axis, ...], notes: Notes, plac
     return total
 
 
-def _vector(item: Mapping[str, Any], kind: str, axes: tuple[Axis, ...], notes: Notes, place: str) -> Numbers:
+def _vector(item: Mapping[str, Any], kind: str, axes: tuple[ImageAxis, ...], notes: Notes, place: str) -> Numbers:
     value, default = item.get(kind), 1.0 if kind == "scale" else 0.0
     numbers = isinstance(value, list) and all(type(n) in (int, float) for n in value)
     if not isinstance(value, list) or not numbers or len(value) != len(axes):

@@ -17,7 +17,7 @@ from gzarr.images.new_levels import level_keywords, nodata_keywords
 from gzarr.images.ome.axes import new_axes
 from gzarr.images.ome.documents import VERSION_OF, Dataset, Multiscale
 from gzarr.images.pyramid.building import method_name, plan
-from gzarr.images.pyramid.cluster import Client
+from gzarr.images.pyramid.cluster import ClusterClient
 from gzarr.images.pyramid.device_memory import left_nbytes, sharing
 from gzarr.images.pyramid.downsample import Method
 from gzarr.images.pyramid.level_arrays import take_off_levels
@@ -42,7 +42,7 @@ def build_pyramid(
     progress: ProgressLike = None,
     device: str | None = None,
     max_device_nbytes: int | None = None,
-    client: Client | None = None,
+    client: ClusterClient | None = None,
 ) -> Image:
     """Build the smaller levels of an image, each region of which is read once.
 

@@ -33,8 +33,8 @@ from gzarr.images.pyramid.cascade import Cascade
 from gzarr.images.pyramid.device_memory import measured_share
 from gzarr.images.pyramid.downsample import Method, check_method
 from gzarr.images.pyramid.level_arrays import check_place, create_level, level_array
-from gzarr.images.pyramid.levels import AxisKind, Factors, Level, plan_levels
-from gzarr.images.pyramid.resuming import Marks
+from gzarr.images.pyramid.levels import AxisKind, Factors, PyramidLevel, plan_levels
+from gzarr.images.pyramid.resuming import UnitsDone
 from gzarr.images.pyramid.units import plan_units
 from gzarr.images.tasks import run_tasks, with_memory, worker_count
 from gzarr.indexing.regions import Region
@@ -76,12 +76,12 @@ class Build:
     resume: Resume = False
     overwrite: bool = False
     after: str | None = None
-    marks: Marks | None = field(default=None)
+    marks: UnitsDone | None = field(default=None)
 
-    def begin(self, plan: Mapping[str, Any]) -> Marks:
+    def begin(self, plan: Mapping[str, Any]) -> UnitsDone:
         """Note that the build has begun, and create the arrays of the new levels.
 
-        Whoever resumes it has to keep to ``Marks.plan``, which is ``plan`` in a first run, and calls ``cascade.note``
+        The caller keeps to ``UnitsDone.plan``, which is ``plan`` in a first run, and calls ``cascade.note``
         for each block that is done, then ``cascade.restore``. Raises: ContainsNodeError, StoreError.
         """
         store, path = self.group.store, self.group.path
@@ -265,7 +265,7 @@ def fill(
 def cascade_of(
     base: Array,
     arrays: Sequence[Array],
-    planned: Sequence[Level],
+    planned: Sequence[PyramidLevel],
     method: Method,
     *,
     write_base: bool,
@@ -287,11 +287,11 @@ def skipped(skip: Any, base: Array, method: Method) -> Missing | None:
 
 def plan(
     base: Array, multiscale: Multiscale, levels: int | None, factors: Factors, method: Method
-) -> tuple[Level, ...]:
+) -> tuple[PyramidLevel, ...]:
     """The levels above level 0. Raises: ValueError."""
     dataset = multiscale.datasets[0]
     axes = [AxisKind(axis.name, axis.type == "space", length) for axis, length in with_lengths(multiscale.axes)]
-    first = Level(dataset.path, base.shape, (1,) * base.ndim, dataset.scale, dataset.translation)
+    first = PyramidLevel(dataset.path, base.shape, (1,) * base.ndim, dataset.scale, dataset.translation)
     planned = plan_levels(first, axes, levels, factors, centered=method != "nearest")
     for axis, kind in enumerate(multiscale.axes):
         if kind.type == "channel" and any(level.factors[axis] > 1 for level in planned):
@@ -321,7 +321,7 @@ def chunk_of(data: Any) -> tuple[int, ...] | None:
 def _run_of(
     group: Group,
     base: Array,
-    planned: Sequence[Level],
+    planned: Sequence[PyramidLevel],
     cascade: Cascade,
     name: str,
     resume: Resume,
@@ -369,7 +369,7 @@ def method_name(method: Method) -> str:
     return method if isinstance(method, str) else getattr(method, "__qualname__", type(method).__qualname__)
 
 
-def method_metadata(method: Method, planned: Sequence[Level]) -> dict[str, Any]:
+def method_metadata(method: Method, planned: Sequence[PyramidLevel]) -> dict[str, Any]:
     """What the metadata say of how levels were made."""
     factors = [list(level.factors) for level in planned]
     return {"method": "gzarr.images.build_pyramid", "kwargs": {"method": method_name(method), "factors": factors}}

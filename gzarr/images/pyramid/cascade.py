@@ -27,7 +27,7 @@ from gzarr.indexing.keys import Coords
 from gzarr.indexing.regions import Region
 
 #: Start and shape of a block.
-Place: TypeAlias = tuple[Coords, Coords]
+BlockPlace: TypeAlias = tuple[Coords, Coords]
 
 
 class LevelArray(Protocol):
@@ -58,13 +58,13 @@ class LevelArray(Protocol):
     def __setitem__(self, selection: Region, value: AnyArray) -> None: ...
 
 
-class _Pending:
+class _PendingCell:
     """A cell that waits for pieces."""
 
     def __init__(self, start: Coords, shape: Coords) -> None:
         self.start, self.shape = start, shape
         self.n_present = 0
-        self.pieces: list[Place] = []  # of earlier runs, to be computed again
+        self.pieces: list[BlockPlace] = []  # of earlier runs, to be computed again
         self.block: AnyArray = None
         self.stream: object = None  # that its memory belongs to
         self.marks: list[object] = []  # of the streams that allocated it and copied pieces
@@ -123,7 +123,7 @@ class Cascade:
         for step in self.factors:
             above.append(above[-1] and above[-1].above(step))
         self.missing = tuple(above)
-        self._waiting: dict[tuple[int, Coords], _Pending] = {}
+        self._waiting: dict[tuple[int, Coords], _PendingCell] = {}
         self._lock = new_lock()
         self._pending_nbytes = 0
 
@@ -199,7 +199,7 @@ class Cascade:
 
     def note(self, start: Coords, shape: Coords) -> None:
         """Take a block of level 0 for one that an earlier run has put, and written with all that became whole."""
-        ready: list[tuple[int, Place]] = [(0, (start, shape))]
+        ready: list[tuple[int, BlockPlace]] = [(0, (start, shape))]
         while ready:
             level, place = ready.pop()
             if level + 1 == len(self.levels):
@@ -209,7 +209,7 @@ class Cascade:
                 ready.append((level, place))
                 continue
             for cell, piece in self._pieces(level, place):
-                waiting = self._waiting.setdefault((level, cell), _Pending(*self._cell(level, cell)))
+                waiting = self._waiting.setdefault((level, cell), _PendingCell(*self._cell(level, cell)))
                 waiting.pieces.append(piece)
                 waiting.n_present += math.prod(piece[1])
                 if waiting.n_present == math.prod(waiting.shape):
@@ -260,7 +260,7 @@ class Cascade:
         ready = []
         for cell, piece in self._pieces(level, (start, block.shape)):
             with self._lock:
-                waiting = self._waiting.setdefault((level, cell), _Pending(*self._cell(level, cell)))
+                waiting = self._waiting.setdefault((level, cell), _PendingCell(*self._cell(level, cell)))
                 if waiting.block is None:
                     self._allocate(level, waiting)
             self.backend.wait(waiting.marks[0])  # its memory may belong to another stream
@@ -274,7 +274,7 @@ class Cascade:
                 ready.append(self._complete(level, cell))
         return ready
 
-    def _allocate(self, level: int, waiting: _Pending) -> None:
+    def _allocate(self, level: int, waiting: _PendingCell) -> None:
         array = self.levels[level]
         waiting.block = self.backend.empty(waiting.shape, array.dtype)
         waiting.stream = self.backend.current_stream()
@@ -290,20 +290,20 @@ class Cascade:
             self.backend.wait(mark)
         return _Whole(level, waiting.start, waiting.block, waiting.stream)
 
-    def _cell(self, level: int, cell: Coords) -> Place:
+    def _cell(self, level: int, cell: Coords) -> BlockPlace:
         """Where a cell lies, as far as the level reaches."""
         size, extents = self.cells[level], self.levels[level].shape
         start = tuple(k * c for k, c in zip(cell, size, strict=True))
         return start, tuple(min(c, n - o) for c, n, o in zip(size, extents, start, strict=True))
 
-    def _is_whole(self, level: int, place: Place) -> bool:
+    def _is_whole(self, level: int, place: BlockPlace) -> bool:
         """Whether a block consists of whole cells."""
         return all(
             o % c == 0 and 0 < n <= extent - o and ((o + n) % c == 0 or o + n == extent)
             for o, n, c, extent in zip(*place, self.cells[level], self.levels[level].shape, strict=True)
         )
 
-    def _pieces(self, level: int, place: Place) -> Iterator[tuple[Coords, Place]]:
+    def _pieces(self, level: int, place: BlockPlace) -> Iterator[tuple[Coords, BlockPlace]]:
         """Cut a block along the cells of a level. Yields: coordinates of a cell, and the piece in it."""
         cells = self.cells[level]
         spans = [range(o // c, -(-(o + n) // c)) for o, n, c in zip(*place, cells, strict=True)]
@@ -323,7 +323,7 @@ def cell_shape(
     return tuple(math.lcm(n, f) for n, f in zip(stored, window, strict=True))
 
 
-def _above(place: Place, factors: tuple[int, ...]) -> Place:
+def _above(place: BlockPlace, factors: tuple[int, ...]) -> BlockPlace:
     """The place of a downsampled block."""
     start = tuple(o // f for o, f in zip(place[0], factors, strict=True))
     return start, tuple(-(-n // f) for n, f in zip(place[1], factors, strict=True))
@@ -333,6 +333,6 @@ def _region(start: Coords, shape: Coords) -> Region:
     return tuple(slice(o, o + n) for o, n in zip(start, shape, strict=True))
 
 
-def _within(piece: Place, origin: Coords) -> Region:
+def _within(piece: BlockPlace, origin: Coords) -> Region:
     """A piece as a selection of the block that begins at an origin."""
     return tuple(slice(o - p, o - p + n) for o, n, p in zip(*piece, origin, strict=True))

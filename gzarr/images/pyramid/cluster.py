@@ -22,7 +22,7 @@ from gzarr.hierarchy.missing import Missing
 from gzarr.images.pyramid.building import Build
 from gzarr.images.pyramid.cascade import Cascade
 from gzarr.images.pyramid.downsample import Method
-from gzarr.images.pyramid.resuming import Marks
+from gzarr.images.pyramid.resuming import UnitsDone
 from gzarr.images.tasks import limit_of
 from gzarr.indexing.keys import Coords
 from gzarr.storage.wrappers import type_name
@@ -33,7 +33,7 @@ _TASKS_A_THREAD = 2
 _BLOCKS_A_TASK = 2
 
 
-class Client(Protocol):
+class ClusterClient(Protocol):
     """What runs tasks in other processes: `distributed.Client`, or an executor of `concurrent.futures`."""
 
     def submit(self, function: Callable[..., Any], /, *arguments: Any) -> Any:
@@ -83,7 +83,7 @@ def plan_rounds(levels: Sequence[Array], factors: Sequence[Coords], max_nbytes: 
 
 
 def build_on(
-    client: Client, build: Build, method: Method, *, max_nbytes: int | None, progress: ProgressLike = None
+    client: ClusterClient, build: Build, method: Method, *, max_nbytes: int | None, progress: ProgressLike = None
 ) -> None:
     """Build all levels above level 0, which is stored, on a cluster.
 
@@ -153,10 +153,10 @@ def _blocks(shape: Coords, block: Coords) -> Iterator[tuple[Coords, Coords]]:
 
 
 def _run(
-    client: Client,
+    client: ClusterClient,
     given: tuple[Sequence[Array], Sequence[Coords], Method, Missing | None],
     tasks: Sequence[tuple[int, tuple[Coords, Coords]]],
-    marks: Marks,
+    marks: UnitsDone,
 ) -> None:
     """Run tasks, and note those that are done. Raises: what the first failing task raised."""
     ended: SimpleQueue[tuple[int, Any]] = SimpleQueue()

@@ -12,7 +12,7 @@ from gzarr.hierarchy.create import check_vacant
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.resizing import objects_stored
 from gzarr.images.ome.documents import Multiscale, write_multiscale
-from gzarr.images.pyramid.levels import Level
+from gzarr.images.pyramid.levels import PyramidLevel
 from gzarr.indexing.grid import RegularAxis
 from gzarr.indexing.keys import join_path
 from gzarr.metadata.conventions import ATTRIBUTE, MASK, NODATA
@@ -25,7 +25,7 @@ _OF_ALL_LEVELS = (ATTRIBUTE, MASK, NODATA)
 SHARD_NBYTES = 32 << 20
 
 
-def level_array(group: Group, base: Array, level: Level) -> Array:
+def level_array(group: Group, base: Array, level: PyramidLevel) -> Array:
     """The array of a level, which may not be stored yet: like level 0, but of another shape."""
     if not all(isinstance(axis, RegularAxis) for axis in base.metadata.grid):
         raise MetadataError(f"{base.store_path} has chunks of several sizes; rechunk it first, with gzarr.transfer")

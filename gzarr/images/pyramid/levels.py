@@ -18,7 +18,7 @@ ANISOTROPY = math.sqrt(2)
 _MOST = 40
 
 
-class Level(NamedTuple):
+class PyramidLevel(NamedTuple):
     """One level of a pyramid.
 
     Attributes
@@ -59,13 +59,13 @@ class AxisKind(NamedTuple):
 
 
 def plan_levels(
-    base: Level,
+    base: PyramidLevel,
     axes: Sequence[AxisKind],
     levels: int | None = None,
     factors: Factors = None,
     *,
     centered: bool = True,
-) -> tuple[Level, ...]:
+) -> tuple[PyramidLevel, ...]:
     """Plan the levels above a base.
 
     Parameters
@@ -96,7 +96,7 @@ def plan_levels(
         raise ValueError(f"levels={levels!r}: expected how many levels to add, from 0 to {_MOST}, or None")
     chosen = _chooser(axes, factors)
     n = len(factors) if levels is None and isinstance(factors, Sequence) else levels
-    planned: list[Level] = []
+    planned: list[PyramidLevel] = []
     last = base
     while len(planned) < (_MOST if n is None else n):
         if n is None and _is_small(last.shape, axes):
@@ -120,9 +120,9 @@ def next_path(path: str) -> str:
     return f"{match[1]}{int(match[2]) + 1}" if match else "1"
 
 
-def _above(level: Level, factors: tuple[int, ...], *, centered: bool) -> Level:
+def _above(level: PyramidLevel, factors: tuple[int, ...], *, centered: bool) -> PyramidLevel:
     shift = [(f - 1) / 2 if centered else 0.0 for f in factors]
-    return Level(
+    return PyramidLevel(
         next_path(level.path),
         tuple(-(-n // f) for n, f in zip(level.shape, factors, strict=True)),
         factors,
@@ -135,7 +135,7 @@ def _is_small(shape: Sequence[int], axes: Sequence[AxisKind]) -> bool:
     return all(n <= SMALLEST for n, axis in zip(shape, axes, strict=True) if axis.is_spatial)
 
 
-def _chooser(axes: Sequence[AxisKind], factors: Factors) -> Callable[[int, Level], tuple[int, ...]]:
+def _chooser(axes: Sequence[AxisKind], factors: Factors) -> Callable[[int, PyramidLevel], tuple[int, ...]]:
     """A function of a level's number and the level below it that gives the factors between them."""
     if factors is None:
         return lambda _, level: _halving(axes, level)
@@ -145,7 +145,7 @@ def _chooser(axes: Sequence[AxisKind], factors: Factors) -> Callable[[int, Level
         return lambda _, level: tuple(f if n > 1 else 1 for f, n in zip(step, level.shape, strict=True))
     steps = [_by_axis(axes, item) for item in factors]
 
-    def choose(number: int, _: Level) -> tuple[int, ...]:
+    def choose(number: int, _: PyramidLevel) -> tuple[int, ...]:
         if number >= len(steps):
             raise ValueError(f"factors={factors!r} are of {len(steps)} levels: give one for every level")
         return steps[number]
@@ -153,7 +153,7 @@ def _chooser(axes: Sequence[AxisKind], factors: Factors) -> Callable[[int, Level
     return choose
 
 
-def _halving(axes: Sequence[AxisKind], level: Level) -> tuple[int, ...]:
+def _halving(axes: Sequence[AxisKind], level: PyramidLevel) -> tuple[int, ...]:
     """Halve the spatial axes with the shortest voxels."""
     lengths = [
         s * axis.unit if axis.is_spatial and n > 1 else math.inf

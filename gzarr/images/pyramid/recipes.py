@@ -12,7 +12,7 @@ from gzarr.hierarchy.group import Group
 from gzarr.identity.runs import Resume, Run
 from gzarr.images.ome.documents import FORMAT_OF, Multiscale, ome_attributes
 from gzarr.images.pyramid.building import Build, building, cascade_of, chunk_of, fill, plan, producer, skipped
-from gzarr.images.pyramid.cluster import Client, build_on
+from gzarr.images.pyramid.cluster import ClusterClient, build_on
 from gzarr.images.pyramid.downsample import GAUSSIAN, Method, check_method
 from gzarr.images.pyramid.level_arrays import level_array
 from gzarr.images.pyramid.levels import Factors
@@ -52,7 +52,7 @@ class Recipe(NamedTuple):
     resume: Resume = False
     overwrite: bool = False
     progress: ProgressLike = None
-    client: Client | None = None
+    client: ClusterClient | None = None
     run: Run | None = None
     skip: Any = None
 

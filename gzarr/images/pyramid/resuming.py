@@ -21,7 +21,7 @@ from gzarr.metadata.occupied import PROGRESS
 from gzarr.storage.base import Request, Store
 
 
-class Marks:
+class UnitsDone:
     """Which units of a computation are done.
 
     Attributes
@@ -89,7 +89,7 @@ def begin(
     resume: bool,
     anew: bool = False,
     remedy: str = f"pass {OVERWRITE}",
-) -> Marks:
+) -> UnitsDone:
     """Begin a computation, or go on with one that was not finished.
 
     Parameters
@@ -101,7 +101,7 @@ def begin(
     run : Run
         What is computed of what: only the same run goes on.
     plan : mapping
-        What `Marks.plan` is in a first run.
+        What `UnitsDone.plan` is in a first run.
     resume : bool
         Whether to go on with an unfinished run, if there is one.
     anew : bool
@@ -122,7 +122,7 @@ def begin(
     store.check_writable()
     where, state = join_path(str(store), path), None if anew else read_marks(store, path)
     if state is None:
-        marks = Marks(store, path, {"name": name, "run": run.to_json(), "plan": plan, "first": 0, "others": []})
+        marks = UnitsDone(store, path, {"name": name, "run": run.to_json(), "plan": plan, "first": 0, "others": []})
         marks.write()
         return marks
     if not resume:
@@ -137,7 +137,7 @@ def begin(
             f"the unfinished {state['name']} at {where!r} is of something else: {'; '.join(found)}. Go on with the "
             f"same functions, inputs and arguments, or {remedy} instead of {RESUME} to begin anew"
         )
-    return Marks(store, path, state)
+    return UnitsDone(store, path, state)
 
 
 def read_marks(store: Store, path: str) -> Mapping[str, Any] | None:
@@ -147,7 +147,7 @@ def read_marks(store: Store, path: str) -> Mapping[str, Any] | None:
         return None
     try:
         state = json.loads(bytes(data))
-        Marks(store, path, state)
+        UnitsDone(store, path, state)
         return {**state, "name": str(state["name"])}
     except (ValueError, TypeError, LookupError) as error:
         where = join_path(str(store), join_path(path, PROGRESS))

@@ -4,7 +4,7 @@ Theory of operation. The filter is separable. Along an axis with a factor f, an 
 sum of the f elements of its window and of some around it. The weights are a Gaussian about the middle of the window, so
 that new voxels lie where those of a mean do. Of the smoothed elements, only those that stay are computed. Elements that
 are missing have no weight, and sums are divided by the sums of weights (normalized convolution). Each level is a walk
-with halos (`gzarr.images.halo.walk`) over the one below.
+with halos (`gzarr.images.halo.blockwise`) over the one below.
 
 Source: Cardoso et al., "Scale factor point spread function matching", MICCAI 2015, for the width: a point that was
 spread over one voxel is spread over one new voxel. scipy.ndimage's filters for the ends: weights up to four widths, and
@@ -26,9 +26,9 @@ from gzarr.cpu.threads import thread_count
 from gzarr.display.progress import ProgressLike, counted
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.missing import Missing
+from gzarr.images.halo.blockwise import BlockwiseJob, run_blockwise
 from gzarr.images.halo.boundary import Depth
-from gzarr.images.halo.planning import Bounds, Costs, Geometry, WalkPlan, make_plan, plan_again
-from gzarr.images.halo.walk import Walk, walk
+from gzarr.images.halo.planning import BlockwisePlan, Bounds, Costs, Geometry, make_plan, plan_again
 from gzarr.images.pyramid.building import Build
 from gzarr.images.pyramid.cascade import cell_shape
 from gzarr.images.tasks import limit_of, with_memory
@@ -117,7 +117,7 @@ def _rounded(xp: Any, values: AnyArray, dtype: np.dtype[Any]) -> AnyArray:
     return values.astype(dtype, copy=False)
 
 
-class _Step(NamedTuple):
+class _SmoothingStep(NamedTuple):
     """How one level is made of the one below."""
 
     source: Array
@@ -126,7 +126,7 @@ class _Step(NamedTuple):
     missing: Missing | None
     geometry: Geometry
     costs: Costs
-    plan: WalkPlan
+    plan: BlockwisePlan
 
 
 def smooth_levels(build: Build, *, max_nbytes: int | None, progress: ProgressLike = None) -> None:
@@ -149,7 +149,7 @@ def smooth_levels(build: Build, *, max_nbytes: int | None, progress: ProgressLik
             add(step.source.nbytes, with_memory(step.source.path, max_nbytes, limit))
 
 
-def _carry_out(step: _Step, build: Build, first: int, max_nbytes: int | None) -> None:
+def _carry_out(step: _SmoothingStep, build: Build, first: int, max_nbytes: int | None) -> None:
     """Walk through a level. first: the number of its first group among those of all levels."""
     marks = build.marks
     if marks is None:  # not before `Build.begin`
@@ -173,8 +173,8 @@ def _carry_out(step: _Step, build: Build, first: int, max_nbytes: int | None) ->
         backend.reduce_windows(gaps[_inner(step, block)], window, "min", none)
         return backend.xp.where(none, made.dtype.type(missing.value), made)
 
-    walk(
-        Walk(
+    run_blockwise(
+        BlockwiseJob(
             sources=[step.source],
             compute=compute,
             put=partial(_write, step.target),
@@ -195,7 +195,7 @@ def _write(array: Array, start: tuple[int, ...], block: AnyArray) -> None:
     array[region] = block
 
 
-def _step(build: Build, level: int, max_nbytes: int | None) -> _Step:
+def _step(build: Build, level: int, max_nbytes: int | None) -> _SmoothingStep:
     source, target = build.levels[level - 1 : level + 1]
     factors = build.cascade.factors[level - 1]
     weights = tuple(weights_of(f, n) for f, n in zip(factors, source.shape, strict=True))
@@ -218,10 +218,10 @@ def _step(build: Build, level: int, max_nbytes: int | None) -> _Step:
         grows=max_nbytes is None,
     )
     plan: Any = make_plan(geometry, [source.metadata.chunk_grid], costs, None)
-    return _Step(source, target, weights, missing, geometry, costs, plan)
+    return _SmoothingStep(source, target, weights, missing, geometry, costs, plan)
 
 
-def _inner(step: _Step, block: Bounds) -> Region:
+def _inner(step: _SmoothingStep, block: Bounds) -> Region:
     """Where a block with its halo has what the block itself is made of."""
     return tuple(
         slice(weight.before, weight.before + min(stop * weight.factor, extent) - start * weight.factor)
@@ -229,7 +229,7 @@ def _inner(step: _Step, block: Bounds) -> Region:
     )
 
 
-def _gaps(missing: Missing, step: _Step, view: AnyArray, start: tuple[int, ...]) -> AnyArray:
+def _gaps(missing: Missing, step: _SmoothingStep, view: AnyArray, start: tuple[int, ...]) -> AnyArray:
     """Where elements of a block with its halo are missing. start: of the block that is made of it."""
     backend = step.source.backend
     if missing.mask is None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from gzarr.hierarchy.array import Array
 from gzarr.images.new_levels import is_no_number
-from gzarr.images.ome.axes import Axis, names_of
+from gzarr.images.ome.axes import ImageAxis, names_of
 from gzarr.images.ome.documents import Multiscale
 from gzarr.images.ome.faults import Notes
 from gzarr.indexing.keys import join_path
@@ -101,13 +101,13 @@ def check_channels(multiscale: Multiscale, first: Array | None, notes: Notes, pl
                 notes.warning(f"{place}.channels[{number}].{field}", "is missing", "viewers choose their own")
 
 
-def count_channels(axes: Sequence[Axis], shape: Sequence[int]) -> int:
+def count_channels(axes: Sequence[ImageAxis], shape: Sequence[int]) -> int:
     """How many channels an image has: one, if it has no axis for them."""
     return next((n for axis, n in zip(axes, shape, strict=True) if axis.type == "channel"), 1)
 
 
 def check_label_shape(
-    labels: Array, label_axes: Sequence[Axis], image: Array, axes: Sequence[Axis], notes: Notes
+    labels: Array, label_axes: Sequence[ImageAxis], image: Array, axes: Sequence[ImageAxis], notes: Notes
 ) -> None:
     """Note an image of labels that does not lie over its image."""
     extents = dict(zip(names_of(axes), image.shape, strict=True))

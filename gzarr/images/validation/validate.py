@@ -160,13 +160,13 @@ def validate(
     if isinstance(image, ImageData):
         image = image.group
     group = open_group(image, "r", path=path, **kwargs)
-    walk = _Walk([], data, progress)
+    walk = _Validator([], data, progress)
     walk.group(group)
     return Validation(str(group.store_path), tuple(dict.fromkeys(walk.faults)), walk.n_images)
 
 
 @dataclass(slots=True)
-class _Walk:
+class _Validator:
     """A walk over images, with what it has found.
 
     Attributes

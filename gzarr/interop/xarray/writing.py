@@ -117,7 +117,7 @@ def to_zarr(
     >>> to_zarr(week, "weeks.zarr", append_dim="time")["t"].shape
     (6,)
     """
-    call = _Call(_checked_mode(mode, append_dim, region), append_dim, region, zarr_format, write_empty_chunks)
+    call = _WriteCall(_checked_mode(mode, append_dim, region), append_dim, region, zarr_format, write_empty_chunks)
     opened, base = open_store_at(join_storage_options(store, {"storage_options": storage_options}), _of_store(call))
     if not compute and isinstance(opened, ZipStore) and store is not opened:
         raise StoreError(f"{opened}: with compute=False, give an open gzarr.ZipStore, and close it after the writes")
@@ -135,7 +135,7 @@ def to_zarr(
 
 
 @dataclass(frozen=True, slots=True)
-class _Call:
+class _WriteCall:
     """The arguments of a call that hold for all variables."""
 
     mode: WriteMode
@@ -146,7 +146,7 @@ class _Call:
 
 
 @dataclass(frozen=True, slots=True)
-class _Write:
+class _VariableWrite:
     """A variable in its encoded form, and where it goes: into a new array, or a part of one that exists.
 
     Attributes
@@ -182,7 +182,7 @@ def _checked_mode(mode: WriteMode | None, append_dim: Any, region: Region) -> Wr
     return mode
 
 
-def _of_store(call: _Call) -> Any:
+def _of_store(call: _WriteCall) -> Any:
     return "a" if call.mode == "a-" else call.mode
 
 
@@ -190,8 +190,8 @@ def _of_store(call: _Call) -> Any:
 
 
 def _tree(
-    tree: xr.DataTree, store: Store, path: str, encoding: Mapping[Any, Any], call: _Call
-) -> tuple[Group, list[tuple[Array, _Write]]]:
+    tree: xr.DataTree, store: Store, path: str, encoding: Mapping[Any, Any], call: _WriteCall
+) -> tuple[Group, list[tuple[Array, _VariableWrite]]]:
     """Write the groups of a tree, the root first, which replaces what the mode replaces."""
     if call.append_dim is not None or call.region is not None:
         raise ValueError("append_dim and region are for datasets: write the groups of the tree one by one")
@@ -199,7 +199,7 @@ def _tree(
     if unknown:
         raise ValueError(f"encoding: {sorted(unknown)} are not groups of the tree; it has {list(tree.groups)}")
     roots: list[Group] = []
-    writes: list[tuple[Array, _Write]] = []
+    writes: list[tuple[Array, _VariableWrite]] = []
     below = replace(call, mode="a" if call.mode in ("w", "w-") else call.mode)
     for where, node in tree.subtree_with_keys:
         dataset = node.to_dataset(inherit=node is tree)
@@ -213,8 +213,8 @@ def _tree(
 
 
 def _dataset(
-    dataset: xr.Dataset, store: Store, path: str, encoding: Mapping[Any, Any], unlimited: Any, call: _Call
-) -> tuple[Group, list[tuple[Array, _Write]]]:
+    dataset: xr.Dataset, store: Store, path: str, encoding: Mapping[Any, Any], unlimited: Any, call: _WriteCall
+) -> tuple[Group, list[tuple[Array, _VariableWrite]]]:
     """Store metadata; return the group and what is to be written into its arrays."""
     _check_names(dataset, encoding)
     group = _existing(store, path, call)
@@ -233,11 +233,11 @@ def _dataset(
         if name not in arrays:
             options = array_options(name, variable, encoding.get(name), given, call.write_empty_chunks)
             array_meta(options_from({key: value for key, value in options.items() if key != "data"}))
-            writes.append(_Write(name, options.pop("data"), options, variable.shape))
+            writes.append(_VariableWrite(name, options.pop("data"), options, variable.shape))
         elif name in encoding:
             raise ValueError(f"encoding: variable {name!r} exists in {store}; it is encoded as it is stored")
         elif call.mode != "a-" or call.append_dim is None or call.append_dim in variable.dims:
-            writes.append(_Write(name, **into(arrays[name], name, variable, part, call.append_dim)))
+            writes.append(_VariableWrite(name, **into(arrays[name], name, variable, part, call.append_dim)))
     if group is None:
         group = open_group(store, _of_store(call), path=path, zarr_format=given)
     if call.mode != "r+":
@@ -254,7 +254,7 @@ def _check_names(dataset: xr.Dataset, encoding: Mapping[Any, Any]) -> None:
         raise ValueError(f"encoding: the dataset has no variables {sorted(map(str, unknown))}")
 
 
-def _existing(store: Store, path: str, call: _Call) -> Group | None:
+def _existing(store: Store, path: str, call: _WriteCall) -> Group | None:
     """Return the group that is written into, or None if a new one is made."""
     if call.mode in ("w", "w-"):
         return None
@@ -274,7 +274,7 @@ def _reads(variable: xr.Variable, store: Store, paths: Sequence[str]) -> bool:
     return reads(graph.layers.values() if graph else [variable], [(store, path) for path in paths])
 
 
-def _check_known(variables: Mapping[Any, xr.Variable], arrays: Mapping[str, Array], call: _Call) -> None:
+def _check_known(variables: Mapping[Any, xr.Variable], arrays: Mapping[str, Array], call: _WriteCall) -> None:
     new = sorted(name for name in variables if name not in arrays)
     if new and (call.mode == "r+" or call.region is not None):
         remedy = "leave them out with drop_vars, or write them with mode='a' and without region first"
@@ -299,7 +299,7 @@ def _put_attributes(group: Group, dataset: xr.Dataset, attributes: Mapping[Any, 
     group.attrs.put({str(name): encode_zarr_attr_value(value) for name, value in attributes.items()} | kept)
 
 
-def _target(group: Group, write: _Write, call: _Call) -> Array:
+def _target(group: Group, write: _VariableWrite, call: _WriteCall) -> Array:
     """Return the array that a variable is written into: a new one, or one that is extended where needed."""
     if write.options:
         return group.create_array(write.name, **write.options)
@@ -314,7 +314,7 @@ def _target(group: Group, write: _Write, call: _Call) -> Array:
     return array
 
 
-def _written(writes: list[tuple[Array, _Write]], *, compute: bool) -> Any:
+def _written(writes: list[tuple[Array, _VariableWrite]], *, compute: bool) -> Any:
     """Write values now; those of Dask when it is asked to, if ``compute`` is false."""
     blocks = [(array, write) for array, write in writes if hasattr(write.data, "dask")]
     for array, write in writes:

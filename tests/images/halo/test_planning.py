@@ -7,7 +7,7 @@ from math import prod
 import pytest
 
 from gzarr.images.halo.boundary import Depth
-from gzarr.images.halo.planning import Costs, Geometry, WalkPlan, frontier, make_plan
+from gzarr.images.halo.planning import BlockwisePlan, Costs, Geometry, frontier, make_plan
 from gzarr.indexing.grid import RegularAxis, VaryingAxis
 
 
@@ -20,7 +20,7 @@ def plan_of(
     unit: int = 0,
     itemsize: int = 2,
     block_nbytes: int = 4,
-) -> WalkPlan:
+) -> BlockwisePlan:
     geometry = Geometry(
         shape=shape,
         depth=(Depth(depth, depth),) * len(shape),
@@ -32,7 +32,7 @@ def plan_of(
     return make_plan(geometry, [tuple(RegularAxis(n, chunk) for n in shape)], costs, None)
 
 
-def decoded(plan: WalkPlan, shape: tuple[int, ...], chunk: int, depth: int) -> float:
+def decoded(plan: BlockwisePlan, shape: tuple[int, ...], chunk: int, depth: int) -> float:
     """Elements of chunks that are read for all bars, over those of the array."""
     ratio = 1.0
     for axis, (n, width) in enumerate(zip(shape, plan.bar, strict=True)):

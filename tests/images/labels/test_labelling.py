@@ -156,22 +156,22 @@ def test_an_interrupted_call_goes_on(tmp_path: Path) -> None:
     image = create_image(tmp_path / "labels", shape=mask.shape, dtype="u4", chunks=(10, 10))
     written = []
 
-    def write(target: numbering.Target, region: tuple[slice, ...], values: np.ndarray) -> None:
+    def write(target: numbering.LabelOutput, region: tuple[slice, ...], values: np.ndarray) -> None:
         if len(written) >= 5:
             raise OSError("the disk is full")
         written.append(region)
         put(target, region, values)
 
-    put = numbering.Target.put
+    put = numbering.LabelOutput.put
     small = mock.patch.object(labelling, "_WORTH_VOXELS", 1)
     threads = mock.patch.object(labelling, "thread_count", return_value=8)
     for out in (image, tmp_path / "array"):
         written.clear()
-        failing = mock.patch.object(numbering.Target, "put", write)
+        failing = mock.patch.object(numbering.LabelOutput, "put", write)
         with small, threads, failing, pytest.raises(OSError, match="full") as caught:
             label(z, out)
         assert "resume=True goes on" in " ".join(caught.value.__notes__)
-        counting = mock.patch.object(numbering.Target, "put", autospec=True, side_effect=put)
+        counting = mock.patch.object(numbering.LabelOutput, "put", autospec=True, side_effect=put)
         with small, threads, counting as puts:
             assert label(z, out, resume=True) == ndimage.label(mask)[1]
         assert puts.call_count == 18 - len(written)  # blocks of 10 x 20

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gzarr.errors import MetadataError
-from gzarr.images.ome.axes import SPACE_UNITS, TIME_UNITS, Axis, new_axes, parse_axes, unit_factor, unit_name
+from gzarr.images.ome.axes import SPACE_UNITS, TIME_UNITS, ImageAxis, new_axes, parse_axes, unit_factor, unit_name
 from gzarr.images.ome.faults import Fault, Notes
 
 
@@ -48,7 +48,7 @@ def test_the_units_are_those_of_the_specification() -> None:
         (None, 4, "czyx"),
         (None, 5, "tczyx"),
         ("tyx", 3, "tyx"),
-        (["time", {"name": "y", "type": "space"}, Axis("x", "space")], 3, ["time", "y", "x"]),
+        (["time", {"name": "y", "type": "space"}, ImageAxis("x", "space")], 3, ["time", "y", "x"]),
     ],
 )
 def test_axes_of_a_call(axes: Any, ndim: int, expected: Any) -> None:
@@ -92,7 +92,7 @@ def test_axes_of_documents_say_what_they_lack() -> None:
     axes = parse_axes(
         [{"name": "y", "more": 1}, {"name": "x", "type": "space", "unit": "um"}], Notes("g", faults.append), "a"
     )
-    assert axes == (Axis("y", "space", None, {"more": 1}), Axis("x", "space", "um"))
+    assert axes == (ImageAxis("y", "space", None, {"more": 1}), ImageAxis("x", "space", "um"))
     assert [(fault.severity, fault.field) for fault in faults] == [
         ("warning", "a[0].type"),
         ("warning", "a[0].unit"),

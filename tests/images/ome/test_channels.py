@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gzarr.errors import MetadataError
-from gzarr.images.ome.channels import Channel, Window, new_channels, parse_channels
+from gzarr.images.ome.channels import Channel, IntensityWindow, new_channels, parse_channels
 from gzarr.images.ome.faults import Fault, Notes
 
 
@@ -21,11 +21,11 @@ def test_channels_of_a_call_are_completed() -> None:
     ]
     made = new_channels(given, 3, np.dtype("u1"))
     assert made == (
-        Channel("a", "00FF00", Window(0, 255, 0, 255), active=True),
-        Channel("b", "FF0000", Window(1, 5, 0, 255), active=True, extra={"lut": "fire"}),
-        Channel("c", "ABCDEF", Window(0, 255, 0, 255), active=False),
+        Channel("a", "00FF00", IntensityWindow(0, 255, 0, 255), active=True),
+        Channel("b", "FF0000", IntensityWindow(1, 5, 0, 255), active=True, extra={"lut": "fire"}),
+        Channel("c", "ABCDEF", IntensityWindow(0, 255, 0, 255), active=False),
     )
-    assert new_channels(["a"], 1, np.dtype("f4"))[0] == Channel("a", "FFFFFF", Window(0, 1, 0, 1), active=True)
+    assert new_channels(["a"], 1, np.dtype("f4"))[0] == Channel("a", "FFFFFF", IntensityWindow(0, 1, 0, 1), active=True)
     colors = [channel.color for channel in new_channels(["Red", "green", "nir"], 3, np.dtype("u1"))]
     assert colors == ["FF0000", "00FF00", "00FFFF"]
     assert new_channels(None, 3, np.dtype("u1")) == ()

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from gzarr.images.ome.axes import Axis, with_lengths
-from gzarr.images.pyramid.levels import AxisKind, Level, next_path, plan_levels
+from gzarr.images.ome.axes import ImageAxis, with_lengths
+from gzarr.images.pyramid.levels import AxisKind, PyramidLevel, next_path, plan_levels
 
 
 def axes(names: str) -> list[AxisKind]:
     return [AxisKind(name, name in "zyx") for name in names]
 
 
-def base(shape: tuple[int, ...], scale: tuple[float, ...] | None = None, path: str = "0") -> Level:
+def base(shape: tuple[int, ...], scale: tuple[float, ...] | None = None, path: str = "0") -> PyramidLevel:
     ones = (1,) * len(shape)
-    return Level(path, shape, ones, scale or (1.0,) * len(shape), (0.0,) * len(shape))
+    return PyramidLevel(path, shape, ones, scale or (1.0,) * len(shape), (0.0,) * len(shape))
 
 
 def test_spatial_axes_are_halved_until_they_fit() -> None:
@@ -47,7 +47,7 @@ def test_new_voxels_lie_in_the_middle_of_their_windows() -> None:
 
 def test_voxels_are_compared_in_one_unit() -> None:
     def factors(*units: str | None) -> tuple[int, ...]:
-        kinds = with_lengths([Axis(name, "space", unit) for name, unit in zip("yx", units, strict=True)])
+        kinds = with_lengths([ImageAxis(name, "space", unit) for name, unit in zip("yx", units, strict=True)])
         named = [AxisKind(axis.name, is_spatial=True, unit=length) for axis, length in kinds]
         return plan_levels(base((999, 999), (250.0, 0.25)), named)[0].factors
 

@@ -11,12 +11,12 @@ import pytest
 import gzarr
 from gzarr.errors import ContainsNodeError
 from gzarr.identity.runs import Run, identify
-from gzarr.images.pyramid.resuming import Marks, begin, read_marks
+from gzarr.images.pyramid.resuming import UnitsDone, begin, read_marks
 from gzarr.metadata.occupied import PROGRESS
 from gzarr.storage import MemoryStore
 
 
-def begun(store: MemoryStore, *, resume: bool = False, sigma: float = 2.0, name: str = "build") -> Marks:
+def begun(store: MemoryStore, *, resume: bool = False, sigma: float = 2.0, name: str = "build") -> UnitsDone:
     run = identify(name, arguments={"sigma": sigma})
     return begin(store, "image", name=name, run=run, plan={"unit": [2, 3]}, resume=resume)
 

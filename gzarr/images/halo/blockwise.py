@@ -21,13 +21,13 @@ from gzarr.backend import Array as AnyArray
 from gzarr.backend import Backend
 from gzarr.concurrency import Pool, new_lock, raise_again
 from gzarr.hierarchy.array import Array
-from gzarr.images.halo.planning import Bounds, Geometry, WalkPlan
-from gzarr.images.halo.window import Window
+from gzarr.images.halo.planning import BlockwisePlan, Bounds, Geometry
+from gzarr.images.halo.window import HaloWindow
 from gzarr.images.tasks import run_tasks
 
 
 @dataclass(frozen=True, kw_only=True)
-class Walk:
+class BlockwiseJob:
     """What is done on a walk.
 
     Attributes
@@ -63,7 +63,7 @@ class Walk:
     compute: Callable[[Bounds, list[AnyArray]], AnyArray]
     put: Callable[[tuple[int, ...], AnyArray], object]
     geometry: Geometry
-    plan: WalkPlan
+    plan: BlockwisePlan
     dtype: np.dtype[Any]
     workers: int
     max_nbytes: int
@@ -92,8 +92,8 @@ class _Layer(NamedTuple):
     follows: bool
 
 
-def walk(job: Walk) -> None:
-    """Walk through everything. Raises: what `Walk.compute` and `Walk.put` raise, ChunkError, StoreError."""
+def run_blockwise(job: BlockwiseJob) -> None:
+    """Compute everything. Raises: what `BlockwiseJob.compute` and `BlockwiseJob.put` raise, ChunkError, StoreError."""
     layers = _layers(job)
     layer = next(layers, None)
     if layer is None:
@@ -117,18 +117,18 @@ def walk(job: Walk) -> None:
         layer = after
 
 
-def done_groups(job: Walk) -> list[Bounds]:
+def done_groups(job: BlockwiseJob) -> list[Bounds]:
     """The groups that need not be computed."""
     layers = (layer for bar in job.plan.bars(job.geometry.out_shape) for layer in bar)
     groups = enumerate(group for layer in layers for group in job.plan.groups(layer))
     return [group for number, group in groups if job.is_done(number)]
 
 
-def _windows(job: Walk) -> list[Window]:
-    return [Window(source, job.geometry, job.plan, job.cval) for source in job.sources]
+def _windows(job: BlockwiseJob) -> list[HaloWindow]:
+    return [HaloWindow(source, job.geometry, job.plan, job.cval) for source in job.sources]
 
 
-def _layers(job: Walk) -> Iterator[_Layer]:
+def _layers(job: BlockwiseJob) -> Iterator[_Layer]:
     numbers = count()
     for layers in job.plan.bars(job.geometry.out_shape):
         follows = False
@@ -140,7 +140,7 @@ def _layers(job: Walk) -> Iterator[_Layer]:
             follows = bool(groups)
 
 
-def _read(layer: _Layer, windows: list[Window], before: list[Window]) -> None:
+def _read(layer: _Layer, windows: list[HaloWindow], before: list[HaloWindow]) -> None:
     """Read a layer. before: the windows of the layer before."""
     jobs: list[Any] = []
     for number, window in enumerate(windows):
@@ -154,7 +154,7 @@ class _Reading:
     """A layer that is read on another thread."""
 
     def __init__(
-        self, backend: Backend, readers: Pool, layer: _Layer, windows: list[Window], before: list[Window]
+        self, backend: Backend, readers: Pool, layer: _Layer, windows: list[HaloWindow], before: list[HaloWindow]
     ) -> None:
         self._backend = backend
         self._answer: SimpleQueue[tuple[object, BaseException | None]] = SimpleQueue()
@@ -186,10 +186,10 @@ class _Reading:
             del error  # no cycle of an error and this frame
 
 
-class _Group:
+class _OutputGroup:
     """A group that is put together of blocks."""
 
-    def __init__(self, job: Walk, number: int, bounds: Bounds) -> None:
+    def __init__(self, job: BlockwiseJob, number: int, bounds: Bounds) -> None:
         self._job, self._number, self.bounds = job, number, bounds
         self.start = tuple(start for start, _ in bounds)
         self.blocks = list(job.plan.blocks(bounds))
@@ -231,11 +231,11 @@ class _Group:
         self._job.finished(self._number, self.bounds)
 
 
-def _compute(job: Walk, layer: _Layer, windows: list[Window]) -> None:
+def _compute(job: BlockwiseJob, layer: _Layer, windows: list[HaloWindow]) -> None:
     """Compute the blocks of a layer, and put its groups."""
     shared = any(map(any, job.geometry.depth))
 
-    def compute(item: tuple[_Group, Bounds]) -> None:
+    def compute(item: tuple[_OutputGroup, Bounds]) -> None:
         group, block = item
         views = [window.view(block) for window in windows]
         if shared and isinstance(views[0], np.ndarray):
@@ -243,7 +243,7 @@ def _compute(job: Walk, layer: _Layer, windows: list[Window]) -> None:
                 view.flags.writeable = False  # its neighbours see it too
         group.add(block, job.compute(block, views))
 
-    groups = (_Group(job, *numbered) for numbered in layer.groups)
+    groups = (_OutputGroup(job, *numbered) for numbered in layer.groups)
     items = ((group, block) for group in groups for block in group.blocks)
     run_tasks(
         job.sources[0].backend,

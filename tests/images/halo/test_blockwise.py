@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gzarr
+from gzarr.images.halo.blockwise import BlockwiseJob, run_blockwise
 from gzarr.images.halo.boundary import MODES, Depth
 from gzarr.images.halo.planning import Costs, Geometry, make_plan
-from gzarr.images.halo.walk import Walk, walk
 
 #: Numbers of numpy.pad's modes that stand for those of scipy.ndimage.
 PADDED = {"reflect": "symmetric", "mirror": "reflect", "nearest": "edge", "wrap": "wrap", "constant": "constant"}
@@ -58,8 +58,8 @@ def walked(
     def put(start: tuple[int, ...], values: Any) -> None:
         groups.append((start, values.copy()))
 
-    walk(
-        Walk(
+    run_blockwise(
+        BlockwiseJob(
             sources=sources,
             compute=compute,
             put=put,
