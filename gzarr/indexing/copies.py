@@ -11,7 +11,7 @@ for a chunk, which takes all of the chunk and hands it to `Slots`: those make th
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, pairwise, repeat
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
@@ -21,8 +21,10 @@ import numpy as np
 from gzarr.errors import SelectionError
 from gzarr.indexing.grid import Grid, RegularAxis, nchunks
 from gzarr.indexing.keys import Coords
-from gzarr.indexing.plan import Part, SelectionPlan
+from gzarr.indexing.plan import BoxPlan, Part, SelectionPlan
 from gzarr.indexing.selection import Indices
+from gzarr.indexing.spans import CHUNK, COUNT, IN_START, N_COLUMNS, OUT_START
+from gzarr.indexing.tables import BoxBatches, CopyTable
 
 #: Chunks of one array that have numbers of 64 bits.
 _MAX_NCHUNKS = 2**63 - 1
@@ -147,6 +149,64 @@ class CopyPlan(NamedTuple):
 
 
 Plan: TypeAlias = SelectionPlan | CopyPlan
+
+
+class CopyBatches:
+    """The batches of a plan of many boxes.
+
+    Parameters
+    ----------
+    plan : CopyPlan
+        The plan.
+    objects : Grid
+        The grid of stored objects.
+    size : int
+        Most chunks of a batch.
+    """
+
+    cuts = 1
+
+    def __init__(self, plan: CopyPlan, objects: Grid, size: int) -> None:
+        self._plan, self._size = plan, size
+        self.n = -(-plan.nparts // size)
+        self._owners: Indices | None = None
+        self.nobjects = 0
+        if objects is not plan.grid:
+            owners = plan.owners(objects)
+            firsts = np.flatnonzero((owners[1:] != owners[:-1]).any(axis=1)) + 1
+            self._bounds = np.concatenate([[0], firsts, [len(owners)]])
+            self._owners = owners[self._bounds[:-1]]
+            self.nobjects = len(self._owners)
+
+    def table(self, number: int) -> CopyTable:
+        """Return a batch by its number."""
+        plan, first = self._plan, number * self._size
+        last = min(first + self._size, plan.nparts)
+        firsts = plan.firsts[first : last + 1]
+        copies = slice(*firsts[[0, -1]].tolist())
+        spans = np.empty((copies.stop - copies.start, len(plan.grid), N_COLUMNS), np.int64)
+        spans[:] = 0, 0, 0, 1, -1, 0, 1, -1, 0
+        one_each = len(spans) == last - first
+        coords = plan.coords[first:last]
+        spans[:, :, CHUNK] = coords if one_each else np.repeat(coords, np.diff(firsts), axis=0)
+        spans[:, :, COUNT], spans[:, :, IN_START] = plan.counts[copies], plan.inside[copies]
+        spans[:, :, OUT_START] = plan.place[copies]
+        table = CopyTable(spans, np.empty(0, np.int64), None if one_each else firsts - firsts[0], plan.slots[copies])
+        if self._owners is None:
+            return table
+        low, high = np.searchsorted(self._bounds, [first, last - 1], side="right").tolist()
+        bounds = self._bounds[low - 1 : high + 1]
+        cut = bool(bounds[0] < first), bool(bounds[-1] > last)
+        return table._replace(owners=self._owners[low - 1 : high], bounds=bounds.clip(first, last) - first, cut=cut)
+
+    def parts(self, number: int, table: CopyTable, chunks: Iterable[int]) -> list[Part]:
+        """Return some chunks of a batch as parts."""
+        return [self._plan.part(number * self._size + chunk) for chunk in chunks]
+
+
+def make_batches(plan: BoxPlan | CopyPlan, objects: Grid, size: int) -> BoxBatches | CopyBatches:
+    """Cut a plan of at least one chunk into batches of at most so many chunks."""
+    return CopyBatches(plan, objects, size) if isinstance(plan, CopyPlan) else BoxBatches(plan, objects, size)
 
 
 class Slots:

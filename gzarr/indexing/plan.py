@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from itertools import pairwise, product
+from itertools import product
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -119,8 +119,8 @@ class BoxPlan(NamedTuple):
         """The part that is made of one span of each axis, given by its position."""
         return _only_part(tuple([(axis[i],) for axis, i in zip(self.axes, spans, strict=True)]))
 
-    def windows(self, objects: Grid) -> list[list[tuple[int, int, int]]]:
-        """For every axis, which spans are in one stored object: (its coordinate, first span, number of spans)."""
+    def windows(self, objects: Grid) -> list[Indices]:
+        """For every axis, which spans are in one stored object: (n, 3), its coordinate, first span, number of spans."""
         return [_windows(*axis) for axis in zip(self.axes, self.grid, objects, strict=True)]
 
 
@@ -230,7 +230,7 @@ def _parts(axes: tuple[Sequence[Span], ...]) -> Iterator[Part]:
     make: Any = Part
     several: tuple[Iterator[Any], Iterator[Any]] = product(*insides), product(*outs)
     if any(type(index) is not slice for columns in (insides, outs) for column in columns for index in column):
-        several = map(_joint, several[0]), map(_joint, several[1])
+        several = map(joint_index, several[0]), map(joint_index, several[1])
     yield from map(make, product(*chunks), *several, map(all, product(*fulls)))
 
 
@@ -240,11 +240,11 @@ def _only_part(axes: tuple[Sequence[Span], ...]) -> Part:
         return Part((), (), (), full=True)
     coords, inside, out, full = zip(*[spans[0] for spans in axes], strict=True)
     if {*map(type, inside + out)} != {slice}:
-        inside, out = _joint(inside), _joint(out)
+        inside, out = joint_index(inside), joint_index(out)
     return Part(coords, inside, out, all(full))
 
 
-def _joint(index: tuple[Any, ...]) -> tuple[Any, ...]:
+def joint_index(index: tuple[Any, ...]) -> tuple[Any, ...]:
     """An index that NumPy takes axis by axis: several index arrays beside each other would be paired up as points."""
     n_lists = 0
     for i in index:
@@ -254,19 +254,18 @@ def _joint(index: tuple[Any, ...]) -> tuple[Any, ...]:
     return np.ix_(*[np.arange(i.start, i.stop, i.step) if isinstance(i, slice) else i for i in index])
 
 
-def _windows(spans: Sequence[Span], chunks: Axis, objects: Axis) -> list[tuple[int, int, int]]:
-    """Which spans are in one stored object: (its coordinate, first span, number of spans)."""
+def _windows(spans: Sequence[Span], chunks: Axis, objects: Axis) -> Indices:
+    """Which spans are in one stored object: (n, 3), its coordinate, first span, number of spans."""
     owners = objects.locate_all(chunks.starts_of(chunks_of(spans)))
-    firsts = [0, *(np.flatnonzero(owners[1:] != owners[:-1]) + 1).tolist()]
-    counts = [b - a for a, b in pairwise([*firsts, owners.size])]
-    return list(zip(owners[firsts].tolist(), firsts, counts, strict=True))
+    firsts = np.flatnonzero(np.concatenate([[True], owners[1:] != owners[:-1]]))
+    return np.stack([owners[firsts], firsts, np.diff(firsts, append=owners.size)], axis=1)
 
 
 def _by_object(spans: Sequence[Span], chunks: Axis, objects: Axis) -> list[tuple[int, tuple[Span, ...]]]:
     """The spans of every stored object: (its coordinate, the spans)."""
     if isinstance(spans, ColumnSpans):
         made = tuple(spans)
-        return [(owner, made[at : at + n]) for owner, at, n in _windows(spans, chunks, objects)]
+        return [(owner, made[at : at + n]) for owner, at, n in _windows(spans, chunks, objects).tolist()]
     groups: dict[int, list[Span]] = {}
     for span in spans:
         groups.setdefault(objects.locate(chunks.bounds(span.chunk)[0]), []).append(span)

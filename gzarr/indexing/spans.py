@@ -1,16 +1,17 @@
 """Cuts one axis of a selection along its chunks: which elements of each chunk go where in the result.
 
 Theory of operation. What an axis takes of one chunk is a `Span`. The spans of a long range or list of indices are a
-sequence that makes its members when they are looked at (`ColumnSpans`). Whoever works with tables takes their columns
-instead: as many numbers, without an object for each chunk.
+sequence that makes its members when they are looked at (`ColumnSpans`). Tables take their rows of numbers instead,
+without an object for each chunk (`make_rows`).
 """
 
 from __future__ import annotations
 
+import struct
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from itertools import pairwise, repeat
-from typing import Any, NamedTuple, TypeAlias, cast, overload
+from itertools import pairwise
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,41 +50,26 @@ class Span(NamedTuple):
     full: bool
 
 
-#: Numbers of every span, or one that is the same for all.
-Column: TypeAlias = Indices | int
+#: Columns of a span as a row of numbers: coordinate of the chunk; number of elements; what is taken, relative to the
+#: chunk, and where it is in the result, each as start, step and list; and whether that is every element of the chunk
+#: within the array. Where a list is not -1, it is the place in a table of indices where ``count`` of them begin.
+CHUNK, COUNT, IN_START, IN_STEP, IN_LIST, OUT_START, OUT_STEP, OUT_LIST, FULL = range(9)
+N_COLUMNS = 9
+_pack = struct.Struct(f"{N_COLUMNS}q").pack
 
 
-class Columns(NamedTuple):
-    """Spans as columns of numbers.
+class ColumnSpans(Sequence[Span]):
+    """Spans that are rows of numbers, made into objects when they are looked at.
 
     Attributes
     ----------
-    chunks, counts : Indices
-        int64 (n,): coordinate of the chunk, and number of elements.
-    in_start, in_step, in_list : Column
-        What is taken, relative to the chunk: an arithmetic progression, or, where ``in_list`` is not -1, ``count``
-        numbers of ``lists`` from there on.
-    out_start, out_step, out_list : Column
-        Where it is in the result, in the same way.
     lists : Indices
         Index lists, one after the other.
     """
 
-    chunks: Indices
-    counts: Indices
-    in_start: Column
-    in_step: Column
-    in_list: Column
-    out_start: Column
-    out_step: Column
-    out_list: Column
-    lists: Indices
-
-
-class ColumnSpans(Sequence[Span]):
-    """Spans that are columns of numbers, made into objects when they are looked at."""
-
     __slots__ = ()
+
+    lists = _NO_LISTS
 
     @property
     @abstractmethod
@@ -91,16 +77,8 @@ class ColumnSpans(Sequence[Span]):
         """Coordinates of the chunks."""
 
     @abstractmethod
-    def columns(self) -> Columns:
-        """Return all spans as columns."""
-
-    @abstractmethod
-    def full(self) -> NDArray[np.bool_]:
-        """Which spans take every element of their chunk that is within the array."""
-
-    @abstractmethod
-    def in_order(self) -> NDArray[np.bool_]:
-        """Which of them do so in the chunk's order."""
+    def rows(self, numbers: Indices | slice = slice(None)) -> Indices:
+        """Return spans, all or those with some numbers, as rows of `N_COLUMNS` numbers: int64 (n, 9)."""
 
 
 class RangeSpans(ColumnSpans):
@@ -124,29 +102,23 @@ class RangeSpans(ColumnSpans):
         """Coordinates of the chunks."""
         return np.arange(self._first, self._first + self._n)
 
-    def columns(self) -> Columns:
-        """Return all spans as columns."""
-        return self.columns_of(0, self._n)
-
-    def columns_of(self, first: int, n: int) -> Columns:
-        """Return ``n`` spans as columns, from number ``first`` on."""
-        start, step, size = self.wanted
-        chunks = np.arange(self._first + first, self._first + first + n + 1)
-        lows = chunks * self._axis.length - start
-        places = lows.copy() if step == 1 else -(-lows // step)
-        places[0], places[-1] = max(places[0], 0), min(places[-1], size)
-        out = places[:-1]
-        return Columns(chunks[:-1], places[1:] - out, out * step - lows[:-1], step, -1, out, 1, -1, _NO_LISTS)
-
-    def full(self) -> NDArray[np.bool_]:
-        """Which spans take every element of their chunk that is within the array."""
-        full = np.full(self._n, self.wanted.step == 1)  # only at its ends a chunk may be cut
-        full[[0, -1]] &= self[0].full, self[-1].full
-        return full
-
-    def in_order(self) -> NDArray[np.bool_]:
-        """Which of them do so in the chunk's order."""
-        return self.full()
+    def rows(self, numbers: Indices | slice = slice(None)) -> Indices:
+        """Return spans as rows of numbers."""
+        (start, step, size), length = self.wanted, self._axis.length
+        at = np.arange(self._n)[numbers] if isinstance(numbers, slice) else numbers
+        low = (at + self._first) * length - start
+        done = np.maximum(low if step == 1 else -(-low // step), 0)
+        end = low + length
+        rows = np.empty((len(at), N_COLUMNS), np.int64)
+        rows[:] = 0, 0, 0, step, -1, 0, 1, -1, step == 1
+        rows[:, CHUNK] = at + self._first
+        rows[:, COUNT] = np.minimum(end if step == 1 else -(-end // step), size) - done
+        rows[:, IN_START] = done * step - low
+        rows[:, OUT_START] = done
+        if step == 1:  # only at its ends a chunk may be cut
+            rows[at == 0, FULL] = self[0].full
+            rows[at == self._n - 1, FULL] = self[-1].full
+        return rows
 
     def __len__(self) -> int:
         return self._n
@@ -173,32 +145,22 @@ class RangeSpans(ColumnSpans):
 class IndexSpans(ColumnSpans):
     """The spans of a list of indices, of which there is at least one."""
 
-    __slots__ = ("_columns", "_full")
+    __slots__ = ("_rows", "lists")
 
     def __init__(self, indices: Indices, axis: Axis) -> None:
-        self._columns, self._full = _index_columns(indices, axis)
+        self._rows, self.lists = _index_rows(indices, axis)
 
     @property
     def chunks(self) -> Indices:
         """Coordinates of the chunks."""
-        return self._columns.chunks
+        return self._rows[:, CHUNK]
 
-    def columns(self) -> Columns:
-        """Return all spans as columns."""
-        return self._columns
-
-    def full(self) -> NDArray[np.bool_]:
-        """Which spans take every element of their chunk that is within the array."""
-        return self._full
-
-    def in_order(self) -> NDArray[np.bool_]:
-        """Which of them do so in the chunk's order."""
-        columns = self._columns
-        sliced = np.maximum(columns.in_list, columns.out_list) < 0
-        return np.asarray(self._full & sliced & (np.asarray(columns.in_step) == 1))
+    def rows(self, numbers: Indices | slice = slice(None)) -> Indices:
+        """Return spans as rows of numbers."""
+        return self._rows[numbers]
 
     def __len__(self) -> int:
-        return len(self._columns.chunks)
+        return len(self._rows)
 
     def __iter__(self) -> Iterator[Span]:
         return iter(self[:])
@@ -211,11 +173,7 @@ class IndexSpans(ColumnSpans):
         if not isinstance(index, slice):
             index = range(len(self))[index]
             return self[index : index + 1][0]
-        *columns, lists = self._columns
-        some = [column if isinstance(column, int) else column[index] for column in columns]
-        chunks, counts, *sides = cast(list[Any], some)
-        inside, out = _indices(lists, counts, *sides[:3]), _indices(lists, counts, *sides[3:])
-        return tuple(map(Span, chunks.tolist(), inside, out, self._full[index].tolist()))
+        return tuple([_span_of(row, self.lists) for row in self._rows[index].tolist()])
 
 
 def cut_axis(wanted: Range | Indices, axis: Axis) -> Sequence[Span]:
@@ -239,6 +197,48 @@ def cut_axis(wanted: Range | Indices, axis: Axis) -> Sequence[Span]:
 def chunks_of(spans: Sequence[Span]) -> Indices:
     """Coordinates of the chunks of spans."""
     return spans.chunks if isinstance(spans, ColumnSpans) else np.array([span.chunk for span in spans], np.int64)
+
+
+def make_rows(spans: Sequence[Span]) -> tuple[Indices, Indices]:
+    """Return spans as rows of `N_COLUMNS` numbers, and their index lists."""
+    if isinstance(spans, ColumnSpans):
+        return spans.rows(), spans.lists
+    lists: list[Indices] = []
+    rows = b"".join([_pack(chunk, *_sides(inside, out, lists), full) for chunk, inside, out, full in spans])
+    table = np.frombuffer(rows, np.int64).reshape(-1, N_COLUMNS)
+    return table, np.concatenate(lists) if lists else _NO_LISTS
+
+
+def in_order(spans: Sequence[Span]) -> NDArray[np.bool_]:
+    """Which spans take every element of their chunk that is within the array, in the chunk's order."""
+    rows, _ = make_rows(spans)
+    by_slices = np.maximum(rows[:, IN_LIST], rows[:, OUT_LIST]) < 0
+    return np.asarray(by_slices & (rows[:, FULL] != 0) & (rows[:, IN_STEP] == 1))
+
+
+def _sides(inside: Any, out: Any, lists: list[Indices]) -> tuple[int, ...]:
+    """The columns `COUNT` to `OUT_LIST` of a span. lists: index lists so far, to which those of the span are added."""
+    sides: list[int] = []
+    count = 0
+    for index in (inside, out):
+        if type(index) is slice:
+            step = index.step or 1
+            count = (index.stop - index.start + step - 1) // step
+            sides += index.start, step, -1
+        else:
+            count = len(index)
+            sides += 0, 0, sum(map(len, lists))
+            lists.append(index)
+    return count, *sides
+
+
+def _span_of(row: list[int], lists: Indices) -> Span:
+    chunk, count, in_start, in_step, in_list, out_start, out_step, out_list, full = row
+    inside, out = (
+        slice(start, start + (count - 1) * step + 1, step) if at < 0 else lists[at : at + count]
+        for start, step, at in ((in_start, in_step, in_list), (out_start, out_step, out_list))
+    )
+    return Span(chunk, inside, out, bool(full))
 
 
 def _cut_range(wanted: Range, axis: Axis) -> tuple[Span, ...]:
@@ -308,44 +308,47 @@ def _as_slice(indices: Indices) -> slice | Indices:
     return indices
 
 
-def _index_columns(indices: Indices, axis: Axis) -> tuple[Columns, NDArray[np.bool_]]:
+def _index_rows(indices: Indices, axis: Axis) -> tuple[Indices, Indices]:
+    """The spans of a list of indices as rows of numbers, and their index lists."""
     chunks = axis.locate_all(indices)
     order = None
     if not bool(np.all(chunks[1:] >= chunks[:-1])):
         order = np.argsort(chunks.astype(np.uint16) if axis.nchunks <= _MAX_NARROW else chunks, kind="stable")
         chunks, indices = chunks[order], indices[order]
     firsts = np.concatenate([np.zeros(1, np.int64), np.flatnonzero(chunks[1:] != chunks[:-1]) + 1])
-    chunk = chunks[firsts]
     inside = indices - axis.starts_of(chunks)
+    rows = np.empty((len(firsts), N_COLUMNS), np.int64)
+    rows[:] = 0, 1, 0, 1, -1, 0, 1, -1, 0
+    rows[:, CHUNK] = chunk = chunks[firsts]
     sizes = np.minimum(axis.starts_of(chunk + 1), axis.extent) - axis.starts_of(chunk)
     if len(firsts) == len(indices):  # an index a chunk
-        places = firsts if order is None else order
-        return Columns(chunk, np.ones_like(chunk), inside, 1, -1, places, 1, -1, _NO_LISTS), sizes == 1
-    counts = np.diff(firsts, append=len(indices))
-    full = _are_full(indices, firsts, counts, sizes)
-    in_start, in_step, in_list, in_lists = _side(inside, firsts, counts)
-    if order is None:
-        return Columns(chunk, counts, in_start, in_step, in_list, firsts, 1, -1, in_lists), full
-    out_start, out_step, out_list, out_lists = _side(order, firsts, counts)
-    if not isinstance(out_list, int):
-        out_list = np.where(out_list < 0, -1, out_list + in_lists.size)
-    lists = np.concatenate([in_lists, out_lists])
-    return Columns(chunk, counts, in_start, in_step, in_list, out_start, out_step, out_list, lists), full
+        rows[:, IN_START], rows[:, OUT_START] = inside, firsts if order is None else order
+        rows[:, FULL] = sizes == 1
+        return rows, _NO_LISTS
+    rows[:, COUNT] = np.diff(firsts, append=len(indices))
+    rows[:, FULL] = _are_full(indices, firsts, rows[:, COUNT], sizes)
+    lists = _add_side(rows, IN_START, inside, firsts, _NO_LISTS)
+    rows[:, OUT_START] = firsts
+    return rows, lists if order is None else _add_side(rows, OUT_START, order, firsts, lists)
 
 
-def _side(indices: Indices, firsts: Indices, counts: Indices) -> tuple[Indices, Indices, Column, Indices]:
-    """Start, step and list of runs of indices, which begin at ``firsts``; and the lists.
+def _add_side(rows: Indices, column: int, indices: Indices, firsts: Indices, lists: Indices) -> Indices:
+    """Set start, step and list of runs of indices, which begin at ``firsts``. Returns: the lists with those needed.
 
     NumPy and the loop copy evenly spaced elements faster than lists.
     """
+    counts = rows[:, COUNT]
     steps = np.diff(indices, append=0)
     step = np.where(counts > 1, steps[firsts], 1)
     odd = steps != np.repeat(step, counts)
     odd[firsts + counts - 1] = False  # from one run to the next
     listed = np.logical_or.reduceat(odd, firsts) | (step < 1)
+    rows[:, column], rows[:, column + 1] = indices[firsts], step
     if not listed.any():
-        return indices[firsts], step, -1, _NO_LISTS
-    return np.where(listed, 0, indices[firsts]), np.where(listed, 0, step), np.where(listed, firsts, -1), indices
+        return lists
+    rows[listed, column : column + 2] = 0
+    rows[listed, column + 2] = firsts[listed] + lists.size
+    return np.concatenate([lists, indices])
 
 
 def _are_full(indices: Indices, firsts: Indices, counts: Indices, sizes: Indices) -> NDArray[np.bool_]:
@@ -355,14 +358,3 @@ def _are_full(indices: Indices, firsts: Indices, counts: Indices, sizes: Indices
     in_order = np.sort(indices)
     distinct = np.diff(in_order, prepend=in_order[0] - 1) != 0
     return np.asarray(np.add.reduceat(distinct, firsts, dtype=np.int64) == sizes)
-
-
-def _indices(lists: Indices, count: Indices, start: Indices, step: Column, at: Column) -> list[slice | Indices]:
-    """The indices of one side of spans."""
-    stops = (start + (count - 1) * step + 1).tolist()
-    steps = repeat(step, len(stops)) if isinstance(step, int) else step.tolist()
-    found: list[slice | Indices] = list(map(slice, start.tolist(), stops, steps))
-    if not isinstance(at, int):
-        for number in np.flatnonzero(at >= 0).tolist():
-            found[number] = lists[at[number] : at[number] + count[number]]
-    return found

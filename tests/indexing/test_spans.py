@@ -11,7 +11,20 @@ from hypothesis import strategies as st
 
 from gzarr.indexing.grid import Axis, RegularAxis, VaryingAxis
 from gzarr.indexing.selection import Range
-from gzarr.indexing.spans import MIN_SPAN_INDICES, ColumnSpans, IndexSpans, RangeSpans, Span, cut_axis
+from gzarr.indexing.spans import (
+    CHUNK,
+    COUNT,
+    FULL,
+    IN_START,
+    MIN_SPAN_INDICES,
+    OUT_START,
+    ColumnSpans,
+    IndexSpans,
+    RangeSpans,
+    Span,
+    cut_axis,
+    in_order,
+)
 
 
 @st.composite
@@ -41,9 +54,10 @@ def test_spans_of_long_ranges_are_the_same_as_numbers_and_one_by_one(drawn: tupl
         (elements(span), span.full) for span in all_of_them
     ]
     assert spans[1:3] == tuple(all_of_them[1:3])
-    chunks, counts, inside, _, _, out, *_ = spans.columns()
-    columns = list(zip(*(column.tolist() for column in (chunks, inside, out, counts)), strict=True))
-    assert columns == [(c, inside.start, out.start, len(out)) for c, inside, out in map(elements, all_of_them)]
+    rows = spans.rows()
+    columns = rows[:, [CHUNK, IN_START, OUT_START, COUNT]].tolist()
+    assert columns == [[c, inside.start, out.start, len(out)] for c, inside, out in map(elements, all_of_them)]
+    assert np.array_equal(spans.rows(np.arange(len(spans))[::-1]), rows[::-1])
 
 
 @st.composite
@@ -75,8 +89,8 @@ def test_spans_of_lists_are_the_same_as_numbers_and_as_objects(drawn: tuple[np.n
     assert found.tolist() == indices.tolist()
     chunks = [span.chunk for span in spans]
     assert chunks == sorted(set(chunks)) == spans.chunks.tolist()
-    assert spans.full().tolist() == [span.full for span in spans]
-    assert spans.in_order().tolist() == [
+    assert (spans.rows()[:, FULL] == [span.full for span in spans]).all()
+    assert in_order(spans).tolist() == [
         span.full and type(span.inside) is type(span.out) is slice and span.inside.step == 1 for span in spans
     ]
     as_text = [str(span) for span in spans]
@@ -112,7 +126,6 @@ def test_lists_may_end_where_numbers_of_64_bits_do(extent: int) -> None:
 
 
 def test_lists_of_one_index_a_chunk_have_no_index_lists() -> None:
-    columns = IndexSpans(np.array([3, 1, 2]), RegularAxis(4, 1)).columns()
-    assert columns.chunks.tolist() == [1, 2, 3]
-    assert columns.out_start == pytest.approx([1, 2, 0])
-    assert columns.lists.size == 0
+    spans = IndexSpans(np.array([3, 1, 2]), RegularAxis(4, 1))
+    assert spans.rows()[:, [CHUNK, OUT_START]].tolist() == [[1, 1], [2, 2], [3, 0]]
+    assert spans.lists.size == 0

@@ -20,13 +20,12 @@ from gzarr.indexing.grid import Grid, nchunks
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import BoxPlan, Part
 from gzarr.indexing.selection import Indices
-from gzarr.indexing.spans import ColumnSpans, RangeSpans, Span, chunks_of
+from gzarr.indexing.spans import FULL, RangeSpans, Span, chunks_of, make_rows
 from gzarr.layout.chunk_layout import Layout
 
 T = TypeVar("T")
 
 _pack_span = struct.Struct("8q").pack
-_SPAN_NBYTES = 64
 
 #: Axes that the loop's tables have room for (MAX_NDIM).
 MAX_NDIM = 32
@@ -209,7 +208,7 @@ class Boxes:
 
     def by_shard(self, layout: Layout, n_threads: int) -> Shards:
         """The parts of every shard, and the number of shards. n_threads: see `spread`."""
-        windows = self._plan.windows(layout.objects)
+        windows = [axis.tolist() for axis in self._plan.windows(layout.objects)]
         n = prod(map(len, windows))
         return (_piece_of(_nth(windows, number)) for number in spread(n, n_threads)), n
 
@@ -232,7 +231,7 @@ class Boxes:
         spans = [len(axis) for axis in self._plan.axes]
         by_axis = [[(0, 0, n)] for n in spans]
         if layout.objects is not layout.grid:
-            by_axis = self._plan.windows(layout.objects)
+            by_axis = [axis.tolist() for axis in self._plan.windows(layout.objects)]
         shape = tuple(map(len, by_axis))
         counts = np.ones(1, np.int64)
         for windows in by_axis:
@@ -429,41 +428,20 @@ class _Lists:
 def _are_full(spans: Sequence[Span], first: int, n: int) -> bool:
     if isinstance(spans, RangeSpans):  # only at its ends a chunk may be cut
         return spans.wanted.step == 1 and spans[first].full and spans[first + n - 1].full
-    if isinstance(spans, ColumnSpans):
-        return bool(spans.full()[first : first + n].all())
-    return all(span.full for span in spans[first : first + n])
+    return bool(make_rows(spans)[0][first : first + n, FULL].all())
 
 
 def _rows(spans: Sequence[Span], lists: _Lists, some: tuple[int, int] | None = None) -> bytes:
     """The loop's struct Span of every span. lists: where index lists are added. some: the first, and how many."""
-    if some is not None and not isinstance(spans, RangeSpans):
-        first, n = some
-        return _rows(spans, lists)[first * _SPAN_NBYTES : (first + n) * _SPAN_NBYTES]
-    if not isinstance(spans, ColumnSpans):
-        return b"".join([_row(span, lists) for span in spans])
-    columns = spans.columns() if some is None or not isinstance(spans, RangeSpans) else spans.columns_of(*some)
-    rows = np.empty((len(columns.chunks), 8), np.int64)
-    for number, values in enumerate(columns[:8]):
-        rows[:, number] = values
-    if columns.lists.size:
+    if some is None:
+        rows, own = make_rows(spans)
+    else:
+        picked = slice(some[0], sum(some))
+        rows, own = (spans.rows(picked), spans.lists) if isinstance(spans, RangeSpans) else make_rows(spans)
+        rows = rows if isinstance(spans, RangeSpans) else rows[picked]
+    rows = rows.copy()
+    if own.size:
         listed, sides = rows[:, 4] >= 0, rows[:, [4, 7]]
-        rows[listed, 3] = spans.full()[listed]
-        rows[:, [4, 7]] = np.where(sides >= 0, sides + lists.add(columns.lists), -1)
-    return rows.tobytes()
-
-
-def _row(span: Span, lists: _Lists) -> bytes:
-    chunk, inside, out, full = span
-    if type(inside) is slice and type(out) is slice:
-        step = out.step or 1
-        count = (out.stop - out.start + step - 1) // step
-        return _pack_span(chunk, count, inside.start, inside.step or 1, -1, out.start, step, -1)
-    count = len(range(out.start, out.stop, out.step or 1)) if type(out) is slice else len(out)
-    return _pack_span(chunk, count, *_side(inside, lists, full), *_side(out, lists, False))
-
-
-def _side(index: Any, lists: _Lists, full: bool) -> tuple[int, int, int]:
-    """Start, step and -1 of a slice; or 0, whether all is taken, and the place of the index list."""
-    if type(index) is slice:
-        return index.start, index.step or 1, -1
-    return 0, full, lists.add(index)
+        rows[listed, 3] = rows[listed, FULL]
+        rows[:, [4, 7]] = np.where(sides >= 0, sides + lists.add(own), -1)
+    return rows[:, :8].tobytes()

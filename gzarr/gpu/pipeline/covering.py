@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from gzarr.cpu.compiled.tables import Windows
 from gzarr.indexing.plan import BoxPlan
 from gzarr.indexing.selection import Indices
-from gzarr.indexing.spans import ColumnSpans
+from gzarr.indexing.spans import in_order
 from gzarr.layout.chunk_layout import Layout
 
 
@@ -98,7 +98,7 @@ def find_covered(box: BoxPlan, layout: Layout, windows: Windows, steps: Sequence
     windows: of the plan. steps: entries of a shard's index from one chunk to the next on every axis; 1 for files.
     """
     cut = (layout.cut or layout.find_cut())[0]
-    full = tuple([_is_full(axis) & (windows.chunks[a] != cut[a]) for a, axis in enumerate(box.axes)])
+    full = tuple([in_order(axis) & (windows.chunks[a] != cut[a]) for a, axis in enumerate(box.axes)])
     if layout.objects is layout.grid:
         rows = [np.flatnonzero(axis) for axis in full]
         chunks = tuple([column[some] for column, some in zip(windows.chunks, rows, strict=True)])
@@ -134,16 +134,6 @@ def _ratio(layout: Layout, a: int) -> int:
     """Chunks of a shard on an axis."""
     length: int = getattr(layout.objects[a], "length", 0)
     return length // max(int(getattr(layout.grid[a], "length", 1)), 1)
-
-
-def _is_full(spans: Sequence[Any]) -> NDArray[np.bool_]:
-    """Which spans of an axis take all of their chunk, in its order."""
-    if isinstance(spans, ColumnSpans):
-        return spans.in_order()
-    found = [
-        span.full and type(span.inside) is type(span.out) is slice and span.inside.step in (None, 1) for span in spans
-    ]
-    return np.array(found, np.bool_)
 
 
 def _rest_of(box: BoxPlan, spans: Sequence[Indices]) -> tuple[BoxPlan, ...]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from gzarr.gpu.device.protocol import Table
 from gzarr.gpu.kernels import prefix_sums
 from gzarr.indexing.plan import BoxPlan, Part
-from gzarr.indexing.spans import Columns, ColumnSpans
+from gzarr.indexing.spans import COUNT, IN_LIST, IN_START, IN_STEP, OUT_LIST, OUT_START, OUT_STEP, make_rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -221,30 +221,13 @@ def box_columns(plan: BoxPlan) -> BoxColumns:
     pool_size = 0
     axes = []
     for spans in plan.axes:
-        if isinstance(spans, ColumnSpans):
-            columns = spans.columns()
-            axes.append(_table(columns, pool_size))
-            pool.append(columns.lists)
-            pool_size += columns.lists.size
-            continue
-        rows = []
-        for span in spans:
-            row, lists = _span(span.inside, span.out, pool_size)
-            pool += lists
-            pool_size += sum(item.size for item in lists)
-            rows.append(row)
-        axes.append(np.array(rows, np.int64).reshape(-1, 7))
+        rows, lists = make_rows(spans)
+        table = rows[:, [IN_START, IN_STEP, OUT_START, OUT_STEP, COUNT, IN_LIST, OUT_LIST]]
+        table[:, 5:] += pool_size * (table[:, 5:] >= 0)
+        axes.append(table)
+        pool.append(lists)
+        pool_size += lists.size
     return BoxColumns(tuple(axes), np.concatenate(pool) if pool_size else np.zeros(1, np.int64))
-
-
-def _table(columns: Columns, pool_size: int) -> NDArray[np.int64]:
-    """The rows of `BoxTables.spans` of an axis, whose lists begin at ``pool_size``."""
-    _, count, in_start, in_step, in_list, out_start, out_step, out_list, *_ = columns
-    table = np.empty((len(count), 7), np.int64)
-    for number, column in enumerate((in_start, in_step, out_start, out_step, count, in_list, out_list)):
-        table[:, number] = column
-    table[:, 5:] += pool_size * (table[:, 5:] >= 0)
-    return table
 
 
 def _with_lists(spans: Table, pool: Table) -> tuple[Table, Table]:
