@@ -11,7 +11,6 @@ from gzarr.backend import Fields
 from gzarr.dtypes.scalars import as_times, lacks_unit
 from gzarr.errors import SelectionError
 from gzarr.hierarchy.accessors import Indexed
-from gzarr.hierarchy.assigned import cast_as_assigned
 from gzarr.hierarchy.lazy import computed, is_lazy, is_separate
 from gzarr.hierarchy.named_axes import check_names
 from gzarr.indexing.selection import Box, Points, Range, Selection
@@ -32,8 +31,6 @@ def broadcast_value(value: Any, dtype: np.dtype[Any], selection: Selection, arra
     )
     if isinstance(selection, Box) and selection.view is not None:
         given = given[selection.view]
-    if given.dtype.kind in "fc" and dtype.base.kind in "iu" and type(given) in (np.ndarray, np.memmap):
-        given = cast_as_assigned(given, dtype, selection, array.metadata)
     return given if isinstance(selection, Box) else to_array_axes(given, selection)
 
 

@@ -17,7 +17,7 @@ from gzarr.errors import ChunkError
 from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.storage import LocalStore
 from tests.support.processes import run_python
-from tests.support.values import check_as_numpy, floats_out_of_range
+from tests.support.values import check_as_numpy
 
 PATHS = {
     "compiled loop": {},
@@ -43,14 +43,6 @@ def made(tmp_path: Path, shape: Any, dtype: Any, zarr_format: Any = 3) -> gzarr.
     return gzarr.create_array(
         store, shape=shape, dtype=dtype, chunks=chunks, zarr_format=zarr_format, fill_value=0, overwrite=True
     )
-
-
-@pytest.mark.parametrize("source", ["f4", ">f8"])
-@pytest.mark.parametrize("target", ["u1", "<u4", ">i8"])
-def test_floats_out_of_range_become_what_numpy_makes_of_them(source: str, target: str, tmp_path: Path) -> None:
-    for key in np.s_[:, ::3, (slice(2, 30), slice(None, None, -3))]:
-        array = made(tmp_path, (41, 53), target)
-        check_as_numpy(array, key, floats_out_of_range(np.asarray(array)[key].shape, source))
 
 
 @pytest.mark.parametrize("value", [300, -1, 2**33, np.nan, np.inf, 1e30, 2.7, 1j, True, "7", b"7"])
