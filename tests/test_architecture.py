@@ -186,7 +186,7 @@ TESTED_THROUGH = {
     "profiling/test_report": "profiling/recorder chunk_io/profiled_backend",
     "properties/test_metadata": "metadata/documents metadata/fields metadata/model metadata/parts metadata/v2 "
     "metadata/v3",
-    "properties/test_selections": "hierarchy/accessors",
+    "properties/test_selections": "hierarchy/accessors hierarchy/selecting",
     "storage/test_file_locks": "storage/strays",
     "storage/test_icechunk": "storage/foreign",
     "storage/test_local": "storage/local_files",

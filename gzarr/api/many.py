@@ -11,6 +11,7 @@ from gzarr.chunk_io import engine
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.boxes import box_jobs
 from gzarr.hierarchy.lazy import computed, meets
+from gzarr.hierarchy.selecting import finish_read, read_job, write_job
 from gzarr.indexing.selection import Selection, normalize, split_fields
 
 #: An array, what to read of it, and an array to read into.
@@ -61,12 +62,12 @@ def read_many(wanted: Iterable[Wanted]) -> list[AnyArray]:
             continue
         try:
             selection, fields = _selected(array, key)
-            job, result = array._read_job(selection, fields, out)  # noqa: SLF001 - of the same package
+            job, result = read_job(array, selection, fields, out)
         except Exception as error:
             error.add_note(f"read_many: item {number}, of {array}")
             raise
         jobs.append(job)
-        finished.append(partial(array._finish_read, selection, job, result, out))  # noqa: SLF001
+        finished.append(partial(finish_read, selection, job, result, out))
     engine.read(jobs)
     return [finish() for finish in finished]
 
@@ -109,7 +110,7 @@ def write_many(values: Iterable[tuple[Array, Any, Any]]) -> None:
     for number, (array, key, value) in enumerate(items):
         try:
             selection, fields = _selected(array, key)
-            jobs.append(array._write_job(selection, _unchanging(value, array, items), fields))  # noqa: SLF001
+            jobs.append(write_job(array, selection, _unchanging(value, array, items), fields))
         except Exception as error:
             error.add_note(f"write_many: item {number}, of {array}")
             raise

@@ -1,34 +1,68 @@
-"""The array: NumPy-like reads and writes of chunks in a store, on the device that it was opened for."""
+"""The array: NumPy-like reads and writes of chunks in a store, on the device that it was opened for.
+
+The class holds the state and the documentation. The work is done by functions of other modules, by topic:
+``selecting``, ``array_resizing``, ``array_views``, ``array_info``, ``stats``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from collections.abc import Iterator, Mapping
+from math import prod
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 import numpy as np
 
 from gzarr.backend import Array as AnyArray
 from gzarr.backend import Backend, BasicSelections, Fields
-from gzarr.chunk_io import engine
 from gzarr.chunk_io.array_io import ArrayIO
-from gzarr.chunk_io.prepare import is_prepared
-from gzarr.chunk_io.waves import ReadJob, WriteJob
+from gzarr.chunk_io.prepare import is_prepared, prepare_array
+from gzarr.codecs.spec import CodecSpec
+from gzarr.concurrency import new_lock
 from gzarr.config import config
+from gzarr.display.info import PlacementReport, Report
 from gzarr.display.progress import ProgressLike
 from gzarr.errors import ArrayNotFoundError, GzarrError, MetadataError, MissingExtraError, UnknownCodecError
-from gzarr.hierarchy.array_views import ViewableArray
+from gzarr.hierarchy.accessors import Accessor
+from gzarr.hierarchy.array_config import ArrayConfig, given_config
+from gzarr.hierarchy.array_info import (
+    array_page,
+    array_report,
+    chunk_lengths,
+    digest_of,
+    n_initialized,
+    only_compressor,
+    shown_codecs,
+)
+from gzarr.hierarchy.array_resizing import append_to, resize_array
+from gzarr.hierarchy.array_views import casting_dtype, view_metadata
 from gzarr.hierarchy.asynchronous import AsyncArray, take_over, unwrapped
-from gzarr.hierarchy.keywords import ConstructorKeywords
-from gzarr.hierarchy.node import same_objects
+from gzarr.hierarchy.keywords import ConstructorKeywords, DeviceKeywords
+from gzarr.hierarchy.node import Node, same_objects
 from gzarr.hierarchy.open_options import OpenedWith, opened_with_settings
 from gzarr.hierarchy.reaching import reach_existing, split_positional
-from gzarr.hierarchy.resizing import objects_stored
-from gzarr.hierarchy.values import broadcast_value, check_out, fields_dtype, native_times, to_array_axes
+from gzarr.hierarchy.selecting import (
+    blocks_selected,
+    host_copy,
+    iterate_rows,
+    read_selection,
+    rows_between,
+    write_selection,
+)
+from gzarr.hierarchy.threads import run_in_thread
+from gzarr.indexing.chunking import parse_shape
+from gzarr.indexing.grid import nchunks
 from gzarr.indexing.keys import join_path
-from gzarr.indexing.plan import make_plan
-from gzarr.indexing.selection import Points, Selection, normalize_basic
+from gzarr.indexing.selection import (
+    normalize,
+    normalize_basic,
+    normalize_mask,
+    normalize_orthogonal,
+    normalize_vindex,
+    split_fields,
+)
 from gzarr.metadata.documents import as_meta, documents, found_instead, read_node
 from gzarr.metadata.model import ArrayMeta
+from gzarr.metadata.parts import split_codecs
 from gzarr.storage import open_store
 from gzarr.storage.base import Store
 from gzarr.tensors import dlpack
@@ -36,8 +70,11 @@ from gzarr.tensors import dlpack
 if TYPE_CHECKING:
     from gzarr.hierarchy.stats import Stats
 
+#: Arrays are prepared for reading one after another.
+_preparing = new_lock()
 
-class Array(ViewableArray):
+
+class Array(Node[ArrayMeta]):
     """A chunked, compressed, N-dimensional array.
 
     ``array[selection]`` reads into a new NumPy array or, on a CUDA device, CuPy array; ``array[selection] = value``
@@ -68,7 +105,8 @@ class Array(ViewableArray):
     (4, 2)
     """
 
-    __slots__ = ()
+    __slots__ = ("_bound", "_out_dtype", "is_view", "read_missing_chunks", "write_empty_chunks")
+    _bound: ArrayIO | GzarrError | None  # None until it is needed, as most of many arrays are opened in vain
 
     def __init__(
         self,
@@ -111,6 +149,32 @@ class Array(ViewableArray):
         self.write_empty_chunks = bool(setting)
 
     @property
+    def _io(self) -> ArrayIO:
+        """The array as the engine reads and writes it. Raises UnknownCodecError or MissingExtraError."""
+        bound = self._bound
+        if bound is None:
+            with _preparing:
+                if self._bound is None:
+                    self._bound = self._prepared(self.metadata)
+            return self._io
+        if isinstance(bound, ArrayIO):
+            return bound
+        raise type(bound)(str(bound))
+
+    def _prepared(self, meta: ArrayMeta) -> ArrayIO:
+        """The array with some metadata, as the engine reads and writes it."""
+        io = prepare_array(meta, self.store, self.path, *self.opened_with.reading)
+        return io if self.read_missing_chunks else io.without_missing()
+
+    def _take(self, meta: ArrayMeta, io: ArrayIO) -> None:
+        """Go on with other metadata, and the array as the engine reads it with them."""
+        with _preparing:  # else another thread that prepares the array could undo this
+            self._bound = io
+        if self._out_dtype == self.metadata.data_type.dtype:
+            self._out_dtype = meta.data_type.dtype
+        self.metadata = meta
+
+    @property
     def read_only(self) -> bool:
         """Whether writes through this object are refused. Can be assigned, as in zarr 2; the store may still refuse."""
         return super().read_only
@@ -119,7 +183,466 @@ class Array(ViewableArray):
     def read_only(self, value: bool) -> None:
         self._read_only = bool(value)
 
+    @property
+    def name(self) -> str | None:  # type: ignore[override]
+        """Absolute path of the array in its store. At the root: "/", or None for v2, as in zarr 2."""
+        return "/" + self.path if self.path or self.metadata.zarr_format == 3 else None
+
+    @property
+    def basename(self) -> str | None:  # type: ignore[override]
+        """Last part of the path. At the root: "", or None for v2."""
+        return None if self.name is None else super().basename
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extents. Assigning to it resizes the array."""
+        return self.metadata.shape
+
+    @shape.setter
+    def shape(self, value: tuple[int, ...]) -> None:
+        self.resize(value)
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.metadata.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return prod(self.metadata.shape)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """NumPy data type of what reads return."""
+        return self._out_dtype
+
+    @property
+    def itemsize(self) -> int:
+        """Size of an element, in bytes."""
+        return self._out_dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the whole array in memory, in bytes."""
+        return self.size * self._out_dtype.itemsize
+
+    @property
+    def fill_value(self) -> Any:
+        """Value of elements that were never written; None if it is undefined."""
+        return self.metadata.fill_value
+
+    @property
+    def order(self) -> Literal["C", "F"]:
+        """Memory order of the elements in a chunk."""
+        return self.metadata.order
+
+    @property
+    def chunks(self) -> tuple[int, ...]:
+        """Shape of the chunks.
+
+        In a sharded array, of the chunks within a shard; if chunks vary, of the first.
+        """
+        return self.metadata.chunks
+
+    @property
+    def chunk_sizes(self) -> tuple[tuple[int, ...], ...]:
+        """Lengths of the chunks along every axis, within the array.
+
+        Examples
+        --------
+        >>> import gzarr
+        >>> gzarr.zeros((5, 4), chunks=(2, 4)).chunk_sizes
+        ((2, 2, 1), (4,))
+        """
+        return chunk_lengths(self.metadata.chunk_grid)
+
+    @property
+    def read_chunk_sizes(self) -> tuple[tuple[int, ...], ...]:
+        """`chunk_sizes`, by zarr-python's name."""
+        return self.chunk_sizes
+
+    @property
+    def write_chunk_sizes(self) -> tuple[tuple[int, ...], ...]:
+        """Lengths along every axis of what is stored as one object, within the array: of shards, or of chunks."""
+        return chunk_lengths(self.metadata.grid)
+
+    @property
+    def shards(self) -> tuple[int, ...] | None:
+        """Shape of the shards, or None if the array is not sharded."""
+        return None if self.metadata.sharding is None else self.metadata.object_shape
+
+    @property
+    def cdata_shape(self) -> tuple[int, ...]:
+        """Number of chunks along every axis. As in zarr 2, a v2 array without axes has (1,)."""
+        counts = tuple(axis.nchunks for axis in self.metadata.chunk_grid)
+        return counts or (1,) * (self.metadata.zarr_format == 2)
+
+    @property
+    def nchunks(self) -> int:
+        """Number of chunks."""
+        return nchunks(self.metadata.chunk_grid)
+
+    @property
+    def dimension_names(self) -> tuple[str | None, ...] | None:
+        """A name or None for every axis, or None if the array has no names."""
+        return self.metadata.dimension_names
+
+    @property
+    def codecs(self) -> tuple[CodecSpec, ...]:
+        """The whole codec chain, in encoding order."""
+        return self.metadata.codecs
+
+    @property
+    def filters(self) -> Any:
+        """Codecs between the array and its bytes: numcodecs objects or None in v2, a tuple of specs in v3."""
+        return shown_codecs(self.metadata)[0]
+
+    @property
+    def serializer(self) -> CodecSpec | None:
+        """The codec that turns the array into bytes; None in v2."""
+        return split_codecs(self.metadata)[1]
+
+    @property
+    def compressors(self) -> tuple[Any, ...]:
+        """Codecs from bytes to bytes: numcodecs objects in v2, specs in v3."""
+        compressors: tuple[Any, ...] = shown_codecs(self.metadata)[1]
+        return compressors
+
+    @property
+    def compressor(self) -> Any:
+        """The compressor as a numcodecs object, or None.
+
+        In v3 it may also be a codec that turns the array into bytes by itself, as image codecs do. TypeError is raised
+        if the array has several compressors.
+        """
+        return only_compressor(self)
+
+    @property
+    def nbytes_stored(self) -> int:
+        """Bytes that the array occupies in its store, metadata included."""
+        return self.store.nbytes_stored(self.path)
+
+    @property
+    def nchunks_initialized(self) -> int:
+        """Number of chunks that are stored. In a sharded array the index of every shard is read."""
+        return n_initialized(self)
+
+    @property
+    def placement(self) -> PlacementReport:
+        """Where each step of reading the array runs, and which path handles many chunks, with the reason.
+
+        Examples
+        --------
+        >>> import gzarr
+        >>> gzarr.zeros((5, 4), compressors=None, device="cpu").placement[0][:2]
+        ('bytes', 'host')
+        """
+        return PlacementReport(self._io.placement())
+
+    @property
+    def info(self) -> Report:
+        """A report of what the array is and how much it occupies. It lists the array's objects in the store.
+
+        Examples
+        --------
+        >>> import gzarr
+        >>> gzarr.zeros((200, 100), dtype="i4").info.items[2:4]
+        (('Data type', 'int32'), ('Shape', '(200, 100)'))
+        """
+        return array_report(self)
+
+    def info_complete(self) -> Report:
+        """Return `info`, as zarr-python's method of this name does."""
+        return self.info
+
+    @property
+    def xp(self) -> Any:
+        """The module with the functions for what the array reads: numpy, or cupy on a GPU.
+
+        On ``device="emulated"``, it is a module that behaves as cupy. Data types that a GPU lacks (strings, objects,
+        times) are read into NumPy arrays everywhere.
+
+        Examples
+        --------
+        >>> import gzarr
+        >>> array = gzarr.array([1.0, 4.0], device="cpu")
+        >>> array.xp.sqrt(array[:])
+        array([1., 2.])
+        """
+        return np if isinstance(self.backend.empty((0,), self.dtype), np.ndarray) else self.backend.xp
+
+    @property
+    def config(self) -> ArrayConfig:
+        """How this array object reads and writes."""
+        return ArrayConfig(self.order, self.write_empty_chunks, self.read_missing_chunks)
+
     # -- reading -------------------------------------------------------------------------------------------------
+
+    def __getitem__(self, key: Any) -> AnyArray:
+        """Read a selection.
+
+        Parameters
+        ----------
+        key : int, slice, Ellipsis, None, list of int, boolean array, field name or tuple of them
+            What to read, as in NumPy. A list for every axis selects points; several lists beside slices are refused, as
+            `vindex` and `oindex` say which of two things is meant.
+
+        Returns
+        -------
+        numpy.ndarray or cupy.ndarray
+            A new array on the array's device; a scalar if every axis has an integer. ``...`` gives an array even where
+            there are no axes.
+
+        Raises
+        ------
+        SelectionError
+            If the selection does not fit the array.
+        ChunkError
+            If a stored chunk is damaged.
+        StoreError
+            If the store cannot be read.
+
+        Examples
+        --------
+        >>> import gzarr, numpy as np
+        >>> z = gzarr.array(np.arange(12).reshape(3, 4), chunks=(2, 2))
+        >>> z[1, 2:]
+        array([6, 7])
+        >>> z[:, -1]
+        array([ 3,  7, 11])
+        """
+        basic = self._basic()
+        read = None if basic is None else basic.read(key, self._out_dtype)
+        if read is not None:
+            return read
+        key, fields = split_fields(key)
+        return read_selection(self, normalize(key, self.metadata.shape), fields, is_whole=key is ...)
+
+    async def aread(self, selection: Any = ...) -> AnyArray:
+        """Read a selection on a thread, so that many reads wait for a store at once.
+
+        If it is cancelled before its turn, nothing is read; if later, the result is dropped. A result on a GPU is
+        ordered on the device's default stream.
+
+        Parameters
+        ----------
+        selection : optional
+            What ``array[selection]`` takes. By default everything.
+
+        Returns
+        -------
+        numpy.ndarray or cupy.ndarray
+            What ``array[selection]`` returns.
+
+        Examples
+        --------
+        >>> import asyncio, gzarr
+        >>> z = gzarr.array([1, 2, 3])
+        >>> asyncio.run(z.aread(slice(1, 3)))
+        array([2, 3])
+        """
+        return await run_in_thread(self.__getitem__, selection)
+
+    def get_basic_selection(
+        self, selection: Any = ..., *, out: AnyArray = None, fields: Fields = None, prototype: Any = None
+    ) -> AnyArray:
+        """Read integers and slices.
+
+        Parameters
+        ----------
+        selection : int, slice, Ellipsis or tuple of them, optional
+            One item for every axis; axes that are left out are taken whole.
+        out : array, optional
+            An array of the result's shape to read into, on the host or on the array's device.
+        fields : str or list of str, optional
+            Fields of a structured data type. By default all.
+        prototype : optional
+            Accepted for zarr-python; changes nothing: the device of the array says where results are.
+
+        Returns
+        -------
+        numpy.ndarray or cupy.ndarray
+            A new array on the array's device, or ``out``; a scalar if every axis has an integer.
+
+        Examples
+        --------
+        >>> import gzarr, numpy as np
+        >>> z = gzarr.array(np.arange(12).reshape(3, 4), chunks=(2, 2))
+        >>> z.get_basic_selection((1, slice(0, 2)))
+        array([4, 5])
+        """
+        is_whole = selection is ... and fields is None
+        return read_selection(self, normalize_basic(selection, self.shape), fields, out, is_whole=is_whole)
+
+    def get_orthogonal_selection(
+        self, selection: Any, *, out: AnyArray = None, fields: Fields = None, prototype: Any = None
+    ) -> AnyArray:
+        """Read the rows and columns that a selection for each axis picks.
+
+        Parameters
+        ----------
+        selection : int, slice, list of int, boolean array or tuple of them
+            One item for every axis. Each selects on its own axis, whatever the others select.
+        out : array, optional
+            An array of the result's shape to read into, on the host or on the array's device.
+        fields : str or list of str, optional
+            Fields of a structured data type. By default all.
+        prototype : optional
+            Accepted for zarr-python; changes nothing: the device of the array says where results are.
+
+        Returns
+        -------
+        numpy.ndarray or cupy.ndarray
+            A new array on the array's device, or ``out``; a scalar if every axis has an integer.
+
+        Examples
+        --------
+        >>> import gzarr, numpy as np
+        >>> z = gzarr.array(np.arange(12).reshape(3, 4), chunks=(2, 2))
+        >>> z.get_orthogonal_selection(([0, 2], [1, 3]))
+        array([[ 1,  3],
+               [ 9, 11]])
+        """
+        return read_selection(self, normalize_orthogonal(selection, self.shape), fields, out)
+
+    def get_coordinate_selection(
+        self, selection: Any, *, out: AnyArray = None, fields: Fields = None, prototype: Any = None
+    ) -> AnyArray:
+        """Read points by their coordinates.
+
+        Parameters
+        ----------
+        selection : tuple of array-like of int
+            One index array for every axis; they are broadcast together.
+        out : array, optional
+            An array of the result's shape to read into, on the host or on the array's device.
+        fields : str or list of str, optional
+            Fields of a structured data type. By default all.
+        prototype : optional
+            Accepted for zarr-python; changes nothing: the device of the array says where results are.
+
+        Returns
+        -------
+        numpy.ndarray or cupy.ndarray
+            A new array on the array's device, or ``out``; a scalar if every axis has an integer.
+
+        Examples
+        --------
+        >>> import gzarr, numpy as np
+        >>> z = gzarr.array(np.arange(12).reshape(3, 4), chunks=(2, 2))
+        >>> z.get_coordinate_selection(([0, 2], [1, 3]))
+        array([ 1, 11])
+        """
+        return read_selection(self, normalize_vindex(selection, self.shape), fields, out)
+
+    def get_mask_selection(
+        self, mask: Any, *, out: AnyArray = None, fields: Fields = None, prototype: Any = None
+    ) -> AnyArray:
+        """Read the points where a mask is true.
+
+        Parameters
+        ----------
+        mask : array-like of bool
+            A mask of the array's shape.
+        out : array, optional
+            An array of the result's shape to read into, on the host or on the array's device.
+        fields : str or list of str, optional
+            Fields of a structured data type. By default all.
+        prototype : optional
+            Accepted for zarr-python; changes nothing: the device of the array says where results are.
+
+        Returns
+        -------
+        numpy.ndarray or cupy.ndarray
+            A new array on the array's device, or ``out``; a scalar if every axis has an integer.
+
+        Examples
+        --------
+        >>> import gzarr, numpy as np
+        >>> z = gzarr.array(np.arange(12).reshape(3, 4), chunks=(2, 2))
+        >>> z.get_mask_selection(z[...] > 9)
+        array([10, 11])
+        """
+        return read_selection(self, normalize_mask(mask, self.shape), fields, out)
+
+    def get_block_selection(
+        self, selection: Any, *, out: AnyArray = None, fields: Fields = None, prototype: Any = None
+    ) -> AnyArray:
+        """Read whole chunks by their coordinates in the chunk grid.
+
+        Parameters
+        ----------
+        selection : int, slice or tuple of them
+            Coordinates of chunks in the chunk grid, one item for every axis.
+        out : array, optional
+            An array of the result's shape to read into, on the host or on the array's device.
+        fields : str or list of str, optional
+            Fields of a structured data type. By default all.
+        prototype : optional
+            Accepted for zarr-python; changes nothing: the device of the array says where results are.
+
+        Returns
+        -------
+        numpy.ndarray or cupy.ndarray
+            A new array on the array's device, or ``out``; a scalar if every axis has an integer.
+
+        Examples
+        --------
+        >>> import gzarr, numpy as np
+        >>> z = gzarr.array(np.arange(12).reshape(3, 4), chunks=(2, 2))
+        >>> z.get_block_selection((0, 1))
+        array([[2, 3],
+               [6, 7]])
+        """
+        return read_selection(self, blocks_selected(self, selection), fields, out)
+
+    @property
+    def vindex(self) -> Accessor:
+        """Points by their coordinates or by a mask, to read and to write.
+
+        One index array for every axis, broadcast together, or a boolean mask.
+
+        Examples
+        --------
+        >>> import gzarr, numpy as np
+        >>> z = gzarr.array(np.arange(12).reshape(3, 4))
+        >>> z.vindex[[0, 2], [1, 3]]
+        array([ 1, 11])
+        >>> z.vindex[[0, 2], [1, 3]] = 0
+        """
+        return Accessor(self.get_coordinate_selection, self.set_coordinate_selection)
+
+    @property
+    def oindex(self) -> Accessor:
+        """Rows and columns, to read and to write.
+
+        An integer, slice, index list or boolean list for each axis, independently.
+
+        Examples
+        --------
+        >>> import gzarr, numpy as np
+        >>> z = gzarr.array(np.arange(12).reshape(3, 4))
+        >>> z.oindex[[0, 2], 1:3]
+        array([[ 1,  2],
+               [ 9, 10]])
+        >>> z.oindex[:, [0, 3]] = 0
+        """
+        return Accessor(self.get_orthogonal_selection, self.set_orthogonal_selection)
+
+    @property
+    def blocks(self) -> Accessor:
+        """Whole chunks by their coordinates in the chunk grid, to read and to write.
+
+        Examples
+        --------
+        >>> import gzarr, numpy as np
+        >>> z = gzarr.array(np.arange(12).reshape(3, 4), chunks=(2, 2))
+        >>> z.blocks[1, 0]
+        array([[8, 9]])
+        >>> z.blocks[:, 0] = 0
+        """
+        return Accessor(self.get_block_selection, self.set_block_selection)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         """Return the whole array as a NumPy array on the host.
@@ -138,8 +661,7 @@ class Array(ViewableArray):
         """
         if copy is False:
             raise ValueError("a gzarr array cannot become a NumPy array without a copy")
-        data = self._read(normalize_basic((), self.shape), None, None)
-        return np.asarray(data.get() if hasattr(data, "get") else data, self.dtype if dtype is None else dtype)
+        return np.asarray(host_copy(self), self.dtype if dtype is None else dtype)
 
     def __dlpack__(self, *, copy: bool | None = None, **kwargs: Any) -> Any:
         """Read the whole array into a tensor on the array's device: for ``from_dlpack`` of NumPy, CuPy, torch and JAX.
@@ -169,7 +691,7 @@ class Array(ViewableArray):
         """
         if copy is False:
             raise BufferError("a gzarr array cannot be exported without a copy")
-        data = self._read(normalize_basic((), self.shape), None, None)
+        data = read_selection(self, normalize_basic((), self.shape))
         tensor = data if hasattr(data, "__dlpack__") else np.asarray(data)
         # Leave out arguments that are None: not every version of the libraries takes them.
         return dlpack(tensor, **{name: value for name, value in kwargs.items() if value is not None})
@@ -187,15 +709,7 @@ class Array(ViewableArray):
     def __iter__(self) -> Iterator[AnyArray]:
         if not self.shape:
             raise TypeError("iteration over a 0-dimensional array")
-        return self._rows(0, self.shape[0])
-
-    def _rows(self, start: int, end: int) -> Iterator[AnyArray]:
-        """Iterate over sub-arrays along the first axis; the chunks of each row of chunks are read once."""
-        bounds = self.metadata.chunk_grid[0].bounds
-        parts = (bounds(i) for i in range(self.metadata.chunk_grid[0].nchunks))
-        return (
-            row for low, high in parts if low < end and high > start for row in self[max(low, start) : min(high, end)]
-        )
+        return iterate_rows(self, 0, self.shape[0])
 
     def islice(self, start: int | None = None, end: int | None = None) -> Iterator[AnyArray]:
         """Iterate over sub-arrays along the first axis, reading each chunk once.
@@ -223,11 +737,7 @@ class Array(ViewableArray):
         >>> [row.tolist() for row in z.islice(1)]
         [[3, 4], [5, 6]]
         """
-        nrows = len(self)
-        start, end = 0 if start is None else start, nrows if end is None else min(end, nrows)
-        if not all(isinstance(n, (int, np.integer)) and n >= 0 for n in (start, end)):
-            raise ValueError(f"islice from {start} to {end} of an array of {nrows} rows; expected integers, at least 0")
-        return self._rows(start, end)
+        return rows_between(self, start, end)
 
     def __bool__(self) -> bool:
         if self.size != 1:
@@ -240,62 +750,10 @@ class Array(ViewableArray):
     def __float__(self) -> float:
         return float(self._scalar())
 
-    # -- other ways to the same array ------------------------------------------------------------------------------
-
-    @property
-    def async_array(self) -> AsyncArray:
-        """The same array for callers that await."""
-        return AsyncArray(self)
-
-    @classmethod
-    def open(cls, store: Any, zarr_format: int | None = None) -> Self:
-        """Open the array in a store.
-
-        Parameters
-        ----------
-        store : Store, StorePath, Group, path, URL or mapping
-            Where the array is stored.
-        zarr_format : {2, 3}, optional
-            Format to look for. By default both.
-
-        Returns
-        -------
-        Array
-            The array.
-
-        Raises
-        ------
-        ArrayNotFoundError
-            If no array is stored there.
-        """
-        return cls(store) if zarr_format is None else cls(store, zarr_version=zarr_format)
-
-    @classmethod
-    def from_dict(cls, store_path: Any, data: Any) -> Self:
-        """Return the array that a document describes, which need not be stored.
-
-        Parameters
-        ----------
-        store_path : Store, StorePath, path, URL or mapping
-            Where the chunks are.
-        data : mapping or metadata
-            What ``array.metadata.to_dict()`` gives, or metadata of gzarr or zarr-python.
-
-        Returns
-        -------
-        Array
-            The array.
-
-        Raises
-        ------
-        MetadataError
-            If the document is malformed, or that of a group.
-        """
-        opened, path = open_store(store_path)
-        meta = as_meta(data)
-        if not isinstance(meta, ArrayMeta):
-            raise MetadataError(f"{join_path(str(opened), path)}: expected the metadata of an array, got a group's")
-        return cls(opened, path, meta, opened_with_settings())
+    def _scalar(self) -> Any:
+        if self.size != 1:
+            raise TypeError("only arrays of one element can be converted to a Python scalar")
+        return self[(0,) * self.ndim]
 
     def stats(
         self,
@@ -365,15 +823,7 @@ class Array(ViewableArray):
         bytes
             The hash, equal for arrays whose stored bytes are equal. For v2 it is that of zarr 2.
         """
-        import hashlib
-
-        digest = hashlib.new(hashname)
-        layout = self._io.layout
-        for coords in sorted(objects_stored(self.metadata, self.store, self.path)):
-            digest.update(self.store[layout.key(coords)])
-        for _, data in sorted(documents(self.metadata, "")):
-            digest.update(data)
-        return digest.digest()
+        return digest_of(self, hashname)
 
     def hexdigest(self, hashname: str = "sha1") -> str:
         """Compute `digest` as hexadecimal digits.
@@ -389,6 +839,480 @@ class Array(ViewableArray):
             The hash.
         """
         return self.digest(hashname).hex()
+
+    # -- writing -------------------------------------------------------------------------------------------------
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Write a selection.
+
+        Parameters
+        ----------
+        key : int, slice, Ellipsis, None, list of int, boolean array, field name or tuple of them
+            Where to write; see `__getitem__`.
+        value : array-like
+            Values, on the host or on a GPU; broadcast to the selection's shape and cast as NumPy does. A value of
+            xarray must have its axes where the array has those of the same names. An h5py dataset, or a gzarr array at
+            another place, of the selection's shape is read in pieces. Any other lazy value (of Dask or xarray, say)
+            might read this array, so it is computed before anything is written: in memory or, above 256 MiB, in a
+            temporary file. `gzarr.interop.dask.to_zarr` stores large Dask arrays in pieces.
+
+        Raises
+        ------
+        SelectionError
+            If the selection does not fit the array.
+        ValueError
+            If the value cannot be broadcast to the selection's shape, or its axes have the names of others.
+        StoreError
+            If the store cannot be written, or there is no room for the temporary file.
+        ReadOnlyError
+            If the array was opened for reading.
+
+        Examples
+        --------
+        >>> import gzarr
+        >>> z = gzarr.zeros((2, 3), dtype="i4")
+        >>> z[0] = [1, 2, 3]
+        >>> z[:, 1] = 7
+        >>> z[...]
+        array([[1, 7, 3],
+               [0, 7, 0]], dtype=int32)
+        """
+        basic = self._basic()
+        if basic is not None and self._out_dtype == self.metadata.data_type.dtype:
+            self.check_writable()
+            if basic.write(key, value, keep_empty=self.write_empty_chunks):
+                return
+        key, fields = split_fields(key)
+        write_selection(self, normalize(key, self.metadata.shape), value, fields)
+
+    async def awrite(self, selection: Any, value: Any) -> None:
+        """Write a selection on a thread, so that many writes wait for a store at once.
+
+        If it is cancelled before its turn, nothing is written; if later, the write goes on to its end.
+
+        Parameters
+        ----------
+        selection
+            What ``array[selection] = value`` takes.
+        value : array-like
+            Values, which must not change before the write is done. A GPU reads them in the order of its default stream:
+            synchronize first if they were made on another stream.
+
+        Examples
+        --------
+        >>> import asyncio, gzarr
+        >>> z = gzarr.zeros(3, dtype="i4")
+        >>> asyncio.run(z.awrite(slice(0, 2), [1, 2]))
+        >>> z[...]
+        array([1, 2, 0], dtype=int32)
+        """
+        await run_in_thread(self.__setitem__, selection, value)
+
+    def set_basic_selection(self, selection: Any, value: Any, *, fields: Fields = None, prototype: Any = None) -> None:
+        """Write integers and slices.
+
+        Parameters
+        ----------
+        selection : int, slice, Ellipsis or tuple of them
+            One item for every axis; axes that are left out are taken whole.
+        value : array-like
+            Values, on the host or on a GPU; broadcast to the selection's shape.
+        fields : str or list of str, optional
+            Fields of a structured data type. By default all.
+        prototype : optional
+            Accepted for zarr-python; changes nothing: the device of the array says where results are.
+
+        Examples
+        --------
+        >>> import gzarr
+        >>> z = gzarr.zeros((3, 4), chunks=(2, 2), dtype="i4")
+        >>> z.set_basic_selection((1, slice(0, 2)), [4, 5])
+        >>> z[1]
+        array([4, 5, 0, 0], dtype=int32)
+        """
+        write_selection(self, normalize_basic(selection, self.shape), value, fields)
+
+    def set_orthogonal_selection(
+        self, selection: Any, value: Any, *, fields: Fields = None, prototype: Any = None
+    ) -> None:
+        """Write the rows and columns that a selection for each axis picks.
+
+        Parameters
+        ----------
+        selection : int, slice, list of int, boolean array or tuple of them
+            One item for every axis. Each selects on its own axis, whatever the others select.
+        value : array-like
+            Values, on the host or on a GPU; broadcast to the selection's shape.
+        fields : str or list of str, optional
+            Fields of a structured data type. By default all.
+        prototype : optional
+            Accepted for zarr-python; changes nothing: the device of the array says where results are.
+
+        Examples
+        --------
+        >>> import gzarr
+        >>> z = gzarr.zeros((3, 4), chunks=(2, 2), dtype="i4")
+        >>> z.set_orthogonal_selection(([0, 2], [1, 3]), [[1, 2], [3, 4]])
+        >>> z[2]
+        array([0, 3, 0, 4], dtype=int32)
+        """
+        write_selection(self, normalize_orthogonal(selection, self.shape), value, fields)
+
+    def set_coordinate_selection(
+        self, selection: Any, value: Any, *, fields: Fields = None, prototype: Any = None
+    ) -> None:
+        """Write points by their coordinates.
+
+        Parameters
+        ----------
+        selection : tuple of array-like of int
+            One index array for every axis; they are broadcast together.
+        value : array-like
+            Values, on the host or on a GPU; broadcast to the selection's shape.
+        fields : str or list of str, optional
+            Fields of a structured data type. By default all.
+        prototype : optional
+            Accepted for zarr-python; changes nothing: the device of the array says where results are.
+
+        Examples
+        --------
+        >>> import gzarr
+        >>> z = gzarr.zeros((3, 4), chunks=(2, 2), dtype="i4")
+        >>> z.set_coordinate_selection(([0, 2], [1, 3]), [7, 8])
+        >>> z[2]
+        array([0, 0, 0, 8], dtype=int32)
+        """
+        write_selection(self, normalize_vindex(selection, self.shape), value, fields)
+
+    def set_mask_selection(self, mask: Any, value: Any, *, fields: Fields = None, prototype: Any = None) -> None:
+        """Write the points where a mask is true.
+
+        Parameters
+        ----------
+        mask : array-like of bool
+            A mask of the array's shape.
+        value : array-like
+            Values, on the host or on a GPU; broadcast to the selection's shape.
+        fields : str or list of str, optional
+            Fields of a structured data type. By default all.
+        prototype : optional
+            Accepted for zarr-python; changes nothing: the device of the array says where results are.
+
+        Examples
+        --------
+        >>> import gzarr
+        >>> z = gzarr.zeros((3, 4), chunks=(2, 2), dtype="i4")
+        >>> z.set_mask_selection(z[...] == 0, 5)
+        >>> z[0]
+        array([5, 5, 5, 5], dtype=int32)
+        """
+        write_selection(self, normalize_mask(mask, self.shape), value, fields)
+
+    def set_block_selection(self, selection: Any, value: Any, *, fields: Fields = None, prototype: Any = None) -> None:
+        """Write whole chunks by their coordinates in the chunk grid.
+
+        Parameters
+        ----------
+        selection : int, slice or tuple of them
+            Coordinates of chunks in the chunk grid, one item for every axis.
+        value : array-like
+            Values, on the host or on a GPU; broadcast to the selection's shape.
+        fields : str or list of str, optional
+            Fields of a structured data type. By default all.
+        prototype : optional
+            Accepted for zarr-python; changes nothing: the device of the array says where results are.
+
+        Examples
+        --------
+        >>> import gzarr
+        >>> z = gzarr.zeros((3, 4), chunks=(2, 2), dtype="i4")
+        >>> z.set_block_selection((0, 1), 5)
+        >>> z[0]
+        array([0, 0, 5, 5], dtype=int32)
+        """
+        write_selection(self, blocks_selected(self, selection), value, fields)
+
+    def resize(self, *args: Any, new_shape: Any = None) -> None:
+        """Change the shape.
+
+        Elements outside the new shape are cleared for good, so that growing the array again shows the fill value:
+        objects that lie wholly outside are deleted, and the outside part of others is overwritten. Elements that are
+        added have the fill value: what a killed `append` or another library has left there is cleared.
+
+        Parameters
+        ----------
+        *args : int or sequence of int
+            The new extents: ``resize((20, 10))`` or ``resize(20, 10)``.
+        new_shape : int or sequence of int, optional
+            The same, by zarr-python's name.
+
+        Raises
+        ------
+        MetadataError
+            If the new shape has another number of extents, or negative ones.
+        ReadOnlyError
+            If the array was opened for reading, or is a view.
+
+        Examples
+        --------
+        >>> import gzarr
+        >>> z = gzarr.array([1, 2, 3, 4])
+        >>> z.resize(2)
+        >>> z.resize(4)
+        >>> z[...]
+        array([1, 2, 0, 0])
+        """
+        if new_shape is not None:
+            args = (*args, new_shape)
+        resize_array(self, parse_shape(args[0] if len(args) == 1 else args, self.ndim))
+
+    def append(self, data: Any, axis: int = 0) -> tuple[int, ...]:
+        """Add data at the end of an axis.
+
+        Parameters
+        ----------
+        data : array-like
+            Data with the array's extents on all other axes, on the host or on a GPU.
+        axis : int
+            The axis.
+
+        Returns
+        -------
+        tuple of int
+            The new shape.
+
+        Raises
+        ------
+        ValueError
+            If the data have other extents on another axis.
+        SelectionError
+            If the array has no such axis.
+        ReadOnlyError
+            If the array was opened for reading, or is a view.
+
+        Examples
+        --------
+        >>> import gzarr
+        >>> z = gzarr.array([[1, 2], [3, 4]])
+        >>> z.append([[5, 6]])
+        (3, 2)
+        >>> z[-1]
+        array([5, 6])
+        """
+        return append_to(self, data, axis)
+
+    def refresh(self) -> Self:
+        """Read the metadata from the store again.
+
+        Returns
+        -------
+        Array
+            The array itself.
+
+        Raises
+        ------
+        ArrayNotFoundError
+            If the array was deleted.
+        """
+        meta = read_node(self.store.live(), self.path, self.metadata.zarr_format)
+        if not isinstance(meta, ArrayMeta):
+            where = str(self.store_path)
+            raise ArrayNotFoundError(f"no array at {where!r} any more: it was deleted or replaced by a group")
+        self._take(meta, self._prepared(meta))
+        return self
+
+    # -- other ways to the same array ------------------------------------------------------------------------------
+
+    def astype(self, dtype: Any) -> Self:
+        """Return a read-only view whose reads are cast to another data type, chunk by chunk.
+
+        Parameters
+        ----------
+        dtype : dtype-like
+            A data type of fixed size.
+
+        Returns
+        -------
+        Array
+            The view.
+
+        Raises
+        ------
+        MetadataError
+            If the data type has a variable length.
+
+        Examples
+        --------
+        >>> import gzarr
+        >>> gzarr.array([1, 2, 3]).astype("f4")[1:]
+        array([2., 3.], dtype=float32)
+        """
+        wanted = casting_dtype(self, dtype)
+        return self._with(self.metadata, read_only=True, out_dtype=wanted, is_view=True)
+
+    def view(
+        self,
+        shape: tuple[int, ...] | None = None,
+        chunks: tuple[int, ...] | None = None,
+        dtype: Any = None,
+        fill_value: Any = None,
+        read_only: bool | None = None,
+    ) -> Self:
+        """Return the same stored chunks under other metadata, which are not stored.
+
+        A view cannot be resized. A view with another shape is read-only, as what it wrote at its edge would be lost, or
+        hidden in the array.
+
+        Parameters
+        ----------
+        shape : tuple of int, optional
+            Other extents over the same chunks.
+        chunks : tuple of int, optional
+            Accepted for zarr 2; must be the array's.
+        dtype : dtype-like, optional
+            A data type of the same size and byte order, as which the bytes are taken.
+        fill_value : scalar, optional
+            Another fill value.
+        read_only : bool, optional
+            Whether writes are refused. By default as in the array.
+
+        Returns
+        -------
+        Array
+            The view.
+
+        Raises
+        ------
+        MetadataError
+            If the chunks cannot be seen that way.
+
+        Examples
+        --------
+        >>> import gzarr
+        >>> gzarr.array([0, -1], dtype="i2").view(dtype="u2")[...]
+        array([    0, 65535], dtype=uint16)
+        """
+        meta = view_metadata(self, shape, chunks, dtype, fill_value, read_only=read_only)
+        hides = shape is not None or (self.read_only if read_only is None else read_only)
+        return self._with(meta, read_only=hides, is_view=True, out_dtype=None)
+
+    def to(self, device: str | Backend, **options: Unpack[DeviceKeywords]) -> Self:
+        """Return the same array with its reads on another device.
+
+        Parameters
+        ----------
+        device : str
+            "auto", "cpu", "cuda" or "cuda:N".
+        **options
+            ``stream``, ``max_device_nbytes``, ``strict``, ``reader``: see `gzarr.devices.backend_for`.
+
+        Returns
+        -------
+        Array
+            The array. Nothing is copied.
+
+        Raises
+        ------
+        DeviceError
+            If the device cannot be used; the message says what is missing.
+        ValueError
+            If an option is malformed.
+
+        Examples
+        --------
+        >>> import gzarr
+        >>> z = gzarr.array([1, 2, 3])
+        >>> z.to("cpu").device
+        'cpu'
+        """
+        return self._with(self.metadata, self.opened_with.on(device, **options))
+
+    def with_config(self, config: ArrayConfig | Mapping[str, Any]) -> Self:
+        """Return the same array, read and written in another way.
+
+        Parameters
+        ----------
+        config : ArrayConfig or mapping
+            What to change: ``write_empty_chunks``, ``read_missing_chunks``. The ``order`` of stored chunks stays.
+
+        Returns
+        -------
+        Array
+            The array. Nothing is copied.
+
+        Raises
+        ------
+        TypeError
+            If ``config`` has other names.
+
+        Examples
+        --------
+        >>> import gzarr
+        >>> z = gzarr.zeros(4, chunks=2)
+        >>> z.with_config({"write_empty_chunks": True})[...] = 0
+        >>> z.nchunks_initialized
+        2
+        """
+        changes = given_config(config)
+        changes.pop("order", None)
+        return self._with(self.metadata, **changes)
+
+    @property
+    def async_array(self) -> AsyncArray:
+        """The same array for callers that await."""
+        return AsyncArray(self)
+
+    @classmethod
+    def open(cls, store: Any, zarr_format: int | None = None) -> Self:
+        """Open the array in a store.
+
+        Parameters
+        ----------
+        store : Store, StorePath, Group, path, URL or mapping
+            Where the array is stored.
+        zarr_format : {2, 3}, optional
+            Format to look for. By default both.
+
+        Returns
+        -------
+        Array
+            The array.
+
+        Raises
+        ------
+        ArrayNotFoundError
+            If no array is stored there.
+        """
+        return cls(store) if zarr_format is None else cls(store, zarr_version=zarr_format)
+
+    @classmethod
+    def from_dict(cls, store_path: Any, data: Any) -> Self:
+        """Return the array that a document describes, which need not be stored.
+
+        Parameters
+        ----------
+        store_path : Store, StorePath, path, URL or mapping
+            Where the chunks are.
+        data : mapping or metadata
+            What ``array.metadata.to_dict()`` gives, or metadata of gzarr or zarr-python.
+
+        Returns
+        -------
+        Array
+            The array.
+
+        Raises
+        ------
+        MetadataError
+            If the document is malformed, or that of a group.
+        """
+        opened, path = open_store(store_path)
+        meta = as_meta(data)
+        if not isinstance(meta, ArrayMeta):
+            raise MetadataError(f"{join_path(str(opened), path)}: expected the metadata of an array, got a group's")
+        return cls(opened, path, meta, opened_with_settings())
+
+    # -- inside --------------------------------------------------------------------------------------------------
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -415,7 +1339,8 @@ class Array(ViewableArray):
     def __repr__(self) -> str:
         return f"<Array {self.store_path} shape={self.shape} dtype={self.dtype}>"
 
-    # -- inside --------------------------------------------------------------------------------------------------
+    def _repr_html_(self) -> str:
+        return array_page(self)
 
     def require_codecs(self) -> None:
         """Raise what reading would raise if a codec is missing: UnknownCodecError or MissingExtraError."""
@@ -428,61 +1353,9 @@ class Array(ViewableArray):
         except GzarrError:
             return None
 
-    def _read(self, selection: Selection, fields: Fields, out: AnyArray) -> AnyArray:
-        job, result = self._read_job(selection, fields, out)
-        engine.read((job,))
-        return self._finish_read(selection, job, result, out)
-
     def _basic(self) -> BasicSelections | None:
         bound = self._io if self._bound is None else self._bound
         return bound.compiled.basic() if type(bound) is ArrayIO and bound.compiled is not None else None
-
-    def _read_job(self, selection: Selection, fields: Fields, out: AnyArray) -> tuple[ReadJob, AnyArray]:
-        """Prepare a read. Returns: what the engine reads, and the result, which `_finish_read` finishes."""
-        fields = fields or None
-        dtype = self._out_dtype if fields is None else fields_dtype(self._out_dtype, fields)
-        io = self._io
-        if out is None:
-            result = io.backend.empty(selection.shape, dtype)
-        else:
-            result = check_out(io.backend.adopt_out(out), selection.shape, dtype)
-            if result.dtype.kind in "mM":
-                result = native_times(result)
-        return ReadJob(io, make_plan(selection, io.layout.grid), to_array_axes(result, selection), fields), result
-
-    def _finish_read(self, selection: Selection, job: ReadJob, result: AnyArray, out: AnyArray) -> AnyArray:
-        """Return what a caller gets, once the engine has done a job of `_read_job`. out: of that."""
-        if out is not None:
-            if isinstance(selection, Points) and not np.may_share_memory(job.out, result):
-                result[...] = job.out.reshape(result.shape)
-            if result.dtype.kind in "mM" and result.dtype != out.dtype:
-                result[...] = result.byteswap()
-            return out
-        return result[()] if not selection.shape and isinstance(result, np.ndarray) else result
-
-    def _write(self, selection: Selection, value: Any, fields: Fields) -> None:
-        engine.write((self._write_job(selection, value, fields),))
-
-    def _write_basic(self, basic: BasicSelections, key: Any, value: Any) -> bool:
-        if self._out_dtype != self.metadata.data_type.dtype:
-            return False
-        self.check_writable()
-        return basic.write(key, value, keep_empty=self.write_empty_chunks)
-
-    def _write_job(self, selection: Selection, value: Any, fields: Fields) -> WriteJob:
-        self.check_writable()
-        if self._out_dtype != self.metadata.data_type.dtype:
-            raise MetadataError(f"{self.store_path}: a view made by astype is read-only; write to the array")
-        fields = fields or None
-        dtype = self._out_dtype if fields is None else fields_dtype(self._out_dtype, fields)
-        io = self._io
-        plan = make_plan(selection, io.layout.grid)
-        return WriteJob(io, plan, broadcast_value(value, dtype, selection, self), fields, self.write_empty_chunks)
-
-    def _scalar(self) -> Any:
-        if self.size != 1:
-            raise TypeError("only arrays of one element can be converted to a Python scalar")
-        return self[(0,) * self.ndim]
 
     def _options(self) -> dict[str, Any]:
         """Return keywords of the constructor that make an array like this one."""

@@ -196,12 +196,12 @@ def wrapped(value: Any) -> Any:
         return tuple(map(wrapped, value)) if type(value) is tuple else value
     if not isinstance(value, Node):
         return value
-    return AsyncArray(value) if isinstance(value, AsyncArray._kind) else AsyncGroup(value)  # noqa: SLF001 - our own
+    return AsyncArray(value) if isinstance(value, AsyncArray._kind) else AsyncGroup(value)
 
 
 def unwrapped(value: Any) -> Any:
     """Return the node that an asynchronous node wraps; other values as they are."""
-    return value._node if isinstance(value, AsyncNode) else value  # noqa: SLF001 - our own class
+    return value._node if isinstance(value, AsyncNode) else value
 
 
 def awaited(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -251,7 +251,7 @@ def _reading(name: str, member: property) -> property:
 
 def take_over(kind: type[AsyncNode], sync: type) -> None:
     """Give a class the properties and methods of the nodes that it wraps: called once, when those are defined."""
-    kind._kind = sync  # noqa: SLF001 - our own
+    kind._kind = sync
     for name in dir(sync):
         member = getattr(sync, name)
         taken = _OPERATORS.get(name, name)

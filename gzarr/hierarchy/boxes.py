@@ -88,7 +88,7 @@ def _jobs(
 def _place(array: Array) -> Hashable:
     """What is equal for arrays that are one: those that were opened again (``group[name]``) are other objects."""
     meta = array.metadata
-    if array.is_view or array._ready() is None:  # noqa: SLF001 - of the same package; waits for what is written behind
+    if array.is_view or array._ready() is None:
         return id(array)
     fixed = map(id, (array.store, array.backend, meta.grid, meta.codecs, meta.data_type, meta.fill_value))
     return (array.path, *fixed)
@@ -99,7 +99,7 @@ def _plain(array: Array) -> ArrayIO | None:
     dtype = array.dtype
     if array.device != "cpu" or dtype != array.metadata.data_type.dtype or dtype.hasobject or dtype.shape:
         return None
-    io = array._ready()  # noqa: SLF001 - of the same package
+    io = array._ready()
     if io is None or io.compiled is None or not io.compiled.reads_copies():
         return None
     return io if nchunks(io.layout.grid) <= _MAX_NCHUNKS else None
@@ -127,7 +127,7 @@ def _basic(box: _Wanted) -> BasicSelections | None:
     array = box.array
     if box.out is not None or array.device != "cpu" or math.prod(box.shape) * array.itemsize > _SMALL_NBYTES:
         return None
-    return None if array._ready() is None else array._basic()  # noqa: SLF001 - of the same package
+    return None if array._ready() is None else array._basic()
 
 
 def _takes(box: _Wanted) -> bool:

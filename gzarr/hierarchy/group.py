@@ -1,11 +1,16 @@
-"""The group: a mapping of names to arrays and groups, with the calls of h5py, zarr 2 and zarr-python 3."""
+"""The group: a mapping of names to arrays and groups, with the calls of h5py, zarr 2 and zarr-python 3.
+
+The class holds the state and the documentation. The work is done by functions of other modules, by topic:
+``group_arrays``, ``group_listing``, ``group_info``, ``create``, ``new_hierarchy``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, MutableMapping
 from typing import Any, Self, Unpack
 
 from gzarr.backend import Backend
+from gzarr.display.info import Report, Tree
 from gzarr.errors import (
     ArrayNotFoundError,
     ContainsArrayError,
@@ -18,13 +23,22 @@ from gzarr.errors import (
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.asynchronous import AsyncGroup, take_over, unwrapped
 from gzarr.hierarchy.create import new_group_meta, require_group_meta
-from gzarr.hierarchy.group_arrays import GroupArrays
-from gzarr.hierarchy.group_listing import GroupListing
-from gzarr.hierarchy.keywords import ConstructorKeywords, DeviceKeywords
+from gzarr.hierarchy.group_arrays import like_member, member_path, new_member, path_from, require_member
+from gzarr.hierarchy.group_listing import descendants
+from gzarr.hierarchy.keywords import (
+    ConstructorKeywords,
+    DeviceKeywords,
+    FilledMemberKeywords,
+    LikeMemberKeywords,
+    MemberKeywords,
+    NewMemberKeywords,
+)
 from gzarr.hierarchy.new_hierarchy import create_nodes
-from gzarr.hierarchy.node import lies_within, same_objects
+from gzarr.hierarchy.node import Node, lies_within, same_objects
 from gzarr.hierarchy.open_options import OpenedWith, opened_with_settings
+from gzarr.hierarchy.options import UNSET, check_keywords
 from gzarr.hierarchy.reaching import reach_existing, split_positional
+from gzarr.hierarchy.threads import run_in_thread
 from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.metadata.documents import (
     as_meta,
@@ -35,12 +49,12 @@ from gzarr.metadata.documents import (
     node_exists,
     read_node,
 )
-from gzarr.metadata.model import ArrayMeta, GroupMeta
+from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta
 from gzarr.storage import open_store
 from gzarr.storage.base import Store
 
 
-class Group(GroupArrays, GroupListing, MutableMapping[str, Any]):
+class Group(Node[GroupMeta], MutableMapping[str, Any]):
     """A group of arrays and groups.
 
     A group is a mapping of names, which may be paths (``"foo/bar"``), to arrays and groups. A path with a leading slash
@@ -82,7 +96,7 @@ class Group(GroupArrays, GroupListing, MutableMapping[str, Any]):
                 store, path, metadata, opened_with = _reach(store, path, metadata, {**kwargs})
         super().__init__(store, path, metadata, opened_with, read_only=read_only)
 
-    # -- mapping -------------------------------------------------------------------------------------------------
+    # -- mapping ------------------------------------------------------------------------------------------------------
 
     def __getitem__(self, name: str) -> Array | Self:
         """Return the array or group with a name or path.
@@ -102,7 +116,7 @@ class Group(GroupArrays, GroupListing, MutableMapping[str, Any]):
         KeyError
             If there is no such member.
         """
-        path = self._path(name)
+        path = path_from(self, name)
         meta = read_node(self.store, path, self.metadata.zarr_format)
         if meta is None:
             raise KeyError(f"{name!r} is not in {self.store_path}")
@@ -128,17 +142,17 @@ class Group(GroupArrays, GroupListing, MutableMapping[str, Any]):
         """
         if isinstance(value, Group):
             self.check_metadata_writable()
-            if lies_within(self.store, self._path(name), value.store, value.path):
+            if lies_within(self.store, path_from(self, name), value.store, value.path):
                 raise ContainsNodeError(f"cannot copy {str(value.store_path)!r} into itself, as {name!r}")
             copy = self.create_group(name, attributes=value.attrs.asdict())
             for child, node in value.items():
                 copy[child] = node
             return
-        if isinstance(read_node(self.store, self._member_path(name), self.metadata.zarr_format), GroupMeta):
+        if isinstance(read_node(self.store, member_path(self, name), self.metadata.zarr_format), GroupMeta):
             raise ContainsGroupError(
                 f"{name!r} is a group in {self.store_path}; delete it before storing an array there"
             )
-        keywords = self._like(value, {}) if hasattr(value, "shape") and hasattr(value, "dtype") else {}
+        keywords = like_member(self, value, {}) if hasattr(value, "shape") and hasattr(value, "dtype") else {}
         attributes = value.attrs.asdict() if isinstance(value, Array) else None
         self.create_array(name, data=value, overwrite=True, attributes=attributes, **keywords)
 
@@ -156,7 +170,7 @@ class Group(GroupArrays, GroupListing, MutableMapping[str, Any]):
             If there is no such member.
         """
         self.check_metadata_writable()
-        path = self._member_path(name)
+        path = member_path(self, name)
         if not node_exists(self.store, path, self.metadata.zarr_format):
             raise KeyError(f"{name!r} is not in {self.store_path}")
         delete_node(self.store, path)
@@ -172,7 +186,7 @@ class Group(GroupArrays, GroupListing, MutableMapping[str, Any]):
 
     def __contains__(self, name: object) -> bool:
         try:
-            return isinstance(name, str) and node_exists(self.store, self._path(name), self.metadata.zarr_format)
+            return isinstance(name, str) and node_exists(self.store, path_from(self, name), self.metadata.zarr_format)
         except MetadataError:  # a name that no member can have
             return False
 
@@ -354,7 +368,7 @@ class Group(GroupArrays, GroupListing, MutableMapping[str, Any]):
         meta = new_group_meta(opened, path, attributes or {}, zarr_format, overwrite=overwrite)
         return cls(opened, path, meta, opened_with_settings())
 
-    # -- groups --------------------------------------------------------------------------------------------------
+    # -- groups -------------------------------------------------------------------------------------------------------
 
     def create_group(self, name: str, *, overwrite: bool = False, attributes: Any = None) -> Group:
         """Create a group, and missing groups above it.
@@ -388,7 +402,7 @@ class Group(GroupArrays, GroupListing, MutableMapping[str, Any]):
         '/foo/bar'
         """
         self.check_metadata_writable()
-        path = self._member_path(name)
+        path = member_path(self, name)
         meta = new_group_meta(self.store, path, attributes or {}, self.metadata.zarr_format, overwrite=overwrite)
         return Group(self.store, path, meta, self.opened_with)
 
@@ -431,7 +445,7 @@ class Group(GroupArrays, GroupListing, MutableMapping[str, Any]):
         """
         if overwrite:
             return self.create_group(name, overwrite=True)
-        path, zarr_format = self._path(name), self.metadata.zarr_format
+        path, zarr_format = path_from(self, name), self.metadata.zarr_format
         if self._read_only and read_node(self.store, path, zarr_format) is None:
             self.check_metadata_writable()
         meta = require_group_meta(self.store, path, {}, zarr_format)
@@ -486,7 +500,399 @@ class Group(GroupArrays, GroupListing, MutableMapping[str, Any]):
         created = create_nodes(self.store, self.path, nodes, overwrite=overwrite)
         return iter([(name, self._node(join_path(self.path, name), meta)) for name, meta in created.items()])
 
-    # -- moving --------------------------------------------------------------------------------------------------
+    # -- arrays -------------------------------------------------------------------------------------------------------
+
+    def create_array(
+        self,
+        name: str,
+        shape: Any = None,
+        dtype: Any = None,
+        data: Any = None,
+        *,
+        fill_value: Any = UNSET,
+        **kwargs: Unpack[MemberKeywords],
+    ) -> Array:
+        """Create an array, and missing groups above it.
+
+        Parameters
+        ----------
+        name : str
+            Name of the array, or its path from here.
+        shape : int or sequence of int
+            Extents. By default those of ``data``.
+        dtype : dtype-like, optional
+            Data type of the elements. By default that of ``data``, or float64.
+        data : array-like, optional
+            Values to fill the array with, on the host or on a GPU.
+        fill_value : scalar, optional
+            Value of elements that were never written.
+        **kwargs
+            See `gzarr.create_array`. The format and the device are those of the group.
+
+        Returns
+        -------
+        Array
+            The new array.
+
+        Raises
+        ------
+        MetadataError
+            If keywords contradict each other, or the group's format has no such array.
+        ContainsArrayError, ContainsGroupError
+            If something is stored there and ``overwrite`` is false.
+        ReadOnlyError
+            If the group was opened for reading.
+
+        Examples
+        --------
+        >>> import gzarr
+        >>> root = gzarr.group()
+        >>> z = root.create_array("run/speed", shape=(100, 3), chunks=(10, 3), dtype="f4")
+        >>> root["run/speed"].chunks
+        (10, 3)
+        """
+        check_keywords(kwargs, MemberKeywords, self.create_array)
+        given: dict[str, Any] = {"shape": shape, "dtype": dtype, "fill_value": fill_value, **kwargs}
+        return new_member(self, name, data, given)
+
+    create_dataset = create_array  # h5py's name
+    create = create_array  # zarr 2's name
+
+    def require_array(
+        self,
+        name: str,
+        shape: Any,
+        dtype: Any = None,
+        exact: bool = False,
+        *,
+        fill_value: Any = UNSET,
+        **kwargs: Unpack[MemberKeywords],
+    ) -> Array:
+        """Open the array with a name, creating it if it is missing.
+
+        Parameters
+        ----------
+        name : str
+            Name of the array, or its path from here.
+        shape : int or sequence of int
+            Extents.
+        dtype : dtype-like, optional
+            Data type of the elements. By default float64.
+        exact : bool
+            Whether an existing array must have just this data type, instead of one to which it can be cast safely.
+        fill_value, **kwargs
+            See `create_array`; used if the array is created.
+
+        Returns
+        -------
+        Array
+            The array.
+
+        Raises
+        ------
+        TypeError
+            If the array that is there has another shape or data type.
+        ContainsNodeError
+            If a group is there.
+
+        Examples
+        --------
+        >>> import gzarr
+        >>> root = gzarr.group()
+        >>> z = root.require_array("a", shape=(10,), dtype="i4")
+        >>> root.require_array("a", shape=(10,), dtype="i4") == z
+        True
+        """
+        check_keywords(kwargs, MemberKeywords, self.require_array)
+        given: dict[str, Any] = {"fill_value": fill_value, **kwargs}
+        return require_member(self, name, shape, dtype, given, exact=exact)
+
+    require_dataset = require_array  # h5py's name
+
+    def array(self, name: str, data: Any, **kwargs: Unpack[NewMemberKeywords]) -> Array:
+        """Create an array from data: `create_array` with ``data`` in second place."""
+        given: dict[str, Any] = {**kwargs}
+        return self.create_array(name, data=data, **given)
+
+    def empty(self, name: str, shape: Any = None, **kwargs: Unpack[FilledMemberKeywords]) -> Array:
+        """Create an array without giving it a fill value: see `gzarr.empty` and `create_array`."""
+        given: dict[str, Any] = {"fill_value": None, **kwargs}
+        return self.create_array(name, shape, **given)
+
+    def zeros(self, name: str, shape: Any = None, **kwargs: Unpack[FilledMemberKeywords]) -> Array:
+        """Create an array of zeros, for which nothing is stored: see `create_array`."""
+        given: dict[str, Any] = {"fill_value": 0, **kwargs}
+        return self.create_array(name, shape, **given)
+
+    def ones(self, name: str, shape: Any = None, **kwargs: Unpack[FilledMemberKeywords]) -> Array:
+        """Create an array of ones, for which nothing is stored: see `create_array`."""
+        given: dict[str, Any] = {"fill_value": 1, **kwargs}
+        return self.create_array(name, shape, **given)
+
+    def full(
+        self, name: str, shape: Any = None, fill_value: Any = None, **kwargs: Unpack[FilledMemberKeywords]
+    ) -> Array:
+        """Create an array filled with a value, for which nothing is stored: see `create_array`."""
+        given: dict[str, Any] = {**kwargs}
+        return self.create_array(name, shape, fill_value=fill_value, **given)
+
+    def empty_like(self, name: str, data: Any, **kwargs: Unpack[LikeMemberKeywords]) -> Array:
+        """Create an array like another, as `empty` does: see `gzarr.empty_like`."""
+        return self.create_array(
+            name, **like_member(self, data, {"fill_value": getattr(data, "fill_value", None), **kwargs})
+        )
+
+    def zeros_like(self, name: str, data: Any, **kwargs: Unpack[LikeMemberKeywords]) -> Array:
+        """Create an array of zeros like another: see `gzarr.zeros_like`."""
+        return self.create_array(name, **like_member(self, data, {"fill_value": 0, **kwargs}))
+
+    def ones_like(self, name: str, data: Any, **kwargs: Unpack[LikeMemberKeywords]) -> Array:
+        """Create an array of ones like another: see `gzarr.ones_like`."""
+        return self.create_array(name, **like_member(self, data, {"fill_value": 1, **kwargs}))
+
+    def full_like(self, name: str, data: Any, fill_value: Any = None, **kwargs: Unpack[LikeMemberKeywords]) -> Array:
+        """Create an array like another, filled with a value or the other's fill value: see `gzarr.full_like`."""
+        chosen = {} if fill_value is None else {"fill_value": fill_value}
+        return self.create_array(name, **like_member(self, data, {**chosen, **kwargs}))
+
+    # -- listing ------------------------------------------------------------------------------------------------------
+
+    def arrays(self, recurse: bool = False) -> Iterator[tuple[str, Array]]:
+        """Iterate over the arrays in the group.
+
+        Parameters
+        ----------
+        recurse : bool
+            Whether to go into the groups below as well.
+
+        Returns
+        -------
+        iterator of (str, Array)
+            Names, without their paths, and arrays.
+        """
+        for name, node in self._nodes(recurse):
+            if isinstance(node, Array):
+                yield name, node
+
+    def groups(self, recurse: bool = False) -> Iterator[tuple[str, Self]]:
+        """Iterate over the groups in the group.
+
+        Parameters
+        ----------
+        recurse : bool
+            Whether to go into the groups below as well.
+
+        Returns
+        -------
+        iterator of (str, Group)
+            Names, without their paths, and groups.
+        """
+        for name, node in self._nodes(recurse):
+            if not isinstance(node, Array):
+                yield name, node
+
+    def array_keys(self, recurse: bool = False) -> Iterator[str]:
+        """Iterate over the names of the arrays.
+
+        Parameters
+        ----------
+        recurse : bool
+            Whether to go into the groups below as well.
+
+        Returns
+        -------
+        iterator of str
+            Names, without their paths.
+        """
+        found = descendants(self, None if recurse else 0)
+        return (path.rpartition("/")[2] for path, meta in found if isinstance(meta, ArrayMeta))
+
+    def group_keys(self) -> Iterator[str]:
+        """Iterate over the names of the groups in the group."""
+        return (name for name, meta in descendants(self, 0) if isinstance(meta, GroupMeta))
+
+    def array_values(self) -> Iterator[Array]:
+        """Iterate over the arrays in the group."""
+        return (array for _, array in self.arrays())
+
+    def group_values(self) -> Iterator[Self]:
+        """Iterate over the groups in the group."""
+        return (group for _, group in self.groups())
+
+    def members(
+        self, max_depth: int | None = 0, *, use_consolidated_for_children: bool = True
+    ) -> tuple[tuple[str, Array | Self], ...]:
+        """List everything in the group, down to a depth.
+
+        Parameters
+        ----------
+        max_depth : int, optional
+            How many levels to go down: 0, the default, lists the group's own members; None lists all.
+        use_consolidated_for_children : bool
+            Accepted for zarr-python; changes nothing: consolidated metadata here are never stale.
+
+        Returns
+        -------
+        tuple of (str, Array or Group)
+            Paths from here, and nodes.
+
+        Examples
+        --------
+        >>> import gzarr
+        >>> root = gzarr.group()
+        >>> z = root.zeros("a/b", shape=3)
+        >>> [path for path, node in root.members(None)]
+        ['a', 'a/b']
+        """
+        if max_depth is not None and max_depth < 0:
+            raise ValueError(f"max_depth must be None or >= 0, got {max_depth!r}")
+        found = descendants(self, max_depth)
+        return tuple((path, self._node(join_path(self.path, path), meta)) for path, meta in found)
+
+    async def amembers(self, max_depth: int | None = 0) -> AsyncIterator[tuple[str, Array | Self]]:
+        """List everything in the group without blocking: ``async for path, node in group.amembers()``.
+
+        Each group is listed when it is reached. A member whose path is known is opened by ``gzarr.aopen(group,
+        path=...)``.
+
+        Parameters
+        ----------
+        max_depth : int, optional
+            See `members`.
+
+        Yields
+        ------
+        (str, Array or Group)
+            Path from here, and node.
+        """
+        for name, meta in await run_in_thread(lambda: list(descendants(self, 0))):
+            node = self._node(join_path(self.path, name), meta)
+            yield name, node
+            if not isinstance(node, Array) and (max_depth is None or max_depth > 0):
+                async for below, deeper in node.amembers(None if max_depth is None else max_depth - 1):
+                    yield f"{name}/{below}", deeper
+
+    def nmembers(self, max_depth: int | None = 0) -> int:
+        """Count what `members` lists.
+
+        Parameters
+        ----------
+        max_depth : int, optional
+            See `members`.
+
+        Returns
+        -------
+        int
+            The number of members.
+        """
+        return len(self.members(max_depth))
+
+    def visitvalues(self, function: Callable[[Any], Any]) -> Any:
+        """Call a function with every node below, until it returns something.
+
+        Parameters
+        ----------
+        function : callable
+            Takes a node.
+
+        Returns
+        -------
+        object
+            The first result that is not None, or None.
+        """
+        return self.visititems(lambda _, node: function(node))
+
+    def visitkeys(self, function: Callable[[str], Any]) -> Any:
+        """Call a function with the path of every node below, until it returns something.
+
+        Parameters
+        ----------
+        function : callable
+            Takes a path from here.
+
+        Returns
+        -------
+        object
+            The first result that is not None, or None.
+        """
+        return self.visititems(lambda path, _: function(path))
+
+    visit = visitkeys
+
+    def visititems(self, function: Callable[[str, Any], Any]) -> Any:
+        """Call a function with path and node of everything below, until it returns something.
+
+        Parameters
+        ----------
+        function : callable
+            Takes a path from here and a node.
+
+        Returns
+        -------
+        object
+            The first result that is not None, or None.
+
+        Examples
+        --------
+        >>> import gzarr
+        >>> root = gzarr.group()
+        >>> z = root.zeros("a/b", shape=3)
+        >>> root.visititems(lambda path, node: path if isinstance(node, gzarr.Array) else None)
+        'a/b'
+        """
+        for path, node in self.members(None):
+            result = function(path, node)
+            if result is not None:
+                return result
+        return None
+
+    def tree(
+        self, level: int | None = None, *, expand: bool = False, max_nodes: int | None = None, plain: bool = False
+    ) -> Tree:
+        """Draw the hierarchy with lines.
+
+        Parameters
+        ----------
+        level : int, optional
+            How many levels to show. By default all.
+        expand : bool
+            Accepted for zarr 2; changes nothing.
+        max_nodes : int, optional
+            How many arrays and groups to show. By default all.
+        plain : bool
+            Accepted for zarr-python, whose drawing has bold names without it; this one has none.
+
+        Returns
+        -------
+        Tree
+            Its ``repr`` is the drawing; notebooks show it as well.
+
+        Examples
+        --------
+        >>> import gzarr
+        >>> root = gzarr.group()
+        >>> z = root.zeros("a/b", shape=(2, 3), dtype="i4")
+        >>> root.tree()
+        /
+        └── a
+            └── b (2, 3) int32
+        """
+        from gzarr.hierarchy.group_info import group_tree  # few programs draw
+
+        return group_tree(self, level, max_nodes)
+
+    @property
+    def info(self) -> Report:
+        """A report of what the group holds."""
+        from gzarr.hierarchy.group_info import group_report
+
+        return group_report(self)
+
+    def info_complete(self) -> Report:
+        """Return `info`, as zarr-python's method of this name does."""
+        return self.info
+
+    # -- moving -------------------------------------------------------------------------------------------------------
 
     def move(self, source: str, dest: str) -> None:
         """Rename an array or group with everything in it, creating missing groups above its new place.
@@ -513,7 +919,7 @@ class Group(GroupArrays, GroupListing, MutableMapping[str, Any]):
         array([1, 2])
         """
         self.check_metadata_writable()
-        old, new = self._path(source), self._member_path(dest)
+        old, new = path_from(self, source), member_path(self, dest)
         if not old or read_node(self.store, old, self.metadata.zarr_format) is None:
             raise MemberNotFoundError(f"{source!r} is not in {self.store_path}")
         if new == old or new.startswith(old + "/"):
@@ -566,6 +972,14 @@ class Group(GroupArrays, GroupListing, MutableMapping[str, Any]):
         from gzarr.hierarchy.group_info import group_page  # few programs show pages
 
         return group_page(self)
+
+    def _node(self, path: str, meta: NodeMeta) -> Array | Self:
+        if isinstance(meta, ArrayMeta):
+            return Array(self.store, path, meta, self.opened_with, read_only=self._read_only)
+        return type(self)(self.store, path, meta, self.opened_with, read_only=self._read_only)
+
+    def _nodes(self, recurse: bool) -> tuple[tuple[str, Array | Self], ...]:
+        return tuple((name.rpartition("/")[2], node) for name, node in self.members(None if recurse else 0))
 
 
 def _reach(

@@ -23,8 +23,7 @@ import numpy as np
 from gzarr.backend import Backend
 from gzarr.dtypes.scalars import lacks_unit
 from gzarr.errors import StoreError
-from gzarr.hierarchy.accessors import Indexed
-from gzarr.hierarchy.node import lies_within
+from gzarr.hierarchy.node import Node, lies_within
 from gzarr.storage.base import Store
 
 #: Larger values are computed into a temporary file, in pieces of this size.
@@ -65,7 +64,7 @@ def is_lazy(value: Any) -> bool:
     """Return whether a value computes or reads its parts when it is asked for them, with NumPy's brackets."""
     if isinstance(value, (np.ndarray, np.generic)) or not hasattr(value, "shape") or not hasattr(value, "dtype"):
         return False
-    return isinstance(value, (Indexed, Separate)) or (
+    return isinstance(value, (Node, Separate)) or (
         hasattr(value, "__getitem__") and not any(hasattr(value, name) for name in _IN_MEMORY)
     )
 
@@ -77,7 +76,7 @@ def meets(one: tuple[Store, str], other: tuple[Store, str]) -> bool:
 
 def is_separate(value: Any, store: Store, path: str) -> bool:
     """Return whether a lazy value surely does not read the array at a path of a store."""
-    if isinstance(value, Indexed):
+    if isinstance(value, Node):
         return not meets((store, path), (value.store, value.path))
     return isinstance(value, Separate) or type(value).__module__.partition(".")[0] == "h5py"
 
@@ -90,7 +89,7 @@ def computed(value: Any, dtype: np.dtype[Any], backend: Backend) -> Any:
     if not prod(value.shape) * dtype.itemsize > IN_MEMORY_NBYTES or dtype.hasobject or lacks_unit(dtype):
         whole = value if hasattr(value, "__array__") else value[(slice(None),) * len(value.shape)]
         # A gzarr array is in its store, whatever device its reads go to.
-        return backend.asarray(np.asarray(whole) if isinstance(value, Indexed) else whole, dtype)
+        return backend.asarray(np.asarray(whole) if isinstance(value, Node) else whole, dtype)
     shape = tuple(value.shape)
     with tempfile.TemporaryFile(prefix="gzarr-") as file:
         _reserve(file.fileno(), prod(shape) * dtype.itemsize)

@@ -15,7 +15,7 @@ from gzarr.backend import Array as AnyArray
 from gzarr.backend import Backend
 from gzarr.dtypes import DataType, cast_fill
 from gzarr.errors import MetadataError
-from gzarr.hierarchy.accessors import Indexed
+from gzarr.hierarchy.node import GzarrArray
 from gzarr.hierarchy.reductions import fill_of, fold
 from gzarr.indexing.keys import Coords
 from gzarr.metadata.conventions import nodata_of
@@ -79,7 +79,7 @@ class Missing(NamedTuple):
         return out
 
 
-def missing_of(skip: Any, array: Indexed) -> Missing | None:
+def missing_of(skip: Any, array: GzarrArray) -> Missing | None:
     """What ``skip=`` means for an array; None if no element is missing.
 
     Parameters
@@ -117,12 +117,12 @@ def missing_of(skip: Any, array: Indexed) -> Missing | None:
 
 
 def fold_present(
-    array: Indexed,
+    array: GzarrArray,
     missing: Missing | None,
     reduce: Callable[..., P],
     combine: Callable[[P, P], P],
     *,
-    others: Sequence[Indexed] = (),
+    others: Sequence[GzarrArray] = (),
     of_fill: Callable[[int], P] | None = None,
     **options: Any,
 ) -> P | None:

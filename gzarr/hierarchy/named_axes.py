@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gzarr.hierarchy.accessors import Indexed
+from gzarr.hierarchy.node import Node
 from gzarr.indexing.selection import Box, Selection
 from gzarr.metadata.conventions import split_names
 from gzarr.metadata.model import ArrayMeta
@@ -26,7 +26,7 @@ def stored_names(meta: ArrayMeta) -> tuple[str | None, ...]:
     return split_names(meta.attributes, meta.dimension_names, len(meta.shape))[1] or ()
 
 
-def check_names(value: Any, selection: Selection, array: Indexed) -> None:
+def check_names(value: Any, selection: Selection, array: Node[ArrayMeta]) -> None:
     """Raise ValueError if a value's axes would go to axes that have other names."""
     dims = axis_names(value)
     if dims and isinstance(selection, Box):

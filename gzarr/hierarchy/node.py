@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from gzarr.checking.report import Verification
 
 M = TypeVar("M", ArrayMeta, GroupMeta)
+
+#: A `gzarr.Array`, for functions that its methods call: their modules are below the module of the class.
+GzarrArray: TypeAlias = Any
 
 
 def same_objects(one: Store, two: Store) -> bool:

@@ -20,7 +20,7 @@ from gzarr.backend import Backend, Work
 from gzarr.concurrency import new_lock
 from gzarr.config import config
 from gzarr.display.progress import ProgressLike, counted
-from gzarr.hierarchy.accessors import Indexed
+from gzarr.hierarchy.node import GzarrArray
 from gzarr.hierarchy.resizing import objects_stored
 from gzarr.indexing.grid import nchunks
 from gzarr.indexing.regions import Region, Regions, cut
@@ -36,11 +36,11 @@ _BLOCKS_A_THREAD = 3
 
 
 def fold(
-    array: Indexed,
+    array: GzarrArray,
     reduce: Callable[..., P],
     combine: Callable[[P, P], P],
     *,
-    others: Sequence[Indexed] = (),
+    others: Sequence[GzarrArray] = (),
     of_fill: Callable[[int], P] | None = None,
     max_nbytes: int = MAX_NBYTES,
     progress: ProgressLike = None,
@@ -90,12 +90,12 @@ def fold(
 
 
 def fold_along(
-    array: Indexed,
+    array: GzarrArray,
     axes: Sequence[int],
     reduce: Callable[..., AnyArray],
     combine: Callable[[AnyArray, AnyArray], AnyArray],
     *,
-    others: Sequence[Indexed] = (),
+    others: Sequence[GzarrArray] = (),
     max_nbytes: int = MAX_NBYTES,
     progress: ProgressLike = None,
 ) -> AnyArray:
@@ -143,8 +143,8 @@ def fold_along(
 
 
 def _for_each_block(
-    array: Indexed,
-    others: Sequence[Indexed],
+    array: GzarrArray,
+    others: Sequence[GzarrArray],
     numbered: Callable[[Regions], Iterable[tuple[P, Region]]],
     task: Callable[[P, Region], None],
     max_nbytes: int,
@@ -173,13 +173,13 @@ def _shape(region: Region) -> tuple[int, ...]:
     return tuple(part.stop - part.start for part in region)
 
 
-def _fill(array: Indexed, region: Region) -> AnyArray:
+def _fill(array: GzarrArray, region: Region) -> AnyArray:
     """A block of which nothing is stored."""
     xp: Any = array.backend.xp
     return xp.broadcast_to(xp.asarray(fill_of(array)), _shape(region))
 
 
-def fill_of(array: Indexed) -> Any:
+def fill_of(array: GzarrArray) -> Any:
     """An element of an array where nothing is stored."""
     value = array.fill_value
     return np.asarray(0 if value is None else value, array.metadata.data_type.dtype).astype(array.dtype)[()]
@@ -214,7 +214,9 @@ class _InOrder(Generic[P]):
 class _Columns:
     """Puts what is made of the blocks along some axes, in any order, into an array of the other axes."""
 
-    def __init__(self, array: Indexed, kept: Sequence[int], combine: Callable[[AnyArray, AnyArray], AnyArray]) -> None:
+    def __init__(
+        self, array: GzarrArray, kept: Sequence[int], combine: Callable[[AnyArray, AnyArray], AnyArray]
+    ) -> None:
         self.result: AnyArray = None
         self._array, self._kept, self._combine = array, kept, combine
         self._columns: dict[int, _InOrder[AnyArray]] = {}
@@ -261,7 +263,7 @@ def _named(region: Region) -> str:
 class _Stored:
     """Which parts of an array are stored. Lists its keys."""
 
-    def __init__(self, array: Indexed) -> None:
+    def __init__(self, array: GzarrArray) -> None:
         self._grid = array.metadata.grid
         self._coords = set(objects_stored(array.metadata, array.store, array.path))
         self._all = len(self._coords) == nchunks(self._grid)

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from gzarr.backend import Array as AnyArray
 from gzarr.display.progress import ProgressLike
 from gzarr.errors import MetadataError
-from gzarr.hierarchy.accessors import Indexed
 from gzarr.hierarchy.missing import fold_present, missing_of
+from gzarr.hierarchy.node import GzarrArray
 from gzarr.hierarchy.reductions import fill_of
 
 #: Elements that are reduced at once: with what is made of them, they stay in cache.
@@ -55,7 +55,7 @@ class Stats:
 
 
 def stats_of(
-    array: Indexed,
+    array: GzarrArray,
     bins: int | None,
     limits: tuple[float, float] | None,
     max_nbytes: int,
@@ -95,7 +95,7 @@ def _as_numpy(dtype: np.dtype[Any], part: _Part) -> tuple[Any, Any]:
     return (dtype.type(part.low), dtype.type(part.high)) if part.n else (part.low, part.high)
 
 
-def _finite(array: Indexed, limits: tuple[Any, Any], *, is_empty: bool) -> tuple[Any, Any]:
+def _finite(array: GzarrArray, limits: tuple[Any, Any], *, is_empty: bool) -> tuple[Any, Any]:
     """The limits of a histogram; NumPy's if there are no elements. Raises: ValueError if they are not finite."""
     if all(map(math.isfinite, limits)):
         return limits

@@ -10,13 +10,14 @@ from gzarr.backend import Array as AnyArray
 from gzarr.backend import Fields
 from gzarr.dtypes.scalars import as_times, lacks_unit
 from gzarr.errors import SelectionError
-from gzarr.hierarchy.accessors import Indexed
 from gzarr.hierarchy.lazy import computed, is_lazy, is_separate
 from gzarr.hierarchy.named_axes import check_names
+from gzarr.hierarchy.node import Node
 from gzarr.indexing.selection import Box, Points, Range, Selection
+from gzarr.metadata.model import ArrayMeta
 
 
-def broadcast_value(value: Any, dtype: np.dtype[Any], selection: Selection, array: Indexed) -> Any:
+def broadcast_value(value: Any, dtype: np.dtype[Any], selection: Selection, array: Node[ArrayMeta]) -> Any:
     """Return a value for an array, or for fields of a dtype, as something to index with an axis for each array axis.
 
     For points there is one axis for all. A lazy value is returned as it is only if it cannot read the array.
@@ -34,7 +35,7 @@ def broadcast_value(value: Any, dtype: np.dtype[Any], selection: Selection, arra
     return given if isinstance(selection, Box) else to_array_axes(given, selection)
 
 
-def _broadcast(value: Any, dtype: np.dtype[Any], selection: Selection, array: Indexed) -> Any:
+def _broadcast(value: Any, dtype: np.dtype[Any], selection: Selection, array: Node[ArrayMeta]) -> Any:
     """Return a value as something of the selection's shape."""
     shape = selection.shape + dtype.shape
     if not isinstance(value, np.ndarray) and is_lazy(value):
