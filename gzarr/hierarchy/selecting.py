@@ -35,7 +35,9 @@ def read_selection(
 
 def read_job(array: GzarrArray, selection: Selection, fields: Fields, out: AnyArray) -> tuple[ReadJob, AnyArray]:
     """Prepare a read. Returns: what the engine reads, and the result, which `finish_read` finishes."""
-    dtype = fields_dtype(array.dtype, fields) if fields else array.dtype
+    dtype = array.dtype
+    if fields:
+        dtype = fields_dtype(dtype, fields)
     io = array._io
     if out is None:
         result = io.backend.empty(selection.shape, dtype)
@@ -66,9 +68,11 @@ def write_selection(array: GzarrArray, selection: Selection, value: Any, fields:
 def write_job(array: GzarrArray, selection: Selection, value: Any, fields: Fields) -> WriteJob:
     """Prepare a write."""
     array.check_writable()
-    if array.dtype != array.metadata.data_type.dtype:
+    dtype = array.dtype
+    if dtype != array.metadata.data_type.dtype:
         raise MetadataError(f"{array.store_path}: a view made by astype is read-only; write to the array")
-    dtype = fields_dtype(array.dtype, fields) if fields else array.dtype
+    if fields:
+        dtype = fields_dtype(dtype, fields)
     io = array._io
     plan = make_plan(selection, io.layout.grid)
     value = broadcast_value(value, dtype, selection, array)

@@ -73,7 +73,9 @@ def _castable(given: AnyArray, dtype: np.dtype[Any]) -> AnyArray:
         raise TypeError(f"cannot write a value of dtype {given.dtype} to an array of dtype {dtype}")
     if lacks_unit(dtype) and isinstance(given, np.ndarray):
         return as_times(given, dtype)
-    if not _casts_surely(given.dtype, dtype) or (not given.shape and type(given) in (np.ndarray, np.memmap)):
+    on_host = type(given) in (np.ndarray, np.memmap)
+    depends = given.dtype.kind in "fc" and dtype.kind in "iu"  # floats out of range, on the elements beside them
+    if not _casts_surely(given.dtype, dtype) or (on_host and (depends or not given.shape)):
         return given.astype(dtype)
     return given
 

@@ -45,6 +45,15 @@ def made(tmp_path: Path, shape: Any, dtype: Any, zarr_format: Any = 3) -> gzarr.
     )
 
 
+@pytest.mark.parametrize("dtype", ["u1", "<u4", ">i8"])
+def test_floats_out_of_range_are_cast_together(dtype: str, tmp_path: Path) -> None:
+    """Not chunk by chunk: what NumPy makes of them depends on the elements beside them."""
+    value = np.random.default_rng(0).normal(size=(41, 53)) * 10.0 ** np.arange(53)
+    array = made(tmp_path, (41, 53), dtype)
+    array[...] = value
+    np.testing.assert_array_equal(np.asarray(array), value.astype(dtype))
+
+
 @pytest.mark.parametrize("value", [300, -1, 2**33, np.nan, np.inf, 1e30, 2.7, 1j, True, "7", b"7"])
 @pytest.mark.parametrize("dtype", ["u1", "<i4", "f4", "?"])
 def test_arrays_without_axes_as_values(value: Any, dtype: str, tmp_path: Path) -> None:
