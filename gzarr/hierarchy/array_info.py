@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from itertools import pairwise
 from math import prod
@@ -52,6 +51,8 @@ def n_initialized(array: GzarrArray) -> int:
 
 def digest_of(array: GzarrArray, hashname: str) -> bytes:
     """Return a hash of the stored chunks and metadata, without decoding them."""
+    import hashlib  # few programs ask
+
     digest = hashlib.new(hashname)
     layout = array._io.layout
     for coords in sorted(objects_stored(array.metadata, array.store, array.path)):
