@@ -6,7 +6,6 @@ are guesses, so only proportions are asserted.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -27,7 +26,7 @@ from gzarr.gpu.reading.kvikio import KvikioReader
 from gzarr.storage import LocalStore
 from tests.gpu.device.test_cuda import cuda  # noqa: F401 - a fixture
 from tests.gpu.direct_files import DirectFiles
-from tests.gpu.fake_cupy.clock import Clock, Costs, Engine, clock, spend, virtual_time
+from tests.gpu.fake_cupy.clock import Clock, Costs, spend, virtual_time
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
 
@@ -147,25 +146,3 @@ def test_small_files_are_not_opened_directly(cuda, tmp_path) -> None:  # noqa: F
     array = opened(cuda, tmp_path, reader=KvikioReader(files))
     np.testing.assert_array_equal(array[:].get(), DATA)
     assert files.opened == 0
-
-
-def test_engines_are_given_out_by_virtual_time() -> None:
-    engine = Engine()
-    assert engine.take(5, 2) == 7
-    assert engine.take(0, 3) == 3  # asked for later, but ready earlier
-    assert engine.take(0, 3) == 8  # in two pieces
-    assert engine.take(1, 0) == 1
-    assert engine.seconds == 8
-
-
-def test_no_time_passes_without_a_clock() -> None:
-    assert clock() is None
-    spend("nothing", lambda _: 1 / 0)
-
-
-def test_threads_of_a_clock_take_turns() -> None:
-    time = Clock(Costs())
-    costs = itertools.cycle((1.0, 4.0))
-    time.in_threads(lambda _: time.spend("work", next(costs)), range(4), 2)
-    assert time.spent == {"work": 10.0}
-    assert time.now == 6  # 1 + 1 + 4, and 4

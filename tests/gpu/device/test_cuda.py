@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import collections
 import gc
-import gzip
 import importlib.util
 import inspect
 import json
@@ -21,14 +20,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numcodecs import CRC32C, LZ4, Blosc, Zlib, Zstd
+from numcodecs import CRC32C, LZ4, Blosc, Zlib
 
 import gzarr
-from benchmarks.gpu import cases, deciding, questions, reads
+from benchmarks.gpu import cases, questions
 from benchmarks.gpu import run as benchmark
-from benchmarks.gpu import sums as gpu_sums
 from benchmarks.gpu.loading import loader_cases
-from benchmarks.gpu.measure import wall_seconds
 from benchmarks.gpu.peers import PEERS
 from benchmarks.gpu.pyramids import pyramid_cases
 from benchmarks.gpu.streams import Gpu, Tables
@@ -46,7 +43,7 @@ from gzarr.gpu.reading.host import Item, Slab, streams_of
 from gzarr.hierarchy.lazy import Separate
 from tests.contracts.test_backend import *  # noqa: F403
 from tests.gpu import fake_cupy
-from tests.gpu.fake_cupy.memory import FREED, _pinned, pinned_nbytes
+from tests.gpu.fake_cupy.memory import _pinned
 from tests.gpu.fake_cupy.streams import queue_at, schedule
 from tests.gpu.hardware.opening import cuda_backend, lane_of, on_cuda
 from tests.gpu.hardware.test_hardware_codecs import *  # noqa: F403
@@ -554,34 +551,6 @@ def test_pinned_memory_is_as_large_as_asked_for_and_freed(cuda, monkeypatch):
     assert device.staging(0).nbytes == 0
 
 
-def test_the_double_pins_memory_as_cupy_does(cuda):
-    """The pool rounds up to a power of two, hands freed blocks out again at once, and keeps them; others are freed."""
-    gc.collect()
-    cupy, before = cuda.cupy, pinned_nbytes()
-    pool = cupy.cuda.PinnedMemoryPool()
-    for nbytes, rounded in ((1, 512), (513, 1024), (100_000, 1 << 17)):
-        block = pool.malloc(nbytes)
-        held = pinned_nbytes()
-        assert block.size() == rounded
-        array = np.frombuffer(block, np.uint8, nbytes)
-        array[:] = 7
-        address = block.ptr
-        del block, array
-        assert pinned_nbytes() == held
-        again = pool.malloc(rounded)
-        assert again.ptr == address
-        assert set(np.frombuffer(again, np.uint8)) == {FREED}
-        del again
-    assert pinned_nbytes() == before + 512 + 1024 + (1 << 17)
-    assert pool.n_free_blocks() == 3
-    pool.free_all_blocks()
-    assert pinned_nbytes() == before
-    block = cupy.cuda.PinnedMemoryPointer(cupy.cuda.PinnedMemory(1000), 0)
-    assert pinned_nbytes() == before + 1000
-    del block
-    assert pinned_nbytes() == before
-
-
 @pytest.mark.usefixtures("only_what_is_needed")
 @pytest.mark.parametrize("nbytes", [100, 2 << 20])
 def test_pageable_memory_may_be_freed_once_it_is_uploaded(cuda, nbytes):
@@ -630,38 +599,6 @@ def test_a_wave_holds_the_memory_of_its_streams(cuda, where):
         del streams, slab
         gc.collect()
         assert set(target.get().tolist()) == {7}
-
-
-def test_the_double_notices_memory_that_is_used_again_too_early(cuda):
-    device = cuda.CudaDevice()
-    with lane_of(device) as lane:
-        for value in (7, 9):
-            staging = device.staging(100)
-            staging[:] = value
-            there = device.upload(staging)
-            if value == 7:
-                first = there
-                lane.staging.rewind()
-        assert set(device.download(first).tolist()) == {9}
-
-
-@pytest.mark.usefixtures("only_what_is_needed")
-def test_the_double_notices_memory_that_is_freed_too_early(cuda):
-    device, cupy = cuda.CudaDevice(), cuda.cupy
-    stream = cupy.cuda.Stream(non_blocking=True)
-    with stream:
-        staging = device.staging(100)
-        staging[:] = 7
-        there = device.upload(staging)
-        del staging
-        gc.collect()
-        assert set(device.download(there).tolist()) == {FREED}
-        source, target = cupy.full(100, 7, "u1"), cupy.empty(100, "u1")
-        stream.synchronize()
-    with cupy.cuda.Stream(non_blocking=True):
-        target.data.copy_from_device_async(source.data, 100)
-        del source  # goes back to the first stream, which does not wait for the other
-        assert set(target.get().tolist()) == {FREED}
 
 
 def test_the_double_refuses_what_cupy_refuses(cuda):
@@ -716,82 +653,8 @@ def test_questions_are_asked_rightly(gpu: Gpu) -> None:
         misaligned.result()
 
 
-def test_members_of_gzip_are_what_they_are_called() -> None:
-    member = questions.gzip_with(12, b"\x03\0abcname\0")
-    assert gzip.decompress(member) == questions.TEXT
-    assert gzip.decompress(questions.gzip_with(4, b"\x03\0abc")) == questions.TEXT
-    with pytest.raises(RuntimeError):  # numcodecs finds the content size missing and streams
-        Zstd().decode(questions.zstd_without_size(questions.TEXT)[:-1])
-    assert bytes(Zstd().decode(questions.zstd_without_size(questions.TEXT))) == questions.TEXT
-
-
 MEASUREMENTS = ["bandwidths", "launch_costs", "sum_rates", "place_box_variants", "small_reads"]
 MEASUREMENTS += ["small_writes", "readers", "lanes", "placement_rates", "pinned_memory", "wave_sizes"]
-
-
-@pytest.mark.parametrize("name", [*MEASUREMENTS, "auto_reader"])
-def test_measurements_run_through(gpu: Gpu, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(questions, "COPY_NBYTES", 1 << 21)
-    monkeypatch.setattr(questions, "SIDE", 64)
-    monkeypatch.setattr(reads, "SIDE", 256)
-    monkeypatch.setattr(reads, "NCHUNKS", (1, 9))
-    monkeypatch.setattr(reads, "CHUNK_NBYTES", (4 << 10,))
-    monkeypatch.setattr(gpu_sums, "SUM_NBYTES", 1 << 20)
-    monkeypatch.setattr(deciding, "PLACED_NBYTES", 1 << 16)
-    monkeypatch.setattr(deciding, "READ_NBYTES", 1 << 18)
-    monkeypatch.setattr(deciding, "PINNED_NBYTES", (1 << 18, 1 << 20, 1 << 21))
-    monkeypatch.setattr(deciding, "CHUNK_NBYTES", (4 << 10,))
-    monkeypatch.setattr(deciding, "WAVE_NBYTES", (1 << 14, 1 << 16))
-    for module in (questions, reads, deciding):
-        monkeypatch.setattr(module, "wall_seconds", lambda task, wait, rounds, limit_s: wall_seconds(task, wait, 2, 1))
-    found = questions.QUESTIONS[name](gpu)
-    assert json.loads(json.dumps(found))
-    assert len(found) >= (2 if name == "auto_reader" else 3)
-
-
-def test_lanes_are_compared_for_the_same_waves(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reads, "SIDE", 256)
-    rows = reads.lanes(gpu)
-    assert {row["waves"] for row in rows.values()} == {reads.N_WAVES}
-
-
-def test_settings_of_kvikio_are_a_module_of_their_own(
-    gpu: Gpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """``import kvikio`` alone does not import them (26.10)."""
-    package = tmp_path / "kvikio"
-    package.mkdir()
-    (package / "__init__.py").write_text("")
-    (package / "defaults.py").write_text("get = str.upper")
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(deciding, "find_missing_kvikio", lambda: None)
-    monkeypatch.setattr(deciding, "opens", lambda *_: {})
-    try:
-        assert deciding.cufile_opens(gpu) == {"compat_mode": "COMPAT_MODE"}
-    finally:
-        for name in ("kvikio", "kvikio.defaults"):
-            sys.modules.pop(name, None)
-
-
-def test_sums_are_those_of_the_host(gpu: Gpu) -> None:
-    """The double runs the device's own kernels; the host computes nvCOMP's checksums."""
-    found = gpu_sums.sums_are_right(gpu)
-    assert found == {kind: {"wrong": []} for kind in gpu_sums.KINDS}
-
-
-def test_streams_of_hosts_are_compared(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu_sums, "compressed", lambda gpu, codec, chunks: [gpu_sums._written(codec, chunks[0])])
-    found = gpu_sums.host_written(gpu)
-    sound = {"statuses": dict.fromkeys((1, 100, 1000, 4096, 65535, 65536), 0), "wrong": [], "wrong_on_host": []}
-    assert found["deflate"] == sound
-    assert all(answer in (sound, "the host's library is not installed") for answer in found.values())
-
-
-@pytest.mark.parametrize("codec", ["lz4", "zstd", "deflate"])
-def test_streams_are_counted(gpu: Gpu, codec: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(questions, "STREAMS", (10, 100))
-    found = questions.QUESTIONS[f"streams_per_second {codec}"](gpu)
-    assert [row["failed"] for row in found.values()] == [0, 0]
 
 
 def test_the_benchmark_runs_through(gpu: Gpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,7 @@ from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.gpu.kernels import unit_starts
 from gzarr.gpu.kernels.sources import KERNELS, source
 from tests.gpu.ptx import cases, launching, nvrtc
-from tests.gpu.ptx.capture import PtxDevice, edges
-from tests.gpu.ptx.launching import grid_of
+from tests.gpu.ptx.capture import PtxDevice
 from tests.gpu.ptx.memory import Fault
 from tests.gpu.ptx.program import entries
 
@@ -48,11 +47,6 @@ def test_every_kernel_is_launched() -> None:
     assert frozenset().union(*(launched(*case) for case in ALL)) == set(KERNELS)
 
 
-def test_the_edges_of_a_launch() -> None:
-    assert list(edges(grid_of(1), 1)) == list(range(8))
-    assert list(edges(grid_of(32 * 299 + 1), 32 * 299 + 1)) == [0, 1, 7, 8, 99, 199, 298, 299, 300, 303]
-
-
 def copy(device: PtxDevice, streams: list[tuple[int, int]], claimed: int = 0) -> np.ndarray:
     """Copy streams with copy_streams: (bytes, offset of the source from a multiple of 16). claimed: too many bytes."""
     sizes = [nbytes for nbytes, _ in streams]
@@ -73,12 +67,6 @@ def test_a_device_knows_its_memory() -> None:
     assert [run.kernel for run in device.runs] == ["copy_streams"]
     with pytest.raises(Fault, match=r"copy_streams: .*outside every allocation"):
         copy(device, [(64, 0)], claimed=16)
-
-
-def test_another_result_than_the_host_build_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gzarr.gpu.device.emulated.EmulatedDevice.launch", lambda *_: None)
-    with pytest.raises(Fault, match="copy_streams: 64 of 64 bytes differ from those of the host's build"):
-        copy(PtxDevice(), [(64, 0)])
 
 
 @pytest.mark.parametrize(
