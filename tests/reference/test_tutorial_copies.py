@@ -7,8 +7,6 @@ import numpy as np
 import pytest
 
 import gzarr as zarr
-from gzarr import copy_store
-from gzarr.storage import MemoryStore
 
 TREE = "/\n├── foo\n│   └── bar\n│       └── baz (100,) int64\n└── spam (100,) int64"
 
@@ -101,45 +99,3 @@ def test_copy_store_from_a_directory_to_a_zip(zarr_format, capsys):
     assert np.array_equal(new_root["foo/bar/baz"][:], np.arange(100))
     store2.close()
     assert zarr.open("data/example.zip", mode="r")["spam"][99] == 199
-
-
-@pytest.mark.usefixtures("format_2")
-def test_the_options_of_copy_store(capsys):
-    source, dest = zarr.MemoryStore(), zarr.MemoryStore()
-    root = zarr.group(store=source)
-    root.create_dataset("a/x", data=np.arange(4), chunks=2, compressor=None)
-    arguments = {"source_path": "a/x", "dest_path": "b/x", "log": sys.stdout}
-    assert zarr.copy_store(source, dest, **arguments, excludes=r"\d$", includes=["0"], dry_run=True) == (2, 0, 0)
-    assert printed(capsys) == ["copy a/x/.zarray -> b/x/.zarray", "copy a/x/0 -> b/x/0", "dry run: 2 copied, 0 skipped"]
-    assert len(dest) == 0
-    assert zarr.copy_store(source, dest, **arguments, excludes="array")[0] == 2
-    with pytest.raises(zarr.CopyError, match="b/x/0"):
-        zarr.copy_store(source, dest, **arguments)
-    assert zarr.copy_store(source, dest, **arguments, if_exists="skip")[:2] == (1, 2)
-    assert zarr.copy_store(source, dest, **arguments, if_exists="replace")[:2] == (3, 0)
-    assert zarr.open_array(dest, path="b/x")[:].tolist() == [0, 1, 2, 3]
-
-
-@pytest.mark.usefixtures("zarr_format")
-def test_copy_store_of_the_notes():
-    source_store = MemoryStore()
-    root_source = zarr.group(store=source_store)
-    array1 = root_source.zeros("array1", shape=(100, 100), chunks=(10, 10), dtype="f8")
-    array2 = root_source.zeros("array2", shape=(50, 50), chunks=(5, 5), dtype="i4")
-    array1[0:10, 0:10] = 1.0
-    array2[0:5, 0:5] = 2
-    target_store = MemoryStore()
-    copy_store(source_store, target_store)
-    root_target = zarr.group(store=target_store)
-    assert str(root_target.tree()) == "/\n├── array1 (100, 100) float64\n└── array2 (50, 50) int32"
-    assert np.array_equal(root_target["array1"][0:10, 0:10], np.ones((10, 10)))
-    assert np.array_equal(root_target["array2"][0:5, 0:5], np.full((5, 5), 2))
-
-
-@pytest.mark.usefixtures("zarr_format")
-def test_hdf5_to_zarr_of_the_skill_card(source):
-    z = zarr.array(source["spam"][:], chunks=(40,), store="from_hdf5.zarr")
-    assert (z.chunks, z[99]) == ((40,), 199)
-    z2 = zarr.empty_like(z)
-    z2[:] = source["spam"]  # "The source of the data could equally be an h5py Dataset"
-    assert np.array_equal(z2[:], z[:])

@@ -114,23 +114,6 @@ def test_s3_map(hello, s3):
     check_hello(zarr.group(store=s3fs.S3Map(root=f"s3://{hello}", s3=s3)))
 
 
-def test_cached_s3_map(hello, s3):
-    import s3fs
-
-    cache = zarr.LRUStoreCache(s3fs.S3Map(root=hello, s3=s3, check=False), max_size=2**28)
-    root = zarr.group(store=cache)
-    check_hello(root)
-    z, hits, misses = root["foo/bar/baz"], cache.hits, cache.misses
-    assert z[:].tobytes() == b"Hello from the cloud!"
-    assert (cache.hits, cache.misses) == (hits + 3, misses)
-    for forget in (cache.invalidate, cache.invalidate_values):
-        forget()
-        assert z[:].tobytes() == b"Hello from the cloud!"
-        misses += 3
-        assert (cache.hits, cache.misses) == (hits + 3, misses)
-    cache.invalidate_keys()
-
-
 def test_s3_url(hello, s3_options):
     check_hello(zarr.open_group(f"s3://{hello}", storage_options=s3_options))
 
@@ -144,43 +127,6 @@ def test_chained_s3_url(hello, s3, s3_options):
 def test_fs_store(hello, s3):
     store = zarr.storage.FSStore(f"/{hello}", fs=s3)
     check_hello(zarr.open_group(store))
-
-
-def test_zip_on_s3(hello, s3):
-    from fsspec.implementations.zip import ZipFileSystem
-    from fsspec.mapping import FSMap
-
-    zip_path = f"{hello}.zip"
-    store = zarr.ZipStore("local.zip", mode="w")
-    write_hello(store)
-    store.close()
-    s3.put("local.zip", zip_path)
-    with s3.open(zip_path) as file:
-        cache = zarr.LRUStoreCache(FSMap("", ZipFileSystem(file, mode="r"), check=False), max_size=2**28)
-        check_hello(zarr.group(store=cache))
-    options = {"s3": s3.storage_options}
-    check_hello(zarr.open_group(f"zip::s3://{zip_path}", mode="r", storage_options=options))
-    check_hello(zarr.group(store=zarr.storage.FSStore(f"zip::s3://{zip_path}", mode="r", **options)))
-
-
-def test_the_skill_cards_pipeline_on_s3(s3, hello):
-    import s3fs
-
-    store = s3fs.S3Map(root=f"s3://{hello}/experiment.zarr", s3=s3)
-    root = zarr.group(store=store)
-    data = np.random.default_rng(0).random((200, 200)).astype("f4")
-    data_arr = root.create_array(name="measurements", shape=(200, 200), chunks=(50, 50), dtype="f4")
-    data_arr[:] = data
-    data_arr.attrs["experiment"] = "batch_42"
-    zarr.consolidate_metadata(store)
-    root_read = zarr.open_consolidated(s3fs.S3Map(root=f"s3://{hello}/experiment.zarr", s3=s3))
-    assert np.array_equal(root_read["measurements"][0:100, 0:100], data[:100, :100])
-    assert root_read["measurements"].attrs["experiment"] == "batch_42"
-    store = s3fs.S3Map(root=f"{hello}/array.zarr", s3=s3)
-    z = zarr.open_array(store=store, mode="w", shape=(100, 100), chunks=(50, 50), dtype="f4")
-    z[:] = 1
-    zarr.consolidate_metadata(store)  # of an array: nothing to gather, and no error
-    assert zarr.open_array(store, mode="r")[:].sum() == 10_000
 
 
 def test_abs_store(azure_endpoint):
