@@ -13,7 +13,7 @@ from tests.conformance.cases import Case, sample
 from tests.conformance.codec_chains import CODECS_V2, CODECS_V3
 from tests.conformance.layouts import Layout
 from tests.conformance.limits import possible
-from tests.conformance.peers import Gzarr, TensorStore, ZarrPython, as_bytes, bits, exchange, fill_bits, quiet
+from tests.conformance.peers import Gzarr, TensorStore, ZarrPython, bits, exchange, fill_bits, quiet
 from tests.conformance.samples import DTYPES_V2, DTYPES_V3, ML, as_dtype, fill_of, fills
 
 RAW = {3: next(c for c in CODECS_V3 if c.name == "raw"), 2: next(c for c in CODECS_V2 if c.name == "raw")}
@@ -212,25 +212,6 @@ def same_meaning(old: dict, new: dict, changed: set[str]) -> set[str]:
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3])
-def test_hierarchies_of_zarr_python_are_read_here(zarr_python: ZarrPython, zarr_format: int) -> None:
-    from zarr.storage import MemoryStore
-
-    store: dict = {}
-    root = zarr_python.zarr.create_group(MemoryStore(store), zarr_format=zarr_format, attributes={"root": 1})
-    group = root.create_group("a").create_group("b", attributes=ATTRIBUTES)
-    group.create_array("x", shape=(4,), dtype="i4", attributes={"x": 2})[...] = [1, 2, 3, 4]
-    root.create_array("y", shape=(), dtype="f8")[...] = 0.5
-    stored = as_bytes(store)
-    found = gzarr.open_group(stored, "r")
-    assert found.attrs.asdict() == {"root": 1}
-    assert sorted(path for path, _ in found.members(None)) == ["a", "a/b", "a/b/x", "y"]
-    assert found["a/b"].attrs.asdict() == ATTRIBUTES
-    assert found["a/b/x"][...].tolist() == [1, 2, 3, 4]
-    assert found["a/b/x"].attrs.asdict() == {"x": 2}
-    assert float(found["y"][...]) == 0.5
-
-
-@pytest.mark.parametrize("zarr_format", [2, 3])
 def test_hierarchies_made_here_are_read_by_zarr_python(zarr_python: ZarrPython, zarr_format: int) -> None:
     from zarr.core.buffer import cpu
     from zarr.storage import MemoryStore
@@ -255,29 +236,3 @@ def test_hierarchies_made_here_are_read_by_zarr_python(zarr_python: ZarrPython, 
     assert found["a/b/x"][...].tolist() == [1, 2, 3, 4]
     assert dict(found["a/b/x"].attrs) == {"x": 2}
     assert float(found["deep/er/y"][...]) == 0.5
-
-
-@pytest.mark.parametrize("zarr_format", [2, 3])
-def test_consolidated_metadata_of_zarr_python_stay_true_after_a_change_of_attributes(
-    zarr_python, zarr_format: int
-) -> None:
-    from zarr.core.buffer import cpu
-    from zarr.storage import MemoryStore
-
-    store: dict = {}
-    memory = MemoryStore(store)
-    root = zarr_python.zarr.create_group(memory, zarr_format=zarr_format)
-    root.create_array("x", shape=(2,), dtype="i4")[...] = [1, 2]
-    zarr_python.zarr.consolidate_metadata(memory)
-    stored = as_bytes(store)
-    key, field = ("zarr.json", "consolidated_metadata") if zarr_format == 3 else (".zmetadata", "metadata")
-    assert "x" in json.dumps(json.loads(stored[key])[field])
-    found = gzarr.open_group(stored, "r+")
-    found.attrs["a"] = 1
-    found["x"].attrs["b"] = 2
-    assert found["x"][...].tolist() == [1, 2]
-    again = {name: cpu.Buffer.from_bytes(value) for name, value in stored.items()}
-    read = zarr_python.zarr.open_consolidated(MemoryStore(again), zarr_format=zarr_format)
-    assert dict(read.attrs) == {"a": 1}
-    assert dict(read["x"].attrs) == {"b": 2}
-    assert list(read["x"][:]) == [1, 2]

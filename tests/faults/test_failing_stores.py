@@ -3,7 +3,6 @@
 import collections
 import errno
 import os
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,7 @@ import pytest
 
 import gzarr
 from gzarr.config import config
-from gzarr.errors import MetadataError, ReadOnlyError, StoreError
+from gzarr.errors import MetadataError, StoreError
 
 DATA = np.arange(48, dtype="i4").reshape(6, 8)
 
@@ -35,11 +34,6 @@ def made(request, tmp_path):
 
 def files(path):
     return {str(p.relative_to(path)): p.read_bytes() for p in path.rglob("*") if p.is_file()}
-
-
-def chunk_file(z, tmp_path, coords):
-    key = "{}.{}" if z.zarr_format == 2 else "c/{}/{}"
-    return tmp_path / "x.zarr" / "a" / key.format(*coords)
 
 
 # -- writes that fail --------------------------------------------------------------------------------------------
@@ -109,14 +103,6 @@ def test_a_disk_that_fills_up_in_the_middle(made, tmp_path, monkeypatch):
     assert len(files(tmp_path)) == 2 + 6
 
 
-def test_short_writes_are_continued(made, monkeypatch):
-    real = os.write
-    monkeypatch.setattr(os, "write", lambda fd, data: real(fd, bytes(data)[:7]))
-    made[:] = -DATA
-    monkeypatch.undo()
-    assert np.array_equal(made[:], -DATA)
-
-
 def test_a_mapping_that_refuses():
     class Full(collections.UserDict):
         full = False
@@ -135,26 +121,6 @@ def test_a_mapping_that_refuses():
     with pytest.raises(OSError, match="full"):
         z[0, 0] = 1
     assert dict(data) == before
-
-
-def test_a_zip_archive_that_runs_full(tmp_path):
-    z = gzarr.create_array(tmp_path / "x.zip", data=DATA, chunks=(2, 4))
-    z.store.close()
-    store = gzarr.ZipStore(tmp_path / "x.zip", mode="a")
-    z = gzarr.open(store)
-    real = store._archive._write_at
-
-    def failing(data, offset):
-        real(data[: len(data) // 2], offset)
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    store._archive._write_at = failing
-    with pytest.raises(StoreError, match=r"x\.zip.*key 'c/0/0'.*No space left"):
-        z[:2, :4] = -1
-    del store._archive._write_at
-    assert np.array_equal(z[:], DATA)
-    store.close()
-    assert np.array_equal(gzarr.load(tmp_path / "x.zip"), DATA)
 
 
 # -- reads that fail ---------------------------------------------------------------------------------------------
@@ -206,59 +172,6 @@ def test_unreadable_metadata_is_no_missing_node(made, tmp_path, monkeypatch):
 # -- things in the way -------------------------------------------------------------------------------------------
 
 
-def test_a_directory_where_a_chunk_should_be(made, tmp_path):
-    """A directory is no object: the chunk is missing and reads as fill; writing it fails and says where."""
-    file = chunk_file(made, tmp_path, (0, 0))
-    file.unlink()
-    file.mkdir()
-    (file / "inside").write_text("keep me")
-    assert not np.any(made[:2, :4])
-    assert np.array_equal(made[2:], DATA[2:])
-    with pytest.raises(StoreError, match=r"cannot write .*0.0"):
-        made[0, 0] = 1
-    assert (file / "inside").read_text() == "keep me"
-    assert made.nchunks_initialized == made.nchunks - (1 if made.shards is None else 2)
-
-
-def test_a_file_where_a_directory_should_be(tmp_path):
-    (tmp_path / "file").write_text("keep me")
-    for call in (
-        lambda: gzarr.zeros(3, store=tmp_path / "file"),
-        lambda: gzarr.open(tmp_path / "file", mode="a", shape=3),
-        lambda: gzarr.open(tmp_path / "file", mode="w", shape=3),
-        lambda: gzarr.open_group(tmp_path / "file" / "below", mode="w"),
-    ):
-        with pytest.raises((StoreError, gzarr.NodeNotFoundError), match=r"a file is where|is a file"):
-            call()
-    with pytest.raises(gzarr.NodeNotFoundError):
-        gzarr.open(tmp_path / "file", mode="r")
-    assert (tmp_path / "file").read_text() == "keep me"
-
-
-def test_missing_directories_read_as_nothing_and_are_made_by_writing(made, tmp_path):
-    with pytest.raises(gzarr.NodeNotFoundError, match="nowhere"):
-        gzarr.open(tmp_path / "nowhere" / "x.zarr", mode="r")
-    assert not (tmp_path / "nowhere").exists()
-    if made.zarr_format == 3:
-        shutil.rmtree(tmp_path / "x.zarr" / "a" / "c")
-        assert not np.any(made[:])
-        made[0, 0] = 5
-        assert made[0, 0] == 5
-    shutil.rmtree(tmp_path / "x.zarr")
-    assert not np.any(made[:])
-    with pytest.raises(gzarr.NodeNotFoundError):
-        made.refresh()
-
-
-def test_a_dangling_link(made, tmp_path):
-    file = chunk_file(made, tmp_path, (0, 0))
-    file.unlink()
-    file.symlink_to(tmp_path / "gone")
-    assert not np.any(made[:2, :4])
-    made[:2, :4] = DATA[:2, :4]
-    assert np.array_equal(made[:], DATA)
-
-
 def test_foreign_files_beside_the_chunks_are_ignored(made, tmp_path):
     folder = tmp_path / "x.zarr" / "a"
     for name in ("README.txt", "0.0.0", "9.9", "c.0", "x.y", ".DS_Store"):
@@ -275,56 +188,6 @@ def test_foreign_files_beside_the_chunks_are_ignored(made, tmp_path):
 
 
 # -- read-only ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", ["memory", "local", "zip", "mode"])
-def test_read_only_stores_refuse_everything(kind, tmp_path):
-    if kind == "zip":
-        gzarr.save(tmp_path / "x.zip", a=DATA)
-        store = gzarr.ZipStore(tmp_path / "x.zip", mode="r")
-    elif kind == "local":
-        gzarr.save(tmp_path / "x.zarr", a=DATA)
-        store = gzarr.LocalStore(tmp_path / "x.zarr", read_only=True)
-    else:
-        data = {}
-        gzarr.save(data, a=DATA)
-        store = gzarr.MemoryStore(data, read_only=kind == "memory")
-    root = gzarr.open_group(store, mode="r")
-    assert root.read_only
-    z = root["a"]
-    before = {key: store[key] for key in store}
-    calls = [
-        lambda: z.__setitem__((0, 0), 1),
-        lambda: z.__setitem__(slice(None), DATA),
-        lambda: z.set_mask_selection(DATA > 3, 1),
-        lambda: z.set_coordinate_selection(([0], [0]), 1),
-        lambda: z.resize(1, 1),
-        lambda: z.append(DATA),
-        lambda: z.attrs.update(a=1),
-        lambda: root.create_group("g"),
-        lambda: root.create_array("b", shape=3),
-        lambda: root.create_array("a", shape=3, overwrite=True),
-        lambda: root.require_array("b", shape=3),
-        lambda: root.__setitem__("b", 1),
-        lambda: root.__delitem__("a"),
-        lambda: root.pop("a"),
-        root.clear,
-        lambda: root.move("a", "b"),
-        root.attrs.clear,
-    ]
-    if kind != "mode":
-        calls += [
-            lambda: gzarr.zeros(3, store=store, path="b"),
-            lambda: gzarr.open(store, mode="w"),
-            lambda: gzarr.save(store, DATA),
-            lambda: gzarr.group(store, overwrite=True),
-        ]
-    for call in calls:
-        with pytest.raises(ReadOnlyError, match="read-only"):
-            call()
-    assert {key: store[key] for key in store} == before
-    assert np.array_equal(z[:], DATA)
-    store.close()
 
 
 # -- metadata ----------------------------------------------------------------------------------------------------
