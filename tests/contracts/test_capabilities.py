@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import pickle
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,14 +17,10 @@ from gzarr.errors import StoreError
 from gzarr.storage import (
     CountingStore,
     DirectoryStore,
-    FSStore,
-    HTTPStore,
     LocalStore,
     LoggingStore,
     LRUStoreCache,
     MemoryStore,
-    N5FSStore,
-    N5Store,
     NestedDirectoryStore,
     Request,
     SplitStore,
@@ -34,8 +29,6 @@ from gzarr.storage import (
     TempStore,
     ThreadSynchronizer,
     WrapperStore,
-    ZipStore,
-    open_store,
     read_only,
     synchronized,
 )
@@ -205,12 +198,6 @@ def through(store: Store) -> list[Store]:
     ]
 
 
-@pytest.mark.parametrize("capabilities", [(), ALL], ids=["none", "all"])
-def test_wrappers_around_it_do_not_bypass_it_either(capabilities: tuple[str, ...], tmp_path: Path) -> None:
-    for store in through(inverting(WrapperStore, capabilities)(LocalStore(tmp_path))):
-        check_store(store, ["large", "sharded"])
-
-
 @pytest.mark.parametrize("capabilities", CAPABILITIES, ids=" and ".join)
 @pytest.mark.parametrize("base", [LocalStore, DirectoryStore])
 def test_a_subclass_that_changes_bytes_is_not_bypassed(
@@ -219,27 +206,6 @@ def test_a_subclass_that_changes_bytes_is_not_bypassed(
     check_store(inverting(base, capabilities)(tmp_path))
     raw = LocalStore(tmp_path)["v3/plain/zarr.json"]
     assert inverted(raw)[:1] == b"{"
-
-
-def test_subclasses_of_other_stores_are_not_bypassed(tmp_path: Path) -> None:
-    check_store(inverting(MemoryStore)())
-    check_store(inverting(CountingStore)(LocalStore(tmp_path / "counted")))
-    check_store(inverting(SplitStore)(MemoryStore(), LocalStore(tmp_path / "split")))
-    check_store(inverting(inverting(LocalStore))(tmp_path / "twice"))
-
-
-def test_a_class_mixed_in_is_not_bypassed(tmp_path: Path) -> None:
-    class Inverting:
-        def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
-            return [inverted(data) for data in LocalStore.get_many(self, requests)]  # type: ignore[arg-type]
-
-        def set_many(self, items: Iterable[tuple[str, Buffer]]) -> None:
-            LocalStore.set_many(self, [(key, inverted(data) or b"") for key, data in items])  # type: ignore[arg-type]
-
-    class Mixed(Inverting, LocalStore):  # type: ignore[misc]
-        pass
-
-    check_store(Mixed(tmp_path))
 
 
 SHORTCUTS = {"get_one": "get_many", "set": "set_many"}
@@ -382,30 +348,6 @@ def test_a_wrapper_that_changes_lengths_is_asked_for_whole_objects_alone(tmp_pat
     for deflated, store in deflated_in(tmp_path):
         check_store(store)
         assert {request.start for request in deflated.asked} == {None}
-
-
-def test_a_store_of_other_lengths_is_asked_for_whole_objects_by_all_that_looks_at_arrays(tmp_path: Path) -> None:
-    layouts: dict[str, dict[str, Any]] = {
-        **LAYOUTS,
-        "blosc": {"chunks": (12, 12), "compressors": gzarr.codecs.BloscCodec()},
-        "blosc in shards": {"chunks": (6, 6), "shards": (24, 24), "compressors": gzarr.codecs.BloscCodec()},
-        "v2 with blosc": {"chunks": (12, 12), "zarr_format": 2, "compressors": gzarr.Blosc()},
-    }
-    for name, options in layouts.items():
-        for number, (deflated, store) in enumerate(deflated_in(tmp_path / name)):
-            array = gzarr.create_array(store, name="a", data=VALUES, **options)
-            assert array.nchunks_initialized == array.nchunks
-            assert str(array.info)
-            gzarr.advise(array)
-            copied = Deflated(LocalStore(tmp_path / name / f"copied {number}"))
-            gzarr.copy_store(store, copied)
-            moved = Deflated(MemoryStore())
-            gzarr.transfer(array, moved, path="b", chunks=(8, 8))
-            gzarr.copy(array, gzarr.group(moved, zarr_format=array.metadata.zarr_format), name="c")
-            check_values(gzarr.open_array(copied, path="a"), VALUES)
-            check_values(gzarr.open_array(moved, path="b"), VALUES)
-            check_values(gzarr.open_array(moved, path="c"), VALUES)
-            assert {request.start for s in (deflated, copied, moved) for request in s.asked} == {None}
 
 
 def offers(cls: Any) -> tuple[bool, bool]:
@@ -574,35 +516,3 @@ def test_a_pickled_subclass_stays_one(maker: str, tmp_path: Path, request: pytes
         assert (again["c/0"], again["c/1"]) == (b"abc", b"def")
     again.close()
     store.close()
-
-
-@pytest.mark.parametrize(
-    "made",
-    [
-        lambda path: ZipStore(path / "x.zip"),
-        lambda path: NestedDirectoryStore(path / "x"),
-        lambda path: N5Store(path / "x.n5"),
-        lambda path: N5FSStore(str(path / "x.n5")),
-        lambda path: FSStore(str(path / "x"), dimension_separator="/"),
-        lambda path: read_only(MemoryStore()),
-        lambda path: HTTPStore(pytest.importorskip("obstore.store").HTTPStore("http://127.0.0.1:9"), path="x"),
-        lambda path: open_store("s3://bucket/x", storage_options={"anon": True, "region": "x"})[0],
-    ],
-)
-def test_pickled_subclasses_of_other_stores_stay_ones(made: Any, tmp_path: Path) -> None:
-    ZipStore(tmp_path / "x.zip", "w").close()
-    store = keyed(made(tmp_path))
-    again = pickle.loads(pickle.dumps(store))
-    assert type(again) is type(store)
-    assert vars(again).keys() == vars(store).keys()
-    assert (again.table, again.dimension_separator) == (INVERSE, store.dimension_separator)
-
-
-def test_a_pickled_temporary_store_of_a_subclass_changes_bytes_and_deletes_nothing() -> None:
-    store = keyed(TempStore(dimension_separator="/"))
-    store["c/0"] = b"abc"
-    again = pickle.loads(pickle.dumps(store))
-    assert (type(again), again["c/0"], again.dimension_separator) == (type(store), b"abc", "/")
-    del again
-    gc.collect()
-    assert store["c/0"] == b"abc"
