@@ -103,31 +103,6 @@ def test_more_reads_than_threads_come_to_an_end():
     assert {int(part[-1]) for part in found} == {(1 << 19) - 1}
 
 
-def test_writes_to_parts_of_one_chunk_lose_nothing():
-    z = gzarr.create_array({}, shape=64, chunks=64, dtype="i4")
-
-    async def story():
-        await asyncio.gather(*(z.awrite(i, i + 1) for i in range(64)))
-
-    run(story())
-    assert z[:].tolist() == list(range(1, 65))
-
-
-@pytest.mark.parametrize("zarr_format", [2, 3])
-def test_members(zarr_format):
-    root = gzarr.open_group({}, "w", zarr_format=zarr_format)
-    root["a/b/c"] = np.arange(3)
-    root["d"] = np.arange(4)
-
-    async def story(depth):
-        return [(path, type(node).__name__, node.path) async for path, node in root.amembers(depth)]
-
-    assert asyncio.run(story(0)) == [("a", "Group", "a"), ("d", "Array", "d")]
-    for depth in (0, 1, None):
-        found = sorted(asyncio.run(story(depth)))
-        assert found == sorted((p, type(n).__name__, n.path) for p, n in root.members(depth))
-
-
 @pytest.mark.parametrize("zarr_format", [2, 3])
 def test_members_of_a_distant_group_arrive_together(zarr_format):
     store = DistantStore()

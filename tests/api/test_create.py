@@ -12,41 +12,6 @@ from tests.support.naming import name_of
 # -- shape and chunks --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("zarr_format")
-@pytest.mark.parametrize(
-    ("shape", "expected"), [(5, (5,)), (np.int32(5), (5,)), ((5,), (5,)), ([2, 3], (2, 3)), ((), ()), ((0, 4), (0, 4))]
-)
-def test_forms_of_shape(shape, expected):
-    z = gzarr.ones(shape)
-    assert z.shape == expected
-    assert np.array_equal(z[...], np.ones(expected))
-
-
-@pytest.mark.parametrize("shape", [None, -1, (3, -1), (2.5,), ("3",), (True,)], ids=repr)
-def test_bad_shapes_are_named(shape):
-    store = {}
-    with pytest.raises(MetadataError, match="shape"):
-        gzarr.create_array(store, shape=shape)
-    assert store == {}
-
-
-@pytest.mark.usefixtures("zarr_format")
-def test_a_dimension_of_no_length_gets_chunks():
-    z = gzarr.zeros((0, 5), dtype="i4")
-    assert min(z.chunks) >= 1
-    assert z.append(np.ones((3, 5))) == (3, 5)
-    assert z[:].sum() == 15
-
-
-def test_rectilinear_chunks():
-    z = gzarr.zeros((10, 4), chunks=[[1, 2, 7], [4]], dtype="i4")
-    z[:] = np.arange(40).reshape(10, 4)
-    assert z.chunk_sizes == ((1, 2, 7), (4,))
-    assert np.array_equal(z[2:4], np.arange(8, 16).reshape(2, 4))
-    with pytest.raises(MetadataError, match="zarr_format=3"):
-        gzarr.zeros((10, 4), chunks=[[1, 2, 7], [4]], zarr_format=2)
-
-
 # -- data types --------------------------------------------------------------------------------------------------
 
 
@@ -63,15 +28,6 @@ def test_forms_of_dtype(dtype):
 
 
 @pytest.mark.usefixtures("zarr_format")
-@pytest.mark.parametrize(
-    ("dtype", "empty"), [("S6", b""), ("U4", ""), (str, ""), (bytes, b""), ("M8[D]", np.datetime64("1970-01-01"))]
-)
-def test_zero_of_every_kind(dtype, empty):
-    z = gzarr.zeros(3, dtype=dtype)
-    assert z[:].tolist() == np.array([empty] * 3, z.dtype).tolist()
-
-
-@pytest.mark.usefixtures("zarr_format")
 def test_text():
     words = ["Hello", "", "wörld", "!" * 100]
     z = gzarr.array(words, dtype=str, chunks=3)
@@ -83,41 +39,10 @@ def test_text():
     assert gzarr.array(words)[:].dtype == np.array(words).dtype
 
 
-@pytest.mark.usefixtures("zarr_format")
-@pytest.mark.parametrize(
-    ("codec", "values"),
-    [(numcodecs.VLenUTF8(), ["a", "", "ü"]), (numcodecs.VLenBytes(), [b"a", b"", b"\0\xff"])],
-)
-def test_object_codec_for_text_and_bytes(codec, values):
-    z = gzarr.array(np.array(values, object), dtype=object, object_codec=codec, store=(store := {}))
-    assert z[:].tolist() == values
-    assert gzarr.open(store, mode="r")[:].tolist() == values
-
-
-@pytest.mark.parametrize("codec", [numcodecs.JSON(), numcodecs.MsgPack()], ids=["json", "msgpack"])
-def test_object_codec_for_anything(codec):
-    store = {}
-    z = gzarr.empty(5, dtype=object, object_codec=codec, zarr_format=2, chunks=2, store=store)
-    values = [42, "foo", [1, 2, 3], {"a": 1, "b": 2.2}, None]
-    for i, value in enumerate(values):
-        z[i] = value
-    assert z.filters == [codec]
-    assert gzarr.open(store, mode="r")[:].tolist() == values
-
-
 def test_objects_that_equal_the_fill_value_but_are_not_it():
     z = gzarr.zeros(4, dtype=object, object_codec=numcodecs.JSON(), zarr_format=2, chunks=2)
     z[:] = [False, False, 0.0, 0]
     assert [(item, type(item)) for item in z[:]] == [(False, bool), (False, bool), (0.0, float), (0, int)]
-
-
-def test_ragged_arrays():
-    z = gzarr.empty(4, dtype=object, object_codec=numcodecs.VLenArray(int), zarr_format=2, chunks=2)
-    z[0] = np.array([1, 3, 5])
-    z[1] = np.array([4])
-    z[2] = np.array([7, 9, 14])
-    assert [row.tolist() for row in z[:3]] == [[1, 3, 5], [4], [7, 9, 14]]
-    assert z[0].tolist() == [1, 3, 5]
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3])
@@ -150,24 +75,6 @@ def test_undefined_fill_value():
     assert gzarr.empty(3, zarr_format=3).fill_value == 0
 
 
-@pytest.mark.usefixtures("zarr_format")
-def test_chunks_equal_to_the_fill_value_are_not_stored_unless_asked():
-    z = gzarr.zeros((4, 4), chunks=2)
-    z[:] = 0
-    assert z.nchunks_initialized == 0
-    z[:2] = 1
-    assert z.nchunks_initialized == 2
-    z[:] = 0
-    assert z.nchunks_initialized == 0
-    z = gzarr.zeros((4, 4), chunks=2, write_empty_chunks=True)
-    z[:] = 0
-    assert z.nchunks_initialized == 4
-    with gzarr.config.set({"array.write_empty_chunks": True}):
-        z = gzarr.zeros((4, 4), chunks=2)
-    z[:] = 0
-    assert z.nchunks_initialized == 4
-
-
 # -- codecs ------------------------------------------------------------------------------------------------------
 
 COMPRESSORS = [
@@ -179,17 +86,6 @@ COMPRESSORS = [
     numcodecs.LZ4(),
     numcodecs.LZMA(preset=1),
 ]
-
-
-@pytest.mark.usefixtures("zarr_format")
-@pytest.mark.parametrize("keyword", ["compressor", "compressors"])
-@pytest.mark.parametrize("codec", COMPRESSORS, ids=lambda c: c.codec_id)
-def test_numcodecs_compressors(codec, keyword):
-    data = np.arange(100, dtype="i4")
-    z = gzarr.array(data, chunks=30, store=(store := {}), **{keyword: codec})
-    assert z.compressor == codec
-    assert gzarr.open(store).compressor == codec
-    assert np.array_equal(gzarr.open(store)[:], data)
 
 
 @pytest.mark.usefixtures("zarr_format")

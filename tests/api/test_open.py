@@ -20,7 +20,6 @@ from gzarr.errors import (
     StoreError,
 )
 from gzarr.hierarchy import reaching
-from gzarr.storage import MemoryStore
 
 
 def close(node):
@@ -407,17 +406,6 @@ def test_what_is_created_on_purpose_leaves_foreign_files_alone(tmp_path):
 # -- formats -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("zarr_format", [2, 3])
-@pytest.mark.parametrize("opener", [gzarr.open, gzarr.open_group, gzarr.group])
-def test_a_group_of_either_format_is_opened(opener, zarr_format):
-    store = MemoryStore()
-    gzarr.create_group(store, zarr_format=zarr_format, attributes={"title": "x"})
-    before = dict(store)
-    assert opener(store).attrs["title"] == "x"
-    assert opener(store).zarr_format == zarr_format
-    assert dict(store) == before
-
-
 @pytest.mark.parametrize("opener", [gzarr.open, gzarr.open_array])
 def test_zarr_format_of_what_is_opened(opener):
     store = {}
@@ -441,55 +429,12 @@ def test_format_of_members_is_that_of_the_group():
 
 
 @pytest.mark.usefixtures("zarr_format")
-def test_ways_to_name_a_store(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    gzarr.save("x.zarr", np.arange(3))
-    for store in (
-        "x.zarr",
-        "x.zarr/",
-        tmp_path / "x.zarr",
-        str(tmp_path / "x.zarr"),
-        f"file://{tmp_path}/x.zarr",
-        gzarr.LocalStore("x.zarr"),
-        gzarr.DirectoryStore(tmp_path / "x.zarr"),
-        gzarr.open("x.zarr"),
-    ):
-        assert gzarr.open(store, mode="r")[:].tolist() == [0, 1, 2]
-    for bad in (3, 2.5, [], object()):
-        with pytest.raises(TypeError, match="store"):
-            gzarr.open(bad)
-
-
-def test_memory_urls():
-    z = gzarr.zeros(3, store="memory://shared-by-name/a")
-    z[:] = 5
-    assert gzarr.open("memory://shared-by-name/a")[:].tolist() == [5, 5, 5]
-    other = gzarr.zeros(3)
-    assert gzarr.open(str(other.store)) == other
-
-
-@pytest.mark.usefixtures("zarr_format")
 def test_nodes_as_stores():
     root = gzarr.group()
     inner = root.create_group("a")
     gzarr.zeros(3, store=inner, path="b")
     assert "a/b" in root
     assert gzarr.open(inner, path="b").name == "/a/b"
-
-
-@pytest.mark.usefixtures("zarr_format")
-def test_zip_archives(tmp_path):
-    path = tmp_path / "x.zip"
-    gzarr.save(path, np.arange(1000))
-    names = zipfile.ZipFile(path).namelist()
-    assert len(names) == len(set(names))
-    assert gzarr.load(path).sum() == 499500
-    gzarr.save(path, a=np.arange(3), b=np.arange(4))
-    loaded = gzarr.load(path)
-    assert sorted(loaded) == ["a", "b"]
-    assert loaded["b"].tolist() == [0, 1, 2, 3]
-    assert gzarr.load(path, path="a").tolist() == [0, 1, 2]
-    assert gzarr.load(f"{path}/b").tolist() == [0, 1, 2, 3]
 
 
 # -- groups, like ------------------------------------------------------------------------------------------------
@@ -524,18 +469,6 @@ def test_open_like():
     assert (z.shape, z.chunks, z.dtype, z.fill_value) == ((4, 6), (2, 3), np.int32, 7)
     z[0, 0] = 1
     assert gzarr.open_like(template, store)[0, 0] == 1
-
-
-def test_tree_of_anything_like_h5py():
-    class Dataset:
-        shape = (100,)
-        dtype = np.dtype("i8")
-
-    class File(dict):
-        name = "/"
-
-    source = File(foo=File(bar=File(baz=Dataset())), spam=Dataset())
-    assert repr(gzarr.tree(source)) == ("/\n├── foo\n│   └── bar\n│       └── baz (100,) int64\n└── spam (100,) int64")
 
 
 def test_nothing_is_written_through_a_node_that_refuses_it():

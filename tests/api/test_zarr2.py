@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, KeysView
 from pathlib import Path
 from typing import Any
@@ -112,14 +111,6 @@ def test_attributes_are_read_each_time_if_they_are_not_cached() -> None:
     assert (z.attrs.key, z.attrs.read_only, z.attrs.cache) == ("a/zarr.json", False, False)
 
 
-@pytest.mark.parametrize("zarr_format", [2, 3])
-def test_a_chunk_shape_has_as_many_axes_as_the_array(zarr_format: Any) -> None:
-    with pytest.raises(MetadataError, match=r"have 1 dimensions, the shape \(4, 6\) has 2; use \(2, -1\)"):
-        gzarr.zeros((4, 6), chunks=(2,), zarr_format=zarr_format)
-    with pytest.raises(MetadataError, match="have 1 dimensions"):
-        gzarr.zeros((4, 6), shards=(2,))
-
-
 def test_keywords_of_h5py() -> None:
     root = gzarr.group(zarr_format=2)
     z = root.create_dataset("a", shape=100, compression="zlib", compression_opts=9, fillvalue=42)
@@ -198,15 +189,6 @@ def test_writing_can_be_forbidden_and_allowed() -> None:
     reader.read_only = False
     with pytest.raises(ReadOnlyError):
         reader[0] = 1
-
-
-def test_digests_are_those_of_zarr_2() -> None:
-    store: dict[str, bytes] = {}
-    z = gzarr.create((4, 4), (2, 2), "i4", gzarr.Zlib(1), store=store, zarr_format=2)  # type: ignore[attr-defined]
-    z[2:] = 7
-    z.attrs["a"] = 1
-    stored = b"".join(store[key] for key in ("1.0", "1.1", ".zarray", ".zattrs"))
-    assert z.digest() == hashlib.sha1(stored).digest()
 
 
 @pytest.mark.parametrize(("magic", "what"), [(b"II*\0", "TIFF"), (b"\x89HDF", "HDF5"), (b"\x93NUMPY", "NumPy")])

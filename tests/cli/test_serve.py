@@ -173,15 +173,6 @@ def test_groups_are_listed(url: str) -> None:
     assert group.attrs["title"] == "served"
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::RuntimeWarning", "ignore::DeprecationWarning")
-@pytest.mark.parametrize("engine", ["gzarr", "zarr"])
-def test_xarray_opens_what_is_served(url: str, engine: str) -> None:
-    xarray = pytest.importorskip("xarray")
-    with xarray.open_dataset(f"{url}a.zarr", engine=engine, chunks=None) as found:
-        np.testing.assert_array_equal(found["plain"].values, ROWS)
-        assert found["plain"].dims == ("y", "x")
-
-
 def test_archives_and_what_is_in_a_group_are_served(root: Path) -> None:
     with served(str(root / "b.zip")) as url:
         np.testing.assert_array_equal(gzarr.open_array(url, mode="r")[...], ROWS)
@@ -307,20 +298,6 @@ def test_every_form_of_a_target_is_answered(
 ) -> None:
     assert f" {status} ".encode() in raw(url, b"GET %b HTTP/1.1\r\nConnection: close\r\n\r\n" % target)[:20]
     assert "Traceback" not in capfd.readouterr().err
-
-
-def test_addresses_of_version_6() -> None:
-    store = gzarr.MemoryStore()
-    gzarr.save_array(store, ROWS)
-    try:
-        server = StoreServer(store, "", ("::1", 0))
-    except OSError:
-        pytest.skip("there is no IPv6")
-    with server:
-        assert server.url.startswith("http://[::1]:")
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        assert np.array_equal(gzarr.open_array(server.url)[:], ROWS)
-        server.shutdown()
 
 
 def test_nothing_to_serve_is_an_error(tmp_path: Path) -> None:
@@ -525,21 +502,3 @@ def test_links_out_of_an_n5_container_are_not_followed(tmp_path: Path) -> None:
         assert ask(f"{url}b/0.0")[0] == 404
     with served(str(tmp_path / "a.n5"), follow_links=True) as url:
         assert ask(f"{url}b/0.0")[0] == 200
-
-
-def test_any_name_of_a_file_is_listed_and_served(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    names = [b"\xff\x1b<b>", "\u202eö".encode(), b"a:b?c#d%e"]
-    for name in names:
-        (Path(bytes(tmp_path).decode()) / name.decode(errors="surrogateescape")).write_bytes(name)
-    store, prefix = open_served(str(tmp_path))
-    with StoreServer(store, prefix, ("127.0.0.1", 0), quiet=False) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        page = ask(server.url)[2].decode()
-        found = [ask(server.url + link)[2] for link in re.findall('href="(.*?)"', page)]
-        raw(server.url, b"GET /\x9b\x1b HTTP/1.0\r\n\r\n")
-        server.shutdown()
-        thread.join()
-    assert sorted(found) == sorted(names)
-    assert "<b>" not in page
-    assert not any(c in page + capfd.readouterr().err for c in "\x1b\x9b\u202e\udcff")

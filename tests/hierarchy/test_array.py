@@ -152,12 +152,6 @@ def test_equality(z):
 # -- reading and writing -----------------------------------------------------------------------------------------
 
 
-def test_single_elements_are_numpy_scalars(z):
-    assert type(z[0, 0]) is np.int32
-    assert z[-1, -1] == 34
-    assert type(z[0]) is np.ndarray
-
-
 def test_reads_give_arrays_of_their_own(z):
     first = z[:]
     first[:] = -1
@@ -258,18 +252,6 @@ def test_copying_from_another_array_goes_chunk_by_chunk():
     assert max(request.length or 0 for request in store.requests) == 0
     assert len(store.requests) == 10
     assert store.nbatches == 10
-
-
-def test_aligned_writes_read_nothing():
-    store = CountingStore(gzarr.MemoryStore())
-    z = gzarr.zeros((6, 9), chunks=(2, 3), dtype="i4", store=store)
-    store.reset()
-    z[:] = 1
-    z[2:4, 3:6] = 2
-    z[4:, 6:] = 3
-    assert store.requests == []
-    z[0, 0] = 5
-    assert len(store.requests) == 1
 
 
 # -- views -------------------------------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numcodecs
@@ -14,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gzarr
-from gzarr.cli.main import main
 from gzarr.codecs.blosc import BloscCodec
 from gzarr.codecs.sharding import ShardingCodec
 from gzarr.errors import MetadataError
@@ -117,14 +115,6 @@ WAYS: dict[str, Callable[..., Any]] = {
     "open": lambda **kw: gzarr.open(gzarr.storage.MemoryStore(), "w", shape=DATA.shape, dtype="i4", **kw),
     "open_array": lambda **kw: gzarr.open_array(gzarr.storage.MemoryStore(), "w", shape=DATA.shape, dtype="i4", **kw),
 }
-IN_GROUP: dict[str, Callable[..., Any]] = {
-    "create_array": lambda g, **kw: g.create_array("a", DATA.shape, "i4", **kw),
-    "create_dataset": lambda g, **kw: g.create_dataset("a", data=DATA, **kw),
-    "require_dataset": lambda g, **kw: g.require_dataset("a", DATA.shape, "i4", **kw),
-    "zeros": lambda g, **kw: g.zeros("a", DATA.shape, dtype="i4", **kw),
-    "full_like": lambda g, **kw: g.full_like("a", LIKE, **kw),
-    "array": lambda g, **kw: g.array("a", DATA, **kw),
-}
 
 
 def is_laid_out(z: gzarr.Array) -> bool:
@@ -141,41 +131,6 @@ def test_every_way_to_create_takes_it(way: str, zarr_format: int) -> None:
     assert is_laid_out(z)
     z[...] = DATA
     assert np.array_equal(z[...], DATA)
-
-
-@pytest.mark.parametrize("zarr_format", [2, 3])
-@pytest.mark.parametrize("way", IN_GROUP)
-def test_groups_take_it(way: str, zarr_format: int) -> None:
-    assert is_laid_out(IN_GROUP[way](gzarr.group(zarr_format=zarr_format), layout="gpu"))
-
-
-def test_saving_takes_it() -> None:
-    one, several = gzarr.storage.MemoryStore(), gzarr.storage.MemoryStore()
-    gzarr.save(one, DATA, layout="gpu")
-    gzarr.save(several, DATA, other=DATA, layout="gpu")
-    assert is_laid_out(gzarr.open_array(one))
-    assert sorted(gzarr.open_group(several)) == ["arr_0", "other"]
-    assert all(is_laid_out(z) for _, z in gzarr.open_group(several).arrays())
-    gzarr.save_group(one, layout=DATA)
-    assert np.array_equal(gzarr.open_group(one)["layout"][...], DATA)
-
-
-def test_copies_take_it(tmp_path: Path) -> None:
-    source, dest = gzarr.group(), gzarr.group()
-    source.create_array("a", data=DATA, chunks=(7, 70, 80))
-    source.create_array("names", data=np.array(["x", "y"], object), dtype=str, chunks=(1,))
-    gzarr.transfer(source, dest, path="moved", layout="gpu")
-    gzarr.copy(source["a"], dest, layout="gpu")
-    gzarr.transfer(source, tmp_path / "v2.zarr", layout="gpu", zarr_format=2)
-    gzarr.transfer(DATA, tmp_path / "memory.zarr", layout="gpu")
-    np.save(tmp_path / "a.npy", DATA)
-    assert main(["convert", str(tmp_path / "a.npy"), str(tmp_path / "b.zarr"), "--layout", "gpu"]) == 0
-    assert main(["copy", str(tmp_path / "v2.zarr"), str(tmp_path / "c.zarr"), "--layout", "gpu"]) == 0
-    assert dest["moved/names"].chunks == (1,)
-    copies = [dest["moved/a"], dest["a"], *(gzarr.open(tmp_path / n) for n in ("memory.zarr", "b.zarr"))]
-    for copy in (*copies, gzarr.open(tmp_path / "v2.zarr")["a"], gzarr.open(tmp_path / "c.zarr")["a"]):
-        assert is_laid_out(copy)
-        assert np.array_equal(copy[...], DATA)
 
 
 def test_shards_in_shards_are_taken_apart() -> None:
@@ -251,28 +206,3 @@ def test_an_access_can_be_named() -> None:
 
 
 # -- other readers -----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("zarr_format", [2, 3])
-@pytest.mark.parametrize(
-    ("shape", "dtype"), [((), "f8"), ((0, 3), "i4"), ((5,), "i2"), ((700, 600, 3), "u1"), ((90, 80, 70), ">f4")]
-)
-def test_zarr_python_reads_and_writes_it(tmp_path: Path, shape: tuple[int, ...], dtype: str, zarr_format: int) -> None:
-    zarr = pytest.importorskip("zarr")
-    data = np.random.default_rng(0).integers(0, 99, shape).astype(dtype)
-    z = gzarr.create_array(tmp_path / "a.zarr", data=data, layout="gpu", zarr_format=zarr_format)
-    theirs = zarr.open_array(tmp_path / "a.zarr", mode="r+")
-    assert np.array_equal(theirs[...], data)
-    if data.ndim:
-        theirs[:1] = 7
-        data[:1] = 7
-        assert np.array_equal(z[...], data)
-
-
-@pytest.mark.parametrize(("zarr_format", "driver"), [(2, "zarr"), (3, "zarr3")])
-def test_tensorstore_reads_it(tmp_path: Path, zarr_format: int, driver: str) -> None:
-    tensorstore = pytest.importorskip("tensorstore")
-    gzarr.save(tmp_path / "a.zarr", DATA, layout="gpu", zarr_format=zarr_format)
-    store = {"driver": "file", "path": str(tmp_path / "a.zarr")}
-    theirs = tensorstore.open({"driver": driver, "kvstore": store}).result()
-    assert np.array_equal(theirs.read().result(), DATA)

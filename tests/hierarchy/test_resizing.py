@@ -43,27 +43,6 @@ def test_forms(make, call):
     assert gzarr.zeros(5, store={}).resize(7) is None
 
 
-@pytest.mark.parametrize("middle", [(7, 10), (1, 1), (4, 5), (3, 4), (6, 10), (7, 3), (20, 2), (0, 5), (0, 0)])
-@pytest.mark.parametrize("fill_value", [0, 9])
-def test_shrinking_and_growing_shows_the_fill_value(make, middle, fill_value):
-    z = make(DATA, fill_value=fill_value)
-    z.resize(middle)
-    kept = tuple(slice(min(a, b)) for a, b in zip(middle, DATA.shape, strict=True))
-    want = np.full((12, 12), fill_value)
-    want[kept] = DATA[kept]
-    z.resize(12, 12)
-    assert np.array_equal(z[:], want)
-    assert np.array_equal(gzarr.open(z.store)[:], want)
-
-
-def test_objects_outside_are_deleted(make):
-    z = make(DATA)
-    z.resize(0, 10)
-    assert [key for key in z.store if "zarr" not in key] == []
-    z.resize(7, 10)
-    assert not np.any(z[:])
-
-
 def test_growing_writes_metadata_only():
     store = CountingStore(gzarr.MemoryStore())
     z = gzarr.array(DATA, chunks=(3, 4), store=store)
@@ -175,25 +154,6 @@ def test_growing_looks_at_the_chunks_of_the_old_edge_and_for_new_ones():
 
 
 # -- appending ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("axis", [0, 1])
-def test_append(make, axis):
-    z = make(DATA)
-    more = DATA[:2] if axis == 0 else DATA[:, :5]
-    assert z.append(-more, axis=axis) == z.shape
-    want = np.concatenate([DATA, -more], axis=axis)
-    assert z.append(more.tolist(), axis=axis) == z.shape
-    want = np.concatenate([want, more], axis=axis)
-    assert np.array_equal(z[:], want)
-    assert np.array_equal(gzarr.open(z.store)[:], want)
-
-
-def test_append_after_shrinking(make):
-    z = make(DATA)
-    z.resize(4, 10)
-    z.append(DATA[:1])
-    assert np.array_equal(z[:], np.concatenate([DATA[:4], DATA[:1]]))
 
 
 def test_append_nothing_and_to_nothing(make):

@@ -186,21 +186,6 @@ def test_steps_of_any_length(step: int, tmp_path: Path) -> None:
         check_as_numpy(made(tmp_path / "b", (40, 50), "i4"), key, model[key] + 1)
 
 
-def test_masks_of_64_dimensions(tmp_path: Path) -> None:
-    shape = (1,) * 62 + (8, 24)
-    array = made(tmp_path, shape, "i4")
-    array[...] = model = np.arange(192).reshape(shape)
-    mask = model % 5 == 0
-    np.testing.assert_array_equal(np.asarray(array[mask]), model[mask])
-    array[mask] = -model[mask]
-    model[mask] *= -1
-    np.testing.assert_array_equal(np.asarray(array), model)
-    with pytest.raises(IndexError, match="at most 63 index arrays; use a mask"):
-        array.vindex[([0],) * 64]
-    with pytest.raises(gzarr.MetadataError, match="an array of 64; store it without shards"):
-        gzarr.create_array(shape=shape, chunks=shape, shards=shape, dtype="i4")
-
-
 def test_writing_imports_no_masked_arrays() -> None:
     """A thread that imports a module would stop a child that another thread forks meanwhile."""
     code = (

@@ -150,23 +150,6 @@ def test_random_crops(device, memory):
     assert epochs[0] != epochs[1]
 
 
-def test_tiles_cover_everything(device):
-    data = np.arange(20 * 13).reshape(20, 13)
-    z = gzarr.array(data, chunks=(4, 4))
-    seen = np.zeros_like(data)
-    for batch in gzarr.Loader(z, 3, crops=gzarr.Crops((6, 5)), memory=3_000, device=device):
-        for tile in host(batch):
-            assert tile.shape == (6, 5)
-            seen[np.isin(data, tile)] += 1
-    assert seen.min() == 1
-
-
-def test_crops_of_arrays_in_memory(device):
-    data = np.arange(20 * 13).reshape(20, 13)
-    for tile in gzarr.Loader(data, 1, crops=gzarr.Crops((6, 5)), device=device):
-        assert tile.shape == (1, 6, 5)
-
-
 def test_strings_and_missing_chunks():
     z = gzarr.create_array(gzarr.MemoryStore(), shape=(20, 2), chunks=(4, 2), dtype="f4", fill_value=7)
     z[:10] = 1
@@ -353,25 +336,6 @@ def test_a_state_of_other_data_is_refused():
 
 
 @pytest.mark.parametrize("shuffle", ["exact", "blocks"])
-@pytest.mark.parametrize("drop_last", [True, False])
-def test_ranks_take_equally_many_and_all_samples(shuffle, drop_last):
-    _, z = images()
-    loaders = [
-        gzarr.Loader(z, 16, shuffle=shuffle, rank=r, world_size=3, drop_last=drop_last, block_chunks=2, memory=9_000)
-        for r in range(3)
-    ]
-    sizes = [[len(batch) for batch in loader] for loader in loaders]
-    assert sizes[0] == sizes[1] == sizes[2]
-    for loader in loaders:
-        loader.set_epoch(0)
-    seen = np.concatenate([np.concatenate([np.array(ids) for ids in ids_of(loader)]) for loader in loaders])
-    if drop_last:
-        assert len(set(seen.tolist())) == len(seen)
-    else:
-        assert set(seen.tolist()) == set(range(N))
-
-
-@pytest.mark.parametrize("shuffle", ["exact", "blocks"])
 def test_other_ranks_go_on(shuffle):
     _, z = images()
 
@@ -416,20 +380,6 @@ def test_samplers():
     assert np.array_equal(next(batches), data[table[:16]])
     with pytest.raises(ValueError, match="iterated over"):
         loader.state_dict()
-
-
-def test_split_shares_no_chunk():
-    data, z = images()
-    train, val = gzarr.Loader(z, 16, shuffle=True).split(0.75, 0.25)
-    parts = []
-    for loader in (train, val):
-        ids, rows = ids_of(loader), []
-        for batch in loader:
-            rows += [int(np.flatnonzero((data == row).all((1, 2)))[0]) for row in batch]
-        parts.append(rows)
-        assert len(rows) == sum(map(len, ids))
-    assert sorted(parts[0] + parts[1]) == list(range(N))
-    assert not {r // 8 for r in parts[0]} & {r // 8 for r in parts[1]}
 
 
 @pytest.mark.parametrize(
@@ -567,14 +517,6 @@ def test_bad_input_is_one_clear_error(keywords, kind, match):
         gzarr.Loader(**given)
 
 
-def test_other_calls_with_bad_input():
-    loader = gzarr.Loader(images()[1], 16)
-    with pytest.raises(TypeError, match="step must be an integer"):
-        loader.batch_ids(1.5)
-    with pytest.raises(TypeError, match=r"expected fractions, as in split\(0.9, 0.1\)"):
-        loader.split([0.9, 0.1])
-
-
 def test_a_sampler_without_samples_gives_no_batches():
     loader = gzarr.Loader(images()[1], 16, sampler=[])
     assert (len(loader), list(loader)) == (0, [])
@@ -590,12 +532,6 @@ def test_as_much_memory_as_the_error_asks_for_suffices(batch_size):
         next(iter(gzarr.Loader(arrays, batch_size, memory=memory)))
     with pytest.raises(ValueError, match="give memory="):
         gzarr.Loader(arrays, batch_size, memory=needed - 1)
-
-
-def test_a_sampler_that_is_out_of_range():
-    _, z = images()
-    with pytest.raises(IndexError, match="sampler gave sample 203"):
-        list(gzarr.Loader(z, 16, sampler=[1, 203]))
 
 
 def test_arrays_on_several_devices_need_one_named():

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -38,32 +36,3 @@ def test_costs_are_measured_of_two_trees(tmp_path: Path) -> None:
     lines = host.table(result).splitlines()
     assert len(lines) == 1 + len(CASES)
     assert lines[1].split()[:5] == ["read", "plain", "4", "KiB", "none"]
-
-
-def test_a_worker_that_fails_is_told(tmp_path: Path) -> None:
-    library = host.compiled(tmp_path)
-    with host.Worker(ROOT, library) as worker, pytest.raises(RuntimeError, match="ended with status 1"):
-        worker.ask("open", str(tmp_path / "nothing"), False)
-
-
-def test_the_interpreters_lock_is_found(tmp_path: Path) -> None:
-    sys.path.insert(0, str(host.HERE))
-    try:
-        import host_worker
-    finally:
-        sys.path.remove(str(host.HERE))
-    probe = host_worker.Probe(str(host.compiled(tmp_path)))
-    if not probe.works:
-        pytest.skip("this interpreter does not export its state")
-
-    def compute() -> None:
-        for _ in range(20):
-            sum(range(100_000))
-
-    shares = []
-    for _ in range(5):  # on a busy machine, the probe is late now and then
-        start = time.thread_time()
-        taken = probe.seconds(compute)
-        shares.append(taken / (time.thread_time() - start))
-    assert any(0.5 <= share <= 1.5 for share in shares)
-    assert probe.seconds(lambda: time.sleep(0.03)) < 0.01

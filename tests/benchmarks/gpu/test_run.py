@@ -74,45 +74,6 @@ def test_each_case_has_its_rows(result: dict[str, Any]) -> None:
             assert {"gzarr", "gzarr on the CPU, from the host"} <= writers
 
 
-def test_the_whole_plan_covers_every_codec_size_and_layout() -> None:
-    plan = list(cases.cases(small=False))
-    stored = [(c.codec, c.chunk_nbytes, c.layout) for c in plan if isinstance(c, cases.Case)]
-    assert len(stored) == len(set(stored)) == 6 * 5 * 2
-    assert {nbytes for _, nbytes, _ in stored} == {k << 10 for k in (64, 256, 1024, 4096, 16384)}
-    leading = [c for c in plan if not isinstance(c, LoaderCase)][:3]
-    assert all(c.full for c in leading)  # what the goals are about comes first
-    assert {type(c) for c in plan[1:4]} == {LoaderCase}
-    streams = {c.nchunks for c in plan if isinstance(c, cases.StreamsCase)}
-    assert streams == {10**k for k in range(6)}
-    for case in plan:
-        if isinstance(case, cases.Case):
-            keywords = case.keywords()
-            assert case.n % case.side == 0
-            assert keywords.get("shards", (case.n,))[0] % case.side == 0
-            (many,) = (s for s in cases.selections(case) if s.name == "100 random chunks")
-            assert len(many.key[0]) == min(10, case.n // case.side) * case.side
-
-
-@needs_compiler
-def test_a_run_without_time_says_what_it_left_out(tmp_path: Path) -> None:
-    found = json.loads(run.run(tmp_path, "emulated", 0, small=True).read_text())
-    assert not found["complete"]
-    assert found["rows"] == []
-    assert len(found["left_out"]) == len(list(cases.cases(small=True)))
-    assert all(left["why"] == "the time was used up" for left in found["left_out"])
-
-
-@needs_compiler
-def test_slow_contenders_are_left_out_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    one = cases.Case("zstd", 4096, "plain", 256)
-    monkeypatch.setattr(run, "cases", lambda *, small: [one])
-    monkeypatch.setattr(run, "CONTENDER_S", 1e-5)
-    found = json.loads(run.run(tmp_path, "emulated", 30, small=True).read_text())
-    assert ("gzarr", "whole") in {(left["contender"], left["selection"]) for left in found["left_out"]}
-    assert all("it would take about" in left["why"] for left in found["left_out"])
-    assert "one chunk" in {row.get("selection") for row in found["rows"] if row["contender"] == "gzarr"}
-
-
 @needs_compiler
 def test_a_case_that_fails_takes_no_other_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     some = [cases.Case(codec, 4096, "plain", cases.TINY) for codec in ("blosc-lz4", "none")]

@@ -5,11 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree as ET
 
-import pytest
-
-from benchmarks.gpu import cases, plot, table
+from benchmarks.gpu import cases, table
 from benchmarks.gpu.goals import GOALS, goals_table
 from benchmarks.gpu.loading import loader_cases
 
@@ -48,21 +45,6 @@ def test_only_a_gpu_makes_a_table(result: dict[str, Any], measured: dict[str, An
     assert set(table.plots(tmp_path)) == {"gpu-one-roofline.svg"}
 
 
-def test_failures_and_what_is_left_out_are_told(measured: dict[str, Any], tmp_path: Path) -> None:
-    late, slow = {"why": cases.NO_TIME}, {"why": "it would take about 9 s"}
-    wrong = {"table": "memory", "codec": "zstd", "contender": "gzarr", "error": "WrongAnswerError: the answer is wrong"}
-    measured |= {"left_out": [late, slow, slow], "failed": [wrong, wrong], "complete": False}
-    (tmp_path / "gpu-one.json").write_text(json.dumps(measured))
-    text = table.tables(tmp_path)
-    assert "1 rows or arrays are left out" in text
-    assert "2 reads for which a contender would take too long" in text
-    assert "**Failed**: gzarr, zstd: WrongAnswerError: the answer is wrong (2 times)." in text
-    assert next(line for line in text.splitlines() if line.startswith("| memory |")).endswith("| no |")
-    (tmp_path / "gpu-one.json").write_text(json.dumps({**measured, "failed": []}))
-    text = table.tables(tmp_path)
-    assert next(line for line in text.splitlines() if line.startswith("| memory |")).endswith("| yes |")
-
-
 def test_the_plots_are_those_of_the_results() -> None:
     shown = {path.name: path.read_text() for path in (ROOT / "docs").glob("*roofline*")}
     assert shown == table.plots(ROOT / "benchmarks" / "results")
@@ -85,31 +67,3 @@ def test_goals_are_judged_by_the_worst_case(measured: dict[str, Any]) -> None:
     assert goals_table(measured).splitlines()[-1].endswith("| yes |")
     memory["peak_nbytes"] = memory["cap_nbytes"] + 1
     assert goals_table(measured).splitlines()[-1].endswith("| no |")
-
-
-@pytest.mark.parametrize("complete", [True, False])
-def test_the_plot_shows_every_point_within_its_axes(
-    result: dict[str, Any], measured: dict[str, Any], complete: bool
-) -> None:
-    shown = measured if complete else {**result, "rows": [], "ceilings": {}}
-    drawn = ET.fromstring(plot.plot(shown))
-    circles = [c for c in drawn.iter() if c.tag.endswith("circle") and len(c)]
-    points = [*plot.file_points(shown), *plot.stream_points(shown)]
-    assert len(circles) == len(points)
-    if not complete:
-        return
-    assert len(points) == 3 * 2 + (3 + 6 - 1) * 2  # "none" has no streams
-    assert all(60 <= float(c.get("cy")) <= 60 + plot.PANEL_HEIGHT for c in circles)
-    assert all(0 <= float(c.get("cx")) <= plot.WIDTH for c in circles)
-    text = "".join(drawn.itertext())
-    assert text.count("device copy") == 2
-    assert "raw read" in text
-    assert "no GPU, speeds mean nothing" in text
-
-
-def test_a_roof_has_the_slope_of_its_rate() -> None:
-    panel = plot.Panel(0, 0, (0, 1), (0, 2))
-    assert panel.at(1, 1) == (0, plot.PANEL_HEIGHT)
-    assert panel.at(10, 100) == (plot.PANEL_WIDTH, 0)
-    assert panel.at(10, 10) == (plot.PANEL_WIDTH, plot.PANEL_HEIGHT / 2)
-    assert panel.at(10, 1e9) == (plot.PANEL_WIDTH, 0)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from benchmarks.gpu import values
-from benchmarks.gpu.values import Timed, faster_reader, limits
+from benchmarks.gpu.values import limits
 from gzarr.gpu.detection import measured
 from gzarr.gpu.detection.thresholds import crossover_of
 from gzarr.gpu.reading import select
@@ -99,13 +99,6 @@ def test_auto_takes_the_reader_that_was_faster(
     assert chosen.why.endswith("reasoned, not measured")
 
 
-@pytest.mark.parametrize("machine", [{}, {"answer": {"gpu": None}}, {"error": "exit status 1"}])
-def test_answers_of_nobody_change_nothing(table: Path, machine: dict[str, Any]) -> None:
-    before = table.read_text()
-    values.update(table, {"machine": machine, "small_reads": {"answer": small(4, 65536)}})
-    assert table.read_text() == before
-
-
 @pytest.mark.parametrize(("nchunks", "nbytes"), [(4, 65536), (16, 16384), (1, 32768), (2, 8192)])
 def test_limits_are_found_again(nchunks: int, nbytes: int) -> None:
     rows = list(values.timed(small(nchunks, nbytes)))
@@ -115,22 +108,6 @@ def test_limits_are_found_again(nchunks: int, nbytes: int) -> None:
         == (row.nchunks <= nchunks and row.nbytes <= nbytes)
         for row in rows
     )
-
-
-def test_limits_at_the_ends_and_with_noise() -> None:
-    slow_host = [Timed(n, n * 4096, 300, 100) for n in (1, 4, 16)]
-    assert limits(slow_host) == {"nchunks": 0, "nbytes": 0}
-    assert limits([Timed(n, n * 4096, 100, 300) for n in (1, 4, 16)]) == {"nchunks": 16, "nbytes": 65536}
-    assert limits([Timed(n, n * 4096, 100, 101) for n in (1, 4, 16)]) == {"nchunks": 0, "nbytes": 0}
-
-
-def test_readers_are_compared_where_both_did_the_work() -> None:
-    found = readers("compat", 3.0)
-    found["none, 4096 bytes, plain, kvikio"]["GB_per_s"] = 0.001
-    found["none, 4096 bytes, plain, kvikio"]["detour"] = "it went by the host"
-    assert faster_reader(found) == {"compat": "kvikio"}
-    assert faster_reader(readers(None, 3.0)) == {}
-    assert faster_reader({"kvikio lacks": "a driver", "state": None}) == {}
 
 
 def test_the_table_holds_what_is_looked_up() -> None:

@@ -15,11 +15,9 @@ import pytest
 
 from benchmarks.loader import bare, remote
 from benchmarks.loader.cases import CASES, Task
-from benchmarks.loader.contestant import AbsentError, Batch, Contestant
-from benchmarks.loader.contestants import maker
-from benchmarks.loader.data import SMALL, Cache, Scale, datasets
-from benchmarks.loader.report import document, over_best, plot
-from benchmarks.loader.server import Line
+from benchmarks.loader.contestant import Batch, Contestant
+from benchmarks.loader.data import SMALL, Cache, datasets
+from benchmarks.loader.report import document, plot
 from benchmarks.loader.worker import Worker
 
 ROOT = Path(__file__).parents[3]
@@ -101,33 +99,6 @@ def test_wrong_contents_are_noticed(contestant: str, message: str, cache: Cache)
         worker.do_check(0, 10.0)
 
 
-def test_an_order_is_exact_or_within_blocks() -> None:
-    for case in CASES:
-        assert sorted(task(case).ids(3)) == list(range(task(case).n))
-    each = task("Cb")
-    chunks = each.ids(0) // each.data.chunks[0]
-    ends = [end for end in (250, 256) if not set(chunks[:end]) & set(chunks[end:])]  # 16 chunks; the last one is short
-    assert len(ends) == 1
-    assert len(set(chunks[: ends[0]])) == 16
-    assert (np.diff(each.ids(0)) < 0).any()
-
-
-@pytest.mark.parametrize("name", ["images", "shards", "fields", "volume"])
-def test_the_bare_work_is_every_chunk_once(name: str, cache: Cache) -> None:
-    data = datasets(SMALL)[name]
-    done = bare.decode_all(data, cache.path(name))
-    assert done["chunks"] == data.nchunks
-    assert 0 < done["stored_bytes"] < 2 * data.nbytes
-
-
-def test_a_line_carries_so_many_bytes_a_second_after_the_delay() -> None:
-    line = Line(delay_s=0.5, bytes_per_s=100.0)
-    assert line.due(10.0, 100) == 11.5
-    assert line.due(10.0, 100) == 12.5  # waits for the line, and no longer for the delay
-    assert line.due(20.0, 50) == 21.0
-    assert line.served == 250
-
-
 def test_the_far_store_serves_ranges_and_counts(cache: Cache) -> None:
     import obstore
 
@@ -164,35 +135,9 @@ def test_a_run_writes_results_and_tables(tmp_path: Path, cache: Cache) -> None:
     assert "- flipped: wrong values" in text
 
 
-def test_tables_show_ratios_and_mark_missed_goals() -> None:
-    own = {"version": "1", "samples_per_s": 300.0, "cpu_over_bare": 1.1, "read_over_stored": 1.0, "first_s": 0.2}
-    own |= {"cpu_over_decode": 1.5, "decodes": 1.0, "peak_bytes": 10**8, "checked": 10, "steps": 1}
-    case = {"n": 100, "batch_bytes": 10**6, "memory": 2 * 10**8, "first_bare_s": 0.1}
-    case["results"] = {"gzarr": own, "peer": own | {"samples_per_s": 200.0}, "gone": {"absent": "lacks it"}}
-    where = {"cpu": "c", "cores": 2, "system": "s", "date": "d", "load_at_start": 0.1, "load_at_end": 0.2}
-    text = document({"machine": where, "rounds": 5, "cases": {"A": case}})
-    assert over_best(case) == 1.5
-    assert "| A: 100 samples, an image a chunk, LZ4 | 300 | 200 |  | 1.50 |" in text
-    assert "| A | 1.5 (at least 1.4) | 1.1 (at most 1.2) | 1 | **2 (at most 1.5)** | 100 (at most 203) |" in text
-    assert "| A | gzarr | 1.10 | 1.50 | 1.00 | 1.00 | 2.00 | 100 of 200 |" in text
-    assert "- gone: lacks it (A)" in text
-
-
 def test_the_documentation_shows_what_was_measured() -> None:
     measured = ROOT / "benchmarks/results/loader.json"
     text = (ROOT / "docs/benchmarks-loader.md").read_text()
     shown = text.partition("<!-- loader: generated -->\n")[2].partition("<!-- end -->")[0].rstrip("\n")
     assert shown == (document(json.loads(measured.read_text())) if measured.exists() else "")
     assert (ROOT / "docs/speed-loader.svg").read_text() == plot(json.loads(measured.read_text()))
-
-
-def test_a_peer_says_which_cases_it_cannot_do() -> None:
-    make = maker("benchmarks.loader.drivers_blocks:InSituBatch")
-    for case, message in (("D", "no crops"), ("B", "blocks of shards only"), ("Cx", "blocks of chunks only")):
-        with pytest.raises(AbsentError, match=message):
-            make(task(case), "nowhere")
-
-
-def test_the_issue_sizes_are_measured() -> None:
-    sizes = {name: round(data.nbytes / 1e6) for name, data in datasets(Scale()).items()}
-    assert sizes == {"images": 602, "shards": 246, "fields": 369, "volume": 268}

@@ -8,17 +8,15 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from benchmarks.torture import __main__
 from benchmarks.torture.catalogue import SCENARIOS
-from benchmarks.torture.cell import Cell, cells, run
-from benchmarks.torture.children import Child, apart, shared, together
-from benchmarks.torture.report import END, START, document, insert, inserted, line
-from benchmarks.torture.scenario import Counts, Scenario, Setting, rounds
-from benchmarks.torture.stores import OPENERS
+from benchmarks.torture.cell import Cell
+from benchmarks.torture.children import Child, apart
+from benchmarks.torture.report import END, START, document, insert, inserted
+from benchmarks.torture.scenario import Counts
 from gzarr.errors import StoreError
 
 ROOT = Path(__file__).parents[3]
@@ -40,43 +38,6 @@ def test_a_child_returns_raises_dies_is_killed_or_hangs() -> None:
     hung = apart(time.sleep, 60, timeout_s=0.3)
     assert hung.counts().hung == 1
     assert "hung" in hung.text
-
-
-def test_children_start_together_and_share_memory() -> None:
-    memory = shared(3)
-
-    def fill(number: int) -> None:
-        memory[number] = number + 1
-
-    assert {each.status for each in together([lambda n=n: fill(n) for n in range(3)])} == {"done"}
-    assert memory.tolist() == [1, 2, 3]
-
-
-def test_counts_add_up_and_survive_json() -> None:
-    counts = Counts(10, lost=1, notes=("a",)) + Counts(5, refused=2, hung=1, notes=("b",))
-    assert counts == Counts(15, refused=2, lost=1, hung=1, notes=("a", "b"))
-    assert counts.losses == 2
-    assert Counts.from_json(json.loads(json.dumps(counts.to_json()))) == counts
-    assert line(counts) == "1 lost, 1 hung of 15, 2 refused"
-
-
-def test_a_seed_repeats_the_choices(tmp_path: Path) -> None:
-    def drawn(seed: int) -> int:
-        _, rng = next(rounds(Setting(0, seed, "local", "gzarr", tmp_path)))
-        return int(rng.integers(1 << 40))
-
-    assert drawn(1) == drawn(1) != drawn(2)
-
-
-def test_scenarios_have_names_of_their_own_and_known_stores() -> None:
-    assert len({each.name for each in SCENARIOS}) == len(SCENARIOS)
-    assert {kind for each in SCENARIOS for kind in each.stores} <= {*OPENERS, "none"}
-
-
-def test_a_scenario_that_fails_itself_is_reported() -> None:
-    absent = Scenario("no such scenario", "", lambda _: Counts())
-    with pytest.raises(RuntimeError, match="KeyError"):
-        run(Cell(absent, "local", "gzarr"), 0, 1)
 
 
 def test_the_command_line(tmp_path: Path) -> None:
@@ -110,18 +71,6 @@ def test_a_scenario_that_fails_itself_does_not_cost_the_others_their_row(
     monkeypatch.setattr(sys, "argv", ["torture", *options])
     assert __main__.main() == 1
     assert "1 raw errors of 0 | 0 of 1 |" in page.read_text()
-
-
-def test_all_scenarios_together_take_the_time_that_they_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 0.0
-    monkeypatch.setattr(__main__, "time", SimpleNamespace(monotonic=lambda: now))
-    for _, budget_s in __main__.shared_out(cells(), 3600):
-        now += budget_s + 3
-    assert 3500 < now < 3620
-
-
-def test_peers_run_on_local_directories_only() -> None:
-    assert {cell.store for cell in cells(["zarr", "tensorstore"])} == {"local"}
 
 
 def test_the_page_names_every_scenario_and_where_it_is_not_promised() -> None:

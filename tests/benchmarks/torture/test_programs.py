@@ -51,19 +51,3 @@ def test_epochs_are_judged(ids: list[int], drop_last: bool, right: bool) -> None
     options = {"drop_last": drop_last, "batch_size": 2}
     assert (epochs.compare(kept, [0, 10, 20, 30, 40], options, [2]) == "") == right
     assert epochs.compare({**kept, "corners": [7 for _ in ids]}, [0, 10, 20, 30, 40], options, [2])
-
-
-@pytest.mark.parametrize(
-    ("method", "expected"),
-    [
-        ("mean", [[2, 4], [8, 9]]),
-        ("nearest", [[0, 3], [7, 9]]),
-        ("mode", [[0, 3], [7, 9]]),
-        ("min", [[0, 3], [7, 9]]),
-        ("max", [[5, 5], [8, 9]]),
-        ("median", [[2, 4], [8, 9]]),
-    ],
-)
-def test_levels_by_numpy(method: str, expected: list[list[int]]) -> None:
-    data = np.array([[0, 1, 3], [4, 5, 5], [7, 8, 9]], "u1")
-    assert pyramids.downsampled(data, [2, 2], method).tolist() == expected
