@@ -10,7 +10,7 @@ from gzarr.gpu.device.hostbuild import find_compiler
 from tests.gpu.device.test_cuda import cuda  # noqa: F401
 from tests.gpu.fake_cupy.kernels import RawKernel
 from tests.gpu.hardware.test_hardware_kernels import *  # noqa: F403
-from tests.gpu.hardware.test_hardware_kernels import test_fortran_order_takes_tiles
+from tests.gpu.kernels import test_copy_tiles
 from tests.properties.fewer import examples_of
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
@@ -24,5 +24,5 @@ def fewer_examples() -> Iterator[None]:
 
 def test_boxes_are_copied_on_the_device() -> None:
     before = len(RawKernel.launches)
-    test_fortran_order_takes_tiles(4)
+    test_copy_tiles.test_fortran_order_takes_tiles(4)
     assert RawKernel.launches[before:] == ["copy_tiles"]

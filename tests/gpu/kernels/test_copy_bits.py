@@ -15,6 +15,9 @@ from tests.gpu.kernels.launching import HAS_COMPILER, NO_COMPILER
 pytestmark = pytest.mark.skipif(not HAS_COMPILER, reason=NO_COMPILER)
 
 
+ON_DEVICE = ("test_boxes",)
+
+
 @given(cases(BIT_SHUFFLED))
 def test_boxes(case: Case) -> None:
     check(case)

@@ -73,6 +73,9 @@ def cases(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...], Any]:
     return shape, tuple(factors), (draw(steps), draw(steps), draw(st.integers(0, 3)))
 
 
+ON_DEVICE = ("test_windows_of_any_numbers", "test_common_factors", "test_large_windows")
+
+
 @given(st.sampled_from(NUMBERS), st.sampled_from(WINDOW_METHODS), cases(), st.integers(0, 2**32))
 def test_windows_of_any_numbers(dtype: str, method: str, case: Any, seed: int) -> None:
     shape, factors, layouts = case

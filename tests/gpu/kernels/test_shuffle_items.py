@@ -55,6 +55,9 @@ def cases(draw: st.DrawFn) -> Case:
     return Case(Shuffle(mode, typesize, block), draw(st.integers(1, 4)), nbytes, offset, gap)
 
 
+ON_DEVICE = ("test_any_chunks", "test_what_is_common_is_fast")
+
+
 @given(cases())
 def test_any_chunks(case: Case) -> None:
     check(case)

@@ -51,6 +51,9 @@ places = st.tuples(*[st.sampled_from([0, 0, 0, 1, 2, 4])] * 4)
 shapes = st.tuples(st.integers(1, 6), st.sampled_from([1, 3, 4, 8, 16, 17, 40, 300]))
 
 
+ON_DEVICE = ("test_rows_of_any_numbers", "test_complex_numbers")
+
+
 @given(st.sampled_from(NUMBERS), st.sampled_from(["f4", "f8", None]), shapes, places, st.integers(0, 2**32))
 def test_rows_of_any_numbers(
     source: str, target: str | None, shape: tuple[int, int], where: tuple[int, int, int, int], seed: int

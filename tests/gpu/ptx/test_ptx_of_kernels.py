@@ -6,15 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.gpu.hardware.test_hardware_kernels import *  # noqa: F403
 from tests.gpu.kernels import test_place_box
 from tests.gpu.kernels.boxes import BOXES
 from tests.gpu.kernels.launching import DEVICE, SUMS, Sums
-from tests.gpu.kernels.test_copy_bits import test_boxes as test_boxes_of_bits  # noqa: F401
-from tests.gpu.kernels.test_copy_bytes import test_boxes as test_boxes_of_bytes  # noqa: F401
-from tests.gpu.kernels.test_copy_plain import test_boxes as test_plain_boxes  # noqa: F401
-from tests.gpu.kernels.test_copy_tiles import test_boxes as test_boxes_in_tiles  # noqa: F401
-from tests.gpu.kernels.test_shuffle_items import test_any_chunks as test_shuffles_of_any_chunks  # noqa: F401
+from tests.gpu.kernels.repeated import tests_of_kernels
 from tests.gpu.ptx import nvrtc
 from tests.gpu.ptx.capture import PtxDevice
 from tests.gpu.ptx.launching import PtxKernels
@@ -22,6 +17,7 @@ from tests.gpu.ptx.memory import Fault
 from tests.properties.fewer import examples_of
 
 pytestmark = pytest.mark.skipif(nvrtc.why_missing() is not None, reason=str(nvrtc.why_missing()))
+globals().update(tests_of_kernels())
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -37,7 +33,7 @@ def on_device() -> Iterator[None]:
         del DEVICE.launch, SUMS.of, BOXES.make
 
 
-def test_an_axis_without_extent_in_memory() -> None:
+def test_place_box_an_axis_without_extent_in_memory() -> None:
     """The log of stores shows that all rows go to one."""
     with pytest.raises(Fault, match="is stored by threads 0 and 1"):
         test_place_box.test_an_axis_without_extent_in_memory()
