@@ -1,6 +1,7 @@
 # Needs Python >= 3.11 and make. Each target makes the virtual environment it needs, once.
 #   make demo    write, read, check, time and draw an elevation map of the Earth (examples/relief, output in demo-out/)
 #   make test    lint, types and tests
+#   make test-long    the tests that take long: sanitizers, distributions, benchmarks, torture, PTX
 #   make test-torch    the tests that need PyTorch, which it installs without CUDA's libraries where there is no GPU
 #   make test-zarr     the suites of zarr-python, dask and xarray on gzarr (10 minutes, Python 3.12)
 #   make coverage    the tests again, twice as slow, with a table of the lines that the tests miss
@@ -18,13 +19,16 @@ PYTHON ?= python3
 PYTEST = PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX='$(CURDIR)/.venv/pycache' .venv/bin/python -m pytest \
     --numprocesses=auto --dist=loadfile --no-loadscope-reorder
 
-.PHONY: demo test test-torch test-zarr coverage lint docs bench bench-loader bench-images torture gpu-check clean
+.PHONY: demo test test-long test-torch test-zarr coverage lint docs bench bench-loader bench-images torture gpu-check clean
 
 demo: .venv-demo/ready
 	.venv-demo/bin/python -m examples.relief
 
 test: lint
-	$(PYTEST) --durations=25
+	$(PYTEST) -m 'not long' --durations=25
+
+test-long: .venv/ready
+	$(PYTEST) -m long --durations=25
 
 test-torch: .venv-torch/ready
 	PYTHONDONTWRITEBYTECODE= .venv-torch/bin/python -m pytest $(OF_TORCH)

@@ -68,13 +68,22 @@ def _import_ahead(config: pytest.Config) -> None:
             importlib.import_module(".".join(file.resolve().relative_to(config.rootpath).with_suffix("").parts))
 
 
-# Files of few and long tests, which xdist would begin last: one core would wait for them.
-_LONG = tuple(f"tests/{name}.py::" for name in ("cpu/compiled/test_sanitizers", "test_packaging", "test_site"))
+#: What takes minutes and changes seldom: folders, files and tests. `make test-long` runs it, `make test` all others.
+LONG = (
+    *("benchmarks/", "gpu/ptx/", "cpu/compiled/test_sanitizers.py", "test_packaging.py", "test_site.py"),
+    *("conformance/test_image_viewers.py", "concurrency/test_foreign_code.py", "gpu/device/test_cuda_kernels.py"),
+    "api/test_keywords.py::test_a_type_checker_knows_the_keywords",
+    *(f"gpu/kernels/test_build.py::test_{name}" for name in ("nvcc", "no_kernel_makes", "kernels_pass", "planted")),
+)
+_LONG = tuple(f"tests/{name}" for name in LONG)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the longest files."""
-    items.sort(key=lambda item: not item.nodeid.startswith(_LONG))
+    """Mark what takes long."""
+    for item in items:
+        if item.nodeid.startswith(_LONG):
+            item.add_marker("long")
 
 
 @pytest.hookimpl(wrapper=True)
