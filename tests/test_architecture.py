@@ -174,7 +174,7 @@ TESTED_THROUGH = {
     "images/validation/test_validate": "images/validation/level_checks images/validation/level_data",
     "images/acquisition/test_writer": "images/ome/collection images/acquisition/frames images/acquisition/growing",
     "images/test_killed": "images/pyramid/level_arrays",
-    "images/pyramid/test_build_pyramid": "images/pyramid/recipes",
+    "images/pyramid/test_build_pyramid": "images/pyramid/making images/pyramid/recipes",
     "interop/test_dask": "interop/finding",
     "interop/xarray/test_engine": "interop/xarray/variables",
     "interop/xarray/test_writing": "interop/xarray/existing_arrays interop/xarray/new_arrays interop/xarray/regions",

@@ -30,7 +30,8 @@ from gzarr.images.ome.documents import FORMAT_OF, Dataset, Multiscale, write_mul
 from gzarr.images.pyramid.downsample import Method
 from gzarr.images.pyramid.level_arrays import is_bare
 from gzarr.images.pyramid.levels import Factors
-from gzarr.images.pyramid.recipes import Recipe, build_levels, check_image
+from gzarr.images.pyramid.making import build_levels, check_image
+from gzarr.images.pyramid.recipes import Recipe
 from gzarr.images.pyramid.resuming import read_marks
 from gzarr.images.shown import show_values
 from gzarr.images.validation.level_checks import count_channels
@@ -255,8 +256,8 @@ def put_image(
     if data is None:
         write_multiscale(group, named)
         return replace(image, metadata=named)
-    build = build_levels(group, array, named, data, recipe, write_base=True, name="create_image")
-    return Image(group, build.multiscale, build.levels)
+    build = build_levels(group, array, named, data, recipe._replace(name="create_image"), write_base=True)
+    return Image(group, build.multiscale or named, build.levels)
 
 
 def check_apart(data: Array, store: Any, path: str | None = None) -> None:

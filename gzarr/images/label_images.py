@@ -30,7 +30,8 @@ from gzarr.images.pyramid.building import building, chunk_of, fill, producer
 from gzarr.images.pyramid.downsample import Method, check_method
 from gzarr.images.pyramid.level_arrays import is_bare
 from gzarr.images.pyramid.levels import Factors
-from gzarr.images.pyramid.recipes import Recipe, check_image
+from gzarr.images.pyramid.making import check_image
+from gzarr.images.pyramid.recipes import Recipe
 from gzarr.images.pyramid.resuming import read_marks
 from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.indexing.regions import Region
@@ -126,6 +127,7 @@ def write_label(
         found = numpy_dtype(data.dtype)
     kind = _label_dtype(np.dtype(found if dtype is None else dtype), image, name)
     check_method(method, kind, labels=True)
+    recipe = Recipe(levels, factors, method, max_nbytes, resume, run=run, name="write_label")
     new = new_labels(
         image,
         name,
@@ -136,26 +138,15 @@ def write_label(
         properties,
         resume=bool(resume),
         overwrite=overwrite,
-        recipe=Recipe(levels, factors, method, max_nbytes),
+        recipe=recipe,
         **keywords,
     )
     if levels is None and factors is None:
-        levels, factors = len(new.factors), new.factors or None
+        recipe = recipe._replace(levels=len(new.factors), factors=new.factors or None)
     base = new.base
     given = _computed(data, image) if callable(data) else producer(data, base.backend, found)
     try:
-        with building(
-            new.group,
-            base,
-            new.multiscale,
-            levels=levels,
-            factors=factors,
-            method=method,
-            resume=resume,
-            name="write_label",
-            run=run,
-            is_last=False,
-        ) as build:
+        with building(new.group, base, new.multiscale, recipe, is_last=False) as build:
             chunk = chunk_of(image.levels[0] if callable(data) else data)
             fill(build, _checked(given, base), max_nbytes=max_nbytes, progress=progress, chunk=chunk)
     except Exception:

@@ -39,37 +39,6 @@ _ENDLESS = 1 << 30
 _BLOCKS = 16
 
 
-class _GrowingLevel:
-    """The array of a level while it grows."""
-
-    def __init__(self, array: Array) -> None:
-        self.array = array
-        self.dtype, self.chunks, self.shards = array.dtype, array.chunks, array.shards
-        self._written = _resized(self.array, _ENDLESS)
-
-    @property
-    def shape(self) -> Coords:
-        """Of all that may come; at the end, of all that came."""
-        return self._written.shape
-
-    def __getitem__(self, selection: Region) -> AnyArray:
-        return self._written[selection]
-
-    def __setitem__(self, selection: Region, value: AnyArray) -> None:
-        self._written[selection] = value
-
-    def end(self, count: int) -> None:
-        """Say how many frames there are."""
-        self._written = _resized(self.array, count)
-
-    def show(self, count: int) -> None:
-        """Let others see so many frames."""
-        array, before = self.array, self.array.metadata
-        if before.shape[0] != count:  # `Array.resize` would clear what is written already
-            write_shape(array.store, array.path, before.resized((count, *before.shape[1:])), before)
-            array.refresh()
-
-
 class GrowingImage:
     """An image of which the frames come one after the other.
 
@@ -101,9 +70,10 @@ class GrowingImage:
         for array in arrays[1:]:
             create_level(array, overwrite=False)
         steps = [level.factors for level in self._planned]
-        self._levels = [_GrowingLevel(array) for array in arrays]
+        self._levels = arrays
         missing = skipped(skip, base, self._method)
-        self._cascade = Cascade(self._levels, steps, self._method, backend=self.backend, missing=missing)
+        endless = [_resized(array, _ENDLESS) for array in arrays]
+        self._cascade = Cascade(endless, steps, self._method, backend=self.backend, missing=missing)
         self.row = self._cascade.unit[0]
         # Levels without an end in common with level 0 are shown at the end of all.
         together = itertools.accumulate((step[0] for step in steps), lambda a, b: a * b)
@@ -162,24 +132,22 @@ class GrowingImage:
     def show(self) -> None:
         """Let others see the frames that are complete."""
         with self._lock:
-            count = min(self.count, self._levels[0].shape[0])
+            count = min(self.count, self._cascade.levels[0].shape[0])
             if self._shown < count:
                 for level in self._levels[: self._n_live]:
-                    level.show(count)
+                    _show(level, count)
                 self._shown = count
 
     def end(self, count: int, last: AnyArray) -> None:
         """Write the frames that are no whole row, and show all frames in all levels."""
-        ends = itertools.accumulate(
-            (level.factors[0] for level in self._planned), lambda n, f: -(-n // f), initial=count
-        )
-        for level, end in zip(self._levels, ends, strict=True):
-            level.end(end)
+        factors = (level.factors[0] for level in self._planned)
+        ends = list(itertools.accumulate(factors, lambda n, f: -(-n // f), initial=count))
+        self._cascade.levels = tuple(map(_resized, self._levels, ends))
         if len(last):
             self.write(count // self.row, last)
         self._cascade.finish()
-        for level in self._levels:
-            level.show(level.shape[0])
+        for level, end in zip(self._levels, ends, strict=True):
+            _show(level, end)
         self.count = self._shown = count
         self._name_levels(len(self._levels))
         self.image = show_values(self.image)
@@ -194,15 +162,21 @@ class GrowingImage:
             named = replace(named, type=method_name(self._method), metadata=method_metadata(self._method, added))
         if named != metadata:
             write_multiscale(self.image.group, named)
-        self.image = replace(
-            self.image, metadata=named, levels=tuple(level.array for level in self._levels[: len(added) + 1])
-        )
+        self.image = replace(self.image, metadata=named, levels=tuple(self._levels[: len(added) + 1]))
 
 
 def _resized(array: Array, count: int) -> Array:
     """An array of another number of frames, which is not stored."""
     meta = array.metadata.resized((count, *array.shape[1:]))
     return array._with(meta, read_only=False, is_view=True)  # noqa: SLF001 - of the same package
+
+
+def _show(array: Array, count: int) -> None:
+    """Let others see so many frames."""
+    before = array.metadata
+    if before.shape[0] != count:  # `Array.resize` would clear what is written already
+        write_shape(array.store, array.path, before.resized((count, *before.shape[1:])), before)
+        array.refresh()
 
 
 def _without_frames(level: PyramidLevel) -> PyramidLevel:

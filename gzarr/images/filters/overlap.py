@@ -10,7 +10,6 @@ from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
-from gzarr.backend import Backend
 from gzarr.cpu.threads import thread_count
 from gzarr.display.progress import ProgressLike, counted
 from gzarr.dtypes import parse_dtype
@@ -20,15 +19,18 @@ from gzarr.hierarchy.options import check_keywords
 from gzarr.identity.runs import Resume, identify
 from gzarr.images.create import check_apart
 from gzarr.images.filters.inputs import Applied, Compute, check_result, parse_block, parse_inputs
-from gzarr.images.filters.outputs import Output, OutputOptions, Writing, new_output, unit_of
+from gzarr.images.filters.outputs import new_output, output_build, result_of
 from gzarr.images.halo.blockwise import BlockwiseJob, done_groups, run_blockwise
 from gzarr.images.halo.boundary import check_cval, parse_depths, parse_modes
 from gzarr.images.halo.dry_run import DryRun, dry_run
 from gzarr.images.halo.planning import BlockwisePlan, Bounds, Costs, Geometry, make_plan, plan_again
 from gzarr.images.image import Image
+from gzarr.images.pyramid.building import Build
+from gzarr.images.pyramid.cascade import unit_of
 from gzarr.images.pyramid.device_memory import left_nbytes
 from gzarr.images.pyramid.downsample import Method
 from gzarr.images.pyramid.levels import Factors
+from gzarr.images.pyramid.recipes import Recipe
 from gzarr.images.shown import show_values
 from gzarr.images.tasks import limit_of, with_memory
 
@@ -161,7 +163,13 @@ def map_overlap(
     modes = parse_modes(boundary, first.ndim, given.axes)
     check_cval(cval, [source.dtype for source in given.sources], modes)
     wanted = None if block is None else parse_block(block, given)
-    options = OutputOptions(
+    recipe = Recipe(
+        levels,
+        factors,
+        method,
+        resume=resume,
+        overwrite=overwrite,
+        skip=skip,
         name=given.name,
         run=identify(
             given.name,
@@ -170,20 +178,14 @@ def map_overlap(
             inputs={str(number): source for number, source in enumerate(given.sources)},
             arguments={"depth": depths, "boundary": modes, "cval": cval},
         ),
-        resume=bool(resume),
-        overwrite=overwrite,
-        levels=levels,
-        factors=factors,
-        method=method,
-        skip=skip,
     )
     if skip is not None and not isinstance(out, Image) and not isinstance(given.template, Image):
         raise ValueError(f"{given.name}: skip= is of the pyramid of an image, but the output is an array; leave it out")
-    output = _existing(given, out, options) if isinstance(out, (Array, Image)) else None
+    output = _existing(given, out) if isinstance(out, (Array, Image)) else None
     for source in given.sources if output is None and overwrite else ():
         check_apart(source, out)
     trial = None if 0 in first.shape else dry_run(func, given.sources, depths)
-    stored = _dtype_of(given, trial, dtype) if output is None else output.array.dtype
+    stored = _dtype_of(given, trial, dtype) if output is None else output.dtype
     limit = left_nbytes(first.backend, max_nbytes, max_device_nbytes)
     geometry = Geometry(shape=first.shape, depth=depths, modes=modes, factors=(1,) * first.ndim, unit=unit_of(first))
     if trial is not None:
@@ -191,30 +193,31 @@ def map_overlap(
     if output is None:
         if trial is not None:  # nothing is created that cannot be filled
             _plan(given, geometry, trial, stored, limit, wanted)
-        output = new_output(given.template, out, stored, options)
-    output = _on(output, first.backend)
+        output = new_output(given.template, out, stored, recipe)
+    output = output.to(first.backend)
     if trial is None:
-        return output.image or output.array
-    with output.open() as writing:
-        _fill(given, writing, replace(geometry, unit=writing.unit), (trial, wanted, cval), limit, progress)
-    made = writing.result
-    missing = None if writing.build is None else writing.build.cascade.missing[0]
-    return show_values(made, missing=missing) if isinstance(made, Image) else made
+        return output
+    build = output_build(output, recipe)
+    with build.writing():
+        geometry = replace(geometry, unit=build.cascade.unit)
+        _fill(given, build, geometry, (trial, wanted, cval), limit, progress)
+    made = result_of(build)
+    return show_values(made, missing=build.cascade.missing[0]) if isinstance(made, Image) else made
 
 
 def _fill(
     given: Applied,
-    writing: Writing,
+    build: Build,
     geometry: Geometry,
     how: tuple[DryRun, tuple[int, ...] | None, Any],
     max_nbytes: int | None,
     progress: ProgressLike,
 ) -> None:
     """Compute everything that is not done. how: the trial of the function, the shape of blocks, and `cval`."""
-    (trial, block, cval), target = how, writing.array
-    pending = 0 if writing.build is None else limit_of(max_nbytes) // _PENDING_SHARE
+    (trial, block, cval), target = how, build.levels[0]
+    pending = 0 if build.multiscale is None else limit_of(max_nbytes) // _PENDING_SHARE
     costs, plan = _plan(given, geometry, trial, target.dtype, max_nbytes, block, pending)
-    marks = writing.begin(plan.to_json())
+    marks = build.begin(plan.to_json())
     if marks.n_done:
         grids = [source.metadata.chunk_grid for source in given.sources]
         plan = plan_again(geometry, grids, costs, marks.plan)
@@ -232,13 +235,13 @@ def _fill(
         job = BlockwiseJob(
             sources=given.sources,
             compute=Compute(given, geometry.depth, target.dtype),
-            put=writing.put,
+            put=build.cascade.put,
             geometry=geometry,
             plan=plan,
             dtype=target.dtype,
             workers=costs.workers,
             max_nbytes=limit,
-            pending=writing.pending,
+            pending=lambda: build.cascade.pending_nbytes,
             cval=cval,
             ahead=given.reads_ahead,
             is_done=marks.is_done,
@@ -247,7 +250,7 @@ def _fill(
         done = done_groups(job) if marks.n_done else []
         for group in done:
             tell(group)
-        writing.restore(done)
+        build.restore([(tuple(a for a, _ in group), tuple(b - a for a, b in group)) for group in done])
         run_blockwise(job)
 
 
@@ -317,9 +320,9 @@ def _dtype_of(given: Applied, trial: DryRun | None, dtype: Any) -> np.dtype[Any]
     return made
 
 
-def _existing(given: Applied, out: Array | Image, options: OutputOptions) -> Output:
+def _existing(given: Applied, out: Array | Image) -> Array | Image:
     """An output that exists. Raises: ValueError if it does not fit, or is an input."""
-    first, image = given.sources[0], out if isinstance(out, Image) else None
+    first = given.sources[0]
     levels = out.levels if isinstance(out, Image) else (out,)
     if levels[0].shape != first.shape:
         raise ValueError(
@@ -332,10 +335,4 @@ def _existing(given: Applied, out: Array | Image, options: OutputOptions) -> Out
                 "give another output"
             )
     levels[0].check_writable()
-    return Output(array=levels[0], image=image, options=options)
-
-
-def _on(output: Output, backend: Backend) -> Output:
-    """The same output, written from a device."""
-    image = None if output.image is None else output.image.to(backend)
-    return replace(output, array=output.array.to(backend) if image is None else image.levels[0], image=image)
+    return out

@@ -249,7 +249,7 @@ def face_of(labels: Any, side: Side, depth: int = 1) -> Any:
     return labels[(slice(None),) * axis + (slice(-depth, None) if end > 0 else slice(depth),)]
 
 
-class Objects:
+class BlockObjects:
     """What is known of the objects of an array while its blocks are labelled. Blocks may be added by several threads.
 
     Parameters

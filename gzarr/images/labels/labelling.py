@@ -6,7 +6,6 @@ finds which labels of neighbouring blocks are one object, and `gzarr.images.labe
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from math import prod
 from typing import Any
 
@@ -37,7 +36,9 @@ from gzarr.images.labels.numbering import (
     LabelOutput,
     LabelRequest,
     LabelSource,
+    find_output,
     find_source,
+    label_recipe,
     number_blocks,
 )
 from gzarr.images.tasks import limit_of
@@ -118,23 +119,22 @@ def label(
         raise ValueError(f"{source.name}: a mask has numbers, got {source.array.dtype}")
     made = _structure(len(shape), connectivity, structure, source.spatial)
     run = identify("label", resume, inputs={"mask": source.array}, arguments={"structure": made.tolist()})
-    wish = LabelRequest("label", run, out, shape, None, max_nbytes, bool(resume), progress)
-    with ExitStack() as stack:
-        target = LabelOutput(wish, source, stack)
-        return number_blocks(wish, source, target, _method(source, target, made, max_nbytes))
+    request = LabelRequest(label_recipe("label", run, max_nbytes, resume, progress), out, shape)
+    output = find_output(request, source)
+    return number_blocks(request, source, output, _method(source, output, made, max_nbytes))
 
 
 def _method(
-    source: LabelSource, target: LabelOutput, structure: NDArray[np.bool_], max_nbytes: int | None
+    source: LabelSource, output: LabelOutput, structure: NDArray[np.bool_], max_nbytes: int | None
 ) -> BlockMethod:
     """Return how blocks are labelled and compared."""
     shape = tuple(source.array.shape)
     # The block, its nonzero voxels, labels of 32 bits; on a device, the scratch of its labelling too.
     voxel_nbytes = source.itemsize + (6 if source.backend.xp is np else 24)
     n_blocks = 2 * thread_count()  # one that is read and one that is labelled, by each thread
-    most = limit_of(max_nbytes) // 2 // (voxel_nbytes + target.itemsize) // n_blocks
+    most = limit_of(max_nbytes) // 2 // (voxel_nbytes + output.itemsize) // n_blocks
     most = min(most, max(prod(shape) // n_blocks, _WORTH_VOXELS))
-    blocks = BlockGrid(shape, choose_block(shape, target.unit, source.chunks, most))
+    blocks = BlockGrid(shape, choose_block(shape, output.unit, source.chunks, most))
     shifts = shifts_by_step(structure)
 
     def link(step: Coords, mine: NDArray[Any], other: NDArray[Any]) -> Pairs:

@@ -8,7 +8,6 @@ both: labels that agree there are one object. The result takes of each block wha
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,9 @@ from gzarr.images.labels.numbering import (
     LabelledBlock,
     LabelOutput,
     LabelRequest,
+    find_output,
     find_source,
+    label_recipe,
     number_blocks,
 )
 from gzarr.tensors import to_host
@@ -120,17 +121,17 @@ def merge_labels(
     arguments = {"depth": margins, "block": cores, "threshold": threshold}
     run = identify("merge_labels", resume, inputs={"labels": source.array}, arguments=arguments)
     chunks = cores if any(margins) else None
-    wish = LabelRequest("merge_labels", run, out, blocks.shape, chunks, max_nbytes, bool(resume), progress)
-    with ExitStack() as stack:
-        target = LabelOutput(wish, source, stack)
-        _check_unit(target, blocks)
-        return number_blocks(wish, source, target, method)
+    recipe = label_recipe("merge_labels", run, max_nbytes, resume, progress)
+    request = LabelRequest(recipe, out, blocks.shape, chunks)
+    output = find_output(request, source)
+    _check_unit(output, blocks)
+    return number_blocks(request, source, output, method)
 
 
-def _check_unit(target: LabelOutput, blocks: BlockGrid) -> None:
+def _check_unit(output: LabelOutput, blocks: BlockGrid) -> None:
     """Raise ValueError if blocks end within units of an image, which cannot take a part of one."""
-    for axis, (unit, block, extent) in enumerate(zip(target.unit, blocks.block, blocks.shape, strict=True)):
-        if target.has_pyramid and block < extent and block % unit:
+    for axis, (unit, block, extent) in enumerate(zip(output.unit, blocks.block, blocks.shape, strict=True)):
+        if output.has_pyramid and block < extent and block % unit:
             raise ValueError(
                 f"out: its levels are written in units of {unit} along axis {axis}, which the blocks of {block} do not "
                 "keep to; give an image of smaller chunks, or an array"

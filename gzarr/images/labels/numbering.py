@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from math import ceil, prod
 from typing import Any, NamedTuple
 
@@ -29,11 +28,12 @@ from gzarr.hierarchy.create import check_free
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.node import lies_within
 from gzarr.hierarchy.reaching import reach_node
-from gzarr.identity.runs import Run
-from gzarr.images.filters.outputs import Output, OutputOptions, Writing
+from gzarr.identity.runs import Resume, Run
+from gzarr.images.filters.outputs import output_build
 from gzarr.images.image import Image, open_image
-from gzarr.images.labels.components import PIECE, BlockGrid, Coords, Link, Objects, Side
-from gzarr.images.pyramid.resuming import UnitsDone
+from gzarr.images.labels.components import PIECE, BlockGrid, BlockObjects, Coords, Link, Side
+from gzarr.images.pyramid.building import Build
+from gzarr.images.pyramid.recipes import Recipe
 from gzarr.images.tasks import limit_of, run_tasks, with_memory
 from gzarr.indexing.regions import Region
 from gzarr.metadata.documents import read_node
@@ -106,9 +106,9 @@ class BlockMethod(NamedTuple):
     label : callable
         Labels the block at some coordinates of the grid; always in the same way.
     link : callable
-        As in `Objects`.
+        As in `BlockObjects`.
     steps : sequence of tuple
-        As in `Objects`.
+        As in `BlockObjects`.
     voxel_nbytes : int
         Bytes that labelling takes for each voxel of a block.
     """
@@ -149,36 +149,24 @@ class LabelRequest(NamedTuple):
 
     Attributes
     ----------
-    name : str
-        Of the function that is called.
-    run : Run
-        What the numbers depend on.
+    recipe : Recipe
+        How it is made, with the name of the function that is called and what the numbers depend on.
     out : Array, Image or path
         Where they go.
     shape : tuple of int
         Of the result.
     chunks : tuple of int or None
         Of an array that is created; None for those of the source.
-    max_nbytes : int or None
-        Memory for blocks and tables, in bytes; None for 256 MiB, or what one block needs.
-    resume : bool or str
-        Whether to go on with an unfinished call.
-    progress : bool or callable, optional
-        As of `gzarr.transfer`; what is read counts twice.
     """
 
-    name: str
-    run: Run
+    recipe: Recipe
     out: Any
     shape: Coords
-    chunks: Coords | None
-    max_nbytes: int | None
-    resume: bool
-    progress: ProgressLike
+    chunks: Coords | None = None
 
 
-class LabelOutput:
-    """Where numbers are written: an array, an image, or a path where an array is created when their number is known.
+class LabelOutput(NamedTuple):
+    """Where numbers are written.
 
     Attributes
     ----------
@@ -186,97 +174,72 @@ class LabelOutput:
         Blocks begin at multiples of it, and end there or at the array's end.
     itemsize : int
         Bytes of a number, at most.
+    build : Build or None
+        Writes an array or an image that exists; None for a path, where an array is created when the number of objects
+        is known.
     """
 
-    def __init__(self, wish: LabelRequest, source: LabelSource, stack: ExitStack) -> None:
-        self._wish, self._source, self._stack = wish, source, stack
-        self._options = OutputOptions(
-            name=wish.name,
-            run=wish.run,
-            resume=wish.resume,
-            overwrite=False,
-            levels=None,
-            factors=None,
-            method="mode",
-            remedy="delete the output, or call without resume= to overwrite an array,",
-        )
-        self._writing: Writing | None = None
-        out = wish.out
-        if isinstance(out, (str, os.PathLike)):
-            store, path, *_ = reach_node(out, None, "a", "cpu", {})
-            if wish.resume and isinstance(read_node(store, path), ArrayMeta):
-                out = open_array(out, "r+")
-            else:
-                check_free(store, path)
-                self.itemsize = 8
-                self.unit = tuple(wish.chunks or getattr(source.array, "shards", None) or source.chunks)
-                return
-        image = out if isinstance(out, Image) else None
-        array = out[0] if isinstance(out, Image) else out
-        if not isinstance(array, Array):
-            raise TypeError(f"out must be an array, an image or a path, got {type(out).__name__}")
-        _check_out(array, source.array, wish.shape)
-        self.itemsize = array.itemsize
-        self._open(array, image)
-        self.unit = self._opened.unit
+    unit: Coords
+    itemsize: int
+    build: Build | None = None
 
     @property
     def has_pyramid(self) -> bool:
         """Whether the levels of an image are written too."""
-        return self._writing is not None and self._writing.build is not None
+        return self.build is not None and self.build.multiscale is not None
 
-    def begin(self, n: int, plan: Mapping[str, Any]) -> UnitsDone:
-        """Prepare for numbers up to ``n``. Returns: which blocks are done. Raises: ValueError if they do not fit."""
-        if self._writing is None:
-            self._open(self._create(n), None)
-        if n > np.iinfo(self.dtype).max:
-            raise ValueError(
-                f"{name_of(self._opened.array)}: {n} objects do not fit {self.dtype}; nothing was written. Give an "
-                f"array of {np.min_scalar_type(n)}"
-            )
-        return self._opened.begin(plan)
 
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Data type of the numbers."""
-        return self._opened.array.dtype
+def label_recipe(name: str, run: Run, max_nbytes: int | None, resume: Resume, progress: ProgressLike) -> Recipe:
+    """How a result of labels is made."""
+    remedy = "delete the output, or call without resume= to overwrite an array,"
+    return Recipe(
+        method="mode", max_nbytes=max_nbytes, resume=resume, progress=progress, run=run, name=name, remedy=remedy
+    )
 
-    def restore(self, done: Sequence[Region]) -> None:
-        """Take blocks for written."""
-        self._opened.restore([tuple((part.start, part.stop) for part in region) for region in done])
 
-    def put(self, region: Region, values: AnyArray) -> None:
-        """Write a block, and whatever of a pyramid becomes whole."""
-        self._opened.put(tuple(part.start for part in region), values)
+def find_output(request: LabelRequest, source: LabelSource) -> LabelOutput:
+    """Return where numbers are written. Raises: ValueError, TypeError, ContainsNodeError."""
+    out = request.out
+    if isinstance(out, (str, os.PathLike)):
+        store, path, *_ = reach_node(out, None, "a", "cpu", {})
+        if not (request.recipe.resume and isinstance(read_node(store, path), ArrayMeta)):
+            check_free(store, path)
+            unit = request.chunks or getattr(source.array, "shards", None) or source.chunks
+            return LabelOutput(tuple(unit), 8)
+        out = open_array(out, "r+")
+    array = out[0] if isinstance(out, Image) else out
+    if not isinstance(array, Array):
+        raise TypeError(f"out must be an array, an image or a path, got {type(out).__name__}")
+    _check_out(array, source.array, request.shape)
+    build = output_build(out.to(source.backend), request.recipe)
+    return LabelOutput(build.cascade.unit, array.itemsize, build)
 
-    def pending(self) -> int:
-        """Bytes of a pyramid that wait for other blocks."""
-        return 0 if self._writing is None else self._writing.pending()
 
-    @property
-    def _opened(self) -> Writing:
-        if self._writing is None:
-            raise RuntimeError("the array is created when the number of objects is known")
-        return self._writing
+def _begun(request: LabelRequest, source: LabelSource, output: LabelOutput, n: int) -> Build:
+    """The build that writes numbers up to ``n``. Raises: ValueError if they do not fit."""
+    build = output.build
+    if build is None:
+        build = output_build(_create(request, source, n).to(source.backend), request.recipe)
+    array = build.levels[0]
+    if n > np.iinfo(array.dtype).max:
+        raise ValueError(
+            f"{name_of(array)}: {n} objects do not fit {array.dtype}; nothing was written. Give an array of "
+            f"{np.min_scalar_type(n)}"
+        )
+    return build
 
-    def _open(self, array: Array, image: Image | None) -> None:
-        backend = self._source.backend
-        if image is not None:
-            image = image.to(backend)
-        array = array.to(backend) if image is None else image[0]
-        output = Output(array=array, image=image, options=self._options)
-        self._writing = self._stack.enter_context(output.open())
 
-    def _create(self, n: int) -> Array:
-        like, wish = self._source.array, self._wish
-        made: dict[str, Any] = {"chunks": wish.chunks or self._source.chunks}
-        if isinstance(like, Array):
-            made["zarr_format"] = like.metadata.zarr_format
-            if like.shards and wish.chunks is None:
-                made["shards"] = like.shards
-            if like.dimension_names and like.metadata.zarr_format == 3:
-                made["dimension_names"] = like.dimension_names
-        return create_array(wish.out, shape=wish.shape, dtype=np.min_scalar_type(n), **made)
+def _create(request: LabelRequest, source: LabelSource, n: int) -> Array:
+    """Create the array of a path, of the smallest type that has all numbers."""
+    like = source.array
+    made: dict[str, Any] = {"chunks": request.chunks or source.chunks}
+    if isinstance(like, Array):
+        made["zarr_format"] = like.metadata.zarr_format
+        if like.shards and request.chunks is None:
+            made["shards"] = like.shards
+        if like.dimension_names and like.metadata.zarr_format == 3:
+            made["dimension_names"] = like.dimension_names
+    return create_array(request.out, shape=request.shape, dtype=np.min_scalar_type(n), **made)
 
 
 def _check_out(out: Array, mask: Any, shape: Coords) -> None:
@@ -289,34 +252,28 @@ def _check_out(out: Array, mask: Any, shape: Coords) -> None:
     out.check_writable()
 
 
-def number_blocks(wish: LabelRequest, source: LabelSource, target: LabelOutput, method: BlockMethod) -> int:
+def number_blocks(request: LabelRequest, source: LabelSource, output: LabelOutput, method: BlockMethod) -> int:
     """Label all blocks, number the objects and write the numbers. Returns: how many there are. Raises: ValueError."""
-    blocks, backend = method.blocks, source.backend
-    cost = prod(blocks.block) * (method.voxel_nbytes + target.itemsize)
+    blocks, backend, recipe = method.blocks, source.backend, request.recipe
+    cost = prod(blocks.block) * (method.voxel_nbytes + output.itemsize)
     least = ceil(cost / _BLOCKS_SHARE)
-    limit = limit_of(wish.max_nbytes, least)
+    limit = limit_of(recipe.max_nbytes, least)
     if limit < cost:
         raise ValueError(
-            f"{wish.name}: max_nbytes={limit} is too small: a block of {blocks.block} voxels, which is written whole, "
-            f"takes {cost} bytes besides the tables; give {least} or more, or an output of smaller chunks or shards"
+            f"{recipe.name}: max_nbytes={limit} is too small: a block of {blocks.block} voxels, which is written "
+            f"whole, takes {cost} bytes besides the tables; give {least} or more, or an output of smaller chunks or "
+            "shards"
         )
-    for_blocks, name = int(limit * _BLOCKS_SHARE), with_memory(source.name, wish.max_nbytes, limit)
-    objects = Objects(blocks, method.steps, method.link, limit - for_blocks)
+    for_blocks, name = int(limit * _BLOCKS_SHARE), with_memory(source.name, recipe.max_nbytes, limit)
+    objects = BlockObjects(blocks, method.steps, method.link, limit - for_blocks)
 
-    def run(task: Callable[[Coords], object], items: Sequence[Coords]) -> None:
+    def run(task: Callable[[Coords], object], items: Sequence[Coords], pending: Callable[[], int] = int) -> None:
         def counting(coords: Coords) -> None:
             task(coords)
             add(_size(blocks.region(coords)) * source.itemsize, name)
 
-        run_tasks(
-            backend,
-            counting,
-            items,
-            n_items=len(items),
-            cost_nbytes=cost,
-            max_nbytes=for_blocks,
-            pending=target.pending,
-        )
+        n_items = len(items)
+        run_tasks(backend, counting, items, n_items=n_items, cost_nbytes=cost, max_nbytes=for_blocks, pending=pending)
 
     def label(coords: Coords) -> None:
         made = method.label(coords)
@@ -324,30 +281,41 @@ def number_blocks(wish: LabelRequest, source: LabelSource, target: LabelOutput, 
         if isinstance(made.labels, np.ndarray):
             objects.keep(coords, made.labels)
 
+    with counted(recipe.progress, 2 * prod(blocks.shape) * source.itemsize) as add:
+        run(label, list(blocks))
+        n = objects.number()
+        with _begun(request, source, output, n).writing() as build:
+            _write_numbers(build, source, method, objects, run)
+    return n
+
+
+def _write_numbers(
+    build: Build, source: LabelSource, method: BlockMethod, objects: BlockObjects, run: Callable[..., None]
+) -> None:
+    """Write the numbers of all blocks that are not done. run: carries out a task for items, as in `number_blocks`."""
+    blocks, dtype = method.blocks, build.levels[0].dtype
+    marks = build.begin({"block": list(blocks.block)})
+    if list(marks.plan["block"]) != list(blocks.block):
+        raise ValueError(f"{build.recipe.name}: resume=True needs the max_nbytes and threads of the unfinished call")
+    in_order = sorted(blocks, key=_interleaved)  # so that few parts of a pyramid wait for others
+    numbers = {coords: number for number, coords in enumerate(in_order)}
+    done = [coords for coords in in_order if marks.is_done(numbers[coords])]
+
     def renumber(coords: Coords) -> None:
-        region, table, labels = blocks.region(coords), objects.table(coords, target.dtype), objects.kept(coords)
+        region, table, labels = blocks.region(coords), objects.table(coords, dtype), objects.kept(coords)
         if labels is None:
             made = method.label(coords)
             if len(made.firsts) + 1 != len(table):
                 raise ValueError(f"{source.name} was changed while it was labelled: {region}")
             labels = made.labels
-        target.put(region, _look_up(backend.xp, table, labels))
+        build.cascade.put(tuple(part.start for part in region), _look_up(source.backend.xp, table, labels))
         marks.note(numbers[coords])
 
-    in_order = sorted(blocks, key=_interleaved)  # so that few parts of a pyramid wait for others
-    numbers = {coords: number for number, coords in enumerate(in_order)}
-    with counted(wish.progress, 2 * prod(blocks.shape) * source.itemsize) as add:
-        run(label, list(blocks))
-        n = objects.number()
-        marks = target.begin(n, {"block": list(blocks.block)})
-        if list(marks.plan["block"]) != list(blocks.block):
-            raise ValueError(f"{wish.name}: resume=True needs the max_nbytes and threads of the unfinished call")
-        done = [coords for coords in in_order if marks.is_done(numbers[coords])]
-        target.restore([blocks.region(coords) for coords in done])
-        for coords in done:
-            add(_size(blocks.region(coords)) * source.itemsize, name)
-        run(renumber, [coords for coords in in_order if not marks.is_done(numbers[coords])])
-    return n
+    regions = [blocks.region(coords) for coords in done]
+    build.restore([(tuple(s.start for s in r), tuple(s.stop - s.start for s in r)) for r in regions])
+    run(lambda _: None, done)  # they count as progress
+    todo = [coords for coords in in_order if not marks.is_done(numbers[coords])]
+    run(renumber, todo, lambda: build.cascade.pending_nbytes)
 
 
 def _interleaved(coords: Coords) -> int:

@@ -17,12 +17,12 @@ from gzarr.images.new_levels import level_keywords, nodata_keywords
 from gzarr.images.ome.axes import new_axes
 from gzarr.images.ome.documents import VERSION_OF, Dataset, Multiscale
 from gzarr.images.pyramid.building import method_name, plan
-from gzarr.images.pyramid.cluster import ClusterClient
 from gzarr.images.pyramid.device_memory import left_nbytes, sharing
 from gzarr.images.pyramid.downsample import Method
 from gzarr.images.pyramid.level_arrays import take_off_levels
 from gzarr.images.pyramid.levels import Factors
-from gzarr.images.pyramid.recipes import Recipe, build_levels, check_image, check_recipe, method_of
+from gzarr.images.pyramid.making import build_levels, check_image, check_recipe
+from gzarr.images.pyramid.recipes import ClusterClient, Recipe
 from gzarr.images.pyramid.resuming import read_marks
 from gzarr.images.shown import show_values
 from gzarr.indexing.keys import join_path
@@ -142,7 +142,7 @@ def build_pyramid(
     if len(source) > 1 and not _take_off(source, alone, recipe):
         return source
     build = build_levels(source.group, base, alone, base, recipe, write_base=False)
-    return show_values(Image(source.group, build.multiscale, build.levels), missing=build.cascade.missing[0])
+    return show_values(Image(source.group, build.multiscale or alone, build.levels), missing=build.cascade.missing[0])
 
 
 def _limited(source: Any, recipe: Recipe, device: str | None, max_device_nbytes: int | None) -> tuple[Any, Recipe]:
@@ -160,7 +160,7 @@ def _take_off(source: Image, alone: Multiscale, recipe: Recipe) -> bool:
     Raises: ContainsNodeError if that was not asked for.
     """
     group, base = source.group, source.levels[0]
-    method = method_of(recipe, alone)
+    method = recipe.method_for(alone)
     planned = plan(base, alone, recipe.levels, recipe.factors, method)
     is_as_planned = [level.shape for level in planned] == [level.shape for level in source.levels[1:]]
     if recipe.resume and is_as_planned and source.metadata.type == method_name(method):

@@ -8,11 +8,11 @@ levels. What is noted is in `gzarr.images.pyramid.resuming`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -26,67 +26,71 @@ from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.lazy import computed, is_lazy
 from gzarr.hierarchy.missing import Missing, missing_of
 from gzarr.identity.inputs import describe_metadata
-from gzarr.identity.runs import Resume, Run, identify
+from gzarr.identity.runs import Run, identify
 from gzarr.images.ome.axes import with_lengths
 from gzarr.images.ome.documents import Dataset, Multiscale, write_multiscale
 from gzarr.images.pyramid.cascade import Cascade
 from gzarr.images.pyramid.device_memory import measured_share
 from gzarr.images.pyramid.downsample import Method, check_method
-from gzarr.images.pyramid.level_arrays import check_place, create_level, level_array
+from gzarr.images.pyramid.level_arrays import check_place, create_level, level_array, take_off_levels
 from gzarr.images.pyramid.levels import AxisKind, Factors, PyramidLevel, plan_levels
+from gzarr.images.pyramid.recipes import Recipe
 from gzarr.images.pyramid.resuming import UnitsDone
 from gzarr.images.pyramid.units import plan_units
 from gzarr.images.tasks import run_tasks, with_memory, worker_count
+from gzarr.indexing.keys import Coords
 from gzarr.indexing.regions import Region
 from gzarr.metadata.documents import read_node
 
 
 @dataclass(slots=True)
 class Build:
-    """Levels that are being built.
+    """Levels that are being built, or an array alone that is written unit by unit.
 
     Attributes
     ----------
-    group : Group
-        Of the image.
-    multiscale : Multiscale
-        What the metadata will say.
+    node : Group or Array
+        The group of the image; or the array, if there is no image.
+    multiscale : Multiscale or None
+        What the metadata of the image will say.
     levels : tuple of Array
         All levels, level 0 first.
     cascade : Cascade
         Takes the blocks of level 0.
-    name : str
-        Of the function that builds, for messages.
-    run : Run
-        What the levels are made of and how.
-    resume, overwrite : bool
-        Whether to go on with an unfinished build, or to delete one.
+    recipe : Recipe
+        How they are made, with all that they depend on (``run``).
     after : str or None
         Name of the computation before this one, whose notes these replace.
-    marks : Marks or None
+    is_last : bool
+        Whether the notes are removed at the end.
+    replaced : Multiscale or None
+        The metadata of levels that are taken off the image when the build begins.
+    marks : UnitsDone or None
         The units that are done, once the build has begun.
     """
 
-    group: Group
-    multiscale: Multiscale
+    node: Group | Array
+    multiscale: Multiscale | None
     levels: tuple[Array, ...]
     cascade: Cascade
-    name: str
-    run: Run
-    resume: Resume = False
-    overwrite: bool = False
+    recipe: Recipe
     after: str | None = None
-    marks: UnitsDone | None = field(default=None)
+    is_last: bool = True
+    replaced: Multiscale | None = None
+    marks: UnitsDone | None = None
 
     def begin(self, plan: Mapping[str, Any]) -> UnitsDone:
         """Note that the build has begun, and create the arrays of the new levels.
 
-        The caller keeps to ``UnitsDone.plan``, which is ``plan`` in a first run, and calls ``cascade.note``
-        for each block that is done, then ``cascade.restore``. Raises: ContainsNodeError, StoreError.
+        The caller keeps to ``UnitsDone.plan``, which is ``plan`` in a first run, and calls `restore` with what is done.
+        Raises: ContainsNodeError, StoreError.
         """
-        store, path = self.group.store, self.group.path
-        self.group.check_metadata_writable()
-        anew, was_begun = self.overwrite and not self.resume, True
+        store, path, recipe = self.node.store, self.node.path, self.recipe
+        if isinstance(self.node, Group):
+            self.node.check_metadata_writable()
+            if self.replaced is not None:
+                take_off_levels(self.node, self.replaced, [level.path for level in self.levels])
+        anew, was_begun = recipe.overwrite and not recipe.resume, True
         try:
             state = notes.read_marks(store, path)
             was_begun = state is not None
@@ -94,34 +98,52 @@ class Build:
         except ContainsNodeError:  # damaged
             if not anew:
                 raise
-        if not was_begun and not self.overwrite:  # afterwards, what is in these places is of this build
+        if not was_begun and not recipe.overwrite:  # afterwards, what is in these places is of this build
             for level in self.levels[1:]:
                 check_place(level, read_node(store.live(), level.path))
-        made: dict[str, Any] = {"name": self.name, "run": self.run, "plan": plan}
-        self.marks = notes.begin(store, path, **made, resume=bool(self.resume), anew=anew)
+        made: dict[str, Any] = {"name": recipe.name, "run": recipe.run, "plan": plan, "remedy": recipe.remedy}
+        self.marks = notes.begin(store, path, **made, resume=bool(recipe.resume), anew=anew)
         for level in self.levels[1:]:
-            create_level(level, overwrite=self.overwrite, was_begun=was_begun, keep=not anew)
+            create_level(level, overwrite=recipe.overwrite, was_begun=was_begun, keep=not anew)
         return self.marks
 
+    def restore(self, done: Iterable[tuple[Coords, Coords]]) -> None:
+        """Take blocks of level 0, each by its start and shape, for written by an earlier run."""
+        for start, shape in done:
+            self.cascade.note(start, shape)
+        self.cascade.restore()
 
-@contextmanager
+    @contextmanager
+    def writing(self) -> Iterator[Self]:
+        """A context in which levels are filled; at its end they are complete, and the metadata name them."""
+        try:
+            yield self
+            self.cascade.finish()
+        except Exception as error:
+            if self.marks is not None:
+                self.marks.note_failure(error)
+                unnamed = "" if self.multiscale is None else "; the levels are not yet part of the image"
+                error.add_note(
+                    f"{self.node.store_path}: {self.marks.n_done} units of {self.recipe.name} are stored{unnamed}. "
+                    f"The same call with {RESUME} goes on"
+                )
+            raise
+        if self.multiscale is not None and isinstance(self.node, Group):
+            write_multiscale(self.node, self.multiscale)
+        if self.marks is not None and self.is_last:
+            self.marks.remove()
+
+
 def building(
     group: Group,
     base: Array,
     multiscale: Multiscale,
+    recipe: Recipe,
     *,
-    levels: int | None = None,
-    factors: Factors = None,
-    method: Method = "mean",
-    skip: Any = None,
     write_base: bool = True,
-    resume: Resume = False,
-    overwrite: bool = False,
-    name: str = "build_pyramid",
-    run: Run | None = None,
     after: str | None = None,
     is_last: bool = True,
-) -> Iterator[Build]:
+) -> AbstractContextManager[Build]:
     """A context in which levels are built; at its end, the metadata name them.
 
     Parameters
@@ -132,20 +154,12 @@ def building(
         Level 0.
     multiscale : Multiscale
         The metadata of the image with level 0 alone; further datasets are replaced.
-    levels, factors, method, skip
-        As in `gzarr.images.build_pyramid`.
+    recipe : Recipe
+        How the levels are made.
     write_base : bool
         Whether blocks are written to level 0 too. If not, it holds them already.
-    resume, overwrite : bool
-        Whether to go on with an unfinished build; whether to replace levels, and unfinished builds.
-    name : str
-        Of the function that builds, for messages.
-    run : Run, optional
-        What else the elements depend on, so that only the same computation is resumed.
-    after : str, optional
-        Name of a computation that has ended, and left its notes for this one to replace.
-    is_last : bool
-        Whether the notes are removed at the end.
+    after, is_last
+        As in `Build`.
 
     Raises
     ------
@@ -154,41 +168,42 @@ def building(
     ContainsNodeError
         If something is in the place of a level, or an unfinished build is not resumed.
     """
-    check_method(method, base.dtype, labels=multiscale.image_label is not None)
-    missing = skipped(skip, base, method)
-    planned = plan(base, multiscale, levels, factors, method)
-    arrays = [level_array(group, base, level) for level in planned]
-    cascade = cascade_of(base, arrays, planned, method, write_base=write_base, missing=missing)
-    build = Build(
-        group,
-        replace(
-            multiscale,
-            datasets=(multiscale.datasets[0], *(Dataset(level.path, *level[3:]) for level in planned)),
-            type=method_name(method) if planned else multiscale.type,
-            metadata=method_metadata(method, planned) if planned else multiscale.metadata,
-        ),
-        (base, *arrays),
-        cascade,
-        name,
-        _run_of(group, base, planned, cascade, name, resume, write_base=write_base).joined(run or Run()),
-        resume,
-        overwrite,
-        after,
+    build = make_build(group, base, multiscale, recipe, write_base=write_base)
+    build.after, build.is_last = after, is_last
+    return build.writing()
+
+
+def make_build(
+    node: Group | Array, base: Array, multiscale: Multiscale | None, recipe: Recipe, *, write_base: bool = True
+) -> Build:
+    """Plan levels of which nothing is written yet; the parameters are those of `building` and `Build`."""
+    planned: tuple[PyramidLevel, ...] = ()
+    arrays: list[Array] = []
+    method: Method = "nearest"
+    missing = None
+    if multiscale is not None and isinstance(node, Group):
+        method = recipe.method_for(multiscale)
+        check_method(method, base.dtype, labels=multiscale.image_label is not None)
+        missing = skipped(recipe.skip, base, method)
+        planned = plan(base, multiscale, recipe.levels, recipe.factors, method)
+        arrays = [level_array(node, base, level) for level in planned]
+        multiscale = _named(multiscale, method, planned)
+    factors = [level.factors for level in planned]
+    cascade = Cascade([base, *arrays], factors, method, backend=base.backend, write_base=write_base, missing=missing)
+    run = _run_of(node, base, planned, cascade, recipe, write_base=write_base)
+    return Build(node, multiscale, (base, *arrays), cascade, recipe._replace(run=run.joined(recipe.run or Run())))
+
+
+def _named(multiscale: Multiscale, method: Method, planned: Sequence[PyramidLevel]) -> Multiscale:
+    """The metadata with all levels."""
+    if not planned:
+        return replace(multiscale, datasets=multiscale.datasets[:1])
+    return replace(
+        multiscale,
+        datasets=(multiscale.datasets[0], *(Dataset(level.path, *level[3:]) for level in planned)),
+        type=method_name(method),
+        metadata=method_metadata(method, planned),
     )
-    try:
-        yield build
-        cascade.finish()
-    except Exception as error:
-        if build.marks is not None:
-            build.marks.note_failure(error)
-            error.add_note(
-                f"{group.store_path}: {build.marks.n_done} units of {name} are stored; the levels are not yet part of "
-                f"the image. The same call with {RESUME} goes on"
-            )
-        raise
-    write_multiscale(group, build.multiscale)
-    if build.marks is not None and is_last:
-        build.marks.remove()
 
 
 def fill(
@@ -233,9 +248,7 @@ def fill(
     marks = build.begin({"unit": list(chosen.unit)})
     units = plan_units(cells, max_nbytes, workers, tuple(marks.plan["unit"]))
     done = [region for number, region in enumerate(units) if marks.is_done(number)] if marks.n_done else ()
-    for region in done:
-        cascade.note(_start(region), _shape(region))
-    cascade.restore()
+    build.restore([(_start(region), _shape(region)) for region in done])
     name = with_memory(base.path, max_nbytes, units.max_nbytes)
 
     def task(item: tuple[int, Region], add: Callable[[int, str], None]) -> None:
@@ -260,20 +273,6 @@ def fill(
             waits=waits,
             pending=lambda: cascade.pending_nbytes,
         )
-
-
-def cascade_of(
-    base: Array,
-    arrays: Sequence[Array],
-    planned: Sequence[PyramidLevel],
-    method: Method,
-    *,
-    write_base: bool,
-    missing: Missing | None = None,
-) -> Cascade:
-    """A cascade of level 0 and the arrays of planned levels."""
-    factors = [level.factors for level in planned]
-    return Cascade((base, *arrays), factors, method, backend=base.backend, write_base=write_base, missing=missing)
 
 
 def skipped(skip: Any, base: Array, method: Method) -> Missing | None:
@@ -319,12 +318,11 @@ def chunk_of(data: Any) -> tuple[int, ...] | None:
 
 
 def _run_of(
-    group: Group,
+    node: Group | Array,
     base: Array,
     planned: Sequence[PyramidLevel],
     cascade: Cascade,
-    name: str,
-    resume: Resume,
+    recipe: Recipe,
     *,
     write_base: bool,
 ) -> Run:
@@ -338,14 +336,15 @@ def _run_of(
         arguments["skip"] = np.asarray(missing.value).item()
         inputs |= {} if missing.mask is None else {"the mask of skip": missing.mask}
     if write_base:
-        arguments |= {f"{key} of level 0": value for key, value in describe_metadata(base.metadata).items()}
+        what = "level 0" if isinstance(node, Group) else "the output"
+        arguments |= {f"{key} of {what}": value for key, value in describe_metadata(base.metadata).items()}
     return identify(
-        name,
-        resume,
+        recipe.name,
+        recipe.resume,
         functions={} if isinstance(method, str) else {"method": method},
         inputs=inputs,
         arguments=arguments,
-        beside=(group.store, group.path),
+        beside=(node.store, node.path),
     )
 
 

@@ -13,49 +13,21 @@ import itertools
 import math
 import operator
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias
-
-import numpy as np
+from typing import Any, NamedTuple, TypeAlias
 
 from gzarr.backend import Array as AnyArray
 from gzarr.backend import Backend
 from gzarr.concurrency import new_lock
+from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.missing import Missing
 from gzarr.images.pyramid.downsample import downsample
 from gzarr.images.pyramid.units import Cells
+from gzarr.indexing.grid import RegularAxis
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.regions import Region
 
 #: Start and shape of a block.
 BlockPlace: TypeAlias = tuple[Coords, Coords]
-
-
-class LevelArray(Protocol):
-    """What a cascade asks of the array of a level; `gzarr.Array` is one."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Extents."""
-        ...
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of the elements."""
-        ...
-
-    @property
-    def chunks(self) -> tuple[int, ...]:
-        """Shape of the chunks."""
-        ...
-
-    @property
-    def shards(self) -> tuple[int, ...] | None:
-        """Shape of the shards."""
-        ...
-
-    def __getitem__(self, selection: Region) -> AnyArray: ...
-
-    def __setitem__(self, selection: Region, value: AnyArray) -> None: ...
 
 
 class _PendingCell:
@@ -84,8 +56,8 @@ class Cascade:
 
     Attributes
     ----------
-    levels : tuple of array
-        The arrays, level 0 first.
+    levels : tuple of Array
+        The arrays, level 0 first. They may be replaced by others that end elsewhere.
     factors : tuple[tuple[int, ...], ...]
         For every level but the first, how many elements of the level before become one, by axis.
     cells : tuple[tuple[int, ...], ...]
@@ -100,7 +72,7 @@ class Cascade:
 
     def __init__(
         self,
-        levels: Sequence[LevelArray],
+        levels: Sequence[Array],
         factors: Sequence[tuple[int, ...]],
         method: Any = "mean",
         *,
@@ -172,7 +144,7 @@ class Cascade:
             If a write fails. What was written before stays.
         """
         start = tuple(start)
-        if not self._is_whole(0, (start, block.shape)):
+        if len(self.levels) > 1 and not self._is_whole(0, (start, block.shape)):
             raise ValueError(
                 f"a block of shape {block.shape} at {start} of level 0, of shape {self.levels[0].shape}: expected it "
                 f"to begin and end at multiples of {self.unit}, or where the array ends"
@@ -313,14 +285,16 @@ class Cascade:
             yield coords, (low, tuple(h - o for o, h in zip(low, high, strict=True)))
 
 
-def cell_shape(
-    levels: Sequence[LevelArray], factors: Sequence[tuple[int, ...]], level: int, *, is_written: bool
-) -> Coords:
+def cell_shape(levels: Sequence[Array], factors: Sequence[tuple[int, ...]], level: int, *, is_written: bool) -> Coords:
     """Shape of the smallest block of a level that can be written whole, and downsampled whole."""
-    array = levels[level]
-    stored = tuple(array.shards or array.chunks) if is_written else (1,) * len(array.shape)
+    stored = unit_of(levels[level]) if is_written else (1,) * levels[level].ndim
     window = factors[level] if level < len(factors) else (1,) * len(stored)
     return tuple(math.lcm(n, f) for n, f in zip(stored, window, strict=True))
+
+
+def unit_of(array: Array) -> Coords:
+    """The smallest block of an array that is stored as a whole."""
+    return tuple(axis.length if isinstance(axis, RegularAxis) else axis.extent for axis in array.metadata.grid)
 
 
 def _above(place: BlockPlace, factors: tuple[int, ...]) -> BlockPlace:

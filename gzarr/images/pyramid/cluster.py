@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
 from queue import SimpleQueue
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from gzarr.display.progress import ProgressLike, counted
 from gzarr.errors import StoreError
@@ -22,6 +22,7 @@ from gzarr.hierarchy.missing import Missing
 from gzarr.images.pyramid.building import Build
 from gzarr.images.pyramid.cascade import Cascade
 from gzarr.images.pyramid.downsample import Method
+from gzarr.images.pyramid.recipes import ClusterClient
 from gzarr.images.pyramid.resuming import UnitsDone
 from gzarr.images.tasks import limit_of
 from gzarr.indexing.keys import Coords
@@ -31,14 +32,6 @@ from gzarr.storage.wrappers import type_name
 _TASKS_A_THREAD = 2
 #: A task holds its block, and what is downsampled and encoded of it.
 _BLOCKS_A_TASK = 2
-
-
-class ClusterClient(Protocol):
-    """What runs tasks in other processes: `distributed.Client`, or an executor of `concurrent.futures`."""
-
-    def submit(self, function: Callable[..., Any], /, *arguments: Any) -> Any:
-        """Return a future with ``result``, ``cancel`` and ``add_done_callback``."""
-        ...
 
 
 class Round(NamedTuple):
@@ -110,7 +103,7 @@ def build_on(
     levels, factors = build.levels, build.cascade.factors
     if type_name(levels[0].store) == "MemoryStore":
         raise StoreError(
-            f"{build.group.store_path} is in the memory of this process, which workers cannot see: store the image in "
+            f"{build.node.store_path} is in the memory of this process, which workers cannot see: store the image in "
             "a directory or on a server, or leave client= out"
         )
     rounds = plan_rounds(levels, factors, max_nbytes)

@@ -16,7 +16,8 @@ from scipy import ndimage
 import gzarr
 from gzarr.devices import backend_for
 from gzarr.images import create_image, label, open_image
-from gzarr.images.labels import components, labelling, numbering
+from gzarr.images.labels import components, labelling
+from gzarr.images.pyramid.cascade import Cascade
 from gzarr.images.pyramid.downsample import downsample
 
 
@@ -156,22 +157,22 @@ def test_an_interrupted_call_goes_on(tmp_path: Path) -> None:
     image = create_image(tmp_path / "labels", shape=mask.shape, dtype="u4", chunks=(10, 10))
     written = []
 
-    def write(target: numbering.LabelOutput, region: tuple[slice, ...], values: np.ndarray) -> None:
+    def write(cascade: Cascade, start: tuple[int, ...], values: np.ndarray) -> None:
         if len(written) >= 5:
             raise OSError("the disk is full")
-        written.append(region)
-        put(target, region, values)
+        written.append(start)
+        put(cascade, start, values)
 
-    put = numbering.LabelOutput.put
+    put = Cascade.put
     small = mock.patch.object(labelling, "_WORTH_VOXELS", 1)
     threads = mock.patch.object(labelling, "thread_count", return_value=8)
     for out in (image, tmp_path / "array"):
         written.clear()
-        failing = mock.patch.object(numbering.LabelOutput, "put", write)
+        failing = mock.patch.object(Cascade, "put", write)
         with small, threads, failing, pytest.raises(OSError, match="full") as caught:
             label(z, out)
         assert "resume=True goes on" in " ".join(caught.value.__notes__)
-        counting = mock.patch.object(numbering.LabelOutput, "put", autospec=True, side_effect=put)
+        counting = mock.patch.object(Cascade, "put", autospec=True, side_effect=put)
         with small, threads, counting as puts:
             assert label(z, out, resume=True) == ndimage.label(mask)[1]
         assert puts.call_count == 18 - len(written)  # blocks of 10 x 20
@@ -208,7 +209,7 @@ def test_a_mask_that_changes_meanwhile_is_noticed() -> None:
         if done == total // 2:
             z[...] = False
 
-    with mock.patch.object(components.Objects, "keep"), pytest.raises(ValueError, match="was changed while it was"):
+    with mock.patch.object(components.BlockObjects, "keep"), pytest.raises(ValueError, match="was changed while it was"):
         label(z, out, progress=clear)
 
 

@@ -14,6 +14,7 @@ from gzarr.errors import ContainsArrayError, ContainsNodeError, MetadataError, S
 from gzarr.images import create_image, open_image
 from gzarr.images.pyramid.building import building, fill, plan, producer
 from gzarr.images.pyramid.downsample import downsample
+from gzarr.images.pyramid.recipes import Recipe
 from gzarr.images.pyramid.units import plan_units
 from gzarr.metadata.occupied import PROGRESS
 from gzarr.storage import CountingStore, MemoryStore
@@ -41,7 +42,7 @@ def test_all_levels_come_from_one_pass_over_the_data() -> None:
         assert len(image.reopened()) == 1
         return data[region]
 
-    with building(image.group, image[0], image.metadata, levels=3) as build:
+    with building(image.group, image[0], image.metadata, Recipe(levels=3)) as build:
         fill(build, produce)
     made = image.reopened()
     for level, expected in zip(made, halved(data, 3), strict=True):
@@ -81,7 +82,7 @@ def test_a_full_disk_is_one_error_and_the_build_goes_on(room: int) -> None:
     with gzarr.config.set({"threading.max_workers": 2}):
         with (
             pytest.raises(StoreError, match="no space left on device") as raised,
-            building(image.group, image[0], image.metadata, levels=2, factors=2) as build,
+            building(image.group, image[0], image.metadata, Recipe(levels=2, factors=2)) as build,
         ):
             fill(build, data.__getitem__, max_nbytes=2 * 2 * 64 * 64 * 2 + 20000)
         assert any("resume=True goes on" in note for note in raised.value.__notes__)
@@ -90,11 +91,11 @@ def test_a_full_disk_is_one_error_and_the_build_goes_on(room: int) -> None:
         before = len(store.written)
         with (
             pytest.raises(ContainsNodeError, match="an unfinished build_pyramid is at"),
-            building(image.group, image[0], image.metadata, levels=2, factors=2) as build,
+            building(image.group, image[0], image.metadata, Recipe(levels=2, factors=2)) as build,
         ):
             fill(build, data.__getitem__)
         regions: list[Any] = []
-        with building(image.group, image[0], image.metadata, levels=2, factors=2, resume=True) as build:
+        with building(image.group, image[0], image.metadata, Recipe(levels=2, factors=2, resume=True)) as build:
             fill(build, lambda region: (regions.append(region), data[region])[1])
             done = build.marks.n_done if build.marks else 0
     for level, expected in zip(open_image(store), halved(data, 2), strict=True):
@@ -120,7 +121,7 @@ def test_done_units_are_not_asked_for_again() -> None:
     for attempt in range(2):
         with gzarr.config.set({"threading.max_workers": 1}):
             try:
-                with building(image.group, image[0], image.metadata, levels=3, resume=attempt == 1) as build:
+                with building(image.group, image[0], image.metadata, Recipe(levels=3, resume=attempt == 1)) as build:
                     fill(build, produce, max_nbytes=40000)
             except RuntimeError:
                 assert attempt == 0
@@ -136,11 +137,11 @@ def test_something_in_the_place_of_a_level_stays_unless_told_otherwise() -> None
     image.group.create_array("1", data=np.arange(3))
     with (
         pytest.raises(ContainsArrayError, match=r"something is already stored at .*/1'.*overwrite=True"),
-        building(image.group, image[0], image.metadata, levels=1) as build,
+        building(image.group, image[0], image.metadata, Recipe(levels=1)) as build,
     ):
         fill(build, data.__getitem__)
     assert image.group["1"][...].tolist() == [0, 1, 2]
-    with building(image.group, image[0], image.metadata, levels=1, overwrite=True) as build:
+    with building(image.group, image[0], image.metadata, Recipe(levels=1, overwrite=True)) as build:
         fill(build, data.__getitem__)
     np.testing.assert_array_equal(image.reopened()[1][...], halved(data, 1)[1])
 
@@ -148,7 +149,7 @@ def test_something_in_the_place_of_a_level_stays_unless_told_otherwise() -> None
 def test_levels_of_huge_shards_have_smaller_ones_that_fit_into_memory() -> None:
     shape, shards = (128, 4096, 4096), (128, 2048, 2048)
     image = create_image(shape=shape, dtype="u2", chunks=(64, 64, 64), shards=shards)
-    with building(image.group, image[0], image.metadata, levels=3, factors=2, write_base=False) as build:
+    with building(image.group, image[0], image.metadata, Recipe(levels=3, factors=2), write_base=False) as build:
         assert [level.shards for level in build.levels] == [shards, *[(128, 256, 512)] * 3]
         assert plan_units(build.cascade.geometry, 256 << 20, 2).workers == 2
 
@@ -162,7 +163,7 @@ def test_channels_are_not_joined() -> None:
 def test_levels_are_of_the_format_of_the_image(tmp_path: Path) -> None:
     data = noise((3, 100, 100))
     image = create_image(tmp_path / "image.zarr", shape=data.shape, dtype="u2", axes="cyx", version="0.4")
-    with building(image.group, image[0], image.metadata, levels=1) as build:
+    with building(image.group, image[0], image.metadata, Recipe(levels=1)) as build:
         fill(build, data.__getitem__)
     level = image.reopened()[1]
     assert level.attrs.asdict() == {"_ARRAY_DIMENSIONS": ["c", "y", "x"]}
@@ -175,7 +176,7 @@ def test_chunks_of_several_sizes_are_refused() -> None:
     base = gzarr.create_array(shape=(64, 64), dtype="u2", chunks=[[30, 34], [64]])
     with (
         pytest.raises(MetadataError, match="has chunks of several sizes; rechunk it first"),
-        building(image.group, base, image.metadata, levels=1),
+        building(image.group, base, image.metadata, Recipe(levels=1)),
     ):
         pass
 
@@ -185,7 +186,7 @@ def test_a_budget_that_is_too_small_is_refused_before_anything_is_written() -> N
     before = list(image.group.store.list_prefix())
     with (
         pytest.raises(ValueError, match="max_nbytes=1000: the smallest blocks"),
-        building(image.group, image[0], image.metadata, levels=1) as build,
+        building(image.group, image[0], image.metadata, Recipe(levels=1)) as build,
     ):
         fill(build, np.zeros((512, 512), "u2").__getitem__, max_nbytes=1000)
     assert list(image.group.store.list_prefix()) == before
@@ -218,6 +219,6 @@ def test_errors_name_no_unit_before_the_build_has_begun() -> None:
     image = create_image(shape=(64, 64), dtype="u2")
     with (
         pytest.raises(ValueError, match=re.escape("factors=0")),
-        building(image.group, image[0], image.metadata, factors=0),
+        building(image.group, image[0], image.metadata, Recipe(factors=0)),
     ):
         pass

@@ -21,7 +21,7 @@ from gzarr.storage import CountingStore, MemoryStore
 
 
 def make_levels(
-    store: Any, shape: tuple[int, ...], factors: list[tuple[int, ...]], chunks: Any, shards: Any = None
+    store: Any, shape: tuple[int, ...], factors: list[tuple[int, ...]], chunks: Any, shards: Any = None, **options: Any
 ) -> list[gzarr.Array]:
     levels = []
     for number, step in enumerate([(1,) * len(shape), *factors]):
@@ -29,7 +29,14 @@ def make_levels(
         size = chunks[number] if isinstance(chunks, list) else chunks
         levels.append(
             gzarr.create_array(
-                store, name=str(number), shape=shape, dtype="u2", chunks=size, shards=shards, compressors=None
+                store,
+                name=str(number),
+                shape=shape,
+                dtype="u2",
+                chunks=size,
+                shards=shards,
+                compressors=None,
+                **options,
             )
         )
     return levels
@@ -145,34 +152,15 @@ def test_what_is_missing_is_named() -> None:
         cascade.finish()
 
 
-class Growing:
-    """An array whose end is known only once all has come."""
-
-    def __init__(self, array: gzarr.Array) -> None:
-        self.array, self.end = array, 1 << 40
-        self.dtype, self.chunks, self.shards = array.dtype, array.chunks, array.shards
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (self.end, *self.array.shape[1:])
-
-    def __setitem__(self, selection: Region, value: Any) -> None:
-        self.array[selection] = value
-
-    def __getitem__(self, selection: Region) -> Any:
-        return self.array[selection]
-
-
 def test_arrays_may_grow_until_the_end() -> None:
     data = np.random.default_rng(1).integers(1, 60000, (29, 20), "u2")
     factors = [(2, 2), (2, 2)]
     levels = make_levels(MemoryStore(), data.shape, factors, (4, 8))
-    growing = [Growing(level) for level in levels]
-    cascade = Cascade(growing, factors, backend=levels[0].backend)
+    endless = make_levels(levels[0].store, (1 << 20, 20), factors, (4, 8), overwrite=True)
+    cascade = Cascade(endless, factors, backend=levels[0].backend)
     for start in range(0, 28, 4):
         cascade.put((start, 0), data[start : start + 4])
-    for number, level in enumerate(growing):
-        level.end = levels[number].shape[0]
+    cascade.levels = tuple(levels)
     cascade.put((28, 0), data[28:])
     cascade.finish()
     for array, level in zip(levels, expected(data, factors, "mean"), strict=True):

@@ -1,0 +1,83 @@
+"""Makes the levels of an image by a recipe, in one pass where the method allows it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gzarr.api.open import open_group
+from gzarr.hierarchy.array import Array
+from gzarr.hierarchy.group import Group
+from gzarr.images.ome.documents import FORMAT_OF, Multiscale, ome_attributes
+from gzarr.images.pyramid.building import Build, building, chunk_of, fill, plan, producer, skipped
+from gzarr.images.pyramid.cascade import Cascade
+from gzarr.images.pyramid.cluster import build_on
+from gzarr.images.pyramid.downsample import GAUSSIAN, check_method
+from gzarr.images.pyramid.level_arrays import level_array
+from gzarr.images.pyramid.recipes import Recipe
+from gzarr.images.pyramid.smoothing import smooth_levels
+from gzarr.images.pyramid.units import plan_units
+from gzarr.metadata.model import ArrayMeta
+from gzarr.storage.memory import MemoryStore
+
+
+def build_levels(
+    group: Group,
+    base: Array,
+    multiscale: Multiscale,
+    data: Any,
+    recipe: Recipe,
+    *,
+    write_base: bool,
+    is_last: bool = True,
+) -> Build:
+    """Build levels from data: level 0, or what becomes level 0.
+
+    write_base: whether level 0 is written. is_last: whether the notes of what is done are removed at the end.
+    Raises: what `gzarr.images.pyramid.building.building` and `fill` raise.
+    """
+    method = recipe.method_for(multiscale)
+    after = None
+    if write_base and method == GAUSSIAN:  # which reads a level that is complete
+        after = f"{recipe.name}, level 0"
+        check_method(method, base.dtype, labels=multiscale.image_label is not None)
+        if not (recipe.resume and ome_attributes(group.attrs.asdict(), group.zarr_format)):  # or it is written already
+            first = recipe._replace(levels=0, factors=None, method="nearest", progress=None, name=after)
+            build_levels(group, base, multiscale, data, first, write_base=True, is_last=False)
+        write_base = False
+    if recipe.client is not None and method == GAUSSIAN:
+        raise ValueError("method='gaussian' is not built on a cluster; leave client= out, or choose another method")
+    with building(group, base, multiscale, recipe, write_base=write_base, after=after, is_last=is_last) as build:
+        if recipe.client is not None:
+            build_on(recipe.client, build, method, max_nbytes=recipe.max_nbytes, progress=recipe.progress)
+        elif method == GAUSSIAN:
+            smooth_levels(build, max_nbytes=recipe.max_nbytes, progress=recipe.progress)
+        else:
+            produce = producer(data, base.backend, base.dtype)
+            fill(build, produce, max_nbytes=recipe.max_nbytes, progress=recipe.progress, chunk=chunk_of(data))
+    group.attrs.refresh()
+    return build
+
+
+def check_image(multiscale: Multiscale, level: Mapping[str, Any], recipe: Recipe | None) -> ArrayMeta:
+    """Check that there can be an image, and levels by a recipe. Returns: what the metadata of level 0 will be.
+
+    Raises: MetadataError, ValueError, TypeError.
+    """
+    trial = open_group(MemoryStore(), "w", zarr_format=FORMAT_OF[multiscale.version], device="cpu")
+    base = trial.create_array(multiscale.datasets[0].path, **level)
+    if recipe is not None:
+        check_recipe(trial, base, multiscale, recipe)
+    return base.metadata
+
+
+def check_recipe(group: Group, base: Array, multiscale: Multiscale, recipe: Recipe) -> None:
+    """Check that levels can be made by a recipe, before anything is written. Raises: ValueError, TypeError."""
+    method = recipe.method_for(multiscale)
+    check_method(method, base.dtype, labels=multiscale.image_label is not None)
+    skipped(recipe.skip, base, method)
+    planned = plan(base, multiscale, recipe.levels, recipe.factors, method)
+    if method != GAUSSIAN:
+        arrays = [level_array(group, base, level) for level in planned]
+        cascade = Cascade([base, *arrays], [level.factors for level in planned], method, backend=base.backend)
+        plan_units(cascade.geometry, recipe.max_nbytes, 1)
