@@ -56,21 +56,6 @@ class BatchItem(NamedTuple):
     nbytes: int = 0
 
 
-class IteratorPosition(NamedTuple):
-    """How far an iterator is.
-
-    Attributes
-    ----------
-    number : int
-        Batches handed out.
-    steps : int
-        Steps of the epoch that are over; more than ``number`` where batches were left out or others came before.
-    """
-
-    number: int
-    steps: int
-
-
 class Handover:
     """What a producer and its iterator share.
 
@@ -201,10 +186,12 @@ def _drain(tokens: SimpleQueue[None]) -> None:
             tokens.get_nowait()
 
 
-class Iteration(NamedTuple):
-    """What an iterator needs of a loader.
+class Batches:
+    """The batches of an epoch: the iterator of a `gzarr.Loader`.
 
-    Attributes
+    Dropping it ends its thread. It is safe to go on after an interrupt, and in a forked process.
+
+    Parameters
     ----------
     items : callable
         Yields the items from a step on.
@@ -222,56 +209,51 @@ class Iteration(NamedTuple):
         Called at the end of the epoch.
     """
 
-    items: Callable[[int], Iterator[BatchItem]]
-    prefetch: int
-    meter: Meter
-    threads: Pool
-    lock: Lock
-    taken: Callable[[BatchItem], Any]
-    ended: Callable[[], object]
-
-
-class Batches:
-    """The batches of an epoch: the iterator of a `gzarr.Loader`.
-
-    Dropping it ends its thread. It is safe to go on after an interrupt, and in a forked process.
-    """
-
-    def __init__(self, epoch: Iteration, first_step: int) -> None:
-        self._epoch = epoch
-        self._position = IteratorPosition(0, first_step)
+    def __init__(
+        self,
+        items: Callable[[int], Iterator[BatchItem]],
+        prefetch: int,
+        meter: Meter,
+        threads: Pool,
+        lock: Lock,
+        taken: Callable[[BatchItem], Any],
+        ended: Callable[[], object],
+    ) -> None:
+        self._items, self._prefetch, self._meter, self._threads = items, prefetch, meter, threads
+        self._lock, self._taken, self._ended = lock, taken, ended
+        self._position = 0, 0  # batches handed out; steps that are over, more where batches were left out
         self._closed = ""
         self._over = False
-        self._begin(first_step)
+        self._begin()
 
-    def _begin(self, step: int) -> None:
+    def _begin(self) -> None:
         self._pid = os.getpid()
-        self._base = self._position.number
-        self._hand = Handover(self._epoch.prefetch, self._epoch.meter)
-        items = self._epoch.items
-        _submit(self._epoch.threads, self._hand, lambda: items(step))
+        self._base, step = self._position
+        self._hand = Handover(self._prefetch, self._meter)
+        items = self._items
+        _submit(self._threads, self._hand, lambda: items(step))
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> Any:
-        with self._epoch.lock:
+        with self._lock:
             if self._closed:
                 raise RuntimeError(self._closed)
             if self._pid != os.getpid():  # the producer is a thread of another process
-                self._begin(self._position.steps)
-            number = self._position.number
+                self._begin()
+            number = self._position[0]
             item = self._hand.wait_for(number - self._base)
             if item is None and self._closed:  # by another thread
                 raise RuntimeError(self._closed)
             if item is None:
                 over, self._over = self._over, True
                 if not over:
-                    self._epoch.ended()
+                    self._ended()
                 raise StopIteration
-            batch = self._epoch.taken(item)
-            self._epoch.meter.add_batch(item.samples, item.nbytes)
-            self._position = IteratorPosition(number + 1, item.step + 1)
+            batch = self._taken(item)
+            self._meter.add_batch(item.samples, item.nbytes)
+            self._position = number + 1, item.step + 1
             self._hand.note_taken(number + 1 - self._base)
             return batch
 

@@ -7,9 +7,9 @@ module has the memory.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,16 +56,6 @@ class FeedSource(NamedTuple):
     stored: np.dtype[Any]
     dtype: np.dtype[Any]
 
-    @property
-    def slot_nbytes(self) -> int:
-        """Size of a sample in a pool."""
-        return math.prod(self.size) * self.stored.itemsize
-
-    @property
-    def sample_nbytes(self) -> int:
-        """Size of a sample in a batch."""
-        return math.prod(self.size) * self.dtype.itemsize
-
 
 class Planned(NamedTuple):
     """A step of a feed.
@@ -85,32 +75,6 @@ class Planned(NamedTuple):
     opened: int
 
 
-class Feed(Protocol):
-    """The way of one array into batches. Batches are gathered in the order in which they were planned."""
-
-    source: FeedSource
-
-    def room(self) -> int:
-        """How many batches can be planned now."""
-        ...
-
-    def step(self, n: int) -> Planned:
-        """Plan the next batches. n: at most `room`; fewer are planned at the end of the epoch."""
-        ...
-
-    def sound(self, batch: Indices) -> Bools | None:
-        """Which samples of a batch are undamaged; None for all."""
-        ...
-
-    def spoil(self, slots: Indices) -> None:
-        """Note that the samples in some slots are damaged."""
-        ...
-
-    def gather(self, batch: Indices, sound: Bools | None) -> tuple[Array, Lease | None]:
-        """Return a batch, or the samples of it that are sound, and free its memory in the feed."""
-        ...
-
-
 class FeedMemory(NamedTuple):
     """Memory of an array.
 
@@ -126,15 +90,70 @@ class FeedMemory(NamedTuple):
     pool: Array | None
 
 
-class PoolFeed:
+class Feed(ABC):
+    """The way of one array into batches. Batches are gathered in the order in which they were planned.
+
+    Attributes
+    ----------
+    source : FeedSource
+        The array.
+    """
+
+    def __init__(self, source: FeedSource, epoch: EpochPlan, leases: Leases | None, slots: int = 0) -> None:
+        self.source = source
+        self._leases = leases
+        self._shape = epoch.batch_size, *source.size
+        self._slots = slots
+        self._damaged: Bools | None = None  # by slot, once there is a damaged sample
+
+    @abstractmethod
+    def room(self) -> int:
+        """How many batches can be planned now."""
+
+    @abstractmethod
+    def step(self, n: int) -> Planned:
+        """Plan the next batches. n: at most `room`; fewer are planned at the end of the epoch."""
+
+    @abstractmethod
+    def gather(self, batch: Indices, sound: Bools | None) -> tuple[Array, Lease | None]:
+        """Return a batch, or the samples of it that are sound, and free its memory in the feed."""
+
+    def sound(self, batch: Indices) -> Bools | None:
+        """Which samples of a batch are undamaged; None for all."""
+        if self._damaged is None or not self._damaged[batch].any():
+            return None
+        sound: Bools = ~self._damaged[batch]
+        return sound
+
+    def spoil(self, slots: Indices) -> None:
+        """Note that the samples in some slots are damaged."""
+        if self._damaged is None:
+            self._damaged = np.zeros(self._slots, np.bool_)
+        self._damaged[slots] = True
+
+    def _refill(self, slots: Indices) -> None:
+        """Note that some slots get other samples."""
+        if self._damaged is not None:
+            self._damaged[slots] = False
+
+    def _take_memory(self) -> tuple[Array, Lease | None]:
+        """Memory for a batch."""
+        if self._leases is None:
+            return self.source.backend.empty(self._shape, self.source.dtype), None
+        return self._leases.take()
+
+    def _shaped(self, out: Array) -> Array:
+        """A batch as the caller sees it."""
+        return out.reshape(len(out), *self.source.sample_shape)
+
+
+class PoolFeed(Feed):
     """Samples go into the slots of a pool, and batches are gathered out of it."""
 
     def __init__(self, source: FeedSource, epoch: EpochPlan, room: Room, held: FeedMemory) -> None:
-        self.source = source
+        super().__init__(source, epoch, held.leases, room.slots)
         self._planner = PoolPlanner(epoch, room.slots, room.ahead, room.horizon)
         self._pool: Any = held.pool
-        self._outs = _Outs(source, epoch.batch_size, held.leases)
-        self._damage = _Damage(room.slots)
 
     def room(self) -> int:
         """How many batches can be planned now."""
@@ -143,38 +162,28 @@ class PoolFeed:
     def step(self, n: int) -> Planned:
         """Plan the next batches."""
         step = self._planner.step(n)
-        self._damage.refill(step.slots)
+        self._refill(step.slots)
         return _planned(self.source, step, (self._pool,))
-
-    def sound(self, batch: Indices) -> Bools | None:
-        """Which samples of a batch are undamaged."""
-        return self._damage.sound(batch)
-
-    def spoil(self, slots: Indices) -> None:
-        """Note damaged samples."""
-        self._damage.spoil(slots)
 
     def gather(self, batch: Indices, sound: Bools | None) -> tuple[Array, Lease | None]:
         """Gather a batch out of the pool."""
         slots = batch if sound is None else batch[sound]
-        out, lease = self._outs.take()
+        out, lease = self._take_memory()
         out = out[: len(slots)]
         self.source.backend.take(self._pool, slots, out)
         self._planner.free(1)
-        return self._outs.shaped(out), lease
+        return self._shaped(out), lease
 
 
-class DirectFeed:
+class DirectFeed(Feed):
     """Samples go straight into batches; several are begun at once."""
 
     def __init__(self, source: FeedSource, epoch: EpochPlan, room: Room, leases: Leases | None) -> None:
-        blocks = room.slots // epoch.batch_size
-        self.source = source
-        self._planner = DirectPlanner(epoch, blocks)
         self._rows = epoch.batch_size
-        self._outs = _Outs(source, epoch.batch_size, leases)
+        blocks = room.slots // self._rows
+        super().__init__(source, epoch, leases, blocks * self._rows)
+        self._planner = DirectPlanner(epoch, blocks)
         self._blocks: list[tuple[Array, Lease | None] | None] = [None] * blocks
-        self._damage = _Damage(blocks * self._rows)
 
     def room(self) -> int:
         """How many batches can be planned now."""
@@ -185,44 +194,35 @@ class DirectFeed:
         step = self._planner.step(n)
         for block in np.unique(step.slots // self._rows).tolist():
             if self._blocks[block] is None:
-                self._blocks[block] = self._outs.take()
+                self._blocks[block] = self._take_memory()
         if not len(step.slots):
             return Planned(None, step.batches, 0)
         any_block: Any = self._blocks[int(step.slots[0]) // self._rows]
         return _planned(self.source, step, tuple([(block or any_block)[0] for block in self._blocks]))
 
-    def sound(self, batch: Indices) -> Bools | None:
-        """Which samples of a batch are undamaged."""
-        return self._damage.sound(batch)
-
-    def spoil(self, slots: Indices) -> None:
-        """Note damaged samples."""
-        self._damage.spoil(slots)
-
     def gather(self, batch: Indices, sound: Bools | None) -> tuple[Array, Lease | None]:
         """Hand over a block."""
         block = int(batch[0]) // self._rows
-        held = self._blocks[block] or self._outs.take()  # none where samples have no elements
+        out, lease = self._blocks[block] or self._take_memory()  # none where samples have no elements
         self._blocks[block] = None
-        self._damage.refill(batch)
+        self._refill(batch)
         self._planner.free(1)
+        n = len(batch)
         if sound is not None:
-            which, whole = np.flatnonzero(sound), held[0]
-            held = self._outs.take()
-            self.source.backend.take(whole, which, held[0][: len(which)])
-            return self._outs.shaped(held[0][: len(which)]), held[1]
-        return self._outs.shaped(held[0][: len(batch)]), held[1]
+            which, whole = np.flatnonzero(sound), out
+            (out, lease), n = self._take_memory(), len(which)
+            self.source.backend.take(whole, which, out[:n])
+        return self._shaped(out[:n]), lease
 
 
-class KeptFeed:
+class KeptFeed(Feed):
     """Samples are taken out of an array in memory."""
 
     def __init__(self, source: FeedSource, epoch: EpochPlan, leases: Leases | None) -> None:
-        self.source = source
+        super().__init__(source, epoch, leases)
         self._data: Any = source.data
         self._epoch = epoch
         self._at = 0
-        self._outs = _Outs(source, epoch.batch_size, leases)
 
     def room(self) -> int:
         """How many batches can be planned now: any number."""
@@ -235,17 +235,10 @@ class KeptFeed:
         ids = self._epoch.ids(lo, self._at)
         return Planned(None, np.split(ids, range(size, len(ids), size)) if len(ids) else (), 0)
 
-    def sound(self, batch: Indices) -> Bools | None:
-        """All samples are undamaged."""
-        return None
-
-    def spoil(self, slots: Indices) -> None:
-        """Do nothing: nothing is read."""
-
     def gather(self, batch: Indices, sound: Bools | None) -> tuple[Array, Lease | None]:
         """Copy a batch."""
         starts = self._epoch.boxes(batch if sound is None else batch[sound])
-        out, lease = self._outs.take()
+        out, lease = self._take_memory()
         out = out[: len(starts)]
         source, data = self.source, self._data
         if source.size[1:] == tuple(data.shape[1:]):  # rows, and windows of rows
@@ -258,47 +251,7 @@ class KeptFeed:
                 boxes[at] = data[tuple(slice(i, i + n) for i, n in zip(start, source.size, strict=True))]
             if casts:
                 source.backend.take(boxes, np.arange(len(starts)), out)
-        return self._outs.shaped(out), lease
-
-
-class _Outs:
-    """Memory for the batches of one array."""
-
-    def __init__(self, source: FeedSource, batch_size: int, leases: Leases | None) -> None:
-        self._source, self._leases = source, leases
-        self._shape = batch_size, *source.size
-
-    def take(self) -> tuple[Array, Lease | None]:
-        if self._leases is None:
-            return self._source.backend.empty(self._shape, self._source.dtype), None
-        return self._leases.take()
-
-    def shaped(self, out: Array) -> Array:
-        """A batch as the caller sees it."""
-        return out.reshape(len(out), *self._source.sample_shape)
-
-
-class _Damage:
-    """Which slots hold damaged samples. It takes no memory before there is one."""
-
-    def __init__(self, slots: int) -> None:
-        self._n = slots
-        self._bad: Bools | None = None
-
-    def spoil(self, slots: Indices) -> None:
-        if self._bad is None:
-            self._bad = np.zeros(self._n, np.bool_)
-        self._bad[slots] = True
-
-    def refill(self, slots: Indices) -> None:
-        if self._bad is not None:
-            self._bad[slots] = False
-
-    def sound(self, slots: Indices) -> Bools | None:
-        if self._bad is None or not self._bad[slots].any():
-            return None
-        sound: Bools = ~self._bad[slots]
-        return sound
+        return self._shaped(out), lease
 
 
 def _planned(source: FeedSource, step: PlanStep, blocks: tuple[Array, ...]) -> Planned:
@@ -311,19 +264,15 @@ def _planned(source: FeedSource, step: PlanStep, blocks: tuple[Array, ...]) -> P
     return Planned(ReadJob(source.io, plan, blocks), step.batches, step.opened)
 
 
-def one_by_one(plan: CopyPlan) -> list[tuple[CopyPlan, Indices]]:
-    """A plan chunk by chunk, with the slots that each chunk has a part in."""
-    plans = []
+def one_by_one(plan: CopyPlan) -> Iterator[CopyPlan]:
+    """A plan chunk by chunk."""
     for row in range(plan.nparts):
         copies = slice(*plan.firsts[row : row + 2].tolist())
-        firsts = np.array([0, copies.stop - copies.start])
-        some = plan._replace(
+        yield plan._replace(
             coords=plan.coords[row : row + 1],
-            firsts=firsts,
+            firsts=np.array([0, copies.stop - copies.start]),
             inside=plan.inside[copies],
             counts=plan.counts[copies],
             place=plan.place[copies],
             slots=plan.slots[copies],
         )
-        plans.append((some, some.slots))
-    return plans

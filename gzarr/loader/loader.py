@@ -14,9 +14,9 @@ from gzarr.errors.escaping import escaped
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.indexing.selection import Indices
-from gzarr.loader.batches import Batches, BatchItem, Iteration
+from gzarr.loader.batches import Batches, BatchItem
 from gzarr.loader.samples import Crops, Samples, Window
-from gzarr.loader.setup import Begun, integer, make_setup
+from gzarr.loader.setup import Begun, Setup, integer
 from gzarr.loader.state import LoaderProgress, read_state, write_state
 from gzarr.loader.stats import LoaderStats, Meter
 from gzarr.loader.summary import Summary
@@ -131,7 +131,7 @@ class Loader:
     def _take(self, given: Mapping[str, Any], part: Samples | None, begin: LoaderProgress, *, resumed: bool) -> None:
         """Become a loader. part: its samples, if it is a part of a split. begin: where the next iteration begins."""
         self._given, self._part = given, part
-        self._setup = make_setup(given, part)
+        self._setup = Setup(given, part)
         self._threads, self._lock = Pool(), new_lock()
         self._begun: Begun | None  # the iteration under way, or the next one if somebody has asked for it
         self._iteration: weakref.ref[Batches] | None
@@ -149,10 +149,8 @@ class Loader:
             def items(first: int) -> Iterator[BatchItem]:  # refers to no loader
                 return setup.items(begun, first)
 
-            how, threads = setup.how, self._threads
-            batches = Batches(
-                Iteration(items, how.prefetch, begun.meter, threads, self._lock, self._taken, self._ended), 0
-            )
+            prefetch, threads = setup.how.prefetch, self._threads
+            batches = Batches(items, prefetch, begun.meter, threads, self._lock, self._taken, self._ended)
             self._iteration, self._resumed = weakref.ref(batches), False
             return batches
 
@@ -368,7 +366,7 @@ class Loader:
         self._setup.check_place(progress.history)
         with self._ending("load_state_dict has ended this iteration; iterate over the loader again"):
             if progress.seed != self._setup.seed:
-                self._setup = make_setup({**self._given, "seed": progress.seed}, self._part)
+                self._setup = Setup({**self._given, "seed": progress.seed}, self._part)
             self._go_to(progress, resumed=True)
 
     def split(self, *fractions: float, shuffle: bool = True) -> tuple[Self, ...]:

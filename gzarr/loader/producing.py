@@ -24,7 +24,6 @@ from gzarr.backend import Backend
 from gzarr.chunk_io import engine
 from gzarr.concurrency import Pool, raise_again
 from gzarr.errors import ChunkError
-from gzarr.indexing.copies import CopyPlan
 from gzarr.indexing.selection import Indices
 from gzarr.loader.batches import BatchItem
 from gzarr.loader.feeds import Bools, Feed, Planned, one_by_one
@@ -189,12 +188,11 @@ def _read(wanted: Sequence[tuple[Feed, Planned]], *, skip: bool) -> None:
 def _read_sound(feed: Feed, step: Planned) -> None:
     """Read chunk by chunk, and note the samples of those that are damaged."""
     job: Any = step.job
-    plan: CopyPlan = job.plan
-    for some, slots in one_by_one(plan):
+    for plan in one_by_one(job.plan):
         try:
-            engine.read((job._replace(plan=some),))
+            engine.read((job._replace(plan=plan),))
         except ChunkError:
-            feed.spoil(slots)
+            feed.spoil(plan.slots)
 
 
 def _make(how: Production, feeds: Sequence[Feed], batches: Sequence[Indices], step: int) -> BatchItem | None:

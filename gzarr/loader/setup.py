@@ -5,8 +5,7 @@ An epoch is produced from a `Setup` alone, by a thread that has no reference to 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
 from functools import partial
 from math import prod
 from operator import index
@@ -14,7 +13,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gzarr.backend import Backend
 from gzarr.hierarchy.array import Array
 from gzarr.indexing.grid import Axis, RegularAxis, nchunks
 from gzarr.indexing.selection import Indices
@@ -62,75 +60,132 @@ class Begun(NamedTuple):
     stream: object = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class Setup:
-    """What a loader was made with.
+    """What a loader was made with. Raises: as `gzarr.Loader`.
+
+    Parameters
+    ----------
+    given : mapping
+        The arguments of the loader.
+    part : Samples, optional
+        Its samples, if it is a part of a split.
 
     Attributes
     ----------
     arrays : dict
         The arrays by name.
-    watch : Watch
-        What others do to them.
     named : bool
         Whether they were given by name.
+    watch : ArrayWatch
+        What others do to them.
     backend : Backend
         Of the device that batches are on.
     samples : Samples
         The samples.
     dtypes : dict
         Data type of each array in batches.
-    batch_size, seed, rank, world_size, drop_last, block_chunks
+    batch_size, seed, rank, world_size, drop_last, block_chunks, sampler, on_epoch
         As given.
     shuffle : False, "exact" or "blocks"
         How samples are ordered.
-    sampler : object
-        The user's sampler, or None.
     axis : Axis
         How axis 0 of the largest array is cut into chunks.
     memory : int
         The cap, in bytes.
-    spans : Spans
-        Over how many positions the samples of a chunk are spread.
     rooms : dict
         What each array gets of it; those that are missing are kept in memory.
-    most : int
-        The most batches that are read in one step.
     kept : Kept
         The arrays in memory.
     reused : dict
         By name, memory of the last epoch, which the next one uses again.
     how : Production
         How batches are made.
-    on_epoch : callable or None
-        Called with the statistics of every epoch.
-    prints : dict
-        By name, the shape and the fingerprint that the array had when it was last looked at.
     """
 
-    arrays: Arrays
-    watch: ArrayWatch
-    named: bool
-    backend: Backend
-    samples: Samples
-    dtypes: Mapping[str, np.dtype[Any]]
-    batch_size: int
-    seed: int
-    rank: int
-    world_size: int
-    drop_last: bool
-    block_chunks: int
-    shuffle: Shuffle
-    sampler: Any
-    axis: Axis
-    memory: int
-    spans: Spans
-    rooms: Mapping[str, Room]
-    kept: Kept
-    reused: dict[str, FeedMemory]
-    how: Production
-    on_epoch: Callable[[Any], object] | None
-    prints: dict[str, tuple[tuple[int, ...], str]] = field(default_factory=dict)
+    def __init__(self, given: Mapping[str, Any], part: Samples | None = None) -> None:
+        self.arrays, self.named = collect(given["arrays"])
+        shapes = {name: tuple(array.shape) for name, array in self.arrays.items()}
+        self.backend = find_backend(self.arrays, given["device"])
+        self.seed, self.shuffle = integer("seed", given["seed"]), parse_shuffle(given["shuffle"])
+        self.samples = part or make_samples(shapes, window=given["window"], crops=given["crops"])
+        self.batch_size = positive(given["batch_size"], "batch_size")
+        self.block_chunks = positive(given["block_chunks"], "block_chunks")
+        prefetch = positive(given["prefetch"], "prefetch")
+        self.rank, self.world_size = parse_ranks(given["rank"], given["world_size"])
+        self.sampler, self.drop_last = given["sampler"], bool(given["drop_last"])
+        check_sampler(self.sampler, self.shuffle, self.world_size)
+        self._check_steps()
+        self.dtypes = parse_dtypes(given["dtype"], self.arrays)
+        self.memory = parse_memory(given["memory"], sum(array.nbytes for array in self.arrays.values()))
+        skip = check_on_error(given["on_error"], self.world_size)
+        stored = {name: array for name, array in self.arrays.items() if isinstance(array, Array)}
+        self.axis = axis_of(stored or self.arrays, self.samples)
+        if self.shuffle == "blocks":
+            self.samples.runs(self.axis)  # random crops have none
+        self.watch = ArrayWatch(stored)
+        self.rooms, most, n_readers = self._divide(stored, prefetch, keeps=not skip)
+        self.kept = Kept({name: a for name, a in self.arrays.items() if name not in self.rooms}, self.backend)
+        self.reused: dict[str, FeedMemory] = {}
+        self.on_epoch, transform = given["on_epoch"], given["transform"]
+        for name, function in (("transform", transform), ("on_epoch", self.on_epoch)):
+            if function is not None and not callable(function):
+                raise TypeError(f"{name} must be a function, got {function!r}")
+        check = partial(self.watch.check, tuple(self.rooms))
+        self.how = Production(
+            self.backend, self.named, transform, skip, prefetch, most, n_readers, Meter(0, 0.0), check
+        )
+        #: By name, the shape and the fingerprint that an array had when it was last looked at.
+        self._prints: dict[str, tuple[tuple[int, ...], str]] = {}
+
+    def _check_steps(self) -> None:
+        """Raise ValueError if no step is complete, and incomplete ones are left out."""
+        if self.drop_last and self.sampler is None and self.samples.n < self.batch_size * self.world_size:
+            raise ValueError(
+                f"drop_last=True leaves no batch: {self.samples.n} samples are fewer than a step takes, "
+                f"batch_size={self.batch_size} with world_size={self.world_size}; give a smaller batch_size, or "
+                "drop_last=False"
+            )
+
+    def _divide(self, stored: Mapping[str, Array], prefetch: int, *, keeps: bool) -> tuple[dict[str, Room], int, int]:
+        """Divide the memory. Returns: rooms by name, the most batches of a step, and how many steps are read at once.
+
+        keeps: whether small arrays may be kept.
+        """
+        wants = {name: self._want(array, self.dtypes[name]) for name, array in stored.items()}
+        nbytes = {name: array.nbytes for name, array in stored.items()}
+        kept = choose_kept(nbytes, wants, self.memory, self.batch_size) if keeps else set()
+        wants = {name: want for name, want in wants.items() if name not in kept}
+        waits = any(stored[name].store.concurrency > 1 for name in wants)
+        n_readers = WAITING_READS if waits else 1
+        step = batches_of_step(self.batch_size * sum(want.sample_nbytes for want in wants.values()), waits=waits)
+        left = self.memory - sum(nbytes[name] for name in kept)
+        steps = n_readers + 2  # those that are read, the next, and that whose batches are gathered
+        divided = divide(left, list(wants.values()), self.batch_size, steps, step, prefetch)
+        most = min([step, *[max(room.ahead // steps, 1) for room in divided]])
+        return dict(zip(wants, divided, strict=True)), most, n_readers
+
+    def _want(self, array: Array, dtype: np.dtype[Any]) -> Want:
+        """What an array wants of the memory."""
+        size, grid = self.samples.box(array.shape), io_of(array).layout.grid
+        n, span = prod(size), self._span(grid[0])
+        return Want(size, grid, n * stored_dtype(array).itemsize, n * dtype.itemsize, span, span == self.samples.n)
+
+    def _span(self, axis: Axis) -> int:
+        """Over how many positions the samples of one chunk are spread. axis: axis 0 of their array."""
+        n = self.samples.n
+        if self.samples.kind == "rows" and axis.nchunks == axis.extent:
+            return 1
+        sampled = self.sampler is not None
+        if sampled or self.shuffle == "exact" or self.samples.draws or self.samples.kind == "tiles":
+            return n
+        if not (isinstance(axis, RegularAxis) and isinstance(self.axis, RegularAxis)):
+            return n
+        if self.shuffle == "blocks" and self.axis.length % axis.length:
+            return n
+        length = axis.length + self.samples.size[0] - 1
+        if self.shuffle == "blocks":
+            length = self.block_chunks * self.axis.length
+        return min(-(-length // self.samples.starts[0].stride) + 1, n)
 
     @property
     def n_chunks(self) -> float:
@@ -148,11 +203,11 @@ class Setup:
         anew: whether to look at the arrays again if their shapes are those of the last look.
         """
         for name, array in self.arrays.items():
-            known = self.prints.get(name)
+            known = self._prints.get(name)
             if anew or known is None or known[0] != tuple(array.shape):
-                self.prints[name] = tuple(array.shape), fingerprint(array)
+                self._prints[name] = tuple(array.shape), fingerprint(array)
         told: dict[str, Any] = {
-            "arrays": {name: self.prints[name][1] for name in self.arrays},
+            "arrays": {name: self._prints[name][1] for name in self.arrays},
             "samples": self.samples.describe(),
             "shuffle": "sampler" if self.sampler is not None else self.shuffle,
         }
@@ -229,7 +284,7 @@ class Setup:
         if name not in self.rooms:
             return EpochPlan(n, self.batch_size, ids, boxes, size, ())
         grid = io_of(array).layout.grid
-        return EpochPlan(n, self.batch_size, ids, boxes, size, grid, self.spans.of(grid[0]))
+        return EpochPlan(n, self.batch_size, ids, boxes, size, grid, self._span(grid[0]))
 
     def _feed(self, name: str, begun: Begun, first: int) -> Feed:
         """Make the feed of an array from one batch on."""
@@ -276,73 +331,6 @@ class Setup:
         return summarize(plannings, shuffling, means, begun.share.n)
 
 
-def make_setup(given: Mapping[str, Any], part: Samples | None = None) -> Setup:
-    """Check the arguments of a loader. part: its samples, if it is a part of a split. Raises: as `gzarr.Loader`."""
-    arrays, named = collect(given["arrays"])
-    shapes = {name: tuple(array.shape) for name, array in arrays.items()}
-    backend = find_backend(arrays, given["device"])
-    seed, shuffle = integer("seed", given["seed"]), parse_shuffle(given["shuffle"])
-    samples = part or make_samples(shapes, window=given["window"], crops=given["crops"])
-    batch_size = positive(given["batch_size"], "batch_size")
-    block_chunks = positive(given["block_chunks"], "block_chunks")
-    prefetch = positive(given["prefetch"], "prefetch")
-    rank, world_size = parse_ranks(given["rank"], given["world_size"])
-    check_sampler(given["sampler"], shuffle, world_size)
-    if given["drop_last"] and given["sampler"] is None and samples.n < batch_size * world_size:
-        raise ValueError(
-            f"drop_last=True leaves no batch: {samples.n} samples are fewer than a step takes, batch_size={batch_size} "
-            f"with world_size={world_size}; give a smaller batch_size, or drop_last=False"
-        )
-    dtypes = parse_dtypes(given["dtype"], arrays)
-    memory = parse_memory(given["memory"], sum(array.nbytes for array in arrays.values()))
-    skip = check_on_error(given["on_error"], world_size)
-    stored = {name: array for name, array in arrays.items() if isinstance(array, Array)}
-    axis = axis_of(stored or arrays, samples)
-    if shuffle == "blocks":
-        samples.runs(axis)  # random crops have none
-    spans = Spans(samples, axis, shuffle, block_chunks, sampled=given["sampler"] is not None)
-    wants = {name: make_want(array, samples, dtypes[name], spans) for name, array in stored.items()}
-    nbytes = {name: array.nbytes for name, array in stored.items()}
-    kept = set() if skip else choose_kept(nbytes, wants, memory, batch_size)
-    wants = {name: want for name, want in wants.items() if name not in kept}
-    waits = any(arrays[name].store.concurrency > 1 for name in wants)
-    n_readers = WAITING_READS if waits else 1
-    step = batches_of_step(batch_size * sum(want.sample_nbytes for want in wants.values()), waits=waits)
-    left = memory - sum(nbytes[name] for name in kept)
-    steps = n_readers + 2  # those that are read, the next, and that whose batches are gathered
-    rooms = dict(zip(wants, divide(left, list(wants.values()), batch_size, steps, step, prefetch), strict=True))
-    watch = ArrayWatch(stored)
-    check = partial(watch.check, tuple(rooms))
-    most = min([step, *[max(room.ahead // steps, 1) for room in rooms.values()]])
-    for name in ("transform", "on_epoch"):
-        if given[name] is not None and not callable(given[name]):
-            raise TypeError(f"{name} must be a function, got {given[name]!r}")
-    return Setup(
-        arrays=arrays,
-        watch=watch,
-        named=named,
-        backend=backend,
-        samples=samples,
-        dtypes=dtypes,
-        batch_size=batch_size,
-        seed=seed,
-        rank=rank,
-        world_size=world_size,
-        drop_last=bool(given["drop_last"]),
-        block_chunks=block_chunks,
-        shuffle=shuffle,
-        sampler=given["sampler"],
-        axis=axis,
-        memory=memory,
-        spans=spans,
-        rooms=rooms,
-        kept=Kept({name: array for name, array in arrays.items() if name not in wants}, backend),
-        reused={},
-        how=Production(backend, named, given["transform"], skip, prefetch, most, n_readers, Meter(0, 0.0), check),
-        on_epoch=given["on_epoch"],
-    )
-
-
 def integer(name: str, value: Any) -> int:
     """Return an integer argument. Raises: TypeError."""
     try:
@@ -386,46 +374,3 @@ def axis_of(arrays: Arrays, samples: Samples) -> Axis:
     if isinstance(largest, Array):
         return io_of(largest).layout.grid[0]
     return RegularAxis(len(largest), 1)
-
-
-@dataclass(frozen=True, slots=True)
-class Spans:
-    """Over how many positions the samples of one chunk are spread.
-
-    Attributes
-    ----------
-    samples, axis, shuffle, block_chunks
-        As in `Setup`.
-    sampled : bool
-        Whether a sampler of the user's orders them.
-    """
-
-    samples: Samples
-    axis: Axis
-    shuffle: Shuffle
-    block_chunks: int
-    sampled: bool
-
-    def of(self, axis: Axis) -> int:
-        """The span of chunks of an array whose axis 0 is cut like this."""
-        n = self.samples.n
-        if self.samples.kind == "rows" and axis.nchunks == axis.extent:
-            return 1
-        if self.sampled or self.shuffle == "exact" or self.samples.draws or self.samples.kind == "tiles":
-            return n
-        if not (isinstance(axis, RegularAxis) and isinstance(self.axis, RegularAxis)):
-            return n
-        if self.shuffle == "blocks" and self.axis.length % axis.length:
-            return n
-        length = axis.length + self.samples.size[0] - 1
-        if self.shuffle == "blocks":
-            length = self.block_chunks * self.axis.length
-        return min(-(-length // self.samples.starts[0].stride) + 1, n)
-
-
-def make_want(array: Array, samples: Samples, dtype: np.dtype[Any], spans: Spans) -> Want:
-    """What an array wants of the memory."""
-    size, grid = samples.box(array.shape), io_of(array).layout.grid
-    n = prod(size)
-    span = spans.of(grid[0])
-    return Want(size, grid, n * stored_dtype(array).itemsize, n * dtype.itemsize, span, span == samples.n)

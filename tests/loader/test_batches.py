@@ -9,7 +9,7 @@ import weakref
 import pytest
 
 from gzarr.concurrency import Pool, new_lock
-from gzarr.loader.batches import Batches, BatchItem, Handover, Iteration
+from gzarr.loader.batches import Batches, BatchItem, Handover
 from gzarr.loader.stats import Meter
 
 METER = Meter(0, 0)
@@ -33,16 +33,16 @@ class Counting:
         finally:
             self.ended += 1
 
-    def batches(self, first=0, prefetch=2):
-        return Batches(epoch(self.items, prefetch, self.threads, ended=lambda: self.over.append(1)), first)
+    def batches(self, prefetch=2):
+        return batches_of(self.items, prefetch, self.threads, ended=lambda: self.over.append(1))
 
 
 def batch_of(item):
     return item.batch
 
 
-def epoch(items, prefetch=2, threads=None, taken=batch_of, ended=lambda: None):
-    return Iteration(items, prefetch, METER, threads or Pool(), new_lock(), taken, ended)
+def batches_of(items, prefetch=2, threads=None, taken=batch_of, ended=lambda: None):
+    return Batches(items, prefetch, METER, threads or Pool(), new_lock(), taken, ended)
 
 
 def wait_until(condition, timeout_s=10):
@@ -58,10 +58,6 @@ def test_all_batches_come_in_order_and_the_end_is_told_once():
     assert list(batches) == list(range(10))
     assert list(batches) == []
     assert counting.over == [1]
-
-
-def test_an_iteration_begins_at_any_step():
-    assert list(Counting().batches(7)) == [7, 8, 9]
 
 
 @pytest.mark.parametrize("prefetch", [1, 2, 5])
@@ -102,7 +98,7 @@ def test_who_waits_for_the_next_batch_hears_that_another_thread_has_closed_the_i
         yield BatchItem(0, 0)
 
     over = []
-    batches = Batches(epoch(items, ended=lambda: over.append(1)), 0)
+    batches = batches_of(items, ended=lambda: over.append(1))
     threading.Timer(0.05, batches.stop, ["closed by another thread"]).start()
     threading.Timer(0.1, goes_on.set).start()
     with pytest.raises(RuntimeError, match="closed by another thread"):
@@ -127,7 +123,7 @@ def test_batches_are_not_kept():
     def items(_):
         return (BatchItem(number, Batch()) for number in range(100))
 
-    batches = Batches(epoch(items), 0)
+    batches = batches_of(items)
     gone = weakref.ref(next(batches))
     wait_until(lambda: gone() is None)
     batches.close()
@@ -143,7 +139,7 @@ def test_an_interrupt_between_any_two_steps_loses_no_batch():
             raise KeyboardInterrupt
         return item.batch
 
-    batches = Batches(epoch(counting.items, taken=taken), 0)
+    batches = batches_of(counting.items, taken=taken)
     got = []
     while len(got) < 50:
         try:
@@ -197,7 +193,7 @@ def test_an_error_keeps_no_memory_of_batches():
         yield BatchItem(0, 0)
         raise ValueError("damaged")
 
-    batches = Batches(epoch(items), 0)
+    batches = batches_of(items)
     next(batches)
     with pytest.raises(ValueError, match="damaged"):
         next(batches)

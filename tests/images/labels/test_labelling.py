@@ -209,7 +209,10 @@ def test_a_mask_that_changes_meanwhile_is_noticed() -> None:
         if done == total // 2:
             z[...] = False
 
-    with mock.patch.object(components.BlockObjects, "keep"), pytest.raises(ValueError, match="was changed while it was"):
+    with (
+        mock.patch.object(components.BlockObjects, "keep"),
+        pytest.raises(ValueError, match="was changed while it was"),
+    ):
         label(z, out, progress=clear)
 
 
