@@ -123,7 +123,7 @@ TESTED_THROUGH = {
     "chunk_io/test_chunk_cache": "storage/invalidation",
     "chunk_io/test_engine": "chunk_io/array_io chunk_io/prepare chunk_io/waves",
     "cli/test_copy": "cli/copy_options",
-    "cli/test_main": "cli/options",
+    "cli/test_main": "cli/commands cli/options",
     "cli/test_serve": "cli/http_server cli/served",
     "cli/test_ome": "convert/versions",
     "codecs/test_cast_value": "codecs/rounding",

@@ -7,14 +7,14 @@ from typing import Annotated, Literal, TypeAlias
 import typer
 
 import gzarr
+from gzarr.cli.commands import command
 from gzarr.cli.options import Device, IfExists, NodePath, misuse
-
-EXAMPLES = ("gzarr advise data.zarr --access batch", "gzarr advise data.zarr --access plane --apply better.zarr")
 
 #: `gzarr.hierarchy.presets.AccessPattern`, which takes too long to import for a help text.
 Access: TypeAlias = Literal["batch", "plane", "volume", "random"]
 
 
+@command("Speed")
 def advise(
     path: NodePath,
     access: Annotated[Access, typer.Option(help="How it is read.")] = "volume",
@@ -25,7 +25,13 @@ def advise(
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what --apply would do.")] = False,
 ) -> None:
-    """Recommend how to store an array or a group for a GPU, and store it that way."""
+    """Recommend how to store an array or a group for a GPU, and store it that way.
+
+    Examples
+    --------
+    $ gzarr advise data.zarr --access batch
+    $ gzarr advise data.zarr --access plane --apply better.zarr
+    """
     given = {"--device": device, "--if-exists": if_exists, "--dry-run": dry_run}
     for option, value in given.items() if apply is None else ():
         if value:

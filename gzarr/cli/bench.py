@@ -12,11 +12,11 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 import gzarr
+from gzarr.cli.commands import command
 from gzarr.cli.options import ArrayPath, AsJson, Memory, open_array
 from gzarr.errors import MetadataError
 from gzarr.errors.escaping import escaped
 
-EXAMPLES = ("gzarr bench data.zarr/temperature", "gzarr bench data.zarr/temperature --device cuda --json")
 #: Reads of each kind: a median of fewer jumps.
 _AT_LEAST, _AT_MOST = 3, 1000
 
@@ -45,6 +45,7 @@ class Timing(NamedTuple):
     runs: int
 
 
+@command("Speed")
 def bench(
     path: ArrayPath,
     seconds: Annotated[float, typer.Option(metavar="S", min=0, help="How long each kind of read is repeated.")] = 1.0,
@@ -56,6 +57,11 @@ def bench(
 
     Every read is at another place. The first one of each kind is not counted. Files that were read lately are in
     memory, so that small arrays say how fast chunks are decoded, not how fast the disk is.
+
+    Examples
+    --------
+    $ gzarr bench data.zarr/temperature
+    $ gzarr bench data.zarr/temperature --device cuda --json
     """
     array = open_array(path, device)
     if not array.size:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
 
 import gzarr
+from gzarr.cli.commands import command, show
 from gzarr.cli.options import AsJson
 from gzarr.display.progress import in_terminal
 
-EXAMPLES = ("gzarr compare data.zarr copy.zarr", "gzarr compare data.zarr copy.zarr --rtol 1e-6 --json")
-EPILOG = "Exits with 0 if they are equal, 1 if they differ, 2 if one cannot be opened."
 
-
+@command("Check data", tells=True)
 def compare(
     a: Annotated[
         str, typer.Argument(metavar="A", help="A folder, a zip file, a URL, or a path within: data.zarr/foo.")
@@ -28,9 +26,17 @@ def compare(
     strict: Annotated[bool, typer.Option("--strict", help="Chunks, codecs and format count as well.")] = False,
     metadata_only: Annotated[bool, typer.Option("--metadata-only", help="Leave values out.")] = False,
 ) -> int:
-    """Compare two arrays or groups: members, metadata, values."""
+    """Compare two arrays or groups: members, metadata, values.
+
+    Exits with 0 if they are equal, 1 if they differ, 2 if one cannot be opened.
+
+    Examples
+    --------
+    $ gzarr compare data.zarr copy.zarr
+    $ gzarr compare data.zarr copy.zarr --rtol 1e-6 --json
+    """
     found = gzarr.compare(
         a, b, progress=in_terminal(), rtol=rtol, atol=atol, strict=strict, metadata_only=metadata_only
     )
-    print(json.dumps(found.to_json(), indent=2) if as_json else found)
+    show(found, as_json=as_json)
     return int(not found.equal)

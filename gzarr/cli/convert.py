@@ -8,18 +8,12 @@ from typing import Annotated, Any, Literal
 import typer
 
 import gzarr
+from gzarr.cli.commands import command
 from gzarr.cli.copy_options import CopyOptions
 from gzarr.cli.options import with_options
 from gzarr.errors import CopyError
 from gzarr.errors.escaping import escaped
 
-EXAMPLES = (
-    "gzarr convert data.h5 data.zarr --chunks 100,100",
-    "gzarr convert slide.ome.tif slide.zarr --ome",
-    "gzarr convert sst.nc sst.zarr --chunks time=1,lat=73 --each mask:chunks=-1",
-    "gzarr convert data.zarr data.nc",
-    "gzarr convert image.zarr/0 image.png",
-)
 _WRITERS = {
     **dict.fromkeys((".h5", ".hdf5", ".he5"), "to_hdf5"),
     **dict.fromkeys((".nc", ".nc4"), "to_netcdf"),
@@ -30,6 +24,7 @@ _WRITERS = {
 _SUFFIXES = ".h5, .nc, .tif, .png, .jpg, .npy or .npz"
 
 
+@command("Copy and convert")
 @with_options(CopyOptions)
 def convert(
     source: Annotated[str, typer.Argument(metavar="SRC", help=f"A file; or Zarr, if DST ends in {_SUFFIXES}.")],
@@ -50,7 +45,16 @@ def convert(
         typer.Option(help="Whether what has several names is stored once, the default, or under each (HDF5)."),
     ] = None,
 ) -> None:
-    """Convert HDF5, NetCDF, TIFF, .npy, .npz and images to Zarr, or back."""
+    """Convert HDF5, NetCDF, TIFF, .npy, .npz and images to Zarr, or back.
+
+    Examples
+    --------
+    $ gzarr convert data.h5 data.zarr --chunks 100,100
+    $ gzarr convert slide.ome.tif slide.zarr --ome
+    $ gzarr convert sst.nc sst.zarr --chunks time=1,lat=73 --each mask:chunks=-1
+    $ gzarr convert data.zarr data.nc
+    $ gzarr convert image.zarr/0 image.png
+    """
     suffix = Path(dest).suffix.lower()
     of_tiff: dict[str, Any] = {
         name: value for name, value in {"ome": ome or None, "series": series}.items() if value is not None

@@ -7,16 +7,12 @@ from typing import Annotated
 import typer
 
 import gzarr
+from gzarr.cli.commands import command
 from gzarr.cli.copy_options import CopyOptions
 from gzarr.cli.options import with_options
 
-EXAMPLES = (
-    "gzarr copy data.zarr s3://bucket/data.zarr",
-    "gzarr copy data.zarr rechunked.zarr --chunks 100,100 --compressor zstd:3",
-    "gzarr copy old.zarr new.zarr --zarr-format 3 --resume",
-)
 
-
+@command("Copy and convert")
 @with_options(CopyOptions)
 def copy(
     source: Annotated[
@@ -25,5 +21,12 @@ def copy(
     dest: Annotated[str, typer.Argument(metavar="DST", help="Where the copy goes.")],
     options: CopyOptions,
 ) -> None:
-    """Copy an array or a group; rechunk, re-encode, convert v2 <-> v3."""
+    """Copy an array or a group; rechunk, re-encode, convert v2 <-> v3.
+
+    Examples
+    --------
+    $ gzarr copy data.zarr s3://bucket/data.zarr
+    $ gzarr copy data.zarr rechunked.zarr --chunks 100,100 --compressor zstd:3
+    $ gzarr copy old.zarr new.zarr --zarr-format 3 --resume
+    """
     print(gzarr.transfer(source, dest, **options.keywords()))

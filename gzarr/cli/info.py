@@ -7,13 +7,20 @@ from typing import Any
 
 import gzarr
 from gzarr.cli.colors import print_report
+from gzarr.cli.commands import command
 from gzarr.cli.options import AsJson, NodePath
 
-EXAMPLES = ("gzarr info data.zarr", "gzarr info data.zarr/temperature --json", "gzarr info s3://bucket/data.zarr")
 
-
+@command("Look at data")
 def info(path: NodePath, as_json: AsJson = False) -> None:
-    """Describe an array or a group: shape, chunks, codecs, sizes, dimensions, attributes."""
+    """Describe an array or a group: shape, chunks, codecs, sizes, dimensions, attributes.
+
+    Examples
+    --------
+    $ gzarr info data.zarr
+    $ gzarr info data.zarr/temperature --json
+    $ gzarr info s3://bucket/data.zarr
+    """
     node = gzarr.open(path, mode="r", device="cpu")
     if as_json:
         print(json.dumps(_as_json(node), indent=2, default=str))

@@ -9,13 +9,13 @@ import typer
 
 import gzarr
 from gzarr.cli.colors import colored
+from gzarr.cli.commands import command
 from gzarr.cli.options import AsJson, NodePath
 from gzarr.cli.tree import described
 from gzarr.errors.escaping import escaped
 
-EXAMPLES = ("gzarr ls data.zarr", "gzarr ls data.zarr --long --stored", "gzarr ls data.zarr --recursive --json")
 
-
+@command("Look at data")
 def ls(
     path: NodePath,
     long: Annotated[bool, typer.Option("--long", "-l", help="Say what each array is.")] = False,
@@ -23,7 +23,14 @@ def ls(
     recursive: Annotated[bool, typer.Option("--recursive", "-r", help="List groups in groups as well.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """List the members of a group, one a line; names of groups end with a slash."""
+    """List the members of a group, one a line; names of groups end with a slash.
+
+    Examples
+    --------
+    $ gzarr ls data.zarr
+    $ gzarr ls data.zarr --long --stored
+    $ gzarr ls data.zarr --recursive --json
+    """
     from gzarr.storage.rules import without_secrets  # with NumPy, which the help does without
 
     node = gzarr.open(path, mode="r", device="cpu")

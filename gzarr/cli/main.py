@@ -8,12 +8,12 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import typer
 
 import gzarr
-from gzarr.cli import (
+from gzarr.cli import (  # noqa: F401 - which register themselves
     advise,
     bench,
     compare,
@@ -32,58 +32,13 @@ from gzarr.cli import (
     tree,
     verify,
 )
+from gzarr.cli.commands import COMMANDS, Command
 from gzarr.cli.complaints import complain, guess, said
 from gzarr.errors import GzarrError
 from gzarr.errors.escaping import escaped
 
-
-class Command(NamedTuple):
-    """A command: its function, examples for its help, and what the help says of exit codes."""
-
-    function: Callable[..., Any]
-    examples: tuple[str, ...]
-    epilog: str = ""
-
-
-#: The commands by the headings of the help, in its order.
-_COMMANDS: dict[str, tuple[Command, ...]] = {
-    "Look at data": (
-        Command(info.info, info.EXAMPLES),
-        Command(tree.tree, tree.EXAMPLES),
-        Command(ls.ls, ls.EXAMPLES),
-        Command(stats.stats, stats.EXAMPLES),
-        Command(stats.histogram, stats.HISTOGRAM_EXAMPLES),
-        Command(quicklook.quicklook, quicklook.EXAMPLES),
-        Command(serve.serve, serve.EXAMPLES),
-    ),
-    "Check data": (
-        Command(verify.verify, verify.EXAMPLES, verify.EPILOG),
-        Command(compare.compare, compare.EXAMPLES, compare.EPILOG),
-    ),
-    "Copy and convert": (
-        Command(copy.copy, copy.EXAMPLES),
-        Command(convert.convert, convert.EXAMPLES),
-        Command(migrate.migrate, migrate.EXAMPLES),
-        Command(consolidate.consolidate, consolidate.EXAMPLES),
-    ),
-    "Speed": (
-        Command(advise.advise, advise.EXAMPLES),
-        Command(bench.bench, bench.EXAMPLES),
-        Command(demo.demo, demo.EXAMPLES),
-    ),
-    "Set up": (Command(completion.completion, completion.EXAMPLES),),
-}
-_OME = (
-    Command(ome.info, ("gzarr ome info slide.zarr",)),
-    Command(ome.validate, ("gzarr ome validate slide.zarr --data",), ome.EPILOG),
-    Command(ome.pyramid, ("gzarr ome pyramid slide.zarr --factors z=1,y=2,x=2",)),
-    Command(
-        ome.convert, ("gzarr ome convert slide.tif slide.zarr", "gzarr ome convert a.zarr b.zarr --axes zyx --unit um")
-    ),
-    Command(ome.thumbnail, ("gzarr ome thumbnail slide.zarr slide.png --size 512",)),
-)
-#: Commands whose exit code says what they found, 0 or 1: they exit with 2 if they fail, the others with 1.
-_TELLING = {"verify", "compare", "validate"}
+#: The headings of the help, in its order.
+_HEADINGS = ("Look at data", "Check data", "Copy and convert", "Speed", "Set up")
 #: Parameters that name what a command writes, which need not exist.
 _WRITTEN = {"dest", "out", "apply"}
 _HELP: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
@@ -127,7 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(arguments: list[str]) -> int:
     """Run a command. Misuse raises SystemExit."""
-    names = {command.function.__name__ for commands in _COMMANDS.values() for command in commands}
+    names = {command.function.__name__ for command in COMMANDS if command.heading}
     command = _made(arguments[0] if arguments and arguments[0] in names else None)
     try:
         with command.make_context("gzarr", arguments) as context:
@@ -159,15 +114,16 @@ def _app(name: str | None) -> typer.Typer:
     )
     help = "Look at, check, copy, convert and serve Zarr arrays, version 2 and 3."
     app.callback(help=help, context_settings=_HELP)(_options)
-    for heading, commands in _COMMANDS.items():
-        for command in commands:
-            if name in (None, command.function.__name__):
-                _add(app, command, heading)
+    for heading in _HEADINGS:
+        for command in COMMANDS:
+            if command.heading == heading and name in (None, command.function.__name__):
+                _add(app, command)
     if name is not None:
         return app
     images = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", context_settings=_HELP)
-    for command in _OME:
-        _add(images, command, None)
+    for command in COMMANDS:
+        if not command.heading:
+            _add(images, command)
     help = "Describe, validate, convert and draw OME-Zarr images; build pyramids."
     app.add_typer(images, name="ome", help=help, rich_help_panel="Images", context_settings=_HELP)
     return app
@@ -190,19 +146,18 @@ def _options(
     """The options of ``gzarr`` itself."""
 
 
-def _add(app: typer.Typer, command: Command, heading: str | None) -> None:
-    """Add a command to an app."""
-    name = command.function.__name__
-    examples = ["Examples:", *(f"  $ {example}" for example in command.examples)]
-    epilog = "\n".join([command.epilog, *examples] if command.epilog else examples)
-    function = _reporting(command.function, failed=2 if name in _TELLING else 1)
-    paragraphs = inspect.cleandoc(function.__doc__ or "").split("\n\n")  # whose lines Typer would break as they are
-    help = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
-    app.command(name, help=help, epilog=epilog, rich_help_panel=heading, context_settings=_HELP)(function)
+def _add(app: typer.Typer, command: Command) -> None:
+    """Add a command to an app. Its docstring becomes the help, and the examples in it the epilog."""
+    name, panel = command.function.__name__, command.heading or None
+    text, _, examples = inspect.cleandoc(command.function.__doc__ or "").partition("\n\nExamples\n--------\n")
+    function = _reporting(command.function, failed=2 if command.tells else 1)
+    help = "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))  # Typer breaks lines anew
+    epilog = "\n".join(["Examples:", *(f"  {line}" for line in examples.splitlines())])
+    app.command(name, help=help, epilog=epilog, rich_help_panel=panel, context_settings=_HELP)(function)
 
 
 def _reporting(function: Callable[..., Any], failed: int) -> Callable[..., Any]:
-    """A command that turns errors of gzarr and of the system into one line and an exit code."""
+    """A command that turns errors of gzarr, of the system and of arguments into one line and an exit code."""
 
     @functools.wraps(function)
     def command(**options: Any) -> Any:
@@ -215,5 +170,7 @@ def _reporting(function: Callable[..., Any], failed: int) -> Callable[..., Any]:
             hint = guess(read) if isinstance(error, FileNotFoundError) else ""
             complain(f"{said(error)}{hint}")
             return failed
+        except ValueError as error:  # of an argument
+            raise typer.BadParameter(str(error)) from error
 
     return command

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -10,17 +9,17 @@ import typer
 
 import gzarr
 from gzarr.cli.colors import print_report
+from gzarr.cli.commands import command, show
 from gzarr.cli.copy_options import CopyOptions
 from gzarr.cli.options import AsJson, BlockMemory, Device, IfExists, Skip, misuse, numbers, with_options
 from gzarr.display.progress import in_terminal
-from gzarr.errors import CopyError, GzarrError
+from gzarr.errors import CopyError
 from gzarr.errors.escaping import escaped
 
 if TYPE_CHECKING:
     from gzarr.display.info import Report
     from gzarr.images import Image
 
-EPILOG = "Exits with 0 if there are no errors, 1 if there are, 2 if nothing can be opened."
 
 ImagePath: TypeAlias = Annotated[
     str,
@@ -40,11 +39,18 @@ def _factors(text: str) -> int | dict[str, int]:
         raise typer.BadParameter(f"{text!r} is neither a number nor like z=1,y=2,x=2") from None
 
 
+@command("")
 def info(path: ImagePath, series: Series = None) -> None:
-    """Describe an image: levels, voxel sizes, channels, labels."""
+    """Describe an image: levels, voxel sizes, channels, labels.
+
+    Examples
+    --------
+    $ gzarr ome info slide.zarr
+    """
     print_report(_report(_opened(path, series)))
 
 
+@command("", tells=True)
 def validate(
     path: ImagePath,
     data: Annotated[
@@ -52,14 +58,22 @@ def validate(
     ] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Check an image, a collection or a plate against OME-Zarr."""
+    """Check an image, a collection or a plate against OME-Zarr.
+
+    Exits with 0 if there are no errors, 1 if there are, 2 if nothing can be opened.
+
+    Examples
+    --------
+    $ gzarr ome validate slide.zarr --data
+    """
     from gzarr.images import validate
 
     found = validate(path, data=data, progress=in_terminal() if data else None)
-    print(json.dumps(found.to_json(), indent=2) if as_json else found)
+    show(found, as_json=as_json)
     return int(not found.ok)
 
 
+@command("")
 def pyramid(
     path: ImagePath,
     levels: Annotated[
@@ -77,29 +91,30 @@ def pyramid(
     if_exists: Annotated[IfExists, typer.Option(help="What happens to levels that exist.")] = "raise",
     device: Device = None,
 ) -> None:
-    """Build the smaller levels of an image."""
+    """Build the smaller levels of an image.
+
+    Examples
+    --------
+    $ gzarr ome pyramid slide.zarr --factors z=1,y=2,x=2
+    """
     from gzarr.images import build_pyramid
 
-    try:
-        image = build_pyramid(
-            path,
-            levels,
-            factors,
-            method,
-            skip=skip,
-            max_nbytes=None if memory is None else memory << 20,
-            resume=resume,
-            overwrite=if_exists == "replace",
-            progress=in_terminal(),
-            device=device,
-        )
-    except ValueError as error:
-        if isinstance(error, GzarrError):
-            raise
-        raise typer.BadParameter(str(error)) from error
+    image = build_pyramid(
+        path,
+        levels,
+        factors,
+        method,
+        skip=skip,
+        max_nbytes=None if memory is None else memory << 20,
+        resume=resume,
+        overwrite=if_exists == "replace",
+        progress=in_terminal(),
+        device=device,
+    )
     print_report(_report(image))
 
 
+@command("")
 @with_options(CopyOptions)
 def convert(
     source: Annotated[
@@ -118,7 +133,13 @@ def convert(
         str | None, typer.Option(metavar="NAME", help="Of an array: unit of the axes of space, such as micrometer.")
     ] = None,
 ) -> None:
-    """Make an OME-Zarr image of a TIFF file, an array, or another OME-Zarr."""
+    """Make an OME-Zarr image of a TIFF file, an array, or another OME-Zarr.
+
+    Examples
+    --------
+    $ gzarr ome convert slide.tif slide.zarr
+    $ gzarr ome convert a.zarr b.zarr --axes zyx --unit um
+    """
     keywords = options.keywords()
     if Path(source).is_file() and gzarr.convert.recognize(source) == "tiff":
         of_tiff: dict[str, Any] = {} if series is None else {"series": series}
@@ -136,6 +157,7 @@ def convert(
     print_report(_report(_of_array(node, dest, voxels, keywords)))
 
 
+@command("")
 def thumbnail(
     path: ImagePath,
     out: Annotated[Path, typer.Argument(metavar="PNG", help="The file to write.")],
@@ -145,7 +167,12 @@ def thumbnail(
     ] = None,
     series: Series = None,
 ) -> None:
-    """Draw an image as PNG."""
+    """Draw an image as PNG.
+
+    Examples
+    --------
+    $ gzarr ome thumbnail slide.zarr slide.png --size 512
+    """
     names = None if channels is None else [int(n) if n.isdecimal() else n for n in channels.split(",")]
     out.write_bytes(_opened(path, series).thumbnail(size, names))
     print(f"wrote {escaped(out)}")
@@ -197,20 +224,15 @@ def _of_array(array: gzarr.Array, dest: str, voxels: dict[str, Any], options: di
     if options["dry_run"] or options["if_exists"] == "skip":
         raise CopyError("an array becomes an image without --dry-run and --if-exists skip")
     version: Any = "0.4" if options.get("zarr_format") == 2 else "0.5"
-    try:
-        return create_image(
-            dest,
-            array,
-            version=version,
-            overwrite=options["if_exists"] == "replace",
-            resume=options["resume"],
-            max_nbytes=options.get("budget_nbytes"),
-            progress=options["progress"],
-            device="cpu",
-            **voxels,
-            **{name: options[name] for name in ("chunks", "shards", "compressors", "layout") if name in options},
-        )
-    except ValueError as error:
-        if isinstance(error, GzarrError):
-            raise
-        raise typer.BadParameter(str(error)) from error
+    return create_image(
+        dest,
+        array,
+        version=version,
+        overwrite=options["if_exists"] == "replace",
+        resume=options["resume"],
+        max_nbytes=options.get("budget_nbytes"),
+        progress=options["progress"],
+        device="cpu",
+        **voxels,
+        **{name: options[name] for name in ("chunks", "shards", "compressors", "layout") if name in options},
+    )

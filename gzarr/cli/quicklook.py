@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import gzarr
+from gzarr.cli.commands import command
 from gzarr.cli.options import NodePath, no_array
 from gzarr.errors import MetadataError
 from gzarr.errors.escaping import escaped
@@ -19,17 +20,13 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-EXAMPLES = (
-    "gzarr quicklook data.zarr/temperature map.png",
-    "gzarr quicklook data.zarr/temperature map.png --at time=3,level=0",
-    "gzarr quicklook slide.zarr slide.png --size 1024",
-)
 #: Percentiles that are black and white, where the type of the elements does not say.
 _CONTRAST = (0.1, 99.9)
 #: Numbers of the last axis that are taken for colours.
 _COLORS = (3, 4)
 
 
+@command("Look at data")
 def quicklook(
     path: NodePath,
     out: Annotated[Path, typer.Argument(metavar="PNG", help="The file to write.")],
@@ -39,7 +36,14 @@ def quicklook(
         typer.Option(metavar="AXIS=N,...", help="Where axes are cut, by name or number. By default, in the middle."),
     ] = None,
 ) -> None:
-    """Draw an array as PNG: the last two axes, a curve of one axis, or an OME-Zarr image in its colours."""
+    """Draw an array as PNG: the last two axes, a curve of one axis, or an OME-Zarr image in its colours.
+
+    Examples
+    --------
+    $ gzarr quicklook data.zarr/temperature map.png
+    $ gzarr quicklook data.zarr/temperature map.png --at time=3,level=0
+    $ gzarr quicklook slide.zarr slide.png --size 1024
+    """
     if out.suffix.lower() not in ("", ".png"):
         raise typer.BadParameter(f"{str(out)!r} would be a PNG file: end its name in .png", param_hint="PNG")
     node = gzarr.open(path, mode="r", device="cpu")

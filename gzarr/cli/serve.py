@@ -6,15 +6,11 @@ from typing import Annotated
 
 import typer
 
+from gzarr.cli.commands import command
 from gzarr.cli.options import NodePath
 
-EXAMPLES = (
-    "gzarr serve data.zarr",
-    "gzarr serve data.zip --port 9000",
-    "gzarr serve /data --host 0.0.0.0 --origin https://viewer.example",
-)
 
-
+@command("Look at data")
 def serve(
     path: NodePath,
     host: Annotated[
@@ -32,6 +28,12 @@ def serve(
     """Serve data over HTTP, for reading: to viewers in a browser, xarray, fsspec, and gzarr on another machine.
 
     The folder, archive or database is served with everything in it.
+
+    Examples
+    --------
+    $ gzarr serve data.zarr
+    $ gzarr serve data.zip --port 9000
+    $ gzarr serve /data --host 0.0.0.0 --origin https://viewer.example
     """
     from gzarr.cli.http_server import StoreServer
     from gzarr.cli.served import open_served

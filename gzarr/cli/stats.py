@@ -6,39 +6,33 @@ import json
 import math
 from dataclasses import asdict
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from gzarr.cli.colors import colored, print_report
+from gzarr.cli.commands import command
 from gzarr.cli.options import ArrayPath, AsJson, Device, Memory, Skip, numbers, open_array
 from gzarr.display.progress import in_terminal
-from gzarr.errors import GzarrError
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from gzarr.hierarchy.stats import Stats
-
-EXAMPLES = (
-    "gzarr stats data.zarr/temperature",
-    "gzarr stats data.zarr/temperature --json",
-    "gzarr stats heights.zarr/0 --skip -9999",
-)
-HISTOGRAM_EXAMPLES = (
-    "gzarr histogram data.zarr/temperature",
-    "gzarr histogram data.zarr/temperature --bins 40 --range 250,310",
-)
 #: Columns of the longest bar.
 _BAR = 50
 
 
+@command("Look at data")
 def stats(
     path: ArrayPath, skip: Skip = None, as_json: AsJson = False, memory: Memory = 256, device: Device = None
 ) -> None:
-    """Print the minimum, maximum, mean and standard deviation of an array of any size."""
+    """Print the minimum, maximum, mean and standard deviation of an array of any size.
+
+    Examples
+    --------
+    $ gzarr stats data.zarr/temperature
+    $ gzarr stats data.zarr/temperature --json
+    $ gzarr stats heights.zarr/0 --skip -9999
+    """
     array = open_array(path, device or "cpu")
-    found = asdict(_found(array.stats, skip=skip, max_nbytes=memory << 20, progress=in_terminal()))
+    found = asdict(array.stats(skip=skip, max_nbytes=memory << 20, progress=in_terminal()))
     del found["histogram"]
     if as_json:
         print(json.dumps({name: _number(value) for name, value in found.items()}, indent=2))
@@ -51,6 +45,7 @@ def stats(
     print_report(Report([*items, *((name, str(found[value])) for name, value in values.items())]))
 
 
+@command("Look at data")
 def histogram(
     path: ArrayPath,
     bins: Annotated[int, typer.Option(metavar="N", min=1, help="How many bins.")] = 20,
@@ -65,12 +60,18 @@ def histogram(
     memory: Memory = 256,
     device: Device = None,
 ) -> None:
-    """Draw a histogram of an array of any size."""
+    """Draw a histogram of an array of any size.
+
+    Examples
+    --------
+    $ gzarr histogram data.zarr/temperature
+    $ gzarr histogram data.zarr/temperature --bins 40 --range 250,310
+    """
     if range is not None and (len(range) != 2 or not range[0] < range[1]):
         raise typer.BadParameter("give two numbers, the lower one first", param_hint="--range")
     limits = None if range is None else (range[0], range[1])
     array = open_array(path, device or "cpu")
-    found = _found(array.stats, bins, limits, skip=skip, max_nbytes=memory << 20, progress=in_terminal()).histogram
+    found = array.stats(bins, limits, skip=skip, max_nbytes=memory << 20, progress=in_terminal()).histogram
     assert found is not None
     counts, edges = found
     if as_json:
@@ -82,16 +83,6 @@ def histogram(
     for label, count in zip(labels, counts.tolist(), strict=True):
         bar = colored("█" * round(count * _BAR / most), "blue")
         print(f"{label:>{width}}  {bar}{' ' if count else ''}{count:,}")
-
-
-def _found(stats: Callable[..., Stats], *args: Any, **keywords: Any) -> Stats:
-    """Call a method. Raises BadParameter if no element can be the number that is skipped."""
-    try:
-        return stats(*args, **keywords)
-    except ValueError as error:
-        if isinstance(error, GzarrError):
-            raise
-        raise typer.BadParameter(str(error)) from error
 
 
 def _number(value: Any) -> Any:

@@ -8,20 +8,27 @@ import typer
 
 import gzarr
 from gzarr.cli.colors import colored
+from gzarr.cli.commands import command
 from gzarr.cli.options import NodePath
 
 if TYPE_CHECKING:
     from gzarr.display.info import Tree
 
-EXAMPLES = ("gzarr tree data.zarr", "gzarr tree data.zarr/measurements --level 1", "gzarr tree data.zarr --stored")
 
-
+@command("Look at data")
 def tree(
     path: NodePath,
     level: Annotated[int | None, typer.Option(metavar="N", help="How many levels. By default, all.")] = None,
     stored: Annotated[bool, typer.Option("--stored", help="Also say how many bytes each array occupies.")] = False,
 ) -> None:
-    """Draw a group and everything in it, with shapes, types, chunks and sizes."""
+    """Draw a group and everything in it, with shapes, types, chunks and sizes.
+
+    Examples
+    --------
+    $ gzarr tree data.zarr
+    $ gzarr tree data.zarr/measurements --level 1
+    $ gzarr tree data.zarr --stored
+    """
     node = gzarr.open(path, mode="r", device="cpu")
     print(repr(_drawn(node, node.basename or "/", level, stored=stored)))
 
