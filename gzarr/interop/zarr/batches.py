@@ -3,23 +3,24 @@
 Theory of operation. An entry is (place of the chunk, its spec, selectors within the chunk, selectors within the result,
 whether the chunk is taken whole). zarr-python makes batches of its indexers: the product of one list of selectors per
 axis, in C order of the chunks, or points sorted by chunk. Of a product, the entries that begin each axis say
-everything; of slices and integers, the first and the last entry do.
+everything.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from gzarr.errors import GzarrError
-from gzarr.indexing.grid import Axis, Grid, VaryingAxis
+from gzarr.indexing.grid import Axis, Grid
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.selection import Box, Indices, Points, Range, Selection
 
 Batch: TypeAlias = list[Any]
+#: An entry of a batch, and the coordinates of its chunk.
+Entry: TypeAlias = tuple[Any, Coords]
 #: From the key of a chunk to the path of its array and the coordinates of the chunk.
 Split: TypeAlias = Callable[[str], tuple[str, Coords]]
 
@@ -65,81 +66,60 @@ def take(
     inside = batch[0][2]
     if not isinstance(inside, tuple) or len(inside) != len(grid):
         raise NotHandledError("selectors of another number of axes")
-    kinds = {*map(type, inside)}
     dropped = [isinstance(s, int | np.integer) for s in inside]
-    for axis in drop_axes:
-        dropped[axis] = True
-    if kinds <= {int, slice} and VaryingAxis not in map(type, grid):
-        taken = _ranges(batch, split, grid, dropped, writing=writing)
-    else:
-        taken = _product(batch, split, grid, dropped, writing=writing)
-    sizes = taken.selection.shape
-    if shape != () and shape != tuple([size for size, drop in zip(sizes, dropped, strict=True) if not drop]):
-        raise NotHandledError(f"an array of shape {shape} for a selection of {sizes}")
-    return taken
-
-
-def _ranges(batch: Batch, split: Split, grid: Grid, dropped: list[bool], *, writing: bool) -> Taken:
-    """Return what a batch takes whose selectors are slices and integers, of a regular grid."""
-    path, firsts = split(batch[0][0].path)
-    lasts = split(batch[-1][0].path)[1] if len(batch) > 1 else firsts
-    axes: list[Range] = []
-    counts = []
-    for axis, first, last, head, tail in zip(grid, firsts, lasts, batch[0][2], batch[-1][2], strict=True):
-        n = axis.length  # type: ignore[union-attr]  # they are regular
-        if type(head) is int:
-            axes.append(Range(first * n + head, 1, 1))
-            counts.append(1)
-        else:
-            step = head.step or 1
-            start = first * n + head.start
-            size = (last * n + tail.stop - 1 - start) // step + 1
-            axes.append(Range(start, step if size > 1 else 1, size))
-            counts.append(last - first + 1 if step <= n else size)
-    if math.prod(counts) != len(batch):
-        raise NotHandledError("not a product of ranges")
-    box = Box(tuple(axes), tuple([a.size for a in axes]), None)
-    ends: list[int | None] = [None] * len(axes)
-    if writing:
-        ends = [_end(*axis) for axis in zip(axes, grid, lasts, strict=True)]
-    return Taken(path, box, _view(dropped), lasts, _known(batch, counts, ends))
-
-
-def _product(batch: Batch, split: Split, grid: Grid, dropped: list[bool], *, writing: bool) -> Taken:
-    """Return what a batch takes that is a product of any selectors."""
-    path = split(batch[0][0].path)[0]
-    members, counts = _members(batch, split)
+    for number in drop_axes:
+        dropped[number] = True
+    path, members, counts = _members(batch, split)
     axes: list[Range | Indices] = []
     lasts, ends = [], []
-    outs = [i - sum(dropped[:i]) for i in range(len(dropped))]
     for i, (axis, entries) in enumerate(zip(grid, members, strict=True)):
-        chunks = [split(entry[0].path)[1][i] for entry in entries]
-        pieces = [_indices(entry[2][i], axis.bounds(c)) for entry, c in zip(entries, chunks, strict=True)]
-        if dropped[i]:
-            axes.append(pieces[0])
-        else:
-            axes.append(_in_order(pieces, [entry[3][outs[i]] for entry in entries]))
-        lasts.append(max(chunks))
-        is_range = type(entries[-1][2][i]) is slice or isinstance(entries[-1][2][i], int)
-        ends.append(_end(pieces[-1], axis, lasts[-1]) if is_range and writing else None)
-    box = Box(tuple(axes), tuple([a.size for a in axes]), None)
-    return Taken(path, box, _view(dropped), tuple(lasts), _known(batch, counts, ends))
+        place = None if dropped[i] else i - sum(dropped[:i])
+        axes.append(_taken(axis, i, entries, place))
+        lasts.append(max(coords[i] for _, coords in entries))
+        is_range = isinstance(axes[-1], Range)
+        ends.append(_end(axes[-1], axis, lasts[-1]) if is_range and writing else None)
+    sizes = tuple([a.size for a in axes])
+    if shape != () and shape != tuple([size for size, drop in zip(sizes, dropped, strict=True) if not drop]):
+        raise NotHandledError(f"an array of shape {shape} for a selection of {sizes}")
+    return Taken(path, Box(tuple(axes), sizes, None), _view(dropped), tuple(lasts), _known(batch, counts, ends))
 
 
-def _members(batch: Batch, split: Split) -> tuple[list[Batch], list[int]]:
-    """Return for every axis the entries that differ from the first in that axis alone, and how many they are."""
-    first = split(batch[0][0].path)[1]
-    members: list[Batch] = []
+def _members(batch: Batch, split: Split) -> tuple[str, list[list[Entry]], list[int]]:
+    """Return the path, and for every axis the entries that differ from the first in that axis alone; and their number.
+
+    Each entry comes with the coordinates of its chunk.
+    """
+    path, first = split(batch[0][0].path)
+    members: list[list[Entry]] = []
     stride = 1
     for i in reversed(range(len(first))):
-        n = 1
-        while n * stride < len(batch) and split(batch[n * stride][0].path)[1][:i] == first[:i]:
-            n += 1
-        members.insert(0, batch[: n * stride : stride])
-        stride *= n
+        entries = [(batch[0], first)]
+        while len(entries) * stride < len(batch):
+            entry = batch[len(entries) * stride]
+            coords = split(entry[0].path)[1]
+            if coords[:i] != first[:i]:
+                break
+            entries.append((entry, coords))
+        members.insert(0, entries)
+        stride *= len(entries)
     if stride != len(batch):
         raise NotHandledError("not a product of selectors")
-    return members, [len(entries) for entries in members]
+    return path, members, [len(entries) for entries in members]
+
+
+def _taken(axis: Axis, i: int, entries: list[Entry], place: int | None) -> Range | Indices:
+    """Return what entries take of an axis. place: the axis of the result; None if the result lacks it."""
+    head, tail = entries[0][0][2][i], entries[-1][0][2][i]
+    low, high = axis.bounds(entries[0][1][i])
+    if isinstance(head, int):
+        return Range(low + head, 1, 1)
+    if type(head) is slice:
+        start, _, step = head.indices(high - low)
+        begin, end = axis.bounds(entries[-1][1][i])
+        size = len(range(low + start, begin + tail.indices(end - begin)[1], step))
+        return Range(low + start, step if size > 1 else 1, size)
+    pieces = [_indices(entry[2][i], axis.bounds(coords[i])) for entry, coords in entries]
+    return pieces[0] if place is None else _in_order(pieces, [entry[3][place] for entry, _ in entries])
 
 
 def _indices(selector: Any, bounds: tuple[int, int]) -> Indices:
