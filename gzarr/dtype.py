@@ -33,7 +33,8 @@ class ZDType:
     DateTime64(unit='ms', scale_factor=10, endianness='little')
     """
 
-    __slots__ = ()
+    #: The NumPy data type, as text with the fields in it.
+    _native: ClassVar[str]
 
     def to_native_dtype(self) -> Any:
         """Return the NumPy data type.
@@ -43,7 +44,9 @@ class ZDType:
         numpy.dtype
             The data type of elements in memory.
         """
-        raise NotImplementedError
+        fields = {"unit": "generic", "scale_factor": 1, "endianness": sys.byteorder, **vars(self)}
+        units = "" if fields["unit"] == "generic" else "[{scale_factor}{unit}]".format(**fields)
+        return np.dtype(self._native.format(order=_ORDERS[fields["endianness"]], units=units, **fields))
 
     @classmethod
     def from_native_dtype(cls, dtype: Any) -> Self:
@@ -194,103 +197,92 @@ class ZDType:
 class Bool(ZDType):
     """True and False."""
 
-    def to_native_dtype(self) -> np.dtype[Any]:
-        """See `ZDType`."""
-        return np.dtype(bool)
+    _native = "?"
 
 
 @dataclass(frozen=True)
 class Int8(ZDType):
     """Integers of one byte."""
 
-    def to_native_dtype(self) -> np.dtype[Any]:
-        """See `ZDType`."""
-        return np.dtype("i1")
+    _native = "i1"
 
 
 @dataclass(frozen=True)
 class UInt8(ZDType):
     """Unsigned integers of one byte."""
 
-    def to_native_dtype(self) -> np.dtype[Any]:
-        """See `ZDType`."""
-        return np.dtype("u1")
+    _native = "u1"
 
 
 @dataclass(frozen=True)
 class _Number(ZDType):
     endianness: Endianness = "little" if sys.byteorder == "little" else "big"
-    _code: ClassVar[str]
-
-    def to_native_dtype(self) -> np.dtype[Any]:
-        """See `ZDType`."""
-        return np.dtype(_ORDERS[self.endianness] + self._code)
 
 
 class Int16(_Number):
     """Integers of two bytes."""
 
-    _code = "i2"
+    _native = "{order}i2"
 
 
 class Int32(_Number):
     """Integers of four bytes."""
 
-    _code = "i4"
+    _native = "{order}i4"
 
 
 class Int64(_Number):
     """Integers of eight bytes."""
 
-    _code = "i8"
+    _native = "{order}i8"
 
 
 class UInt16(_Number):
     """Unsigned integers of two bytes."""
 
-    _code = "u2"
+    _native = "{order}u2"
 
 
 class UInt32(_Number):
     """Unsigned integers of four bytes."""
 
-    _code = "u4"
+    _native = "{order}u4"
 
 
 class UInt64(_Number):
     """Unsigned integers of eight bytes."""
 
-    _code = "u8"
+    _native = "{order}u8"
 
 
 class Float16(_Number):
     """Half precision."""
 
-    _code = "f2"
+    _native = "{order}f2"
 
 
 class Float32(_Number):
     """Single precision."""
 
-    _code = "f4"
+    _native = "{order}f4"
 
 
 class Float64(_Number):
     """Double precision."""
 
-    _code = "f8"
+    _native = "{order}f8"
 
 
 class Complex64(_Number):
     """Complex numbers of single precision."""
 
-    _code = "c8"
+    _native = "{order}c8"
 
 
 class Complex128(_Number):
     """Complex numbers of double precision."""
 
-    _code = "c16"
+    _native = "{order}c16"
 
 
 @dataclass(frozen=True)
@@ -298,24 +290,18 @@ class _Time(ZDType):
     unit: str = "generic"
     scale_factor: int = 1
     endianness: Endianness = "little" if sys.byteorder == "little" else "big"
-    _code: ClassVar[str]
-
-    def to_native_dtype(self) -> np.dtype[Any]:
-        """See `ZDType`."""
-        unit = "" if self.unit == "generic" else f"[{self.scale_factor}{self.unit}]"
-        return np.dtype(f"{_ORDERS[self.endianness]}{self._code}{unit}")
 
 
 class DateTime64(_Time):
     """Dates and times, counted in units from 1970."""
 
-    _code = "M8"
+    _native = "{order}M8{units}"
 
 
 class TimeDelta64(_Time):
     """Spans of time, counted in units."""
 
-    _code = "m8"
+    _native = "{order}m8{units}"
 
 
 @dataclass(frozen=True)
@@ -324,10 +310,7 @@ class FixedLengthUTF32(ZDType):
 
     length: int
     endianness: Endianness = "little" if sys.byteorder == "little" else "big"
-
-    def to_native_dtype(self) -> np.dtype[Any]:
-        """See `ZDType`."""
-        return np.dtype(f"{_ORDERS[self.endianness]}U{self.length}")
+    _native = "{order}U{length}"
 
 
 @dataclass(frozen=True)
@@ -335,10 +318,7 @@ class NullTerminatedBytes(ZDType):
     """Bytes, at most ``length`` of them, which do not end with a zero."""
 
     length: int
-
-    def to_native_dtype(self) -> np.dtype[Any]:
-        """See `ZDType`."""
-        return np.dtype(f"S{self.length}")
+    _native = "S{length}"
 
 
 @dataclass(frozen=True)
@@ -346,10 +326,7 @@ class RawBytes(ZDType):
     """Exactly ``length`` bytes."""
 
     length: int
-
-    def to_native_dtype(self) -> np.dtype[Any]:
-        """See `ZDType`."""
-        return np.dtype(f"V{self.length}")
+    _native = "V{length}"
 
 
 @dataclass(frozen=True)
@@ -443,7 +420,7 @@ def _is_v2(spec: Any) -> bool:
     return isinstance(spec, list) or (isinstance(spec, str) and spec[:1] in "<>|")
 
 
-_NUMBERS = {kind._code: kind for kind in _Number.__subclasses__()}  # noqa: SLF001 - our own classes
+_NUMBERS = {kind._native.removeprefix("{order}"): kind for kind in _Number.__subclasses__()}  # noqa: SLF001 - our own
 _PLAIN: dict[str, ZDType] = {"b1": Bool(), "i1": Int8(), "u1": UInt8()}
 
 

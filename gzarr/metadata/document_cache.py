@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from functools import lru_cache
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from gzarr.codecs.registry import registry_state
 from gzarr.errors import GzarrError
@@ -14,24 +14,17 @@ from gzarr.metadata.model import ArrayMeta, NodeMeta
 from gzarr.storage.base import Buffer, host_view
 
 Meta = TypeVar("Meta", ArrayMeta, NodeMeta)
-Made_co = TypeVar("Made_co", covariant=True)
-
-
-class Parser(Protocol[Made_co]):
-    """A parser of stored documents."""
-
-    def __call__(self, data: Buffer, what: str, attributes: Mapping[str, Any] | None = None, /) -> Made_co:
-        """Parse a document. what: how errors call it. attributes: if they are not in it. Raises: MetadataError."""
-        ...
-
 
 #: Larger documents (consolidated metadata, long attributes, data types of many fields) are not cached.
 _MAX_NBYTES = 1 << 12
 _MAX_DOCUMENTS = 256
 
 
-def parsed_once(parse: Callable[[Mapping[str, Any], str], Meta]) -> Parser[Meta]:
-    """A parser of stored documents that caches its results while the registry of codecs stays unchanged."""
+def parsed_once(parse: Callable[[Mapping[str, Any], str], Meta]) -> Callable[..., Meta]:
+    """A parser of stored documents that caches its results while the registry of codecs stays unchanged.
+
+    It takes the bytes of a document, how errors call it, and attributes if they are not in it. Raises: MetadataError.
+    """
 
     @lru_cache(maxsize=_MAX_DOCUMENTS)
     def parse_cached(data: bytes, registry: int) -> Meta:
