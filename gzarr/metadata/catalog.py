@@ -9,7 +9,7 @@ is opened again.
 from __future__ import annotations
 
 import marshal
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -206,42 +206,6 @@ class ConsolidatedStore(WrapperStore):
                 f"{join_path(str(self), self._path)}: metadata opened with open_consolidated is read-only; "
                 "use open_group(..., mode='r+') to change it"
             )
-
-    def _check_keys(self, keys: Iterable[str]) -> None:
-        if self._frozen and any(key.rpartition("/")[2] in DOCUMENTS for key in keys):
-            self.check_metadata_writable()
-
-    def set(self, key: str, value: Buffer) -> None:
-        """Store one object atomically."""
-        self._check_keys((key,))
-        super().set(key, value)
-
-    def set_many(self, items: Iterable[tuple[str, Buffer]]) -> None:
-        """Store every (key, bytes) pair; each replaces its object atomically."""
-        items = list(items)
-        self._check_keys(key for key, _ in items)
-        super().set_many(items)
-
-    def set_if_missing(self, key: str, value: Buffer) -> bool:
-        """Store an object unless one is there."""
-        self._check_keys((key,))
-        return super().set_if_missing(key, value)
-
-    def delete_many(self, keys: Iterable[str]) -> None:
-        """Delete the keys; missing ones are ignored."""
-        keys = list(keys)
-        self._check_keys(keys)
-        super().delete_many(keys)
-
-    def delete_prefix(self, path: str = "") -> None:
-        """Delete every key under a path."""
-        self.check_metadata_writable()
-        super().delete_prefix(path)
-
-    def move_prefix(self, source: str, dest: str) -> None:
-        """Rename every key under `source` to lie under `dest`."""
-        self.check_metadata_writable()
-        super().move_prefix(source, dest)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(ConsolidatedStore, frozen=self._frozen), (self._store, self._path, self._key)

@@ -36,14 +36,9 @@ Documents: TypeAlias = dict[str, dict[str, Any]]
 _V2_NAMES = (".zarray", ".zgroup", ".zattrs")
 _NAMES = ("zarr.json", *_V2_NAMES)
 # Every change of metadata by this process has a number of its own, so whoever finds another number than before knows of
-# a change, whatever the order in which threads note theirs.
+# a change, whatever the order in which threads note theirs. Stores without tokens have nothing else to tell.
 _numbers = count(1)
-# The last change by the hash of a document's lock name: nothing grows, and two documents that share a place are only
-# read again needlessly. Stores without tokens have nothing else to tell that a document was replaced.
-_counts = [0] * 1024
-# The last change of all: tells `consolidate` that something changed while it gathered.
 _last_change = 0
-_watched = False
 
 
 def token(store: Store, key: str) -> object | None:
@@ -57,29 +52,18 @@ def watch(store: Store, key: str) -> Callable[[], State]:
 
     It knows what the store's tokens tell (see `token`), and all changes that this process makes.
     """
-    global _watched  # noqa: PLW0603 - one flag for the process
-    _watched = True
-    slot = _slot(store, key)
-    return lambda: (token(store, key), _counts[slot])
+    return lambda: (token(store, key), _last_change)
 
 
-def _count(store: Store, key: str) -> None:
-    """Count a change of a document, so that its watchers notice it."""
+def _count() -> None:
+    """Count a change, once it is stored: who begins to watch later reads it."""
     global _last_change  # noqa: PLW0603 - one number for the process
-    # The document is stored by now: who begins to watch later reads the new one.
-    number = next(_numbers)
-    if _watched:
-        _counts[_slot(store, key)] = number
-    _last_change = number
+    _last_change = next(_numbers)
 
 
 def last_change() -> int:
     """The number of the last change of metadata that this process has made."""
     return _last_change
-
-
-def _slot(store: Store, key: str) -> int:
-    return hash(store.lock_name(key)) % len(_counts)
 
 
 # -- one consolidated document -----------------------------------------------------------------------------------------
@@ -204,7 +188,7 @@ def consolidate(store: Store, path: str, key: str = DEFAULT_KEY) -> bool:
         if not is_node():
             return bool(found) and v3
         unchanged = _last_change == before
-        _count(store, target)
+        _count()
         if unchanged:
             break
     return True
@@ -221,7 +205,7 @@ def refresh(store: Store, path: str, zarr_format: int | None = None, *, subtree:
     Raises: MetadataError if consolidated metadata are malformed, ReadOnlyError, StoreError.
     """
     store = store.live()
-    _count(store, join_path(path, "zarr.json"))  # which may hold consolidated metadata itself
+    _count()
     while True:
         for key in _candidates(store, path, zarr_format):
             group = key.rpartition("/")[0]
@@ -250,7 +234,7 @@ def refresh_stored(store: Store, path: str, keys: Iterable[str]) -> None:
             node = node.rpartition("/")[0]
     for key in _consolidated(store, [join_path(node, name) for node in nodes for name in ("zarr.json", DEFAULT_KEY)]):
         _refresh_document(store, key, "", subtree=True)
-        _count(store, key)
+        _count()
     refresh(store, path, subtree=True)
 
 
@@ -296,7 +280,7 @@ def _refresh_document(store: Store, key: str, node: str, *, subtree: bool) -> No
 
     change_object(store, key, refreshed)
     if changed:
-        _count(store, key)
+        _count()
 
 
 def _refreshed(store: Store, key: str, data: Buffer, node: str, *, subtree: bool) -> Buffer:
