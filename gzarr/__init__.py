@@ -18,25 +18,14 @@ if TYPE_CHECKING:  # what `__getattr__` finds
     from gzarr.api.aio import aopen, aopen_array, aopen_group
     from gzarr.api.checking import compare, repair, verify
     from gzarr.api.consolidated import consolidate_metadata, open_consolidated
-    from gzarr.api.create import (
-        array,
-        create,
-        create_array,
-        empty,
-        empty_like,
-        from_array,
-        full,
-        full_like,
-        ones,
-        ones_like,
-        zeros,
-        zeros_like,
-    )
+    from gzarr.api.create import array, create, create_array, empty, full, ones, zeros
     from gzarr.api.create_hierarchy import create_hierarchy
     from gzarr.api.debug import print_debug_info
+    from gzarr.api.groups import create_group, group, open_group, tree
+    from gzarr.api.like import empty_like, from_array, full_like, ones_like, zeros_like
     from gzarr.api.many import read_many, write_many
     from gzarr.api.namespaces import array_namespace, scipy_namespace
-    from gzarr.api.open import create_group, group, open, open_array, open_group, open_like, tree
+    from gzarr.api.open import open, open_array, open_like
     from gzarr.api.save import load, save, save_array, save_group
     from gzarr.checking.compare import Comparison
     from gzarr.checking.repair import Repair
@@ -103,13 +92,14 @@ _NAMES = {
     "gzarr.api.aio": "aopen aopen_array aopen_group",
     "gzarr.api.checking": "Comparison Repair Verification compare repair verify",
     "gzarr.api.consolidated": "consolidate_metadata open_consolidated",
-    "gzarr.api.create": "array create create_array empty empty_like from_array full full_like ones "
-    "ones_like zeros zeros_like",
+    "gzarr.api.create": "array create create_array empty full ones zeros",
     "gzarr.api.create_hierarchy": "create_hierarchy",
     "gzarr.api.debug": "print_debug_info",
+    "gzarr.api.groups": "create_group group open_group tree",
+    "gzarr.api.like": "empty_like from_array full_like ones_like zeros_like",
     "gzarr.api.many": "read_many write_many",
     "gzarr.api.namespaces": "array_namespace scipy_namespace",
-    "gzarr.api.open": "create_group group open open_array open_group open_like tree",
+    "gzarr.api.open": "open open_array open_like",
     "gzarr.api.save": "load save save_array save_group",
     "gzarr.chunk_io.chunk_cache": "ChunkCache",
     "gzarr.codecs.registry": "register_codec",

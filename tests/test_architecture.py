@@ -112,14 +112,14 @@ SUBJECTS = {
 TESTED_THROUGH = {
     "advising/test_advice": "advising/access advising/chains advising/entry advising/rules "
     "advising/sampling cli/advise",
-    "api/test_keywords": "hierarchy/keywords",
+    "api/test_create": "api/like",
     "storage/test_managed": "api/gpu_memory",
     "api/test_zarr2": "hierarchy/h5py_keywords",
-    "api/test_open": "hierarchy/reaching hierarchy/options metadata/occupied",
+    "api/test_open": "api/groups hierarchy/reaching hierarchy/options metadata/occupied",
     "hierarchy/test_asynchronous": "api/asynchronous",
     "hierarchy/test_new_hierarchy": "api/create_hierarchy",
     "checking/test_compare": "checking/values",
-    "checking/test_verify": "api/checking checking/chunks checking/leftovers checking/nodes checking/report",
+    "checking/test_verify": "api/checking checking/chunks checking/consolidated checking/leftovers checking/nodes checking/report",
     "chunk_io/test_chunk_cache": "storage/invalidation",
     "chunk_io/test_engine": "chunk_io/array_io chunk_io/prepare chunk_io/waves",
     "cli/test_copy": "cli/copy_options",

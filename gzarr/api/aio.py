@@ -6,8 +6,9 @@ from collections.abc import Callable, Coroutine
 from functools import update_wrapper
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 
+from gzarr.api.groups import open_group
 from gzarr.api.open import open as open_node
-from gzarr.api.open import open_array, open_group
+from gzarr.api.open import open_array
 from gzarr.hierarchy.threads import run_in_thread
 
 P = ParamSpec("P")

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gzarr.api import consolidated, save
+from gzarr.api import consolidated, groups, like, save
 from gzarr.api import create as creating
 from gzarr.api import create_hierarchy as creating_many
 from gzarr.api import open as opening
 from gzarr.hierarchy.asynchronous import awaited, iterating
 
 _NAMES = {
-    creating: "array create create_array empty empty_like from_array full full_like ones ones_like zeros zeros_like",
-    opening: "create_group group open open_array open_group open_like tree",
+    creating: "array create create_array empty full ones zeros",
+    like: "empty_like from_array full_like ones_like zeros_like",
+    opening: "open open_array open_like",
+    groups: "create_group group open_group tree",
     consolidated: "consolidate_metadata open_consolidated",
     save: "load save save_array save_group",
 }

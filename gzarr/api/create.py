@@ -1,4 +1,4 @@
-"""Functions that create arrays: from keywords, filled with a value, from data, like another array."""
+"""Functions that create arrays: from keywords, filled with a value, from data."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from gzarr.hierarchy.keywords import (
     CreateArrayKeywords,
     CreateKeywords,
     FilledKeywords,
-    FromArrayKeywords,
-    LikeKeywords,
     NewArrayKeywords,
 )
 from gzarr.hierarchy.options import UNSET, check_keywords
@@ -304,111 +302,3 @@ def array(data: Any, **kwargs: Unpack[NewArrayKeywords]) -> Array:
     if chunks is not None and given.get("chunks") is None and not {"shards", "layout"} & given.keys():
         given["chunks"] = chunks
     return create_array(**given)
-
-
-def from_array(store: Any = None, *, data: Any, **kwargs: Unpack[FromArrayKeywords]) -> Array:
-    """Create an array from data, with the chunks, codecs and fill value of data that is a gzarr array.
-
-    Parameters
-    ----------
-    store : Store, Group, path, URL or mapping, optional
-        Where to create the array. By default in memory.
-    data : array-like
-        Values, on the host or on a GPU.
-    **kwargs
-        See `create_array`; what is given here takes precedence.
-
-    Returns
-    -------
-    Array
-        The new array.
-
-    Examples
-    --------
-    >>> import gzarr
-    >>> z = gzarr.array([[1, 2], [3, 4]], chunks=(1, 2))
-    >>> gzarr.from_array(data=z).chunks
-    (1, 2)
-    """
-    return create_array(store, data=data, **new_nodes.like(data, kwargs))
-
-
-def empty_like(a: Any, **kwargs: Unpack[LikeKeywords]) -> Array:
-    """Create an array like another; nothing is stored.
-
-    Parameters
-    ----------
-    a : array-like
-        Lends shape and dtype, a gzarr array also chunks, codecs and fill value.
-    **kwargs
-        See `create_array`; what is given here takes precedence.
-
-    Returns
-    -------
-    Array
-        The new array.
-    """
-    return create_array(**new_nodes.like(a, {"fill_value": getattr(a, "fill_value", None), **kwargs}))
-
-
-def zeros_like(a: Any, **kwargs: Unpack[LikeKeywords]) -> Array:
-    """Create an array of zeros like another.
-
-    Parameters
-    ----------
-    a : array-like
-        Lends shape and dtype, a gzarr array also chunks and codecs.
-    **kwargs
-        See `create_array`; what is given here takes precedence.
-
-    Returns
-    -------
-    Array
-        The new array.
-
-    Examples
-    --------
-    >>> import gzarr
-    >>> z = gzarr.ones((100, 100), chunks=(10, 10), dtype="i4")
-    >>> gzarr.zeros_like(z, dtype="f8").chunks
-    (10, 10)
-    """
-    return create_array(**new_nodes.like(a, {"fill_value": 0, **kwargs}))
-
-
-def ones_like(a: Any, **kwargs: Unpack[LikeKeywords]) -> Array:
-    """Create an array of ones like another.
-
-    Parameters
-    ----------
-    a : array-like
-        Lends shape and dtype, a gzarr array also chunks and codecs.
-    **kwargs
-        See `create_array`; what is given here takes precedence.
-
-    Returns
-    -------
-    Array
-        The new array.
-    """
-    return create_array(**new_nodes.like(a, {"fill_value": 1, **kwargs}))
-
-
-def full_like(a: Any, **kwargs: Unpack[NewArrayKeywords]) -> Array:
-    """Create an array like another, filled with ``fill_value`` or with the fill value of the other.
-
-    Parameters
-    ----------
-    a : array-like
-        Lends shape and dtype, a gzarr array also chunks, codecs and fill value.
-    **kwargs
-        See `create_array`; what is given here takes precedence.
-
-    Returns
-    -------
-    Array
-        The new array.
-    """
-    if "fill_value" not in kwargs and not hasattr(a, "fill_value"):
-        raise TypeError("full_like: fill_value is missing, and what the array shall be like has none")
-    return create_array(**new_nodes.like(a, kwargs))

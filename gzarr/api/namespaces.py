@@ -81,7 +81,7 @@ def scipy_namespace(*arrays: Any) -> Any:
     xp = array_namespace(*arrays)
     if xp is not np and xp.__name__ != "cupy" and not hasattr(xp, "scipy"):
         raise TypeError(f"SciPy has no functions for arrays of {_name(xp)}; convert them to NumPy arrays first")
-    return _Scipy(xp)
+    return _ScipyModules(xp)
 
 
 def scipy_module(xp: Any, name: str, what: str) -> Any:
@@ -94,7 +94,7 @@ def scipy_module(xp: Any, name: str, what: str) -> Any:
     return getattr(xp.scipy, name) if hasattr(xp, "scipy") else require(f"cupyx.scipy.{name}", "cuda13", what)
 
 
-class _Scipy:
+class _ScipyModules:
     """The modules of SciPy for the arrays of an array module, imported when they are first asked for."""
 
     def __init__(self, xp: Any) -> None:

@@ -8,7 +8,8 @@ from typing import Any, Unpack
 import numpy as np
 
 from gzarr.api.create import create_array
-from gzarr.api.open import open, open_group
+from gzarr.api.groups import open_group
+from gzarr.api.open import open
 from gzarr.devices import backend_for
 from gzarr.errors.escaping import escaped
 from gzarr.hierarchy import new_nodes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Unpack
 
 from gzarr.api.create import create
-from gzarr.api.open import create_group
+from gzarr.api.groups import create_group
 from gzarr.errors import NodeNotFoundError
 from gzarr.hierarchy.keywords import CreateKeywords, OpenMode
 from gzarr.hierarchy.reaching import open_store_at

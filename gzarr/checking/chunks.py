@@ -38,7 +38,7 @@ REGION_NBYTES = 64 << 20
 _MAX_EXTENT = 2**61
 
 
-class Chunks(NamedTuple):
+class CheckedChunks(NamedTuple):
     """The chunks of an array, ready to be checked in regions.
 
     Attributes
@@ -88,16 +88,16 @@ def _positions(lengths: Sequence[int]) -> Iterator[Coords]:
         yield from ((i, *rest) for rest in _positions(lengths[1:]))
 
 
-class Wanted:
+class WantedRegions:
     """The regions that hold stored objects, each cut to those.
 
     Parameters
     ----------
-    chunks : Chunks
+    chunks : CheckedChunks
         The chunks of the array.
     """
 
-    def __init__(self, chunks: Chunks) -> None:
+    def __init__(self, chunks: CheckedChunks) -> None:
         self._chunks = chunks
         self._found: dict[Coords, Region] = {}
 
@@ -137,7 +137,7 @@ def _joined(one: Region, two: Region) -> Region:
     return tuple(slice(min(a.start, b.start), max(a.stop, b.stop)) for a, b in zip(one, two, strict=True))
 
 
-def prepare_chunks(place: Place, meta: ArrayMeta) -> Chunks:
+def prepare_chunks(place: Place, meta: ArrayMeta) -> CheckedChunks:
     """Prepare the check of an array. Raises: MetadataError, UnknownCodecError, MissingExtraError."""
     specs = find_shardings(meta.codecs, len(meta.shape))[1]
     if not place.allow_pickle and tuple(map(trusted, specs)) != specs:
@@ -154,7 +154,7 @@ def prepare_chunks(place: Place, meta: ArrayMeta) -> Chunks:
         meta, shape=extents, grid=tuple(replace(a, extent=n) for a, n in zip(meta.grid, extents, strict=True))
     )
     io = prepare_array(whole, place.store, place.path, place.backend, None, place.allow_pickle)
-    return Chunks(io, cut_along, _counts(cut_along, itemsize), itemsize)
+    return CheckedChunks(io, cut_along, _counts(cut_along, itemsize), itemsize)
 
 
 def _counts(grid: Grid, itemsize: int) -> tuple[int, ...]:
@@ -173,7 +173,7 @@ def padded(grid: Grid) -> Grid:
 
 
 def check_chunks(
-    chunks: Chunks, place: Place, wanted: Iterable[Region], done: Callable[[int], None]
+    chunks: CheckedChunks, place: Place, wanted: Iterable[Region], done: Callable[[int], None]
 ) -> Iterator[Problem]:
     """Yield what is wrong with the chunks of an array.
 
@@ -193,7 +193,7 @@ def check_chunks(
         done(nelements * chunks.dtype.itemsize)
 
 
-def check_object(chunks: Chunks, place: Place, coords: Coords) -> list[Problem]:
+def check_object(chunks: CheckedChunks, place: Place, coords: Coords) -> list[Problem]:
     """What is wrong with the chunks of one object."""
     io = chunks.io
     bounds = [(axis.bounds(c), axis.extent) for axis, c in zip(io.layout.objects, coords, strict=True)]

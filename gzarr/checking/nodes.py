@@ -1,4 +1,4 @@
-"""Walks through a hierarchy and finds what is wrong besides chunks: documents, strays, consolidated metadata.
+"""Walks through a hierarchy and finds what is wrong besides chunks: documents and strays.
 
 Theory of operation. Nodes are visited level by level: their documents are fetched together, then groups are listed.
 Arrays are listed by `list_objects`, which tells chunks from other objects. Nothing is listed twice but folders without
@@ -16,14 +16,13 @@ from itertools import islice
 from operator import lt
 from typing import Any, NamedTuple, TypeVar
 
+from gzarr.checking.consolidated import check_consolidated, consolidated_nodes, parse_document
 from gzarr.checking.report import Place, Problem, number
-from gzarr.errors import GzarrError, MetadataError, StoreError, UnknownCodecError, UnknownDataTypeError
+from gzarr.errors import MetadataError, StoreError, UnknownCodecError, UnknownDataTypeError
 from gzarr.errors.escaping import escaped
 from gzarr.indexing.keys import Coords, join_path
-from gzarr.metadata import v2, v3
-from gzarr.metadata.consolidated import DEFAULT_KEY, FIELD, Documents, collect, find_documents, parse_zmetadata
 from gzarr.metadata.documents import read_node
-from gzarr.metadata.fields import dump_json, parse_json
+from gzarr.metadata.fields import parse_json
 from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta
 from gzarr.metadata.occupied import MARK, PROGRESS
 from gzarr.storage.base import Buffer, Request, Store
@@ -115,7 +114,9 @@ def _survey_some(store: Store, visits: list[_Visit], found: Findings) -> Iterato
             yield from _survey_folder(store, path, found)
             continue
         meta = _read(store, path, documents, found)
-        _check_consolidated(store, path, documents, found)
+        problems, unchecked = check_consolidated(store, path, documents)
+        found.problems += problems
+        found.unchecked += unchecked
         if meta is not None and visit.outer not in (None, meta.zarr_format):
             reason = f"a node of Zarr v{meta.zarr_format} in a group of v{visit.outer}, which does not list it"
             found.problems.append(Problem("unreachable", join_path(path, making[0]), reason, path))
@@ -152,7 +153,7 @@ def _survey_group(
 ) -> Iterator[_Visit]:
     below = listed(found, store, path, lambda: store.list_dir(path))
     if below is None:
-        yield from (_Visit(node, meta.zarr_format, is_known=True) for node in _consolidated_nodes(path, documents))
+        yield from (_Visit(node, meta.zarr_format, is_known=True) for node in consolidated_nodes(path, documents))
         return
     not_allowed: list[str] = []
     for name in below[0]:
@@ -316,7 +317,7 @@ def _read(store: Store, path: str, documents: Mapping[str, Buffer], found: Findi
     def parse(name: str, attributes: Mapping[str, Any]) -> Any:
         key = join_path(path, name)
         try:
-            return _parse(parse_json(documents[name], f"{store}: {key}"), attributes, name, f"{store}: {key}")
+            return parse_document(parse_json(documents[name], f"{store}: {key}"), attributes, name, f"{store}: {key}")
         except MetadataError as error:
             reason = str(error).removeprefix(f"{store}: {escaped(key)}: ")
             kind = "codec" if isinstance(error, (UnknownCodecError, UnknownDataTypeError)) else "document"
@@ -326,98 +327,3 @@ def _read(store: Store, path: str, documents: Mapping[str, Buffer], found: Findi
     has_attributes = making[0] != "zarr.json" and ".zattrs" in documents
     meta: NodeMeta | None = parse(making[0], (parse(".zattrs", {}) if has_attributes else None) or {})
     return meta
-
-
-def _parse(document: dict[str, Any], attributes: Mapping[str, Any], name: str, what: str) -> Any:
-    """A node from its document, or attributes, by the document's name. Raises: MetadataError."""
-    match name:
-        case "zarr.json":
-            return v3.parse(document, what)
-        case ".zarray":
-            return v2.parse_array(document, attributes, what)
-        case ".zgroup":
-            return v2.parse_group(document, attributes, what)
-    return document
-
-
-# -- consolidated metadata ---------------------------------------------------------------------------------------------
-
-
-def _consolidated(path: str, documents: Mapping[str, Buffer]) -> Iterator[tuple[str, Documents]]:
-    """The consolidated metadata at a node: (key, documents). Raises: MetadataError."""
-    data = documents.get("zarr.json", b"")
-    if FIELD.encode() in bytes(data):
-        key = join_path(path, "zarr.json")
-        listed = find_documents(parse_json(data, key), key)
-        if listed is not None:
-            yield key, listed
-    if DEFAULT_KEY in documents:
-        key = join_path(path, DEFAULT_KEY)
-        yield key, parse_zmetadata(documents[DEFAULT_KEY], key)
-
-
-def _consolidated_nodes(path: str, documents: Mapping[str, Buffer]) -> list[str]:
-    """Paths of all nodes in the consolidated metadata at a node, without itself."""
-    with suppress(MetadataError):
-        keys = [key for _, listed in _consolidated(path, documents) for key in filter(is_allowed, listed)]
-        return sorted({join_path(path, node) for node, _, name in (key.rpartition("/") for key in keys) if node})
-    return []
-
-
-def _check_consolidated(store: Store, path: str, documents: Mapping[str, Buffer], found: Findings) -> None:
-    """Note where consolidated metadata differ from the documents."""
-    try:
-        for key, listed in _consolidated(path, documents):
-            stored = _stored(store, path, listed)
-            names = sorted(listed.keys() | stored.keys()) if stored is not None else ()
-            if stored is None:
-                found.unchecked.append(f"consolidated metadata in {key!r}: a document below is malformed")
-            for name in names:
-                reason = _difference(name, listed.get(name), (stored or {}).get(name))
-                if reason and name.endswith("zarr.json") == key.endswith("zarr.json"):
-                    found.problems.append(Problem("consolidated", key, f"{name!r} {reason}", path))
-    except MetadataError as error:
-        found.problems.append(
-            Problem(
-                "consolidated",
-                join_path(path, "zarr.json" if "zarr.json" in documents else DEFAULT_KEY),
-                str(error),
-                path,
-            )
-        )
-
-
-def _stored(store: Store, path: str, listed: Documents) -> Documents | None:
-    """The documents at a node and below it, of a store that cannot list those that are listed; None if malformed."""
-    try:
-        try:
-            return collect(store, path)
-        except StoreError:
-            values = store.get_many([Request(join_path(path, name)) for name in listed])
-            pairs = zip(listed, values, strict=True)
-            found = {name: parse_json(value, name) for name, value in pairs if value is not None}
-            return {name: {k: v for k, v in value.items() if k != FIELD} for name, value in found.items()}
-    except MetadataError:
-        return None
-
-
-def _difference(name: str, listed: dict[str, Any] | None, stored: dict[str, Any] | None) -> str:
-    """How a document in consolidated metadata differs from the one that is stored; "" if it does not."""
-    if name.rpartition("/")[2] == ".zattrs":  # none is as good as an empty one
-        listed, stored = listed or {}, stored or {}
-    if listed is None:
-        return "is stored, but not in the consolidated metadata"
-    if stored is None:
-        return "is in the consolidated metadata, but not stored"
-    same = listed == stored or _plain(name, listed) == _plain(name, stored)
-    return "" if same else "differs from the document"
-
-
-def _plain(name: str, document: dict[str, Any]) -> bytes:
-    """A document in a form that is the same however it was written, without consolidated metadata of its own."""
-    document = {field: value for field, value in document.items() if field != FIELD}
-    if document:
-        with suppress(GzarrError):
-            meta = _parse(document, {}, name.rpartition("/")[2], name)
-            document = meta if isinstance(meta, dict) else (v3 if name.endswith("zarr.json") else v2).to_json(meta)
-    return dump_json(document, 0, "a document", sort_keys=True)

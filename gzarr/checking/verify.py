@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 
-from gzarr.checking.chunks import Chunks, Wanted, check_chunks, prepare_chunks
+from gzarr.checking.chunks import CheckedChunks, WantedRegions, check_chunks, prepare_chunks
 from gzarr.checking.leftovers import find_leftovers
 from gzarr.checking.nodes import Findings, list_objects, listed, survey
 from gzarr.checking.report import Place, Problem, Verification
@@ -71,12 +71,12 @@ def _nbytes(meta: ArrayMeta) -> int:
 
 def _verify_array(place: Place, meta: ArrayMeta, found: Findings, done: Callable[[int], None]) -> int:
     """Verify an array's objects. Returns: how many it has."""
-    chunks: Chunks | None = None
+    chunks: CheckedChunks | None = None
     try:
         chunks = prepare_chunks(place, meta)
     except GzarrError as error:
         found.problems.append(Problem("codec", f"{place.path}/", str(error), place.path))
-    wanted = None if chunks is None else Wanted(chunks)
+    wanted = None if chunks is None else WantedRegions(chunks)
 
     def note_objects() -> int:
         objects = list_objects(place.store, place.path, meta, found)

@@ -28,7 +28,7 @@ PREFIX = "nvcomp."
 
 
 @dataclass(frozen=True, slots=True)
-class NvcompCodec(CompressorSpec):
+class NvcompSpec(CompressorSpec):
     """Base of the codecs of nvCOMP. Streams say how they were made, so few have a field."""
 
     name = ""
@@ -49,7 +49,7 @@ class NvcompCodec(CompressorSpec):
 
 
 @dataclass(frozen=True, slots=True)
-class NvcompDeflateCodec(NvcompCodec):
+class NvcompDeflateCodec(NvcompSpec):
     """Compress to a raw Deflate stream.
 
     Parameters
@@ -85,7 +85,7 @@ class NvcompDeflateCodec(NvcompCodec):
 
 
 @dataclass(frozen=True, slots=True)
-class NvcompGdeflateCodec(NvcompCodec):
+class NvcompGdeflateCodec(NvcompSpec):
     """Compress with GDeflate, a Deflate that 32 threads decode together.
 
     Parameters
@@ -122,7 +122,7 @@ class NvcompGdeflateCodec(NvcompCodec):
 
 
 @dataclass(frozen=True, slots=True)
-class NvcompSnappyCodec(NvcompCodec):
+class NvcompSnappyCodec(NvcompSpec):
     """Compress with Snappy, in its raw format.
 
     Notes
@@ -142,7 +142,7 @@ class NvcompSnappyCodec(NvcompCodec):
 
 
 @dataclass(frozen=True, slots=True)
-class NvcompBitcompCodec(NvcompCodec):
+class NvcompBitcompCodec(NvcompSpec):
     """Compress numbers with Bitcomp.
 
     Notes
@@ -162,7 +162,7 @@ class NvcompBitcompCodec(NvcompCodec):
 
 
 @dataclass(frozen=True, slots=True)
-class NvcompAnsCodec(NvcompCodec):
+class NvcompAnsCodec(NvcompSpec):
     """Compress with ANS, an entropy coder.
 
     Notes
@@ -182,7 +182,7 @@ class NvcompAnsCodec(NvcompCodec):
 
 
 @dataclass(frozen=True, slots=True)
-class NvcompCascadedCodec(NvcompCodec):
+class NvcompCascadedCodec(NvcompSpec):
     """Compress numbers with Cascaded: run lengths, differences and bit packing.
 
     Notes
@@ -201,7 +201,7 @@ class NvcompCascadedCodec(NvcompCodec):
     name = v2_id = "nvcomp.cascaded"
 
 
-SPECS: tuple[type[NvcompCodec], ...] = (
+SPECS: tuple[type[NvcompSpec], ...] = (
     NvcompAnsCodec,
     NvcompBitcompCodec,
     NvcompCascadedCodec,
@@ -209,4 +209,4 @@ SPECS: tuple[type[NvcompCodec], ...] = (
     NvcompGdeflateCodec,
     NvcompSnappyCodec,
 )
-BY_NAME: dict[str, type[NvcompCodec]] = {spec.name: spec for spec in SPECS}
+BY_NAME: dict[str, type[NvcompSpec]] = {spec.name: spec for spec in SPECS}

@@ -128,7 +128,7 @@ def copy_array(
     before stays; every object is whole or missing.
     """
     if route.how == "decode":
-        target = _Target(source, dest, present)
+        target = _Destination(source, dest, present)
         copy_regions(source, target.write, route, target.is_done, done)
     elif source.array is not None:
         _copy_encoded(source, source.array, dest, route.how, present, done)
@@ -157,7 +157,7 @@ def copy_regions(
             copy_one(region)
 
 
-class _Target:
+class _Destination:
     """The destination of a copy that decodes, which skips what need not be written.
 
     That is objects that are present. If the source's fill value is undefined, it is also objects for which the source

@@ -47,17 +47,17 @@ class TransferKeywords(CopyKeywords, total=False):
     budget_nbytes: int
 
 
-class _DatasetKeywords(DatasetKeywords, total=False):
+class _Hdf5DatasetKeywords(DatasetKeywords, total=False):
     maxshape: Any
 
 
-class Hdf5Keywords(_DatasetKeywords, total=False):
+class Hdf5Keywords(_Hdf5DatasetKeywords, total=False):
     """Keywords of ``h5py.Group.create_dataset`` for the datasets of a copy."""
 
     chunks: Any
 
 
-class MemberKeywords(CopyKeywords, _DatasetKeywords, total=False):
+class CopyMemberKeywords(CopyKeywords, _Hdf5DatasetKeywords, total=False):
     """Keywords of the function that creates the arrays of `gzarr.copy` in a group of gzarr or h5py."""
 
 

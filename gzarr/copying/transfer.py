@@ -22,7 +22,7 @@ from gzarr.copying.report import TransferReport
 from gzarr.copying.settings import CopyKeywords, IfExists, Settings
 from gzarr.copying.sources import SourceTree
 from gzarr.copying.stores import opened
-from gzarr.copying.unfinished import Mark, note_failure, read_mark, remove_mark, write_mark
+from gzarr.copying.unfinished import UnfinishedMark, note_failure, read_mark, remove_mark, write_mark
 from gzarr.devices import backend_for
 from gzarr.display.progress import ProgressLike, counted
 from gzarr.errors import REPLACE, RESUME, SKIP, ContainsNodeError, CopyError, GzarrError
@@ -178,7 +178,7 @@ def transfer_tree(
     zarr_format, jobs = _plan_tree(tree, store, path, opened_with, settings, keywords, each or {})
     run = run_of(tree, jobs, settings.resume)
     unfinished = _check_room(store, path, settings, run)
-    resuming, mark = unfinished is not None, unfinished or Mark(tree.name, run.to_json())
+    resuming, mark = unfinished is not None, unfinished or UnfinishedMark(tree.name, run.to_json())
     if not settings.dry_run:
         store.check_metadata_writable()
     complete = _complete_arrays(store, jobs, settings, resuming=resuming)
@@ -234,7 +234,7 @@ def _plan_tree(
     ]
 
 
-def _check_room(store: Store, path: str, settings: Settings, run: Run) -> Mark | None:
+def _check_room(store: Store, path: str, settings: Settings, run: Run) -> UnfinishedMark | None:
     """The interrupted copy that is resumed. Raises CopyError if something is in the way."""
     unfinished = read_mark(store, path)
     where = join_path(str(store), path)

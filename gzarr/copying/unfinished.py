@@ -21,7 +21,7 @@ from gzarr.storage.base import Request, Store
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class UnfinishedMark:
     """What is being copied.
 
     Attributes
@@ -39,26 +39,26 @@ class Mark:
     failed: Sequence[str] = ()
 
 
-def read_mark(store: Store, path: str) -> Mark | None:
+def read_mark(store: Store, path: str) -> UnfinishedMark | None:
     """The mark at a place, or None. Raises CopyError if it cannot be read."""
     data = store.get_one(Request(join_path(path, MARK)))
     if data is None:
         return None
     try:
         stored = json.loads(bytes(data))
-        return Mark(str(stored["source"]), stored.get("run"), stored.get("failed", ()))
+        return UnfinishedMark(str(stored["source"]), stored.get("run"), stored.get("failed", ()))
     except (ValueError, TypeError, LookupError, AttributeError) as error:
         raise CopyError(
             f"{join_path(str(store), path)}: {MARK} is damaged: {error}; delete it, or copy with {REPLACE}"
         ) from error
 
 
-def write_mark(store: Store, path: str, mark: Mark) -> None:
+def write_mark(store: Store, path: str, mark: UnfinishedMark) -> None:
     """Write the mark at a place."""
     store.set(join_path(path, MARK), json.dumps(asdict(mark)).encode())
 
 
-def note_failure(store: Store, path: str, mark: Mark, error: Exception, files: Sequence[str]) -> None:
+def note_failure(store: Store, path: str, mark: UnfinishedMark, error: Exception, files: Sequence[str]) -> None:
     """Note what could not be read: a chunk, or one of several files."""
     failed = [error.key] if isinstance(error, ChunkError) else [name for name in files if repr(name) in str(error)]
     if failed and (len(files) > 1 or not files):

@@ -55,7 +55,7 @@ class Relief(NamedTuple):
     lon: npt.NDArray[np.float64]
 
 
-class Window(NamedTuple):
+class ReliefWindow(NamedTuple):
     """One selection, for a Zarr array and for the source in memory.
 
     Attributes
@@ -102,18 +102,18 @@ def unpack_heights(packed: bytes) -> Heights:
     return heights
 
 
-def windows() -> tuple[Window, Window, Window, Window, Window]:
+def windows() -> tuple[ReliefWindow, ReliefWindow, ReliefWindow, ReliefWindow, ReliefWindow]:
     """The whole Earth, a region, an overview, three parallels, twelve places: one way of reading each."""
     south, north, west, east = HIMALAYA
     r0, r1, c0, c1 = row_of(south), row_of(north), column_of(west), column_of(east)
     rows = [row_of(lat) for lat in PARALLELS]
     points = [row_of(lat) for _, lat, _ in PLACES], [column_of(lon) for _, _, lon in PLACES]
     return (
-        Window("The whole Earth", "relief[...]", ...),
-        Window("The Himalaya and Tibet", f"relief[{r0}:{r1}, {c0}:{c1}]", np.s_[r0:r1, c0:c1]),
-        Window("The Earth, every 8th cell", f"relief[::{STEP}, ::{STEP}]", np.s_[::STEP, ::STEP]),
-        Window("Three parallels", f"relief.oindex[{rows}, :]", np.s_[rows, :], "oindex"),
-        Window("Twelve places", "relief.vindex[rows, cols]", points, "vindex"),
+        ReliefWindow("The whole Earth", "relief[...]", ...),
+        ReliefWindow("The Himalaya and Tibet", f"relief[{r0}:{r1}, {c0}:{c1}]", np.s_[r0:r1, c0:c1]),
+        ReliefWindow("The Earth, every 8th cell", f"relief[::{STEP}, ::{STEP}]", np.s_[::STEP, ::STEP]),
+        ReliefWindow("Three parallels", f"relief.oindex[{rows}, :]", np.s_[rows, :], "oindex"),
+        ReliefWindow("Twelve places", "relief.vindex[rows, cols]", points, "vindex"),
     )
 
 

@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gzarr.api.create import create_array
-from gzarr.api.open import open_array, open_group
+from gzarr.api.groups import open_group
+from gzarr.api.open import open_array
 from gzarr.codecs import ZstdCodec
 from gzarr.demo.relief import Heights, Relief, load_relief, windows
 from gzarr.errors import GzarrError

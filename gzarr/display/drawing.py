@@ -20,7 +20,7 @@ _MARGIN = 4.0
 Point: TypeAlias = tuple[float, float]
 
 
-class _Axis(NamedTuple):
+class _DrawnAxis(NamedTuple):
     """Positions of the lines of one axis, in pixels from its start; its extent is the last."""
 
     lines: list[float]
@@ -38,8 +38,8 @@ class _Face(NamedTuple):
     corner: Point
     across: Point
     down: Point
-    x: _Axis
-    y: _Axis
+    x: _DrawnAxis
+    y: _DrawnAxis
     shade: float
 
 
@@ -68,7 +68,7 @@ def draw_grid(shape: Sequence[int], chunks: Sequence[Sequence[int]], objects: Se
     if not axes:
         axes = [_axis(1, (0, 1), (), 8)]
     depth = axes[-3] if len(axes) > 2 else None
-    rows = axes[-2] if len(axes) > 1 else _Axis([0.0, _BAR], frozenset(), -1)
+    rows = axes[-2] if len(axes) > 1 else _DrawnAxis([0.0, _BAR], frozenset(), -1)
     columns = axes[-1]
     faces = _faces(depth, rows, columns)
     body = "".join(_face_svg(face) for face in faces)
@@ -80,13 +80,13 @@ def draw_grid(shape: Sequence[int], chunks: Sequence[Sequence[int]], objects: Se
     )
 
 
-def _axis(extent: int, edges: Sequence[int], heavy: Sequence[int], longest: int) -> _Axis:
+def _axis(extent: int, edges: Sequence[int], heavy: Sequence[int], longest: int) -> _DrawnAxis:
     """Lay out one axis. Long and short axes come closer together, so that all of them can be seen."""
     length = max(_LONGEST * sqrt(extent / longest), _SHORTEST)
     scale = length / extent if extent else 0.0
     strong = frozenset(round(edge * scale, 2) for edge in _thinned(heavy, extent, length))
     lines = {round(edge * scale, 2) for edge in _thinned(edges, extent, length)} | strong
-    return _Axis([*sorted(lines | {0.0}), round(length, 2)], strong, extent)
+    return _DrawnAxis([*sorted(lines | {0.0}), round(length, 2)], strong, extent)
 
 
 def _thinned(edges: Sequence[int], extent: int, length: float) -> list[int]:
@@ -95,7 +95,7 @@ def _thinned(edges: Sequence[int], extent: int, length: float) -> list[int]:
     return [edges[i] for i in range(0, len(edges), step) if 0 < edges[i] < extent]
 
 
-def _faces(depth: _Axis | None, rows: _Axis, columns: _Axis) -> list[_Face]:
+def _faces(depth: _DrawnAxis | None, rows: _DrawnAxis, columns: _DrawnAxis) -> list[_Face]:
     if depth is None:
         return [_Face((_MARGIN, _MARGIN), (1, 0), (0, 1), columns, rows, 0.16)]
     lead = (depth.length * _SLANT[0], depth.length * _SLANT[1])
@@ -129,7 +129,7 @@ def _face_svg(face: _Face) -> str:
     )
 
 
-def _labels(shape: Sequence[int], depth: _Axis | None, rows: _Axis, columns: _Axis) -> tuple[str, Point]:
+def _labels(shape: Sequence[int], depth: _DrawnAxis | None, rows: _DrawnAxis, columns: _DrawnAxis) -> tuple[str, Point]:
     """Return the extents beside the drawing, and the size of the whole picture."""
     lead = (0.0, 0.0) if depth is None else (depth.length * _SLANT[0], depth.length * _SLANT[1])
     left, top = _MARGIN, _MARGIN - lead[1]

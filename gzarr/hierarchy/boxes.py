@@ -31,7 +31,7 @@ _BATCH = 8
 _INTEGERS = frozenset(np.dtype(code).type for code in "bBhHiIlLqQ")
 
 
-class _Wanted(NamedTuple):
+class _WantedBox(NamedTuple):
     """A box: the number of its item, the item, its first element, and the shape of its result."""
 
     number: int
@@ -47,17 +47,17 @@ def box_jobs(items: Iterable[tuple[Array, Any, AnyArray]]) -> tuple[list[ReadJob
 
     items: (array, selection, array to read into or None). Returns: the jobs, and the results by the items' numbers.
     """
-    by_array: dict[tuple[Hashable, tuple[int, ...]], list[_Wanted]] = {}
+    by_array: dict[tuple[Hashable, tuple[int, ...]], list[_WantedBox]] = {}
     places: dict[int, Hashable] = {}
     for number, (array, key, out) in enumerate(items):
         box = _box(key, array.metadata.shape)
         if box is not None:
             start, size, shape = box
             place = places.get(id(array)) or places.setdefault(id(array), _place(array))
-            by_array.setdefault((place, size), []).append(_Wanted(number, array, key, out, start, shape))
-    by_grid: dict[tuple[int, int, tuple[int, ...]], list[tuple[ArrayIO, list[_Wanted]]]] = {}
+            by_array.setdefault((place, size), []).append(_WantedBox(number, array, key, out, start, shape))
+    by_grid: dict[tuple[int, int, tuple[int, ...]], list[tuple[ArrayIO, list[_WantedBox]]]] = {}
     results: dict[int, AnyArray] = {}
-    small: list[_Wanted] = []
+    small: list[_WantedBox] = []
     for (_, size), boxes in by_array.items():
         io = _plain(boxes[0].array) if len(boxes) > 1 else None
         if io is None:
@@ -70,7 +70,7 @@ def box_jobs(items: Iterable[tuple[Array, Any, AnyArray]]) -> tuple[list[ReadJob
 
 
 def _jobs(
-    members: Sequence[tuple[ArrayIO, list[_Wanted]]], size: tuple[int, ...], results: dict[int, AnyArray]
+    members: Sequence[tuple[ArrayIO, list[_WantedBox]]], size: tuple[int, ...], results: dict[int, AnyArray]
 ) -> list[ReadJob]:
     layout = members[0][0].layout
     which = np.repeat(np.arange(len(members)), [len(boxes) for _, boxes in members])
@@ -105,13 +105,13 @@ def _plain(array: Array) -> ArrayIO | None:
     return io if nchunks(io.layout.grid) <= _MAX_NCHUNKS else None
 
 
-def _read_small(boxes: Sequence[_Wanted], results: dict[int, AnyArray]) -> None:
+def _read_small(boxes: Sequence[_WantedBox], results: dict[int, AnyArray]) -> None:
     """Read boxes without jobs, several threads sharing them, as far as the loop does that."""
     calls = [(basic.read, box) for box in boxes if (basic := _basic(box)) is not None]
     if not calls:
         return
 
-    def read(some: Sequence[tuple[Callable[[Any, np.dtype[Any]], Any], _Wanted]]) -> None:
+    def read(some: Sequence[tuple[Callable[[Any, np.dtype[Any]], Any], _WantedBox]]) -> None:
         for call, box in some:
             found = call(box.key, box.array.dtype)
             if found is not None:
@@ -123,14 +123,14 @@ def _read_small(boxes: Sequence[_Wanted], results: dict[int, AnyArray]) -> None:
     first.array.backend.run(read, batches, work)
 
 
-def _basic(box: _Wanted) -> BasicSelections | None:
+def _basic(box: _WantedBox) -> BasicSelections | None:
     array = box.array
     if box.out is not None or array.device != "cpu" or math.prod(box.shape) * array.itemsize > _SMALL_NBYTES:
         return None
     return None if array._ready() is None else array._basic()
 
 
-def _takes(box: _Wanted) -> bool:
+def _takes(box: _WantedBox) -> bool:
     """Whether a box can be read into what was given."""
     out = box.out
     return out is None or (

@@ -88,6 +88,15 @@ def reach_group(
     return reach_node(store, path, mode, device, keywords)
 
 
+def take_mode(mode: OpenMode | None, keywords: dict[str, Any]) -> OpenMode | None:
+    """Return the mode, "r" for ``read_only=True``, which is taken out of the keywords."""
+    if keywords.pop("read_only", False):
+        if mode not in (None, "r"):
+            raise ValueError(f"read_only=True and mode={mode!r} contradict each other")
+        mode = "r"
+    return mode
+
+
 def take_format(zarr_format: Any, keywords: dict[str, Any]) -> Any:
     """Return the Zarr format asked for, or None; zarr 2's ``zarr_version`` for it is taken out of the keywords.
 

@@ -90,7 +90,7 @@ def stats_of(
     return Stats(part.n, part.n_nan, part.low, part.high, _mean(part.total, part.n), std, histogram, n_missing)
 
 
-def _as_numpy(dtype: np.dtype[Any], part: _Part) -> tuple[Any, Any]:
+def _as_numpy(dtype: np.dtype[Any], part: _Moments) -> tuple[Any, Any]:
     """The limits of a histogram in the type whose arithmetic NumPy uses for its edges."""
     return (dtype.type(part.low), dtype.type(part.high)) if part.n else (part.low, part.high)
 
@@ -148,7 +148,7 @@ def _from_counts(
 # -- of others ---------------------------------------------------------------------------------------------------------
 
 
-class _Part(NamedTuple):
+class _Moments(NamedTuple):
     """What is known of some elements.
 
     Attributes
@@ -171,10 +171,10 @@ class _Part(NamedTuple):
     squares: float
 
 
-_NOTHING = _Part(0, 0, math.nan, math.nan, 0, 0.0)
+_NOTHING = _Moments(0, 0, math.nan, math.nan, 0, 0.0)
 
 
-def _part(block: AnyArray, *, xp: Any) -> _Part:
+def _part(block: AnyArray, *, xp: Any) -> _Moments:
     part = _NOTHING
     with np.errstate(all="ignore"):
         for piece in _pieces(block):
@@ -182,7 +182,7 @@ def _part(block: AnyArray, *, xp: Any) -> _Part:
     return part
 
 
-def _part_of(piece: AnyArray, xp: Any) -> _Part:
+def _part_of(piece: AnyArray, xp: Any) -> _Moments:
     size = piece.size
     if piece.dtype.kind == "f":
         nan = xp.isnan(piece)
@@ -193,7 +193,7 @@ def _part_of(piece: AnyArray, xp: Any) -> _Part:
     n, total = piece.size, _total(piece)
     apart = piece.astype("f8") - _mean(total, n)
     squares = float(xp.dot(apart, apart))
-    return _Part(n, size - n, piece.min().item(), piece.max().item(), total, squares)
+    return _Moments(n, size - n, piece.min().item(), piece.max().item(), total, squares)
 
 
 def _total(values: AnyArray) -> Any:
@@ -205,12 +205,12 @@ def _total(values: AnyArray) -> Any:
     return (int((values >> 32).sum(dtype="i8")) << 32) + int((values & 0xFFFFFFFF).sum(dtype="i8"))
 
 
-def _part_of_fill(fill: Any, n: int) -> _Part:
+def _part_of_fill(fill: Any, n: int) -> _Moments:
     value = fill.item()
-    return _NOTHING._replace(n_nan=n) if value != value else _Part(n, 0, value, value, value * n, 0.0)  # noqa: PLR0124
+    return _NOTHING._replace(n_nan=n) if value != value else _Moments(n, 0, value, value, value * n, 0.0)  # noqa: PLR0124
 
 
-def _joined(one: _Part, two: _Part) -> _Part:
+def _joined(one: _Moments, two: _Moments) -> _Moments:
     """What is known of the elements of both.
 
     Source: Chan, Golub, LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
@@ -220,7 +220,7 @@ def _joined(one: _Part, two: _Part) -> _Part:
         return (two if two.n else one)._replace(n_nan=n_nan)
     apart = _mean(two.total, two.n) - _mean(one.total, one.n)
     squares = one.squares + two.squares + apart * apart * one.n * two.n / n
-    return _Part(n, n_nan, min(one.low, two.low), max(one.high, two.high), one.total + two.total, squares)
+    return _Moments(n, n_nan, min(one.low, two.low), max(one.high, two.high), one.total + two.total, squares)
 
 
 def _binned(block: AnyArray, *, xp: Any, bins: int, limits: tuple[Any, Any]) -> NDArray[np.int64]:
