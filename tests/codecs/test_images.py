@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import imagecodecs
@@ -13,7 +12,6 @@ import pytest
 
 import gzarr
 from gzarr.errors import ChunkError
-from gzarr.storage import CountingStore, ZipStore
 
 RESOLUTION = (24, 32)
 
@@ -75,35 +73,6 @@ def test_a_lossy_codec_comes_near() -> None:
     difference = np.abs(array[...].astype(int) - values)
     assert 0 < difference.mean() < 8
     assert array.nbytes_stored < array.nbytes / 3
-
-
-def test_a_replay_buffer_of_camera_frames_in_a_zip_archive(tmp_path: Path) -> None:
-    length = 6
-    path = tmp_path / "replay_buffer.zarr.zip"
-    with ZipStore(path, mode="w") as store:
-        root = gzarr.group(store, zarr_format=2)
-        data, meta = root.require_group("data", overwrite=False), root.require_group("meta", overwrite=False)
-        meta.zeros("episode_ends", shape=(0,), dtype=np.int64, compressor=None, overwrite=False).append([length])
-        codec = imagecodecs.numcodecs.Jpegxl(level=99, numthreads=1)
-        for i in range(2):
-            camera = data.require_dataset(
-                name=f"camera{i}_rgb",
-                shape=(length, *RESOLUTION, 3),
-                chunks=(1, *RESOLUTION, 3),
-                compressor=codec,
-                dtype=np.uint8,
-            )
-            for frame in range(length):
-                camera[frame] = frames(length)[frame] + i
-    store = CountingStore(ZipStore(path, mode="r"))
-    root = gzarr.group(store=store)
-    assert root["meta/episode_ends"][:].tolist() == [length]
-    camera = root["data/camera1_rgb"]
-    store.reset()
-    assert camera[4].shape == (*RESOLUTION, 3)
-    assert [request.key for request in store.requests] == ["data/camera1_rgb/4.0.0.0"]
-    assert np.abs(camera[...].astype(int) - (frames(length) + 1)).mean() < 3
-    store.close()
 
 
 def test_a_damaged_image_and_one_of_another_size_are_named() -> None:

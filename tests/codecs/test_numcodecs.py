@@ -130,17 +130,6 @@ def test_numcodecs_reads_what_is_written_and_the_reverse(codec) -> None:
 # -- objects -------------------------------------------------------------------------------------------------------
 
 
-def test_ragged_arrays() -> None:
-    array = objects(np.array([1, 3, 5]), np.array([4]), np.array([], int), None).reshape(2, 2)
-    again = round_trip(NumcodecsCodec("vlen-array", {"dtype": "<i8"}), array)
-    assert [item.tolist() for item in again.reshape(-1)] == [[1, 3, 5], [4], [], []]
-    equal = objects(np.array([1, 3]), np.array([4, 5]))
-    assert [item.tolist() for item in round_trip(NumcodecsCodec("vlen-array", {"dtype": "<i2"}), equal)] == [
-        [1, 3],
-        [4, 5],
-    ]
-
-
 @pytest.mark.parametrize("id", ["json2", "msgpack2"])
 @pytest.mark.parametrize("shape", [(6,), (2, 3), (1, 6), (3, 1, 2)])
 def test_python_objects_of_any_structure(id: str, shape: tuple[int, ...]) -> None:

@@ -25,7 +25,7 @@ from gzarr.codecs import BytesCodec, NumcodecsCodec, ShardingCodec, ZstdCodec
 from gzarr.concurrency import Pool, Turns, run_in_threads
 from gzarr.config import config
 from gzarr.cpu import threads as cpu_threads
-from gzarr.storage import LocalStore, MemoryStore, Request, Store, ZipStore, locks
+from gzarr.storage import LocalStore, MemoryStore, Request, Store, locks
 from gzarr.storage.base import Versions
 from gzarr.storage.wrappers import ForwardedVersions
 
@@ -130,45 +130,6 @@ def test_chunks_that_turn_to_fill_value_beside_others_in_a_shard(store: Store) -
 
         together([lambda t=t, v=(t + turn) % 2 * 5: write(t, v) for t in range(N_THREADS)])
         assert array[:].tolist() == [(i // 4 + turn) % 2 * 5 for i in range(64)]
-
-
-@pytest.mark.parametrize("layout", ["one chunk", "one shard"])
-def test_arrays_over_stores_of_different_roots_lose_nothing(tmp_path: Path, layout: str) -> None:
-    made(LocalStore(tmp_path / "deep" / "data"), layout)
-    roots = [LocalStore(tmp_path / "deep" / "data"), LocalStore(tmp_path / "deep"), LocalStore(tmp_path)]
-    (tmp_path / "link").symlink_to(tmp_path / "deep", target_is_directory=True)
-    roots.append(LocalStore(tmp_path / "link"))
-    paths = ["", "data", "deep/data", "data"]
-    handles = [gzarr.open_array(root, path=path, mode="r+") for root, path in zip(roots, paths, strict=True)]
-    for turn in range(1, 9):
-
-        def write(thread: int, turn: int = turn) -> None:
-            for i in range(4 * thread, 4 * thread + 4):
-                handles[thread % 4][i] = turn * 100 + i
-
-        together([lambda t=thread: write(t) for thread in range(N_THREADS)])
-        for handle in handles:
-            assert handle[:].tolist() == [turn * 100 + i for i in range(64)]
-
-
-def test_arrays_over_one_mapping_lose_nothing() -> None:
-    data: dict[str, bytes] = {}
-    made(MemoryStore(data), "one shard")
-    handles = [gzarr.open_array(MemoryStore(data), mode="r+") for _ in range(N_THREADS)]
-
-    def write(thread: int) -> None:
-        for i in range(4 * thread, 4 * thread + 4):
-            handles[thread][i] = i + 1
-
-    together([lambda t=thread: write(t) for thread in range(N_THREADS)])
-    assert handles[0][:].tolist() == list(range(1, 65))
-
-
-def test_zip_archives_lose_nothing(tmp_path: Path) -> None:
-    with ZipStore(tmp_path / "data.zip", mode="w") as archive:
-        array = made(archive, "one chunk")
-        together([lambda t=t: array.__setitem__(slice(4 * t, 4 * t + 4), t + 1) for t in range(N_THREADS)])
-        assert array[:].tolist() == [i // 4 + 1 for i in range(64)]
 
 
 # -- readers beside writers ------------------------------------------------------------------------------------------

@@ -144,16 +144,6 @@ def test_a_copy_that_fails_anywhere_says_so_and_goes_on(way):
     gzarr.transfer(source, store, **options)
 
 
-def test_an_interrupt_leaves_a_note_and_can_be_gone_on_with():
-    source = make_source(None)
-    store = Failing(8, KeyboardInterrupt())
-    with pytest.raises(KeyboardInterrupt) as caught:
-        gzarr.transfer(source, store, chunks=30)
-    assert "resume=True" in caught.value.__notes__[0]
-    gzarr.transfer(source, store, chunks=30, resume=True)
-    assert dict(store) == expected_objects(source, {"chunks": 30})
-
-
 @pytest.fixture
 def stopped():
     """(source, store with an unfinished copy of it)."""

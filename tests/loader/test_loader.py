@@ -3,7 +3,6 @@
 import json
 import pickle
 import re
-import threading
 import time
 
 import numpy as np
@@ -603,54 +602,6 @@ def test_close_ends_an_iteration_whose_iterator_was_dropped():
     time.sleep(0.05)
     assert len(ended) == n < 10
     assert len(next(iter(loader))) == 4
-
-
-def test_what_a_thread_does_with_an_iteration_that_another_thread_waits_for():
-    data, z = images()
-    waits, goes_on, told = threading.Event(), threading.Event(), []
-
-    def transform(batch):
-        waits.set()
-        goes_on.wait(10)
-        return batch
-
-    loader = gzarr.Loader(z, 16, transform=transform, on_epoch=told.append)
-    for what in (loader.close, loader.__iter__, lambda: loader.set_epoch(0)):
-        waits.clear()
-        goes_on.clear()
-        batches, done = iter(loader), []
-        other = threading.Thread(target=lambda what=what, done=done: (waits.wait(10), done.append(what())))
-        other.start()
-        threading.Timer(0.05, goes_on.set).start()
-        with pytest.raises(RuntimeError, match="iterat"):
-            next(batches)
-        other.join(10)
-        if done[0] is not None:
-            assert np.array_equal(next(done[0]), data[:16])
-        loader.close()
-    assert not told
-    assert loader.state_dict()["epoch"] == 0
-
-
-def test_iterations_that_threads_begin_at_once():
-    data, z = images()
-    loader, got = gzarr.Loader(z, 16), []
-
-    def begin():
-        for _ in range(20):
-            try:
-                got.append(next(iter(loader)))
-            except RuntimeError:
-                continue
-
-    threads = [threading.Thread(target=begin) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(20)
-    assert not any(thread.is_alive() for thread in threads)
-    assert got
-    assert all(np.array_equal(batch, data[:16]) for batch in got)
 
 
 def test_a_transform_cannot_end_its_own_iteration():

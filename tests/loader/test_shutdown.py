@@ -102,48 +102,6 @@ def test_the_interpreter_exits_amid_an_iteration():
     ) == ["exits"]
 
 
-def test_the_interpreter_exits_by_an_exception_amid_an_iteration():
-    run(
-        """
-        for batch in new_loader(transform=slow):
-            raise SystemExit(3)
-        """,
-        rc=3,
-    )
-
-
-@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
-def test_an_interrupt_amid_an_iteration_loses_no_batch():
-    assert run(
-        """
-        loader = new_loader(transform=slow)
-        expected = [loader.batch_ids(step).tolist() for step in range(len(loader))]
-
-        def interrupt(_, frame):  # while it waits; between `next` and `append` any iterator would lose a batch
-            while frame is not None:
-                if frame.f_code.co_name == "wait_for":
-                    raise KeyboardInterrupt
-                frame = frame.f_back
-
-        signal.signal(signal.SIGINT, interrupt)
-
-        def kill():
-            for _ in range(100):
-                time.sleep(0.003)
-                os.kill(os.getpid(), signal.SIGINT)
-
-        threading.Thread(target=kill).start()
-        batches, got, interrupts = iter(loader), [], 0
-        while len(got) < len(expected):
-            try:
-                got.append(next(batches))
-            except KeyboardInterrupt:
-                interrupts += 1
-        print(interrupts > 0, all((batch == data[ids]).all() for batch, ids in zip(got, expected)))
-        """
-    ) == ["True", "True"]
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_a_forked_child_goes_on_where_its_parent_stood():
     assert run(

@@ -127,18 +127,6 @@ def test_a_group_inside_a_store_can_be_consolidated_by_itself(zarr_format: int) 
     assert_true(store, zarr_format, "a")
 
 
-@FORMATS
-@pytest.mark.parametrize("where", ["directory", "zip"])
-def test_on_disk(zarr_format: int, where: str, tmp_path: Path) -> None:
-    path = tmp_path / ("x.zip" if where == "zip" else "x.zarr")
-    with hierarchy(path, zarr_format) as root:
-        expected = everything(root)
-    with gzarr.consolidate_metadata(path):
-        pass
-    with gzarr.open_consolidated(path) as group:
-        assert everything(group) == expected
-
-
 def test_a_key_of_ones_own(tmp_path: Path) -> None:
     store = MemoryStore()
     root = hierarchy(store, 2)

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -28,7 +27,7 @@ from gzarr.storage import LocalStore, N5Store, file_locks, local_files, strays
 from gzarr.storage.base import Buffer
 from gzarr.storage.changing import change_object
 from gzarr.storage.chunk_store import SplitStore
-from gzarr.storage.file_locks import FileLock, temporary_path
+from gzarr.storage.file_locks import temporary_path
 from gzarr.storage.locks import while_locked
 
 fcntl = pytest.importorskip("fcntl")
@@ -133,24 +132,6 @@ assert not strays(), strays()
 """,
         tmp_path,
         native,
-    )
-
-
-def test_overlapping_writes_of_several_chunks_do_not_block_each_other(tmp_path: Path) -> None:
-    """A chunk that one of them covers is merged by the other, crosswise."""
-    run(
-        """
-z = gzarr.create_array(root, shape=400, dtype="i4", chunks=4, fill_value=0)
-def write(where, value):
-    for i in range(8):
-        z[where] = value
-wait(forked(
-    lambda: write(slice(0, 398), 1), lambda: write(slice(2, 400), 2), lambda: write(slice(None, None, 2), 3),
-    lambda: write(slice(395, None, -3), 4),
-))
-assert not strays(), strays()
-""",
-        tmp_path,
     )
 
 
@@ -778,20 +759,6 @@ def test_clearing_removes_what_killed_processes_left(tmp_path: Path) -> None:
     assert names_in(tmp_path) == []
 
 
-@pytest.mark.parametrize("path", ["", "a", "a/b"])
-def test_an_array_made_anew_is_alone_in_its_directory(path: str, tmp_path: Path) -> None:
-    folder = tmp_path / path
-    for _ in range(2):
-        gzarr.create_array(LocalStore(tmp_path), name=path or None, data=np.arange(4), overwrite=True)
-        litter(folder)
-    if path:
-        Path(strays.doomed_path(str(folder))).mkdir()
-        litter(Path(strays.doomed_path(str(folder))))
-    gzarr.create_array(LocalStore(tmp_path), name=path or None, data=np.arange(4), overwrite=True)
-    assert not list(tmp_path.rglob(".__gzarr_tmp_*"))
-    assert files_under(folder) == ["c/0", "zarr.json"]
-
-
 def test_a_directory_that_holds_only_strays_goes_with_its_last_object(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
     store["a/b/k"] = b""
@@ -844,16 +811,3 @@ def test_other_stores_lock_the_files_below_them(tmp_path: Path) -> None:
             n5["a/.zattrs"] = b'{"x": 1}'
     with split.locked(["c/0"]), split.node_locked("zarr.json"), split.document_locked("a/zarr.json"):
         assert not any(is_free(below, key) for key in ("c/0", "m/zarr.json", "m/a/zarr.json"))
-
-
-def test_a_lock_of_one_thread_excludes_another(tmp_path: Path) -> None:
-    store, path = LocalStore(tmp_path), str(tmp_path / "k")
-    lock = FileLock(path)
-    assert lock.take() is lock
-    writer = threading.Thread(target=store.set, args=("k", b"theirs"))
-    writer.start()
-    time.sleep(0.05)
-    assert writer.is_alive()
-    lock.end()
-    writer.join(10)
-    assert (store["k"], files_under(tmp_path)) == (b"theirs", ["k"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,14 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-import gzarr
 from gzarr.errors import MetadataError, SelectionError, StoreError
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.images import ImageWriter, open_image
 from gzarr.storage import CountingStore, MemoryStore
-from tests.support.processes import run_python
 
 FRAMES = np.random.default_rng(0).integers(0, 60000, (10, 2, 70, 90), "u2")
 FRAMES_64 = np.random.default_rng(1).integers(1, 60000, (5, 64, 64), "u2")
@@ -215,31 +212,6 @@ def test_an_error_is_raised_by_every_call_and_what_was_shown_stays() -> None:
     np.testing.assert_array_equal(image[0][...], FRAMES[:3])
 
 
-def test_a_killed_program_leaves_a_valid_image(tmp_path: Path) -> None:
-    """And one that forgets to close its writer a complete one."""
-    code = """
-import os, numpy as np, gzarr.images
-from gzarr.images.acquisition import writer
-for kill, path, axes in ((False, {0!r}, "tyx"), (True, {1!r}, "zyx")):
-    to = gzarr.images.ImageWriter(path, shape=(64, 64), dtype="u2", axes=axes, chunks=(2, 32, 32), levels=1)
-    for number in range(7):
-        to.append(np.full((64, 64), number))
-    to.flush()
-    if kill:
-        os._exit(0)
-    writer._end()  # as at the end of the program
-"""
-    closed, killed = str(tmp_path / "closed"), str(tmp_path / "killed")
-    run_python(code.format(closed, killed))
-    image = open_image(closed, "r")
-    assert [level.shape for level in image] == [(7, 64, 64), (7, 32, 32)]
-    image = open_image(killed, "r")
-    assert [level.shape for level in image] == [(6, 64, 64)]  # level 1 joins frames: it is named at the end
-    assert image[0][:, 0, 0].tolist() == [0, 1, 2, 3, 4, 5]
-    assert image.validate().ok
-    assert json.loads((tmp_path / "killed" / "zarr.json").read_text())["attributes"]["ome"]["multiscales"]
-
-
 def test_a_writer_that_is_killed_at_any_step_leaves_a_valid_image(monkeypatch: pytest.MonkeyPatch) -> None:
     """Frames that are not shown yet, and levels that are shown one after the other, are no errors."""
     states: list[dict[str, bytes]] = []
@@ -327,10 +299,3 @@ def test_frames_may_be_changed_afterwards() -> None:
             to.append(frame)
             frame[...] = 99
     assert (open_image(store, "r")[0][...] == np.arange(10).reshape(10, 1, 1)).all()
-
-
-def test_gzarr_takes_what_it_wrote() -> None:
-    group = gzarr.create_group(MemoryStore())
-    with writer(group, path="run") as to:
-        to.append(FRAMES[0])
-    assert open_image(group["run"]).shape == (1, 2, 70, 90)

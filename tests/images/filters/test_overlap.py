@@ -39,33 +39,7 @@ def test_filters_are_those_of_scipy(data: np.ndarray, mode: str, device: str) ->
     assert (out.chunks, out.dtype) == (z.chunks, z.dtype)
 
 
-@pytest.mark.parametrize("max_nbytes", [4 * 10**5, 10**8])
-def test_boundaries_differ_by_axis(data: np.ndarray, max_nbytes: int) -> None:
-    z = gzarr.array(data, chunks=(8, 16, 16), dimension_names=("z", "y", "x"))
-    modes = {"z": "mirror", "y": "wrap"}
-
-    def smooth(block: Any) -> Any:
-        return ndi.gaussian_filter(block, (1, 0.5, 1), output="f4", radius=(3, 2, 4))
-
-    out = map_overlap(smooth, z, None, {"z": 3, "y": (2, 2), -1: 4}, modes, max_nbytes=max_nbytes)
-    expected = ndi.gaussian_filter(data, (1, 0.5, 1), output="f4", radius=(3, 2, 4), mode=("mirror", "wrap", "reflect"))
-    np.testing.assert_array_equal(out[...], expected)
-
-
 MODES = {"reflect": "symmetric", "mirror": "reflect", "nearest": "edge", "wrap": "wrap", "constant": "constant"}
-
-
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("size", [1, 2, 7])
-def test_a_kernel_may_be_longer_than_the_axis(mode: str, size: int) -> None:
-    values = np.random.default_rng(size).random((size, 4))
-    weights = np.random.default_rng(1).random(2 * 25 + 1)
-
-    def correlate(block: Any) -> Any:
-        return ndi.correlate1d(block, weights, 0)
-
-    out = map_overlap(correlate, gzarr.array(values, chunks=(3, 3)), None, {0: 25}, mode, cval=3, max_nbytes=20_000)
-    np.testing.assert_allclose(out[...], ndi.correlate1d(values, weights, 0, mode=mode, cval=3))
 
 
 HALO = st.one_of(st.integers(0, 3), st.integers(0, 20), st.tuples(st.integers(0, 20), st.integers(0, 20)))
@@ -244,48 +218,6 @@ def test_methods_that_do_not_fit_one_pass_are_refused(data: np.ndarray, tmp_path
 # -- going on ----------------------------------------------------------------------------------------------------------
 
 
-class Dies:
-    """A function that fails at some call, and counts the others."""
-
-    def __init__(self, at: int) -> None:
-        self.at, self.n_calls = at, 0
-
-    def __call__(self, block: Any) -> Any:
-        self.n_calls += 1
-        if self.n_calls == self.at:
-            raise RuntimeError("the power went off")
-        return ndi.maximum_filter(block, 3)
-
-
-@pytest.mark.parametrize("kind", ["array", "image"])
-@pytest.mark.parametrize("at", [2, 5, 9, 14])
-def test_an_interrupted_call_goes_on(data: np.ndarray, tmp_path: Path, kind: str, at: int) -> None:
-    image = picture(tmp_path / "in.zarr", data)
-    inputs = image if kind == "image" else image[0]
-    arguments = {"inputs": inputs, "out": tmp_path / "out.zarr", "depth": 1, "block": 16, "max_nbytes": 10**6}
-    if kind == "image":
-        arguments |= {"levels": 2, "factors": 2}
-    whole, dies, again = Dies(0), Dies(at), Dies(0)
-    map_overlap(whole, **{**arguments, "out": tmp_path / "whole.zarr"})
-    with pytest.raises(RuntimeError, match="power") as caught:
-        map_overlap(dies, **arguments, resume="size 3")
-    assert "resume=True" in "".join(caught.value.__notes__)
-    assert [p.kind for p in gzarr.verify(tmp_path / "out.zarr").problems] == ["unfinished"]
-    with pytest.raises(gzarr.errors.ContainsNodeError):
-        map_overlap(again, **arguments)
-    again.n_calls = 0
-    map_overlap(again, **arguments, resume="size 3")
-    trials, workers = 2, 2
-    assert dies.n_calls + again.n_calls <= whole.n_calls + trials + workers
-    expected = ndi.maximum_filter(data, 3)
-    assert gzarr.verify(tmp_path / "out.zarr").ok
-    if kind == "array":
-        np.testing.assert_array_equal(gzarr.open_array(tmp_path / "out.zarr", mode="r")[...], expected)
-        return
-    for one, two in zip(open_image(tmp_path / "out.zarr"), open_image(tmp_path / "whole.zarr"), strict=True):
-        np.testing.assert_array_equal(one[...], two[...])
-
-
 def test_icechunk_takes_no_notes(data: np.ndarray) -> None:
     icechunk = pytest.importorskip("icechunk")
     session = icechunk.Repository.create(icechunk.in_memory_storage()).writable_session("main")
@@ -304,18 +236,6 @@ class Full(gzarr.MemoryStore):
         if not self.room:
             raise gzarr.errors.StoreError("no space left on device")
         super().set_many(items)
-
-
-def test_a_disk_that_fills_midway(data: np.ndarray) -> None:
-    store = Full()
-    out = gzarr.create_array(store, shape=data.shape, chunks=(8, 16, 16), dtype="u2")
-    z = gzarr.array(data, chunks=(8, 16, 16))
-    with pytest.raises(gzarr.errors.StoreError, match="no space left") as caught:
-        map_overlap(smooth, z, out, 1, block=16)
-    assert "The same call with resume=True goes on" in "".join(caught.value.__notes__)
-    store.room = 1000
-    map_overlap(smooth, z, out, 1, block=16, resume=True)
-    np.testing.assert_array_equal(out[...], ndi.uniform_filter(data, 3))
 
 
 # -- memory ------------------------------------------------------------------------------------------------------------
@@ -406,14 +326,6 @@ def test_nothing_is_created_that_cannot_be_filled(data: np.ndarray, tmp_path: Pa
     with pytest.raises(ValueError, match=r"max_nbytes=1000|returned shape|returned uint16"):
         map_overlap(**{"func": identity, "inputs": z, "out": tmp_path / "o.zarr", "depth": 1, **wrong})
     assert not (tmp_path / "o.zarr").exists()
-
-
-@pytest.mark.parametrize("kind", ["array", "image"])
-def test_resuming_what_was_not_begun_begins(data: np.ndarray, tmp_path: Path, kind: str) -> None:
-    image = picture(tmp_path / "in.zarr", data)
-    for _ in range(2):  # and what is complete is computed again
-        out = map_blocks(identity, image if kind == "image" else image[0], tmp_path / "out.zarr", resume=True)
-        np.testing.assert_array_equal((out[0] if kind == "image" else out)[...], data)
 
 
 def test_errors_name_the_block(data: np.ndarray) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
-import signal
 import subprocess
 import sys
 from collections import Counter
@@ -64,30 +62,6 @@ def test_every_level_is_the_one_below_downsampled_as_a_whole(case: Any) -> None:
     image[0][...] = data
     check(build_pyramid(image, **built), data)
     assert not image.group.verify().problems
-
-
-@pytest.mark.parametrize(
-    "method", ["nearest", "mode", "min", "max", "median", lambda block, f: block[:: f[0], :: f[1]]]
-)
-def test_methods(method: Any) -> None:
-    data = noise((200, 210), "u1")
-    image = build_pyramid(create_image(data=data, chunks=(32, 32)), 2, method=method)
-    check(image, data, method)
-    shift = 0.0 if method == "nearest" else 0.5
-    assert image.translation(1) == {"y": shift, "x": shift}
-    assert image.metadata.type == (method if isinstance(method, str) else method.__qualname__)
-
-
-def test_means_are_those_of_tensorstore(tmp_path: Path) -> None:
-    tensorstore = pytest.importorskip("tensorstore")
-    data = noise((37, 130, 121))
-    image = create_image(tmp_path / "image.zarr", data, chunks=(8, 32, 32))
-    build_pyramid(image, 2, 2)
-    for level in range(2):
-        base = {"driver": "zarr3", "kvstore": f"file://{tmp_path}/image.zarr/{level}/"}
-        spec = {"driver": "downsample", "base": base, "downsample_factors": [2, 2, 2], "downsample_method": "mean"}
-        expected = tensorstore.open(spec, open=True).result().read().result()
-        np.testing.assert_array_equal(gzarr.open(tmp_path / "image.zarr" / str(level + 1))[...], expected)
 
 
 def test_places_of_voxels_count_from_level_0() -> None:
@@ -165,32 +139,6 @@ def test_data_of_another_dtype_are_cast_before_they_are_averaged(data: Any) -> N
     assert image[1].dtype == "u1"
 
 
-def test_creation_goes_on_where_it_was(tmp_path: Path) -> None:
-    data = noise((300, 300))
-
-    class Broken:
-        shape, dtype, left = data.shape, data.dtype, 3
-
-        def __getitem__(self, region: Any) -> Any:
-            self.left -= 1
-            if self.left < 0:
-                raise OSError("the scanner is off")
-            return data[region]
-
-    arguments: dict[str, Any] = {"chunks": (32, 32), "max_nbytes": 40000, "levels": 2}
-    with pytest.raises(OSError, match="scanner"):
-        create_image(tmp_path / "image.zarr", Broken(), resume="scan 1", **arguments)
-    with pytest.raises(MetadataError, match="an unfinished create_image is here"):
-        open_image(tmp_path / "image.zarr")
-    with pytest.raises(ContainsGroupError):
-        create_image(tmp_path / "image.zarr", data, **arguments)
-    Broken.left = 1000
-    with pytest.raises(ContainsNodeError, match="the token was 'scan 1', is 'scan 2'"):
-        create_image(tmp_path / "image.zarr", Broken(), resume="scan 2", **arguments)
-    check(create_image(tmp_path / "image.zarr", Broken(), resume="scan 1", **arguments), data)
-    check(create_image(tmp_path / "image.zarr", data + 1, overwrite=True, **arguments), data + 1)
-
-
 def test_an_image_is_not_created_over_its_data(tmp_path: Path) -> None:
     image = create_image(tmp_path / "image.zarr", noise((64, 64)))
     with pytest.raises(MetadataError, match="would be deleted before it is read"):
@@ -249,46 +197,6 @@ def test_a_device_builds_the_same_levels(method: str) -> None:
 def test_levels_need_data() -> None:
     with pytest.raises(MetadataError, match="need data="):
         create_image(shape=(300, 300), dtype="u1", levels=2)
-
-
-KILLED = """
-import os, signal, sys
-import gzarr
-from gzarr.images import build_pyramid, open_image
-gzarr.config.set({"threading.max_workers": 2})
-image, n = open_image(sys.argv[1]), 0
-def progress(done, total, name):
-    global n
-    n += 1
-    if n == int(sys.argv[2]):
-        os.kill(os.getpid(), signal.SIGKILL)
-build_pyramid(image, 3, max_nbytes=400_000, progress=progress)
-"""
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
-@pytest.mark.parametrize("n_units", [1, 13])
-def test_a_killed_build_leaves_a_valid_image_and_goes_on(tmp_path: Path, n_units: int) -> None:
-    data = noise((700, 700))
-    path = tmp_path / "image.zarr"
-    create_image(path, data, levels=0, chunks=(32, 32))
-    done = subprocess.run([sys.executable, "-c", KILLED, path, str(n_units)], timeout=60, check=False, env=os.environ)
-    assert done.returncode == -signal.SIGKILL
-    image = open_image(path)
-    assert len(image) == 1
-    found = image.group.verify()
-    assert {problem.kind for problem in found.problems} - {"temporary"} == {"unfinished"}  # of files being written
-    assert not found.strays
-    stored = {key for key in LocalStore(path).list_prefix() if "/c/" in key}
-    with pytest.raises(ContainsNodeError, match="an unfinished build_pyramid is at"):
-        build_pyramid(image, 3)
-    store = CountingStore(LocalStore(path))
-    check(build_pyramid(open_image(store), 3, max_nbytes=400_000, resume=True), data)
-    written = Counter(key for key in store.written if "/c/" in key)
-    assert set(written.values()) == {1}
-    # Of two units of 128 x 128, what level 1 to 3 hold of them.
-    assert len(set(written) & stored) <= 2 * (4 + 1 + 1)
-    assert {key for key in LocalStore(path).list_prefix() if "/c/" in key} == stored | set(written)
 
 
 MEMORY = """

@@ -12,7 +12,6 @@ import pytest
 import gzarr
 from gzarr.images import build_pyramid, create_image, open_image
 from gzarr.images.pyramid.smoothing import smooth, weights_of
-from gzarr.storage import CountingStore, MemoryStore
 
 
 def whole(data: np.ndarray[Any, Any], factors: tuple[int, ...]) -> np.ndarray[Any, Any]:
@@ -80,42 +79,3 @@ def test_an_image_is_created_with_smoothed_levels(tmp_path: Path) -> None:
     image = create_image(tmp_path / "image.zarr", data, chunks=(32, 32), levels=2, method="gaussian")
     check(image, data)
     assert image.translation(1) == {"y": 0.5, "x": 0.5}
-
-
-@pytest.mark.parametrize("creating", [False, True])
-def test_a_smoothing_that_failed_goes_on(creating: bool) -> None:
-    data = np.random.default_rng(0).integers(1, 60000, (256, 256), "u2")
-    store = CountingStore(MemoryStore())
-
-    class Broken(RuntimeError):
-        pass
-
-    real, left = gzarr.Array.__setitem__, 3
-
-    def failing(self: Any, selection: Any, value: Any) -> None:
-        nonlocal left
-        left -= self.path == "1"
-        if left < 0:
-            raise Broken
-        real(self, selection, value)
-
-    arguments: dict[str, Any] = {"levels": 2, "method": "gaussian", "max_nbytes": 100_000}
-
-    def run(**more: Any) -> Any:
-        if creating:
-            return create_image(store, data, chunks=(16, 16), **arguments, **more)
-        return build_pyramid(open_image(store), **arguments, **more)
-
-    if not creating:
-        create_image(store, data, chunks=(16, 16), levels=0)
-    with gzarr.config.set({"threading.max_workers": 1}):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(gzarr.Array, "__setitem__", failing)
-            with pytest.raises(Broken):
-                run()
-        done = [key for key in store.written if key.startswith("1/c")]
-        store.written.clear()
-        check(run(resume=True), data)
-    assert len(done) >= 3
-    assert not set(store.written) & set(done)
-    assert not [key for key in store.written if key.startswith("0/")]
