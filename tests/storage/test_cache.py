@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import gzarr
-from gzarr.storage import CountingStore, LocalStore, LRUStoreCache, MemoryStore, ObjectStore, Request
+from gzarr.storage import CountingStore, LocalStore, LRUStoreCache, MemoryStore, Request
 from gzarr.storage.wrappers import ForwardedVersions
 
 VALUE = bytes(range(200))
@@ -207,23 +207,6 @@ def test_nothing_is_read_past_the_cache(tmp_path):
     below.reset()
     assert (z[5:9, 3:700] == values[5:9, 3:700]).all()
     assert below.requests == []
-
-
-def test_shards_of_a_server_are_never_of_two_versions():
-    below = CountingStore(ObjectStore(pytest.importorskip("obstore.store").MemoryStore()))
-    cache = LRUStoreCache(below, None)
-    assert cache.concurrency == below.concurrency > 1
-    writer = gzarr.create_array(below, shape=64, chunks=4, shards=32, dtype="i4")
-    writer[...] = 1
-    reader = gzarr.open_array(cache, mode="r")
-    assert reader[3:20].tolist() == [1] * 17
-    below.reset()
-    assert reader[3:20].tolist() == [1] * 17
-    assert below.requests == []
-    for version in (2, 3):
-        writer[...] = version
-        assert reader[0:40].tolist() == [version] * 40
-        assert reader[30:34].tolist() == [version] * 4
 
 
 def test_tokens_of_many_objects_are_asked_for_at_once():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import pickle
 import threading
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -64,21 +63,6 @@ def test_a_failing_write_leaves_the_old_bytes_and_no_temporary_file(
     assert store.get_one(Request("a/b/c")) == old
     assert files_under(tmp_path) == ([] if old is None else ["x/a/b/c"])
     assert store.list_dir() == ([], [] if old is None else ["a"]), "a failed first write leaves no directories"
-
-
-def test_an_interrupted_write_is_cleaned_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = LocalStore(tmp_path)
-    store["a"] = b"old"
-
-    def interrupt(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(local_module.os, "replace", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            store["a"] = b"new"
-    assert files_under(tmp_path) == ["a"]
-    assert store["a"] == b"old"
 
 
 def test_short_writes_and_reads_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -309,16 +293,6 @@ def test_a_read_only_store_makes_no_directory(tmp_path: Path) -> None:
     with pytest.raises(ReadOnlyError, match="file://"):
         store["a"] = b""
     assert not (tmp_path / "x").exists()
-
-
-def test_pickling_keeps_place_and_mode(tmp_path: Path) -> None:
-    store = LocalStore(tmp_path, read_only=True)
-    (tmp_path / "k").write_bytes(b"v")
-    again = pickle.loads(pickle.dumps(store))
-    assert again == store
-    assert again["k"] == b"v"
-    assert again.read_only
-    assert str(again) == str(store)
 
 
 def test_several_ranges_of_a_file_open_it_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

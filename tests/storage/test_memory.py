@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gzarr.errors import ReadOnlyError
 from gzarr.storage import KVStore, LocalStore, MemoryStore, Request
 from gzarr.storage.base import token_of
 
@@ -93,14 +92,6 @@ def test_pickling_copies_the_objects() -> None:
     assert dict(again) == {"a": b"1"}
     assert again.read_only
     assert again != store
-
-
-def test_read_only() -> None:
-    store = MemoryStore({"a": b"1"}, read_only=True)
-    for change in (lambda: store.set("a", b""), lambda: store.delete_many(["a"]), lambda: store.move_prefix("a", "b")):
-        with pytest.raises(ReadOnlyError, match="memory://"):
-            change()
-    assert dict(store) == {"a": b"1"}
 
 
 def test_something_else_than_a_mapping_is_named() -> None:

@@ -77,21 +77,6 @@ def test_a_server_without_listings_is_walked_by_consolidated_metadata(
     assert gzarr.open_consolidated(url)["g2/x5"][0] == 5
 
 
-@pytest.mark.parametrize("zarr_format", [2, 3])
-def test_consolidated_metadata_in_a_bucket_stay_true(s3_options: dict[str, object], zarr_format: int) -> None:
-    url = f"s3://bucket/{uuid.uuid4().hex}"
-    options = {"storage_options": s3_options}
-    root = gzarr.open_group(url, "w", zarr_format=zarr_format, synchronizer=gzarr.ThreadSynchronizer(), **options)
-    root.create_array("a/x", data=np.arange(5))
-    gzarr.consolidate_metadata(root)
-    reader = gzarr.open_consolidated(url, chunk_cache=1 << 20, **options)
-    root["a/x"].append([5])
-    root.create_group("b")
-    gzarr.transfer(np.arange(3), root, path="c/y")
-    assert reader["a/x"][...].tolist() == list(range(6))
-    assert sorted(gzarr.open_consolidated(url, **options)) == ["a", "b", "c"]
-
-
 # -- concurrency ---------------------------------------------------------------------------------------------------
 
 
@@ -190,34 +175,6 @@ def sharded(store: Any, value: int) -> None:
     z[:] = np.arange(64) + value
 
 
-def test_a_shard_is_read_in_ranges(s3: ObjectStore) -> None:
-    sharded(s3, 100)
-    watched = CountingStore(s3)
-    z = gzarr.open_array(watched, mode="r")
-    watched.reset()
-    assert z[5] == 105
-    # The index, the chunk; then only chunks, as long as the index is at hand.
-    assert [r.start is not None for r in watched.requests] == [True, True]
-    assert (watched.nbatches, watched.sized) == (2, [])
-    watched.reset()
-    assert z[40:44].tolist() == [140, 141, 142, 143]
-    assert (len(watched.requests), watched.sized) == (1, [])
-
-
-def test_a_replaced_shard_is_read_anew(s3: ObjectStore) -> None:
-    sharded(s3, 100)
-    z = gzarr.open_array(s3, mode="r")
-    assert z[5] == 105
-    writer = gzarr.open_array(s3, mode="r+")
-    writer[0:4] = 0  # the chunk of zeros is dropped, so the others move
-    assert z[5] == 105
-    assert z[0] == 0
-    writer[:] = 7
-    assert z[5] == 7
-    s3.delete_many(["c/0"])
-    assert z[5] == 0
-
-
 @pytest.mark.parametrize("nested", [False, True])
 def test_a_chunk_that_a_shard_lacked_is_seen_once_it_is_written(nested: bool, s3: ObjectStore) -> None:
     inner = gzarr.codecs.ShardingCodec((16,), [gzarr.codecs.ShardingCodec((4,), [gzarr.codecs.BytesCodec()])])
@@ -251,19 +208,6 @@ def test_a_read_of_another_version_is_refused(kind: str, request: pytest.Fixture
     writer["a"] = b"two of them"
     with pytest.raises(ReplacedError, match="'a'"):
         store.versions.get_pinned([Request("a", 0, 3)], {"a": version})
-
-
-@pytest.mark.parametrize("tags", ["untagged", "weak"])
-def test_servers_without_versions_are_read_by_whole_shards(http_server: tuple[str, Path], tags: str) -> None:
-    url, folder = served(http_server)
-    sharded(str(folder / tags), 100)
-    for store in (open_store(f"{url}/{tags}")[0], CountingStore(open_store(f"{url}/{tags}")[0])):
-        z = gzarr.open_array(store, mode="r")
-        for _ in range(2):
-            assert z[5] == 105
-        sharded(str(folder / tags), 200)
-        assert z[6] == 206
-        sharded(str(folder / tags), 100)
 
 
 @pytest.mark.parametrize("kind", ["s3", "s3fs"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,6 @@ from gzarr.cpu.compiled import library
 from gzarr.cpu.compiled.basic import BasicSelections
 from gzarr.errors import ChunkError, ReadOnlyError, StoreError
 from gzarr.storage import LocalStore, MemoryStore
-from gzarr.storage.wrappers import WrapperStore
 from tests.cpu.compiled.looping import CHAINS, DTYPES, SHAPE, made_to_lie, stored, values
 from tests.properties.cases import basic_keys, same
 
@@ -115,19 +113,6 @@ def test_a_shard_that_was_replaced_is_read_again(tmp_path: Path) -> None:
     assert (array[20, 16] == 7).all()
 
 
-def test_results_are_read_into_arrays_of_any_strides(folder: Path) -> None:
-    array, model = made("blosc of transposed", 0, False, folder)
-    out = np.zeros((3, 30, 40), "i4").T[::-2, 1::2]
-    read = basic_of(array).read
-    assert read(np.s_[20:40, 15:30], array.dtype, out) is out
-    same(out, model[20:40, 15:30])
-    for other in (out[:-1], out[0], out.astype("f4"), np.broadcast_to(out[:1], out.shape), out.tolist(), 5):
-        assert read(np.s_[20:40, 15:30], array.dtype, other) is None
-    single = np.zeros((), "i4")
-    assert read((3, 4, 1), array.dtype, single) is single
-    assert single == model[3, 4, 1]
-
-
 @pytest.mark.parametrize(
     "key",
     [
@@ -165,15 +150,6 @@ def test_many_chunks_are_left_to_several_threads(tmp_path: Path) -> None:
     large = gzarr.create_array(tmp_path / "large", shape=(1024, 1024), chunks=(512, 512), dtype="i4")
     assert is_read(large, np.s_[:512, 512:])
     assert not is_read(large, np.s_[:513, 512:])
-
-
-@pytest.mark.parametrize("ndim", [32, 33])
-def test_many_axes(tmp_path: Path, ndim: int) -> None:
-    shape = (1,) * (ndim - 2) + (6, 6)
-    model = np.arange(36, dtype="i4").reshape(shape)
-    array = gzarr.array(model, chunks=(1,) * (ndim - 1) + (3,), store=tmp_path)
-    same(array[...], model)
-    same(array[..., 2, 1:5], model[..., 2, 1:5])
 
 
 def test_the_setting_profiles_and_views_count_at_once(array: gzarr.Array) -> None:
@@ -256,41 +232,11 @@ def test_one_call_writes_it(array: gzarr.Array) -> None:
         array[3, 4, 1] = 1 << 40
 
 
-def test_empty_chunks_are_deleted_with_their_folders(array: gzarr.Array, tmp_path: Path) -> None:
-    root = tmp_path / "a" / "b" / "c"
-    for at in range(3):
-        assert (root / "3").exists()
-        array[60:, 15 * at : 15 * (at + 1)] = 7
-    assert not (root / "3").exists()
-    assert (array[60:] == 7).all()
-    kept = gzarr.open_array(tmp_path, path="a/b", write_empty_chunks=True)
-    kept[60:, :15] = 7
-    assert (root / "3" / "0" / "0").exists()
-    assert not list(root.rglob(".*"))
-
-
 def test_what_is_read_only_is_not_written(tmp_path: Path, array: gzarr.Array) -> None:
     for closed in (gzarr.open_array(tmp_path, path="a/b", mode="r"), array.astype("f8")):
         with pytest.raises((ReadOnlyError, gzarr.errors.MetadataError)):
             closed[3, 4, 1] = 5
     assert array[3, 4, 1] != 5
-
-
-class Locking(WrapperStore):
-    """Notes what is locked."""
-
-    def locked(self, keys: Any, merged: Any = None) -> AbstractContextManager[Any]:
-        self.seen = [*getattr(self, "seen", []), *keys]
-        return super().locked(keys, merged)
-
-
-def test_the_locks_of_the_store_are_held(tmp_path: Path) -> None:
-    store = Locking(LocalStore(tmp_path))
-    array = gzarr.create_array(store, name="a", shape=20, chunks=10, dtype="i4")
-    assert array._basic() is not None
-    array[12] = 5
-    assert "a/c/1" in store.seen
-    assert array[12] == 5
 
 
 class Fickle:
@@ -397,31 +343,6 @@ class Writing(MemoryStore):
             array, Writing.array = Writing.array, None
             array[5] = 2
         return found
-
-
-def test_what_foreign_code_writes_meanwhile_stays() -> None:
-    array = gzarr.create_array(Writing(), shape=10, chunks=10, dtype="i4", compressors=None)
-    Writing.array = array
-    array[3] = 1
-    assert array[...].tolist() == [0, 0, 0, 1, 0, 2, 0, 0, 0, 0]
-
-
-def test_a_store_that_fails_is_asked_once() -> None:
-    class Failing(MemoryStore):
-        left = 0
-
-        def get_many(self, requests: Any) -> list[Any]:
-            Failing.left -= 1
-            if Failing.left == 0:
-                raise StoreError("no connection")
-            return super().get_many(requests)
-
-    array = stored(CHAINS["zstd"], "<i4", Failing())[0]
-    for do in (lambda: array[3, 4, 1], lambda: array.__setitem__((3, 4, 1), 5)):
-        Failing.left = 1
-        with pytest.raises(StoreError, match="no connection"):
-            do()
-        assert Failing.left == 0
 
 
 def test_no_file_is_read_past_its_store(tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ from gzarr.cpu.compiled import buffers, eligibility, library
 from gzarr.errors import GzarrError
 from gzarr.storage import MemoryStore, Request, WrapperStore
 from gzarr.storage.base import Buffer
-from tests.cpu.compiled.looping import CHAINS, CHUNK, DTYPES, SHAPE, Watched, made_to_lie, stored
-from tests.properties.cases import basic_keys, orthogonal_index, orthogonal_keys, same
+from tests.cpu.compiled.looping import CHAINS, SHAPE, Watched, made_to_lie, stored
+from tests.properties.cases import same
 
 pytestmark = pytest.mark.skipif(library.loop() is None, reason=f"the compiled loop is {library.status()}")
 
@@ -63,18 +63,6 @@ def test_the_loop_reads_chunks_in_memory(store: str, name: str, watched: Watched
     assert watched.left == 0
 
 
-@pytest.mark.parametrize("name", ["blosc", "shards"])
-@settings(max_examples=5)
-@given(data=st.data())
-def test_every_selection_reads_what_numpy_does(name: str, data: st.DataObject) -> None:
-    array, model = stored(CHAINS[name], data.draw(st.sampled_from(DTYPES)), MemoryStore(), data.draw(st.booleans()))
-    key = data.draw(basic_keys(SHAPE))
-    same(array[key], model[key])
-    key = data.draw(orthogonal_keys(SHAPE))
-    index, shape = orthogonal_index(key, SHAPE)
-    same(array.oindex[key], model[index].reshape(shape))
-
-
 @pytest.mark.parametrize("store", STORES)
 @pytest.mark.parametrize("name", ["plain", "plain with checksum", "zstd", "blosc", "lz4", "shards"])
 @pytest.mark.parametrize("damage", ["cut", "flip", "empty"])
@@ -95,17 +83,6 @@ def test_damage_is_found_by_either_path(store: str, name: str, damage: str) -> N
             except GzarrError as error:
                 outcomes.append((type(error), str(error)))
     assert outcomes[0] == outcomes[1]
-
-
-def test_a_shard_that_is_replaced_is_read_anew(watched: Watched) -> None:
-    inner: dict[str, bytes] = {}
-    array, model = stored(CHAINS["shards"], "<i4", MemoryStore(inner))
-    same(array[...], model)
-    array[...] = model + 1
-    same(array[...], model + 1)
-    key = next(key for key in sorted(inner) if "/c/" in key)
-    del inner[key]
-    same(array[: CHUNK[0], : CHUNK[1]], np.full_like(model[: CHUNK[0], : CHUNK[1]], 7))
 
 
 def test_large_chunks_are_read_in_blocks(watched: Watched) -> None:
@@ -150,31 +127,6 @@ def test_tables_that_lie_are_refused_or_left(data: st.DataObject) -> None:
         library.extension().read_buffers(*args)
 
 
-def test_items_that_are_no_memory_are_refused() -> None:
-    array, _ = stored(CHAINS["plain"], "<i4", MemoryStore())
-    taken: list[tuple[Any, ...]] = []
-    with pytest.MonkeyPatch.context() as patch:
-
-        class Taking:
-            def read_buffers(self, *args: Any) -> tuple[int, int, int]:
-                taken.append(args)
-                return library._loaded()[0].read_buffers(*args)
-
-        patch.setattr(library, "loop", Taking)
-        array[...]
-    args = list(taken[0])
-    items = args[6]
-    for wrong, kind in [
-        (["text"] * len(items), TypeError),
-        ([memoryview(b"12345678")[::2]] * len(items), BufferError),
-        (items[:-1], ValueError),
-        (5, TypeError),
-    ]:
-        args[6] = wrong
-        with pytest.raises(kind):
-            library.extension().read_buffers(*args)
-
-
 # -- writes ----------------------------------------------------------------------------------------------------------
 
 
@@ -206,18 +158,6 @@ def test_the_loop_writes_what_the_reference_path_does(store: Any, name: str, mon
     monkeypatch.setattr("gzarr.cpu.compiled.eligibility.MIN_SAVED", 0)
     ours, theirs = both_ways(in_part, CHAINS[name], store)
     assert ours == theirs
-
-
-def test_the_loop_writes_all_of_it(watched: Watched) -> None:
-    array, model = stored(CHAINS["blosc"], "<i4", MemoryStore())
-    assert (watched.written, watched.refused) == (array.nchunks, 0)
-    array[1:, 1:] = model[1:, 1:] = 3
-    same(array[...], model)
-    array.resize((80, 50, 3))
-    array.resize(SHAPE)
-    array[...] = model[...] = 7
-    assert watched.refused == 0
-    assert not [key for key in array.store if "/c/" in key]
 
 
 def test_damaged_chunks_that_are_written_in_part_are_an_error() -> None:

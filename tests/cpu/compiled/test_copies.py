@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import struct
 import threading
 from collections.abc import Iterator
@@ -105,18 +104,6 @@ def test_damage_in_memory_has_the_outcome_of_the_reference_path(name: str) -> No
         assert outcomes[0] == outcomes[1]
 
 
-@pytest.mark.parametrize("name", ["blosc of transposed", "shards", "big-endian"])
-def test_copies_are_cast(name: str, tmp_path: Path, watched: Watched) -> None:
-    array, model = stored(CHAINS[name], "<i4", LocalStore(tmp_path), missing=True)
-    for dtype in ("f4", "f2", "u1", "i2"):
-        if np.can_cast("i4", dtype, "same_kind"):
-            job = boxes(array, dtype)
-            engine.read([job])
-            check(job, model.astype(dtype), STARTS, SLOTS)
-    assert watched.done > 0
-    assert not watched.left
-
-
 def test_a_large_chunk_of_one_box_is_read_in_blocks(tmp_path: Path) -> None:
     model = np.random.default_rng(0).integers(0, 9, (2, 600, 600)).astype("u1")
     array = gzarr.create_array(tmp_path, data=model, chunks=(1, 600, 600), compressors=gzarr.codecs.BloscCodec("lz4"))
@@ -212,24 +199,6 @@ def test_nobody_looks_at_a_shard_whose_index_is_cached(kind: type[Watching], tmp
     assert watched.left == 0
 
 
-@pytest.mark.parametrize("year", [1700, 2300])
-def test_shards_may_have_times_of_any_year(year: int, tmp_path: Path, watched: Watched) -> None:
-    model = np.arange(400).reshape(100, 4)
-    gzarr.create_array(tmp_path, data=model, chunks=(1, 4), shards=(100, 4))
-    array, seconds = gzarr.open_array(tmp_path, mode="r"), (year - 1970) * 31556952
-    try:
-        os.utime(tmp_path / "c/0/0", (seconds, seconds))
-    except OSError as error:
-        pytest.skip(f"this file system has no such times: {error}")
-    for _ in range(2):
-        job = rows_of(array, range(0, 100, 7))
-        engine.read([job])
-        np.testing.assert_array_equal(job.out[0][:, 0], model[::7])
-        np.testing.assert_array_equal(array[::7], model[::7])
-    assert watched.done >= 4 * 15
-    assert watched.left == 0
-
-
 @pytest.mark.parametrize("kind", [LocalStore, Hiding])
 @pytest.mark.parametrize("in_place", [False, True])
 def test_a_shard_that_was_replaced_is_read_again(kind: type[LocalStore], in_place: bool, tmp_path: Path) -> None:
@@ -314,29 +283,6 @@ def test_reads_know_what_a_chunk_took_before(tmp_path: Path) -> None:
         engine.read([job, job])
         array[:60]
     assert (found[0], found[1] > 0) == (0, True)
-
-
-def test_other_blocks_take_the_reference_path(tmp_path: Path, watched: Watched) -> None:
-    array, model = stored(CHAINS["zstd"], "<i4", LocalStore(tmp_path))
-    job = boxes(array)
-    job = job._replace(out=tuple(np.asfortranarray(block) for block in job.out))
-    engine.read([job])
-    check(job, model, STARTS, SLOTS)
-    array = gzarr.open_array(LocalStore(tmp_path), path="a/b", mode="r", chunk_cache=1 << 20)
-    job = boxes(array)
-    engine.read([job])
-    check(job, model, STARTS, SLOTS)
-    assert watched.done == 0
-
-
-def test_the_loop_switched_off_meanwhile_leaves_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("zstd", "shards"):
-        array, model = stored(CHAINS[name], "<i4", LocalStore(tmp_path / name))
-        job = boxes(array)
-        monkeypatch.setattr(library, "loop", lambda: None)
-        engine.read([job])
-        monkeypatch.undo()
-        check(job, model, STARTS, SLOTS)
 
 
 @pytest.mark.parametrize("ndim", [0, -1, 33, 1 << 60, -10 * pow(3, -1, 1 << 61) % (1 << 61)])

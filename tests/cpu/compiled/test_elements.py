@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 import gzarr
 from gzarr.codecs import BytesCodec, ShardingCodec
 from gzarr.cpu.compiled import eligibility, library
-from tests.cpu.compiled.looping import CHAINS, CHUNK, SHAPE, Watched, values
+from tests.cpu.compiled.looping import CHAINS, CHUNK, SHAPE, Watched
 from tests.cpu.compiled.test_read_blocks import CHUNK as LARGE_CHUNK
 from tests.cpu.compiled.test_read_blocks import CODECS
 from tests.cpu.compiled.test_read_blocks import SHAPE as LARGE
 from tests.cpu.compiled.test_write import both_ways
-from tests.properties.cases import as_array, basic_keys, coordinate_keys, orthogonal_index, orthogonal_keys, same
+from tests.properties.cases import basic_keys, coordinate_keys, same
 
 pytestmark = pytest.mark.skipif(library.loop() is None, reason=f"the compiled loop is {library.status()}")
 
@@ -102,23 +102,3 @@ def test_fields_and_casts_of_large_chunks(codecs: list[Any], tmp_path: Path, wat
             same(array.astype("i2").oindex[lists], held[np.ix_(*lists)].astype("i2"))
     assert watched.done > 0
     assert watched.left == 0
-
-
-@pytest.mark.parametrize("chain", ["big-endian", "blosc of transposed", "shards"])
-@settings(max_examples=8)
-@given(data=st.data())
-def test_casts_are_numpys(chain: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
-    dtype, wanted = data.draw(
-        st.sampled_from([("<i4", "f8"), ("<i4", "f4"), ("<f4", "f2"), ("<u2", "i4"), ("<f8", "i4")])
-    )
-    folder = tmp_path_factory.mktemp("casts")
-    array = gzarr.create_array(folder, shape=SHAPE, chunks=CHUNK, dtype=dtype, codecs=CHAINS[chain], fill_value=7)
-    array[...] = model = values(dtype)
-    array, model = missing(array, model)
-    view, model = array.astype(wanted), model.astype(wanted)
-    key, points = data.draw(basic_keys(SHAPE)), data.draw(coordinate_keys(SHAPE))
-    same(view[key], model[key])
-    same(view.vindex[points], model[points])
-    outer = data.draw(orthogonal_keys(SHAPE))
-    index, shape = orthogonal_index(outer, SHAPE)
-    same(view.oindex[outer], as_array(model[index]).reshape(shape))

@@ -70,19 +70,6 @@ def test_points_and_boxes_of_nested_shards_are_read_by_the_loop(
             assert (watched.done, watched.left) == (job.plan.nparts, 0)
 
 
-def test_boxes_of_a_nested_shard_that_is_replaced_are_read_anew(tmp_path: Path, watched: Watched) -> None:
-    array = made(tmp_path)
-    reader, starts = gzarr.open_array(LocalStore(tmp_path)), [(0, 0), (10, 10), (30, 25)]
-    for value in (5, 6):
-        array[...] = value
-        watched.left = 0
-        for _ in range(2):
-            job = job_for(reader, starts, (10, 10), range(3), (array.dtype, 1, 3))
-            engine.read([job])
-            check(job, np.full(MODEL.shape, value, "i4"), starts, range(3))
-        assert watched.left in (0, job.plan.nparts)  # at most once
-
-
 @pytest.mark.parametrize("at", [-1, -20, -60, -140, 3, 90])
 def test_damage_is_found_by_either_path(at: int, tmp_path: Path) -> None:
     made(tmp_path)

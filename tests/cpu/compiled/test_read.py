@@ -38,19 +38,17 @@ from gzarr.config import config
 from gzarr.cpu.compiled import eligibility, library
 from gzarr.cpu.compiled import read as compiled_read
 from gzarr.errors import GzarrError
-from gzarr.storage import LocalStore, MemoryStore, Request, SplitStore, Store
+from gzarr.storage import LocalStore, MemoryStore, Request, Store
 from gzarr.storage.base import Buffer, Versions
 from gzarr.storage.wrappers import ForwardedVersions
 from tests.cpu.compiled.looping import (
     CHAINS,
-    CHUNK,
     DTYPES,
     ROOT,
     SHAPE,
     Watched,
     made_to_lie,
     stored,
-    values,
 )
 from tests.properties.cases import as_array, basic_keys, coordinate_keys, orthogonal_index, orthogonal_keys, same
 
@@ -155,30 +153,6 @@ def test_other_reads_take_the_reference_path(tmp_path: Path, watched: Watched) -
     assert watched.done == 0
 
 
-class CountingSplit(SplitStore):
-    """Counts what is asked for; sees nothing if it is passed by."""
-
-    asked = 0
-
-    def get_one(self, request: Request) -> Buffer | None:
-        return self.get_many((request,))[0]
-
-    def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
-        self.asked += len(requests)
-        return super().get_many(requests)
-
-
-def test_two_stores_that_read_in_their_own_way_are_not_passed_by(tmp_path: Path, watched: Watched) -> None:
-    _, model = stored(CHAINS["blosc"], "<i4", LocalStore(tmp_path))
-    store = CountingSplit(LocalStore(tmp_path), LocalStore(tmp_path))
-    array = gzarr.open_array(store, path="a/b")
-    store.asked = 0
-    same(array[...], model)
-    assert store.asked == array.nchunks
-    assert store.files is None
-    assert watched.done == 0
-
-
 def test_views_of_a_local_store_are_read_by_the_loop(tmp_path: Path, watched: Watched) -> None:
     _, model = stored(CHAINS["blosc"], "<i4", LocalStore(tmp_path))
     gzarr.consolidate_metadata(tmp_path)
@@ -196,14 +170,6 @@ def test_views_of_a_local_store_are_read_by_the_loop(tmp_path: Path, watched: Wa
     split = gzarr.open_array(tmp_path / "a" / "b", chunk_store=LocalStore(tmp_path / "chunks"))
     same(split[...], model)
     assert watched.done == before + 2 * split.nchunks
-
-
-@pytest.mark.parametrize("keywords", [{}, {"dimension_separator": "/"}, {"order": "F"}, {"dtype": ">i2"}])
-def test_zarr_2_is_read_too(keywords: dict[str, Any], tmp_path: Path, watched: Watched) -> None:
-    model = values(keywords.pop("dtype", "<i4"))
-    array = gzarr.array(model, chunks=CHUNK, store=tmp_path, zarr_format=2, **keywords)
-    same(array[...], model)
-    assert (watched.done, watched.left) == (array.nchunks, 0)
 
 
 def test_many_axes_and_far_offsets(tmp_path: Path, watched: Watched) -> None:
@@ -433,16 +399,6 @@ def test_pieces_of_one_shard_are_of_one_version(n_threads: int, tmp_path: Path, 
             found.add(int(values[0]))
     assert found == {1, 2}
     assert watched.done > 20 * 256
-
-
-def test_damaged_chunks_do_not_stop_the_others(tmp_path: Path) -> None:
-    """All but the damaged one are in the result when the error is raised, whichever thread met it."""
-    array, model = stored(CHAINS["zstd"], "<i4", LocalStore(tmp_path))
-    (tmp_path / "a/b/c/3/2/0").write_bytes(b"no frame")
-    out = np.zeros(SHAPE, "<i4")
-    with pytest.raises(gzarr.errors.ChunkError, match=r"chunk \(3, 2, 0\)"):
-        array.get_basic_selection(..., out=out)
-    same(out[:60], model[:60])
 
 
 # -- the machine -----------------------------------------------------------------------------------------------------

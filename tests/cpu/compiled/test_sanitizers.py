@@ -17,11 +17,11 @@ SELECTED = {
     "cpu/compiled/test_basic.py": "lie or one_call or other_keys or strides or known or part or named or in_memory "
     "or (reference_path and zstd)",
     "cpu/compiled/test_read.py": "tables or axes or far or (all_of_it and (True or zstd)) "
-    "or (damage and (lz4 or checksum)) or copies_are_cast",
+    "or (damage and (lz4 or checksum))",
     "cpu/compiled/test_points.py": "lie or shards or together or (large and 7)",
     "cpu/compiled/test_elements.py": "large",
     "cpu/compiled/test_buffers.py": "lie or damage or large or (chunks_in_memory and shards and memory)",
-    "cpu/compiled/test_copies.py": "copies_are_cast or tables or axes or far or (in_memory and (shards or zstd))",
+    "cpu/compiled/test_copies.py": "tables or axes or far or (in_memory and (shards or zstd))",
     "cpu/compiled/test_read_blocks.py": "tables or damage or shards or whole or (lists and 7)",
     "cpu/compiled/test_read_beginnings.py": "not selection",
     "cpu/compiled/test_shards.py": "several_calls or shared or (odd and (plain or zstd)) "

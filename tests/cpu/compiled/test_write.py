@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numcodecs
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -18,7 +15,7 @@ from hypothesis import strategies as st
 import gzarr
 from gzarr.codecs import BloscCodec, BytesCodec, Crc32cCodec, GzipCodec, NumcodecsCodec, ShardingCodec, ZstdCodec
 from gzarr.config import config
-from gzarr.cpu.compiled import eligibility, library, tables
+from gzarr.cpu.compiled import eligibility, library
 from gzarr.cpu.compiled import write as compiled_write
 from gzarr.errors import StoreError
 from gzarr.storage import LocalStore
@@ -150,26 +147,6 @@ def test_compressors_have_the_parameters_of_numcodecs(codec: Any, dtype: str, tm
     assert (watched.written, watched.refused) == (7, 0)
 
 
-def test_zarr_2_is_written_too(tmp_path: Path, watched: Watched) -> None:
-    model = values(">i4")
-
-    def write(folder: Path) -> None:
-        for i, codec in enumerate((numcodecs.Blosc("zstd", 1, -1), numcodecs.Zlib(1), numcodecs.LZ4(), None)):
-            for order in "CF":
-                for separator in "./":
-                    options: Any = {"order": order, "dimension_separator": separator}
-                    path = folder / f"{i}{order}{ord(separator)}"
-                    array = gzarr.create_array(
-                        path, shape=SHAPE, chunks=CHUNK, dtype=">i4", zarr_format=2, compressor=codec, **options
-                    )
-                    array[...] = model
-
-    ours, theirs = both_ways(tmp_path, write)
-    assert ours == theirs
-    assert watched.written
-    assert not watched.refused
-
-
 @pytest.mark.parametrize("codec", [BytesCodec(), BloscCodec("lz4", 1, "shuffle", 4)], ids=repr)
 @pytest.mark.parametrize("shards", [False, True])
 def test_lists_of_everything_cover_chunks(codec: Any, shards: bool, tmp_path: Path, watched: Watched) -> None:
@@ -206,15 +183,6 @@ def test_no_more_memory_is_taken_for_tiny_chunks_than_they_may_need(
         array[...] = np.arange(50_000, dtype="i4")
     assert max(sizes) < 50_000 * 200
     same(array[...], np.arange(50_000, dtype="i4"))
-
-
-def test_the_chunks_of_a_plan_are_counted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not for every piece: that takes the square of their number."""
-    counted, count = list[int](), tables.chunks_of
-    monkeypatch.setattr(tables, "chunks_of", lambda spans: counted.append(1) or count(spans))
-    array = gzarr.create_array(tmp_path, shape=2000, chunks=1, dtype="i4", compressors=None)
-    array[...] = 1
-    assert 1 <= len(counted) <= 4  # by threads that begin at the same time
 
 
 BAD: list[Any] = [
@@ -324,14 +292,6 @@ def test_several_threads_put_one_shard_together(
         ours, theirs = both_ways(tmp_path, write)
     assert ours == theirs
     assert (watched.written > 0, watched.refused) == (True, 0)
-
-
-def test_an_empty_shard_is_deleted(tmp_path: Path, watched: Watched) -> None:
-    array = gzarr.create_array(tmp_path, shape=(8, 8), chunks=(2, 2), shards=(4, 8), dtype="i4")
-    array[...] = 1
-    array[:4] = 0
-    assert sorted(files(tmp_path)) == ["c/1/0", "zarr.json"]
-    assert (watched.written, watched.refused) == (24, 0)
 
 
 # -- what is not for the loop ----------------------------------------------------------------------------------------
@@ -500,27 +460,6 @@ def test_what_cannot_be_replaced_is_named_and_the_rest_is_written(tmp_path: Path
     same(found[:40], model[:40] + 1)
     same(found[40:60, 15:30], np.full((20, 15, 3), 7, "<i4"))
     assert not [name for name in files(tmp_path) if "tmp" in name]
-
-
-def test_a_full_device_leaves_the_old_files(tmp_path: Path) -> None:
-    """A process that may write files of 5,000 bytes only."""
-    code = f"""
-import resource, signal, numpy as np, gzarr
-z = gzarr.create_array({str(tmp_path)!r}, shape=(40, 1000), chunks=(10, 1000), dtype="i4", compressors=None)
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-z[...] = 1
-resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))
-try:
-    z[...] = 2
-except gzarr.errors.StoreError as error:
-    assert "too large" in str(error), error
-else:
-    raise SystemExit("nothing was raised")
-assert (z[...] == 1).all()
-"""
-    made = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
-    assert made.returncode == 0, made.stderr
-    assert len(files(tmp_path)) == 5
 
 
 def test_writers_that_empty_and_fill_the_same_directories(tmp_path: Path) -> None:
