@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from gzarr.errors import MetadataError, NodeNotFoundError
+from gzarr.errors import MetadataError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.keywords import GroupKeywords, OpenMode
@@ -13,7 +13,7 @@ from gzarr.hierarchy.reaching import join_storage_options, open_store_at, reach_
 from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.metadata.catalog import open_consolidated_node, require_consolidated
 from gzarr.metadata.consolidated import DEFAULT_KEY, consolidate
-from gzarr.metadata.documents import found_instead, read_node
+from gzarr.metadata.documents import expect_node, read_node
 from gzarr.metadata.model import GroupMeta, NodeMeta
 from gzarr.storage.base import Store
 
@@ -73,10 +73,9 @@ def consolidate_metadata(
     wanted = take_format(zarr_format, {})
     if wanted == 3 and metadata_key != DEFAULT_KEY:
         raise MetadataError(f"metadata_key={metadata_key!r}: Zarr v3 keeps consolidated metadata in zarr.json")
-    meta = read_node(opened.live(), where, wanted)
-    if meta is None or not consolidate(opened, where, metadata_key):
-        found = found_instead(opened, where, meta)
-        raise NodeNotFoundError(f"neither an array nor a group at {join_path(str(opened), where)!r}: {found}")
+    meta = expect_node(opened, where, read_node(opened.live(), where, wanted))
+    if not consolidate(opened, where, metadata_key):
+        expect_node(opened, where, None)  # it was deleted meanwhile
     return open_consolidated(opened, metadata_key, path=where, zarr_format=meta.zarr_format)
 
 
@@ -138,8 +137,7 @@ def open_consolidated(
     wanted = take_format(zarr_format, given)
     opened, where, mode, opened_with = reach_group(open_consolidated, store, path, mode, device, given)
     opened, meta = open_consolidated_node(opened, where, wanted, metadata_key, frozen=True)
-    if meta is None:
-        raise NodeNotFoundError(f"neither an array nor a group at {join_path(str(opened), where)!r}")
+    meta = expect_node(opened, where, meta)
     require_consolidated(opened, meta, join_path(str(opened), where))
     if isinstance(meta, GroupMeta):
         return Group(opened, where, meta, opened_with, read_only=mode == "r")

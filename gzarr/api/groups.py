@@ -7,15 +7,14 @@ from typing import Any, Unpack
 
 from gzarr.api.consolidated import read_with_consolidated
 from gzarr.display.info import Tree
-from gzarr.errors import ContainsArrayError, GroupNotFoundError
+from gzarr.errors import GroupNotFoundError
 from gzarr.errors.escaping import escaped
 from gzarr.hierarchy.create import new_group_meta, require_group_meta
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.keywords import GroupKeywords, OpenMode
 from gzarr.hierarchy.reaching import reach_group, take_format
 from gzarr.indexing.keys import join_path
-from gzarr.metadata.documents import found_instead, read_node
-from gzarr.metadata.model import ArrayMeta
+from gzarr.metadata.documents import expect_group, read_node
 
 
 def open_group(
@@ -83,13 +82,9 @@ def open_group(
         made = new_group_meta(opened, where, attributes or {}, wanted, overwrite=mode == "w")
         return Group(opened, where, made, opened_with)
     opened, meta = read_with_consolidated(opened, where, wanted, mode, use_consolidated)
-    if isinstance(meta, ArrayMeta):
-        raise ContainsArrayError(f"an array, not a group, is stored at {join_path(str(opened), where)!r}")
     if meta is None and mode == "a":
         meta = require_group_meta(opened, where, attributes or {}, wanted)
-    if meta is None:
-        raise GroupNotFoundError(f"no group at {join_path(str(opened), where)!r}: {found_instead(opened, where, meta)}")
-    return Group(opened, where, meta, opened_with, read_only=mode == "r")
+    return Group(opened, where, expect_group(opened, where, meta), opened_with, read_only=mode == "r")
 
 
 def group(

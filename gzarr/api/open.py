@@ -19,10 +19,9 @@ from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.keywords import OpenArrayKeywords, OpenKeywords, OpenLikeKeywords, OpenMode
 from gzarr.hierarchy.options import check_keywords
 from gzarr.hierarchy.reaching import reach_node, take_format, take_mode
-from gzarr.indexing.keys import join_path
 from gzarr.metadata.catalog import may_be_consolidated
-from gzarr.metadata.documents import found_instead, read_node
-from gzarr.metadata.model import ArrayMeta, GroupMeta
+from gzarr.metadata.documents import expect_array, expect_node, read_node
+from gzarr.metadata.model import GroupMeta
 
 
 def open_array(
@@ -100,10 +99,8 @@ def open_array(
             meta = read_node(opened, where, wanted)
             if meta is None:
                 raise
-    if not isinstance(meta, ArrayMeta):
-        found = found_instead(opened, where, meta)
-        raise ArrayNotFoundError(f"no array at {join_path(str(opened), where)!r}: {found}")
-    return Array(opened, where, meta, opened_with, read_only=mode == "r", **given_usage(given))
+    found = expect_array(opened, where, meta)
+    return Array(opened, where, found, opened_with, read_only=mode == "r", **given_usage(given))
 
 
 def open_like(a: Any, path: Any = None, *, store: Any = None, **kwargs: Unpack[OpenLikeKeywords]) -> Array:
@@ -186,9 +183,7 @@ def open(
         check_vacant(opened, where, NodeNotFoundError, nodes_below=not asked)
         create = open_array if wants_array else open_group
         return create(opened, mode, path=where, **given | opened_with.keywords())
-    if meta is None:
-        found = found_instead(opened, where, meta)
-        raise NodeNotFoundError(f"neither an array nor a group at {join_path(str(opened), where)!r}: {found}")
+    meta = expect_node(opened, where, meta)
     if isinstance(meta, GroupMeta):
         if use_consolidated is not None or (mode == "r" and may_be_consolidated(meta)):
             opened, consolidated = read_with_consolidated(opened, where, meta.zarr_format, mode, use_consolidated)

@@ -13,11 +13,11 @@ import numpy as np
 from gzarr.checking.report import Place, number, one_line
 from gzarr.checking.values import Tolerance, ValueDifferences, compare_values
 from gzarr.display.progress import ProgressLike, counted
-from gzarr.errors import ChunkError, NodeNotFoundError
+from gzarr.errors import ChunkError
 from gzarr.errors.escaping import as_lines, escaped
 from gzarr.indexing.keys import join_path
 from gzarr.metadata.conventions import Stated, stated_by, translate
-from gzarr.metadata.documents import members, read_node
+from gzarr.metadata.documents import expect_node, members, read_node
 from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta
 
 
@@ -134,10 +134,7 @@ def compare_places(
     a: Place, b: Place, tolerance: Tolerance, progress: ProgressLike = None, *, strict: bool, metadata_only: bool
 ) -> Comparison:
     """Compare two nodes and all below them. Raises: NodeNotFoundError, MetadataError, StoreError."""
-    metas = [read_node(place.store, place.path) for place in (a, b)]
-    for place, meta in zip((a, b), metas, strict=True):
-        if meta is None:
-            raise NodeNotFoundError(f"neither an array nor a group at {str(place)!r}")
+    metas = [expect_node(place.store, place.path, read_node(place.store, place.path)) for place in (a, b)]
     found: list[Difference] = []
     layout: list[Difference] = []
     pairs: list[_Pair] = []

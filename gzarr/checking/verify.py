@@ -12,9 +12,9 @@ from gzarr.checking.leftovers import find_leftovers
 from gzarr.checking.nodes import Findings, list_objects, listed, survey
 from gzarr.checking.report import Place, Problem, Verification
 from gzarr.display.progress import ProgressLike, counted
-from gzarr.errors import GzarrError, NodeNotFoundError
+from gzarr.errors import GzarrError
 from gzarr.indexing.grid import nchunks
-from gzarr.metadata.documents import found_instead
+from gzarr.metadata.documents import expect_node
 from gzarr.metadata.model import ArrayMeta
 
 #: Keys that are looked at together.
@@ -41,8 +41,7 @@ def verify_place(place: Place, progress: ProgressLike = None) -> Verification:
     found = Findings()
     survey(place, found)
     if not (found.groups or found.arrays or found.problems):
-        instead = found_instead(place.store, place.path, None)
-        raise NodeNotFoundError(f"neither an array nor a group at {str(place)!r}: {instead}")
+        expect_node(place.store, place.path, None)
     nbytes = {path: _nbytes(meta) for path, meta in found.arrays}
     n_objects = 0
     with counted(progress, sum(nbytes.values())) as add:

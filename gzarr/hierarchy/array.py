@@ -60,7 +60,7 @@ from gzarr.indexing.selection import (
     normalize_vindex,
     split_fields,
 )
-from gzarr.metadata.documents import as_meta, documents, found_instead, read_node
+from gzarr.metadata.documents import as_meta, documents, expect_array, read_node
 from gzarr.metadata.model import ArrayMeta
 from gzarr.metadata.parts import split_codecs
 from gzarr.storage import open_store
@@ -131,7 +131,8 @@ class Array(Node[ArrayMeta]):
                 Array.__init__(self, node.store, node.path, node.metadata, node.opened_with, **usage)
                 return
             read_only, metadata = split_positional(Array, ArrayMeta, metadata, opened_with, read_only)
-            store, path, metadata, opened_with = _reach(store, path, metadata, {**kwargs})
+            store, path, meta, opened_with = reach_existing(Array.__init__, store, path, metadata, {**kwargs})
+            metadata = expect_array(store, path, meta)
         super().__init__(store, path, metadata, opened_with, read_only=read_only)
         setting = config.get("array.read_missing_chunks") if read_missing_chunks is None else read_missing_chunks
         self.read_missing_chunks = bool(setting)
@@ -1368,21 +1369,9 @@ class Array(Node[ArrayMeta]):
         return type(self)(self.store, self.path, meta, opened_with or self.opened_with, **options)
 
 
-def _reach(
-    store: Any, path: str | None, metadata: ArrayMeta | None, keywords: dict[str, Any]
-) -> tuple[Store, str, ArrayMeta, OpenedWith]:
-    """Find the array in a store. Raises ArrayNotFoundError, MetadataError, TypeError."""
-    opened, where, meta, opened_with = reach_existing(Array.__init__, store, path, metadata, keywords)
-    if not isinstance(meta, ArrayMeta):
-        raise ArrayNotFoundError(f"no array at {join_path(str(opened), where)!r}: {found_instead(opened, where, meta)}")
-    return opened, where, meta, opened_with
-
-
 def _reopen(store: Store, path: str, meta: ArrayMeta | None, opened_with: OpenedWith, options: dict[str, Any]) -> Array:
     """Open a pickled array again, a view with its metadata. Raises ArrayNotFoundError or MetadataError."""
-    found = read_node(store, path) if meta is None else meta
-    if not isinstance(found, ArrayMeta):
-        raise ArrayNotFoundError(f"no array at {join_path(str(store), path)!r}: {found_instead(store, path, found)}")
+    found = expect_array(store, path, read_node(store, path) if meta is None else meta)
     return Array(store, path, found, opened_with, **options)
 
 

@@ -27,7 +27,7 @@ from gzarr.indexing.keys import join_path
 from gzarr.indexing.selection import normalize_basic
 from gzarr.metadata.consolidated import refresh
 from gzarr.metadata.conventions import with_names
-from gzarr.metadata.documents import NAMES, delete_node, documents, read_node
+from gzarr.metadata.documents import NAMES, delete_node, documents, expect_group, read_node
 from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta, ZarrFormat
 from gzarr.metadata.occupied import MARK, occupant, unfinished_copy, unfinished_run
 from gzarr.storage.base import Store
@@ -120,9 +120,7 @@ def require_group_meta(store: Store, path: str, attributes: Mapping[str, Any], z
             meta = read_node(store, path, wanted)
             if meta is None:
                 raise
-    if isinstance(meta, ArrayMeta):
-        raise ContainsArrayError(f"an array, not a group, is stored at {join_path(str(store), path)!r}")
-    return meta
+    return expect_group(store, path, meta)
 
 
 def put_node(store: Store, path: str, meta: NodeMeta, *, overwrite: bool) -> None:

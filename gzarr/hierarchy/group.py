@@ -43,7 +43,7 @@ from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.metadata.documents import (
     as_meta,
     delete_node,
-    found_instead,
+    expect_group,
     member_names,
     move_node,
     node_exists,
@@ -93,7 +93,8 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
                 read_only |= node._read_only
             else:
                 read_only, metadata = split_positional(Group, GroupMeta, metadata, opened_with, read_only)
-                store, path, metadata, opened_with = _reach(store, path, metadata, {**kwargs})
+                store, path, meta, opened_with = reach_existing(Group.__init__, store, path, metadata, {**kwargs})
+                metadata = expect_group(store, path, meta)
         super().__init__(store, path, metadata, opened_with, read_only=read_only)
 
     # -- mapping ------------------------------------------------------------------------------------------------------
@@ -982,24 +983,9 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
         return tuple((name.rpartition("/")[2], node) for name, node in self.members(None if recurse else 0))
 
 
-def _reach(
-    store: Any, path: str | None, metadata: GroupMeta | None, keywords: dict[str, Any]
-) -> tuple[Store, str, GroupMeta, OpenedWith]:
-    """Find the group in a store. Raises GroupNotFoundError, ContainsArrayError, MetadataError, TypeError."""
-    opened, where, meta, opened_with = reach_existing(Group.__init__, store, path, metadata, keywords)
-    if isinstance(meta, ArrayMeta):
-        raise ContainsArrayError(f"an array, not a group, is stored at {join_path(str(opened), where)!r}")
-    if meta is None:
-        raise GroupNotFoundError(f"no group at {join_path(str(opened), where)!r}: {found_instead(opened, where, meta)}")
-    return opened, where, meta, opened_with
-
-
 def _reopen(store: Store, path: str, opened_with: OpenedWith, read_only: bool) -> Group:
     """Open a pickled group again. Raises GroupNotFoundError or MetadataError."""
-    meta = read_node(store, path)
-    if not isinstance(meta, GroupMeta):
-        found = found_instead(store, path, meta)
-        raise GroupNotFoundError(f"no group at {join_path(str(store), path)!r}: {found}")
+    meta = expect_group(store, path, read_node(store, path))
     return Group(store, path, meta, opened_with, read_only=read_only)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import compress
 from typing import Any
 
-from gzarr.errors import NodeNotFoundError
+from gzarr.errors import ArrayNotFoundError, ContainsArrayError, GroupNotFoundError, NodeNotFoundError
 from gzarr.errors.escaping import escaped
 from gzarr.indexing.keys import join_path
 from gzarr.metadata import v2, v3
@@ -53,6 +53,31 @@ def found_instead(store: Store, path: str, meta: NodeMeta | None) -> str:
     if other is not None:
         return f"{_kind(other)} of Zarr v{other.zarr_format} is there, not of v{5 - other.zarr_format}"
     return occupant(store, path) or "nothing is there"
+
+
+def expect_array(store: Store, path: str, meta: NodeMeta | None) -> ArrayMeta:
+    """What `read_node` found at a path, if it is an array. Raises: ArrayNotFoundError."""
+    if isinstance(meta, ArrayMeta):
+        return meta
+    raise ArrayNotFoundError(f"no array at {join_path(str(store), path)!r}: {found_instead(store, path, meta)}")
+
+
+def expect_group(store: Store, path: str, meta: NodeMeta | None) -> GroupMeta:
+    """What `read_node` found at a path, if it is a group. Raises: ContainsArrayError, GroupNotFoundError."""
+    if isinstance(meta, GroupMeta):
+        return meta
+    where = join_path(str(store), path)
+    if meta is not None:
+        raise ContainsArrayError(f"an array, not a group, is stored at {where!r}")
+    raise GroupNotFoundError(f"no group at {where!r}: {found_instead(store, path, meta)}")
+
+
+def expect_node(store: Store, path: str, meta: NodeMeta | None) -> NodeMeta:
+    """What `read_node` found at a path, if it is anything. Raises: NodeNotFoundError."""
+    if meta is not None:
+        return meta
+    where, found = join_path(str(store), path), found_instead(store, path, meta)
+    raise NodeNotFoundError(f"neither an array nor a group at {where!r}: {found}")
 
 
 def _kind(meta: NodeMeta) -> str:
