@@ -21,8 +21,8 @@ from gzarr.chunk_io.array_io import ArrayIO
 from gzarr.chunk_io.prepare import find_shardings, prepare_array
 from gzarr.codecs.chain import complete, prepare
 from gzarr.codecs.spec import ArrayRepr, CodecSpec, fill_of
-from gzarr.cpu.backend import CpuBackend
 from gzarr.cpu.codecs.blosc_blocks import HEADER
+from gzarr.devices import backend_for
 from gzarr.hierarchy.array import Array
 from gzarr.indexing.grid import Grid, chunk_shape, nchunks
 from gzarr.indexing.keys import Coords
@@ -41,7 +41,7 @@ _PROBE_NBYTES = 16 << 20
 _SUFFIXES = ("crc32c", "numcodecs.crc32c", "numcodecs.fletcher32")
 _MEMCPY, _WHOLE, _MOST_SPLITS, _LEAST_SPLIT = 2, 16, 16, 128
 
-_HOST = CpuBackend()
+_HOST = backend_for("cpu")
 
 
 @dataclass(frozen=True, slots=True)

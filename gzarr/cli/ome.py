@@ -83,7 +83,7 @@ def pyramid(
         Any, typer.Option(parser=_factors, metavar="N", help="2, or by axis: z=1,y=2,x=2. By default, 2.")
     ] = None,
     method: Annotated[
-        str | None, typer.Option(metavar="NAME", help="mean, nearest, mode, min, max, median or gaussian.")
+        str | None, typer.Option(metavar="NAME", help="How elements become one: mean, nearest, mode, gaussian, ...")
     ] = None,
     skip: Skip = None,
     memory: BlockMemory = None,

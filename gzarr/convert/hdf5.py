@@ -9,12 +9,11 @@ from typing import Any, Literal, Unpack
 
 from gzarr.api.open import open as open_node
 from gzarr.convert.writing import replacing, write
-from gzarr.copying import hdf5
+from gzarr.copying import copy, copy_all, hdf5
 from gzarr.copying.named_chunks import axis_names
 from gzarr.copying.report import TransferReport
 from gzarr.copying.settings import Hdf5Keywords, TransferKeywords
 from gzarr.copying.sources import SourceTree, from_array, reading
-from gzarr.copying.zarr2 import copy, copy_all
 from gzarr.errors import CopyError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group

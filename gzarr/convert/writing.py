@@ -10,13 +10,13 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Unpack
 
+from gzarr.api.consolidated import consolidate_metadata
 from gzarr.copying.planning import check_copy
 from gzarr.copying.report import TransferReport
 from gzarr.copying.settings import CopyKeywords, Settings, TransferKeywords
 from gzarr.copying.sources import SourceTree, of_file
 from gzarr.copying.transfer import destination, transfer_tree
 from gzarr.errors import OVERWRITE, CopyError
-from gzarr.metadata.consolidated import consolidate
 
 _SETTINGS = frozenset(f.name for f in fields(Settings))
 
@@ -33,7 +33,7 @@ def write(tree: SourceTree, dest: Any, /, **options: Unpack[TransferKeywords]) -
     with destination(dest, path, writable=not settings.dry_run) as (store, where, backend):
         report = transfer_tree(tree, store, where, backend, settings, keywords, each)
         if tree.groups and not settings.dry_run and store.zarr_format is None:
-            consolidate(store, where)
+            consolidate_metadata(store, path=where)
         return report
 
 

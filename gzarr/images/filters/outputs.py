@@ -15,9 +15,9 @@ import numpy as np
 from gzarr.api.create import create_array
 from gzarr.api.open import open_array, open_group
 from gzarr.errors import ArrayNotFoundError, GroupNotFoundError
-from gzarr.hierarchy import new_nodes
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
+from gzarr.hierarchy.new_nodes import like
 from gzarr.images.image import Image
 from gzarr.images.new_levels import level_keywords, nodata_keywords
 from gzarr.images.pyramid.building import Build, make_build
@@ -120,4 +120,4 @@ def _like(template: Array, dtype: np.dtype[Any]) -> dict[str, Any]:
     if dtype != template.dtype or template.is_view:
         name = "compressor" if template.zarr_format == 2 else "compressors"
         keywords = {"dtype": dtype, name: getattr(template, name)}
-    return new_nodes.like(template, keywords)
+    return like(template, keywords)

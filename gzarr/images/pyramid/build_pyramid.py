@@ -57,8 +57,9 @@ def build_pyramid(
         How many elements become one, for each level: of all spatial axes, or by axis. By default 2; axes whose voxels
         are longer than the others' are left until those are as long.
     method : str or callable, optional
-        "mean", "nearest" (the first element), "mode", "min", "max", "median" or "gaussian", or a function of a block
-        and the factors that returns the smaller block. By default "mean", and "mode" for labels.
+        How elements become one: "mean", "nearest" (the first element), "mode", "gaussian" or another of the methods
+        that the guide to images lists, or a function of a block and the factors that returns the smaller block. By
+        default "mean", and "mode" for labels.
     skip : number, array of bool or False, optional
         Elements that are missing, which are left out: those that equal a number or are NaN, or a mask of the shape of
         level 0, as an array in memory or a gzarr array. By default what the image records as missing data (the

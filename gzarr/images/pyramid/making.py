@@ -18,7 +18,7 @@ from gzarr.images.pyramid.recipes import Recipe
 from gzarr.images.pyramid.smoothing import smooth_levels
 from gzarr.images.pyramid.units import plan_units
 from gzarr.metadata.model import ArrayMeta
-from gzarr.storage.memory import MemoryStore
+from gzarr.storage import MemoryStore
 
 
 def build_levels(

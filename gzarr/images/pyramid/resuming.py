@@ -18,7 +18,8 @@ from gzarr.errors import OVERWRITE, RESUME, ChunkError, ContainsNodeError, Store
 from gzarr.identity.runs import Run
 from gzarr.indexing.keys import join_path
 from gzarr.metadata.occupied import PROGRESS
-from gzarr.storage.base import Request, Store
+from gzarr.storage import Store
+from gzarr.storage.base import Request
 
 
 class UnitsDone:

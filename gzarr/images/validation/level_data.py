@@ -13,8 +13,6 @@ from typing import Any
 import numpy as np
 
 from gzarr.backend import Backend
-from gzarr.checking.report import Place, Problem
-from gzarr.checking.verify import verify_place
 from gzarr.display.progress import ProgressLike
 from gzarr.errors import GzarrError
 from gzarr.hierarchy.array import Array
@@ -50,9 +48,8 @@ def check_data(levels: Sequence[Array | None], take: Taker, progress: ProgressLi
     for level in levels:
         if level is None:
             continue
-        place = Place(level.store, level.path, level.backend.host, level.opened_with.allow_pickle)
-        left: dict[str, list[Problem]] = {}
-        for problem in verify_place(place, progress).problems:
+        left: dict[str, list[Any]] = {}
+        for problem in level.to("cpu").verify(progress).problems:
             if problem.kind in _LEFT:
                 left.setdefault(problem.kind, []).append(problem)
                 continue
