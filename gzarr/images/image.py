@@ -15,6 +15,7 @@ from gzarr.identity.runs import Resume
 from gzarr.images.image_data import ImageData, read_image
 from gzarr.images.label_images import label_names, write_label
 from gzarr.images.ome.series import group_of_image
+from gzarr.images.pyramid.recipes import Recipe
 from gzarr.images.pyramid.resuming import read_marks
 
 if TYPE_CHECKING:
@@ -131,22 +132,9 @@ class Image(ImageData):
         >>> list(image.labels), labels.dtype, labels.metadata.image_label.colors
         (['bright'], dtype('uint8'), {1: (255, 0, 0, 255)})
         """
-        group = write_label(
-            self,
-            name,
-            data,
-            dtype=dtype,
-            levels=levels,
-            factors=factors,
-            method=method,
-            colors=colors,
-            properties=properties,
-            resume=resume,
-            overwrite=overwrite,
-            max_nbytes=max_nbytes,
-            progress=progress,
-            **kwargs,
-        )
+        recipe = Recipe(levels, factors, method, max_nbytes, resume, overwrite, progress, name="write_label")
+        given = {"dtype": dtype, "colors": colors, "properties": properties}
+        group = write_label(self, name, data, recipe, **given, **kwargs)
         return type(self)(*read_image(group))
 
     def validate(self, *, data: bool = False, progress: ProgressLike = None) -> Validation:

@@ -8,28 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeAlias, TypedDict, Unpack
+from typing import Any, TypeAlias, TypedDict, Unpack
 
 import numpy as np
 
 from gzarr.backend import Array as AnyArray
-from gzarr.display.progress import ProgressLike
 from gzarr.errors import ContainsGroupError, MetadataError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.keywords import Layout
 from gzarr.hierarchy.named_axes import axis_names, check_aligned
 from gzarr.hierarchy.options import check_keywords
-from gzarr.identity.runs import Resume, identify
+from gzarr.identity.runs import identify
 from gzarr.images.image_data import ImageData
 from gzarr.images.new_levels import level_keywords
 from gzarr.images.ome.axes import ImageAxis, names_of
 from gzarr.images.ome.documents import VERSION_OF, Dataset, Multiscale, ome_attributes
-from gzarr.images.ome.image_label import new_image_label
+from gzarr.images.ome.image_label import ImageLabel, new_image_label
 from gzarr.images.pyramid.building import building, chunk_of, fill, producer
-from gzarr.images.pyramid.downsample import Method, check_method
+from gzarr.images.pyramid.downsample import check_method
 from gzarr.images.pyramid.level_arrays import is_bare
-from gzarr.images.pyramid.levels import Factors
 from gzarr.images.pyramid.making import check_image
 from gzarr.images.pyramid.recipes import Recipe
 from gzarr.images.pyramid.resuming import read_marks
@@ -56,27 +54,6 @@ class LabelKeywords(TypedDict, total=False):
     layout: Layout | None
 
 
-class NewLabels(NamedTuple):
-    """An image of labels that is being made.
-
-    Attributes
-    ----------
-    group : Group
-        Its group, without metadata.
-    base : Array
-        Its level 0, empty.
-    multiscale : Multiscale
-        The metadata of the image with level 0 alone.
-    factors : sequence of mappings
-        From each level of the image to the next, by axis.
-    """
-
-    group: Group
-    base: Array
-    multiscale: Multiscale
-    factors: Sequence[Mapping[str, int]]
-
-
 def label_names(group: Group) -> list[str]:
     """Names of the images of labels that belong to the image in a group."""
     found = group.get("labels")
@@ -90,17 +67,11 @@ def write_label(
     image: ImageData,
     name: str,
     data: Any,
+    recipe: Recipe,
     *,
     dtype: Any = None,
-    levels: int | None = None,
-    factors: Factors = None,
-    method: Method = "mode",
     colors: Mapping[int, Any] | None = None,
     properties: Mapping[int, Mapping[str, Any]] | None = None,
-    resume: Resume = False,
-    overwrite: bool = False,
-    max_nbytes: int | None = None,
-    progress: ProgressLike = None,
     **keywords: Unpack[LabelKeywords],
 ) -> Group:
     """Write an image of labels that belongs to an image, and list it; returns its group.
@@ -112,12 +83,13 @@ def write_label(
     if not computes:
         data = _in_order(from_tensor(data if hasattr(data, "shape") else np.asarray(data)), image)
     run = identify(
-        "write_label",
-        resume,
+        recipe.name,
+        recipe.resume,
         functions={"data": data} if computes else {},
         inputs={"image": image.levels[0]} if computes else {"data": data},
         beside=(image.group.store, image.group.path),
     )
+    recipe = recipe._replace(run=run)
     if computes:
         axes, shape = image.metadata.axes, image.shape
         found = _probe(data, image)
@@ -126,120 +98,83 @@ def write_label(
         check_aligned(axis_names(data), names_of(axes), image.axes, image.group.store_path)
         found = numpy_dtype(data.dtype)
     kind = _label_dtype(np.dtype(found if dtype is None else dtype), image, name)
-    check_method(method, kind, labels=True)
-    recipe = Recipe(levels, factors, method, max_nbytes, resume, run=run, name="write_label")
-    new = new_labels(
-        image,
-        name,
-        axes,
-        shape,
-        kind,
-        colors,
-        properties,
-        resume=bool(resume),
-        overwrite=overwrite,
-        recipe=recipe,
-        **keywords,
-    )
-    if levels is None and factors is None:
-        recipe = recipe._replace(levels=len(new.factors), factors=new.factors or None)
-    base = new.base
-    given = _computed(data, image) if callable(data) else producer(data, base.backend, found)
+    check_method(recipe.method or "mode", kind, labels=True)
+    label = new_image_label(colors, properties, VERSION_OF[image.group.metadata.zarr_format])
+    alone = _metadata(image, name, axes, label)
+    group, base = _created(image, name, alone, {"shape": shape, "dtype": kind, **keywords}, recipe)
+    recipe = recipe._replace(overwrite=False)
+    if recipe.levels is None and recipe.factors is None:
+        steps = _factors(image, axes, shape)
+        recipe = recipe._replace(levels=len(steps), factors=steps or None)
+    given = _computed(data, image) if computes else producer(data, base.backend, found)
     try:
-        with building(new.group, base, new.multiscale, recipe, is_last=False) as build:
-            chunk = chunk_of(image.levels[0] if callable(data) else data)
-            fill(build, _checked(given, base), max_nbytes=max_nbytes, progress=progress, chunk=chunk)
+        with building(group, base, alone, recipe, is_last=False) as build:
+            fill(build, _checked(given, base), chunk_of(image.levels[0] if computes else data))
     except Exception:
-        if read_marks(base.store, new.group.path) is None:  # nothing to go on with
-            delete_node(base.store, new.group.path)
+        if read_marks(base.store, group.path) is None:  # nothing to go on with
+            delete_node(base.store, group.path)
         raise
     _list(image.group, normalize_path(name), listed=True)
     if build.marks is not None:
         build.marks.remove()
-    new.group.attrs.refresh()
-    return new.group
+    group.attrs.refresh()
+    return group
 
 
-def new_labels(
-    image: ImageData,
-    name: str,
-    axes: tuple[ImageAxis, ...],
-    shape: tuple[int, ...],
-    dtype: np.dtype[Any],
-    colors: Mapping[int, Any] | None = None,
-    properties: Mapping[int, Mapping[str, Any]] | None = None,
-    *,
-    resume: bool = False,
-    overwrite: bool = False,
-    recipe: Recipe | None = None,
-    **keywords: Unpack[LabelKeywords],
-) -> NewLabels:
-    """Make the group and level 0 of an image of labels, which is neither filled nor listed yet.
-
-    With ``resume``, those of a write that was not finished are opened.
-
-    Parameters
-    ----------
-    image : ImageData
-        The image that the labels belong to.
-    name : str
-        Name of the labels.
-    axes, shape, dtype
-        Those of the image, without axes along which the labels are the same; an extent may be 1.
-    colors, properties, resume, overwrite, **keywords
-        See `gzarr.images.Image.write_label`.
-    recipe : Recipe, optional
-        Of the levels, which is checked before anything is deleted.
-
-    Raises
-    ------
-    MetadataError
-        If the name or a keyword is malformed.
-    ContainsGroupError
-        If there are labels of that name and ``overwrite`` is false.
-    """
+def _metadata(image: ImageData, name: str, axes: tuple[ImageAxis, ...], label: ImageLabel) -> Multiscale:
+    """The metadata of labels with level 0 alone. Raises: MetadataError."""
     path = normalize_path(name)
     if not path:
         raise MetadataError(f"{name!r} is no name for labels")
-    group, zarr_format = image.group, image.group.metadata.zarr_format
-    group.check_metadata_writable()
-    version = VERSION_OF[zarr_format]
     numbers = [image.axes.index(axis.name) for axis in axes]
-    placed = image.metadata.transformation(0)
-    scale, moved = (tuple(values[number] for number in numbers) for values in placed)
-    multiscale = Multiscale(
+    scale, moved = (tuple(values[number] for number in numbers) for values in image.metadata.transformation(0))
+    return Multiscale(
         axes=axes,
         datasets=(Dataset("0", scale, moved),),
-        version=version,
+        version=VERSION_OF[image.group.metadata.zarr_format],
         name=path.rpartition("/")[2],
         type="none",
         metadata={},
-        image_label=replace(new_image_label(colors, properties, version), source="../" * (2 + path.count("/"))),
+        image_label=replace(label, source="../" * (2 + path.count("/"))),
     )
+
+
+def _created(
+    image: ImageData, name: str, multiscale: Multiscale, given: Mapping[str, Any], recipe: Recipe
+) -> tuple[Group, Array]:
+    """Make the group and level 0 of labels, neither filled nor listed yet; or open those that were not finished.
+
+    given: keywords of level 0. Raises: ContainsGroupError if there are labels of that name that are not replaced.
+    """
+    path, group = normalize_path(name), image.group
+    group.check_metadata_writable()
     labels = group.require_group("labels")
     where = join_path(str(labels.store_path), path)
-    steps = _factors(image, axes, shape)
-    if resume and read_marks(labels.store, join_path(labels.path, path)) is not None:
+    is_begun = read_marks(labels.store, join_path(labels.path, path)) is not None
+    if recipe.resume and is_begun:
         own = labels[path]
         base = own.get("0") if isinstance(own, Group) else None
-        if isinstance(own, Group) and isinstance(base, Array) and (base.shape, base.dtype) == (shape, dtype):
-            return NewLabels(own, base, multiscale, steps)
+        if (
+            isinstance(own, Group)
+            and isinstance(base, Array)
+            and (base.shape, base.dtype) == (given["shape"], given["dtype"])
+        ):
+            return own, base
         raise ContainsGroupError(f"the labels that were begun at {where!r} are others: pass overwrite=True")
-    begun = labels.get(path) if resume else None
-    overwrite = overwrite or (isinstance(begun, Group) and is_bare(begun, "0"))
+    begun = labels.get(path) if recipe.resume else None
+    overwrite = recipe.overwrite or (isinstance(begun, Group) and is_bare(begun, "0"))
     if path in labels and not overwrite:
-        if read_marks(labels.store, join_path(labels.path, path)) is not None:
+        if is_begun:
             raise ContainsGroupError(
                 f"labels at {where!r} are unfinished: pass resume=True to go on, or overwrite=True"
             )
         raise ContainsGroupError(f"labels are already stored at {where!r}: pass overwrite=True to replace them")
-    level = level_keywords(multiscale, {"shape": shape, "dtype": dtype, **keywords})
+    level = level_keywords(multiscale, given)
     check_image(multiscale, level, recipe)
     if path in label_names(group):
         _list(group, path, listed=False)
     own = labels.create_group(path, overwrite=overwrite)
-    base = own.create_array("0", **level)
-    return NewLabels(own, base, multiscale, steps)
+    return own, own.create_array("0", **level)
 
 
 def _factors(image: ImageData, axes: Sequence[ImageAxis], shape: Sequence[int]) -> list[dict[str, int]]:

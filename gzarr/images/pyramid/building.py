@@ -19,7 +19,7 @@ import numpy as np
 import gzarr.images.pyramid.resuming as notes
 from gzarr.backend import Array as AnyArray
 from gzarr.backend import Backend
-from gzarr.display.progress import ProgressLike, counted
+from gzarr.display.progress import counted
 from gzarr.errors import RESUME, ContainsNodeError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
@@ -206,14 +206,7 @@ def _named(multiscale: Multiscale, method: Method, planned: Sequence[PyramidLeve
     )
 
 
-def fill(
-    build: Build,
-    produce: Callable[[Region], AnyArray],
-    *,
-    max_nbytes: int | None = None,
-    progress: ProgressLike = None,
-    chunk: tuple[int, ...] | None = None,
-) -> None:
+def fill(build: Build, produce: Callable[[Region], AnyArray], chunk: tuple[int, ...] | None = None) -> None:
     """Build levels from a function that gives the elements of regions of level 0.
 
     Parameters
@@ -223,10 +216,6 @@ def fill(
     produce : callable
         Given a region (a tuple of slices) of level 0, returns its elements on the device of level 0. It is called once
         for each unit, by several threads at once.
-    max_nbytes : int, optional
-        Memory for decoded elements, in bytes: see `gzarr.images.build_pyramid`.
-    progress : bool or callable, optional
-        As in `gzarr.transfer`.
     chunk : tuple of int, optional
         Shape of what ``produce`` has to decode whole, so that units do not cut it more than they must.
 
@@ -237,7 +226,7 @@ def fill(
     StoreError, ChunkError
         If a write or a read fails; no other unit begins.
     """
-    base, cascade = build.levels[0], build.cascade
+    base, cascade, max_nbytes = build.levels[0], build.cascade, build.recipe.max_nbytes
     waits = base.store.concurrency > 1
     workers = worker_count(base.backend, base.store.concurrency)
     cells = cascade.geometry if chunk is None else cascade.geometry._replace(chunk=chunk)
@@ -259,7 +248,7 @@ def fill(
         add(block.nbytes, name)
 
     todo = (item for item in enumerate(units) if not marks.is_done(item[0]))
-    with counted(progress, base.nbytes) as add:
+    with counted(build.recipe.progress, base.nbytes) as add:
         for region in done:
             add(_nbytes(region, base), name)
         run_tasks(

@@ -15,7 +15,7 @@ from itertools import product
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
-from gzarr.display.progress import ProgressLike, counted
+from gzarr.display.progress import counted
 from gzarr.errors import StoreError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.missing import Missing
@@ -75,23 +75,15 @@ def plan_rounds(levels: Sequence[Array], factors: Sequence[Coords], max_nbytes: 
     return rounds
 
 
-def build_on(
-    client: ClusterClient, build: Build, method: Method, *, max_nbytes: int | None, progress: ProgressLike = None
-) -> None:
+def build_on(client: ClusterClient, build: Build) -> None:
     """Build all levels above level 0, which is stored, on a cluster.
 
     Parameters
     ----------
-    client : Client
-        Hands tasks to the cluster.
+    client : ClusterClient
+        Hands tasks to the cluster. A method that is a function must be one that can be pickled.
     build : Build
-        Of `gzarr.images.pyramid.building.building`.
-    method : str or callable
-        The method; a function must be one that can be pickled.
-    max_nbytes : int or None
-        Memory of one task for decoded elements.
-    progress : bool or callable, optional
-        As in `gzarr.transfer`.
+        Of `gzarr.images.pyramid.building.building`; its ``max_nbytes`` is the memory of one task.
 
     Raises
     ------
@@ -106,17 +98,17 @@ def build_on(
             f"{build.node.store_path} is in the memory of this process, which workers cannot see: store the image in "
             "a directory or on a server, or leave client= out"
         )
-    rounds = plan_rounds(levels, factors, max_nbytes)
+    rounds = plan_rounds(levels, factors, build.recipe.max_nbytes)
     marks = build.begin({"rounds": [list(each) for each in rounds]})
     rounds = [Round(base, last, tuple(block)) for base, last, block in marks.plan["rounds"]]
     total = sum(levels[each.base].nbytes for each in rounds)
     number = 0
-    with counted(progress, total) as add:
+    with counted(build.recipe.progress, total) as add:
         for each in rounds:
             tasks = list(enumerate(_blocks(levels[each.base].shape, each.block), number))
             number += len(tasks)
             missing = build.cascade.missing[each.base]
-            given = (levels[each.base : each.last + 1], factors[each.base : each.last], method, missing)
+            given = (levels[each.base : each.last + 1], factors[each.base : each.last], build.cascade.method, missing)
             _run(client, given, [task for task in tasks if not marks.is_done(task[0])], marks)
             add(levels[each.base].nbytes, levels[each.base].path)
 

@@ -49,12 +49,11 @@ def build_levels(
         raise ValueError("method='gaussian' is not built on a cluster; leave client= out, or choose another method")
     with building(group, base, multiscale, recipe, write_base=write_base, after=after, is_last=is_last) as build:
         if recipe.client is not None:
-            build_on(recipe.client, build, method, max_nbytes=recipe.max_nbytes, progress=recipe.progress)
+            build_on(recipe.client, build)
         elif method == GAUSSIAN:
-            smooth_levels(build, max_nbytes=recipe.max_nbytes, progress=recipe.progress)
+            smooth_levels(build)
         else:
-            produce = producer(data, base.backend, base.dtype)
-            fill(build, produce, max_nbytes=recipe.max_nbytes, progress=recipe.progress, chunk=chunk_of(data))
+            fill(build, producer(data, base.backend, base.dtype), chunk_of(data))
     group.attrs.refresh()
     return build
 

@@ -23,7 +23,7 @@ import numpy as np
 from gzarr.backend import Array as AnyArray
 from gzarr.backend import Backend
 from gzarr.cpu.threads import thread_count
-from gzarr.display.progress import ProgressLike, counted
+from gzarr.display.progress import counted
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.missing import Missing
 from gzarr.images.halo.blockwise import BlockwiseJob, run_blockwise
@@ -129,8 +129,9 @@ class _SmoothingStep(NamedTuple):
     plan: BlockwisePlan
 
 
-def smooth_levels(build: Build, *, max_nbytes: int | None, progress: ProgressLike = None) -> None:
+def smooth_levels(build: Build) -> None:
     """Build all levels above level 0, which is stored. Raises: ChunkError, StoreError, ValueError."""
+    max_nbytes = build.recipe.max_nbytes
     steps = [_step(build, level, max_nbytes) for level in range(1, len(build.levels))]
     marks = build.begin({"walks": [step.plan.to_json() for step in steps]})
     if marks.n_done:
@@ -139,7 +140,7 @@ def smooth_levels(build: Build, *, max_nbytes: int | None, progress: ProgressLik
             for step, stored in zip(steps, marks.plan["walks"], strict=True)
         ]
     first = 0
-    with counted(progress, sum(step.source.nbytes for step in steps)) as add:
+    with counted(build.recipe.progress, sum(step.source.nbytes for step in steps)) as add:
         for step in steps:
             _carry_out(step, build, first, max_nbytes)
             first += sum(

@@ -82,9 +82,14 @@ def test_a_full_disk_is_one_error_and_the_build_goes_on(room: int) -> None:
     with gzarr.config.set({"threading.max_workers": 2}):
         with (
             pytest.raises(StoreError, match="no space left on device") as raised,
-            building(image.group, image[0], image.metadata, Recipe(levels=2, factors=2)) as build,
+            building(
+                image.group,
+                image[0],
+                image.metadata,
+                Recipe(levels=2, factors=2, max_nbytes=2 * 2 * 64 * 64 * 2 + 20000),
+            ) as build,
         ):
-            fill(build, data.__getitem__, max_nbytes=2 * 2 * 64 * 64 * 2 + 20000)
+            fill(build, data.__getitem__)
         assert any("resume=True goes on" in note for note in raised.value.__notes__)
         assert len(open_image(store)) == 1
         store.room = 10**9
@@ -121,8 +126,10 @@ def test_done_units_are_not_asked_for_again() -> None:
     for attempt in range(2):
         with gzarr.config.set({"threading.max_workers": 1}):
             try:
-                with building(image.group, image[0], image.metadata, Recipe(levels=3, resume=attempt == 1)) as build:
-                    fill(build, produce, max_nbytes=40000)
+                with building(
+                    image.group, image[0], image.metadata, Recipe(levels=3, resume=attempt == 1, max_nbytes=40000)
+                ) as build:
+                    fill(build, produce)
             except RuntimeError:
                 assert attempt == 0
     starts = [tuple(s.start for s in region) for region in asked]
@@ -186,9 +193,9 @@ def test_a_budget_that_is_too_small_is_refused_before_anything_is_written() -> N
     before = list(image.group.store.list_prefix())
     with (
         pytest.raises(ValueError, match="max_nbytes=1000: the smallest blocks"),
-        building(image.group, image[0], image.metadata, Recipe(levels=1)) as build,
+        building(image.group, image[0], image.metadata, Recipe(levels=1, max_nbytes=1000)) as build,
     ):
-        fill(build, np.zeros((512, 512), "u2").__getitem__, max_nbytes=1000)
+        fill(build, np.zeros((512, 512), "u2").__getitem__)
     assert list(image.group.store.list_prefix()) == before
 
 
