@@ -167,8 +167,10 @@ def map_overlap(
         levels,
         factors,
         method,
-        resume=resume,
-        overwrite=overwrite,
+        left_nbytes(first.backend, max_nbytes, max_device_nbytes),
+        resume,
+        overwrite,
+        progress,
         skip=skip,
         name=given.name,
         run=identify(
@@ -186,35 +188,28 @@ def map_overlap(
         check_apart(source, out)
     trial = None if 0 in first.shape else dry_run(func, given.sources, depths)
     stored = _dtype_of(given, trial, dtype) if output is None else output.dtype
-    limit = left_nbytes(first.backend, max_nbytes, max_device_nbytes)
-    geometry = Geometry(shape=first.shape, depth=depths, modes=modes, factors=(1,) * first.ndim, unit=unit_of(first))
+    geometry = Geometry(
+        shape=first.shape, depth=depths, modes=modes, factors=(1,) * first.ndim, unit=unit_of(first), cval=cval
+    )
     if trial is not None:
         check_result(trial.result, trial.shape, stored, f"{given.name}: func", "the trial")
     if output is None:
         if trial is not None:  # nothing is created that cannot be filled
-            _plan(given, geometry, trial, stored, limit, wanted)
+            _plan(given, geometry, trial, stored, recipe.max_nbytes, wanted)
         output = new_output(given.template, out, stored, recipe)
     output = output.to(first.backend)
     if trial is None:
         return output
     build = output_build(output, recipe)
     with build.writing():
-        geometry = replace(geometry, unit=build.cascade.unit)
-        _fill(given, build, geometry, (trial, wanted, cval), limit, progress)
+        _fill(given, build, replace(geometry, unit=build.cascade.unit), trial, wanted)
     made = result_of(build)
     return show_values(made, missing=build.cascade.missing[0]) if isinstance(made, Image) else made
 
 
-def _fill(
-    given: Applied,
-    build: Build,
-    geometry: Geometry,
-    how: tuple[DryRun, tuple[int, ...] | None, Any],
-    max_nbytes: int | None,
-    progress: ProgressLike,
-) -> None:
-    """Compute everything that is not done. how: the trial of the function, the shape of blocks, and `cval`."""
-    (trial, block, cval), target = how, build.levels[0]
+def _fill(given: Applied, build: Build, geometry: Geometry, trial: DryRun, block: tuple[int, ...] | None) -> None:
+    """Compute everything that is not done. block: the shape of blocks, if it is given."""
+    target, cascade, max_nbytes = build.levels[0], build.cascade, build.recipe.max_nbytes
     pending = 0 if build.multiscale is None else limit_of(max_nbytes) // _PENDING_SHARE
     costs, plan = _plan(given, geometry, trial, target.dtype, max_nbytes, block, pending)
     marks = build.begin(plan.to_json())
@@ -223,29 +218,23 @@ def _fill(
         plan = plan_again(geometry, grids, costs, marks.plan)
     limit = limit_of(max_nbytes, plan.nbytes + pending)
     name = with_memory(str(target.store_path), max_nbytes, limit)
-    with counted(progress, target.nbytes) as add:
+    with counted(build.recipe.progress, target.nbytes) as add:
 
         def tell(group: Bounds) -> None:
             add(prod(stop - start for start, stop in group) * target.itemsize, name)
 
-        def finished(number: int, group: Bounds) -> None:
-            marks.note(number)
-            tell(group)
-
         job = BlockwiseJob(
             sources=given.sources,
             compute=Compute(given, geometry.depth, target.dtype),
-            put=build.cascade.put,
+            put=cascade.put,
             geometry=geometry,
+            costs=costs,
             plan=plan,
             dtype=target.dtype,
-            workers=costs.workers,
             max_nbytes=limit,
-            pending=lambda: build.cascade.pending_nbytes,
-            cval=cval,
-            ahead=given.reads_ahead,
-            is_done=marks.is_done,
-            finished=finished,
+            pending=lambda: cascade.pending_nbytes,
+            marks=marks,
+            tell=tell,
         )
         done = done_groups(job) if marks.n_done else []
         for group in done:
@@ -263,7 +252,7 @@ def _plan(
     block: tuple[int, ...] | None,
     pending: int = 0,
 ) -> tuple[Costs, BlockwisePlan]:
-    """Plan the walk. pending: bytes of the memory that are for other things. Raises: ValueError if it is too little."""
+    """Plan the blocks. pending: bytes of memory for other things. Raises: ValueError if what is left is too little."""
     costs = Costs(
         itemsizes=tuple(source.itemsize for source in given.sources),
         out_itemsize=dtype.itemsize,

@@ -1,4 +1,4 @@
-"""Walks through large arrays in bars and layers, and computes blocks with their halos.
+"""Computes large arrays block by block with halos, in bars and layers.
 
 Theory of operation. `gzarr.images.halo.planning` says how. Layer by layer, windows (`gzarr.images.halo.window`) are
 read by all threads; then the blocks of the layer are computed and handed over, each by one thread. Blocks are views of
@@ -21,14 +21,15 @@ from gzarr.backend import Array as AnyArray
 from gzarr.backend import Backend
 from gzarr.concurrency import Pool, new_lock, raise_again
 from gzarr.hierarchy.array import Array
-from gzarr.images.halo.planning import BlockwisePlan, Bounds, Geometry
+from gzarr.images.halo.planning import BlockwisePlan, Bounds, Costs, Geometry
 from gzarr.images.halo.window import HaloWindow
+from gzarr.images.pyramid.resuming import UnitsDone
 from gzarr.images.tasks import run_tasks
 
 
 @dataclass(frozen=True, kw_only=True)
 class BlockwiseJob:
-    """What is done on a walk.
+    """What is computed of what.
 
     Attributes
     ----------
@@ -39,39 +40,49 @@ class BlockwiseJob:
         block. The elements are parts of the windows and must not be changed.
     put : callable
         Called with the start of a group of blocks, and the group: from any thread, each once.
-    geometry, plan
-        How it is walked through.
+    geometry, costs, plan
+        In which blocks. Of the costs, ``workers`` and ``windows`` are what the plan was made for.
     dtype : dtype
         Of the output.
-    cval : scalar
-        Value of a constant boundary.
-    ahead : bool
-        Whether the next layer is read while one is computed.
-    workers : int
-        How many blocks are computed at once.
     max_nbytes : int
         What windows, blocks and groups may take.
     pending : callable
         Bytes that `put` has kept.
-    is_done : callable
-        Whether a group with a number, in the order of the plan, need not be computed.
-    finished : callable
-        Called with the number of a group that has been put, and its bounds.
+    marks : UnitsDone or None
+        Which groups, in the order of the plan, need not be computed; takes note of those that have been put.
+    first : int
+        Number of the first group among these.
+    tell : callable
+        Called with the bounds of a group that has been put.
     """
 
     sources: Sequence[Array]
     compute: Callable[[Bounds, list[AnyArray]], AnyArray]
     put: Callable[[tuple[int, ...], AnyArray], object]
     geometry: Geometry
+    costs: Costs
     plan: BlockwisePlan
     dtype: np.dtype[Any]
-    workers: int
     max_nbytes: int
     pending: Callable[[], int] = int
-    cval: Any = 0
-    ahead: bool = False
-    is_done: Callable[[int], bool] = lambda _number: False
-    finished: Callable[[int, Bounds], object] = lambda _number, _group: None
+    marks: UnitsDone | None = None
+    first: int = 0
+    tell: Callable[[Bounds], object] = lambda _group: None
+
+    @property
+    def ahead(self) -> bool:
+        """Whether the next layer is read while one is computed."""
+        return self.costs.windows == 2
+
+    def is_done(self, number: int) -> bool:
+        """Whether a group was put by an earlier run."""
+        return self.marks is not None and self.marks.is_done(self.first + number)
+
+    def finished(self, number: int, group: Bounds) -> None:
+        """Note that a group has been put."""
+        if self.marks is not None:
+            self.marks.note(self.first + number)
+        self.tell(group)
 
 
 class _Layer(NamedTuple):
@@ -119,13 +130,12 @@ def run_blockwise(job: BlockwiseJob) -> None:
 
 def done_groups(job: BlockwiseJob) -> list[Bounds]:
     """The groups that need not be computed."""
-    layers = (layer for bar in job.plan.bars(job.geometry.out_shape) for layer in bar)
-    groups = enumerate(group for layer in layers for group in job.plan.groups(layer))
+    groups = enumerate(job.plan.all_groups(job.geometry.out_shape))
     return [group for number, group in groups if job.is_done(number)]
 
 
 def _windows(job: BlockwiseJob) -> list[HaloWindow]:
-    return [HaloWindow(source, job.geometry, job.plan, job.cval) for source in job.sources]
+    return [HaloWindow(source, job.geometry, job.plan) for source in job.sources]
 
 
 def _layers(job: BlockwiseJob) -> Iterator[_Layer]:
@@ -252,6 +262,6 @@ def _compute(job: BlockwiseJob, layer: _Layer, windows: list[HaloWindow]) -> Non
         n_items=sum(job.plan.n_blocks(group) for _, group in layer.groups),
         cost_nbytes=job.plan.block_nbytes,
         max_nbytes=job.max_nbytes - job.plan.windows_nbytes,
-        workers=job.workers,
+        workers=job.costs.workers,
         pending=job.pending,
     )

@@ -1,6 +1,6 @@
-"""Plans a walk through a large array in bars and layers: pure integers, no I/O.
+"""Plans in which blocks a large array is computed, in bars and layers: pure integers, no I/O.
 
-Theory of operation. The array is cut into *bars*, across all axes but the *walk axis*. A bar is walked through layer by
+Theory of operation. The array is cut into *bars*, across all axes but the *sweep axis*. A bar is gone through layer by
 layer. A *window* holds a layer with its halo; what the next layer needs of it is moved, so that a chunk is decoded once
 within a bar. What is decoded or computed more than once:
 
@@ -52,7 +52,7 @@ Bounds = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Geometry:
-    """What is walked through.
+    """What is gone through.
 
     Attributes
     ----------
@@ -66,6 +66,8 @@ class Geometry:
         Elements of the inputs for one of the output, along every axis.
     unit : tuple of int
         Smallest block of the output that may be handed over.
+    cval : scalar
+        Value of a constant boundary.
     """
 
     shape: tuple[int, ...]
@@ -73,6 +75,7 @@ class Geometry:
     modes: tuple[str, ...]
     factors: tuple[int, ...]
     unit: tuple[int, ...]
+    cval: Any = 0
 
     @cached_property
     def out_shape(self) -> tuple[int, ...]:
@@ -122,13 +125,13 @@ class BlockwisePlan:
     Attributes
     ----------
     axis : int
-        The walk axis.
+        The sweep axis.
     bar : tuple of int
-        Shape of a bar; along the walk axis the height of a layer.
+        Shape of a bar; along the sweep axis the height of a layer.
     block, group : tuple of int
         Shapes of a block, and of what is handed over at once.
     whole : bool
-        Whether the window reaches to the ends of chunks along the walk axis, so that they are decoded once.
+        Whether the window reaches to the ends of chunks along the sweep axis, so that they are decoded once.
     nbytes : int
         Memory of everything.
     windows_nbytes, block_nbytes : int
@@ -163,6 +166,10 @@ class BlockwisePlan:
         """The groups of a layer."""
         return _boxes(layer, self.group)
 
+    def all_groups(self, shape: tuple[int, ...]) -> list[Bounds]:
+        """The groups of all layers, in order."""
+        return [group for bar in self.bars(shape) for layer in bar for group in self.groups(layer)]
+
     def n_blocks(self, group: Bounds) -> int:
         """The number of blocks of a group."""
         return _count([stop - start for start, stop in group], self.block)
@@ -181,7 +188,7 @@ def _cut(start: int, stop: int, n: int) -> list[tuple[int, int]]:
 
 
 def frontier(axis: Axis, stop: int, *, whole: bool) -> int:
-    """How far a window reaches along the walk axis: to the end of a chunk, if it is read whole."""
+    """How far a window reaches along the sweep axis: to the end of a chunk, if it is read whole."""
     return min(axis.bounds(axis.locate(stop - 1))[1], axis.extent) if whole and stop else stop
 
 
@@ -246,7 +253,7 @@ def make_plan(geometry: Geometry, grids: Sequence[Grid], costs: Costs, block: tu
     Parameters
     ----------
     geometry : Geometry
-        What is walked through.
+        What is gone through.
     grids : sequence of Grid
         The chunks of every input.
     costs : Costs
@@ -306,33 +313,33 @@ class _Planner:
                         for whole in (True, False):
                             yield self._with_blocks(axis, bar, whole=whole)
 
-    def _bars(self, walk: int, height: int) -> Iterator[tuple[int, ...]]:
+    def _bars(self, sweep: int, height: int) -> Iterator[tuple[int, ...]]:
         """Bars with layers of a height, each narrower than the one before, where that costs least."""
-        bar: tuple[int, ...] = (*self._shape[:walk], height, *self._shape[walk + 1 :])
+        bar: tuple[int, ...] = (*self._shape[:sweep], height, *self._shape[sweep + 1 :])
         while True:
             yield bar
             narrower = [
-                _with(bar, i, _below(n, self._unit[i])) for i, n in enumerate(bar) if i != walk and n > self._unit[i]
+                _with(bar, i, _below(n, self._unit[i])) for i, n in enumerate(bar) if i != sweep and n > self._unit[i]
             ]
             if not narrower:
                 return
-            bar = min(narrower, key=lambda some: self._decoded(walk, some, whole=True))
+            bar = min(narrower, key=lambda some: self._decoded(sweep, some, whole=True))
 
-    def plan(self, walk: int, bar: tuple[int, ...], block: tuple[int, ...], *, whole: bool) -> BlockwisePlan:
+    def plan(self, sweep: int, bar: tuple[int, ...], block: tuple[int, ...], *, whole: bool) -> BlockwisePlan:
         """The plan with given bars and blocks."""
-        known = self._windows(walk, bar, whole=whole), self._decoded(walk, bar, whole=whole)
-        return self._plan(walk, bar, block, known, whole=whole)
+        known = self._windows(sweep, bar, whole=whole), self._decoded(sweep, bar, whole=whole)
+        return self._plan(sweep, bar, block, known, whole=whole)
 
-    def _with_blocks(self, walk: int, bar: tuple[int, ...], *, whole: bool) -> BlockwisePlan:
+    def _with_blocks(self, sweep: int, bar: tuple[int, ...], *, whole: bool) -> BlockwisePlan:
         """The cheapest plan that fits, of those with smaller and smaller blocks; the last of them if none fits."""
-        windows, decoded = self._windows(walk, bar, whole=whole), self._decoded(walk, bar, whole=whole)
-        plan = self._plan(walk, bar, self._block or bar, (windows, decoded), whole=whole)
+        windows, decoded = self._windows(sweep, bar, whole=whole), self._decoded(sweep, bar, whole=whole)
+        plan = self._plan(sweep, bar, self._block or bar, (windows, decoded), whole=whole)
         best = plan if self._fits(plan) else None
         while windows <= self._costs.max_nbytes and self._block is None:
             if best is not None and _count(bar, plan.block) >= _ENOUGH * self._costs.workers:
                 break
             smaller = [
-                self._plan(walk, bar, _with(plan.block, i, _below(n, self._unit[i])), (windows, decoded), whole=whole)
+                self._plan(sweep, bar, _with(plan.block, i, _below(n, self._unit[i])), (windows, decoded), whole=whole)
                 for i, n in enumerate(plan.block)
                 if n > 1
             ]
@@ -347,7 +354,7 @@ class _Planner:
         return plan.nbytes <= self._costs.max_nbytes
 
     def _plan(
-        self, walk: int, bar: tuple[int, ...], block: tuple[int, ...], known: tuple[int, float], *, whole: bool
+        self, sweep: int, bar: tuple[int, ...], block: tuple[int, ...], known: tuple[int, float], *, whole: bool
     ) -> BlockwisePlan:
         """A plan with its memory and cost. known: the bytes of its windows, and what is decoded."""
         costs, (windows, decoded) = self._costs, known
@@ -360,16 +367,16 @@ class _Planner:
             nbytes += in_flight * prod(group) * costs.out_itemsize
         n_bars = _count(self._shape, bar)
         turns = -(-n_blocks // costs.workers) * costs.workers / n_blocks
-        moved = sum(self._geometry.depth[walk]) + max(axes[walk].longest for axes in self._axes)
+        moved = sum(self._geometry.depth[sweep]) + max(axes[sweep].longest for axes in self._axes)
         doublings = max(log2(max(block_nbytes, 1) / CACHE_NBYTES), 0)
         cost = (
             decoded
             + COMPUTE * self._computed(block, bar) * turns * (1 + PER_DOUBLING * doublings)
-            + MOVED * moved / (bar[walk] * self._geometry.factors[walk])
+            + MOVED * moved / (bar[sweep] * self._geometry.factors[sweep])
             + STEP * n_bars * (n_blocks + 1) / max(prod(self._geometry.shape), 1)
         )
         return BlockwisePlan(
-            axis=walk,
+            axis=sweep,
             bar=bar,
             block=block,
             group=group,
@@ -380,19 +387,19 @@ class _Planner:
             cost=cost,
         )
 
-    def _windows(self, walk: int, bar: tuple[int, ...], *, whole: bool) -> int:
+    def _windows(self, sweep: int, bar: tuple[int, ...], *, whole: bool) -> int:
         """Bytes of the windows of all inputs."""
         sizes = [
-            prod(axis.window(n, whole=whole and axis.number == walk) for axis, n in zip(axes, bar, strict=True))
+            prod(axis.window(n, whole=whole and axis.number == sweep) for axis, n in zip(axes, bar, strict=True))
             for axes in self._axes
         ]
         nbytes = sum(size * itemsize for size, itemsize in zip(sizes, self._costs.itemsizes, strict=True))
         return nbytes * (self._costs.windows if bar != self._shape else 1)
 
-    def _decoded(self, walk: int, bar: tuple[int, ...], *, whole: bool) -> float:
+    def _decoded(self, sweep: int, bar: tuple[int, ...], *, whole: bool) -> float:
         """Elements that are decoded, over those of all inputs."""
         return sum(
-            prod(axis.touched(n) for axis, n in zip(axes, bar, strict=True) if axis.number != walk or not whole)
+            prod(axis.touched(n) for axis, n in zip(axes, bar, strict=True) if axis.number != sweep or not whole)
             for axes in self._axes
         )
 

@@ -1,7 +1,7 @@
-"""The window of a walk: a layer of one input with its halo, in memory that all layers share.
+"""A window: a layer of one input with its halo, in memory that all layers share.
 
 Theory of operation. A window holds a box of the input, pads included. The next layer of a bar moves what it needs of
-the one before to the front, and reads the rest. Along the walk axis, it reads to the end of a chunk, so that the next
+the one before to the front, and reads the rest. Along the sweep axis, it reads to the end of a chunk, so that the next
 layer need not decode that chunk again. Pads are copied within the window; where the elements they are made of are not
 in it, they are read as well.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -73,9 +73,7 @@ class HaloWindow:
     source : Array
         The input.
     geometry, plan
-        How it is walked through.
-    cval : scalar
-        Value of a constant boundary.
+        In which blocks it is computed.
 
     Attributes
     ----------
@@ -85,9 +83,9 @@ class HaloWindow:
         Where the window lies along every axis.
     """
 
-    def __init__(self, source: Array, geometry: Geometry, plan: BlockwisePlan, cval: Any) -> None:
+    def __init__(self, source: Array, geometry: Geometry, plan: BlockwisePlan) -> None:
         self.source = source
-        self._geometry, self._plan, self._cval = geometry, plan, cval
+        self._geometry, self._plan = geometry, plan
         shape = window_shape(geometry, source.metadata.chunk_grid, plan)
         self.memory = source.backend.empty(shape, source.dtype)
         self.places: tuple[WindowPlace, ...] = ()
@@ -109,33 +107,33 @@ class HaloWindow:
 
         Returns: what has to be read, for `gzarr.read_many`. Then `complete` has to be called.
         """
-        walk = self._plan.axis
-        old = before.places[walk] if before is not None else None
+        sweep = self._plan.axis
+        old = before.places[sweep] if before is not None else None
         places = self._locate(layer)
-        place = places[walk]
+        place = places[sweep]
         pieces = place.pieces()
         if before is not None and old is not None and old.low <= place.low and old.last > place.low:
             self._keep(before, place.low - old.low, old.last - place.low)
             pieces = [_AxisPart(old.last - place.low, old.last, place.last - old.last), *place.outer()]
             # Pads at the begin are moved with the rest.
             pieces = [piece for piece in pieces if piece.at >= old.last - place.low]
-            place = place._replace(pads=[pad for pad in place.pads if pad.start >= self._geometry.shape[walk]])
-        self.places = (*places[:walk], place, *places[walk + 1 :])
+            place = place._replace(pads=[pad for pad in place.pads if pad.start >= self._geometry.shape[sweep]])
+        self.places = (*places[:sweep], place, *places[sweep + 1 :])
         self._fresh = [piece for piece in pieces if piece.n > 0]
-        each = [self._fresh if axis == walk else other.pieces() for axis, other in enumerate(self.places)]
+        each = [self._fresh if axis == sweep else other.pieces() for axis, other in enumerate(self.places)]
         for box in product(*each):
             region = tuple(slice(piece.start, piece.start + piece.n) for piece in box)
             yield self.source, region, self.memory[tuple(slice(piece.at, piece.at + piece.n) for piece in box)]
 
     def complete(self) -> None:
         """Fill the pads, once everything is read."""
-        walk = self._plan.axis
+        sweep = self._plan.axis
         for piece in self._fresh:
-            fresh = self.memory[(slice(None),) * walk + (slice(piece.at, piece.at + piece.n),)]
+            fresh = self.memory[(slice(None),) * sweep + (slice(piece.at, piece.at + piece.n),)]
             for axis, place in enumerate(self.places):
-                if axis != walk:
+                if axis != sweep:
                     self._fill(fresh, axis, place)
-        self._fill(self.memory, walk, self.places[walk])
+        self._fill(self.memory, sweep, self.places[sweep])
 
     def _cores(self, block: Bounds) -> list[tuple[int, int]]:
         return [self._geometry.core(axis, *bounds) for axis, bounds in enumerate(block)]
@@ -152,14 +150,14 @@ class HaloWindow:
         return places
 
     def _keep(self, before: HaloWindow, start: int, n: int) -> None:
-        """Take over the elements of the window before, from a number on along the walk axis."""
-        walk, old, new = self._plan.axis, before.memory, self.memory
+        """Take over the elements of the window before, from a number on along the sweep axis."""
+        sweep, old, new = self._plan.axis, before.memory, self.memory
         if old is not new:
-            lead = (slice(None),) * walk
+            lead = (slice(None),) * sweep
             new[(*lead, slice(n))] = old[(*lead, slice(start, start + n))]
         elif start:
             # In pieces that do not overlap: a copy onto itself would need as much memory again.
-            for lead_index in np.ndindex(*new.shape[:walk]):
+            for lead_index in np.ndindex(*new.shape[:sweep]):
                 part = new[lead_index]
                 for at in range(0, n, start):
                     stop = min(at + start, n)
@@ -171,7 +169,7 @@ class HaloWindow:
         for pad in place.pads:
             to = (*lead, slice(pad.start - place.low, pad.stop - place.low))
             if pad.source is None:
-                memory[to] = self._cval
+                memory[to] = self._geometry.cval
             elif place.holds(pad):
                 values = memory[(*lead, slice(pad.source.start - place.low, pad.source.stop - place.low))]
                 memory[to] = _turned(values, axis) if pad.reverse else values

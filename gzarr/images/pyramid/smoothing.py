@@ -31,6 +31,7 @@ from gzarr.images.halo.boundary import Depth
 from gzarr.images.halo.planning import BlockwisePlan, Bounds, Costs, Geometry, make_plan, plan_again
 from gzarr.images.pyramid.building import Build
 from gzarr.images.pyramid.cascade import cell_shape
+from gzarr.images.pyramid.resuming import UnitsDone
 from gzarr.images.tasks import limit_of, with_memory
 from gzarr.indexing.regions import Region
 
@@ -142,25 +143,14 @@ def smooth_levels(build: Build) -> None:
     first = 0
     with counted(build.recipe.progress, sum(step.source.nbytes for step in steps)) as add:
         for step in steps:
-            _carry_out(step, build, first, max_nbytes)
-            first += sum(
-                1 for bar in step.plan.bars(step.geometry.out_shape) for layer in bar for _ in step.plan.groups(layer)
-            )
+            _carry_out(step, marks, first, max_nbytes)
+            first += len(step.plan.all_groups(step.geometry.out_shape))
             limit = limit_of(max_nbytes, step.plan.nbytes)
             add(step.source.nbytes, with_memory(step.source.path, max_nbytes, limit))
 
 
-def _carry_out(step: _SmoothingStep, build: Build, first: int, max_nbytes: int | None) -> None:
-    """Walk through a level. first: the number of its first group among those of all levels."""
-    marks = build.marks
-    if marks is None:  # not before `Build.begin`
-        return
-
-    def is_done(number: int) -> bool:
-        return marks.is_done(first + number)
-
-    def finished(number: int, _: Bounds) -> None:
-        marks.note(first + number)
+def _carry_out(step: _SmoothingStep, marks: UnitsDone, first: int, max_nbytes: int | None) -> None:
+    """Make a level. first: the number of its first group among those of all levels."""
 
     def compute(block: Bounds, views: list[AnyArray]) -> AnyArray:
         shape = tuple(stop - start for start, stop in block)
@@ -180,13 +170,12 @@ def _carry_out(step: _SmoothingStep, build: Build, first: int, max_nbytes: int |
             compute=compute,
             put=partial(_write, step.target),
             geometry=step.geometry,
+            costs=step.costs,
             plan=step.plan,
             dtype=step.target.dtype,
-            workers=step.costs.workers,
             max_nbytes=limit_of(max_nbytes, step.plan.nbytes),
-            ahead=step.costs.windows == 2,
-            is_done=is_done,
-            finished=finished,
+            marks=marks,
+            first=first,
         )
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -33,6 +34,7 @@ def walked(
     sources: list[gzarr.Array], geometry: Geometry, cval: int, max_nbytes: int, *, ahead: bool, block: Any = None
 ) -> list[tuple[tuple[int, ...], np.ndarray]]:
     """Walk, check every block with its halo, and collect the groups. A budget that is too small becomes the least."""
+    geometry = replace(geometry, cval=cval)
     whole = [padded(source[...], geometry, cval) for source in sources]
     itemsizes = tuple(source.itemsize for source in sources)
     grids = [source.metadata.chunk_grid for source in sources]
@@ -64,12 +66,10 @@ def walked(
             compute=compute,
             put=put,
             geometry=geometry,
+            costs=costs,
             plan=plan,
             dtype=np.dtype("i8"),
-            workers=2,
             max_nbytes=max_nbytes,
-            cval=cval,
-            ahead=ahead,
         )
     )
     return groups
