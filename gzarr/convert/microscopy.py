@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from gzarr.api.open import open_group
+from gzarr.api.groups import open_group
 from gzarr.convert.tiff_metadata import Description, describe
 from gzarr.convert.tiff_tags import tags_of
 from gzarr.convert.writing import write

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
-from gzarr.api.open import open_group
+from gzarr.api.groups import open_group
 from gzarr.copying.report import TransferReport
 from gzarr.copying.settings import TransferKeywords
 from gzarr.copying.transfer import destination, transfer

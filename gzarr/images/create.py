@@ -9,7 +9,7 @@ from typing import Any, Literal, Unpack
 
 import numpy as np
 
-from gzarr.api.open import open_group
+from gzarr.api.groups import open_group
 from gzarr.display.progress import ProgressLike
 from gzarr.errors import OVERWRITE, RESUME, ContainsNodeError, GroupNotFoundError, MetadataError
 from gzarr.hierarchy.array import Array

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from gzarr.api.open import open_group
+from gzarr.api.groups import open_group
 from gzarr.errors import GzarrError, MetadataError
 from gzarr.errors.escaping import escaped
 from gzarr.hierarchy.group import Group

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Unpack, overload
 
-from gzarr.api.open import open_group
+from gzarr.api.groups import open_group
 from gzarr.errors import MetadataError
 from gzarr.errors.escaping import escaped
 from gzarr.hierarchy.group import Group

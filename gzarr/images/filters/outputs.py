@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from gzarr.api.create import create_array
-from gzarr.api.open import open_array, open_group
+from gzarr.api.groups import open_group
+from gzarr.api.open import open_array
 from gzarr.errors import ArrayNotFoundError, GroupNotFoundError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group

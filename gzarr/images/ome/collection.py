@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gzarr.api.open import open_group
+from gzarr.api.groups import open_group
 from gzarr.errors import MetadataError
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.keywords import GroupKeywords

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gzarr.api.open import open_group
+from gzarr.api.groups import open_group
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.images.ome.documents import FORMAT_OF, Multiscale, ome_attributes

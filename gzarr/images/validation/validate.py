@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, Unpack
 
-from gzarr.api.open import open_group
+from gzarr.api.groups import open_group
 from gzarr.display.progress import ProgressLike
 from gzarr.errors import ContainsNodeError, MetadataError
 from gzarr.errors.escaping import as_lines
