@@ -1,36 +1,34 @@
 """The locks and threads of gzarr, and what a forked child does with them.
 
-Theory of operation. Between any two steps of a thread, Python may run foreign code on it: finalizers and ``__del__``
-methods when it collects garbage, and handlers of signals. That code may use any store and any array, also while the
-thread holds a lock of gzarr. An interrupt may end a function at any step. A fork copies the memory at any step of the
-other threads, which the child does not have.
+Theory of operation. Between any two steps of a thread, Python may run re-entrant code on it: finalizers and
+``__del__`` methods when it collects garbage, and handlers of signals. That code may use any store and any array, also
+while the thread holds a lock of gzarr: it must then not wait for that lock. An interrupt may end a function at any
+step. A fork copies the memory at any step of the other threads, which the child does not have.
 
 Rules.
 
-1. Every lock that outlives a call is made by `new_lock`. The thread that holds it may take it again, and in a forked
-   child it is free, unless the forking thread itself holds it.
-2. What a lock protects is valid after every step of the region, because foreign code of the same thread may enter the
-   region there, an interrupt may end it there, and a fork may copy it there. A region computes first, changes what it
-   protects by single operations of built-in containers or by one assignment, and does not rely on what it read before.
-   Where one operation does everything, as in ``dict.setdefault`` and ``next(count)``, no lock is needed.
-3. Where a region must not be entered a second time (a file with one position, a transaction), the second entry joins
-   the first one's transaction or is put off until it has ended (`Serial`).
+1. Every lock that outlives a call is made by `new_lock`: its thread knows that it holds it, and in a forked child it is
+   free, unless the forking thread itself holds it.
+2. What a lock protects is valid after every step of the region, because an interrupt may end it there, and a fork may
+   copy it there. A region computes first, and changes what it protects by single operations of built-in containers or
+   by one assignment. Where one operation does everything, as in ``dict.setdefault`` and ``next(count)``, no lock is
+   needed.
+3. Where re-entrant code must not enter a region (a file with one position, a transaction, the change of an object), it
+   gets a `StoreError` (`gzarr.storage.locks.entering`). Caches are passed by (`is_held_here`).
 4. Threads come from a `Pool`, and results through `SimpleQueue`. Executors, queues and events of the standard library
-   have locks that foreign code on the same thread would wait for forever.
+   have locks that re-entrant code on the same thread would wait for forever.
 5. Whatever a child has to do after a fork is registered with `after_fork`.
 """
 
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from _thread import start_new_thread
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from types import FrameType
 from typing import Any, TypeAlias, TypeVar
 from weakref import WeakSet
 from weakref import ref as weak_reference
@@ -44,10 +42,16 @@ _hooks: list[Callable[[], object]] = []
 
 
 def new_lock() -> Lock:
-    """Make a lock that its thread may take again and that is free in a forked child."""
+    """Make a lock that knows its thread (`is_held_here`) and that is free in a forked child."""
     lock = threading.RLock()
     _locks.add(lock)
     return lock
+
+
+def is_held_here(lock: Lock) -> bool:
+    """Whether the current thread holds a lock."""
+    held: bool = lock._is_owned()  # type: ignore[attr-defined]  # noqa: SLF001 - as `threading.Condition` asks
+    return held
 
 
 def after_fork(hook: Callable[[], object]) -> Callable[[], object]:
@@ -58,7 +62,7 @@ def after_fork(hook: Callable[[], object]) -> Callable[[], object]:
 
 def _begin_child() -> None:
     for lock in list(_locks):
-        if not lock._is_owned():  # noqa: SLF001 - as `threading.Condition` asks; no public method tells
+        if not is_held_here(lock):
             lock._at_fork_reinit()  # noqa: SLF001 - as `logging` does
     for pool in list(_pools):
         pool.reset()
@@ -68,76 +72,6 @@ def _begin_child() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_begin_child)
-
-
-class Serial:
-    """Changes of some state that never run within each other.
-
-    Attributes
-    ----------
-    waiting : deque
-        Changes that foreign code asked for within another one, which makes them at its end.
-    """
-
-    def __init__(self) -> None:
-        self.waiting: deque[Callable[[], object]] = deque()
-        self._lock = new_lock()
-        self._busy = False
-
-    def run(self, change: Callable[[], T]) -> T | None:
-        """Make a change, after those of other threads. Returns: its result; None if it was put off."""
-        with self._lock:
-            if self._busy:
-                self.waiting.append(change)
-                return None
-            try:
-                self._busy = True
-                result = change()
-                while self.waiting:
-                    self.waiting[0]()
-                    self.waiting.popleft()
-            finally:
-                self._busy = False
-            return result
-
-
-class UnderWay:
-    """What threads are in the midst of, such as transactions, for foreign code on the same thread to join."""
-
-    def __init__(self) -> None:
-        self._entries: dict[tuple[int, Hashable], list[tuple[Any, FrameType]]] = {}
-        after_fork(self._entries.clear)
-
-    def begin(self, place: Hashable, what: Any) -> None:
-        """Note what the function that enters a context manager, a generator that calls this, is in the midst of."""
-        frame = sys._getframe(3)  # noqa: SLF001 - above contextlib's
-        self._entries.setdefault((threading.get_ident(), place), []).append((what, frame))
-
-    def end(self, place: Hashable) -> None:
-        """Forget what was noted last."""
-        key = threading.get_ident(), place
-        entries = self._entries.get(key)
-        if entries:
-            entries.pop()
-        if not entries:
-            self._entries.pop(key, None)
-
-    def find(self, place: Hashable, abandon: Callable[[Any], object]) -> Any:
-        """What this thread is in the midst of; None if it is not, or an interrupt has ended the function.
-
-        abandon: called with what a function that an interrupt has ended was in the midst of. Nobody else ends that as
-        long as the traceback of the interrupt lives.
-        """
-        while entries := self._entries.get((threading.get_ident(), place)):
-            frame: FrameType | None = sys._getframe()  # noqa: SLF001
-            while frame is not None:
-                if frame is entries[-1][1]:
-                    return entries[-1][0]
-                frame = frame.f_back
-            what = entries[-1][0]
-            self.end(place)
-            abandon(what)
-        return None
 
 
 class Collected:
@@ -167,8 +101,8 @@ class Collected:
 class Turns:
     """Turns, of which so many are taken at once, to do what takes much memory.
 
-    Nobody waits for long, as those before may wait for him: foreign code may do anything. A turn that an interrupt has
-    lost is replaced by who waited for it.
+    Waits are bounded: the holder may itself be waiting for this thread. If an interrupt loses a turn, the next waiter
+    creates a new one.
 
     Parameters
     ----------
@@ -324,7 +258,7 @@ class _Run:
     def __init__(self, task: Callable[[Any], object], items: Iterator[Any]) -> None:
         self._task = task
         self._items = items
-        # No other call has it, so no foreign code can want it. A fork need not free it.
+        # No other call has it, so no re-entrant code can want it. A fork need not free it.
         self._turn = threading.RLock()
         self._ended: SimpleQueue[None] = SimpleQueue()
         self._errors: list[BaseException] = []

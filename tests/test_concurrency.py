@@ -1,4 +1,4 @@
-"""Locks that their thread may take again, threads that foreign code may ask for at any point, and fresh children."""
+"""Locks that know their thread, threads that re-entrant code may ask for at any point, and fresh children."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import pytest
 
 from gzarr import concurrency
-from gzarr.concurrency import Pool, Serial, UnderWay, after_fork, new_lock, run_in_threads
+from gzarr.concurrency import Pool, after_fork, new_lock, run_in_threads
 
 #: Without the interpreter's lock, objects of other threads are counted late: only a collection is sure to drop them.
 counts_at_once = getattr(sys, "_is_gil_enabled", lambda: True)()
@@ -155,77 +154,3 @@ def test_the_first_error_tells_of_the_others() -> None:
         run_in_threads(fail, range(20), 2, Pool())
     assert len(caught.value.__notes__) == 1
     assert "another one failed too: item" in caught.value.__notes__[0]
-
-
-def test_a_change_within_another_one_comes_after_it() -> None:
-    serial, done = Serial(), []
-
-    def outer() -> str:
-        assert serial.run(lambda: done.append("inner")) is None
-        assert len(serial.waiting) == 1
-        done.append("outer")
-        return "result"
-
-    assert serial.run(outer) == "result"
-    assert done == ["outer", "inner"]
-    assert not serial.waiting
-
-
-def test_a_change_that_an_interrupt_ended_is_made_by_the_next_one() -> None:
-    serial, done = Serial(), []
-
-    def interrupted() -> None:
-        done.append("inner")
-        if len(done) == 1:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        serial.run(lambda: serial.run(interrupted))
-    assert len(serial.waiting) == 1
-    serial.run(lambda: done.append("next"))
-    assert done == ["inner", "next", "inner"]
-
-
-def test_foreign_code_joins_what_its_thread_is_in_the_midst_of() -> None:
-    under_way = UnderWay()
-
-    @contextmanager
-    def transaction() -> Iterator[object]:
-        found = under_way.find("place", bool)
-        if found is not None:
-            yield found
-            return
-        under_way.begin("place", mine := object())
-        try:
-            yield mine
-        finally:
-            under_way.end("place")
-
-    with transaction() as outer, transaction() as inner:
-        assert inner is outer
-        theirs: list[object] = []
-        thread = threading.Thread(target=lambda: theirs.append(under_way.find("place", bool)))
-        thread.start()
-        thread.join()
-        assert theirs == [None]
-    assert under_way.find("place", bool) is None
-    assert under_way._entries == {}
-
-
-def test_what_an_interrupt_left_is_not_joined() -> None:
-    under_way = UnderWay()
-    held = []
-
-    @contextmanager
-    def transaction() -> Iterator[None]:
-        under_way.begin("place", 1)
-        yield
-
-    def interrupted() -> None:
-        held.append(transaction())
-        held[0].__enter__()
-
-    interrupted()
-    abandoned: list[int] = []
-    assert under_way.find("place", abandoned.append) is None
-    assert abandoned == [1]

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from gzarr.backend import Array, Backend, Chain, Fields
-from gzarr.concurrency import Serial
+from gzarr.concurrency import is_held_here, new_lock
 from gzarr.errors import CodecError
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import Part
@@ -40,6 +40,7 @@ class _Cached(NamedTuple):
     object_name: Hashable
     token: object | None
     chunk: np.ndarray[Any, Any]
+    changes: int  # the number of the last change before it was fetched
 
 
 class ChunkCache:
@@ -80,11 +81,12 @@ class ChunkCache:
         self.hits = 0
         self.misses = 0
         self.nbytes = 0
-        self._edits = Serial()
+        self._editing = new_lock()
         self._chunks: OrderedDict[Hashable, _Cached] = OrderedDict()
         self._by_object: dict[Hashable, set[Hashable]] = {}
         self._numbers = count(1)
         self._changes = 0
+        self._oldest = 0  # chunks without tokens of earlier changes are not used
         listen(self)
 
     def clear(self) -> None:
@@ -93,14 +95,15 @@ class ChunkCache:
 
     def forget(self, names: Iterable[Hashable] | None) -> None:
         """Drop the chunks of stored objects with some lock names, or all."""
-        # Chunks that were fetched before this are not cached any more; an edit that is under way drops what it cached.
+        # Chunks that were fetched before this are not cached any more.
         self._changes = next(self._numbers)
-        self._edits.run(partial(self._forget, names))
-
-    def _forget(self, names: Iterable[Hashable] | None) -> None:
-        for name in list(self._by_object) if names is None else names:
-            for key in list(self._by_object.get(name, ())):
-                self._drop(key)
+        if is_held_here(self._editing):  # re-entrant code, within an edit
+            self._oldest = self._changes
+            return
+        with self._editing:
+            for name in list(self._by_object) if names is None else names:
+                for key in list(self._by_object.get(name, ())):
+                    self._drop(key)
 
     def __repr__(self) -> str:
         return f"<ChunkCache {self.nbytes} of {self.max_nbytes} bytes, {self.hits} hits, {self.misses} misses>"
@@ -110,33 +113,28 @@ class ChunkCache:
 
     def _find(self, key: Hashable, token: object | None) -> np.ndarray[Any, Any] | None:
         cached = self._chunks.get(key)
-        if cached is None or cached.token != token or self._edits.waiting:  # which may be about this chunk
+        if cached is None or cached.token != token or (token is None and cached.changes < self._oldest):
             self.misses += 1
             return None
         self.hits += 1
-        self._edits.run(partial(self._touch, key))
+        if not is_held_here(self._editing):
+            with self._editing, suppress(KeyError):  # it was dropped meanwhile
+                self._chunks.move_to_end(key)
         return cached.chunk
 
-    def _touch(self, key: Hashable) -> None:
-        with suppress(KeyError):  # it was dropped meanwhile
-            self._chunks.move_to_end(key)
-
-    def _add(self, key: Hashable, cached: _Cached, changes: int) -> None:
+    def _add(self, key: Hashable, cached: _Cached) -> None:
         nbytes = cached.chunk.nbytes
-        if nbytes > self.max_nbytes:
+        if nbytes > self.max_nbytes or is_held_here(self._editing):  # by what re-entrant code has interrupted
             return
-
-        def add() -> None:
+        with self._editing:
             self._drop(key)
-            if cached.token is None and self._changes != changes:
+            if cached.token is None and self._changes != cached.changes:
                 return
             self._chunks[key] = cached
             self._by_object.setdefault(cached.object_name, set()).add(key)
             self.nbytes += nbytes
             while self.nbytes > self.max_nbytes:
                 self._drop(next(iter(self._chunks)))
-
-        self._edits.run(add)
 
     def _drop(self, key: Hashable) -> None:
         cached = self._chunks.pop(key, None)
@@ -222,7 +220,7 @@ class ArrayChunks:
             chunk.flags.writeable = False
             name, token = objects[id(parts[i])]
             key = (name, parts[i].coords, self.signature)
-            self.cache._add(key, _Cached(name, token, chunk), changes)  # noqa: SLF001
+            self.cache._add(key, _Cached(name, token, chunk, changes))  # noqa: SLF001
             _copy(chunk, parts[i], out, fields)
 
 

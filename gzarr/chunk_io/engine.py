@@ -22,7 +22,7 @@ from gzarr.chunk_io.waves import ReadJob, WriteJob, read_wave, write_wave
 from gzarr.indexing.copies import CopyPlan, Plan
 from gzarr.profiling.recorder import Recorder, recorder_for, stage
 from gzarr.storage.invalidation import announce
-from gzarr.storage.locks import while_holding, while_locked, within_change
+from gzarr.storage.locks import while_locked
 
 T = TypeVar("T")
 Job = TypeVar("Job", ReadJob, WriteJob)
@@ -74,7 +74,7 @@ def write(jobs: Sequence[WriteJob]) -> None:
     for job in jobs:
         io, nparts = job.io, job.plan.nparts
         taken: PieceJob | str = ""
-        if io.compiled is not None and job.check is None and not within_change():
+        if io.compiled is not None and job.check is None:
             taken = io.compiled.take_write(job.plan, nparts, job.value, job.fields, keep_empty=job.write_empty)
         if isinstance(taken, str):
             runs.append((job, _in_waves(job, write_wave, "build", nparts, job.value)))
@@ -160,10 +160,7 @@ def _do_piece(pieces: PieceJob, task: Callable[[Job, Wave], None], first: str, j
     store, keys = job.io.store, pieces.keys(piece)
     if keys:
         try:
-            merged = pieces.merged(piece, keys)
-            # Files are merged by the loop, where no foreign code can come.
-            hold = while_holding if merged else while_locked
-            left = hold(store.locked(keys, merged), lambda: pieces.do(piece, keys))
+            left = while_locked(store.locked(keys, pieces.merged(piece, keys)), lambda: pieces.do(piece, keys))
         finally:
             announce(lambda: [store.lock_name(key) for key in keys])
     else:

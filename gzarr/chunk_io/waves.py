@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from copy import copy
 from functools import partial
 from operator import attrgetter, eq
 from typing import Any, NamedTuple, TypeVar
@@ -33,7 +32,7 @@ from gzarr.layout.chunk_layout import PINNED, Located
 from gzarr.profiling.recorder import stage, sum_nbytes
 from gzarr.storage.base import Buffer, Request, Store, tokens_of
 from gzarr.storage.invalidation import announce
-from gzarr.storage.locks import while_holding, while_locked, within_change
+from gzarr.storage.locks import while_locked
 from gzarr.storage.wrappers import PinnedStore
 
 T = TypeVar("T")
@@ -236,31 +235,20 @@ def _covers_known(job: WriteJob, coords: Coords, parts: Sequence[Part]) -> bool:
 
 def _write_locked(job: WriteJob, wave: Wave, covered: Sequence[bool]) -> None:
     """Write a wave, its objects locked. covered: which of them need not be read."""
-    if len(wave) > 1 and within_change():
-        for i in range(len(wave)):
-            _write_locked(job, wave[i : i + 1], covered[i : i + 1])
-        return
     store = job.io.store
     keys = [job.io.layout.key(coords) for coords, _ in wave]
     merged = [key for key, whole in zip(keys, covered, strict=True) if not whole]
     conditional = store.conditional if merged else None
 
-    def task(job: WriteJob = job) -> None:
+    def task() -> None:
         if conditional is None:
             _merge_and_store(job, wave, keys, merged)
         else:
             build = partial(_rebuild, job, wave, keys)
             merge_unless_replaced(store, conditional, Covered(keys, covered), build, job.check)
 
-    def again() -> Callable[[], None]:
-        copied = job._replace(value=copy(job.value))
-        return lambda: while_locked(store.locked(keys, merged), partial(task, copied))
-
     try:
-        if merged or within_change():
-            while_holding(store.locked(keys, merged), task, again)
-        else:  # nothing is read before, so foreign code cannot change it meanwhile
-            while_locked(store.locked(keys, merged), task)
+        while_locked(store.locked(keys, merged), task)
     finally:
         announce(lambda: [store.lock_name(key) for key in keys])
 

@@ -16,14 +16,13 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from operator import sub
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gzarr.concurrency import Serial
+from gzarr.concurrency import is_held_here, new_lock
 from gzarr.errors import CodecError
 from gzarr.indexing.grid import Grid, chunk_shape
 from gzarr.indexing.keys import Coords
@@ -121,7 +120,7 @@ class Sharded(Layout):
         self.whole_share = WHOLE_SHARD_SHARE
         self._indexes: OrderedDict[_Place, tuple[object, NDArray[np.uint64]]] = OrderedDict()
         self._cached_nbytes = 0
-        self._changes = Serial()
+        self._changing = new_lock()
 
     def read_across_network(self, chunk_nbytes: int) -> None:
         """Read fewer shards whole. chunk_nbytes: of a decoded chunk."""
@@ -414,7 +413,9 @@ class Sharded(Layout):
         return index
 
     def _cache(self, name: _Place, token: object, index: NDArray[np.uint64]) -> None:
-        def change() -> None:
+        if is_held_here(self._changing):
+            return  # by what this re-entrant read has interrupted; the next read caches the index
+        with self._changing:
             self._drop(name)
             self._indexes[name] = (token, index)
             self._cached_nbytes += index.nbytes
@@ -422,11 +423,10 @@ class Sharded(Layout):
                 _, (_, oldest) = self._indexes.popitem(last=False)
                 self._cached_nbytes -= oldest.nbytes
 
-        self._changes.run(change)
-
     def _forget(self, name: _Place) -> None:
-        if name in self._indexes:
-            self._changes.run(partial(self._drop, name))
+        if name in self._indexes and not is_held_here(self._changing):
+            with self._changing:
+                self._drop(name)
 
     def _drop(self, name: _Place) -> None:
         cached = self._indexes.pop(name, None)

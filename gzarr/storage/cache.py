@@ -16,12 +16,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from itertools import count
 from typing import Any, NamedTuple
 
-from gzarr.concurrency import Serial
+from gzarr.concurrency import is_held_here, new_lock
 from gzarr.storage.base import (
     Buffer,
     Change,
@@ -39,11 +39,12 @@ from gzarr.storage.wrappers import ForwardedConditional, Tokens, WrapperStore
 
 
 class _Entry(NamedTuple):
-    """Bytes of an object, from ``request.start`` on, and the object's token when they were fetched."""
+    """Bytes of an object, from ``request.start`` on; its token and the last change when they were fetched."""
 
     request: Request
     token: object | None
     data: bytes
+    changes: int
 
 
 class _UncachedChanges(ForwardedConditional):
@@ -93,7 +94,8 @@ class LRUStoreCache(WrapperStore):
             "hits",
             "misses",
             "_nbytes",
-            "_edits",
+            "_editing",
+            "_oldest",
             "_numbers",
             "_entries",
             "_ranges",
@@ -114,14 +116,15 @@ class LRUStoreCache(WrapperStore):
         self.misses = 0
         self._max_nbytes = max_size
         self._nbytes = 0
-        self._edits = Serial()
+        self._editing = new_lock()
         self._entries: OrderedDict[Request, _Entry] = OrderedDict()
         # By key: starts and ends of the cached ranges of known place, both ascending, none inside another.
         self._ranges: dict[str, list[tuple[int, int]]] = {}
         self._requests: dict[str, set[Request]] = {}
-        self._listings: dict[str, tuple[list[str], list[str]]] = {}
+        self._listings: dict[str, tuple[int, tuple[list[str], list[str]]]] = {}  # with the last change before
         self._numbers = count(1)
         self._changes = 0
+        self._oldest = 0  # entries without tokens of earlier changes are not used
         self._has_tokens = False
 
     # -- reading -------------------------------------------------------------------------------------------------
@@ -144,8 +147,11 @@ class LRUStoreCache(WrapperStore):
         tokens = self._tokens(request.key for request in requests)
         changes = self._changes
         self._has_tokens |= any(token is not None for token in tokens.values())
-        held = self._edits.run(lambda: [self._held(request, tokens[request.key]) for request in requests])
-        found: list[Buffer | None] = [None] * len(requests) if held is None else held
+        found: list[Buffer | None] = [None] * len(requests)
+        passes_by = is_held_here(self._editing)  # by what this re-entrant call has interrupted
+        if not passes_by:
+            with self._editing:
+                found = [self._held(request, tokens[request.key]) for request in requests]
         missing = [i for i, value in enumerate(found) if value is None]
         self.hits += len(requests) - len(missing)
         self.misses += len(missing)
@@ -155,16 +161,13 @@ class LRUStoreCache(WrapperStore):
         # Bytes that others may change, or that are a small part of a large read, are copied.
         values = [value if value is None or type(value) is bytes else bytes(host_view(value)) for value in fetched]
         after = self._tokens(requests[i].key for i in missing)
-
-        def add() -> None:
-            for i, value in zip(missing, values, strict=True):
-                key = requests[i].key
-                if value is not None and self._changes == changes and tokens[key] == after[key]:
-                    self._add(_Entry(requests[i], tokens[key], value))
-
-        self._edits.run(add)
         for i, value in zip(missing, values, strict=True):
             found[i] = value
+            key = requests[i].key
+            if value is not None and tokens[key] == after[key] and not passes_by:
+                with self._editing:
+                    if self._changes == changes:
+                        self._add(_Entry(requests[i], tokens[key], value, changes))
         return found
 
     def _tokens(self, keys: Iterable[str]) -> dict[str, object | None]:
@@ -178,7 +181,7 @@ class LRUStoreCache(WrapperStore):
             entry = self._entries.get(name)
             if entry is None:
                 continue
-            if entry.token != token:
+            if entry.token != token or (token is None and entry.changes < self._oldest):
                 self._drop(name)
                 continue
             self._entries.move_to_end(name)
@@ -241,15 +244,11 @@ class LRUStoreCache(WrapperStore):
     def list_dir(self, path: str = "") -> tuple[list[str], list[str]]:
         """Names directly under a path, sorted: (objects, sub-paths). Cached only if the store has no tokens."""
         changes = self._changes
-        listing = None if self._has_tokens or self._edits.waiting else self._listings.get(path)
-        if listing is None:
+        before, listing = self._listings.get(path, (-1, ([], [])))
+        if before != changes or self._has_tokens:
             listing = self._store.list_dir(path)
-
-            def add() -> None:
-                if self._changes == changes and not self._has_tokens:
-                    self._listings[path] = listing
-
-            self._edits.run(add)
+            if not self._has_tokens:
+                self._listings[path] = changes, listing
         return list(listing[0]), list(listing[1])
 
     # -- changes -------------------------------------------------------------------------------------------------
@@ -263,13 +262,17 @@ class LRUStoreCache(WrapperStore):
             yield
         finally:
             self._changes = next(self._numbers)
-            self._edits.run(lambda: self._forget(keys, paths))
+            self._forget(lambda: (*keys, *(key for path in paths for key in under(list(self._requests), path))))
 
-    def _forget(self, keys: Iterable[str], paths: Iterable[str]) -> None:
+    def _forget(self, keys: Callable[[], Iterable[str]]) -> None:
         self._listings.clear()
-        for key in (*keys, *(key for path in paths for key in under(list(self._requests), path))):
-            for name in list(self._requests.get(key, ())):
-                self._drop(name)
+        if is_held_here(self._editing):  # by what this re-entrant change has interrupted
+            self._oldest = self._changes
+            return
+        with self._editing:
+            for key in keys():
+                for name in list(self._requests.get(key, ())):
+                    self._drop(name)
 
     def set(self, key: str, value: Buffer) -> None:
         """Store one object atomically."""
@@ -308,18 +311,12 @@ class LRUStoreCache(WrapperStore):
     def invalidate_values(self) -> None:
         """Forget the bytes of all objects."""
         self._changes = next(self._numbers)
-        self._edits.run(self._clear)
-
-    def _clear(self) -> None:
-        self._entries.clear()
-        self._ranges.clear()
-        self._requests.clear()
-        self._nbytes = 0
+        self._forget(lambda: list(self._requests))
 
     def invalidate_keys(self) -> None:
         """Forget which objects there are."""
         self._changes = next(self._numbers)
-        self._edits.run(self._listings.clear)
+        self._listings.clear()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return pickled(self, LRUStoreCache, self._store, self._max_nbytes)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 
 from gzarr.errors import StoreError
 from gzarr.storage.base import Buffer, Change, Conditional, Request, Store
-from gzarr.storage.locks import while_holding, while_locked
+from gzarr.storage.locks import while_locked
 
 #: How often a change is tried before it is given up. (Measured: of 32 threads that change one object of an S3 server
 #: without locks, none needs more than six attempts.)
@@ -53,7 +53,7 @@ def change_object(store: Store, key: str, change: Callable[[Buffer | None], Buff
     Raises
     ------
     StoreError
-        If others replaced the object too often meanwhile.
+        If others replaced the object too often meanwhile, or this thread is in the midst of changing it.
     """
     live = store.live()
     conditional = live.conditional
@@ -69,10 +69,7 @@ def change_object(store: Store, key: str, change: Callable[[Buffer | None], Buff
         elif new is not None and new is not old:
             store.set(key, new)
 
-    def again() -> None:
-        while_locked(store.document_locked(key), task)
-
-    while_holding(store.document_locked(key), task, lambda: again)
+    while_locked(store.document_locked(key), task)
 
 
 def _change_tagged(

@@ -11,20 +11,19 @@ from __future__ import annotations
 import dbm
 import os
 import sys
-import threading
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from operator import setitem
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from typing import Any, Literal
 
 from gzarr.concurrency import Pool, new_lock
 from gzarr.errors import StoreError
-from gzarr.storage.base import Buffer, R, Request, pickled
-from gzarr.storage.flat import DatabaseStore, cut_all
-from gzarr.storage.rules import check_path, under
+from gzarr.storage.base import Buffer, Change, R, Request, pickled
+from gzarr.storage.flat import KeyValueStore
+from gzarr.storage.locks import entering, reentered
+from gzarr.storage.rules import cut
 
 
-class DBMStore(DatabaseStore):
+class DBMStore(KeyValueStore):
     """A store in a DBM file; close it (or use ``with``) when writing is done.
 
     Parameters
@@ -56,7 +55,8 @@ class DBMStore(DatabaseStore):
         If the file cannot be opened.
     """
 
-    _process_bound = frozenset({"flag", "_lock", "_db", "_pid", "_waiting", "_changing", "_pool", "_serving"})
+    _errors = Exception  # every kind of DBM raises its own
+    _process_bound = frozenset({"flag", "_lock", "_db", "_pid", "_pool"})
 
     def __init__(
         self,
@@ -77,13 +77,8 @@ class DBMStore(DatabaseStore):
         self._lock = new_lock()
         self._db: Any = None
         self._pid = os.getpid()
-        # Changes in their order. Foreign code on the thread that makes one may add more, which then come after it:
-        # files such as those of dbm.dumb cannot be changed in the midst of a change.
-        self._waiting: dict[str, bytes | None] = {}
-        self._changing = False
         # dbm.sqlite3 serves only the thread that opened it, so one thread does everything with the file.
         self._pool = Pool() if _serves_one_thread(open) else None
-        self._serving = 0  # the thread that does so now
         with self._lock:
             self._run(self._open_file, flag)
         self.backend = dbm.whichdb(self.path) if open is None else type(self._db).__module__
@@ -101,69 +96,20 @@ class DBMStore(DatabaseStore):
             ) from error
 
     def _run(self, function: Callable[..., R], *args: Any) -> R:
-        if self._pool is None or self._serving == threading.get_ident():
-            return function(*args)
-        return self._pool.call(lambda: self._serve(function, args))
+        return function(*args) if self._pool is None else self._pool.call(lambda: function(*args))
 
-    def _serve(self, function: Callable[..., R], args: tuple[Any, ...]) -> R:
-        try:
-            self._serving = threading.get_ident()
-            return function(*args)
-        finally:
-            self._serving = 0
-
-    def _held(self) -> AbstractContextManager[Any]:
-        """The lock; not for foreign code on the thread that works for the holder."""
-        return nullcontext() if self._serving == threading.get_ident() else self._lock
-
-    def _call(self, verb: str, function: Callable[..., R], *args: Any) -> R:
-        """Call a function with the open file and arguments, one at a time; a closed file is opened again."""
-        with self._held():
+    def _call(self, function: Callable[[Any], R]) -> R:
+        """Call a function with the open file, one at a time; a closed file is opened again."""
+        if self._pool is not None and self._pool.is_here():
+            raise reentered(str(self))
+        with entering(self._lock, str(self)):
             self._check_process()
             if self._db is None:
                 self._run(self._open_file, "c" if self.flag[:1] == "n" else self.flag)  # never empty it a second time
-            try:
-                return self._run(function, self._db, *args)
-            except Exception as error:  # every kind of DBM raises its own errors
-                raise StoreError(f"store {self} ({self.backend}): cannot {verb}: {error}") from error
+            return self._run(function, self._db)
 
-    def _change(self, changes: dict[str, bytes | None], last: Callable[[], object] = int) -> None:
-        """Make changes, and those that foreign code adds meanwhile; then call a function."""
-        with self._held():
-            self._waiting.update(changes)
-            if self._changing:
-                return
-            try:
-                self._changing = True
-                self._make_changes()
-                last()
-            finally:
-                self._changing = False
-            if self._waiting:
-                self._change({})
-
-    def _make_changes(self) -> None:
-        while self._waiting:
-            key, value = next(iter(list(self._waiting.items())))
-            try:
-                if value is None:
-                    self._call(f"delete {key!r}", _discard, key)
-                else:
-                    self._call(f"write {key!r} of {len(value)} bytes", setitem, key.encode(), value)
-            finally:
-                if self._waiting.get(key) is value:
-                    self._waiting.pop(key, None)
-
-    def _lookup(self, db: Any, key: str) -> bytes | None:
-        try:
-            return self._waiting[key] if key in self._waiting else bytes(db[key.encode()])
-        except KeyError:
-            return None
-
-    def _list(self, db: Any) -> list[str]:
-        keys = {bytes(key).decode(): True for key in db.keys()}  # noqa: SIM118 - no dict
-        keys |= {key: value is not None for key, value in list(self._waiting.items())}
-        return [key for key, there in keys.items() if there]
+    def _failed(self, what: str, error: Exception) -> StoreError:
+        return StoreError(f"store {self} ({self.backend}): cannot {what}: {error}")
 
     def _check_process(self) -> None:
         """Forget the file that a forked child inherited. Raises: StoreError if the parent may still write to it."""
@@ -176,51 +122,41 @@ class DBMStore(DatabaseStore):
             )
         self._pid, self._db = os.getpid(), None
 
-    def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
-        """Fetch every request, in order; all see one version of each object. Raises: StoreError."""
-        values = self._call("read", lambda db: [self._lookup(db, request.key) for request in requests])
-        return cut_all(values, requests)
+    def _read(self, requests: Sequence[Request]) -> list[Buffer | None]:
+        def read(db: Any) -> list[bytes | None]:
+            return [bytes(db[name]) if (name := request.key.encode()) in db else None for request in requests]
 
-    def getsize(self, key: str) -> int | None:
-        """Size of an object in bytes, or None if it is missing."""
-        value = self._call(f"look up {key!r}", self._lookup, key)
-        return None if value is None else len(value)
+        values = zip(self._call(read), requests, strict=True)
+        return [None if value is None else cut(value, *request[1:]) for value, request in values]
 
-    def list_prefix(self, prefix: str = "") -> Iterator[str]:
-        """All keys under a path, as they were when listing began."""
-        check_path(prefix)
-        return under(self._call("list keys", self._list), prefix)
+    def _keys(self, path: str) -> list[str]:
+        return self._call(lambda db: [bytes(key).decode() for key in db.keys()])  # noqa: SIM118 - no dict
+
+    def _change(self, changes: Sequence[Change]) -> list[bool]:
+        for key, value, _ in changes:
+            self._call(partial(_store, key.encode(), value))
+        return [True] * len(changes)
 
     def lock_name(self, key: str) -> Hashable:
         """The real path of the file, with the key."""
         return os.path.realpath(self.path), key
 
-    def _write(self, rows: list[tuple[str, bytes]]) -> None:
-        for key, data in rows:
-            self._change({key: data})
-
-    def _delete(self, keys: list[str]) -> None:
-        for key in keys:
-            self._change({key: None})
-
     def flush(self) -> None:
         """Write all changes to the file."""
         if hasattr(self._db, "sync"):
-            self._change({}, lambda: self._call("flush", lambda db: db.sync()))
+            with self._failures("flush"):
+                self._call(lambda db: db.sync())
         else:
             self.close()
 
     def close(self) -> None:
         """Close the file; it is opened again when the store is used again."""
-        if self._db is not None and self._pid == os.getpid():
-            self._change({}, self._close_file)
-
-    def _close_file(self) -> None:
-        try:
-            if self._db is not None:
-                self._run(self._db.close)
-        finally:
-            self._db = None
+        if self._db is None or self._pid != os.getpid():
+            return
+        with self._failures("close"), entering(self._lock, str(self)):
+            db, self._db = self._db, None
+            if db is not None:
+                self._run(db.close)
 
     def __del__(self) -> None:
         # A file that was not closed may lack what was written last.
@@ -235,9 +171,11 @@ class DBMStore(DatabaseStore):
         return pickled(self, DBMStore, *given, **self._open_kwargs)
 
 
-def _discard(db: Any, key: str) -> None:
-    if key.encode() in db:
-        del db[key.encode()]
+def _store(name: bytes, value: Buffer | None, db: Any) -> None:
+    if value is not None:
+        db[name] = value
+    elif name in db:
+        del db[name]
 
 
 def _serves_one_thread(opener: Any) -> bool:

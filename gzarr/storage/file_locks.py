@@ -14,12 +14,13 @@ Rules
   holds, and is waited for; or it is left, and is removed under its own lock: another user's file, a link to a finished
   object (`FileLock.link`). A pipe and others that cannot be locked are removed under the lock of the directory, so that
   nobody removes what another has made in their place.
-- A thread that holds the lock of a file may change it again: it finds its lock by the path, or by the file that the
-  name leads to where links give it another one.
+- A thread that holds the lock of a file may store it: it finds its lock by the path, or by the file that the name leads
+  to where links give it another one. Re-entrant code (`gzarr.concurrency`) that wants to store what its thread is
+  storing gets a `StoreError`.
 - Locks are let go by name, not by closing alone: a forked child may have a copy of the descriptor. A child closes its
   copies and holds nothing.
 - Several locks are taken in sorted order. A thread that holds some asks for no others that others may hold.
-- No Python runs between the opening of a file and its being noted, nor between forgetting and closing it, so that an
+- File objects own the descriptors, and no Python runs between the opening of a file and its being noted, so that an
   interrupt leaves no lock behind. What an interrupt may find half done can be done again.
 """
 # Plain os calls: pathlib costs more than the system calls themselves.
@@ -29,19 +30,19 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import os
 import stat
 import time
 import warnings
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from operator import methodcaller
 from threading import get_ident
-from typing import Any, NoReturn
+from typing import Any
 
 from gzarr.concurrency import after_fork
 from gzarr.storage.lock_waits import wait_for
+from gzarr.storage.locks import reentered
 from gzarr.storage.rules import TEMPORARY_PREFIX
 
 try:
@@ -50,10 +51,8 @@ try:
 except ImportError:  # Windows
     fcntl = resource = None  # type: ignore[assignment]
 
-_CLOEXEC = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
-_NEW_FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | _CLOEXEC
-_READ_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _CLOEXEC
-_FOUND_FLAGS = _READ_FLAGS | os.O_RDWR  # NFS locks only what is open for writing
+#: For what is there already: a pipe is not waited for, a link is not followed.
+FOUND_FLAGS = sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK"))
 
 #: Longer names of files (in bytes; file systems allow 255, or 143 if they are encrypted) have a digest in their
 #: temporary files' names. The compiled loop leaves such files to Python.
@@ -84,8 +83,6 @@ _held: dict[tuple[int, str], FileLock] = {}
 _claims: dict[int, int] = {}
 # How long a holder sleeps before it looks again whether there are descriptors for it.
 _CLAIM_WAIT_S = 0.001
-
-_pop = methodcaller("pop")
 
 
 def temporary_path(path: str) -> str:
@@ -124,14 +121,21 @@ def make_directory(directory: str) -> None:
         os.makedirs(directory, exist_ok=True)
 
 
-def _raise_lost(path: str) -> NoReturn:
-    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-
-
 def held_lock(path: str) -> FileLock | None:
-    """The lock of a file that this thread holds, or None."""
+    """The lock of a file that this thread holds, or None. Raises: StoreError if the thread is just storing the file."""
     lock = _held.get((get_ident(), path))
-    return lock if lock is not None and lock.inode and lock.descriptors else None
+    if lock is not None and (lock.is_written or not lock.inode):
+        raise reentered(repr(path))
+    return lock
+
+
+def refuse_held(paths: Iterable[str]) -> None:
+    """Raise StoreError if this thread holds the lock of one of some files: it is in the midst of a change."""
+    if _held:
+        thread = get_ident()
+        for path in paths:
+            if (thread, path) in _held:
+                raise reentered(repr(path))
 
 
 class FileLock:
@@ -144,25 +148,31 @@ class FileLock:
 
     Attributes
     ----------
-    descriptors : list of int
-        That of the temporary file while the lock is held or awaited; empty otherwise.
     inode : int
         Of the temporary file while the lock is held; 0 otherwise.
-    turn : int
-        How often somebody has begun to write to it. Foreign code (`gzarr.concurrency`) may store the same file while it
-        is written.
+    is_written : bool
+        Whether the thread is writing the file.
     """
 
-    __slots__ = ("_key", "_removed", "_temporary", "descriptors", "inode", "path", "turn")
+    __slots__ = ("_files", "_key", "_removed", "_temporary", "inode", "is_written", "path")
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.descriptors: list[int] = []
         self.inode = 0
-        self.turn = 0
+        self.is_written = False
+        self._files: list[io.FileIO] = []  # the temporary file while the lock is held or awaited
         self._temporary = temporary_path(path)
         self._removed: os.stat_result | None = None  # what was in its place
         self._key = get_ident(), path
+
+    def fileno(self) -> int:
+        """The descriptor of the temporary file."""
+        return self._files[-1].fileno()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the lock is held or awaited."""
+        return bool(self._files)
 
     def take(self) -> FileLock | None:
         """Wait for the lock; directories are made.
@@ -176,84 +186,52 @@ class FileLock:
         ------
         OSError
             If the temporary file cannot be made.
+        StoreError
+            If the thread is just storing the file.
         """
-        held = _held.get(self._key)
+        held = held_lock(self.path)
         if held is not None:
-            if held.inode and held.descriptors:
-                return held
-            held.close()  # this is foreign code within its `take`, which begins again
+            return held
         if (_lockless or fcntl is None) and not is_lockable(self.path):
             return None
         _held[self._key] = self
         while True:
+            made = self._open()
+            if self._files:
+                taken = self._wait()
+                if taken is not self:
+                    self.close()
+                    return taken
+                if self._is_ours(made=made):
+                    return self
+                self._close_file()
+
+    def _open(self) -> bool:
+        """Open the temporary file, or what is in its place. Returns: whether it was made; if not, it may be gone."""
+        for attempt in range(ATTEMPTS):
             try:
-                lock, taken = self._try()
-            except IndexError:  # foreign code has closed the descriptor
-                lock, taken = self, False
-            if taken:
-                return lock
-            self.close()
-            if lock is not self:
-                return lock
-            _held[self._key] = self
-
-    def _try(self) -> tuple[FileLock | None, bool]:
-        """Wait for the lock of the file that is there. Returns: what `take` does, and whether this lock is taken."""
-        made = True
-        try:
-            self.descriptors.extend(map(os.open, (self._temporary,), (_NEW_FLAGS,), (0o666,)))
-        except OSError as error:
-            made = self._open(error)
-        _held[self._key] = self  # foreign code may have removed it, and waits for a lock that is not noted
-        try:
-            fcntl.flock(self.descriptors[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            other = self._wait(error)
-            if other is not self:
-                return other, False
-        here = os.fstat(self.descriptors[-1])
-        try:
-            there = os.lstat(self._temporary)
-        except FileNotFoundError:
-            return self, False
-        if there.st_ino == here.st_ino and there.st_dev == here.st_dev:
-            if made and here.st_nlink == 1:
-                self.inode, self.turn = here.st_ino, self.turn + (here.st_size > 0)
-                if self._removed is not None:
-                    self._warn_of(self._removed, here)
-                return self, bool(self.descriptors)
-            self._remove(there)
-        elif stat.S_ISDIR(here.st_mode) and not stat.S_ISREG(there.st_mode):
-            self._remove(there)
-        return self, False
-
-    def _open(self, error: OSError) -> bool:
-        """Open the temporary file in spite of an error. Returns: whether it was made; if not, it may also be gone."""
-        for _ in range(ATTEMPTS):
-            if isinstance(error, FileExistsError):
+                self._files.extend(map(io.FileIO, (self._temporary,), ("x+",)))
+            except FileExistsError:
                 self._open_found()
                 return False
-            if not isinstance(error, FileNotFoundError):
-                raise error
-            make_directory(os.path.dirname(self.path))
-            try:
-                self.descriptors.extend(map(os.open, (self._temporary,), (_NEW_FLAGS,), (0o666,)))
-            except OSError as again:
-                error = again
+            except FileNotFoundError:
+                if attempt == ATTEMPTS - 1:
+                    raise
+                make_directory(os.path.dirname(self.path))
             else:
                 return True
-        raise error
+        raise AssertionError
 
     def _open_found(self) -> None:
-        """Open the file that is there already, or the directory if what is there can have no lock."""
-        path = self._temporary
+        """Open the file that is there already; what can have no lock is removed."""
         try:
-            if not stat.S_ISREG(os.lstat(path).st_mode):
-                path = os.path.dirname(path)
+            if not stat.S_ISREG(os.lstat(self._temporary).st_mode):
+                self._remove_other()
+                return
             try:
-                self.descriptors.extend(map(os.open, (path,), (_FOUND_FLAGS,)))
-            except (PermissionError, IsADirectoryError):
-                self.descriptors.extend(map(os.open, (path,), (_READ_FLAGS,)))
+                self._files.append(io.FileIO(self._temporary, "r+", opener=_open_found))  # NFS needs it to be writable
+            except PermissionError:
+                self._files.append(io.FileIO(self._temporary, "r", opener=_open_found))
         except FileNotFoundError:
             pass
         except PermissionError as error:
@@ -261,6 +239,49 @@ class FileLock:
                 errno.EBUSY,
                 f"its lock {self._temporary!r} is another user's, whom you cannot wait for; delete it if it is left",
             ) from error
+
+    def _remove_other(self) -> None:
+        """Remove what is no file, under the lock of the directory: nobody removes what another makes in its place."""
+        directory = os.open(os.path.dirname(self.path), FOUND_FLAGS)
+        try:
+            with contextlib.suppress(OSError):
+                fcntl.flock(directory, fcntl.LOCK_EX)
+            found = os.lstat(self._temporary)
+            if not stat.S_ISREG(found.st_mode):
+                self._remove(found)
+        finally:
+            os.close(directory)
+
+    def _wait(self) -> FileLock | None:
+        """Wait for the lock of the open file. Returns: what `take` does."""
+        descriptor = self.fileno()
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                other = self._held_by_another_name()
+                if other is not None:
+                    return other
+                wait_for(self._temporary, lambda: fcntl.flock(descriptor, fcntl.LOCK_EX))
+        except OSError as error:
+            if error.errno not in NO_LOCKS:
+                raise
+            self._note_lockless(error)
+            return None
+        return self
+
+    def _is_ours(self, *, made: bool) -> bool:
+        """Whether the file that was locked is the lock; what a killed process has left is removed."""
+        here = os.fstat(self.fileno())
+        if not self._leads_to(here):
+            return False
+        if not made or here.st_nlink > 1:
+            self._remove(here)
+            return False
+        self.inode = here.st_ino
+        if self._removed is not None:
+            self._warn_of(self._removed, here)
+        return True
 
     def _remove(self, found: os.stat_result) -> None:
         """Remove what has the name of the temporary file, and is nobody's."""
@@ -288,33 +309,17 @@ class FileLock:
                 stacklevel=2,
             )
 
-    def _wait(self, error: OSError) -> FileLock | None:
-        """Wait for the lock of the file that was opened, after an error. Returns: what `take` does."""
-        try:
-            if not isinstance(error, BlockingIOError):
-                raise error
-            other = self._held_by_another_name()
-            if other is not None:
-                return other
-            wait_for(self._temporary, lambda: fcntl.flock(self.descriptors[-1], fcntl.LOCK_EX))
-        except OSError as last:
-            if last.errno not in NO_LOCKS:
-                raise
-            self._note_lockless(last)
-            return None
-        return self
-
     def _held_by_another_name(self) -> FileLock | None:
-        here = os.fstat(self.descriptors[-1])
-        for (thread, _), lock in list(_held.items()):
-            if thread == self._key[0] and lock is not self and lock.descriptors:
-                there = os.fstat(lock.descriptors[-1])
+        here = os.fstat(self.fileno())
+        for (thread, path), lock in list(_held.items()):
+            if thread == self._key[0] and lock is not self and lock.is_open:
+                there = os.fstat(lock.fileno())
                 if (there.st_ino, there.st_dev) == (here.st_ino, here.st_dev):
-                    return lock
+                    return held_lock(path)
         return None
 
     def _note_lockless(self, error: OSError) -> None:
-        device = os.fstat(self.descriptors[-1]).st_dev
+        device = os.fstat(self.fileno()).st_dev
         with contextlib.suppress(OSError):
             os.unlink(self._temporary)
         if device not in _lockless:
@@ -328,65 +333,66 @@ class FileLock:
                 stacklevel=2,
             )
 
-    def _leads_to(self, inode: int, device: int) -> bool:
+    def _leads_to(self, here: os.stat_result) -> bool:
         """Whether the name of the temporary file leads to a file."""
         try:
             there = os.lstat(self._temporary)
         except (FileNotFoundError, NotADirectoryError):
             return False
-        return there.st_ino == inode and there.st_dev == device
+        return there.st_ino == here.st_ino and there.st_dev == here.st_dev
 
-    def rename(self, turn: int) -> None:
+    def rename(self) -> None:
         """Put the temporary file in the place of the file, which ends the lock.
 
-        Raises: FileNotFoundError if the lock is lost, as others replaced the directory or have had a turn; other
-        OSErrors.
+        Raises: FileNotFoundError if the lock is lost, as others replaced the directory; other OSErrors.
         """
         try:
-            if os.lstat(self._temporary).st_ino != self.inode or self.turn != turn:
-                _raise_lost(self._temporary)
-            self.inode = 0  # foreign code does not use the file any more that is about to get its place
-            os.replace(self._temporary, self.path) if self.descriptors else _raise_lost(self._temporary)
+            self._check_place()
+            os.replace(self._temporary, self.path)
         except FileNotFoundError:
             self.close()
             raise
         self.close()
 
-    def link(self, turn: int) -> bool:
+    def link(self) -> bool:
         """Put the temporary file in the place of the file unless that exists; ends the lock.
 
         Returns: whether it was put there. Raises: as `rename`.
         """
         try:
-            if os.lstat(self._temporary).st_ino != self.inode or self.turn != turn:
-                _raise_lost(self._temporary)
-            self.inode = 0
-            made = link_or_rename(self._temporary, self.path) if self.descriptors else _raise_lost(self._temporary)
+            self._check_place()
+            made = link_or_rename(self._temporary, self.path)
         except FileNotFoundError:
             self.close()
             raise
         self.end()
         return made
 
+    def _check_place(self) -> None:
+        if os.lstat(self._temporary).st_ino != self.inode:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self._temporary)
+
     def close(self) -> None:
         """Let the lock go; the temporary file stays if it is there."""
-        self.inode = 0
-        while self.descriptors:
-            try:
-                try:  # noqa: SIM105 - suppress takes as long as the call
-                    fcntl.flock(self.descriptors[-1], fcntl.LOCK_UN)
-                except OSError:
-                    pass  # there are no locks
-                deque(map(os.close, map(_pop, (self.descriptors,))), 0)
-            except IndexError:
-                break  # foreign code was faster
+        self._close_file()
+        self.is_written = False
         if _held.get(self._key) is self:
             _held.pop(self._key, None)
 
+    def _close_file(self) -> None:
+        self.inode = 0
+        while self._files:
+            with contextlib.suppress(OSError):  # there are no locks
+                fcntl.flock(self.fileno(), fcntl.LOCK_UN)
+            self._files.pop().close()
+
+    def abandon(self) -> None:
+        """Close the temporary file, which a parent process goes on using."""
+        while self._files:
+            self._files.pop().close()
+
     def end(self) -> None:
         """Remove the temporary file, unless another holds the lock, and let it go."""
-        if fcntl is None:
-            return
         try:
             self._end()
         except BaseException:  # an interrupt
@@ -395,19 +401,15 @@ class FileLock:
 
     def _end(self) -> None:
         with contextlib.suppress(OSError):
-            if not self.descriptors:  # it was not got, or an interrupt came as it was
-                self.descriptors.extend(map(os.open, (self._temporary,), (_READ_FLAGS,)))
-            descriptor = self.descriptors[-1]
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            here = os.stat(descriptor)
-            if self._leads_to(here.st_ino, here.st_dev):
-                os.unlink(self._temporary)
+            if self._files:
+                fcntl.flock(self.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if self._leads_to(os.stat(self.fileno())):
+                    os.unlink(self._temporary)
         self.close()
 
 
-def close_last(descriptors: list[int]) -> None:
-    """Close the last one of some descriptors, and forget it."""
-    deque(map(os.close, map(_pop, (descriptors,))), 0)
+def _open_found(path: str, flags: int) -> int:
+    return os.open(path, flags | FOUND_FLAGS)
 
 
 def link_or_rename(temporary: str, path: str) -> bool:
@@ -440,9 +442,11 @@ class Holding(AbstractContextManager[None]):
         Called with directories that may have been made for a lock alone.
     lenient : bool
         Whether to go on without a lock where the directory cannot be written.
+    again : bool
+        Whether the thread may hold one of the locks already.
     """
 
-    __slots__ = ("_fail", "_inner", "_lenient", "_locks", "_paths", "_tidy")
+    __slots__ = ("_again", "_fail", "_inner", "_lenient", "_locks", "_paths", "_tidy")
 
     def __init__(
         self,
@@ -452,12 +456,13 @@ class Holding(AbstractContextManager[None]):
         tidy: Callable[[str], None],
         *,
         lenient: bool = False,
+        again: bool = True,
     ) -> None:
         self._inner = inner
         self._paths = paths
         self._fail = fail
         self._tidy = tidy
-        self._lenient = lenient
+        self._lenient, self._again = lenient, again
         self._locks: list[FileLock] = []
 
     def __enter__(self) -> None:
@@ -469,10 +474,14 @@ class Holding(AbstractContextManager[None]):
                 lock = FileLock(path)
                 self._locks.append(lock)
                 try:
-                    lock.take()
+                    taken = lock.take()
                 except OSError as error:
                     if not (self._lenient and error.errno in UNWRITABLE):
                         raise self._fail(path, error) from error
+                    lock.close()
+                else:
+                    if not (self._again or taken is lock or taken is None):
+                        raise reentered(repr(path))
         except BaseException:
             self.__exit__()
             raise
@@ -488,7 +497,7 @@ class Holding(AbstractContextManager[None]):
     def _end(self) -> None:
         while self._locks:
             lock = self._locks[-1]
-            if lock.descriptors:
+            if lock.is_open:
                 lock.end()
                 self._tidy(os.path.dirname(lock.path))
             lock.close()
@@ -508,7 +517,7 @@ def _claim(holder: int, n: int) -> None:
     thread = get_ident()
     limit = min(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2, _MOST_DESCRIPTORS) if resource else n
     _claims[holder] = n
-    if any(owner == thread and lock.descriptors for (owner, _), lock in list(_held.items())):
+    if any(owner == thread and lock.is_open for (owner, _), lock in list(_held.items())):
         return
     while (total := _total_up_to(holder)) > limit and total > n:
         time.sleep(_CLAIM_WAIT_S)
@@ -528,8 +537,6 @@ def _total_up_to(holder: int) -> int:
 def _forget() -> None:
     """Close what a forked child has of its parent's locks, without letting them go."""
     for lock in list(_held.values()):
-        while lock.descriptors:
-            with contextlib.suppress(OSError):
-                close_last(lock.descriptors)
+        lock.abandon()
     _held.clear()
     _claims.clear()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from gzarr.errors import StoreError
-from gzarr.storage.base import Buffer, Change, Conditional, Request, Store, Versioned
+from gzarr.storage.base import ANY, Buffer, Change, Conditional, Request, Store, Versioned, Versions
 from gzarr.storage.credentials import shown_cause
-from gzarr.storage.rules import as_bytes, check_key, children, cut, without_secrets
+from gzarr.storage.rules import as_bytes, check_key, check_path, children, cut, under, without_secrets
 
 
 class FlatStore(Store):
@@ -60,59 +60,123 @@ class FlatStore(Store):
         return self._name
 
 
-class TaggedObjects(Conditional):
-    """The conditional changes of a `DatabaseStore`."""
+class KeyTokens(Versions):
+    """Versions of a store that asks for one token at a time."""
+
+    __slots__ = ("_token",)
+
+    def __init__(self, token: Callable[[str], object | None]) -> None:
+        self._token = token
+
+    def token(self, key: str) -> object | None:
+        """A token of the version of an object; None if it is missing. Raises: StoreError."""
+        return self._token(key)
+
+
+class KeyConditions(Conditional):
+    """The conditional changes of a `KeyValueStore` that has some."""
 
     __slots__ = ("_store",)
 
-    def __init__(self, store: DatabaseStore) -> None:
+    def __init__(self, store: KeyValueStore) -> None:
         self._store = store
 
     def get_tagged(self, keys: Sequence[str]) -> list[Versioned | None]:
-        """Fetch whole objects, each with its tag; None where the key is missing."""
+        """Fetch whole objects, each with its tag; None where the key is missing. Raises: StoreError."""
         return self._store._get_tagged(keys)  # noqa: SLF001 - one module, two classes
 
     def set_if(self, changes: Sequence[Change]) -> list[bool]:
-        """Carry out changes whose condition holds. Returns: which were carried out."""
+        """Carry out changes whose condition holds. Returns: which were carried out. Raises: StoreError."""
         return self._store._set_if(changes)  # noqa: SLF001
 
 
-class DatabaseStore(FlatStore):
-    """Changes many objects in one step; subclasses say how."""
+class KeyValueStore(FlatStore):
+    """A store made of a few functions of a database: subclasses say how it reads, lists and changes values.
+
+    A subclass may raise its library's errors, which become errors of the store (`_errors`).
+    """
 
     @abstractmethod
-    def _write(self, rows: list[tuple[str, bytes]]) -> None:
-        """Store some (key, bytes) pairs. Raises: StoreError."""
+    def _read(self, requests: Sequence[Request]) -> Sequence[Buffer | None]:
+        """Fetch some requests, at least one."""
 
     @abstractmethod
-    def _delete(self, keys: list[str]) -> None:
-        """Delete some keys; missing ones are ignored. Raises: StoreError."""
+    def _keys(self, path: str) -> list[str]:
+        """All keys under a path, and perhaps others."""
 
-    def _get_tagged(self, keys: Sequence[str]) -> list[Versioned | None]:
-        """`Conditional.get_tagged`: by default the bytes are the tags."""
-        found = self.get_many([Request(key) for key in keys])
+    @abstractmethod
+    def _change(self, changes: Sequence[Change]) -> list[bool]:
+        """Carry out some changes, at least one; all have the tag `ANY` if the store has no conditions.
+
+        Returns: which were carried out.
+        """
+
+    def _sizes(self, keys: Sequence[str]) -> list[int | None]:
+        """Size of some objects, None where the key is missing."""
+        return [None if value is None else len(value) for value in self._read([Request(key) for key in keys])]
+
+    def _read_tagged(self, keys: Sequence[str]) -> list[Versioned | None]:
+        """Fetch whole objects with their tags; by default their bytes are the tags."""
+        found = self._read([Request(key) for key in keys])
         return [None if data is None else Versioned(data, data) for data in found]
 
-    def _set_if(self, changes: Sequence[Change]) -> list[bool]:
-        """`Conditional.set_if`, for stores that have it."""
-        raise NotImplementedError
+    def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
+        """Fetch every request, in order. Raises: StoreError."""
+        if not requests:
+            return []
+        with self._failures(f"read {requests[0].key!r}"):
+            return list(self._read(requests))
+
+    def getsize(self, key: str) -> int | None:
+        """Size of an object in bytes, or None if it is missing."""
+        with self._failures(f"look up {key!r}"):
+            return self._sizes((key,))[0]
+
+    def nbytes_stored(self, path: str = "") -> int:
+        """Bytes stored under a path."""
+        keys = list(self.list_prefix(path))
+        with self._failures("look up sizes"):
+            return sum(size or 0 for size in self._sizes(keys)) if keys else 0
+
+    def list_prefix(self, prefix: str = "") -> Iterator[str]:
+        """All keys under a path, as they were when listing began."""
+        check_path(prefix)
+        with self._failures("list keys"):
+            return under(self._keys(prefix), prefix)
 
     def set_many(self, items: Iterable[tuple[str, Buffer]]) -> None:
         """Store every (key, bytes) pair, together where the database can do that. Raises: StoreError."""
         self.check_writable()
-        rows = []
+        changes = []
         for key, value in items:
             check_key(key)
-            rows.append((key, as_bytes(key, value)))
-        if rows:
-            self._write(rows)
+            changes.append(Change(key, as_bytes(key, value), ANY))
+        self._carry_out(changes)
 
     def delete_many(self, keys: Iterable[str]) -> None:
         """Delete the keys, together where the database can do that; missing ones are ignored. Raises: StoreError."""
         self.check_writable()
-        names = list(dict.fromkeys(keys))
-        if names:
-            self._delete(names)
+        self._carry_out([Change(key, None, ANY) for key in dict.fromkeys(keys)])
+
+    def _get_tagged(self, keys: Sequence[str]) -> list[Versioned | None]:
+        if not keys:
+            return []
+        with self._failures(f"read {keys[0]!r}"):
+            return self._read_tagged(keys)
+
+    def _set_if(self, changes: Sequence[Change]) -> list[bool]:
+        self.check_writable()
+        for change in changes:
+            check_key(change.key)
+        return self._carry_out(
+            [Change(key, None if value is None else as_bytes(key, value), tag) for key, value, tag in changes]
+        )
+
+    def _carry_out(self, changes: Sequence[Change]) -> list[bool]:
+        if not changes:
+            return []
+        with self._failures(f"{'delete' if changes[0].value is None else 'write'} {changes[0].key!r}"):
+            return self._change(changes)
 
 
 def cut_all(values: Sequence[bytes | None], requests: Sequence[Request]) -> list[Buffer | None]:

@@ -14,11 +14,11 @@ from importlib import import_module
 from typing import Any
 
 from gzarr.errors import ReadOnlyError, StoreError
-from gzarr.storage.base import Buffer, R, Request, T, pickled
+from gzarr.storage.base import Buffer, Change, R, Request, T, pickled
 from gzarr.storage.credentials import shown_cause
-from gzarr.storage.flat import DatabaseStore
+from gzarr.storage.flat import KeyValueStore
 from gzarr.storage.forks import ICECHUNK, OBSTORE, Client
-from gzarr.storage.rules import DOCUMENTS, byte_range, check_path, is_allowed, listing, under, without_secrets
+from gzarr.storage.rules import DOCUMENTS, byte_range, check_path, is_allowed, listing, without_secrets
 
 #: Coroutines under way at once.
 _CONCURRENCY = 64
@@ -32,7 +32,7 @@ def _client_of(store: Any) -> Client | None:
     return ICECHUNK if name == "IcechunkStore" else None
 
 
-class ZarrStore(DatabaseStore):
+class ZarrStore(KeyValueStore):
     """A store of zarr-python 3.
 
     Parameters
@@ -140,34 +140,25 @@ class ZarrStore(DatabaseStore):
 
     # -- verbs ---------------------------------------------------------------------------------------------------
 
-    def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
-        """Fetch every request, in order, many at once. Raises: StoreError."""
+    def _read(self, requests: Sequence[Request]) -> list[Buffer | None]:
         return self._all("read", self._get, requests)
 
-    def getsize(self, key: str) -> int | None:
-        """Size of an object in bytes, or None if it is missing."""
-        return self._all("look up", self._size, (key,))[0]
+    def _sizes(self, keys: Sequence[str]) -> list[int | None]:
+        return self._all("look up", self._size, keys)
 
-    def nbytes_stored(self, path: str = "") -> int:
-        """Bytes stored under a path."""
-        return sum(size or 0 for size in self._all("look up", self._size, list(self.list_prefix(path))))
-
-    def list_prefix(self, prefix: str = "") -> Iterator[str]:
-        """All keys under a path, as they were when listing began."""
-        check_path(prefix)
-        start = f"{prefix}/" if prefix else ""
+    def _keys(self, path: str) -> list[str]:
+        start = f"{path}/" if path else ""
 
         async def names() -> list[str]:
             try:
                 return await self._collect(self.store.list_prefix(start))
             except Exception:
                 # Icechunk refuses to list anything but groups and arrays, so also paths with nothing below.
-                if await self._collect(self.store.list_dir(prefix)):
+                if await self._collect(self.store.list_dir(path)):
                     raise
                 return []
 
-        with self._failures(f"list {prefix!r}"):
-            return under(self._sync(names()), prefix)
+        return self._sync(names())
 
     def list_dir(self, path: str = "") -> tuple[list[str], list[str]]:
         """Names directly under a path, sorted: (objects, sub-paths)."""
@@ -194,18 +185,16 @@ class ZarrStore(DatabaseStore):
         """The name of the store, with the key."""
         return str(self.store), key
 
-    def _write(self, rows: list[tuple[str, bytes]]) -> None:
-        async def put(item: tuple[str, bytes]) -> None:
-            await self.store.set(item[0], self._buffers.buffer.from_bytes(item[1]))
-
-        self._all("write", put, rows)
-
-    def _delete(self, keys: list[str]) -> None:
-        async def delete(key: str) -> None:
-            if await self._exists(key):
+    def _change(self, changes: Sequence[Change]) -> list[bool]:
+        async def change(item: Change) -> bool:
+            key, value, _ = item
+            if value is not None:
+                await self.store.set(key, self._buffers.buffer.from_bytes(value))
+            elif await self._exists(key):
                 await self.store.delete(key)
+            return True
 
-        self._all("delete", delete, keys)
+        return self._all("delete" if changes[0].value is None else "write", change, changes)
 
     def delete_prefix(self, path: str = "") -> None:
         """Delete all keys under a path, as the store itself does it. Raises: StoreError."""

@@ -12,9 +12,12 @@ from __future__ import annotations
 import os
 import threading
 import time
-from weakref import WeakSet
+from collections.abc import Hashable
+from weakref import WeakSet, WeakValueDictionary
 
+from gzarr.concurrency import is_held_here
 from gzarr.errors import StoreError
+from gzarr.storage.locks import entering
 
 #: Seconds that a fork waits for the other threads: longer than any transaction that does not wait itself.
 _WAIT_S = 10.0
@@ -28,10 +31,11 @@ _waiting: list[None] = []
 
 
 class _Own(threading.local):
-    """The lock of the current thread, which it may take several times."""
+    """The lock of the current thread, which it may take several times, and those of the databases that it is in."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
+        self.calls: WeakValueDictionary[Hashable, threading.RLock] = WeakValueDictionary()
         with _adding:
             _locks.add(self.lock)
 
@@ -42,10 +46,19 @@ _own = _Own()
 def inside_library() -> threading.RLock:
     """A context manager for calls of a library that must not be forked: forks by other threads wait for its end."""
     lock = _own.lock
-    if _waiting and not lock._is_owned():  # type: ignore[attr-defined]  # noqa: SLF001 - as threading.Condition asks
+    if _waiting and not is_held_here(lock):
         with _adding:  # the fork comes first: those who are inside may wait for each other
             pass
     return lock
+
+
+def one_call(database: Hashable) -> threading.RLock:
+    """A context manager for a call of a database, which would wait for ever for another call of the same thread.
+
+    Raises: StoreError if the thread is within one, as finalizers and handlers of signals may be.
+    """
+    lock = _own.calls.setdefault(database, threading.RLock())
+    return entering(lock, f"the database {database!r}")
 
 
 def _before() -> None:

@@ -12,18 +12,17 @@ import errno
 import os
 import sys
 import weakref
-from collections.abc import Hashable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from operator import methodcaller
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
 from typing import Any, Literal
 
-from gzarr.concurrency import UnderWay, new_lock
+from gzarr.concurrency import new_lock
 from gzarr.errors import StoreError
-from gzarr.storage.base import ANY, Buffer, Change, Conditional, Request, pickled
+from gzarr.storage.base import ANY, Buffer, Change, Conditional, R, Request, pickled
 from gzarr.storage.extras import require
-from gzarr.storage.flat import DatabaseStore, TaggedObjects
-from gzarr.storage.forks import inside_library
-from gzarr.storage.rules import as_bytes, byte_range, check_key, check_path
+from gzarr.storage.flat import KeyConditions, KeyValueStore
+from gzarr.storage.forks import inside_library, one_call
+from gzarr.storage.rules import byte_range
 
 #: Address space for the map, as in zarr 2: a sparse file, which takes no more of the disk than was written.
 _MAP_NBYTES = 1 << 40 if sys.maxsize >= 1 << 32 else 1 << 28
@@ -36,11 +35,9 @@ _FULL = (os.strerror(errno.EIO), os.strerror(errno.ENOSPC))
 
 _opened: dict[tuple[int, str], tuple[Any, list[int]]] = {}
 _opened_lock = new_lock()
-_under_way = UnderWay()
-_begin = methodcaller("begin", write=True)
 
 
-class LMDBStore(DatabaseStore):
+class LMDBStore(KeyValueStore):
     """A store in an LMDB database; needs ``pip install 'gzarr[lmdb]'``. Close it when writing is done.
 
     Keys have at most 511 bytes.
@@ -125,33 +122,10 @@ class LMDBStore(DatabaseStore):
             users[0] += 1
             return environment
 
-    @contextmanager
-    def _transaction(self, verb: str, write: bool = False) -> Iterator[Any]:
-        """A transaction; within one that writes, which is that of foreign code, that one."""
-        with self._failures(verb), inside_library():
-            under_way = _under_way.find(self._place, _abort)
-            if under_way and self._is_open(under_way[0]):
-                yield under_way[0]
-            elif not write:
-                with self._env().begin(buffers=True) as txn:
-                    yield txn
-            else:
-                begun: list[Any] = []
-                _under_way.begin(self._place, begun)
-                try:
-                    begun.extend(map(_begin, (self._env(),)))  # foreign code sees both, or neither
-                    with begun[0] as txn:
-                        yield txn
-                finally:
-                    _abort(begun)  # unless it has ended: an interrupt may have come before the with statement
-                    _under_way.end(self._place)
-
-    def _is_open(self, txn: Any) -> bool:
-        try:
-            txn.id()
-        except self._lmdb.Error:
-            return False
-        return True
+    def _call(self, function: Callable[[Any], R], *, write: bool = False) -> R:
+        """Call a function with a transaction, which sees one state of the database and is undone if it fails."""
+        with inside_library(), one_call(self._place), self._env().begin(write=write, buffers=not write) as txn:
+            return function(txn)
 
     def _failed(self, what: str, error: Exception) -> StoreError:
         if isinstance(error, self._lmdb.MapFullError):
@@ -161,56 +135,51 @@ class LMDBStore(DatabaseStore):
             return StoreError(f"{failed}; is the disk full? What was stored before is unchanged")
         return failed
 
-    def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
-        """Fetch every request, in order, all from one state of the database; ranges are copied, not whole objects."""
-        found: list[Buffer | None] = []
-        with self._transaction("read") as txn:
-            for key, start, length in requests:
-                value = self._lookup(txn, key)
-                if value is not None:
-                    begin, end = byte_range(start, length, len(value))
-                    value = bytes(value[begin:end])
-                found.append(value)
-        return found
+    def _read(self, requests: Sequence[Request]) -> list[Buffer | None]:
+        return self._call(lambda txn: [self._get(txn, request) for request in requests])
 
-    def getsize(self, key: str) -> int | None:
-        """Size of an object in bytes, or None if it is missing."""
-        with self._transaction("look up") as txn:
-            value = self._lookup(txn, key)
-            return None if value is None else len(value)
+    def _get(self, txn: Any, request: Request) -> Buffer | None:
+        key, start, length = request
+        value = self._lookup(txn, key)
+        if value is None:
+            return None
+        begin, end = byte_range(start, length, len(value))
+        return bytes(value[begin:end])  # ranges are copied, not whole objects
+
+    def _sizes(self, keys: Sequence[str]) -> list[int | None]:
+        return self._call(lambda txn: [self._get_size(txn, key) for key in keys])
+
+    def _get_size(self, txn: Any, key: str) -> int | None:
+        value = self._lookup(txn, key)
+        return None if value is None else len(value)
 
     def _lookup(self, txn: Any, key: str) -> Any:
         name = key.encode()
         return txn.get(name) if 0 < len(name) <= self._env().max_key_size() else None
 
-    def list_prefix(self, prefix: str = "") -> Iterator[str]:
-        """All keys under a path, as they were when listing began."""
-        check_path(prefix)
-        start = f"{prefix}/".encode() if prefix else b""
-        keys = []
-        with self._transaction("list keys") as txn, txn.cursor() as cursor:
-            if cursor.set_range(start) if start else cursor.first():
-                for name in cursor.iternext(keys=True, values=False):
-                    key = bytes(name)
-                    if not key.startswith(start):
-                        break
-                    keys.append(key.decode())
-        return iter(keys)
-
-    def lock_name(self, key: str) -> Hashable:
-        """The real path of the database, with the key."""
-        return os.path.realpath(self.path), key
-
     @property
     def conditional(self) -> Conditional | None:
         """Changes on the condition that an object still has the same bytes, all of one call in one transaction."""
-        return TaggedObjects(self)
+        return KeyConditions(self)
 
-    def _write(self, rows: list[tuple[str, bytes]]) -> None:
-        # One transaction: all of them or none.
-        with self._transaction(f"write {rows[0][0]!r}", write=True) as txn:
-            for key, data in rows:
-                txn.put(self._checked(key), data)
+    def _keys(self, path: str) -> list[str]:
+        start = f"{path}/".encode() if path else b""
+
+        def keys(txn: Any) -> list[str]:
+            found = []
+            with txn.cursor() as cursor:
+                if cursor.set_range(start) if start else cursor.first():
+                    for name in map(bytes, cursor.iternext(keys=True, values=False)):
+                        if not name.startswith(start):
+                            break
+                        found.append(name.decode())
+            return found
+
+        return self._call(keys)
+
+    def lock_name(self, key: str) -> Hashable:
+        """The real path of the database, with the key."""
+        return self._place, key
 
     def _checked(self, key: str) -> bytes:
         name, most = key.encode(), self._env().max_key_size()
@@ -218,31 +187,21 @@ class LMDBStore(DatabaseStore):
             raise StoreError(f"store {self}: key {key!r} has {len(name)} bytes, LMDB takes {most}")
         return name
 
-    def _set_if(self, changes: Sequence[Change]) -> list[bool]:
-        self.check_writable()
-        if not changes:
-            return []
-        for change in changes:
-            check_key(change.key)
-        with self._transaction(f"write {changes[0].key!r}", write=True) as txn:
-            return [self._change(txn, *change) for change in changes]
+    def _change(self, changes: Sequence[Change]) -> list[bool]:
+        # One transaction: all of them or none.
+        return self._call(lambda txn: [self._change_one(txn, *change) for change in changes], write=True)
 
-    def _change(self, txn: Any, key: str, value: Buffer | None, tag: object | None) -> bool:
+    def _change_one(self, txn: Any, key: str, value: Buffer | None, tag: object | None) -> bool:
+        if value is None and tag is ANY and not 0 < len(key.encode()) <= self._env().max_key_size():
+            return True  # no object has it
         name = self._checked(key)
         if tag is not ANY and txn.get(name) != tag:
             return False
         if value is None:
             txn.delete(name)
         else:
-            txn.put(name, as_bytes(key, value))
+            txn.put(name, value)
         return True
-
-    def _delete(self, keys: list[str]) -> None:
-        most = self._env().max_key_size()
-        with self._transaction("delete", write=True) as txn:
-            for name in map(str.encode, keys):
-                if 0 < len(name) <= most:
-                    txn.delete(name)
 
     def flush(self) -> None:
         """Write all changes to the disk."""
@@ -261,11 +220,6 @@ class LMDBStore(DatabaseStore):
     def __reduce__(self) -> tuple[Any, ...]:
         given = (self.path, True, self.dimension_separator)
         return pickled(self, LMDBStore, *given, read_only=self.read_only, **self._kwargs)
-
-
-def _abort(begun: list[Any]) -> None:
-    for txn in begun:
-        txn.abort()
 
 
 def _reserve_locks(path: str, options: dict[str, Any]) -> None:

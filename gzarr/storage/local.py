@@ -22,7 +22,7 @@ from typing import Any
 
 from gzarr.errors import StoreError
 from gzarr.storage.base import Buffer, Request, Store
-from gzarr.storage.file_locks import Holding, has_locks, make_directory
+from gzarr.storage.file_locks import Holding, has_locks, make_directory, refuse_held
 from gzarr.storage.local_files import (
     MISSING,
     READ_FLAGS,
@@ -35,7 +35,7 @@ from gzarr.storage.local_files import (
     read_range,
     write_atomically,
 )
-from gzarr.storage.locks import Noted, key_locks, while_locked, within_change
+from gzarr.storage.locks import key_locks, while_locked
 from gzarr.storage.rules import TEMPORARY_PREFIX, byte_view, check_key, check_move, check_path
 from gzarr.storage.strays import delete_tree, doomed_path, prune, remove_stray, remove_strays
 
@@ -198,12 +198,13 @@ class LocalStore(Store):
         """
         if not has_locks():
             return key_locks(self._lock_names(keys))
-        if merged is not None and not merged and not within_change():
+        if merged is not None and not merged:
+            refuse_held(self._prefix + key for key in keys)
             return _NO_LOCK
         if len(keys) > 1:
             keys = [key for _, key in sorted(zip(self._lock_names(keys), keys, strict=True))]
         paths = [self._prefix + key for key in keys]
-        return self._holding(Noted(paths), paths)  # locks of files exclude threads, too
+        return self._holding(_NO_LOCK, paths, again=False)  # locks of files exclude threads, too
 
     def _lock_names(self, keys: Sequence[str]) -> list[Any]:
         _looks.found = {}  # the real path of every directory is looked up once
@@ -213,12 +214,12 @@ class LocalStore(Store):
             _looks.found = None
 
     def node_locked(self, key: str) -> AbstractContextManager[Any]:
-        """Lock a node against changes by others, in other processes too, by the lock of its document.
+        """Lock a node against changes by others, in other processes too.
 
-        Storing the document ends the lock between processes. Any path can be locked, also that of the node itself and
-        the root (``""``).
+        The lock has a name of its own, as the documents of the node are locked and stored meanwhile. Any path can be
+        locked, also that of the node itself and the root (``""``).
         """
-        return self.document_locked(key)
+        return self._lenient(super().node_locked(key), f"{key}.node")
 
     def document_locked(self, key: str) -> AbstractContextManager[Any]:
         """Lock one document against read-modify-write by others, in other processes too, until it is stored."""
@@ -230,9 +231,9 @@ class LocalStore(Store):
         return inner if self.read_only else self._holding(inner, (self._prefix + key,), lenient=True)
 
     def _holding(
-        self, inner: AbstractContextManager[Any], paths: Sequence[str], *, lenient: bool = False
+        self, inner: AbstractContextManager[Any], paths: Sequence[str], *, lenient: bool = False, again: bool = True
     ) -> AbstractContextManager[Any]:
-        return Holding(inner, paths, partial(self._failed, "lock"), self._prune, lenient=lenient)
+        return Holding(inner, paths, partial(self._failed, "lock"), self._prune, lenient=lenient, again=again)
 
     def _documents_locked(self, path: str) -> AbstractContextManager[Any]:
         """Lock the documents of a node whose directory is about to go: a change under way would come back after it."""

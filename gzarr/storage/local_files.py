@@ -97,7 +97,8 @@ def write_atomically(path: str, view: bytes | memoryview) -> None:
             if taken is None:
                 write_unlocked(path, view)
             else:
-                taken.rename(_put(taken, view))
+                _put(taken, view)
+                taken.rename()
         except FileNotFoundError:  # the directory was removed meanwhile, and the lock with it
             lock.end()
             if attempt == ATTEMPTS - 1:
@@ -122,7 +123,8 @@ def create_atomically(path: str, view: bytes | memoryview) -> bool:
             taken = lock.take()
             if taken is None:
                 return write_unlocked(path, view, only_new=True)
-            return taken.link(_put(taken, view))
+            _put(taken, view)
+            return taken.link()
         except FileNotFoundError:
             lock.end()
             if attempt == ATTEMPTS - 1:
@@ -161,29 +163,20 @@ def _take_if_there_is_room(lock: FileLock) -> None:
             raise
 
 
-def _put(lock: FileLock, view: bytes | memoryview) -> int:
-    """Write bytes to a temporary file. Returns: the turn. Raises: FileNotFoundError if foreign code stored the file."""
-    lock.turn = turn = lock.turn + 1
-    view = view if len(view) <= _PIECE_NBYTES else memoryview(view)
-    piece = view[:_PIECE_NBYTES]
-    done = 0
-    try:
-        if turn > 1:
-            os.ftruncate(lock.descriptors[-1], 0)
-            os.lseek(lock.descriptors[-1], 0, os.SEEK_SET)
-        while piece:
-            done += os.write(lock.descriptors[-1], piece)
-            piece = view[done : done + _PIECE_NBYTES]
-    except IndexError as error:
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), lock.path) from error
+def _put(lock: FileLock, view: bytes | memoryview) -> None:
+    """Write bytes to the temporary file of a lock."""
+    lock.is_written = True
+    _write(lock.fileno(), view)
     WRITTEN[lock.inode % len(WRITTEN)] = next(_numbers)
-    return turn
 
 
 def _write(fd: int, view: bytes | memoryview) -> None:
-    written = 0
-    while written < len(view):
-        written += os.write(fd, memoryview(view)[written : written + _PIECE_NBYTES])
+    view = view if len(view) <= _PIECE_NBYTES else memoryview(view)
+    piece = view[:_PIECE_NBYTES]
+    done = 0
+    while piece:
+        done += os.write(fd, piece)
+        piece = view[done : done + _PIECE_NBYTES]
 
 
 def write_unlocked(path: str, view: bytes | memoryview, *, only_new: bool = False) -> bool:
@@ -243,6 +236,8 @@ class OpenFile:
 
 def failure(name: str, verb: str, path: str, error: OSError) -> StoreError:
     """The error to raise when the system refuses something. name: of the store."""
+    if isinstance(error, StoreError):
+        return error
     remedy = "; a file is where a directory is needed, so choose another path"
     reason = f"{error.strerror or error}{remedy * isinstance(error, NotADirectoryError)}"
     return StoreError(f"store {name}: cannot {verb} {path!r}: {reason}")

@@ -12,25 +12,25 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from itertools import count
 from operator import attrgetter, methodcaller
-from threading import get_ident
 from typing import Any, TypeVar
 
-from gzarr.concurrency import after_fork
+from gzarr.concurrency import Lock, after_fork, is_held_here
+from gzarr.errors import StoreError
 
 T = TypeVar("T")
 
 
-class _Lock:
+class _NameLock:
     """The lock of one name.
 
     Attributes
     ----------
     lock
-        Which one thread may take several times.
+        Knows the thread that holds it.
     n_users
         How many hold it or wait for it.
     number : int
@@ -45,7 +45,7 @@ class _Lock:
         self.number = number
 
 
-class _Table:
+class _LockTable:
     """The locks of all names that are held or waited for."""
 
     def __init__(self) -> None:
@@ -54,24 +54,24 @@ class _Table:
 
     def reset(self) -> None:
         """Begin with no locks."""
-        self.locks: dict[Hashable, _Lock] = {}
+        self.locks: dict[Hashable, _NameLock] = {}
         # Collecting garbage may lock objects while a thread holds it.
         self.guard = threading.RLock()
 
     def holding(self, names: Iterable[Hashable]) -> AbstractContextManager[None]:
         """A context manager that holds the locks of some names."""
-        return _Held(self, set(names))
+        return _HeldNames(self, set(names))
 
 
-class _Held(AbstractContextManager[None]):
+class _HeldNames(AbstractContextManager[None]):
     """Some names, locked for one ``with`` statement."""
 
     __slots__ = ("_held", "_names", "_releases", "_table", "_wanted")
 
-    def __init__(self, table: _Table, names: set[Hashable]) -> None:
+    def __init__(self, table: _LockTable, names: set[Hashable]) -> None:
         self._table = table
         self._names = names
-        self._wanted: dict[Hashable, _Lock] = {}
+        self._wanted: dict[Hashable, _NameLock] = {}
         self._held: list[threading.RLock] = []
         self._releases = map(_release, self._held)
 
@@ -81,15 +81,13 @@ class _Held(AbstractContextManager[None]):
             with table.guard:
                 for name in self._names:
                     while name not in wanted:
-                        lock = table.locks.get(name) or _Lock(next(table.numbers))
-                        lock.n_users += 1  # foreign code of this thread may have removed it from the table just before
+                        lock = table.locks.get(name) or _NameLock(next(table.numbers))
+                        lock.n_users += 1  # a finalizer may have removed it from the table just before
                         wanted[name] = lock
                         if table.locks.setdefault(name, lock) is not lock:
                             wanted.pop(name).n_users -= 1
+            _refuse_again(wanted)
             locks = sorted(wanted.values(), key=_number)
-            regions = _regions.get(get_ident())
-            if regions:
-                _note_locks(regions, locks)
             # No Python runs between the taking of a lock and its being noted, so no interrupt can come there.
             self._held.extend(filter(_acquire, map(_lock, locks)))
         except BaseException:  # an interrupt while waiting must not leave the first ones locked
@@ -117,7 +115,7 @@ class _Held(AbstractContextManager[None]):
 
 _number, _lock = attrgetter("number"), attrgetter("lock")
 _acquire, _release = methodcaller("acquire"), methodcaller("release")
-_objects, _nodes, _documents = _Table(), _Table(), _Table()
+_objects, _nodes, _documents = _LockTable(), _LockTable(), _LockTable()
 
 
 @after_fork
@@ -125,61 +123,35 @@ def _reset() -> None:
     """Start with fresh locks: in a forked child, the threads that held the old ones do not exist."""
     for table in (_objects, _nodes, _documents):
         table.reset()
-    for thread in list(_regions):
-        if thread != get_ident():
-            del _regions[thread]
 
 
-class _Region:
-    """A task of `while_holding` that is under way on a thread."""
-
-    __slots__ = ("again", "locks", "within")
-
-    def __init__(self) -> None:
-        self.locks: list[Hashable] = []
-        self.within: _Region | None = None
-        self.again: list[Callable[[], object]] = []
+def reentered(what: str) -> StoreError:
+    """Return the error for code that wants to use what its own thread is in the midst of changing."""
+    return StoreError(
+        f"{what} is in use by this very thread, which this call has interrupted: finalizers, __del__ methods, handlers"
+        " of signals and callbacks must not use what they interrupt; make the call after the other one has ended, or"
+        " from another thread that nobody waits for"
+    )
 
 
-#: The tasks of `while_holding` that are under way, by thread, each within the one before it.
-_regions: dict[int, list[_Region]] = {}
+def entering(lock: Lock, what: str) -> Lock:
+    """Return a lock for a ``with`` statement. Raises: StoreError naming `what` if the current thread holds it."""
+    if is_held_here(lock):
+        raise reentered(what)
+    return lock
 
 
-def _note_locks(regions: list[_Region], locks: Sequence[Hashable]) -> None:
-    """Note the locks that a thread is about to take in its last region, and which region holds one of them already."""
-    region = regions[-1]
-    region.locks += locks
-    for outer in regions[:-1]:
-        if not set(locks).isdisjoint(outer.locks):
-            region.within = outer
+def _refuse_again(wanted: Mapping[Hashable, _NameLock]) -> None:
+    """Raise StoreError if this thread holds the lock of a name already: it is in the midst of a change."""
+    for name, lock in wanted.items():
+        if is_held_here(lock.lock):
+            raise reentered(f"{name!r}")
 
 
-class Noted(AbstractContextManager[None]):
-    """Notes names for `while_holding` whose locks are held by other means.
-
-    Parameters
-    ----------
-    names : sequence of hashable
-        The same for all who lock these objects.
-    """
-
-    __slots__ = ("_names",)
-
-    def __init__(self, names: Sequence[Hashable]) -> None:
-        self._names = names
-
-    def __enter__(self) -> None:
-        regions = _regions.get(get_ident())
-        if regions:
-            _note_locks(regions, self._names)
-
-    def __exit__(self, *exc: object) -> None:
-        """Do nothing: `while_holding` forgets them."""
-
-
-def within_change() -> bool:
-    """Whether this thread is foreign code within a task of `while_holding`."""
-    return get_ident() in _regions
+def holds_document(name: Hashable) -> bool:
+    """Whether this thread holds the lock of a document (`document_lock`)."""
+    lock = _documents.locks.get(name)
+    return lock is not None and is_held_here(lock.lock)
 
 
 def while_locked(lock: AbstractContextManager[Any], task: Callable[[], T]) -> T:
@@ -205,57 +177,11 @@ def while_locked(lock: AbstractContextManager[Any], task: Callable[[], T]) -> T:
         raise
 
 
-def while_holding(
-    lock: AbstractContextManager[Any], task: Callable[[], T], again: Callable[[], Callable[[], object]] | None = None
-) -> T:
-    """Carry out a task that reads, changes and stores what a lock protects. No interrupt leaves the lock taken.
-
-    Foreign code on this thread (`gzarr.concurrency`) may change the same objects between the reading and the storing,
-    which would undo its change. So a task within another one that holds its lock is carried out at once, and once more
-    at the end of the other one.
-
-    Parameters
-    ----------
-    lock : context manager
-        Of `key_locks` or `document_lock`, or around one of these; may be left twice.
-    task : callable
-        The task.
-    again : callable, optional
-        Makes what is to be done at the end of the other task: the same, with copies of what may change until then.
-        Not needed for tasks that are never foreign code's.
-
-    Returns
-    -------
-    object
-        What the task returns.
-    """
-    thread = get_ident()
-    regions = _regions.setdefault(thread, [])
-    region = _Region()
-    regions.append(region)
-
-    def and_again() -> T:
-        result = task()
-        while region.again:
-            region.again.pop(0)()
-        if region.within is not None and again is not None:
-            region.within.again.append(again())
-        return result
-
-    try:
-        return while_locked(lock, and_again)
-    finally:
-        while regions.pop() is not region:  # those of foreign code, if an interrupt ended it
-            pass
-        if not regions:
-            _regions.pop(thread, None)
-
-
 def key_locks(names: Iterable[Hashable]) -> AbstractContextManager[None]:
     """Lock objects against read-modify-write by other threads of this process.
 
-    A thread may lock a name again while it holds it, but must not lock *further* names then: it should ask for all
-    names in one call, or two threads can block each other.
+    A thread that holds a name and locks it again, as finalizers and handlers of signals may, gets a `StoreError`. It
+    must not lock *further* names either: it should ask for all names in one call, or two threads can block each other.
 
     This covers the threads of one process. `Store.locked` is where stores with a synchronizer add protection between
     processes.
@@ -291,7 +217,7 @@ def node_lock(name: Hashable) -> AbstractContextManager[None]:
     Returns
     -------
     context manager
-        Holds the lock; the same thread may lock the node again.
+        Holds the lock.
     """
     return _nodes.holding((name,))
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 import os
 import re
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from gzarr.errors import StoreError
 from gzarr.storage.base import ANY, Buffer, Change, Conditional, Request, pickled
 from gzarr.storage.extras import require
-from gzarr.storage.flat import DatabaseStore, TaggedObjects, cut_all
-from gzarr.storage.rules import as_bytes, check_key, check_path
+from gzarr.storage.flat import KeyConditions, KeyValueStore
+from gzarr.storage.rules import check_path, cut
 
 #: Milliseconds to wait for a server; the driver's own 30 s are long to learn that a name is wrong.
 _SELECTION_TIMEOUT_MS = 5000
@@ -27,7 +27,7 @@ _MAX_NBYTES = (16 << 20) - 4096
 _DUPLICATE_KEY = 11000
 
 
-class MongoDBStore(DatabaseStore):
+class MongoDBStore(KeyValueStore):
     """A store in a MongoDB collection; needs ``pip install 'gzarr[mongodb]'``.
 
     A server that does not answer is noticed by the first call that asks it.
@@ -89,35 +89,24 @@ class MongoDBStore(DatabaseStore):
         """The collection, as an object of the driver."""
         return self.client[self._database][self._collection]
 
-    def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
-        """Fetch every request, in order, with one query. Raises: StoreError."""
+    def _read(self, requests: Sequence[Request]) -> list[Buffer | None]:
         keys = sorted({request.key for request in requests})
-        if not keys:
-            return []
-        with self._failures(f"read {keys[0]!r}"):
-            documents = self.collection.find({"key": {"$in": keys}}, {"_id": 0})
-            values = {document["key"]: bytes(document["value"]) for document in documents}
-        return cut_all([values.get(request.key) for request in requests], requests)
+        documents = self.collection.find({"key": {"$in": keys}}, {"_id": 0})
+        values = {document["key"]: bytes(document["value"]) for document in documents}
+        return [cut(values[key], start, length) if key in values else None for key, start, length in requests]
 
-    def getsize(self, key: str) -> int | None:
-        """Size of an object in bytes, or None if it is missing; the server measures it."""
-        sizes = self._sizes({"key": key})
-        return sizes[0] if sizes else None
+    def _sizes(self, keys: Sequence[str]) -> list[int | None]:
+        found = self._measured({"key": {"$in": list(keys)}})
+        return [found.get(key) for key in keys]
 
     def nbytes_stored(self, path: str = "") -> int:
         """Bytes stored under a path; the server measures them."""
-        return sum(self._sizes(_under(path)))
-
-    def _sizes(self, query: dict[str, Any]) -> list[int]:
-        stages = [{"$match": query}, {"$project": {"_id": 0, "nbytes": {"$binarySize": "$value"}}}]
         with self._failures("look up sizes"):
-            return [int(document["nbytes"]) for document in self.collection.aggregate(stages)]
+            return sum(self._measured(_under(path)).values())
 
-    def list_prefix(self, prefix: str = "") -> Iterator[str]:
-        """All keys under a path, as they were when listing began."""
-        with self._failures("list keys"):
-            found = self.collection.find(_under(prefix), {"_id": 0, "key": 1})
-            return iter([document["key"] for document in found])
+    def _measured(self, query: dict[str, Any]) -> dict[str, int]:
+        stages = [{"$match": query}, {"$project": {"_id": 0, "key": 1, "nbytes": {"$binarySize": "$value"}}}]
+        return {document["key"]: int(document["nbytes"]) for document in self.collection.aggregate(stages)}
 
     @property
     def conditional(self) -> Conditional | None:
@@ -125,12 +114,10 @@ class MongoDBStore(DatabaseStore):
 
         Other programs change documents without another sign of it.
         """
-        return TaggedObjects(self)
+        return KeyConditions(self)
 
-    def _write(self, rows: list[tuple[str, bytes]]) -> None:
-        operations = [self._replacement(key, data) for key, data in rows]
-        with self._failures(f"write {len(operations)} objects"):
-            self._prepared().bulk_write(operations, ordered=True)
+    def _keys(self, path: str) -> list[str]:
+        return [document["key"] for document in self.collection.find(_under(path), {"_id": 0, "key": 1})]
 
     def _prepared(self) -> Any:
         """The collection, with an index."""
@@ -140,65 +127,52 @@ class MongoDBStore(DatabaseStore):
             self._indexed = True
         return self.collection
 
-    def _replacement(self, key: str, data: bytes, tag: object = ANY) -> Any:
-        """The operation that stores an object, if it has the bytes `tag`."""
+    def _operation(self, change: Change) -> Any:
+        """What carries out a change, if the object has the bytes that are its tag."""
+        key, data, tag = change
+        query = {"key": key} if tag is ANY or tag is None else {"key": key, "value": tag}
+        if data is None:
+            return self._pymongo.DeleteOne(query)
         if len(data) > _MAX_NBYTES:
             raise StoreError(
                 f"store {self}: key {key!r}: {len(data)} bytes, and a MongoDB document holds {_MAX_NBYTES};"
                 " choose smaller chunks"
             )
         document = {"key": key, "value": data}
-        if tag is ANY:
-            return self._pymongo.ReplaceOne({"key": key}, document, upsert=True)
         if tag is None:
             return self._pymongo.InsertOne(document)
-        return self._pymongo.ReplaceOne({"key": key, "value": tag}, document)
+        return self._pymongo.ReplaceOne(query, document, upsert=tag is ANY)
 
-    def _set_if(self, changes: Sequence[Change]) -> list[bool]:
-        self.check_writable()
-        for change in changes:
-            check_key(change.key)
+    def _change(self, changes: Sequence[Change]) -> list[bool]:
         doomed = [key for key, value, tag in changes if value is None and tag is ANY]
         if doomed:
-            self._delete(doomed)
-        wanted = {
-            key: (None if value is None else as_bytes(key, value), tag)
-            for key, value, tag in changes
-            if value is not None or tag is not ANY
-        }
-        refused = self._refused(wanted) if wanted else set()
+            self.collection.delete_many({"key": {"$in": doomed}})
+        others = {change.key: change for change in changes if change.value is not None or change.tag is not ANY}
+        refused = self._refused(others) if others else set()
         return [change.key not in refused for change in changes]
 
-    def _refused(self, wanted: dict[str, tuple[bytes | None, object | None]]) -> set[str]:
+    def _refused(self, changes: dict[str, Change]) -> set[str]:
         """Have changes carried out. Returns: the keys of those that were refused."""
-        operations = [
-            self._pymongo.DeleteOne({"key": key, "value": tag}) if value is None else self._replacement(key, value, tag)
-            for key, (value, tag) in wanted.items()
-        ]
-        keys = list(wanted)
+        keys = list(changes)
         there_already = set()
-        with self._failures(f"write {len(operations)} objects"):
-            try:
-                said = self._prepared().bulk_write(operations, ordered=False).bulk_api_result
-            except self._pymongo.errors.BulkWriteError as error:
-                said = error.details
-                if any(failure["code"] != _DUPLICATE_KEY for failure in said["writeErrors"]):
-                    raise
-                there_already = {keys[failure["index"]] for failure in said["writeErrors"]}
+        try:
+            operations = [self._operation(change) for change in changes.values()]
+            said = self._prepared().bulk_write(operations, ordered=False).bulk_api_result
+        except self._pymongo.errors.BulkWriteError as error:
+            said = error.details
+            if any(failure["code"] != _DUPLICATE_KEY for failure in said["writeErrors"]):
+                raise
+            there_already = {keys[failure["index"]] for failure in said["writeErrors"]}
         n_done = sum(said[name] for name in ("nInserted", "nMatched", "nUpserted", "nRemoved"))
-        refused = {key for key in there_already if wanted[key][1] is not ANY}  # else another was faster by a moment
-        compared = [key for key, (_, tag) in wanted.items() if tag is not None and tag is not ANY]
-        if n_done + len(there_already) == len(wanted):
+        refused = {key for key in there_already if changes[key].tag is not ANY}  # else another was faster by a moment
+        if n_done + len(there_already) == len(keys):
             return refused
+        compared = [key for key in keys if changes[key].tag is not None and changes[key].tag is not ANY]
         if len(compared) == 1:
             return refused | set(compared)
         # The server says how many of them it carried out, not which: those that are as they should be.
-        now = self.get_many([Request(key) for key in compared])
-        return refused | {key for key, stored in zip(compared, now, strict=True) if stored != wanted[key][0]}
-
-    def _delete(self, keys: list[str]) -> None:
-        with self._failures("delete"):
-            self.collection.delete_many({"key": {"$in": keys}})
+        now = self._read([Request(key) for key in compared])
+        return refused | {key for key, stored in zip(compared, now, strict=True) if stored != changes[key].value}
 
     def close(self) -> None:
         """Close the connections; new ones are made when the store is used again."""

@@ -23,7 +23,7 @@ import numpy as np
 from gzarr.errors import MetadataError, StoreError
 from gzarr.storage.base import Buffer, R, Request, Store, T, Versions, pickled
 from gzarr.storage.local import LocalStore
-from gzarr.storage.locks import while_holding
+from gzarr.storage.locks import holds_document, while_locked
 from gzarr.storage.rules import as_bytes, check_key, check_path, cut, refuse_normalizing
 from gzarr.storage.wrappers import Tokens
 
@@ -261,12 +261,12 @@ class N5Store(Store):
         self._change(path, change)
 
     def _change(self, path: str, change: Callable[[], None]) -> None:
-        """Change an N5 document, which is locked meanwhile.
-
-        Once only: storing it ends the lock between processes, so whoever reads, changes and stores a Zarr document must
-        repeat all of that.
-        """
-        while_holding(self._store.document_locked(_join(path, DOCUMENT)), change)
+        """Change an N5 document, which is locked meanwhile: here, or by who changes a Zarr document that is a part."""
+        key = _join(path, DOCUMENT)
+        if holds_document(self._store.lock_name(key)):
+            change()
+        else:
+            while_locked(self._store.document_locked(key), change)
 
     def _remove(self, path: str, name: str) -> None:
         """Remove the part of an N5 document that a Zarr document shows."""

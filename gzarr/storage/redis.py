@@ -7,13 +7,13 @@ shards are read whole. A string has at most 512 MiB.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from gzarr.storage.base import ANY, Buffer, Change, Conditional, Request, Versioned, pickled
 from gzarr.storage.extras import require
-from gzarr.storage.flat import DatabaseStore, TaggedObjects
-from gzarr.storage.rules import as_bytes, byte_range, check_key, check_path
+from gzarr.storage.flat import KeyConditions, KeyValueStore
+from gzarr.storage.rules import byte_range
 
 #: Seconds to wait for a connection: a server that is there answers within a few milliseconds.
 _CONNECT_TIMEOUT_S = 5.0
@@ -29,69 +29,7 @@ _SCAN_COUNT = 1000
 _REFUSALS = ("NOPERM", "unknown command", "ERR unknown command")
 
 
-class _Watch:
-    """A connection that watches strings for changes until it stores them; the tag of all of them.
-
-    Watching costs a server nothing, while a script that compares the old bytes takes it longer than storing new ones.
-    The commands of one step travel together: reading takes one round trip, and storing another.
-    """
-
-    __slots__ = ("_connection", "_pool")
-
-    def __init__(self, client: Any) -> None:
-        self._pool = client.connection_pool
-        self._connection: Any = None
-        try:
-            self._connection = self._pool.get_connection()
-        except TypeError:  # redis-py < 5.3 asks what for
-            self._connection = self._pool.get_connection("WATCH")
-
-    def close(self) -> None:
-        """Give the connection back."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            self._pool.release(connection)
-
-    __del__ = close
-
-    def get(self, names: Sequence[str]) -> list[bytes | None]:
-        """Fetch strings, watched from now on."""
-        # A connection whose last user gave up may still watch others.
-        answers = self._send([("UNWATCH",), ("WATCH", *names), ("MGET", *names)])
-        found: list[bytes | None] = answers[-1]
-        return found
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it has not stored anything yet."""
-        return self._connection is not None
-
-    def set(self, others: Sequence[tuple[Any, ...]], watched: Sequence[tuple[Any, ...]]) -> tuple[list[Any], bool]:
-        """Carry out commands, and those about watched strings if none of these was changed since.
-
-        Returns: the answers to the others, and whether those about watched strings were carried out.
-        """
-        transaction = [("MULTI",), *watched, ("EXEC",)] if watched else []
-        try:
-            answers = self._send([*others, *transaction])
-        finally:
-            self.close()
-        done = answers[-1] if watched else []
-        for error in filter(lambda answer: isinstance(answer, Exception), done or ()):
-            raise error
-        return answers[: len(others)], done is not None
-
-    def _send(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
-        connection = self._connection
-        try:
-            connection.send_packed_command(connection.pack_commands(commands))
-            return [connection.read_response() for _ in commands]
-        except BaseException:
-            connection.disconnect()  # answers may be on their way
-            raise
-
-
-class RedisStore(DatabaseStore):
+class RedisStore(KeyValueStore):
     """A store on a Redis server; needs ``pip install 'gzarr[redis]'``.
 
     A server that does not answer is noticed by the first call that asks it.
@@ -127,7 +65,7 @@ class RedisStore(DatabaseStore):
     ) -> None:
         redis = require("redis", "redis", "RedisStore")
         self._errors = redis.RedisError
-        self._response_error = redis.ResponseError
+        self._response_error, self._watch_error = redis.ResponseError, redis.WatchError
         self._prefix, self._kwargs = prefix, kwargs
         self.dimension_separator = dimension_separator
         self.read_only = read_only
@@ -143,119 +81,88 @@ class RedisStore(DatabaseStore):
     def _key(self, key: str) -> str:
         return f"{self._prefix}:{key}"
 
-    def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
-        """Fetch every request, in order, in one round trip. Raises: StoreError."""
+    def _read(self, requests: Sequence[Request]) -> list[Buffer | None]:
         if all(request.start is None for request in requests):
-            with self._failures("read"):
-                return list(self.client.mget([self._key(request.key) for request in requests])) if requests else []
+            return list(self.client.mget([self._key(request.key) for request in requests]))
         suffixes = [request for request in requests if request.start is not None and request.start < 0]
         sizes = dict(zip(suffixes, self._sizes([request.key for request in suffixes]), strict=True))
         pipeline = self.client.pipeline(transaction=False)
         for request in requests:
             _ask(pipeline, self._key(request.key), request, sizes.get(request))
-        with self._failures("read"):
-            answers = pipeline.execute()
+        answers = pipeline.execute()
         return [value if exists else None for exists, value in zip(answers[::2], answers[1::2], strict=True)]
 
-    def _sizes(self, keys: Sequence[str]) -> list[int]:
+    def _sizes(self, keys: Sequence[str]) -> list[int | None]:
         pipeline = self.client.pipeline(transaction=False)
         for key in keys:
+            pipeline.exists(self._key(key))
             pipeline.strlen(self._key(key))
-        with self._failures("look up sizes"):
-            return list(pipeline.execute())
+        answers = pipeline.execute()
+        return [int(nbytes) if exists else None for exists, nbytes in zip(answers[::2], answers[1::2], strict=True)]
 
-    def getsize(self, key: str) -> int | None:
-        """Size of an object in bytes, or None if it is missing."""
-        pipeline = self.client.pipeline(transaction=False)
-        pipeline.exists(self._key(key))
-        pipeline.strlen(self._key(key))
-        with self._failures(f"look up {key!r}"):
-            exists, nbytes = pipeline.execute()
-        return int(nbytes) if exists else None
-
-    def nbytes_stored(self, path: str = "") -> int:
-        """Bytes stored under a path."""
-        return sum(self._sizes(list(self.list_prefix(path))))
-
-    def list_prefix(self, prefix: str = "") -> Iterator[str]:
-        """All keys under a path. The server is asked step by step and stays responsive during the scan."""
-        check_path(prefix)
-        start = self._key(f"{prefix}/" if prefix else "")
+    def _keys(self, path: str) -> list[str]:
+        start = self._key(f"{path}/" if path else "")
         pattern = re.sub(r"([\\*?\[\]])", r"\\\1", start) + "*"
         nskip = len(self._key("").encode())
-        with self._failures("list keys"):
-            # A key may come twice where the server's table grows meanwhile.
-            keys = set(self.client.scan_iter(match=pattern, count=_SCAN_COUNT))
-        return iter([_encoded(key)[nskip:].decode() for key in keys])
+        # Step by step: the server stays responsive. A key may come twice where the server's table grows meanwhile.
+        keys = set(self.client.scan_iter(match=pattern, count=_SCAN_COUNT))
+        return [_encoded(key)[nskip:].decode() for key in keys]
 
     @property
     def conditional(self) -> Conditional | None:
         """Changes on the condition that nobody has changed an object.
 
-        If one of those that were read together was changed, none of them is replaced.
-        None once the server has refused to watch objects.
+        The tag of objects that were read together is the pipeline that watches them: a server does that for nothing,
+        while a script that compares the old bytes takes it longer than storing new ones. If one of them was changed,
+        none is replaced. None once the server has refused to watch objects.
         """
-        return None if self._unconditional else TaggedObjects(self)
+        return None if self._unconditional else KeyConditions(self)
 
-    def _get_tagged(self, keys: Sequence[str]) -> list[Versioned | None]:
-        if not keys:
-            return []
-        names, tag = [self._key(key) for key in keys], ANY
-        with self._failures(f"read {keys[0]!r}"):
-            try:
-                watch = _Watch(self.client)
-                values, tag = watch.get(names), watch
-            except self._response_error as error:
-                if not str(error).startswith(_REFUSALS):
-                    raise
-                self._go_on_without_conditions(error)
-                values = self.client.mget(names)
+    def _read_tagged(self, keys: Sequence[str]) -> list[Versioned | None]:
+        names, tag = [self._key(key) for key in keys], self.client.pipeline()
+        try:
+            tag.watch(*names)
+            values = tag.mget(names)
+        except self._response_error as error:
+            if not str(error).startswith(_REFUSALS):
+                raise
+            self._go_on_without_conditions(error)
+            values, tag = self.client.mget(names), ANY
         return [None if value is None else Versioned(value, tag) for value in values]
 
-    def _set_if(self, changes: Sequence[Change]) -> list[bool]:
-        self.check_writable()
-        for change in changes:
-            check_key(change.key)
+    def _change(self, changes: Sequence[Change]) -> list[bool]:
         done = [False] * len(changes)
-        others = [i for i, change in enumerate(changes) if not isinstance(change.tag, _Watch)]
-        watched: dict[_Watch, list[int]] = {}
+        watched: dict[Any, list[int]] = {}
         for i, change in enumerate(changes):
-            if isinstance(change.tag, _Watch) and change.tag.is_open:
-                watched.setdefault(change.tag, []).append(i)
-        commands = [self._change(change) for change in changes]
-        with self._failures(f"write {changes[0].key if changes else ''!r}"):
-            if others and not watched:
-                watched[_Watch(self.client)] = []
-            for watch, positions in watched.items():
-                answers, unchanged = watch.set([commands[i] for i in others], [commands[i] for i in positions])
-                for i, answer in zip(others, answers, strict=True):
-                    done[i] = changes[i].tag is ANY or answer is not None
-                for i in positions:
-                    done[i] = unchanged
-                others = []
+            watched.setdefault(None if change.tag is ANY or change.tag is None else change.tag, []).append(i)
+        for tag, positions in watched.items():
+            answers = self._change_some([changes[i] for i in positions], tag)
+            for i, answer in zip(positions, answers, strict=True):
+                done[i] = answer is not None
         return done
 
-    def _change(self, change: Change) -> tuple[Any, ...]:
-        """The command that carries out a change."""
-        key, value, tag = change
-        if value is None:
-            return "DEL", self._key(key)
-        return "SET", self._key(key), as_bytes(key, value), *(("NX",) if tag is None else ())
-
-    def _write(self, rows: list[tuple[str, bytes]]) -> None:
-        pipeline, nbytes = self.client.pipeline(transaction=False), 0
-        with self._failures(f"write {rows[0][0]!r}"):
-            for key, data in rows:
-                pipeline.set(self._key(key), data)
-                nbytes += len(data)
-                if nbytes > _PIPELINE_NBYTES:
-                    pipeline.execute()
+    def _change_some(self, changes: Sequence[Change], watching: Any) -> Sequence[object]:
+        """Carry out changes of which all are watched by one pipeline, or none. Returns: None for each refused one."""
+        if watching is not None and not watching.watching:  # it has stored something already
+            return [None] * len(changes)
+        pipeline, nbytes, answers = watching or self.client.pipeline(transaction=False), 0, []
+        if watching is not None:
+            pipeline.multi()
+        try:
+            for key, value, tag in changes:
+                if watching is None and nbytes > _PIPELINE_NBYTES:
+                    answers += pipeline.execute()
                     nbytes = 0
-            pipeline.execute()
-
-    def _delete(self, keys: list[str]) -> None:
-        with self._failures("delete"):
-            self.client.delete(*map(self._key, keys))
+                if value is None:
+                    pipeline.delete(self._key(key))
+                else:
+                    pipeline.set(self._key(key), value, nx=tag is None)
+                    nbytes += len(value)
+            return [*answers, *pipeline.execute()]
+        except self._watch_error:
+            return [None] * len(changes)
+        finally:
+            pipeline.reset()
 
     def close(self) -> None:
         """Close the connections; new ones are made when the store is used again."""

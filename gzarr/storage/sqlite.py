@@ -14,33 +14,29 @@ import os
 import random
 import sqlite3
 import weakref
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any, Literal
 
-from gzarr.concurrency import UnderWay, new_lock
+from gzarr.concurrency import new_lock
 from gzarr.errors import StoreError
-from gzarr.storage.base import ANY, Buffer, Change, Conditional, Request, Versioned, Versions, pickled
-from gzarr.storage.flat import DatabaseStore, TaggedObjects
-from gzarr.storage.forks import inside_library
-from gzarr.storage.rules import as_bytes, byte_range, check_key, check_path
+from gzarr.storage.base import ANY, Buffer, Change, Conditional, R, Request, Versioned, Versions, pickled
+from gzarr.storage.flat import KeyConditions, KeyTokens, KeyValueStore
+from gzarr.storage.forks import inside_library, one_call
+from gzarr.storage.rules import check_path
 
 _CREATE = "CREATE TABLE IF NOT EXISTS zarr(k TEXT PRIMARY KEY, v BLOB)"
 _SET = (
     "INSERT INTO zarr(rowid, k, v) VALUES(?, ?, ?) ON CONFLICT(k) DO UPDATE SET rowid = excluded.rowid, v = excluded.v"
 )
 _INSERT = "INSERT INTO zarr(rowid, k, v) VALUES(?, ?, ?) ON CONFLICT(k) DO NOTHING"
-_UPDATE = "UPDATE zarr SET rowid = ?, v = ? WHERE k = ? AND rowid = ?"
+_UPDATE = "UPDATE zarr SET rowid = ?, k = ?, v = ? WHERE k = ? AND rowid = ?"
 #: Seconds that a writer waits for another one; the sqlite3 module's own 5 are few when whole shards are stored.
 _TIMEOUT_S = 60.0
-#: How often another random rowid is tried if one is taken; one try in 2**40 fails among a million objects.
-_ATTEMPTS = 8
+#: The longest blob, and the largest number that `substr` takes.
+_MAX_NBYTES = (1 << 31) - 1
 
-
-_under_way = UnderWay()
-#: A part of a transaction: how it begins, is undone, and ends.
-_PART = "SAVEPOINT part", "ROLLBACK TO part;RELEASE part", "RELEASE part"
 #: What helps against errors, by their code (https://www.sqlite.org/rescode.html).
 _REMEDIES = {
     sqlite3.SQLITE_BUSY: "another process or connection has held the database for longer than timeout= allows; retry,"
@@ -52,19 +48,7 @@ _REMEDIES = {
 }
 
 
-class _RowVersions(Versions):
-    """Tokens of the rows of a database."""
-
-    __slots__ = ("_store",)
-
-    def __init__(self, store: SQLiteStore) -> None:
-        self._store = store
-
-    def token(self, key: str) -> object | None:
-        return self._store._one("SELECT rowid FROM zarr WHERE k = ?", key)  # noqa: SLF001 - one module, two classes
-
-
-class SQLiteStore(DatabaseStore):
+class SQLiteStore(KeyValueStore):
     """A store in an SQLite database.
 
     Parameters
@@ -113,12 +97,12 @@ class SQLiteStore(DatabaseStore):
         self._lock = new_lock()
         self._pid = os.getpid()
         self._nclosed = 0
-        self._place = os.path.realpath(self.path)
+        self._place: Hashable = id(self) if given == ":memory:" else os.path.realpath(self.path)
         self._shared = self._new_connection() if given == ":memory:" else None
         weakref.finalize(self, _close_all, self._idle if self._shared is None else [self._shared], self._pid)
         if not read_only:
-            with self._failures("open the database"), self._connection() as db:
-                db.execute(_CREATE)
+            with self._failures("open the database"):
+                self._call(lambda db: db.execute(_CREATE))
 
     # -- connections ---------------------------------------------------------------------------------------------
 
@@ -130,114 +114,102 @@ class SQLiteStore(DatabaseStore):
         made: sqlite3.Connection = sqlite3.connect(place, **options)
         return made
 
-    @contextmanager
-    def _connection(self) -> Iterator[sqlite3.Connection]:
-        """A connection for exclusive use; for a database in memory, its only one, under a lock."""
-        if self.path == ":memory:":
-            with inside_library(), self._lock:
-                if self._shared is None:
-                    raise StoreError(f"store {self} is closed, and its contents are gone")
-                yield self._shared
-            return
-        under_way = _under_way.find(self._place, _roll_back)
-        if under_way is not None:  # foreign code within a call: another connection would wait for that to end
-            yield under_way
-            return
-        with inside_library():
-            with self._lock:
-                if self._pid != os.getpid():  # connections do not survive a fork
-                    self._idle, self._pid = [], os.getpid()
-                    weakref.finalize(self, _close_all, self._idle, self._pid)
-                db, nclosed = (self._idle.pop() if self._idle else None), self._nclosed
-            if db is None:
-                db = self._new_connection()
+    def _call(self, function: Callable[[sqlite3.Connection], R], begin: str = "") -> R:
+        """Call a function with a connection for exclusive use, in a transaction if `begin` says how it begins.
+
+        A database in memory has one connection, so threads take turns.
+        """
+        turn = nullcontext() if self.path != ":memory:" else self._lock
+        with inside_library(), one_call(self._place), turn:
+            db, nclosed = self._take(), self._nclosed
             try:
-                _under_way.begin(self._place, db)
-                yield db
+                if begin:
+                    db.execute(begin)
+                result = function(db)
+                if begin:
+                    db.execute("COMMIT")
+                return result
             finally:
-                _under_way.end(self._place)
-                with self._lock:
-                    keep = nclosed == self._nclosed and not db.in_transaction
-                    if keep:
-                        self._idle.append(db)
-                if not keep:
-                    db.close()  # the store was closed meanwhile, or a transaction could not be ended
+                self._give_back(db, nclosed)
+
+    def _take(self) -> sqlite3.Connection:
+        if self.path == ":memory:":
+            if self._shared is None:
+                raise StoreError(f"store {self} is closed, and its contents are gone")
+            return self._shared
+        with self._lock:
+            if self._pid != os.getpid():  # connections do not survive a fork
+                self._idle, self._pid = [], os.getpid()
+                weakref.finalize(self, _close_all, self._idle, self._pid)
+            if self._idle:
+                return self._idle.pop()
+        return self._new_connection()
+
+    def _give_back(self, db: sqlite3.Connection, nclosed: int) -> None:
+        if db.in_transaction:
+            with suppress(sqlite3.Error):
+                db.rollback()
+        if db is self._shared:
+            return
+        with self._lock:
+            keep = nclosed == self._nclosed and not db.in_transaction
+            if keep:
+                self._idle.append(db)
+        if not keep:
+            db.close()  # the store was closed meanwhile, or a transaction could not be ended
 
     def _failed(self, what: str, error: Exception) -> StoreError:
         failed = super()._failed(what, error)
         remedy = _REMEDIES.get(getattr(error, "sqlite_errorcode", 0) & 0xFF)  # the extended codes say more than that
         return failed if remedy is None else StoreError(f"{failed}; {remedy}")
 
-    # -- reading -------------------------------------------------------------------------------------------------
+    def lock_name(self, key: str) -> Hashable:
+        """The real path of the database (or the identity of one in memory), with the key."""
+        return self._place, key
 
-    def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
-        """Fetch every request, in order, all from one state of the database. Raises: StoreError."""
-        with self._failures(f"read {requests[0].key if requests else ''!r}"), self._connection() as db:
-            if len(requests) < 2 and all(request.start is None for request in requests):
-                return [_get(db, request) for request in requests]
-            with _transaction(db, "BEGIN"):
-                return [_get(db, request) for request in requests]
+    # -- values --------------------------------------------------------------------------------------------------
 
-    def getsize(self, key: str) -> int | None:
-        """Size of an object in bytes, or None if it is missing."""
-        return self._one("SELECT length(v) FROM zarr WHERE k = ?", key)
+    def _read(self, requests: Sequence[Request]) -> list[Buffer | None]:
+        # One transaction: all from one state of the database.
+        begin = "BEGIN" if len(requests) > 1 else ""
+        return self._call(lambda db: [_get(db, request) for request in requests], begin)
+
+    def _sizes(self, keys: Sequence[str]) -> list[int | None]:
+        return self._look_up("length(v)", keys)
+
+    def _read_tagged(self, keys: Sequence[str]) -> list[Versioned | None]:
+        query = "SELECT v, rowid FROM zarr WHERE k = ?"
+        rows = self._call(lambda db: [db.execute(query, (key,)).fetchone() for key in keys])
+        return [None if row is None else Versioned(bytes(row[0]), row[1]) for row in rows]
 
     @property
     def versions(self) -> Versions | None:
         """The numbers of the rows, which every write changes."""
-        return _RowVersions(self)
+        return KeyTokens(self._token)
 
     @property
     def conditional(self) -> Conditional | None:
         """Changes on the condition that a row still has the same number, all of one call in one transaction."""
-        return TaggedObjects(self)
+        return KeyConditions(self)
 
-    def _get_tagged(self, keys: Sequence[str]) -> list[Versioned | None]:
-        with self._failures(f"read {keys[0] if keys else ''!r}"), self._connection() as db:
-            rows = [db.execute("SELECT v, rowid FROM zarr WHERE k = ?", (key,)).fetchone() for key in keys]
-        return [None if row is None else Versioned(bytes(row[0]), row[1]) for row in rows]
+    def _token(self, key: str) -> object | None:
+        with self._failures(f"look up {key!r}"):
+            return self._look_up("rowid", (key,))[0]
 
-    def _one(self, query: str, key: str) -> int | None:
-        with self._failures(f"look up {key!r}"), self._connection() as db:
-            row = db.execute(query, (key,)).fetchone()
-        return None if row is None else int(row[0])
+    def _look_up(self, what: str, keys: Sequence[str]) -> list[int | None]:
+        query = f"SELECT {what} FROM zarr WHERE k = ?"  # noqa: S608 - one of two names
+        rows = self._call(lambda db: [db.execute(query, (key,)).fetchone() for key in keys])
+        return [None if row is None else int(row[0]) for row in rows]
 
-    def list_prefix(self, prefix: str = "") -> Iterator[str]:
-        """All keys under a path, as they were when listing began."""
-        with self._failures("list keys"), self._connection() as db:
-            rows = db.execute("SELECT k FROM zarr WHERE k >= ? AND k < ?", _bounds(prefix))
-            return iter([key for (key,) in rows])
+    def _keys(self, path: str) -> list[str]:
+        bounds = _bounds(path)
+        return self._call(
+            lambda db: [key for (key,) in db.execute("SELECT k FROM zarr WHERE k >= ? AND k < ?", bounds)]
+        )
 
-    def nbytes_stored(self, path: str = "") -> int:
-        """Bytes stored under a path, added up by the database."""
-        with self._failures("add up sizes"), self._connection() as db:
-            rows = db.execute("SELECT total(length(v)) FROM zarr WHERE k >= ? AND k < ?", _bounds(path))
-            return int(rows.fetchone()[0])
-
-    def lock_name(self, key: str) -> Hashable:
-        """The real path of the database (or the identity of one in memory), with the key."""
-        return (id(self) if self.path == ":memory:" else self._place), key
-
-    # -- writing -------------------------------------------------------------------------------------------------
-
-    def _write(self, rows: list[tuple[str, bytes]]) -> None:
+    def _change(self, changes: Sequence[Change]) -> list[bool]:
         # One transaction: all of them or none.
-        with self._failures(f"write {rows[0][0]!r}"), self._connection() as db, _transaction(db):
-            for key, data in rows:
-                _set(db, key, data)
-
-    def _delete(self, keys: list[str]) -> None:
-        with self._failures("delete"), self._connection() as db, _transaction(db):
-            db.executemany("DELETE FROM zarr WHERE k = ?", ((key,) for key in keys))
-
-    def _set_if(self, changes: Sequence[Change]) -> list[bool]:
-        self.check_writable()
-        if not changes:
-            return []
-        for change in changes:
-            check_key(change.key)
-        with self._failures(f"write {changes[0].key!r}"), self._connection() as db, _transaction(db):
-            return [_change(db, change) for change in changes]
+        return self._call(lambda db: [_change(db, change) for change in changes], "BEGIN IMMEDIATE")
 
     def close(self) -> None:
         """Close all connections; a store of a file opens new ones when it is used again."""
@@ -255,11 +227,6 @@ class SQLiteStore(DatabaseStore):
         return pickled(self, SQLiteStore, *given, read_only=self.read_only, **self._kwargs)
 
 
-def _roll_back(db: sqlite3.Connection) -> None:
-    with suppress(sqlite3.Error):  # it may be closed
-        db.rollback()
-
-
 def _bounds(path: str) -> tuple[str, str | bytes]:
     """Between which keys those under a path lie."""
     check_path(path)
@@ -274,62 +241,27 @@ def _close_all(connections: list[sqlite3.Connection], pid: int) -> None:
             connections.pop().close()
 
 
-@contextmanager
-def _transaction(db: sqlite3.Connection, begin: str = "BEGIN IMMEDIATE") -> Iterator[None]:
-    """A transaction; within another one, which is that of foreign code, a part of it."""
-    begin, undo, commit = _PART if db.in_transaction else (begin, "ROLLBACK", "COMMIT")
-    db.execute(begin)
-    try:
-        yield
-    except BaseException:
-        for statement in undo.split(";") if db.in_transaction else ():  # a full disk has ended it
-            db.execute(statement)
-        raise
-    db.execute(commit)
-
-
-def _set(db: sqlite3.Connection, key: str, data: bytes) -> None:
-    _with_number(db, key, lambda number: (_SET, (number, key, data)))
-
-
 def _change(db: sqlite3.Connection, change: Change) -> bool:
     """Carry out a change if its condition holds. Returns: whether it does."""
-    key, value, tag = change
-    if value is None:
+    key, data, tag = change
+    number = random.getrandbits(62)  # a name, not a secret; another object has it once in 2**40 times
+    if data is None:
         if tag is ANY:
             db.execute("DELETE FROM zarr WHERE k = ?", (key,))
             return True
         return db.execute("DELETE FROM zarr WHERE k = ? AND rowid = ?", (key, tag)).rowcount > 0
-    data = as_bytes(key, value)
-    if tag is ANY:
-        _set(db, key, data)
-        return True
-    if tag is None:
-        return _with_number(db, key, lambda number: (_INSERT, (number, key, data))) > 0
-    return _with_number(db, key, lambda number: (_UPDATE, (number, data, key, tag))) > 0
-
-
-def _with_number(db: sqlite3.Connection, key: str, statement: Callable[[int], tuple[str, tuple[Any, ...]]]) -> int:
-    """Execute a statement that gives a row a new random number. Returns: how many rows it changed."""
-    for _ in range(_ATTEMPTS):
-        try:
-            return db.execute(*statement(random.getrandbits(62))).rowcount  # a name, not a secret
-        except sqlite3.IntegrityError:
-            continue  # the number is another object's
-    raise sqlite3.IntegrityError(f"no free row number for {key!r}")
+    if tag is None or tag is ANY:
+        return db.execute(_INSERT if tag is None else _SET, (number, key, data)).rowcount > 0
+    return db.execute(_UPDATE, (number, key, data, key, tag)).rowcount > 0
 
 
 def _get(db: sqlite3.Connection, request: Request) -> Buffer | None:
     key, start, length = request
-    if start is None:
-        row = db.execute("SELECT v FROM zarr WHERE k = ?", (key,)).fetchone()
-        return None if row is None else bytes(row[0])
-    row = db.execute("SELECT length(v) FROM zarr WHERE k = ?", (key,)).fetchone()
-    if row is None:
-        return None
-    begin, end = byte_range(start, length, row[0])
-    if begin == end:
-        return b""
-    # Positions count from 1. Both reads are in one transaction, so they see one version.
-    row = db.execute("SELECT substr(v, ?, ?) FROM zarr WHERE k = ?", (begin + 1, end - begin, key)).fetchone()
-    return None if row is None else bytes(row[0])
+    what: str = "v"
+    place: tuple[int, ...] = ()
+    if start is not None:  # positions count from 1, or from the end; negative lengths would go back from there
+        first = max(start, -_MAX_NBYTES) if start < 0 else min(start + 1, _MAX_NBYTES)
+        nbytes = _MAX_NBYTES if length is None else min(max(length, 0), _MAX_NBYTES)
+        what, place = "substr(v, ?, ?)", (first, nbytes)
+    row = db.execute(f"SELECT {what} FROM zarr WHERE k = ?", (*place, key)).fetchone()  # noqa: S608 - no value of others
+    return None if row is None else bytes(row[0] or b"")  # parts of an empty blob are null

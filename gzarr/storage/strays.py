@@ -12,7 +12,7 @@ import stat
 import time
 from collections.abc import Iterator
 
-from gzarr.storage.file_locks import NO_LOCKS, close_last, temporary_path
+from gzarr.storage.file_locks import FOUND_FLAGS, NO_LOCKS, temporary_path
 from gzarr.storage.rules import TEMPORARY_PREFIX
 
 try:
@@ -20,7 +20,6 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 #: Seconds without a change after which a file that cannot be locked counts as abandoned.
 _OLD_S = 3600
 #: How often a directory is emptied again because others put files into it or remove them.
@@ -153,7 +152,7 @@ def _lock(path: str, *, shared: bool = False) -> Iterator[bool | None]:
     is_free = None
     try:
         with contextlib.suppress(OSError):
-            descriptors.extend(map(os.open, (path,), (_FLAGS,)))
+            descriptors.extend(map(os.open, (path,), (FOUND_FLAGS,)))
             is_free = _try(descriptors[-1], path, shared=shared)
         yield is_free
     finally:
@@ -161,7 +160,7 @@ def _lock(path: str, *, shared: bool = False) -> Iterator[bool | None]:
             if fcntl is not None:
                 with contextlib.suppress(OSError):
                     fcntl.flock(descriptors[-1], fcntl.LOCK_UN)  # a forked child may hold it, too
-            close_last(descriptors)
+            os.close(descriptors.pop())
 
 
 def _try(descriptor: int, path: str, *, shared: bool) -> bool:

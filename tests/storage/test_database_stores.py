@@ -6,6 +6,7 @@ import dbm.dumb
 import multiprocessing
 import os
 import pickle
+import pkgutil
 import socket
 import sqlite3
 import subprocess
@@ -30,6 +31,7 @@ from gzarr.storage import (
     Store,
     TempStore,
 )
+from tests.support.interrupts import interrupted
 
 
 def lmdb_store(path: Path, **options: Any) -> LMDBStore:
@@ -136,25 +138,51 @@ def test_a_store_works_after_a_fork(tmp_path: Path, maker: Any) -> None:
 
 
 @pytest.mark.parametrize("maker", [SQLiteStore, lmdb_store], ids=["sqlite", "lmdb"])
-def test_a_transaction_that_an_interrupt_left_open_is_ended_by_the_next_call(tmp_path: Path, maker: Any) -> None:
-    """An interrupt may come between the begin of a transaction and the statements that would end it."""
+def test_an_interrupt_anywhere_loses_no_lock_and_leaves_no_transaction(tmp_path: Path, maker: Any) -> None:
     store = maker(tmp_path / "data", **({"timeout": 0.1} if maker is SQLiteStore else {}))
     store["a"] = b"1"
-
-    def interrupted() -> Any:
-        if isinstance(store, SQLiteStore):
-            manager = store._connection()
-            manager.__enter__().execute("BEGIN IMMEDIATE")
-        else:
-            manager = store._transaction("write", write=True)
-            manager.__enter__().put(b"a", b"2")
-        return manager  # as the traceback keeps it
-
-    kept = interrupted()
-    store["b"] = b"3"
-    assert dict(store) == {"a": b"1", "b": b"3"}
-    del kept
+    files = {sys.modules[type(store).__module__].__file__}
+    n_steps = 0
+    while not interrupted(lambda: store.set_many([("a", b"2"), ("b", b"2")]), n_steps, files):
+        assert dict(store) in ({"a": b"1"}, {"a": b"2", "b": b"2"})
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(store.set, "a", b"1").result(20)
+        store.delete_many(["b"])
+        n_steps += 1
+    assert n_steps > 5
     store.close()
+
+
+#: What stores a value within a call of the database.
+STEPS = {
+    "sqlite": "gzarr.storage.sqlite._change",
+    "dbm": "gzarr.storage.dbm._store",
+    "lmdb": "gzarr.storage.lmdb.LMDBStore._change_one",
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_a_call_within_a_call_is_refused(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a finalizer or the handler of a signal may make it, which its own thread would wait for."""
+    store = MAKERS[name](tmp_path / "data")
+    same = store if name == "dbm" else MAKERS[name](tmp_path / "data")
+    uses: list[Any] = [lambda: store.set("b", b"2"), lambda: same.get("a"), lambda: list(same)]
+    step = pkgutil.resolve_name(STEPS[name])
+    refused = []
+
+    def reenter(*args: Any) -> Any:
+        for use in uses:
+            with pytest.raises(StoreError, match="in use by this very thread"):
+                use()
+            refused.append(use)
+        return step(*args)
+
+    monkeypatch.setattr(STEPS[name], reenter)
+    store["a"] = b"1"
+    assert refused == uses
+    assert dict(store) == {"a": b"1"}
+    store.close()
+    same.close()
 
 
 # -- SQLite --------------------------------------------------------------------------------------------------------

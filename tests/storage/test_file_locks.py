@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import re
 import socket
@@ -29,6 +30,7 @@ from gzarr.storage.changing import change_object
 from gzarr.storage.chunk_store import SplitStore
 from gzarr.storage.file_locks import temporary_path
 from gzarr.storage.locks import while_locked
+from tests.support.interrupts import interrupted
 
 fcntl = pytest.importorskip("fcntl")
 
@@ -210,7 +212,7 @@ store = LocalStore(root)
 store["a/k"] = b"old"
 def die():
     with store.locked(["a/k"]):
-        os.write(next(iter(file_locks._held.values())).descriptors[-1], b"half of the new")
+        os.write(next(iter(file_locks._held.values())).fileno(), b"half of the new")
         os.kill(os.getpid(), signal.SIGKILL)
 child, = forked(die)
 assert os.waitpid(child, 0)[1] == signal.SIGKILL
@@ -290,13 +292,15 @@ def is_free(store: LocalStore, key: str) -> bool:
     return True
 
 
-def test_a_thread_changes_what_it_has_locked(tmp_path: Path) -> None:
+def test_a_thread_stores_what_it_has_locked_and_does_not_lock_it_again(tmp_path: Path) -> None:
     store = LocalStore(tmp_path / "x")
     (tmp_path / "x").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "x")
     linked = LocalStore(tmp_path / "link")
     for other in (store, linked):
-        with store.locked(["a", "b"]), other.locked(["a"]):
+        with store.locked(["a", "b"]):
+            with pytest.raises(StoreError, match=r"/a' is in use by this very thread"), other.locked(["a"]):
+                pass
             other["a"] = b"1"
             other["a"] = b"22"
             other["b"] = b"333"
@@ -306,6 +310,9 @@ def test_a_thread_changes_what_it_has_locked(tmp_path: Path) -> None:
             assert not other.set_if_missing("b", b"4")
         assert files_under(tmp_path) == ["x/a", "x/b"]
         assert (store["a"], store["b"]) == (b"22", b"5")
+    with store.locked(["a"]), pytest.raises(StoreError, match="in use"), store.locked(["a", "b"], ()):
+        pass
+    assert not file_locks._held
 
 
 def test_a_lock_lasts_until_the_file_is_stored(tmp_path: Path) -> None:
@@ -313,8 +320,6 @@ def test_a_lock_lasts_until_the_file_is_stored(tmp_path: Path) -> None:
     blocks: list[AbstractContextManager[Any]] = [
         store.locked(["a/k"]),
         store.locked(["a/k", "a/l"], ["a/l"]),
-        store.node_locked("a/k"),
-        store.document_locked("a/k"),
     ]
     for block in blocks:
         with block, store.document_locked("a/k"):
@@ -329,6 +334,7 @@ def test_a_lock_lasts_until_the_file_is_stored(tmp_path: Path) -> None:
 def test_a_lock_that_stores_nothing_leaves_nothing(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
     with store.node_locked("a/b/zarr.json"), store.document_locked("a/b/zarr.json"), store.document_locked(""):
+        assert not is_free(store, "a/b/zarr.json.node")
         assert not is_free(store, "a/b/zarr.json")
         assert not is_free(store, "")
     assert list(tmp_path.iterdir()) == []
@@ -367,7 +373,7 @@ def test_locks_need_no_directory_that_can_be_written_until_something_is_stored(
         raise PermissionError(errno.EACCES, "Permission denied")
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, "open", refuse)
+        patch.setattr(io, "FileIO", refuse)
         with store.node_locked("k"), store.document_locked("k"):
             pass
         with pytest.raises(StoreError, match=r"cannot lock '.*k': Permission denied"), store.locked(["k"]):
@@ -639,7 +645,7 @@ def change(user):
 def be_killed(user):
     while True:
         with store.locked(["c/0/0"]):
-            os.write(next(iter(file_locks._held.values())).descriptors[-1], b"half")
+            os.write(next(iter(file_locks._held.values())).fileno(), b"half")
             os.kill(os.getpid(), signal.SIGKILL)
 def kill(user):
     for i in range(20):
@@ -677,36 +683,12 @@ def test_an_interrupt_anywhere_leaves_no_lock_and_no_file(change: Callable[[Loca
     for at in count():
         store = LocalStore(tmp_path / str(at))
         store["a/old"] = b"old"
-        done = interrupted(lambda store=store: change(store), at)  # type: ignore[misc]
+        done = interrupted(lambda store=store: change(store), at, {file_locks.__file__, local_files.__file__})  # type: ignore[misc]
         assert not [name for name in files_under(tmp_path) if "_tmp_" in name], at
-        assert not [lock for lock in file_locks._held.values() if lock.descriptors], at
+        assert not [lock for lock in file_locks._held.values() if lock.is_open], at
         if done:
             break
     assert at > 10
-
-
-def interrupted(change: Callable[[], Any], at: int) -> bool:
-    """Call a function, with an interrupt before a line of the modules that write files. Returns: whether it ended."""
-    modules = {file_locks.__file__, local_files.__file__}
-    lines = count()
-
-    def trace(frame: Any, event: str, _: Any) -> Any:
-        if frame.f_code.co_filename not in modules or frame.f_code.co_name == "__del__":  # which may raise nothing
-            return None
-        if event in ("call", "line") and next(lines) == at:
-            sys.settrace(None)
-            raise KeyboardInterrupt
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        change()
-    except KeyboardInterrupt:
-        return False
-    finally:
-        sys.settrace(before)
-    return True
 
 
 def test_an_interrupt_while_waiting_leaves_the_lock_of_the_other(
@@ -784,16 +766,19 @@ def test_strays_are_removed_and_locks_are_not(tmp_path: Path) -> None:
     assert strays.remove_stray(str(tmp_path / "none"))
 
 
-def test_foreign_code_may_store_a_file_while_it_is_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A finalizer that is run in the midst of a write, by the thread that writes."""
+def test_a_finalizer_that_stores_a_file_while_its_thread_stores_it_is_told_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = LocalStore(tmp_path)
     write = os.write
+    store["k"] = b"old"
+    uses = [lambda: store.set("k", b"x"), lambda: store.delete_many(["k"])]
 
     def write_and_finalize(fd: int, data: Any) -> int:
-        monkeypatch.setattr(os, "write", write)
-        half = write(fd, bytes(data)[: len(data) // 2])
-        store["k"] = b"of the finalizer, which is longer"
-        return half
+        for use in uses:
+            with pytest.raises(StoreError, match=r"/k' is in use by this very thread"):
+                use()
+        return write(fd, data)
 
     monkeypatch.setattr(os, "write", write_and_finalize)
     store["k"] = b"of the thread"
@@ -805,9 +790,12 @@ def test_other_stores_lock_the_files_below_them(tmp_path: Path) -> None:
     n5, split = N5Store(below), SplitStore(LocalStore(tmp_path / "m"), below)
     with n5.locked(["a/1.2"]):
         assert not is_free(below, "a/2/1")
-    for block in (n5.node_locked("a/.zattrs"), n5.document_locked("a/.zarray")):
+    for block, name in (
+        (n5.node_locked("a/.zattrs"), "attributes.json.node"),
+        (n5.document_locked("a/.zarray"), "attributes.json"),
+    ):
         with block:
-            assert not is_free(below, "a/attributes.json")
+            assert not is_free(below, f"a/{name}")
             n5["a/.zattrs"] = b'{"x": 1}'
     with split.locked(["c/0"]), split.node_locked("zarr.json"), split.document_locked("a/zarr.json"):
-        assert not any(is_free(below, key) for key in ("c/0", "m/zarr.json", "m/a/zarr.json"))
+        assert not any(is_free(below, key) for key in ("c/0", "m/zarr.json.node", "m/a/zarr.json"))

@@ -373,26 +373,6 @@ def test_a_generation_is_never_that_of_a_file_to_come(tmp_path: Path, monkeypatc
     assert found == token_of(store, "k")
 
 
-def test_an_interrupt_as_a_file_is_made_leaves_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = LocalStore(tmp_path)
-    store["k"] = b"old"
-    make = os.open
-
-    def make_and_interrupt(*args: Any) -> int:
-        fd = make(*args)
-        if args[1] & os.O_CREAT:
-            os.close(fd)
-            raise KeyboardInterrupt
-        return fd
-
-    with monkeypatch.context() as patch:
-        patch.setattr(local_module.os, "open", make_and_interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            store["k"] = b"new"
-    assert files_under(tmp_path) == ["k"]
-    assert store["k"] == b"old"
-
-
 @pytest.mark.parametrize("native", [True, False])
 def test_nobody_waits_for_a_pipe_in_the_place_of_a_chunk(native: bool, tmp_path: Path) -> None:
     z = gzarr.create_array(tmp_path, shape=4, dtype="i4", chunks=2, fill_value=0, compressors=None)

@@ -20,9 +20,11 @@ import numpy as np
 import pytest
 
 import gzarr
+from gzarr.concurrency import Pool, is_held_here, new_lock
+from gzarr.errors import StoreError
 from gzarr.storage import LocalStore, MemoryStore, Store, locks
 from gzarr.storage.file_locks import Holding
-from gzarr.storage.locks import key_locks
+from gzarr.storage.locks import entering, key_locks
 
 
 @pytest.mark.parametrize("kind", ["memory", "local"])
@@ -118,10 +120,29 @@ def test_locks_are_held_and_released() -> None:
         pass
 
 
-def test_one_thread_may_lock_a_name_again() -> None:
-    with key_locks(["a", "b"]), key_locks(["a"]), key_locks(["b", "a"]):
+def test_a_thread_that_locks_a_name_again_is_told_so() -> None:
+    with key_locks(["a", "b"]):
+        for names in (["a"], ["c", "b"]):
+            with (
+                pytest.raises(StoreError, match=r"'[ab]' is in use by this very thread.*another thread"),
+                key_locks(names),
+            ):
+                pass
         assert is_held("a")
+        assert is_free("c")
     assert is_free("a")
+
+
+def test_a_lock_is_not_entered_again_by_its_thread() -> None:
+    lock = new_lock()
+    assert not is_held_here(lock)
+    with entering(lock, "the file 'x'"):
+        assert is_held_here(lock)
+        with pytest.raises(StoreError, match=r"the file 'x' is in use by this very thread.*finalizers"):
+            entering(lock, "the file 'x'")
+        assert not Pool().call(lambda: is_held_here(lock))
+    with entering(lock, "the file 'x'"):
+        pass
 
 
 def test_an_error_releases_the_locks() -> None:
@@ -145,7 +166,10 @@ def test_an_interrupt_while_waiting_releases_the_first_locks() -> None:
         def release(self) -> None:
             raise RuntimeError("released without being held")
 
-    table = locks._Table()
+        def _is_owned(self) -> bool:
+            return False
+
+    table = locks._LockTable()
     table.locks["c"] = cast("Any", Interrupted())
     with pytest.raises(KeyboardInterrupt), table.holding(["a", "b", "c"]):
         pass
@@ -156,9 +180,9 @@ def test_an_interrupt_while_waiting_releases_the_first_locks() -> None:
 
 def test_an_interrupt_as_a_lock_is_taken_releases_it() -> None:
     """It comes when the system has given the lock, and Python goes on."""
-    table, real = locks._Table(), threading.RLock()
-    taken = locks._Lock(1 << 60)
-    taken.lock = cast("Any", SimpleNamespace(release=real.release))
+    table, real = locks._LockTable(), threading.RLock()
+    taken = locks._NameLock(1 << 60)
+    taken.lock = cast("Any", SimpleNamespace(release=real.release, _is_owned=real._is_owned))
     taken.lock.acquire = partial(any, map(operator.call, [_thread.interrupt_main, real.acquire]))
     taken.n_users = 1
     table.locks["c"] = taken
@@ -171,9 +195,9 @@ def test_an_interrupt_as_a_lock_is_taken_releases_it() -> None:
 
 @pytest.mark.parametrize("number", [-1, 1 << 60], ids=["first", "last"])
 def test_an_interrupt_as_locks_are_released_releases_them_all(number: int) -> None:
-    table = locks._Table()
-    last = locks._Lock(number)
-    last.lock = cast("Any", SimpleNamespace(acquire=partial(bool, 1)))
+    table = locks._LockTable()
+    last = locks._NameLock(number)
+    last.lock = cast("Any", SimpleNamespace(acquire=partial(bool, 1), _is_owned=bool))
     last.lock.release = partial(any, map(operator.call, [_thread.interrupt_main]))
     last.n_users = 1
     table.locks["c"] = last
@@ -245,7 +269,7 @@ def test_a_child_that_is_forked_under_a_lock_lets_it_go() -> None:
         child = os.fork()
         if child == 0:
             signal.alarm(10)  # what ends the child if it waits for ever
-            # The same name again, in the child: what the first one leaves is not this one's.
+            # The same name again, in the child, which has new locks: what the first one leaves is not this one's.
             again = key_locks(["a"])
             again.__enter__()
         leave.set()
@@ -256,7 +280,7 @@ def test_a_child_that_is_forked_under_a_lock_lets_it_go() -> None:
 
 
 @pytest.mark.parametrize("native", [True, False])
-@pytest.mark.parametrize(("kind", "lock"), [("memory", locks._Held), ("local", Holding)])
+@pytest.mark.parametrize(("kind", "lock"), [("memory", locks._HeldNames), ("local", Holding)])
 def test_an_interrupt_as_a_write_begins_to_release_releases_all_the_same(
     kind: str, lock: Any, native: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -298,7 +322,7 @@ def test_an_interrupt_as_any_lock_of_a_node_is_released_releases_it(
     store = MemoryStore() if kind == "memory" else LocalStore(tmp_path / "g")
     group = gzarr.open_group(store, "w", synchronizer=synchronizer)
     group.create_array("a", data=np.arange(8), chunks=2)
-    leave, number, interrupts = locks._Held.__exit__, 0, 0
+    leave, number, interrupts = locks._HeldNames.__exit__, 0, 0
     go_on = True
 
     def interrupted(held: Any, *exc: object) -> None:
@@ -311,7 +335,7 @@ def test_an_interrupt_as_any_lock_of_a_node_is_released_releases_it(
     while go_on:
         number, interrupts, go_on = 0, interrupts + 1, False
         with monkeypatch.context() as patch:
-            patch.setattr(locks._Held, "__exit__", interrupted)
+            patch.setattr(locks._HeldNames, "__exit__", interrupted)
             try:
                 NODE_CHANGES[change](group)
             except KeyboardInterrupt:

@@ -83,7 +83,7 @@ class Connection(socketserver.StreamRequestHandler):
                 stages = command["pipeline"]
                 assert [next(iter(stage)) for stage in stages] == ["$match", "$project"]
                 found = [d for d in documents if matches(d, stages[0]["$match"])]
-                return cursor([{"nbytes": len(d["value"])} for d in found])
+                return cursor([{"key": d["key"], "nbytes": len(d["value"])} for d in found])
             if name == "delete":
                 return {"ok": 1, "n": sum(remove(documents, deleted["q"]) for deleted in command["deletes"])}
             if name == "update":

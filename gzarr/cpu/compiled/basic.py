@@ -26,7 +26,7 @@ from gzarr.layout.sharded import Sharded
 from gzarr.storage.base import Buffer, Request, Store, Target
 from gzarr.storage.invalidation import announce
 from gzarr.storage.local_files import WRITTEN, FileVersion
-from gzarr.storage.locks import while_holding, while_locked, within_change
+from gzarr.storage.locks import while_locked
 
 #: What became of a chunk: stored (0), left to the caller, or equal to the fill value and deleted.
 _LEFT, _EMPTY = 1, 2
@@ -62,7 +62,7 @@ class BasicSelections:
 
     def write(self, key: Any, value: Any, *, keep_empty: bool) -> bool:
         """Write a selection of one chunk, or of few chunks of one shard. Returns: whether it was written."""
-        if not self._writes or within_change():
+        if not self._writes:
             return False
         if self._writer is None:
             self._writer = _make_basic(self._source, self._target, writes=True)
@@ -79,7 +79,7 @@ class BasicSelections:
         write = partial(writer.write, coords, key, value, keep_empty)
         try:
             if target is None:
-                return while_holding(store.locked((name,), (name,)), lambda: _store(store, name, write()))
+                return while_locked(store.locked((name,), (name,)), lambda: _store(store, name, write()))
             status: int = while_locked(store.locked((name,), ()), write)
         finally:
             announce(lambda: [store.lock_name(name)])
