@@ -14,7 +14,7 @@ from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.images.ome.axes import by_axis, names_of, spatial, unit_factor, units_by_axis
 from gzarr.images.ome.channels import Channel
-from gzarr.images.ome.documents import Dataset, Multiscale, read_multiscale
+from gzarr.images.ome.documents import Dataset, Multiscale, field_of, read_multiscale
 from gzarr.images.ome.faults import Notes
 from gzarr.images.ome.transformations import Numbers
 from gzarr.images.region import Region, level_for, spans
@@ -329,8 +329,7 @@ def _read_metas(group: Group, paths: list[str], notes: Notes) -> dict[str, NodeM
 
 def place_of(multiscale: Multiscale, group: Group, level: int | None = None) -> str:
     """The field of a group's attributes that holds the metadata of an image, or those of a level."""
-    prefix = "ome." if group.metadata.zarr_format == 3 else ""
-    place = f"{prefix}multiscales[{multiscale.index}]"
+    place = f"{field_of(group, 'multiscales')}[{multiscale.index}]"
     return place if level is None else f"{place}.datasets[{level}]"
 
 

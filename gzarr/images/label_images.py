@@ -23,7 +23,7 @@ from gzarr.identity.runs import identify
 from gzarr.images.image_data import ImageData
 from gzarr.images.new_levels import level_keywords
 from gzarr.images.ome.axes import ImageAxis, names_of
-from gzarr.images.ome.documents import VERSION_OF, Dataset, Multiscale, ome_attributes
+from gzarr.images.ome.documents import VERSION_OF, Dataset, Multiscale, change_ome, ome_of
 from gzarr.images.ome.image_label import ImageLabel, new_image_label
 from gzarr.images.pyramid.building import building, chunk_of, fill, producer
 from gzarr.images.pyramid.downsample import check_method
@@ -33,7 +33,7 @@ from gzarr.images.pyramid.recipes import Recipe
 from gzarr.images.pyramid.resuming import read_marks
 from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.indexing.regions import Region
-from gzarr.metadata.documents import change_attributes, delete_node
+from gzarr.metadata.documents import delete_node
 from gzarr.tensors import from_tensor, numpy_dtype
 
 #: Given a block of level 0, returns its labels.
@@ -59,7 +59,7 @@ def label_names(group: Group) -> list[str]:
     found = group.get("labels")
     if not isinstance(found, Group):
         return []
-    listed = ome_attributes(found.attrs.asdict(), group.metadata.zarr_format).get("labels")
+    listed = ome_of(found).get("labels")
     return [name for name in listed if isinstance(name, str)] if isinstance(listed, list) else []
 
 
@@ -284,16 +284,10 @@ def _fit(labels: AnyArray, kind: np.dtype[Any], dtype: np.dtype[Any]) -> bool:
 
 def _list(group: Group, name: str, *, listed: bool) -> None:
     """Put labels on the list of an image's labels, or take them off it, in one atomic step."""
-    zarr_format = group.metadata.zarr_format
-    path = join_path(group.path, "labels")
 
-    def changed(stored: dict[str, Any]) -> dict[str, Any]:
-        found = dict(ome_attributes(stored, zarr_format))
+    def changed(found: dict[str, Any]) -> dict[str, Any]:
         names = found.get("labels")
         others = [other for other in names if other != name] if isinstance(names, list) else []
-        found["labels"] = [*others, name] if listed else others
-        if zarr_format == 3:
-            return {**stored, "ome": {"version": VERSION_OF[3], **found}}
-        return found
+        return {**found, "labels": [*others, name] if listed else others}
 
-    change_attributes(group.store, path, zarr_format, changed)
+    change_ome(group.require_group("labels"), changed)

@@ -12,7 +12,7 @@ from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.keywords import GroupKeywords, OpenMode
 from gzarr.images.create import create_image
 from gzarr.images.image import Image, open_image
-from gzarr.images.ome.documents import FORMAT_OF, VERSION_OF, ome_attributes
+from gzarr.images.ome.documents import FORMAT_OF, VERSION_OF, change_ome, field_of, ome_of
 from gzarr.images.ome.faults import Notes
 from gzarr.images.ome.plate_documents import (
     Acquisition,
@@ -24,7 +24,6 @@ from gzarr.images.ome.plate_documents import (
     parse_plate,
     parse_well,
 )
-from gzarr.metadata.documents import change_attributes
 
 
 class Well(Sequence[Image]):
@@ -59,9 +58,8 @@ class Well(Sequence[Image]):
     @property
     def fields(self) -> tuple[Field, ...]:
         """Paths of the images, and which acquisition each is of."""
-        zarr_format = self.group.metadata.zarr_format
-        found = ome_attributes(self.group.attrs.asdict(), zarr_format).get("well")
-        return parse_well(found, Notes(str(self.group.store_path)), _place("well", zarr_format))
+        notes = Notes(str(self.group.store_path))
+        return parse_well(ome_of(self.group).get("well"), notes, field_of(self.group, "well"))
 
     def __len__(self) -> int:
         return len(self.fields)
@@ -105,13 +103,12 @@ class Plate(Mapping[str, Well]):
     @property
     def metadata(self) -> PlateDocument:
         """What the group's attributes say. Raises: MetadataError."""
-        zarr_format = self.group.metadata.zarr_format
-        found = ome_attributes(self.group.attrs.asdict(), zarr_format)
+        found = ome_of(self.group)
         where = str(self.group.store_path)
         if "plate" not in found:
             kind = "an image: use open_image" if "multiscales" in found else "no plate: its attributes have none"
             raise MetadataError(f"{where} is {kind}")
-        return parse_plate(found["plate"], Notes(where), _place("plate", zarr_format))
+        return parse_plate(found["plate"], Notes(where), field_of(self.group, "plate"))
 
     @property
     def rows(self) -> tuple[str, ...]:
@@ -217,44 +214,29 @@ class Plate(Mapping[str, Well]):
 
     def _list(self, well: str, field: Field) -> None:
         """Note a field that is complete: first in its well, then in the plate."""
-        zarr_format, version = self.group.metadata.zarr_format, self.version
-        notes = Notes(str(self.group.store_path))
-        group = self.group[well]
+        version, notes = self.version, Notes(str(self.group.store_path))
+        group: Any = self.group[well]
         fields: list[Field] = []
 
-        def in_well(stored: Mapping[str, Any]) -> Mapping[str, Any]:
-            found = ome_attributes(stored, zarr_format).get("well", {"images": []})
-            fields[:] = [one for one in parse_well(found, notes, "well") if one.path != field.path] + [field]
-            images = {"images": [one.to_json() for one in fields]}
-            return _with(
-                stored, zarr_format, "well", {**found, **images} | ({"version": "0.4"} if version == "0.4" else {})
-            )
+        def in_well(found: dict[str, Any]) -> dict[str, Any]:
+            document = found.get("well", {"images": []})
+            fields[:] = [one for one in parse_well(document, notes, "well") if one.path != field.path] + [field]
+            own = {"version": "0.4"} if version == "0.4" else {}
+            return {**found, "well": {**document, "images": [one.to_json() for one in fields], **own}}
 
-        def in_plate(stored: Mapping[str, Any]) -> Mapping[str, Any]:
-            document = parse_plate(ome_attributes(stored, zarr_format).get("plate"), notes, "plate")
+        def in_plate(found: dict[str, Any]) -> dict[str, Any]:
             same = sum(one.acquisition == field.acquisition for one in fields)
+            document = parse_plate(found.get("plate"), notes, "plate")
             document = document.with_field(well, field.acquisition, len(fields), same)
-            return _with(stored, zarr_format, "plate", document.to_json(version))
+            return {**found, "plate": document.to_json(version)}
 
-        change_attributes(group.store, group.path, zarr_format, in_well)
-        change_attributes(self.group.store, self.group.path, zarr_format, in_plate)
-        self.group.attrs.refresh()
+        change_ome(group, in_well)
+        change_ome(self.group, in_plate)
 
     def __repr__(self) -> str:
         document = self.metadata
         size = f"{len(document.rows)} x {len(document.columns)}"
         return escaped(f"<Plate {self.group.store_path} {size}, {len(document.wells)} wells with fields>")
-
-
-def _place(name: str, zarr_format: int) -> str:
-    return f"ome.{name}" if zarr_format == 3 else name
-
-
-def _with(stored: Mapping[str, Any], zarr_format: int, name: str, document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return attributes with the metadata of a plate or well among them."""
-    if zarr_format == 2:
-        return {**stored, name: document}
-    return {**stored, "ome": {"version": "0.5", **ome_attributes(stored, zarr_format), name: document}}
 
 
 def create_plate(
@@ -329,10 +311,7 @@ def create_plate(
     place = group.basename or str(group.store).rstrip("/").rsplit("/", 1)[-1]
     named = {"name": name or place.removesuffix(".zarr").removesuffix(".ome") or "plate"}
     described = {**named, **document.to_json(version)}
-    change_attributes(
-        group.store, group.path, zarr_format, lambda stored: _with(stored, zarr_format, "plate", described)
-    )
-    group.attrs.refresh()
+    change_ome(group, lambda found: {**found, "plate": described})
     return Plate(group)
 
 

@@ -8,7 +8,7 @@ Source: https://ngff.openmicroscopy.org/0.4/ and /0.5/, "multiscales", "omero" a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
@@ -133,6 +133,31 @@ def ome_attributes(attributes: Mapping[str, Any], zarr_format: int) -> Mapping[s
     return found if isinstance(found, Mapping) else {}
 
 
+def ome_of(group: Group) -> Mapping[str, Any]:
+    """The attributes of OME-Zarr of a group, as `ome_attributes`."""
+    return ome_attributes(group.attrs.asdict(), group.metadata.zarr_format)
+
+
+def field_of(group: Group, name: str) -> str:
+    """Where a member of these attributes stands in those of the group: "ome.plate" of v3."""
+    return f"ome.{name}" if group.metadata.zarr_format == 3 else name
+
+
+def change_ome(group: Group, change: Callable[[dict[str, Any]], Mapping[str, Any]]) -> None:
+    """Change the attributes of OME-Zarr of a group in one atomic step; others stay. The group takes the new ones.
+
+    change: given a copy of those that are stored, returns new ones. Raises: ReadOnlyError.
+    """
+    zarr_format = group.metadata.zarr_format
+
+    def changed(stored: Mapping[str, Any]) -> dict[str, Any]:
+        made = change(dict(ome_attributes(stored, zarr_format)))
+        return {**stored, "ome": {"version": "0.5", **made}} if zarr_format == 3 else {**stored, **made}
+
+    change_attributes(group.store, group.path, zarr_format, changed)
+    group.attrs.refresh()
+
+
 def read_multiscale(group: Group, which: int | str = 0, notes: Notes | None = None) -> Multiscale:
     """Read the metadata of the image in a group.
 
@@ -156,21 +181,19 @@ def read_multiscale(group: Group, which: int | str = 0, notes: Notes | None = No
         If the group has no image, or its metadata are malformed.
     """
     notes = Notes(str(group.store_path), raise_fatal) if notes is None else notes
-    prefix = "ome." if group.zarr_format == 3 else ""
-    attributes = group.attrs.asdict()
-    _check_place(attributes, group.zarr_format, notes)
-    found = ome_attributes(attributes, group.zarr_format)
+    _check_place(group.attrs.asdict(), group.zarr_format, notes)
+    found, field = ome_of(group), field_of(group, "multiscales")
     items = found.get("multiscales")
     if not isinstance(items, list) or not items or not all(isinstance(item, Mapping) for item in items):
         what = "is missing" if items is None else f"must be a list of objects, got {short(items)}"
-        notes.fatal(f"{prefix}multiscales", what, "open a group with the metadata of an OME-Zarr image")
-        raise MetadataError(f"{group.store_path} is no image: {prefix}multiscales {what}")
+        notes.fatal(field, what, "open a group with the metadata of an OME-Zarr image")
+        raise MetadataError(f"{group.store_path} is no image: {field} {what}")
     index = _choose(items, which, str(group.store_path))
-    place = f"{prefix}multiscales[{index}]"
+    place = f"{field}[{index}]"
     version = _version(found, items[index], group.zarr_format, notes, place)
     multiscale = _parse(items[index], version, notes, place, index)
-    channels, omero = parse_channels(found.get("omero"), notes, f"{prefix}omero")
-    label = parse_image_label(found.get("image-label"), notes, f"{prefix}image-label")
+    channels, omero = parse_channels(found.get("omero"), notes, field_of(group, "omero"))
+    label = parse_image_label(found.get("image-label"), notes, field_of(group, "image-label"))
     return replace(multiscale, channels=channels, omero=omero, image_label=label)
 
 
@@ -304,24 +327,22 @@ def write_multiscale(group: Group, multiscale: Multiscale) -> None:
         If the group was opened for reading.
     """
     group.check_metadata_writable()
-    zarr_format = group.metadata.zarr_format
-    change_attributes(
-        group.store, group.path, zarr_format, lambda stored: to_attributes(multiscale, stored, zarr_format)
-    )
-    group.attrs.refresh()
+    change_ome(group, lambda found: _with_image(multiscale, found, VERSION_OF[group.metadata.zarr_format]))
 
 
 def to_attributes(multiscale: Multiscale, stored: Mapping[str, Any], zarr_format: ZarrFormat) -> dict[str, Any]:
     """The attributes of an image's group, given those that are stored."""
-    version = VERSION_OF[zarr_format]
-    found = dict(ome_attributes(stored, zarr_format))
+    found = _with_image(multiscale, dict(ome_attributes(stored, zarr_format)), VERSION_OF[zarr_format])
+    return {**stored, "ome": {"version": "0.5", **found}} if zarr_format == 3 else found
+
+
+def _with_image(multiscale: Multiscale, found: dict[str, Any], version: str) -> dict[str, Any]:
+    """The attributes of OME-Zarr with those of an image among them."""
     items = list(found.get("multiscales", ()))
     items[multiscale.index : multiscale.index + 1] = [multiscale.to_json(version)]
-    if version == "0.5":
-        found = {"version": "0.5", **found}
     found["multiscales"] = items
     if multiscale.channels or multiscale.omero:
         found["omero"] = {**multiscale.omero, "channels": [channel.to_json() for channel in multiscale.channels]}
     if multiscale.image_label is not None:
         found["image-label"] = multiscale.image_label.to_json()
-    return {**stored, "ome": found} if zarr_format == 3 else found
+    return found

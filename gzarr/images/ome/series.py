@@ -11,7 +11,7 @@ from typing import Any
 
 from gzarr.errors import MetadataError, NodeNotFoundError
 from gzarr.hierarchy.group import Group
-from gzarr.images.ome.documents import ome_attributes
+from gzarr.images.ome.documents import field_of, ome_of
 from gzarr.images.ome.faults import Notes, Taker, raise_fatal, short
 from gzarr.indexing.keys import join_path
 
@@ -37,7 +37,7 @@ def group_of_image(group: Group, series: int | str | None) -> Group:
     NodeNotFoundError
         If the collection has no such image.
     """
-    found = ome_attributes(group.attrs.asdict(), group.metadata.zarr_format)
+    found = ome_of(group)
     if "plate" in found and isinstance(series, str):
         return _member(group, ["row/column/field"], series)
     if "plate" in found:
@@ -66,17 +66,15 @@ def group_of_image(group: Group, series: int | str | None) -> Group:
 
 def series_paths(group: Group, take: Taker = raise_fatal) -> list[str]:
     """Paths of the images in a collection of bioformats2raw; empty for other groups. take: takes faults of the list."""
-    zarr_format = group.metadata.zarr_format
-    if "bioformats2raw.layout" not in ome_attributes(group.attrs.asdict(), zarr_format):
+    if "bioformats2raw.layout" not in ome_of(group):
         return []
     node = group.get("OME")
-    listed = ome_attributes(node.attrs.asdict(), zarr_format).get("series") if isinstance(node, Group) else None
+    listed = ome_of(node).get("series") if isinstance(node, Group) else None
     if isinstance(listed, list) and all(isinstance(path, str) for path in listed):
         return list(listed)
     if listed is not None and isinstance(node, Group):
-        field = "ome.series" if zarr_format == 3 else "series"
         notes = Notes(str(node.store_path), take)
-        notes.error(field, f"must be a list of paths, got {short(listed)}", "list the images")
+        notes.error(field_of(node, "series"), f"must be a list of paths, got {short(listed)}", "list the images")
     paths: list[str] = []
     for number in count():
         if str(number) not in group:

@@ -8,7 +8,7 @@ from typing import Any
 from gzarr.api.groups import open_group
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
-from gzarr.images.ome.documents import FORMAT_OF, Multiscale, ome_attributes
+from gzarr.images.ome.documents import FORMAT_OF, Multiscale, ome_of
 from gzarr.images.pyramid.building import Build, building, chunk_of, fill, plan, producer, skipped
 from gzarr.images.pyramid.cascade import Cascade
 from gzarr.images.pyramid.cluster import build_on
@@ -41,7 +41,7 @@ def build_levels(
     if write_base and method == GAUSSIAN:  # which reads a level that is complete
         after = f"{recipe.name}, level 0"
         check_method(method, base.dtype, labels=multiscale.image_label is not None)
-        if not (recipe.resume and ome_attributes(group.attrs.asdict(), group.zarr_format)):  # or it is written already
+        if not (recipe.resume and ome_of(group)):  # or it is written already
             first = recipe._replace(levels=0, factors=None, method="nearest", progress=None, name=after)
             build_levels(group, base, multiscale, data, first, write_base=True, is_last=False)
         write_base = False

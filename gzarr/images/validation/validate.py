@@ -22,8 +22,8 @@ from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.keywords import GroupKeywords
 from gzarr.images.image_data import ImageData, open_levels, place_of
-from gzarr.images.ome.documents import Multiscale, ome_attributes, read_multiscale
-from gzarr.images.ome.faults import Fault, Notes, Taker, short
+from gzarr.images.ome.documents import Multiscale, field_of, ome_attributes, ome_of, read_multiscale
+from gzarr.images.ome.faults import Fault, Notes, short
 from gzarr.images.ome.image_label import SOURCE
 from gzarr.images.ome.plate_documents import parse_plate, parse_well
 from gzarr.images.ome.series import series_paths
@@ -191,26 +191,22 @@ class _Validator:
     progress: ProgressLike
     n_images: int = 0
 
-    @property
-    def _take(self) -> Taker:
-        return self.faults.append
+    def _notes(self, group: Group) -> Notes:
+        return Notes(str(group.store_path), self.faults.append)
 
     def group(self, group: Group) -> None:
         """Validate what is in a group: an image, a collection, a plate, a well, or labels."""
-        zarr_format = group.metadata.zarr_format
-        found = ome_attributes(group.attrs.asdict(), zarr_format)
-        notes = Notes(str(group.store_path), self._take)
-        prefix = "ome." if zarr_format == 3 else ""
-        paths = series_paths(group, self._take)
+        found, notes = ome_of(group), self._notes(group)
+        paths = series_paths(group, self.faults.append)
         if "plate" in found:
-            plate = parse_plate(found["plate"], notes, f"{prefix}plate")
+            plate = parse_plate(found["plate"], notes, field_of(group, "plate"))
             runs = {run.id for run in plate.acquisitions} or None
-            for well in self._groups(group, plate.wells, notes, f"{prefix}plate.wells"):
+            for well in self._groups(group, plate.wells, notes, field_of(group, "plate.wells")):
                 self._well(well, runs)
         elif "well" in found:
             self._well(group, None)
         elif paths and "multiscales" not in found:
-            for member in self._groups(group, paths, notes, f"{prefix}bioformats2raw.layout"):
+            for member in self._groups(group, paths, notes, field_of(group, "bioformats2raw.layout")):
                 self.group(member)
         elif "labels" in found and "multiscales" not in found:
             self._labels(group, None, None)
@@ -219,15 +215,13 @@ class _Validator:
 
     def _well(self, group: Group, runs: Collection[int] | None) -> None:
         """Validate a well, whose fields are of some acquisitions; None if the plate does not list them."""
-        prefix = "ome." if group.metadata.zarr_format == 3 else ""
-        notes = Notes(str(group.store_path), self._take)
-        found = ome_attributes(group.attrs.asdict(), group.metadata.zarr_format)
-        fields = parse_well(found.get("well"), notes, f"{prefix}well")
+        notes, place = self._notes(group), field_of(group, "well")
+        fields = parse_well(ome_of(group).get("well"), notes, place)
         for number, field in enumerate(fields):
             if runs is not None and field.acquisition not in runs:
                 what = f"{field.acquisition} is none of the acquisitions of the plate, {sorted(runs)}"
-                notes.error(f"{prefix}well.images[{number}].acquisition", what, "name one of them")
-        for member in self._groups(group, [field.path for field in fields], notes, f"{prefix}well.images"):
+                notes.error(f"{place}.images[{number}].acquisition", what, "name one of them")
+        for member in self._groups(group, [field.path for field in fields], notes, f"{place}.images"):
             self.group(member)
 
     def _groups(self, group: Group, paths: Sequence[str], notes: Notes, place: str) -> Iterator[Group]:
@@ -242,13 +236,13 @@ class _Validator:
     def image(self, group: Group, *, in_labels: bool = False) -> tuple[Multiscale, list[Array | None]] | None:
         """Validate the image in a group; returns its metadata and levels if they can be told."""
         self.n_images += 1
-        notes = Notes(str(group.store_path), self._take)
+        notes = self._notes(group)
         unfinished = _unfinished(group.store, group.path)
         if unfinished is not None:
             notes.warning(
                 "", f"an unfinished {unfinished} is here", "call it again with resume=True, or overwrite=True"
             )
-        items = ome_attributes(group.attrs.asdict(), group.metadata.zarr_format).get("multiscales")
+        items = ome_of(group).get("multiscales")
         first = None
         for index in range(max(len(items), 1) if isinstance(items, list) else 1):
             try:
@@ -260,9 +254,9 @@ class _Validator:
             levels = open_levels(group, multiscale, notes)
             place = place_of(multiscale, group)
             check_levels(multiscale, levels, notes, place)
-            check_channels(multiscale, levels[0], notes, "ome.omero" if group.metadata.zarr_format == 3 else "omero")
+            check_channels(multiscale, levels[0], notes, field_of(group, "omero"))
             if self.data:
-                check_data(levels, self._take, self.progress)
+                check_data(levels, self.faults.append, self.progress)
             first = first or (multiscale, levels)
         self._source(group, first, in_labels=in_labels)
         labels = _group_at(group, "labels")
@@ -273,28 +267,25 @@ class _Validator:
     def _source(self, group: Group, found: tuple[Multiscale, list[Array | None]] | None, *, in_labels: bool) -> None:
         """Check that labels belong to an image."""
         label = None if found is None else found[0].image_label
-        prefix = "ome." if group.metadata.zarr_format == 3 else ""
-        notes = Notes(str(group.store_path), self._take)
+        notes, field = self._notes(group), field_of(group, "image-label")
         if found is not None and label is None and in_labels:
-            notes.error(
-                f"{prefix}image-label", "is missing in an image of labels", "write an object, which may be empty"
-            )
+            notes.error(field, "is missing in an image of labels", "write an object, which may be empty")
             if any(level is not None and level.dtype.kind not in "iu" for level in found[1]):
-                notes.fatal(f"{prefix}multiscales", "labels are not of an integer type", "store labels as integers")
+                notes.fatal(
+                    field_of(group, "multiscales"), "labels are not of an integer type", "store labels as integers"
+                )
         if label is not None and label.source is not None and (in_labels or label.source != SOURCE):
             path = _resolved(group.path, label.source)
             meta = None if path is None else read_node(group.store, path, group.metadata.zarr_format)
             attributes = meta.attributes if isinstance(meta, GroupMeta) else {}
             if path is not None and "multiscales" not in ome_attributes(attributes, group.metadata.zarr_format):
                 what = f"no image is at {label.source!r}"
-                notes.warning(f"{prefix}image-label.source.image", what, "give the path of the image from here")
+                notes.warning(f"{field}.source.image", what, "give the path of the image from here")
 
     def _labels(self, labels: Group, group: Group | None, found: tuple[Multiscale, list[Array | None]] | None) -> None:
         """Check the group of labels: what it lists is there, and lies over the image."""
-        zarr_format = labels.metadata.zarr_format
-        notes = Notes(str(labels.store_path), self._take)
-        field = "ome.labels" if zarr_format == 3 else "labels"
-        listed = ome_attributes(labels.attrs.asdict(), zarr_format).get("labels")
+        notes, field = self._notes(labels), field_of(labels, "labels")
+        listed = ome_of(labels).get("labels")
         if listed is None:
             notes.warning(field, "is missing", "list the images of labels")
             listed = []
@@ -308,8 +299,8 @@ class _Validator:
                 continue
             parsed = self.image(member, in_labels=True)
             if parsed is not None and found is not None:
-                self._over(parsed, found, Notes(str(member.store_path), self._take))
-        for name in member_names(labels.store, labels.path, zarr_format):
+                self._over(parsed, found, self._notes(member))
+        for name in member_names(labels.store, labels.path, labels.metadata.zarr_format):
             if any(f"{path}/".startswith(f"{name}/") for path in listed):
                 continue
             unfinished = _unfinished(labels.store, join_path(labels.path, name))
