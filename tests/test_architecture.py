@@ -178,6 +178,7 @@ TESTED_THROUGH = {
     "images/acquisition/test_writer": "images/ome/collection images/acquisition/frames images/acquisition/growing",
     "images/test_killed": "images/pyramid/level_arrays",
     "images/pyramid/test_build_pyramid": "images/pyramid/making images/pyramid/recipes",
+    "images/pyramid/test_cascade": "images/gathered",
     "interop/test_dask": "interop/finding",
     "interop/xarray/test_engine": "interop/xarray/variables",
     "interop/xarray/test_writing": "interop/xarray/existing_arrays interop/xarray/new_arrays interop/xarray/regions",

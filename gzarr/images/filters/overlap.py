@@ -239,7 +239,7 @@ def _fill(given: Applied, build: Build, geometry: Geometry, trial: DryRun, block
         done = done_groups(job) if marks.n_done else []
         for group in done:
             tell(group)
-        build.restore([(tuple(a for a, _ in group), tuple(b - a for a, b in group)) for group in done])
+        build.restore([tuple(slice(*bounds) for bounds in group) for group in done])
         run_blockwise(job)
 
 

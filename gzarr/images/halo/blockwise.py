@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass
 from itertools import count
+from math import prod
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
@@ -19,8 +20,9 @@ import numpy as np
 from gzarr.api.many import read_many
 from gzarr.backend import Array as AnyArray
 from gzarr.backend import Backend
-from gzarr.concurrency import Pool, new_lock, raise_again
+from gzarr.concurrency import Pool, raise_again
 from gzarr.hierarchy.array import Array
+from gzarr.images.gathered import GatheredBlock
 from gzarr.images.halo.planning import BlockwisePlan, Bounds, Costs, Geometry
 from gzarr.images.halo.window import HaloWindow
 from gzarr.images.pyramid.resuming import UnitsDone
@@ -200,45 +202,24 @@ class _OutputGroup:
     """A group that is put together of blocks."""
 
     def __init__(self, job: BlockwiseJob, number: int, bounds: Bounds) -> None:
-        self._job, self._number, self.bounds = job, number, bounds
-        self.start = tuple(start for start, _ in bounds)
+        self._job, self._number, self._bounds = job, number, bounds
         self.blocks = list(job.plan.blocks(bounds))
-        self._lock = new_lock()
-        self._n_left = len(self.blocks)
-        self._memory: AnyArray = None
-        self._stream: object = None  # that the memory belongs to
-        self._marks: list[object] = []  # of the streams that allocated it and copied blocks
+        shape = tuple(stop - start for start, stop in bounds)
+        self._gathered = GatheredBlock(job.sources[0].backend, shape, job.dtype)
 
     def add(self, block: Bounds, result: AnyArray) -> None:
         """Take a block; the last one puts the group."""
-        backend = self._job.sources[0].backend
         if len(self.blocks) == 1:
             self._put(result)
             return
-        with self._lock:
-            if self._memory is None:
-                shape = tuple(stop - start for start, stop in self.bounds)
-                self._memory = backend.empty(shape, self._job.dtype)
-                self._stream = backend.current_stream()
-                self._marks.append(backend.record())
-        backend.wait(self._marks[0])
-        place = tuple(slice(a - low, b - low) for (a, b), low in zip(block, self.start, strict=True))
-        self._memory[place] = result
-        mark = backend.record()
-        with self._lock:
-            self._marks.append(mark)
-            self._n_left -= 1
-            is_whole = not self._n_left
-        if is_whole:
-            for mark in self._marks:
-                backend.wait(mark)
-            memory, self._memory = self._memory, None
-            self._put(memory)
-            backend.wait(backend.record(), self._stream)  # then its memory is free
+        place = tuple(slice(a - low, b - low) for (a, b), (low, _) in zip(block, self._bounds, strict=True))
+        if self._gathered.add(place, result) == prod(self._gathered.shape):
+            self._put(self._gathered.take())
+            self._gathered.free()
 
     def _put(self, values: AnyArray) -> None:
-        self._job.put(self.start, values)
-        self._job.finished(self._number, self.bounds)
+        self._job.put(tuple(start for start, _ in self._bounds), values)
+        self._job.finished(self._number, self._bounds)
 
 
 def _compute(job: BlockwiseJob, layer: _Layer, windows: list[HaloWindow]) -> None:

@@ -311,8 +311,7 @@ def _write_numbers(
         build.cascade.put(tuple(part.start for part in region), _look_up(source.backend.xp, table, labels))
         marks.note(numbers[coords])
 
-    regions = [blocks.region(coords) for coords in done]
-    build.restore([(tuple(s.start for s in r), tuple(s.stop - s.start for s in r)) for r in regions])
+    build.restore([blocks.region(coords) for coords in done])
     run(lambda _: None, done)  # they count as progress
     todo = [coords for coords in in_order if not marks.is_done(numbers[coords])]
     run(renumber, todo, lambda: build.cascade.pending_nbytes)

@@ -8,6 +8,7 @@ levels. What is noted is in `gzarr.images.pyramid.resuming`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
@@ -38,7 +39,6 @@ from gzarr.images.pyramid.recipes import Recipe
 from gzarr.images.pyramid.resuming import UnitsDone
 from gzarr.images.pyramid.units import plan_units
 from gzarr.images.tasks import run_tasks, with_memory, worker_count
-from gzarr.indexing.keys import Coords
 from gzarr.indexing.regions import Region
 from gzarr.metadata.documents import read_node
 
@@ -107,10 +107,10 @@ class Build:
             create_level(level, overwrite=recipe.overwrite, was_begun=was_begun, keep=not anew)
         return self.marks
 
-    def restore(self, done: Iterable[tuple[Coords, Coords]]) -> None:
-        """Take blocks of level 0, each by its start and shape, for written by an earlier run."""
-        for start, shape in done:
-            self.cascade.note(start, shape)
+    def restore(self, done: Iterable[Region]) -> None:
+        """Take regions of level 0 for written by an earlier run."""
+        for region in done:
+            self.cascade.note(_start(region), tuple(s.stop - s.start for s in region))
         self.cascade.restore()
 
     @contextmanager
@@ -237,7 +237,7 @@ def fill(build: Build, produce: Callable[[Region], AnyArray], chunk: tuple[int, 
     marks = build.begin({"unit": list(chosen.unit)})
     units = plan_units(cells, max_nbytes, workers, tuple(marks.plan["unit"]))
     done = [region for number, region in enumerate(units) if marks.is_done(number)] if marks.n_done else ()
-    build.restore([(_start(region), _shape(region)) for region in done])
+    build.restore(done)
     name = with_memory(base.path, max_nbytes, units.max_nbytes)
 
     def task(item: tuple[int, Region], add: Callable[[int, str], None]) -> None:
@@ -250,7 +250,7 @@ def fill(build: Build, produce: Callable[[Region], AnyArray], chunk: tuple[int, 
     todo = (item for item in enumerate(units) if not marks.is_done(item[0]))
     with counted(build.recipe.progress, base.nbytes) as add:
         for region in done:
-            add(_nbytes(region, base), name)
+            add(math.prod(s.stop - s.start for s in region) * base.itemsize, name)
         run_tasks(
             base.backend,
             partial(task, add=add),
@@ -339,17 +339,6 @@ def _run_of(
 
 def _start(region: Region) -> tuple[int, ...]:
     return tuple(s.start for s in region)
-
-
-def _shape(region: Region) -> tuple[int, ...]:
-    return tuple(s.stop - s.start for s in region)
-
-
-def _nbytes(region: Region, array: Array) -> int:
-    n = array.itemsize
-    for extent in _shape(region):
-        n *= extent
-    return n
 
 
 def method_name(method: Method) -> str:

@@ -3,7 +3,7 @@
 Theory of operation. A *cell* of a level is the smallest block that can go on alone: it holds whole stored objects
 (chunks, or shards) of its level and whole windows of the next one. A block that consists of whole cells is written,
 downsampled, and goes up. What does not fill a cell of the next level waits there (*pending*) until the rest has come.
-The thread that brings the last piece takes the cell up. Blocks come in any order, from any thread; an order that stays
+The thread that brings the last part takes the cell up. Blocks come in any order, from any thread; an order that stays
 within a cell of the highest level, and within it in one of the level below, keeps few cells pending.
 """
 
@@ -15,11 +15,14 @@ import operator
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
+
 from gzarr.backend import Array as AnyArray
 from gzarr.backend import Backend
 from gzarr.concurrency import new_lock
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.missing import Missing
+from gzarr.images.gathered import GatheredBlock
 from gzarr.images.pyramid.downsample import downsample
 from gzarr.images.pyramid.units import Cells
 from gzarr.indexing.grid import RegularAxis
@@ -30,16 +33,13 @@ from gzarr.indexing.regions import Region
 BlockPlace: TypeAlias = tuple[Coords, Coords]
 
 
-class _PendingCell:
-    """A cell that waits for pieces."""
+class _PendingCell(GatheredBlock):
+    """A cell that waits for parts."""
 
-    def __init__(self, start: Coords, shape: Coords) -> None:
-        self.start, self.shape = start, shape
-        self.n_present = 0
-        self.pieces: list[BlockPlace] = []  # of earlier runs, to be computed again
-        self.block: AnyArray = None
-        self.stream: object = None  # that its memory belongs to
-        self.marks: list[object] = []  # of the streams that allocated it and copied pieces
+    def __init__(self, backend: Backend, place: BlockPlace, dtype: np.dtype[Any]) -> None:
+        super().__init__(backend, place[1], dtype)
+        self.start = place[0]
+        self.earlier: list[BlockPlace] = []  # parts of earlier runs, to be computed again
 
 
 class _Whole(NamedTuple):
@@ -48,7 +48,7 @@ class _Whole(NamedTuple):
     level: int
     start: Coords
     block: AnyArray
-    stream: object = None  # that its memory belongs to, if it is not this thread's
+    cell: GatheredBlock | None = None  # whose memory it is, if it is not this thread's
 
 
 class Cascade:
@@ -97,7 +97,6 @@ class Cascade:
         self.missing = tuple(above)
         self._waiting: dict[tuple[int, Coords], _PendingCell] = {}
         self._lock = new_lock()
-        self._pending_nbytes = 0
 
     @property
     def unit(self) -> Coords:
@@ -122,8 +121,8 @@ class Cascade:
 
     @property
     def pending_nbytes(self) -> int:
-        """Bytes of the cells that wait for pieces."""
-        return self._pending_nbytes
+        """Bytes of the cells that wait for parts."""
+        return sum(cell.nbytes for cell in list(self._waiting.values()))
 
     def put(self, start: Coords, block: AnyArray) -> None:
         """Write a block of level 0, and whatever becomes whole above it.
@@ -180,27 +179,25 @@ class Cascade:
             if self._is_whole(level, place):
                 ready.append((level, place))
                 continue
-            for cell, piece in self._pieces(level, place):
-                waiting = self._waiting.setdefault((level, cell), _PendingCell(*self._cell(level, cell)))
-                waiting.pieces.append(piece)
-                waiting.n_present += math.prod(piece[1])
+            for cell, part in self._parts(level, place):
+                waiting = self._pending_cell(level, cell)
+                waiting.earlier.append(part)
+                waiting.n_present += math.prod(part[1])
                 if waiting.n_present == math.prod(waiting.shape):
                     del self._waiting[level, cell]
                     ready.append((level, (waiting.start, waiting.shape)))
 
     def restore(self) -> None:
-        """Compute the pending pieces of `note` again, from the level below them, which has been written."""
+        """Compute the pending parts of `note` again, from the level below them, which has been written."""
         for (level, _), waiting in self._waiting.items():
-            self._allocate(level, waiting)
             below, factors = self.levels[level - 1], self.factors[level - 1]
-            for start, shape in waiting.pieces:
+            for start, shape in waiting.earlier:
                 region = tuple(
                     slice(o * f, min((o + n) * f, extent))
                     for o, n, f, extent in zip(start, shape, factors, below.shape, strict=True)
                 )
                 block = self.downsampled(level - 1, tuple(part.start for part in region), below[region])
-                waiting.block[_within((start, shape), waiting.start)] = block
-            waiting.marks.append(self.backend.record())
+                waiting.add(_within((start, shape), waiting.start), block, counts=False)
 
     def downsampled(self, level: int, start: Coords, block: AnyArray) -> AnyArray:
         """A block of a level as it is in the next one."""
@@ -211,8 +208,8 @@ class Cascade:
         while ready:
             whole = ready.pop()
             ready += self._write(*whole[:3])
-            if whole.stream is not None:  # its memory is free once this thread's work is done
-                self.backend.wait(self.backend.record(), whole.stream)
+            if whole.cell is not None:
+                whole.cell.free()
 
     def _write(self, level: int, start: Coords, block: AnyArray) -> list[_Whole]:
         """Write a block and downsample it. Returns: the blocks of whole cells of the next level."""
@@ -230,37 +227,26 @@ class Cascade:
     def _gather(self, level: int, start: Coords, block: AnyArray) -> list[_Whole]:
         """Lay a block into pending cells. Returns: those that it has completed."""
         ready = []
-        for cell, piece in self._pieces(level, (start, block.shape)):
-            with self._lock:
-                waiting = self._waiting.setdefault((level, cell), _PendingCell(*self._cell(level, cell)))
-                if waiting.block is None:
-                    self._allocate(level, waiting)
-            self.backend.wait(waiting.marks[0])  # its memory may belong to another stream
-            waiting.block[_within(piece, waiting.start)] = block[_within(piece, start)]
-            mark = self.backend.record()
-            with self._lock:
-                waiting.marks.append(mark)
-                waiting.n_present += math.prod(piece[1])
-                is_whole = waiting.n_present == math.prod(waiting.shape)
-            if is_whole:
+        for cell, part in self._parts(level, (start, block.shape)):
+            waiting = self._pending_cell(level, cell)
+            n_present = waiting.add(_within(part, waiting.start), block[_within(part, start)])
+            if n_present == math.prod(waiting.shape):
                 ready.append(self._complete(level, cell))
         return ready
 
-    def _allocate(self, level: int, waiting: _PendingCell) -> None:
-        array = self.levels[level]
-        waiting.block = self.backend.empty(waiting.shape, array.dtype)
-        waiting.stream = self.backend.current_stream()
-        waiting.marks.append(self.backend.record())
-        self._pending_nbytes += math.prod(waiting.shape) * array.dtype.itemsize
+    def _pending_cell(self, level: int, cell: Coords) -> _PendingCell:
+        """A cell that waits for parts, from now on if it did not."""
+        with self._lock:
+            if (level, cell) not in self._waiting:
+                made = _PendingCell(self.backend, self._cell(level, cell), self.levels[level].dtype)
+                self._waiting[level, cell] = made
+            return self._waiting[level, cell]
 
     def _complete(self, level: int, cell: Coords) -> _Whole:
         """Take a whole cell out of what waits."""
         with self._lock:
             waiting = self._waiting.pop((level, cell))
-            self._pending_nbytes -= math.prod(waiting.shape) * self.levels[level].dtype.itemsize
-        for mark in waiting.marks:
-            self.backend.wait(mark)
-        return _Whole(level, waiting.start, waiting.block, waiting.stream)
+        return _Whole(level, waiting.start, waiting.take(), waiting)
 
     def _cell(self, level: int, cell: Coords) -> BlockPlace:
         """Where a cell lies, as far as the level reaches."""
@@ -275,8 +261,8 @@ class Cascade:
             for o, n, c, extent in zip(*place, self.cells[level], self.levels[level].shape, strict=True)
         )
 
-    def _pieces(self, level: int, place: BlockPlace) -> Iterator[tuple[Coords, BlockPlace]]:
-        """Cut a block along the cells of a level. Yields: coordinates of a cell, and the piece in it."""
+    def _parts(self, level: int, place: BlockPlace) -> Iterator[tuple[Coords, BlockPlace]]:
+        """Cut a block along the cells of a level. Yields: coordinates of a cell, and the part in it."""
         cells = self.cells[level]
         spans = [range(o // c, -(-(o + n) // c)) for o, n, c in zip(*place, cells, strict=True)]
         for coords in itertools.product(*spans):
@@ -307,6 +293,6 @@ def _region(start: Coords, shape: Coords) -> Region:
     return tuple(slice(o, o + n) for o, n in zip(start, shape, strict=True))
 
 
-def _within(piece: BlockPlace, origin: Coords) -> Region:
-    """A piece as a selection of the block that begins at an origin."""
-    return tuple(slice(o - p, o - p + n) for o, n, p in zip(*piece, origin, strict=True))
+def _within(part: BlockPlace, origin: Coords) -> Region:
+    """A part as a selection of the block that begins at an origin."""
+    return tuple(slice(o - p, o - p + n) for o, n, p in zip(*part, origin, strict=True))
