@@ -180,13 +180,13 @@ def check_chunks(
     wanted: the regions that hold anything. done: called with decoded bytes.
     """
     io = chunks.io
-    room: Array | None = None
+    buffer: Array | None = None
     for region in wanted:
         nelements = math.prod(part.stop - part.start for part in region)
-        if room is None or room.size < nelements:
-            room = io.backend.empty((nelements,), chunks.dtype)
+        if buffer is None or buffer.size < nelements:
+            buffer = io.backend.empty((nelements,), chunks.dtype)
         bad: set[str] = set()
-        for problem in _unread(io, place, region, room):
+        for problem in _unread(io, place, region, buffer):
             bad.add(problem.key)
             yield problem
         yield from _bad_indexes(io, place, region, bad)
@@ -205,31 +205,31 @@ def check_object(chunks: CheckedChunks, place: Place, coords: Coords) -> list[Pr
         halves = _halves(io.layout.grid, region) if n * chunks.itemsize > REGION_NBYTES else []
         regions += halves
         if not halves:
-            room = io.backend.empty((n,), chunks.dtype)
-            problems |= dict.fromkeys(_unread(io, place, region, room))
+            buffer = io.backend.empty((n,), chunks.dtype)
+            problems |= dict.fromkeys(_unread(io, place, region, buffer))
     return list(problems)
 
 
-def read_region(io: ArrayIO, region: Region, room: Array) -> Any:
+def read_region(io: ArrayIO, region: Region, buffer: Array) -> Any:
     """Read a region into memory that is at least as large. Raises: GzarrError."""
     box = box_between([part.start for part in region], [part.stop for part in region])
-    out = room[: math.prod(box.shape)].reshape(box.shape)
+    out = buffer[: math.prod(box.shape)].reshape(box.shape)
     engine.read([ReadJob(io, make_plan(box, io.layout.grid), out)])
     return out
 
 
-def _unread(io: ArrayIO, place: Place, region: Region, room: Array) -> Iterator[Problem]:
+def _unread(io: ArrayIO, place: Place, region: Region, buffer: Array) -> Iterator[Problem]:
     """Yield the chunks of a region that cannot be read."""
     layout = io.layout
     try:
-        read_region(io, region, room)
+        read_region(io, region, buffer)
     except (GzarrError, MemoryError) as error:
         halves, is_chunk = _halves(layout.objects, region), False
         if not halves and isinstance(error, ChunkError):
             is_chunk = error.chunk_coords is not None or _has_index(io, region)
             halves = _halves(layout.grid, region) if is_chunk else []
         for half in halves:
-            yield from _unread(io, place, half, room)
+            yield from _unread(io, place, half, buffer)
         if not halves:
             yield _problem(io, place, region, error, is_chunk=is_chunk)
 

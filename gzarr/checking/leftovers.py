@@ -24,7 +24,7 @@ def find_leftovers(store: Store, path: str) -> list[str]:
     """Keys of temporary files, and paths of half-deleted folders with a slash at the end, at a path and below it."""
     root = _directory(store, path)
     seen = [] if root is None else list(_temporary(root, path))
-    if seen:  # a writer may be about to lock its file, or somebody about to be done with deleting
+    if seen:  # a writer may be about to lock its file, or a deletion about to end
         time.sleep(_WAIT_S)
     return [
         key
@@ -54,7 +54,7 @@ def _inode(path: Path) -> int | None:
 
 
 def remove_leftover(store: Store, key: str) -> bool:
-    """Delete what `find_leftovers` has found, unless somebody writes it now. Returns: whether it is gone."""
+    """Delete what `find_leftovers` has found, unless it is being written. Returns: whether it is gone."""
     above, _, name = key.rstrip("/").rpartition("/")
     directory = _directory(store, above)
     if not directory or not name.startswith(TEMPORARY_PREFIX):

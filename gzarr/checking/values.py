@@ -72,11 +72,11 @@ def compare_values(
     grids = sorted((meta.chunk_grid for meta in metas), key=_largest)
     regions = cut(grids[0], grids[1], itemsize, REGION_NBYTES, REGION_NBYTES)
     n = math.prod(regions.shape)
-    rooms = [io.backend.empty((n,), meta.data_type.dtype) for io, meta in zip(ios, metas, strict=True)]
+    buffers = [io.backend.empty((n,), meta.data_type.dtype) for io, meta in zip(ios, metas, strict=True)]
     count, first = 0, list[tuple[Coords, str, str]]()
     largest: float | None = None
     for region in regions:
-        one, two = (read_region(io, region, room) for io, room in zip(ios, rooms, strict=True))
+        one, two = (read_region(io, region, buffer) for io, buffer in zip(ios, buffers, strict=True))
         differ = unequal(one, two, tolerance)
         n_differ = int(np.count_nonzero(differ))
         if n_differ:

@@ -124,7 +124,7 @@ def copy_array(
 ) -> None:
     """Copy a source into an array of the same shape, without the objects at the coordinates ``present``.
 
-    ``done`` is called with the decoded bytes of every piece. If ChunkError or StoreError is raised, what was written
+    ``done`` is called with the decoded bytes of every part. If ChunkError or StoreError is raised, what was written
     before stays; every object is whole or missing.
     """
     if route.how == "decode":

@@ -188,8 +188,8 @@ def transfer_tree(
         return report
     if complete and settings.resume and not resuming and settings.if_exists == "raise":
         raise CopyError(
-            f"{join_path(str(store), path)} has {len(complete)} of the arrays, and no copy is unfinished there: nobody "
-            f"knows of what they are copies; keep them with {SKIP}, or copy with {REPLACE}"
+            f"{join_path(str(store), path)} has {len(complete)} of the arrays, and no copy is unfinished there: it is "
+            f"not known of what they are copies; keep them with {SKIP}, or copy with {REPLACE}"
         )
     with _explained(store, path, settings, lambda error: note_failure(store, path, mark, error, tree.files)) as begun:
         if not resuming:

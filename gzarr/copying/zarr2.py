@@ -31,7 +31,7 @@ IfExists = Literal["raise", "replace", "skip", "skip_initialized"]
 
 
 @dataclass(frozen=True, slots=True)
-class _CopyOptions:
+class _Zarr2Options:
     """The options of `copy`."""
 
     shallow: bool
@@ -103,7 +103,7 @@ def copy(
     chosen = source.name.rpartition("/")[2] if name is None else name
     if name is None and not chosen:
         raise TypeError("source has no name, please provide the `name` parameter to indicate a name to copy to")
-    options = _CopyOptions(shallow, without_attrs, if_exists, dry_run, create_kws)
+    options = _Zarr2Options(shallow, without_attrs, if_exists, dry_run, create_kws)
     return _walked(source, dest, log, options, lambda log, o: _copy(log, source, dest, chosen, o, root=True))
 
 
@@ -148,9 +148,9 @@ def copy_all(
     """
     if hasattr(source, "shape"):
         raise TypeError(f"source must be a group, got {source!r}; use copy for an array")
-    options = _CopyOptions(shallow, without_attrs, if_exists, dry_run, create_kws)
+    options = _Zarr2Options(shallow, without_attrs, if_exists, dry_run, create_kws)
 
-    def copy_members(log: Log, options: _CopyOptions) -> Counts:
+    def copy_members(log: Log, options: _Zarr2Options) -> Counts:
         counts = Counts()
         for name, node in _members(source):
             counts = counts.plus(_copy(log, node, dest, name, options, root=False))
@@ -163,7 +163,7 @@ def copy_all(
 
 
 def _walked(
-    source: Any, dest: Any, log: Any, options: _CopyOptions, run: Callable[[Log, _CopyOptions], Counts]
+    source: Any, dest: Any, log: Any, options: _Zarr2Options, run: Callable[[Log, _Zarr2Options], Counts]
 ) -> tuple[int, int, int]:
     """Check, make a dry run, then carry the copy out."""
     if isinstance(dest, Group):
@@ -188,7 +188,7 @@ def _walked(
     return counts.ncopied, counts.nskipped, counts.nbytes
 
 
-def _check(source: Any, dest: Any, options: _CopyOptions) -> None:
+def _check(source: Any, dest: Any, options: _Zarr2Options) -> None:
     if not hasattr(dest, "create_dataset"):
         raise ValueError(f"dest must be a group, got {dest!r}")
     to_h5 = hdf5.is_h5(dest)
@@ -218,7 +218,7 @@ def _stopped(lines: Sequence[str], error: BaseException) -> str:
     )
 
 
-def _copy(log: Log, source: Any, dest: Any, name: str, options: _CopyOptions, *, root: bool) -> Counts:
+def _copy(log: Log, source: Any, dest: Any, name: str, options: _Zarr2Options, *, root: bool) -> Counts:
     """Copy one array or group. In a dry run, ``dest`` is None if the group would have to be created."""
     exists = dest is not None and name in dest
     if hasattr(source, "shape"):
@@ -246,7 +246,7 @@ def _copy(log: Log, source: Any, dest: Any, name: str, options: _CopyOptions, *,
     return counts
 
 
-def _copy_one_array(log: Log, source: Any, dest: Any, name: str, options: _CopyOptions, *, exists: bool) -> Counts:
+def _copy_one_array(log: Log, source: Any, dest: Any, name: str, options: _Zarr2Options, *, exists: bool) -> Counts:
     line = f"{source.name} {source.shape} {source.dtype}"
     if exists and options.if_exists == "raise":
         raise CopyError(f"an object {name!r} already exists in destination {dest.name!r}")
@@ -271,7 +271,7 @@ def _copy_one_array(log: Log, source: Any, dest: Any, name: str, options: _CopyO
     return Counts(ncopied=1, nbytes=write(prepared, dest, name, options))
 
 
-def _prepared(source: Any, options: _CopyOptions) -> Source:
+def _prepared(source: Any, options: _Zarr2Options) -> Source:
     """The source of either kind. Raises CopyError for what cannot be copied."""
     if hdf5.is_h5(source):
         return hdf5.dataset_source(source, with_attributes=not options.without_attrs)
@@ -279,7 +279,7 @@ def _prepared(source: Any, options: _CopyOptions) -> Source:
     return replace(array, attributes={}) if options.without_attrs else array
 
 
-def _to_zarr(source: Source, dest: Group, name: str, options: _CopyOptions) -> int:
+def _to_zarr(source: Source, dest: Group, name: str, options: _Zarr2Options) -> int:
     """Write a Zarr array; return its decoded bytes. If that fails, what was written of it is deleted."""
     asked = options.create_kws.get("zarr_format")
     if asked not in (None, dest.metadata.zarr_format):
@@ -297,7 +297,7 @@ def _to_zarr(source: Source, dest: Group, name: str, options: _CopyOptions) -> i
     return math.prod(job.meta.shape) * job.meta.data_type.dtype.itemsize
 
 
-def _to_hdf5(source: Source, dest: Any, name: str, options: _CopyOptions) -> int:
+def _to_hdf5(source: Source, dest: Any, name: str, options: _Zarr2Options) -> int:
     """Write an HDF5 dataset; return its decoded bytes. If that fails, the dataset is deleted."""
     dataset = hdf5.create_dataset(dest, name, source, options.create_kws)
     route = decoding_route(source, regular_grid(source.shape, dataset.chunks), BUDGET_NBYTES)

@@ -49,8 +49,8 @@ def append_to(array: GzarrArray, data: Any, axis: int) -> tuple[int, ...]:
         data = array.backend.asarray(data, array.dtype)
     if not 0 <= axis < array.ndim:
         raise SelectionError(f"{array.store_path}: cannot append along axis {axis} of a {array.ndim}-dimensional array")
-    # Stores without conditions have locks, so nobody else changes the shape meanwhile: it says what is complete.
-    # With conditions, nobody waits: the shape tells others which elements are taken.
+    # Stores without conditions have locks, so no other writer changes the shape meanwhile: it says what is complete.
+    # With conditions, writers do not wait: the shape tells others which elements are taken.
     reserves = array.store.live().conditional is not None
     key = document_key(array.metadata, array.path)
 
@@ -65,7 +65,7 @@ def append_to(array: GzarrArray, data: Any, axis: int) -> tuple[int, ...]:
 
 
 def _append_once(array: GzarrArray, data: Any, axis: int, *, reserves: bool) -> bool:
-    """Append data to the array as it is stored now. Returns: whether nobody else has changed its shape meanwhile."""
+    """Append data to the array as it is stored now. Returns: False if others have changed its shape meanwhile."""
     before = array.refresh().metadata
     data, box = _appended(array, data, axis)
     extents = list(before.shape)

@@ -25,7 +25,7 @@ from gzarr.indexing.grid import nchunks
 _MAX_NCHUNKS = 1 << 40
 #: Boxes of so many bytes are read without a job, whose parts several threads could share.
 _SMALL_NBYTES = 1 << 17
-#: So many of them are one piece of work.
+#: So many of them are one task.
 _BATCH = 8
 #: NumPy's types of integers that index as Python's do. Times are not among them.
 _INTEGERS = frozenset(np.dtype(code).type for code in "bBhHiIlLqQ")

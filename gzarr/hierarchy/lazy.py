@@ -2,7 +2,7 @@
 
 Theory of operation. A write takes its value wave by wave, and stores a wave before it takes the next. A value that
 reads the array that is written would thus give a mixture of old and new elements: ``dask.array.from_array(z)[::-1]``,
-say. Nobody can tell from outside what a lazy value reads.
+say. It cannot be told from outside what a lazy value reads.
 
 Rule: only values that cannot read the array are taken part by part: HDF5 datasets, and gzarr arrays whose store gives
 other names to its objects. All other lazy values are computed before anything is written, in memory or, if they are
@@ -26,7 +26,7 @@ from gzarr.errors import StoreError
 from gzarr.hierarchy.node import Node, lies_within
 from gzarr.storage.base import Store
 
-#: Larger values are computed into a temporary file, in pieces of this size.
+#: Larger values are computed into a temporary file, in parts of this size.
 IN_MEMORY_NBYTES = 1 << 28
 
 #: What arrays in memory have: pandas' have "iloc", as their brackets take labels.
@@ -35,7 +35,7 @@ _IN_MEMORY = ("__dlpack__", "__cuda_array_interface__", "__array_interface__", "
 
 @dataclass(frozen=True, slots=True)
 class Separate:
-    """A lazy value that does not read the array it is written to, as somebody knows who made the array.
+    """A lazy value that does not read the array it is written to, as the code that made the array knows.
 
     Attributes
     ----------
@@ -94,8 +94,8 @@ def computed(value: Any, dtype: np.dtype[Any], backend: Backend) -> Any:
     with tempfile.TemporaryFile(prefix="gzarr-") as file:
         _reserve(file.fileno(), prod(shape) * dtype.itemsize)
         mapped = np.memmap(file, dtype, "r+", shape=shape)
-    for piece in _pieces(shape, dtype.itemsize):
-        mapped[piece] = backend.host.asarray(value[piece], dtype)
+    for part in _parts(shape, dtype.itemsize):
+        mapped[part] = backend.host.asarray(value[part], dtype)
     return mapped
 
 
@@ -124,8 +124,8 @@ def allocate(file: int, nbytes: int, offset: int = 0) -> None:
         nbytes -= os.write(file, block[:nbytes])
 
 
-def _pieces(shape: tuple[int, ...], itemsize: int) -> Iterator[tuple[slice, ...]]:
-    """Cut a shape into pieces that fit into memory and are as contiguous as possible."""
+def _parts(shape: tuple[int, ...], itemsize: int) -> Iterator[tuple[slice, ...]]:
+    """Cut a shape into parts that fit into memory and are as contiguous as possible."""
     lengths = list(shape)
     for axis, extent in enumerate(shape):
         row = prod(shape[axis + 1 :]) * itemsize

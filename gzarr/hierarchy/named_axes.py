@@ -1,6 +1,6 @@
 """Names of axes: taken from values that have them, as those of xarray do, and compared with those of an array.
 
-A value is not transposed to fit: its axes may have one length, so that nobody would see it.
+A value is not transposed to fit: its axes may have one length, so that the mistake would go unnoticed.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ def fold(
         if others:
             parts.put(number, [reduce(*(one[region] for one in (array, *others)))])
         else:
-            parts.put(number, [part_of(piece, is_stored=there) for piece, there in stored.cut(region)])
+            parts.put(number, [part_of(part, is_stored=there) for part, there in stored.cut(region)])
 
     _for_each_block(array, others, enumerate, task, max_nbytes, progress)
     return parts.result

@@ -206,7 +206,7 @@ def describe_function(function: Callable[..., Any]) -> dict[str, Any]:
         texts = {label: _text(value, digests.of(value, label)) for label, value in values}
     except NotComparableError as error:
         return {"name": told["name"], "unknown": str(error)}
-    except Exception as error:  # noqa: BLE001 - of objects of any kind; a run that nobody resumes shall not fail of it
+    except Exception as error:  # noqa: BLE001 - of objects of any kind; a run that is not resumed shall not fail of it
         return {"name": told["name"], "unknown": f"{type(error).__name__}: {error}"}
     shown = dict(list(texts.items())[:_MOST_VALUES])
     if len(shown) < len(texts):

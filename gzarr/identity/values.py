@@ -2,7 +2,7 @@
 
 Theory of operation. Data are digested by value; functions by their code, defaults, closure and the globals that the
 code refers to, recursively; what an installed package brings, by name and version; other objects by what pickle would
-store of them. A value that contains itself is digested once. What nobody can compare raises `NotComparableError`,
+store of them. A value that contains itself is digested once. What cannot be compared raises `NotComparableError`,
 which names it.
 """
 
@@ -28,9 +28,9 @@ import numpy as np
 from gzarr.identity.code import members, names_used, package_of, reference_to
 from gzarr.tensors import is_on_device, is_tensor, to_host
 
-#: Deeper or larger values are not followed: a run that nobody resumes shall not wait for them.
+#: Deeper or larger values are not followed: a run that is not resumed shall not wait for them.
 _DEPTH, _MOST = 100, 200_000
-#: Elements are copied in pieces of this size where they are not contiguous.
+#: Elements are copied in parts of this size where they are not contiguous.
 _PIECE_NBYTES = 1 << 24
 _MISSING = object()
 

@@ -100,7 +100,7 @@ class ConsolidatedStore(WrapperStore):
     """
 
     transparent = True
-    # Only chunks are reached this way; documents never are: whoever changes one asks `live`.
+    # Only chunks are reached this way; documents never are: changes of them ask `live`.
     files, versions, conditional = WrapperStore.files, WrapperStore.versions, WrapperStore.conditional
 
     def __init__(self, store: Store, path: str, key: str, *, frozen: bool) -> None:

@@ -3,9 +3,9 @@
 Zarr v2 keeps them in ``.zmetadata`` beside the group, v3 in the group's own ``zarr.json``. Here both are a mapping from
 keys, relative to the group, to documents: ``"a/b/zarr.json"`` or ``"a/.zgroup"``.
 
-Rules. Whoever changes a node calls `refresh` afterwards. It looks at every group above the node, and in stores around
-the node's own (`Store.enclosing`), and puts into those that are consolidated what is *stored now*, under the lock of
-that one document: whichever of several changes comes last leaves it true. What a program has read of consolidated
+Rules. Every function that changes a node calls `refresh` afterwards. It looks at every group above the node, and in
+stores around the node's own (`Store.enclosing`), and puts into those that are consolidated what is *stored now*, under
+the lock of that one document: the last of several changes leaves it true. What a program has read of consolidated
 metadata is as old as what `watch` said before reading.
 
 Source: zarr 2.18 and zarr-python 3, whose ``.zmetadata`` (``zarr_consolidated_format`` 1) and ``consolidated_metadata``
@@ -35,8 +35,8 @@ Documents: TypeAlias = dict[str, dict[str, Any]]
 
 _V2_NAMES = (".zarray", ".zgroup", ".zattrs")
 _NAMES = ("zarr.json", *_V2_NAMES)
-# Every change of metadata by this process has a number of its own, so whoever finds another number than before knows of
-# a change, whatever the order in which threads note theirs. Stores without tokens have nothing else to tell.
+# Every change of metadata by this process has a number of its own, so another number than before
+# tells of a change, whatever the order in which threads note theirs. Stores without tokens have nothing else to tell.
 _numbers = count(1)
 _last_change = 0
 

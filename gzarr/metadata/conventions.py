@@ -7,7 +7,7 @@ Source: xarray, "Zarr encoding specification", and ``FillValueCoder`` in its Zar
 Theory of operation. `translate` states what an array says in the words of the other format, so that xarray reads the
 same. Some of it has no words there: a fill value of v3 that marks no missing data, for example, must not become the
 fill value of v2. If translating back would not restore everything, the new document has a field that records the
-original (``gzarr_copied_from``). A copy back uses the record unless somebody has changed the array meanwhile, which
+original (``gzarr_copied_from``). A copy back uses the record unless the array was changed meanwhile, which
 shows if the recorded original no longer translates to what is there. Other readers ignore the field.
 """
 
@@ -91,7 +91,7 @@ def translate(meta: ArrayMeta) -> tuple[Stated, Mapping[str, Any]]:
 
 
 def _recorded(meta: ArrayMeta) -> Stated | None:
-    """What an array said from which this one was copied, if that is recorded, and nobody has changed this one since."""
+    """What an array said from which this one was copied, if that is recorded, and this one has not changed since."""
     record, other = meta.extra.get(_RECORD), _other(meta)
     if not isinstance(record, dict) or record.get("zarr_format") != other:
         return None

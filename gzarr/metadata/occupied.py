@@ -1,4 +1,4 @@
-"""Says what is at a path where there is no array and no group, so that nobody creates one over it unasked."""
+"""Says what is at a path where there is no array and no group, so that none is created over it unasked."""
 
 from __future__ import annotations
 
