@@ -4,35 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal
 
 from gzarr.copying.arrays import BUDGET_NBYTES
 from gzarr.display.progress import ProgressLike
-from gzarr.hierarchy.keywords import DatasetKeywords, Layout
+from gzarr.hierarchy.keywords import ChainKeywords, DatasetKeywords
 from gzarr.identity.runs import Resume
 
 IfExists = Literal["raise", "replace", "skip"]
 
 
-class CopyKeywords(TypedDict, total=False):
+class CopyKeywords(ChainKeywords, total=False):
     """Keywords of `gzarr.create_array` for the arrays of a copy; what is not given is as in the source."""
 
     chunks: Any
-    shards: Any
     compressor: Any
-    compressors: Any
-    filters: Any
-    serializer: Any
-    codecs: Any
-    object_codec: Any
     fill_value: Any
     order: Literal["C", "F"] | None
     zarr_format: Literal[2, 3] | None
-    dimension_names: Any
-    dimension_separator: Literal[".", "/"] | None
-    chunk_key_encoding: Any
     write_empty_chunks: bool | None
-    layout: Layout | None
 
 
 class TransferKeywords(CopyKeywords, total=False):
@@ -47,17 +37,14 @@ class TransferKeywords(CopyKeywords, total=False):
     budget_nbytes: int
 
 
-class _Hdf5DatasetKeywords(DatasetKeywords, total=False):
-    maxshape: Any
-
-
-class Hdf5Keywords(_Hdf5DatasetKeywords, total=False):
+class Hdf5Keywords(DatasetKeywords, total=False):
     """Keywords of ``h5py.Group.create_dataset`` for the datasets of a copy."""
 
     chunks: Any
+    maxshape: Any
 
 
-class CopyMemberKeywords(CopyKeywords, _Hdf5DatasetKeywords, total=False):
+class CopyMemberKeywords(CopyKeywords, Hdf5Keywords, total=False):
     """Keywords of the function that creates the arrays of `gzarr.copy` in a group of gzarr or h5py."""
 
 

@@ -71,12 +71,29 @@ class DatasetKeywords(TypedDict, total=False):
     track_order: bool | None
 
 
-class RareArrayKeywords(ReachKeywords, DatasetKeywords, total=False):
-    """Keywords that few arrays need, and those of zarr that change nothing."""
+class RareLayoutKeywords(TypedDict, total=False):
+    """How few arrays are cut and encoded."""
 
     layout: Layout | None
     object_codec: Any
     dimension_separator: Literal[".", "/"] | None
+
+
+class ChainKeywords(RareLayoutKeywords, total=False):
+    """How chunks are encoded and named."""
+
+    shards: Any
+    compressors: Any
+    filters: Any
+    serializer: Any
+    codecs: Any
+    dimension_names: Any
+    chunk_key_encoding: Any
+
+
+class RareArrayKeywords(RareLayoutKeywords, ReachKeywords, DatasetKeywords, total=False):
+    """Keywords that few arrays need, and those of zarr that change nothing."""
+
     chunk_shape: Any
     config: Any
     read_missing_chunks: bool | None
@@ -112,17 +129,10 @@ class NamedKeywords(StoreKeywords, total=False):
     mode: OpenMode | None
 
 
-class CodecKeywords(RareArrayKeywords, total=False):
-    """How chunks are encoded and named."""
+class CodecKeywords(RareArrayKeywords, ChainKeywords, total=False):
+    """How chunks are encoded and named, and attributes."""
 
-    shards: Any
-    compressors: Any
-    filters: Any
-    serializer: Any
-    codecs: Any
     attributes: Mapping[str, Any] | None
-    dimension_names: Any
-    chunk_key_encoding: Any
 
 
 class CreateKeywords(CodecKeywords, MadeKeywords, NamedKeywords, total=False):
