@@ -15,7 +15,6 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gzarr.backend import Array
 from gzarr.checking.report import Place, Problem
@@ -68,6 +67,16 @@ class CheckedChunks(NamedTuple):
         axes = zip(self.grid, self.counts, number, strict=True)
         return tuple([slice(*_run(axis, i * n, n)) for axis, n, i in axes])
 
+    def cut(self, around: Region) -> Iterator[Region]:
+        """What lies in a part of the array, region by region."""
+        spans = [
+            range(axis.locate(part.start) // n, axis.locate(part.stop - 1) // n + 1)
+            for axis, n, part in zip(self.grid, self.counts, around, strict=True)
+        ]
+        for number in itertools.product(*spans):
+            parts = zip(self.region(number), around, strict=True)
+            yield tuple(slice(max(a.start, b.start), min(a.stop, b.stop)) for a, b in parts)
+
     def regions(self) -> Iterator[Region]:
         """All regions."""
         lengths = [-(-axis.nchunks // n) for axis, n in zip(self.grid, self.counts, strict=True)]
@@ -99,42 +108,23 @@ class WantedRegions:
 
     def __init__(self, chunks: CheckedChunks) -> None:
         self._chunks = chunks
-        self._found: dict[Coords, Region] = {}
+        self._objects = chunks.io.layout.objects
+        # An object that is larger than a region lies in several.
+        self._counts = chunks.counts if chunks.grid == self._objects else (1,) * len(self._objects)
+        self._found: dict[Coords, tuple[Coords, Coords]] = {}
 
     def add(self, coords: Sequence[Coords]) -> None:
         """Add stored objects."""
-        objects = self._chunks.io.layout.objects
-        if not objects:
-            self._found[()] = ()
-            return
-        columns = np.array(coords, np.int64).T
-        bounds = [_bounds(axis, column) for axis, column in zip(objects, columns, strict=True)]
-        # An object that is larger than a region lies in several.
-        axes = list(zip(self._chunks.grid, self._chunks.counts, bounds, strict=True))
-        firsts = np.array([axis.locate_all(low) // n for axis, n, (low, _) in axes])
-        lasts = np.array([axis.locate_all(high - 1) // n for axis, n, (_, high) in axes])
-        groups: dict[tuple[Coords, Coords], list[int]] = {}
-        for i, span in enumerate(zip(map(tuple, firsts.T.tolist()), map(tuple, lasts.T.tolist()), strict=True)):
-            groups.setdefault(span, []).append(i)
-        for (first, last), members in groups.items():
-            box = [(int(low[members].min()), int(high[members].max())) for low, high in bounds]
-            for number in itertools.product(*(range(a, b + 1) for a, b in zip(first, last, strict=True))):
-                parts = zip(self._chunks.region(number), box, strict=True)
-                inside = tuple(slice(max(part.start, low), min(part.stop, high)) for part, (low, high) in parts)
-                self._found[number] = _joined(self._found.get(number, inside), inside)
+        for at in coords:
+            number = tuple([c // n for c, n in zip(at, self._counts, strict=True)])
+            first, last = self._found.get(number, (at, at))
+            self._found[number] = tuple(map(min, first, at)), tuple(map(max, last, at))
 
     def __iter__(self) -> Iterator[Region]:
-        return (region for _, region in sorted(self._found.items()))
-
-
-def _bounds(axis: Axis, chunks: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """First elements of chunks, and ends within the axis."""
-    return axis.starts_of(chunks), np.minimum(axis.starts_of(chunks + 1), axis.extent)
-
-
-def _joined(one: Region, two: Region) -> Region:
-    """The smallest region around two."""
-    return tuple(slice(min(a.start, b.start), max(a.stop, b.stop)) for a, b in zip(one, two, strict=True))
+        for _, (first, last) in sorted(self._found.items()):
+            bounds = zip(self._objects, first, last, strict=True)
+            around = tuple(slice(axis.bounds(a)[0], min(axis.bounds(b)[1], axis.extent)) for axis, a, b in bounds)
+            yield from self._chunks.cut(around)
 
 
 def prepare_chunks(place: Place, meta: ArrayMeta) -> CheckedChunks:
