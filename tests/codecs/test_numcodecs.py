@@ -1,7 +1,6 @@
 """The numcodecs registry: Zarr v2 configurations, objects, third parties, and what is missing."""
 
 import json
-import lzma
 import sys
 import zlib
 
@@ -25,7 +24,7 @@ from gzarr.codecs import (
     register_codec,
 )
 from gzarr.codecs.registry import _FACTORIES, _SPECS
-from gzarr.codecs.v2 import from_v2, to_numcodecs
+from gzarr.codecs.v2 import from_v2
 from gzarr.cpu.codecs import TABLE, factory_for
 from gzarr.cpu.codecs.per_chunk import per_chunk
 from gzarr.errors import CodecError, MetadataError, MissingExtraError, UnknownCodecError
@@ -60,20 +59,6 @@ def test_the_element_size_of_blosc_is_that_of_the_spec() -> None:
         assert codec.encode([bytes(1000)])[0][3] == written  # 3 and 255 do not divide 1000
     codec = codec_for(BloscCodec(typesize=255), BytesRepr(510, 4))
     assert codec.encode([bytes(510)])[0][3] == 255
-
-
-@pytest.mark.parametrize("config", [{}, {"format": lzma.FORMAT_ALONE}, {"format": lzma.FORMAT_RAW}])
-def test_lzma_with_filters_round_trips(config: dict) -> None:
-    # zarr-python 435, numcodecs 188: numcodecs itself cannot read what it writes so
-    filters = [{"id": lzma.FILTER_DELTA, "dist": 4}, {"id": lzma.FILTER_LZMA2, "preset": 1}]
-    if config.get("format") == lzma.FORMAT_ALONE:
-        filters = [{"id": lzma.FILTER_LZMA1, "preset": 1}]
-    array = sample("<i4", (100,))
-    spec = NumcodecsCodec("lzma", config | {"filters": filters})
-    chain = chain_for([spec], array)
-    (data,) = chain.encode([array])
-    assert bytes(data) == to_numcodecs(spec).encode(array)
-    assert np.array_equal(chain.decode([data])[0], array)
 
 
 # -- objects -------------------------------------------------------------------------------------------------------

@@ -1,6 +1,5 @@
 """Specs: what they accept, what they refuse, and how they read."""
 
-import importlib
 from dataclasses import FrozenInstanceError, dataclass, field
 
 import numpy as np
@@ -22,27 +21,6 @@ from gzarr.codecs import (
 )
 from gzarr.codecs.spec import CompressorSpec
 from gzarr.errors import MetadataError
-
-
-@pytest.mark.parametrize(
-    ("module", "name"),
-    [
-        ("blosc", "BloscCodec"),
-        ("bytes", "BytesCodec"),
-        ("gzip", "GzipCodec"),
-        ("zstd", "ZstdCodec"),
-        ("sharding", "ShardingCodec"),
-        ("transpose", "TransposeCodec"),
-        ("crc32c", "Crc32cCodec"),
-        ("vlen", "VLenUTF8Codec"),
-        ("cast_value", "CastValueCodec"),
-        ("scale_offset", "ScaleOffsetCodec"),
-        ("numcodecs", "NumcodecsCodec"),
-    ],
-)
-def test_specs_are_importable_from_their_module_and_from_the_package(module: str, name: str) -> None:
-    package = importlib.import_module("gzarr.codecs")
-    assert getattr(package, name) is getattr(importlib.import_module(f"gzarr.codecs.{module}"), name)
 
 
 @pytest.mark.parametrize(
