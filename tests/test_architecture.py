@@ -122,7 +122,8 @@ TESTED_THROUGH = {
     "hierarchy/test_asynchronous": "api/asynchronous",
     "hierarchy/test_new_hierarchy": "api/create_hierarchy",
     "checking/test_compare": "checking/values",
-    "checking/test_verify": "api/checking checking/chunks checking/consolidated checking/leftovers checking/nodes checking/report",
+    "checking/test_verify": "api/checking checking/chunks checking/consolidated checking/leftovers checking/nodes "
+    "checking/report",
     "chunk_io/test_chunk_cache": "storage/invalidation",
     "chunk_io/test_engine": "chunk_io/array_io chunk_io/prepare chunk_io/waves",
     "cli/test_copy": "cli/copy_options",
@@ -179,6 +180,7 @@ TESTED_THROUGH = {
     "images/test_killed": "images/pyramid/level_arrays",
     "images/pyramid/test_build_pyramid": "images/pyramid/making images/pyramid/recipes",
     "images/pyramid/test_cascade": "images/gathered",
+    "images/halo/test_planning": "images/halo/choosing",
     "interop/test_dask": "interop/finding",
     "interop/xarray/test_engine": "interop/xarray/variables",
     "interop/xarray/test_writing": "interop/xarray/existing_arrays interop/xarray/new_arrays interop/xarray/regions",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -72,20 +72,15 @@ def _of_ome(text: str, number: int, series: Any) -> Description:
     if not named:
         return Description()
     image, pixels = named[0]
-    scale: dict[str, float] = {}
-    units: dict[str, str] = {}
-    for axis, size, unit, usual in (
-        ("t", "TimeIncrement", "TimeIncrementUnit", "s"),
-        *((name.lower(), f"PhysicalSize{name}", f"PhysicalSize{name}Unit", "um") for name in "ZYX"),
-    ):
-        _add(scale, units, axis, pixels.get(size), pixels.get(unit, usual))
+    sizes = [("t", pixels.get("TimeIncrement"), pixels.get("TimeIncrementUnit", "s"))]
+    sizes += [(n.lower(), pixels.get(f"PhysicalSize{n}"), pixels.get(f"PhysicalSize{n}Unit", "um")) for n in "ZYX"]
     channels = []
     n_samples = series.shape[series.axes.index("S")] if "S" in series.axes else 1
     for channel in pixels.findall("{*}Channel"):
         color = channel.get("Color")
         known = {"label": channel.get("Name"), "color": None if color is None else _ome_color(color)}
         channels += [{key: value for key, value in known.items() if value}] * n_samples
-    return Description(image.get("Name"), scale, units, tuple(channels) if any(channels) else ())
+    return Description(image.get("Name"), *_voxel(sizes), tuple(channels) if any(channels) else ())
 
 
 def _ome_color(text: str) -> str | None:
@@ -97,31 +92,35 @@ def _ome_color(text: str) -> str | None:
     return f"{number & 0xFFFFFFFF:08X}"[:6] if -(1 << 31) <= number < 1 << 32 else None
 
 
-def _add(scale: dict[str, float], units: dict[str, str], axis: str, size: Any, unit: Any) -> None:
-    """Add the size of a voxel along an axis, if it is one; and its unit, if OME-Zarr knows it."""
-    try:
-        value = abs(float(size))
-    except (TypeError, ValueError):
-        return
-    if not math.isfinite(value) or not value:
-        return
-    scale[axis] = value
-    name = unit_name(str(unit))
-    if unit_type(name) == ("time" if axis == "t" else "space"):
-        units[axis] = name
+def _voxel(sizes: Iterable[tuple[str, Any, Any]]) -> tuple[dict[str, float], dict[str, str]]:
+    """The sizes of a voxel by axis, of those that are some, and their units that OME-Zarr knows.
+
+    sizes: axis, size and unit, as files have them.
+    """
+    scale: dict[str, float] = {}
+    units: dict[str, str] = {}
+    for axis, size, unit in sizes:
+        try:
+            value = abs(float(size))
+        except (TypeError, ValueError):
+            continue
+        if not math.isfinite(value) or not value:
+            continue
+        scale[axis] = value
+        name = unit_name(str(unit))
+        if unit_type(name) == ("time" if axis == "t" else "space"):
+            units[axis] = name
+    return scale, units
 
 
 def _of_imagej(metadata: Mapping[str, Any], page: Any) -> Description:
     """From ImageJ's description and its other tags."""
-    scale: dict[str, float] = {}
-    units: dict[str, str] = {}
     unit = str(metadata.get("unit", "")).encode("latin-1", "replace").decode("unicode_escape", "replace")
+    sizes = [("z", metadata.get("spacing"), unit), ("t", metadata.get("finterval"), metadata.get("tunit", "s"))]
     for axis, tag in (("y", "YResolution"), ("x", "XResolution")):
         resolution = fraction(page, tag)
         if resolution and unit:
-            _add(scale, units, axis, 1 / resolution, unit)
-    _add(scale, units, "z", metadata.get("spacing"), unit)
-    _add(scale, units, "t", metadata.get("finterval"), metadata.get("tunit", "s"))
+            sizes.append((axis, 1 / resolution, unit))
     count = int(metadata.get("channels", 1))
     luts, ranges = metadata.get("LUTs", ()), metadata.get("Ranges", ())
     channels = []
@@ -132,7 +131,7 @@ def _of_imagej(metadata: Mapping[str, Any], page: Any) -> Description:
         if len(ranges) >= 2 * (n + 1):
             channel["window"] = float(ranges[2 * n]), float(ranges[2 * n + 1])
         channels.append(channel)
-    return Description(None, scale, units, tuple(channels) if any(channels) else ())
+    return Description(None, *_voxel(sizes), tuple(channels) if any(channels) else ())
 
 
 def _of_aperio(page: Any) -> Description:
@@ -140,32 +139,19 @@ def _of_aperio(page: Any) -> Description:
     found = re.search(r"\bMPP\s*=\s*([0-9.]+)", str(page.description))
     if not found or not str(page.description).startswith("Aperio"):
         return Description()
-    scale: dict[str, float] = {}
-    units: dict[str, str] = {}
-    for axis in "yx":
-        _add(scale, units, axis, found[1], "um")
-    return Description(None, scale, units)
+    return Description(None, *_voxel((axis, found[1], "um") for axis in "yx"))
 
 
 def _of_geotiff(series: Any) -> Description:
     """From the tags of GeoTIFF, and the names of bands that GDAL writes."""
-    scale: dict[str, float] = {}
-    units: dict[str, str] = {}
     height, width, unit = pixel_size(series.keyframe) or (0.0, 0.0, None)
-    _add(scale, units, "y", height, unit)
-    _add(scale, units, "x", width, unit)
     names = band_names(series.keyframe)
     channels = tuple({"label": names[n]} if n in names else {} for n in range(max(names, default=-1) + 1))
-    return Description(None, scale, units, channels)
+    return Description(None, *_voxel([("y", height, unit), ("x", width, unit)]), channels)
 
 
 def _of_resolution(page: Any) -> Description:
     """From the tags of every TIFF."""
-    unit = page.tags.valueof("ResolutionUnit")
-    scale: dict[str, float] = {}
-    units: dict[str, str] = {}
-    for axis, tag in (("y", "YResolution"), ("x", "XResolution")):
-        resolution = fraction(page, tag)
-        if resolution and unit in _RESOLUTION_UM:
-            _add(scale, units, axis, _RESOLUTION_UM[unit] / resolution, "um")
-    return Description(None, scale, units)
+    micrometers = _RESOLUTION_UM.get(page.tags.valueof("ResolutionUnit"), 0.0)
+    resolutions = (("y", fraction(page, "YResolution")), ("x", fraction(page, "XResolution")))
+    return Description(None, *_voxel((axis, micrometers / n, "um") for axis, n in resolutions if n))

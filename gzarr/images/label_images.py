@@ -24,7 +24,7 @@ from gzarr.images.image_data import ImageData
 from gzarr.images.new_levels import level_keywords
 from gzarr.images.ome.axes import ImageAxis, names_of
 from gzarr.images.ome.documents import VERSION_OF, Dataset, Multiscale, change_ome, ome_of
-from gzarr.images.ome.image_label import ImageLabel, new_image_label
+from gzarr.images.ome.image_label import new_image_label
 from gzarr.images.pyramid.building import building, chunk_of, fill, producer
 from gzarr.images.pyramid.downsample import check_method
 from gzarr.images.pyramid.level_arrays import is_bare
@@ -99,8 +99,7 @@ def write_label(
         found = numpy_dtype(data.dtype)
     kind = _label_dtype(np.dtype(found if dtype is None else dtype), image, name)
     check_method(recipe.method or "mode", kind, labels=True)
-    label = new_image_label(colors, properties, VERSION_OF[image.group.metadata.zarr_format])
-    alone = _metadata(image, name, axes, label)
+    alone = _metadata(image, name, axes, colors, properties)
     group, base = _created(image, name, alone, {"shape": shape, "dtype": kind, **keywords}, recipe)
     recipe = recipe._replace(overwrite=False)
     if recipe.levels is None and recipe.factors is None:
@@ -121,9 +120,9 @@ def write_label(
     return group
 
 
-def _metadata(image: ImageData, name: str, axes: tuple[ImageAxis, ...], label: ImageLabel) -> Multiscale:
+def _metadata(image: ImageData, name: str, axes: tuple[ImageAxis, ...], colors: Any, properties: Any) -> Multiscale:
     """The metadata of labels with level 0 alone. Raises: MetadataError."""
-    path = normalize_path(name)
+    path, version = normalize_path(name), VERSION_OF[image.group.metadata.zarr_format]
     if not path:
         raise MetadataError(f"{name!r} is no name for labels")
     numbers = [image.axes.index(axis.name) for axis in axes]
@@ -131,11 +130,11 @@ def _metadata(image: ImageData, name: str, axes: tuple[ImageAxis, ...], label: I
     return Multiscale(
         axes=axes,
         datasets=(Dataset("0", scale, moved),),
-        version=VERSION_OF[image.group.metadata.zarr_format],
+        version=version,
         name=path.rpartition("/")[2],
         type="none",
         metadata={},
-        image_label=replace(label, source="../" * (2 + path.count("/"))),
+        image_label=replace(new_image_label(colors, properties, version), source="../" * (2 + path.count("/"))),
     )
 
 

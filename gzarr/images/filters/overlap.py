@@ -22,8 +22,9 @@ from gzarr.images.filters.inputs import Applied, Compute, check_result, parse_bl
 from gzarr.images.filters.outputs import new_output, output_build, result_of
 from gzarr.images.halo.blockwise import BlockwiseJob, done_groups, run_blockwise
 from gzarr.images.halo.boundary import check_cval, parse_depths, parse_modes
+from gzarr.images.halo.choosing import make_plan, plan_again
 from gzarr.images.halo.dry_run import DryRun, dry_run
-from gzarr.images.halo.planning import BlockwisePlan, Bounds, Costs, Geometry, make_plan, plan_again
+from gzarr.images.halo.planning import BlockwisePlan, Bounds, Costs, Geometry
 from gzarr.images.image import Image
 from gzarr.images.pyramid.building import Build
 from gzarr.images.pyramid.cascade import unit_of

@@ -17,7 +17,8 @@ import numpy as np
 from gzarr.backend import Array as AnyArray
 from gzarr.hierarchy.array import Array
 from gzarr.images.halo.boundary import Pad, pads_of, span_of
-from gzarr.images.halo.planning import BlockwisePlan, Bounds, Geometry, frontier, window_shape
+from gzarr.images.halo.choosing import window_shape
+from gzarr.images.halo.planning import BlockwisePlan, Bounds, Geometry, frontier
 from gzarr.indexing.regions import Region
 
 

@@ -28,7 +28,8 @@ from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.missing import Missing
 from gzarr.images.halo.blockwise import BlockwiseJob, run_blockwise
 from gzarr.images.halo.boundary import Depth
-from gzarr.images.halo.planning import BlockwisePlan, Bounds, Costs, Geometry, make_plan, plan_again
+from gzarr.images.halo.choosing import make_plan, plan_again
+from gzarr.images.halo.planning import BlockwisePlan, Bounds, Costs, Geometry
 from gzarr.images.pyramid.building import Build
 from gzarr.images.pyramid.cascade import cell_shape
 from gzarr.images.pyramid.resuming import UnitsDone

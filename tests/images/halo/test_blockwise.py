@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 import gzarr
 from gzarr.images.halo.blockwise import BlockwiseJob, run_blockwise
 from gzarr.images.halo.boundary import MODES, Depth
-from gzarr.images.halo.planning import Costs, Geometry, make_plan
+from gzarr.images.halo.choosing import make_plan
+from gzarr.images.halo.planning import Costs, Geometry
 
 #: Numbers of numpy.pad's modes that stand for those of scipy.ndimage.
 PADDED = {"reflect": "symmetric", "mirror": "reflect", "nearest": "edge", "wrap": "wrap", "constant": "constant"}

@@ -7,7 +7,8 @@ from math import prod
 import pytest
 
 from gzarr.images.halo.boundary import Depth
-from gzarr.images.halo.planning import BlockwisePlan, Costs, Geometry, frontier, make_plan
+from gzarr.images.halo.choosing import make_plan
+from gzarr.images.halo.planning import BlockwisePlan, Costs, Geometry, frontier
 from gzarr.indexing.grid import RegularAxis, VaryingAxis
 
 
