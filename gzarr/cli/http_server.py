@@ -3,7 +3,7 @@
 Theory of operation. A path is a key. What is no key but has something below it is a folder: it is answered with a page
 of links, which fsspec and people can follow. An entity tag stands for the version of an object that the store knows; a
 read is repeated if the object was replaced meanwhile, so that bytes and tag belong together. Stores without versions
-have no tags. What is large is read and sent in pieces; if it is replaced between two of them, the connection is closed,
+have no tags. What is large is read and sent in parts; if it is replaced between two of them, the connection is closed,
 so that the client misses bytes. Source: RFC 9110, sections 8.8.3 (tags), 13.1 (conditions) and 14 (ranges); RFC 9112,
 section 6 (lengths of bodies); Fetch, section 3.2 (CORS).
 
@@ -168,7 +168,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"  # connections stay open
     disable_nagle_algorithm = True  # headers and body are two packets, and the second would wait
     wbufsize = -1
-    timeout = 60  # also for each of the pieces that are sent
+    timeout = 60  # also for each of the parts that are sent
 
     def setup(self) -> None:
         """Limit what is read of a request."""
@@ -290,7 +290,7 @@ class _Handler(BaseHTTPRequestHandler):
         return True
 
     def _send_rest(self, key: str, span: ByteSpan, token: Any) -> None:
-        """Send what follows the first piece of an object."""
+        """Send what follows the first part of an object."""
         while span.start < span.stop:
             with self.server.waiting(span) as part:
                 piece = self._read(key, part, token)

@@ -8,7 +8,7 @@ two steps of the iterator loses neither a batch nor a token.
 Rules.
 
 1. The producer refers to a `Handover`, never to the iterator or the loader: dropping these ends the producer.
-2. `Handover.stop` only sets a flag and puts tokens, so that finalizers may call it. Whoever can wait calls `join`.
+2. `Handover.stop` only sets a flag and puts tokens, so that finalizers may call it. Those that can wait call `join`.
 3. In a forked child, the iterator starts a producer of its own where it stands: the order of batches is a function.
 """
 

@@ -3,7 +3,7 @@
 New pages cost more than decoding into old ones. A batch is therefore an array over memory that a `Lease` stands for.
 All its views keep the lease alive, whatever library made them. When the last one goes, the memory is free again.
 
-On a device, work that the caller has submitted may still read the memory then. Whoever takes it again waits on the
+On a device, work that the caller has submitted may still read the memory then. To take it again is to wait on the
 device for what the caller's stream has submitted so far. No code runs at the moment at which a lease ends, which may be
 any: an interrupt (Ctrl-C) in it would be lost.
 

@@ -1,8 +1,8 @@
 """Plans what is read for the coming batches: which chunks are opened when, and which samples are taken of each.
 
-Theory of operation. A planner walks through the samples of one epoch, batch by batch. Its `step` says what must be read
-for the next batches. Opening a chunk costs its decoding, so whoever opens one takes every sample of it that coming
-batches want and memory can hold.
+Theory of operation. A planner goes through the samples of one epoch, batch by batch. Its `step` says what must be read
+for the next batches. Opening a chunk costs its decoding, so every sample of an open chunk is taken that
+coming batches want and memory can hold.
 
 - `DirectPlanner`: samples go straight into the batches. As many as memory holds are *begun*, and a chunk that is opened
   serves all of them. Each batch is a block of slots.

@@ -78,7 +78,7 @@ class Permutation:
 
     def __call__(self, positions: Ints, tweaks: Ints | None = None) -> Ints:
         """Where each position goes."""
-        words = positions.astype(np.uint64)  # all below n: a walk from elsewhere may never come inside
+        words = positions.astype(np.uint64)  # all below n: others may never come inside
         tweak = None if tweaks is None else mix(tweaks.astype(np.uint64) * GOLDEN)
         words = self._once(words, tweak)
         out = np.flatnonzero(words >= self.n)

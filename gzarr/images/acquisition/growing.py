@@ -1,8 +1,8 @@
 """An image that grows along its first axis: all levels are written from rows of frames, and show what is complete.
 
 Theory of operation. A *row* is as many frames as stored objects and windows of level 0 hold along the first axis. A
-`Cascade` takes rows and writes all levels. Chunks come first, then the shapes of the arrays, so that whoever opens the
-image sees whole frames only. Levels that join frames are behind level 0 until the end, so the metadata name them then:
+`Cascade` takes rows and writes all levels. Chunks come first, then the shapes of the arrays, so that readers
+see whole frames only. Levels that join frames are behind level 0 until the end, so the metadata name them then:
 if the program is killed, the image has fewer levels, and all that it has is there.
 """
 

@@ -1,1 +1,1 @@
-"""Walks over an array in overlapping blocks that decode no chunk again for each neighbour."""
+"""Overlapping blocks of an array, for which no chunk is decoded twice."""

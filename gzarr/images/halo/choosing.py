@@ -47,7 +47,7 @@ def window_shape(geometry: Geometry, grid: Grid, plan: BlockwisePlan) -> tuple[i
 
 
 class _PlannedAxis:
-    """An axis of an input, for any length of pieces that it is cut into."""
+    """An axis of an input, for any length of parts that it is cut into."""
 
     def __init__(self, geometry: Geometry, number: int, chunks: Axis) -> None:
         self.number = number
@@ -57,7 +57,7 @@ class _PlannedAxis:
         self._touched: dict[int, float] = {}
 
     def window(self, n: int, *, whole: bool) -> int:
-        """Length of the window that every piece of n elements of the output fits into, with its halo."""
+        """Length of the window that every part of n elements of the output fits into, with its halo."""
         core = min(n * self._geometry.factors[self.number], self._size)
         return min(core + self._past(core) * whole, self._size) + sum(self._depth)
 
@@ -69,7 +69,7 @@ class _PlannedAxis:
         return self._chunks.length - step + -self._depth.after % step
 
     def touched(self, n: int) -> float:
-        """Elements of the chunks that pieces touch, over all elements."""
+        """Elements of the chunks that parts touch, over all elements."""
         if n not in self._touched:
             self._touched[n] = self._count(n)
         return self._touched[n]

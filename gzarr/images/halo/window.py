@@ -52,7 +52,7 @@ class WindowPlace(NamedTuple):
         """Whether a pad is made of elements that the window holds."""
         return pad.source is None or self.first <= pad.source.start <= pad.source.stop <= self.last
 
-    def pieces(self) -> list[_AxisPart]:
+    def parts(self) -> list[_AxisPart]:
         """What is read."""
         inner = _AxisPart(self.first - self.low, self.first, self.last - self.first)
         return [inner, *self.outer()]
@@ -112,25 +112,25 @@ class HaloWindow:
         old = before.places[sweep] if before is not None else None
         places = self._locate(layer)
         place = places[sweep]
-        pieces = place.pieces()
+        parts = place.parts()
         if before is not None and old is not None and old.low <= place.low and old.last > place.low:
             self._keep(before, place.low - old.low, old.last - place.low)
-            pieces = [_AxisPart(old.last - place.low, old.last, place.last - old.last), *place.outer()]
+            parts = [_AxisPart(old.last - place.low, old.last, place.last - old.last), *place.outer()]
             # Pads at the begin are moved with the rest.
-            pieces = [piece for piece in pieces if piece.at >= old.last - place.low]
+            parts = [part for part in parts if part.at >= old.last - place.low]
             place = place._replace(pads=[pad for pad in place.pads if pad.start >= self._geometry.shape[sweep]])
         self.places = (*places[:sweep], place, *places[sweep + 1 :])
-        self._fresh = [piece for piece in pieces if piece.n > 0]
-        each = [self._fresh if axis == sweep else other.pieces() for axis, other in enumerate(self.places)]
+        self._fresh = [part for part in parts if part.n > 0]
+        each = [self._fresh if axis == sweep else other.parts() for axis, other in enumerate(self.places)]
         for box in product(*each):
-            region = tuple(slice(piece.start, piece.start + piece.n) for piece in box)
-            yield self.source, region, self.memory[tuple(slice(piece.at, piece.at + piece.n) for piece in box)]
+            region = tuple(slice(part.start, part.start + part.n) for part in box)
+            yield self.source, region, self.memory[tuple(slice(part.at, part.at + part.n) for part in box)]
 
     def complete(self) -> None:
         """Fill the pads, once everything is read."""
         sweep = self._plan.axis
-        for piece in self._fresh:
-            fresh = self.memory[(slice(None),) * sweep + (slice(piece.at, piece.at + piece.n),)]
+        for part in self._fresh:
+            fresh = self.memory[(slice(None),) * sweep + (slice(part.at, part.at + part.n),)]
             for axis, place in enumerate(self.places):
                 if axis != sweep:
                     self._fill(fresh, axis, place)
@@ -157,7 +157,7 @@ class HaloWindow:
             lead = (slice(None),) * sweep
             new[(*lead, slice(n))] = old[(*lead, slice(start, start + n))]
         elif start:
-            # In pieces that do not overlap: a copy onto itself would need as much memory again.
+            # In parts that do not overlap: a copy onto itself would need as much memory again.
             for lead_index in np.ndindex(*new.shape[:sweep]):
                 part = new[lead_index]
                 for at in range(0, n, start):

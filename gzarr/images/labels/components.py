@@ -37,7 +37,7 @@ NOWHERE = np.iinfo(np.int64).max
 #: More voxels make faces smaller by little, and use the caches worse.
 MAX_VOXELS = 1 << 24
 #: Voxels that are searched or renumbered at a time, so that intermediate results stay in cache.
-PIECE = 1 << 16
+RUN_VOXELS = 1 << 16
 #: Bytes that a label takes until it has its number: its first voxel, the order of these, the number.
 _LABEL_NBYTES = 40
 #: Bytes that a pair takes until the objects are found.
@@ -156,14 +156,14 @@ def first_places(labels: NDArray[np.int32], n: int) -> NDArray[np.int64]:
     """Return where each of the labels 1 to n, which count in scan order, occurs first: indices of the flat array."""
     flat, found = labels.reshape(-1), np.empty(n, np.int64)
     seen = 0
-    for start in range(0, flat.size, PIECE):
+    for start in range(0, flat.size, RUN_VOXELS):
         if seen == n:
             break
-        piece = flat[start : start + PIECE]
-        later = np.flatnonzero(piece > seen)
+        run = flat[start : start + RUN_VOXELS]
+        later = np.flatnonzero(run > seen)
         if later.size:
-            highest = np.maximum.accumulate(piece[later])
-            wanted = np.arange(seen + 1, highest[-1] + 1, dtype=piece.dtype)
+            highest = np.maximum.accumulate(run[later])
+            wanted = np.arange(seen + 1, highest[-1] + 1, dtype=run.dtype)
             seen = int(highest[-1])
             found[wanted - 1] = start + later[np.searchsorted(highest, wanted)]
     return found

@@ -31,7 +31,7 @@ from gzarr.hierarchy.reaching import reach_node
 from gzarr.identity.runs import Resume, Run
 from gzarr.images.filters.outputs import output_build
 from gzarr.images.image import Image, open_image
-from gzarr.images.labels.components import PIECE, BlockGrid, BlockObjects, Coords, Link, Side
+from gzarr.images.labels.components import RUN_VOXELS, BlockGrid, BlockObjects, Coords, Link, Side
 from gzarr.images.pyramid.building import Build
 from gzarr.images.pyramid.recipes import Recipe
 from gzarr.images.tasks import limit_of, run_tasks, with_memory
@@ -331,12 +331,12 @@ def _size(region: Region) -> int:
 
 
 def _look_up(xp: Any, table: NDArray[Any], labels: AnyArray) -> AnyArray:
-    """Return the entries of a table, piece by piece on the host: indices are converted to 64 bits there."""
+    """Return the entries of a table, run by run on the host: indices are converted to 64 bits there."""
     if not isinstance(labels, np.ndarray):
         return xp.asarray(table)[labels]
     found = np.empty(labels.shape, table.dtype)
     indices, flat = labels.reshape(-1), found.reshape(-1)
-    for start in range(0, flat.size, PIECE):
-        piece = slice(start, start + PIECE)
-        np.take(table, indices[piece], out=flat[piece], mode="clip")
+    for start in range(0, flat.size, RUN_VOXELS):
+        part = slice(start, start + RUN_VOXELS)
+        np.take(table, indices[part], out=flat[part], mode="clip")
     return found

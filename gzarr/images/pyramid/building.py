@@ -291,8 +291,8 @@ def producer(data: Any, backend: Backend, dtype: Any) -> Callable[[Region], AnyA
     """A function that gives regions of an array: of gzarr, in memory, or lazy (Dask, h5py, xarray)."""
 
     def produce(region: Region) -> AnyArray:
-        piece = data[region]
-        made = computed(piece, dtype, backend) if is_lazy(piece) else backend.asarray(piece, dtype)
+        part = data[region]
+        made = computed(part, dtype, backend) if is_lazy(part) else backend.asarray(part, dtype)
         return made if made.dtype == dtype else made.astype(dtype)
 
     return produce

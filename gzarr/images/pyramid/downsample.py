@@ -38,7 +38,7 @@ _FOR_LABELS = frozenset({"nearest", "mode", "min", "max"})
 _KINDS = {"mean": "biufc", GAUSSIAN: "biuf", "nearest": None}
 _ORDERED = "biuf"
 #: Elements of a block from which others are missing that the host reduces at once: they stay in cache.
-_PIECE = 1 << 16
+_PART_SIZE = 1 << 16
 #: Elements of a window are fewer: their number and sums of halves of 64-bit integers fit into 64 bits.
 _MOST = 1 << 30
 
@@ -106,7 +106,7 @@ def _downsample_present(
     out = backend.empty(tuple(-(-n // f) for n, f in zip(block.shape, factors, strict=True)), dtype)
     wide = np.result_type(dtype, "f4")  # NaNs are left out
     as_floats = method not in ("mean", "nearest") and (dtype.kind == "f" or dtype.itemsize < wide.itemsize)
-    for inside, target in _pieces(out.shape, factors, _PIECE if xp is np else block.size):
+    for inside, target in _parts(out.shape, factors, _PART_SIZE if xp is np else block.size):
         part, gaps = block[inside], missing[inside]
         none = backend.empty(out[target].shape, np.dtype(bool))
         backend.reduce_windows(gaps, factors, "min", none)
@@ -120,7 +120,7 @@ def _downsample_present(
     return out
 
 
-def _pieces(shape: Coords, factors: Coords, most: int) -> Iterator[tuple[tuple[slice, ...], tuple[slice, ...]]]:
+def _parts(shape: Coords, factors: Coords, most: int) -> Iterator[tuple[tuple[slice, ...], tuple[slice, ...]]]:
     """Cut a block of so many windows into parts of some elements, each with the place of its windows."""
     sizes = list(shape)
     for axis, n in enumerate(shape):

@@ -3,8 +3,8 @@
 Theory of operation. The filter is separable. Along an axis with a factor f, an element of the new level is a weighted
 sum of the f elements of its window and of some around it. The weights are a Gaussian about the middle of the window, so
 that new voxels lie where those of a mean do. Of the smoothed elements, only those that stay are computed. Elements that
-are missing have no weight, and sums are divided by the sums of weights (normalized convolution). Each level is a walk
-with halos (`gzarr.images.halo.blockwise`) over the one below.
+are missing have no weight, and sums are divided by the sums of weights (normalized convolution). Each level is
+computed in blocks, with halos, of the one below (`gzarr.images.halo.blockwise`).
 
 Source: Cardoso et al., "Scale factor point spread function matching", MICCAI 2015, for the width: a point that was
 spread over one voxel is spread over one new voxel. scipy.ndimage's filters for the ends: weights up to four widths, and

@@ -167,14 +167,14 @@ def validate(
     if isinstance(image, ImageData):
         image = image.group
     group = open_group(image, "r", path=path, **kwargs)
-    walk = _Validator([], data, progress)
-    walk.group(group)
-    return Validation(str(group.store_path), tuple(dict.fromkeys(walk.faults)), walk.n_images)
+    validator = _Validator([], data, progress)
+    validator.group(group)
+    return Validation(str(group.store_path), tuple(dict.fromkeys(validator.faults)), validator.n_images)
 
 
 @dataclass(slots=True)
 class _Validator:
-    """A walk over images, with what it has found.
+    """Goes through images, and notes what is wrong.
 
     Attributes
     ----------

@@ -118,8 +118,8 @@ def _taken(axis: Axis, i: int, entries: list[Entry], place: int | None) -> Range
         begin, end = axis.bounds(entries[-1][1][i])
         size = len(range(low + start, begin + tail.indices(end - begin)[1], step))
         return Range(low + start, step if size > 1 else 1, size)
-    pieces = [_indices(entry[2][i], axis.bounds(coords[i])) for entry, coords in entries]
-    return pieces[0] if place is None else _in_order(pieces, [entry[3][place] for entry, _ in entries])
+    parts = [_indices(entry[2][i], axis.bounds(coords[i])) for entry, coords in entries]
+    return parts[0] if place is None else _in_order(parts, [entry[3][place] for entry, _ in entries])
 
 
 def _indices(selector: Any, bounds: tuple[int, int]) -> Indices:
@@ -133,13 +133,13 @@ def _indices(selector: Any, bounds: tuple[int, int]) -> Indices:
     return within.astype(np.int64) + first
 
 
-def _in_order(pieces: list[Indices], places: list[Any]) -> Indices:
+def _in_order(parts: list[Indices], places: list[Any]) -> Indices:
     """Return the indices of an axis in the order of the result."""
-    joined = np.concatenate(pieces)
+    joined = np.concatenate(parts)
     if all(type(place) is slice for place in places):
         return joined
     indices = np.empty_like(joined)
-    for at, place in zip(pieces, places, strict=True):
+    for at, place in zip(parts, places, strict=True):
         indices[place if isinstance(place, slice) else _indices(place, (0, indices.size))] = at
     return indices
 
