@@ -15,6 +15,7 @@ from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.indexing.selection import Indices
 from gzarr.loader.batches import Batches, BatchItem
+from gzarr.loader.producing import produce
 from gzarr.loader.samples import Crops, Samples, Window
 from gzarr.loader.setup import Begun, Setup, integer
 from gzarr.loader.state import LoaderProgress, read_state, write_state
@@ -147,10 +148,9 @@ class Loader:
             self._meter = begun.meter
 
             def items(first: int) -> Iterator[BatchItem]:  # refers to no loader
-                return setup.items(begun, first)
+                return produce(setup, begun, first)
 
-            prefetch, threads = setup.how.prefetch, self._threads
-            batches = Batches(items, prefetch, begun.meter, threads, self._lock, self._taken, self._ended)
+            batches = Batches(items, setup.prefetch, begun.meter, self._threads, self._lock, self._taken, self._ended)
             self._iteration, self._resumed = weakref.ref(batches), False
             return batches
 
@@ -160,15 +160,15 @@ class Loader:
         return Begun(begin.epoch, order, setup.share(order.n, begin.history), Meter(begin.epoch, setup.n_chunks))
 
     def _taken(self, item: BatchItem) -> Any:
-        backend, how, batch = self._setup.backend, self._setup.how, item.batch
+        setup, backend, batch = self._setup, self._setup.backend, item.batch
         backend.wait(item.mark)
         stream = backend.current_stream()
         for lease in item.leases:
             lease.hand_to(stream)
-        if how.transform is not None and stream is not None:
+        if setup.transform is not None and stream is not None:
             meter: Any = self._meter
             with meter.stage("transform"):
-                batch = how.transform(batch)
+                batch = setup.transform(batch)
         self._steps = item.step + 1
         return batch
 

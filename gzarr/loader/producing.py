@@ -12,166 +12,151 @@ ends.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from contextvars import copy_context
 from queue import SimpleQueue
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from gzarr.backend import Backend
 from gzarr.chunk_io import engine
 from gzarr.concurrency import Pool, raise_again
 from gzarr.errors import ChunkError
 from gzarr.indexing.selection import Indices
 from gzarr.loader.batches import BatchItem
 from gzarr.loader.feeds import Bools, Feed, Planned, one_by_one
-from gzarr.loader.stats import Meter
-
-
-class Production(NamedTuple):
-    """How batches are made.
-
-    Attributes
-    ----------
-    backend : Backend
-        Of the device that they are on.
-    named : bool
-        Whether a batch is a dict, by the names of the arrays.
-    transform : callable or None
-        Applied to each batch: here, or on a device by the caller, whose stream then frees the memory of its results.
-    skip : bool
-        Whether samples of damaged chunks are left out.
-    prefetch : int
-        Batches that may wait for the caller.
-    most : int
-        The most batches of one step.
-    n_readers : int
-        Steps that are read at once.
-    meter : Meter
-        Counts what happens.
-    check : callable
-        Raises if the arrays are no longer what they were.
-    stream : object
-        The stream of the caller; None on the CPU.
-    """
-
-    backend: Backend
-    named: bool
-    transform: Callable[[Any], Any] | None
-    skip: bool
-    prefetch: int
-    most: int
-    n_readers: int
-    meter: Meter
-    check: Callable[[], object]
-    stream: object = None
+from gzarr.loader.setup import Begun, Setup
 
 
 class _Read:
     """A step whose chunks are being read on another thread."""
 
-    def __init__(self, how: Production, feeds: Sequence[Feed], steps: Sequence[Planned], readers: Pool) -> None:
-        self.steps = steps
+    def __init__(self, setup: Setup, feeds: Sequence[Feed], steps: Sequence[Planned], readers: Pool) -> None:
+        self.steps, self._backend = steps, setup.backend
         self._answer: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
         # The reader keeps nothing of this object but the queue.
-        answer, before = self._answer, how.backend.record()
+        answer, backend, before = self._answer, setup.backend, setup.backend.record()
         wanted = [(feed, step) for feed, step in zip(feeds, steps, strict=True) if step.job is not None]
 
         def read() -> None:
             mark: object = None
             failure: BaseException | None = None
             try:
-                with how.backend.own_stream():
-                    how.backend.wait(before)
+                with backend.own_stream():
+                    backend.wait(before)
                     try:
-                        _read(wanted, skip=how.skip)
+                        _read(wanted, skip=setup.skip)
                     finally:
-                        mark = how.backend.record()
+                        mark = backend.record()
             except BaseException as error:  # noqa: BLE001 - raised by the producer
                 failure = error
             answer.put((mark, failure))
 
         if wanted:
             context = copy_context()  # a profile, say
-            readers.submit(lambda: context.run(read), how.n_readers)
+            readers.submit(lambda: context.run(read), setup.n_readers)
         else:
             answer.put((None, None))
 
-    def wait(self, backend: Backend) -> None:
+    def wait(self) -> None:
         """Wait for the end, on the current stream too. Raises: what reading raised."""
         mark, error = self._answer.get()
-        backend.wait(mark)
+        self._backend.wait(mark)
         try:
             raise_again(error)
         finally:
             del error  # no cycle of an error and this frame
 
 
-class _PendingReads:
-    """The steps whose reads have begun: the oldest is the next to be gathered."""
+class _Production:
+    """The feeds of an epoch, and the steps whose reads have begun: the oldest is the next to be gathered."""
 
-    def __init__(self, how: Production, feeds: Sequence[Feed], n_steps: int) -> None:
-        self.reads = deque[_Read]()
-        self._how, self._feeds = how, feeds
-        self._left, self._n = n_steps, 1
+    def __init__(self, setup: Setup, begun: Begun, first: int) -> None:
+        self._setup, self._begun, self._meter = setup, begun, begun.meter
+        with self._meter.stage("read"):
+            self._feeds = setup.feeds(begun, first)  # which reads small arrays
+        self._first = first
+        self._left, self._n = -(-begun.share.n // setup.batch_size) - first, 1
+        self._reads = deque[_Read]()
         self._readers = Pool()
 
-    def begin(self, most: int) -> None:
+    def items(self) -> Iterator[BatchItem]:
+        """Yield the batches."""
+        # Nothing disturbs the read for the first batch, where reads keep processors busy.
+        reads, step = self._setup.n_readers + 1, self._first
+        self._begin(reads if reads > 2 else 1)
+        while self._reads:
+            read = self._reads.popleft()
+            with self._meter.stage("read"):
+                try:
+                    read.wait()
+                finally:
+                    self._setup.watch.check(self._setup.rooms)  # also where it explains an error
+            planned = [each.batches for each in read.steps]
+            del read  # which keeps the memory that it was read into
+            for batches in zip(*planned, strict=True):
+                made = [self._make(batches, step)]
+                if made[0] is not None:
+                    yield made.pop()  # type: ignore[misc] # nothing but the caller keeps it
+                step += 1
+                self._begin(reads)
+
+    def _begin(self, most: int) -> None:
         """Begin reads, as there is room for them. most: how many may be under way."""
-        while self._left and len(self.reads) < most:
+        while self._left and len(self._reads) < most:
             n, room = min(self._n, self._left), min(feed.room() for feed in self._feeds)
-            if room < n and (self.reads or not room):
+            if room < n and (self._reads or not room):
                 return
             n = min(n, room)
             self._left -= n
-            self._n = min(2 * self._n, self._how.most)
-            with self._how.meter.stage("plan"):
+            self._n = min(2 * self._n, self._setup.most)
+            with self._meter.stage("plan"):
                 steps = [feed.step(n) for feed in self._feeds]
-            self._how.meter.add_read(sum(step.opened for step in steps))
-            self.reads.append(_Read(self._how, self._feeds, steps, self._readers))
+            self._meter.add_read(sum(step.opened for step in steps))
+            self._reads.append(_Read(self._setup, self._feeds, steps, self._readers))
+
+    def _make(self, batches: Sequence[Indices], step: int) -> BatchItem | None:
+        """Put a batch together. Returns None if all of its samples are damaged."""
+        setup, meter, pairs = self._setup, self._meter, list(zip(self._feeds, batches, strict=True))
+        with meter.stage("gather"):
+            sound = _all_sound([feed.sound(batch) for feed, batch in pairs])
+            made = [feed.gather(batch, sound) for feed, batch in pairs]
+        n = len(batches[0])
+        if sound is not None:
+            n = int(np.count_nonzero(sound))
+            meter.add_skipped(len(sound) - n)
+            if not n:
+                return None
+        nbytes = sum(int(array.nbytes) for array, _ in made)
+        batch: Any = made[0][0]
+        if setup.named:
+            batch = {feed.source.name: array for feed, (array, _) in zip(self._feeds, made, strict=True)}
+        if setup.transform is not None and self._begun.stream is None:
+            with meter.stage("transform"):
+                batch = setup.transform(batch)
+        leases = tuple([lease for _, lease in made if lease is not None])
+        return BatchItem(step, batch, setup.backend.record(), leases, n, nbytes)
 
     def end(self) -> None:
         """Wait for all reads, whatever becomes of them."""
-        for read in self.reads:
+        for read in self._reads:
             with suppress(Exception):
-                read.wait(self._how.backend)
+                read.wait()
 
 
-def produce(how: Production, make: Callable[[], Sequence[Feed]], first: int, n_batches: int) -> Iterator[BatchItem]:
-    """Yield the batches of an epoch.
-
-    make: makes the feeds. first: number of the first batch. n_batches: how many there are from it on.
-    """
-    with how.backend.own_stream():
-        how.backend.wait(how.backend.record(how.stream))  # arrays may be the work of the caller's stream
-        with how.meter.stage("read"):
-            feeds = make()  # which reads small arrays
-        under_way = _PendingReads(how, feeds, n_batches)
+def produce(setup: Setup, begun: Begun, first: int) -> Iterator[BatchItem]:
+    """Yield the batches of an epoch from one on: to be called by the producer's thread."""
+    backend = setup.backend
+    with backend.own_stream():
+        backend.wait(backend.record(begun.stream))  # arrays may be the work of the caller's stream
+        production = _Production(setup, begun, first)
         try:
-            # Nothing disturbs the read for the first batch, where reads keep processors busy.
-            reads = how.n_readers + 1
-            under_way.begin(reads if how.n_readers > 1 else 1)
-            while under_way.reads:
-                read = under_way.reads.popleft()
-                with how.meter.stage("read"):
-                    try:
-                        read.wait(how.backend)
-                    finally:
-                        how.check()  # also where it explains an error
-                planned = [step.batches for step in read.steps]
-                del read  # which keeps the memory that it was read into
-                for batches in zip(*planned, strict=True):
-                    made = [_make(how, feeds, batches, first)]
-                    if made[0] is not None:
-                        yield made.pop()  # type: ignore[misc] # nothing but the caller keeps it
-                    first += 1
-                    under_way.begin(reads)
+            yield from production.items()
         finally:
-            under_way.end()
+            production.end()
             # Memory of batches that were never handed over is freed in the order of the caller's stream.
-            how.backend.wait(how.backend.record(), how.stream)
+            backend.wait(backend.record(), begun.stream)
 
 
 def _read(wanted: Sequence[tuple[Feed, Planned]], *, skip: bool) -> None:
@@ -193,28 +178,6 @@ def _read_sound(feed: Feed, step: Planned) -> None:
             engine.read((job._replace(plan=plan),))
         except ChunkError:
             feed.spoil(plan.slots)
-
-
-def _make(how: Production, feeds: Sequence[Feed], batches: Sequence[Indices], step: int) -> BatchItem | None:
-    """Put a batch together. Returns None if all of its samples are damaged."""
-    with how.meter.stage("gather"):
-        sound = _all_sound([feed.sound(batch) for feed, batch in zip(feeds, batches, strict=True)])
-        made = [feed.gather(batch, sound) for feed, batch in zip(feeds, batches, strict=True)]
-    n = len(batches[0])
-    if sound is not None:
-        n = int(np.count_nonzero(sound))
-        how.meter.add_skipped(len(sound) - n)
-        if not n:
-            return None
-    nbytes = sum(int(array.nbytes) for array, _ in made)
-    batch: Any = made[0][0]
-    if how.named:
-        batch = {feed.source.name: array for feed, (array, _) in zip(feeds, made, strict=True)}
-    if how.transform is not None and how.stream is None:
-        with how.meter.stage("transform"):
-            batch = how.transform(batch)
-    leases = tuple([lease for _, lease in made if lease is not None])
-    return BatchItem(step, batch, how.backend.record(), leases, n, nbytes)
 
 
 def _all_sound(masks: Sequence[Bools | None]) -> Bools | None:

@@ -5,8 +5,7 @@ An epoch is produced from a `Setup` alone, by a thread that has no reference to 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from functools import partial
+from collections.abc import Mapping
 from math import prod
 from operator import index
 from typing import Any, NamedTuple
@@ -16,14 +15,12 @@ import numpy as np
 from gzarr.hierarchy.array import Array
 from gzarr.indexing.grid import Axis, RegularAxis, nchunks
 from gzarr.indexing.selection import Indices
-from gzarr.loader.batches import BatchItem
 from gzarr.loader.feeds import DirectFeed, Feed, FeedMemory, FeedSource, KeptFeed, PoolFeed
 from gzarr.loader.forecast import Planning
 from gzarr.loader.leases import Leases
 from gzarr.loader.look_ahead import EpochPlan
 from gzarr.loader.order import Order, Shuffle, check_kind, is_repeatable, make_order, make_sampled, parse_shuffle
 from gzarr.loader.pool import Room, Want, batches_of_step, choose_kept, divide, parse_memory
-from gzarr.loader.producing import Production, produce
 from gzarr.loader.ranks import History, Share, is_within, make_share, parse_ranks
 from gzarr.loader.samples import Samples, make_samples, positive
 from gzarr.loader.sources import Arrays, Kept, collect, find_backend, io_of, make_source, parse_dtypes, stored_dtype
@@ -98,8 +95,12 @@ class Setup:
         The arrays in memory.
     reused : dict
         By name, memory of the last epoch, which the next one uses again.
-    how : Production
-        How batches are made.
+    transform, prefetch
+        As given.
+    skip : bool
+        Whether samples of damaged chunks are left out.
+    most, n_readers : int
+        The most batches of a step that is read, and how many steps are read at once.
     """
 
     def __init__(self, given: Mapping[str, Any], part: Samples | None = None) -> None:
@@ -110,30 +111,26 @@ class Setup:
         self.samples = part or make_samples(shapes, window=given["window"], crops=given["crops"])
         self.batch_size = positive(given["batch_size"], "batch_size")
         self.block_chunks = positive(given["block_chunks"], "block_chunks")
-        prefetch = positive(given["prefetch"], "prefetch")
+        self.prefetch = positive(given["prefetch"], "prefetch")
         self.rank, self.world_size = parse_ranks(given["rank"], given["world_size"])
         self.sampler, self.drop_last = given["sampler"], bool(given["drop_last"])
         check_sampler(self.sampler, self.shuffle, self.world_size)
         self._check_steps()
         self.dtypes = parse_dtypes(given["dtype"], self.arrays)
         self.memory = parse_memory(given["memory"], sum(array.nbytes for array in self.arrays.values()))
-        skip = check_on_error(given["on_error"], self.world_size)
+        self.skip = check_on_error(given["on_error"], self.world_size)
         stored = {name: array for name, array in self.arrays.items() if isinstance(array, Array)}
         self.axis = axis_of(stored or self.arrays, self.samples)
         if self.shuffle == "blocks":
             self.samples.runs(self.axis)  # random crops have none
         self.watch = ArrayWatch(stored)
-        self.rooms, most, n_readers = self._divide(stored, prefetch, keeps=not skip)
+        self.rooms, self.most, self.n_readers = self._divide(stored)
         self.kept = Kept({name: a for name, a in self.arrays.items() if name not in self.rooms}, self.backend)
         self.reused: dict[str, FeedMemory] = {}
-        self.on_epoch, transform = given["on_epoch"], given["transform"]
-        for name, function in (("transform", transform), ("on_epoch", self.on_epoch)):
-            if function is not None and not callable(function):
-                raise TypeError(f"{name} must be a function, got {function!r}")
-        check = partial(self.watch.check, tuple(self.rooms))
-        self.how = Production(
-            self.backend, self.named, transform, skip, prefetch, most, n_readers, Meter(0, 0.0), check
-        )
+        self.on_epoch, self.transform = given["on_epoch"], given["transform"]
+        for name in ("transform", "on_epoch"):
+            if given[name] is not None and not callable(given[name]):
+                raise TypeError(f"{name} must be a function, got {given[name]!r}")
         #: By name, the shape and the fingerprint that an array had when it was last looked at.
         self._prints: dict[str, tuple[tuple[int, ...], str]] = {}
 
@@ -146,21 +143,18 @@ class Setup:
                 "drop_last=False"
             )
 
-    def _divide(self, stored: Mapping[str, Array], prefetch: int, *, keeps: bool) -> tuple[dict[str, Room], int, int]:
-        """Divide the memory. Returns: rooms by name, the most batches of a step, and how many steps are read at once.
-
-        keeps: whether small arrays may be kept.
-        """
+    def _divide(self, stored: Mapping[str, Array]) -> tuple[dict[str, Room], int, int]:
+        """Divide the memory. Returns: rooms by name, the most batches of a step, how many steps are read at once."""
         wants = {name: self._want(array, self.dtypes[name]) for name, array in stored.items()}
         nbytes = {name: array.nbytes for name, array in stored.items()}
-        kept = choose_kept(nbytes, wants, self.memory, self.batch_size) if keeps else set()
+        kept = set() if self.skip else choose_kept(nbytes, wants, self.memory, self.batch_size)
         wants = {name: want for name, want in wants.items() if name not in kept}
         waits = any(stored[name].store.concurrency > 1 for name in wants)
         n_readers = WAITING_READS if waits else 1
         step = batches_of_step(self.batch_size * sum(want.sample_nbytes for want in wants.values()), waits=waits)
         left = self.memory - sum(nbytes[name] for name in kept)
         steps = n_readers + 2  # those that are read, the next, and that whose batches are gathered
-        divided = divide(left, list(wants.values()), self.batch_size, steps, step, prefetch)
+        divided = divide(left, list(wants.values()), self.batch_size, steps, step, self.prefetch)
         most = min([step, *[max(room.ahead // steps, 1) for room in divided]])
         return dict(zip(wants, divided, strict=True)), most, n_readers
 
@@ -258,16 +252,11 @@ class Setup:
             drop_last=self.drop_last,
         )
 
-    def items(self, begun: Begun, first: int) -> Iterator[BatchItem]:
-        """Yield the batches from one on: to be called by the producer's thread."""
-
-        def feeds() -> list[Feed]:
-            made = [self._feed(name, begun, first) for name in self.arrays]
-            self.watch.check([name for name, array in self.arrays.items() if isinstance(array, Array)])
-            return made
-
-        how = self.how._replace(meter=begun.meter, stream=begun.stream)
-        return produce(how, feeds, first, -(-begun.share.n // self.batch_size) - first)
+    def feeds(self, begun: Begun, first: int) -> list[Feed]:
+        """Make the feeds of all arrays from one batch on."""
+        made = [self._feed(name, begun, first) for name in self.arrays]
+        self.watch.check([name for name, array in self.arrays.items() if isinstance(array, Array)])
+        return made
 
     def epoch_of(self, name: str, begun: Begun, first: int) -> EpochPlan:
         """What is wanted of an array from one batch on."""
@@ -307,7 +296,7 @@ class Setup:
         leases, pool = None, None
         if not source.dtype.hasobject:
             blocks = room.slots // self.batch_size if room is not None and room.mode == "direct" else 0
-            most = self.how.prefetch + 2 + blocks
+            most = self.prefetch + 2 + blocks
             leases = Leases(self.backend, (self.batch_size, *source.size), source.dtype, most, stream)
         if room is not None and room.mode == "pool":
             pool = self.backend.empty((room.slots, *source.size), source.stored)
