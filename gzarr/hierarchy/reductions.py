@@ -72,21 +72,26 @@ def fold(
     """
     if not array.size:
         return None
-    parts, stored = _InOrder(array.backend, combine), _Stored(array)
+    stored = _StoredRegions(array)
+    result: P | None = None
 
     def part_of(region: Region, *, is_stored: bool) -> P:
         if of_fill is not None and not is_stored:
             return of_fill(math.prod(_shape(region)))
         return reduce(array[region] if is_stored else _fill(array, region))
 
-    def task(number: int, region: Region) -> None:
+    def parts_of(region: Region) -> list[P]:
         if others:
-            parts.put(number, [reduce(*(one[region] for one in (array, *others)))])
-        else:
-            parts.put(number, [part_of(part, is_stored=there) for part, there in stored.cut(region)])
+            return [reduce(*(one[region] for one in (array, *others)))]
+        return [part_of(part, is_stored=there) for part, there in stored.cut(region)]
 
-    _for_each_block(array, others, enumerate, task, max_nbytes, progress)
-    return parts.result
+    def take(_: Region, parts: list[P]) -> None:
+        nonlocal result
+        for part in parts:
+            result = part if result is None else combine(result, part)
+
+    _for_each_block(array, others, lambda regions: regions, parts_of, take, max_nbytes, progress)
+    return result
 
 
 def fold_along(
@@ -121,51 +126,62 @@ def fold_along(
         If ``reduce`` or ``combine`` returns another shape, or several data types.
     """
     kept = [axis for axis in range(len(array.shape)) if axis not in axes]
-    columns, stored = _Columns(array, kept, combine), _Stored(array)
+    made, stored = _Along(array, kept), _StoredRegions(array)
+    column: AnyArray = None  # what is made of the blocks along the axes, as far as they have come
 
-    def numbered(regions: Regions) -> Iterator[tuple[tuple[int, int, int], Region]]:
-        """The blocks one column after the other, so that few columns are incomplete."""
-        lines = [list(product(*(regions.cuts[axis] for axis in some))) for some in (kept, axes)]
-        for column, across in enumerate(lines[0]):
-            for number, along in enumerate(lines[1]):
+    def one_after_the_other(regions: Regions) -> Iterator[Region]:
+        """The blocks along the axes come together."""
+        for across in product(*(regions.cuts[axis] for axis in kept)):
+            for along in product(*(regions.cuts[axis] for axis in axes)):
                 bounds = dict(zip((*kept, *axes), (*across, *along), strict=True))
-                yield (column, number, len(lines[1])), tuple(slice(*bounds[axis]) for axis in sorted(bounds))
+                yield tuple(slice(*bounds[axis]) for axis in sorted(bounds))
 
-    def task(place: tuple[int, int, int], region: Region) -> None:
+    def part_of(region: Region) -> AnyArray:
         if others or stored.has_any(region):
             part = reduce(*(one[region] for one in (array, *others)))
         else:
             part = reduce(_fill(array, region))
-        columns.put(*place, region, part)
+        made.check(part, region, "func")
+        return part
 
-    _for_each_block(array, others, numbered, task, max_nbytes, progress)
-    return columns.result
+    def take(region: Region, part: AnyArray) -> None:
+        nonlocal column
+        column = part if column is None else combine(column, part)
+        if all(region[axis].stop == array.shape[axis] for axis in axes):
+            made.store(column, region)
+            column = None
+
+    _for_each_block(array, others, one_after_the_other, part_of, take, max_nbytes, progress)
+    return made.result
 
 
 def _for_each_block(
     array: GzarrArray,
     others: Sequence[GzarrArray],
-    numbered: Callable[[Regions], Iterable[tuple[P, Region]]],
-    task: Callable[[P, Region], None],
+    ordered: Callable[[Regions], Iterable[Region]],
+    part_of: Callable[[Region], P],
+    take: Callable[[Region, P], None],
     max_nbytes: int,
     progress: ProgressLike,
 ) -> None:
-    """Carry out a task for every block of whole chunks. numbered: gives blocks their places, and an order."""
+    """Make something of every block of whole chunks, on several threads, and take it in the order of the blocks."""
     chunks, threads = array.metadata.chunk_grid, int(config.get("threading.max_workers") or os.cpu_count() or 1)
     share = max_nbytes // (threads * _BLOCKS_A_THREAD)
     itemsize = sum(one.itemsize for one in (array, *others))
     regions = cut(chunks, chunks, itemsize, min(share, _BLOCK_NBYTES))
+    parts = _InOrder(array.backend, take)
     with counted(progress, array.nbytes) as add:
 
-        def carry_out(item: tuple[P, Region]) -> None:
-            task(*item)
-            add(math.prod(_shape(item[1])) * array.itemsize, str(array.store_path))
+        def carry_out(item: tuple[int, Region]) -> None:
+            number, region = item
+            parts.put(number, region, part_of(region))
+            add(math.prod(_shape(region)) * array.itemsize, str(array.store_path))
 
         if regions.nbytes <= share:
             work = Work(len(regions), regions.nbytes, 1, waits=array.store.concurrency > 1)
-            array.backend.run(carry_out, numbered(regions), work)
+            array.backend.run(carry_out, enumerate(ordered(regions)), work)
         else:
-            for item in numbered(regions):
+            for item in enumerate(ordered(regions)):
                 carry_out(item)
 
 
@@ -186,68 +202,51 @@ def fill_of(array: GzarrArray) -> Any:
 
 
 class _InOrder(Generic[P]):
-    """Combines what comes in any order, in its order."""
+    """Hands on what is made of blocks in any order, in their order."""
 
-    def __init__(self, backend: Backend, combine: Callable[[P, P], P]) -> None:
-        self.result: P | None = None
-        self._backend, self._combine = backend, combine
-        self._waiting: dict[int, tuple[list[P], object]] = {}
-        self._mark: object = None  # of the stream that combined last
+    def __init__(self, backend: Backend, take: Callable[[Region, P], None]) -> None:
+        self._backend, self._take = backend, take
+        self._waiting: dict[int, tuple[Region, P, object]] = {}
+        self._mark: object = None  # of the stream that took the last one
         self._n = 0
         self._lock = new_lock()
 
-    def put(self, number: int, parts: list[P]) -> int:
-        """Take what comes at a place. Returns: for how many places everything is combined."""
+    def put(self, number: int, region: Region, part: P) -> None:
+        """Note what is made of the block with a number, and hand on what comes next."""
         with self._lock:
-            self._waiting[number] = parts, self._backend.record()
+            self._waiting[number] = region, part, self._backend.record()
             while self._n in self._waiting:
-                found, mark = self._waiting.pop(self._n)
+                region, part, mark = self._waiting.pop(self._n)
                 for before in (self._mark, mark):
                     self._backend.wait(before)
-                for part in found:
-                    self.result = part if self.result is None else self._combine(self.result, part)
+                self._take(region, part)
                 self._mark = self._backend.record()
                 self._n += 1
-            return self._n
 
 
-class _Columns:
-    """Puts what is made of the blocks along some axes, in any order, into an array of the other axes."""
+class _Along:
+    """What is made of the blocks along some axes, in an array of the other axes."""
 
-    def __init__(
-        self, array: GzarrArray, kept: Sequence[int], combine: Callable[[AnyArray, AnyArray], AnyArray]
-    ) -> None:
+    def __init__(self, array: GzarrArray, kept: Sequence[int]) -> None:
         self.result: AnyArray = None
-        self._array, self._kept, self._combine = array, kept, combine
-        self._columns: dict[int, _InOrder[AnyArray]] = {}
-        self._mark: object = None  # of the stream that allocated the result
-        self._lock = new_lock()
+        self._array, self._kept = array, kept
 
-    def put(self, column: int, number: int, n: int, region: Region, part: AnyArray) -> None:
-        """Take what is made of a block: the one with a number of the n blocks of a column."""
-        self._check(part, region, "func")
-        with self._lock:
-            parts = self._columns.setdefault(column, _InOrder(self._array.backend, self._combine))
-        if parts.put(number, [part]) == n:
-            with self._lock:
-                self._store(self._columns.pop(column).result, region)
-
-    def _store(self, made: AnyArray, region: Region) -> None:
-        self._check(made, region, "combine")
+    def store(self, made: AnyArray, region: Region) -> None:
+        """Store what was made of the blocks beside and before a block."""
+        self.check(made, region, "combine")
         made = made if hasattr(made, "dtype") else np.asarray(made)
         if self.result is None:
             empty = np.empty if isinstance(made, (np.ndarray, np.generic)) else self._array.backend.empty
             self.result = empty(tuple(self._array.shape[axis] for axis in self._kept), made.dtype)
-            self._mark = self._array.backend.record()
         if made.dtype != self.result.dtype:
             raise ValueError(
                 f"{self._array.store_path}: func and combine returned {self.result.dtype}, and {made.dtype} for the "
                 f"block {_named(region)}; return one data type"
             )
-        self._array.backend.wait(self._mark)  # its memory may belong to another stream
         self.result[tuple(region[axis] for axis in self._kept)] = made
 
-    def _check(self, part: AnyArray, region: Region, what: str) -> None:
+    def check(self, part: AnyArray, region: Region, what: str) -> None:
+        """Raise ValueError if what was made of a block has another shape."""
         expected = tuple(_shape(region)[axis] for axis in self._kept)
         if np.shape(part) != expected:
             raise ValueError(
@@ -260,7 +259,7 @@ def _named(region: Region) -> str:
     return "[" + ", ".join(f"{part.start}:{part.stop}" for part in region) + "]"
 
 
-class _Stored:
+class _StoredRegions:
     """Which parts of an array are stored. Lists its keys."""
 
     def __init__(self, array: GzarrArray) -> None:
