@@ -7,14 +7,14 @@ from typing import Any, Unpack
 
 from gzarr.errors import MetadataError
 from gzarr.hierarchy.array import Array
-from gzarr.hierarchy.group import Group
+from gzarr.hierarchy.group import Group, opened_node
 from gzarr.hierarchy.keywords import GroupKeywords, OpenMode
 from gzarr.hierarchy.reaching import join_storage_options, open_store_at, reach_group, take_format
 from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.metadata.catalog import open_consolidated_node, require_consolidated
 from gzarr.metadata.consolidated import DEFAULT_KEY, consolidate
 from gzarr.metadata.documents import expect_node, read_node
-from gzarr.metadata.model import GroupMeta, NodeMeta
+from gzarr.metadata.model import NodeMeta
 from gzarr.storage.base import Store
 
 
@@ -139,9 +139,7 @@ def open_consolidated(
     opened, meta = open_consolidated_node(opened, where, wanted, metadata_key, frozen=True)
     meta = expect_node(opened, where, meta)
     require_consolidated(opened, meta, join_path(str(opened), where))
-    if isinstance(meta, GroupMeta):
-        return Group(opened, where, meta, opened_with, read_only=mode == "r")
-    return Array(opened, where, meta, opened_with, read_only=mode == "r")
+    return opened_node(opened, where, meta, opened_with, read_only=mode == "r")
 
 
 def read_with_consolidated(

@@ -6,11 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gzarr.hierarchy.array import Array
-from gzarr.hierarchy.group import Group
+from gzarr.hierarchy.group import Group, opened_node
 from gzarr.hierarchy.new_hierarchy import create_nodes
 from gzarr.hierarchy.reaching import reach_node
 from gzarr.indexing.keys import join_path
-from gzarr.metadata.model import ArrayMeta, NodeMeta
 
 
 def create_hierarchy(
@@ -50,11 +49,6 @@ def create_hierarchy(
     """
     opened, path, _, opened_with = reach_node(store, None, "a", None, {})
     created = create_nodes(opened, path, nodes, overwrite=overwrite)
-
-    def node(name: str, meta: NodeMeta) -> Array | Group:
-        where = join_path(path, name)
-        if isinstance(meta, ArrayMeta):
-            return Array(opened, where, meta, opened_with)
-        return Group(opened, where, meta, opened_with)
-
-    return iter([(name, node(name, meta)) for name, meta in created.items()])
+    return iter(
+        [(name, opened_node(opened, join_path(path, name), meta, opened_with)) for name, meta in created.items()]
+    )

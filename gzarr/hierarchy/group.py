@@ -983,6 +983,15 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
         return tuple((name.rpartition("/")[2], node) for name, node in self.members(None if recurse else 0))
 
 
+def opened_node(
+    store: Store, path: str, meta: NodeMeta, opened_with: OpenedWith, *, read_only: bool = False
+) -> Array | Group:
+    """Return the array or group that has some metadata."""
+    if isinstance(meta, ArrayMeta):
+        return Array(store, path, meta, opened_with, read_only=read_only)
+    return Group(store, path, meta, opened_with, read_only=read_only)
+
+
 def _reopen(store: Store, path: str, opened_with: OpenedWith, read_only: bool) -> Group:
     """Open a pickled group again. Raises GroupNotFoundError or MetadataError."""
     meta = expect_group(store, path, read_node(store, path))
