@@ -94,31 +94,7 @@ def like(template: Any, keywords: Mapping[str, Any]) -> dict[str, Any]:
         defaults["attributes"] = {ATTRIBUTE: list(names)}
     has_layout = layout_applies(keywords, template.dtype)
     if isinstance(template, Array):
-        meta = template.metadata
-        defaults |= {
-            "chunks": list(template.chunk_sizes) if any(hasattr(a, "lengths") for a in meta.grid) else template.chunks,
-            "shards": _shards_of(meta),
-            "fill_value": meta.fill_value,
-            "order": template.order,
-            "zarr_format": meta.zarr_format,
-            "dimension_names": meta.dimension_names,
-            "dtype": "string" if meta.data_type.variable == "string" else template.dtype,
-            "write_empty_chunks": template.write_empty_chunks,
-        }
-        if meta.data_type.variable == "bytes":
-            defaults["dtype"] = "variable_length_bytes"
-        if keywords.get("zarr_format") not in (None, meta.zarr_format):
-            defaults |= _codecs_of_other_format(meta)
-        elif meta.zarr_format == 2:
-            defaults |= {"filters": template.filters, "compressor": template.compressor}
-            defaults["dimension_separator"] = meta.keys.separator
-        else:
-            if {"compressor", "compressors", "filters"} & keywords.keys() or has_layout:
-                filters, serializer, compressors = split_codecs(_of_chunks(meta))
-                defaults |= {"filters": filters, "serializer": serializer, "compressors": compressors}
-            else:
-                defaults["codecs"] = meta.codecs if meta.sharding is None else meta.sharding.codecs
-            defaults["chunk_key_encoding"] = {"name": meta.keys.name, "separator": meta.keys.separator}
+        defaults |= _of_array(template, keywords, has_layout=has_layout)
         defaults = _without_overridden(defaults, keywords)
     elif getattr(template, "chunks", None) is not None:
         defaults["chunks"] = template.chunks
@@ -126,6 +102,36 @@ def like(template: Any, keywords: Mapping[str, Any]) -> dict[str, Any]:
         defaults = {k: v for k, v in defaults.items() if k not in LAYOUT_KEYWORDS}
     given = {k: v for k, v in keywords.items() if v is not UNSET and (k, v) != ("zarr_format", None)}
     return {**defaults, **given}
+
+
+def _of_array(array: Array, keywords: Mapping[str, Any], *, has_layout: bool) -> dict[str, Any]:
+    """Return keywords that make an array with the chunks, codecs and data type of another, in its format."""
+    meta = array.metadata
+    made: dict[str, Any] = {
+        "chunks": list(array.chunk_sizes) if any(hasattr(a, "lengths") for a in meta.grid) else array.chunks,
+        "shards": _shards_of(meta),
+        "fill_value": meta.fill_value,
+        "order": array.order,
+        "zarr_format": meta.zarr_format,
+        "dimension_names": meta.dimension_names,
+        "dtype": "string" if meta.data_type.variable == "string" else array.dtype,
+        "write_empty_chunks": array.write_empty_chunks,
+    }
+    if meta.data_type.variable == "bytes":
+        made["dtype"] = "variable_length_bytes"
+    if keywords.get("zarr_format") not in (None, meta.zarr_format):
+        made |= _codecs_of_other_format(meta)
+    elif meta.zarr_format == 2:
+        made |= {"filters": array.filters, "compressor": array.compressor}
+        made["dimension_separator"] = meta.keys.separator
+    else:
+        if {"compressor", "compressors", "filters"} & keywords.keys() or has_layout:
+            filters, serializer, compressors = split_codecs(_of_chunks(meta))
+            made |= {"filters": filters, "serializer": serializer, "compressors": compressors}
+        else:
+            made["codecs"] = meta.codecs if meta.sharding is None else meta.sharding.codecs
+        made["chunk_key_encoding"] = {"name": meta.keys.name, "separator": meta.keys.separator}
+    return made
 
 
 def _text_names(data: Any) -> tuple[str, ...]:
