@@ -127,8 +127,8 @@ def choose_shards(shape: Sequence[int], chunks: Sequence[int], itemsize: int) ->
     counts = [-(-n // c) if n > 0 else _UNKNOWN_EXTENT for n, c in zip(shape, chunks, strict=True)]
     if math.prod(counts) <= 1:
         return None
-    most = max(SHARD_NBYTES // max(math.prod(chunks) * itemsize, 1), 1)
-    while math.prod(counts) > most and max(counts) > 1:
+    limit = max(SHARD_NBYTES // max(math.prod(chunks) * itemsize, 1), 1)
+    while math.prod(counts) > limit and max(counts) > 1:
         most = counts.index(max(counts))
         counts[most] = -(-counts[most] // 2)
     return tuple(c * n for c, n in zip(chunks, counts, strict=True)) if max(counts) > 1 else None
