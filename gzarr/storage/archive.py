@@ -14,6 +14,10 @@ A ZIP archive can only grow while it is open, and its directory is written last.
   meanwhile may read, and writes nothing.
 
 Stored (uncompressed) entries are read in place, range by range.
+
+`zipfile` makes headers and directories, compresses and decompresses. It does not write the file, as it puts new entries
+over the old directory (a kill then loses the archive), lists entries whose writing has failed, and drops none; nor does
+it read it, as its lock lets re-entrant code wait for ever, and reading a range means reading all that is before it.
 """
 # os.path and open: the store takes what users call a path and gives it back unchanged.
 # ruff: noqa: PTH105, PTH108, PTH110, PTH116, PTH123, PTH202
@@ -26,9 +30,8 @@ import os
 import shutil
 import warnings
 import zipfile
-import zlib
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
+from contextlib import suppress
 from typing import IO, Literal, TypeAlias
 
 try:
@@ -36,11 +39,12 @@ try:
 except ImportError:  # Windows, where files that are open for writing are not protected from each other
     fcntl = None  # type: ignore[assignment]
 
-from gzarr.concurrency import new_lock
+from gzarr.concurrency import Lock, new_lock
 from gzarr.errors import ContainsNodeError, NodeNotFoundError, StoreError
 from gzarr.errors.escaping import escaped
 from gzarr.storage.base import Buffer
 from gzarr.storage.file_locks import temporary_path
+from gzarr.storage.locks import entering
 from gzarr.storage.rules import byte_range, cut
 from gzarr.storage.zip_format import (
     CENTRAL_HEADER_NBYTES,
@@ -50,7 +54,6 @@ from gzarr.storage.zip_format import (
     Directory,
     copy_archive,
     data_offset,
-    decompress_entry,
     directory_bytes,
     encode_entry,
     read_directory,
@@ -201,7 +204,7 @@ class Archive:
         self.path, self.file, self.name = path, file, name
         self.compression, self._allow_zip64 = compression, allow_zip64
         self.writable = mode != "r"
-        self.lock = new_lock()
+        self._lock = new_lock()
         self._pid = os.getpid()
         self.closed = False
         self._dead_nbytes = 0
@@ -227,6 +230,11 @@ class Archive:
         locks = self.writable and path is not None and fcntl is not None
         self._lock_file = next(map(open, map(os.dup, (file.fileno(),)), ("rb",))) if locks else None
 
+    @property
+    def turn(self) -> Lock:
+        """A lock for changes, one at a time. Raises: StoreError for re-entrant code."""
+        return entering(self._lock, f"store {self.name}")
+
     # -- reading -------------------------------------------------------------------------------------------------
 
     def _read_at(self, nbytes: int, offset: int) -> bytes:
@@ -236,18 +244,9 @@ class Archive:
             while len(data) < nbytes and (more := os.pread(self.file.fileno(), nbytes - len(data), offset + len(data))):
                 data += more
             return data
-        with self.lock, self._position_kept():
+        with self.turn:
             self.file.seek(offset)
             return self.file.read(nbytes)
-
-    @contextmanager
-    def _position_kept(self) -> Iterator[None]:
-        """Move to another position and back: a finalizer may come between the moving and the reading of others."""
-        here = self.file.tell()
-        try:
-            yield
-        finally:
-            self.file.seek(here)
 
     def read(self, key: str, entry: Entry, start: int | None, length: int | None) -> Buffer:
         """Read the range of a request from an entry. Raises: StoreError naming the key if the entry is damaged."""
@@ -277,9 +276,11 @@ class Archive:
 
     def _read_whole(self, entry: Entry) -> bytes:
         info = entry.info
-        data = decompress_entry(info, self._read_raw(entry, 0, info.compress_size))
-        if len(data) != info.file_size or zlib.crc32(data) != info.CRC:
-            raise zipfile.BadZipFile(f"its checksum is wrong ({len(data)} of {info.file_size} bytes)")
+        raw = io.BytesIO(self._read_raw(entry, 0, info.compress_size))
+        with zipfile.ZipExtFile(raw, "r", info) as decompressed:  # which compares the checksum
+            data = decompressed.read()
+        if len(data) != info.file_size:
+            raise zipfile.BadZipFile(f"it has {len(data)} of {info.file_size} bytes")
         return data
 
     # -- writing -------------------------------------------------------------------------------------------------
@@ -293,7 +294,7 @@ class Archive:
             )
 
     def append(self, key: str, data: bytes | memoryview) -> None:
-        """Write an entry, in the place of an older one. The caller holds the lock."""
+        """Write an entry, in the place of an older one, in the caller's turn."""
         info, header, compressed = encode_entry(key, data, self.compression)
         self._check_limits(info)
         joined = len(compressed) <= _JOINED_NBYTES
@@ -314,29 +315,24 @@ class Archive:
 
     def _write_behind(self, parts: Iterable[bytes | memoryview]) -> int:
         """Write some bytes at the end; if that fails, the end is where it was. Returns: their offset."""
-        nbytes = sum(map(len, parts))
-        # Nothing is called in the next line: a finalizer that writes, too, gets other bytes.
-        offset, self._end = self._end, self._end + nbytes
+        offset = at = self._end
         try:
-            at = offset
             for part in parts:
                 self._write_at(part, at)
                 at += len(part)
         except BaseException:
-            if self._end == offset + nbytes:
-                self._end = offset
-                with suppress(OSError):
-                    self.file.truncate(offset)  # makes room on a full disk
+            with suppress(OSError):
+                self.file.truncate(offset)  # makes room on a full disk
             raise
+        self._end = at
         return offset
 
     def _write_at(self, data: bytes | memoryview, offset: int) -> None:
         rest = memoryview(data)
         while rest:
             if self._shared_position:
-                with self._position_kept():
-                    self.file.seek(offset)
-                    n = self.file.write(rest)
+                self.file.seek(offset)
+                n = self.file.write(rest)
                 n = len(rest) if n is None else n
             else:
                 n = os.pwrite(self.file.fileno(), rest, offset)
@@ -344,7 +340,7 @@ class Archive:
             rest = rest[n:]
 
     def drop(self, key: str) -> None:
-        """Forget an entry, whose bytes stay in the archive. The caller holds the lock."""
+        """Forget an entry, whose bytes stay in the archive, in the caller's turn."""
         entry = self.entries.get(key)
         if entry is not None:
             self._changed = True
@@ -354,36 +350,27 @@ class Archive:
     def commit(self) -> None:
         """Write the waiting documents and a directory, with which the archive is complete as it is now.
 
-        The caller holds the lock. Raises: whatever fails; the file then holds the archive that it held before.
+        In the caller's turn. Raises: whatever fails; the file then holds the archive that it held before.
         """
         self.check_owner()
-        while self._changed or self.documents:  # finalizers may store something meanwhile
-            for key, data in sorted(self.documents.items()):
-                self.append(key, data)
-                if self.documents.get(key) is data:
-                    self.documents.pop(key, None)
-            try:
-                self._changed = False
-                self._write_directory()
-            except BaseException:
-                self._changed = True
-                raise
-
-    def _write_directory(self) -> None:
+        for key, data in sorted(self.documents.items()):
+            self.append(key, data)
+            self.documents.pop(key)
+        if not self._changed:
+            return
         self._wrote = True
         self.file.truncate(self._end)  # a write that failed, or a writer that died, may have left something behind it
-        start = self._end
-        infos = self._others + [entry.info for entry in list(self.entries.values())]
-        if self._write_behind((directory_bytes(infos, self._comment, start, self._allow_zip64),)) != start:
-            self._changed = True  # a finalizer has stored something meanwhile
+        infos = self._others + [entry.info for entry in self.entries.values()]
+        self._write_behind((directory_bytes(infos, self._comment, self._end, self._allow_zip64),))
         if self._shared_position:
             self.file.flush()
+        self._changed = False
 
     # -- closing -------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Finish the archive and close its file. Raises: StoreError."""
-        with self.lock:
+        with self.turn:
             if self.closed:
                 return
             if self._pid != os.getpid():

@@ -149,9 +149,7 @@ class ZipStore(FlatStore):
         """All keys under a path, as they were when listing began."""
         check_path(prefix)
         archive = self._open()
-        with archive.lock:
-            keys = list(dict.fromkeys([*archive.entries, *archive.documents]))
-        return under(keys, prefix)
+        return under(dict.fromkeys([*archive.entries, *archive.documents]), prefix)
 
     # -- writing -------------------------------------------------------------------------------------------------
 
@@ -162,13 +160,13 @@ class ZipStore(FlatStore):
         check_key(key)
         if key.rpartition("/")[2] in DOCUMENTS:
             data = as_bytes(key, value)
-            with archive.lock:
+            with archive.turn:
                 archive.check_owner()
                 self._open().documents[key] = data
             return
         view = byte_view(key, value)
         try:
-            with archive.lock:
+            with archive.turn:
                 archive.check_owner()
                 self._open().append(key, view)
         except StoreError:
@@ -186,7 +184,7 @@ class ZipStore(FlatStore):
         archive = self._open()
         self.check_writable()
         for key in keys:
-            with archive.lock:
+            with archive.turn:
                 archive.check_owner()
                 self._open().documents.pop(key, None)
                 archive.drop(key)
@@ -205,7 +203,7 @@ class ZipStore(FlatStore):
         if self.read_only:
             return
         try:
-            with archive.lock:
+            with archive.turn:
                 archive.commit()
         except StoreError:
             raise

@@ -192,20 +192,6 @@ def encode_entry(key: str, data: bytes | memoryview, compression: int) -> tuple[
     return info, info.FileHeader(), data
 
 
-def decompress_entry(info: zipfile.ZipInfo, data: bytes) -> bytes:
-    """Decompress an entry, no further than the size that the directory gives. Raises: one of DAMAGE."""
-    if info.compress_type == zipfile.ZIP_STORED:
-        return data
-    if info.compress_type == zipfile.ZIP_DEFLATED:
-        return zlib.decompressobj(-15).decompress(data, info.file_size + 1)
-    alone = _without_trailing_sizes(info)
-    header = alone.FileHeader()
-    alone.header_offset = 0
-    directory = directory_bytes((alone,), b"", len(header) + len(data), allow_zip64=True)
-    with zipfile.ZipFile(io.BytesIO(header + data + directory)) as archive:
-        return archive.read(info.filename)
-
-
 def _without_trailing_sizes(old: zipfile.ZipInfo) -> zipfile.ZipInfo:
     """The info of an entry whose header says the sizes, which may have followed its data."""
     info = copy.copy(old)
@@ -227,28 +213,23 @@ def _without_zip64(extra: bytes) -> bytes:
 
 def copy_archive(source: str, out: IO[bytes]) -> None:
     """Copy an archive to an empty file, entry by entry as they are, without the bytes that its directory lists not."""
-    with open(source, "rb") as file, zipfile.ZipFile(file) as archive, zipfile.ZipFile(out, "w") as target:  # noqa: PTH123
-        target.comment = archive.comment
-        _copy_entries(archive, file, target, out)
+    with open(source, "rb") as file, zipfile.ZipFile(file) as archive:  # noqa: PTH123
 
+        def read(nbytes: int, offset: int) -> bytes:
+            file.seek(offset)
+            return file.read(nbytes)
 
-def _copy_entries(source: zipfile.ZipFile, file: IO[bytes], target: zipfile.ZipFile, out: IO[bytes]) -> None:
-    def read(nbytes: int, offset: int) -> bytes:
-        file.seek(offset)
-        return file.read(nbytes)
-
-    for old in sorted(source.infolist(), key=lambda info: info.header_offset):
-        info = _without_trailing_sizes(old)
-        info.header_offset = out.tell()
-        out.write(info.FileHeader())
-        file.seek(data_offset(read, old))
-        left = info.compress_size
-        while left:
-            piece = file.read(min(left, _COPY_NBYTES))
-            if not piece:
-                raise zipfile.BadZipFile(f"entry {old.filename!r} ends early")
-            out.write(piece)
-            left -= len(piece)
-        target.filelist.append(info)
-        target.NameToInfo[info.filename] = info
-        target.start_dir = out.tell()
+        infos = []
+        for old in sorted(archive.infolist(), key=lambda info: info.header_offset):
+            info = _without_trailing_sizes(old)
+            info.header_offset = out.tell()
+            infos.append(info)
+            out.write(info.FileHeader())
+            at, end = data_offset(read, old), data_offset(read, old) + info.compress_size
+            while at < end:
+                part = read(min(end - at, _COPY_NBYTES), at)
+                if not part:
+                    raise zipfile.BadZipFile(f"entry {old.filename!r} ends early")
+                out.write(part)
+                at += len(part)
+        out.write(directory_bytes(infos, archive.comment, out.tell(), allow_zip64=True))
