@@ -240,7 +240,7 @@ def run_in_threads(
     most: the largest number of threads of the pool; one less than this call wants if not given.
     Raises: what the first failing task raised, with notes of the others, after all tasks have ended.
     """
-    errors = _Run(task, iter(items)).carry_out(n_threads, pool, most or n_threads - 1)
+    errors = _SharedRun(task, iter(items)).carry_out(n_threads, pool, most or n_threads - 1)
     if errors:
         first = errors[0]
         for other in errors[1:]:
@@ -252,7 +252,7 @@ def run_in_threads(
             del first  # no cycle of an error and its frames
 
 
-class _Run:
+class _SharedRun:
     """One call of `run_in_threads`. Nothing in it can be left half done by an interrupt."""
 
     def __init__(self, task: Callable[[Any], object], items: Iterator[Any]) -> None:

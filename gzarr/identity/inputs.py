@@ -23,7 +23,7 @@ from gzarr.indexing.grid import Grid
 from gzarr.indexing.keys import Coords, join_path
 from gzarr.metadata.documents import documents
 from gzarr.metadata.model import ArrayMeta
-from gzarr.storage.archive import Entry
+from gzarr.storage.archive import ArchiveEntry
 from gzarr.storage.base import Request, Store, host_view, tokens_of
 from gzarr.storage.local_files import FileVersion
 from gzarr.storage.rules import without_secrets
@@ -182,7 +182,7 @@ def _versions(store: Store, keys: Sequence[str]) -> list[object]:
 def _lasting(token: object) -> object | None:
     if isinstance(token, FileVersion):
         return token.nbytes, token.modified_ns
-    if isinstance(token, Entry):
+    if isinstance(token, ArchiveEntry):
         return token.info.file_size, token.info.CRC
     return token if isinstance(token, (str, int, bytes)) else None
 

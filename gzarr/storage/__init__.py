@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from gzarr.errors import StoreError
 from gzarr.storage.archive import ZipMode
-from gzarr.storage.base import ANY, Buffer, Change, Conditional, Files, Request, Segments, Store, Versions
+from gzarr.storage.base import Store
 from gzarr.storage.cache import LRUStoreCache
+from gzarr.storage.capabilities import ANY, Buffer, Change, Conditional, Files, Request, Segments, Versions
 from gzarr.storage.chunk_store import SplitStore
 from gzarr.storage.counting import CountingStore
 from gzarr.storage.local import LocalStore

@@ -42,7 +42,7 @@ except ImportError:  # Windows, where files that are open for writing are not pr
 from gzarr.concurrency import Lock, new_lock
 from gzarr.errors import ContainsNodeError, NodeNotFoundError, StoreError
 from gzarr.errors.escaping import escaped
-from gzarr.storage.base import Buffer
+from gzarr.storage.capabilities import Buffer
 from gzarr.storage.file_locks import temporary_path
 from gzarr.storage.locks import entering
 from gzarr.storage.rules import byte_range, cut
@@ -69,7 +69,7 @@ _FLAGS = {"r+": 0, "a": os.O_CREAT, "w": os.O_CREAT, "x": os.O_CREAT | os.O_EXCL
 _EMPTY = Directory([], b"", 0, 0, 0)
 
 
-class Entry:
+class ArchiveEntry:
     """An entry of the archive; a new object for each version of a key."""
 
     __slots__ = ("data_offset", "info")
@@ -209,7 +209,7 @@ class Archive:
         self.closed = False
         self._dead_nbytes = 0
         self.documents: dict[str, bytes] = {}
-        self.entries: dict[str, Entry] = {}
+        self.entries: dict[str, ArchiveEntry] = {}
         # Other entries, such as directories, stay in the archive although they are no objects.
         self._others: list[zipfile.ZipInfo] = []
         for info in directory.infos:
@@ -217,7 +217,7 @@ class Archive:
                 self._others.append(info)
             else:
                 self.drop(info.filename)
-                self.entries[info.filename] = Entry(info)
+                self.entries[info.filename] = ArchiveEntry(info)
         self._comment = directory.comment
         self._start_dir = directory.start
         #: Where the next entry or directory is written.
@@ -248,7 +248,7 @@ class Archive:
             self.file.seek(offset)
             return self.file.read(nbytes)
 
-    def read(self, key: str, entry: Entry, start: int | None, length: int | None) -> Buffer:
+    def read(self, key: str, entry: ArchiveEntry, start: int | None, length: int | None) -> Buffer:
         """Read the range of a request from an entry. Raises: StoreError naming the key if the entry is damaged."""
         info = entry.info
         try:
@@ -263,7 +263,7 @@ class Archive:
         except DAMAGE as error:
             raise StoreError(f"store {self.name}, key {key!r}: cannot read the entry: {error}") from error
 
-    def _read_raw(self, entry: Entry, begin: int, nbytes: int) -> bytes:
+    def _read_raw(self, entry: ArchiveEntry, begin: int, nbytes: int) -> bytes:
         if entry.data_offset is None:
             offset = data_offset(self._read_at, entry.info)
             if offset + entry.info.compress_size > self._start_dir:
@@ -274,7 +274,7 @@ class Archive:
             raise zipfile.BadZipFile(f"the archive ends early: expected {nbytes} bytes, got {len(data)}")
         return data
 
-    def _read_whole(self, entry: Entry) -> bytes:
+    def _read_whole(self, entry: ArchiveEntry) -> bytes:
         info = entry.info
         raw = io.BytesIO(self._read_raw(entry, 0, info.compress_size))
         with zipfile.ZipExtFile(raw, "r", info) as decompressed:  # which compares the checksum
@@ -302,7 +302,7 @@ class Archive:
         offset = self._write_behind((header + bytes(compressed),) if joined else (header, compressed))
         info.header_offset = offset
         old = self.entries.get(key)
-        self.entries[key] = Entry(info, offset + len(header))
+        self.entries[key] = ArchiveEntry(info, offset + len(header))
         if old is not None:
             self._dead_nbytes += _nbytes_of(old.info)
 

@@ -9,10 +9,10 @@ from collections.abc import Hashable
 from typing import Any, Literal
 
 from gzarr.errors import StoreError
-from gzarr.storage.base import Request, Versioned
+from gzarr.storage.capabilities import Request, Versioned
 from gzarr.storage.credentials import shown_cause
 from gzarr.storage.extras import require
-from gzarr.storage.forks import Client
+from gzarr.storage.forks import ForkGuard
 from gzarr.storage.remote import EntityTags, TaggedStore, TaggedWrites
 from gzarr.storage.rules import byte_range, check_key, check_path, listing
 
@@ -72,7 +72,7 @@ class ABSStore(TaggedStore):
             options = {**_CLIENT_OPTIONS, **(blob_service_kwargs or {})}
             client = blob.ContainerClient(url, container, credential=account_key, **options)
         self.client = client
-        self._forks = Client("its client")
+        self._forks = ForkGuard("its client")
         self.prefix = prefix.strip("/")
         check_path(self.prefix)
         self.dimension_separator = dimension_separator

@@ -1,10 +1,10 @@
 """A store that caches the bytes it fetches from a slower one, up to a limit: `LRUStoreCache` of zarr 2.
 
-Theory of operation. Whole objects and ranges of objects are cached, least recently used first out. A range is
-answered from the whole object or from any cached range that covers it. Every entry carries the token that the object
-had before it was fetched (`Versions.token`). If the store has tokens, an entry is never used once anybody has replaced
-its object. If it has none, the caller must know that there is no other writer: changes through the cache drop what they
-touch, and changes that bypass it are not seen until `invalidate`.
+Theory of operation. Whole objects and ranges of objects are cached; the least recently used object goes first. A range
+is answered from the whole object, or if the same range was read before. What is cached of an object carries the token
+that it had before it was fetched (`Versions.token`). If the store has tokens, it is never used once anybody has
+replaced the object. If it has none, the caller must know that there is no other writer: changes through the cache
+drop what they touch, and changes that bypass it are not seen until `invalidate`.
 
 A fetch that overlaps a change is not cached: each change has two numbers, before and after, and an entry made under
 another number than the one it was requested under could hold the old bytes.
@@ -14,7 +14,6 @@ The cache does not offer capabilities that would bypass it (`Store.files`, reads
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
@@ -22,29 +21,23 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from gzarr.concurrency import is_held_here, new_lock
-from gzarr.storage.base import (
-    Buffer,
-    Change,
-    Conditional,
-    Request,
-    Store,
-    Versions,
-    host_view,
-    pickled,
-    tokens_of,
-)
+from gzarr.storage.base import Store, tokens_of
+from gzarr.storage.capabilities import Buffer, Change, Conditional, Request, Versions, host_view
 from gzarr.storage.memory import MemoryStore
+from gzarr.storage.pickling import pickled
 from gzarr.storage.rules import cut, under
 from gzarr.storage.wrappers import ForwardedConditional, Tokens, WrapperStore
 
 
-class _Entry(NamedTuple):
-    """Bytes of an object, from ``request.start`` on; its token and the last change when they were fetched."""
+class _CachedObject(NamedTuple):
+    """What is cached of an object: parts by start and length, its token and the last change when they were fetched."""
 
-    request: Request
     token: object | None
-    data: bytes
     changes: int
+    parts: dict[tuple[int | None, int | None], bytes]
+
+
+_WHOLE = None, None
 
 
 class _UncachedChanges(ForwardedConditional):
@@ -97,9 +90,7 @@ class LRUStoreCache(WrapperStore):
             "_editing",
             "_oldest",
             "_numbers",
-            "_entries",
-            "_ranges",
-            "_requests",
+            "_objects",
             "_listings",
             "_changes",
             "_has_tokens",
@@ -117,10 +108,7 @@ class LRUStoreCache(WrapperStore):
         self._max_nbytes = max_size
         self._nbytes = 0
         self._editing = new_lock()
-        self._entries: OrderedDict[Request, _Entry] = OrderedDict()
-        # By key: starts and ends of the cached ranges of known place, both ascending, none inside another.
-        self._ranges: dict[str, list[tuple[int, int]]] = {}
-        self._requests: dict[str, set[Request]] = {}
+        self._objects: OrderedDict[str, _CachedObject] = OrderedDict()
         self._listings: dict[str, tuple[int, tuple[list[str], list[str]]]] = {}  # with the last change before
         self._numbers = count(1)
         self._changes = 0
@@ -167,7 +155,7 @@ class LRUStoreCache(WrapperStore):
             if value is not None and tokens[key] == after[key] and not passes_by:
                 with self._editing:
                     if self._changes == changes:
-                        self._add(_Entry(requests[i], tokens[key], value, changes))
+                        self._add(requests[i], value, _CachedObject(tokens[key], changes, {}))
         return found
 
     def _tokens(self, keys: Iterable[str]) -> dict[str, object | None]:
@@ -177,69 +165,36 @@ class LRUStoreCache(WrapperStore):
 
     def _held(self, request: Request, token: object | None) -> Buffer | None:
         """The answer to a request, if it is cached and not known to be stale."""
-        for name in self._covering(request):
-            entry = self._entries.get(name)
-            if entry is None:
-                continue
-            if entry.token != token or (token is None and entry.changes < self._oldest):
-                self._drop(name)
-                continue
-            self._entries.move_to_end(name)
-            if name == request:
-                return entry.data
-            return cut(entry.data, (request.start or 0) - (name.start or 0), request.length)
-        return None
-
-    def _covering(self, request: Request) -> Iterator[Request]:
-        """What could hold the answer: the request itself, the whole object, a range around."""
         key, start, length = request
-        yield request
-        if start is not None:
-            yield Request(key)
-            if start >= 0 and length is not None:
-                ranges = self._ranges.get(key, [])
-                at = bisect_right(ranges, start, key=lambda bounds: bounds[0]) - 1
-                if at >= 0 and ranges[at][1] >= start + length:
-                    low, high = ranges[at]
-                    yield Request(key, low, high - low)
+        cached = self._objects.get(key)
+        if cached is None:
+            return None
+        if cached.token != token or (token is None and cached.changes < self._oldest):
+            self._drop(key)
+            return None
+        self._objects.move_to_end(key)
+        whole = cached.parts.get(_WHOLE)
+        return cached.parts.get((start, length)) if whole is None else cut(whole, start, length)
 
-    def _add(self, entry: _Entry) -> None:
-        name, nbytes = entry.request, len(entry.data)
-        if self._max_nbytes is not None and nbytes > self._max_nbytes:
+    def _add(self, request: Request, value: bytes, fetched: _CachedObject) -> None:
+        """Cache the answer to a request. fetched: of the same version, without parts."""
+        key, start, length = request
+        if self._max_nbytes is not None and len(value) > self._max_nbytes:
             return
-        self._drop(name)
-        key, start, length = name
-        if start is not None and start >= 0 and length is not None:
-            if nbytes != length:
-                return  # past the end of the object: what is there today may grow
-            self._drop_inside(key, start, start + length)
-            ranges = self._ranges.setdefault(key, [])
-            ranges.insert(bisect_right(ranges, start, key=lambda bounds: bounds[0]), (start, start + length))
-        self._entries[name] = entry
-        self._requests.setdefault(key, set()).add(name)
-        self._nbytes += nbytes
+        cached = self._objects.get(key)
+        if start is None or cached is None or cached.token != fetched.token:
+            self._drop(key)
+            cached = self._objects[key] = fetched
+        part = _WHOLE if start is None else (start, length)
+        self._nbytes += len(value) - len(cached.parts.get(part, b""))
+        cached.parts[part] = value
         while self._max_nbytes is not None and self._nbytes > self._max_nbytes:
-            self._drop(next(iter(self._entries)))
+            self._drop(next(iter(self._objects)))
 
-    def _drop_inside(self, key: str, low: int, high: int) -> None:
-        """Drop the cached ranges inside a new one, and the one around it: ranges stay in order of both ends."""
-        for begin, end in list(self._ranges.get(key, ())):
-            if (low <= begin and end <= high) or (begin <= low and high <= end):
-                self._drop(Request(key, begin, end - begin))
-
-    def _drop(self, name: Request) -> None:
-        entry = self._entries.pop(name, None)
-        if entry is None:
-            return
-        self._nbytes -= len(entry.data)
-        key, start, length = name
-        self._requests[key].discard(name)
-        if not self._requests[key]:
-            del self._requests[key]
-        if start is not None and start >= 0 and length is not None:
-            self._ranges[key].remove((start, start + length))
-            if not self._ranges[key]:
-                del self._ranges[key]
+    def _drop(self, key: str) -> None:
+        cached = self._objects.pop(key, None)
+        if cached is not None:
+            self._nbytes -= sum(map(len, cached.parts.values()))
 
     def list_dir(self, path: str = "") -> tuple[list[str], list[str]]:
         """Names directly under a path, sorted: (objects, sub-paths). Cached only if the store has no tokens."""
@@ -262,7 +217,7 @@ class LRUStoreCache(WrapperStore):
             yield
         finally:
             self._changes = next(self._numbers)
-            self._forget(lambda: (*keys, *(key for path in paths for key in under(list(self._requests), path))))
+            self._forget(lambda: (*keys, *(key for path in paths for key in under(list(self._objects), path))))
 
     def _forget(self, keys: Callable[[], Iterable[str]]) -> None:
         self._listings.clear()
@@ -271,8 +226,7 @@ class LRUStoreCache(WrapperStore):
             return
         with self._editing:
             for key in keys():
-                for name in list(self._requests.get(key, ())):
-                    self._drop(name)
+                self._drop(key)
 
     def set(self, key: str, value: Buffer) -> None:
         """Store one object atomically."""
@@ -311,7 +265,7 @@ class LRUStoreCache(WrapperStore):
     def invalidate_values(self) -> None:
         """Forget the bytes of all objects."""
         self._changes = next(self._numbers)
-        self._forget(lambda: list(self._requests))
+        self._forget(lambda: list(self._objects))
 
     def invalidate_keys(self) -> None:
         """Forget which objects there are."""

@@ -11,7 +11,8 @@ import time
 from collections.abc import Callable, Iterator
 
 from gzarr.errors import StoreError
-from gzarr.storage.base import Buffer, Change, Conditional, Request, Store
+from gzarr.storage.base import Store
+from gzarr.storage.capabilities import Buffer, Change, Conditional, Request
 from gzarr.storage.locks import while_locked
 
 #: How often a change is tried before it is given up. (Measured: of 32 threads that change one object of an S3 server

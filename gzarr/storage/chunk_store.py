@@ -7,21 +7,8 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from gzarr.errors import ReadOnlyError, StoreError
-from gzarr.storage.base import (
-    ANY,
-    Buffer,
-    Change,
-    Conditional,
-    Files,
-    R,
-    Request,
-    Store,
-    T,
-    Versioned,
-    Versions,
-    token_of,
-    tokens_of,
-)
+from gzarr.storage.base import R, Store, T, token_of, tokens_of
+from gzarr.storage.capabilities import ANY, Buffer, Change, Conditional, Files, Request, Versioned, Versions
 from gzarr.storage.rules import DOCUMENTS
 
 

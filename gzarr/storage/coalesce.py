@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gzarr.storage.base import Buffer, Readable, Request, host_view
+from gzarr.storage.base import Readable
+from gzarr.storage.capabilities import Buffer, Request, host_view
 
 #: Bytes between two ranges that are read and thrown away rather than making a second request. Measured with files in
 #: the page cache (Linux 6, Python 3.11): one more range of an open file costs 0.9 us, as much as 16 KiB more of a
@@ -76,12 +77,7 @@ def coalesce(
     Coalesced
         The requests to make, and how to cut the answers.
     """
-    return _merge(requests, _candidates(requests), max_gap_nbytes, max_nbytes)
-
-
-def _merge(
-    requests: Sequence[Request], candidates: dict[str, list[int]], max_gap_nbytes: int, max_nbytes: int
-) -> Coalesced:
+    candidates = _candidates(requests)
     merged: list[Request] = []
     parts: list[tuple[int, tuple[int, int] | None]] = [(0, None)] * len(requests)
     for position, request in enumerate(requests):
@@ -148,8 +144,5 @@ def get_coalesced(
     """
     if len(requests) < 2:
         return store.get_many(requests)
-    candidates = _candidates(requests)
-    if not candidates:
-        return store.get_many(requests)
-    merged = _merge(requests, candidates, max_gap_nbytes, max_nbytes)
+    merged = coalesce(requests, max_gap_nbytes=max_gap_nbytes, max_nbytes=max_nbytes)
     return merged.cut(store.get_many(merged.requests))

@@ -7,7 +7,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from gzarr.concurrency import new_lock
-from gzarr.storage.base import Request, Store, pickled
+from gzarr.storage.base import Store
+from gzarr.storage.capabilities import Request
+from gzarr.storage.pickling import pickled
 from gzarr.storage.watching import WatchedStore
 
 #: Where a `CountingStore` notes what a call is about, by verb.

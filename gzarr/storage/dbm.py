@@ -17,9 +17,11 @@ from typing import Any, Literal
 
 from gzarr.concurrency import Pool, new_lock
 from gzarr.errors import StoreError
-from gzarr.storage.base import Buffer, Change, R, Request, pickled
+from gzarr.storage.base import R
+from gzarr.storage.capabilities import Buffer, Change, Request
 from gzarr.storage.flat import KeyValueStore
 from gzarr.storage.locks import entering, reentered
+from gzarr.storage.pickling import pickled
 from gzarr.storage.rules import cut
 
 

@@ -8,9 +8,10 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from gzarr.errors import StoreError
-from gzarr.storage.base import ANY, Buffer, Change, Conditional, Request, Store, Versioned, Versions
+from gzarr.storage.base import Store
+from gzarr.storage.capabilities import ANY, Buffer, Change, Conditional, Request, Versioned, Versions
 from gzarr.storage.credentials import shown_cause
-from gzarr.storage.rules import as_bytes, check_key, check_path, children, cut, under, without_secrets
+from gzarr.storage.rules import as_bytes, check_key, check_path, children, under, without_secrets
 
 
 class FlatStore(Store):
@@ -177,11 +178,3 @@ class KeyValueStore(FlatStore):
             return []
         with self._failures(f"{'delete' if changes[0].value is None else 'write'} {changes[0].key!r}"):
             return self._change(changes)
-
-
-def cut_all(values: Sequence[bytes | None], requests: Sequence[Request]) -> list[Buffer | None]:
-    """Cut the requested parts out of whole objects."""
-    return [
-        None if value is None else cut(value, request.start, request.length)
-        for value, request in zip(values, requests, strict=True)
-    ]

@@ -14,17 +14,19 @@ from importlib import import_module
 from typing import Any
 
 from gzarr.errors import ReadOnlyError, StoreError
-from gzarr.storage.base import Buffer, Change, R, Request, T, pickled
+from gzarr.storage.base import R, T
+from gzarr.storage.capabilities import Buffer, Change, Request
 from gzarr.storage.credentials import shown_cause
 from gzarr.storage.flat import KeyValueStore
-from gzarr.storage.forks import ICECHUNK, OBSTORE, Client
+from gzarr.storage.forks import ICECHUNK, OBSTORE, ForkGuard
+from gzarr.storage.pickling import pickled
 from gzarr.storage.rules import DOCUMENTS, byte_range, check_path, is_allowed, listing, without_secrets
 
 #: Coroutines under way at once.
 _CONCURRENCY = 64
 
 
-def _client_of(store: Any) -> Client | None:
+def _client_of(store: Any) -> ForkGuard | None:
     """The client of a store of zarr-python, if its threads do not survive a fork."""
     name = type(store).__name__
     if name == "ObjectStore" and not type(store.store).__name__.startswith("Memory"):

@@ -4,7 +4,7 @@ A forked child has one thread. Locks that other threads held are never released 
 such locks (SQLite, LMDB) hangs at its next call, so no thread is inside one of them while the process forks: a thread
 holds a lock of its own meanwhile, and a fork takes the locks of all threads.
 
-A client whose threads or connections do not survive a fork raises an error in the child (`Client.check`).
+A client whose threads or connections do not survive a fork raises an error in the child (`ForkGuard.check`).
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _after() -> None:
     _adding.release()
 
 
-class Client:
+class ForkGuard:
     """Whether the client of a server has threads or connections that its process was forked without.
 
     Parameters
@@ -103,13 +103,13 @@ class Client:
                 )
             self._pid = pid
 
-    def __reduce__(self) -> tuple[type[Client], tuple[str]]:
-        return Client, (self._name,)
+    def __reduce__(self) -> tuple[type[ForkGuard], tuple[str]]:
+        return ForkGuard, (self._name,)
 
 
 #: Libraries whose objects share one set of threads.
-OBSTORE = Client("obstore")
-ICECHUNK = Client("icechunk")
+OBSTORE = ForkGuard("obstore")
+ICECHUNK = ForkGuard("icechunk")
 
 
 if hasattr(os, "register_at_fork"):

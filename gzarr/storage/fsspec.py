@@ -15,12 +15,12 @@ from typing import Any, Self
 
 from gzarr.concurrency import new_lock
 from gzarr.errors import ReadOnlyError, ReplacedError, StoreError
-from gzarr.storage.base import Buffer, Request, Versioned, Versions, pickled
+from gzarr.storage.capabilities import Buffer, Request, Versioned, Versions
 from gzarr.storage.credentials import guard_logs, shown_cause
 from gzarr.storage.extras import require
 from gzarr.storage.file_systems import open_filesystem, synchronous
-from gzarr.storage.flat import cut_all
 from gzarr.storage.local import LocalStore
+from gzarr.storage.pickling import pickled
 from gzarr.storage.remote import EXPIRED, NO_CONTAINER, EntityTags, RemoteStore, is_expired, lacks_container, strong
 from gzarr.storage.rules import byte_range, check_key, check_path, children, cut, listing, without_secrets
 from gzarr.storage.s3fs import get_object, is_refused, is_s3
@@ -238,23 +238,6 @@ class FsspecStore(RemoteStore):
         part = cut(whole, start, length)
         self._ranges = self._ranges and len(part) == len(whole)
         return part
-
-    def _fetch_all(self, requests: Sequence[Request], versions: Mapping[str, object]) -> list[Buffer | None]:
-        """Fetch many; from file systems that serve one thread, whole objects in one call, which may be faster."""
-        if self.concurrency > 1 or any(request.start is not None for request in requests):
-            return super()._fetch_all(requests, versions)
-        paths = {key: self._path(key) for key in {request.key for request in requests}}
-        with self._lock:
-            found = {path: key for key, path in paths.items() if self.fs.isfile(path)}
-            got = self.fs.cat(list(found), on_error="return") if found else {}
-        values: dict[str, Any] = {found[path]: value for path, value in got.items() if path in found}
-        for key, value in values.items():
-            if isinstance(value, self._missing):
-                self._check_container(f"read {key!r}", value)
-                values[key] = None
-            elif isinstance(value, Exception):
-                raise self._failed(f"read {key!r}", value) from value
-        return cut_all([values.get(request.key) for request in requests], requests)
 
     def _info(self, key: str) -> Mapping[str, Any] | None:
         try:

@@ -18,10 +18,12 @@ from typing import Any, Literal
 
 from gzarr.concurrency import new_lock
 from gzarr.errors import StoreError
-from gzarr.storage.base import ANY, Buffer, Change, Conditional, R, Request, pickled
+from gzarr.storage.base import R
+from gzarr.storage.capabilities import ANY, Buffer, Change, Conditional, Request
 from gzarr.storage.extras import require
 from gzarr.storage.flat import KeyConditions, KeyValueStore
 from gzarr.storage.forks import inside_library, one_call
+from gzarr.storage.pickling import pickled
 from gzarr.storage.rules import byte_range
 
 #: Address space for the map, as in zarr 2: a sparse file, which takes no more of the disk than was written.

@@ -14,14 +14,14 @@ in the page cache costs a few microseconds, and callers that want several at a t
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache, partial
 from typing import Any
 
 from gzarr.errors import StoreError
-from gzarr.storage.base import Buffer, Request, Store
+from gzarr.storage.base import Store
+from gzarr.storage.capabilities import Buffer, Request
 from gzarr.storage.file_locks import Holding, has_locks, make_directory, refuse_held
 from gzarr.storage.local_files import (
     MISSING,
@@ -50,26 +50,11 @@ def _real_directory(path: str) -> str:
     It is cached as long as the path leads to the same directory: looking at every part of a path takes as long as
     encoding a chunk.
     """
-    looks = _looks.found
-    if looks is not None and path in looks:
-        return looks[path]
     try:
         info = os.stat(path)
-        real = _real_path(path, info.st_dev, info.st_ino)
+        return _real_path(path, info.st_dev, info.st_ino)
     except OSError:  # not there yet; what will be made there may be a link
-        real = os.path.join(os.path.realpath(path), "")
-    if looks is not None:
-        looks[path] = real
-    return real
-
-
-class _Looks(threading.local):
-    """The directories whose real paths a thread has found while it looks at each only once; None otherwise."""
-
-    found: dict[str, str] | None = None
-
-
-_looks = _Looks()
+        return os.path.join(os.path.realpath(path), "")
 
 
 def _real_file(directory: str, name: str) -> str:
@@ -197,21 +182,14 @@ class LocalStore(Store):
         one order.
         """
         if not has_locks():
-            return key_locks(self._lock_names(keys))
+            return key_locks(map(self.lock_name, keys))
         if merged is not None and not merged:
             refuse_held(self._prefix + key for key in keys)
             return _NO_LOCK
         if len(keys) > 1:
-            keys = [key for _, key in sorted(zip(self._lock_names(keys), keys, strict=True))]
+            keys = sorted(keys, key=lambda key: str(self.lock_name(key)))
         paths = [self._prefix + key for key in keys]
         return self._holding(_NO_LOCK, paths, again=False)  # locks of files exclude threads, too
-
-    def _lock_names(self, keys: Sequence[str]) -> list[Any]:
-        _looks.found = {}  # the real path of every directory is looked up once
-        try:
-            return [self.lock_name(key) for key in keys]
-        finally:
-            _looks.found = None
 
     def node_locked(self, key: str) -> AbstractContextManager[Any]:
         """Lock a node against changes by others, in other processes too.

@@ -17,7 +17,7 @@ from functools import partial
 from typing import NamedTuple, Self
 
 from gzarr.errors import StoreError
-from gzarr.storage.base import Buffer, Files, Target, Versions
+from gzarr.storage.capabilities import Buffer, Files, Target, Versions
 from gzarr.storage.file_locks import ATTEMPTS, FULL, FileLock, held_lock, is_lockable, link_or_rename, make_directory
 from gzarr.storage.rules import TEMPORARY_PREFIX, byte_range, check_key, check_path
 from gzarr.storage.strays import prune
@@ -206,7 +206,7 @@ def write_unlocked(path: str, view: bytes | memoryview, *, only_new: bool = Fals
     raise AssertionError
 
 
-class OpenFile:
+class OpenedFile:
     """A file opened for reading parts of it."""
 
     __slots__ = ("_fd", "_path", "nbytes")
@@ -259,11 +259,11 @@ class LocalFiles(Files):
     def __init__(self, prefix: str, name: str) -> None:
         self._prefix, self._name = prefix, name
 
-    def open(self, key: str) -> OpenFile | None:
+    def open(self, key: str) -> OpenedFile | None:
         """Open a file to read parts of it. Raises: StoreError naming the file if it is there and cannot be read."""
         path = self.path(key)
         try:
-            return OpenFile(path)
+            return OpenedFile(path)
         except MISSING:
             return None
         except OSError as error:

@@ -7,8 +7,9 @@ from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
 
-from gzarr.storage.base import Buffer, Request, Versions, pickled
+from gzarr.storage.capabilities import Buffer, Request, Versions
 from gzarr.storage.flat import FlatStore
+from gzarr.storage.pickling import pickled
 from gzarr.storage.rules import as_bytes, check_key, cut, under
 
 # Every store that is alive, so that its own name ("memory://140453554680576") finds it.

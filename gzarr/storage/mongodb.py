@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from gzarr.errors import StoreError
-from gzarr.storage.base import ANY, Buffer, Change, Conditional, Request, pickled
+from gzarr.storage.capabilities import ANY, Buffer, Change, Conditional, Request
 from gzarr.storage.extras import require
 from gzarr.storage.flat import KeyConditions, KeyValueStore
+from gzarr.storage.pickling import pickled
 from gzarr.storage.rules import check_path, cut
 
 #: Milliseconds to wait for a server; the driver's own 30 s are long to learn that a name is wrong.

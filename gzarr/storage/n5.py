@@ -21,9 +21,11 @@ from typing import Any, Literal
 import numpy as np
 
 from gzarr.errors import MetadataError, StoreError
-from gzarr.storage.base import Buffer, R, Request, Store, T, Versions, pickled
+from gzarr.storage.base import R, Store, T
+from gzarr.storage.capabilities import Buffer, Request, Versions
 from gzarr.storage.local import LocalStore
 from gzarr.storage.locks import holds_document, while_locked
+from gzarr.storage.pickling import pickled
 from gzarr.storage.rules import as_bytes, check_key, check_path, cut, refuse_normalizing
 from gzarr.storage.wrappers import Tokens
 

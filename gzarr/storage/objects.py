@@ -13,10 +13,11 @@ from typing import Any
 from urllib.parse import unquote
 
 from gzarr.errors import ReadOnlyError, StoreError
-from gzarr.storage.base import Buffer, Request, Segments, Versioned, host_view, pickled
+from gzarr.storage.capabilities import Buffer, Request, Segments, Versioned, host_view
 from gzarr.storage.credentials import guard_logs, shown_cause
 from gzarr.storage.extras import require
 from gzarr.storage.forks import OBSTORE
+from gzarr.storage.pickling import pickled
 from gzarr.storage.remote import (
     EXPIRED,
     NO_CONTAINER,

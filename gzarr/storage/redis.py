@@ -10,9 +10,10 @@ import re
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from gzarr.storage.base import ANY, Buffer, Change, Conditional, Request, Versioned, pickled
+from gzarr.storage.capabilities import ANY, Buffer, Change, Conditional, Request, Versioned
 from gzarr.storage.extras import require
 from gzarr.storage.flat import KeyConditions, KeyValueStore
+from gzarr.storage.pickling import pickled
 from gzarr.storage.rules import byte_range
 
 #: Seconds to wait for a connection: a server that is there answers within a few milliseconds.

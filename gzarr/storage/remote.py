@@ -10,12 +10,12 @@ import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Protocol
 
 from gzarr.concurrency import Pool, run_in_threads
 from gzarr.config import config
 from gzarr.errors import ReplacedError
-from gzarr.storage.base import ANY, Buffer, Change, Conditional, R, Request, T, Versioned, Versions, host_view
+from gzarr.storage.base import R, T
+from gzarr.storage.capabilities import ANY, Buffer, Change, Conditional, Request, Versioned, Versions, host_view
 from gzarr.storage.coalesce import WAITING_MAX_NBYTES, coalesce
 from gzarr.storage.flat import FlatStore
 from gzarr.storage.rules import byte_view, check_key, cut
@@ -44,33 +44,19 @@ class NoRangesError(Exception):
     """A server answers requests for ranges with whole objects."""
 
 
-class Tagging(Protocol):
-    """A store whose answers have entity tags."""
-
-    def _tag(self, key: str) -> object | None: ...
-
-    def _fetch_all(self, requests: Sequence[Request], versions: Mapping[str, object]) -> list[Buffer | None]: ...
-
-    def _fetch_versioned(self, request: Request) -> Versioned | None: ...
-
-    def together(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
-        """Call a function for each item, many at once."""
-        ...
-
-
 class EntityTags(Versions):
     """Versions that a server tells apart by entity tags, and to which it can tie reads.
 
     Parameters
     ----------
-    store : Tagging
+    store : RemoteStore
         Whose requests are made, many at once.
     """
 
     remote = True
     pins = True
 
-    def __init__(self, store: Tagging) -> None:
+    def __init__(self, store: RemoteStore) -> None:
         self._store = store
 
     def token(self, key: str) -> object | None:
@@ -147,6 +133,14 @@ class RemoteStore(FlatStore):
     def _remove(self, key: str) -> None:
         """Delete one object; a missing one is ignored. Raises: StoreError."""
 
+    def _tag(self, key: str) -> object | None:
+        """The entity tag of an object; None if it is missing or has none. Raises: StoreError."""
+        raise NotImplementedError
+
+    def _fetch_versioned(self, request: Request) -> Versioned | None:
+        """Fetch one request with its version, as `Versions.get_versioned` says. Raises: StoreError, ReplacedError."""
+        raise NotImplementedError
+
     def get_one(self, request: Request) -> Buffer | None:
         """Fetch one request. Raises: StoreError."""
         return self._fetch(request)
@@ -214,10 +208,6 @@ class RemoteStore(FlatStore):
 
 class TaggedStore(RemoteStore):
     """A store whose server gives every version of an object an entity tag."""
-
-    @abstractmethod
-    def _tag(self, key: str) -> object | None:
-        """The entity tag of an object; None if it is missing or has none. Raises: StoreError."""
 
     @abstractmethod
     def _get(self, request: Request, version: object | None = None) -> Versioned | None:

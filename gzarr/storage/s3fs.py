@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from gzarr.storage.base import Request
+from gzarr.storage.capabilities import Request
 from gzarr.storage.extras import require
 from gzarr.storage.remote import strong
 

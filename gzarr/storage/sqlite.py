@@ -21,9 +21,11 @@ from typing import Any, Literal
 
 from gzarr.concurrency import new_lock
 from gzarr.errors import StoreError
-from gzarr.storage.base import ANY, Buffer, Change, Conditional, R, Request, Versioned, Versions, pickled
+from gzarr.storage.base import R
+from gzarr.storage.capabilities import ANY, Buffer, Change, Conditional, Request, Versioned, Versions
 from gzarr.storage.flat import KeyConditions, KeyTokens, KeyValueStore
 from gzarr.storage.forks import inside_library, one_call
+from gzarr.storage.pickling import pickled
 from gzarr.storage.rules import check_path
 
 _CREATE = "CREATE TABLE IF NOT EXISTS zarr(k TEXT PRIMARY KEY, v BLOB)"

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from gzarr.errors.escaping import escaped
-from gzarr.storage.base import Request, Store, host_view
+from gzarr.storage.base import Store
+from gzarr.storage.capabilities import Request, host_view
 from gzarr.storage.memory import MemoryStore, is_mapping
 from gzarr.storage.rules import check_path
 

@@ -79,10 +79,10 @@ class ProcessSynchronizer:
 
     def __getitem__(self, key: str) -> AbstractContextManager[Any]:
         check_path(key)
-        return _FileLock(os.path.join(self.path, key))  # noqa: PTH118 - a path made of text, as in zarr 2
+        return _FastenersLock(os.path.join(self.path, key))  # noqa: PTH118 - a path made of text, as in zarr 2
 
 
-class _FileLock:
+class _FastenersLock:
     """One lock file. Raises: StoreError naming it, if it cannot be made."""
 
     __slots__ = ("_lock", "_path")

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from gzarr.errors import MissingExtraError, StoreError
 from gzarr.storage.base import Store
@@ -71,7 +71,7 @@ _CLIENTS_KEPT = 64
 #: What a client takes from the environment when it is made: proxies, certificates, and credentials.
 _CREDENTIALS = ("AWS_", "AZURE_", "GOOGLE_", "SERVICE_ACCOUNT", "IDENTITY_")
 _GOOGLE_FILES = ("~/.config/gcloud/application_default_credentials.json",)
-_CLIENT_ENVIRONMENT = tuple(
+_OF_CLIENTS = tuple(
     name
     for upper in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR")
     for name in (upper, upper.lower())
@@ -268,35 +268,10 @@ def _client(url: str, options: Mapping[str, Any], prefixes: tuple[str, ...] = _C
         said = json.dumps(options, sort_keys=True)
     except TypeError:  # durations, or functions that give credentials
         return _obstore_store(url, options)
-    environment = _environment(prefixes)
-    values = (*options.values(), *environment.values, *(_GOOGLE_FILES if url.startswith("gs:") else ()))
+    known = (*_OF_CLIENTS, *prefixes)
+    environment = tuple((name, value) for name, value in os.environ.items() if name.startswith(known))
+    values = (*options.values(), *dict(environment).values(), *(_GOOGLE_FILES if url.startswith("gs:") else ()))
     return _kept_client(url, said, environment, tuple(_changed(value) for value in values if _is_path(value)))
-
-
-class _Environment(NamedTuple):
-    """Variables of the environment: their names and values."""
-
-    names: tuple[str, ...]
-    values: tuple[str, ...]
-
-
-#: By prefixes: all variables, and what `_environment` made of them. Decoding them takes longer than comparing.
-_environments: dict[tuple[str, ...], tuple[dict[Any, Any] | None, _Environment]] = {}
-
-
-def _environment(prefixes: tuple[str, ...]) -> _Environment:
-    """The variables that a client depends on."""
-    data = getattr(os.environ, "_data", None)  # CPython's: names and values as the system has them
-    before, found = _environments.get(prefixes, (None, None))
-    if found is not None and before == data and data is not None:
-        return found
-    before = None if data is None else data.copy()
-    named = {name: value for name in _CLIENT_ENVIRONMENT if (value := os.environ.get(name)) is not None}
-    if prefixes:
-        named |= {name: value for name, value in os.environ.items() if name.startswith(prefixes)}
-    found = _Environment(tuple(named), tuple(named.values()))
-    _environments[prefixes] = before, found
-    return found
 
 
 def _is_path(value: object) -> bool:
@@ -313,7 +288,9 @@ def _changed(path: str) -> int | None:
 
 
 @lru_cache(maxsize=_CLIENTS_KEPT)
-def _kept_client(url: str, options: str, environment: _Environment, files: tuple[int | None, ...]) -> Any | None:
+def _kept_client(
+    url: str, options: str, environment: tuple[tuple[str, str], ...], files: tuple[int | None, ...]
+) -> Any | None:
     return _obstore_store(url, json.loads(options))
 
 

@@ -9,8 +9,8 @@ from shutil import rmtree
 from typing import Any, Literal
 
 from gzarr.errors import StoreError
-from gzarr.storage.base import pickled
 from gzarr.storage.local import LocalStore
+from gzarr.storage.pickling import pickled
 from gzarr.storage.rules import refuse_normalizing
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any, Self, TypeAlias
 
-from gzarr.storage.base import Buffer, Change, Conditional, Files, Opened, Request, Versioned, Versions
+from gzarr.storage.capabilities import Buffer, Change, Conditional, Files, Opened, Request, Versioned, Versions
 from gzarr.storage.wrappers import ForwardedConditional, ForwardedVersions, WrapperStore
 
 #: Watches a call in a ``with`` statement: a verb, and the requests, keys or paths that it is about.

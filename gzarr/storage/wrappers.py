@@ -13,16 +13,14 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from gzarr.errors import ReplacedError, StoreError
-from gzarr.storage.base import (
+from gzarr.storage.base import R, Store, T
+from gzarr.storage.capabilities import (
     Buffer,
     Change,
     Conditional,
     Files,
     Opened,
-    R,
     Request,
-    Store,
-    T,
     Versioned,
     Versions,
     host_view,

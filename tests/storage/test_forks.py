@@ -117,7 +117,7 @@ def test_a_call_that_never_ends_delays_a_fork_and_does_not_prevent_it(monkeypatc
 
 
 def test_a_client_is_refused_in_a_child_only_if_the_parent_used_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    used, unused = forks.Client("the client"), forks.Client("another")
+    used, unused = forks.ForkGuard("the client"), forks.ForkGuard("another")
     used.check("s3://x")
     used.check("s3://x")
     monkeypatch.setattr(os, "getpid", lambda: -1)
