@@ -137,8 +137,9 @@ TESTED_THROUGH = {
     "gpu/pipeline/launching gpu/pipeline/reducing gpu/pipeline/taking",
     "contracts/test_codec": "codecs/n5 codecs/nvcomp cpu/codecs/arrays cpu/codecs/n5 cpu/codecs/numcodecs "
     "cpu/codecs/nvcomp cpu/codecs/objects cpu/codecs/per_chunk cpu/sharding gpu/codecs/floats gpu/codecs/lz4",
+    "contracts/test_capabilities": "storage/capabilities",
     "contracts/test_store": "storage/base storage/dbm storage/flat storage/lmdb storage/logs storage/mongodb "
-    "storage/redis storage/rules storage/sqlite storage/v2",
+    "storage/pickling storage/redis storage/rules storage/sqlite storage/v2",
     "convert/test_files": "convert/dicom convert/hdf5 convert/writing",
     "convert/test_microscopy": "convert/tiff_metadata convert/tiff_tags",
     "convert/test_netcdf": "convert/classic",
