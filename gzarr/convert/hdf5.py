@@ -7,8 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, Literal, Unpack
 
-from gzarr.api.open import open as open_node
-from gzarr.convert.writing import replacing, write
+from gzarr.convert.writing import node_of, replacing, write
 from gzarr.copying import copy, copy_all, hdf5
 from gzarr.copying.named_chunks import axis_names
 from gzarr.copying.report import TransferReport
@@ -127,7 +126,7 @@ def to_hdf5(
     >>> h5py.File(f"{folder}/a.h5")["data"][:].tolist()
     [1.0, 1.0, 1.0]
     """
-    node = source if isinstance(source, (Array, Group)) else open_node(source, mode="r")
+    node = node_of(source)
     h5py = hdf5.h5py_module()
     with replacing(path, overwrite=overwrite) as partial, _FileForHDF5(partial, "w+b") as raw:
         with h5py.File(raw, "w") as file:

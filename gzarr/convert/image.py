@@ -11,8 +11,7 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from gzarr.api.open import open as open_node
-from gzarr.convert.writing import replacing, write
+from gzarr.convert.writing import node_of, replacing, write
 from gzarr.copying.named_chunks import axis_names
 from gzarr.copying.report import TransferReport
 from gzarr.copying.settings import TransferKeywords
@@ -169,7 +168,7 @@ def to_image(source: Any, path: str | os.PathLike[str], *, overwrite: bool = Fal
     ...     image.size
     (64, 48)
     """
-    array = source if hasattr(source, "shape") else open_node(source, mode="r")
+    array = source if hasattr(source, "shape") else node_of(source)
     if not hasattr(array, "shape"):
         raise CopyError(f"{array.store_path} is a group: an image is one array; name it, such as its level '0'")
     image_module = _pillow()
@@ -185,10 +184,7 @@ def to_image(source: Any, path: str | os.PathLike[str], *, overwrite: bool = Fal
     if image is None:
         image = image_module.frombytes(mode, (pixels.shape[1], pixels.shape[0]), pixels.tobytes())
     with replacing(path, overwrite=overwrite) as partial:
-        try:
-            image.save(partial, format=format, **options)
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise CopyError(f"cannot write {os.fspath(path)!r} as {format}: {error}; no file was made") from error
+        image.save(partial, format=format, **options)
 
 
 def _pixels(array: Any) -> tuple[NDArray[Any], str]:

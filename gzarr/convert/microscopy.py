@@ -68,31 +68,20 @@ class Arrangement:
 
     def read(self, source: Source, region: Region) -> np.ndarray[Any, Any]:
         """Read a region of the image."""
-        merged = next((n for n, place in enumerate(self.places) if len(place) > 1), None)
-        if merged is None:
-            return self._read(source, region, {})
-        outer, inner = self.places[merged]
-        n_samples = source.shape[inner]
-        parts = []
-        for channel, group in itertools.groupby(
-            range(region[merged].start, region[merged].stop), lambda n: n // n_samples
-        ):
-            samples = list(group)
-            first = samples[0] % n_samples
-            where = {outer: slice(channel, channel + 1), inner: slice(first, first + len(samples))}
-            parts.append(self._read(source, region, where))
-        return np.concatenate(parts, axis=merged)
-
-    def _read(self, source: Source, region: Region, where: Mapping[int, slice]) -> np.ndarray[Any, Any]:
         wanted = [slice(0, 1)] * len(source.shape)
+        cut = []
         for place, part in zip(self.places, region, strict=True):
-            wanted[place[-1]] = part
-        for axis, part in where.items():
-            wanted[axis] = part
+            count = source.shape[place[1]] if len(place) > 1 else 1
+            first = part.start // count
+            wanted[place[0]] = slice(first, -(-part.stop // count))
+            if len(place) > 1:  # all samples of some channels
+                wanted[place[1]] = slice(0, count)
+            cut.append(slice(part.start - first * count, part.stop - first * count))
         data = np.asarray(source.read(tuple(wanted)))
-        order = [place[-1] for place in self.places]
+        order = [axis for place in self.places for axis in place]
         others = [axis for axis in range(data.ndim) if axis not in order]
-        return data.transpose([*others, *order]).reshape([data.shape[axis] for axis in order])
+        shape = [math.prod(data.shape[axis] for axis in place) for place in self.places]
+        return data.transpose([*others, *order]).reshape(shape)[tuple(cut)]
 
 
 def write_images(

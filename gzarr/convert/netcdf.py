@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
 import numpy as np
 
-from gzarr.api.open import open as open_node
 from gzarr.concurrency import new_lock
 from gzarr.convert.classic import check_whole
-from gzarr.convert.writing import replacing, write
+from gzarr.convert.writing import node_of, replacing, write
 from gzarr.copying.arrays import BUDGET_NBYTES, copy_regions, decoding_route
 from gzarr.copying.report import TransferReport
 from gzarr.copying.settings import TransferKeywords
@@ -31,8 +29,6 @@ from gzarr.metadata.conventions import ATTRIBUTE, MASK, UNLIMITED, as_json, deco
 from gzarr.metadata.enumerations import enum_attributes, split_enum
 from gzarr.storage.extras import require
 
-#: With less space left, the disk counts as full; the library says only "HDF error".
-_FULL_NBYTES = 1 << 20
 _LOCK = new_lock()
 #: NumPy's units of time, as netCDF writes them.
 _UNITS = {"ns": "nanoseconds", "us": "microseconds", "ms": "milliseconds", "s": "seconds", "m": "minutes"}
@@ -196,23 +192,21 @@ def to_netcdf(
     >>> netCDF4.Dataset(f"{folder}/a.nc")["data"].shape
     (2, 3)
     """
-    node = source if isinstance(source, (Array, Group)) else open_node(source, mode="r")
+    node = node_of(source)
     netcdf4 = _netcdf4()
     nodes = list(node.members(None)) if isinstance(node, Group) else [(node.basename or "data", node)]
-    with replacing(path, overwrite=overwrite) as partial:
-        try:
-            with netcdf4.Dataset(os.fspath(partial), "w", format="NETCDF4") as dataset:
-                dataset.set_auto_maskandscale(False)
-                if isinstance(node, Group):
-                    _fill_group(dataset, node)
-                for name, member in nodes:
-                    if isinstance(member, Group):
-                        _fill_group(dataset.createGroup(name), member)
-                    else:
-                        _write_variable(dataset, name, member, compression)
-        except (RuntimeError, TypeError, ValueError, OSError) as error:
-            full = "; the disk is full" if shutil.disk_usage(partial.parent).free < _FULL_NBYTES else ""
-            raise CopyError(f"cannot write {os.fspath(path)!r} as NetCDF: {error}{full}; no file was made") from error
+    with (
+        replacing(path, overwrite=overwrite) as partial,
+        netcdf4.Dataset(os.fspath(partial), "w", format="NETCDF4") as dataset,
+    ):
+        dataset.set_auto_maskandscale(False)
+        if isinstance(node, Group):
+            _fill_group(dataset, node)
+        for name, member in nodes:
+            if isinstance(member, Group):
+                _fill_group(dataset.createGroup(name), member)
+            else:
+                _write_variable(dataset, name, member, compression)
 
 
 def _fill_group(group: Any, node: Group) -> None:

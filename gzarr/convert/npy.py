@@ -13,8 +13,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from gzarr.api.open import open as open_node
-from gzarr.convert.writing import replacing, write
+from gzarr.convert.writing import node_of, replacing, write
 from gzarr.copying.arrays import BUDGET_NBYTES, copy_regions, decoding_route
 from gzarr.copying.report import TransferReport
 from gzarr.copying.settings import TransferKeywords
@@ -28,9 +27,8 @@ from gzarr.copying.sources import (
     reading,
     regular_grid,
 )
-from gzarr.errors import CopyError, GzarrError
+from gzarr.errors import CopyError
 from gzarr.hierarchy.array import Array
-from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.lazy import allocate
 from gzarr.indexing.regions import Region
 
@@ -147,24 +145,17 @@ def to_npy(source: Any, path: str | os.PathLike[str], *, overwrite: bool = False
     >>> np.load(f"{folder}/a.npy")
     array([1, 2, 3])
     """
-    node = source if isinstance(source, (Array, Group)) else open_node(source, mode="r")
+    node = node_of(source)
     with replacing(path, overwrite=overwrite) as partial:
-        try:
-            if isinstance(node, Array):
-                _save(node, partial)
-                return
-            method = zipfile.ZIP_DEFLATED if compressed else zipfile.ZIP_STORED
-            with (
-                tempfile.TemporaryDirectory(prefix="gzarr-npz-", dir=partial.parent) as folder,
-                zipfile.ZipFile(partial, "w", method) as archive,
-            ):
-                file = Path(folder) / "array.npy"
-                for name, member in node.members(None):
-                    if isinstance(member, Array):
-                        _save(member, file)
-                        archive.write(file, f"{name}.npy")
-        except (OSError, ValueError, GzarrError) as error:
-            raise CopyError(f"cannot write {os.fspath(path)!r}: {error}; no file was made") from error
+        if isinstance(node, Array):
+            _save(node, partial)
+            return
+        file = Path(f"{partial}.npy")
+        with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED if compressed else zipfile.ZIP_STORED) as archive:
+            for name, member in node.members(None):
+                if isinstance(member, Array):
+                    _save(member, file)
+                    archive.write(file, f"{name}.npy")
 
 
 def _save(array: Array, file: Path) -> None:

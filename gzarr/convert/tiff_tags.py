@@ -49,9 +49,7 @@ def tags_of(page: Any) -> dict[str, Any]:
     tags = {}
     for tag in _TAGS:
         if tag in page.tags:
-            value = page.tags[tag].value
-            if isinstance(value, tuple) and len(value) == 2 and tag.endswith("Resolution"):
-                value = value[0] / value[1] if value[1] else 0.0
+            value = fraction(page, tag) if tag.endswith("Resolution") else page.tags[tag].value
             try:
                 tags[tag] = as_json(int(value) if tag == "ResolutionUnit" else value)
             except (TypeError, ValueError):

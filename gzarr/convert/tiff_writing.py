@@ -9,8 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from gzarr.api.open import open as open_node
-from gzarr.convert.writing import replacing
+from gzarr.convert.writing import node_of, replacing
 from gzarr.copying.arrays import BUDGET_NBYTES
 from gzarr.copying.named_chunks import axis_names
 from gzarr.copying.sources import from_array, on_host
@@ -73,7 +72,7 @@ def to_tiff(
     (3, 64, 80)
     """
     tifffile = require("tifffile", "tiff", "the conversion to TIFF files")
-    array = source if isinstance(source, Array) else open_node(source, mode="r")
+    array = node_of(source)
     if not isinstance(array, Array):
         raise CopyError(f"{array.store_path} is a group: a TIFF file holds one array; name it, such as its level '0'")
     samples = _nsamples(array)
@@ -91,19 +90,16 @@ def to_tiff(
     nodata = nodata_of(array.metadata)
     if nodata is not None:
         options["extratags"] = [(_GDAL_NODATA, "s", 0, str(nodata.item()), True)]
-    with replacing(path, overwrite=overwrite) as partial:
-        try:
-            with tifffile.TiffWriter(partial, bigtiff=array.nbytes >= _BIG_NBYTES) as file:
-                file.write(
-                    _tiles(array, shape, samples),
-                    shape=array.shape,
-                    dtype=array.dtype.newbyteorder("="),
-                    tile=shape,
-                    compression=compression,
-                    **options,
-                )
-        except (ValueError, TypeError, OSError, RuntimeError, ImportError) as error:
-            raise CopyError(f"cannot write {os.fspath(path)!r} as TIFF: {error}; no file was made") from error
+    big = array.nbytes >= _BIG_NBYTES
+    with replacing(path, overwrite=overwrite) as partial, tifffile.TiffWriter(partial, bigtiff=big) as file:
+        file.write(
+            _tiles(array, shape, samples),
+            shape=array.shape,
+            dtype=array.dtype.newbyteorder("="),
+            tile=shape,
+            compression=compression,
+            **options,
+        )
 
 
 def _nsamples(array: Array) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,13 +12,18 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from gzarr.api.consolidated import consolidate_metadata
+from gzarr.api.open import open as open_node
 from gzarr.copying.planning import check_copy
 from gzarr.copying.report import TransferReport
 from gzarr.copying.settings import CopyKeywords, Settings, TransferKeywords
 from gzarr.copying.sources import SourceTree, of_file
 from gzarr.copying.transfer import destination, transfer_tree
-from gzarr.errors import OVERWRITE, CopyError
+from gzarr.errors import OVERWRITE, CopyError, GzarrError
+from gzarr.hierarchy.array import Array
+from gzarr.hierarchy.group import Group
 
+#: With less space left, the disk counts as full; libraries say only that something failed.
+_FULL_NBYTES = 1 << 20
 _SETTINGS = frozenset(f.name for f in fields(Settings))
 
 
@@ -37,11 +43,17 @@ def write(tree: SourceTree, dest: Any, /, **options: Unpack[TransferKeywords]) -
         return report
 
 
+def node_of(source: Any) -> Array | Group:
+    """The array or group that is written to a file: itself, or what is stored at a path."""
+    return source if isinstance(source, (Array, Group)) else open_node(source, mode="r")
+
+
 @contextmanager
 def replacing(path: str | os.PathLike[str], *, overwrite: bool) -> Iterator[Path]:
     """A temporary file beside the final one, which it replaces on success; on failure it is deleted.
 
-    Raises CopyError if the file exists and must not be replaced.
+    Raises CopyError if the file exists and must not be replaced, or what writes it fails, whose errors are of many
+    kinds.
     """
     final = Path(path)
     if final.exists() and not overwrite:
@@ -49,5 +61,11 @@ def replacing(path: str | os.PathLike[str], *, overwrite: bool) -> Iterator[Path
     # In a folder of its own: nobody else can have put a link where libraries write.
     with tempfile.TemporaryDirectory(prefix=f".{final.name}.partial-", dir=final.parent) as folder:
         partial = Path(folder, final.name)
-        yield partial
-        partial.replace(final)
+        try:
+            yield partial
+            partial.replace(final)
+        except CopyError:
+            raise
+        except (GzarrError, OSError, ValueError, TypeError, KeyError, RuntimeError, ImportError) as error:
+            full = "; the disk is full" if shutil.disk_usage(folder).free < _FULL_NBYTES else ""
+            raise CopyError(f"cannot write {os.fspath(path)!r}: {error}{full}; no file was made") from error
