@@ -1,7 +1,7 @@
 """A store that serves the metadata of a consolidated hierarchy from one document, and passes everything else on.
 
 What it answers is never older than the document, as far as it can be known: before each answer it asks whether the
-document is still the one that was read (`gzarr.metadata.consolidated.watch`). Where the store has no tokens, or
+document is still the one that was read (`gzarr.metadata.consolidated.state_of`). Where the store has no tokens, or
 asking for them is a round trip to a server, it sees the changes of this process only; those of others it sees when it
 is opened again.
 """
@@ -24,10 +24,8 @@ from gzarr.metadata.consolidated import (
     State,
     find_documents,
     is_group,
-    last_change,
     parse_zmetadata,
-    token,
-    watch,
+    state_of,
 )
 from gzarr.metadata.documents import read_node
 from gzarr.metadata.fields import dump_json, parse_json
@@ -92,11 +90,6 @@ class ConsolidatedStore(WrapperStore):
         The document, ``path/zarr.json`` or ``path/.zmetadata``.
     frozen : bool
         Refuse every change of metadata; chunks stay writable.
-
-    Attributes
-    ----------
-    state
-        Says whether the document is still the same.
     """
 
     transparent = True
@@ -109,7 +102,6 @@ class ConsolidatedStore(WrapperStore):
         self._prefix = f"{path}/" if path else ""
         self._key = key
         self._frozen = frozen
-        self.state = watch(store, key)
         self._loaded = _Loaded(None, {}, None, {})
 
     def load(self, data: Buffer | None, before: State | None) -> bool:
@@ -141,7 +133,7 @@ class ConsolidatedStore(WrapperStore):
 
     def _current(self) -> _Loaded:
         """The document as it is now. Threads that find it changed at the same time all read it: none waits."""
-        before, loaded = self.state(), self._loaded
+        before, loaded = state_of(self._store, self._key), self._loaded
         if before != loaded.state:
             self.load(self._store.get_one(Request(self._key)), before)
             loaded = self._loaded
@@ -229,15 +221,13 @@ def open_consolidated_node(
         if zarr_format not in (None, of):
             continue
         document = join_path(path, name)
-        changes, version = last_change(), token(store, document)
+        before = state_of(store, document)
         data = store.get_one(Request(document))
         if data is None:
             continue
         if name != "zarr.json" or FIELD.encode() in bytes(data) or frozen:
             view = ConsolidatedStore(store, path, document, frozen=frozen)
-            state = view.state()
-            unchanged = state[0] == version and last_change() == changes
-            if view.load(data, state if unchanged else None):
+            if view.load(data, before):
                 return view, read_node(view, path, zarr_format)
         if name == "zarr.json":
             what = f"{store}: {escaped(document)}"

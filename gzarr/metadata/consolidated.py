@@ -6,7 +6,7 @@ keys, relative to the group, to documents: ``"a/b/zarr.json"`` or ``"a/.zgroup"`
 Rules. Every function that changes a node calls `refresh` afterwards. It looks at every group above the node, and in
 stores around the node's own (`Store.enclosing`), and puts into those that are consolidated what is *stored now*, under
 the lock of that one document: the last of several changes leaves it true. What a program has read of consolidated
-metadata is as old as what `watch` said before reading.
+metadata is as old as what `state_of` said before reading.
 
 Source: zarr 2.18 and zarr-python 3, whose ``.zmetadata`` (``zarr_consolidated_format`` 1) and ``consolidated_metadata``
 (kind "inline") these are; neither is part of a specification.
@@ -14,7 +14,7 @@ Source: zarr 2.18 and zarr-python 3, whose ``.zmetadata`` (``zarr_consolidated_f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import count
 from typing import Any, TypeAlias
 
@@ -41,29 +41,19 @@ _numbers = count(1)
 _last_change = 0
 
 
-def token(store: Store, key: str) -> object | None:
-    """The token of a document's version; None if asking for it takes as long as reading the document."""
-    versions = store.versions
-    return None if versions is None or versions.remote else versions.token(key)
+def state_of(store: Store, key: str) -> State:
+    """What compares equal as long as a document stays the same: its token, and the number of changes by this process.
 
-
-def watch(store: Store, key: str) -> Callable[[], State]:
-    """A function whose results compare equal as long as a document stays the same.
-
-    It knows what the store's tokens tell (see `token`), and all changes that this process makes.
+    There is no token if asking for it takes as long as reading the document.
     """
-    return lambda: (token(store, key), _last_change)
+    versions = store.versions
+    return None if versions is None or versions.remote else versions.token(key), _last_change
 
 
 def _count() -> None:
-    """Count a change, once it is stored: who begins to watch later reads it."""
+    """Count a change, once it is stored: what asks for the state later reads it."""
     global _last_change  # noqa: PLW0603 - one number for the process
     _last_change = next(_numbers)
-
-
-def last_change() -> int:
-    """The number of the last change of metadata that this process has made."""
-    return _last_change
 
 
 # -- one consolidated document -----------------------------------------------------------------------------------------
