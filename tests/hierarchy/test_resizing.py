@@ -8,6 +8,7 @@ from gzarr.errors import MetadataError, ReadOnlyError, SelectionError
 from gzarr.storage import CountingStore, WrapperStore
 from gzarr.storage.wrappers import ForwardedConditional
 from gzarr.tensors import to_host
+from tests.support.processes import run_python
 
 
 @pytest.fixture(params=["v2", "v3", "sharded", "rectilinear"])
@@ -285,10 +286,13 @@ def test_an_append_that_fails_leaves_the_array_as_it_was(tmp_path, kind, layout)
 
 
 def test_a_failed_append_keeps_what_others_have_appended_behind_it(tmp_path) -> None:
-    with gzarr.SQLiteStore(tmp_path / "x.sqlite") as below:
-        other = gzarr.create_array(below, shape=4, chunks=4, dtype="i4", fill_value=-1)
+    place = tmp_path / "x.sqlite"
+    append = f"gzarr.open_array(gzarr.SQLiteStore({str(place)!r})).append(np.full(4, 2, 'i4'))"
+    with gzarr.SQLiteStore(place) as below:
+        gzarr.create_array(below, shape=4, chunks=4, dtype="i4", fill_value=-1)
         store = Failing(below)
-        store.bad, store.before_failing = "c/1", lambda: other.append(np.full(4, 2, "i4"))
+        store.bad = "c/1"
+        store.before_failing = lambda: run_python(f"import gzarr, numpy as np; {append}")
         z = gzarr.open_array(store)
         with pytest.raises(OSError, match="no room"):
             z.append(np.full(4, 3, "i4"))
