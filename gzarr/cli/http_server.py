@@ -42,7 +42,7 @@ from gzarr.storage.rules import TEMPORARY_PREFIX
 #: How often an object is read again that is replaced while it is read.
 _ATTEMPTS = 5
 #: How many bytes are read and held at once for a client; and when more than so many wait to be accepted by clients.
-_PIECE_NBYTES, _SMALL_PIECE_NBYTES, _WAITING_NBYTES = 4 << 20, 256 << 10, 64 << 20
+_PART_NBYTES, _SMALL_PART_NBYTES, _WAITING_NBYTES = 4 << 20, 256 << 10, 64 << 20
 #: How many bytes are sent at once. The limit of time is for each of them, so that slow clients get large objects too.
 _SENT_NBYTES = 256 << 10
 #: Connections at once: browsers open six, fsspec and obstore up to 100. More are told to come again.
@@ -133,14 +133,14 @@ class StoreServer(ThreadingHTTPServer):
     def waiting(self, span: ByteSpan) -> Iterator[ByteSpan]:
         """The part of a range that is read and sent next: a small one while many bytes wait to be accepted."""
         with self._lock:
-            most = _PIECE_NBYTES if self._waiting_nbytes < _WAITING_NBYTES else _SMALL_PIECE_NBYTES
-            piece = ByteSpan(span.start, min(span.start + most, span.stop))
-            self._waiting_nbytes += piece.stop - piece.start
+            most = _PART_NBYTES if self._waiting_nbytes < _WAITING_NBYTES else _SMALL_PART_NBYTES
+            part = ByteSpan(span.start, min(span.start + most, span.stop))
+            self._waiting_nbytes += part.stop - part.start
         try:
-            yield piece
+            yield part
         finally:
             with self._lock:
-                self._waiting_nbytes -= piece.stop - piece.start
+                self._waiting_nbytes -= part.stop - part.start
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Print what went wrong, unless it is a client that has gone or does not read."""
@@ -293,12 +293,12 @@ class _Handler(BaseHTTPRequestHandler):
         """Send what follows the first part of an object."""
         while span.start < span.stop:
             with self.server.waiting(span) as part:
-                piece = self._read(key, part, token)
-                if piece is None:
+                body = self._read(key, part, token)
+                if body is None:
                     self.log_error("%s was replaced while it was sent", key)
                     self.close_connection = True
                     return
-                self._write(piece)
+                self._write(body)
             span = span._replace(start=part.stop)
 
     def _read(self, key: str, span: ByteSpan, token: Any) -> Buffer | None:

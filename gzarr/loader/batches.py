@@ -186,7 +186,7 @@ def _drain(tokens: SimpleQueue[None]) -> None:
             tokens.get_nowait()
 
 
-class Batches:
+class BatchIterator:
     """The batches of an epoch: the iterator of a `gzarr.Loader`.
 
     Dropping it ends its thread. It is safe to go on after an interrupt, and in a forked process.

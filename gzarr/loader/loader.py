@@ -6,6 +6,7 @@ import math
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Literal, Self
 
 from gzarr.backend import Array as AnyArray
@@ -14,7 +15,7 @@ from gzarr.errors.escaping import escaped
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.indexing.selection import Indices
-from gzarr.loader.batches import Batches, BatchItem
+from gzarr.loader.batches import BatchItem, BatchIterator
 from gzarr.loader.producing import produce
 from gzarr.loader.samples import Crops, Samples, Window
 from gzarr.loader.setup import Begun, Setup, integer
@@ -135,7 +136,7 @@ class Loader:
         self._setup = Setup(given, part)
         self._threads, self._lock = Pool(), new_lock()
         self._begun: Begun | None  # the iteration under way, or the next one if somebody has asked for it
-        self._iteration: weakref.ref[Batches] | None
+        self._iteration: weakref.ref[BatchIterator] | None
         self._go_to(begin, resumed=resumed)
         self._meter: Meter | None = None
 
@@ -146,11 +147,10 @@ class Loader:
             self._setup.watch.begin()
             setup, begun = self._setup, self._coming()._replace(stream=self._setup.backend.current_stream())
             self._meter = begun.meter
-
-            def items(first: int) -> Iterator[BatchItem]:  # refers to no loader
-                return produce(setup, begun, first)
-
-            batches = Batches(items, setup.prefetch, begun.meter, self._threads, self._lock, self._taken, self._ended)
+            items = partial(produce, setup, begun)  # refers to no loader
+            batches = BatchIterator(
+                items, setup.prefetch, begun.meter, self._threads, self._lock, self._taken, self._ended
+            )
             self._iteration, self._resumed = weakref.ref(batches), False
             return batches
 
@@ -203,7 +203,7 @@ class Loader:
         self._from, self._resumed = begin, resumed
         self._iteration, self._begun, self._steps = None, None, 0
 
-    def _running(self) -> Batches | None:
+    def _running(self) -> BatchIterator | None:
         return None if self._iteration is None else self._iteration()
 
     def __len__(self) -> int:

@@ -230,7 +230,7 @@ def test_a_body_is_no_request(url: str, verb: bytes, size: bytes) -> None:
 
 
 def test_objects_are_sent_in_pieces_and_end_where_they_are_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_server, "_PIECE_NBYTES", 1000)
+    monkeypatch.setattr(http_server, "_PART_NBYTES", 1000)
     store = gzarr.MemoryStore()
     store["a"] = stored = bytes(range(250)) * 10
     read = store.get_one

@@ -9,7 +9,7 @@ import weakref
 import pytest
 
 from gzarr.concurrency import Pool, new_lock
-from gzarr.loader.batches import Batches, BatchItem, Handover
+from gzarr.loader.batches import BatchItem, BatchIterator, Handover
 from gzarr.loader.stats import Meter
 
 METER = Meter(0, 0)
@@ -42,7 +42,7 @@ def batch_of(item):
 
 
 def batches_of(items, prefetch=2, threads=None, taken=batch_of, ended=lambda: None):
-    return Batches(items, prefetch, METER, threads or Pool(), new_lock(), taken, ended)
+    return BatchIterator(items, prefetch, METER, threads or Pool(), new_lock(), taken, ended)
 
 
 def wait_until(condition, timeout_s=10):

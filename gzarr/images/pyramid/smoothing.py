@@ -135,11 +135,11 @@ def smooth_levels(build: Build) -> None:
     """Build all levels above level 0, which is stored. Raises: ChunkError, StoreError, ValueError."""
     max_nbytes = build.recipe.max_nbytes
     steps = [_step(build, level, max_nbytes) for level in range(1, len(build.levels))]
-    marks = build.begin({"walks": [step.plan.to_json() for step in steps]})
+    marks = build.begin({"plans": [step.plan.to_json() for step in steps]})
     if marks.n_done:
         steps = [
             step._replace(plan=plan_again(step.geometry, [step.source.metadata.chunk_grid], step.costs, stored))
-            for step, stored in zip(steps, marks.plan["walks"], strict=True)
+            for step, stored in zip(steps, marks.plan["plans"], strict=True)
         ]
     first = 0
     with counted(build.recipe.progress, sum(step.source.nbytes for step in steps)) as add:
