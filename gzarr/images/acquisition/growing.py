@@ -21,12 +21,12 @@ from gzarr.backend import Backend
 from gzarr.concurrency import new_lock
 from gzarr.hierarchy.array import Array
 from gzarr.images.image import Image
-from gzarr.images.ome.documents import Dataset, write_multiscale
-from gzarr.images.pyramid.building import method_metadata, method_name, plan, skipped
+from gzarr.images.ome.documents import write_multiscale
+from gzarr.images.pyramid.building import naming, plan
 from gzarr.images.pyramid.cascade import Cascade
-from gzarr.images.pyramid.downsample import Method
 from gzarr.images.pyramid.level_arrays import create_level, level_array
-from gzarr.images.pyramid.levels import Factors, PyramidLevel
+from gzarr.images.pyramid.levels import PyramidLevel
+from gzarr.images.pyramid.recipes import Recipe
 from gzarr.images.shown import show_values
 from gzarr.images.tasks import run_tasks
 from gzarr.indexing.keys import Coords
@@ -52,26 +52,16 @@ class GrowingImage:
         How many frames are complete.
     """
 
-    def __init__(
-        self,
-        image: Image,
-        how: tuple[int | None, Factors, Method, Any],
-        expected: int,
-    ) -> None:
-        """Create the levels of an image that has one, without frames.
-
-        how: number of levels above it, factors, method, what is skipped. expected: how many frames to plan levels for.
-        """
-        levels, factors, self._method, skip = how
+    def __init__(self, image: Image, recipe: Recipe, expected: int) -> None:
+        """Create the levels of an image that has one, without frames. expected: how many frames to plan levels for."""
         self.image = image
         base = image.levels[0]
-        self._planned = plan(_resized(base, max(expected, 1)), image.metadata, levels, factors, self._method)
+        self._method, missing, self._planned = plan(_resized(base, max(expected, 1)), image.metadata, recipe)
         arrays = [base, *(level_array(image.group, base, _without_frames(level)) for level in self._planned)]
         for array in arrays[1:]:
             create_level(array, overwrite=False)
         steps = [level.factors for level in self._planned]
         self._levels = arrays
-        missing = skipped(skip, base, self._method)
         endless = [_resized(array, _ENDLESS) for array in arrays]
         self._cascade = Cascade(endless, steps, self._method, backend=self.backend, missing=missing)
         self.row = self._cascade.unit[0]
@@ -155,12 +145,8 @@ class GrowingImage:
     def _name_levels(self, count: int) -> None:
         """Write the metadata of the first levels."""
         added = self._planned[: count - 1]
-        datasets = [Dataset(level.path, level.scale, level.translation) for level in added]
-        metadata = self.image.metadata
-        named = replace(metadata, datasets=(metadata.datasets[0], *datasets))
-        if added:
-            named = replace(named, type=method_name(self._method), metadata=method_metadata(self._method, added))
-        if named != metadata:
+        named = naming(self.image.metadata, self._method, added)
+        if named != self.image.metadata:
             write_multiscale(self.image.group, named)
         self.image = replace(self.image, metadata=named, levels=tuple(self._levels[: len(added) + 1]))
 

@@ -33,6 +33,7 @@ from gzarr.images.ome.axes import new_axes
 from gzarr.images.ome.collection import create_collection
 from gzarr.images.pyramid.downsample import Method, check_method, resident
 from gzarr.images.pyramid.levels import SMALLEST, Factors
+from gzarr.images.pyramid.recipes import Recipe
 from gzarr.images.tasks import limit_of
 from gzarr.indexing.chunking import parse_shape
 
@@ -141,16 +142,16 @@ class ImageWriter:
         self._spare: list[FrameRow] = []
         self._error: BaseException | None = None
         given: dict[str, Any] = {**kwargs, "shape": (0, *frame), "dtype": kind, "axes": axes}
-        how = (levels, factors, method, kwargs.get("skip"))
+        recipe = Recipe(levels, factors, method, skip=kwargs.get("skip"))
         if given.get("overwrite"):  # what is wrong is said before anything is deleted
-            GrowingImage(create_image(**{**given, "overwrite": False, "path": None}), how, frames)
+            GrowingImage(create_image(**{**given, "overwrite": False, "path": None}), recipe, frames)
         made: dict[str | None, Image] = {}
         if positions is None:
             made[None] = create_image(store, **given)
         else:
             root, given = create_collection(store, positions, given)
             made |= {name: create_image(root, path=name, **given) for name in positions}
-        self._positions = {name: WriterPosition(GrowingImage(image, how, frames)) for name, image in made.items()}
+        self._positions = {name: WriterPosition(GrowingImage(image, recipe, frames)) for name, image in made.items()}
         _open[id(self)] = self
 
     def append(self, frame: Any, *, position: str | None = None, **index: int | str) -> None:

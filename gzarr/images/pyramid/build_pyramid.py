@@ -161,8 +161,7 @@ def _take_off(source: Image, alone: Multiscale, recipe: Recipe) -> bool:
     Raises: ContainsNodeError if that was not asked for.
     """
     group, base = source.group, source.levels[0]
-    method = recipe.method_for(alone)
-    planned = plan(base, alone, recipe.levels, recipe.factors, method)
+    method, _, planned = plan(base, alone, recipe)
     is_as_planned = [level.shape for level in planned] == [level.shape for level in source.levels[1:]]
     if recipe.resume and is_as_planned and source.metadata.type == method_name(method):
         # A build that ended before its last step repeats that.

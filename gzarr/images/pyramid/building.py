@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 
@@ -34,13 +34,16 @@ from gzarr.images.pyramid.cascade import Cascade
 from gzarr.images.pyramid.device_memory import measured_share
 from gzarr.images.pyramid.downsample import Method, check_method
 from gzarr.images.pyramid.level_arrays import check_place, create_level, level_array, take_off_levels
-from gzarr.images.pyramid.levels import AxisKind, Factors, PyramidLevel, plan_levels
+from gzarr.images.pyramid.levels import AxisKind, PyramidLevel, plan_levels
 from gzarr.images.pyramid.recipes import Recipe
 from gzarr.images.pyramid.resuming import UnitsDone
 from gzarr.images.pyramid.units import plan_units
 from gzarr.images.tasks import run_tasks, with_memory, worker_count
 from gzarr.indexing.regions import Region
 from gzarr.metadata.documents import read_node
+
+#: A method, which elements of level 0 it leaves out, and the levels above level 0.
+PlannedLevels: TypeAlias = tuple[Method, Missing | None, tuple[PyramidLevel, ...]]
 
 
 @dataclass(slots=True)
@@ -177,32 +180,29 @@ def make_build(
     node: Group | Array, base: Array, multiscale: Multiscale | None, recipe: Recipe, *, write_base: bool = True
 ) -> Build:
     """Plan levels of which nothing is written yet; the parameters are those of `building` and `Build`."""
-    planned: tuple[PyramidLevel, ...] = ()
+    found: PlannedLevels = "nearest", None, ()
     arrays: list[Array] = []
-    method: Method = "nearest"
-    missing = None
     if multiscale is not None and isinstance(node, Group):
-        method = recipe.method_for(multiscale)
-        check_method(method, base.dtype, labels=multiscale.image_label is not None)
-        missing = skipped(recipe.skip, base, method)
-        planned = plan(base, multiscale, recipe.levels, recipe.factors, method)
-        arrays = [level_array(node, base, level) for level in planned]
-        multiscale = _named(multiscale, method, planned)
+        found = plan(base, multiscale, recipe)
+        arrays = [level_array(node, base, level) for level in found[-1]]
+        multiscale = naming(multiscale, found[0], found[-1])
+    method, missing, planned = found
     factors = [level.factors for level in planned]
     cascade = Cascade([base, *arrays], factors, method, backend=base.backend, write_base=write_base, missing=missing)
     run = _run_of(node, base, planned, cascade, recipe, write_base=write_base)
     return Build(node, multiscale, (base, *arrays), cascade, recipe._replace(run=run.joined(recipe.run or Run())))
 
 
-def _named(multiscale: Multiscale, method: Method, planned: Sequence[PyramidLevel]) -> Multiscale:
-    """The metadata with all levels."""
+def naming(multiscale: Multiscale, method: Method, planned: Sequence[PyramidLevel]) -> Multiscale:
+    """The metadata with some levels above level 0."""
     if not planned:
         return replace(multiscale, datasets=multiscale.datasets[:1])
+    kwargs = {"method": method_name(method), "factors": [list(level.factors) for level in planned]}
     return replace(
         multiscale,
         datasets=(multiscale.datasets[0], *(Dataset(level.path, *level[3:]) for level in planned)),
         type=method_name(method),
-        metadata=method_metadata(method, planned),
+        metadata={"method": "gzarr.images.build_pyramid", "kwargs": kwargs},
     )
 
 
@@ -264,27 +264,23 @@ def fill(build: Build, produce: Callable[[Region], AnyArray], chunk: tuple[int, 
         )
 
 
-def skipped(skip: Any, base: Array, method: Method) -> Missing | None:
-    """Which elements of level 0 a method leaves out. Raises: ValueError, TypeError."""
+def plan(base: Array, multiscale: Multiscale, recipe: Recipe) -> PlannedLevels:
+    """The method, which elements of level 0 it leaves out, and the levels above it. Raises: ValueError, TypeError."""
+    method, skip, factors = recipe.method_for(multiscale), recipe.skip, recipe.factors
+    missing = None
+    check_method(method, base.dtype, labels=multiscale.image_label is not None)
     if isinstance(method, str):
-        return missing_of(skip, base)
-    if skip is not None and skip is not False:
+        missing = missing_of(skip, base)
+    elif skip is not None and skip is not False:
         raise ValueError("skip: a function as the method sees all elements; leave skip out, and let it skip them")
-    return None
-
-
-def plan(
-    base: Array, multiscale: Multiscale, levels: int | None, factors: Factors, method: Method
-) -> tuple[PyramidLevel, ...]:
-    """The levels above level 0. Raises: ValueError."""
     dataset = multiscale.datasets[0]
     axes = [AxisKind(axis.name, axis.type == "space", length) for axis, length in with_lengths(multiscale.axes)]
     first = PyramidLevel(dataset.path, base.shape, (1,) * base.ndim, dataset.scale, dataset.translation)
-    planned = plan_levels(first, axes, levels, factors, centered=method != "nearest")
+    planned = plan_levels(first, axes, recipe.levels, factors, centered=method != "nearest")
     for axis, kind in enumerate(multiscale.axes):
         if kind.type == "channel" and any(level.factors[axis] > 1 for level in planned):
             raise ValueError(f"factors={factors!r} join channels, axis {kind.name!r}; give it a factor of 1")
-    return planned
+    return method, missing, planned
 
 
 def producer(data: Any, backend: Backend, dtype: Any) -> Callable[[Region], AnyArray]:
@@ -344,9 +340,3 @@ def _start(region: Region) -> tuple[int, ...]:
 def method_name(method: Method) -> str:
     """What the metadata call a method."""
     return method if isinstance(method, str) else getattr(method, "__qualname__", type(method).__qualname__)
-
-
-def method_metadata(method: Method, planned: Sequence[PyramidLevel]) -> dict[str, Any]:
-    """What the metadata say of how levels were made."""
-    factors = [list(level.factors) for level in planned]
-    return {"method": "gzarr.images.build_pyramid", "kwargs": {"method": method_name(method), "factors": factors}}

@@ -9,7 +9,7 @@ from gzarr.api.groups import open_group
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.images.ome.documents import FORMAT_OF, Multiscale, ome_of
-from gzarr.images.pyramid.building import Build, building, chunk_of, fill, plan, producer, skipped
+from gzarr.images.pyramid.building import Build, building, chunk_of, fill, plan, producer
 from gzarr.images.pyramid.cascade import Cascade
 from gzarr.images.pyramid.cluster import build_on
 from gzarr.images.pyramid.downsample import GAUSSIAN, check_method
@@ -72,10 +72,7 @@ def check_image(multiscale: Multiscale, level: Mapping[str, Any], recipe: Recipe
 
 def check_recipe(group: Group, base: Array, multiscale: Multiscale, recipe: Recipe) -> None:
     """Check that levels can be made by a recipe, before anything is written. Raises: ValueError, TypeError."""
-    method = recipe.method_for(multiscale)
-    check_method(method, base.dtype, labels=multiscale.image_label is not None)
-    skipped(recipe.skip, base, method)
-    planned = plan(base, multiscale, recipe.levels, recipe.factors, method)
+    method, _, planned = plan(base, multiscale, recipe)
     if method != GAUSSIAN:
         arrays = [level_array(group, base, level) for level in planned]
         cascade = Cascade([base, *arrays], [level.factors for level in planned], method, backend=base.backend)

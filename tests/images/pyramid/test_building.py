@@ -164,7 +164,7 @@ def test_levels_of_huge_shards_have_smaller_ones_that_fit_into_memory() -> None:
 def test_channels_are_not_joined() -> None:
     image = create_image(shape=(4, 64, 64), dtype="u2", axes="cyx")
     with pytest.raises(ValueError, match="join channels, axis 'c'; give it a factor of 1"):
-        plan(image[0], image.metadata, 1, {"c": 2}, "mean")
+        plan(image[0], image.metadata, Recipe(1, {"c": 2}))
 
 
 def test_levels_are_of_the_format_of_the_image(tmp_path: Path) -> None:
