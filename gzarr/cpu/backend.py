@@ -15,8 +15,8 @@ from gzarr.backend import Array, Chain, Decode, Fields, Placement
 from gzarr.codecs.spec import ArrayRepr, Step, equals_fill, fill_of
 from gzarr.cpu import decode_into
 from gzarr.cpu.codecs.objects import DecodeRows, make_decode_rows
-from gzarr.cpu.compiled.buffers import place_wave
 from gzarr.cpu.compiled.eligibility import CompiledLoop
+from gzarr.cpu.compiled.read import place_buffers
 from gzarr.cpu.compiled.reduce import reduce_windows
 from gzarr.cpu.compiled.source import LoopChain, make_loop_chain
 from gzarr.cpu.compiled.take import take
@@ -180,7 +180,7 @@ class CpuBackend:
                 fill = np.asarray(fill).astype(out.dtype)[()]
         if into is not None:
             if fields is None and len(parts) > 1 and not isinstance(loop_chain := loop(), str):
-                left = decoders.call(partial(place_wave, loop_chain, buffers, parts, out))
+                left = decoders.call(partial(place_buffers, loop_chain, buffers, parts, out))
                 if len(left) < len(parts):
                     _place_rest(into, (buffers, parts), left, out, fill)
                     return

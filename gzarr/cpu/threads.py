@@ -78,6 +78,16 @@ def share(task: Callable[[T], object], items: Sequence[T]) -> None:
         run_in_threads(task, items, len(items), _helpers)
 
 
+def spread(n: int, n_threads: int) -> Iterator[int]:
+    """The numbers below n, in an order in which threads that take them one by one stay apart from each other.
+
+    Chunks beside each other are in the same pages of the result, which the system clears for every thread that finds
+    them missing, and in the same directory, which one thread at a time may change.
+    """
+    each = -(-n // max(n_threads, 1))
+    return (number for first in range(each) for number in range(first, n, each))
+
+
 class _InTask(threading.local):
     """Whether the current thread carries out a task of `run`."""
 

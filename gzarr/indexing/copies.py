@@ -164,10 +164,10 @@ class CopyBatches:
         Most chunks of a batch.
     """
 
-    cuts = 1
+    cuts, npoints = 1, -1
 
     def __init__(self, plan: CopyPlan, objects: Grid, size: int) -> None:
-        self._plan, self._size = plan, size
+        self._plan, self._size, self.nchunks = plan, size, plan.nparts
         self.n = -(-plan.nparts // size)
         self._owners: Indices | None = None
         self.nobjects = 0
@@ -204,9 +204,13 @@ class CopyBatches:
         return [self._plan.part(number * self._size + chunk) for chunk in chunks]
 
 
-def make_batches(plan: BoxPlan | CopyPlan, objects: Grid, size: int) -> BoxBatches | CopyBatches:
-    """Cut a plan of at least one chunk into batches of at most so many chunks."""
-    return CopyBatches(plan, objects, size) if isinstance(plan, CopyPlan) else BoxBatches(plan, objects, size)
+def make_batches(
+    plan: BoxPlan | CopyPlan, objects: Grid, size: int, *, whole: bool = False
+) -> BoxBatches | CopyBatches:
+    """Cut a plan of at least one chunk into batches of at most so many chunks. whole: as of `BoxBatches`; of boxes."""
+    if isinstance(plan, CopyPlan):
+        return CopyBatches(plan, objects, size)
+    return BoxBatches(plan, objects, size, whole=whole)
 
 
 class Slots:

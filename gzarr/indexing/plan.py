@@ -256,9 +256,14 @@ def joint_index(index: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _windows(spans: Sequence[Span], chunks: Axis, objects: Axis) -> Indices:
     """Which spans are in one stored object: (n, 3), its coordinate, first span, number of spans."""
+    if len(spans) == 1:
+        return np.array([(objects.locate(chunks.bounds(spans[0].chunk)[0]), 0, 1)])
     owners = objects.locate_all(chunks.starts_of(chunks_of(spans)))
-    firsts = np.flatnonzero(np.concatenate([[True], owners[1:] != owners[:-1]]))
-    return np.stack([owners[firsts], firsts, np.diff(firsts, append=owners.size)], axis=1)
+    firsts = [0, *(np.flatnonzero(owners[1:] != owners[:-1]) + 1).tolist()]
+    windows = np.empty((len(firsts), 3), np.int64)
+    windows[:, 0], windows[:, 1] = owners[firsts], firsts
+    windows[:-1, 2], windows[-1, 2] = windows[1:, 1] - windows[:-1, 1], owners.size - firsts[-1]
+    return windows
 
 
 def _by_object(spans: Sequence[Span], chunks: Axis, objects: Axis) -> list[tuple[int, tuple[Span, ...]]]:

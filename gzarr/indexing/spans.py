@@ -116,8 +116,7 @@ class RangeSpans(ColumnSpans):
         rows[:, IN_START] = done * step - low
         rows[:, OUT_START] = done
         if step == 1:  # only at its ends a chunk may be cut
-            rows[at == 0, FULL] = self[0].full
-            rows[at == self._n - 1, FULL] = self[-1].full
+            rows[:, FULL] = (rows[:, COUNT] == length) | (low + start + rows[:, COUNT] == self._axis.extent)
         return rows
 
     def __len__(self) -> int:

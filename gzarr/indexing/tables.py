@@ -15,6 +15,7 @@ from math import prod
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gzarr.indexing.grid import Grid
 from gzarr.indexing.plan import BoxPlan, Part, joint_index
@@ -72,6 +73,16 @@ class CopyTable(NamedTuple):
         return len(self.spans) if self.firsts is None else len(self.firsts) - 1
 
     @property
+    def full(self) -> NDArray[np.bool_]:
+        """Which chunks are taken whole, as far as they are within the array; of a box."""
+        return np.asarray(self.spans[:, :, FULL].all(axis=1))
+
+    @property
+    def columns(self) -> tuple[Indices | None, ...]:
+        """The columns that the compiled loop is given."""
+        return self.spans, self.lists, self.firsts, self.slots
+
+    @property
     def coords(self) -> Indices:
         """Coordinates of the chunks, (m, ndim)."""
         spans = self.spans if self.firsts is None else self.spans[self.firsts[:-1]]
@@ -89,6 +100,10 @@ class Batches(Protocol):
         How many batches, one after the other, make a stored object; 1 if objects are not cut.
     nobjects : int
         Number of stored objects; 0 if chunks are objects.
+    nchunks : int
+        Number of chunks.
+    npoints : int
+        Number of points; -1 for boxes.
     """
 
     @property
@@ -97,6 +112,10 @@ class Batches(Protocol):
     def cuts(self) -> int: ...  # noqa: D102 - an attribute
     @property
     def nobjects(self) -> int: ...  # noqa: D102 - an attribute
+    @property
+    def nchunks(self) -> int: ...  # noqa: D102 - an attribute
+    @property
+    def npoints(self) -> int: ...  # noqa: D102 - an attribute
 
     def table(self, number: int) -> Any:
         """Return a batch by its number."""
@@ -122,11 +141,13 @@ class BoxBatches:
         Whether a batch has no chunks of more than one object.
     """
 
+    npoints = -1
+
     def __init__(self, plan: BoxPlan, objects: Grid, size: int, *, whole: bool = False) -> None:
         self._axes, self._size = _Axes(plan.axes), size
         self._shape, self._windows = tuple(map(len, plan.axes)), list[Indices]()
-        self.nobjects, self.cuts = 0, 1
-        self.n = -(-prod(self._shape) // size)
+        self.nobjects, self.cuts, self.nchunks = 0, 1, plan.nparts
+        self.n = -(-self.nchunks // size)
         if objects is plan.grid:
             return
         self._windows = plan.windows(objects)
@@ -144,24 +165,36 @@ class BoxBatches:
             picked = np.unravel_index(np.arange(first, min(first + self._size, prod(self._shape))), self._shape)
             return CopyTable(*self._axes.rows(picked))
         number, cut = divmod(number, self.cuts)
-        objects = np.arange(number * self._run, min((number + 1) * self._run, self.nobjects))
-        at = np.unravel_index(objects, self._shape)
+        last = min((number + 1) * self._run, self.nobjects)
+        if last - number * self._run == 1:
+            return self._part_of_object(number * self._run, cut)
+        at = np.unravel_index(np.arange(number * self._run, last), self._shape)
         windows = [axis[rows] for axis, rows in zip(self._windows, at, strict=True)]
-        owners = np.stack([axis[:, 0] for axis in windows], axis=1)
-        counts = np.prod([axis[:, 2] for axis in windows], axis=0)
-        if len(objects) == 1:
-            low, high = min(cut * self._size, counts[0]), min((cut + 1) * self._size, counts[0])
-            bounds = np.array([0, high - low])
-            inside = np.unravel_index(np.arange(low, high), [int(axis[0, 2]) for axis in windows])
-            picked = tuple([axis[0, 1] + numbers for axis, numbers in zip(windows, inside, strict=True)])
-            return CopyTable(*self._axes.rows(picked), None, None, owners, bounds, (self.cuts > 1,) * 2)
-        bounds = np.concatenate([[0], np.cumsum(counts)])
-        numbers = np.arange(bounds[-1]) - np.repeat(bounds[:-1], counts)
-        picked = ()
-        for axis in reversed(windows):
-            numbers, inner = np.divmod(numbers, np.repeat(axis[:, 2], counts))
-            picked = (inner + np.repeat(axis[:, 1], counts), *picked)
+        owners, firsts, counts = np.array(windows).transpose(2, 1, 0)
+        ends = np.cumsum(counts.prod(axis=1))
+        which = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
+        numbers = np.arange(ends[-1]) - np.concatenate([[0], ends])[which]
+        picked: list[Indices] = []
+        for first, n in zip(firsts.T[::-1], counts.T[::-1], strict=True):
+            numbers, inner = np.divmod(numbers, n[which])
+            picked.insert(0, inner + first[which])
+        bounds = np.concatenate([[0], ends])
         return CopyTable(*self._axes.rows(picked), None, None, owners, bounds)
+
+    def _part_of_object(self, number: int, cut: int) -> CopyTable:
+        """Some chunks of an object. cut: which of its batches."""
+        windows: list[list[int]] = []
+        for axis in reversed(self._windows):
+            number, at = divmod(number, len(axis))
+            windows.insert(0, axis[at].tolist())
+        counts = [n for _, _, n in windows]
+        low, high = (min(at * self._size, prod(counts)) for at in (cut, cut + 1))
+        inside = np.unravel_index(np.arange(low, high), counts)
+        picked = [numbers + first for (_, first, _), numbers in zip(windows, inside, strict=True)]
+        owner = np.array([[at for at, _, _ in windows]])
+        return CopyTable(
+            *self._axes.rows(picked), None, None, owner, np.array([0, high - low]), (self.cuts > 1, self.cuts > 1)
+        )
 
     def parts(self, number: int, table: CopyTable, chunks: Iterable[int]) -> list[Part]:
         """Return some chunks of a batch as parts."""

@@ -14,20 +14,18 @@ from gzarr.backend import Fields, PieceJob, Placement
 from gzarr.config import config
 from gzarr.cpu.compiled import library
 from gzarr.cpu.compiled.basic import BasicSelections, make_basic
-from gzarr.cpu.compiled.buffers import is_small_wave, make_buffer_read
-from gzarr.cpu.compiled.copies import make_copies_read, make_scattered_read
 from gzarr.cpu.compiled.elements import make_element
-from gzarr.cpu.compiled.points import Rows, make_rows
-from gzarr.cpu.compiled.read import make_read
-from gzarr.cpu.compiled.source import LoopChain, Pace, Source, swapped
-from gzarr.cpu.compiled.tables import MAX_EXTENT, Boxes, Shards
-from gzarr.cpu.compiled.write import fits, level_of, make_write
+from gzarr.cpu.compiled.points import make_point_batches
+from gzarr.cpu.compiled.read import are_few, batch_size, make_read
+from gzarr.cpu.compiled.source import MAX_EXTENT, LoopChain, Pace, Source, swapped
+from gzarr.cpu.compiled.write import fits, level_of, make_write, shared_size, write_size
 from gzarr.cpu.decode_into import PLAIN_ARRAYS
 from gzarr.cpu.threads import thread_count
-from gzarr.indexing.copies import CopyPlan, Plan
+from gzarr.indexing.copies import CopyPlan, Plan, make_batches
 from gzarr.indexing.grid import RegularAxis
 from gzarr.indexing.keys import join_path
 from gzarr.indexing.plan import BoxPlan, PointPlan
+from gzarr.indexing.tables import Batches
 from gzarr.layout.chunk_layout import Layout
 from gzarr.layout.sharded import Sharded
 from gzarr.profiling.recorder import active
@@ -35,11 +33,6 @@ from gzarr.storage.base import Store, Target
 
 #: The tables do not pay for fewer chunks: they take 25 us (measured with lz4 chunks of 40 kB, which take the loop 12).
 MIN_NCHUNKS = 2
-#: Nor do they for fewer small chunks of every shard, on average (64 of 12 kB in 40 shards take 5 us longer each).
-MIN_NCHUNKS_OF_SHARD = 2
-#: Fewer chunks of every shard, on average, are read shard by shard no faster than as copies; those have a table of all
-#: chunks.
-_SCATTERED_NCHUNKS, _MAX_SCATTERED_NCHUNKS = 4, 1 << 16
 #: The time that the loop saves by writing shards, in entries, each of which the reference path copies in 4 us: the
 #: entries of every shard, plus so many for every chunk that is written, minus so many for every shard. The tables must
 #: cost less.
@@ -106,41 +99,30 @@ class CompiledLoop:
 
     def take_read(self, plan: Plan, nparts: int, out: Any, fields: Fields) -> PieceJob | str:
         """Return a read as a job of the loop, or why not. nparts: of the plan. out: of the plan's shape."""
-        if nparts < MIN_NCHUNKS and not isinstance(plan, CopyPlan):
+        copies = isinstance(plan, CopyPlan)
+        if nparts < (1 if copies else MIN_NCHUNKS):
             return _FEW
         source = (self._decision or self._decide()).read
         if isinstance(source, str):
             return source
         if (off := library.obstacle()) is not None:
             return off
-        if isinstance(plan, CopyPlan):
-            if source.in_memory and is_small_wave(source.chain, plan.nparts):
-                return _FEW
-            return _take_copies(source, plan, out, fields)
-        if type(out) not in PLAIN_ARRAYS or out.shape != plan.shape:
+        blocks: tuple[Any, ...] = out if copies else (out,)
+        shape = (plan.rows, *plan.shape[1:]) if isinstance(plan, CopyPlan) else plan.shape
+        if any(type(block) not in PLAIN_ARRAYS or block.shape != shape for block in blocks):
             return _OTHER_VALUES
-        chain = source.chain
-        element = make_element(chain, out.dtype, fields)
-        if element is None:
+        element = make_element(source.chain, blocks[0].dtype, fields)
+        if element is None or (copies and (fields is not None or not all(map(_is_plain, blocks)))):
             return _OTHER_VALUES
-        if source.in_memory and (element.table is not None or is_small_wave(chain, nparts)):
-            return _OTHER_VALUES if element.table is not None else _FEW
-        cut = _cut(source, plan, element.start, n_threads := thread_count())
-        if cut is None:
+        if source.in_memory and are_few(source.chain, nparts):
+            return _FEW
+        n_threads = thread_count()
+        batches = _batches(source, plan, element.start, batch_size(source, nparts, n_threads))
+        if batches is None:
             return _IRREGULAR
-        parts, shards = cut
-        if source.in_memory:
-            return make_buffer_read(source, parts, shards, out, n_threads)
-        if source.nested and shards is not None:
-            if _are_few_of_nested(source, parts.nparts, shards[1]):
-                return _FEW
-            return make_read(source, parts, shards, (out, element), n_threads)
-        few = shards is not None and not chain.in_blocks and shards[1] > 1 and fields is None
-        if few and isinstance(parts, Boxes) and shards is not None:
-            scattered = _take_scattered(source, parts, shards[1], out)
-            if not isinstance(scattered, str) or parts.nparts < shards[1] * MIN_NCHUNKS_OF_SHARD:
-                return scattered
-        return make_read(source, parts, shards, (out, element), n_threads)
+        if source.nested and _are_few_of_nested(source, batches):
+            return _FEW
+        return make_read(source, plan, batches, (blocks, element), n_threads)
 
     def take_write(self, plan: Plan, nparts: int, value: Any, fields: Fields, *, keep_empty: bool) -> PieceJob | str:
         """Return a write as a job of the loop, or why not.
@@ -157,7 +139,7 @@ class CompiledLoop:
         if source.in_memory and not isinstance(source.layout, Sharded):
             if not isinstance(plan, BoxPlan) or fields is not None:
                 return _OTHER_VALUES
-            if is_small_wave(source.chain, nparts):
+            if are_few(source.chain, nparts):
                 return _FEW
         if isinstance(plan, CopyPlan) or type(value) not in PLAIN_ARRAYS or value.shape != plan.shape:
             return _OTHER_VALUES
@@ -173,14 +155,18 @@ class CompiledLoop:
         target = _target(source)
         if target is None and not source.in_memory:
             return "only the store may replace its files"
-        cut = _cut(source, plan, 0 if element is None else element.start, n_threads := thread_count())
-        if cut is None:
+        n_threads = thread_count()
+        size = write_size(source, target, nparts, n_threads)
+        start = 0 if element is None else element.start
+        batches = _batches(source, plan, start, size, whole=True)
+        if batches is not None and 0 < 2 * batches.nobjects <= n_threads:
+            batches = _batches(source, plan, start, shared_size(source, size), whole=True)
+        if batches is None:
             return _IRREGULAR
-        parts, shards = cut
-        if isinstance(source.layout, Sharded) and shards and _saved(source.layout, shards[1], parts.nparts) < MIN_SAVED:
+        if isinstance(source.layout, Sharded) and _saved(source.layout, batches.nobjects, batches.nchunks) < MIN_SAVED:
             return _FEW
         given = value, swap, None if element is None else element.table
-        return make_write((source, target, parts, shards), given, keep_empty=keep_empty, n_threads=n_threads)
+        return make_write((source, target, batches), given, keep_empty=keep_empty, n_threads=n_threads)
 
     def basic(self) -> BasicSelections | None:
         """What reads and writes basic selections without a plan; None if nothing does, or if a profile is taken."""
@@ -239,38 +225,24 @@ def _is_in_memory(store: Store, layout: Layout) -> bool:
     return store.concurrency == 1 and (layout.objects is layout.grid or versions is None or versions.in_memory)
 
 
-def _cut(
-    source: Source, plan: BoxPlan | PointPlan, start: int, n_threads: int
-) -> tuple[Boxes | Rows, Shards | None] | None:
-    """The parts of a plan, and the same by shard; None if the loop cannot sort its points. start: see `make_rows`."""
-    is_sharded = isinstance(source.layout, Sharded)
-    if isinstance(plan, BoxPlan):
-        boxes = Boxes(plan)
-        return boxes, boxes.by_shard(source.layout, n_threads) if is_sharded else None
-    rows = make_rows(plan, source.layout, source.chain, start)
-    return None if rows is None else (rows, rows.by_shard() if is_sharded else None)
-
-
-def _take_scattered(source: Source, parts: Boxes, nshards: int, out: Any) -> PieceJob | str:
-    """Take a read of few chunks of each of many shards as copies, which need no piece for each shard."""
-    if not parts.nparts < min(nshards * _SCATTERED_NCHUNKS, _MAX_SCATTERED_NCHUNKS):
-        return _FEW
-    return make_scattered_read(source, parts, out, thread_count())
-
-
-def _take_copies(source: Source, plan: CopyPlan, blocks: tuple[Any, ...], fields: Fields) -> PieceJob | str:
-    if fields is not None or not plan.nparts or any(type(block) not in PLAIN_ARRAYS for block in blocks):
-        return _OTHER_VALUES
-    made = make_copies_read(source, plan, blocks, thread_count())
-    if source.nested and not isinstance(made, str) and _are_few_of_nested(source, plan.nparts, made.nshards):
-        return _FEW
-    return made
-
-
-def _are_few_of_nested(source: Source, nparts: int, nshards: int) -> bool:
-    """Whether too few parts of nested shards are wanted for the loop, which needs and keeps all indexes of a shard."""
+def _batches(source: Source, plan: Plan, start: int, size: int, *, whole: bool = False) -> Batches | None:
+    """A plan in batches; None if the loop cannot sort its points. Arguments: as of `make_point_batches`."""
     layout = source.layout
-    return isinstance(layout, Sharded) and nparts * _NESTED_SHARE < nshards * prod(level_of(layout).counts)
+    if isinstance(plan, PointPlan):
+        return make_point_batches(plan, layout, source.chain, start, size, whole=whole)
+    return make_batches(plan, layout.objects, size, whole=whole)
+
+
+def _is_plain(block: Any) -> bool:
+    """Whether the slots of a block are contiguous, and may be written to."""
+    return bool(block.flags.writeable and block[:1].flags.c_contiguous)
+
+
+def _are_few_of_nested(source: Source, batches: Batches) -> bool:
+    """Whether too few chunks of nested shards are wanted for the loop, which needs and keeps all indexes of a shard."""
+    layout = source.layout
+    chunks = prod(level_of(layout).counts) if isinstance(layout, Sharded) else 0
+    return batches.nchunks * _NESTED_SHARE < batches.nobjects * chunks
 
 
 def _target(source: Source) -> Target | None:

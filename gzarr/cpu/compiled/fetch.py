@@ -24,7 +24,9 @@ from numpy.typing import NDArray
 
 from gzarr.concurrency import Pool, run_in_threads
 from gzarr.cpu.compiled import library
-from gzarr.cpu.compiled.tables import MAX_EXTENT, MAX_NDIM, Windows, spread
+from gzarr.cpu.compiled.source import MAX_EXTENT, MAX_NDIM
+from gzarr.cpu.compiled.tables import Windows
+from gzarr.cpu.threads import spread
 from gzarr.indexing.grid import RegularAxis, chunk_shape
 from gzarr.indexing.selection import Indices
 from gzarr.layout.chunk_layout import Layout

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gzarr.cpu.compiled import library
 from gzarr.cpu.compiled.source import LoopChain
-from gzarr.cpu.compiled.tables import Piece, Shards, Tables
 from gzarr.cpu.threads import share, thread_count
 from gzarr.cpu.window import MIN_NBYTES
 from gzarr.indexing.grid import RegularAxis
-from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import Part, PointPlan, PointTable
+from gzarr.indexing.selection import Indices
 from gzarr.layout.chunk_layout import Layout
 
 #: Points of large chunks are sorted by pieces of so many bytes (GRANULE), too.
@@ -28,94 +27,132 @@ _MAX_KEYS, _MAX_EXTENT, _MAX_POINTS = 1 << 62, 1 << 50, 1 << 32
 _MIN_SORTED, _BLOCKS_PER_THREAD = 1 << 13, 2
 
 
-class Rows:
-    """The parts of a list of points: a row for every chunk.
+class SortedPoints(NamedTuple):
+    """A batch of chunks that hold points: the second kind of table. All numbers are int64.
 
     Attributes
     ----------
-    nparts
-        Number of parts.
+    coords : Indices
+        (m, ndim): coordinates of the chunks.
+    starts : Indices
+        (m + 1,): where the points of each chunk begin, and where the last end.
+    places, order : Indices
+        (number of points,): of all points, their bytes in their chunks, and where they are in the result.
+    owners, bounds, cut
+        As in `gzarr.indexing.tables.CopyTable`.
+    """
+
+    coords: Indices
+    starts: Indices
+    places: Indices
+    order: Indices
+    owners: Indices | None = None
+    bounds: Indices | None = None
+    cut: tuple[bool, bool] = (False, False)
+
+    @property
+    def nchunks(self) -> int:
+        """Number of chunks."""
+        return len(self.coords)
+
+    @property
+    def full(self) -> NDArray[np.bool_]:
+        """None of the chunks: points are laid over what is there."""
+        return np.zeros(self.nchunks, np.bool_)
+
+    @property
+    def columns(self) -> tuple[Indices, ...]:
+        """The columns that the compiled loop is given."""
+        return self[:4]
+
+
+class PointBatches:
+    """The batches of a list of points, which the loop sorts (`make_point_batches`).
+
+    Attributes
+    ----------
+    n, cuts, nobjects
+        As in `gzarr.indexing.tables.Batches`.
+    nchunks
+        Number of chunks that hold points.
     npoints
         Number of points.
-    are_many
-        False: one table serves all pieces.
     """
 
-    are_many = False
+    cuts = 1
 
-    def __init__(self, plan: PointPlan, layout: Layout, axes: NDArray[np.int64], granule_bits: int, start: int) -> None:
-        """Sort the points.
-
-        axes: of every axis extent, lengths of shards and chunks, and bytes of a chunk's stride. start: in an element.
-        """
-        self._plan, self._layout, self.npoints = plan, layout, plan.shape[0]
-        self._per_shard = axes[:, 1] // axes[:, 2]
-        self._order, self._places = np.empty((2, self.npoints), np.int64)
-        starts, rows = np.empty(self.npoints + 1, np.int64), np.empty((self.npoints, len(axes)), np.int64)
-        coords = tuple([np.ascontiguousarray(column) for column in plan.coords])
-        into = self._order, self._places, starts, rows
-        loop, n_threads = library.extension(), max(min(thread_count(), self.npoints // _MIN_SORTED), 1)
-        n_blocks = 1 if n_threads == 1 else n_threads * _BLOCKS_PER_THREAD
-        sort = loop.begin_sort(axes, self.npoints, n_blocks, granule_bits, start)
-        found: list[int] = []
-        share(lambda _: found.append(loop.sort_points(sort, coords, *into)), range(n_threads))
-        self.nparts = found[0]
-        self._starts, self._rows = starts[: self.nparts + 1], rows[: self.nparts]
+    def __init__(self, plan: PointPlan, layout: Layout, points: SortedPoints, size: int, *, whole: bool) -> None:
+        self._plan, self._layout, self._points = plan, layout, points
         self._table: PointTable | None = None
+        self.nchunks, self.npoints = points.nchunks, plan.shape[0]
+        self._firsts = np.append(np.arange(0, self.nchunks, size), self.nchunks)
+        self._owners: Indices | None = None
+        self._bounds, self.nobjects = np.empty(0, np.int64), 0
+        if layout.objects is not layout.grid:
+            axes = zip(layout.grid, layout.objects, points.coords.T, strict=True)
+            owners = np.stack([owner.locate_all(axis.starts_of(at)) for axis, owner, at in axes], axis=1)
+            firsts = np.flatnonzero(np.append(True, (owners[1:] != owners[:-1]).any(axis=1)))
+            self._owners, self._bounds = owners[firsts], np.append(firsts, self.nchunks)
+            self.nobjects = len(firsts)
+            if whole:
+                self._firsts = self._bounds
+        self.n = len(self._firsts) - 1
 
-    def tables(self) -> Tables:
-        """The loop's tables."""
-        return self._rows, self._starts, self._places, self._order
+    def table(self, number: int) -> SortedPoints:
+        """Return a batch by its number."""
+        first, last = self._firsts[number : number + 2].tolist()
+        points = self._points
+        table = points._replace(coords=points.coords[first:last], starts=points.starts[first : last + 1])
+        if self._owners is None:
+            return table
+        low, high = np.searchsorted(self._bounds, [first, last - 1], side="right").tolist()
+        bounds = self._bounds[low - 1 : high + 1]
+        cut = bool(bounds[0] < first), bool(bounds[-1] > last)
+        return table._replace(owners=self._owners[low - 1 : high], bounds=bounds.clip(first, last) - first, cut=cut)
 
-    def are_full(self, piece: Piece) -> bool:
-        """False: points are laid over what is there."""
-        return False
-
-    def coords(self, piece: Piece) -> Iterator[Coords]:
-        """Coordinates of the chunks of a piece, in the order of its parts."""
-        return map(tuple, self._rows[piece.first : piece.first + piece.n].tolist())
-
-    def whole(self) -> Piece:
-        """All parts, of chunks that are files."""
-        return Piece(0, self.nparts, None, (), (0, self.nparts))
-
-    def by_shard(self) -> Shards:
-        """The parts of every shard, in the order of the table, and the number of shards."""
-        owners = self._rows // self._per_shard
-        firsts = np.flatnonzero(np.append(True, (owners[1:] != owners[:-1]).any(axis=1)))
-        counts = np.diff(firsts, append=self.nparts).tolist()
-        shards = zip(map(tuple, owners[firsts].tolist()), firsts.tolist(), counts, strict=True)
-        return (Piece(at, n, shard, (), (at, n)) for shard, at, n in shards), len(counts)
-
-    def places(self, piece: Piece) -> tuple[list[int], list[int]]:
-        """Zeros: the loop finds rows by their numbers."""
-        nothing = [0] * len(self._plan.grid)
-        return nothing, nothing
-
-    def keys(self, piece: Piece, prefix: str, separator: str) -> list[str]:
-        """Keys of the chunks of a piece, in the order of its parts."""
-        rows = self._rows[piece.first : piece.first + piece.n].tolist()
-        return [prefix + separator.join(map(str, row)) for row in rows]
-
-    def part(self, piece: Piece, number: int) -> Part:
-        """One part, for the reference path, which sorts the chunks in the same way."""
+    def parts(self, number: int, table: SortedPoints, chunks: Iterable[int]) -> list[Part]:
+        """Return some chunks of a batch as parts: the reference path sorts the chunks in the same way."""
         if self._table is None:
             self._table = self._plan.table(self._layout.objects)
-        return self._plan.part(self._table, number)
+        first = int(self._firsts[number])
+        return [self._plan.part(self._table, first + chunk) for chunk in chunks]
 
 
-def make_rows(plan: PointPlan, layout: Layout, chain: LoopChain, start: int = 0) -> Rows | None:
-    """Return the parts of a list of points; None if the loop cannot sort them.
+def make_point_batches(
+    plan: PointPlan, layout: Layout, chain: LoopChain, start: int, size: int, *, whole: bool = False
+) -> PointBatches | None:
+    """Sort a list of points by the chunks that hold them; None if the loop cannot.
 
-    start: byte of an element from which on it is wanted.
+    start: byte of an element from which on it is wanted. size, whole: as in `gzarr.indexing.tables.BoxBatches`.
     """
+    axes = _sorting_axes(plan, layout, chain)
+    if axes is None:
+        return None
+    n, granule_bits = plan.shape[0], _granule_bits(chain)
+    order, places = np.empty((2, n), np.int64)
+    starts, rows = np.empty(n + 1, np.int64), np.empty((n, len(axes)), np.int64)
+    coords = tuple([np.ascontiguousarray(column) for column in plan.coords])
+    loop, n_threads = library.extension(), max(min(thread_count(), n // _MIN_SORTED), 1)
+    n_blocks = 1 if n_threads == 1 else n_threads * _BLOCKS_PER_THREAD
+    sort = loop.begin_sort(axes, n, n_blocks, granule_bits, start)
+    found: list[int] = []
+    share(lambda _: found.append(loop.sort_points(sort, coords, order, places, starts, rows)), range(n_threads))
+    points = SortedPoints(rows[: found[0]], starts[: found[0] + 1], places, order)
+    return PointBatches(plan, layout, points, size, whole=whole)
+
+
+def _granule_bits(chain: LoopChain) -> int:
+    return (chain.nbytes // _GRANULE_NBYTES).bit_length() if chain.nbytes >= MIN_NBYTES else 0
+
+
+def _sorting_axes(plan: PointPlan, layout: Layout, chain: LoopChain) -> Indices | None:
+    """Of every axis extent, lengths of shards and chunks, bytes of a chunk's stride; None if the loop cannot sort."""
     axes: list[Any] = []
     for chunks, objects, stride in zip(layout.grid, layout.objects, chain.strides, strict=True):
         if not isinstance(chunks, RegularAxis) or not isinstance(objects, RegularAxis) or chunks.extent > _MAX_EXTENT:
             return None
         axes.append((chunks.extent, objects.length, chunks.length, stride))
-    granule_bits = (chain.nbytes // _GRANULE_NBYTES).bit_length() if chain.nbytes >= MIN_NBYTES else 0
     n_keys = prod(-(-extent // shard) * (shard // chunk) for extent, shard, chunk, _ in axes)
-    if n_keys << granule_bits > _MAX_KEYS or plan.shape[0] >= _MAX_POINTS:
+    if n_keys << _granule_bits(chain) > _MAX_KEYS or plan.shape[0] >= _MAX_POINTS:
         return None
-    return Rows(plan, layout, np.array(axes), granule_bits, start)
+    return np.array(axes)

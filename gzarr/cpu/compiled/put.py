@@ -74,7 +74,7 @@ def make_gather(
     nbytes = sum((n - 1) * step for n, step in zip(lengths, strides, strict=True)) + value.itemsize
     head = value.ndim, value.itemsize, nbytes, nbytes + 4, 0, swap, 0, 0, value.__array_interface__["data"][0], -1
     job = struct.pack(f"{10 + 4 * value.ndim}q", *head, *lengths, *strides, *value.shape, *value.strides)
-    spans, lists, *_ = boxes.tables()
+    spans, lists = boxes.tables()
     return Gather(value, job, spans, lists, windows.axes)
 
 

@@ -1,234 +1,379 @@
-"""Reads many chunks by the compiled loop (`loop/read.c`), which is given tables instead of parts.
+"""Reads batches of chunks by the compiled loop (`loop/read.c`), without the interpreter's lock.
 
-Theory of operation. A plan is cut into pieces: runs of chunks that are files, or the chunks wanted of one shard. The
-loop does a whole piece, without the interpreter's lock, and reports the parts that it has left: damaged ones, odd ones,
+Theory of operation. A read is cut into batches, each one table (`gzarr.indexing.tables`; `gzarr.cpu.compiled.points`
+for points). The loop reads the chunks of a table from files or from shards, or is given them, or the shards, by a store
+that has them in memory; it decodes and copies them, and reports the chunks that it has left: damaged ones, odd ones,
 files that cannot be read. The reference path reads those, so its answers and its errors are the only ones there are.
 
-Rules: `gzarr.cpu.compiled.eligibility` decides which reads come here; no state outlives a read.
+The loop is given the cached index of each shard and the version that the index belongs to. It compares that with the
+file that it has opened, before the first chunk and after the last one. Versions of other stores are compared here.
+
+Rules: all chunks of a shard that a read takes are of one version. A shard of which anything is left is read from
+scratch by the reference path, once all batches are done: how it reads a shard depends on how much is wanted and on
+whether the index is cached. Memory that somebody may write to is copied before the loop looks at it.
 """
 
 from __future__ import annotations
 
 import os
+import struct
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from time import perf_counter
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from gzarr.backend import Array, Work
 from gzarr.cpu.compiled import library
 from gzarr.cpu.compiled.elements import Element
-from gzarr.cpu.compiled.points import Rows
-from gzarr.cpu.compiled.source import Source, swapped
-from gzarr.cpu.compiled.tables import Boxes, Piece, Shards, Tables, piece_tables
-from gzarr.cpu.decode_into import lent_scratch
+from gzarr.cpu.compiled.source import LoopChain, Source, swapped
+from gzarr.cpu.decode_into import PLAIN_ARRAYS, lent_scratch
+from gzarr.cpu.threads import spread
+from gzarr.cpu.window import Window
 from gzarr.errors import CodecError
+from gzarr.indexing.copies import CopyPlan
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import Part
-from gzarr.layout.sharded import Sharded, ShardIndex
-from gzarr.profiling.recorder import here
-from gzarr.storage.base import token_of
+from gzarr.indexing.selection import Indices
+from gzarr.indexing.tables import Batches, table_of_parts
+from gzarr.layout.sharded import Sharded
+from gzarr.profiling.recorder import here, stage, sum_nbytes
+from gzarr.storage.base import Buffer, Request, token_of
 from gzarr.storage.local_files import WRITTEN, FileVersion
 
-#: Chunks of one piece at most, and decoded bytes: a signal waits until the piece is done.
-PIECE_NCHUNKS, PIECE_NBYTES = 256, 1 << 22
-#: Pieces that each thread should get, so that one that is slow does not hold up the others; but no smaller ones than
-#: these: a piece costs 5 us besides its chunks, one of a shard, whose index is looked up, 25.
-PIECES_PER_THREAD, MIN_PIECE, _MIN_PIECE_OF_SHARD = 4, 8, 32
-#: Decoded bytes that take long beside a piece: no piece needs more, so that a few large chunks are shared by threads.
+#: Chunks of one batch at most, and decoded bytes: a signal waits until the batch is done.
+MAX_NCHUNKS, MAX_NBYTES = 256, 1 << 22
+#: Batches that each thread should get, so that one that is slow does not hold up the others; but no smaller ones than
+#: these: a batch costs 30 us besides its chunks, and should take this long, in seconds.
+BATCHES_PER_THREAD, _MIN_NCHUNKS, _MIN_NCHUNKS_OF_SHARD, _BATCH_S = 4, 8, 32, 200e-6
+#: Decoded bytes that take long beside that, so that a few large chunks are shared by threads; of shards, whose indexes
+#: are looked up for every batch.
 _LARGE_NBYTES, _LARGE_NBYTES_OF_SHARD = 1 << 18, 1 << 20
-#: A piece that takes so many seconds tells how long its chunks take, however few they are.
+#: A batch of a store that has work to do for every call.
+STORE_NCHUNKS, STORE_NBYTES = 64, 1 << 20
+#: Fewer chunks in memory are no faster by the loop if they are small: it takes 15 us besides decoding.
+_FEW_NCHUNKS, _SMALL_NBYTES = 8, 1 << 18
+#: A batch that takes so many seconds tells how long its chunks take, however few they are.
 _TELLING_S = 100e-6
 
 #: Stored objects, by their coordinates, with the parts wanted of each.
 Left: TypeAlias = list[tuple[Coords, list[Part]]]
 
 
-class CompiledRead(NamedTuple):
+class _ShardRow(NamedTuple):
+    """What the loop is told of a shard.
+
+    Attributes
+    ----------
+    token : object or None
+        Of the version that the index is of; None if there is no shard, or if it must be left.
+    entries : NDArray[np.uint64] or None
+        Its index, which must live as long as its address is used.
+    row : bytes
+        Its columns of the loop's table but for the first two.
+    stored : Buffer or None
+        Its bytes, if they are in memory.
+    """
+
+    token: object | None
+    entries: NDArray[np.uint64] | None
+    row: bytes
+    stored: Buffer | None = None
+
+
+@dataclass(slots=True, eq=False)
+class LoopRead:
     """A read that the loop can do.
 
     Attributes
     ----------
     source : Source
         Where the chunks are, and what they are.
-    parts : Boxes or Rows
-        The parts that are read.
-    pieces : iterator of Piece
-        The pieces, once.
+    batches : Batches
+        What is read.
     work : Work
         How much there is to do.
-    out : Array
-        The result: it must live as long as its address is used.
-    job : bytes
-        An argument of the loop that is the same for all pieces.
-    tables : Tables or None
-        Others; None if each piece has its own.
-    versions : dict
-        The token of every shard that is read in several pieces: all must be of one version.
-    given_up : dict
-        Shards that the loop has left, by a piece of each. Once all pieces are done, the reference path reads all
-        parts of them from scratch: how it reads a shard depends on how much is wanted and on whether the index is
-        cached.
+    blocks : tuple of Array
+        The result, or the blocks of a `CopyPlan`: they must live as long as their addresses are used.
+    rows : int
+        Slots of a block; 0 for a single result.
     element : Element
         What is taken of every element.
-    stage : str
-        The stage of a profile that a piece begins with.
+    n_threads : int
+        How many threads will share the work.
+    job, places
+        Arguments of the loop that are the same for all batches.
+    shared : dict
+        The shards that have chunks in several batches, with the numbers of these.
+    given_up : dict
+        The shards that are left to the reference path, with the numbers of their batches.
     """
 
     source: Source
-    parts: Boxes | Rows
-    pieces: Iterator[Piece]
+    batches: Batches
     work: Work
-    out: Array
-    job: bytes
-    tables: Tables | None
-    versions: dict[Coords, object]
-    given_up: dict[Coords, Piece]
+    blocks: tuple[Array, ...]
+    rows: int
     element: Element
-    stage: str = "loop"
+    n_threads: int
+    job: bytes
+    places: Indices | None
+    shared: dict[Coords, tuple[_ShardRow, list[int]]] = field(default_factory=dict)
+    given_up: dict[Coords, list[int]] = field(default_factory=dict)
+    steps: dict[Coords, Coords] = field(default_factory=dict)
+    stage = "loop"
 
-    def keys(self, piece: Piece) -> tuple[str, ...]:
+    @property
+    def pieces(self) -> Iterator[int]:
+        """The numbers of the batches."""
+        return spread(self.batches.n, self.n_threads)
+
+    def keys(self, number: int) -> tuple[str, ...]:
         """Nothing: reads lock no objects."""
         return ()
 
-    def merged(self, piece: Piece, keys: Sequence[str]) -> tuple[str, ...]:
+    def merged(self, number: int, keys: Sequence[str]) -> tuple[str, ...]:
         """Nothing: reads merge nothing."""
         return ()
 
-    def do(self, piece: Piece, keys: Sequence[str]) -> Left:
-        """Read a piece into the result, all but the parts that are returned. Raises: StoreError."""
-        store, layout, _, encoding, prefix, *_ = self.source
-        if piece.shard is None or not isinstance(layout, Sharded):
-            left = self._do(piece, prefix + encoding.prefix, None)
-            parts = [self.parts.part(piece, piece.first + number) for number in left]
-            return [(part.coords, [part]) for part in parts]
-        if piece.shard in self.given_up:
+    def do(self, number: int, keys: Sequence[str]) -> Left:
+        """Read a batch into the result, all but the parts that are returned. Raises: StoreError."""
+        table = self.batches.table(number)
+        if not table.nchunks:
             return []
-        key = layout.key(piece.shard)
-        cached = layout.cached_entries(key)
-        # The loop sees whether a shard is the version of a file that it should be.
-        before = cached[0] if cached and isinstance(cached[0], FileVersion) else token_of(store, key)
-        is_cut = piece.n < piece.whole[1]
-        # Ranges and the index they came from must be of one version of the shard, and so must its pieces.
-        if not is_cut or self.versions.setdefault(piece.shard, before) == before:
-            done = self._read_shard(layout, piece, before)
-            if done and (isinstance(before, FileVersion) or token_of(store, key) == before):
-                return []
-        self.given_up[piece.shard] = piece
-        layout.forget(key)
-        return []
+        if table.owners is not None:
+            self._read_shards(number, table)
+            return []
+        status = self._call(table, None, self._chunks(table) if self.source.in_memory else None)
+        if not any(status):
+            return []
+        parts = self.batches.parts(number, table, [chunk for chunk, left in enumerate(status) if left])
+        return [(part.coords, [part]) for part in parts]
 
     def again(self) -> Iterator[tuple[Coords, list[Part]]] | None:
         """All parts of the shards that were given up; None if none was."""
-        return map(self._all_of, self.given_up.values()) if self.given_up else None
+        return map(self._all_of, sorted(self.given_up)) if self.given_up else None
 
-    def _read_shard(self, layout: Sharded, piece: Piece, token: object | None) -> bool:
-        """Read a piece of a shard. Returns: whether nothing is left of it."""
-        shard = piece.shard or ()
+    def _all_of(self, shard: Coords) -> tuple[Coords, list[Part]]:
+        parts: list[Part] = []
+        for number in sorted(self.given_up[shard]):
+            table = self.batches.table(number)
+            at = table.owners.tolist().index(list(shard))
+            parts += self.batches.parts(number, table, range(*table.bounds[at : at + 2].tolist()))
+        return shard, parts
+
+    def _chunks(self, table: Any) -> Sequence[Buffer | None]:
+        """What the store has of the chunks of a batch. Raises: StoreError."""
+        encode, prefix = self.source.keys.encode, self.source.prefix
+        with stage("read") as noted:
+            items = self.source.store.get_many([Request(prefix + encode(at)) for at in table.coords.tolist()])
+            if noted:
+                noted.count(len(items), sum_nbytes(items), sum_nbytes(items))
+        return items
+
+    def _read_shards(self, number: int, table: Any) -> None:
+        owners, bounds = list(map(tuple, table.owners.tolist())), table.bounds.tolist()
+        layout = self._layout
+        rows: list[bytes] = []
+        used: list[_ShardRow] = []  # whose indexes must live
+        for at, shard in enumerate(owners):
+            is_shared = (at == 0 and table.cut[0]) or (at == len(owners) - 1 and table.cut[1])
+            found = self._shard(number, shard) if is_shared else self._find(shard)
+            rows += [_pack_run(bounds[at], bounds[at + 1] - bounds[at]), found.row]
+            used.append(found)
+        items = [found.stored for found in used] if self.source.in_memory else None
+        status = self._call(table, b"".join(rows), items)
+        if any(status):
+            for at, shard in enumerate(owners):
+                if any(status[bounds[at] : bounds[at + 1]]):
+                    self._give_up(shard, number)
+        for shard, found in zip(owners, used, strict=True) if items is None else ():
+            if type(found.token) is not FileVersion and token_of(self.source.store, layout.key(shard)) != found.token:
+                self._give_up(shard, number)
+
+    def _shard(self, number: int, shard: Coords) -> _ShardRow:
+        """What the loop is told of a shard that has chunks in several batches: these see one version."""
+        entry = self.shared.get(shard)
+        if entry is None:
+            entry = self.shared.setdefault(shard, (self._find(shard), []))
+        entry[1].append(number)
+        return entry[0]
+
+    def _give_up(self, shard: Coords, number: int) -> None:
+        self.given_up[shard] = self.shared[shard][1] if shard in self.shared else [number]
+        self._layout.forget(self._layout.key(shard))
+
+    def _find(self, shard: Coords) -> _ShardRow:
+        """Find what the loop is told of a shard. Raises: StoreError."""
+        layout, store = self._layout, self.source.store
+        axes = zip(layout.grid, layout.objects, shard, strict=True)
+        origin = tuple([axis.locate(owner.bounds(at)[0]) for axis, owner, at in axes])
+        key, stored, token = layout.key(shard), None, None
         try:
-            index = layout.index(self.source.store, shard, token)
+            if self.source.in_memory:
+                stored = self._fetch(key)
+                versions = store.versions
+                version = None if versions is None or stored is None else versions.of(stored)
+                entries = None if stored is None else layout.index_of(shard, stored, version).entries
+            else:
+                token, entries = layout.cached_entries(key, nested=self.source.nested) or (None, None)
+                if not isinstance(token, FileVersion):  # else the loop will see whether it holds
+                    token = token_of(store, key)
+                    index = layout.index(store, shard, token)
+                    if index is not None and token is None:  # it has just come
+                        return _left(len(shard))
+                    entries = None if index is None else index.entries
         except CodecError:  # the reference path says what is wrong
-            return False
-        if index is None:
-            return token is None and not self._do(piece, "", b"")
-        if token is None:  # it has just come
-            return False
-        path = self.source.prefix + self.source.keys.encode(shard)
-        return not self._do(piece, path, index, token)
+            return _left(len(shard))._replace(stored=stored)
+        if entries is None:
+            return _ShardRow(None, None, _pack_shard(shard, origin))
+        entries = np.ascontiguousarray(entries, np.uint64)
+        steps = self.steps.get(entries.shape) or self.steps.setdefault(entries.shape, layout.steps(entries))
+        return _ShardRow(token, entries, _pack_shard(shard, origin, steps, entries, token), stored)
 
-    def _do(
-        self, piece: Piece, path: str, index: ShardIndex | bytes | None, token: object | None = None
-    ) -> Sequence[int]:
-        """Let the loop do a piece.
+    def _fetch(self, key: str) -> Buffer | None:
+        with stage("read") as noted:
+            stored = self.source.store.get_one(Request(key))
+            if noted:
+                noted.count(1, sum_nbytes([stored]), sum_nbytes([stored]))
+        return stored
 
-        index: of the shard, nothing (bytes) if it is missing; None for chunks that are files. token: of the shard.
-        Returns: numbers of the parts that it has left.
+    def _call(self, table: Any, shards: bytes | None, items: Sequence[Any] | None) -> bytes | bytearray:
+        """Let the loop read a table.
+
+        shards: the table of those. items: the chunks, or the shards, if they are in memory.
+        Returns: for every chunk whether it was left.
         """
-        loop = library.loop()
-        if loop is None:  # switched off meanwhile
-            return range(piece.n)
-        entries = index.entries if isinstance(index, ShardIndex) else index
-        chain = self.source.chain
-        shard = (index.origin, index.steps) if isinstance(index, ShardIndex) else ()
-        tables, window, first = piece_tables(self.parts, self.tables, piece, shard)
-        where = (os.fsencode(path), entries, self.element.fill, first)
-        status = bytearray(piece.n)
-        with lent_scratch() as scratch:
-            room = scratch.room(chain.max_encoded + chain.nbytes)
-            version = token.packed() if isinstance(token, FileVersion) else None
-            started = perf_counter()
-            held = room, version, WRITTEN, self.element.table, status
-            n_left, taken, placed = loop.read(self.job, window, *tables, *where, *held)
-            seconds = perf_counter() - started
-            if piece.n >= MIN_PIECE or seconds >= _TELLING_S:
-                self.source.pace.note(seconds, piece.n)
+        source = self.source
+        path = os.fsencode(source.prefix + source.keys.prefix)
+        places, rows, fill = self.places, self.rows, self.element.fill
+        arguments = self.job, self.element.table, table.columns, places, rows, shards, items, path, WRITTEN, fill
+        started = perf_counter()
+        status, taken, placed = _call_loop(source.chain, table.nchunks, arguments)
+        seconds = perf_counter() - started
+        if table.nchunks >= _MIN_NCHUNKS or seconds >= _TELLING_S:
+            source.pace.note(seconds, table.nchunks)
         if doing := here():
-            doing.count(piece.n - n_left, taken, placed)
-        return [i for i, left in enumerate(status) if left] if n_left else []
+            doing.count(status.count(0), taken, placed)
+        return status
 
-    def _all_of(self, piece: Piece) -> tuple[Coords, list[Part]]:
-        """All parts of a shard."""
-        first, n = piece.whole
-        return piece.shard or (), [self.parts.part(piece, number) for number in range(first, first + n)]
+    @property
+    def _layout(self) -> Sharded:
+        layout = self.source.layout
+        if not isinstance(layout, Sharded):
+            raise TypeError("chunks are objects")
+        return layout
 
 
 def make_read(
-    source: Source, parts: Boxes | Rows, shards: Shards | None, into: tuple[Array, Element], n_threads: int
-) -> CompiledRead:
+    source: Source, plan: Any, batches: Batches, into: tuple[tuple[Array, ...], Element], n_threads: int
+) -> LoopRead:
     """Prepare a read for the loop.
 
     Parameters
     ----------
     source : Source
         Where the chunks are, and what they are.
-    parts : Boxes or Rows
-        The parts that are read.
-    shards : Shards, optional
-        The same by shard, and how many shards; None for chunks that are files.
-    into : tuple[Array, Element]
-        Where to, of the plan's shape; what is taken of every element.
+    plan : Plan
+        What is read.
+    batches : Batches
+        The same in batches, of `batch_size` chunks.
+    into : tuple
+        The result, of the plan's shape, or the blocks of a `CopyPlan`; and what is taken of every element.
     n_threads : int
         How many threads will share the work.
     """
-    chain, (out, element) = source.chain, into
-    size, work = make_work(source, parts, shards, out, n_threads)
-    if shards is None:
-        pieces = parts.whole().cut(size, n_threads)
-    else:
-        pieces = (piece for shard in shards[0] for piece in shard.cut(size))
-    swap = swapped(chain.dtype, chain.chunk.dtype) or 0
-    return CompiledRead(
+    (blocks, element), chain, places, rows, slots = into, source.chain, None, 0, 1
+    if isinstance(plan, CopyPlan):
+        rows, slots = plan.rows, len(plan.slots)
+        addresses = [(block.__array_interface__["data"][0], block.strides[0]) for block in blocks]
+        places = np.array(addresses, np.int64)
+    first = blocks[0][0] if rows else blocks[0]
+    nparts, swap = batches.nchunks, swapped(chain.dtype, chain.chunk.dtype) or 0
+    part_nbytes, each = slots * first.nbytes // nparts, -(-nparts // batches.n)
+    return LoopRead(
         source=source,
-        parts=parts,
-        pieces=pieces,
-        work=work,
-        out=out,
-        job=chain.job(swap, source.keys.separator, out, parts.npoints),
-        tables=None if parts.are_many else parts.tables(),
-        versions={},
-        given_up={},
+        batches=batches,
+        work=Work(nparts, part_nbytes, each, unlocked=True, chunk_s=source.pace.chunk_s),
+        blocks=blocks,
+        rows=rows,
         element=element,
+        n_threads=n_threads,
+        job=chain.job(swap, source.keys.separator, first, batches.npoints),
+        places=places,
     )
 
 
-def make_work(
-    source: Source, parts: Boxes | Rows, shards: Shards | None, out: Array, n_threads: int
-) -> tuple[int, Work]:
-    """How many chunks a piece of a read should have, and how much there is to do. Arguments: as of `make_read`."""
-    nbytes, nshards = source.chain.nbytes, 1 if shards is None else shards[1]
-    smallest = smallest_piece(nbytes, of_shard=shards is not None)
-    share = max(-(-parts.nparts // (n_threads * PIECES_PER_THREAD)), smallest)
-    size = max(min(PIECE_NCHUNKS, PIECE_NBYTES // nbytes, share), 1)
-    return size, Work(
-        nchunks=parts.nparts,
-        part_nbytes=out.nbytes // parts.nparts,
-        wave_nchunks=min(size, -(-parts.nparts // nshards)),
-        unlocked=True,
-        chunk_s=source.pace.chunk_s,
-    )
+def batch_size(source: Source, nparts: int, n_threads: int) -> int:
+    """Number of chunks that a batch of a read should have. nparts: of the plan."""
+    nbytes = source.chain.nbytes
+    smallest = min(_MIN_NCHUNKS, -(-_LARGE_NBYTES // nbytes))
+    if isinstance(source.layout, Sharded):
+        smallest = min(_MIN_NCHUNKS_OF_SHARD, -(-_LARGE_NBYTES_OF_SHARD // nbytes))
+    if source.pace.chunk_s:
+        smallest = max(int(_BATCH_S / source.pace.chunk_s), smallest)
+    share = max(-(-nparts // (n_threads * BATCHES_PER_THREAD)), smallest)
+    size = max(min(MAX_NCHUNKS, MAX_NBYTES // nbytes, share), 1)
+    return max(size, min(STORE_NBYTES // nbytes, STORE_NCHUNKS)) if source.in_memory else size
 
 
-def smallest_piece(nbytes: int, *, of_shard: bool = False) -> int:
-    """Number of chunks of so many bytes that a piece has at least, so that it costs little beside them."""
-    if of_shard:
-        return min(_MIN_PIECE_OF_SHARD, -(-_LARGE_NBYTES_OF_SHARD // nbytes))
-    return min(MIN_PIECE, -(-_LARGE_NBYTES // nbytes))
+def are_few(chain: LoopChain, nchunks: int) -> bool:
+    """Whether so many chunks in memory are decoded as fast one by one."""
+    return nchunks < _FEW_NCHUNKS and (nchunks < 2 or chain.nbytes < _SMALL_NBYTES)
+
+
+def place_buffers(chain: LoopChain, buffers: Sequence[Any], parts: Sequence[Part], out: Array) -> Sequence[int]:
+    """Decode chunks that the reference path has loaded, and copy their parts into the result.
+
+    Returns: numbers of the parts that are left to the reference path.
+    """
+    everything = range(len(parts))
+    if are_few(chain, len(parts)) or any(type(buffer) is Window for buffer in buffers):
+        return everything
+    is_known = type(out) in PLAIN_ARRAYS and out.dtype == chain.chunk.dtype and out.ndim == len(chain.lengths)
+    swap = swapped(chain.dtype, chain.chunk.dtype)
+    table = table_of_parts(parts) if is_known and swap is not None else None
+    if table is None or swap is None:
+        return everything
+    job = chain.job(swap, "/", out, -1)
+    arguments = job, None, table.columns, None, 0, None, buffers, b"", WRITTEN, chain.fill
+    status, *_ = _call_loop(chain, len(parts), arguments)
+    return [number for number, left in enumerate(status) if left]
+
+
+def _call_loop(chain: LoopChain, n: int, arguments: tuple[Any, ...]) -> tuple[bytes | bytearray, int, int]:
+    """Call the loop for so many chunks. Returns: for every chunk whether it was left, bytes read, bytes placed."""
+    status, loop = bytearray(n), library.loop()
+    if loop is not None:  # it may have been switched off meanwhile
+        with lent_scratch() as scratch:
+            try:
+                _, taken, placed = loop.read(*arguments, scratch.room(chain.max_encoded + chain.nbytes), status)
+            except (TypeError, BufferError):  # a buffer that lies apart in memory
+                pass
+            else:
+                return status, taken, placed
+    return b"\1" * n, 0, 0
+
+
+_pack_run = struct.Struct("2q").pack
+
+
+def _pack_shard(
+    coords: Coords,
+    origin: Sequence[int],
+    steps: Coords | None = None,
+    entries: NDArray[np.uint64] | None = None,
+    token: object | None = None,
+) -> bytes:
+    """The loop's columns of a shard but for the first two. entries: None if the shard is missing."""
+    place = (0, 0) if entries is None else (entries.__array_interface__["data"][0], entries.size // 2)
+    version = token.packed() if isinstance(token, FileVersion) else bytes(40)
+    numbers = *place, isinstance(token, FileVersion), version, *coords, *origin, *(steps or origin)
+    return struct.pack(f"3q40s{3 * len(coords)}q", *numbers)
+
+
+def _left(ndim: int) -> _ShardRow:
+    """A shard with the coordinates of none: the loop leaves its chunks."""
+    return _ShardRow(None, None, _pack_shard((-1,) * ndim, (0,) * ndim))

@@ -22,12 +22,15 @@ from gzarr.cpu.codecs.compressors import DEFLATE_LEVELS, MAX_TYPESIZE
 from gzarr.cpu.compiled import library
 from gzarr.cpu.compiled.encoder import CNAME_NBYTES, Encoder, with_frames
 from gzarr.cpu.compiled.filters import ARRAY_FILTERS, BYTES_FILTERS, FILTERS, make_filters
-from gzarr.cpu.compiled.tables import MAX_NDIM
 from gzarr.cpu.decode_into import DecodeInto, make_decode_into
 from gzarr.indexing.keys import KeyEncoding
 from gzarr.layout.chunk_layout import Layout
 from gzarr.storage.base import Store
 
+#: Axes that the loop's tables have room for (MAX_NDIM).
+MAX_NDIM = 32
+#: Longest axis: no number in the tables overflows, however long the chunks.
+MAX_EXTENT = 1 << 62
 #: Larger chunks are not for the loop: a thread holds scratch memory for two of them.
 MAX_NBYTES = 1 << 24
 #: Encoded chunks are rarely larger than decoded ones; the loop leaves one that is, by an eighth and this.
@@ -88,7 +91,7 @@ class LoopChain(NamedTuple):
     def job(self, swap: int, separator: str, array: Any, npoints: int) -> bytes:
         """Return the loop's struct Job. swap: see `swapped`. separator: of keys. array: the result, or the value.
 
-        npoints: -1 for a box, -2 for copies, for which ``array`` is the first of the slots.
+        npoints: -1 for boxes, of which ``array`` is the first slot if there are several.
         """
         ndim, padding = len(self.lengths), (0,) * (len(self.lengths) - array.ndim)
         head = ndim, self.dtype.itemsize, self.nbytes, self.max_encoded, self.number, swap, self.checksum

@@ -1,12 +1,13 @@
-"""Writes many chunks by the compiled loop (`loop/write.c`), which gathers, encodes and stores them.
+"""Writes batches of chunks by the compiled loop (`loop/write.c`), which gathers, encodes and stores them.
 
-Theory of operation. As in `gzarr.cpu.compiled.read`, a plan is cut into pieces. The loop itself replaces chunks that
-are files; it puts shards together in memory, and the store takes them. Values that do not cover a chunk are laid over
-its old contents. The store gives the old bytes of a shard, whose other chunks are copied encoded. The reference path
-does what the loop leaves, whole shards at a time. The loop stores the same bytes as the reference path.
+Theory of operation. As in `gzarr.cpu.compiled.read`, a write is cut into batches, or into shards, each of which may be
+several tables. The loop itself replaces chunks that are files; it puts shards together in memory, and the store takes
+them. Values that do not cover a chunk are laid over its old contents. The store gives the old bytes of a shard, whose
+other chunks are copied encoded. The reference path does what the loop leaves, whole shards at a time. The loop stores
+the same bytes as the reference path.
 
-Rules: only files of stores that say so (`Files.target`) are written by the loop; the caller holds the locks of a piece
-(`CompiledWrite.keys`).
+Rules: only files of stores that say so (`Files.target`) are written by the loop; the caller holds the locks of a batch
+(`LoopWrite.keys`).
 """
 
 from __future__ import annotations
@@ -26,24 +27,24 @@ from numpy.typing import NDArray
 from gzarr.backend import Work
 from gzarr.codecs.spec import fill_of
 from gzarr.cpu.compiled import library
-from gzarr.cpu.compiled.buffers import BATCH_NBYTES
 from gzarr.cpu.compiled.encoder import Encoder
-from gzarr.cpu.compiled.points import Rows
-from gzarr.cpu.compiled.read import PIECE_NBYTES, PIECES_PER_THREAD, Left
+from gzarr.cpu.compiled.read import BATCHES_PER_THREAD, MAX_NBYTES, STORE_NBYTES, Left
 from gzarr.cpu.compiled.source import Source
-from gzarr.cpu.compiled.tables import Boxes, Piece, Shards, Tables, piece_tables
 from gzarr.cpu.decode_into import lent_scratch
 from gzarr.cpu.threads import share as share_out
+from gzarr.cpu.threads import spread
 from gzarr.errors import CodecError
 from gzarr.indexing.grid import chunk_shape
 from gzarr.indexing.keys import join_path
+from gzarr.indexing.plan import Part
+from gzarr.indexing.tables import Batches
 from gzarr.layout.shard import MISSING, Level, decode_index, split_index
 from gzarr.layout.sharded import Sharded, ShardIndex
 from gzarr.profiling.recorder import here, stage
 from gzarr.storage.base import Buffer, Request, Target, host_view
 
-#: All chunks of a piece are locked while it is written.
-_PIECE_NCHUNKS = 64
+#: All chunks of a batch are locked while it is written.
+_MAX_NCHUNKS = 64
 #: Shards that could become larger are put together by the reference path.
 _MAX_SHARD_NBYTES = 9 << 25
 
@@ -54,7 +55,26 @@ _SHARE_NBYTES = 1 << 19
 _LEFT, _EMPTY = 1, 2
 
 
-class CompiledWrite(NamedTuple):
+class _Batch(NamedTuple):
+    """Chunks that are objects, or the chunks of a shard.
+
+    Attributes
+    ----------
+    tables : list
+        The tables, by their numbers.
+    nchunks : int
+        How many chunks these have.
+    shard : tuple of int, or None
+        Coordinates of the shard.
+    """
+
+    tables: list[tuple[int, Any]]
+    nchunks: int
+    shard: tuple[int, ...] | None
+
+
+@dataclass(slots=True, eq=False)
+class LoopWrite:
     """A write that the loop can do.
 
     Attributes
@@ -63,103 +83,100 @@ class CompiledWrite(NamedTuple):
         Where the chunks are, and what they are.
     target : Target or None
         How their files may be written; None if the store takes every object.
-    parts : Boxes or Rows
-        The parts that are written.
-    pieces : iterator of Piece
-        The pieces, once: shards are uncut.
-    piece_nchunks : int
-        How many parts one call of the loop may have.
+    batches : Batches
+        What is written; a table has chunks of one shard.
     work : Work
         How much there is to do.
     value : object
         The values: they must live as long as their address is used.
     job, encoder, fill, element
-        Arguments of the loop that are the same for all pieces.
-    tables : Tables or None
-        Others; None if each piece has its own.
+        Arguments of the loop that are the same for all tables.
+    n_threads : int
+        How many threads share the work.
     threads_a_shard : int
         How many threads encode the chunks of one shard, if there are fewer shards than threads.
     """
 
     source: Source
     target: Target | None
-    parts: Boxes | Rows
-    pieces: Iterator[Piece]
-    piece_nchunks: int
+    batches: Batches
     work: Work
     value: Any
     job: bytes
     encoder: bytes
-    tables: Tables | None
     fill: bytes
     element: bytes | None
+    n_threads: int
     threads_a_shard: int = 1
-    stage: str = "loop"
+    stage = "loop"
 
-    def keys(self, piece: Piece) -> list[str]:
-        """The objects of a piece."""
-        layout = self.source.layout
-        if piece.shard is not None:
-            return [layout.key(piece.shard)]
-        keys = self.source.keys
-        return self.parts.keys(piece, join_path(self.source.path, "_")[:-1] + keys.prefix, keys.separator)
+    @property
+    def pieces(self) -> Iterator[_Batch]:
+        """The batches, once: shards are whole."""
+        cuts = self.batches.cuts
+        for number in spread(self.batches.n // cuts, self.n_threads):
+            tables = [(at, self.batches.table(at)) for at in range(number * cuts, (number + 1) * cuts)]
+            tables = [(at, table) for at, table in tables if table.nchunks]
+            owners = tables[0][1].owners
+            shard = None if owners is None else tuple(owners[0].tolist())
+            yield _Batch(tables, sum(table.nchunks for _, table in tables), shard)
 
-    def merged(self, piece: Piece, keys: Sequence[str]) -> Sequence[str]:
-        """Its shard, unless the piece covers it whole; its chunks in part. Files are read by the loop itself."""
-        if piece.shard is not None:
-            return () if self._covers(piece) else keys
-        return () if self.target is not None or self._is_full(piece) else self._partial(piece, keys)
+    def keys(self, batch: _Batch) -> list[str]:
+        """The objects of a batch."""
+        if batch.shard is not None:
+            return [self.source.layout.key(batch.shard)]
+        prefix, encode = join_path(self.source.path, "_")[:-1], self.source.keys.encode
+        return [prefix + encode(at) for _, table in batch.tables for at in table.coords.tolist()]
 
-    def _is_full(self, piece: Piece) -> bool:
-        """Whether all chunks of a piece are replaced whole, also what others may have appended to them."""
-        layout = self.source.layout
-        return {*(layout.cut or layout.find_cut())[0]} == {-1} and self.parts.are_full(piece)
+    def merged(self, batch: _Batch, keys: Sequence[str]) -> Sequence[str]:
+        """Its shard, unless the batch covers it whole; its chunks in part. Files are read by the loop itself."""
+        if batch.shard is not None:
+            return () if self._covers(batch) else keys
+        return () if self.target is not None else self._partial(batch, keys)
 
-    def _partial(self, piece: Piece, keys: Sequence[str]) -> list[str]:
-        """Keys of the chunks that are not replaced whole. keys: of all."""
-        layout = self.source.layout
+    def _partial(self, batch: _Batch, keys: Sequence[str]) -> list[str]:
+        """Keys of the chunks that are not replaced whole, or that others may have appended to. keys: of all."""
+        layout, ((_, table),) = self.source.layout, batch.tables
         cut = (layout.cut or layout.find_cut())[0]
-        parts = [self.parts.part(piece, number) for number in range(piece.first, piece.first + piece.n)]
-        found = zip(keys, parts, strict=True)
-        return [key for key, part in found if not part.full or True in map(eq, part.coords, cut)]
+        partial = ~table.full | (table.coords == np.array(cut)).any(axis=1)
+        return [keys[chunk] for chunk in np.flatnonzero(partial).tolist()]
 
-    def _covers(self, piece: Piece) -> bool:
-        layout, shard = self.source.layout, piece.shard or ()
+    def _covers(self, batch: _Batch) -> bool:
+        layout, shard = self.source.layout, batch.shard or ()
         reaches_out = True in map(eq, shard, (layout.cut or layout.find_cut())[1])
-        return not reaches_out and layout.is_whole(shard, piece.n) and self.parts.are_full(piece)
+        is_whole = not reaches_out and layout.is_whole(shard, batch.nchunks)
+        return is_whole and self.batches.npoints < 0 and all(table.full.all() for _, table in batch.tables)
 
     def again(self) -> None:
-        """Nothing: the reference path does the rest of a piece at once."""
+        """Nothing: the reference path does the rest of a batch at once."""
 
-    def do(self, piece: Piece, keys: Sequence[str]) -> Left:
-        """Write a piece, all but the parts that are returned. keys: its objects. Raises: StoreError."""
+    def do(self, batch: _Batch, keys: Sequence[str]) -> Left:
+        """Write a batch, all but the parts that are returned. keys: its objects. Raises: StoreError."""
         loop = library.loop()
+        layout, started = self.source.layout, perf_counter()
         if loop is None:  # switched off meanwhile
-            return self._left(piece, range(piece.n))
-        layout = self.source.layout
-        started = perf_counter()
-        if piece.shard is None or not isinstance(layout, Sharded):
-            left = (self._write_items if self.target is None else self._write_files)(loop, piece, keys)
+            left: Sequence[int] = range(batch.nchunks)
+        elif isinstance(layout, Sharded):
+            left = () if self._write_shard(loop, layout, batch, keys[0]) else range(batch.nchunks)
         else:
-            left = [] if self._write_shard(loop, layout, piece, keys[0]) else self._left(piece, range(piece.n))
-        self.source.write_pace.note(perf_counter() - started, piece.n)
-        return left
+            left = (self._write_items if self.target is None else self._write_files)(loop, batch.tables[0][1], keys)
+        self.source.write_pace.note(perf_counter() - started, batch.nchunks)
+        return self._left(batch, left) if left else []
 
-    def _write_items(self, loop: Any, piece: Piece, keys: Sequence[str]) -> Left:
-        """Encode the chunks of a piece, which the store takes."""
-        store, chain = self.source.store, self.source.chain
-        merged = self.merged(piece, keys)
+    def _write_items(self, loop: Any, table: Any, keys: Sequence[str]) -> Sequence[int]:
+        """Encode the chunks of a table, which the store takes. Returns: numbers of those that are left."""
+        store, chain, n = self.source.store, self.source.chain, table.nchunks
+        merged = self._partial(_Batch([(0, table)], n, None), keys)
         old = dict(zip(merged, store.get_many(list(map(Request, merged))), strict=True)) if merged else {}
-        status = bytearray(piece.n)
-        (spans, lists, *_), window, first = piece_tables(self.parts, self.tables, piece)
+        status = bytearray(n)
         with lent_scratch() as scratch:
-            room = scratch.room(piece.n * chain.max_encoded + chain.write_nbytes)
-            slab, rest = room[: piece.n * chain.max_encoded], room[piece.n * chain.max_encoded :]
-            where = list(map(old.get, keys)), self.fill, first, rest, status, slab
+            room = scratch.room(n * chain.max_encoded + chain.write_nbytes)
+            encoded, rest = room[: n * chain.max_encoded], room[n * chain.max_encoded :]
+            into = None, None, (list(map(old.get, keys)), encoded)
             try:
-                n_left, *done, made = loop.write_buffers(self.job, self.encoder, window, spans, lists, *where)
+                n_left, *done, made = self._call(loop, table, into, rest, status)
             except (TypeError, BufferError):  # old contents that are no plain memory
-                return self._left(piece, range(piece.n))
+                return range(n)
         with stage("store") as noted:
             store.set_many([item for item in zip(keys, made, strict=True) if item[1] is not None])
             if emptied := [key for key, code in zip(keys, status, strict=True) if code == _EMPTY]:
@@ -167,40 +184,41 @@ class CompiledWrite(NamedTuple):
             if noted:
                 noted.count(0, done[1], done[1])
         if doing := here():
-            doing.count(piece.n - n_left, *done)
-        return self._left(piece, [i for i, code in enumerate(status) if code == _LEFT]) if n_left else []
+            doing.count(n - n_left, *done)
+        return [i for i, code in enumerate(status) if code == _LEFT] if n_left else ()
 
-    def _write_files(self, loop: Any, piece: Piece, keys: Sequence[str]) -> Left:
-        if self.target is None:
+    def _write_files(self, loop: Any, table: Any, keys: Sequence[str]) -> Sequence[int]:
+        """Write the chunks of a table, which are files. Returns: numbers of those that are left."""
+        target = self.target
+        if target is None:
             raise TypeError("the store takes every object")
-        prefix = os.fsencode(self.target.prefix + self.source.keys.prefix)
-        names = prefix, os.fsencode(self.target.temporary)
-        status = bytearray(piece.n)
-        into = status, self.target.written, None, None, 0, self.target.number(), None, None, 0, 0
+        prefix = os.fsencode(target.prefix + self.source.keys.prefix)
+        status = bytearray(table.nchunks)
+        into = (prefix, os.fsencode(target.temporary), target.written, target.number()), None, None
         with lent_scratch() as scratch:
-            room = scratch.room(self.source.chain.write_nbytes)
-            n_left, *done, _, _ = self._call(loop, piece, ((), names), room, into)
+            n_left, *done, _, _ = self._call(loop, table, into, scratch.room(self.source.chain.write_nbytes), status)
         emptied = [key for key, code in zip(keys, status, strict=True) if code == _EMPTY]
         if emptied:
-            self.target.tidy(emptied)
+            target.tidy(emptied)
         if doing := here():
-            doing.count(piece.n - n_left, *done)
-        return self._left(piece, [i for i, code in enumerate(status) if code == _LEFT]) if n_left else []
+            doing.count(table.nchunks - n_left, *done)
+        return [i for i, code in enumerate(status) if code == _LEFT] if n_left else ()
 
-    def _write_shard(self, loop: Any, layout: Sharded, piece: Piece, key: str) -> bool:
+    def _write_shard(self, loop: Any, layout: Sharded, batch: _Batch, key: str) -> bool:
         """Put a shard together and store it. Returns: whether that could be done."""
-        level, index = layout.blank_index(piece.shard or ())
+        level, index = layout.blank_index(batch.shard or ())
         chain = self.source.chain
         try:
-            old = self._old_shard(layout, level, piece, key)
+            old = self._old_shard(layout, level, batch, key)
         except CodecError:  # the reference path says what is wrong
             return False
         head = level.index_nbytes if level.location == "start" else 0
-        shares = self._shares(piece, index, head, len(old[0] or b""))
+        shares = self._shares(batch, index, head, len(old[0] or b""))
         nbytes = shares[-1].limit
         if nbytes > _MAX_SHARD_NBYTES:
             return False
         done: list[tuple[int, int]] = []
+        grid = np.array([index.origin, index.steps], np.int64)
         with lent_scratch() as scratch:
             room = scratch.room(nbytes + level.index_nbytes + len(shares) * chain.write_nbytes)
             shard, rests = room[: nbytes + level.index_nbytes], room[nbytes + level.index_nbytes :]
@@ -208,12 +226,11 @@ class CompiledWrite(NamedTuple):
             def encode(share: _Share) -> None:
                 rest = rests[share.number * chain.write_nbytes :][: chain.write_nbytes]
                 share.end, after = share.start, share.entry
-                for part in share.piece.cut(self.piece_nchunks):
-                    is_last = part.first + part.n == share.piece.first + share.piece.n
-                    target = shard[: share.limit], index.entries, share.end, 0
-                    into = bytearray(part.n), None, *target, *old, after, share.until if is_last else 0
-                    where = (index.origin, index.steps), (b"", b"")
-                    share.n_left, *counts, share.end, after = self._call(loop, part, where, rest, into)
+                for table in share.tables:
+                    until = share.until if table is share.tables[-1] else 0
+                    into = shard[: share.limit], index.entries, share.end, after, until, *old, grid
+                    answer = self._call(loop, table, (None, into, None), rest, bytearray(table.nchunks))
+                    share.n_left, *counts, share.end, after = answer
                     done.append((counts[0], counts[1]))
                     if share.n_left:
                         return
@@ -232,65 +249,63 @@ class CompiledWrite(NamedTuple):
                 shard[at : at + len(encoded)] = encoded
                 self.source.store.set(key, shard.data[: end if head else end + len(encoded)])
         if doing := here():
-            doing.count(piece.n, *map(sum, zip(*done, strict=True)))
+            doing.count(batch.nchunks, *map(sum, zip(*done, strict=True)))
         return True
 
-    def _shares(self, piece: Piece, index: ShardIndex, head: int, old_nbytes: int) -> list[_Share]:
-        """Cut the parts of a shard into runs that are encoded at once. head: where its first chunk begins."""
-        chain = self.source.chain
-        n = min(self.threads_a_shard, piece.n, piece.n * chain.nbytes // _SHARE_NBYTES)
+    def _shares(self, batch: _Batch, index: ShardIndex, head: int, old_nbytes: int) -> list[_Share]:
+        """Cut the tables of a shard into runs that are encoded at once. head: where its first chunk begins."""
+        chain, tables = self.source.chain, [table for _, table in batch.tables]
         most = _most_encoded(chain.widest)
-        if n < 2 or not isinstance(self.parts, Boxes) or piece.n * most + n * (old_nbytes + most) > _MAX_SHARD_NBYTES:
+        n = min(self.threads_a_shard, len(tables), batch.nchunks * chain.nbytes // _SHARE_NBYTES)
+        if n < 2 or batch.nchunks * most + n * (old_nbytes + most) > _MAX_SHARD_NBYTES:
             n = 1
         shares: list[_Share] = []
-        for run in piece.cut(-(-piece.n // n)):
-            start, entry = (shares[-1].limit, self._entry(run, index)) if shares else (head, 0)
-            limit = start + old_nbytes + run.n * most + chain.max_encoded
-            shares.append(_Share(len(shares), run, start, limit, entry, index.entries.size // 2))
+        each = -(-len(tables) // n)
+        for first in range(0, len(tables), each):
+            some = tables[first : first + each]
+            start, entry = (shares[-1].limit, _entry(some[0], index)) if shares else (head, 0)
+            limit = start + old_nbytes + sum(table.nchunks for table in some) * most + chain.max_encoded
+            shares.append(_Share(len(shares), some, start, limit, entry, index.entries.size // 2))
         for share, following in pairwise(shares):
             share.until = following.entry
         return shares
 
-    def _entry(self, run: Piece, index: ShardIndex) -> int:
-        """The place of the first chunk of a run in the index of its shard."""
-        coords = self.parts.part(run, run.first).coords
-        return sum(map(mul, map(sub, coords, index.origin), index.steps))
-
-    def _old_shard(self, layout: Sharded, level: Level, piece: Piece, key: str) -> tuple[Buffer | None, Any]:
-        """The bytes and the index of a shard; None if a piece covers it whole. Raises: CodecError."""
-        if self._covers(piece):
+    def _old_shard(self, layout: Sharded, level: Level, batch: _Batch, key: str) -> tuple[Buffer | None, Any]:
+        """The bytes and the index of a shard; None if a batch covers it whole. Raises: CodecError."""
+        if self._covers(batch):
             return None, None
         stored = self.source.store.get_one(Request(key))
         if stored is None:
-            return b"", layout.blank_index(piece.shard or ())[1].entries
+            return b"", layout.blank_index(batch.shard or ())[1].entries
         encoded = split_index(host_view(stored), level.index_nbytes, level.location)
         # A copy: the index may lie anywhere in the bytes, its numbers across the words of memory.
         return stored, np.array(decode_index(encoded, level.coder), np.uint64, order="C")
 
-    def _call(self, loop: Any, piece: Piece, where: tuple[Any, Any], room: Any, into: tuple[Any, ...]) -> Any:
-        shard, names = where
-        status, *sink = into
-        tables, window, first = piece_tables(self.parts, self.tables, piece, shard)
-        where = window, *tables[:2], *names
-        more = *tables[2:], self.element
-        return loop.write(self.job, self.encoder, *where, self.fill, first, room, status, *sink, *more)
+    def _call(self, loop: Any, table: Any, into: tuple[Any, Any, Any], room: Any, status: bytearray) -> Any:
+        """Let the loop write a table. into: what it writes to, of files, a shard in memory, or chunks for a store."""
+        return loop.write(self.job, self.encoder, self.element, table.columns, self.fill, *into, room, status)
 
-    def _left(self, piece: Piece, numbers: Sequence[int]) -> Left:
-        """Parts by stored object, for the reference path."""
-        parts = [self.parts.part(piece, piece.first + number) for number in numbers]
-        return [(piece.shard, parts)] if piece.shard is not None else [(part.coords, [part]) for part in parts]
+    def _left(self, batch: _Batch, chunks: Sequence[int]) -> Left:
+        """Chunks as parts by stored object, for the reference path."""
+        if batch.shard is not None:
+            return [(batch.shard, [part for at, table in batch.tables for part in self._parts(at, table)])]
+        ((at, table),) = batch.tables
+        return [(part.coords, [part]) for part in self.batches.parts(at, table, chunks)]
+
+    def _parts(self, number: int, table: Any) -> list[Part]:
+        return self.batches.parts(number, table, range(table.nchunks))
 
 
 @dataclass(slots=True)
 class _Share:
-    """A run of the parts of a shard, which is put together apart from the others.
+    """A run of the chunks of a shard, which is put together apart from the others.
 
     Attributes
     ----------
     number : int
         Of the share.
-    piece : Piece
-        Its parts.
+    tables : list
+        Its chunks.
     start, limit : int
         Where its bytes begin, and where there is no more room.
     entry, until : int
@@ -298,11 +313,11 @@ class _Share:
     end : int
         Where its bytes end.
     n_left : int
-        Parts that the reference path must do.
+        Chunks that the reference path must do.
     """
 
     number: int
-    piece: Piece
+    tables: list[Any]
     start: int
     limit: int
     entry: int
@@ -323,20 +338,40 @@ def _join(shard: Any, entries: NDArray[np.uint64], shares: Sequence[_Share]) -> 
     return end
 
 
+def _entry(table: Any, index: ShardIndex) -> int:
+    """The place of the first chunk of a table in the index of its shard."""
+    return sum(map(mul, map(sub, table.coords[0].tolist(), index.origin), index.steps))
+
+
+def write_size(source: Source, target: Target | None, nparts: int, n_threads: int) -> int:
+    """Number of chunks that a table of a write should have. nparts: of the plan."""
+    nbytes = source.chain.nbytes
+    size = max(min(_MAX_NCHUNKS, MAX_NBYTES // nbytes), 1)
+    if isinstance(source.layout, Sharded):
+        return size
+    smallest = 1 if target is not None else min(STORE_NBYTES // nbytes, size)  # a store may wait for its lock
+    return max(min(size, -(-nparts // (n_threads * BATCHES_PER_THREAD))), smallest)
+
+
+def shared_size(source: Source, size: int) -> int:
+    """Number of chunks that a table should have where threads share the tables of a shard. size: if they do not."""
+    return max(min(size, _SHARE_NBYTES // source.chain.nbytes), 1)
+
+
 def make_write(
-    where: tuple[Source, Target | None, Boxes | Rows, Shards | None],
+    where: tuple[Source, Target | None, Batches],
     given: tuple[Any, int, bytes | None],
     *,
     keep_empty: bool,
     n_threads: int,
-) -> CompiledWrite:
+) -> LoopWrite:
     """Prepare a write for the loop.
 
     Parameters
     ----------
-    where : tuple[Source, Target | None, Boxes | Rows, Shards | None]
-        Where the chunks are; how their files may be written, None if the store takes every object; the parts that are
-        written; the same by shard, or None for chunks that are objects.
+    where : tuple[Source, Target | None, Batches]
+        Where the chunks are; how their files may be written, None if the store takes every object; what is written, in
+        tables of `write_size` chunks.
     given : tuple[Any, int, bytes | None]
         The value, of the plan's shape; how many of its bytes are swapped at a time; the loop's struct Element for a
         field, None for whole elements.
@@ -345,34 +380,25 @@ def make_write(
     n_threads : int
         How many threads will share the work.
     """
-    (source, target, parts, shards), (value, swap, element) = where, given
-    chain = source.chain
-    size = max(min(_PIECE_NCHUNKS, PIECE_NBYTES // chain.nbytes), 1)
-    if shards is None:
-        share = -(-parts.nparts // (n_threads * PIECES_PER_THREAD))
-        smallest = 1 if target is not None else min(BATCH_NBYTES // chain.nbytes, size)  # a store may wait for its lock
-        wave_nchunks = size = max(min(size, share), smallest)
-        pieces = parts.whole().cut(size, n_threads)
-    else:
-        pieces, wave_nchunks = shards[0], -(-parts.nparts // shards[1])
+    (source, target, batches), (value, swap, element) = where, given
+    chain, nobjects = source.chain, batches.nobjects
     drops = not keep_empty and chain.chunk.fill_value is not None
     extents = tuple([axis.extent for axis in source.layout.grid])
     keep_beyond = source.layout.cut is None or {*source.layout.cut[0]} != {-1}
     own_dtype = element is not None or value.dtype == chain.chunk.dtype
-    return CompiledWrite(
+    each = -(-batches.nchunks // (nobjects or batches.n))
+    return LoopWrite(
         source=source,
         target=target,
-        parts=parts,
-        pieces=pieces,
-        piece_nchunks=size,
-        work=Work(parts.nparts, chain.nbytes, wave_nchunks, unlocked=True, chunk_s=source.write_pace.chunk_s),
+        batches=batches,
+        work=Work(batches.nchunks, chain.nbytes, each, unlocked=True, chunk_s=source.write_pace.chunk_s),
         value=value,
-        job=chain.job(swap, source.keys.separator, value, parts.npoints),
+        job=chain.job(swap, source.keys.separator, value, batches.npoints),
         encoder=(chain.encoder or Encoder()).table(extents, keep_empty=not drops, keep_beyond=keep_beyond),
-        tables=None if parts.are_many else parts.tables(),
         fill=chain.fill if own_dtype else np.asarray(fill_of(chain.chunk), value.dtype).tobytes(),
         element=element,
-        threads_a_shard=n_threads // shards[1] if shards is not None and chain.encoder is not None else 1,
+        n_threads=n_threads,
+        threads_a_shard=n_threads // nobjects if nobjects and chain.encoder is not None else 1,
     )
 
 

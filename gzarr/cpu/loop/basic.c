@@ -18,11 +18,13 @@ static PyObject *leave(bool by_store) {
     return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
 }
 
-static Call make_call(const Basic *basic, const Job *job, const Window *window, const Span *spans) {
+static Call make_call(const Basic *basic, const Job *job, const Copies *copies) {
     return (Call){
         .job = job,
-        .window = window,
-        .spans = spans,
+        .n = copies->n,
+        .spans = copies->spans,
+        .n_copies = copies->n,
+        .grid = &copies->grid,
         .path = PyBytes_AsString(basic->path),
         .path_length = PyBytes_Size(basic->path),
         .fill = PyBytes_AsString(basic->fill),
@@ -48,9 +50,9 @@ typedef struct {
 } Shard;
 
 /* Find the shard and let a call read it. False if it is not one, or if it is not known. */
-static bool find_shard(const Basic *basic, Call *call, Window *window, Shard *shard) {
+static bool find_shard(const Basic *basic, Call *call, Copies *copies, Shard *shard) {
     int64_t coords[MAX_NDIM];
-    PyObject *key = find_object(basic, call->spans, window, coords) ? tuple_of(basic, coords) : NULL;
+    PyObject *key = find_object(basic, copies, coords) ? tuple_of(basic, coords) : NULL;
     if (!key) return false;
     shard->found = PyObject_CallFunctionObjArgs(basic->find, key, NULL);
     Py_DECREF(key);
@@ -69,16 +71,6 @@ static bool find_shard(const Basic *basic, Call *call, Window *window, Shard *sh
     return true;
 }
 
-/* Coordinates of the chunk of a part. */
-static PyObject *coords_of(const Basic *basic, const Span *spans, const Window *window, int64_t part) {
-    int64_t coords[MAX_NDIM];
-    for (int64_t a = basic->job.ndim - 1; a >= 0; a--) {
-        coords[a] = spans[window->first[a] + part % window->n[a]].chunk;
-        part /= window->n[a];
-    }
-    return tuple_of(basic, coords);
-}
-
 /* Chunks that a store has given. */
 typedef struct {
     Py_buffer *buffers;
@@ -87,11 +79,14 @@ typedef struct {
     Item items[MAX_PARTS];
 } Chunks;
 
-/* Fetch the chunks of all parts and let a call read them. False if that fails. */
-static bool fetch_chunks(const Basic *basic, Call *call, int n, Chunks *chunks) {
+/* Fetch all chunks and let a call read them. False if that fails. */
+static bool fetch_chunks(const Basic *basic, Call *call, Chunks *chunks) {
+    const int n = (int)call->n;
     PyObject *list = PyList_New(n);
     for (int i = 0; list && i < n; i++) {
-        PyObject *coords = coords_of(basic, call->spans, call->window, i);
+        int64_t at[MAX_NDIM];
+        for (int64_t a = 0; a < basic->job.ndim; a++) at[a] = call->spans[i * basic->job.ndim + a].chunk;
+        PyObject *coords = tuple_of(basic, at);
         if (!coords || PyList_SetItem(list, i, coords)) Py_CLEAR(list);
     }
     PyObject *found = list ? PyObject_CallFunctionObjArgs(basic->fetch, list, NULL) : NULL;
@@ -105,19 +100,19 @@ static bool fetch_chunks(const Basic *basic, Call *call, int n, Chunks *chunks) 
     return true;
 }
 
-/* Read the parts into the result of a job. False if that cannot be. by_store: becomes whether a store has failed. */
-static bool read_parts(const Basic *basic, const Job *job, Window *window, const Span *spans, int n, bool *by_store) {
-    Call call = make_call(basic, job, window, spans);
+/* Read the chunks into the result of a job. False if that cannot be. by_store: becomes whether a store has failed. */
+static bool read_chunks(const Basic *basic, const Job *job, Copies *copies, bool *by_store) {
+    Call call = make_call(basic, job, copies);
     Shard shard = {0};
     Chunks chunks = {0};
     char status[MAX_PARTS];
-    Done done = {.left = n};
-    const bool found = (!basic->find || find_shard(basic, &call, window, &shard)) &&
-                       (!basic->fetch || fetch_chunks(basic, &call, n, &chunks));
+    Done done = {.left = copies->n};
+    const bool found = (!basic->find || find_shard(basic, &call, copies, &shard)) &&
+                       (!basic->fetch || fetch_chunks(basic, &call, &chunks));
     Scratch *scratch = found ? take_scratch((size_t)(job->nbytes + job->max_encoded)) : NULL;
     if (scratch) {
         Py_BEGIN_ALLOW_THREADS
-        done = read_all(&call, 0, n, status, scratch->bytes);
+        done = read_all(&call, status, scratch->bytes);
         Py_END_ALLOW_THREADS
         give_scratch_back(scratch);
     }
@@ -132,21 +127,19 @@ static bool read_parts(const Basic *basic, const Job *job, Window *window, const
 static PyObject *basic_read(PyObject *self, PyObject *const *args, Py_ssize_t n_args) {
     const Basic *basic = (const Basic *)self;
     Wanted wanted[MAX_NDIM];
-    Span spans[MAX_SPANS];
-    Window window;
+    Copies copies;
     Py_buffer memory;
     if (n_args < 2 || n_args > 3) return refuse();
     PyObject *out = n_args == 3 ? args[2] : Py_None;
     if (!(out == Py_None ? args[1] == basic->dtype : has_dtype(basic, out))) return leave(false);
     if (!take_key(basic, args[0], wanted)) return leave(false);
-    const int n = cut(basic, wanted, MAX_PARTS, spans, &window);
-    if (!n) return leave(false);
+    if (!cut(basic, wanted, MAX_PARTS, &copies)) return leave(false);
     PyObject *result = out == Py_None ? make_result(basic, wanted) : Py_NewRef(out);
     if (!result) return NULL;
     Job job = basic->job;
     bool by_store = false, is_read = !PyObject_GetBuffer(result, &memory, PyBUF_STRIDED);
     if (is_read) {
-        is_read = take_array(&job, &memory, wanted, false) && read_parts(basic, &job, &window, spans, n, &by_store);
+        is_read = take_array(&job, &memory, wanted, false) && read_chunks(basic, &job, &copies, &by_store);
         PyBuffer_Release(&memory);
     }
     if (is_read) return out == Py_None ? finish(basic, result, wanted) : result;
@@ -156,21 +149,19 @@ static PyObject *basic_read(PyObject *self, PyObject *const *args, Py_ssize_t n_
 
 /* -- writing --------------------------------------------------------------------------------------------------- */
 
-/* The parts that a write of a selection has, all in one object. Returns: their number, 0 if it may not be written here. */
-static int cut_write(const Basic *basic, PyObject *key, Wanted *wanted, Span *spans, Window *window, int64_t *coords) {
-    if (!basic->writes || !take_key(basic, key, wanted)) return 0;
-    const int n = cut(basic, wanted, basic->find ? MAX_PARTS : 1, spans, window);
-    return n && find_object(basic, spans, window, coords) ? n : 0;
+/* Cut what a write of a selection has, all in one object. False if it may not be written here. */
+static bool cut_write(const Basic *basic, PyObject *key, Wanted *wanted, Copies *copies, int64_t *coords) {
+    return basic->writes && take_key(basic, key, wanted) && cut(basic, wanted, basic->find ? MAX_PARTS : 1, copies) &&
+           find_object(basic, copies, coords);
 }
 
 /* locate(key): coordinates of the only object that a selection touches; None if it may not be written here. */
 static PyObject *basic_locate(PyObject *self, PyObject *key) {
     const Basic *basic = (const Basic *)self;
     Wanted wanted[MAX_NDIM];
-    Span spans[MAX_SPANS];
-    Window window;
+    Copies copies;
     int64_t coords[MAX_NDIM];
-    return cut_write(basic, key, wanted, spans, &window, coords) ? tuple_of(basic, coords) : leave(false);
+    return cut_write(basic, key, wanted, &copies, coords) ? tuple_of(basic, coords) : leave(false);
 }
 
 static PyObject *left(void) {
@@ -200,13 +191,13 @@ static PyObject *encode_chunk(const Basic *basic, Call *call, Sink *sink) {
     char status = LEFT;
     PyObject *made = NULL;
     call->items = chunks.items;
-    const bool found = covers_chunk(call) || fetch_chunks(basic, call, 1, &chunks);
+    const bool found = covers_chunk(call) || fetch_chunks(basic, call, &chunks);
     const int64_t room = write_room(call->job, sink->encoder);
     Scratch *scratch = found ? take_scratch((size_t)(room + call->job->max_encoded)) : NULL;
     if (scratch) {
         sink->shard = scratch->bytes + room, sink->capacity = call->job->max_encoded, sink->index = entry;
         Py_BEGIN_ALLOW_THREADS
-        write_all(call, sink, 0, 1, &status, scratch->bytes);
+        write_all(call, sink, &status, scratch->bytes);
         Py_END_ALLOW_THREADS
         if (status == DONE) made = PyBytes_FromStringAndSize(sink->shard + entry[0], (Py_ssize_t)entry[1]);
         give_scratch_back(scratch);
@@ -216,17 +207,17 @@ static PyObject *encode_chunk(const Basic *basic, Call *call, Sink *sink) {
     return status == LEFT ? left() : PyLong_FromLong(status);
 }
 
-/* Write parts of the object with some coordinates. Returns: what became of it. */
-static int write_object(const Basic *basic, Call *call, Sink *sink, const int64_t *coords, int n) {
+/* Write chunks of the object with some coordinates. Returns: what became of it. */
+static int write_object(const Basic *basic, Call *call, Sink *sink, const int64_t *coords) {
     char status[MAX_PARTS] = {LEFT}, path[MAX_PATH];
     if (basic->find) {
         if (!make_path(call, coords, path)) return LEFT;
         call->path = path;
-        return write_shard(call, sink, &basic->format, n, status);
+        return write_shard(call, sink, &basic->format, status);
     }
     Scratch *scratch = take_scratch((size_t)write_room(call->job, sink->encoder));
     if (!scratch) return LEFT;
-    write_all(call, sink, 0, 1, status, scratch->bytes);
+    write_all(call, sink, status, scratch->bytes);
     give_scratch_back(scratch);
     return status[0];
 }
@@ -239,13 +230,12 @@ static PyObject *basic_write(PyObject *self, PyObject *args) {
     PyObject *given, *key, *array, *made = NULL;
     int keep_empty, status = LEFT;
     Wanted wanted[MAX_NDIM];
-    Span spans[MAX_SPANS];
-    Window window;
+    Copies copies;
     int64_t coords[MAX_NDIM];
     Py_buffer value;
     if (!PyArg_ParseTuple(args, "OOOp", &given, &key, &array, &keep_empty)) return NULL;
-    const int n = has_dtype(basic, array) ? cut_write(basic, key, wanted, spans, &window, coords) : 0;
-    if (!n || !is_at(basic, coords, given)) return left();
+    if (!has_dtype(basic, array) || !cut_write(basic, key, wanted, &copies, coords) || !is_at(basic, coords, given))
+        return left();
     PyObject *number = basic->fetch ? NULL : PyObject_CallNoArgs(basic->number);
     Sink sink = {
         .temporary = PyBytes_AsString(basic->temporary),
@@ -262,13 +252,13 @@ static PyObject *basic_write(PyObject *self, PyObject *args) {
     encoder.keep_empty |= keep_empty;
     sink.encoder = &encoder;
     const bool fits = take_array(&job, &value, wanted, true);
-    Call call = make_call(basic, &job, &window, spans);
+    Call call = make_call(basic, &job, &copies);
     if (fits && basic->fetch) {
         made = encode_chunk(basic, &call, &sink);
     } else {
         if (fits) {
             Py_BEGIN_ALLOW_THREADS
-            status = write_object(basic, &call, &sink, coords, n);
+            status = write_object(basic, &call, &sink, coords);
             Py_END_ALLOW_THREADS
         }
         made = PyLong_FromLong(status);

@@ -7,8 +7,12 @@
 /* Chunks of one read, and decoded bytes of several: more are for several threads. */
 enum { MAX_PARTS = 16, MAX_NBYTES = 1 << 19 };
 
-/* Room for the spans of a few parts, and of an axis that makes them too many. */
-enum { MAX_SPANS = MAX_NDIM + 2 * MAX_PARTS };
+/* The copies of a selection: of each chunk one, with a span for each axis. */
+typedef struct {
+    Span spans[MAX_PARTS * MAX_NDIM];
+    int n;
+    ShardGrid grid; /* of the shard that holds all of them */
+} Copies;
 
 typedef struct {
     PyObject_HEAD
@@ -36,11 +40,11 @@ typedef struct {
 /* selection.c */
 /* What a key takes of every axis. False if it is not a basic selection that is known here. */
 bool take_key(const Basic *basic, PyObject *key, Wanted *wanted);
-/* The spans of all axes, one axis after the other. Returns: the number of parts, 0 if they are too many. */
-int cut(const Basic *basic, const Wanted *wanted, int most, Span *spans, Window *window);
-/* The coordinates of the object that holds all parts: a shard, which the window then describes, or the only chunk. False
- * if they are in several. */
-bool find_object(const Basic *basic, const Span *spans, Window *window, int64_t *coords);
+/* Cut what is wanted along the chunks. False if these are more than `most`. */
+bool cut(const Basic *basic, const Wanted *wanted, int most, Copies *copies);
+/* The coordinates of the object that holds all chunks: a shard, whose grid is noted, or the only chunk. False if they are in
+ * several. */
+bool find_object(const Basic *basic, Copies *copies, int64_t *coords);
 /* An array for what is wanted, with an axis for each that is not dropped. */
 PyObject *make_result(const Basic *basic, const Wanted *wanted);
 /* What a caller gets: elements of the array's own type, a scalar if there are no axes. */

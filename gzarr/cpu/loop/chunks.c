@@ -1,102 +1,36 @@
-/* Reads and writes chunks that are in files, and copies boxes of chunks: see gzarr/cpu/compiled/{read,copies,write}.py. */
+/* Reads and writes tables of chunks: see gzarr/cpu/compiled/{read,write}.py. */
 #include "module.h"
 
-static bool shard_is_sound(const Py_buffer *shard, const Py_buffer *index, int64_t position, int64_t next,
-                           int64_t until) {
-    return index->buf && position >= 0 && position <= shard->len && next >= 0 && until <= index->len / (2 * WORD);
+enum { TABLE_COLUMNS = 4 };
+
+/* Take the columns of a table. (Apart from other arguments, as CPython counts those of nested tuples wrong.) */
+static bool take_columns(PyObject *table, Py_buffer *b) {
+    return PyArg_ParseTuple(table, "y*y*z*z*", &b[0], &b[1], &b[2], &b[3]);
 }
 
-/* read(job, window, table0, table1, table2, table3, path, index, fill, first, scratch, version, written, element,
- * status). version: of the shard, five numbers; None for any. element: see `take_element`. */
+/* read(job, element, table, blocks, rows, shards, items, path, written, fill, scratch, status): table: see `take_table`.
+ * blocks: None for a single result; rows: of each. shards: None for chunks that are stored alone. items: what is stored of
+ * every chunk, or of every shard, None for nothing; None for files. Returns: (chunks left, bytes read, bytes placed). */
 PyObject *loop_read(PyObject *module, PyObject *args) {
-    enum { JOB, WINDOW, TABLE, PATH = TABLE + 4, INDEX, FILL, SCRATCH, EXPECTED, WRITTEN, ELEMENT, STATUS, N };
+    enum { JOB, ELEMENT, TABLE, BLOCKS = TABLE + TABLE_COLUMNS, SHARDS, PATH, WRITTEN, FILL, SCRATCH, STATUS, N };
     Py_buffer b[N];
-    long long first;
-    Done done = {0};
-    if (!PyArg_ParseTuple(args, "y*y*y*y*y*y*y*z*y*Lw*z*y*z*w*", &b[JOB], &b[WINDOW], &b[TABLE], &b[TABLE + 1],
-                          &b[TABLE + 2], &b[TABLE + 3], &b[PATH], &b[INDEX], &b[FILL], &first, &b[SCRATCH],
-                          &b[EXPECTED], &b[WRITTEN], &b[ELEMENT], &b[STATUS]))
-        return NULL;
-    Job table = {0};
-    Window window = {0};
-    const Job *job = &table;
-    bool sound = take_job(&b[JOB], &table) && take_window(&b[WINDOW], job, &window) &&
-                 b[SCRATCH].len >= job->max_encoded + job->nbytes && b[WRITTEN].len >= WORD &&
-                 (!b[EXPECTED].buf || b[EXPECTED].len == 5 * WORD);
-    Call call = {
-        .job = job,
-        .window = &window,
-        .version = b[EXPECTED].buf,
-        .written = b[WRITTEN].buf,
-        .n_written = b[WRITTEN].len / WORD,
-        .path = b[PATH].buf,
-        .path_length = b[PATH].len,
-        .index = b[INDEX].buf && b[INDEX].len ? b[INDEX].buf : NULL,
-        .n_index = b[INDEX].len / (2 * WORD),
-        .sharded = b[INDEX].buf != NULL,
-        .fill = b[FILL].buf,
-    };
-    sound = sound && take_element(&b[ELEMENT], job, &call.element) && b[FILL].len == out_size(&call);
-    if (sound && job->npoints < 0)
-        sound = take_box(&call, &b[TABLE], &b[TABLE + 1], first, b[STATUS].len);
-    else if (sound)
-        sound = take_points(&call, &b[TABLE], first, b[STATUS].len);
-    if (sound) {
-        Py_BEGIN_ALLOW_THREADS
-        done = read_all(&call, first, b[STATUS].len, b[STATUS].buf, b[SCRATCH].buf);
-        Py_END_ALLOW_THREADS
-    }
-    release(b, N);
-    return sound ? report(&done) : refuse();
-}
-
-/* read_copies(job, numbers, coords, firsts, inside, counts, place, slots, blocks, shards, written, path, fill, first,
- * scratch, items, status). numbers: rows of a block, itemsize there, types of a cast or -1 and -1. shards: None for chunks
- * that are stored alone. items: what is stored of every chunk, or of every shard, None for nothing; None for files. */
-PyObject *loop_read_copies(PyObject *module, PyObject *args) {
-    enum { JOB, NUMBERS, COORDS, FIRSTS, INSIDE, COUNTS, PLACE, SLOTS, BLOCKS, SHARDS, WRITTEN, PATH, FILL, SCRATCH, STATUS, N };
-    Py_buffer b[N];
-    PyObject *objects;
+    PyObject *table, *objects;
     Items items = {0};
-    long long first;
+    long long rows;
     Done done = {0};
-    if (!PyArg_ParseTuple(args, "y*y*y*y*y*y*y*y*y*z*y*y*y*Lw*Ow*", &b[JOB], &b[NUMBERS], &b[COORDS], &b[FIRSTS],
-                          &b[INSIDE], &b[COUNTS], &b[PLACE], &b[SLOTS], &b[BLOCKS], &b[SHARDS], &b[WRITTEN], &b[PATH],
-                          &b[FILL], &first, &b[SCRATCH], &objects, &b[STATUS]))
+    memset(b, 0, sizeof b);
+    if (!PyArg_ParseTuple(args, "y*z*Oz*Lz*Oy*y*y*w*w*", &b[JOB], &b[ELEMENT], &table, &b[BLOCKS], &rows, &b[SHARDS], &objects,
+                          &b[PATH], &b[WRITTEN], &b[FILL], &b[SCRATCH], &b[STATUS]))
         return NULL;
     const bool in_memory = objects != Py_None;
     Job job = {0};
-    const int64_t *numbers = b[NUMBERS].buf;
-    bool sound = (!in_memory || take_items(objects, &items)) && take_job(&b[JOB], &job) && job.npoints == -2 &&
-                 b[NUMBERS].len == 4 * WORD && b[SCRATCH].len >= job.max_encoded + job.nbytes;
-    const int64_t ndim = sound ? job.ndim : 1;
-    Copies copies = {
-        .coords = b[COORDS].buf,
-        .firsts = b[FIRSTS].buf,
-        .inside = b[INSIDE].buf,
-        .counts = b[COUNTS].buf,
-        .place = b[PLACE].buf,
-        .slots = b[SLOTS].buf,
-        .blocks = b[BLOCKS].buf,
-        .n = b[COORDS].len / (WORD * ndim),
-        .n_fragments = b[SLOTS].len / WORD,
-        .n_blocks = b[BLOCKS].len / (2 * WORD),
-        .rows = sound ? numbers[0] : 0,
-        .itemsize = sound ? numbers[1] : 0,
-    };
-    const int64_t n = b[STATUS].len, columns = copies.n_fragments * ndim * WORD;
-    sound = sound && find_cast(numbers[2], numbers[3], job.itemsize, copies.itemsize, &copies.cast) && copies.rows > 0 &&
-            b[FILL].len == copies.itemsize && b[FIRSTS].len == (copies.n + 1) * WORD && b[INSIDE].len == columns &&
-            b[COUNTS].len == columns && b[PLACE].len == columns && first >= 0 && first <= copies.n &&
-            n <= copies.n - first && b[WRITTEN].len >= WORD;
-    const Py_ssize_t width = (SHARD_COORDS + 3 * ndim) * WORD;
-    const int64_t n_shards = b[SHARDS].len / width;
-    if (sound && b[SHARDS].buf)
-        sound = b[SHARDS].len == n_shards * width && shards_are_sound(b[SHARDS].buf, n_shards, ndim, n);
-    if (in_memory) sound = sound && items.n == (b[SHARDS].buf ? n_shards : n);
+    const int64_t n = b[STATUS].len;
+    bool sound = take_columns(table, &b[TABLE]) && (!in_memory || take_items(objects, &items)) && take_job(&b[JOB], &job);
     Call call = {
         .job = &job,
-        .copies = &copies,
+        .blocks = b[BLOCKS].buf,
+        .n_blocks = b[BLOCKS].len / (2 * WORD),
+        .rows = rows,
         .items = b[SHARDS].buf ? NULL : items.all,
         .written = b[WRITTEN].buf,
         .n_written = b[WRITTEN].len / WORD,
@@ -105,12 +39,20 @@ PyObject *loop_read_copies(PyObject *module, PyObject *args) {
         .sharded = b[SHARDS].buf != NULL,
         .fill = b[FILL].buf,
     };
+    sound = sound && take_element(&b[ELEMENT], &job, &call.element) && b[FILL].len == out_size(&call) &&
+            b[SCRATCH].len >= job.max_encoded + job.nbytes && b[WRITTEN].len >= WORD && take_table(&call, &b[TABLE], n) &&
+            (job.npoints >= 0 || !call.slots || (call.blocks && rows > 0));
+    const Py_ssize_t width = (SHARD_COORDS + 3 * (sound ? job.ndim : 1)) * WORD;
+    const int64_t n_shards = b[SHARDS].len / width;
+    if (sound && call.sharded)
+        sound = b[SHARDS].len == n_shards * width && shards_are_sound(b[SHARDS].buf, n_shards, job.ndim, n);
+    if (in_memory) sound = sound && items.n == (call.sharded ? n_shards : n);
     if (sound) {
         Py_BEGIN_ALLOW_THREADS
         if (call.sharded)
-            done = read_shards(&call, first, b[SHARDS].buf, n_shards, items.all, b[STATUS].buf, b[SCRATCH].buf);
+            done = read_shards(&call, b[SHARDS].buf, n_shards, items.all, b[STATUS].buf, b[SCRATCH].buf);
         else
-            done = read_all(&call, first, n, b[STATUS].buf, b[SCRATCH].buf);
+            done = read_all(&call, b[STATUS].buf, b[SCRATCH].buf);
         Py_END_ALLOW_THREADS
     }
     release_items(&items);
@@ -118,78 +60,110 @@ PyObject *loop_read_copies(PyObject *module, PyObject *args) {
     return sound ? report(&done) : refuse();
 }
 
-/* write(job, encoder, window, spans, lists, path, temporary, fill, first, scratch, status, written, shard, index,
- * position, number, bytes, old, next, until, places, order, element): files if shard and index are None, else written
- * is. bytes, old: of the old shard and of its index, nothing and a blank one if there is none, None if it is covered
- * whole. */
-PyObject *loop_write(PyObject *module, PyObject *args) {
-    enum { JOB, ENCODER, WINDOW, TABLE, PATH = TABLE + 4, TEMPORARY, FILL, SCRATCH, STATUS, BYTES, OLD, ELEMENT, WRITTEN,
-           SHARD, INDEX, N };
-    Py_buffer b[N];
-    long long first, position, next, until;
+enum { FILE_PATH, TEMPORARY, GENERATIONS, MADE, INDEX, OLD, OLD_INDEX, GRID, N_HELD };
+
+/* Where a write puts its chunks, and the memory that this is. */
+typedef struct {
+    Py_buffer held[N_HELD];
+    Items items;
+    ShardGrid grid;
+    uint64_t *entries; /* of chunks for a store */
+} Destination;
+
+/* Take (path, temporary, written, number): files. */
+static bool take_files(PyObject *files, Destination *to, Call *call, Sink *sink) {
+    Py_buffer *held = to->held;
     unsigned long long number;
+    if (!PyArg_ParseTuple(files, "y*y*w*K", &held[FILE_PATH], &held[TEMPORARY], &held[GENERATIONS], &number)) return false;
+    call->path = held[FILE_PATH].buf, call->path_length = held[FILE_PATH].len;
+    sink->temporary = held[TEMPORARY].buf, sink->temporary_length = held[TEMPORARY].len;
+    sink->written = held[GENERATIONS].buf, sink->n_written = held[GENERATIONS].len / WORD;
+    sink->number = number;
+    return held[GENERATIONS].len >= WORD;
+}
+
+/* Take (made, index, position, next, until, old, old_index, grid): a shard that is put together in memory. old, old_index:
+ * of the old shard, nothing and a blank one if there is none, None if it is covered whole. grid: as in ShardGrid. */
+static bool take_shard(PyObject *shard, Destination *to, Call *call, Sink *sink) {
+    Py_buffer *held = to->held;
+    long long position, next, until;
+    if (!PyArg_ParseTuple(shard, "w*w*LLLz*z*y*", &held[MADE], &held[INDEX], &position, &next, &until, &held[OLD],
+                          &held[OLD_INDEX], &held[GRID]))
+        return false;
+    call->sharded = true, call->grid = &to->grid;
+    call->index = held[OLD_INDEX].buf, call->n_index = held[INDEX].len / (2 * WORD);
+    call->bytes = held[OLD].buf, call->n_bytes = held[OLD].len, call->bytes_may_change = !held[OLD].readonly;
+    sink->shard = held[MADE].buf, sink->capacity = held[MADE].len, sink->index = held[INDEX].buf;
+    sink->position = position, sink->next = next, sink->until = until;
+    return unpack(&held[GRID], call->job->ndim, 0, 2, 0, (int64_t *)&to->grid) && !call->index == !call->bytes &&
+           (!call->index || held[OLD_INDEX].len == held[INDEX].len) && position >= 0 && position <= held[MADE].len &&
+           next >= 0 && until <= call->n_index;
+}
+
+/* Take (items, made): chunks that a store takes. items: for every chunk what is stored, None for nothing, or if it is
+ * covered. */
+static bool take_chunks(PyObject *chunks, Destination *to, Call *call, Sink *sink) {
+    PyObject *objects;
+    if (!PyArg_ParseTuple(chunks, "Ow*", &objects, &to->held[MADE]) || !take_items(objects, &to->items)) return false;
+    to->entries = PyMem_Malloc((size_t)(2 * to->items.n + 1) * sizeof(uint64_t));
+    if (!to->entries) return PyErr_NoMemory() != NULL;
+    call->items = to->items.all;
+    sink->shard = to->held[MADE].buf, sink->capacity = to->held[MADE].len, sink->index = to->entries;
+    return to->items.n == call->n;
+}
+
+/* The chunks that a write has made for a store: bytes, None for those that it has not. */
+static PyObject *list_made(const Sink *sink, const char *status, Py_ssize_t n) {
+    PyObject *list = PyList_New(n);
+    for (Py_ssize_t i = 0; list && i < n; i++) {
+        const uint64_t *entry = sink->index + 2 * i;
+        PyObject *made = status[i] == DONE ? PyBytes_FromStringAndSize(sink->shard + entry[0], (Py_ssize_t)entry[1])
+                                           : Py_NewRef(Py_None);
+        if (!made || PyList_SetItem(list, i, made)) Py_CLEAR(list);
+    }
+    return list;
+}
+
+/* write(job, encoder, element, table, fill, files, shard, chunks, scratch, status). files, shard, chunks: see `take_files`,
+ * `take_shard` and `take_chunks`; all but one are None. Returns: (chunks left, bytes gathered, bytes made), and of a shard
+ * where it now ends, and its next entry, or the list of chunks. */
+PyObject *loop_write(PyObject *module, PyObject *args) {
+    enum { JOB, ENCODER, ELEMENT, TABLE, FILL = TABLE + TABLE_COLUMNS, SCRATCH, STATUS, N };
+    Py_buffer b[N];
+    PyObject *table, *files, *shard, *chunks, *made = NULL;
     Done done = {0};
     memset(b, 0, sizeof b);
-    PyObject *written, *shard, *index;
-    if (!PyArg_ParseTuple(args, "y*y*y*y*y*y*y*y*Lw*w*OOOLKz*z*LLy*y*z*", &b[JOB], &b[ENCODER], &b[WINDOW], &b[TABLE],
-                          &b[TABLE + 1], &b[PATH], &b[TEMPORARY], &b[FILL], &first, &b[SCRATCH], &b[STATUS], &written,
-                          &shard, &index, &position, &number, &b[BYTES], &b[OLD], &next, &until,
-                          &b[TABLE + 2], &b[TABLE + 3], &b[ELEMENT]))
+    if (!PyArg_ParseTuple(args, "y*y*z*Oy*OOOw*w*", &b[JOB], &b[ENCODER], &b[ELEMENT], &table, &b[FILL], &files, &shard,
+                          &chunks, &b[SCRATCH], &b[STATUS]))
         return NULL;
-    if ((written != Py_None && PyObject_GetBuffer(written, &b[WRITTEN], PyBUF_WRITABLE)) ||
-        (shard != Py_None && PyObject_GetBuffer(shard, &b[SHARD], PyBUF_WRITABLE)) ||
-        (index != Py_None && PyObject_GetBuffer(index, &b[INDEX], PyBUF_WRITABLE))) {
-        release(b, N);
-        return NULL;
-    }
-    Job table = {0};
-    Window window = {0};
+    Job job = {0};
     Encoder encoder = {0};
-    const Job *job = &table;
-    const int64_t n = b[STATUS].len;
-    const bool sharded = b[SHARD].buf != NULL;
-    bool sound = take_job(&b[JOB], &table) && take_window(&b[WINDOW], job, &window) && job->npoints >= -1 &&
-                 take_encoder(&b[ENCODER], job, &encoder) && b[FILL].len == job->itemsize &&
-                 b[SCRATCH].len >= write_room(job, &encoder);
-    sound = sound && (sharded ? shard_is_sound(&b[SHARD], &b[INDEX], position, next, until) : b[WRITTEN].len >= WORD);
-    sound = sound && !b[OLD].buf == !b[BYTES].buf && (!b[OLD].buf || b[OLD].len == b[INDEX].len);
-    Call call = {
-        .job = job,
-        .window = &window,
-        .path = b[PATH].buf,
-        .path_length = b[PATH].len,
-        .index = b[OLD].buf,
-        .n_index = b[INDEX].len / (2 * WORD),
-        .bytes = b[BYTES].buf,
-        .n_bytes = b[BYTES].len,
-        .bytes_may_change = !b[BYTES].readonly,
-        .sharded = sharded,
-        .fill = b[FILL].buf,
-    };
-    Sink sink = {
-        .encoder = &encoder,
-        .temporary = b[TEMPORARY].buf,
-        .temporary_length = b[TEMPORARY].len,
-        .written = b[WRITTEN].buf,
-        .n_written = b[WRITTEN].len / WORD,
-        .number = number,
-        .shard = b[SHARD].buf,
-        .index = b[INDEX].buf,
-        .position = position,
-        .capacity = b[SHARD].len,
-        .next = next,
-        .until = until,
-    };
-    sound = sound && take_element(&b[ELEMENT], job, &call.element) && !call.element.cast &&
-            (job->npoints < 0 ? take_box(&call, &b[TABLE], &b[TABLE + 1], first, n)
-                              : take_points(&call, &b[TABLE], first, n));
+    Destination to = {0};
+    Call call = {.job = &job, .fill = b[FILL].buf};
+    Sink sink = {.encoder = &encoder};
+    bool sound = take_columns(table, &b[TABLE]) && take_job(&b[JOB], &job) && take_encoder(&b[ENCODER], &job, &encoder) && b[FILL].len == job.itemsize &&
+                 b[SCRATCH].len >= write_room(&job, &encoder) && take_element(&b[ELEMENT], &job, &call.element) &&
+                 !call.element.cast && take_table(&call, &b[TABLE], b[STATUS].len) && !call.slots && !call.firsts;
+    if (sound)
+        sound = files != Py_None   ? take_files(files, &to, &call, &sink)
+                : shard != Py_None ? take_shard(shard, &to, &call, &sink)
+                                   : take_chunks(chunks, &to, &call, &sink);
     if (sound) {
         Py_BEGIN_ALLOW_THREADS
-        done = write_all(&call, &sink, first, n, b[STATUS].buf, b[SCRATCH].buf);
+        done = write_all(&call, &sink, b[STATUS].buf, b[SCRATCH].buf);
         Py_END_ALLOW_THREADS
+        const unsigned long long taken = done.taken, placed = done.placed;
+        if (to.entries) {
+            PyObject *list = list_made(&sink, b[STATUS].buf, call.n);
+            made = list ? Py_BuildValue("(LKKN)", (long long)done.left, taken, placed, list) : NULL;
+        } else {
+            made = Py_BuildValue("(LKKLL)", (long long)done.left, taken, placed, (long long)sink.position,
+                                 (long long)sink.next);
+        }
     }
+    PyMem_Free(to.entries);
+    release_items(&to.items);
+    release(to.held, N_HELD);
     release(b, N);
-    if (!sound) return refuse();
-    return Py_BuildValue("(LKKLL)", (long long)done.left, (unsigned long long)done.taken,
-                         (unsigned long long)done.placed, (long long)sink.position, (long long)sink.next);
+    return sound ? made : refuse();
 }

@@ -182,3 +182,19 @@ int64_t copy_points_of(const Call *call, int64_t begin, int64_t end, const char 
     if (from >= 0) gather_points(call, from, p, data - begin), done += p - from;
     return done;
 }
+
+/* Gather rows of so many elements. False if a row is not there; those before it are copied. */
+bool take_rows(const Taking *taking) {
+    const int64_t from = taking->elements * taking->from_size, to = taking->elements * taking->to_size;
+    for (int64_t i = 0; i < taking->n; i++) {
+        const int64_t slot = taking->slots[i];
+        if (slot < 0 || slot >= taking->n_rows) return false;
+        const char *src = taking->pool + slot * from;
+        char *dst = taking->out + i * to;
+        if (taking->cast)
+            taking->cast(dst, src, taking->elements, taking->to_size, taking->from_size);
+        else
+            memcpy(dst, src, (size_t)to);
+    }
+    return true;
+}

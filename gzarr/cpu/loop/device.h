@@ -19,6 +19,12 @@ typedef struct {
 enum { FETCH_CHUNKS, LOCATE_CHUNKS, COUNT_SPANS };
 enum { MISSING_CHUNK = -1, LEFT_CHUNK = -2, SLAB_ALIGNMENT = 16 };
 
+/* The chunks of a run: of every axis the first of its spans and their number; and the shard that holds them. */
+typedef struct {
+    int64_t first[MAX_NDIM], n[MAX_NDIM];
+    ShardGrid grid;
+} FetchWindow;
+
 /* The runs that one call fetches. */
 typedef struct {
     const Places *places;

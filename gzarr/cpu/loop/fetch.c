@@ -37,7 +37,7 @@ static int64_t reserve(const Fetch *fetch, int64_t size) {
 
 /* Find the windows of a run, and where its parts begin among their products: `n` and `first` of every axis are filled
  * in, and the coordinates of the shard. False if the run is not among the windows. */
-static bool find_window(const Fetch *fetch, const int64_t *run, Window *window, int64_t *shard) {
+static bool find_window(const Fetch *fetch, const int64_t *run, FetchWindow *window, int64_t *shard) {
     int64_t number = run[0], parts = 1;
     if (number < 0) return false;
     for (int64_t a = fetch->places->ndim - 1; a >= 0; a--) {
@@ -47,8 +47,8 @@ static bool find_window(const Fetch *fetch, const int64_t *run, Window *window, 
         shard[a] = at[0];
         if (at[1] < 0 || at[2] < 1 || at[2] > axis[1] || at[1] > axis[1] - at[2]) return false;
         window->first[a] = at[1], window->n[a] = at[2];
-        window->origin[a] = (int64_t)((uint64_t)at[0] * (uint64_t)fetch->places->counts[a]);
-        window->entry[a] = fetch->places->steps[a];
+        window->grid.origin[a] = (int64_t)((uint64_t)at[0] * (uint64_t)fetch->places->counts[a]);
+        window->grid.step[a] = fetch->places->steps[a];
         if (parts > INT64_MAX / at[2]) return false;
         parts *= at[2];
     }
@@ -62,7 +62,7 @@ typedef struct {
 } Walk;
 
 /* Find the place of a part, which is within the window whatever its number is. */
-static void go_to(const Window *window, int64_t ndim, int64_t part, int64_t *place) {
+static void go_to(const FetchWindow *window, int64_t ndim, int64_t part, int64_t *place) {
     uint64_t number = (uint64_t)part;
     for (int64_t a = ndim - 1; a >= 0; a--) {
         place[a] = (int64_t)(number % (uint64_t)window->n[a]);
@@ -71,14 +71,14 @@ static void go_to(const Window *window, int64_t ndim, int64_t part, int64_t *pla
 }
 
 /* Begin with the first part of a run. */
-static Walk begin(const Fetch *fetch, const Window *window, const int64_t *run) {
+static Walk begin(const Fetch *fetch, const FetchWindow *window, const int64_t *run) {
     Walk walk = {.number = run[1]};
     if (!fetch->numbers) go_to(window, fetch->places->ndim, run[1], walk.place);
     return walk;
 }
 
 /* Note the spans of a part and its coordinates, and go on to the next one. */
-static void next_part(const Fetch *fetch, const Window *window, Walk *walk, int32_t *spans, int64_t *coords) {
+static void next_part(const Fetch *fetch, const FetchWindow *window, Walk *walk, int32_t *spans, int64_t *coords) {
     const int64_t ndim = fetch->places->ndim;
     int64_t *place = walk->place;
     if (fetch->numbers) go_to(window, ndim, fetch->numbers[walk->number++], place);
@@ -116,7 +116,7 @@ static int64_t fetch_file(const Fetch *fetch, const char *path, int64_t *offset)
     return size;
 }
 
-static void fetch_files(const Fetch *fetch, const Window *window, const int64_t *run, int64_t out) {
+static void fetch_files(const Fetch *fetch, const FetchWindow *window, const int64_t *run, int64_t out) {
     const int64_t ndim = fetch->places->ndim;
     const Job job = {.ndim = ndim, .separator = fetch->places->separator};
     const Call call = {.job = &job, .path = fetch->path, .path_length = fetch->path_length};
@@ -200,14 +200,14 @@ static void read_ranges(const Fetch *fetch, int fd, const Range *ranges, int64_t
 }
 
 /* Look all parts of a run up. Returns: how many are to be read; these are put into `ranges`, in the order of the file. */
-static int64_t find_ranges(const Fetch *fetch, const Call *call, const int64_t *run, int64_t out, int64_t shard_size,
-                           Range *ranges) {
+static int64_t find_ranges(const Fetch *fetch, const Call *call, const FetchWindow *window, const int64_t *run, int64_t out,
+                           int64_t shard_size, Range *ranges) {
     const int64_t ndim = fetch->places->ndim;
     int64_t coords[MAX_NDIM], n = 0;
     bool in_order = true;
-    Walk walk = begin(fetch, call->window, run);
+    Walk walk = begin(fetch, window, run);
     for (int64_t i = out; i < out + run[2]; i++) {
-        next_part(fetch, call->window, &walk, fetch->spans + i * ndim, coords);
+        next_part(fetch, window, &walk, fetch->spans + i * ndim, coords);
         uint64_t at, start;
         int64_t size = LEFT_CHUNK, *offset = &fetch->offsets[i];
         const Found found = find_entry(call, coords, &at) ? look_up(call, at, shard_size, &start, &size) : ODD;
@@ -224,7 +224,7 @@ static int64_t find_ranges(const Fetch *fetch, const Call *call, const int64_t *
 }
 
 /* Give all parts of a run one answer. */
-static void answer_all(const Fetch *fetch, const Window *window, const int64_t *run, int64_t out, int64_t size) {
+static void answer_all(const Fetch *fetch, const FetchWindow *window, const int64_t *run, int64_t out, int64_t size) {
     const int64_t ndim = fetch->places->ndim;
     int64_t coords[MAX_NDIM];
     Walk walk = begin(fetch, window, run);
@@ -236,11 +236,11 @@ static void answer_all(const Fetch *fetch, const Window *window, const int64_t *
     }
 }
 
-static void fetch_shard(const Fetch *fetch, const Window *window, const int64_t *shard, const int64_t *run,
+static void fetch_shard(const Fetch *fetch, const FetchWindow *window, const int64_t *shard, const int64_t *run,
                         int64_t out) {
     const Places *places = fetch->places;
     const Job job = {.ndim = places->ndim, .separator = places->separator};
-    Call call = {.job = &job, .window = window, .path = fetch->path, .path_length = fetch->path_length};
+    Call call = {.job = &job, .grid = &window->grid, .path = fetch->path, .path_length = fetch->path_length};
     char path[MAX_PATH];
     int64_t size;
     const int fd = make_path(&call, shard, path) ? open_regular(path, &size) : -2;
@@ -248,7 +248,7 @@ static void fetch_shard(const Fetch *fetch, const Window *window, const int64_t 
     Range *ranges = fd < 0 ? NULL : malloc((size_t)run[2] * sizeof(Range));
     if (index && ranges && read_index(places, fd, size, index)) {
         call.index = index, call.n_index = places->entries;
-        read_ranges(fetch, fd, ranges, find_ranges(fetch, &call, run, out, size, ranges));
+        read_ranges(fetch, fd, ranges, find_ranges(fetch, &call, window, run, out, size, ranges));
     } else {
         answer_all(fetch, window, run, out, fd == -1 ? MISSING_CHUNK : LEFT_CHUNK);
     }
@@ -277,7 +277,7 @@ static bool axes_are_sound(const Fetch *fetch) {
 bool fetch_is_sound(const Fetch *fetch, int64_t first, int64_t n_out) {
     const Places *places = fetch->places;
     int64_t parts = 0, shard[MAX_NDIM];
-    Window window;
+    FetchWindow window;
     if (!axes_are_sound(fetch) || places->entries < 0 || places->entries > INT32_MAX || first < 0 || first > n_out ||
         fetch->phase < 0 || fetch->phase >= SLAB_ALIGNMENT || fetch->mode < FETCH_CHUNKS || fetch->mode > COUNT_SPANS ||
         *fetch->cursor < 0)
@@ -292,7 +292,7 @@ bool fetch_is_sound(const Fetch *fetch, int64_t first, int64_t n_out) {
 
 void fetch_all(const Fetch *fetch, int64_t first) {
     int64_t shard[MAX_NDIM];
-    Window window = {0};
+    FetchWindow window = {0};
     for (int64_t r = 0; r < fetch->n_runs; r++) {
         const int64_t *run = fetch->runs + 3 * r;
         if (!find_window(fetch, run, &window, shard)) return; /* a table was changed meanwhile */

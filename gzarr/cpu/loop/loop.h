@@ -1,11 +1,10 @@
 /* Reads and writes chunks without the interpreter: what the files of the loop share.
  *
- * Theory of operation. One call takes a run of the parts of a plan, which it knows by tables: for a box the spans of
- * each axis, whose product the parts are; for points, rows of the points of each chunk (sort.c, points.c); for copies, the boxes
- * that are wanted of each chunk (copies.c). Basic selections of a few chunks need no plan: basic.c makes these tables
- * from what stands between the brackets.
+ * Theory of operation. One call takes a batch of chunks as a table: what boxes are copied of each chunk, and where they go
+ * (gzarr/indexing/tables.py); or, for points, rows of the points of each chunk (sort.c, points.c). Basic selections of a few
+ * chunks need no plan: basic.c makes the table from what stands between the brackets.
  *
- * Reading (read.c) finds the bytes of every part's chunk (stored.c): a file of its own, a range of a shard, or memory (memory.c).
+ * Reading (read.c) finds the bytes of every chunk (stored.c): a file of its own, a range of a shard, or memory.
  * It decodes them (decode.c, zstd.c, deflate.c), large chunks block by block (blocks.c), undoes the filters (filters.c,
  * values.c, shuffle.c), and copies what is wanted into the result (copy.c), where numbers may be cast (cast.c, half.h). A
  * missing chunk gives the fill value.
@@ -20,7 +19,7 @@
  * the kernels, and put.c stores what was encoded elsewhere. Besides, reduce.c and windows.h downsample blocks of arrays,
  * and items.c makes and lays out strings of variable length.
  *
- * module.c, chunks.c, memory.c, device.c and items.c are what Python calls. What it gives is taken and checked by tables.c.
+ * Python calls module.c, chunks.c, device.c and items.c; tables.c takes and checks their arguments.
  *
  * Whatever is not plain success is left and reported: gzarr's Python path does such parts again, and it alone knows how to
  * say what is wrong.
@@ -136,11 +135,11 @@ typedef struct {
     int64_t swap;     /* bytes of what is to be swapped, 0 for nothing */
     int64_t checksum; /* whether a crc32c follows the encoded bytes */
     int64_t separator;
-    int64_t out;                    /* address of the result, or of the value */
-    int64_t npoints;                /* -1 for a box, -2 for copies */
+    int64_t out;                    /* address of the result, or of the value; of the first slot, if there are several */
+    int64_t npoints;                /* -1 for boxes */
     int64_t chunk_shape[MAX_NDIM];  /* elements */
     int64_t chunk_stride[MAX_NDIM]; /* bytes */
-    int64_t out_shape[MAX_NDIM];    /* of a list of points only the first is used; for copies that of a slot */
+    int64_t out_shape[MAX_NDIM];    /* of a list of points only the first is used; of a slot, if there are several */
     int64_t out_stride[MAX_NDIM];
     int64_t n_filters, widest; /* filters, and the most bytes of a chunk between them */
     bool unfilters; /* whether any of them does something when a chunk is decoded */
@@ -152,32 +151,18 @@ static inline int64_t room_of(const Job *job) {
     return job->max_encoded - (job->n_filters ? 2 * job->widest - job->nbytes : 0);
 }
 
-/* What one axis of a box takes of one chunk. A list is a position in `lists`, or -1: start and step say all. With a list
- * in_step is whether it takes every element of the chunk that lies in the array. */
+/* What one axis of a copy takes of a chunk, in the columns of gzarr/indexing/spans.py. A list is a position in `lists`, or
+ * -1: start and step say all. */
 typedef struct {
     int64_t chunk, count, in_start, in_step, in_list, out_start, out_step, out_list;
+    int64_t full; /* whether that is every element of the chunk that lies in the array */
 } Span;
 
-/* Where the parts of one call are, and, if they lie in a shard, where its index says that. */
+/* Where the entries of the chunks of a shard are in its index. */
 typedef struct {
-    int64_t first[MAX_NDIM];  /* box: of every axis, its first span in the table */
-    int64_t n[MAX_NDIM];      /* box: and how many follow */
-    int64_t origin[MAX_NDIM]; /* chunk coordinates of the shard's first chunk */
-    int64_t entry[MAX_NDIM];  /* entries of the index from one chunk to the next */
-} Window;
-
-/* Chunks of which boxes want some, each with what is copied of it (gzarr/indexing/copies.py). */
-typedef struct {
-    const int64_t *coords;  /* of the chunks, (n, ndim) */
-    const int64_t *firsts;  /* where the fragments of each begin, and where the last end, (n + 1,) */
-    const int64_t *inside, *counts, *place; /* (n_fragments, ndim) */
-    const int64_t *slots;  /* (n_fragments,): rows of blocks, one block after the other */
-    const int64_t *blocks; /* (n_blocks, 2): address, bytes from one row to the next */
-    int64_t n, n_fragments, n_blocks;
-    int64_t rows;     /* of a block */
-    int64_t itemsize; /* of an element of a block */
-    CastRun cast;     /* NULL if elements are copied as they are */
-} Copies;
+    int64_t origin[MAX_NDIM]; /* coordinates of the shard's first chunk */
+    int64_t step[MAX_NDIM];   /* entries from one chunk to the next */
+} ShardGrid;
 
 /* What is taken of every element, all of it or a field, and what becomes of that. Zeros: all of it, as it is. */
 typedef struct {
@@ -200,22 +185,26 @@ typedef struct {
 
 typedef struct {
     const Job *job;
-    const Window *window;
-    const Copies *copies; /* NULL for a box and for points */
-    const Item *items; /* the chunks of the parts of a call, one after the other; NULL if they are not in memory */
-    const int32_t *part_spans; /* box: of every part the row of its span on each axis, (n, ndim), in place of a window */
+    int64_t n;         /* chunks */
+    const Span *spans; /* of every copy, one for each axis, (n_copies, ndim) */
+    int64_t n_copies;
+    const int64_t *firsts; /* (n + 1,): where the copies of each chunk begin, and where the last end; NULL for one of each */
+    const int64_t *slots;  /* (n_copies,): where they go: rows of blocks, one block after the other; NULL for Job.out */
+    const int64_t *blocks; /* slots: (n_blocks, 2), address, bytes from one row to the next */
+    int64_t n_blocks, rows; /* slots: rows of a block */
+    const int64_t *lists;   /* index lists of spans */
+    int64_t n_lists;
+    const int64_t *coords; /* points: of the chunks, (n, ndim) */
+    const int64_t *starts; /* points: where those of each chunk begin, and where the last end, (n + 1,) */
+    const int64_t *places; /* points: their bytes in their chunks, (npoints,) */
+    const int64_t *order;  /* points: positions in the result, (npoints,) */
+    const Item *items;     /* the chunks, if they are in memory; NULL if not */
     const int64_t *version;  /* of the shard that the index is of (gzarr.storage.local_files.FileVersion); NULL for any */
     const uint64_t *written; /* with a version: the table that its number is from (Target.written) */
     int64_t n_written;
-    const Span *spans;    /* box: of all axes, one axis after the other */
-    const int64_t *lists; /* box: index lists of spans */
-    int64_t n_lists;
-    const int64_t *rows;   /* points: coordinates of the chunks, (n_rows, ndim) */
-    const int64_t *starts; /* points: where those of each chunk begin, and where the last end, (n_rows + 1,) */
-    const int64_t *places; /* points: their bytes in their chunks, (npoints,) */
-    const int64_t *order;  /* points: positions in the result, (npoints,) */
-    const char *path;      /* of the shard, or what the chunks' paths begin with */
+    const char *path; /* of the shard, or what the chunks' paths begin with */
     int64_t path_length;
+    const ShardGrid *grid; /* of the shard */
     const void *index; /* offset and size of each chunk of the shard, as `look_up` reads them from anywhere in memory;
                         * NULL if there is no shard, or, of one that is written, if it is covered whole */
     int64_t n_index;       /* entries */
@@ -403,6 +392,7 @@ int64_t end_of(const Copy *copy);
 void copy_axes(const Axis *axis, int n, char *dst, const char *src, int64_t run, int64_t have);
 void swap_bytes(char *data, int64_t nbytes, int64_t unit);
 void cast_box(Copy *copy, const char *src);
+bool take_rows(const Taking *taking);
 void gather_points(const Call *call, int64_t first, int64_t last, const char *chunk);
 int64_t copy_points_of(const Call *call, int64_t begin, int64_t end, const char *data, int64_t *next, int64_t last);
 
@@ -421,7 +411,7 @@ int64_t sort_points(Sort *sort, const Points *points);
 void free_sort(Sort *sort);
 
 /* points.c */
-int do_points(const Call *call, int64_t row, Reader *reader);
+int read_points(const Call *call, int64_t row, Reader *reader);
 bool find_points(const Call *call, int64_t row, int64_t *first, int64_t *last, int64_t *end);
 void scatter_points(const Call *call, int64_t first, int64_t last, char *chunk);
 
@@ -465,24 +455,27 @@ enum { MAX_ZSTD_LEVEL = 22 }; /* and what is above */
 int64_t compress_zstd(int64_t level, bool checksum, const char *data, int64_t n, char *to, int64_t room, State *state);
 bool has_zstd_encoder(void);
 
-/* read.c, write.c: parts `first` to `first + n` of the call; what became of each is put into `status`. */
-Done read_all(const Call *call, int64_t first, int64_t n, char *status, char *scratch);
+/* read.c, write.c: what became of each chunk of the call is put into `status`. shards: a table of them; items: their bytes,
+ * NULL for files. */
+Done read_all(const Call *call, char *status, char *scratch);
+Done read_shards(Call *call, const int64_t *shards, int64_t n_shards, const Item *items, char *status, char *scratch);
+bool shards_are_sound(const int64_t *shards, int64_t n_shards, int64_t ndim, int64_t n);
 /* Bytes of scratch memory that a write takes. */
 int64_t write_room(const Job *job, const Encoder *encoder);
-Done write_all(const Call *call, Sink *sink, int64_t first, int64_t n, char *status, char *scratch);
+Done write_all(const Call *call, Sink *sink, char *status, char *scratch);
 /* The same with a state whose reader, of an old shard, may be open; of a shard its lock stays. */
-Done write_parts(const Call *call, Sink *sink, int64_t first, int64_t n, char *status, char *scratch, State *state);
+Done write_chunks(const Call *call, Sink *sink, char *status, char *scratch, State *state);
 void end_write(State *state);
 
-bool plan_gather(const Call *call, const Span *const *spans, Copy *copy);
+bool plan_gather(const Call *call, const Span *spans, Copy *copy);
 bool lock_file(const Sink *sink, State *state);
 bool publish(Sink *sink, State *state);
 bool replace_file(Sink *sink, const char *data, int64_t size, const Copy *runs, State *state);
 bool delete_file(const Sink *sink, State *state);
 
-/* shard.c: write parts of a shard that is a file, whose path is that of the call. Returns: DONE, LEFT, or EMPTY if it has
+/* shard.c: write chunks of a shard that is a file, whose path is that of the call. Returns: DONE, LEFT, or EMPTY if it has
  * no chunks now. */
-int write_shard(Call *call, Sink *sink, const IndexFormat *format, int64_t n, char *status);
+int write_shard(Call *call, Sink *sink, const IndexFormat *format, char *status);
 
 /* scratch.c: memory of at least so many bytes, NULL if there is none. */
 enum { MAX_SPARE_NBYTES = 1 << 24 }; /* more is not kept */
@@ -508,13 +501,6 @@ const char *filter_chunk(const Job *job, const char *data, Reader *reader);
 /* cast.c */
 int64_t type_size(int64_t type);
 bool find_cast(int64_t from, int64_t to, int64_t from_size, int64_t to_size, CastRun *cast);
-
-/* copies.c */
-int do_copies(const Call *call, int64_t row, Reader *reader);
-bool shards_are_sound(const int64_t *shards, int64_t n_shards, int64_t ndim, int64_t n);
-Done read_shards(Call *call, int64_t first, const int64_t *shards, int64_t n_shards, const Item *items, char *status,
-                 char *scratch);
-bool take_rows(const Taking *taking);
 
 /* reduce.c */
 bool reduce_windows(const Windows *windows);

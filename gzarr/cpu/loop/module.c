@@ -4,7 +4,7 @@
 #include <string.h>
 
 /* Counts what Python and the loop agree on: arguments, tables, results. */
-enum { VERSION = 26 };
+enum { VERSION = 27 };
 
 static const char SORT[] = "gzarr.sort";
 
@@ -157,22 +157,15 @@ static PyObject *loop_bind(PyObject *module, PyObject *args) {
 static PyMethodDef methods[] = {
     {"bind", loop_bind, METH_VARARGS, "Take the addresses of the codecs' functions."},
     {"read", loop_read, METH_VARARGS,
-     "Read parts of a plan. Returns how many of them were left, bytes read, bytes placed."},
-    {"read_copies", loop_read_copies, METH_VARARGS,
-     "Read chunks, and copy boxes of them to slots. Returns how many chunks were left, bytes read, bytes placed."},
+     "Read a table of chunks. Returns how many of them were left, bytes read, bytes placed."},
     {"begin_sort", loop_begin_sort, METH_VARARGS, "Begin to sort points by the chunks that hold them."},
     {"sort_points", loop_sort_points, METH_VARARGS, "Sort points, with other threads. Returns how many chunks hold some."},
-    {"read_buffers", loop_read_buffers, METH_VARARGS,
-     "Read parts of a plan whose chunks are in memory. Returns (parts left, bytes read, bytes placed)."},
-    {"write_buffers", loop_write_buffers, METH_VARARGS,
-     "Encode parts of a value as chunks, one after the other in memory. Returns (parts left, bytes read, bytes made)."},
     {"decode_items", loop_decode_items, METH_VARARGS, "Make strings or bytes of a buffer of items. Returns whether that was possible."},
     {"encode_items", loop_encode_items, METH_VARARGS, "Lay out strings or bytes as items. Returns None if one is something else."},
     {"take", loop_take, METH_VARARGS, "Gather rows of a pool."},
     {"reduce", loop_reduce, METH_VARARGS, "Reduce the windows of a block. Returns whether that was possible."},
     {"write", loop_write, METH_VARARGS,
-     "Write parts of a plan. Returns how many were left, bytes gathered, bytes made, where a shard now ends, and its "
-     "next entry."},
+     "Write a table of chunks. Returns how many were left, bytes gathered, bytes made, and what a shard or a store needs."},
     {"fetch", loop_fetch, METH_VARARGS, "Fetch encoded chunks into a slab, find them in files, or find their spans."},
     {"gather", loop_gather, METH_VARARGS, "Copy values into rows, the decoded chunks of parts."},
     {"put", loop_put, METH_VARARGS, "Store encoded chunks as files or shards. Returns how many of these were left."},

@@ -16,13 +16,12 @@ bool unpack(const Py_buffer *table, int64_t ndim, int head, int rows, Py_ssize_t
 bool take_job(const Py_buffer *table, Job *job);
 bool job_is_sound(const Job *job);
 bool take_encoder(const Py_buffer *table, const Job *job, Encoder *encoder);
-bool take_window(const Py_buffer *table, const Job *job, Window *window);
 /* Take what is wanted of every element: where it begins, its bytes, those in the result, types of a cast or -1 and -1; all of
  * it without a table. False if they do not fit each other. */
 bool take_element(const Py_buffer *table, const Job *job, Element *element);
-/* Give a call the tables of a box, or of points. False if they do not fit each other. */
-bool take_box(Call *call, const Py_buffer *spans, const Py_buffer *lists, int64_t first, int64_t n);
-bool take_points(Call *call, const Py_buffer *table, int64_t first, int64_t n);
+/* Give a call the four columns of a table of so many chunks: of boxes spans, lists, firsts and slots, of points coords,
+ * starts, places and order. False if they do not fit each other. */
+bool take_table(Call *call, const Py_buffer *table, int64_t n);
 void release(Py_buffer *buffers, int n);
 /* Take the memory of the items of a sequence, none of None. Returns: it, to be given to `release_all`; NULL with an
  * exception. */
@@ -47,12 +46,7 @@ PyObject *refuse(void);
 
 /* chunks.c */
 PyObject *loop_read(PyObject *module, PyObject *args);
-PyObject *loop_read_copies(PyObject *module, PyObject *args);
 PyObject *loop_write(PyObject *module, PyObject *args);
-
-/* memory.c */
-PyObject *loop_read_buffers(PyObject *module, PyObject *args);
-PyObject *loop_write_buffers(PyObject *module, PyObject *args);
 
 /* device.c */
 PyObject *loop_fetch(PyObject *module, PyObject *args);

@@ -41,13 +41,13 @@ static void fill_points(const Call *call, int64_t first, int64_t last) {
         memcpy(out + call->order[p] * call->job->out_stride[0], call->fill, (size_t)out_size(call));
 }
 
-int do_points(const Call *call, int64_t row, Reader *reader) {
+int read_points(const Call *call, int64_t row, Reader *reader) {
     const Job *job = call->job;
     int64_t first, last, end;
     if (!find_points(call, row, &first, &last, &end)) return LEFT;
     reader->placed = (uint64_t)(last - first) * (uint64_t)out_size(call);
     Stored stored;
-    const Found found = find_stored(call, call->rows + row * job->ndim, reader, &stored);
+    const Found found = find_stored(call, call->coords + row * job->ndim, reader, &stored);
     if (found == ODD) return LEFT;
     if (found == ABSENT) {
         fill_points(call, first, last);

@@ -11,12 +11,12 @@ enum { MOST_PIECES = 1024 };
 /* -- gathering ------------------------------------------------------------------------------------------------- */
 
 /* The spans of a part; false if they are not in the table. */
-static bool find_spans(const Gathering *gathering, int64_t part, const Span **spans) {
+static bool find_spans(const Gathering *gathering, int64_t part, Span *spans) {
     const int64_t ndim = gathering->call.job->ndim;
     for (int64_t a = 0; a < ndim; a++) {
         const int64_t *axis = gathering->axes + 4 * a, row = gathering->part_spans[part * ndim + a];
         if (row < 0 || row >= axis[1]) return false;
-        spans[a] = gathering->call.spans + axis[0] + row;
+        spans[a] = gathering->call.spans[axis[0] + row];
     }
     return true;
 }
@@ -32,7 +32,7 @@ bool gathering_is_sound(const Gathering *gathering) {
 
 bool gather_all(const Gathering *gathering) {
     const Job *job = gathering->call.job;
-    const Span *spans[MAX_NDIM];
+    Span spans[MAX_NDIM];
     for (int64_t i = 0; i < gathering->n; i++) {
         char *to = gathering->rows + i * job->nbytes;
         Copy copy;

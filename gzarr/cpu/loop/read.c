@@ -1,59 +1,183 @@
-/* Reads the parts of a call: see loop.h. */
+/* Reads the chunks of a call: see loop.h.
+ *
+ * Each chunk is decoded once and copied to every place that wants a part of it. A call takes chunks of many shards: each of
+ * these is opened once, must be the version that its index belongs to, and must still be that, unchanged, when all its chunks
+ * were read. So nobody has to look at its version before or afterwards.
+ */
 #include "loop.h"
 
 #include <string.h>
+#include <unistd.h>
 
-static int do_box(const Call *call, int64_t part, Reader *reader) {
-    const Job *job = call->job;
-    const Element element = call->element;
-    Copy copy = {
-        .run = element_size(call), .src_start = element.start, .dst = (char *)(intptr_t)job->out, .cast = element.cast};
-    int64_t coords[MAX_NDIM];
-    reader->placed = (uint64_t)out_size(call);
-    for (int64_t a = job->ndim - 1; a >= 0; a--) {
-        const int64_t n = call->window->n[a];
-        const Span *span = call->spans;
-        if (call->part_spans)
-            span += call->part_spans[reader->number * job->ndim + a];
-        else
-            span += call->window->first[a] + part % n, part /= n;
-        coords[a] = span->chunk;
-        reader->placed *= (uint64_t)span->count;
-        if (!add_axis(call, span, (int)a, &copy)) return LEFT;
+/* -- one chunk ------------------------------------------------------------------------------------------------- */
+
+/* What copy `f` takes, and where it goes. False if it leaves chunk or slot. */
+static bool plan_copy(const Call *call, int64_t f, Copy *copy) {
+    const int64_t ndim = call->job->ndim;
+    copy->n = 0, copy->run = element_size(call), copy->src_start = call->element.start, copy->cast = call->element.cast;
+    copy->dst = (char *)(intptr_t)call->job->out;
+    if (call->slots) {
+        const int64_t slot = call->slots[f];
+        if (slot < 0 || slot / call->rows >= call->n_blocks) return false;
+        const int64_t *block = call->blocks + 2 * (slot / call->rows);
+        copy->dst = (char *)(intptr_t)block[0] + slot % call->rows * block[1];
     }
-    Stored stored;
-    const Found found = find_stored(call, coords, reader, &stored);
-    if (found == FOUND) {
-        const bool copied = copy_stored(job, &stored, &copy, reader);
-        leave_stored(call, &stored);
-        return copied ? DONE : LEFT;
-    }
-    if (found == ODD) return LEFT;
-    copy.run = out_size(call);
-    simplify(&copy, true);
-    copy_axes(copy.axis, copy.n, copy.dst, call->fill, copy.run, out_size(call));
-    return DONE;
+    for (int64_t a = 0; a < ndim; a++)
+        if (!add_axis(call, call->spans + f * ndim + a, (int)a, copy)) return false;
+    return true;
 }
 
-Done read_all(const Call *call, int64_t first, int64_t n, char *status, char *scratch) {
-    int (*const do_one)(const Call *, int64_t, Reader *) =
-        call->copies ? do_copies : call->job->npoints < 0 ? do_box : do_points;
+static bool fill_copies(const Call *call, int64_t first, int64_t last) {
+    Copy copy;
+    for (int64_t f = first; f < last; f++) {
+        if (!plan_copy(call, f, &copy)) return false;
+        copy.run = out_size(call);
+        simplify(&copy, true);
+        copy_axes(copy.axis, copy.n, copy.dst, call->fill, copy.run, copy.run);
+    }
+    return true;
+}
+
+/* Decode a chunk that is there, and make its copies. */
+static bool make_copies(const Call *call, const Stored *stored, int64_t first, int64_t last, Reader *reader) {
+    const Job *job = call->job;
+    Copy copy;
+    if (!plan_copy(call, first, &copy)) return false;
+    if (last - first == 1) return copy_stored(job, stored, &copy, reader);
+    char *into = NULL, *chunk;
+    if (!copy.cast) {
+        simplify(&copy, false);
+        if (!copy.n && copy.run == job->nbytes) into = copy.dst;
+    }
+    if (!load_stored(job, stored, into, job->nbytes, reader, &chunk)) return false;
+    for (int64_t f = first; f < last; f++) {
+        if (!plan_copy(call, f, &copy)) return false;
+        const char *src = chunk + copy.src_start;
+        if (copy.cast) {
+            cast_box(&copy, src);
+        } else if (copy.dst != src) {
+            simplify(&copy, false);
+            copy_axes(copy.axis, copy.n, copy.dst, src, copy.run, copy.run);
+        }
+    }
+    return true;
+}
+
+static uint64_t nbytes_of(const Call *call, int64_t first, int64_t last) {
+    const int64_t ndim = call->job->ndim;
+    uint64_t nbytes = 0;
+    for (int64_t f = first; f < last; f++) {
+        uint64_t of_copy = (uint64_t)out_size(call);
+        for (int64_t a = 0; a < ndim; a++) of_copy *= (uint64_t)call->spans[f * ndim + a].count;
+        nbytes += of_copy;
+    }
+    return nbytes;
+}
+
+static int read_boxes(const Call *call, int64_t number, Reader *reader) {
+    const int64_t first = call->firsts ? call->firsts[number] : number, ndim = call->job->ndim;
+    const int64_t last = call->firsts ? call->firsts[number + 1] : number + 1;
+    if (first < 0 || last < first || last > call->n_copies) return LEFT;
+    if (first == last) return DONE;
+    int64_t coords[MAX_NDIM];
+    for (int64_t a = 0; a < ndim; a++) coords[a] = call->spans[first * ndim + a].chunk;
+    reader->placed = nbytes_of(call, first, last);
+    Stored stored;
+    const Found found = find_stored(call, coords, reader, &stored);
+    if (found == ODD) return LEFT;
+    if (found == ABSENT) return fill_copies(call, first, last) ? DONE : LEFT;
+    const bool copied = make_copies(call, &stored, first, last, reader);
+    leave_stored(call, &stored);
+    return copied ? DONE : LEFT;
+}
+
+static int read_chunk(const Call *call, int64_t number, Reader *reader, Done *done) {
+    reader->taken = 0, reader->number = number;
+    const int status = (call->job->npoints < 0 ? read_boxes : read_points)(call, number, reader);
+    if (status == DONE)
+        done->taken += reader->taken, done->placed += reader->placed;
+    else
+        done->left++;
+    return status;
+}
+
+Done read_all(const Call *call, char *status, char *scratch) {
     Reader reader = {.encoded = scratch, .decoded = scratch + call->job->max_encoded, .fd = -1};
     Done done = {0};
     if (call->version) reader.fd = open_regular(call->path, &reader.shard_size);
     bool sound = !call->version || (reader.fd >= 0 && is_version(call, reader.fd));
-    for (int64_t i = 0; sound && i < n; i++) {
-        reader.taken = 0, reader.number = i;
-        status[i] = (char)do_one(call, first + i, &reader);
-        if (status[i] == DONE)
-            done.taken += reader.taken, done.placed += reader.placed;
-        else
-            done.left++;
-    }
+    for (int64_t i = 0; sound && i < call->n; i++) status[i] = (char)read_chunk(call, i, &reader, &done);
     if (!sound || (call->version && !is_version(call, reader.fd))) {
-        memset(status, LEFT, (size_t)n);
-        done = (Done){.left = n};
+        memset(status, LEFT, (size_t)call->n);
+        done = (Done){.left = call->n};
     }
     close_reader(&reader);
     return done;
+}
+
+/* -- shards ---------------------------------------------------------------------------------------------------- */
+
+/* Open a shard, or take it from memory. False if it can not be. */
+static bool take_shard(Call *call, const int64_t *shard, const Item *item, Reader *reader) {
+    char path[MAX_PATH];
+    if (item) {
+        call->bytes = item->bytes, call->n_bytes = item->size, call->bytes_may_change = item->may_change;
+        return !item->bytes == !shard[SHARD_INDEX] && !shard[SHARD_CHECKED];
+    }
+    if (!make_path(call, shard + SHARD_COORDS, path)) return false;
+    reader->fd = open_regular(path, &reader->shard_size);
+    return reader->fd >= 0 || (reader->fd == -1 && !shard[SHARD_INDEX]);
+}
+
+/* Read the chunks of one shard. item: the shard in memory; NULL for a file. False if nothing of it counts. */
+static bool read_shard(Call *call, const int64_t *shard, const Item *item, Reader *reader, char *status, Done *done) {
+    const int64_t ndim = call->job->ndim, first = shard[SHARD_FIRST], n = shard[SHARD_N];
+    if (!take_shard(call, shard, item, reader)) return false;
+    ShardGrid grid;
+    memcpy(grid.origin, shard + SHARD_COORDS + ndim, (size_t)ndim * sizeof(int64_t));
+    memcpy(grid.step, shard + SHARD_COORDS + 2 * ndim, (size_t)ndim * sizeof(int64_t));
+    call->grid = &grid;
+    call->index = (const void *)(intptr_t)shard[SHARD_INDEX];
+    call->n_index = shard[SHARD_ENTRIES];
+    call->version = shard[SHARD_CHECKED] ? shard + SHARD_VERSION : NULL;
+    const bool is_open = reader->fd >= 0;
+    bool sound = item || (is_open == (call->index != NULL) && (!is_open || is_version(call, reader->fd)));
+    for (int64_t i = first; sound && i < first + n; i++) {
+        status[i] = (char)read_chunk(call, i, reader, done);
+        sound = status[i] == DONE;
+    }
+    if (is_open) {
+        sound = sound && is_version(call, reader->fd);
+        close(reader->fd);
+    }
+    reader->fd = -1;
+    return sound;
+}
+
+Done read_shards(Call *call, const int64_t *shards, int64_t n_shards, const Item *items, char *status, char *scratch) {
+    Reader reader = {.encoded = scratch, .decoded = scratch + call->job->max_encoded, .fd = -1};
+    Done done = {0};
+    for (int64_t s = 0; s < n_shards; s++) {
+        const int64_t *shard = shards + s * (SHARD_COORDS + 3 * call->job->ndim);
+        Done of_shard = {0};
+        if (read_shard(call, shard, items ? items + s : NULL, &reader, status, &of_shard)) {
+            done.taken += of_shard.taken, done.placed += of_shard.placed;
+            continue;
+        }
+        memset(status + shard[SHARD_FIRST], LEFT, (size_t)shard[SHARD_N]);
+        done.left += shard[SHARD_N];
+    }
+    close_reader(&reader);
+    return done;
+}
+
+/* Whether rows of the tables, of so many chunks, are within each other. */
+bool shards_are_sound(const int64_t *shards, int64_t n_shards, int64_t ndim, int64_t n) {
+    int64_t next = 0;
+    for (int64_t s = 0; s < n_shards; s++, shards += SHARD_COORDS + 3 * ndim) {
+        if (shards[SHARD_FIRST] != next || shards[SHARD_N] < 1 || shards[SHARD_N] > n - next) return false;
+        if (shards[SHARD_ENTRIES] < 0) return false;
+        next += shards[SHARD_N];
+    }
+    return next == n;
 }

@@ -1,6 +1,8 @@
 /* Basic selections: what stands between the brackets, and the arrays of what it takes: see basic.c. */
 #include "basic.h"
 
+#include <string.h>
+
 static bool take_integer(PyObject *item, int64_t extent, Wanted *wanted) {
     long long at = PyLong_AsLongLong(item);
     if (at == -1 && PyErr_Occurred()) return false;
@@ -51,39 +53,45 @@ bool take_key(const Basic *basic, PyObject *key, Wanted *wanted) {
 }
 
 /* Cut what an axis takes along its chunks. Returns: the number of spans, 0 if they are too many. */
-static int cut_axis(const Wanted *wanted, int64_t length, Span *spans) {
+static int cut_axis(const Wanted *wanted, int64_t length, int64_t extent, Span *spans) {
     const int64_t last = wanted->start + (wanted->count - 1) * wanted->step;
     int n = 0;
     if (last / length - wanted->start / length >= MAX_PARTS) return 0;
     for (int64_t done = 0; done < wanted->count; n++) {
         const int64_t at = wanted->start + done * wanted->step, chunk = at / length, low = chunk * length;
         const int64_t within = (low + length - 1 - at) / wanted->step + 1, left = wanted->count - done;
-        const int64_t count = within < left ? within : left;
-        spans[n] = (Span){chunk, count, at - low, count > 1 ? wanted->step : 1, -1, done, 1, -1};
+        const int64_t count = within < left ? within : left, there = extent - low < length ? extent - low : length;
+        spans[n] = (Span){chunk, count, at - low, count > 1 ? wanted->step : 1, -1, done, 1, -1, count == there};
         done += count;
     }
     return n;
 }
 
-int cut(const Basic *basic, const Wanted *wanted, int most, Span *spans, Window *window) {
-    int64_t parts = 1, at = 0;
-    for (int64_t a = 0; a < basic->job.ndim; a++) {
-        window->first[a] = at;
-        window->n[a] = cut_axis(&wanted[a], basic->job.chunk_shape[a], spans + at);
-        parts *= window->n[a];
-        at += window->n[a];
-        if (parts < 1 || parts > most) return 0;
+bool cut(const Basic *basic, const Wanted *wanted, int most, Copies *copies) {
+    const int64_t ndim = basic->job.ndim;
+    Span spans[MAX_PARTS];
+    copies->n = 1;
+    /* From the last axis on: what there is becomes the first of as many copies as the axis has spans. */
+    for (int64_t a = ndim - 1; a >= 0; a--) {
+        const int n = cut_axis(&wanted[a], basic->job.chunk_shape[a], basic->extent[a], spans), before = copies->n;
+        if (n < 1 || n * before > most) return false;
+        copies->n = n * before;
+        for (int i = copies->n - 1; i >= 0; i--) {
+            Span *to = copies->spans + i * ndim;
+            if (i >= before) memcpy(to, copies->spans + i % before * ndim, (size_t)ndim * sizeof(Span));
+            to[a] = spans[i / before];
+        }
     }
-    return parts == 1 || parts * basic->job.nbytes <= MAX_NBYTES ? (int)parts : 0;
+    return copies->n == 1 || copies->n * basic->job.nbytes <= MAX_NBYTES;
 }
 
-bool find_object(const Basic *basic, const Span *spans, Window *window, int64_t *coords) {
+bool find_object(const Basic *basic, Copies *copies, int64_t *coords) {
+    const Span *first = copies->spans, *last = first + (copies->n - 1) * basic->job.ndim;
     for (int64_t a = 0; a < basic->job.ndim; a++) {
-        const Span *first = spans + window->first[a], *last = first + window->n[a] - 1;
-        coords[a] = first->chunk / basic->counts[a];
-        if (last->chunk / basic->counts[a] != coords[a]) return false;
-        window->origin[a] = coords[a] * basic->counts[a];
-        window->entry[a] = basic->steps[a];
+        coords[a] = first[a].chunk / basic->counts[a];
+        if (last[a].chunk / basic->counts[a] != coords[a]) return false;
+        copies->grid.origin[a] = coords[a] * basic->counts[a];
+        copies->grid.step[a] = basic->steps[a];
     }
     return true;
 }

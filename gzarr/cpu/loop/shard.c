@@ -42,16 +42,16 @@ static int64_t add_index(const Sink *sink, const IndexFormat *format) {
 }
 
 /* The bytes of all that a shard is made of and with, none if they are too many. */
-static int64_t room_of_shard(const Call *call, const Sink *sink, const IndexFormat *format, int64_t n, int64_t old_nbytes) {
+static int64_t room_of_shard(const Call *call, const Sink *sink, const IndexFormat *format, int64_t old_nbytes) {
     const int64_t largest = MAX_SPARE_NBYTES, each = call->job->max_encoded;
     if (old_nbytes > largest || each > largest || format->entries > largest / ENTRY) return 0;
-    const int64_t room = old_nbytes + n * each + 4 * (index_size(format) + ENTRY) + write_room(call->job, sink->encoder);
+    const int64_t room = old_nbytes + call->n * each + 4 * (index_size(format) + ENTRY) + write_room(call->job, sink->encoder);
     return room > largest ? 0 : room;
 }
 
 /* Put the new shard together and store it. */
-static int replace_shard(Call *call, Sink *sink, const IndexFormat *format, int64_t n, char *status, char *memory,
-                         int64_t room, State *state) {
+static int replace_shard(Call *call, Sink *sink, const IndexFormat *format, char *status, char *memory, int64_t room,
+                         State *state) {
     const int64_t size = ENTRY * (format->entries + 1), working = write_room(call->job, sink->encoder);
     if (!read_index(&state->reader, format, (uint64_t *)memory)) return LEFT;
     call->index = memory, call->n_index = format->entries, call->sharded = true;
@@ -60,21 +60,21 @@ static int replace_shard(Call *call, Sink *sink, const IndexFormat *format, int6
     sink->capacity = room - 2 * size - working - index_size(format);
     sink->position = format->at_start ? index_size(format) : 0;
     sink->until = format->entries;
-    if (write_parts(call, sink, 0, n, status, memory + 2 * size, state).left) return LEFT;
+    if (write_chunks(call, sink, status, memory + 2 * size, state).left) return LEFT;
     if (!has_chunks(sink, format->entries)) return delete_file(sink, state) ? EMPTY : LEFT;
     return replace_file(sink, sink->shard, add_index(sink, format), NULL, state) ? DONE : LEFT;
 }
 
-int write_shard(Call *call, Sink *sink, const IndexFormat *format, int64_t n, char *status) {
+int write_shard(Call *call, Sink *sink, const IndexFormat *format, char *status) {
     State state = {.reader.fd = -1, .lock.fd = -1};
     int made = LEFT;
     memcpy(state.path, call->path, strlen(call->path) + 1);
     if (!lock_file(sink, &state)) return LEFT;
     state.reader.fd = open_regular(call->path, &state.reader.shard_size);
-    const int64_t room = state.reader.fd < -1 ? 0 : room_of_shard(call, sink, format, n, state.reader.shard_size);
+    const int64_t room = state.reader.fd < -1 ? 0 : room_of_shard(call, sink, format, state.reader.shard_size);
     Scratch *scratch = room ? take_scratch((size_t)room) : NULL;
     if (scratch) {
-        made = replace_shard(call, sink, format, n, status, scratch->bytes, room, &state);
+        made = replace_shard(call, sink, format, status, scratch->bytes, room, &state);
         give_scratch_back(scratch);
     }
     end_lock(&state.lock);

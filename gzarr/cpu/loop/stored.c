@@ -59,10 +59,10 @@ bool make_path(const Call *call, const int64_t *coords, char *path) {
 
 /* Which entry of a shard's index is a chunk's. False if none is. */
 bool find_entry(const Call *call, const int64_t *coords, uint64_t *at) {
-    const Window *window = call->window;
+    const ShardGrid *grid = call->grid;
     *at = 0;
     for (int64_t a = 0; a < call->job->ndim; a++)
-        *at += ((uint64_t)coords[a] - (uint64_t)window->origin[a]) * (uint64_t)window->entry[a];
+        *at += ((uint64_t)coords[a] - (uint64_t)grid->origin[a]) * (uint64_t)grid->step[a];
     return *at < (uint64_t)call->n_index;
 }
 

@@ -35,10 +35,6 @@ bool take_job(const Py_buffer *table, Job *job) {
            take_filters(job, (const char *)table->buf + table->len - filters, filters / FILTER_NBYTES);
 }
 
-bool take_window(const Py_buffer *table, const Job *job, Window *window) {
-    return unpack(table, job->ndim, 0, 4, 0, (int64_t *)window);
-}
-
 static bool encoder_is_sound(const Encoder *encoder, const Job *job) {
     for (int64_t a = 0; a < job->ndim; a++)
         if (encoder->extent[a] < 0) return false;
@@ -65,37 +61,29 @@ bool take_element(const Py_buffer *table, const Job *job, Element *element) {
            find_cast(numbers[3], numbers[4], element->size, element->out_size, &element->cast);
 }
 
-static bool box_is_sound(const Call *call, int64_t n_spans, int64_t first, int64_t n) {
-    int64_t parts = 1;
-    for (int64_t a = 0; a < call->job->ndim; a++) {
-        const int64_t from = call->window->first[a], count = call->window->n[a];
-        if (from < 0 || count < 1 || count > n_spans || from > n_spans - count) return false;
-        if (parts > INT64_MAX / count) return false;
-        parts *= count;
-    }
-    return first >= 0 && first <= parts && n <= parts - first;
+static bool take_boxes(Call *call, const Py_buffer *table, int64_t n) {
+    call->n = n;
+    call->spans = table[0].buf, call->n_copies = table[0].len / (call->job->ndim * (Py_ssize_t)sizeof(Span));
+    call->lists = table[1].buf, call->n_lists = table[1].len / WORD;
+    call->firsts = table[2].buf, call->slots = table[3].buf;
+    return (call->firsts ? table[2].len == (n + 1) * WORD : call->n_copies == n) &&
+           (!call->slots || table[3].len == call->n_copies * WORD);
 }
 
-bool take_box(Call *call, const Py_buffer *spans, const Py_buffer *lists, int64_t first, int64_t n) {
-    call->spans = spans->buf;
-    call->lists = lists->buf;
-    call->n_lists = lists->len / WORD;
-    return box_is_sound(call, spans->len / (Py_ssize_t)sizeof(Span), first, n);
-}
-
-bool take_points(Call *call, const Py_buffer *table, int64_t first, int64_t n) {
+static bool take_points(Call *call, const Py_buffer *table, int64_t n) {
     const Job *job = call->job;
-    call->rows = table[0].buf;
-    call->starts = table[1].buf;
-    call->places = table[2].buf;
-    call->order = table[3].buf;
-    const int64_t n_rows = table[0].len / (WORD * job->ndim);
-    return table[1].len == (n_rows + 1) * WORD && table[3].len == job->npoints * WORD &&
-           table[2].len == table[3].len && first >= 0 && first <= n_rows && n <= n_rows - first;
+    call->n = n;
+    call->coords = table[0].buf, call->starts = table[1].buf, call->places = table[2].buf, call->order = table[3].buf;
+    return table[0].len == n * job->ndim * WORD && table[1].len == (n + 1) * WORD &&
+           table[3].len == job->npoints * WORD && table[2].len == table[3].len;
+}
+
+bool take_table(Call *call, const Py_buffer *table, int64_t n) {
+    return call->job->npoints < 0 ? take_boxes(call, table, n) : take_points(call, table, n);
 }
 
 PyObject *refuse(void) {
-    if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "the tables do not fit each other");
+    if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "internal error in gzarr's compiled loop: inconsistent tables (please report)");
     return NULL;
 }
 

@@ -21,11 +21,11 @@ typedef struct {
 
 /* -- gathering ------------------------------------------------------------------------------------------------- */
 
-bool plan_gather(const Call *call, const Span *const *spans, Copy *copy) {
+bool plan_gather(const Call *call, const Span *spans, Copy *copy) {
     const Job *job = call->job;
     Copy found = {.run = element_size(call), .src_start = call->element.start, .dst = (char *)(intptr_t)job->out};
     for (int64_t a = job->ndim - 1; a >= 0; a--)
-        if (!add_axis(call, spans[a], (int)a, &found)) return false;
+        if (!add_axis(call, spans + a, (int)a, &found)) return false;
     *copy = (Copy){.n = found.n, .run = found.run, .src_start = found.src_start, .dst = found.dst};
     for (int i = 0; i < found.n; i++) { /* the other way round: from the array to the chunk */
         const Axis *axis = &found.axis[i];
@@ -38,29 +38,23 @@ bool plan_gather(const Call *call, const Span *const *spans, Copy *copy) {
 static bool plan_points(const Call *call, int64_t row, Piece *piece) {
     int64_t end;
     *piece = (Piece){.covers = false};
-    memcpy(piece->coords, call->rows + row * call->job->ndim, (size_t)call->job->ndim * sizeof(int64_t));
+    memcpy(piece->coords, call->coords + row * call->job->ndim, (size_t)call->job->ndim * sizeof(int64_t));
     return find_points(call, row, &piece->first, &piece->last, &end);
 }
 
-/* Find out what is written of a part's chunk. False if it leaves the chunk or the value. */
-static bool plan_piece(const Call *call, const Encoder *encoder, int64_t part, Piece *piece) {
+/* Find out what is written of a chunk. False if it leaves the chunk or the value. */
+static bool plan_piece(const Call *call, const Encoder *encoder, int64_t number, Piece *piece) {
     const Job *job = call->job;
-    const Span *spans[MAX_NDIM];
-    if (job->npoints >= 0) return plan_points(call, part, piece);
+    const Span *spans = call->spans + number * job->ndim;
+    if (job->npoints >= 0) return plan_points(call, number, piece);
     piece->covers = !call->element.size;
     piece->ends = !encoder->keeps_beyond && !call->element.size;
     for (int64_t a = job->ndim - 1; a >= 0; a--) {
-        const int64_t n = call->window->n[a], length = job->chunk_shape[a];
-        const Span *span = call->spans + call->window->first[a] + part % n;
-        part /= n;
-        piece->coords[a] = span->chunk;
-        if (span->chunk < 0 || span->chunk > encoder->extent[a] / length) return false;
-        const int64_t left = encoder->extent[a] - span->chunk * length;
-        const bool runs = !span->in_start && (span->count == 1 || span->in_step == 1);
-        const bool all = span->in_list < 0 ? runs && span->count == length : span->in_step && left >= length;
-        piece->covers = piece->covers && all;
-        piece->ends = piece->ends && (all || (span->in_list < 0 && runs && span->count == left));
-        spans[a] = span;
+        const int64_t length = job->chunk_shape[a];
+        piece->coords[a] = spans[a].chunk;
+        if (spans[a].chunk < 0 || spans[a].chunk > encoder->extent[a] / length) return false;
+        piece->covers = piece->covers && spans[a].full && encoder->extent[a] - spans[a].chunk * length >= length;
+        piece->ends = piece->ends && spans[a].full;
     }
     return plan_gather(call, spans, &piece->copy);
 }
@@ -310,20 +304,20 @@ static int write_one(const Call *call, Sink *sink, int64_t part, Done *done, Sta
     return DONE;
 }
 
-Done write_parts(const Call *call, Sink *sink, int64_t first, int64_t n, char *status, char *scratch, State *state) {
+Done write_chunks(const Call *call, Sink *sink, char *status, char *scratch, State *state) {
     Done done = {0};
     state->reader.encoded = scratch;
     state->reader.decoded = scratch + call->job->max_encoded;
     state->blocks = state->reader.decoded + call->job->nbytes;
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < call->n; i++) {
         state->reader.number = i;
-        status[i] = (char)write_one(call, sink, first + i, &done, state);
+        status[i] = (char)write_one(call, sink, i, &done, state);
         if (!sink->shard) end_lock(&state->lock);
         done.left += status[i] == LEFT;
     }
-    if (sink->shard && n && sink->next < sink->until && !copy_entries(call, sink, sink->until, &state->reader)) {
-        done.left += status[n - 1] != LEFT;
-        status[n - 1] = LEFT;
+    if (sink->shard && call->n && sink->next < sink->until && !copy_entries(call, sink, sink->until, &state->reader)) {
+        done.left += status[call->n - 1] != LEFT;
+        status[call->n - 1] = LEFT;
     }
     return done;
 }
@@ -334,11 +328,11 @@ void end_write(State *state) {
     if (state->deflater) lib.libdeflate_free_compressor(state->deflater);
 }
 
-Done write_all(const Call *call, Sink *sink, int64_t first, int64_t n, char *status, char *scratch) {
+Done write_all(const Call *call, Sink *sink, char *status, char *scratch) {
     Folder folder;
-    State state = {.reader.fd = -1, .lock = {.fd = -1, .folder = n > 1 ? &folder : NULL}};
+    State state = {.reader.fd = -1, .lock = {.fd = -1, .folder = call->n > 1 ? &folder : NULL}};
     folder.fd = -1;
-    const Done done = write_parts(call, sink, first, n, status, scratch, &state);
+    const Done done = write_chunks(call, sink, status, scratch, &state);
     leave_folder(&folder);
     end_write(&state);
     return done;
