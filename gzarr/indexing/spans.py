@@ -77,7 +77,7 @@ class ColumnSpans(Sequence[Span]):
         """Coordinates of the chunks."""
 
     @abstractmethod
-    def rows(self, numbers: Indices | slice = slice(None)) -> Indices:
+    def rows(self, numbers: Indices | None = None) -> Indices:
         """Return spans, all or those with some numbers, as rows of `N_COLUMNS` numbers: int64 (n, 9)."""
 
 
@@ -102,21 +102,20 @@ class RangeSpans(ColumnSpans):
         """Coordinates of the chunks."""
         return np.arange(self._first, self._first + self._n)
 
-    def rows(self, numbers: Indices | slice = slice(None)) -> Indices:
+    def rows(self, numbers: Indices | None = None) -> Indices:
         """Return spans as rows of numbers."""
         (start, step, size), length = self.wanted, self._axis.length
-        at = np.arange(self._n)[numbers] if isinstance(numbers, slice) else numbers
-        low = (at + self._first) * length - start
-        done = np.maximum(low if step == 1 else -(-low // step), 0)
+        chunks = self.chunks if numbers is None else self._first + numbers
+        rows = np.empty((len(chunks), N_COLUMNS), np.int64)
+        rows[:] = 0, 0, 0, step, -1, 0, 1, -1, 0
+        rows[:, CHUNK] = chunks
+        low = chunks * length - start
+        done = low.clip(0) if step == 1 else np.maximum(-(-low // step), 0)
         end = low + length
-        rows = np.empty((len(at), N_COLUMNS), np.int64)
-        rows[:] = 0, 0, 0, step, -1, 0, 1, -1, step == 1
-        rows[:, CHUNK] = at + self._first
-        rows[:, COUNT] = np.minimum(end if step == 1 else -(-end // step), size) - done
-        rows[:, IN_START] = done * step - low
-        rows[:, OUT_START] = done
+        count = np.minimum(end if step == 1 else -(-end // step), size) - done
+        rows[:, COUNT], rows[:, IN_START], rows[:, OUT_START] = count, done * step - low, done
         if step == 1:  # only at its ends a chunk may be cut
-            rows[:, FULL] = (rows[:, COUNT] == length) | (low + start + rows[:, COUNT] == self._axis.extent)
+            rows[:, FULL] = (count == length) | (low + count == self._axis.extent - start)
         return rows
 
     def __len__(self) -> int:
@@ -154,9 +153,9 @@ class IndexSpans(ColumnSpans):
         """Coordinates of the chunks."""
         return self._rows[:, CHUNK]
 
-    def rows(self, numbers: Indices | slice = slice(None)) -> Indices:
+    def rows(self, numbers: Indices | None = None) -> Indices:
         """Return spans as rows of numbers."""
-        return self._rows[numbers]
+        return self._rows if numbers is None else self._rows[numbers]
 
     def __len__(self) -> int:
         return len(self._rows)

@@ -11,6 +11,7 @@ Rules: batches may be made in any order, by several threads, and again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import reduce
 from math import prod
 from typing import Any, NamedTuple, Protocol
 
@@ -170,15 +171,17 @@ class BoxBatches:
             return self._part_of_object(number * self._run, cut)
         at = np.unravel_index(np.arange(number * self._run, last), self._shape)
         windows = [axis[rows] for axis, rows in zip(self._windows, at, strict=True)]
-        owners, firsts, counts = np.array(windows).transpose(2, 1, 0)
-        ends = np.cumsum(counts.prod(axis=1))
-        which = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
-        numbers = np.arange(ends[-1]) - np.concatenate([[0], ends])[which]
+        counts = reduce(np.multiply, [axis[:, 2] for axis in windows])
+        bounds = np.zeros(len(counts) + 1, np.int64)
+        counts.cumsum(out=bounds[1:])
+        which = np.arange(len(counts)).repeat(counts)
+        numbers = np.arange(len(which)) - bounds[which]
         picked: list[Indices] = []
-        for first, n in zip(firsts.T[::-1], counts.T[::-1], strict=True):
-            numbers, inner = np.divmod(numbers, n[which])
-            picked.insert(0, inner + first[which])
-        bounds = np.concatenate([[0], ends])
+        for axis in reversed(windows):
+            of_chunk = axis[which]
+            numbers, inner = np.divmod(numbers, of_chunk[:, 2])
+            picked.insert(0, inner + of_chunk[:, 1])
+        owners = np.array([axis[:, 0] for axis in windows]).T
         return CopyTable(*self._axes.rows(picked), None, None, owners, bounds)
 
     def _part_of_object(self, number: int, cut: int) -> CopyTable:
