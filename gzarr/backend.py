@@ -265,14 +265,10 @@ class Backend(Protocol):
         """
         ...
 
-    def load(
-        self, store: Store, wanted: Sequence[Located], chain: Chain | None = None, parts: Sequence[Part] = ()
-    ) -> list[Any]:
+    def load(self, store: Store, wanted: Sequence[Located], chain: Chain | None = None) -> list[Any]:
         """Fetch located chunks for `place` in the same wave, which alone knows what the items are.
 
         chain: of the chunks; of one of them where they differ in shape.
-        parts: the parts that `place` will take, so that only the blocks a part touches need be read; empty where chunks
-            differ in shape.
         Raises: CodecError with the index of an item that is shorter than its request.
         """
         ...

@@ -21,7 +21,7 @@ from gzarr.chunk_io.array_io import ArrayIO
 from gzarr.chunk_io.prepare import find_shardings, prepare_array
 from gzarr.codecs.chain import complete, prepare
 from gzarr.codecs.spec import ArrayRepr, CodecSpec, fill_of
-from gzarr.cpu.codecs.blosc_blocks import HEADER
+from gzarr.cpu.codecs.frames import BLOSC_HEADER
 from gzarr.devices import backend_for
 from gzarr.hierarchy.array import Array
 from gzarr.indexing.grid import Grid, chunk_shape, nchunks
@@ -157,7 +157,7 @@ def _look(io: ArrayIO, coords: Coords, specs: Sequence[CodecSpec]) -> tuple[str,
         return key, 0, b""
     version = token_of(store, key)
     if layout.objects is layout.grid:
-        beginning = Request(key) if version is None else Request(key, 0, HEADER.size)
+        beginning = Request(key) if version is None else Request(key, 0, BLOSC_HEADER.size)
         head = store.get_one(beginning) if _is_blosc(specs) else b""
         return key, size, head or b""
     if version is None and size > _WHOLE_NBYTES:
@@ -167,7 +167,7 @@ def _look(io: ArrayIO, coords: Coords, specs: Sequence[CodecSpec]) -> tuple[str,
         return key, 0, b""
     if not isinstance(located, Request):
         return key, host_view(located).nbytes, located
-    head = store.get_one(Request(key, located.start, HEADER.size)) if _is_blosc(specs) else b""
+    head = store.get_one(Request(key, located.start, BLOSC_HEADER.size)) if _is_blosc(specs) else b""
     return key, located.length or 0, head or b""
 
 
@@ -181,9 +181,9 @@ def _streams_in(head: Buffer, specs: Sequence[CodecSpec], chunk_nbytes: int) -> 
     """Streams of an encoded chunk, from its first bytes."""
     if not compressors_of(specs):
         return 0
-    if not _is_blosc(specs) or host_view(head).nbytes < HEADER.size:
+    if not _is_blosc(specs) or host_view(head).nbytes < BLOSC_HEADER.size:
         return 1
-    _, _, flags, typesize, nbytes, blocksize, _ = HEADER.unpack_from(host_view(head))
+    _, _, flags, typesize, nbytes, blocksize, _ = BLOSC_HEADER.unpack_from(host_view(head))
     if flags & _MEMCPY or not blocksize or not typesize:
         return 1
     split = not flags & _WHOLE and typesize <= _MOST_SPLITS and blocksize // typesize >= _LEAST_SPLIT

@@ -85,9 +85,7 @@ def read_wave(job: ReadJob, wave: Wave) -> None:
         if not wave:
             return
     parts = wave[0][1] if len(wave) == 1 else [part for _, members in wave for part in members]
-    # A cache holds whole chunks, so whole ones are fetched for it.
-    in_part = io.only_chain is not None and io.cache is None and type(out) is not Slots
-    buffers = load(io, wave, parts, (io.only_chain or io.chain(parts[0].coords), parts if in_part else ()))
+    buffers = load(io, wave, parts, io.only_chain or io.chain(parts[0].coords))
     if not io.read_missing:
         check_present(io, wave, buffers)
     for chain, positions in by_chain(io, parts):
@@ -112,26 +110,26 @@ def _slots(job: ReadJob) -> Slots:
 
 def load_encoded(io: ArrayIO, wave: Wave, parts: Sequence[Part]) -> list[Buffer | None]:
     """Fetch the encoded chunks of a wave, all of their bytes, into host memory whatever the backend."""
-    return load(io._replace(backend=io.backend.host), wave, parts, (None, ()))
+    return load(io._replace(backend=io.backend.host), wave, parts, None)
 
 
-def load(io: ArrayIO, wave: Wave, parts: Sequence[Part], near: tuple[Chain | None, Sequence[Part]]) -> list[Any]:
-    """Fetch what `Backend.place` will place. near: the last arguments of `Backend.load`."""
+def load(io: ArrayIO, wave: Wave, parts: Sequence[Part], chain: Chain | None) -> list[Any]:
+    """Fetch what `Backend.place` will place. chain: as of `Backend.load`."""
     layout, store = io.layout, io.store
     if layout.objects is layout.grid:
         try:
-            return io.backend.load(store, [Request(layout.key(part.coords)) for part in parts], *near)
+            return io.backend.load(store, [Request(layout.key(part.coords)) for part in parts], chain)
         except CodecError as error:
             raise chunk_error(io, wave, error, range(len(parts))) from error
     keys = [layout.key(coords) for coords, _ in wave]
     versions = store.versions
     if versions is not None and versions.pins:
-        return _load_pinned(io, wave, parts, near)
+        return _load_pinned(io, wave, parts, chain)
     for _ in range(MAX_RETRIES):
         before = tokens_of(store, keys)
         try:
             located = _locate(io, store, wave, before)
-            buffers = io.backend.load(store, located, *near)
+            buffers = io.backend.load(store, located, chain)
         except (CodecError, ChunkError) as error:
             if tokens_of(store, keys) != before:
                 continue
@@ -144,9 +142,7 @@ def load(io: ArrayIO, wave: Wave, parts: Sequence[Part], near: tuple[Chain | Non
     raise _replaced_too_often(io, keys[0])
 
 
-def _load_pinned(
-    io: ArrayIO, wave: Wave, parts: Sequence[Part], near: tuple[Chain | None, Sequence[Part]]
-) -> list[Any]:
+def _load_pinned(io: ArrayIO, wave: Wave, parts: Sequence[Part], chain: Chain | None) -> list[Any]:
     """Fetch what `Backend.place` will place from a store that ties reads to versions itself.
 
     A version whose index is cached is assumed to be the current one; if it is, reading takes a single round trip.
@@ -164,7 +160,7 @@ def _load_pinned(
             if assumed and tokens_of(io.store, assumed) != [versions[key] for key in assumed]:
                 versions = {}
                 continue
-            return io.backend.load(pinned, located, *near)
+            return io.backend.load(pinned, located, chain)
         except ReplacedError:
             versions = {}
         except CodecError as error:

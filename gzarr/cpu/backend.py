@@ -21,7 +21,7 @@ from gzarr.cpu.compiled.reduce import reduce_windows
 from gzarr.cpu.compiled.source import LoopChain, make_loop_chain
 from gzarr.cpu.compiled.take import take
 from gzarr.cpu.decode_into import DecodeInto
-from gzarr.cpu.loading import load_host, load_windows
+from gzarr.cpu.loading import load_host
 from gzarr.cpu.measuring import measured
 from gzarr.cpu.sharding import codecs_for
 from gzarr.cpu.threads import decoders, run
@@ -159,14 +159,9 @@ class CpuBackend:
             raise TypeError(f"out must be an array, got {type(out).__name__}")
         return out
 
-    def load(
-        self, store: Store, wanted: Sequence[Located], chain: Chain | None = None, parts: Sequence[Part] = ()
-    ) -> list[Any]:
+    def load(self, store: Store, wanted: Sequence[Located], chain: Chain | None = None) -> list[Any]:
         """Fetch what was located, ranges of one object together. Raises: CodecError(index) for a short item."""
-        into = _unpacked(chain).into if parts and chain is not None else None
-        return (
-            load_host(store, wanted) if into is None or into.cut is None else load_windows(into, store, wanted, parts)
-        )
+        return load_host(store, wanted)
 
     def place(
         self, chain: Chain, buffers: Sequence[Buffer | None], parts: Sequence[Part], out: Array, fields: Fields
@@ -179,7 +174,7 @@ class CpuBackend:
             with np.errstate(all="ignore"):  # a NaN that becomes an integer, as in the chunks that are there
                 fill = np.asarray(fill).astype(out.dtype)[()]
         if into is not None:
-            if fields is None and len(parts) > 1 and not isinstance(loop_chain := loop(), str):
+            if fields is None and not isinstance(loop_chain := loop(), str):
                 left = decoders.call(partial(place_buffers, loop_chain, buffers, parts, out))
                 if len(left) < len(parts):
                     _place_rest(into, (buffers, parts), left, out, fill)

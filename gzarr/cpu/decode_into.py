@@ -1,4 +1,4 @@
-"""Decodes chunks into given memory, and only the blocks a part touches, where a chain allows it.
+"""Decodes chunks into given memory, where a chain allows it.
 
 Most chains are a bytes codec and one compressor, perhaps with transposes before and a checksum behind. Their chunks are
 decoded into the result itself if they fill one run of it, otherwise into scratch memory, which stays in cache and
@@ -23,7 +23,6 @@ from gzarr.codecs.transpose import TransposeCodec
 from gzarr.cpu.codecs.arrays import is_unswappable
 from gzarr.cpu.codecs.compressors import blosc_decoder, gzip_decoder, lz4_decoder, zlib_decoder, zstd_decoder
 from gzarr.cpu.codecs.per_chunk import Decoder, fail, wrong_size
-from gzarr.cpu.window import MIN_NBYTES, Cut, Window, cut_blosc, cut_plain
 from gzarr.errors import MissingExtraError
 from gzarr.indexing.copies import Slots
 from gzarr.indexing.plan import Part
@@ -50,10 +49,6 @@ _INTO: Mapping[str, Callable[[int], Decoder]] = {
     "numcodecs.zstd": zstd_decoder,
     "zstd": zstd_decoder,
 }
-#: Decodes the frame of a window, whose size is not the chunk's.
-_decode_blocks = blosc_decoder(None)
-
-_CUT: Mapping[str, Cut] = {"blosc": cut_blosc, "numcodecs.blosc": cut_blosc, "bytes": cut_plain}
 
 
 class DecodeInto(NamedTuple):
@@ -67,8 +62,6 @@ class DecodeInto(NamedTuple):
         Name of the compressor, for errors; "bytes" if there is none.
     function : Decoder or None
         Decodes bytes, into an array of bytes if one is given; None if there is no compressor.
-    cut : Cut or None
-        Makes windows of large chunks; None if that is impossible or does not pay.
     dtype : np.dtype[Any]
         Dtype as stored, with its byte order.
     shape : tuple[int, ...]
@@ -86,7 +79,6 @@ class DecodeInto(NamedTuple):
     outer: tuple[Codec, ...]
     codec: str
     function: Decoder | None
-    cut: Cut | None
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
     order: tuple[int, ...]
@@ -119,12 +111,10 @@ def make_decode_into(steps: Sequence[Step], codecs: Sequence[Codec]) -> DecodeIn
     make = _INTO.get(name)
     outer = tuple(codecs[n + 1 if make is None else n + 2 :])
     name = "bytes" if make is None else name
-    cuts = not outer and stored.nbytes >= MIN_NBYTES
     return DecodeInto(
         outer=outer,
         codec=name,
         function=None if make is None else make(stored.nbytes),
-        cut=_CUT.get(name) if cuts else None,
         dtype=stored.dtype if spec.endian is None else stored.dtype.newbyteorder(spec.endian),
         shape=stored.shape,
         order=order,
@@ -181,8 +171,6 @@ def _small_piece(into: DecodeInto, fields: Any, buffer: Any, part: Part) -> Any:
 
 def _large_piece(into: DecodeInto, fields: Any, out: Any, room: _Room, buffer: Any, part: Part) -> Any:
     """out: where to decode if the chunk fills one run of it, or None. room: gives memory for other chunks."""
-    if type(buffer) is Window:
-        return _window_piece(into, fields, buffer, room)
     for codec in reversed(into.outer):
         (buffer,) = codec.decode((buffer,))
     if into.function is None:
@@ -207,7 +195,7 @@ def _check_size(into: DecodeInto, data: Any) -> None:
 
 
 def _viewed(into: DecodeInto, fields: Any, chunk: Any) -> Any:
-    """A chunk, or a box of one, with its axes in the array's order and with the fields that are wanted."""
+    """A chunk with its axes in the array's order and with the fields that are wanted."""
     if into.inverse is not None:
         chunk = chunk.transpose(into.inverse)
     return chunk if fields is None else chunk[fields]
@@ -223,16 +211,6 @@ def _run(into: DecodeInto, part: Part, out: Any) -> Any:
     if not isinstance(region, np.ndarray) or region.shape != into.shape or not region.flags.c_contiguous:
         return None
     return region.reshape(-1).view(np.uint8)
-
-
-def _window_piece(into: DecodeInto, fields: Any, window: Window, room: _Room) -> Any:
-    data = _decode_blocks(window.data, room(window.decoded_nbytes)) if window.encoded else window.data
-    if window.shape:
-        chunk = _viewed(into, fields, np.ndarray(window.shape, into.dtype, data, window.offset))
-    else:
-        chunk = np.ndarray((window.decoded_nbytes // into.dtype.itemsize,), into.dtype, data)
-        chunk = chunk if fields is None else chunk[fields]
-    return chunk[window.index]
 
 
 #: Gives flat memory of so many bytes.

@@ -249,9 +249,7 @@ class GpuBackend:
             raise DeviceError(f"out is on the host, so the host would decode (strict=True); give one on {self.device}")
         return out
 
-    def load(
-        self, store: Store, wanted: Sequence[Located], chain: Chain | None = None, parts: Sequence[Part] = ()
-    ) -> list[Any]:
+    def load(self, store: Store, wanted: Sequence[Located], chain: Chain | None = None) -> list[Any]:
         """Fetch located chunks to where their decoding begins. Raises: CodecError(index) for a short item."""
         plan: DevicePlan | None = None if chain is None else chain.prepared.plan
         if plan is None or plan.host or not self._lanes.under_way:

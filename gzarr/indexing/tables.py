@@ -163,8 +163,8 @@ class BoxBatches:
         """Return a batch by its number."""
         first = number * self._size
         if not self._windows:
-            picked = np.unravel_index(np.arange(first, min(first + self._size, prod(self._shape))), self._shape)
-            return CopyTable(*self._axes.rows(picked))
+            numbers = np.arange(first, min(first + self._size, prod(self._shape)))
+            return CopyTable(*self._axes.rows(np.unravel_index(numbers, self._shape)))
         number, cut = divmod(number, self.cuts)
         last = min((number + 1) * self._run, self.nobjects)
         if last - number * self._run == 1:

@@ -18,6 +18,9 @@ from numcodecs.zstd import decompress
 
 from gzarr.cpu.codecs.per_chunk import Bytes, wrong_size
 
+#: Of Blosc frames: two versions, flags, type size; decoded size, size of a block, encoded size.
+BLOSC_HEADER = struct.Struct("<4B3I")
+
 MAGIC = 0xFD2FB528
 #: Sixteen magic numbers from here on start frames that are to be skipped.
 SKIPPABLE_MAGIC = 0x184D2A50

@@ -100,11 +100,11 @@ class CompiledLoop:
     def take_read(self, plan: Plan, nparts: int, out: Any, fields: Fields) -> PieceJob | str:
         """Return a read as a job of the loop, or why not. nparts: of the plan. out: of the plan's shape."""
         copies = isinstance(plan, CopyPlan)
-        if nparts < (1 if copies else MIN_NCHUNKS):
-            return _FEW
         source = (self._decision or self._decide()).read
         if isinstance(source, str):
             return source
+        if nparts < (1 if copies or source.chain.in_blocks else MIN_NCHUNKS):
+            return _FEW
         if (off := library.obstacle()) is not None:
             return off
         blocks: tuple[Any, ...] = out if copies else (out,)

@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gzarr.cpu.compiled import library
-from gzarr.cpu.compiled.source import LoopChain
+from gzarr.cpu.compiled.source import MIN_IN_BLOCKS, LoopChain
 from gzarr.cpu.threads import share, thread_count
-from gzarr.cpu.window import MIN_NBYTES
 from gzarr.indexing.grid import RegularAxis
 from gzarr.indexing.plan import Part, PointPlan, PointTable
 from gzarr.indexing.selection import Indices
@@ -142,7 +141,7 @@ def make_point_batches(
 
 
 def _granule_bits(chain: LoopChain) -> int:
-    return (chain.nbytes // _GRANULE_NBYTES).bit_length() if chain.nbytes >= MIN_NBYTES else 0
+    return (chain.nbytes // _GRANULE_NBYTES).bit_length() if chain.nbytes >= MIN_IN_BLOCKS else 0
 
 
 def _sorting_axes(plan: PointPlan, layout: Layout, chain: LoopChain) -> Indices | None:

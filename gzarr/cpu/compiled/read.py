@@ -31,7 +31,6 @@ from gzarr.cpu.compiled.elements import Element
 from gzarr.cpu.compiled.source import LoopChain, Source, swapped
 from gzarr.cpu.decode_into import PLAIN_ARRAYS, lent_scratch
 from gzarr.cpu.threads import spread
-from gzarr.cpu.window import Window
 from gzarr.errors import CodecError
 from gzarr.indexing.copies import CopyPlan
 from gzarr.indexing.keys import Coords
@@ -321,7 +320,7 @@ def batch_size(source: Source, nparts: int, n_threads: int) -> int:
 
 def are_few(chain: LoopChain, nchunks: int) -> bool:
     """Whether so many chunks in memory are decoded as fast one by one."""
-    return nchunks < _FEW_NCHUNKS and (nchunks < 2 or chain.nbytes < _SMALL_NBYTES)
+    return not chain.in_blocks and nchunks < _FEW_NCHUNKS and (nchunks < 2 or chain.nbytes < _SMALL_NBYTES)
 
 
 def place_buffers(chain: LoopChain, buffers: Sequence[Any], parts: Sequence[Part], out: Array) -> Sequence[int]:
@@ -330,7 +329,7 @@ def place_buffers(chain: LoopChain, buffers: Sequence[Any], parts: Sequence[Part
     Returns: numbers of the parts that are left to the reference path.
     """
     everything = range(len(parts))
-    if are_few(chain, len(parts)) or any(type(buffer) is Window for buffer in buffers):
+    if are_few(chain, len(parts)):
         return everything
     is_known = type(out) in PLAIN_ARRAYS and out.dtype == chain.chunk.dtype and out.ndim == len(chain.lengths)
     swap = swapped(chain.dtype, chain.chunk.dtype)

@@ -31,8 +31,10 @@ from gzarr.storage.base import Store
 MAX_NDIM = 32
 #: Longest axis: no number in the tables overflows, however long the chunks.
 MAX_EXTENT = 1 << 62
-#: Larger chunks are not for the loop: a thread holds scratch memory for two of them.
-MAX_NBYTES = 1 << 24
+#: Larger chunks are not for the loop: a thread asks for scratch memory for two of them.
+MAX_NBYTES = 1 << 28
+#: Codecs whose chunks are decoded block by block from so many bytes on (MIN_BLOCKWISE): smaller ones stay in cache.
+_IN_BLOCKS, MIN_IN_BLOCKS = ("blosc", "numcodecs.blosc", "bytes"), 1 << 18
 #: Encoded chunks are rarely larger than decoded ones; the loop leaves one that is, by an eighth and this.
 MAX_GROWTH_NBYTES = 1 << 12
 
@@ -186,7 +188,7 @@ def make_loop_chain(
         dtype=into.dtype,
         number=number,
         checksum=bool(into.outer),
-        in_blocks=into.cut is not None,
+        in_blocks=not filters and not into.outer and into.codec in _IN_BLOCKS and into.nbytes >= MIN_IN_BLOCKS,
         lengths=tuple(lengths),
         strides=tuple(strides),
         nbytes=into.nbytes,
@@ -206,8 +208,8 @@ def _without_filters(steps: Sequence[Step], codecs: Sequence[Codec], decoded: Ar
     ]
     into = make_decode_into(rest, [codecs[i] for i in kept])
     if into is None or not any(step.spec.name in ARRAY_FILTERS for step in steps):
-        return None if into is None else into._replace(cut=None)
-    return into._replace(cut=None, dtype=decoded.dtype)
+        return into
+    return into._replace(dtype=decoded.dtype)
 
 
 def make_encoder(step: Step | None, *, checksum: bool) -> Encoder | None:

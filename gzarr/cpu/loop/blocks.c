@@ -17,9 +17,9 @@ enum { MEMCPYED = 2, RESERVED = 8 };
 enum { MAX_BLOCKS = 1020, HEAD = HEADER + START * MAX_BLOCKS };
 /* Bytes decoded at once, or a block if that is longer: with what blosc needs besides they stay in a cache of 1 MB. */
 enum { GROUP = 1 << 18 };
-/* Blocks of bytes that are stored as they are. */
+/* Blocks of bytes that are stored as they are, at least. */
 enum { PLAIN_BLOCK = 1 << 15 };
-/* Smaller chunks stay in cache whole; the reference path draws the same line (window.py). */
+/* Smaller chunks stay in cache whole (compiled/source.py draws the same line). */
 const int64_t MIN_BLOCKWISE = 1 << 18;
 
 typedef struct {
@@ -182,7 +182,9 @@ static int64_t start_of(const Frame *frame, int64_t b) {
 
 /* Cut bytes that are stored as they are, behind a header or none. False if they are not so many. */
 static bool cut_plain(const Job *job, int64_t header, Frame *frame) {
-    frame->plain = header, frame->nbytes = job->nbytes, frame->size = PLAIN_BLOCK - PLAIN_BLOCK % job->itemsize;
+    /* Of very large chunks blocks are longer, so that they are not too many. */
+    const int64_t block = PLAIN_BLOCK * ((job->nbytes - 1) / (PLAIN_BLOCK * (MAX_BLOCKS / 2)) + 1);
+    frame->plain = header, frame->nbytes = job->nbytes, frame->size = block - block % job->itemsize;
     if (!frame->size || frame->stored->size != header + frame->nbytes) return false;
     frame->n = (frame->nbytes - 1) / frame->size + 1;
     return frame->n <= MAX_BLOCKS;
