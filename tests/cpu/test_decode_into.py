@@ -1,4 +1,4 @@
-"""Chunks decoded straight into given memory, and parts of chunks read and decoded by blocks, are what NumPy says."""
+"""Chunks decoded straight into given memory are what NumPy says."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numcodecs import Blosc
 
 import gzarr
 from gzarr.codecs import (
@@ -27,10 +26,9 @@ from gzarr.codecs import (
     TransposeCodec,
     ZstdCodec,
 )
-from gzarr.cpu import decode_into, window
-from gzarr.cpu.codecs.blosc_blocks import HEADER, cut_frame, read_table
+from gzarr.cpu import decode_into
 from gzarr.errors import ChunkError
-from gzarr.storage import CountingStore, LocalStore, MemoryStore
+from gzarr.storage import LocalStore, MemoryStore
 from tests.properties.cases import as_array, basic_keys, coordinate_keys, orthogonal_index, orthogonal_keys, same
 
 SHAPE, CHUNK = (70, 45, 3), (40, 30, 3)
@@ -57,9 +55,7 @@ CHAINS: dict[str, list[Any]] = {
 @pytest.fixture(autouse=True, scope="module")
 def small_chunks_count_as_large() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(decode_into, "MIN_NBYTES", 1)
         patch.setattr(decode_into, "MIN_SCRATCH_NBYTES", 1)
-        patch.setattr(window, "NBYTES_PER_POINT", 1)
         yield
 
 
@@ -127,34 +123,8 @@ def test_every_selection_reads_what_numpy_does(name: str, kind: str, folder: Pat
         same(array.astype("f8")[5], model[5].astype("f8"))
 
 
-@pytest.mark.parametrize("name", ["plain", "blosc", "blosc stored", "shards", "shards of plain"])
-def test_a_row_reads_little_of_its_chunks(name: str, tmp_path: Path) -> None:
-    array, model = stored(name, "<i4", LocalStore(tmp_path))
-    whole = sum(LocalStore(tmp_path).getsize(key) or 0 for key in LocalStore(tmp_path) if key.startswith("c/"))
-    store = CountingStore(LocalStore(tmp_path))
-    opened = gzarr.open_array(store, mode="r")
-    same(opened[33], model[33])  # reads the indexes of shards too
-    store.reset()
-    same(opened[33], model[33])
-    read = sum(request.length if request.length is not None else whole for request in store.requests)
-    assert read < whole / 3
-    same(array[33], model[33])
-
-
-def test_points_read_only_their_blocks(tmp_path: Path) -> None:
-    _, model = stored("blosc", "<i4", LocalStore(tmp_path))
-    store = CountingStore(LocalStore(tmp_path))
-    array = gzarr.open_array(store, mode="r")
-    store.reset()
-    same(array.vindex[[0, 39], [0, 29], [0, 2]], model[[0, 39], [0, 29], [0, 2]])
-    assert len(store.requests) == 3  # the table and two blocks, one at each end
-    store.reset()
-    assert array[0, 0, 0] == model[0, 0, 0]
-    assert len(store.requests) == 2
-
-
 @pytest.mark.parametrize("name", ["blosc", "blosc stored", "plain", "shards"])
-def test_damage_that_a_window_meets_names_the_chunk(name: str, tmp_path: Path) -> None:
+def test_damage_names_the_chunk(name: str, tmp_path: Path) -> None:
     array, model = stored(name, "<i4", LocalStore(tmp_path))
     path = tmp_path / "c" / "0" / "0" / "0"
     data = path.read_bytes()
@@ -170,53 +140,6 @@ def test_damage_that_a_window_meets_names_the_chunk(name: str, tmp_path: Path) -
             array[39]
     path.unlink()
     assert not array[3, : CHUNK[1]].any()
-
-
-@settings(max_examples=60)
-@given(
-    nbytes=st.integers(1, 6000),
-    typesize=st.sampled_from([1, 2, 4, 7, 8]),
-    shuffle=st.sampled_from([0, 1, 2]),
-    cname=st.sampled_from(["lz4", "zstd", "blosclz", "zlib"]),
-    blocksize=st.sampled_from([128, 256, 1000]),
-    data=st.data(),
-)
-def test_a_cut_frame_decodes_to_its_blocks(
-    nbytes: int, typesize: int, shuffle: int, cname: str, blocksize: int, data: st.DataObject
-) -> None:
-    raw = (np.arange(nbytes) // 5 % 97).astype(np.uint8)
-    typed = raw if nbytes % typesize else raw.view(f"V{typesize}")
-    codec = Blosc(cname, 5, shuffle, blocksize)
-    frame = codec.encode(typed)
-
-    def read(start: int, n: int) -> bytes:
-        return frame[start : start + n]
-
-    table = read_table(read, len(frame), nbytes)
-    if table.plain:
-        assert frame[HEADER.size :] == raw.tobytes()
-        return
-    n = table.starts.size
-    blocks = np.array(sorted(data.draw(st.sets(st.integers(0, n - 1), min_size=1))))
-    cut, taken = cut_frame(read, table, blocks)
-    wanted = b"".join(raw.tobytes()[b * table.blocksize : (b + 1) * table.blocksize] for b in taken.tolist())
-    assert bytes(codec.decode(cut)) == wanted
-    assert set(blocks.tolist()) <= set(taken.tolist())
-
-
-@pytest.mark.parametrize("cname", ["lz4", "zstd"])
-@pytest.mark.parametrize("shuffle", [0, 1, 2])
-def test_blocks_of_split_streams_are_cut_too(cname: str, shuffle: int) -> None:
-    raw = np.random.default_rng(2).integers(0, 1000, 300_001).astype("<i4")
-    codec = Blosc(cname, 5, shuffle)
-    frame = codec.encode(raw)
-    table = read_table(lambda start, n: frame[start : start + n], len(frame), raw.nbytes)
-    n = table.starts.size
-    assert n > 2
-    for blocks in ([0], [n - 1], [1, n - 1], [0, 1]):
-        cut, taken = cut_frame(lambda start, n: frame[start : start + n], table, np.array(blocks))
-        size = table.blocksize
-        assert bytes(codec.decode(cut)) == b"".join(raw.tobytes()[b * size : (b + 1) * size] for b in taken.tolist())
 
 
 def test_threads_leave_scratch_memory_for_as_many_as_decode_at_once() -> None:
@@ -314,12 +237,3 @@ def test_a_result_that_refuses_values_does_not_make_the_chunk_a_damaged_one() ->
     array[...] = words
     with pytest.raises(ValueError, match="one"):
         array.astype("i4")[...]
-
-
-def test_points_are_found_in_elements_longer_than_a_block() -> None:
-    words = np.array([chr(65 + i % 26) * 300 for i in range(60)])
-    codecs = [BytesCodec(), BloscCodec("zstd", 5, "noshuffle", 1, 256)]
-    array = gzarr.create_array(MemoryStore(), shape=60, chunks=60, dtype=words.dtype, codecs=codecs, fill_value="")
-    array[...] = words
-    for points in ([0], [0, 16], [59, 5, 5]):
-        same(array.vindex[points], words[points])

@@ -33,7 +33,7 @@ static bool fill_copies(const Call *call, int64_t first, int64_t last) {
         if (!plan_copy(call, f, &copy)) return false;
         copy.run = out_size(call);
         simplify(&copy, true);
-        copy_axes(copy.axis, copy.n, copy.dst, call->fill, copy.run, copy.run);
+        copy_axes(copy.axis, copy.n, copy.dst, call->fill, copy.run, out_size(call));
     }
     return true;
 }

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import gzarr
 from gzarr.codecs import BloscCodec, BytesCodec, Crc32cCodec, ShardingCodec, TransposeCodec
 from gzarr.config import config
-from gzarr.cpu.codecs.blosc_blocks import HEADER
+from gzarr.cpu.codecs.frames import BLOSC_HEADER
 from gzarr.cpu.compiled import library
 from gzarr.errors import GzarrError
 from gzarr.storage import LocalStore
@@ -157,7 +157,7 @@ def test_frames_that_are_read_whole(tmp_path: Path, watched: Watched) -> None:
         array, model = stored(tmp_path / str(number), dtype, codecs)
         if number < 4:
             frame = (tmp_path / str(number) / "a" / "c" / "0" / "0" / "0").read_bytes()
-            _, _, flags, _, nbytes, blocksize, _ = HEADER.unpack_from(frame)
+            _, _, flags, _, nbytes, blocksize, _ = BLOSC_HEADER.unpack_from(frame)
             assert flags & 2 or blocksize % 4 or not 1 < nbytes / blocksize < 1020
         for key in (np.s_[...], np.s_[3::40, 1:3], np.s_[:, 199:202, 3]):
             same(array[key], model[key])
@@ -220,14 +220,14 @@ def damaged(data: bytes, how: st.DataObject) -> bytes:
     if kind == "longer":
         return data + b"more"
     changed = bytearray(data)
-    _, _, _, _, nbytes, blocksize, _ = HEADER.unpack_from(data)
+    _, _, _, _, nbytes, blocksize, _ = BLOSC_HEADER.unpack_from(data)
     if kind == "starts":
-        at = HEADER.size + 4 * how.draw(st.integers(0, -(-nbytes // blocksize) - 1))
+        at = BLOSC_HEADER.size + 4 * how.draw(st.integers(0, -(-nbytes // blocksize) - 1))
         number = struct.unpack_from("<i", data, at)[0] + how.draw(st.integers(-40, 40))
         number = how.draw(st.sampled_from([number, 0, 1 << 31, len(data), len(data) - 1, 16, (1 << 32) - 1]))
         changed[at : at + 4] = struct.pack("<I", number & 0xFFFFFFFF)
         return bytes(changed)
-    at = how.draw(st.integers(0, HEADER.size - 1 if kind == "header" else len(data) - 1))
+    at = how.draw(st.integers(0, BLOSC_HEADER.size - 1 if kind == "header" else len(data) - 1))
     changed[at] ^= how.draw(st.integers(1, 255))
     return bytes(changed)
 
