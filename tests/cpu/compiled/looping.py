@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import struct
 import threading
 from collections.abc import Sequence
@@ -48,11 +49,17 @@ CHAINS: dict[str, list[Any]] = {
 }
 
 
+#: Numbers of a row of the table of shards before the coordinates.
+_SHARD_COORDS = 10
+
+
 class Watched:
-    """Counts what the loop is asked to read and to write, and what it leaves of each."""
+    """Counts the chunks that the loop is asked to read, those of them that it finds itself, and those to write; and what
+    it leaves of each.
+    """
 
     def __init__(self) -> None:
-        self.done = self.left = self.written = self.refused = self.calls = self.buffered = 0
+        self.done = self.left = self.written = self.refused = self.calls = self.files = 0
         self._guard = threading.Lock()
 
     def _count(self, **more: int) -> None:
@@ -61,27 +68,36 @@ class Watched:
 
     def read(self, *args: Any) -> tuple[int, int, int]:
         found: tuple[int, int, int] = library._loaded()[0].read(*args)
-        self._count(calls=1, done=len(args[-1]), left=found[0])
+        self._count(calls=1, done=len(args[-1]), left=found[0], files=len(args[-1]) if args[6] is None else 0)
         return found
 
-    def read_buffers(self, *args: Any) -> tuple[int, int, int]:
-        found: tuple[int, int, int] = library._loaded()[0].read_buffers(*args)
-        self._count(buffered=len(args[-1]) - found[0])
+    def write(self, *args: Any) -> tuple[Any, ...]:
+        found: tuple[Any, ...] = library._loaded()[0].write(*args)
+        self._count(written=len(args[-1]), refused=found[0])
         return found
 
-    def write_buffers(self, *args: Any) -> tuple[int, int, int, list[bytes | None]]:
-        found: tuple[int, int, int, list[bytes | None]] = library._loaded()[0].write_buffers(*args)
-        self._count(written=len(args[9]), refused=found[0])
-        return found
 
-    def read_copies(self, *args: Any) -> tuple[int, int, int]:
-        found: tuple[int, int, int] = library._loaded()[0].read_copies(*args)
-        self._count(done=len(args[-1]), left=found[0])
-        return found
+class Recorder:
+    """Notes what the loop is asked, and pretends to read; writes are done."""
 
-    def write(self, *args: Any) -> tuple[int, int, int, int, int]:
-        found: tuple[int, int, int, int, int] = library._loaded()[0].write(*args)
-        self._count(written=len(args[10]), refused=found[0])
+    def __init__(self) -> None:
+        self.calls: list[list[Any]] = []
+        self._indexes: list[Any] = []  # of shards: the tables have their addresses
+
+    def read(self, *args: Any) -> tuple[int, int, int]:
+        shards = None if args[5] is None else np.frombuffer(args[5], np.int64).copy()
+        if shards is not None:
+            ndim = int.from_bytes(args[0][:8], "little")
+            for row in shards.reshape(-1, _SHARD_COORDS + 3 * ndim):
+                index = ctypes.create_string_buffer(ctypes.string_at(int(row[2]), 16 * int(row[3])) if row[2] else b"")
+                row[2] = row[2] and ctypes.addressof(index)
+                self._indexes.append(index)
+        self.calls.append([*args[:5], shards if shards is None else shards.tobytes(), *args[6:]])
+        return 0, 0, 0
+
+    def write(self, *args: Any) -> tuple[Any, ...]:
+        self.calls.append(list(args))
+        found: tuple[Any, ...] = library._loaded()[0].write(*args)
         return found
 
 
@@ -124,3 +140,77 @@ def made_to_lie(data: st.DataObject, table: bytes, *, is_job: bool) -> bytes:
         # A job that is cut between two numbers could fit another number of axes, and then say where the result is.
         del lying[len(lying) - data.draw(st.integers(1, 7)) if is_job else data.draw(st.integers(0, len(lying))) :]
     return bytes(lying)
+
+
+def lying_read(data: st.DataObject, args: list[Any]) -> list[Any]:
+    """Arguments of `read` with some numbers changed, but for those that say where memory is and how much."""
+    job, element, columns, places, rows, shards, items, path, written, fill, scratch, status = args
+    columns = [None if column is None else np.asarray(column).tobytes() for column in columns]
+    ndim = int.from_bytes(job[:8], "little")
+    for _ in range(data.draw(st.integers(1, 3))):
+        which = data.draw(st.sampled_from(["job", "element", "rows", "written", "shards", 0, 0, 1, 2, 3]))
+        if which == "job":
+            job = made_to_lie(data, job, is_job=True)
+        elif which == "element" and element is not None:
+            element = made_to_lie(data, element, is_job=False)
+        elif which == "rows":
+            rows = data.draw(st.integers(-5, rows))
+        elif which == "written":
+            written = written[: data.draw(st.integers(0, 3))]
+        elif which == "shards" and shards is not None:
+            lying = bytearray(made_to_lie(data, shards, is_job=False))
+            width = 8 * (_SHARD_COORDS + 3 * ndim)
+            for at in range(0, len(lying) - width + 1, width):
+                lying[at + 16 : at + 32] = shards[at + 16 : at + 32]  # where the index is, and its entries
+            shards = bytes(lying)
+        elif isinstance(which, int) and columns[which] is not None:
+            columns[which] = made_to_lie(data, columns[which], is_job=False)
+    # The scratch memory has guards around it.
+    room = bytearray(len(scratch))
+    return [job, element, tuple(columns), places, rows, shards, items, path, written, fill, room, bytearray(status)]
+
+
+def read_is_refused_or_left(data: st.DataObject, calls: list[list[Any]]) -> None:
+    """Check that the loop, asked with lies, refuses to read or says what it leaves."""
+    args = lying_read(data, data.draw(st.sampled_from(calls)))
+    try:
+        n_left, _, _ = library.extension().read(*args)
+    except ValueError:
+        return
+    assert n_left == sum(args[-1])
+
+
+def write_is_refused_or_left(data: st.DataObject, calls: list[list[Any]]) -> None:
+    """The same of a write."""
+    job, encoder, element, columns, fill, files, shard, chunks, scratch, status = data.draw(st.sampled_from(calls))
+    columns = [None if column is None else np.asarray(column).tobytes() for column in columns]
+    if shard is not None:  # memory with guards around it
+        made, index, *numbers, old, old_index, grid = shard
+        olds = [None if table is None else np.asarray(table).tobytes() for table in (old_index, grid)]
+        made, index = bytearray(len(made)), bytearray(index.tobytes())
+    for _ in range(data.draw(st.integers(1, 3))):
+        which = data.draw(st.sampled_from(["job", "encoder", "element", 0, 0, 1, "shard", "olds", "chunks"]))
+        if which == "job":
+            job = made_to_lie(data, job, is_job=True)
+        elif which == "encoder":
+            encoder = made_to_lie(data, encoder, is_job=False)
+        elif which == "element" and element is not None:
+            element = made_to_lie(data, element, is_job=False)
+        elif which == "shard" and shard is not None:
+            numbers[data.draw(st.integers(0, 2))] = data.draw(st.one_of(st.integers(-5, 100), st.integers(0, 1 << 20)))
+        elif which == "olds" and shard is not None:
+            at = data.draw(st.integers(0, 1))
+            olds[at] = olds[at] and made_to_lie(data, olds[at], is_job=False)
+        elif which == "chunks" and chunks is not None:
+            chunks = chunks[0], bytearray(data.draw(st.integers(0, len(chunks[1]))))
+        elif isinstance(which, int) and columns[which] is not None:
+            columns[which] = made_to_lie(data, columns[which], is_job=False)
+    if shard is not None:
+        shard = made, index, *numbers, old, *olds
+    status = bytearray(status)
+    into = files, shard, chunks, bytearray(len(scratch)), status
+    try:
+        n_left, *_ = library.extension().write(job, encoder, element, tuple(columns), fill, *into)
+    except ValueError:
+        return
+    assert n_left == status.count(1)

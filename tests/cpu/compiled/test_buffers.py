@@ -13,12 +13,22 @@ from hypothesis import strategies as st
 
 import gzarr
 from gzarr.config import config
-from gzarr.cpu.compiled import buffers, eligibility, library
+from gzarr.cpu.compiled import eligibility, library, read
 from gzarr.errors import GzarrError
 from gzarr.storage import MemoryStore, Request, WrapperStore
 from gzarr.storage.base import Buffer
-from tests.cpu.compiled.looping import CHAINS, SHAPE, Watched, made_to_lie, stored
-from tests.properties.cases import same
+from tests.cpu.compiled.looping import (
+    CHAINS,
+    CHUNK,
+    DTYPES,
+    SHAPE,
+    Recorder,
+    Watched,
+    read_is_refused_or_left,
+    stored,
+    write_is_refused_or_left,
+)
+from tests.properties.cases import basic_keys, orthogonal_index, orthogonal_keys, same
 
 pytestmark = pytest.mark.skipif(library.loop() is None, reason=f"the compiled loop is {library.status()}")
 
@@ -43,7 +53,7 @@ STORES = {"memory": MemoryStore, "waiting": lambda: Waiting(MemoryStore()), "vie
 
 @pytest.fixture(autouse=True)
 def few_chunks_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(buffers, "_MIN_NCHUNKS", 2)
+    monkeypatch.setattr(read, "_FEW_NCHUNKS", 2)
     monkeypatch.setattr(eligibility, "make_basic", lambda *_: None)  # so that plans are made for all selections
 
 
@@ -52,7 +62,7 @@ def few_chunks_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_loop_reads_chunks_in_memory(store: str, name: str, watched: Watched) -> None:
     array, model = stored(CHAINS[name], "<i4", STORES[store](), missing=True)
     same(array[...], model)
-    assert watched.buffered == array.nchunks
+    assert watched.done == array.nchunks
     same(array[5:60, 3, 1], model[5:60, 3, 1])
     same(array[::7, ::11], model[::7, ::11])
     same(array.oindex[[3, 69, 3, 20], [44, 0]], model[np.ix_([3, 69, 3, 20], [44, 0])])
@@ -61,6 +71,18 @@ def test_the_loop_reads_chunks_in_memory(store: str, name: str, watched: Watched
     array.get_basic_selection(..., out=out)
     same(out, model)
     assert watched.left == 0
+
+
+@pytest.mark.parametrize("name", ["blosc", "shards"])
+@settings(max_examples=5)
+@given(data=st.data())
+def test_every_selection_reads_what_numpy_does(name: str, data: st.DataObject) -> None:
+    array, model = stored(CHAINS[name], data.draw(st.sampled_from(DTYPES)), MemoryStore(), data.draw(st.booleans()))
+    key = data.draw(basic_keys(SHAPE))
+    same(array[key], model[key])
+    key = data.draw(orthogonal_keys(SHAPE))
+    index, shape = orthogonal_index(key, SHAPE)
+    same(array.oindex[key], model[index].reshape(shape))
 
 
 @pytest.mark.parametrize("store", STORES)
@@ -85,46 +107,59 @@ def test_damage_is_found_by_either_path(store: str, name: str, damage: str) -> N
     assert outcomes[0] == outcomes[1]
 
 
+def test_a_shard_that_is_replaced_is_read_anew(watched: Watched) -> None:
+    inner: dict[str, bytes] = {}
+    array, model = stored(CHAINS["shards"], "<i4", MemoryStore(inner))
+    same(array[...], model)
+    array[...] = model + 1
+    same(array[...], model + 1)
+    key = next(key for key in sorted(inner) if "/c/" in key)
+    del inner[key]
+    same(array[: CHUNK[0], : CHUNK[1]], np.full_like(model[: CHUNK[0], : CHUNK[1]], 7))
+
+
 def test_large_chunks_are_read_in_blocks(watched: Watched) -> None:
     model = np.random.default_rng(0).integers(0, 99, (300, 1000)).astype("i4")
     array = gzarr.create_array({}, shape=model.shape, chunks=(150, 500), dtype="i4", compressors=CHAINS["blosc"][1:])
     array[...] = model
     same(array[...], model)
     same(array[149:151, ::3], model[149:151, ::3])
-    assert (watched.buffered, watched.left) == (8, 0)
+    assert (watched.done, watched.left) == (8, 0)
 
 
 @settings(max_examples=60)
 @given(data=st.data())
 def test_tables_that_lie_are_refused_or_left(data: st.DataObject) -> None:
     """Every number of every table may be anything, but for those that say where memory is and how much."""
-    taken: list[tuple[Any, ...]] = []
-    inner = MemoryStore()
+    inner, recorder = MemoryStore(), Recorder()
     array, _ = stored(CHAINS[data.draw(st.sampled_from(["plain", "blosc", "shards"]))], "<i4", inner)
     out = np.zeros(SHAPE, "i4")
-
-    class Taking:
-        def read_buffers(self, *args: Any) -> tuple[int, int, int]:
-            taken.append(args)
-            return library._loaded()[0].read_buffers(*args)
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(library, "loop", Taking)
-        patch.setattr(buffers, "_MIN_NCHUNKS", 2)
+        patch.setattr(library, "loop", lambda: recorder)
+        patch.setattr(read, "_FEW_NCHUNKS", 2)
         some = gzarr.open_array(Waiting(inner), path="a/b") if data.draw(st.booleans()) else array
-        some.get_basic_selection(..., out=out)
-    args = list(data.draw(st.sampled_from(taken)))
-    at = data.draw(st.sampled_from([0, 1, 2, 3, 4, 7, 9]))
-    if at == 9:
-        args[at] = data.draw(st.integers(-3, 99))
-    elif at == 7:
-        args[at] = (
-            None if args[at] is None else np.frombuffer(made_to_lie(data, args[at].tobytes(), is_job=False), "u1")
-        )
-    else:
-        args[at] = made_to_lie(data, args[at], is_job=at == 0)
-    with suppress(ValueError):
-        library.extension().read_buffers(*args)
+        with suppress(GzarrError):
+            some.get_basic_selection(..., out=out)
+    read_is_refused_or_left(data, recorder.calls)
+
+
+def test_items_that_are_no_memory_are_refused() -> None:
+    array, _ = stored(CHAINS["plain"], "<i4", MemoryStore())
+    recorder = Recorder()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(library, "loop", lambda: recorder)
+        array[...]
+    args = recorder.calls[0]
+    items = args[6]
+    for wrong, kind in [
+        (["text"] * len(items), TypeError),
+        ([memoryview(b"12345678")[::2]] * len(items), BufferError),
+        (items[:-1], ValueError),
+        (5, TypeError),
+    ]:
+        args[6] = wrong
+        with pytest.raises(kind):
+            library.extension().read(*args)
 
 
 # -- writes ----------------------------------------------------------------------------------------------------------
@@ -160,6 +195,18 @@ def test_the_loop_writes_what_the_reference_path_does(store: Any, name: str, mon
     assert ours == theirs
 
 
+def test_the_loop_writes_all_of_it(watched: Watched) -> None:
+    array, model = stored(CHAINS["blosc"], "<i4", MemoryStore())
+    assert (watched.written, watched.refused) == (array.nchunks, 0)
+    array[1:, 1:] = model[1:, 1:] = 3
+    same(array[...], model)
+    array.resize((80, 50, 3))
+    array.resize(SHAPE)
+    array[...] = model[...] = 7
+    assert watched.refused == 0
+    assert not [key for key in array.store if "/c/" in key]
+
+
 def test_damaged_chunks_that_are_written_in_part_are_an_error() -> None:
     inner: dict[str, bytes] = {}
     array, model = stored(CHAINS["zstd"], "<i4", MemoryStore(inner))
@@ -174,21 +221,9 @@ def test_damaged_chunks_that_are_written_in_part_are_an_error() -> None:
 @settings(max_examples=60)
 @given(data=st.data())
 def test_tables_of_a_write_that_lie_are_refused_or_left(data: st.DataObject) -> None:
-    taken: list[tuple[Any, ...]] = []
     array, model = stored(CHAINS[data.draw(st.sampled_from(["plain", "blosc", "zstd"]))], "<i4", MemoryStore())
-
-    class Taking:
-        def write_buffers(self, *args: Any) -> tuple[int, int, int, list[bytes | None]]:
-            taken.append(args)
-            return library._loaded()[0].write_buffers(*args)
-
+    recorder = Recorder()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(library, "loop", Taking)
+        patch.setattr(library, "loop", lambda: recorder)
         array[1:] = model[1:]
-    args = list(data.draw(st.sampled_from(taken)))
-    at = data.draw(st.sampled_from([0, 1, 2, 3, 4, 7]))
-    args[at] = data.draw(st.integers(-3, 99)) if at == 7 else made_to_lie(data, args[at], is_job=at == 0)
-    if data.draw(st.booleans()):
-        args[10] = args[10][: data.draw(st.integers(0, args[10].size))]
-    with suppress(ValueError):
-        library.extension().write_buffers(*args)
+    write_is_refused_or_left(data, recorder.calls)

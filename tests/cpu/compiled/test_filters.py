@@ -47,7 +47,6 @@ def few_chunks_are_enough() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(eligibility, "MIN_SAVED", -1_000_000)
         patch.setattr(eligibility, "MIN_NCHUNKS", 1)
-        patch.setattr(eligibility, "MIN_NCHUNKS_OF_SHARD", 1)
         yield
 
 

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 import gzarr
 from gzarr.codecs import BytesCodec, ShardingCodec, ZstdCodec
 from gzarr.cpu.compiled import eligibility, library
-from gzarr.cpu.compiled.points import make_rows
+from gzarr.cpu.compiled.points import make_point_batches
 from gzarr.indexing.plan import PointPlan
-from tests.cpu.compiled.looping import CHAINS, Watched, made_to_lie
+from tests.cpu.compiled.looping import CHAINS, Recorder, Watched, read_is_refused_or_left
 from tests.cpu.compiled.looping import SHAPE as SMALL
 from tests.cpu.compiled.looping import stored as stored_small
 from tests.cpu.compiled.test_read_blocks import CHUNK, CODECS, SHAPE, chain, stored
@@ -154,21 +154,30 @@ def test_points_are_sorted_as_on_the_reference_path(
     n, limit = data.draw(st.integers(1, 300)), data.draw(st.sampled_from([10, 2**62]))
     rng = np.random.default_rng(n)
     plan = PointPlan(tuple(rng.integers(0, min(extent, limit), n) for extent in shape), (n,), layout.grid)
-    rows = make_rows(plan, layout, source.chain)
-    if rows is None:  # too many chunks
+    size, whole = data.draw(st.integers(1, 30)), data.draw(st.booleans())
+    batches = make_point_batches(plan, layout, source.chain, 0, size, whole=whole)
+    if batches is None:  # too many chunks
         assert np.prod([float(extent) for extent in shape]) / np.prod(chunk) > 2**61
         return
     wanted = plan.table(layout.objects)
-    found, starts, places, order = rows.tables()
-    assert found.tolist() == list(map(list, wanted.rows))
-    assert starts.tolist() == wanted.starts
-    assert order.tolist() == wanted.order.tolist()
-    assert places.tolist() == (np.ravel_multi_index(wanted.inside, chunk) * 2).tolist()
+    places = np.ravel_multi_index(wanted.inside, chunk) * 2
+    rows, owners = iter(zip(wanted.rows, wanted.starts, wanted.starts[1:], strict=False)), list[Any]()
+    for number in range(batches.n):
+        table = batches.table(number)
+        assert whole or table.nchunks <= size
+        for at in range(table.nchunks):
+            coords, first, last = next(rows)
+            assert (table.coords[at].tolist(), table.starts[at : at + 2].tolist()) == (list(coords), [first, last])
+        assert table.order.tolist() == wanted.order.tolist()
+        assert table.places.tolist() == places.tolist()
+        assert [part.coords for part in batches.parts(number, table, [0])] == [tuple(table.coords[0].tolist())]
+        if more:
+            owners += map(tuple, np.repeat(table.owners, np.diff(table.bounds), axis=0).tolist())
+            assert not whole or len(table.owners) == 1
+    assert next(rows, None) is None
     if more:
-        pieces, nshards = rows.by_shard()
-        owners = [piece.shard for piece in pieces for _ in range(piece.n)]
         assert owners == wanted.owners
-        assert nshards == len({*owners})
+        assert batches.nobjects == len({*owners})
 
 
 @pytest.fixture(scope="module")
@@ -184,28 +193,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_reads_by_tables_that_lie_are_refused_or_left(folder: Path, data: st.DataObject) -> None:
     """Every number of every table but those that say where the result is may be anything."""
     array = gzarr.open_array(folder / data.draw(st.sampled_from(["large/a", "small/a/b"])), mode="r")
-    calls, out = list[Any](), np.zeros(200, "<i4")
-
-    class Recorder:
-        def read(self, *args: Any) -> tuple[int, int, int]:
-            calls.append(args)
-            return 0, 0, 0
-
+    recorder, out = Recorder(), np.zeros(200, "<i4")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(library, "loop", Recorder)
+        patch.setattr(library, "loop", lambda: recorder)
         array.get_coordinate_selection(points(9, 200, array.shape), out=out)
-    args = list(calls[0])
-    args[2:6] = [np.asarray(table).tobytes() for table in args[2:6]]
-    args[10] = bytearray(len(args[10]))  # with guards around it
-    for _ in range(data.draw(st.integers(1, 3))):
-        position = data.draw(st.sampled_from([0, 2, 3, 4, 5]))
-        args[position] = made_to_lie(data, args[position], is_job=position == 0)
-    args[9] = data.draw(st.one_of(st.just(args[9]), st.integers(-5, 100)))
-    try:
-        n_left, _, _ = library.extension().read(*args)
-    except ValueError:
-        return
-    assert n_left == sum(args[-1])
+    read_is_refused_or_left(data, recorder.calls)
 
 
 @pytest.mark.parametrize(("n", "n_blocks"), [(1, 1), (5, 3), (3000, 1), (3000, 7), (40_000, 32)])

@@ -35,20 +35,23 @@ from gzarr.codecs import (
     ZstdCodec,
 )
 from gzarr.config import config
-from gzarr.cpu.compiled import eligibility, library
+from gzarr.cpu.compiled import library
 from gzarr.cpu.compiled import read as compiled_read
 from gzarr.errors import GzarrError
-from gzarr.storage import LocalStore, MemoryStore, Request, Store
+from gzarr.storage import LocalStore, MemoryStore, Request, SplitStore, Store
 from gzarr.storage.base import Buffer, Versions
 from gzarr.storage.wrappers import ForwardedVersions
 from tests.cpu.compiled.looping import (
     CHAINS,
+    CHUNK,
     DTYPES,
     ROOT,
     SHAPE,
+    Recorder,
     Watched,
-    made_to_lie,
+    read_is_refused_or_left,
     stored,
+    values,
 )
 from tests.properties.cases import as_array, basic_keys, coordinate_keys, orthogonal_index, orthogonal_keys, same
 
@@ -67,8 +70,7 @@ OTHERS: dict[str, list[Any]] = {
 @pytest.fixture(autouse=True, scope="module")
 def few_chunks_are_enough() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(eligibility, "MIN_NCHUNKS_OF_SHARD", 1)
-        patch.setattr(compiled_read, "_MIN_PIECE_OF_SHARD", 2)
+        patch.setattr(compiled_read, "_MIN_NCHUNKS_OF_SHARD", 2)
         yield
 
 
@@ -124,7 +126,7 @@ def test_the_loop_does_all_of_it(name: str, missing: bool, tmp_path: Path, watch
 def test_other_chains_take_the_reference_path(name: str, tmp_path: Path, watched: Watched) -> None:
     array, model = stored(OTHERS[name], "<i4", LocalStore(tmp_path))
     same(array[...], model)
-    assert watched.done == 0
+    assert watched.files == 0
 
 
 class Counting(LocalStore):
@@ -150,7 +152,31 @@ def test_other_reads_take_the_reference_path(tmp_path: Path, watched: Watched) -
     same(gzarr.open_array(tmp_path, path="a/b", chunk_cache=1 << 20)[...], model)
     for store in (Counting(tmp_path), Elsewhere(tmp_path), MemoryStore(dict(LocalStore(tmp_path)))):
         same(gzarr.open_array(store, path="a/b")[...], model)
-    assert watched.done == 0
+    assert watched.files == 0
+
+
+class CountingSplit(SplitStore):
+    """Counts what is asked for; sees nothing if it is passed by."""
+
+    asked = 0
+
+    def get_one(self, request: Request) -> Buffer | None:
+        return self.get_many((request,))[0]
+
+    def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
+        self.asked += len(requests)
+        return super().get_many(requests)
+
+
+def test_two_stores_that_read_in_their_own_way_are_not_passed_by(tmp_path: Path, watched: Watched) -> None:
+    _, model = stored(CHAINS["blosc"], "<i4", LocalStore(tmp_path))
+    store = CountingSplit(LocalStore(tmp_path), LocalStore(tmp_path))
+    array = gzarr.open_array(store, path="a/b")
+    store.asked = 0
+    same(array[...], model)
+    assert store.asked == array.nchunks
+    assert store.files is None
+    assert watched.files == 0
 
 
 def test_views_of_a_local_store_are_read_by_the_loop(tmp_path: Path, watched: Watched) -> None:
@@ -170,6 +196,14 @@ def test_views_of_a_local_store_are_read_by_the_loop(tmp_path: Path, watched: Wa
     split = gzarr.open_array(tmp_path / "a" / "b", chunk_store=LocalStore(tmp_path / "chunks"))
     same(split[...], model)
     assert watched.done == before + 2 * split.nchunks
+
+
+@pytest.mark.parametrize("keywords", [{}, {"dimension_separator": "/"}, {"order": "F"}, {"dtype": ">i2"}])
+def test_zarr_2_is_read_too(keywords: dict[str, Any], tmp_path: Path, watched: Watched) -> None:
+    model = values(keywords.pop("dtype", "<i4"))
+    array = gzarr.array(model, chunks=CHUNK, store=tmp_path, zarr_format=2, **keywords)
+    same(array[...], model)
+    assert (watched.done, watched.left) == (array.nchunks, 0)
 
 
 def test_many_axes_and_far_offsets(tmp_path: Path, watched: Watched) -> None:
@@ -401,6 +435,16 @@ def test_pieces_of_one_shard_are_of_one_version(n_threads: int, tmp_path: Path, 
     assert watched.done > 20 * 256
 
 
+def test_damaged_chunks_do_not_stop_the_others(tmp_path: Path) -> None:
+    """All but the damaged one are in the result when the error is raised, whichever thread met it."""
+    array, model = stored(CHAINS["zstd"], "<i4", LocalStore(tmp_path))
+    (tmp_path / "a/b/c/3/2/0").write_bytes(b"no frame")
+    out = np.zeros(SHAPE, "<i4")
+    with pytest.raises(gzarr.errors.ChunkError, match=r"chunk \(3, 2, 0\)"):
+        array.get_basic_selection(..., out=out)
+    same(out[:60], model[:60])
+
+
 # -- the machine -----------------------------------------------------------------------------------------------------
 
 
@@ -490,29 +534,13 @@ def test_tables_that_lie_are_refused_or_left(folder: Path, data: st.DataObject) 
     """Every number of every table but those that say where the result is may be anything."""
     which = data.draw(st.sampled_from(["plain", "shards", "blosc"]))
     array, _ = made(which, 0, False, folder)
-    out, calls = np.zeros(SHAPE, "<i4"), list[Any]()
-
-    class Recorder:
-        def read(self, *args: Any) -> tuple[int, int, int]:
-            calls.append(args)
-            return 0, 0, 0
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(library, "loop", Recorder)
+    out, recorder = np.zeros(SHAPE, "<i4"), Recorder()
+    array[...]  # the indexes of shards are known now
+    with pytest.MonkeyPatch.context() as patch, config.set({"threading.max_workers": 1}):
+        patch.setattr(library, "loop", lambda: recorder)
+        patch.setattr(compiled_read, "_BATCH_S", 0)
         if data.draw(st.booleans()):
             array.get_orthogonal_selection(([3, 5, 4, 69], slice(None), slice(None)), out=out[:4])
         else:
             array.get_basic_selection(..., out=out)
-    args = list(calls[0])
-    args[7] = None if args[7] is None else bytes(args[7])
-    args[10] = bytearray(len(args[10]))  # with guards around it
-    for _ in range(data.draw(st.integers(1, 3))):
-        position = data.draw(st.sampled_from([0, 1, 2, 3, 7]))
-        lying = made_to_lie(data, args[position] or b"", is_job=position == 0)
-        args[position] = None if args[position] is None else lying
-    args[9] = data.draw(st.one_of(st.just(args[9]), st.integers(-5, 100)))
-    try:
-        n_left, _, _ = library._loaded()[0].read(*args)
-    except ValueError:
-        return
-    assert n_left == sum(args[-1])
+    read_is_refused_or_left(data, recorder.calls)

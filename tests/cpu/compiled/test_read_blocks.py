@@ -23,8 +23,8 @@ from gzarr.cpu.codecs.frames import BLOSC_HEADER
 from gzarr.cpu.compiled import library
 from gzarr.errors import GzarrError
 from gzarr.storage import LocalStore
-from tests.cpu.compiled.looping import Watched, made_to_lie
-from tests.properties.cases import same
+from tests.cpu.compiled.looping import Recorder, Watched, read_is_refused_or_left
+from tests.properties.cases import as_array, basic_keys, orthogonal_index, orthogonal_keys, same
 
 pytestmark = pytest.mark.skipif(library.loop() is None, reason=f"the compiled loop is {library.status()}")
 
@@ -80,6 +80,18 @@ def made(number: int, folder: Path) -> tuple[gzarr.Array, np.ndarray]:
 # -- answers ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("number", [*range(1, 30, 4), 30, 31])
+@settings(max_examples=6)
+@given(data=st.data())
+def test_every_selection_reads_what_numpy_does(number: int, folder: Path, data: st.DataObject) -> None:
+    array, model = made(number, folder)
+    key = data.draw(basic_keys(SHAPE))
+    same(array[key], model[key])
+    key = data.draw(orthogonal_keys(SHAPE))
+    index, shape = orthogonal_index(key, SHAPE)
+    same(array.oindex[key], as_array(model[index]).reshape(shape))
+
+
 def random_axis(rng: np.random.Generator, n: int) -> Any:
     low, high = sorted(rng.integers(0, n + 1, 2).tolist())
     some = rng.integers(0, n, rng.integers(1, 60))
@@ -99,6 +111,50 @@ def test_lists_and_steps_read_what_numpy_does(number: int, folder: Path, watched
         same(array.get_orthogonal_selection(key, out=out), model[index])
     assert watched.done > 0
     assert watched.left == 0
+
+
+@pytest.mark.parametrize("keywords", [{"order": "F"}, {"dtype": ">i4"}, {"order": "F", "dtype": ">f8"}])
+def test_zarr_2_is_read_too(keywords: dict[str, Any], tmp_path: Path, watched: Watched) -> None:
+    model = values(keywords.pop("dtype", "<i4"))
+    array = gzarr.array(model, chunks=CHUNK, store=tmp_path, zarr_format=2, **keywords)
+    for key in (np.s_[...], np.s_[7], np.s_[3::7, ::50], np.s_[100:150, :, 4], np.s_[:, 5]):
+        same(array[key], model[key])
+    assert watched.done > 12
+    assert watched.left == 0
+
+
+@pytest.mark.parametrize("codecs", [[BytesCodec()], [BytesCodec(), BloscCodec("lz4", 0)]], ids=["bare", "in a frame"])
+@pytest.mark.parametrize("damage", [lambda b: b[:-1], lambda b: b + b"x", lambda b: b[:20], lambda b: b""])
+def test_plain_chunks_of_another_size_fail_as_on_the_reference_path(
+    damage: Callable[[bytes], bytes], codecs: list[Any], tmp_path: Path
+) -> None:
+    array, _ = stored(tmp_path, "<i4", codecs)
+    key = "a/c/0/0/0"
+    array.store[key] = damage(array.store[key])
+    messages = []
+    for on in (True, False):
+        with config.set({"cpu.native": on}), pytest.raises(GzarrError) as caught:
+            array[3:5]
+        messages.append(str(caught.value))
+    assert messages[0] == messages[1]
+
+
+@pytest.mark.parametrize(
+    ("at", "value"),
+    [(0, b"\x40"), (0, b"\x01"), (3, b"\x00"), (8, b"\x00" * 4), (8, b"\xff" * 4), (8, struct.pack("<I", 520_001))],
+)
+def test_headers_that_blosc_refuses_fail_before_plain_bytes_too(at: int, value: bytes, tmp_path: Path) -> None:
+    """What is damaged there may be damaged elsewhere."""
+    array, _ = stored(tmp_path, "<i4", [BytesCodec(), BloscCodec("lz4", 0)])
+    frame = bytearray(array.store["a/c/0/0/0"])
+    frame[at : at + len(value)] = value
+    array.store["a/c/0/0/0"] = bytes(frame)
+    messages = []
+    for on in (True, False):
+        with config.set({"cpu.native": on}), pytest.raises(GzarrError, match="blosc") as caught:
+            array[:130, :, :5]
+        messages.append(str(caught.value))
+    assert messages[0] == messages[1]
 
 
 #: Of eight blocks: lz4 makes them as many times longer as an element has bytes.
@@ -254,28 +310,11 @@ def test_damage_has_the_outcome_of_the_reference_path(folder: Path, data: st.Dat
 def test_tables_that_lie_are_refused_or_left(folder: Path, data: st.DataObject) -> None:
     """Every number of every table but those that say where the result is may be anything."""
     array, _ = made(data.draw(st.integers(0, 2)), folder)
-    calls = list[Any]()
-
-    class Recorder:
-        def read(self, *args: Any) -> tuple[int, int, int]:
-            calls.append(args)
-            return 0, 0, 0
-
-    out = np.zeros((90, 230, 8), array.dtype)
+    recorder, out = Recorder(), np.zeros((90, 230, 8), array.dtype)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(library, "loop", Recorder)
+        patch.setattr(library, "loop", lambda: recorder)
         if data.draw(st.booleans()):
             array.get_orthogonal_selection(([3, 5, 4, 269], slice(None), slice(None)), out=out[:4])
         else:
             array.get_basic_selection(np.s_[::3], out=out)
-    args = list(calls[0])
-    args[10] = bytearray(len(args[10]))  # with guards around it
-    for _ in range(data.draw(st.integers(1, 3))):
-        position = data.draw(st.sampled_from([0, 1, 2, 3]))
-        args[position] = made_to_lie(data, args[position] or b"", is_job=position == 0)
-    args[9] = data.draw(st.one_of(st.just(args[9]), st.integers(-5, 100)))
-    try:
-        n_left, _, _ = library._loaded()[0].read(*args)
-    except ValueError:
-        return
-    assert n_left == sum(args[-1])
+    read_is_refused_or_left(data, recorder.calls)

@@ -115,7 +115,7 @@ def test_any_part_leaves_the_bytes_of_the_reference_path(
 def test_the_loop_does_it_in_several_calls(
     name: str, checksum: bool, tmp_path: Path, watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compiled_write, "_PIECE_NCHUNKS", 2)
+    monkeypatch.setattr(compiled_write, "_MAX_NCHUNKS", 2)
     model = np.arange(1, 47 * 37 + 1, dtype="i4").reshape(SHAPE)
 
     def write(folder: Path) -> None:
