@@ -11,87 +11,25 @@ VERSION: Final[int]
 # Take the addresses of the functions of codecs, in the order of `struct Library`; 0 for a missing one.
 def bind(addresses: bytes, /) -> None: ...
 
-# Read parts of a plan. version: that the shard must be of, with its number in `written`; None for any. element: start
-# and size of what is wanted of each, its size in the result, types of a cast (casts.py); None for all of it as it is.
-# Returns: parts left, bytes read, bytes placed. Raises: ValueError if the tables disagree.
+# Read a table of chunks: its columns, of gzarr.indexing.tables or of points.py. element: start and size of what is
+# wanted of each, its size in the result, types of a cast (casts.py); None for all of it as it is. places: int64 (n, 2),
+# of every block of slots the address and the bytes of a row; None for a single result. rows: slots of a block. shards:
+# see loop.h; None for chunks that are stored alone. items: what is stored of every chunk, or of every shard, None for
+# nothing; None if they are files. path: what the paths of files begin with. written: of a Target. Returns: chunks left,
+# bytes read, bytes placed. Raises: ValueError if the tables disagree, TypeError or BufferError if an item is no
+# contiguous buffer.
 def read(
     job: Buffer,
-    window: Buffer,
-    table0: Buffer,
-    table1: Buffer,
-    table2: Buffer,
-    table3: Buffer,
-    path: bytes,
-    index: Buffer | None,
-    fill: Buffer,
-    first: int,
-    scratch: Buffer,
-    version: bytes | None,
-    written: Buffer,
-    element: bytes | None,
-    status: bytearray,
-    /,
-) -> tuple[int, int, int]: ...
-
-# Read parts of a plan whose chunks are in memory. items: what is stored of the chunk of every part, None for nothing;
-# with an index, a shard alone. Of a box, table2 may give the row of each part's span on every axis, int32 (n, ndim),
-# and the window is then ignored. Returns: as `read`. Raises: ValueError if the tables disagree, TypeError if an item is
-# no contiguous buffer.
-def read_buffers(
-    job: Buffer,
-    window: Buffer,
-    table0: Buffer,
-    table1: Buffer,
-    table2: Buffer,
-    table3: Buffer,
-    items: Sequence[Buffer | None],
-    index: Buffer | None,
-    fill: Buffer,
-    first: int,
-    scratch: Buffer,
-    status: bytearray,
-    /,
-) -> tuple[int, int, int]: ...
-
-# Encode parts of a value as chunks. items: what is stored of the chunk of every part, None for nothing, or if the part
-# covers it. slab: memory for all of them. Returns: parts left, bytes read, bytes made, and of every part its chunk or
-# None. Raises: as `read_buffers`.
-def write_buffers(
-    job: Buffer,
-    encoder: Buffer,
-    window: Buffer,
-    spans: Buffer,
-    lists: Buffer,
-    items: Sequence[Buffer | None],
-    fill: Buffer,
-    first: int,
-    scratch: Buffer,
-    status: bytearray,
-    slab: Buffer,
-    /,
-) -> tuple[int, int, int, list[bytes | None]]: ...
-
-# Read chunks and copy boxes of them to slots: the columns of a CopyPlan. numbers: int64, rows of a block, itemsize
-# there, and of casts.py the types of a cast. blocks: int64 (n, 2), address and bytes of a row. shards: see loop.h; None
-# for chunks that are stored alone. items: what is stored of the chunks, or of the shards; None if they are files.
-# Returns: chunks left, bytes read, bytes placed. Raises: ValueError if the tables disagree.
-def read_copies(
-    job: Buffer,
-    numbers: Buffer,
-    coords: Buffer,
-    firsts: Buffer,
-    inside: Buffer,
-    counts: Buffer,
-    place: Buffer,
-    slots: Buffer,
-    blocks: Buffer,
+    element: Buffer | None,
+    columns: tuple[Buffer | None, ...],
+    places: Buffer | None,
+    rows: int,
     shards: Buffer | None,
-    written: Buffer,
-    path: bytes,
-    fill: Buffer,
-    first: int,
-    scratch: Buffer,
     items: Sequence[Buffer | None] | None,
+    path: bytes,
+    written: Buffer,
+    fill: Buffer,
+    scratch: Buffer,
     status: bytearray,
     /,
 ) -> tuple[int, int, int]: ...
@@ -129,33 +67,24 @@ def take(
 # loop can do that. Raises: ValueError if shapes disagree.
 def reduce(block: Buffer, factors: Buffer, out: Buffer, kind: int, method: int, /) -> bool: ...
 
-# Write parts of a plan. Returns: parts left, bytes gathered, bytes made, end of the shard, its next entry.
+# Write a table of chunks. files: path, beginning of the names of temporary files, table and number of a Target. shard:
+# memory, index, where its bytes end, its next entry, the entry up to which old chunks are copied, the old bytes and
+# index (None if the table covers the shard), grid. chunks: what is stored of every chunk, None for nothing, or if the
+# table covers it; memory for all of them. All but one of the three are None. Returns: chunks left, bytes gathered,
+# bytes made; then where the shard ends and its next entry, or the list of chunks. Raises: as `read`.
 def write(
     job: Buffer,
     encoder: Buffer,
-    window: Buffer,
-    table0: Buffer,
-    table1: Buffer,
-    path: bytes,
-    temporary: bytes,
+    element: Buffer | None,
+    columns: tuple[Buffer | None, ...],
     fill: Buffer,
-    first: int,
+    files: tuple[bytes, bytes, Buffer, int] | None,
+    shard: tuple[Buffer, Buffer, int, int, int, Buffer | None, Buffer | None, Buffer] | None,
+    chunks: tuple[Sequence[Buffer | None], Buffer] | None,
     scratch: Buffer,
     status: bytearray,
-    written: Buffer | None,
-    shard: Buffer | None,
-    index: Buffer | None,
-    position: int,
-    number: int,
-    old_bytes: Buffer | None,
-    old_index: Buffer | None,
-    next_entry: int,
-    until: int,
-    table2: Buffer,
-    table3: Buffer,
-    element: bytes | None,
     /,
-) -> tuple[int, int, int, int, int]: ...
+) -> Any: ...
 
 # Fetch the encoded chunks of runs, from number `first` on. mode: 0 into the slab, 1 locate in files, 2 spans alone.
 # Raises: ValueError if the tables disagree.
