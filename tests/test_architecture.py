@@ -75,6 +75,7 @@ ACROSS = {
 }
 #: Tests whose subject is no single module of their room.
 SUBJECTS = {
+    *("cpu/compiled/buffers", "cpu/compiled/copies"),
     "hierarchy/times",
     *("architecture", "documentation", "packaging", "peer_suites", "public_api", "public_names", "site"),
     *("checking/random_damage", "codecs/images", "images/killed", "images/missing", "convert/geotiff"),

@@ -54,9 +54,7 @@ _SHARD_COORDS = 10
 
 
 class Watched:
-    """Counts the chunks that the loop is asked to read, those of them that it finds itself, and those to write; and what
-    it leaves of each.
-    """
+    """Counts the chunks that the loop is asked to read, those that it finds itself, those to write, and what it leaves."""
 
     def __init__(self) -> None:
         self.done = self.left = self.written = self.refused = self.calls = self.files = 0
