@@ -140,7 +140,7 @@ TESTED_THROUGH = {
     "contracts/test_capabilities": "storage/capabilities",
     "contracts/test_codec": "cpu/sharding gpu/codecs/floats gpu/codecs/lz4",
     "contracts/test_store": "storage/base storage/dbm storage/flat storage/lmdb storage/logs storage/mongodb "
-    "storage/pickling storage/redis storage/rules storage/sqlite storage/v2",
+    "storage/redis storage/rules storage/sqlite storage/v2",
     "convert/test_files": "convert/dicom convert/hdf5 convert/writing",
     "convert/test_microscopy": "convert/tiff_metadata convert/tiff_tags",
     "convert/test_netcdf": "convert/classic",
@@ -193,11 +193,13 @@ TESTED_THROUGH = {
     "properties/test_metadata": "metadata/documents metadata/fields metadata/model metadata/parts metadata/v2 "
     "metadata/v3",
     "properties/test_selections": "hierarchy/accessors hierarchy/selecting",
-    "storage/test_file_locks": "storage/strays",
+    "storage/test_file_locks": "storage/file_holding storage/strays storage/temporary_files",
     "storage/test_icechunk": "storage/foreign",
     "storage/test_local": "storage/local_files",
     "storage/test_open_store": "storage/extras storage/urls",
-    "storage/test_remote": "storage/azure storage/file_systems storage/fsspec storage/fsstore",
+    "storage/test_n5": "storage/n5_documents",
+    "storage/test_remote": "storage/azure storage/file_systems storage/fsspec storage/fsstore storage/http "
+    "storage/server_errors",
     "storage/test_wrappers": "storage/counting storage/watching",
     "storage/test_zip": "storage/archive",
 }

@@ -14,7 +14,6 @@ from pathlib import PosixPath, WindowsPath
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from gzarr.errors import StoreError
-from gzarr.storage.archive import ZipMode
 from gzarr.storage.base import Store
 from gzarr.storage.cache import LRUStoreCache
 from gzarr.storage.capabilities import ANY, Buffer, Change, Conditional, Files, Request, Segments, Versions
@@ -28,6 +27,7 @@ from gzarr.storage.synchronizers import ProcessSynchronizer, ThreadSynchronizer,
 from gzarr.storage.v2 import DirectoryStore, NestedDirectoryStore, TempStore
 from gzarr.storage.wrappers import WrapperStore, read_only
 from gzarr.storage.zip import ZipStore
+from gzarr.storage.zip_format import ZipMode
 
 if TYPE_CHECKING:
     from gzarr.storage.azure import ABSStore
@@ -35,11 +35,12 @@ if TYPE_CHECKING:
     from gzarr.storage.foreign import ZarrStore
     from gzarr.storage.fsspec import FsspecStore
     from gzarr.storage.fsstore import FSStore
+    from gzarr.storage.http import HTTPStore
     from gzarr.storage.lmdb import LMDBStore
     from gzarr.storage.logs import LoggingStore
     from gzarr.storage.mongodb import MongoDBStore
     from gzarr.storage.n5 import N5FSStore, N5Store
-    from gzarr.storage.objects import HTTPStore, ObjectStore
+    from gzarr.storage.objects import ObjectStore
     from gzarr.storage.redis import RedisStore
     from gzarr.storage.sqlite import SQLiteStore
     from gzarr.storage.urls import StoreURL
@@ -60,7 +61,7 @@ _LATER = {
     "DBMStore": "dbm",
     "FSStore": "fsstore",
     "FsspecStore": "fsspec",
-    "HTTPStore": "objects",
+    "HTTPStore": "http",
     "LMDBStore": "lmdb",
     "LoggingStore": "logs",
     "MongoDBStore": "mongodb",
@@ -200,7 +201,7 @@ def _brought(value: Any, read_only: bool) -> Store | None:
             return LocalStore(value.root, read_only or value.read_only)  # the same files, with fewer steps
         return ZarrStore(value, read_only)
     if _is_instance(value, "obstore.store", "HTTPStore"):
-        from gzarr.storage.objects import HTTPStore
+        from gzarr.storage.http import HTTPStore
 
         return HTTPStore(value, url=value.url)
     if _is_instance(value, "obstore.store", *_OBSTORE):

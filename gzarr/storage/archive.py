@@ -20,19 +20,17 @@ over the old directory (a kill then loses the archive), lists entries whose writ
 it read it, as its lock lets re-entrant code wait for ever, and reading a range means reading all that is before it.
 """
 # os.path and open: the store takes what users call a path and gives it back unchanged.
-# ruff: noqa: PTH105, PTH108, PTH110, PTH116, PTH123, PTH202
+# ruff: noqa: PTH105, PTH108, PTH110, PTH123, PTH202
 
 from __future__ import annotations
 
-import gc
 import io
 import os
 import shutil
-import warnings
 import zipfile
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import IO, Literal, TypeAlias
+from typing import IO
 
 try:
     import fcntl
@@ -40,33 +38,29 @@ except ImportError:  # Windows, where files that are open for writing are not pr
     fcntl = None  # type: ignore[assignment]
 
 from gzarr.concurrency import Lock, new_lock
-from gzarr.errors import ContainsNodeError, NodeNotFoundError, StoreError
-from gzarr.errors.escaping import escaped
+from gzarr.errors import StoreError
 from gzarr.storage.capabilities import Buffer
-from gzarr.storage.file_locks import temporary_path
 from gzarr.storage.locks import entering
 from gzarr.storage.rules import byte_range, cut
+from gzarr.storage.temporary_files import temporary_path
 from gzarr.storage.zip_format import (
     CENTRAL_HEADER_NBYTES,
     DAMAGE,
+    EMPTY,
     ENCRYPTED,
     LOCAL_HEADER_NBYTES,
-    Directory,
+    ZipMode,
     copy_archive,
     data_offset,
     directory_bytes,
     encode_entry,
-    read_directory,
+    open_archive,
 )
-
-ZipMode: TypeAlias = Literal["r", "r+", "a", "w", "x"]
 
 #: An archive is written anew if it is small (then it takes a fraction of a second) or has more than a quarter to lose.
 _SMALL_NBYTES = 1 << 26
 #: Headers are joined with data of so many bytes, so that one call writes both.
 _JOINED_NBYTES = 1 << 16
-_FLAGS = {"r+": 0, "a": os.O_CREAT, "w": os.O_CREAT, "x": os.O_CREAT | os.O_EXCL}
-_EMPTY = Directory([], b"", 0, 0, 0)
 
 
 class ArchiveEntry:
@@ -99,93 +93,6 @@ def _repack(path: str) -> None:
         if os.path.exists(temporary):
             os.unlink(temporary)
         raise
-
-
-def open_file(path: str, mode: ZipMode, name: str) -> IO[bytes]:
-    """Open the file of an archive; for writing without a buffer, and locked.
-
-    Raises: NodeNotFoundError, ContainsNodeError, StoreError.
-    """
-    try:
-        if mode == "r":
-            return open(path, "rb")
-        while True:
-            flags = _FLAGS[mode] | os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-            file = os.fdopen(os.open(path, flags, 0o666), "r+b", buffering=0)
-            if _is_locked(file, path, name):
-                with suppress(OSError):
-                    os.unlink(temporary_path(os.path.realpath(path)))  # a killed writer may have left it
-                return file
-            file.close()  # replaced by a store that was closed meanwhile
-    except StoreError:
-        raise
-    except FileNotFoundError as error:
-        remedy = "check it, or use mode 'a' to create it" if mode in ("r", "r+") else "make its folder first"
-        raise NodeNotFoundError(f"store {name}: the path {path!r} does not exist; {remedy}") from error
-    except FileExistsError as error:
-        raise ContainsNodeError(f"store {name}: {path!r} exists; mode 'x' only makes new archives") from error
-    except OSError as error:
-        raise StoreError(f"store {name}: cannot open {path!r} with mode {mode!r}: {error.strerror or error}") from error
-
-
-def _is_locked(file: IO[bytes], path: str, name: str) -> bool:
-    """Lock a file for writing. Returns: whether it still is the one at the path. Raises: StoreError."""
-    if fcntl is None:
-        return True
-    try:
-        with suppress(BlockingIOError):
-            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return _is_at(file, path)
-        gc.collect()  # a store that was forgotten, but not collected, is closed by that
-        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        file.close()
-        raise StoreError(
-            f"store {name}: another store has {path!r} open for writing, in this process or another; close it first"
-            " (array.store.close()), also one that a variable still holds"
-        ) from error
-    except OSError:
-        return True  # a file system without locks
-    return _is_at(file, path)
-
-
-def _is_at(file: IO[bytes], path: str) -> bool:
-    """Whether a file still is the one at a path."""
-    with suppress(FileNotFoundError):
-        return os.path.samestat(os.stat(path), os.fstat(file.fileno()))
-    return False
-
-
-def open_archive(file: IO[bytes], mode: ZipMode, name: str, compression: int) -> Directory:
-    """Read or begin the archive in a file. Warns if it was not finished. Raises: ContainsNodeError, StoreError."""
-    if not file.seekable():
-        raise StoreError(f"store {name}: the file object cannot seek, which a ZIP archive needs; give it a real file")
-    nbytes = file.seek(0, io.SEEK_END)
-    if mode == "x" and nbytes:
-        raise ContainsNodeError(f"store {name}: the file object is not empty; mode 'x' only makes new archives")
-    try:
-        zipfile.ZipFile(io.BytesIO(), "w", compression).close()  # which knows what this Python can compress
-        if mode in ("w", "x") or (mode == "a" and not nbytes):
-            file.seek(0)
-            file.truncate()
-            return _EMPTY
-        directory = read_directory(file)
-    except DAMAGE as error:
-        raise StoreError(f"store {name}: cannot open the ZIP archive: {error}") from error
-    if directory is None:
-        raise StoreError(
-            f"store {name}: this is not a ZIP archive (its {nbytes} bytes have no archive directory, which is written"
-            " last); check that it is the right file and was closed by its writer"
-        )
-    if directory.end < directory.nbytes:
-        warnings.warn(
-            f"store {escaped(name)}: the archive is being written, or its writer ended without closing it: it is read"
-            f" as it was when it was last closed or flushed, with {len(directory.infos)} entries, without the last"
-            f" {directory.nbytes - directory.end} bytes; writing to it drops them",
-            UserWarning,
-            stacklevel=4,
-        )
-    return directory
 
 
 class Archive:
@@ -223,7 +130,7 @@ class Archive:
         #: Where the next entry or directory is written.
         self._end = directory.end
         #: Whether the directory must be written; that of a new archive must.
-        self._changed = self.writable and directory is _EMPTY
+        self._changed = self.writable and directory is EMPTY
         self._wrote = False
         self._shared_position = path is None or not hasattr(os, "pread")
         # Keeps the file locked until it is replaced. No Python runs in between, so no interrupt leaves it open.

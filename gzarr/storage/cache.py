@@ -24,8 +24,7 @@ from gzarr.concurrency import is_held_here, new_lock
 from gzarr.storage.base import Store, tokens_of
 from gzarr.storage.capabilities import Buffer, Change, Conditional, Request, Versions, host_view
 from gzarr.storage.memory import MemoryStore
-from gzarr.storage.pickling import pickled
-from gzarr.storage.rules import cut, under
+from gzarr.storage.rules import cut, pickled, under
 from gzarr.storage.wrappers import ForwardedConditional, Tokens, WrapperStore
 
 

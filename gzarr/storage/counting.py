@@ -9,7 +9,7 @@ from typing import Any
 from gzarr.concurrency import new_lock
 from gzarr.storage.base import Store
 from gzarr.storage.capabilities import Request
-from gzarr.storage.pickling import pickled
+from gzarr.storage.rules import pickled
 from gzarr.storage.watching import WatchedStore
 
 #: Where a `CountingStore` notes what a call is about, by verb.

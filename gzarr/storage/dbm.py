@@ -21,8 +21,7 @@ from gzarr.storage.base import R
 from gzarr.storage.capabilities import Buffer, Change, Request
 from gzarr.storage.flat import KeyValueStore
 from gzarr.storage.locks import entering, reentered
-from gzarr.storage.pickling import pickled
-from gzarr.storage.rules import cut
+from gzarr.storage.rules import cut, pickled
 
 
 class DBMStore(KeyValueStore):

@@ -24,7 +24,7 @@ Rules
   interrupt leaves no lock behind. What an interrupt may find half done can be done again.
 """
 # Plain os calls: pathlib costs more than the system calls themselves.
-# ruff: noqa: PTH103, PTH105, PTH108, PTH110, PTH112, PTH116, PTH120
+# ruff: noqa: PTH105, PTH108, PTH116, PTH120
 
 from __future__ import annotations
 
@@ -33,30 +33,22 @@ import errno
 import io
 import os
 import stat
-import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable
 from threading import get_ident
-from typing import Any
 
 from gzarr.concurrency import after_fork
 from gzarr.storage.lock_waits import wait_for
 from gzarr.storage.locks import reentered
-from gzarr.storage.rules import TEMPORARY_PREFIX
+from gzarr.storage.temporary_files import link_or_rename, make_directory, temporary_path
 
 try:
     import fcntl
-    import resource
 except ImportError:  # Windows
-    fcntl = resource = None  # type: ignore[assignment]
+    fcntl = None  # type: ignore[assignment]
 
 #: For what is there already: a pipe is not waited for, a link is not followed.
 FOUND_FLAGS = sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK"))
-
-#: Longer names of files (in bytes; file systems allow 255, or 143 if they are encrypted) have a digest in their
-#: temporary files' names. The compiled loop leaves such files to Python.
-MAX_NAME_NBYTES = 100
 
 #: How often a file is looked for again because others remove the directory that was just made.
 ATTEMPTS = 100
@@ -72,30 +64,10 @@ NO_LOCKS = _errors("ENOLCK", "EOPNOTSUPP", "ENOTSUP", "ENOSYS")
 FULL = _errors("ENOSPC", "EDQUOT")
 UNWRITABLE = FULL | _errors("EACCES", "EPERM", "ENOENT", "EROFS", "ENOTDIR", "ENAMETOOLONG", "EISDIR", "ELOOP")
 
-# At most half of the descriptors that a process may have, or so many, are held by threads that hold several locks.
-_MOST_DESCRIPTORS = 512
-
 #: Devices whose files cannot be locked.
 _lockless: set[int] = set()
 #: The locks of all threads, by thread and path.
 _held: dict[tuple[int, str], FileLock] = {}
-# How many descriptors the holders of several locks may use, in the order in which they asked.
-_claims: dict[int, int] = {}
-# How long a holder sleeps before it looks again whether there are descriptors for it.
-_CLAIM_WAIT_S = 0.001
-
-
-def temporary_path(path: str) -> str:
-    """Path of the temporary file of a file, which is its lock."""
-    start = max(path.rfind("/"), path.rfind(os.sep)) + 1
-    name = path[start:]
-    if len(name) * 4 > MAX_NAME_NBYTES:
-        encoded = os.fsencode(name)
-        if len(encoded) > MAX_NAME_NBYTES:
-            import hashlib  # takes as long as opening a hundred arrays, and names this long are rare
-
-            name = hashlib.sha256(encoded).hexdigest()
-    return path[:start] + TEMPORARY_PREFIX + name
 
 
 def has_locks() -> bool:
@@ -115,12 +87,6 @@ def is_lockable(path: str) -> bool:
         return True
 
 
-def make_directory(directory: str) -> None:
-    """Make a directory and those above it. One that is removed meanwhile may be missing."""
-    with contextlib.suppress(FileNotFoundError, FileExistsError):  # makedirs reports it in two ways
-        os.makedirs(directory, exist_ok=True)
-
-
 def held_lock(path: str) -> FileLock | None:
     """The lock of a file that this thread holds, or None. Raises: StoreError if the thread is just storing the file."""
     lock = _held.get((get_ident(), path))
@@ -136,6 +102,12 @@ def refuse_held(paths: Iterable[str]) -> None:
         for path in paths:
             if (thread, path) in _held:
                 raise reentered(repr(path))
+
+
+def holds_any() -> bool:
+    """Whether this thread holds the lock of a file."""
+    thread = get_ident()
+    return any(owner == thread and lock.is_open for (owner, _), lock in list(_held.items()))
 
 
 class FileLock:
@@ -412,131 +384,9 @@ def _open_found(path: str, flags: int) -> int:
     return os.open(path, flags | FOUND_FLAGS)
 
 
-def link_or_rename(temporary: str, path: str) -> bool:
-    """Give a file the name `path` unless something has it. Returns: whether it got it. Raises: OSError."""
-    try:
-        os.link(temporary, path)
-    except FileNotFoundError:
-        raise
-    except OSError:  # something is there, or links are not supported
-        if os.path.isdir(path):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path) from None
-        if os.path.exists(path):
-            return False
-        os.replace(temporary, path)  # a link to nothing
-    return True
-
-
-class Holding(AbstractContextManager[None]):
-    """The locks of some files, held for one ``with`` statement besides a lock of this process.
-
-    Parameters
-    ----------
-    inner : context manager
-        The lock of this process, which is taken first. Its end may be asked for twice.
-    paths : sequence of str
-        Paths of the files, in the order in which they are to be locked.
-    fail : callable
-        Makes the error to raise of a path and an OSError.
-    tidy : callable
-        Called with directories that may have been made for a lock alone.
-    lenient : bool
-        Whether to go on without a lock where the directory cannot be written.
-    again : bool
-        Whether the thread may hold one of the locks already.
-    """
-
-    __slots__ = ("_again", "_fail", "_inner", "_lenient", "_locks", "_paths", "_tidy")
-
-    def __init__(
-        self,
-        inner: AbstractContextManager[Any],
-        paths: Sequence[str],
-        fail: Callable[[str, OSError], Exception],
-        tidy: Callable[[str], None],
-        *,
-        lenient: bool = False,
-        again: bool = True,
-    ) -> None:
-        self._inner = inner
-        self._paths = paths
-        self._fail = fail
-        self._tidy = tidy
-        self._lenient, self._again = lenient, again
-        self._locks: list[FileLock] = []
-
-    def __enter__(self) -> None:
-        try:
-            self._inner.__enter__()
-            if len(self._paths) > 1:
-                _claim(id(self), len(self._paths))
-            for path in self._paths:
-                lock = FileLock(path)
-                self._locks.append(lock)
-                try:
-                    taken = lock.take()
-                except OSError as error:
-                    if not (self._lenient and error.errno in UNWRITABLE):
-                        raise self._fail(path, error) from error
-                    lock.close()
-                else:
-                    if not (self._again or taken is lock or taken is None):
-                        raise reentered(repr(path))
-        except BaseException:
-            self.__exit__()
-            raise
-
-    def __exit__(self, *exc: object) -> None:
-        try:
-            self._end()
-        except BaseException:  # an interrupt
-            self._end()
-            raise
-        self._inner.__exit__(None, None, None)
-
-    def _end(self) -> None:
-        while self._locks:
-            lock = self._locks[-1]
-            if lock.is_open:
-                lock.end()
-                self._tidy(os.path.dirname(lock.path))
-            lock.close()
-            self._locks.pop()
-        _claims.pop(id(self), None)
-
-    def __del__(self) -> None:
-        if getattr(self, "_locks", ()):  # an interrupt came as it was about to end
-            self._end()
-
-
-def _claim(holder: int, n: int) -> None:
-    """Wait until a thread may use `n` more descriptors. One that holds locks does not wait: others wait for it.
-
-    Claims are served in their order. They need no lock, which an interrupt could leave taken.
-    """
-    thread = get_ident()
-    limit = min(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2, _MOST_DESCRIPTORS) if resource else n
-    _claims[holder] = n
-    if any(owner == thread and lock.is_open for (owner, _), lock in list(_held.items())):
-        return
-    while (total := _total_up_to(holder)) > limit and total > n:
-        time.sleep(_CLAIM_WAIT_S)
-
-
-def _total_up_to(holder: int) -> int:
-    """Number of descriptors of a claim and of those made before it."""
-    total = 0
-    for other, n in list(_claims.items()):
-        total += n
-        if other == holder:
-            break
-    return total
-
-
 @after_fork
 def _forget() -> None:
     """Close what a forked child has of its parent's locks, without letting them go."""
     for lock in list(_held.values()):
         lock.abandon()
     _held.clear()
-    _claims.clear()

@@ -19,8 +19,7 @@ from gzarr.storage.capabilities import Buffer, Change, Request
 from gzarr.storage.credentials import shown_cause
 from gzarr.storage.flat import KeyValueStore
 from gzarr.storage.forks import ICECHUNK, OBSTORE, ForkGuard
-from gzarr.storage.pickling import pickled
-from gzarr.storage.rules import DOCUMENTS, byte_range, check_path, is_allowed, listing, without_secrets
+from gzarr.storage.rules import DOCUMENTS, byte_range, check_path, is_allowed, listing, pickled, without_secrets
 
 #: Coroutines under way at once.
 _CONCURRENCY = 64

@@ -20,10 +20,10 @@ from gzarr.storage.credentials import guard_logs, shown_cause
 from gzarr.storage.extras import require
 from gzarr.storage.file_systems import open_filesystem, synchronous
 from gzarr.storage.local import LocalStore
-from gzarr.storage.pickling import pickled
-from gzarr.storage.remote import EXPIRED, NO_CONTAINER, EntityTags, RemoteStore, is_expired, lacks_container, strong
-from gzarr.storage.rules import byte_range, check_key, check_path, children, cut, listing, without_secrets
+from gzarr.storage.remote import EntityTags, RemoteStore, strong
+from gzarr.storage.rules import byte_range, check_key, check_path, children, cut, listing, pickled, without_secrets
 from gzarr.storage.s3fs import get_object, is_refused, is_s3
+from gzarr.storage.server_errors import lacks_container, remedy
 
 #: Exceptions that mean that there is no such object; all others are errors.
 MISSING = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
@@ -387,15 +387,8 @@ class FsspecStore(RemoteStore):
     def _failed(self, what: str, error: Exception) -> StoreError:
         said = without_secrets(str(error))[:600]
         text = f"store {self}: cannot {what}: {type(error).__name__}: {said}"
-        if is_expired(text):
-            text += f"\n{EXPIRED}"
-        elif isinstance(error, PermissionError) or "redential" in text or "Forbidden" in text:
-            text += "\nThe server requires credentials, or rejects those given: use storage_options= or {'anon': True}"
-        elif lacks_container(error):
-            text += f"\n{NO_CONTAINER}"
-        elif isinstance(error, OSError) or "onnect" in text:
-            text += "\nIs the server reachable, and is the URL right?"
-        return StoreError(text)
+        refused, unreachable = isinstance(error, PermissionError), isinstance(error, OSError) or "onnect" in text
+        return StoreError(text + remedy(error, text, is_refused=refused, is_unreachable=unreachable))
 
     def __str__(self) -> str:
         return without_secrets(self._url())

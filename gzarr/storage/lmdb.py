@@ -23,8 +23,7 @@ from gzarr.storage.capabilities import ANY, Buffer, Change, Conditional, Request
 from gzarr.storage.extras import require
 from gzarr.storage.flat import KeyConditions, KeyValueStore
 from gzarr.storage.forks import inside_library, one_call
-from gzarr.storage.pickling import pickled
-from gzarr.storage.rules import byte_range
+from gzarr.storage.rules import byte_range, pickled
 
 #: Address space for the map, as in zarr 2: a sparse file, which takes no more of the disk than was written.
 _MAP_NBYTES = 1 << 40 if sys.maxsize >= 1 << 32 else 1 << 28

@@ -18,9 +18,10 @@ from typing import NamedTuple, Self
 
 from gzarr.errors import StoreError
 from gzarr.storage.capabilities import Buffer, Files, Target, Versions
-from gzarr.storage.file_locks import ATTEMPTS, FULL, FileLock, held_lock, is_lockable, link_or_rename, make_directory
+from gzarr.storage.file_locks import ATTEMPTS, FULL, FileLock, held_lock, is_lockable
 from gzarr.storage.rules import TEMPORARY_PREFIX, byte_range, check_key, check_path
 from gzarr.storage.strays import prune
+from gzarr.storage.temporary_files import link_or_rename, make_directory
 
 # Nobody waits for the other end of a pipe; files are read as without O_NONBLOCK.
 READ_FLAGS = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_BINARY", "O_NONBLOCK"))

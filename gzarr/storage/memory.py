@@ -9,8 +9,7 @@ from weakref import WeakValueDictionary
 
 from gzarr.storage.capabilities import Buffer, Request, Versions
 from gzarr.storage.flat import FlatStore
-from gzarr.storage.pickling import pickled
-from gzarr.storage.rules import as_bytes, check_key, cut, under
+from gzarr.storage.rules import as_bytes, check_key, cut, pickled, under
 
 # Every store that is alive, so that its own name ("memory://140453554680576") finds it.
 _alive: WeakValueDictionary[int, MemoryStore] = WeakValueDictionary()

@@ -15,8 +15,7 @@ from gzarr.errors import StoreError
 from gzarr.storage.capabilities import ANY, Buffer, Change, Conditional, Request
 from gzarr.storage.extras import require
 from gzarr.storage.flat import KeyConditions, KeyValueStore
-from gzarr.storage.pickling import pickled
-from gzarr.storage.rules import check_path, cut
+from gzarr.storage.rules import check_path, cut, pickled
 
 #: Milliseconds to wait for a server; the driver's own 30 s are long to learn that a name is wrong.
 _SELECTION_TIMEOUT_MS = 5000

@@ -18,15 +18,13 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Literal
 
-import numpy as np
-
 from gzarr.errors import MetadataError, StoreError
 from gzarr.storage.base import R, Store, T
 from gzarr.storage.capabilities import Buffer, Request, Versions
 from gzarr.storage.local import LocalStore
 from gzarr.storage.locks import holds_document, while_locked
-from gzarr.storage.pickling import pickled
-from gzarr.storage.rules import as_bytes, check_key, check_path, cut, refuse_normalizing
+from gzarr.storage.n5_documents import is_array, to_n5, to_zarr
+from gzarr.storage.rules import as_bytes, check_key, check_path, cut, pickled, refuse_normalizing
 from gzarr.storage.wrappers import Tokens
 
 DOCUMENT = "attributes.json"
@@ -116,9 +114,9 @@ class N5Store(Store):
         if name == ".zattrs":
             found: Any = {k: v for k, v in (document or {}).items() if k not in _RESERVED} or None
         elif name == ".zarray":
-            found = _to_zarr(document, f"{self}: {_join(path, DOCUMENT)}") if _is_array(document) else None
+            found = to_zarr(document, f"{self}: {_join(path, DOCUMENT)}") if is_array(document) else None
         else:
-            group = not _is_array(document) if document is not None else self._holds_nodes(path)
+            group = not is_array(document) if document is not None else self._holds_nodes(path)
             found = {"zarr_format": 2} if group else None
         return None if found is None else json.dumps(found, indent=4, sort_keys=True).encode()
 
@@ -139,7 +137,7 @@ class N5Store(Store):
             above = "/".join(parts[:n])
             if not _BLOCK.match("/".join(parts[n:])):
                 return None
-            if _is_array(self._document(above)):
+            if is_array(self._document(above)):
                 return above
         return None
 
@@ -197,7 +195,7 @@ class N5Store(Store):
         names, paths = self._store.list_dir(path)
         document = self._document(path) if DOCUMENT in names else None
         objects = [name for name in names if name != DOCUMENT]
-        if _is_array(document):
+        if is_array(document):
             for name in [name for name in paths if name.isdecimal()]:
                 start = _join(path, name)
                 blocks = self._store.list_prefix(start)
@@ -257,7 +255,7 @@ class N5Store(Store):
             elif name == ".zgroup":
                 new = {**old, "n5": _VERSION}
             else:
-                new = {**old, **_to_n5(said, what), **({} if path else {"n5": _VERSION})}
+                new = {**old, **to_n5(said, what), **({} if path else {"n5": _VERSION})}
             self._write(path, new)
 
         self._change(path, change)
@@ -273,7 +271,7 @@ class N5Store(Store):
     def _remove(self, path: str, name: str) -> None:
         """Remove the part of an N5 document that a Zarr document shows."""
         old = self._document(path)
-        if old is not None and (name == ".zattrs" or _is_array(old) == (name == ".zarray")):
+        if old is not None and (name == ".zattrs" or is_array(old) == (name == ".zarray")):
             self._write(path, {k: v for k, v in old.items() if (k in _RESERVED) == (name == ".zattrs")})
 
     def delete_many(self, keys: Iterable[str]) -> None:
@@ -330,81 +328,3 @@ def _to_n5_key(key: str) -> str:
     if name in _SHOWN:
         return _join(path, DOCUMENT)
     return _join(path, "/".join(reversed(name.split(".")))) if _CHUNK.match(name) else key
-
-
-def _is_array(document: Mapping[str, Any] | None) -> bool:
-    return document is not None and "dimensions" in document
-
-
-def _to_zarr(document: Mapping[str, Any] | None, what: str) -> dict[str, Any]:
-    """The ``.zarray`` of a data set. Raises: MetadataError naming the field."""
-    said = document or {}
-    try:
-        dtype = np.dtype(said["dataType"])
-        chunks = list(reversed(said["blockSize"]))
-        compression = said.get("compression", said.get("compressionType", {"type": "raw"}))
-        if isinstance(compression, str):  # before version 1.1 of N5
-            compression = {"type": compression}
-        compressor = _compressor_to_zarr(compression)
-        shape = list(reversed(said["dimensions"]))
-    except (KeyError, TypeError) as error:
-        raise MetadataError(f"{what}: the data set is malformed: {error}") from error
-    codec = {"id": "n5_wrapper", "compressor_config": compressor, "dtype": dtype.str, "chunk_shape": chunks}
-    fixed = {"fill_value": 0, "order": "C", "filters": [], "dimension_separator": ".", "zarr_format": 2}
-    return {"shape": shape, "chunks": chunks, "dtype": dtype.str, "compressor": codec, **fixed}
-
-
-def _to_n5(said: Mapping[str, Any], what: str) -> dict[str, Any]:
-    """The N5 document of an array. Raises: MetadataError for what N5 does not support."""
-    try:
-        dtype = np.dtype(said["dtype"])
-    except TypeError:
-        dtype = np.dtype("V1")
-    if dtype.kind not in "biufc":
-        raise MetadataError(f"{what}: N5 has no data type for {said['dtype']!r}; it has integers and floats")
-    for name, wanted in (("fill_value", (0, None, False, 0.0)), ("order", ("C",)), ("filters", (None, []))):
-        if said.get(name) not in wanted and said.get(name) != [0.0, 0.0]:
-            raise MetadataError(f"{what}: N5 has no {name}={said[name]!r}; only {wanted[0]!r}")
-    if said.get("dimension_separator", ".") != ".":
-        raise MetadataError(f"{what}: N5 has its own chunk keys; leave dimension_separator out")
-    return {
-        "dimensions": list(reversed(said["shape"])),
-        "blockSize": list(reversed(said["chunks"])),
-        "dataType": dtype.name,
-        "compression": _compressor_to_n5(said["compressor"]),
-    }
-
-
-def _compressor_to_n5(config: Mapping[str, Any] | None) -> dict[str, Any]:
-    if config is not None and config["id"] == "n5_wrapper":
-        config = config["compressor_config"]
-    if config is None:
-        return {"type": "raw"}
-    rest = {k: v for k, v in config.items() if k != "id"}
-    match config["id"]:
-        case "bz2":
-            return {"type": "bzip2", "blockSize": rest.get("level", 1)}
-        case "gzip" | "zlib":
-            return {"type": "gzip", "level": rest.get("level", 1), "useZlib": config["id"] == "zlib"}
-        case "lzma" if rest.get("format", 1) == 1 and rest.get("check", -1) in (-1, 4) and not rest.get("filters"):
-            return {"type": "xz", "preset": rest.get("preset") or 6}
-    return {"type": config["id"], **rest}
-
-
-def _compressor_to_zarr(said: Mapping[str, Any]) -> dict[str, Any] | None:
-    rest = {k: v for k, v in said.items() if k != "type"}
-    match said["type"]:
-        case "raw":
-            return None
-        case "bzip2":
-            return {"id": "bz2", "level": rest.get("blockSize", 9)}
-        case "gzip":
-            level = rest.get("level", -1)
-            return {"id": "zlib" if rest.get("useZlib") else "gzip", "level": level if level >= 0 else 6}
-        case "xz":
-            return {"id": "lzma", "format": 1, "check": -1, "preset": rest.get("preset", 6), "filters": None}
-        case "blosc":
-            return {"id": "blosc", **{k: v for k, v in rest.items() if k != "nthreads"}}
-        case "lz4" if "blockSize" in rest:  # frames of lz4-java, which are told apart by their magic
-            return {"id": "lz4"}
-    return {"id": said["type"], **rest}

@@ -5,32 +5,25 @@ Reads can be tied to an entity tag, so shards are read in ranges that the server
 
 from __future__ import annotations
 
-import hashlib
 import os
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from functools import partial
 from typing import Any
-from urllib.parse import unquote
 
-from gzarr.errors import ReadOnlyError, StoreError
+from gzarr.errors import StoreError
 from gzarr.storage.capabilities import Buffer, Request, Segments, Versioned, host_view
-from gzarr.storage.credentials import guard_logs, shown_cause
+from gzarr.storage.credentials import shown_cause
 from gzarr.storage.extras import require
 from gzarr.storage.forks import OBSTORE
-from gzarr.storage.pickling import pickled
 from gzarr.storage.remote import (
-    EXPIRED,
-    NO_CONTAINER,
     EntityTags,
     NoRangesError,
-    RemoteStore,
     TaggedStore,
     TaggedWrites,
-    is_expired,
-    lacks_container,
     strong,
 )
-from gzarr.storage.rules import byte_range, byte_view, check_key, check_path, cut, listing, without_secrets
+from gzarr.storage.rules import byte_range, byte_view, check_key, check_path, cut, listing, pickled, without_secrets
+from gzarr.storage.server_errors import lacks_container, remedy
 
 #: Keys listed at a time; a page of S3 has 1,000.
 _PAGE = 1000
@@ -105,24 +98,10 @@ class ObjectStore(TaggedStore):
 
     def _failed(self, what: str, error: Exception) -> StoreError:
         text = without_secrets(str(error).partition("\n\nDebug source")[0].strip())
-        where = f"store {self}: cannot {what}: {text[:600]}"
-        if is_expired(text):
-            return StoreError(f"{where}\n{EXPIRED}")
         refused = (self._exceptions.PermissionDeniedError, self._exceptions.UnauthenticatedError, PermissionError)
-        if isinstance(error, refused) or _asks_for_credentials(text):
-            return StoreError(
-                f"{where}\nThe server requires credentials, or rejects those given: pass them in storage_options=, set"
-                " them in the environment (AWS_ACCESS_KEY_ID, AZURE_STORAGE_ACCOUNT_KEY, GOOGLE_APPLICATION_CREDENTIALS"
-                "), or pass storage_options={'anon': True} for public data"
-            )
-        if isinstance(error, FileNotFoundError) or lacks_container(error):
-            return StoreError(f"{where}\n{NO_CONTAINER}")
-        if isinstance(error, (self._exceptions.GenericError, OSError)):
-            return StoreError(
-                f"{where}\nIs the server reachable, are URL and endpoint right, and does it take so many requests at"
-                " once (setting remote.concurrency)?"
-            )
-        return StoreError(where)
+        unreachable = isinstance(error, (self._exceptions.GenericError, OSError))
+        advice = remedy(error, text, is_refused=isinstance(error, refused), is_unreachable=unreachable)
+        return StoreError(f"store {self}: cannot {what}: {text[:600]}{advice}")
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -381,78 +360,6 @@ class ObjectStore(TaggedStore):
         return pickled(self, ObjectStore, self.store, read_only=self.read_only, url=self._url, path=self._path)
 
 
-class HTTPStore(ObjectStore):
-    """What a plain HTTP server has below a URL; only for reading.
-
-    Servers without entity tags are read without them: then whole shards are read. Listing needs `fsspec`, which reads
-    the links of directory pages; most servers of data have none, but what is asked for by name is always found.
-
-    Parameters
-    ----------
-    store : obstore.store.HTTPStore
-        The store.
-    read_only : bool
-        Ignored: the store is read-only.
-    url : str, optional
-        What to call the store, and where directory pages are.
-    path : str
-        Where this store is in `store`, which may be one of the whole server, so that its connections are shared.
-    """
-
-    def __init__(self, store: Any, *, read_only: bool = True, url: str | None = None, path: str = "") -> None:
-        if path and url is None:
-            url = f"{str(store.url).rstrip('/')}/{path}"
-        super().__init__(store, read_only=True, url=url, path=path)
-        sent = (getattr(store, "client_options", None) or {}).get("default_headers", {})
-        self._headers = {name: bytes(value).decode() for name, value in sent.items()}
-        # Others may be shown other objects.
-        self._lock_root = (self._lock_root, hashlib.sha256(repr(sorted(self._headers.items())).encode()).digest())
-
-    def check_writable(self) -> None:
-        """Raise `ReadOnlyError`."""
-        raise ReadOnlyError(f"store {self} is read-only: gzarr does not write to HTTP servers; write a copy elsewhere")
-
-    def list_prefix(self, prefix: str = "") -> Iterator[str]:
-        """All keys under a path, as far as directory pages lead. Raises: StoreError if the server has none."""
-        objects, paths = self.list_dir(prefix)
-        start = f"{prefix}/" if prefix else ""
-        yield from (start + name for name in objects)
-        for name in paths:
-            yield from self.list_prefix(start + name)
-
-    def list_dir(self, path: str = "") -> tuple[list[str], list[str]]:
-        """Names directly under a path, sorted: (objects, sub-paths). Raises: StoreError if there is no such page."""
-        fsspec = require("fsspec", "http", "listing what an HTTP server has")
-        require("aiohttp", "http", "listing what an HTTP server has")
-        root = (self._url or self._name).rstrip("/")
-        url = f"{root}/{path}/" if path else f"{root}/"
-        try:
-            guard_logs()
-            fs = fsspec.filesystem("http", use_listings_cache=False, skip_instance_cache=True, headers=self._headers)
-            entries = fs.ls(url, detail=True)
-            url = unquote(url)
-        except FileNotFoundError:
-            return [], []
-        except Exception as error:  # noqa: BLE001 - fsspec raises many
-            said = without_secrets(str(error))
-            raise StoreError(
-                f"store {self}: cannot list {path!r}: the server gives no directory page ({said}); open arrays and"
-                " groups by their path, or open consolidated metadata"
-            ) from shown_cause(error)
-        objects: set[str] = set()
-        paths: set[str] = set()
-        for entry in entries:
-            link = unquote(entry["name"])
-            name = link[len(url) :] if link.startswith(url) else ""
-            (paths if name.endswith("/") else objects).add(name.partition("/")[0])
-        return listing(objects - {""}, paths - {""})
-
-    nbytes_stored = RemoteStore.nbytes_stored
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return pickled(self, HTTPStore, self.store, url=self._url, path=self._path)
-
-
 class _ObjectSegments(Segments):
     """Objects of several buffers in a store, whose class it is part of."""
 
@@ -492,7 +399,3 @@ def _part_of_suffix(whole: Buffer, start: int, length: int | None) -> Buffer:
     data = bytes(host_view(whole))
     missing = -start - len(data)
     return cut(data, 0, max((length or 0) - missing, 0))
-
-
-def _asks_for_credentials(text: str) -> bool:
-    return any(word in text for word in ("credential", "169.254.169.254", "InvalidAccessKeyId", "AccessDenied"))

@@ -13,8 +13,7 @@ from typing import Any, Literal
 from gzarr.storage.capabilities import ANY, Buffer, Change, Conditional, Request, Versioned
 from gzarr.storage.extras import require
 from gzarr.storage.flat import KeyConditions, KeyValueStore
-from gzarr.storage.pickling import pickled
-from gzarr.storage.rules import byte_range
+from gzarr.storage.rules import byte_range, pickled
 
 #: Seconds to wait for a connection: a server that is there answers within a few milliseconds.
 _CONNECT_TIMEOUT_S = 5.0

@@ -31,11 +31,6 @@ MAX_GAP_NBYTES, MAX_BUSY_GAP_NBYTES = 1 << 16, 1 << 18
 #: Longest fetch that merging makes; larger ones are faster as several at once.
 MAX_NBYTES = WAITING_MAX_NBYTES
 
-#: What to do about `is_expired`.
-EXPIRED = "The credentials have expired: get new ones, and open the store with them (storage_options=, environment)"
-#: What to do about `lacks_container`.
-NO_CONTAINER = "Is the bucket or container named rightly, and does it exist?"
-
 # Documents that make a node exist; they are stored after what was given with them.
 _NODES = frozenset({"zarr.json", ".zarray", ".zgroup"})
 
@@ -298,15 +293,6 @@ def run_together(function: Callable[[T], R], items: Sequence[T], concurrency: in
     return results  # type: ignore[return-value]  # every call has ended, so none is None any more
 
 
-def lacks_container(error: BaseException | None) -> bool:
-    """Whether an error, or one that caused it, says that there is no such bucket or container, not only no object."""
-    while error is not None:  # its context may be an error of another store
-        if any(word in str(error) for word in ("NoSuchBucket", "ContainerNotFound")):
-            return True
-        error = error.__cause__
-    return False
-
-
 def strong(tag: str | None) -> str | None:
     """An entity tag if it says that every byte is the same (RFC 9110, 8.8.1). No server pins reads to another one."""
     return None if tag is None or tag.startswith("W/") else tag
@@ -315,8 +301,3 @@ def strong(tag: str | None) -> str | None:
 def part_of(whole: Buffer, request: Request) -> Buffer:
     """The requested part of a whole object."""
     return cut(host_view(whole), request.start, request.length)
-
-
-def is_expired(text: str) -> bool:
-    """Whether a server says that credentials were valid once: Amazon's and Google's, and what s3fs makes of it."""
-    return any(words in text for words in ("ExpiredToken", "oken has expired", "Request has expired"))

@@ -1,4 +1,4 @@
-"""Rules that all stores share: which keys are allowed, which bytes a range means, which values can be stored."""
+"""Rules that all stores share: allowed keys, what a range means, values to be stored, how stores are pickled."""
 
 from __future__ import annotations
 
@@ -164,3 +164,29 @@ def listing(objects: Iterable[str], paths: Iterable[str]) -> tuple[list[str], li
     """
     allowed = set(filter(is_allowed, paths))
     return sorted({*objects, *(f"{name}/" for name in set(paths) - allowed)}), sorted(allowed)
+
+
+def pickled(store: Any, owner: type[Any], *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+    """Say how a store is pickled: for ``__reduce__``.
+
+    The copy has the same class, and all attributes that are not bound to this process. A subclass takes arguments that
+    nobody knows here, so the copy is not made by calling it.
+
+    Parameters
+    ----------
+    store : Store
+        The store.
+    owner : type
+        The class of gzarr whose ``__init__`` makes locks and connections anew.
+    *args, **kwargs
+        Its arguments.
+    """
+    carried = {name: value for name, value in vars(store).items() if name not in owner._process_bound}  # noqa: SLF001
+    return _unpickled, (type(store), owner, args, kwargs, carried)
+
+
+def _unpickled(kind: Any, owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any], carried: dict[str, Any]) -> Any:
+    store = kind.__new__(kind)
+    owner.__init__(store, *args, **kwargs)
+    vars(store).update(carried)
+    return store

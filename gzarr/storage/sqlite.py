@@ -25,8 +25,7 @@ from gzarr.storage.base import R
 from gzarr.storage.capabilities import ANY, Buffer, Change, Conditional, Request, Versioned, Versions
 from gzarr.storage.flat import KeyConditions, KeyTokens, KeyValueStore
 from gzarr.storage.forks import inside_library, one_call
-from gzarr.storage.pickling import pickled
-from gzarr.storage.rules import check_path
+from gzarr.storage.rules import check_path, pickled
 
 _CREATE = "CREATE TABLE IF NOT EXISTS zarr(k TEXT PRIMARY KEY, v BLOB)"
 _SET = (

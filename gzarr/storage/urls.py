@@ -19,7 +19,8 @@ from gzarr.storage.base import Store
 from gzarr.storage.credentials import shown_cause, without_user
 from gzarr.storage.extras import have, require
 from gzarr.storage.fsspec import FsspecStore
-from gzarr.storage.objects import HTTPStore, ObjectStore
+from gzarr.storage.http import HTTPStore
+from gzarr.storage.objects import ObjectStore
 from gzarr.storage.rules import without_secrets
 
 #: Schemes of buckets: what obstore calls them, and the extra that installs what reads them.

@@ -10,8 +10,7 @@ from typing import Any, Literal
 
 from gzarr.errors import StoreError
 from gzarr.storage.local import LocalStore
-from gzarr.storage.pickling import pickled
-from gzarr.storage.rules import refuse_normalizing
+from gzarr.storage.rules import pickled, refuse_normalizing
 
 
 class DirectoryStore(LocalStore):

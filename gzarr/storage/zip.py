@@ -14,12 +14,11 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import IO, Any
 
 from gzarr.errors import StoreError
-from gzarr.storage.archive import Archive, ZipMode, open_file
+from gzarr.storage.archive import Archive
 from gzarr.storage.capabilities import Buffer, Request, Versions
 from gzarr.storage.flat import FlatStore
-from gzarr.storage.pickling import pickled
-from gzarr.storage.rules import DOCUMENTS, as_bytes, byte_view, check_key, check_path, cut, under
-from gzarr.storage.zip_format import DAMAGE
+from gzarr.storage.rules import DOCUMENTS, as_bytes, byte_view, check_key, check_path, cut, pickled, under
+from gzarr.storage.zip_format import DAMAGE, ZipMode, open_file
 
 
 class _EntryVersions(Versions):

@@ -1,25 +1,39 @@
-"""The bytes of ZIP archives: headers, compressed entries, directories, and where the last complete archive ends.
+"""The files of ZIP archives: opening them, headers, compressed entries, directories, and where the last one ends.
 
 Source: APPNOTE.TXT 6.3.10, sections 4.3.7 (local file header), 4.3.12 (central directory), 4.3.14 to 4.3.16 (end
 records) and 4.4.
 """
 
+# os.path and open: the store takes what users call a path and gives it back unchanged.
+# ruff: noqa: PTH108, PTH116, PTH123
+
 from __future__ import annotations
 
 import copy
+import gc
 import io
 import os
 import struct
 import time
+import warnings
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable
-from typing import IO, Any, NamedTuple
+from contextlib import suppress
+from typing import IO, Any, Literal, NamedTuple, TypeAlias
 
+try:
+    import fcntl
+except ImportError:  # Windows, where files that are open for writing are not protected from each other
+    fcntl = None  # type: ignore[assignment]
 try:
     from lzma import LZMAError
 except ImportError:  # Python may be built without liblzma; zipfile then refuses such entries itself
     LZMAError = zlib.error  # type: ignore[assignment, misc]
+
+from gzarr.errors import ContainsNodeError, NodeNotFoundError, StoreError
+from gzarr.errors.escaping import escaped
+from gzarr.storage.temporary_files import temporary_path
 
 LOCAL_HEADER_NBYTES = 30
 CENTRAL_HEADER_NBYTES = 46
@@ -37,6 +51,11 @@ DAMAGE = (OSError, zipfile.BadZipFile, zlib.error, LZMAError, EOFError, RuntimeE
 
 #: Reads so many bytes from an offset on.
 ReadAt = Callable[[int, int], bytes]
+
+
+#: How a store opens an archive.
+ZipMode: TypeAlias = Literal["r", "r+", "a", "w", "x"]
+_FLAGS = {"r+": 0, "a": os.O_CREAT, "w": os.O_CREAT, "x": os.O_CREAT | os.O_EXCL}
 
 
 class Directory(NamedTuple):
@@ -61,6 +80,9 @@ class Directory(NamedTuple):
     start: int
     end: int
     nbytes: int
+
+
+EMPTY = Directory([], b"", 0, 0, 0)
 
 
 class _Head(io.RawIOBase):
@@ -213,7 +235,7 @@ def _without_zip64(extra: bytes) -> bytes:
 
 def copy_archive(source: str, out: IO[bytes]) -> None:
     """Copy an archive to an empty file, entry by entry as they are, without the bytes that its directory lists not."""
-    with open(source, "rb") as file, zipfile.ZipFile(file) as archive:  # noqa: PTH123
+    with open(source, "rb") as file, zipfile.ZipFile(file) as archive:
 
         def read(nbytes: int, offset: int) -> bytes:
             file.seek(offset)
@@ -233,3 +255,90 @@ def copy_archive(source: str, out: IO[bytes]) -> None:
                 out.write(part)
                 at += len(part)
         out.write(directory_bytes(infos, archive.comment, out.tell(), allow_zip64=True))
+
+
+def open_file(path: str, mode: ZipMode, name: str) -> IO[bytes]:
+    """Open the file of an archive; for writing without a buffer, and locked.
+
+    Raises: NodeNotFoundError, ContainsNodeError, StoreError.
+    """
+    try:
+        if mode == "r":
+            return open(path, "rb")
+        while True:
+            flags = _FLAGS[mode] | os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+            file = os.fdopen(os.open(path, flags, 0o666), "r+b", buffering=0)
+            if _is_locked(file, path, name):
+                with suppress(OSError):
+                    os.unlink(temporary_path(os.path.realpath(path)))  # a killed writer may have left it
+                return file
+            file.close()  # replaced by a store that was closed meanwhile
+    except StoreError:
+        raise
+    except FileNotFoundError as error:
+        remedy = "check it, or use mode 'a' to create it" if mode in ("r", "r+") else "make its folder first"
+        raise NodeNotFoundError(f"store {name}: the path {path!r} does not exist; {remedy}") from error
+    except FileExistsError as error:
+        raise ContainsNodeError(f"store {name}: {path!r} exists; mode 'x' only makes new archives") from error
+    except OSError as error:
+        raise StoreError(f"store {name}: cannot open {path!r} with mode {mode!r}: {error.strerror or error}") from error
+
+
+def _is_locked(file: IO[bytes], path: str, name: str) -> bool:
+    """Lock a file for writing. Returns: whether it still is the one at the path. Raises: StoreError."""
+    if fcntl is None:
+        return True
+    try:
+        with suppress(BlockingIOError):
+            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return _is_at(file, path)
+        gc.collect()  # a store that was forgotten, but not collected, is closed by that
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        file.close()
+        raise StoreError(
+            f"store {name}: another store has {path!r} open for writing, in this process or another; close it first"
+            " (array.store.close()), also one that a variable still holds"
+        ) from error
+    except OSError:
+        return True  # a file system without locks
+    return _is_at(file, path)
+
+
+def _is_at(file: IO[bytes], path: str) -> bool:
+    """Whether a file still is the one at a path."""
+    with suppress(FileNotFoundError):
+        return os.path.samestat(os.stat(path), os.fstat(file.fileno()))
+    return False
+
+
+def open_archive(file: IO[bytes], mode: ZipMode, name: str, compression: int) -> Directory:
+    """Read or begin the archive in a file. Warns if it was not finished. Raises: ContainsNodeError, StoreError."""
+    if not file.seekable():
+        raise StoreError(f"store {name}: the file object cannot seek, which a ZIP archive needs; give it a real file")
+    nbytes = file.seek(0, io.SEEK_END)
+    if mode == "x" and nbytes:
+        raise ContainsNodeError(f"store {name}: the file object is not empty; mode 'x' only makes new archives")
+    try:
+        zipfile.ZipFile(io.BytesIO(), "w", compression).close()  # which knows what this Python can compress
+        if mode in ("w", "x") or (mode == "a" and not nbytes):
+            file.seek(0)
+            file.truncate()
+            return EMPTY
+        directory = read_directory(file)
+    except DAMAGE as error:
+        raise StoreError(f"store {name}: cannot open the ZIP archive: {error}") from error
+    if directory is None:
+        raise StoreError(
+            f"store {name}: this is not a ZIP archive (its {nbytes} bytes have no archive directory, which is written"
+            " last); check that it is the right file and was closed by its writer"
+        )
+    if directory.end < directory.nbytes:
+        warnings.warn(
+            f"store {escaped(name)}: the archive is being written, or its writer ended without closing it: it is read"
+            f" as it was when it was last closed or flushed, with {len(directory.infos)} entries, without the last"
+            f" {directory.nbytes - directory.end} bytes; writing to it drops them",
+            UserWarning,
+            stacklevel=4,
+        )
+    return directory

@@ -24,12 +24,12 @@ import pytest
 
 import gzarr
 from gzarr.errors import StoreError
-from gzarr.storage import LocalStore, N5Store, file_locks, local_files, strays
+from gzarr.storage import LocalStore, N5Store, file_holding, file_locks, local_files, strays
 from gzarr.storage.base import Buffer
 from gzarr.storage.changing import change_object
 from gzarr.storage.chunk_store import SplitStore
-from gzarr.storage.file_locks import temporary_path
 from gzarr.storage.locks import while_locked
+from gzarr.storage.temporary_files import temporary_path
 from tests.support.interrupts import interrupted
 
 fcntl = pytest.importorskip("fcntl")
@@ -39,7 +39,7 @@ PRELUDE = """
 import os, signal, sys, threading, time, traceback
 import numpy as np
 import gzarr
-from gzarr.storage import LocalStore, file_locks
+from gzarr.storage import LocalStore, file_holding, file_locks
 from gzarr.storage.file_locks import FileLock
 
 root = sys.argv[1]
@@ -270,7 +270,7 @@ def write(k):
 with gzarr.config.set({"cpu.native": False}), ThreadPoolExecutor(8) as pool:
     list(pool.map(write, range(8)))
 assert z[...].tolist() == [10 * k + 2 for _ in range(100) for k in range(8)]
-assert not strays() and not file_locks._claims and not file_locks._held
+assert not strays() and not file_holding._claims and not file_locks._held
 """,
         tmp_path,
     )
@@ -441,7 +441,7 @@ def test_where_there_are_no_locks_one_warning_says_so(tmp_path: Path, monkeypatc
 def test_a_system_without_flock_replaces_files_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (file_locks, strays):
         monkeypatch.setattr(module, "fcntl", None)
-    monkeypatch.setattr(file_locks, "resource", None)
+    monkeypatch.setattr(file_holding, "resource", None)
     use_without_locks(LocalStore(tmp_path), tmp_path)
 
 
@@ -683,7 +683,9 @@ def test_an_interrupt_anywhere_leaves_no_lock_and_no_file(change: Callable[[Loca
     for at in count():
         store = LocalStore(tmp_path / str(at))
         store["a/old"] = b"old"
-        done = interrupted(lambda store=store: change(store), at, {file_locks.__file__, local_files.__file__})  # type: ignore[misc]
+        done = interrupted(
+            lambda store=store: change(store), at, {file_locks.__file__, file_holding.__file__, local_files.__file__}
+        )  # type: ignore[misc]
         assert not [name for name in files_under(tmp_path) if "_tmp_" in name], at
         assert not [lock for lock in file_locks._held.values() if lock.is_open], at
         if done:

@@ -14,7 +14,8 @@ import pytest
 
 import gzarr
 from gzarr.storage import LocalStore, lock_waits
-from gzarr.storage.file_locks import FileLock, temporary_path
+from gzarr.storage.file_locks import FileLock
+from gzarr.storage.temporary_files import temporary_path
 
 pytest.importorskip("fcntl")
 

@@ -23,7 +23,7 @@ import gzarr
 from gzarr.concurrency import Pool, is_held_here, new_lock
 from gzarr.errors import StoreError
 from gzarr.storage import LocalStore, MemoryStore, Store, locks
-from gzarr.storage.file_locks import Holding
+from gzarr.storage.file_holding import Holding
 from gzarr.storage.locks import entering, key_locks
 
 

@@ -20,7 +20,7 @@ import pytest
 from gzarr.errors import ContainsNodeError, NodeNotFoundError, ReadOnlyError, StoreError
 from gzarr.storage import LocalStore, Request, ZipStore
 from gzarr.storage import archive as archive_module
-from gzarr.storage.file_locks import temporary_path
+from gzarr.storage.temporary_files import temporary_path
 
 DATA = bytes(range(256)) * 4
 
