@@ -13,7 +13,7 @@ import os
 import threading
 import time
 from collections.abc import Hashable
-from weakref import WeakSet, WeakValueDictionary
+from weakref import WeakSet
 
 from gzarr.concurrency import is_held_here
 from gzarr.errors import StoreError
@@ -35,7 +35,7 @@ class _Own(threading.local):
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.calls: WeakValueDictionary[Hashable, threading.RLock] = WeakValueDictionary()
+        self.calls: dict[Hashable, threading.RLock] = {}
         with _adding:
             _locks.add(self.lock)
 
@@ -57,7 +57,7 @@ def one_call(database: Hashable) -> threading.RLock:
 
     Raises: StoreError if the thread is within one, as finalizers and handlers of signals may be.
     """
-    lock = _own.calls.setdefault(database, threading.RLock())
+    lock = _own.calls.get(database) or _own.calls.setdefault(database, threading.RLock())
     return entering(lock, f"the database {database!r}")
 
 

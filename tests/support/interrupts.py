@@ -17,8 +17,8 @@ def interrupted(change: Callable[[], Any], at: int, files: Collection[str | None
         if frame.f_code.co_filename not in files or frame.f_code.co_name == "__del__":  # which may raise nothing
             return None
         source = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
-        # Python looks for signals after calls, not between the end of a block and the release of its lock.
-        if event in ("call", "line") and not source.lstrip().startswith("with ") and next(lines) == at:
+        # Python looks for signals after calls, not between a block and the release of its lock, nor where "try" stands.
+        if event in ("call", "line") and not source.lstrip().startswith(("with ", "try:")) and next(lines) == at:
             sys.settrace(None)
             raise KeyboardInterrupt
         return trace
