@@ -203,7 +203,7 @@ class _Tensor(ctypes.Structure):
     )
 
 
-class _Versioned(ctypes.Structure):
+class _VersionedTensor(ctypes.Structure):
     """The beginning of DLManagedTensorVersioned (dlpack.h)."""
 
     _fields_ = (
@@ -222,6 +222,6 @@ def _set_code(capsule: Any, code: int) -> None:
     is_named = ctypes.pythonapi.PyCapsule_IsValid
     is_named.restype, is_named.argtypes = ctypes.c_int, (ctypes.py_object, ctypes.c_char_p)
     if is_named(capsule, b"dltensor_versioned"):
-        _Versioned.from_address(pointer(capsule, b"dltensor_versioned")).tensor.code = code
+        _VersionedTensor.from_address(pointer(capsule, b"dltensor_versioned")).tensor.code = code
     else:
         _Tensor.from_address(pointer(capsule, b"dltensor")).code = code

@@ -44,11 +44,11 @@ class Holding(AbstractContextManager[None]):
         Called with directories that may have been made for a lock alone.
     lenient : bool
         Whether to go on without a lock where the directory cannot be written.
-    again : bool
+    nested : bool
         Whether the thread may hold one of the locks already.
     """
 
-    __slots__ = ("_again", "_fail", "_inner", "_lenient", "_locks", "_paths", "_tidy")
+    __slots__ = ("_fail", "_inner", "_lenient", "_locks", "_nested", "_paths", "_tidy")
 
     def __init__(
         self,
@@ -58,13 +58,13 @@ class Holding(AbstractContextManager[None]):
         tidy: Callable[[str], None],
         *,
         lenient: bool = False,
-        again: bool = True,
+        nested: bool = True,
     ) -> None:
         self._inner = inner
         self._paths = paths
         self._fail = fail
         self._tidy = tidy
-        self._lenient, self._again = lenient, again
+        self._lenient, self._nested = lenient, nested
         self._locks: list[FileLock] = []
 
     def __enter__(self) -> None:
@@ -82,7 +82,7 @@ class Holding(AbstractContextManager[None]):
                         raise self._fail(path, error) from error
                     lock.close()
                 else:
-                    if not (self._again or taken is lock or taken is None):
+                    if not (self._nested or taken is lock or taken is None):
                         raise reentered(repr(path))
         except BaseException:
             self.__exit__()

@@ -118,20 +118,7 @@ class LocalStore(Store):
 
     def get_one(self, request: Request) -> Buffer | None:
         """Fetch one request. Raises: StoreError naming the file if it is there and cannot be read."""
-        key, start, length = request
-        path = self._path(key)
-        try:
-            fd = os.open(path, READ_FLAGS)
-            try:
-                return read_range(fd, start, length)
-            finally:
-                os.close(fd)
-        except MISSING:
-            return None
-        except OSError as error:
-            if os.path.isdir(path):
-                return None
-            raise self._failed("read", path, error) from error
+        return self._get_ranges(request[0], (request,))[0]
 
     def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
         """Fetch every request, in order. A file is opened once, so its ranges come from one version of it."""
@@ -191,7 +178,7 @@ class LocalStore(Store):
         if len(keys) > 1:
             keys = sorted(keys, key=lambda key: str(self.lock_name(key)))
         paths = [self._prefix + key for key in keys]
-        return self._holding(_NO_LOCK, paths, again=False)  # locks of files exclude threads, too
+        return self._holding(_NO_LOCK, paths, nested=False)  # locks of files exclude threads, too
 
     def node_locked(self, key: str) -> AbstractContextManager[Any]:
         """Lock a node against changes by others, in other processes too.
@@ -211,9 +198,9 @@ class LocalStore(Store):
         return inner if self.read_only else self._holding(inner, (self._prefix + key,), lenient=True)
 
     def _holding(
-        self, inner: AbstractContextManager[Any], paths: Sequence[str], *, lenient: bool = False, again: bool = True
+        self, inner: AbstractContextManager[Any], paths: Sequence[str], *, lenient: bool = False, nested: bool = True
     ) -> AbstractContextManager[Any]:
-        return Holding(inner, paths, partial(self._failed, "lock"), self._prune, lenient=lenient, again=again)
+        return Holding(inner, paths, partial(self._failed, "lock"), self._prune, lenient=lenient, nested=nested)
 
     def _documents_locked(self, path: str) -> AbstractContextManager[Any]:
         """Lock the documents of a node whose directory is about to go: a change under way would come back after it."""

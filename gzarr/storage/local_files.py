@@ -30,8 +30,8 @@ _WRITE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0
 # What the system says when there is no such file: no entry, or a file where a directory is needed.
 MISSING = (FileNotFoundError, NotADirectoryError)
 
-# One system call moves at most 2 GiB (Linux read(2), NOTES; other systems refuse more); pieces stay well below.
-_PIECE_NBYTES = 1 << 28
+# One system call moves at most 2 GiB (Linux read(2), NOTES; other systems refuse more); calls stay well below.
+_CALL_NBYTES = 1 << 28
 
 # Up to here a range is asked for without looking at the file's size first: allocating that much for a range that turns
 # out to be shorter is cheaper than a stat. Longer lengths may come from a damaged shard index and are checked.
@@ -58,15 +58,15 @@ _pread = getattr(os, "pread", _seek_and_read)
 
 def _read_all(fd: int, nbytes: int, offset: int) -> Buffer:
     """Read `nbytes` bytes at an offset, fewer only where the file ends."""
-    first: bytes = _pread(fd, min(nbytes, _PIECE_NBYTES), offset)
+    first: bytes = _pread(fd, min(nbytes, _CALL_NBYTES), offset)
     if len(first) == nbytes or not first:
         return first
     out = bytearray(nbytes)
-    done, piece = 0, first
-    while piece:
-        out[done : done + len(piece)] = piece
-        done += len(piece)
-        piece = _pread(fd, min(nbytes - done, _PIECE_NBYTES), offset + done)
+    done, part = 0, first
+    while part:
+        out[done : done + len(part)] = part
+        done += len(part)
+        part = _pread(fd, min(nbytes - done, _CALL_NBYTES), offset + done)
     del out[done:]
     return out
 
@@ -172,12 +172,12 @@ def _put(lock: FileLock, view: bytes | memoryview) -> None:
 
 
 def _write(fd: int, view: bytes | memoryview) -> None:
-    view = view if len(view) <= _PIECE_NBYTES else memoryview(view)
-    piece = view[:_PIECE_NBYTES]
+    view = view if len(view) <= _CALL_NBYTES else memoryview(view)
+    part = view[:_CALL_NBYTES]
     done = 0
-    while piece:
-        done += os.write(fd, piece)
-        piece = view[done : done + _PIECE_NBYTES]
+    while part:
+        done += os.write(fd, part)
+        part = view[done : done + _CALL_NBYTES]
 
 
 def write_unlocked(path: str, view: bytes | memoryview, *, only_new: bool = False) -> bool:

@@ -223,7 +223,7 @@ class ObjectStore(TaggedStore):
         except self._errors as error:
             raise self._failed(f"read {key!r}", error) from shown_cause(error)
 
-    def _put_if(self, key: str, data: bytes | memoryview | None, tag: Any, *, again: bool = False) -> bool:
+    def _put_if(self, key: str, data: bytes | memoryview | None, tag: Any, *, retried: bool = False) -> bool:
         if data is None:
             raise StoreError(f"store {self}: cannot delete {key!r} on a condition")
         if tag == {}:
@@ -235,13 +235,13 @@ class ObjectStore(TaggedStore):
             payload = self._payload((data,), len(data))
             library.put(self.store, self._below + key, payload, mode="create" if tag is None else tag)
         except (self._exceptions.AlreadyExistsError, self._exceptions.PreconditionError):
-            return again and self.get(key) == bytes(data)
+            return retried and self.get(key) == bytes(data)
         except NotImplementedError as error:
             self._go_on_without_conditions(error)
             self._put(key, data)
         except self._errors as error:
-            if not again and "ConnectionReset" in repr(error):  # it is not known whether the server has stored it
-                return self._put_if(key, data, tag, again=True)
+            if not retried and "ConnectionReset" in repr(error):  # it is not known whether the server has stored it
+                return self._put_if(key, data, tag, retried=True)
             if tag is not None and isinstance(error, self._missing) and not lacks_container(error):
                 return False
             if "501 Not Implemented" not in str(error):

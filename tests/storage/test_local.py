@@ -66,7 +66,7 @@ def test_a_failing_write_leaves_the_old_bytes_and_no_temporary_file(
 
 
 def test_short_writes_and_reads_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_module, "_PIECE_NBYTES", 7)
+    monkeypatch.setattr(local_module, "_CALL_NBYTES", 7)
     store = LocalStore(tmp_path)
     for value in (b"", b"1234567", bytes(range(100))):
         store["k"] = value
