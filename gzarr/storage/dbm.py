@@ -97,7 +97,9 @@ class DBMStore(KeyValueStore):
             ) from error
 
     def _run(self, function: Callable[..., R], *args: Any) -> R:
-        return function(*args) if self._pool is None else self._pool.call(lambda: function(*args))
+        if self._pool is None or self._pool.is_here():  # as when the store is collected there
+            return function(*args)
+        return self._pool.call(lambda: function(*args))
 
     def _call(self, function: Callable[[Any], R]) -> R:
         """Call a function with the open file, one at a time; a closed file is opened again."""

@@ -242,6 +242,23 @@ def test_dbm_names_its_kind_and_takes_others(tmp_path: Path) -> None:
         DBMStore(tmp_path / "none", flag="r")
 
 
+def test_a_file_that_serves_one_thread_is_used_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those of dbm.sqlite3 do."""
+    monkeypatch.setattr("gzarr.storage.dbm._serves_one_thread", lambda _: True)
+    store, threads = DBMStore(tmp_path / "a", open=dbm.dumb.open), set()
+    assert store._pool is not None
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda n: store.set(f"{n}", b"%d" % n), range(20)))
+        for _ in range(4):
+            pool.submit(store._call, lambda _: threads.add(threading.get_ident())).result(10)
+    assert len(threads) == 1
+    with pytest.raises(StoreError, match="in use by this very thread"):
+        store._pool.call(lambda: store["1"])
+    store._pool.call(store.close)
+    assert dict(store) == {f"{n}": b"%d" % n for n in range(20)}
+    store.close()
+
+
 #: Holds a transaction that has written into the file of a database already, until it is killed.
 HALF_WRITTEN = """
 import sqlite3, sys, time
