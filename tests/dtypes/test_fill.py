@@ -300,25 +300,5 @@ def test_object_fill_values_must_fit_json():
         fill_to_json(b"x", dt, 2)
 
 
-@pytest.mark.parametrize(
-    ("dtype", "expected"),
-    [
-        ("?", np.False_),
-        (">i4", np.int32(0)),
-        ("f4", np.float32(0)),
-        ("c16", np.complex128(0)),
-        ("S6", np.bytes_(b"")),
-        (">U4", np.str_("")),
-        ("M8[D]", np.datetime64("NaT", "D")),
-        (">m8[s]", np.timedelta64("NaT", "s")),
-        ("M8", np.datetime64("NaT")),
-        ("V2", np.void(b"\0\0")),
-        ("str", ""),
-        ("bytes", b""),
-        ("object", 0),
-        ("bfloat16", ml_dtypes.bfloat16(0)),
-        ("int4", ml_dtypes.int4(0)),
-    ],
-)
-def test_defaults(dtype, expected):
-    assert same(default_fill(parse_dtype(dtype)), expected)
+def test_defaults_of_variable_lengths():
+    assert [default_fill(parse_dtype(like)) for like in ("str", "bytes", "object")] == ["", b"", 0]

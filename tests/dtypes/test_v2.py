@@ -33,38 +33,6 @@ def test_padding_is_kept_in_v2_as_fields_without_names_and_dropped_in_v3():
     assert from_v3(to_v3(dt)).dtype == np.dtype([("a", "i1"), ("b", "i8"), ("c", "i1")])
 
 
-def test_nested_padding_is_kept_in_v2():
-    inner = np.dtype([("x", "u1"), ("y", "f8")], align=True)
-    outer = np.dtype([("a", "i2"), ("n", inner, (2,))], align=True)
-    assert from_v2(to_v2(parse_dtype(outer))).dtype == outer
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "|b1",
-        "<i4",
-        ">i4",
-        "|u1",
-        "<f2",
-        ">c16",
-        "|S6",
-        "<U4",
-        ">U4",
-        "<M8[D]",
-        ">m8[10us]",
-        "<M8[2147483647Y]",
-        "<M8",
-        "|V5",
-        "<f16",
-    ],
-)
-def test_v2_names_round_trip(text):
-    dt = from_v2(text)
-    assert dt == DataType(np.dtype(text))
-    assert to_v2(dt) == text
-
-
 @pytest.mark.parametrize("text", ["int32", "i4", "=i4", "|i4"])  # zarr-python 2 reads them
 def test_v2_reads_loose_spellings(text):
     assert from_v2(text) == DataType(np.dtype("i4"))
