@@ -773,7 +773,8 @@ class Array(Node[ArrayMeta]):
         Parameters
         ----------
         bins : int, optional
-            Number of bins of a histogram. By default there is none. Without ``range``, the array is read twice.
+            Number of bins of a histogram. By default there is none. Without ``range``, arrays of other types than
+            integers of 8 and 16 bits are read twice.
         range : tuple of float, optional
             Where the first bin begins, and the last one ends. By default the least and the greatest element.
         skip : number, array of bool or False, optional

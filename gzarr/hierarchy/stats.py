@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -20,6 +20,8 @@ from gzarr.hierarchy.reductions import fill_of
 
 #: Elements that are reduced at once: with what is made of them, they stay in cache.
 _PIECE = 1 << 13
+#: Elements whose values are counted at once: as many as there may be different ones.
+_COUNTED_PIECE = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,10 +71,14 @@ def stats_of(
         missing = None
     fold_all = partial(fold_present, array, missing, max_nbytes=max_nbytes, progress=progress)
     fill, xp = fill_of(array), array.backend.xp
+    if dtype.kind in "biu" and dtype.itemsize <= 2:
+        # So few different values that each is counted.
+        counts = fold_all(partial(_counts, xp=xp), np.add, of_fill=partial(_counts_of_fill, fill))
+        found = _from_counts(dtype, np.zeros(1, np.int64) if counts is None else counts, bins, limits)
+        return replace(found, n_missing=array.size - found.count)
     part = fold_all(partial(_part, xp=xp), _joined, of_fill=partial(_part_of_fill, fill)) or _NOTHING
     histogram = None
     if bins is not None:
-        dtype = np.dtype("u1") if dtype.kind == "b" else dtype  # NumPy does not subtract booleans
         # The same numbers for edges and bins: with limits of another type, NumPy rounds the places of bins otherwise.
         limits = _finite(array, limits or _as_numpy(dtype, part), is_empty=not part.n + part.n_nan)
         edges = np.histogram_bin_edges(np.empty(0, dtype), bins, limits)
@@ -96,6 +102,50 @@ def _finite(array: GzarrArray, limits: tuple[Any, Any], *, is_empty: bool) -> tu
     if is_empty:
         return 0, 1
     raise ValueError(f"{array.store_path}: elements reach from {limits[0]} to {limits[1]}; give range= for a histogram")
+
+
+# -- of values that are counted ----------------------------------------------------------------------------------------
+
+
+def _counts(block: AnyArray, *, xp: Any) -> NDArray[np.int64]:
+    """How often every value occurs, the least first."""
+    counts = np.zeros(1 << (8 * block.dtype.itemsize), np.int64)
+    for piece in _pieces(block, _COUNTED_PIECE):
+        found = _on_host(xp.bincount(piece.astype("i4") - _least(block.dtype)))
+        counts[: len(found)] += found
+    return counts
+
+
+def _counts_of_fill(fill: Any, n: int) -> NDArray[np.int64]:
+    counts = np.zeros(1 << (8 * fill.dtype.itemsize), np.int64)
+    counts[int(fill) - _least(fill.dtype)] = n
+    return counts
+
+
+def _least(dtype: np.dtype[Any]) -> int:
+    return int(np.iinfo(dtype).min) if dtype.kind == "i" else 0
+
+
+def _from_counts(
+    dtype: np.dtype[Any], counts: NDArray[np.int64], bins: int | None, limits: tuple[float, float] | None
+) -> Stats:
+    (present,) = np.nonzero(counts)
+    numbers = counts[present].tolist()
+    values = (present + _least(dtype)).tolist()
+    n, total = sum(numbers), sum(value * k for value, k in zip(values, numbers, strict=True))
+    squares = sum(value * value * k for value, k in zip(values, numbers, strict=True))
+    variance = (squares * n - total * total) / (n * n) if n else math.nan
+    low, high = (dtype.type(values[at]).item() if n else math.nan for at in (0, -1))
+    histogram = None
+    if bins is not None:
+        ends = (int(low), int(high)) if n else (0, 1)  # NumPy does not subtract booleans
+        limits = limits or ends
+        weighted, edges = np.histogram(np.asarray(values, "f8"), bins, limits, weights=numbers)
+        histogram = weighted.astype(np.int64), edges
+    return Stats(n, 0, low, high, _mean(total, n), math.sqrt(variance), histogram)
+
+
+# -- of others ---------------------------------------------------------------------------------------------------------
 
 
 class _Moments(NamedTuple):
@@ -177,8 +227,7 @@ def _binned(block: AnyArray, *, xp: Any, bins: int, limits: tuple[Any, Any]) -> 
     """How many elements are in each bin."""
     counts = np.zeros(bins, np.int64)
     for piece in _pieces(block):
-        numbers = piece.astype("u1") if piece.dtype.kind == "b" else piece
-        counts += _on_host(xp.histogram(numbers, bins, limits)[0])
+        counts += _on_host(xp.histogram(piece, bins, limits)[0])
     return counts
 
 
@@ -190,10 +239,11 @@ def _mean(total: Any, n: int) -> float:
     return total / n if n else math.nan
 
 
-def _pieces(block: AnyArray) -> Iterator[AnyArray]:
+def _pieces(block: AnyArray, size: int = _PIECE) -> Iterator[AnyArray]:
     """A block as one axis, on the host in pieces that stay in cache."""
     flat = block.reshape(-1)
-    size = _PIECE if isinstance(block, np.ndarray) else max(flat.size, 1)
+    if not isinstance(block, np.ndarray):
+        size = max(flat.size, 1)
     return (flat[at : at + size] for at in range(0, flat.size, size))
 
 
