@@ -85,7 +85,7 @@ SUBJECTS = {
         "cpu/compiled/blosc",
         "cpu/compiled/faults",
         "cpu/compiled/frames",
-        "cpu/compiled/nested",
+        "cpu/compiled/either_path",
         "cpu/compiled/read_beginnings",
         "cpu/compiled/read_blocks",
         "cpu/compiled/sanitizers",

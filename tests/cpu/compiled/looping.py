@@ -54,7 +54,7 @@ _SHARD_COORDS = 10
 
 
 class Watched:
-    """Counts the chunks that the loop is asked to read, that it finds itself, that it is to write, and that it leaves."""
+    """Counts the chunks that the loop is asked to read, finds itself, is to write, and leaves."""
 
     def __init__(self) -> None:
         self.done = self.left = self.written = self.refused = self.calls = self.files = 0

@@ -23,7 +23,7 @@ from gzarr.cpu.compiled import library
 from gzarr.cpu.compiled.basic import BasicSelections
 from gzarr.errors import ChunkError, ReadOnlyError, StoreError
 from gzarr.storage import LocalStore, MemoryStore
-from tests.cpu.compiled.looping import CHAINS, DTYPES, SHAPE, made_to_lie, stored, values
+from tests.cpu.compiled.looping import CHAINS, DTYPES, SHAPE, made_to_lie, stored
 from tests.properties.cases import basic_keys, same
 
 pytestmark = pytest.mark.skipif(library.loop() is None, reason=f"the compiled loop is {library.status()}")
@@ -199,19 +199,6 @@ def files(path: Path) -> dict[str, bytes]:
     return {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()}
 
 
-@pytest.mark.parametrize(("name", "dtype"), [(name, DTYPES[i % 5]) for i, name in enumerate(FILES)])
-def test_what_is_written_is_what_the_reference_path_writes(tmp_path: Path, name: str, dtype: str) -> None:
-    arrays = [stored(CHAINS[name], dtype, LocalStore(tmp_path / which))[0] for which in "ab"]
-    new = values(dtype)[::-1].copy()
-    fill = arrays[0].fill_value
-    for key in [*KEYS, np.s_[60:, 30:], np.s_[69, 44]]:
-        for value in (new[key], new[key] if np.ndim(new[key]) == 0 else np.asfortranarray(new[key]), fill):
-            arrays[0][key] = value
-            with config.set({"cpu.native": False}):
-                arrays[1][key] = value
-        assert files(tmp_path / "a") == files(tmp_path / "b"), key
-
-
 @pytest.mark.parametrize("value", [7, 7.5, True, np.float32(3), np.int64(9), np.arange(9, dtype="i4"), [1] * 9, "8"])
 def test_values_of_other_kinds_are_cast_as_ever(array: gzarr.Array, value: Any) -> None:
     model = array[...]
@@ -304,23 +291,6 @@ def test_stores_in_memory(kind: type[MemoryStore], missing: bool) -> None:
     same(array[:20, :15], model[:20, :15])
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_a_chunk_in_memory_is_written_as_by_the_reference_path(name: str) -> None:
-    inner: tuple[dict[str, bytes], ...] = {}, {}
-    arrays = [stored(CHAINS[name], "<i4", MemoryStore(each), missing=True)[0] for each in inner]
-    new = values("<i4")[::-1]
-    for key in [*KEYS, np.s_[60:, 30:], np.s_[69, 44], np.s_[:20, :15]]:
-        for value in (new[key], np.array(new[key], order="F"), 7):
-            assert basic_of(arrays[0]).write(key, value, keep_empty=False)
-            with config.set({"cpu.native": False}):
-                arrays[1][key] = value
-            assert inner[0] == inner[1], key
-    assert "a/b/c/0/0/0" not in inner[0]
-    kept = gzarr.open_array(arrays[0].store, path="a/b", write_empty_chunks=True)
-    kept[:20, :15] = 7
-    assert "a/b/c/0/0/0" in inner[0]
-
-
 def test_threads_that_write_one_chunk_in_memory_undo_nothing() -> None:
     array = gzarr.create_array(MemoryStore(), shape=64, chunks=64, dtype="i4")
     with ThreadPoolExecutor(4) as pool:
@@ -360,28 +330,6 @@ SHARDS = {
     **{name: CHAINS[name] for name in CHAINS if name not in FILES and "transposed" not in name},
     "shards without a checksum": [ShardingCodec((10, 5, 3), [BytesCodec(), ZstdCodec(1)], [BytesCodec()])],
 }
-
-
-@pytest.mark.parametrize("dtype", ["<i4", ">f4"])
-@pytest.mark.parametrize("name", SHARDS)
-def test_parts_of_shards_are_written_as_by_the_reference_path(tmp_path: Path, name: str, dtype: str) -> None:
-    arrays = [stored(SHARDS[name], dtype, LocalStore(tmp_path / which), missing=True)[0] for which in "ab"]
-    new, fill = values(dtype)[::-1].astype(arrays[0].dtype), arrays[0].fill_value
-    keys = [
-        (3, 4, 1),
-        *KEYS[3:],
-        np.s_[23:37:2, 18:29, 1:],
-        np.s_[60:, 30:],
-        np.s_[:20, :15, ::2],
-        np.s_[:20, :15, 1:2],
-    ]
-    for key in keys:
-        for value in (np.array(new[key], order="F"), fill):
-            assert basic_of(arrays[0]).write(key, value, keep_empty=False)
-            with config.set({"cpu.native": False}):
-                arrays[1][key] = value
-            assert files(tmp_path / "a") == files(tmp_path / "b"), key
-    same(arrays[0][...], arrays[1][...])
 
 
 def test_only_parts_of_one_shard_that_is_not_large_are_written(tmp_path: Path) -> None:

@@ -8,18 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import gzarr
 from gzarr.codecs import BytesCodec, ShardingCodec
 from gzarr.cpu.compiled import eligibility, library
-from tests.cpu.compiled.looping import CHAINS, CHUNK, SHAPE, Watched
+from tests.cpu.compiled.looping import SHAPE, Watched
 from tests.cpu.compiled.test_read_blocks import CHUNK as LARGE_CHUNK
 from tests.cpu.compiled.test_read_blocks import CODECS
 from tests.cpu.compiled.test_read_blocks import SHAPE as LARGE
-from tests.cpu.compiled.test_write import both_ways
-from tests.properties.cases import basic_keys, coordinate_keys, same
+from tests.properties.cases import same
 
 pytestmark = pytest.mark.skipif(library.loop() is None, reason=f"the compiled loop is {library.status()}")
 
@@ -45,41 +42,6 @@ def missing(array: gzarr.Array, model: np.ndarray) -> tuple[gzarr.Array, np.ndar
     low = tuple(slice(0, n) for n in array.shards or array.chunks)
     array[low] = model[low] = np.array(array.fill_value, model.dtype)
     return array, model
-
-
-@pytest.mark.parametrize("chain", ["blosc", "shards"])
-@settings(max_examples=8)
-@given(data=st.data())
-def test_fields_are_read_as_numpy_does(
-    chain: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    folder = tmp_path_factory.mktemp("fields")
-    array = gzarr.create_array(folder, shape=SHAPE, chunks=CHUNK, dtype=RECORD, codecs=CHAINS[chain])
-    array[...] = model = records()
-    array, model = missing(array, model)
-    fields = data.draw(st.sampled_from(["a", "b", "d", ["a", "d"]]))
-    key, points = data.draw(basic_keys(SHAPE)), data.draw(coordinate_keys(SHAPE))
-    same(array.get_basic_selection(key, fields=fields), model[fields][key])
-    same(array.get_coordinate_selection(points, fields=fields), model[fields][points])
-
-
-def test_the_loop_reads_and_writes_single_fields(tmp_path: Path, watched: Watched) -> None:
-    def write(folder: Path) -> None:
-        array = gzarr.create_array(folder, shape=SHAPE, chunks=CHUNK, dtype=RECORD, codecs=CHAINS["blosc"])
-        model = records()
-        array["b"] = model["b"]  # over chunks that are missing
-        array["d", 3:60] = model["d"][3:60]
-        array.set_coordinate_selection(([1, 60, 1], [2, 44, 2], [0, 1, 0]), [5, 6, 7], fields="a")
-        model["a"], model["d"][:3], model["d"][60:], model["c"] = 0, 0, 0, 0
-        model["a"][1, 2, 0], model["a"][60, 44, 1] = 7, 6
-        same(array[...], model)
-        same(array["b"], model["b"])
-        array[:] = np.zeros((), RECORD)
-
-    ours, theirs = both_ways(tmp_path, write)
-    assert ours == theirs
-    assert (watched.written, watched.refused, watched.left) == (12 + 9 + 2 + 12, 0, 0)
-    assert watched.done == 24
 
 
 @pytest.mark.parametrize("codecs", [CODECS, [BytesCodec()], [ShardingCodec(LARGE_CHUNK, CODECS)]])

@@ -14,15 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gzarr
-from gzarr.codecs import BytesCodec, ShardingCodec, ZstdCodec
 from gzarr.cpu.compiled import eligibility, library
 from gzarr.cpu.compiled.points import make_point_batches
 from gzarr.indexing.plan import PointPlan
 from tests.cpu.compiled.looping import CHAINS, Recorder, Watched, read_is_refused_or_left
-from tests.cpu.compiled.looping import SHAPE as SMALL
 from tests.cpu.compiled.looping import stored as stored_small
-from tests.cpu.compiled.test_read_blocks import CHUNK, CODECS, SHAPE, chain, stored
-from tests.cpu.compiled.test_write import both_ways
+from tests.cpu.compiled.test_read_blocks import CODECS, SHAPE, chain, stored
 from tests.properties.cases import same
 
 pytestmark = pytest.mark.skipif(library.loop() is None, reason=f"the compiled loop is {library.status()}")
@@ -53,25 +50,6 @@ def test_points_of_large_chunks_are_what_numpy_gives(number: int, tmp_path: Path
     assert watched.left == 0
 
 
-@pytest.mark.parametrize(
-    ("codecs", "chunks"),
-    [
-        ([ShardingCodec(CHUNK, CODECS)], (260, 400, 10)),
-        ([ShardingCodec((26, 40, 5), CODECS)], CHUNK),
-        ([BytesCodec(), ZstdCodec(1)], CHUNK),
-    ],
-    ids=["shards", "small chunks in shards", "zstd"],
-)
-def test_points_of_other_layouts(codecs: list[Any], chunks: Any, tmp_path: Path, watched: Watched) -> None:
-    array, model = stored(tmp_path, "<i4", codecs, chunks=chunks)
-    array[:130, :200, :5] = model[:130, :200, :5] = 0  # a chunk that is missing
-    same(array.vindex[points(3, 2000)], model[points(3, 2000)])
-    mask = np.random.default_rng(1).random(SHAPE) < 0.01
-    same(array[mask], model[mask])
-    assert watched.done > 0
-    assert watched.left == 0
-
-
 def test_blocks_without_points_are_not_read(tmp_path: Path, watched: Watched) -> None:
     array, model = stored(tmp_path, "<i4", CODECS)
     nbytes = sum(path.stat().st_size for path in (tmp_path / "a" / "c").rglob("*") if path.is_file())
@@ -80,60 +58,6 @@ def test_blocks_without_points_are_not_read(tmp_path: Path, watched: Watched) ->
         same(array.vindex[key], model[key])
     assert profile.stages["loop"].bytes_in < nbytes / 8 + 2 * 4096
     assert (watched.done, watched.left) == (2, 0)
-
-
-def test_damaged_chunks_are_left_with_their_points(tmp_path: Path, watched: Watched) -> None:
-    array, model = stored_small(CHAINS["blosc"], "<i4", tmp_path)
-    key = points(5, 500, array.shape)
-    array.store["a/b/c/1/1/0"] = b"damaged"
-    with pytest.raises(gzarr.ChunkError, match=r"c/1/1/0"):
-        array.vindex[key]
-    assert watched.left == 1
-    del array.store["a/b/c/1/1/0"]
-    model[20:40, 15:30] = 7
-    same(array.vindex[key], model[key])
-
-
-@pytest.mark.parametrize("name", ["plain", "big-endian", "blosc", "zstd with checksum", "shards", "shards of plain"])
-def test_points_are_written_as_on_the_reference_path(name: str, tmp_path: Path, watched: Watched) -> None:
-    """Into chunks that are there, chunks that are missing, and chunks that become empty."""
-
-    def write(folder: Path) -> None:
-        array = gzarr.create_array(
-            folder, shape=SMALL, chunks=(20, 15, 3), dtype="<i4", codecs=CHAINS[name], fill_value=3
-        )
-        array[20:] = model = np.random.default_rng(2).integers(0, 9, SMALL, "<i4")[20:]
-        model = np.concatenate([np.full((20, *SMALL[1:]), 3, "<i4"), model])
-        for n in (2, 900):
-            key, new = points(n, n, SMALL), np.arange(n, dtype="<i4")[::-1]
-            array.vindex[key] = new
-            model[key] = new
-            array.vindex[points(n + 1, n, SMALL)] = 3
-            model[points(n + 1, n, SMALL)] = 3
-            same(array[...], model)
-        mask = np.random.default_rng(5).random(SMALL) < 0.3
-        array[mask] = model[mask] = -1
-        same(array[...], model)
-        array[np.ones(SMALL, bool)] = 3
-
-    ours, theirs = both_ways(tmp_path, write)
-    assert ours == theirs
-    assert list(ours) == ["zarr.json"]
-    assert watched.written > 0
-    assert watched.refused == 0
-
-
-def test_points_of_large_chunks_are_written(tmp_path: Path, watched: Watched) -> None:
-    array, model = stored(tmp_path, "<i4", CODECS)
-    before = watched.written
-    array.vindex[points(1, 500)] = model[points(1, 500)] = 8
-    array.vindex[points(2, 500)] = model[points(2, 500)] = np.arange(500)
-    same(array[...], model)
-    assert watched.written - before == 22
-    assert watched.refused == 0
-    (tmp_path / "a/c/0/0/0").write_bytes(b"damaged")
-    with pytest.raises(gzarr.ChunkError, match=r"c/0/0/0"):
-        array.vindex[points(2, 500)] = 4
 
 
 @settings(max_examples=40)

@@ -38,12 +38,11 @@ from gzarr.config import config
 from gzarr.cpu.compiled import library
 from gzarr.cpu.compiled import read as compiled_read
 from gzarr.errors import GzarrError
-from gzarr.storage import LocalStore, MemoryStore, Request, SplitStore, Store
+from gzarr.storage import LocalStore, MemoryStore, Request, Store
 from gzarr.storage.base import Buffer, Versions
 from gzarr.storage.wrappers import ForwardedVersions
 from tests.cpu.compiled.looping import (
     CHAINS,
-    CHUNK,
     DTYPES,
     ROOT,
     SHAPE,
@@ -51,9 +50,8 @@ from tests.cpu.compiled.looping import (
     Watched,
     read_is_refused_or_left,
     stored,
-    values,
 )
-from tests.properties.cases import as_array, basic_keys, coordinate_keys, orthogonal_index, orthogonal_keys, same
+from tests.properties.cases import same
 
 pytestmark = pytest.mark.skipif(library.loop() is None, reason=f"the compiled loop is {library.status()}")
 
@@ -85,41 +83,6 @@ def made(name: str, which: int, missing: bool, folder: Path) -> tuple[gzarr.Arra
 
 
 # -- answers ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", CHAINS)
-@settings(max_examples=8)
-@given(data=st.data())
-def test_every_selection_reads_what_numpy_does(name: str, folder: Path, data: st.DataObject) -> None:
-    array, model = made(name, data.draw(st.integers(0, len(DTYPES) - 1)), data.draw(st.booleans()), folder)
-    key = data.draw(basic_keys(SHAPE))
-    same(array[key], model[key])
-    key = data.draw(orthogonal_keys(SHAPE))
-    index, shape = orthogonal_index(key, SHAPE)
-    same(array.oindex[key], as_array(model[index]).reshape(shape))
-    key = data.draw(coordinate_keys(SHAPE))
-    same(array.vindex[key], model[key])
-    out = np.zeros((3, SHAPE[1] * 2, SHAPE[0]), model.dtype).T[:, ::-2]
-    array.get_basic_selection(..., out=out)
-    same(out, model)
-
-
-@pytest.mark.parametrize("name", CHAINS)
-@pytest.mark.parametrize("missing", [False, True])
-def test_the_loop_does_all_of_it(name: str, missing: bool, tmp_path: Path, watched: Watched) -> None:
-    array, model = stored(CHAINS[name], "<i4", LocalStore(tmp_path), missing)
-    same(array[...], model)
-    assert (watched.done, watched.left) == (array.nchunks, 0)
-    same(array[5:60, 3, 1], model[5:60, 3, 1])
-    same(array[::7, ::11], model[::7, ::11])
-    same(array.oindex[[3, 69, 3, 20], [44, 0]], model[np.ix_([3, 69, 3, 20], [44, 0])])
-    same(array.vindex[[3, 69, 3], [44, 0, 1], [0, 1, 2]], model[[3, 69, 3], [44, 0, 1], [0, 1, 2]])
-    assert (watched.done, watched.left) > (array.nchunks, 0)
-    assert watched.left == 0
-    before = watched.done
-    with config.set({"cpu.native": False}):
-        same(array[...], model)
-    assert watched.done == before
 
 
 @pytest.mark.parametrize("name", OTHERS)
@@ -155,30 +118,6 @@ def test_other_reads_take_the_reference_path(tmp_path: Path, watched: Watched) -
     assert watched.files == 0
 
 
-class CountingSplit(SplitStore):
-    """Counts what is asked for; sees nothing if it is passed by."""
-
-    asked = 0
-
-    def get_one(self, request: Request) -> Buffer | None:
-        return self.get_many((request,))[0]
-
-    def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
-        self.asked += len(requests)
-        return super().get_many(requests)
-
-
-def test_two_stores_that_read_in_their_own_way_are_not_passed_by(tmp_path: Path, watched: Watched) -> None:
-    _, model = stored(CHAINS["blosc"], "<i4", LocalStore(tmp_path))
-    store = CountingSplit(LocalStore(tmp_path), LocalStore(tmp_path))
-    array = gzarr.open_array(store, path="a/b")
-    store.asked = 0
-    same(array[...], model)
-    assert store.asked == array.nchunks
-    assert store.files is None
-    assert watched.files == 0
-
-
 def test_views_of_a_local_store_are_read_by_the_loop(tmp_path: Path, watched: Watched) -> None:
     _, model = stored(CHAINS["blosc"], "<i4", LocalStore(tmp_path))
     gzarr.consolidate_metadata(tmp_path)
@@ -196,14 +135,6 @@ def test_views_of_a_local_store_are_read_by_the_loop(tmp_path: Path, watched: Wa
     split = gzarr.open_array(tmp_path / "a" / "b", chunk_store=LocalStore(tmp_path / "chunks"))
     same(split[...], model)
     assert watched.done == before + 2 * split.nchunks
-
-
-@pytest.mark.parametrize("keywords", [{}, {"dimension_separator": "/"}, {"order": "F"}, {"dtype": ">i2"}])
-def test_zarr_2_is_read_too(keywords: dict[str, Any], tmp_path: Path, watched: Watched) -> None:
-    model = values(keywords.pop("dtype", "<i4"))
-    array = gzarr.array(model, chunks=CHUNK, store=tmp_path, zarr_format=2, **keywords)
-    same(array[...], model)
-    assert (watched.done, watched.left) == (array.nchunks, 0)
 
 
 def test_many_axes_and_far_offsets(tmp_path: Path, watched: Watched) -> None:
@@ -289,23 +220,6 @@ def damaged(data: bytes, how: st.DataObject) -> bytes:
     if changed:
         changed[at] ^= how.draw(st.integers(1, 255))
     return bytes(changed)
-
-
-@pytest.mark.parametrize("name", [*CHAINS, "shards in shards"])
-@settings(max_examples=15)
-@given(data=st.data())
-def test_damage_has_the_outcome_of_the_reference_path(name: str, folder: Path, data: st.DataObject) -> None:
-    path = folder / f"damaged {name}"
-    if not path.exists():
-        stored({**CHAINS, **OTHERS}[name], "<i4", LocalStore(path))
-    chunks = sorted(p for p in (path / "a" / "b" / "c").rglob("*") if p.is_file())
-    file = data.draw(st.sampled_from(chunks))
-    sound = file.read_bytes()
-    try:
-        file.write_bytes(damaged(sound, data))
-        check_same_outcomes(path)
-    finally:
-        file.write_bytes(sound)
 
 
 @pytest.mark.parametrize("name", ["plain", "zstd", "shards"])

@@ -8,16 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import gzarr
-from gzarr.codecs import BytesCodec, Crc32cCodec, ShardingCodec, TransposeCodec, ZstdCodec
+from gzarr.codecs import BytesCodec, Crc32cCodec, TransposeCodec, ZstdCodec
 from gzarr.cpu.compiled import library
 from gzarr.errors import ChunkError
 from gzarr.storage import LocalStore
 from tests.cpu.compiled.looping import Watched
-from tests.properties.cases import as_array, basic_keys, orthogonal_index, orthogonal_keys, same
+from tests.properties.cases import same
 
 pytestmark = pytest.mark.skipif(library.loop() is None, reason=f"the compiled loop is {library.status()}")
 
@@ -54,18 +52,6 @@ def made(name: str, folder: Path) -> tuple[gzarr.Array, np.ndarray]:
 
 
 @pytest.mark.parametrize("name", CHAINS)
-@settings(max_examples=8)
-@given(data=st.data())
-def test_every_selection_reads_what_numpy_does(name: str, folder: Path, data: st.DataObject) -> None:
-    array, model = made(name, folder)
-    key = data.draw(basic_keys(SHAPE))
-    same(array[key], model[key])
-    key = data.draw(orthogonal_keys(SHAPE))
-    index, shape = orthogonal_index(key, SHAPE)
-    same(array.oindex[key], as_array(model[index]).reshape(shape))
-
-
-@pytest.mark.parametrize("name", CHAINS)
 def test_every_length_of_a_beginning(name: str, folder: Path, watched: Watched) -> None:
     """Also where blocks of Zstandard begin and end, and whole chunks after beginnings."""
     array, model = made(name, folder)
@@ -75,14 +61,6 @@ def test_every_length_of_a_beginning(name: str, folder: Path, watched: Watched) 
         same(array[: row + 1], model[: row + 1])
     same(array[...], model)
     assert watched.done > 100
-    assert watched.left == 0
-
-
-def test_shards(tmp_path: Path, watched: Watched) -> None:
-    array, model = stored(tmp_path, "<i4", [ShardingCodec(CHUNK, CHAINS["zstd"][1])], chunks=(260, 400, 10))
-    for key in (np.s_[7], np.s_[3::7, ::50], np.s_[100:150, :, 4], np.s_[:, 5]):
-        same(array[key], model[key])
-    assert watched.done > 12
     assert watched.left == 0
 
 

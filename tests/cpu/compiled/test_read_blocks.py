@@ -17,14 +17,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gzarr
-from gzarr.codecs import BloscCodec, BytesCodec, Crc32cCodec, ShardingCodec, TransposeCodec
+from gzarr.codecs import BloscCodec, BytesCodec, Crc32cCodec, TransposeCodec
 from gzarr.config import config
 from gzarr.cpu.codecs.frames import BLOSC_HEADER
 from gzarr.cpu.compiled import library
 from gzarr.errors import GzarrError
 from gzarr.storage import LocalStore
 from tests.cpu.compiled.looping import Recorder, Watched, read_is_refused_or_left
-from tests.properties.cases import as_array, basic_keys, orthogonal_index, orthogonal_keys, same
+from tests.properties.cases import same
 
 pytestmark = pytest.mark.skipif(library.loop() is None, reason=f"the compiled loop is {library.status()}")
 
@@ -80,18 +80,6 @@ def made(number: int, folder: Path) -> tuple[gzarr.Array, np.ndarray]:
 # -- answers ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("number", [*range(1, 30, 4), 30, 31])
-@settings(max_examples=6)
-@given(data=st.data())
-def test_every_selection_reads_what_numpy_does(number: int, folder: Path, data: st.DataObject) -> None:
-    array, model = made(number, folder)
-    key = data.draw(basic_keys(SHAPE))
-    same(array[key], model[key])
-    key = data.draw(orthogonal_keys(SHAPE))
-    index, shape = orthogonal_index(key, SHAPE)
-    same(array.oindex[key], as_array(model[index]).reshape(shape))
-
-
 def random_axis(rng: np.random.Generator, n: int) -> Any:
     low, high = sorted(rng.integers(0, n + 1, 2).tolist())
     some = rng.integers(0, n, rng.integers(1, 60))
@@ -111,50 +99,6 @@ def test_lists_and_steps_read_what_numpy_does(number: int, folder: Path, watched
         same(array.get_orthogonal_selection(key, out=out), model[index])
     assert watched.done > 0
     assert watched.left == 0
-
-
-@pytest.mark.parametrize("keywords", [{"order": "F"}, {"dtype": ">i4"}, {"order": "F", "dtype": ">f8"}])
-def test_zarr_2_is_read_too(keywords: dict[str, Any], tmp_path: Path, watched: Watched) -> None:
-    model = values(keywords.pop("dtype", "<i4"))
-    array = gzarr.array(model, chunks=CHUNK, store=tmp_path, zarr_format=2, **keywords)
-    for key in (np.s_[...], np.s_[7], np.s_[3::7, ::50], np.s_[100:150, :, 4], np.s_[:, 5]):
-        same(array[key], model[key])
-    assert watched.done > 12
-    assert watched.left == 0
-
-
-@pytest.mark.parametrize("codecs", [[BytesCodec()], [BytesCodec(), BloscCodec("lz4", 0)]], ids=["bare", "in a frame"])
-@pytest.mark.parametrize("damage", [lambda b: b[:-1], lambda b: b + b"x", lambda b: b[:20], lambda b: b""])
-def test_plain_chunks_of_another_size_fail_as_on_the_reference_path(
-    damage: Callable[[bytes], bytes], codecs: list[Any], tmp_path: Path
-) -> None:
-    array, _ = stored(tmp_path, "<i4", codecs)
-    key = "a/c/0/0/0"
-    array.store[key] = damage(array.store[key])
-    messages = []
-    for on in (True, False):
-        with config.set({"cpu.native": on}), pytest.raises(GzarrError) as caught:
-            array[3:5]
-        messages.append(str(caught.value))
-    assert messages[0] == messages[1]
-
-
-@pytest.mark.parametrize(
-    ("at", "value"),
-    [(0, b"\x40"), (0, b"\x01"), (3, b"\x00"), (8, b"\x00" * 4), (8, b"\xff" * 4), (8, struct.pack("<I", 520_001))],
-)
-def test_headers_that_blosc_refuses_fail_before_plain_bytes_too(at: int, value: bytes, tmp_path: Path) -> None:
-    """What is damaged there may be damaged elsewhere."""
-    array, _ = stored(tmp_path, "<i4", [BytesCodec(), BloscCodec("lz4", 0)])
-    frame = bytearray(array.store["a/c/0/0/0"])
-    frame[at : at + len(value)] = value
-    array.store["a/c/0/0/0"] = bytes(frame)
-    messages = []
-    for on in (True, False):
-        with config.set({"cpu.native": on}), pytest.raises(GzarrError, match="blosc") as caught:
-            array[:130, :, :5]
-        messages.append(str(caught.value))
-    assert messages[0] == messages[1]
 
 
 #: Of eight blocks: lz4 makes them as many times longer as an element has bytes.
@@ -191,15 +135,6 @@ def test_rows_of_plain_chunks_are_read_to_where_they_belong(
     assert watched.left == 0
 
 
-def test_chunks_in_shards_are_read_by_blocks(tmp_path: Path, watched: Watched) -> None:
-    codecs = [ShardingCodec(CHUNK, CODECS)]
-    array, model = stored(tmp_path, "<i4", codecs, chunks=(260, 400, 10))
-    for key in (np.s_[7], np.s_[3::7, ::50], np.s_[100:150, :, 4], np.s_[:, 5]):
-        same(array[key], model[key])
-    assert watched.done > 12
-    assert watched.left == 0
-
-
 def test_frames_that_are_read_whole(tmp_path: Path, watched: Watched) -> None:
     """Of plain bytes, of one block, of very many, of blocks that cut elements, with a checksum."""
     chains: list[tuple[str, list[Any]]] = [
@@ -219,14 +154,6 @@ def test_frames_that_are_read_whole(tmp_path: Path, watched: Watched) -> None:
             same(array[key], model[key])
     assert watched.done > 0
     assert watched.left == 0
-
-
-def test_two_chunks_are_enough(tmp_path: Path, watched: Watched) -> None:
-    array, model = stored(tmp_path, "<i4", CODECS)
-    same(array[7, :, 2], model[7, :, 2])
-    assert watched.done == 2
-    same(array.vindex[[7, 200], [3, 220], [2, 2]], model[[7, 200], [3, 220], [2, 2]])
-    assert watched.done == 4
 
 
 def test_blocks_of_which_nothing_is_wanted_are_not_read(tmp_path: Path, watched: Watched) -> None:
@@ -259,16 +186,6 @@ def outcome(array: gzarr.Array, read: Callable[[gzarr.Array], Any]) -> Any:
         return type(error), str(error), vars(error).get("chunk_coords"), vars(error).get("codec")
 
 
-def check_outcomes(path: Path, sound: list[Any]) -> None:
-    """The reference path's outcome; or what was written, where it meets damage beside what is wanted."""
-    for read, written in zip(READS, sound, strict=True):
-        found = []
-        for on in (True, False):
-            with config.set({"cpu.native": on, "threading.max_workers": 1}):
-                found.append(outcome(gzarr.open_array(path, path="a", mode="r"), read))
-        assert found[0] in (found[1], written)
-
-
 def damaged(data: bytes, how: st.DataObject) -> bytes:
     kind = how.draw(st.sampled_from(["cut", "longer", "flip", "header", "starts"]))
     if kind == "cut":
@@ -286,23 +203,6 @@ def damaged(data: bytes, how: st.DataObject) -> bytes:
     at = how.draw(st.integers(0, BLOSC_HEADER.size - 1 if kind == "header" else len(data) - 1))
     changed[at] ^= how.draw(st.integers(1, 255))
     return bytes(changed)
-
-
-@settings(max_examples=60)
-@given(data=st.data())
-def test_damage_has_the_outcome_of_the_reference_path(folder: Path, data: st.DataObject) -> None:
-    path = folder / "damaged"
-    if not path.exists():
-        stored(path, "<i4", CODECS)
-    array = gzarr.open_array(path, path="a", mode="r")
-    sound = [read(array).tobytes() for read in READS]
-    file = path / "a" / "c" / data.draw(st.sampled_from(["0", "1"])) / "0" / "0"
-    before = file.read_bytes()
-    try:
-        file.write_bytes(damaged(before, data))
-        check_outcomes(path, sound)
-    finally:
-        file.write_bytes(before)
 
 
 @settings(max_examples=60)

@@ -14,21 +14,18 @@ pytestmark = pytest.mark.skipif(library.loop() is None, reason=f"the compiled lo
 
 #: Tests by file, and which (``-k``): everything, but not every chain, as most of the time is not the loop's.
 SELECTED = {
-    "cpu/compiled/test_basic.py": "lie or one_call or other_keys or strides or known or part or named or in_memory "
-    "or (reference_path and zstd)",
-    "cpu/compiled/test_read.py": "tables or axes or far or (all_of_it and (True or zstd)) "
-    "or (damage and (lz4 or checksum))",
-    "cpu/compiled/test_points.py": "lie or shards or together or (large and 7)",
+    "cpu/compiled/test_either_path.py": "loop_does or (damage and files) or (same_bytes and (zstd or shards))",
+    "cpu/compiled/test_basic.py": "lie or one_call or other_keys or known or part or named or in_memory",
+    "cpu/compiled/test_read.py": "tables or axes or far",
+    "cpu/compiled/test_points.py": "lie or together or (large and 7)",
     "cpu/compiled/test_elements.py": "large",
-    "cpu/compiled/test_buffers.py": "lie or damage or large or (chunks_in_memory and shards and memory)",
+    "cpu/compiled/test_buffers.py": "lie",
     "cpu/compiled/test_copies.py": "tables or axes or far or (in_memory and (shards or zstd))",
-    "cpu/compiled/test_read_blocks.py": "tables or damage or shards or whole or (lists and 7)",
+    "cpu/compiled/test_read_blocks.py": "tables or whole or (lists and 7)",
     "cpu/compiled/test_read_beginnings.py": "not selection",
-    "cpu/compiled/test_shards.py": "several_calls or shared or (odd and (plain or zstd)) "
-    "or (any_part and ((plain and start) or (zstd and end)))",
+    "cpu/compiled/test_shards.py": "several_calls or shared or (odd and (plain or zstd))",
     "cpu/compiled/test_blosc.py": "spread or zstd",
-    "cpu/compiled/test_write.py": "lie or empty or laid "
-    "or (reference_path and False and 3 and (checksum or transposed or shards))",
+    "cpu/compiled/test_write.py": "lie or empty",
     "cpu/compiled/test_filters.py": "lie or damage or (scaled_and_cast and f4)",
     "cpu/compiled/test_items.py": "",
     "cpu/compiled/test_put.py": "",

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gzarr
@@ -77,39 +76,6 @@ def ranges(n: int) -> st.SearchStrategy[slice]:
 # -- bytes -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("index", ["start", "end"])
-@pytest.mark.parametrize("name", CODECS)
-@settings(max_examples=25)
-@given(data=st.data())
-def test_any_part_leaves_the_bytes_of_the_reference_path(
-    name: str, index: str, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
-) -> None:
-    codecs = sharding(name, endian=data.draw(st.sampled_from(["little", "big"])), checksum=data.draw(st.booleans()),
-                      index=index)  # fmt: skip
-    dtype = data.draw(st.sampled_from(["<i4", ">f4", "u1"]))
-    keep_empty, n_threads = data.draw(st.booleans()), data.draw(st.sampled_from([1, 2]))
-    writes = data.draw(st.lists(st.tuples(ranges(SHAPE[0]), ranges(SHAPE[1]), st.booleans()), min_size=1, max_size=4))
-    rows = data.draw(st.lists(st.integers(0, SHAPE[0] - 1), min_size=1, max_size=9))
-    model = np.random.default_rng(0).integers(0, 200, SHAPE).astype(dtype)
-
-    def write(folder: Path) -> None:
-        array = gzarr.create_array(
-            folder, shape=SHAPE, chunks=SHARD, dtype=dtype, codecs=codecs, write_empty_chunks=keep_empty
-        )
-        now = np.zeros(SHAPE, dtype)
-        with config.set({"threading.max_workers": n_threads}):
-            for *key, empties in writes:
-                new = np.zeros((), dtype) if empties else model[tuple(key)]
-                array[tuple(key)] = new
-                now[tuple(key)] = new
-                same(array[...], now)
-            array.oindex[rows] = model[rows]
-        now[rows] = model[rows]
-        same(array[...], now)
-
-    assert not both_ways(tmp_path_factory.mktemp("parts"), write)[1]
-
-
 @pytest.mark.parametrize("checksum", [False, True])
 @pytest.mark.parametrize("name", CODECS)
 def test_the_loop_does_it_in_several_calls(
@@ -130,20 +96,6 @@ def test_the_loop_does_it_in_several_calls(
 
     both_ways(tmp_path, write)
     assert (watched.written, watched.refused) == (10 + 42 + 10 + 7 + 1, 0)
-
-
-def test_a_shard_of_which_nothing_is_left_is_deleted(tmp_path: Path, watched: Watched) -> None:
-    array = gzarr.create_array(tmp_path, shape=SHAPE, chunks=SHARD, dtype="i4", codecs=sharding("zstd"))
-    array[:10, 2:11] = 5
-    assert "c/0/0" in files(tmp_path)
-    array[1:11, 2:11] = 0
-    assert "c/0/0" in files(tmp_path)
-    array[:1, 2:11] = 0
-    assert files(tmp_path).keys() == {"zarr.json"}
-    array[:10, 2:11] = 0
-    assert files(tmp_path).keys() == {"zarr.json"}
-    assert watched.written
-    assert not watched.refused
 
 
 # -- shards that others wrote ----------------------------------------------------------------------------------------

@@ -23,7 +23,6 @@ from gzarr.storage.base import Buffer, token_of
 from tests.cpu.compiled.looping import (
     CHAINS,
     CHUNK,
-    DTYPES,
     SHAPE,
     Recorder,
     Watched,
@@ -31,7 +30,7 @@ from tests.cpu.compiled.looping import (
     values,
     write_is_refused_or_left,
 )
-from tests.properties.cases import basic_keys, orthogonal_index, orthogonal_keys, same
+from tests.properties.cases import same
 
 pytestmark = pytest.mark.skipif(library.loop() is None, reason=f"the compiled loop is {library.status()}")
 
@@ -64,58 +63,6 @@ def both_ways(folder: Path, write: Any) -> tuple[dict[str, bytes], dict[str, byt
 
 
 # -- bytes -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("keep_empty", [False, True])
-@pytest.mark.parametrize("which", range(len(DTYPES)))
-@pytest.mark.parametrize("name", WRITTEN)
-def test_files_are_those_of_the_reference_path(
-    name: str, which: int, keep_empty: bool, tmp_path: Path, watched: Watched
-) -> None:
-    model = values(DTYPES[which])
-    model[:20, :30] = np.zeros((), model.dtype)
-
-    def write(folder: Path) -> None:
-        array = gzarr.create_array(
-            folder, shape=SHAPE, chunks=CHUNK, dtype=model.dtype, codecs=CHAINS[name], write_empty_chunks=keep_empty
-        )
-        array[...] = model
-        array[...] = model[::-1]
-        same(array[...], model[::-1])
-
-    ours, theirs = both_ways(tmp_path, write)
-    assert ours == theirs
-    if model.dtype.names is None:  # of fields some may have to be swapped and some not
-        assert (watched.written, watched.refused) == (2 * gzarr.open_array(tmp_path / "True").nchunks, 0)
-
-
-@pytest.mark.parametrize("name", CHAINS)
-@settings(max_examples=12)
-@given(data=st.data())
-def test_every_selection_writes_what_numpy_does(
-    name: str, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
-) -> None:
-    dtype = data.draw(st.sampled_from(DTYPES))
-    fill = data.draw(st.booleans())
-    basic, outer = data.draw(basic_keys(SHAPE)), data.draw(orthogonal_keys(SHAPE))
-    flipped = data.draw(st.booleans())
-    model = values(dtype)
-
-    def write(folder: Path) -> None:
-        array, now = stored(CHAINS[name], dtype, LocalStore(folder), missing=fill)
-        new = values(dtype)[::-1, :, ::-1] if flipped else values(dtype)[::-1].copy()
-        array[basic] = new[basic]
-        now[basic] = new[basic]
-        index, shape = orthogonal_index(outer, SHAPE)
-        array.oindex[outer] = new[index].reshape(shape)
-        now[index] = new[index]
-        same(array[...], now)
-        array[...] = new.astype(new.dtype.newbyteorder())
-        same(array[...], new)
-        array[...] = np.zeros((), model.dtype) if model.dtype.names else 7
-
-    ours, theirs = both_ways(tmp_path_factory.mktemp("written"), write)
-    assert ours == theirs
 
 
 PARAMETERS: list[Any] = [
@@ -336,34 +283,6 @@ def test_stores_that_write_in_their_own_way_are_not_passed_by(tmp_path: Path, wa
     array[...] = 3
     assert store.count == before + array.nchunks
     assert watched.written == 0
-
-
-@pytest.mark.parametrize("name", [name for name in WRITTEN if "shards" not in name])
-def test_parts_of_chunks_are_laid_over_what_is_there(name: str, tmp_path: Path, watched: Watched) -> None:
-    array, model = stored(CHAINS[name], "<i4", LocalStore(tmp_path), missing=True)
-    before = watched.written
-    array[7:, 5:] = model[7:, 5:] + 1000
-    model[7:, 5:] += 1000
-    same(array[...], model)
-    array[::3, 1::7] = 5
-    model[::3, 1::7] = 5
-    same(array[...], model)
-    array.oindex[[3, 69, 20, 3], :, [2, 0]] = np.arange(4 * 45 * 2).reshape(4, 45, 2).astype("i4")
-    index = np.ix_([3, 69, 20, 3], range(45), [2, 0])
-    model[index] = np.arange(4 * 45 * 2).reshape(4, 45, 2)
-    same(array[...], model)
-    assert (watched.written, watched.refused) == (before + 12 + 12 + 9, 0)
-
-
-def test_a_damaged_chunk_is_not_overwritten_in_part(tmp_path: Path) -> None:
-    array, model = stored(CHAINS["zstd"], "<i4", LocalStore(tmp_path))
-    path = tmp_path / "a/b/c/3/2/0"
-    path.write_bytes(b"no frame")
-    with pytest.raises(gzarr.errors.ChunkError, match=r"chunk \(3, 2, 0\)"):
-        array[:69] = model[:69]
-    assert path.read_bytes() == b"no frame"
-    array[...] = model
-    same(array[...], model)
 
 
 # -- locks, versions, failures ---------------------------------------------------------------------------------------
