@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, Protocol, Self, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -57,26 +57,6 @@ class Versioned(NamedTuple):
     version: object | None
 
 
-class Opened(Protocol):
-    """One version of an object, opened for reading parts of it; a context manager that closes it.
-
-    Attributes
-    ----------
-    nbytes : int
-        Size of the object.
-    """
-
-    nbytes: int
-
-    def read(self, start: int, nbytes: int) -> Buffer:
-        """The bytes from an offset on, fewer where the object ends."""
-        ...
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, *exc: object) -> None: ...
-
-
 class Target(NamedTuple):
     """How files may be replaced without the store: written under another name beside their place, then renamed.
 
@@ -104,16 +84,11 @@ class Target(NamedTuple):
     tidy: Callable[[Iterable[str]], None]
 
 
-class Files(ABC):
+class Files:
     """A capability: objects that are local files, which others may read or replace without asking the store.
 
     Only objects that hold chunks are reached this way; metadata documents always go through the verbs of the store.
-    A store that must not be bypassed, but can read parts of an object cheaply, overrides `open` alone.
     """
-
-    @abstractmethod
-    def open(self, key: str) -> Opened | None:
-        """Open an object to read parts of it, all of one version; None if it is missing."""
 
     def path(self, key: str) -> str | None:
         """Path of the file that holds exactly one object's bytes, even if it is missing; None without such a file."""

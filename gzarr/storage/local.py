@@ -107,7 +107,7 @@ class LocalStore(Store):
     @property
     def files(self) -> LocalFiles | None:
         """Every object is a separate file."""
-        return LocalFiles(self._prefix, self._name)
+        return LocalFiles(self._prefix)
 
     @property
     def versions(self) -> LocalVersions | None:

@@ -1,11 +1,10 @@
 """Files as objects: reading ranges of them, replacing them atomically, and telling their versions apart."""
 # Plain os calls: pathlib costs more than the system calls themselves on small files.
-# ruff: noqa: PTH105, PTH108, PTH112, PTH113, PTH116, PTH118, PTH120
+# ruff: noqa: PTH105, PTH108, PTH113, PTH116, PTH118, PTH120
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import itertools
 import os
 import stat
@@ -14,7 +13,7 @@ import time
 from array import array
 from collections.abc import Iterable
 from functools import partial
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from gzarr.errors import StoreError
 from gzarr.storage.capabilities import Buffer, Files, Target, Versions
@@ -207,34 +206,6 @@ def write_unlocked(path: str, view: bytes | memoryview, *, only_new: bool = Fals
     raise AssertionError
 
 
-class OpenedFile:
-    """A file opened for reading parts of it."""
-
-    __slots__ = ("_fd", "_path", "nbytes")
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._fd = os.open(path, READ_FLAGS)
-        info = os.fstat(self._fd)
-        self.nbytes = info.st_size
-        if stat.S_ISDIR(info.st_mode):
-            os.close(self._fd)
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-
-    def read(self, start: int, nbytes: int) -> Buffer:
-        """The bytes from an offset on, fewer where the file ends. Raises: StoreError."""
-        try:
-            return _read_all(self._fd, min(nbytes, max(self.nbytes - start, 0)), start)
-        except OSError as error:
-            raise StoreError(f"cannot read {self._path!r}: {error.strerror or error}") from error
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        os.close(self._fd)
-
-
 def failure(name: str, verb: str, path: str, error: OSError) -> StoreError:
     """The error to raise when the system refuses something. name: of the store."""
     if isinstance(error, StoreError):
@@ -251,26 +222,12 @@ class LocalFiles(Files):
     ----------
     prefix : str
         Absolute path of the root directory, with a separator at its end.
-    name : str
-        Of the store, for messages.
     """
 
-    __slots__ = ("_name", "_prefix")
+    __slots__ = ("_prefix",)
 
-    def __init__(self, prefix: str, name: str) -> None:
-        self._prefix, self._name = prefix, name
-
-    def open(self, key: str) -> OpenedFile | None:
-        """Open a file to read parts of it. Raises: StoreError naming the file if it is there and cannot be read."""
-        path = self.path(key)
-        try:
-            return OpenedFile(path)
-        except MISSING:
-            return None
-        except OSError as error:
-            if os.path.isdir(path):
-                return None
-            raise failure(self._name, "read", path, error) from error
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
 
     def path(self, key: str) -> str:
         """Path of an object's file, whether or not it exists."""

@@ -8,45 +8,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from typing import Any, Self, TypeAlias
+from typing import Any, TypeAlias
 
-from gzarr.storage.capabilities import Buffer, Change, Conditional, Files, Opened, Request, Versioned, Versions
+from gzarr.storage.capabilities import Buffer, Change, Conditional, Files, Request, Versioned, Versions
 from gzarr.storage.wrappers import ForwardedConditional, ForwardedVersions, WrapperStore
 
 #: Watches a call in a ``with`` statement: a verb, and the requests, keys or paths that it is about.
 _Watch: TypeAlias = Callable[[str, Sequence[Any]], AbstractContextManager[None]]
-
-
-class _WatchedReads:
-    """An opened object each read of which is watched."""
-
-    def __init__(self, opened: Opened, key: str, watch: _Watch) -> None:
-        self._opened, self._key, self._watch = opened, key, watch
-        self.nbytes = opened.nbytes
-
-    def read(self, start: int, nbytes: int) -> Buffer:
-        with self._watch("get", [Request(self._key, start, nbytes)]):
-            return self._opened.read(start, nbytes)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._opened.__exit__(*exc)
-
-
-class _WatchedFiles(Files):
-    """Watches what is read of opened objects."""
-
-    def __init__(self, files: Files, watch: _Watch) -> None:
-        self._files, self._watch = files, watch
-
-    def open(self, key: str) -> Opened | None:
-        found = self._files.open(key)
-        if found is not None:
-            return _WatchedReads(found, key, self._watch)
-        with self._watch("get", [Request(key)]):
-            return None
 
 
 class _WatchedVersions(ForwardedVersions):
@@ -102,9 +70,8 @@ class WatchedStore(WrapperStore):
 
     @property
     def files(self) -> Files | None:
-        """Objects that can be opened, each read of which is watched; their files are not exposed."""
-        files = self._store.files
-        return None if files is None else _WatchedFiles(files, self._watching)
+        """Objects whose files are not exposed, so that every read is watched."""
+        return None if self._store.files is None else Files()
 
     @property
     def versions(self) -> Versions | None:

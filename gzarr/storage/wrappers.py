@@ -19,7 +19,6 @@ from gzarr.storage.capabilities import (
     Change,
     Conditional,
     Files,
-    Opened,
     Request,
     Versioned,
     Versions,
@@ -265,9 +264,6 @@ class ReadableFiles(Files):
 
     def __init__(self, files: Files) -> None:
         self._files = files
-
-    def open(self, key: str) -> Opened | None:
-        return self._files.open(key)
 
     def path(self, key: str) -> str | None:
         return self._files.path(key)

@@ -237,8 +237,6 @@ def test_a_directory_is_no_object_to_any_way_of_reading(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
     assert store.get_one(Request("a")) is None
     assert store.get_many([Request("a"), Request("a", 0, 3), Request("a", 3, 3)]) == [None] * 3
-    assert store.files is not None
-    assert store.files.open("a") is None
 
 
 class Inverted(LocalStore):
