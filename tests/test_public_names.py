@@ -14,7 +14,7 @@ import gzarr
 
 MODULES = {"codecs", "convert", "errors", "storage"}
 #: How many names classes of several modules share, underscores before them aside. It only becomes smaller.
-MAX_SHARED_NAMES = 22
+MAX_SHARED_NAMES = 15
 
 
 def test_dir_shows_public_names_only():
