@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from gzarr.indexing.grid import Axis, Grid, RegularAxis, chunk_shape
 from gzarr.indexing.selection import MAX_INDEX_ARRAYS, Box, Indices, Points, Range, Selection
-from gzarr.indexing.spans import ColumnSpans, Span, chunks_of, cut_axis
+from gzarr.indexing.spans import ColumnSpans, RangeSpans, Span, chunks_of, cut_axis
 
 Coords: TypeAlias = tuple[int, ...]
 
@@ -258,11 +258,18 @@ def _windows(spans: Sequence[Span], chunks: Axis, objects: Axis) -> Indices:
     """Which spans are in one stored object: (n, 3), its coordinate, first span, number of spans."""
     if len(spans) == 1:
         return np.array([(objects.locate(chunks.bounds(spans[0].chunk)[0]), 0, 1)])
-    owners = objects.locate_all(chunks.starts_of(chunks_of(spans)))
-    firsts = [0, *(np.flatnonzero(owners[1:] != owners[:-1]) + 1).tolist()]
+    if isinstance(spans, RangeSpans) and type(objects) is RegularAxis:  # which may be too many to look at each
+        first, last = spans[0].chunk, spans[-1].chunk
+        low, high = (objects.locate(chunks.bounds(chunk)[0]) for chunk in (first, last))
+        owners = np.arange(low, high + 1)
+        firsts = np.maximum(chunks.locate_all(objects.starts_of(owners)) - first, 0)
+    else:
+        owners = objects.locate_all(chunks.starts_of(chunks_of(spans)))
+        firsts = np.concatenate([[0], np.flatnonzero(owners[1:] != owners[:-1]) + 1])
+        owners = owners[firsts]
     windows = np.empty((len(firsts), 3), np.int64)
-    windows[:, 0], windows[:, 1] = owners[firsts], firsts
-    windows[:-1, 2], windows[-1, 2] = windows[1:, 1] - windows[:-1, 1], owners.size - firsts[-1]
+    windows[:, 0], windows[:, 1] = owners, firsts
+    windows[:-1, 2], windows[-1, 2] = firsts[1:] - firsts[:-1], len(spans) - firsts[-1]
     return windows
 
 
