@@ -126,7 +126,7 @@ def test_levels_are_right_in_any_order_of_streams(cuda, tmp_path, way, seed) -> 
 @pytest.mark.parametrize(
     ("module", "way"),
     [
-        ("gzarr.images.pyramid.cascade", "levels"),
+        ("gzarr.images.gathered", "levels"),
         ("gzarr.images.tasks", "levels of what is being made"),
         ("gzarr.images.tasks", "filter"),
     ],
