@@ -1,4 +1,4 @@
-/* Numbers of 16 bits as numbers of 32. */
+/* Numbers of 16 bits as numbers of 32 and 64. */
 #ifndef GZARR_HALF_H
 #define GZARR_HALF_H
 
@@ -24,6 +24,16 @@ static inline float float_of(half value) {
         memcpy(&bits, &small, sizeof bits);
     }
     return float_of_bits(bits | sign);
+}
+
+/* As NumPy, which keeps all bits of what is no number, also the one that a conversion by the processor would set. */
+static inline double double_of(half value) {
+    double wide = (double)float_of(value);
+    if ((value & 0x7FFF) > 0x7C00) {
+        const uint64_t bits = (uint64_t)(value & 0x8000) << 48 | UINT64_C(0x7FF) << 52 | (uint64_t)(value & 0x3FF) << 42;
+        memcpy(&wide, &bits, sizeof wide);
+    }
+    return wide;
 }
 
 static inline half half_of(float value) {

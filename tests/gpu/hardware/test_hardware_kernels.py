@@ -10,10 +10,10 @@ import pytest
 from tests.gpu.hardware.on_device import DeviceBoxes, DeviceKernels
 from tests.gpu.kernels.boxes import BOXES
 from tests.gpu.kernels.launching import DEVICE, SUMS
-from tests.gpu.kernels.repeated import tests_of_kernels
+from tests.gpu.kernels.repeated import kernel_tests
 
 pytestmark = pytest.mark.gpu
-globals().update(tests_of_kernels())
+globals().update(kernel_tests())
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -9,7 +9,7 @@ from typing import Any
 from gzarr.gpu.kernels.sources import KERNELS
 
 
-def tests_of_kernels() -> dict[str, Callable[..., Any]]:
+def kernel_tests() -> dict[str, Callable[..., Any]]:
     """The tests of ``test_KERNEL.py`` for every kernel, each with the kernel's name in its own.
 
     A file some of whose tests are about the host's part names the others in ``ON_DEVICE``.

@@ -9,7 +9,7 @@ import pytest
 from tests.gpu.kernels import test_place_box
 from tests.gpu.kernels.boxes import BOXES
 from tests.gpu.kernels.launching import DEVICE, SUMS, Sums
-from tests.gpu.kernels.repeated import tests_of_kernels
+from tests.gpu.kernels.repeated import kernel_tests
 from tests.gpu.ptx import nvrtc
 from tests.gpu.ptx.capture import PtxDevice
 from tests.gpu.ptx.launching import PtxKernels
@@ -17,7 +17,7 @@ from tests.gpu.ptx.memory import Fault
 from tests.properties.fewer import examples_of
 
 pytestmark = pytest.mark.skipif(nvrtc.why_missing() is not None, reason=str(nvrtc.why_missing()))
-globals().update(tests_of_kernels())
+globals().update(kernel_tests())
 
 
 @pytest.fixture(autouse=True, scope="module")
