@@ -560,3 +560,15 @@ def test_a_turn_that_does_not_come_is_not_waited_for_again() -> None:
     assert turns.reset in concurrency._hooks
     turns.reset()  # in a forked child
     assert turns._free.qsize() == 1
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 7, 64, 65])
+@pytest.mark.parametrize("n_threads", [0, 1, 2, 3, 16, 100])
+def test_spread_takes_every_number_once(n: int, n_threads: int) -> None:
+    assert sorted(cpu_threads.spread(n, n_threads)) == list(range(n))
+
+
+def test_threads_that_take_turns_stay_apart() -> None:
+    assert list(cpu_threads.spread(8, 1)) == list(range(8))
+    assert list(cpu_threads.spread(8, 2)) == [0, 4, 1, 5, 2, 6, 3, 7]
+    assert list(cpu_threads.spread(7, 3)) == [0, 3, 6, 1, 4, 2, 5]

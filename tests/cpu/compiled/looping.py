@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import struct
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 import gzarr
+from gzarr.chunk_io import engine
 from gzarr.codecs import (
     BloscCodec,
     BytesCodec,
@@ -23,7 +24,9 @@ from gzarr.codecs import (
     TransposeCodec,
     ZstdCodec,
 )
+from gzarr.config import config
 from gzarr.cpu.compiled import library
+from tests.properties.test_copies import job_for
 
 ROOT = Path(__file__).parents[3]
 SHAPE, CHUNK = (70, 45, 3), (20, 15, 3)
@@ -47,6 +50,76 @@ CHAINS: dict[str, list[Any]] = {
     "shards of plain": [ShardingCodec((10, 5, 1), [BytesCodec(), Crc32cCodec()], index_location="start")],
     "transposed shards": [TransposeCodec((2, 0, 1)), ShardingCodec((3, 10, 5), [BytesCodec(), SMALL])],
 }
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """Everything in a folder."""
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def both_ways(folder: Path, write: Callable[[Path], Any], raises: Any = ()) -> tuple[dict[str, bytes], list[str]]:
+    """What a function leaves in a folder, and which error of some types it raises; the same with the loop and without.
+
+    raises: the types.
+    """
+    found: list[tuple[dict[str, bytes], list[str]]] = []
+    for on in (True, False):
+        path, said = folder / str(on), list[str]()
+        path.mkdir(parents=True)
+        with config.set({"cpu.native": on}):
+            try:
+                write(path)
+            except raises as error:
+                said.append(f"{type(error).__name__}: {error}".replace(str(path), ""))
+        found.append((files(path), said))
+    assert found[0] == found[1]
+    return found[0]
+
+
+#: Kinds of selections.
+KEYS: dict[str, Any] = {
+    "all": np.s_[...],
+    "box": np.s_[5:60, 3, 1],
+    "steps": np.s_[::7, ::11],
+    "strided": np.s_[...],
+    "lists": ([3, 69, 3, 20], [44, 0], slice(None)),
+    "points": ([3, 69, 3, 25, -30], [44, 0, 1, 20, 20], [0, 1, 2, 1, 2]),
+    "copies": None,
+}
+#: Boxes that are copied, and where to.
+STARTS, SIZE = [(0, 0, 0), (60, 35, 0), (13, 5, 1), (13, 5, 1), (33, 33, 0), (20, 15, 1), (5, 30, 0)], (10, 10, 2)
+SLOTS = [3, 1, 0, 5, 7, 2, 6]
+
+
+def read_into(kind: str, array: gzarr.Array, dtype: Any = None) -> tuple[Any, Any]:
+    """Read one kind of selection, perhaps cast. Returns: the memory that was read into, and what was read."""
+    dtype = dtype or array.dtype
+    if kind == "copies":
+        job = job_for(array, STARTS, SIZE, SLOTS, (np.dtype(dtype), 2, 4))
+        for block in job.out:
+            block[...] = np.zeros((), dtype)
+        engine.read([job])
+        return job, np.concatenate([np.asarray(block) for block in job.out])[SLOTS]
+    view = array if dtype == array.dtype else array.astype(dtype)
+    shape = wanted(kind, np.broadcast_to(np.zeros((), dtype), array.shape)).shape
+    out = (
+        np.zeros((shape[2], 2 * shape[1], shape[0]), dtype).T[:, ::-2] if kind == "strided" else np.zeros(shape, dtype)
+    )
+    select = {"lists": view.get_orthogonal_selection, "points": view.get_coordinate_selection}
+    select.get(kind, view.get_basic_selection)(KEYS[kind], out=out)
+    return out, out
+
+
+def read(kind: str, array: gzarr.Array) -> Any:
+    """Read one kind of selection."""
+    return read_into(kind, array)[1]
+
+
+def wanted(kind: str, model: np.ndarray) -> Any:
+    """What NumPy reads."""
+    if kind == "copies":
+        return np.stack([model[tuple(map(slice, at, np.add(at, SIZE)))] for at in STARTS])
+    return model[np.ix_(*KEYS[kind][:2])] if kind == "lists" else model[KEYS[kind]]
 
 
 #: Numbers of a row of the table of shards before the coordinates.

@@ -30,7 +30,7 @@ from gzarr.codecs.rounding import ROUNDINGS
 from gzarr.config import config
 from gzarr.cpu.compiled import eligibility, library
 from gzarr.errors import ChunkError, GzarrError
-from tests.cpu.compiled.looping import Watched, made_to_lie
+from tests.cpu.compiled.looping import Watched, files, made_to_lie
 from tests.properties.cases import same
 
 pytestmark = [
@@ -100,10 +100,6 @@ def values(dtype: Any) -> np.ndarray:
 def create(folder: Path, dtype: Any, filters: list[Any], **options: Any) -> gzarr.Array:
     given: Any = {"zarr_format": 2, "compressor": numcodecs.Zlib(1), "fill_value": None, **options}
     return gzarr.create_array(folder, shape=SHAPE, chunks=CHUNK, dtype=dtype, filters=filters, overwrite=True, **given)
-
-
-def files(folder: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
 def bits(array: np.ndarray) -> bytes:

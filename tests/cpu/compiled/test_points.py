@@ -1,10 +1,8 @@
-"""Points of small and large chunks by the compiled loop, which sorts them: NumPy's values, and no more blocks."""
+"""Points are sorted by the compiled loop as by the reference path, by several threads, and within its tables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
@@ -14,50 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gzarr
-from gzarr.cpu.compiled import eligibility, library
+from gzarr.cpu.compiled import library
 from gzarr.cpu.compiled.points import make_point_batches
 from gzarr.indexing.plan import PointPlan
-from tests.cpu.compiled.looping import CHAINS, Recorder, Watched, read_is_refused_or_left
-from tests.cpu.compiled.looping import stored as stored_small
-from tests.cpu.compiled.test_read_blocks import CODECS, SHAPE, chain, stored
-from tests.properties.cases import same
 
 pytestmark = pytest.mark.skipif(library.loop() is None, reason=f"the compiled loop is {library.status()}")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def few_chunks_are_enough() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(eligibility, "MIN_SAVED", -1_000_000)
-        yield
-
-
-def points(seed: int, n: int, shape: tuple[int, ...] = SHAPE) -> tuple[Any, ...]:
-    """Points anywhere, some of them twice, some counted from the end."""
-    rng = np.random.default_rng(seed)
-    return tuple(rng.integers(-extent, extent, n) for extent in shape)
-
-
-@pytest.mark.parametrize("number", [0, 7, 21, 39])
-def test_points_of_large_chunks_are_what_numpy_gives(number: int, tmp_path: Path, watched: Watched) -> None:
-    array, model = stored(tmp_path, *chain(number))
-    for n in (2, 30, 3000):
-        same(array.vindex[points(n, n)], model[points(n, n)])
-    out = np.empty((60,), model.dtype)
-    array.get_coordinate_selection(points(7, 20), out=out[5:45:2])
-    same(out[5:45:2], model[points(7, 20)])
-    assert watched.done > 0
-    assert watched.left == 0
-
-
-def test_blocks_without_points_are_not_read(tmp_path: Path, watched: Watched) -> None:
-    array, model = stored(tmp_path, "<i4", CODECS)
-    nbytes = sum(path.stat().st_size for path in (tmp_path / "a" / "c").rglob("*") if path.is_file())
-    key = [5, 140, 5], [7, 3, 8], [1, 2, 0]
-    with gzarr.profile() as profile:
-        same(array.vindex[key], model[key])
-    assert profile.stages["loop"].bytes_in < nbytes / 8 + 2 * 4096
-    assert (watched.done, watched.left) == (2, 0)
 
 
 @settings(max_examples=40)
@@ -102,26 +61,6 @@ def test_points_are_sorted_as_on_the_reference_path(
     if more:
         assert owners == wanted.owners
         assert batches.nobjects == len({*owners})
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("points")
-    stored(path / "large", "<i4", CODECS)
-    stored_small(CHAINS["zstd"], "<i4", path / "small")
-    return path
-
-
-@settings(max_examples=40)
-@given(data=st.data())
-def test_reads_by_tables_that_lie_are_refused_or_left(folder: Path, data: st.DataObject) -> None:
-    """Every number of every table but those that say where the result is may be anything."""
-    array = gzarr.open_array(folder / data.draw(st.sampled_from(["large/a", "small/a/b"])), mode="r")
-    recorder, out = Recorder(), np.zeros(200, "<i4")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(library, "loop", lambda: recorder)
-        array.get_coordinate_selection(points(9, 200, array.shape), out=out)
-    read_is_refused_or_left(data, recorder.calls)
 
 
 @pytest.mark.parametrize(("n", "n_blocks"), [(1, 1), (5, 3), (3000, 1), (3000, 7), (40_000, 32)])

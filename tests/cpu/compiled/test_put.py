@@ -19,7 +19,7 @@ from gzarr.cpu.compiled.source import swapped
 from gzarr.cpu.compiled.tables import Boxes
 from gzarr.indexing.plan import BoxPlan, make_plan
 from gzarr.indexing.selection import normalize
-from tests.cpu.compiled.test_shards import files
+from tests.cpu.compiled.looping import files
 
 pytestmark = pytest.mark.skipif(library.loop() is None, reason=f"the compiled loop is {library.status()}")
 

@@ -1,7 +1,4 @@
-"""The compiled loop gives what the reference path gives: the same values, the same errors. It stays within its memory.
-
-Damage and lies are tried a second time in a process in which the loop is built with AddressSanitizer and UBSan.
-"""
+"""Which reads are for the compiled loop, odd files, shards that are replaced, threads; and where there is no loop."""
 
 from __future__ import annotations
 
@@ -14,18 +11,16 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import gzarr
+from gzarr.chunk_io import engine
 from gzarr.codecs import (
     BytesCodec,
     Crc32cCodec,
@@ -39,19 +34,22 @@ from gzarr.cpu.compiled import library
 from gzarr.cpu.compiled import read as compiled_read
 from gzarr.errors import GzarrError
 from gzarr.storage import LocalStore, MemoryStore, Request, Store
-from gzarr.storage.base import Buffer, Versions
-from gzarr.storage.wrappers import ForwardedVersions
+from gzarr.storage.base import Buffer
 from tests.cpu.compiled.looping import (
     CHAINS,
-    DTYPES,
+    KEYS,
     ROOT,
     SHAPE,
-    Recorder,
+    SIZE,
+    SLOTS,
+    STARTS,
     Watched,
-    read_is_refused_or_left,
+    read,
     stored,
+    wanted,
 )
 from tests.properties.cases import same
+from tests.properties.test_copies import job_for
 
 pytestmark = pytest.mark.skipif(library.loop() is None, reason=f"the compiled loop is {library.status()}")
 
@@ -70,16 +68,6 @@ def few_chunks_are_enough() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compiled_read, "_MIN_NCHUNKS_OF_SHARD", 2)
         yield
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("loop")
-
-
-@cache
-def made(name: str, which: int, missing: bool, folder: Path) -> tuple[gzarr.Array, np.ndarray]:
-    return stored(CHAINS[name], DTYPES[which], LocalStore(folder / f"{name}-{which}-{missing}"), missing)
 
 
 # -- answers ---------------------------------------------------------------------------------------------------------
@@ -116,6 +104,14 @@ def test_other_reads_take_the_reference_path(tmp_path: Path, watched: Watched) -
     for store in (Counting(tmp_path), Elsewhere(tmp_path), MemoryStore(dict(LocalStore(tmp_path)))):
         same(gzarr.open_array(store, path="a/b")[...], model)
     assert watched.files == 0
+
+
+def test_few_chunks_of_nested_shards_take_the_reference_path(tmp_path: Path, watched: Watched) -> None:
+    codecs = [ShardingCodec((20, 10), [ShardingCodec((5, 5), [BytesCodec()])])]
+    array = gzarr.create_array(tmp_path, shape=(45, 70), chunks=(40, 30), dtype="i4", codecs=codecs)
+    array[...] = model = np.arange(45 * 70, dtype="i4").reshape(45, 70)
+    same(gzarr.open_array(tmp_path)[21:23, 3:6], model[21:23, 3:6])
+    assert watched.done == 0
 
 
 def test_views_of_a_local_store_are_read_by_the_loop(tmp_path: Path, watched: Watched) -> None:
@@ -195,31 +191,12 @@ READS = [lambda z: z[...], lambda z: z[3], lambda z: z.vindex[[3, 69, 3, 25], [4
 
 
 def check_same_outcomes(path: Path) -> None:
-    for read in READS:
+    for reads in READS:
         found = []
         for on in (True, False):
             with config.set({"cpu.native": on, "threading.max_workers": 1}):
-                found.append(outcome(gzarr.open_array(path, path="a/b", mode="r"), read))
+                found.append(outcome(gzarr.open_array(path, path="a/b", mode="r"), reads))
         assert found[0] == found[1]
-
-
-def damaged(data: bytes, how: st.DataObject) -> bytes:
-    kind = how.draw(st.sampled_from(["cut", "longer", "flip", "header", "noise", "empty"]))
-    changed = bytearray(data)
-    at = how.draw(st.integers(0, max(len(data) - 1, 0)))
-    if kind == "cut":
-        return data[:at]
-    if kind == "longer":
-        return data + how.draw(st.binary(min_size=1, max_size=8))
-    if kind == "empty":
-        return b""
-    if kind == "noise":
-        return how.draw(st.binary(max_size=len(data)))
-    if kind == "header":  # and indexes at the end
-        at = how.draw(st.sampled_from([at % 20, -1 - at % 40])) % max(len(data), 1)
-    if changed:
-        changed[at] ^= how.draw(st.integers(1, 255))
-    return bytes(changed)
 
 
 @pytest.mark.parametrize("name", ["plain", "zstd", "shards"])
@@ -266,87 +243,6 @@ def test_frames_without_a_size_are_read(tmp_path: Path, watched: Watched) -> Non
     check_same_outcomes(tmp_path)
     with pytest.raises(gzarr.errors.ChunkError, match="do not say their size"):
         array[...]
-
-
-class LookedAt(ForwardedVersions):
-    """Calls a function after every look at a token, whose content it hides: the loop looks at files by itself."""
-
-    def __init__(self, versions: Versions, look: Callable[[str], None]) -> None:
-        super().__init__(versions)
-        self.look = look
-
-    def token(self, key: str) -> object | None:
-        found = super().token(key)
-        self.look(key)
-        return None if found is None else ("version", found)
-
-    def tokens(self, keys: Sequence[str]) -> list[object | None]:
-        return [self.token(key) for key in keys]
-
-
-class Restless(LocalStore):
-    """Replaces a shard while the loop reads it, a few times."""
-
-    files = LocalStore.files
-    times = 0
-
-    @property
-    def versions(self) -> Versions | None:
-        found = super().versions
-        return None if found is None else LookedAt(found, self.look)
-
-    def look(self, key: str) -> None:
-        if self.times and key.endswith("c/0/0/0"):
-            self.times -= 1
-            self.set(key, self[key])
-
-
-def test_a_shard_replaced_meanwhile_is_read_again(tmp_path: Path, watched: Watched) -> None:
-    _, model = stored(CHAINS["shards"], "<i4", LocalStore(tmp_path))
-    store = Restless(tmp_path)
-    array = gzarr.open_array(store, path="a/b")
-    for times in range(6):
-        store.times = times
-        same(array[...], model)
-    assert store.times < 5
-    assert watched.done > 0
-
-
-class Replacing(LocalStore):
-    """Replaces the shard after it was looked at so many times."""
-
-    files = LocalStore.files
-    looks = 0
-    successor = b""
-
-    @property
-    def versions(self) -> Versions | None:
-        found = super().versions
-        return None if found is None else LookedAt(found, self.look)
-
-    def look(self, key: str) -> None:
-        self.looks -= 1
-        if self.looks == 0:
-            self.set(key, self.successor)
-
-
-@pytest.mark.parametrize("n_threads", [1, 3])
-def test_pieces_of_one_shard_are_of_one_version(n_threads: int, tmp_path: Path, watched: Watched) -> None:
-    store = Replacing(tmp_path)
-    array = gzarr.create_array(store, shape=(256,), chunks=(1,), shards=(256,), dtype="i4", compressors=None)
-    array[...] = 2
-    successor = store["c/0"]
-    found = set()
-    with config.set({"threading.max_workers": n_threads}):
-        for looks in range(1, 40):
-            array[...] = 1
-            store.looks, store.successor = looks, successor
-            values = array[...]
-            store.looks = 0
-            assert values.min() == values.max(), f"torn after {looks} looks"
-            found.add(int(values[0]))
-    assert found == {1, 2}
-    assert watched.done > 20 * 256
 
 
 def test_damaged_chunks_do_not_stop_the_others(tmp_path: Path) -> None:
@@ -406,6 +302,29 @@ def test_many_threads_and_a_fork(tmp_path: Path) -> None:
     assert subprocess.run([sys.executable, "-W", "ignore", "-c", code], cwd=ROOT, check=False).returncode == 0
 
 
+def test_reads_know_what_a_chunk_took_before(tmp_path: Path) -> None:
+    stored(CHAINS["zstd"], "<i4", LocalStore(tmp_path))
+    array = gzarr.open_array(LocalStore(tmp_path), path="a/b")
+    job, found = job_for(array, STARTS, SIZE, SLOTS, (array.dtype, 2, 4)), []
+    for _ in range(2):
+        taken: Any = array._io.compiled.take_read(job.plan, job.plan.nparts, job.out, None)
+        found.append(taken.work.chunk_s)
+        engine.read([job, job])
+        array[:60]
+    assert (found[0], found[1] > 0) == (0, True)
+
+
+@pytest.mark.parametrize("kind", KEYS)
+def test_the_loop_switched_off_meanwhile_leaves_everything(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("zstd", "shards"):
+        array, model = stored(CHAINS[name], "<i4", LocalStore(tmp_path / name))
+        monkeypatch.setattr(library, "loop", lambda: None)
+        same(read(kind, array), wanted(kind, model))
+        monkeypatch.undo()
+
+
 def test_a_reason_is_given_where_there_is_no_loop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert library.status() == "on"
     with config.set({"cpu.native": False}):
@@ -440,21 +359,3 @@ def test_decoders_that_are_not_exported_are_not_used(monkeypatch: pytest.MonkeyP
     assert "package 'numcodecs' lacks" in library.lacking("zstd", checksum=False)
     assert library._address("gzarr.errors", "ZSTD_createDCtx") == 0
     assert library._address("gzarr.no_such_module", "ZSTD_createDCtx") == 0
-
-
-@settings(max_examples=100)
-@given(data=st.data())
-def test_tables_that_lie_are_refused_or_left(folder: Path, data: st.DataObject) -> None:
-    """Every number of every table but those that say where the result is may be anything."""
-    which = data.draw(st.sampled_from(["plain", "shards", "blosc"]))
-    array, _ = made(which, 0, False, folder)
-    out, recorder = np.zeros(SHAPE, "<i4"), Recorder()
-    array[...]  # the indexes of shards are known now
-    with pytest.MonkeyPatch.context() as patch, config.set({"threading.max_workers": 1}):
-        patch.setattr(library, "loop", lambda: recorder)
-        patch.setattr(compiled_read, "_BATCH_S", 0)
-        if data.draw(st.booleans()):
-            array.get_orthogonal_selection(([3, 5, 4, 69], slice(None), slice(None)), out=out[:4])
-        else:
-            array.get_basic_selection(..., out=out)
-    read_is_refused_or_left(data, recorder.calls)

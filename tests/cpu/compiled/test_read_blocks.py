@@ -1,11 +1,12 @@
-"""Large Blosc frames, of which the compiled loop reads the blocks that are wanted: NumPy's values, and no more bytes.
+"""Large chunks, of which the compiled loop reads and decodes what is wanted: NumPy's values, and no more bytes.
+
+Blosc frames are read block by block, Zstandard frames decoded up to the last byte that is wanted.
 
 Damage and lies are tried a second time in a process in which the loop is built with AddressSanitizer and UBSan.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -13,18 +14,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import gzarr
-from gzarr.codecs import BloscCodec, BytesCodec, Crc32cCodec, TransposeCodec
+from gzarr.chunk_io import engine
+from gzarr.codecs import BloscCodec, BytesCodec, Crc32cCodec, ShardingCodec, TransposeCodec, ZstdCodec
 from gzarr.config import config
 from gzarr.cpu.codecs.frames import BLOSC_HEADER
 from gzarr.cpu.compiled import library
-from gzarr.errors import GzarrError
-from gzarr.storage import LocalStore
-from tests.cpu.compiled.looping import Recorder, Watched, read_is_refused_or_left
+from gzarr.errors import ChunkError
+from gzarr.storage import LocalStore, MemoryStore
+from tests.cpu.compiled.looping import Watched
 from tests.properties.cases import same
+from tests.properties.test_copies import check, job_for
 
 pytestmark = pytest.mark.skipif(library.loop() is None, reason=f"the compiled loop is {library.status()}")
 
@@ -36,10 +37,20 @@ DTYPES = ("<i4", ">f8", "<i2", "S3", ">c16", "S16", "<c8", "S5", "<M8[s]")
 N_COMPRESSED, N_PLAIN = 30, 12
 #: Of blocks, as multiples of an element. The last block of a chunk is a short one, perhaps of a few elements, or none.
 BLOCKS = (1, 4096, 10_000, 13, 65_000, 128_999, 26_000)
+#: Chunks of four blocks of Zstandard.
+ZSTD: list[tuple[str, list[Any]]] = [
+    ("<i4", [BytesCodec(), ZstdCodec(1)]),
+    (">f8", [BytesCodec("big"), ZstdCodec(3)]),
+    ("<u2", [TransposeCodec((2, 1, 0)), BytesCodec(), ZstdCodec(1)]),
+    ("<i4", [BytesCodec(), ZstdCodec(1, checksum=True), Crc32cCodec()]),
+]
+FIRST, LAST = np.s_[:3], np.s_[127:130]
 
 
 def chain(number: int) -> tuple[str, list[Any]]:
     """A dtype and codecs: every compressor with every shuffle, in all sorts of blocks and orders of axes."""
+    if number >= N_COMPRESSED + N_PLAIN:
+        return ZSTD[number - N_COMPRESSED - N_PLAIN]
     cname, shuffle = CNAMES[number % 5], SHUFFLES[number // 5 % 3]
     dtype = DTYPES[number % len(DTYPES)]
     itemsize = np.dtype(dtype).itemsize
@@ -73,8 +84,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @cache
-def made(number: int, folder: Path) -> tuple[gzarr.Array, np.ndarray]:
-    return stored(folder / str(number), *chain(number))
+def made(number: int, layout: str, folder: Path) -> tuple[gzarr.Array, np.ndarray]:
+    dtype, codecs = chain(number)
+    if layout == "shards":
+        return stored(folder / f"{number} in shards", dtype, [ShardingCodec(CHUNK, codecs)], chunks=(260, 400, 10))
+    if layout == "memory":
+        array, model = made(number, "files", folder)
+        return gzarr.open_array(MemoryStore(dict(array.store)), path="a"), model
+    return stored(folder / str(number), dtype, codecs)
 
 
 # -- answers ---------------------------------------------------------------------------------------------------------
@@ -88,16 +105,38 @@ def random_axis(rng: np.random.Generator, n: int) -> Any:
     return [*choices, some, np.unique(some), some[:1]][rng.integers(7)]
 
 
-@pytest.mark.parametrize("number", range(N_COMPRESSED + N_PLAIN))
-def test_lists_and_steps_read_what_numpy_does(number: int, folder: Path, watched: Watched) -> None:
-    array, model = made(number, folder)
+@pytest.mark.parametrize("number", range(N_COMPRESSED + N_PLAIN + len(ZSTD)))
+def test_every_selection_reads_what_numpy_does(number: int, folder: Path, watched: Watched) -> None:
     rng = np.random.default_rng(number)
-    for _ in range(12):
-        key = tuple(random_axis(rng, n) for n in SHAPE)
-        index = np.ix_(*[np.arange(n)[axis] for n, axis in zip(SHAPE, key, strict=True)])
-        out = np.empty(model[index].shape, model.dtype)[::-1] if rng.integers(2) else None
-        same(array.get_orthogonal_selection(key, out=out), model[index])
+    for layout in ("files", ("memory", "shards")[number % 2]):
+        array, model = made(number, layout, folder)
+        for _ in range(12):
+            key = tuple(random_axis(rng, n) for n in SHAPE)
+            index = np.ix_(*[np.arange(n)[axis] for n, axis in zip(SHAPE, key, strict=True)])
+            out = np.empty(model[index].shape, model.dtype)[::-1] if rng.integers(2) else None
+            same(array.get_orthogonal_selection(key, out=out), model[index])
+        for n in (2, 30, 3000):
+            points = tuple(rng.integers(-extent, extent, n) for extent in SHAPE)
+            out = np.empty(2 * n, model.dtype)[::2]
+            same(array.get_coordinate_selection(points, out=out), model[points])
+        starts = rng.integers(0, [200, 200, 6], (9, 3))
+        job = job_for(array, starts, (70, 30, 2), range(9), (array.dtype, 3, 3))
+        engine.read([job])
+        check(job, model, starts, range(9))
     assert watched.done > 0
+    assert watched.left == 0
+
+
+@pytest.mark.parametrize("number", range(N_COMPRESSED + N_PLAIN, N_COMPRESSED + N_PLAIN + len(ZSTD)))
+def test_every_length_of_a_beginning(number: int, folder: Path, watched: Watched) -> None:
+    """Also where blocks of Zstandard begin and end, and whole chunks after beginnings."""
+    array, model = made(number, "files", folder)
+    for row in (0, 1, 31, 32, 33, 63, 64, 65, 97, 98, 127, 129):
+        same(array[row], model[row])
+        same(array[row::-7, 5], model[row::-7, 5])
+        same(array[: row + 1], model[: row + 1])
+    same(array[...], model)
+    assert watched.done > 100
     assert watched.left == 0
 
 
@@ -160,61 +199,51 @@ def test_blocks_of_which_nothing_is_wanted_are_not_read(tmp_path: Path, watched:
     array = gzarr.create_array(LocalStore(tmp_path), shape=(260, 400, 5), chunks=CHUNK, dtype="i4", codecs=CODECS)
     array[...] = model = np.random.default_rng(1).integers(0, 1000, array.shape, "i4")
     nbytes = sum(path.stat().st_size for path in (tmp_path / "c").rglob("*") if path.is_file())
-    for key, low, high in ((np.s_[...], nbytes, nbytes), (np.s_[7], 4096, nbytes / 16 + 2 * 4096)):
+    points, start = ([5, 140, 5], [7, 3, 8], [1, 2, 0]), [(7, 20, 1)]
+    job = job_for(array, start, (3, 150, 3), [0], (array.dtype, 1, 1))
+    # of four chunks the blocks, or one of the eight blocks of one or two, and a page to know where that is
+    for read, low, high in (
+        (lambda: same(array[...], model), nbytes, nbytes),
+        (lambda: same(array[7], model[7]), 4096, nbytes / 16 + 2 * 4096),
+        (lambda: same(array.vindex[points], model[points]), 4096, nbytes / 8 + 2 * 4096),
+        (lambda: engine.read([job]), 4096, nbytes / 16 + 2 * 4096),
+    ):
         with gzarr.profile() as profile:
-            same(array[key], model[key])
-        # of four chunks the blocks, or one of the eight blocks of two, and a page to know where that is
+            read()
         assert low <= profile.stages["loop"].bytes_in <= high
+    check(job, model, start, [0])
     assert watched.left == 0
 
 
 # -- errors ----------------------------------------------------------------------------------------------------------
 
-READS: list[Callable[[gzarr.Array], Any]] = [
-    lambda z: z[...],
-    lambda z: z[130:200, :50],
-    lambda z: z[7],
-    lambda z: z.oindex[[3, 129, 5], :, [7, 0]],
-]
+
+def flipped(frame: bytes) -> bytes:
+    """Damage in the last block."""
+    return frame[:-500] + bytes(255 - byte for byte in frame[-500:])
 
 
-def outcome(array: gzarr.Array, read: Callable[[gzarr.Array], Any]) -> Any:
-    """What a read gives, or the error that it raises, as something to compare."""
-    try:
-        return read(array).tobytes()
-    except GzarrError as error:
-        return type(error), str(error), vars(error).get("chunk_coords"), vars(error).get("codec")
+def test_what_is_not_wanted_is_not_decoded(tmp_path: Path) -> None:
+    array, model = stored(tmp_path, *ZSTD[0])
+    array.store["a/c/0/0/0"] = flipped(array.store["a/c/0/0/0"])
+    same(array[FIRST], model[FIRST])
+    with pytest.raises(ChunkError, match="a/c/0/0/0"):
+        array[LAST]
 
 
-def damaged(data: bytes, how: st.DataObject) -> bytes:
-    kind = how.draw(st.sampled_from(["cut", "longer", "flip", "header", "starts"]))
-    if kind == "cut":
-        return data[: how.draw(st.integers(0, len(data) - 1))]
-    if kind == "longer":
-        return data + b"more"
-    changed = bytearray(data)
-    _, _, _, _, nbytes, blocksize, _ = BLOSC_HEADER.unpack_from(data)
-    if kind == "starts":
-        at = BLOSC_HEADER.size + 4 * how.draw(st.integers(0, -(-nbytes // blocksize) - 1))
-        number = struct.unpack_from("<i", data, at)[0] + how.draw(st.integers(-40, 40))
-        number = how.draw(st.sampled_from([number, 0, 1 << 31, len(data), len(data) - 1, 16, (1 << 32) - 1]))
-        changed[at : at + 4] = struct.pack("<I", number & 0xFFFFFFFF)
-        return bytes(changed)
-    at = how.draw(st.integers(0, BLOSC_HEADER.size - 1 if kind == "header" else len(data) - 1))
-    changed[at] ^= how.draw(st.integers(1, 255))
-    return bytes(changed)
+@pytest.mark.parametrize("codecs", [[ZstdCodec(1, checksum=True)], [ZstdCodec(1), Crc32cCodec()]])
+def test_checksums_are_those_of_all_of_a_chunk(codecs: list[Any], tmp_path: Path) -> None:
+    array, _ = stored(tmp_path, "<i4", [BytesCodec(), *codecs])
+    array.store["a/c/0/0/0"] = flipped(array.store["a/c/0/0/0"])
+    with pytest.raises(ChunkError, match="a/c/0/0/0"):
+        array[FIRST]
 
 
-@settings(max_examples=60)
-@given(data=st.data())
-def test_tables_that_lie_are_refused_or_left(folder: Path, data: st.DataObject) -> None:
-    """Every number of every table but those that say where the result is may be anything."""
-    array, _ = made(data.draw(st.integers(0, 2)), folder)
-    recorder, out = Recorder(), np.zeros((90, 230, 8), array.dtype)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(library, "loop", lambda: recorder)
-        if data.draw(st.booleans()):
-            array.get_orthogonal_selection(([3, 5, 4, 269], slice(None), slice(None)), out=out[:4])
-        else:
-            array.get_basic_selection(np.s_[::3], out=out)
-    read_is_refused_or_left(data, recorder.calls)
+@pytest.mark.parametrize("damage", [*(lambda b, n=n: b[:-n] for n in (1, 7, 5000, 200_000)), lambda b: b + b"x"])
+def test_frames_that_are_cut_off_or_longer_are_damage_wherever_they_are_read(
+    damage: Callable[[bytes], bytes], tmp_path: Path
+) -> None:
+    array, _ = stored(tmp_path, *ZSTD[0])
+    array.store["a/c/0/0/0"] = damage(array.store["a/c/0/0/0"])
+    with pytest.raises(ChunkError, match="a/c/0/0/0"):
+        array[FIRST]

@@ -24,7 +24,7 @@ from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.gpu.pipeline.eligibility import DeviceJobs
 from gzarr.gpu.pipeline.write_job import DeviceWrite, Shards
 from gzarr.storage import LocalStore, MemoryStore
-from tests.cpu.compiled.test_shards import files
+from tests.cpu.compiled.looping import files
 from tests.gpu.counted import CountingDevice, on_device
 from tests.gpu.device.test_cuda import cuda  # noqa: F401 - a fixture
 

@@ -1,0 +1,105 @@
+"""Tables that lie are refused by the compiled loop, or it leaves their chunks: it stays within its memory.
+
+They are tried a second time in a process in which the loop is built with AddressSanitizer and UBSan.
+"""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gzarr.config import config
+from gzarr.cpu.compiled import eligibility, library
+from gzarr.cpu.compiled import read as compiled_read
+from gzarr.storage import LocalStore, MemoryStore
+from tests.cpu.compiled.looping import (
+    CHAINS,
+    KEYS,
+    Recorder,
+    read,
+    read_into,
+    read_is_refused_or_left,
+    stored,
+    write_is_refused_or_left,
+)
+from tests.cpu.compiled.test_either_path import made
+
+pytestmark = pytest.mark.skipif(library.loop() is None, reason=f"the compiled loop is {library.status()}")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("lies")
+
+
+@settings(max_examples=300)
+@given(data=st.data())
+def test_reads_by_tables_that_lie_are_refused_or_left(folder: Path, data: st.DataObject) -> None:
+    """Every number of every table may be anything, but for those that say where memory is and how much."""
+    name = data.draw(st.sampled_from(["plain", "shards", "blosc", "large", "large blosc"]))
+    where = data.draw(st.sampled_from(["files", "memory", "waiting"]))
+    array, _ = made(name, where, 0, False, folder)
+    kind, dtype, recorder = data.draw(st.sampled_from(list(KEYS))), data.draw(st.sampled_from(["i4", "f4"])), Recorder()
+    with pytest.MonkeyPatch.context() as patch, config.set({"threading.max_workers": 1}):
+        for constant, value in (("_BATCH_S", 0), ("_FEW_NCHUNKS", 2)):
+            patch.setattr(compiled_read, constant, value)
+        patch.setattr(eligibility, "make_basic", lambda *_: None)  # so that plans are made for all selections
+        read(kind, array)  # the indexes of shards are known now
+        patch.setattr(library, "loop", lambda: recorder)
+        memory, _ = read_into(kind, array, dtype)
+    if recorder.calls:
+        read_is_refused_or_left(data, recorder.calls)
+    del memory  # until now
+
+
+@settings(max_examples=150)
+@given(data=st.data())
+def test_writes_by_tables_that_lie_are_refused_or_left(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    """Every number of every table but those that say where the value is may be anything."""
+    store = LocalStore(tmp_path_factory.mktemp("lies")) if data.draw(st.booleans()) else MemoryStore()
+    codecs, recorder = (
+        CHAINS[data.draw(st.sampled_from(["plain with checksum", "blosc", "zstd", "shards"]))],
+        Recorder(),
+    )
+    array, model = stored(codecs, "<i4", store)
+    with pytest.MonkeyPatch.context() as patch, config.set({"threading.max_workers": 1}):
+        patch.setattr(eligibility, "MIN_SAVED", -1_000_000)
+        patch.setattr(library, "loop", lambda: recorder)
+        if data.draw(st.booleans()):
+            array[...] = model
+        else:
+            model = model[3:, 2:].copy()
+            array[3:, 2:] = model
+    write_is_refused_or_left(data, recorder.calls)
+
+
+@pytest.mark.parametrize("ndim", [0, -1, 33, 1 << 60, -10 * pow(3, -1, 1 << 61) % (1 << 61)])
+def test_numbers_of_axes_that_lie_are_refused(ndim: int) -> None:
+    """The last one makes the rows of the table of shards empty, modulo 2^64 bytes."""
+    job, columns = struct.pack("q", ndim) + bytes(72), (b"", b"", bytes(16), b"")
+    more = bytes(8), 1, bytes(80), None, b"", bytes(8), b"", bytearray(8), bytearray(1)
+    with pytest.raises(ValueError, match="tables"):
+        library.extension().read(job, None, columns, *more)
+
+
+def test_items_that_are_no_memory_are_refused(folder: Path) -> None:
+    (array, _), recorder = made("plain", "memory", 0, False, folder), Recorder()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(library, "loop", lambda: recorder)
+        memory, _ = read_into("all", array)
+    *before, items, path, written, fill, scratch, status = recorder.calls[0]
+    for wrong, kind in [
+        (["text"] * len(items), TypeError),
+        ([memoryview(b"12345678")[::2]] * len(items), BufferError),
+        (items[:-1], ValueError),
+        (5, TypeError),
+    ]:
+        with pytest.raises(kind):
+            library.extension().read(*before, wrong, path, written, fill, scratch, status)
+    del memory
