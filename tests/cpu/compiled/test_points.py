@@ -37,30 +37,30 @@ def test_points_are_sorted_as_on_the_reference_path(
     n, limit = data.draw(st.integers(1, 300)), data.draw(st.sampled_from([10, 2**62]))
     rng = np.random.default_rng(n)
     plan = PointPlan(tuple(rng.integers(0, min(extent, limit), n) for extent in shape), (n,), layout.grid)
-    size, whole = data.draw(st.integers(1, 30)), data.draw(st.booleans())
-    batches = make_point_batches(plan, layout, source.chain, 0, size, whole=whole)
-    if batches is None:  # too many chunks
+    size = data.draw(st.integers(1, 30))
+    batches = [make_point_batches(plan, layout, source.chain, 0, size, whole=whole) for whole in (False, True)]
+    if batches[0] is None:  # too many chunks
         assert np.prod([float(extent) for extent in shape]) / np.prod(chunk) > 2**61
         return
     wanted = plan.table(layout.objects)
     places = np.ravel_multi_index(wanted.inside, chunk) * 2
-    rows, owners = iter(zip(wanted.rows, wanted.starts, wanted.starts[1:], strict=False)), list[Any]()
-    for number in range(batches.n):
-        table = batches.table(number)
-        assert whole or table.nchunks <= size
-        for at in range(table.nchunks):
-            coords, first, last = next(rows)
-            assert (table.coords[at].tolist(), table.starts[at : at + 2].tolist()) == (list(coords), [first, last])
-        assert table.order.tolist() == wanted.order.tolist()
-        assert table.places.tolist() == places.tolist()
-        assert [part.coords for part in batches.parts(number, table, [0])] == [tuple(table.coords[0].tolist())]
-        if more:
-            owners += map(tuple, np.repeat(table.owners, np.diff(table.bounds), axis=0).tolist())
-            assert not whole or len(table.owners) == 1
-    assert next(rows, None) is None
-    if more:
-        assert owners == wanted.owners
-        assert batches.nobjects == len({*owners})
+    for whole, some in enumerate(batches):
+        assert some is not None
+        rows, owners = iter(zip(wanted.rows, wanted.starts, wanted.starts[1:], strict=False)), list[Any]()
+        for number in range(some.n):
+            table = some.table(number)
+            assert whole or table.nchunks <= size
+            for at in range(table.nchunks):
+                coords, first, last = next(rows)
+                assert (table.coords[at].tolist(), table.starts[at : at + 2].tolist()) == (list(coords), [first, last])
+            assert table.order.tolist() == wanted.order.tolist()
+            assert table.places.tolist() == places.tolist()
+            assert [part.coords for part in some.parts(number, table, [0])] == [tuple(table.coords[0].tolist())]
+            if more:
+                owners += map(tuple, np.repeat(table.owners, np.diff(table.bounds), axis=0).tolist())
+                assert not whole or len(table.owners) == 1
+        assert next(rows, None) is None
+        assert not more or (owners, some.nobjects) == (wanted.owners, len({*owners}))
 
 
 @pytest.mark.parametrize(("n", "n_blocks"), [(1, 1), (5, 3), (3000, 1), (3000, 7), (40_000, 32)])

@@ -322,7 +322,9 @@ def test_the_loop_switched_off_meanwhile_leaves_everything(
         array, model = stored(CHAINS[name], "<i4", LocalStore(tmp_path / name))
         monkeypatch.setattr(library, "loop", lambda: None)
         same(read(kind, array), wanted(kind, model))
+        array[1:] = model[1:] = 5
         monkeypatch.undo()
+        same(array[...], model)
 
 
 def test_a_reason_is_given_where_there_is_no_loop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
