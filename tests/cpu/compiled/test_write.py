@@ -14,6 +14,7 @@ import gzarr
 from gzarr.codecs import BloscCodec, BytesCodec, GzipCodec, NumcodecsCodec, ShardingCodec, ZstdCodec
 from gzarr.config import config
 from gzarr.cpu.compiled import eligibility, library
+from gzarr.cpu.compiled import read as compiled_read
 from gzarr.cpu.compiled import write as compiled_write
 from gzarr.errors import StoreError
 from gzarr.storage import LocalStore, MemoryStore
@@ -76,22 +77,32 @@ def test_compressors_have_the_parameters_of_numcodecs(codec: Any, dtype: str, tm
     assert (watched.written, watched.refused) == (7, 0)
 
 
+@pytest.mark.parametrize("where", ["files", "memory"])
 @pytest.mark.parametrize("codec", [BytesCodec(), BloscCodec("lz4", 1, "shuffle", 4)], ids=repr)
 @pytest.mark.parametrize("shards", [False, True])
-def test_lists_of_everything_cover_chunks(codec: Any, shards: bool, tmp_path: Path, watched: Watched) -> None:
-    """What was stored behind the edge of the array goes, as when a range covers the chunk."""
+def test_lists_of_everything_cover_chunks(
+    codec: Any, shards: bool, where: str, tmp_path: Path, watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As ranges do. What is stored behind the edge of the array is treated alike by both paths."""
+    monkeypatch.setattr(compiled_read, "_FEW_NCHUNKS", 2)
     order = np.random.default_rng(0).permutation(25)
     order = np.concatenate([order, order[:3]])
 
     def write(folder: Path) -> None:
+        store = LocalStore(folder) if where == "files" else MemoryStore()
         codecs: list[Any] = [codec] if codec.name == "bytes" else [BytesCodec(), codec]
         codecs = [ShardingCodec((5,), codecs)] if shards else codecs
-        gzarr.create_array(folder, shape=30, chunks=10, dtype="i4", codecs=codecs)[...] = 9
-        array = gzarr.create_array(folder / "o", shape=25, chunks=10, dtype="i4", codecs=codecs)
-        (folder / "c").rename(folder / "o/c")
-        array.oindex[order] = np.arange(28, dtype="i4")
+        gzarr.create_array(store, name="wide", shape=30, chunks=10, dtype="i4", codecs=codecs)[...] = 9
+        for name, key, value in (("lists", order, np.arange(28, dtype="i4")), ("ranges", np.s_[3:], 7)):
+            array = gzarr.create_array(store, name=name, shape=25, chunks=10, dtype="i4", codecs=codecs)
+            for i in range(3):
+                store[f"{name}/c/{i}"] = bytes(store[f"wide/c/{i}"])
+            array.oindex[key] = value
+        if where == "memory":
+            LocalStore(folder).set_many([(key, bytes(store[key])) for key in store])
 
     both_ways(tmp_path, write)
+    assert watched.written > 0
     assert not watched.refused
 
 
