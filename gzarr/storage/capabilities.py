@@ -192,6 +192,32 @@ class Versions(ABC):
         raise StoreError("this store cannot tie reads to versions")
 
 
+class TokensBy(Versions):
+    """The versions of a store that has a function for the token of an object.
+
+    Parameters
+    ----------
+    token : callable
+        Gives the token of a key.
+    together : callable, optional
+        Calls a function for each of several keys, for tokens that come across a network.
+    """
+
+    def __init__(
+        self, token: Callable[[str], object | None], together: Callable[[Any, Sequence[str]], Any] | None = None
+    ) -> None:
+        self._token, self._together = token, together
+        self.remote = together is not None
+
+    def token(self, key: str) -> object | None:
+        """The token of an object's version. Raises: what the function raises."""
+        return self._token(key)
+
+    def tokens(self, keys: Sequence[str]) -> list[object | None]:
+        """The tokens of several objects."""
+        return list(map(self._token, keys)) if self._together is None else self._together(self._token, keys)
+
+
 class Conditional(ABC):
     """A capability: replacing an object only if it is still the version that was read (put-if-match).
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dbm
 import os
 import sys
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -75,6 +75,7 @@ class DBMStore(KeyValueStore):
         self.read_only = flag[:1] == "r"
         self._name = f"dbm://{os.fsdecode(path)}"
         self._opener, self._open_kwargs = open, open_kwargs
+        self._place = os.path.realpath(self.path)
         self._lock = new_lock()
         self._db: Any = None
         self._pid = os.getpid()
@@ -82,19 +83,13 @@ class DBMStore(KeyValueStore):
         self._pool = Pool() if _serves_one_thread(open) else None
         with self._lock:
             self._run(self._open_file, flag)
-        self.backend = dbm.whichdb(self.path) if open is None else type(self._db).__module__
-        if not self.backend:  # a new file may be empty until it is written to
-            self.backend = type(self._db).__module__.replace("_gdbm", "dbm.gnu").replace("_dbm", "dbm.ndbm")
+        # What `dbm.whichdb` says of a file that has been written to.
+        self.backend = type(self._db).__module__.replace("_gdbm", "dbm.gnu").replace("_dbm", "dbm.ndbm")
 
     def _open_file(self, flag: str) -> None:
         opener: Any = self._opener or dbm.open
-        try:
+        with self._failures(f"open the file with flag {flag!r}"):
             self._db = opener(self.path, flag, self.mode, **self._open_kwargs)
-        except Exception as error:
-            raise StoreError(
-                f"store {self}: cannot open the file with flag {flag!r}: {error}; its kind is"
-                f" {dbm.whichdb(self.path) or 'not known'!r}"
-            ) from error
 
     def _run(self, function: Callable[..., R], *args: Any) -> R:
         if self._pool is None or self._pool.is_here():  # as when the store is collected there
@@ -108,11 +103,13 @@ class DBMStore(KeyValueStore):
         with entering(self._lock, str(self)):
             self._check_process()
             if self._db is None:
-                self._run(self._open_file, "c" if self.flag[:1] == "n" else self.flag)  # never empty it a second time
+                self._run(self._open_file, self._next_flag)
             return self._run(function, self._db)
 
-    def _failed(self, what: str, error: Exception) -> StoreError:
-        return StoreError(f"store {self} ({self.backend}): cannot {what}: {error}")
+    @property
+    def _next_flag(self) -> str:
+        """How to open the file again: it is never emptied a second time."""
+        return "c" if self.flag[:1] == "n" else self.flag
 
     def _check_process(self) -> None:
         """Forget the file that a forked child inherited. Raises: StoreError if the parent may still write to it."""
@@ -140,10 +137,6 @@ class DBMStore(KeyValueStore):
             self._call(partial(_store, key.encode(), value))
         return [True] * len(changes)
 
-    def lock_name(self, key: str) -> Hashable:
-        """The real path of the file, with the key."""
-        return os.path.realpath(self.path), key
-
     def flush(self) -> None:
         """Write all changes to the file."""
         if hasattr(self._db, "sync"):
@@ -169,8 +162,7 @@ class DBMStore(KeyValueStore):
     def __reduce__(self) -> tuple[Any, ...]:
         if not self.read_only:
             self.flush()
-        flag = "c" if self.flag[:1] == "n" else self.flag
-        given = (self.path, flag, self.mode, self._opener, True, self.dimension_separator)
+        given = (self.path, self._next_flag, self.mode, self._opener, True, self.dimension_separator)
         return pickled(self, DBMStore, *given, **self._open_kwargs)
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from gzarr.errors import StoreError
 from gzarr.storage.base import Store
-from gzarr.storage.capabilities import ANY, Buffer, Change, Conditional, Request, Versioned, Versions
+from gzarr.storage.capabilities import ANY, Buffer, Change, Conditional, Request, Versioned
 from gzarr.storage.credentials import shown_cause
 from gzarr.storage.rules import as_bytes, check_key, check_path, children, under, without_secrets
 
@@ -18,6 +18,8 @@ class FlatStore(Store):
     """Listings made of keys, names made of one, and errors of other libraries made errors of the store."""
 
     _name: str
+    #: What `lock_name` gives with the key, if not the name.
+    _place: Hashable = None
     # What the library below raises, and what to say when it does.
     _errors: type[Exception] | tuple[type[Exception], ...] = ()
     _remedy = ""
@@ -41,8 +43,8 @@ class FlatStore(Store):
         return children(self.list_prefix(path), path)
 
     def lock_name(self, key: str) -> Hashable:
-        """The name of the store, with the key."""
-        return self._name, key
+        """The place of the store, with the key."""
+        return self._place or self._name, key
 
     @contextmanager
     def _failures(self, what: str) -> Iterator[None]:
@@ -61,19 +63,6 @@ class FlatStore(Store):
         return self._name
 
 
-class KeyTokens(Versions):
-    """Versions of a store that asks for one token at a time."""
-
-    __slots__ = ("_token",)
-
-    def __init__(self, token: Callable[[str], object | None]) -> None:
-        self._token = token
-
-    def token(self, key: str) -> object | None:
-        """A token of the version of an object; None if it is missing. Raises: StoreError."""
-        return self._token(key)
-
-
 class KeyConditions(Conditional):
     """The conditional changes of a `KeyValueStore` that has some."""
 
@@ -84,11 +73,14 @@ class KeyConditions(Conditional):
 
     def get_tagged(self, keys: Sequence[str]) -> list[Versioned | None]:
         """Fetch whole objects, each with its tag; None where the key is missing. Raises: StoreError."""
-        return self._store._get_tagged(keys)  # noqa: SLF001 - one module, two classes
+        if not keys:
+            return []
+        with self._store._failures(f"read {keys[0]!r}"):  # noqa: SLF001 - one module, two classes
+            return self._store._read_tagged(keys)  # noqa: SLF001
 
     def set_if(self, changes: Sequence[Change]) -> list[bool]:
         """Carry out changes whose condition holds. Returns: which were carried out. Raises: StoreError."""
-        return self._store._set_if(changes)  # noqa: SLF001
+        return self._store._carry_out(changes)  # noqa: SLF001
 
 
 class KeyValueStore(FlatStore):
@@ -147,34 +139,20 @@ class KeyValueStore(FlatStore):
 
     def set_many(self, items: Iterable[tuple[str, Buffer]]) -> None:
         """Store every (key, bytes) pair, together where the database can do that. Raises: StoreError."""
-        self.check_writable()
-        changes = []
-        for key, value in items:
-            check_key(key)
-            changes.append(Change(key, as_bytes(key, value), ANY))
-        self._carry_out(changes)
+        self._carry_out([Change(key, as_bytes(key, value), ANY) for key, value in items])
 
     def delete_many(self, keys: Iterable[str]) -> None:
         """Delete the keys, together where the database can do that; missing ones are ignored. Raises: StoreError."""
-        self.check_writable()
         self._carry_out([Change(key, None, ANY) for key in dict.fromkeys(keys)])
 
-    def _get_tagged(self, keys: Sequence[str]) -> list[Versioned | None]:
-        if not keys:
-            return []
-        with self._failures(f"read {keys[0]!r}"):
-            return self._read_tagged(keys)
-
-    def _set_if(self, changes: Sequence[Change]) -> list[bool]:
-        self.check_writable()
-        for change in changes:
-            check_key(change.key)
-        return self._carry_out(
-            [Change(key, None if value is None else as_bytes(key, value), tag) for key, value, tag in changes]
-        )
-
     def _carry_out(self, changes: Sequence[Change]) -> list[bool]:
-        if not changes:
+        self.check_writable()
+        checked = []
+        for key, value, tag in changes:
+            if value is not None or tag is not ANY:  # a key that is not allowed has no object to be deleted
+                check_key(key)
+            checked.append(Change(key, None if value is None else as_bytes(key, value), tag))
+        if not checked:
             return []
-        with self._failures(f"{'delete' if changes[0].value is None else 'write'} {changes[0].key!r}"):
-            return self._change(changes)
+        with self._failures(f"{'delete' if checked[0].value is None else 'write'} {checked[0].key!r}"):
+            return self._change(checked)

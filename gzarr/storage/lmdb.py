@@ -1,7 +1,7 @@
 """Objects in an LMDB database: a memory-mapped file that many processes may read while one of them writes.
 
-A process must not open one LMDB database twice, so stores of one path share one environment, which is closed with the
-last of them; after a fork the child opens its own.
+A process must not open one LMDB database twice, so stores of one path share one environment, which LMDB closes when the
+last of them forgets it; after a fork the child opens its own.
 """
 # os.path: the store takes what users call a path and gives it back unchanged.
 # ruff: noqa: PTH100, PTH102
@@ -11,10 +11,10 @@ from __future__ import annotations
 import errno
 import os
 import sys
-import weakref
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Literal
+from weakref import WeakValueDictionary
 
 from gzarr.concurrency import new_lock
 from gzarr.errors import StoreError
@@ -34,8 +34,9 @@ _READER_NBYTES = 64
 #: What errors say that have no class of their own.
 _FULL = (os.strerror(errno.EIO), os.strerror(errno.ENOSPC))
 
-_opened: dict[tuple[int, str], tuple[Any, list[int]]] = {}
-_opened_lock = new_lock()
+#: The environments in use, by process and real path.
+_opened: WeakValueDictionary[tuple[int, str], Any] = WeakValueDictionary()
+_opening = new_lock()
 
 
 class LMDBStore(KeyValueStore):
@@ -65,7 +66,7 @@ class LMDBStore(KeyValueStore):
         If the database cannot be opened.
     """
 
-    _process_bound = frozenset({"_lmdb", "_errors", "_lock", "_environment", "_pid", "_release"})
+    _process_bound = frozenset({"_lmdb", "_errors", "_environment", "_pid"})
 
     def __init__(
         self,
@@ -84,44 +85,42 @@ class LMDBStore(KeyValueStore):
         self.dimension_separator = dimension_separator
         self.read_only = read_only or bool(kwargs.get("readonly"))
         self._kwargs = kwargs
-        self._lock = new_lock()
         self._environment: Any = None
         self._pid = 0
-        self._release: Any = None
         self._env()
 
     def _env(self) -> Any:
-        if self._environment is not None and self._pid == os.getpid():
-            return self._environment
-        with inside_library(), self._lock:
-            if self._environment is None or self._pid != os.getpid():
-                self._pid = os.getpid()
-                place = (self._pid, os.path.realpath(self.path))
-                self._environment = self._open(place)
-                self._release = weakref.finalize(self, _release, place)
-            return self._environment
+        """The open environment."""
+        environment = self._environment
+        if environment is None or self._pid != os.getpid():
+            with inside_library(), _opening:
+                pid = os.getpid()
+                environment = self._opened((pid, os.path.realpath(self.path)))
+                self._pid, self._environment = pid, environment
+        return environment
 
-    def _open(self, place: tuple[int, str]) -> Any:
-        # Written pages reach the disk when the system sees fit, as in zarr 2: a crash of the system may lose writes.
-        # No writable map: writing to a page of it that finds no room on the disk kills the process.
-        options = {"map_size": _MAP_NBYTES, "max_readers": _READERS, "meminit": False, "metasync": False, "sync": False}
-        options |= {"create": True, "lock": True, "subdir": True, "readonly": self.read_only, **self._kwargs}
-        with _opened_lock:
-            if place not in _opened:
-                _close_inherited(place)
-                try:
-                    _reserve_locks(self.path, options)
-                    _opened[place] = (self._lmdb.open(self.path, **options), [0])
-                except (self._lmdb.Error, OSError) as error:
-                    raise self._failed("open the database", error) from error
-            environment, users = _opened[place]
-            if not self.read_only and environment.flags()["readonly"]:
-                raise StoreError(
-                    f"store {self}: another store of this process has the database open with read_only=True; close that"
-                    " first, or open both for writing"
-                )
-            users[0] += 1
-            return environment
+    def _opened(self, place: tuple[int, str]) -> Any:
+        environment = _opened.get(place)
+        if environment is None:
+            # A child closes what it inherited, which LMDB lets it do without harm to the parent's.
+            for other in [(pid, path) for pid, path in list(_opened) if path == place[1]]:
+                _opened.pop(other).close()
+            # Written pages reach the disk when the system sees fit, as in zarr 2: a crash of it may lose writes.
+            # No writable map: writing to a page of it that finds no room on the disk kills the process.
+            options = {"map_size": _MAP_NBYTES, "max_readers": _READERS, "meminit": False, "metasync": False}
+            options |= {"sync": False, "create": True, "lock": True, "subdir": True, "readonly": self.read_only}
+            options |= self._kwargs
+            try:
+                _reserve_locks(self.path, options)
+                environment = _opened[place] = self._lmdb.open(self.path, **options)
+            except (self._lmdb.Error, OSError) as error:
+                raise self._failed("open the database", error) from error
+        if not self.read_only and environment.flags()["readonly"]:
+            raise StoreError(
+                f"store {self}: another store of this process has the database open with read_only=True; close that"
+                " first, or open both for writing"
+            )
+        return environment
 
     def _call(self, function: Callable[[Any], R], *, write: bool = False) -> R:
         """Call a function with a transaction, which sees one state of the database and is undone if it fails."""
@@ -131,6 +130,8 @@ class LMDBStore(KeyValueStore):
     def _failed(self, what: str, error: Exception) -> StoreError:
         if isinstance(error, self._lmdb.MapFullError):
             return StoreError(f"store {self}: cannot {what}: the map is full; open it with map_size=...")
+        if isinstance(error, self._lmdb.BadValsizeError):
+            return StoreError(f"store {self}: cannot {what}: LMDB takes {self._env().max_key_size()} bytes for a key")
         failed = super()._failed(what, error)
         if any(message in str(error) for message in _FULL):
             return StoreError(f"{failed}; is the disk full? What was stored before is unchanged")
@@ -140,23 +141,23 @@ class LMDBStore(KeyValueStore):
         return self._call(lambda txn: [self._get(txn, request) for request in requests])
 
     def _get(self, txn: Any, request: Request) -> Buffer | None:
-        key, start, length = request
-        value = self._lookup(txn, key)
+        value = self._lookup(txn, request.key)
         if value is None:
             return None
-        begin, end = byte_range(start, length, len(value))
+        begin, end = byte_range(request.start, request.length, len(value))
         return bytes(value[begin:end])  # ranges are copied, not whole objects
 
     def _sizes(self, keys: Sequence[str]) -> list[int | None]:
-        return self._call(lambda txn: [self._get_size(txn, key) for key in keys])
+        def sizes(txn: Any) -> list[int | None]:
+            return [None if value is None else len(value) for value in (self._lookup(txn, key) for key in keys)]
 
-    def _get_size(self, txn: Any, key: str) -> int | None:
-        value = self._lookup(txn, key)
-        return None if value is None else len(value)
+        return self._call(sizes)
 
     def _lookup(self, txn: Any, key: str) -> Any:
-        name = key.encode()
-        return txn.get(name) if 0 < len(name) <= self._env().max_key_size() else None
+        try:
+            return txn.get(key.encode())
+        except self._lmdb.BadValsizeError:  # no object can have this key
+            return None
 
     @property
     def conditional(self) -> Conditional | None:
@@ -178,30 +179,17 @@ class LMDBStore(KeyValueStore):
 
         return self._call(keys)
 
-    def lock_name(self, key: str) -> Hashable:
-        """The real path of the database, with the key."""
-        return self._place, key
-
-    def _checked(self, key: str) -> bytes:
-        name, most = key.encode(), self._env().max_key_size()
-        if len(name) > most:
-            raise StoreError(f"store {self}: key {key!r} has {len(name)} bytes, LMDB takes {most}")
-        return name
-
     def _change(self, changes: Sequence[Change]) -> list[bool]:
         # One transaction: all of them or none.
         return self._call(lambda txn: [self._change_one(txn, *change) for change in changes], write=True)
 
     def _change_one(self, txn: Any, key: str, value: Buffer | None, tag: object | None) -> bool:
-        if value is None and tag is ANY and not 0 < len(key.encode()) <= self._env().max_key_size():
-            return True  # no object has it
-        name = self._checked(key)
-        if tag is not ANY and txn.get(name) != tag:
+        if tag is not ANY and self._lookup(txn, key) != tag:
             return False
-        if value is None:
-            txn.delete(name)
-        else:
-            txn.put(name, value)
+        if value is not None:
+            txn.put(key.encode(), value)
+        elif self._lookup(txn, key) is not None:
+            txn.delete(key.encode())
         return True
 
     def flush(self) -> None:
@@ -211,11 +199,9 @@ class LMDBStore(KeyValueStore):
 
     def close(self) -> None:
         """Write all changes to the disk and close the database; it is opened again when the store is used again."""
-        with inside_library(), self._lock:
-            if self._environment is not None and self._pid == os.getpid():
-                if not self.read_only:
-                    self._environment.sync(True)
-                self._release()
+        with inside_library(), _opening:
+            if self._environment is not None and self._pid == os.getpid() and not self.read_only:
+                self._environment.sync(True)
             self._environment = None
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -228,11 +214,7 @@ def _reserve_locks(path: str, options: dict[str, Any]) -> None:
 
     Raises: OSError if the disk is full.
     """
-    if (
-        not all(options[name] for name in ("create", "lock"))
-        or options["readonly"]
-        or not hasattr(os, "posix_fallocate")
-    ):
+    if options["readonly"] or not (options["create"] and options["lock"] and hasattr(os, "posix_fallocate")):
         return
     with suppress(FileNotFoundError, PermissionError):  # LMDB itself says so
         if options["subdir"]:
@@ -244,21 +226,3 @@ def _reserve_locks(path: str, options: dict[str, Any]) -> None:
             os.posix_fallocate(file, 0, (options["max_readers"] + 4) * _READER_NBYTES)
         finally:
             os.close(file)
-
-
-def _close_inherited(place: tuple[int, str]) -> None:
-    """Close the environment that a child inherited, which LMDB lets it do without harm to the parent's."""
-    for other in [other for other in _opened if other[1] == place[1] and other[0] != place[0]]:
-        _opened.pop(other)[0].close()
-
-
-def _release(place: tuple[int, str]) -> None:
-    """Give up one use of an environment; the last use closes it."""
-    if place[0] != os.getpid():
-        return  # a child must leave its parent's environment alone
-    with inside_library(), _opened_lock:
-        environment, users = _opened[place]
-        users[0] -= 1
-        if not users[0]:
-            del _opened[place]
-            environment.close()

@@ -15,6 +15,7 @@ from gzarr.errors import StoreError
 from gzarr.storage.capabilities import ANY, Buffer, Change, Conditional, Request
 from gzarr.storage.extras import require
 from gzarr.storage.flat import KeyConditions, KeyValueStore
+from gzarr.storage.remote import run_together
 from gzarr.storage.rules import check_path, cut, pickled
 
 #: Milliseconds to wait for a server; the driver's own 30 s are long to learn that a name is wrong.
@@ -127,52 +128,46 @@ class MongoDBStore(KeyValueStore):
             self._indexed = True
         return self.collection
 
-    def _operation(self, change: Change) -> Any:
-        """What carries out a change, if the object has the bytes that are its tag."""
-        key, data, tag = change
-        query = {"key": key} if tag is ANY or tag is None else {"key": key, "value": tag}
-        if data is None:
-            return self._pymongo.DeleteOne(query)
-        if len(data) > _MAX_NBYTES:
+    def _document(self, key: str, value: Buffer) -> dict[str, Any]:
+        if len(value) > _MAX_NBYTES:
             raise StoreError(
-                f"store {self}: key {key!r}: {len(data)} bytes, and a MongoDB document holds {_MAX_NBYTES};"
+                f"store {self}: key {key!r}: {len(value)} bytes, and a MongoDB document holds {_MAX_NBYTES};"
                 " choose smaller chunks"
             )
-        document = {"key": key, "value": data}
-        if tag is None:
-            return self._pymongo.InsertOne(document)
-        return self._pymongo.ReplaceOne(query, document, upsert=tag is ANY)
+        return {"key": key, "value": value}
 
     def _change(self, changes: Sequence[Change]) -> list[bool]:
-        doomed = [key for key, value, tag in changes if value is None and tag is ANY]
+        always = [change for change in changes if change.tag is ANY]
+        doomed = [key for key, value, _ in always if value is None]
         if doomed:
             self.collection.delete_many({"key": {"$in": doomed}})
-        others = {change.key: change for change in changes if change.value is not None or change.tag is not ANY}
-        refused = self._refused(others) if others else set()
-        return [change.key not in refused for change in changes]
+        documents = [self._document(key, value) for key, value, _ in always if value is not None]
+        if documents:
+            replace = self._pymongo.ReplaceOne
+            operations = [replace({"key": document["key"]}, document, upsert=True) for document in documents]
+            try:
+                self._prepared().bulk_write(operations, ordered=False)
+            except self._pymongo.errors.BulkWriteError as error:
+                if any(failure["code"] != _DUPLICATE_KEY for failure in error.details["writeErrors"]):
+                    raise  # else another was faster by a moment
+        on_condition = [change for change in changes if change.tag is not ANY]
+        answers = iter(run_together(self._change_if, on_condition))
+        return [change.tag is ANY or next(answers) for change in changes]
 
-    def _refused(self, changes: dict[str, Change]) -> set[str]:
-        """Have changes carried out. Returns: the keys of those that were refused."""
-        keys = list(changes)
-        there_already = set()
-        try:
-            operations = [self._operation(change) for change in changes.values()]
-            said = self._prepared().bulk_write(operations, ordered=False).bulk_api_result
-        except self._pymongo.errors.BulkWriteError as error:
-            said = error.details
-            if any(failure["code"] != _DUPLICATE_KEY for failure in said["writeErrors"]):
-                raise
-            there_already = {keys[failure["index"]] for failure in said["writeErrors"]}
-        n_done = sum(said[name] for name in ("nInserted", "nMatched", "nUpserted", "nRemoved"))
-        refused = {key for key in there_already if changes[key].tag is not ANY}  # else another was faster by a moment
-        if n_done + len(there_already) == len(keys):
-            return refused
-        compared = [key for key in keys if changes[key].tag is not None and changes[key].tag is not ANY]
-        if len(compared) == 1:
-            return refused | set(compared)
-        # The server says how many of them it carried out, not which: those that are as they should be.
-        now = self._read([Request(key) for key in compared])
-        return refused | {key for key, stored in zip(compared, now, strict=True) if stored != changes[key].value}
+    def _change_if(self, change: Change) -> bool:
+        """Carry out a change if the object has the bytes that are its tag. Returns: whether it does."""
+        key, value, tag = change
+        collection = self._prepared()
+        if tag is None and value is not None:
+            try:
+                collection.insert_one(self._document(key, value))
+            except self._pymongo.errors.DuplicateKeyError:
+                return False
+            return True
+        query = {"key": key, "value": tag}
+        if value is None:
+            return bool(collection.delete_one(query).deleted_count)
+        return bool(collection.replace_one(query, self._document(key, value)).matched_count)
 
     def close(self) -> None:
         """Close the connections; new ones are made when the store is used again."""

@@ -7,13 +7,13 @@ shards are read whole. A string has at most 512 MiB.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
-from gzarr.storage.capabilities import ANY, Buffer, Change, Conditional, Request, Versioned
+from gzarr.storage.capabilities import ANY, Buffer, Change, Conditional, Request
 from gzarr.storage.extras import require
 from gzarr.storage.flat import KeyConditions, KeyValueStore
-from gzarr.storage.rules import byte_range, pickled
+from gzarr.storage.rules import cut_suffix, pickled
 
 #: Seconds to wait for a connection: a server that is there answers within a few milliseconds.
 _CONNECT_TIMEOUT_S = 5.0
@@ -23,8 +23,8 @@ _ANSWER_TIMEOUT_S = 60.0
 _PIPELINE_NBYTES = 64 << 20
 #: Keys asked for with each step of a listing.
 _SCAN_COUNT = 1000
-
-
+#: Beyond the end of any string.
+_FAR = 1 << 60
 #: Begins the errors of servers, or of proxies before them, that do not let this client watch strings.
 _REFUSALS = ("NOPERM", "unknown command", "ERR unknown command")
 
@@ -84,13 +84,17 @@ class RedisStore(KeyValueStore):
     def _read(self, requests: Sequence[Request]) -> list[Buffer | None]:
         if all(request.start is None for request in requests):
             return list(self.client.mget([self._key(request.key) for request in requests]))
-        suffixes = [request for request in requests if request.start is not None and request.start < 0]
-        sizes = dict(zip(suffixes, self._sizes([request.key for request in suffixes]), strict=True))
         pipeline = self.client.pipeline(transaction=False)
         for request in requests:
-            _ask(pipeline, self._key(request.key), request, sizes.get(request))
+            pipeline.exists(self._key(request.key))  # a missing string reads as an empty one
+            pipeline.getrange(self._key(request.key), *_bounds(request.start or 0, request.length))
         answers = pipeline.execute()
-        return [value if exists else None for exists, value in zip(answers[::2], answers[1::2], strict=True)]
+        found: list[Buffer | None] = []
+        for request, exists, value in zip(requests, answers[::2], answers[1::2], strict=True):
+            start, length = request.start, request.length
+            whole = start is None or start >= 0
+            found.append(None if not exists else value if whole else cut_suffix(value, start or 0, length))
+        return found
 
     def _sizes(self, keys: Sequence[str]) -> list[int | None]:
         pipeline = self.client.pipeline(transaction=False)
@@ -110,59 +114,51 @@ class RedisStore(KeyValueStore):
 
     @property
     def conditional(self) -> Conditional | None:
-        """Changes on the condition that nobody has changed an object.
+        """Changes on the condition that an object still has the same bytes, which are compared here.
 
-        The tag of objects that were read together is the pipeline that watches them: a server does that for nothing,
-        while a script that compares the old bytes takes it longer than storing new ones. If one of them was changed,
-        none is replaced. None once the server has refused to watch objects.
+        The server watches the object from that moment on: if another changes it before the new bytes are stored, they
+        are not. None once the server has refused to watch objects.
         """
         return None if self._unconditional else KeyConditions(self)
 
-    def _read_tagged(self, keys: Sequence[str]) -> list[Versioned | None]:
-        names, tag = [self._key(key) for key in keys], self.client.pipeline()
-        try:
-            tag.watch(*names)
-            values = tag.mget(names)
-        except self._response_error as error:
-            if not str(error).startswith(_REFUSALS):
-                raise
-            self._go_on_without_conditions(error)
-            values, tag = self.client.mget(names), ANY
-        return [None if value is None else Versioned(value, tag) for value in values]
-
     def _change(self, changes: Sequence[Change]) -> list[bool]:
-        done = [False] * len(changes)
-        watched: dict[Any, list[int]] = {}
-        for i, change in enumerate(changes):
-            watched.setdefault(None if change.tag is ANY or change.tag is None else change.tag, []).append(i)
-        for tag, positions in watched.items():
-            answers = self._change_some([changes[i] for i in positions], tag)
-            for i, answer in zip(positions, answers, strict=True):
-                done[i] = answer is not None
-        return done
+        compared = [change for change in changes if change.tag is not ANY and change.tag is not None]
+        done = self._change_if(compared) if compared else set()
+        for batch in _batches([change for change in changes if change.tag is ANY or change.tag is None]):
+            pipeline = self.client.pipeline(transaction=False)
+            self._queue(pipeline, batch)
+            done |= {change.key for change, said in zip(batch, pipeline.execute(), strict=True) if said is not None}
+        return [change.key in done for change in changes]
 
-    def _change_some(self, changes: Sequence[Change], watching: Any) -> Sequence[object]:
-        """Carry out changes of which all are watched by one pipeline, or none. Returns: None for each refused one."""
-        if watching is not None and not watching.watching:  # it has stored something already
-            return [None] * len(changes)
-        pipeline, nbytes, answers = watching or self.client.pipeline(transaction=False), 0, []
-        if watching is not None:
-            pipeline.multi()
-        try:
-            for key, value, tag in changes:
-                if watching is None and nbytes > _PIPELINE_NBYTES:
-                    answers += pipeline.execute()
-                    nbytes = 0
-                if value is None:
-                    pipeline.delete(self._key(key))
-                else:
-                    pipeline.set(self._key(key), value, nx=tag is None)
-                    nbytes += len(value)
-            return [*answers, *pipeline.execute()]
-        except self._watch_error:
-            return [None] * len(changes)
-        finally:
-            pipeline.reset()
+    def _change_if(self, changes: Sequence[Change]) -> set[str]:
+        """Carry out changes of objects that have the bytes of their tags; none if one is changed meanwhile.
+
+        Returns: the keys of those that were carried out.
+        """
+        names = [self._key(change.key) for change in changes]
+        with self.client.pipeline() as pipeline:
+            try:
+                pipeline.watch(*names)
+                stored = zip(changes, pipeline.mget(names), strict=True)
+                changes = [change for change, value in stored if value == change.tag]
+                pipeline.multi()
+            except self._response_error as error:
+                if not str(error).startswith(_REFUSALS):
+                    raise
+                self._go_on_without_conditions(error)
+            try:
+                self._queue(pipeline, changes)
+                pipeline.execute()
+            except self._watch_error:
+                return set()
+        return {change.key for change in changes}
+
+    def _queue(self, pipeline: Any, changes: Sequence[Change]) -> None:
+        for key, value, tag in changes:
+            if value is None:
+                pipeline.delete(self._key(key))
+            else:
+                pipeline.set(self._key(key), value, nx=tag is None)
 
     def close(self) -> None:
         """Close the connections; new ones are made when the store is used again."""
@@ -177,18 +173,24 @@ def _encoded(key: str | bytes) -> bytes:
     return key.encode() if isinstance(key, str) else key
 
 
-def _ask(pipeline: Any, name: str, request: Request, nbytes: int | None) -> None:
-    """Ask for a request's bytes; beforehand, whether they exist, since a missing string reads as an empty one."""
-    pipeline.exists(name)
-    start, length = request.start, request.length
-    if start is None:
-        pipeline.get(name)
-        return
+def _batches(changes: Sequence[Change]) -> Iterator[list[Change]]:
+    """Changes that one pipeline carries each."""
+    batch, nbytes = [], 0
+    for change in changes:
+        batch.append(change)
+        nbytes += len(change.value or b"")
+        if nbytes > _PIPELINE_NBYTES:
+            yield batch
+            batch, nbytes = [], 0
+    if batch:
+        yield batch
+
+
+def _bounds(start: int, length: int | None) -> tuple[int, int]:
+    """The first and the last byte of a range, for Redis; those of a whole suffix if it is a part of one."""
     if start < 0:
-        begin, end = byte_range(start, length, nbytes or 0)
-    else:
-        begin, end = min(start, 1 << 60), 1 << 61 if length is None else min(start, 1 << 60) + min(length, 1 << 60)
-    if end > begin:
-        pipeline.getrange(name, begin, end - 1)
-    else:
-        pipeline.getrange(name, 1 << 61, 1 << 61)  # an empty range of an object that may be there
+        return max(start, -_FAR), -1
+    if length is not None and length <= 0:
+        return _FAR, _FAR  # an empty range of an object that may be there
+    begin = min(start, _FAR)
+    return begin, -1 if length is None else begin + min(length, _FAR) - 1

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gzarr.errors import StoreError
+from gzarr.storage.capabilities import Buffer, host_view
 
 #: Documents of Zarr v2 and v3 that describe a node; most are a few kilobytes and change with every attribute.
 DOCUMENTS = frozenset({"zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata"})
@@ -96,6 +97,13 @@ def cut(value: bytes | memoryview, start: int | None, length: int | None) -> byt
         return value
     begin, end = byte_range(start, length, len(value))
     return memoryview(value)[begin:end]
+
+
+def cut_suffix(suffix: Buffer, start: int, length: int | None) -> Buffer:
+    """The part that a `Request` with a negative start means of the last ``-start`` bytes of an object, or of all."""
+    if length is None:
+        return suffix
+    return cut(host_view(suffix), 0, max(length - (-start - len(suffix)), 0))
 
 
 def byte_view(key: str, value: Any) -> bytes | memoryview:

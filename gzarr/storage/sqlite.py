@@ -14,7 +14,7 @@ import os
 import random
 import sqlite3
 import weakref
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any, Literal
@@ -22,8 +22,8 @@ from typing import Any, Literal
 from gzarr.concurrency import new_lock
 from gzarr.errors import StoreError
 from gzarr.storage.base import R
-from gzarr.storage.capabilities import ANY, Buffer, Change, Conditional, Request, Versioned, Versions
-from gzarr.storage.flat import KeyConditions, KeyTokens, KeyValueStore
+from gzarr.storage.capabilities import ANY, Buffer, Change, Conditional, Request, TokensBy, Versioned, Versions
+from gzarr.storage.flat import KeyConditions, KeyValueStore
 from gzarr.storage.forks import inside_library, one_call
 from gzarr.storage.rules import check_path, pickled
 
@@ -78,7 +78,7 @@ class SQLiteStore(KeyValueStore):
     """
 
     _errors = (sqlite3.Error, OverflowError)
-    _process_bound = frozenset({"_idle", "_lock", "_pid", "_nclosed", "_shared"})
+    _process_bound = frozenset({"_idle", "_lock", "_pid"})
 
     def __init__(
         self,
@@ -94,18 +94,22 @@ class SQLiteStore(KeyValueStore):
         self.read_only = read_only
         self._name = f"sqlite://{given}"
         self._kwargs = {"timeout": _TIMEOUT_S, **kwargs}
-        self._idle: list[sqlite3.Connection] = []
         self._lock = new_lock()
-        self._pid = os.getpid()
-        self._nclosed = 0
-        self._place: Hashable = id(self) if given == ":memory:" else os.path.realpath(self.path)
-        self._shared = self._new_connection() if given == ":memory:" else None
-        weakref.finalize(self, _close_all, self._idle if self._shared is None else [self._shared], self._pid)
+        self._place = id(self) if given == ":memory:" else os.path.realpath(self.path)
+        self._begin()
+        if given == ":memory:":
+            self._idle.append(self._new_connection())
         if not read_only:
             with self._failures("open the database"):
                 self._call(lambda db: db.execute(_CREATE))
 
     # -- connections ---------------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        """Begin without connections, as in a forked child, which must not use those to its parent's file."""
+        self._idle: list[sqlite3.Connection] = []
+        self._pid = os.getpid()
+        weakref.finalize(self, _close_all, self._idle, self._pid)
 
     def _new_connection(self) -> sqlite3.Connection:
         place = self.path
@@ -122,7 +126,15 @@ class SQLiteStore(KeyValueStore):
         """
         turn = nullcontext() if self.path != ":memory:" else self._lock
         with inside_library(), one_call(self._place), turn:
-            db, nclosed = self._take(), self._nclosed
+            if self._pid != os.getpid() and self.path != ":memory:":
+                self._begin()
+            idle = self._idle
+            try:
+                db = idle.pop()
+            except IndexError:
+                if self.path == ":memory:":
+                    raise StoreError(f"store {self} is closed, and its contents are gone") from None
+                db = self._new_connection()
             try:
                 if begin:
                     db.execute(begin)
@@ -131,42 +143,22 @@ class SQLiteStore(KeyValueStore):
                     db.execute("COMMIT")
                 return result
             finally:
-                self._give_back(db, nclosed)
+                self._give_back(db, idle)
 
-    def _take(self) -> sqlite3.Connection:
-        if self.path == ":memory:":
-            if self._shared is None:
-                raise StoreError(f"store {self} is closed, and its contents are gone")
-            return self._shared
-        with self._lock:
-            if self._pid != os.getpid():  # connections do not survive a fork
-                self._idle, self._pid = [], os.getpid()
-                weakref.finalize(self, _close_all, self._idle, self._pid)
-            if self._idle:
-                return self._idle.pop()
-        return self._new_connection()
-
-    def _give_back(self, db: sqlite3.Connection, nclosed: int) -> None:
+    def _give_back(self, db: sqlite3.Connection, idle: list[sqlite3.Connection]) -> None:
         if db.in_transaction:
             with suppress(sqlite3.Error):
                 db.rollback()
-        if db is self._shared:
-            return
         with self._lock:
-            keep = nclosed == self._nclosed and not db.in_transaction
-            if keep:
-                self._idle.append(db)
-        if not keep:
-            db.close()  # the store was closed meanwhile, or a transaction could not be ended
+            if idle is self._idle and not db.in_transaction:
+                idle.append(db)
+            else:
+                db.close()  # the store was closed meanwhile, or a transaction could not be ended
 
     def _failed(self, what: str, error: Exception) -> StoreError:
         failed = super()._failed(what, error)
         remedy = _REMEDIES.get(getattr(error, "sqlite_errorcode", 0) & 0xFF)  # the extended codes say more than that
         return failed if remedy is None else StoreError(f"{failed}; {remedy}")
-
-    def lock_name(self, key: str) -> Hashable:
-        """The real path of the database (or the identity of one in memory), with the key."""
-        return self._place, key
 
     # -- values --------------------------------------------------------------------------------------------------
 
@@ -186,7 +178,7 @@ class SQLiteStore(KeyValueStore):
     @property
     def versions(self) -> Versions | None:
         """The numbers of the rows, which every write changes."""
-        return KeyTokens(self._token)
+        return TokensBy(self._token)
 
     @property
     def conditional(self) -> Conditional | None:
@@ -215,11 +207,9 @@ class SQLiteStore(KeyValueStore):
     def close(self) -> None:
         """Close all connections; a store of a file opens new ones when it is used again."""
         with inside_library(), self._lock:
-            shared, self._shared = self._shared, None
-            self._nclosed += 1
-            _close_all(self._idle, self._pid)
-            if shared is not None:
-                shared.close()
+            idle, pid = self._idle, self._pid
+            self._begin()
+            _close_all(idle, pid)
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.path == ":memory:":
