@@ -5,16 +5,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any, Literal
 
 from gzarr.errors import StoreError
-from gzarr.storage.capabilities import Request, Versioned
 from gzarr.storage.credentials import shown_cause
 from gzarr.storage.extras import require
 from gzarr.storage.forks import ForkGuard
-from gzarr.storage.remote import EntityTags, TaggedStore, TaggedWrites
-from gzarr.storage.rules import byte_range, check_key, check_path, listing
+from gzarr.storage.remote import Answer, EntityTags, TaggedStore, TaggedWrites
+from gzarr.storage.rules import check_key, check_path, listing
 
 #: Seconds to wait for a connection, and how often to try again: enough for a hiccup, and an error comes soon.
 _CLIENT_OPTIONS = {"connection_timeout": 5, "retry_total": 2, "retry_backoff_factor": 0.2}
@@ -103,65 +102,33 @@ class ABSStore(TaggedStore):
             getattr(error, "error_code", "")
         )
 
-    def _get(self, request: Request, version: object | None = None) -> Versioned | None:
-        key, start, length = request
-        if start is not None and (start < 0 or length is None or length <= 0 or start + length >= 1 << 60):
-            properties = self._properties(key)  # Azure has no suffixes, and lengths must be numbers
-            if properties is None:
-                return None
-            begin, end = byte_range(start, length, int(properties.size))
-            start, length = begin, end - begin
-            if version is not None and str(properties.etag) != version:
-                raise self._replaced(key)
-            if not length:
-                return Versioned(b"", str(properties.etag))
-            version = version or str(properties.etag)  # a suffix of the object that has this size
-        try:
-            options: dict[str, Any] = {} if start is None else {"offset": start, "length": length}
-            if version is not None:
-                options |= {"etag": version, "match_condition": self._unmodified}
-            found = self._blob(key).download_blob(max_concurrency=1, **options)
-            return Versioned(bytes(found.readall()), str(found.properties.etag))  # which checks the tag itself
-        except self._exceptions.ResourceModifiedError as error:
-            raise self._replaced(key) from shown_cause(error)
-        except self._errors as error:
-            if self._is_missing(error):
-                return None
-            if getattr(error, "status_code", None) == 416:  # range not satisfiable: RFC 9110, 15.5.17
-                return self._get(Request(key, 0, 0), version)
-            raise self._failed(f"read {key!r}", error) from shown_cause(error)
+    def _is_replaced(self, error: Exception) -> bool:
+        return isinstance(error, self._exceptions.ResourceModifiedError)
 
-    def _properties(self, key: str) -> Any | None:
-        if not key:
-            return None
-        try:
-            return self._blob(key).get_blob_properties()
-        except self._errors as error:
-            if self._is_missing(error):
-                return None
-            raise self._failed(f"look up {key!r}", error) from shown_cause(error)
+    def _request(self, key: str, start: int | None, length: int | None, version: object | None) -> Answer:
+        options: dict[str, Any] = {}
+        if start is not None:
+            if start < 0 or length is None:
+                raise self._exceptions.AzureError("Azure has no suffixes")  # the caller then asks for the size
+            options = {"offset": start, "length": length}
+        if version is not None:
+            options |= {"etag": version, "match_condition": self._unmodified}
+        found = self._blob(key).download_blob(max_concurrency=1, **options)
+        return Answer(bytes(found.readall()), str(found.properties.etag))
 
-    def getsize(self, key: str) -> int | None:
-        """Size of an object in bytes, or None if it is missing."""
-        found = self._properties(key)
-        return None if found is None else int(found.size)
+    def _look_up(self, key: str) -> tuple[int, object | None] | None:
+        found = self._asked("look up", key, lambda: self._blob(key).get_blob_properties()) if key else None
+        return None if found is None else (int(found.size), str(found.etag))
 
     @property
     def versions(self) -> EntityTags | None:
         """The entity tags, which the service changes with every write."""
         return EntityTags(self)
 
-    def _tag(self, key: str) -> object | None:
-        found = self._properties(key)
-        return None if found is None else str(found.etag)
-
     @property
     def conditional(self) -> TaggedWrites | None:
         """Changes on the condition that a blob still has its entity tag."""
         return TaggedWrites(self, deletes=True)
-
-    def _get_tagged(self, key: str) -> Versioned | None:
-        return self._get(Request(key))
 
     def _put_if(self, key: str, data: bytes | memoryview | None, tag: object | None) -> bool:
         condition = {"etag": tag, "match_condition": self._unmodified}
@@ -185,7 +152,7 @@ class ABSStore(TaggedStore):
         start = self._path(path).strip("/")
         return f"{start}/" if start else ""
 
-    def _listed(self, path: str) -> list[tuple[str, int]]:
+    def _listed(self, path: str) -> Sequence[tuple[str, int | None]]:
         nskip = len(self._path("x")) - 1
         with self._failures(f"list {path!r}"):
             blobs = self._container().list_blobs(name_starts_with=self._start(path) or None)
@@ -213,11 +180,7 @@ class ABSStore(TaggedStore):
 
     def _remove(self, key: str) -> None:
         check_key(key)
-        try:
-            self._blob(key).delete_blob()
-        except self._errors as error:
-            if not self._is_missing(error):
-                raise self._failed(f"delete {key!r}", error) from shown_cause(error)
+        self._asked("delete", key, lambda: self._blob(key).delete_blob())
 
     def close(self) -> None:
         """Do nothing: whoever made the client closes it."""

@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import os
 import pickle
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from typing import Any, Self
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, Self
 
 from gzarr.concurrency import new_lock
-from gzarr.errors import ReadOnlyError, ReplacedError, StoreError
-from gzarr.storage.capabilities import Buffer, Request, Versioned, Versions
-from gzarr.storage.credentials import guard_logs, shown_cause
+from gzarr.errors import ReadOnlyError, StoreError
+from gzarr.storage.base import R
+from gzarr.storage.capabilities import Buffer, Request, TokensBy, Versions
+from gzarr.storage.credentials import guard_logs
 from gzarr.storage.extras import require
 from gzarr.storage.file_systems import open_filesystem, synchronous
 from gzarr.storage.local import LocalStore
-from gzarr.storage.remote import EntityTags, RemoteStore, strong
-from gzarr.storage.rules import byte_range, check_key, check_path, children, cut, listing, pickled, without_secrets
+from gzarr.storage.remote import Answer, EntityTags, RemoteStore, strong
+from gzarr.storage.rules import check_key, check_path, children, listing, pickled, without_secrets
 from gzarr.storage.s3fs import get_object, is_refused, is_s3
 from gzarr.storage.server_errors import lacks_container, remedy
 
@@ -31,26 +33,21 @@ MISSING = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
 _READ_ONLY = frozenset({"http", "https", "reference", "github", "libarchive", "tar"})
 #: Protocols whose paths begin with the name of a bucket or container, also where a slash is written before it.
 _BUCKETS = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "oss"})
-# Offsets beyond the end of any object, which some file systems refuse to put into a request.
-_FAR = 1 << 62
+P = ParamSpec("P")
 
 
-class _FsspecVersions(Versions):
-    """Entity tags and generations of file systems.
+def _by_files(verb: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], R]:
+    """Let `LocalStore` carry out a verb for the files of this machine."""
 
-    Times of change are not taken for tokens: an object may be replaced twice within a tick of the server's clock.
-    """
+    @wraps(verb)
+    def call(self: Any, *args: P.args, **kwargs: P.kwargs) -> R:
+        local = self._local
+        if local is None:
+            return verb(self, *args, **kwargs)
+        found: R = getattr(local, verb.__name__)(*args, **kwargs)
+        return found
 
-    remote = True
-
-    def __init__(self, store: FsspecStore) -> None:
-        self._store = store
-
-    def token(self, key: str) -> object | None:
-        return self._store._tag(key)  # noqa: SLF001 - one module, two classes
-
-    def tokens(self, keys: Sequence[str]) -> list[object | None]:
-        return self._store.together(self.token, keys)
+    return call  # type: ignore[return-value]  # mypy sees a parameter of another name
 
 
 class FsspecStore(RemoteStore):
@@ -158,109 +155,40 @@ class FsspecStore(RemoteStore):
 
     # -- reading -------------------------------------------------------------------------------------------------
 
+    def _is_missing(self, error: Exception) -> bool:
+        return isinstance(error, self._missing) and not lacks_container(error)
+
+    def _is_replaced(self, error: Exception) -> bool:
+        return self._is_s3 and is_refused(error)
+
     def _fetch(self, request: Request, version: object | None = None) -> Buffer | None:
-        if self._local is not None:
-            return self._local.get_one(request)
-        found = self._get(request, version)
-        return None if found is None else found.data
+        return super()._fetch(request, version) if self._local is None else self._local.get_one(request)
 
-    def _fetch_versioned(self, request: Request) -> Versioned | None:
-        """Fetch one request with its version, as `Versions.get_versioned` says. Raises: StoreError, ReplacedError."""
-        if request.start is None:
-            return self._get(request, None)
-        if self._ranges:
-            found = self._get(request, None)
-            if found is None or (found.version is not None and self._ranges):
-                return found
-        whole = self._get(Request(request.key), None)
-        return None if whole is None else Versioned(whole.data, None)
-
-    def _get(self, request: Request, version: object | None) -> Versioned | None:
-        """Fetch one request, with its version where the answer says it. Raises: StoreError, ReplacedError."""
-        key, start, length = request
-        if start is not None and length is not None and length <= 0:
-            return None if self.getsize(key) is None else Versioned(b"", version)
+    def _request(self, key: str, start: int | None, length: int | None, version: object | None) -> Answer:
         path = self._path(key)
-        try:
-            with self._lock:
-                if self._is_s3:
-                    return self._get_object(path, request, version)
-                return Versioned(self._cat(path, start, length), None)
-        except ReplacedError:
-            raise
-        except self._missing as error:
-            self._check_container(f"read {key!r}", error)
-            return None
-        except Exception as error:  # noqa: BLE001 - every file system raises its own errors
-            if start is None:
-                raise self._failed(f"read {key!r}", error) from shown_cause(error)
-            nbytes = self.getsize(key)
-            if nbytes is None:
-                return None
-            begin, end = byte_range(start, length, nbytes)
-            if begin == end:
-                return Versioned(b"", version)  # the range lies past the end, which some servers refuse to answer
-            if start >= 0:
-                raise self._failed(f"read bytes {start} and on of {key!r}", error) from shown_cause(error)
-        return self._get(Request(key, begin, end - begin), version)
-
-    def _get_object(self, path: str, request: Request, version: object | None) -> Versioned:
-        try:
-            data, tag, is_whole = get_object(self.fs, path, request, version)
-        except Exception as error:
-            if version is not None and is_refused(error):
-                raise ReplacedError(f"store {self}: {request.key!r} was replaced while it was read") from shown_cause(
-                    error
-                )
-            raise
-        if version is not None and tag != version:  # some servers do not know If-Match
-            raise ReplacedError(f"store {self}: {request.key!r} was replaced while it was read")
-        if request.start is not None and is_whole:
-            return Versioned(self._part_of_answer(data, request.start, request.length), tag)
-        if request.start is not None and request.start < 0:
-            return Versioned(cut(data, request.start, request.length), tag)
-        return Versioned(data, tag)
-
-    def _cat(self, path: str, start: int | None, length: int | None) -> Buffer:
-        if start is None:
-            return bytes(self.fs.cat_file(path))
-        if start < 0:
-            data = bytes(self.fs.cat_file(path, start=start))
-            # Less than was asked for is the whole object, more than that is too: the server does not know ranges.
-            self._ranges = self._ranges and len(data) <= -start
-            return cut(data, start, length)
-        start = min(start, _FAR)
-        data = bytes(self.fs.cat_file(path, start=start, end=None if length is None else min(start + length, _FAR)))
-        return data if length is None or len(data) <= length else self._part_of_answer(data, start, length)
-
-    def _part_of_answer(self, whole: bytes, start: int, length: int | None) -> Buffer:
-        """Cut a range out of a whole object, which a server that knows ranges sends only if it is all of it."""
-        part = cut(whole, start, length)
-        self._ranges = self._ranges and len(part) == len(whole)
-        return part
+        with self._lock:
+            if self._is_s3:
+                return get_object(self.fs, path, start, length, version)
+            end = None if start is None or length is None else start + length
+            data = bytes(self.fs.cat_file(path, start=start, end=end))
+        # More than was asked for is the whole object: the server does not know ranges.
+        most = len(data) if start is None else -start if start < 0 else length
+        return Answer(data, None, most is not None and len(data) > most)
 
     def _info(self, key: str) -> Mapping[str, Any] | None:
-        try:
-            with self._lock:
-                info: Mapping[str, Any] = self.fs.info(self._path(key))
-        except self._missing as error:
-            self._check_container(f"look up {key!r}", error)
-            return None
-        except Exception as error:  # noqa: BLE001 - the same
-            raise self._failed(f"look up {key!r}", error) from shown_cause(error)
-        return None if info.get("type") == "directory" else info
+        with self._lock:
+            info: Mapping[str, Any] | None = self._asked("look up", key, lambda: self.fs.info(self._path(key)))
+        return None if info is None or info.get("type") == "directory" else info
 
-    def getsize(self, key: str) -> int | None:
-        """Size of an object in bytes, or None if it is missing."""
-        if self._local is not None:
-            return self._local.getsize(key)
+    def _look_up(self, key: str) -> tuple[int, object | None] | None:
         info = self._info(key)
         if info is None:
             return None
-        if info.get("size") is None:  # a server that does not say
-            whole = self._fetch(Request(key))
-            return None if whole is None else len(whole)
-        return int(info["size"])
+        tag = next((info[name] for name in ("ETag", "etag", "e_tag", "generation") if info.get(name)), None)
+        nbytes = info.get("size")
+        if nbytes is None:  # a server that does not say
+            nbytes = len(self._fetch(Request(key)) or b"")
+        return int(nbytes), strong(tag) if self._is_s3 else tag
 
     @property
     def versions(self) -> Versions | None:
@@ -269,39 +197,32 @@ class FsspecStore(RemoteStore):
             return self._local.versions
         if self._is_s3:
             return EntityTags(self)
-        # Where whole objects are sent for ranges, there is nothing to tie together: each of them is read whole.
-        return _FsspecVersions(self) if self._ranges else None
+        # Where whole objects are sent for ranges, there is nothing to tie together: each of them is read whole. Times
+        # of change are no tokens: an object may be replaced twice within a tick of the server's clock.
+        return TokensBy(self._tag, self.together) if self._ranges else None
 
-    def _tag(self, key: str) -> object | None:
-        info = self._info(key) or {}
-        tag = next((info[name] for name in ("ETag", "etag", "e_tag", "generation") if info.get(name)), None)
-        return strong(tag) if self._is_s3 else tag
+    def _listed(self, path: str) -> Sequence[tuple[str, int | None]]:
+        check_path(path)
+        start = self._path(path)
+        found: Mapping[str, Any] = {}
+        with self._listing(path):
+            if not path or not self.fs.isfile(start):
+                found = self.fs.find(start, detail=True)
+        nskip = len(self.path) + 1 if self.path else 0
+        inside = f"{start}/" if start else ""
+        return [(name[nskip:], info.get("size")) for name, info in sorted(found.items()) if name.startswith(inside)]
 
-    def list_prefix(self, prefix: str = "") -> Iterator[str]:
-        """All keys under a path."""
-        return iter(sorted(self._found(prefix)))
+    getsize, contains_many = _by_files(RemoteStore.getsize), _by_files(RemoteStore.contains_many)
+    list_prefix, nbytes_stored = _by_files(RemoteStore.list_prefix), _by_files(RemoteStore.nbytes_stored)
+    locked, node_locked = _by_files(RemoteStore.locked), _by_files(RemoteStore.node_locked)
+    document_locked, set_if_missing = _by_files(RemoteStore.document_locked), _by_files(RemoteStore.set_if_missing)
 
-    def _found(self, prefix: str) -> set[str]:
-        check_path(prefix)
-        if self._local is not None:
-            return set(self._local.list_prefix(prefix))
-        start = self._path(prefix)
-        with self._listing(prefix):
-            names = self.fs.find(start) if not self._is_file(start) else []
-            nskip = len(self.path) + 1 if self.path else 0
-            return {str(name)[nskip:] for name in names if str(name).startswith(f"{start}/" if start else "")}
-        return set()
-
-    def _is_file(self, path: str) -> bool:
-        return bool(path) and path != self.path and bool(self.fs.isfile(path))
-
+    @_by_files
     def list_dir(self, path: str = "") -> tuple[list[str], list[str]]:
         """Names directly under a path, sorted: (objects, sub-paths)."""
         check_path(path)
         if self._protocol == "memory":  # it keeps empty directories
-            return children(self._found(path), path)
-        if self._local is not None:
-            return self._local.list_dir(path)
+            return children(self.list_prefix(path), path)
         start = self._path(path)
         objects: set[str] = set()
         paths: set[str] = set()
@@ -320,32 +241,17 @@ class FsspecStore(RemoteStore):
             try:
                 yield
             except self._missing as error:
-                self._check_container(f"list {path!r}", error)
+                if lacks_container(error):
+                    raise
             finally:
                 self.fs.invalidate_cache()
 
+    @_by_files
     def lock_name(self, key: str) -> Hashable:
         """The file system and path, with the key."""
-        return self._local.lock_name(key) if self._local is not None else (type(self.fs), self._url(), key)
-
-    def locked(self, keys: Sequence[str], merged: Sequence[str] | None = None) -> AbstractContextManager[Any]:
-        """Lock objects; files of this machine as `LocalStore` does."""
-        return super().locked(keys, merged) if self._local is None else self._local.locked(keys, merged)
-
-    def node_locked(self, key: str) -> AbstractContextManager[Any]:
-        """Lock a node; in a directory of this machine as `LocalStore` does."""
-        return super().node_locked(key) if self._local is None else self._local.node_locked(key)
-
-    def document_locked(self, key: str) -> AbstractContextManager[Any]:
-        """Lock a document; a file of this machine as `LocalStore` does."""
-        return super().document_locked(key) if self._local is None else self._local.document_locked(key)
+        return type(self.fs), self._url(), key
 
     # -- writing -------------------------------------------------------------------------------------------------
-
-    def set_if_missing(self, key: str, value: Buffer) -> bool:
-        """Store an object unless one is there; a file of this machine as `LocalStore` does."""
-        self.check_writable()
-        return super().set_if_missing(key, value) if self._local is None else self._local.set_if_missing(key, value)
 
     def check_writable(self) -> None:
         """Raise `ReadOnlyError` if the store is read-only."""
@@ -378,11 +284,6 @@ class FsspecStore(RemoteStore):
             return self.path
         check_key(key)
         return f"{self.path}/{key}" if self.path or self._protocol == "memory" else key
-
-    def _check_container(self, what: str, error: Exception) -> None:
-        """Raise `StoreError` if it is not the object that is missing, but the bucket or container around it."""
-        if lacks_container(error):
-            raise self._failed(what, error) from shown_cause(error)
 
     def _failed(self, what: str, error: Exception) -> StoreError:
         said = without_secrets(str(error))[:600]

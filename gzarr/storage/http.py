@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import unquote
 
@@ -11,7 +11,6 @@ from gzarr.errors import ReadOnlyError, StoreError
 from gzarr.storage.credentials import guard_logs, shown_cause
 from gzarr.storage.extras import require
 from gzarr.storage.objects import ObjectStore
-from gzarr.storage.remote import RemoteStore
 from gzarr.storage.rules import listing, pickled, without_secrets
 
 
@@ -33,6 +32,8 @@ class HTTPStore(ObjectStore):
         Where this store is in `store`, which may be one of the whole server, so that its connections are shared.
     """
 
+    versions = ObjectStore.versions
+
     def __init__(self, store: Any, *, read_only: bool = True, url: str | None = None, path: str = "") -> None:
         if path and url is None:
             url = f"{str(store.url).rstrip('/')}/{path}"
@@ -40,19 +41,16 @@ class HTTPStore(ObjectStore):
         sent = (getattr(store, "client_options", None) or {}).get("default_headers", {})
         self._headers = {name: bytes(value).decode() for name, value in sent.items()}
         # Others may be shown other objects.
-        self._lock_root = (self._lock_root, hashlib.sha256(repr(sorted(self._headers.items())).encode()).digest())
+        self._place = (self._place, hashlib.sha256(repr(sorted(self._headers.items())).encode()).digest())
 
     def check_writable(self) -> None:
         """Raise `ReadOnlyError`."""
         raise ReadOnlyError(f"store {self} is read-only: gzarr does not write to HTTP servers; write a copy elsewhere")
 
-    def list_prefix(self, prefix: str = "") -> Iterator[str]:
-        """All keys under a path, as far as directory pages lead. Raises: StoreError if the server has none."""
-        objects, paths = self.list_dir(prefix)
-        start = f"{prefix}/" if prefix else ""
-        yield from (start + name for name in objects)
-        for name in paths:
-            yield from self.list_prefix(start + name)
+    def _listed(self, path: str) -> Sequence[tuple[str, int | None]]:
+        objects, paths = self.list_dir(path)
+        start = f"{path}/" if path else ""
+        return [(start + name, None) for name in objects] + [o for name in paths for o in self._listed(start + name)]
 
     def list_dir(self, path: str = "") -> tuple[list[str], list[str]]:
         """Names directly under a path, sorted: (objects, sub-paths). Raises: StoreError if there is no such page."""
@@ -80,8 +78,6 @@ class HTTPStore(ObjectStore):
             name = link[len(url) :] if link.startswith(url) else ""
             (paths if name.endswith("/") else objects).add(name.partition("/")[0])
         return listing(objects - {""}, paths - {""})
-
-    nbytes_stored = RemoteStore.nbytes_stored
 
     def __reduce__(self) -> tuple[Any, ...]:
         return pickled(self, HTTPStore, self.store, url=self._url, path=self._path)

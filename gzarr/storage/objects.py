@@ -6,23 +6,17 @@ Reads can be tied to an entity tag, so shards are read in ranges that the server
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
 from gzarr.errors import StoreError
-from gzarr.storage.capabilities import Buffer, Request, Segments, Versioned, host_view
+from gzarr.storage.capabilities import Buffer, Segments, Versioned
 from gzarr.storage.credentials import shown_cause
 from gzarr.storage.extras import require
 from gzarr.storage.forks import OBSTORE
-from gzarr.storage.remote import (
-    EntityTags,
-    NoRangesError,
-    TaggedStore,
-    TaggedWrites,
-    strong,
-)
-from gzarr.storage.rules import byte_range, byte_view, check_key, check_path, cut, listing, pickled, without_secrets
+from gzarr.storage.remote import Answer, EntityTags, TaggedStore, TaggedWrites, strong
+from gzarr.storage.rules import byte_view, check_key, check_path, listing, pickled, without_secrets
 from gzarr.storage.server_errors import lacks_container, remedy
 
 #: Keys listed at a time; a page of S3 has 1,000.
@@ -67,10 +61,7 @@ class ObjectStore(TaggedStore):
         If the extra is not installed.
     """
 
-    # Whether the last answer had a strong entity tag. Where it had none, the next object will not have one either, and
-    # is asked for whole at once.
-    _tags = True
-    _process_bound = frozenset({"_library", "_exceptions", "_errors", "_missing", "_lock_root"})
+    _process_bound = frozenset({"_library", "_exceptions", "_errors", "_missing", "_place"})
 
     def __init__(self, store: Any, *, read_only: bool = False, url: str | None = None, path: str = "") -> None:
         self._library = require("obstore", "s3", "ObjectStore")
@@ -87,7 +78,7 @@ class ObjectStore(TaggedStore):
         # A store in memory has no name that another would not have too.
         self._in_memory = type(store).__name__.startswith("Memory")
         self._in_bucket, self._in_folder = type(store).__name__ in _BUCKETS, type(store).__name__ == "LocalStore"
-        self._lock_root: Hashable = url or ((id(store), path) if self._in_memory else self._name)
+        self._place = url or ((id(store), path) if self._in_memory else self._name)
 
     @property
     def _obstore(self) -> Any:
@@ -103,102 +94,35 @@ class ObjectStore(TaggedStore):
         advice = remedy(error, text, is_refused=isinstance(error, refused), is_unreachable=unreachable)
         return StoreError(f"store {self}: cannot {what}: {text[:600]}{advice}")
 
+    def _is_missing(self, error: Exception) -> bool:
+        # What cannot be a key has no object.
+        return isinstance(error, (*self._missing, self._exceptions.InvalidPathError)) and not lacks_container(error)
+
+    def _is_replaced(self, error: Exception) -> bool:
+        return isinstance(error, self._exceptions.PreconditionError)
+
     # -- reading -------------------------------------------------------------------------------------------------
 
-    def _fetch_versioned(self, request: Request) -> Versioned | None:
-        if self._tags:
-            found, is_whole = self._get_part_or_whole(request, None)
-            if found is not None and is_whole:
-                return Versioned(found.data, None)
-            if found is None or request.start is None or found.version is not None:
-                return found
-        whole = self._get(Request(request.key))
-        if whole is None or whole.version is None:
-            return whole
-        return Versioned(cut(host_view(whole.data), request.start, request.length), whole.version)
-
-    def _get(self, request: Request, version: object | None = None) -> Versioned | None:
-        key, start, length = request
-        library = self._obstore
-        options: dict[str, Any] = {}
-        if version is not None:
-            options["if_match"] = version
+    def _request(self, key: str, start: int | None, length: int | None, version: object | None) -> Answer:
+        options: dict[str, Any] = {} if version is None else {"if_match": version}
         if start is not None:
-            if start < 0 and not (length is None or start + length >= 0):
-                whole = self._get(Request(key, start), version)  # no request gives a part of a suffix
-                return None if whole is None else Versioned(_part_of_suffix(whole.data, start, length), whole.version)
-            if start >= 1 << 63 or length == 0 or (length is not None and length < 0):
-                return self._nothing(key, version, self._head(key))
             options["range"] = _range(start, length)
         try:
-            result = library.get(self.store, self._below + key, options=options)
-            meta = result.meta  # made anew each time
-            # Some servers do not know If-Match, so what came is compared too.
-            if version is None or meta["e_tag"] == version:
-                return Versioned(memoryview(result.bytes()), self._version_of(meta))
-        except self._missing as error:
-            if lacks_container(error):
-                raise self._failed(f"read {key!r}", error) from shown_cause(error)
-            return None
-        except self._exceptions.InvalidPathError:
-            return None  # what cannot be a key has no object
-        except self._exceptions.PreconditionError as error:
-            raise self._replaced(key) from shown_cause(error)
+            result = self._obstore.get(self.store, self._below + key, options=options)
+            return Answer(memoryview(result.bytes()), strong(result.meta["e_tag"]))
         except self._errors as error:
-            if start is not None:
-                return self._get_otherwise(request, version, error)
-            raise self._failed(f"read {key!r}", error) from shown_cause(error)
-        raise self._replaced(key)
+            if start is None or not any(words in str(error) for words in _NO_RANGES):
+                raise
+        return self._request(key, None, None, version)._replace(is_whole=True)
 
-    def _get_otherwise(self, request: Request, version: object | None, error: Exception) -> Versioned | None:
-        """Answer a range that the server refused: it may lie past the end, or be a suffix, which Azure lacks."""
-        key, start, length = request
-        if any(words in str(error) for words in _NO_RANGES):
-            raise NoRangesError from error
-        head = self._head(key)
-        begin, end = (0, 0) if head is None else byte_range(start, length, int(head["size"]))
-        if begin == end:
-            return self._nothing(key, version, head)
-        if start is not None and start < 0:  # a suffix of the object that has this size
-            return self._get(Request(key, begin, end - begin), version or self._version_of(head))
-        raise self._failed(f"read bytes {start} and on of {key!r}", error) from shown_cause(error)
-
-    def _nothing(self, key: str, version: object | None, head: Any | None) -> Versioned | None:
-        """An empty answer, from one version if one is given."""
-        if head is None:
-            return None
-        if version is not None and head["e_tag"] != version:
-            raise self._replaced(key)
-        return Versioned(b"", self._version_of(head))
-
-    def _head(self, key: str) -> Any | None:
-        library = self._obstore
-        try:
-            return library.head(self.store, self._below + key)
-        except (*self._missing, self._exceptions.InvalidPathError):
-            return None
-        except self._errors as error:
-            raise self._failed(f"look up {key!r}", error) from shown_cause(error)
-
-    def getsize(self, key: str) -> int | None:
-        """Size of an object in bytes, or None if it is missing."""
-        head = self._head(key)
-        return None if head is None else int(head["size"])
+    def _look_up(self, key: str) -> tuple[int, object | None] | None:
+        head = self._asked("look up", key, lambda: self._obstore.head(self.store, self._below + key))
+        return None if head is None else (int(head["size"]), strong(head["e_tag"]))
 
     @property
     def versions(self) -> EntityTags | None:
         """The entity tags, which the server changes with every write."""
         return EntityTags(self)
-
-    def _tag(self, key: str) -> object | None:
-        head = self._head(key)
-        return None if head is None else self._version_of(head)
-
-    def _version_of(self, meta: Any) -> object | None:
-        """The entity tag of an answer, if it is a strong one."""
-        tag = strong(meta["e_tag"])
-        self._tags = tag is not None
-        return tag
 
     @property
     def conditional(self) -> TaggedWrites | None:
@@ -209,19 +133,13 @@ class ObjectStore(TaggedStore):
         return None if self._unconditional else TaggedWrites(self, deletes=False)
 
     def _get_tagged(self, key: str) -> Versioned | None:
-        library = self._obstore
-        try:
-            result = library.get(self.store, self._below + key)
-            meta = result.meta
-            found = {"e_tag": strong(meta["e_tag"]), "version": meta["version"]}
+        def get() -> Versioned:
+            result = self._obstore.get(self.store, self._below + key)
+            found = {"e_tag": strong(result.meta["e_tag"]), "version": result.meta["version"]}
             tag = {name: value for name, value in found.items() if value is not None}
             return Versioned(memoryview(result.bytes()), tag)
-        except (*self._missing, self._exceptions.InvalidPathError) as error:
-            if lacks_container(error):
-                raise self._failed(f"read {key!r}", error) from shown_cause(error)
-            return None  # what cannot be a key has no object
-        except self._errors as error:
-            raise self._failed(f"read {key!r}", error) from shown_cause(error)
+
+        return self._asked("read", key, get)
 
     def _put_if(self, key: str, data: bytes | memoryview | None, tag: Any, *, retried: bool = False) -> bool:
         if data is None:
@@ -250,7 +168,7 @@ class ObjectStore(TaggedStore):
             self._put(key, data)
         return True
 
-    def _listed(self, path: str) -> list[tuple[str, int]]:
+    def _listed(self, path: str) -> Sequence[tuple[str, int | None]]:
         check_path(path)
         start, nskip = self._start(path), len(self._below)
         with self._failures(f"list {path!r}"):
@@ -276,10 +194,6 @@ class ObjectStore(TaggedStore):
     def _start(self, path: str) -> str:
         """What the names of all objects under a path begin with."""
         return f"{self._below}{path}/" if path else self._below
-
-    def lock_name(self, key: str) -> Hashable:
-        """The name of the store, with the key."""
-        return self._lock_root, key
 
     # -- writing -------------------------------------------------------------------------------------------------
 
@@ -332,15 +246,12 @@ class ObjectStore(TaggedStore):
         return data[0] if len(data) == 1 else data
 
     def _remove(self, key: str) -> None:
-        library = self._obstore
         try:
-            library.delete(self.store, self._below + key)
-        except self._missing:
-            return
-        except self._errors as error:
+            self._asked("delete", key, lambda: self._obstore.delete(self.store, self._below + key))
+        except StoreError:
             # Where a name is both an object's and a path's, file systems refuse what object stores ignore.
-            if self._head(key) is not None:
-                raise self._failed(f"delete {key!r}", error) from shown_cause(error)
+            if self._look_up(key) is not None:
+                raise
 
     def delete_many(self, keys: Iterable[str]) -> None:
         """Delete the keys, a thousand per request if the server accepts that; missing ones are ignored."""
@@ -391,11 +302,4 @@ def _described(store: Any) -> str:
 def _range(start: int, length: int | None) -> Any:
     if start < 0:
         return {"suffix": -start}
-    return {"offset": start} if length is None else (start, min(start + length, (1 << 63) - 1))
-
-
-def _part_of_suffix(whole: Buffer, start: int, length: int | None) -> Buffer:
-    """The first bytes of a suffix. If the suffix is shorter than requested, its beginning is missing."""
-    data = bytes(host_view(whole))
-    missing = -start - len(data)
-    return cut(data, 0, max((length or 0) - missing, 0))
+    return {"offset": start} if length is None else (start, start + length)

@@ -9,16 +9,17 @@ from __future__ import annotations
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from typing import NamedTuple
 
 from gzarr.concurrency import Pool, run_in_threads
 from gzarr.config import config
-from gzarr.errors import ReplacedError
+from gzarr.errors import ReplacedError, StoreError
 from gzarr.storage.base import R, T
 from gzarr.storage.capabilities import ANY, Buffer, Change, Conditional, Request, Versioned, Versions, host_view
 from gzarr.storage.coalesce import WAITING_MAX_NBYTES, coalesce
+from gzarr.storage.credentials import shown_cause
 from gzarr.storage.flat import FlatStore
-from gzarr.storage.rules import byte_view, check_key, cut
+from gzarr.storage.rules import byte_range, byte_view, check_key, cut, cut_suffix
 
 #: Requests under way at once, each by a thread that waits. 1,000 objects of 40 kB from 20 ms away take 0.73 s with 32,
 #: 0.38 s with 64 and 0.22 s with 128, but decoding them takes as long as that, and servers count connections. Tasks of
@@ -31,12 +32,28 @@ MAX_GAP_NBYTES, MAX_BUSY_GAP_NBYTES = 1 << 16, 1 << 18
 #: Longest fetch that merging makes; larger ones are faster as several at once.
 MAX_NBYTES = WAITING_MAX_NBYTES
 
+#: Beyond the end of any object, which some servers refuse to put into a request.
+_FAR = 1 << 62
 # Documents that make a node exist; they are stored after what was given with them.
 _NODES = frozenset({"zarr.json", ".zarray", ".zgroup"})
 
 
-class NoRangesError(Exception):
-    """A server answers requests for ranges with whole objects."""
+class Answer(NamedTuple):
+    """What a server answers to a request.
+
+    Attributes
+    ----------
+    data : Buffer
+        The bytes.
+    version : object or None
+        The token of the object, if the answer says it.
+    is_whole : bool
+        Whether they are the whole object although a range was asked for.
+    """
+
+    data: Buffer
+    version: object | None
+    is_whole: bool = False
 
 
 class EntityTags(Versions):
@@ -110,15 +127,33 @@ class TaggedWrites(Conditional):
 
 
 class RemoteStore(FlatStore):
-    """A store whose every verb is a request to a server. Subclasses say what one request does."""
+    """A store whose every verb is a request to a server. Subclasses say what one request does.
+
+    They may raise their library's errors (`_errors`), which become errors of the store.
+    """
 
     concurrency = CONCURRENCY
     #: Whether the server answers ranges, as far as is known. One that does not sends whole objects: each of them once.
     _ranges = True
+    #: Whether the last answer had a token. Where it had none, the next object will not have one either, and is asked
+    #: for whole at once.
+    _tags = True
 
     @abstractmethod
-    def _fetch(self, request: Request, version: object | None = None) -> Buffer | None:
-        """Fetch one request, from one version if one is given. Raises: StoreError, ReplacedError."""
+    def _request(self, key: str, start: int | None, length: int | None, version: object | None) -> Answer:
+        """Fetch an object (`start` is None), a suffix of it or a range, from one version if one is given."""
+
+    @abstractmethod
+    def _look_up(self, key: str) -> tuple[int, object | None] | None:
+        """The size of an object and its token, if it has one; None if it is missing. Raises: StoreError."""
+
+    @abstractmethod
+    def _is_missing(self, error: Exception) -> bool:
+        """Whether an error says that there is no such object, in a bucket or container that is there."""
+
+    def _is_replaced(self, error: Exception) -> bool:
+        """Whether an error says that the object has another version."""
+        return False
 
     @abstractmethod
     def _put(self, key: str, data: bytes | memoryview) -> None:
@@ -128,13 +163,101 @@ class RemoteStore(FlatStore):
     def _remove(self, key: str) -> None:
         """Delete one object; a missing one is ignored. Raises: StoreError."""
 
-    def _tag(self, key: str) -> object | None:
-        """The entity tag of an object; None if it is missing or has none. Raises: StoreError."""
-        raise NotImplementedError
+    @abstractmethod
+    def _listed(self, path: str) -> Sequence[tuple[str, int | None]]:
+        """The keys under a path, with the sizes of their objects if the listing says them. Raises: StoreError."""
+
+    def _asked(self, what: str, key: str, call: Callable[[], R]) -> R | None:
+        """What a call returns; None if the object is missing. Raises: StoreError, ReplacedError."""
+        try:
+            return call()
+        except StoreError:
+            raise
+        except self._errors as error:
+            if self._is_missing(error):
+                return None
+            if self._is_replaced(error):
+                raise self._replaced(key) from shown_cause(error)
+            raise self._failed(f"{what} {key!r}", error) from shown_cause(error)
+
+    def _get(self, request: Request, version: object | None = None) -> Answer | None:
+        """Fetch one request, from one version if one is given; perhaps the whole object in place of a range.
+
+        Raises: StoreError, ReplacedError.
+        """
+        key, start, length = request
+        if start is not None and (start >= _FAR or (length is not None and length <= 0)):
+            return self._nothing(key, version, self._look_up(key))
+        is_suffix = start is not None and start < 0  # a part of a suffix is asked for with the rest of it
+        nbytes = None if is_suffix or length is None else min(length, _FAR)
+        in_parts = start is not None and self._ranges
+        asked = (key, start, nbytes, version) if in_parts else (key, None, None, version)
+        try:
+            found = self._asked("read", key, lambda: self._request(*asked))
+        except ReplacedError:
+            raise
+        except StoreError as error:
+            if not in_parts:
+                raise
+            return self._get_otherwise(request, version, error)
+        if found is None:
+            return None
+        self._tags = found.version is not None
+        if version is not None and found.version != version:  # some servers do not know If-Match
+            raise self._replaced(key)
+        if start is None:
+            return found
+        if found.is_whole or not in_parts:
+            # Servers may also send a range that is all of an object as the whole.
+            self._ranges = self._ranges and len(part_of(found.data, request)) == len(found.data)
+            return found._replace(is_whole=True)
+        return found._replace(data=cut_suffix(found.data, start, length)) if is_suffix else found
+
+    def _get_otherwise(self, request: Request, version: object | None, error: StoreError) -> Answer | None:
+        """Answer a range that the server refused: it may lie past the end, or be a suffix, which Azure lacks."""
+        key, start, length = request
+        head = self._look_up(key)
+        begin, end = (0, 0) if head is None else byte_range(start, length, head[0])
+        if head is None or begin == end:
+            return self._nothing(key, version, head)
+        if begin == start and length is not None:
+            raise error
+        return self._get(Request(key, begin, end - begin), version or head[1])  # of the object that has this size
+
+    def _nothing(self, key: str, version: object | None, head: tuple[int, object | None] | None) -> Answer | None:
+        """An empty answer, from one version if one is given."""
+        if head is not None and version is not None and head[1] != version:
+            raise self._replaced(key)
+        return None if head is None else Answer(b"", head[1])
+
+    def _fetch(self, request: Request, version: object | None = None) -> Buffer | None:
+        """Fetch one request, from one version if one is given. Raises: StoreError, ReplacedError."""
+        found = self._get(request, version)
+        if found is None:
+            return None
+        return part_of(found.data, request) if found.is_whole and request.start is not None else found.data
 
     def _fetch_versioned(self, request: Request) -> Versioned | None:
         """Fetch one request with its version, as `Versions.get_versioned` says. Raises: StoreError, ReplacedError."""
-        raise NotImplementedError
+        if request.start is not None and self._tags and self._ranges:
+            found = self._get(request)
+            if found is None or found.version is not None or found.is_whole:
+                # Without a version, all that is read of the object is taken from these bytes.
+                return found and Versioned(found.data, None if found.is_whole else found.version)
+        whole = self._get(Request(request.key))
+        if whole is None or request.start is None or whole.version is None or not self._ranges:
+            return whole and Versioned(whole.data, whole.version if request.start is None else None)
+        return Versioned(part_of(whole.data, request), whole.version)
+
+    def getsize(self, key: str) -> int | None:
+        """Size of an object in bytes, or None if it is missing."""
+        head = self._look_up(key)
+        return None if head is None else head[0]
+
+    def _tag(self, key: str) -> object | None:
+        """The token of an object; None if it is missing or has none. Raises: StoreError."""
+        head = self._look_up(key)
+        return None if head is None else head[1]
 
     def get_one(self, request: Request) -> Buffer | None:
         """Fetch one request. Raises: StoreError."""
@@ -161,9 +284,15 @@ class RemoteStore(FlatStore):
         parts = [(found[request.key], request) for request in requests]
         return [None if whole is None else part_of(whole, request) for whole, request in parts]
 
+    def list_prefix(self, prefix: str = "") -> Iterator[str]:
+        """All keys under a path."""
+        return iter([key for key, _ in self._listed(prefix)])
+
     def nbytes_stored(self, path: str = "") -> int:
-        """Bytes stored under a path."""
-        return sum(size or 0 for size in self.together(self.getsize, list(self.list_prefix(path))))
+        """Bytes stored under a path, as the listing says."""
+        listed = self._listed(path)
+        sizes = self.together(self.getsize, [key for key, nbytes in listed if nbytes is None])
+        return sum(nbytes or 0 for nbytes in (*sizes, *(nbytes for _, nbytes in listed)))
 
     def set_many(self, items: Iterable[tuple[str, Buffer]]) -> None:
         """Store every (key, bytes) pair, many at once; each replaces its object atomically. Raises: StoreError."""
@@ -200,16 +329,12 @@ class RemoteStore(FlatStore):
     def _at_once(self) -> int:
         return min(self.concurrency, max(int(config["remote.concurrency"]), 1))
 
+    def _replaced(self, key: str) -> ReplacedError:
+        return ReplacedError(f"store {self}: {key!r} was replaced while it was read")
+
 
 class TaggedStore(RemoteStore):
-    """A store whose server gives every version of an object an entity tag."""
-
-    @abstractmethod
-    def _get(self, request: Request, version: object | None = None) -> Versioned | None:
-        """Fetch one request, from one version if one is given, with the version of the answer.
-
-        Raises: StoreError, ReplacedError, NoRangesError.
-        """
+    """A store whose server changes an object on the condition that it has a tag."""
 
     @abstractmethod
     def _put_if(self, key: str, data: bytes | memoryview | None, tag: object | None) -> bool:
@@ -218,49 +343,10 @@ class TaggedStore(RemoteStore):
         Returns: whether that was done. Raises: StoreError.
         """
 
-    @abstractmethod
     def _get_tagged(self, key: str) -> Versioned | None:
         """Fetch one object with the tag that `_put_if` takes. Raises: StoreError."""
-
-    @abstractmethod
-    def _listed(self, path: str) -> list[tuple[str, int]]:
-        """The keys under a path, with the sizes of their objects. Raises: StoreError."""
-
-    def _fetch(self, request: Request, version: object | None = None) -> Buffer | None:
-        found, is_whole = self._get_part_or_whole(request, version)
-        if found is None:
-            return None
-        return part_of(found.data, request) if is_whole else found.data
-
-    def _fetch_versioned(self, request: Request) -> Versioned | None:
-        """Fetch one request with its version, as `Versions.get_versioned` says. Raises: StoreError, ReplacedError."""
-        found, is_whole = self._get_part_or_whole(request, None)
-        # Without a version, all that is read of the object is taken from these bytes.
-        return Versioned(found.data, None) if is_whole and found is not None else found
-
-    def _get_part_or_whole(self, request: Request, version: object | None) -> tuple[Versioned | None, bool]:
-        """Fetch one request, or the whole object in place of a range; say whether it is that."""
-        if request.start is None:
-            return self._get(request, version), False
-        if self._ranges:
-            with suppress(NoRangesError):
-                return self._get(request, version), False
-        whole = self._get(Request(request.key), version)
-        if whole is not None:  # servers may also send a range that is all of an object as the whole
-            is_all = len(host_view(part_of(whole.data, request))) == len(host_view(whole.data))
-            self._ranges = self._ranges and is_all
-        return whole, True
-
-    def list_prefix(self, prefix: str = "") -> Iterator[str]:
-        """All keys under a path."""
-        return iter([key for key, _ in self._listed(prefix)])
-
-    def nbytes_stored(self, path: str = "") -> int:
-        """Bytes stored under a path, as the listing says."""
-        return sum(nbytes for _, nbytes in self._listed(path))
-
-    def _replaced(self, key: str) -> ReplacedError:
-        return ReplacedError(f"store {self}: {key!r} was replaced while it was read")
+        found = self._get(Request(key))
+        return found and Versioned(found.data, found.version)
 
 
 class _InCall(threading.local):
