@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from gzarr.codecs.spec import ArrayRepr, Codec, Step
 from gzarr.indexing.copies import Plan
 from gzarr.indexing.keys import Coords
-from gzarr.indexing.plan import Part
+from gzarr.indexing.plan import Groups, Part
 from gzarr.layout.chunk_layout import Layout, Located
 from gzarr.profiling.recorder import Marker
 from gzarr.storage.base import Buffer, Store
@@ -116,12 +116,12 @@ class Chain(NamedTuple):
         return list(items)
 
 
-class PieceJob(Protocol):
-    """A read or write that a backend does in pieces, without making a `Part` for every chunk."""
+class ReadExecutor(Protocol):
+    """A read that an executor does in batches, each of them one table."""
 
     @property
     def stage(self) -> str:
-        """The stage of a profile that a piece begins with."""
+        """The stage of a profile that a batch begins with."""
         ...
 
     @property
@@ -130,57 +130,63 @@ class PieceJob(Protocol):
         ...
 
     @property
-    def pieces(self) -> Iterable[Any]:
-        """The pieces, once. Every piece of a write has objects of its own."""
+    def batches(self) -> Iterable[Any]:
+        """The batches, once."""
         ...
 
-    def keys(self, piece: Any) -> Sequence[str]:
-        """Keys of the objects that must be locked while a piece is written; none for a read."""
+    def read(self, batch: Any) -> Groups:
+        """Read a batch, except for what is returned, which the reference path reads. Raises: StoreError."""
         ...
 
-    def merged(self, piece: Any, keys: Sequence[str]) -> Sequence[str]:
-        """Those of the objects of a piece whose old bytes the store is asked for. keys: what `keys` gives."""
+    def retry(self) -> Iterable[tuple[Coords, list[Part]]] | None:
+        """Once all batches are done, return what the reference path has to read besides; None for nothing."""
         ...
 
-    def do(self, piece: Any, keys: Sequence[str]) -> list[tuple[Coords, list[Part]]]:
-        """Do a piece, except for the parts that are returned, by stored object: the reference path does those.
 
-        keys: what `keys` gives for the piece. Raises: StoreError.
+class WriteExecutor(Protocol):
+    """A write that an executor does in batches, each with stored objects of its own."""
+
+    @property
+    def stage(self) -> str:
+        """The stage of a profile that a batch begins with."""
+        ...
+
+    @property
+    def work(self) -> Work:
+        """How much there is to do."""
+        ...
+
+    @property
+    def batches(self) -> Iterable[Any]:
+        """The batches, once."""
+        ...
+
+    def objects(self, batch: Any) -> tuple[Sequence[str], Sequence[str]]:
+        """Keys of the objects that are locked while a batch is written, and of those whose old bytes are asked for."""
+        ...
+
+    def write(self, batch: Any, keys: Sequence[str], merged: Sequence[str]) -> Groups:
+        """Write a batch, except for what is returned, which the reference path writes. Raises: StoreError.
+
+        keys, merged: what `objects` gives for the batch.
         """
-        ...
-
-    def again(self) -> Iterable[tuple[Coords, list[Part]]] | None:
-        """Once all pieces are done, return what the reference path has to do besides, by stored object; or None."""
-        ...
-
-
-class BasicSelections(Protocol):
-    """Reads and writes integers and slices of few chunks of one array, as they stand between the brackets."""
-
-    def read(self, key: Any, dtype: np.dtype[Any], out: Array | None = None, /) -> Any:
-        """Read a selection into an array or scalar of the array's dtype; None if that is left to a plan.
-
-        out: an array of that dtype to read into; None for a new one.
-        """
-        ...
-
-    def write(self, key: Any, value: Any, *, keep_empty: bool) -> bool:
-        """Write a selection. keep_empty: as in `Backend.merge_and_encode`. Returns: whether that was done."""
         ...
 
 
 class Compiled(Protocol):
     """Decides which reads and writes of one array compiled code does."""
 
-    def take_read(self, plan: Plan, nparts: int, out: Array, fields: Fields) -> PieceJob | str:
-        """Return a read in pieces, or the reason why the reference path has to do it.
+    def take_read(self, plan: Plan, nparts: int, out: Array, fields: Fields) -> ReadExecutor | str:
+        """Return what reads a plan, or the reason why the reference path has to.
 
-        nparts: of the plan. out: as in `gzarr.chunk_io.waves.ReadJob`.
+        nparts: of the plan. out: as in `gzarr.chunk_io.reference.ReadJob`.
         """
         ...
 
-    def take_write(self, plan: Plan, nparts: int, value: Array, fields: Fields, *, keep_empty: bool) -> PieceJob | str:
-        """Return a write in pieces, or the reason why the reference path has to do it.
+    def take_write(
+        self, plan: Plan, nparts: int, value: Array, fields: Fields, *, keep_empty: bool
+    ) -> WriteExecutor | str:
+        """Return what writes a plan, or the reason why the reference path has to.
 
         nparts: of the plan. keep_empty: as in `Backend.merge_and_encode`.
         """
@@ -190,8 +196,8 @@ class Compiled(Protocol):
         """Whether reads by a `CopyPlan` are for this code, as far as the array decides that."""
         ...
 
-    def basic(self) -> BasicSelections | None:
-        """What reads and writes basic selections without a plan; None if nothing does."""
+    def basic(self) -> Any:
+        """What reads and writes basic selections without a plan (`cpu.compiled.basic`); None if nothing does."""
         ...
 
     def placement(self) -> tuple[Placement, ...]:

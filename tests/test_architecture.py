@@ -130,7 +130,7 @@ TESTED_THROUGH = {
     "checking/test_verify": "api/checking checking/chunks checking/consolidated checking/leftovers checking/nodes "
     "checking/report",
     "chunk_io/test_chunk_cache": "storage/invalidation",
-    "chunk_io/test_engine": "chunk_io/array_io chunk_io/prepare chunk_io/waves",
+    "chunk_io/test_engine": "chunk_io/array_io chunk_io/prepare chunk_io/reference",
     "cli/test_copy": "cli/copy_options",
     "cli/test_main": "cli/commands cli/options",
     "cli/test_serve": "cli/http_server cli/served",

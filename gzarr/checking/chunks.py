@@ -21,7 +21,7 @@ from gzarr.checking.report import Place, Problem
 from gzarr.chunk_io import engine
 from gzarr.chunk_io.array_io import ArrayIO
 from gzarr.chunk_io.prepare import find_shardings, prepare_array
-from gzarr.chunk_io.waves import ReadJob
+from gzarr.chunk_io.reference import ReadJob
 from gzarr.codecs.numcodecs import trusted
 from gzarr.errors import ChunkError, CodecError, GzarrError, MetadataError, StoreError
 from gzarr.indexing.grid import Axis, Grid, RegularAxis

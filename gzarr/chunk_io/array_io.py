@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from gzarr.backend import Backend, Chain, Compiled, Placement
 from gzarr.chunk_io.chunk_cache import ArrayChunks
 from gzarr.errors import ChunkError, ChunkNotFoundError, CodecError
 from gzarr.indexing.keys import Coords
-from gzarr.indexing.plan import Part
+from gzarr.indexing.plan import Groups, Part
 from gzarr.layout.chunk_layout import Layout
 from gzarr.profiling.recorder import Marker
 from gzarr.storage.base import Store
 
 T = TypeVar("T")
-
-#: Stored objects, by coordinates in the grid of objects, with the parts wanted of each.
-Wave: TypeAlias = list[tuple[Coords, list[Part]]]
 
 
 class ArrayIO(NamedTuple):
@@ -72,7 +69,7 @@ class ArrayIO(NamedTuple):
 
 
 def by_chain(io: ArrayIO, parts: Sequence[Part]) -> Iterable[tuple[Chain, Sequence[int]]]:
-    """Group the parts of a wave by the chain of their chunks: (chain, positions)."""
+    """Group the parts of a batch by the chain of their chunks: (chain, positions)."""
     if io.only_chain is not None:
         return ((io.only_chain, range(len(parts))),)
     chains: dict[int, tuple[Chain, list[int]]] = {}
@@ -87,9 +84,9 @@ def pick(items: Sequence[T], positions: Sequence[int]) -> list[T]:
     return [items[i] for i in positions]
 
 
-def check_present(io: ArrayIO, wave: Wave, buffers: Sequence[Any]) -> None:
-    """Raise ChunkNotFoundError for the first chunk of a wave that is not stored."""
-    owners = [(coords, part) for coords, parts in wave for part in parts]
+def check_present(io: ArrayIO, groups: Groups, buffers: Sequence[Any]) -> None:
+    """Raise ChunkNotFoundError for the first chunk of a batch that is not stored."""
+    owners = [(coords, part) for coords, parts in groups for part in parts]
     for (object_coords, part), buffer in zip(owners, buffers, strict=True):
         if buffer is None:
             why = (
@@ -99,9 +96,9 @@ def check_present(io: ArrayIO, wave: Wave, buffers: Sequence[Any]) -> None:
             raise ChunkNotFoundError(why, path=io.name, key=key, chunk_coords=part.coords)
 
 
-def chunk_error(io: ArrayIO, wave: Wave, error: CodecError, positions: Sequence[int]) -> ChunkError:
-    """Return an error that names the chunk of a batch. positions: of the batch's items in the wave."""
-    owners: list[tuple[Any, Part]] = [(coords, part) for coords, parts in wave for part in parts]
+def chunk_error(io: ArrayIO, groups: Groups, error: CodecError, positions: Sequence[int]) -> ChunkError:
+    """Return an error that names the chunk of a batch. positions: of the batch's items in the groups."""
+    owners: list[tuple[Any, Part]] = [(coords, part) for coords, parts in groups for part in parts]
     object_coords, part = owners[positions[min(error.index, len(positions) - 1)]]
     key = io.layout.key(object_coords)
     return ChunkError(str(error), path=io.name, key=key, chunk_coords=part.coords, codec=error.codec)

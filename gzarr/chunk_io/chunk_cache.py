@@ -1,8 +1,8 @@
-"""Caches decoded chunks in memory, for arrays that are read again and again in pieces smaller than their chunks.
+"""Caches decoded chunks in memory, for arrays that are read again and again in parts smaller than their chunks.
 
-Theory of operation. Reading a wave begins with the cached chunks (`ArrayChunks.serve`). The rest of the wave is located
-and fetched as usual, decoded chunk by chunk, cached, and copied into the result. A chunk is cached under the name of
-its stored object, with the token that the store gave for the object before it was fetched (`Versions.token`): when
+Theory of operation. Reading a batch begins with the cached chunks (`ArrayChunks.serve`). The rest of the batch is
+located and fetched as usual, decoded chunk by chunk, cached, and copied into the result. A chunk is cached under the
+name of its stored object, with the token that the store gave for the object before it was fetched (`Versions.token`): when
 the object is replaced, its cached chunks are not used again. Stores without tokens rely on
 `gzarr.storage.invalidation`, which reports everything this process writes: a chunk is not cached if such a change
 overlaps its fetch.
@@ -26,13 +26,11 @@ import numpy as np
 from gzarr.backend import Array, Backend, Chain, Fields
 from gzarr.concurrency import is_held_here, new_lock
 from gzarr.errors import CodecError
-from gzarr.indexing.keys import Coords
-from gzarr.indexing.plan import Part
+from gzarr.indexing.plan import Groups, Part
 from gzarr.layout.chunk_layout import Layout
 from gzarr.storage.base import Buffer, Store, tokens_of
 from gzarr.storage.invalidation import listen
 
-Wave: TypeAlias = list[tuple[Coords, list[Part]]]
 Place: TypeAlias = Callable[[Chain, Sequence[Buffer | None], Sequence[Part], Array, Fields], None]
 
 
@@ -167,17 +165,19 @@ class ArrayChunks:
     store: Store
     root: Hashable
 
-    def serve(self, layout: Layout, backend: Backend, wave: Wave, target: tuple[Array, Fields]) -> tuple[Wave, Place]:
-        """Copy the cached chunks of a wave into ``target`` (the result, and the fields it is limited to).
+    def serve(
+        self, layout: Layout, backend: Backend, groups: Groups, target: tuple[Array, Fields]
+    ) -> tuple[Groups, Place]:
+        """Copy the cached chunks of a batch into ``target`` (the result, and the fields it is limited to).
 
-        Returns: the rest of the wave, and what to do instead of `Backend.place` with its chunks once they are fetched.
+        Returns: the rest of the batch, and what to do instead of `Backend.place` with its chunks once they are fetched.
         """
         out, fields = target
         changes = self.cache._changes  # noqa: SLF001 - one module, two classes
-        rest: Wave = []
+        rest: Groups = []
         objects: dict[int, tuple[Hashable, object | None]] = {}
-        keys = [layout.key(coords) for coords, _ in wave]
-        for (coords, parts), key, token in zip(wave, keys, tokens_of(self.store, keys), strict=True):
+        keys = [layout.key(coords) for coords, _ in groups]
+        for (coords, parts), key, token in zip(groups, keys, tokens_of(self.store, keys), strict=True):
             # With a token, a name that is quick to make will do: changes need not be announced.
             name = self.store.lock_name(key) if token is None else (self.root, key)
             left = []

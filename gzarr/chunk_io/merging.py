@@ -1,4 +1,4 @@
-"""Stores a wave whose objects are partly covered, on stores that replace an object only if it is unchanged.
+"""Stores a batch whose objects are partly covered, on stores that replace an object only if it is unchanged.
 
 Theory of operation. The old objects are read with tags of their versions, merged, and stored if they still have these
 versions. What another process replaced meanwhile is read and merged again. Objects that are covered whole are stored in
@@ -10,40 +10,30 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import compress
 from operator import not_
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from gzarr.profiling.recorder import stage, sum_nbytes
 from gzarr.storage.base import ANY, Buffer, Change, Conditional, Store, Versioned
 from gzarr.storage.changing import attempts, given_up
 
-#: Gives the new bytes of some objects of a wave, by their positions; None for those that are now empty. Arguments: the
+#: Gives the new bytes of some objects of a batch, by their positions; None for those that are now empty. Arguments: the
 #: positions, the old bytes, and whether empty chunks are stored whatever the array says.
 Build: TypeAlias = Callable[[Sequence[int], Sequence[Buffer | None], bool], list[Buffer | None]]
 
 
-class Covered(NamedTuple):
-    """The objects of a wave.
-
-    Attributes
-    ----------
-    keys : sequence of str
-        Their keys.
-    whole : sequence of bool
-        Which of them are covered whole.
-    """
-
-    keys: Sequence[str]
-    whole: Sequence[bool]
-
-
 def merge_unless_replaced(
-    store: Store, conditional: Conditional, covered: Covered, build: Build, check: Callable[[], object] | None = None
+    store: Store,
+    conditional: Conditional,
+    objects: tuple[Sequence[str], Sequence[bool]],
+    build: Build,
+    check: Callable[[], object] | None = None,
 ) -> None:
-    """Merge and store the objects of a wave. Raises: what `build` and `check` raise, StoreError.
+    """Merge and store the objects of a batch. Raises: what `build` and `check` raise, StoreError.
 
-    check: called when old objects were read; they are stored only if nothing has changed them since.
+    objects: their keys, and which of them are covered whole. check: called when old objects were read; they are stored
+        only if nothing has changed them since.
     """
-    keys, whole = covered
+    keys, whole = objects
     left: Sequence[int] = range(len(keys))
     for _ in attempts():
         old = _load(conditional, [keys[i] for i in left if not whole[i]])

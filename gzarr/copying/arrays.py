@@ -11,7 +11,7 @@ from typing import Any
 from gzarr.backend import Work
 from gzarr.chunk_io.array_io import ArrayIO
 from gzarr.chunk_io.prepare import find_shardings, prepare_array
-from gzarr.chunk_io.waves import load_encoded
+from gzarr.chunk_io.reference import load_encoded
 from gzarr.codecs.chain import prepare
 from gzarr.codecs.spec import ArrayRepr, CodecSpec
 from gzarr.copying.sources import Source

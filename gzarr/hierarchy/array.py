@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 import numpy as np
 
 from gzarr.backend import Array as AnyArray
-from gzarr.backend import Backend, BasicSelections, Fields
+from gzarr.backend import Backend, Fields
 from gzarr.chunk_io.array_io import ArrayIO
 from gzarr.chunk_io.prepare import is_prepared, prepare_array
 from gzarr.codecs.spec import CodecSpec
@@ -1354,7 +1354,7 @@ class Array(Node[ArrayMeta]):
         except GzarrError:
             return None
 
-    def _basic(self) -> BasicSelections | None:
+    def _basic(self) -> Any:
         bound = self._io if self._bound is None else self._bound
         return bound.compiled.basic() if type(bound) is ArrayIO and bound.compiled is not None else None
 

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gzarr.backend import Array as AnyArray
-from gzarr.backend import BasicSelections, Work
+from gzarr.backend import Work
 from gzarr.chunk_io.array_io import ArrayIO
-from gzarr.chunk_io.waves import ReadJob
+from gzarr.chunk_io.reference import ReadJob
 from gzarr.hierarchy.array import Array
 from gzarr.indexing.copies import plan_arrays
 from gzarr.indexing.grid import nchunks
@@ -123,7 +123,7 @@ def _read_small(boxes: Sequence[_WantedBox], results: dict[int, AnyArray]) -> No
     first.array.backend.run(read, batches, work)
 
 
-def _basic(box: _WantedBox) -> BasicSelections | None:
+def _basic(box: _WantedBox) -> Any:
     array = box.array
     if box.out is not None or array.device != "cpu" or math.prod(box.shape) * array.itemsize > _SMALL_NBYTES:
         return None

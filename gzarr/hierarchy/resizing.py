@@ -17,7 +17,7 @@ import numpy as np
 from gzarr.backend import Array
 from gzarr.chunk_io import engine
 from gzarr.chunk_io.array_io import ArrayIO
-from gzarr.chunk_io.waves import ReadJob, WriteJob
+from gzarr.chunk_io.reference import ReadJob, WriteJob
 from gzarr.codecs.spec import ArrayRepr, equals_fill, fill_of
 from gzarr.indexing.grid import Grid, nchunks
 from gzarr.indexing.keys import Coords

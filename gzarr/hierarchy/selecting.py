@@ -10,7 +10,7 @@ import numpy as np
 from gzarr.backend import Array as AnyArray
 from gzarr.backend import Fields
 from gzarr.chunk_io import engine
-from gzarr.chunk_io.waves import ReadJob, WriteJob
+from gzarr.chunk_io.reference import ReadJob, WriteJob
 from gzarr.errors import MetadataError
 from gzarr.hierarchy.array_info import boundaries
 from gzarr.hierarchy.node import GzarrArray

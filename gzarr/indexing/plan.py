@@ -49,6 +49,10 @@ class Part(NamedTuple):
     full: bool
 
 
+#: Stored objects, by their coordinates in the grid of objects, with the parts wanted of each.
+Groups: TypeAlias = list[tuple[Coords, list[Part]]]
+
+
 class PointTable(NamedTuple):
     """Points sorted by the chunks that hold them. A row stands for one chunk.
 

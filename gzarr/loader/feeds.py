@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from gzarr.backend import Array, Backend
 from gzarr.chunk_io.array_io import ArrayIO
-from gzarr.chunk_io.waves import ReadJob
+from gzarr.chunk_io.reference import ReadJob
 from gzarr.indexing.copies import CopyPlan, make_copies
 from gzarr.indexing.selection import Indices
 from gzarr.loader.leases import Lease, Leases

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import gzarr
-from gzarr.chunk_io import engine, waves
-from gzarr.chunk_io.waves import ReadJob
+from gzarr.chunk_io import engine, reference
+from gzarr.chunk_io.reference import ReadJob
 from gzarr.codecs import BytesCodec, GzipCodec, ShardingCodec, ZstdCodec
 from gzarr.concurrency import Turns
 from gzarr.cpu.backend import MAX_WAVE_NCHUNKS, CpuBackend
@@ -557,8 +557,8 @@ class WaitingStore(WrapperStore):
 def test_all_objects_are_under_way_at_once(shards: int | None, large: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where each of them has many chunks, or is a wave of its own."""
     if large:
-        monkeypatch.setattr(engine, "WAITING_WAVE_NBYTES", 256)
-        monkeypatch.setattr(engine, "PARALLEL_NBYTES", 1)
+        monkeypatch.setattr(reference, "WAITING_BATCH_NBYTES", 256)
+        monkeypatch.setattr(reference, "PARALLEL_NBYTES", 1)
         monkeypatch.setattr("gzarr.cpu.backend.MAX_WAVE_NCHUNKS", 1)
     store = WaitingStore(MemoryStore())
     n = 16 * (shards or 4)
@@ -572,8 +572,8 @@ def test_all_objects_are_under_way_at_once(shards: int | None, large: bool, monk
 
 
 def test_waves_that_wait_are_limited_by_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "WAITING_WAVE_NBYTES", 256)
-    monkeypatch.setattr(engine, "READING_NBYTES", 8 * 256)
+    monkeypatch.setattr(reference, "WAITING_BATCH_NBYTES", 256)
+    monkeypatch.setattr(reference, "READING_NBYTES", 8 * 256)
     array = gzarr.create_array(WaitingStore(MemoryStore()), shape=1 << 16, chunks=4, shards=64, dtype="i4")
     seen = []
     monkeypatch.setattr(CpuBackend, "run", staticmethod(lambda task, waves, work: seen.append((list(waves), work))))
@@ -599,11 +599,11 @@ def test_as_many_objects_are_built_at_once_as_there_are_cores(
     others_hold_all: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What they are built from is in memory, too. Waves that are held up for long go on."""
-    monkeypatch.setattr(engine, "WAITING_WAVE_NBYTES", 256)
-    monkeypatch.setattr(engine, "PARALLEL_NBYTES", 1)
+    monkeypatch.setattr(reference, "WAITING_BATCH_NBYTES", 256)
+    monkeypatch.setattr(reference, "PARALLEL_NBYTES", 1)
     monkeypatch.setattr("gzarr.cpu.backend.MAX_WAVE_NCHUNKS", 1)
-    monkeypatch.setattr(waves, "_builders", Turns(0, 0.001) if others_hold_all else Turns(1, 60))
-    under_way, most, build, lock = 0, 0, waves._build, threading.Lock()
+    monkeypatch.setattr(reference, "_builders", Turns(0, 0.001) if others_hold_all else Turns(1, 60))
+    under_way, most, build, lock = 0, 0, reference._build, threading.Lock()
 
     def counted(*given: Any) -> Any:
         nonlocal under_way, most
@@ -616,7 +616,7 @@ def test_as_many_objects_are_built_at_once_as_there_are_cores(
             under_way -= 1
         return built
 
-    monkeypatch.setattr(waves, "_build", counted)
+    monkeypatch.setattr(reference, "_build", counted)
     store = WaitingStore(MemoryStore())
     array = gzarr.create_array(store, shape=1024, chunks=4, shards=64, dtype="i4", compressors=None)
     array[:] = np.arange(1, 1025)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import gzarr
 from gzarr.chunk_io import engine
-from gzarr.chunk_io.waves import ReadJob
+from gzarr.chunk_io.reference import ReadJob
 from gzarr.errors import ChunkError, SelectionError
 from gzarr.indexing.copies import cut_boxes, make_copies
 from gzarr.storage import CountingStore, LocalStore, MemoryStore

@@ -10,15 +10,15 @@ from collections.abc import Callable
 from math import prod
 from typing import Any, NamedTuple
 
-from gzarr.backend import Fields, PieceJob, Placement
+from gzarr.backend import Fields, Placement
 from gzarr.config import config
 from gzarr.cpu.compiled import library
 from gzarr.cpu.compiled.basic import BasicSelections, make_basic
 from gzarr.cpu.compiled.elements import make_element
 from gzarr.cpu.compiled.points import make_point_batches
-from gzarr.cpu.compiled.read import are_few, batch_size, make_read
+from gzarr.cpu.compiled.read import LoopRead, are_few, batch_size, make_read
 from gzarr.cpu.compiled.source import MAX_EXTENT, LoopChain, Pace, Source, swapped
-from gzarr.cpu.compiled.write import fits, level_of, make_write, shared_size, write_size
+from gzarr.cpu.compiled.write import LoopWrite, fits, level_of, make_write, shared_size, write_size
 from gzarr.cpu.decode_into import PLAIN_ARRAYS
 from gzarr.cpu.threads import thread_count
 from gzarr.indexing.copies import CopyPlan, Plan, make_batches
@@ -97,7 +97,7 @@ class CompiledLoop:
         self._is_numpy = is_numpy
         self._decision: _Decision | None = None
 
-    def take_read(self, plan: Plan, nparts: int, out: Any, fields: Fields) -> PieceJob | str:
+    def take_read(self, plan: Plan, nparts: int, out: Any, fields: Fields) -> LoopRead | str:
         """Return a read as a job of the loop, or why not. nparts: of the plan. out: of the plan's shape."""
         copies = isinstance(plan, CopyPlan)
         source = (self._decision or self._decide()).read
@@ -124,7 +124,7 @@ class CompiledLoop:
             return _FEW
         return make_read(source, plan, batches, (blocks, element), n_threads)
 
-    def take_write(self, plan: Plan, nparts: int, value: Any, fields: Fields, *, keep_empty: bool) -> PieceJob | str:
+    def take_write(self, plan: Plan, nparts: int, value: Any, fields: Fields, *, keep_empty: bool) -> LoopWrite | str:
         """Return a write as a job of the loop, or why not.
 
         nparts: of the plan. value: of the plan's shape. keep_empty: whether chunks equal to the fill value are stored.

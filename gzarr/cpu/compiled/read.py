@@ -20,7 +20,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,7 @@ from gzarr.cpu.threads import spread
 from gzarr.errors import CodecError
 from gzarr.indexing.copies import CopyPlan
 from gzarr.indexing.keys import Coords
-from gzarr.indexing.plan import Part
+from gzarr.indexing.plan import Groups, Part
 from gzarr.indexing.selection import Indices
 from gzarr.indexing.tables import Batches, table_of_parts
 from gzarr.layout.sharded import Sharded
@@ -56,9 +56,6 @@ STORE_NCHUNKS, STORE_NBYTES = 64, 1 << 20
 _FEW_NCHUNKS, _SMALL_NBYTES = 8, 1 << 18
 #: A batch that takes so many seconds tells how long its chunks take, however few they are.
 _TELLING_S = 100e-6
-
-#: Stored objects, by their coordinates, with the parts wanted of each.
-Left: TypeAlias = list[tuple[Coords, list[Part]]]
 
 
 class _ShardRow(NamedTuple):
@@ -90,7 +87,7 @@ class LoopRead:
     ----------
     source : Source
         Where the chunks are, and what they are.
-    batches : Batches
+    tables : Batches
         What is read.
     work : Work
         How much there is to do.
@@ -111,7 +108,7 @@ class LoopRead:
     """
 
     source: Source
-    batches: Batches
+    tables: Batches
     work: Work
     blocks: tuple[Array, ...]
     rows: int
@@ -125,21 +122,13 @@ class LoopRead:
     stage = "loop"
 
     @property
-    def pieces(self) -> Iterator[int]:
+    def batches(self) -> Iterator[int]:
         """The numbers of the batches."""
-        return spread(self.batches.n, self.n_threads)
+        return spread(self.tables.n, self.n_threads)
 
-    def keys(self, number: int) -> tuple[str, ...]:
-        """Nothing: reads lock no objects."""
-        return ()
-
-    def merged(self, number: int, keys: Sequence[str]) -> tuple[str, ...]:
-        """Nothing: reads merge nothing."""
-        return ()
-
-    def do(self, number: int, keys: Sequence[str]) -> Left:
+    def read(self, number: int) -> Groups:
         """Read a batch into the result, all but the parts that are returned. Raises: StoreError."""
-        table = self.batches.table(number)
+        table = self.tables.table(number)
         if not table.nchunks:
             return []
         if table.owners is not None:
@@ -148,19 +137,19 @@ class LoopRead:
         status = self._call(table, None, self._chunks(table) if self.source.in_memory else None)
         if not any(status):
             return []
-        parts = self.batches.parts(number, table, [chunk for chunk, left in enumerate(status) if left])
+        parts = self.tables.parts(number, table, [chunk for chunk, left in enumerate(status) if left])
         return [(part.coords, [part]) for part in parts]
 
-    def again(self) -> Iterator[tuple[Coords, list[Part]]] | None:
+    def retry(self) -> Iterator[tuple[Coords, list[Part]]] | None:
         """All parts of the shards that were given up; None if none was."""
         return map(self._all_of, sorted(self.given_up)) if self.given_up else None
 
     def _all_of(self, shard: Coords) -> tuple[Coords, list[Part]]:
         parts: list[Part] = []
         for number in sorted(self.given_up[shard]):
-            table = self.batches.table(number)
+            table = self.tables.table(number)
             at = table.owners.tolist().index(list(shard))
-            parts += self.batches.parts(number, table, range(*table.bounds[at : at + 2].tolist()))
+            parts += self.tables.parts(number, table, range(*table.bounds[at : at + 2].tolist()))
         return shard, parts
 
     def _chunks(self, table: Any) -> Sequence[Buffer | None]:
@@ -294,7 +283,7 @@ def make_read(
     part_nbytes, each = slots * first.nbytes // nparts, -(-nparts // batches.n)
     return LoopRead(
         source=source,
-        batches=batches,
+        tables=batches,
         work=Work(nparts, part_nbytes, each, unlocked=True, chunk_s=source.pace.chunk_s),
         blocks=blocks,
         rows=rows,

@@ -28,7 +28,7 @@ from gzarr.backend import Work
 from gzarr.codecs.spec import fill_of
 from gzarr.cpu.compiled import library
 from gzarr.cpu.compiled.encoder import Encoder
-from gzarr.cpu.compiled.read import BATCHES_PER_THREAD, MAX_NBYTES, STORE_NBYTES, Left
+from gzarr.cpu.compiled.read import BATCHES_PER_THREAD, MAX_NBYTES, STORE_NBYTES
 from gzarr.cpu.compiled.source import Source
 from gzarr.cpu.decode_into import lent_scratch
 from gzarr.cpu.threads import share as share_out
@@ -36,7 +36,7 @@ from gzarr.cpu.threads import spread
 from gzarr.errors import CodecError
 from gzarr.indexing.grid import chunk_shape
 from gzarr.indexing.keys import join_path
-from gzarr.indexing.plan import Part
+from gzarr.indexing.plan import Groups, Part
 from gzarr.indexing.tables import Batches
 from gzarr.layout.shard import MISSING, Level, decode_index, split_index
 from gzarr.layout.sharded import Sharded, ShardIndex
@@ -83,7 +83,7 @@ class LoopWrite:
         Where the chunks are, and what they are.
     target : Target or None
         How their files may be written; None if the store takes every object.
-    batches : Batches
+    tables : Batches
         What is written; a table has chunks of one shard.
     work : Work
         How much there is to do.
@@ -99,7 +99,7 @@ class LoopWrite:
 
     source: Source
     target: Target | None
-    batches: Batches
+    tables: Batches
     work: Work
     value: Any
     job: bytes
@@ -111,28 +111,27 @@ class LoopWrite:
     stage = "loop"
 
     @property
-    def pieces(self) -> Iterator[_Batch]:
+    def batches(self) -> Iterator[_Batch]:
         """The batches, once: shards are whole."""
-        cuts = self.batches.cuts
-        for number in spread(self.batches.n // cuts, self.n_threads):
-            tables = [(at, self.batches.table(at)) for at in range(number * cuts, (number + 1) * cuts)]
+        cuts = self.tables.cuts
+        for number in spread(self.tables.n // cuts, self.n_threads):
+            tables = [(at, self.tables.table(at)) for at in range(number * cuts, (number + 1) * cuts)]
             tables = [(at, table) for at, table in tables if table.nchunks]
             owners = tables[0][1].owners
             shard = None if owners is None else tuple(owners[0].tolist())
             yield _Batch(tables, sum(table.nchunks for _, table in tables), shard)
 
-    def keys(self, batch: _Batch) -> list[str]:
-        """The objects of a batch."""
-        if batch.shard is not None:
-            return [self.source.layout.key(batch.shard)]
-        prefix, encode = join_path(self.source.path, "_")[:-1], self.source.keys.encode
-        return [prefix + encode(at) for _, table in batch.tables for at in table.coords.tolist()]
+    def objects(self, batch: _Batch) -> tuple[Sequence[str], Sequence[str]]:
+        """The objects of a batch, and those that are merged: its shard, or its chunks in part.
 
-    def merged(self, batch: _Batch, keys: Sequence[str]) -> Sequence[str]:
-        """Its shard, unless the batch covers it whole; its chunks in part. Files are read by the loop itself."""
+        Old bytes of files are read by the loop itself.
+        """
         if batch.shard is not None:
-            return () if self._covers(batch) else keys
-        return () if self.target is not None else self._partial(batch, keys)
+            keys = [self.source.layout.key(batch.shard)]
+            return keys, () if self._covers(batch) else keys
+        prefix, encode = join_path(self.source.path, "_")[:-1], self.source.keys.encode
+        keys = [prefix + encode(at) for _, table in batch.tables for at in table.coords.tolist()]
+        return keys, () if self.target is not None else self._partial(batch, keys)
 
     def _partial(self, batch: _Batch, keys: Sequence[str]) -> list[str]:
         """Keys of the chunks that are not replaced whole, or that others may have appended to. keys: of all."""
@@ -145,28 +144,26 @@ class LoopWrite:
         layout, shard = self.source.layout, batch.shard or ()
         reaches_out = True in map(eq, shard, (layout.cut or layout.find_cut())[1])
         is_whole = not reaches_out and layout.is_whole(shard, batch.nchunks)
-        return is_whole and self.batches.npoints < 0 and all(table.full.all() for _, table in batch.tables)
+        return is_whole and self.tables.npoints < 0 and all(table.full.all() for _, table in batch.tables)
 
-    def again(self) -> None:
-        """Nothing: the reference path does the rest of a batch at once."""
-
-    def do(self, batch: _Batch, keys: Sequence[str]) -> Left:
-        """Write a batch, all but the parts that are returned. keys: its objects. Raises: StoreError."""
+    def write(self, batch: _Batch, keys: Sequence[str], merged: Sequence[str]) -> Groups:
+        """Write a batch, all but the parts that are returned. Raises: StoreError."""
         loop = library.loop()
         layout, started = self.source.layout, perf_counter()
         if loop is None:  # switched off meanwhile
             left: Sequence[int] = range(batch.nchunks)
         elif isinstance(layout, Sharded):
-            left = () if self._write_shard(loop, layout, batch, keys[0]) else range(batch.nchunks)
+            left = () if self._write_shard(loop, layout, batch, keys[0], covered=not merged) else range(batch.nchunks)
+        elif self.target is None:
+            left = self._write_items(loop, batch.tables[0][1], keys, merged)
         else:
-            left = (self._write_items if self.target is None else self._write_files)(loop, batch.tables[0][1], keys)
+            left = self._write_files(loop, batch.tables[0][1], keys, self.target)
         self.source.write_pace.note(perf_counter() - started, batch.nchunks)
         return self._left(batch, left) if left else []
 
-    def _write_items(self, loop: Any, table: Any, keys: Sequence[str]) -> Sequence[int]:
+    def _write_items(self, loop: Any, table: Any, keys: Sequence[str], merged: Sequence[str]) -> Sequence[int]:
         """Encode the chunks of a table, which the store takes. Returns: numbers of those that are left."""
         store, chain, n = self.source.store, self.source.chain, table.nchunks
-        merged = self._partial(_Batch([(0, table)], n, None), keys)
         old = dict(zip(merged, store.get_many(list(map(Request, merged))), strict=True)) if merged else {}
         status = bytearray(n)
         with lent_scratch() as scratch:
@@ -187,11 +184,8 @@ class LoopWrite:
             doing.count(n - n_left, *done)
         return [i for i, code in enumerate(status) if code == _LEFT] if n_left else ()
 
-    def _write_files(self, loop: Any, table: Any, keys: Sequence[str]) -> Sequence[int]:
+    def _write_files(self, loop: Any, table: Any, keys: Sequence[str], target: Target) -> Sequence[int]:
         """Write the chunks of a table, which are files. Returns: numbers of those that are left."""
-        target = self.target
-        if target is None:
-            raise TypeError("the store takes every object")
         prefix = os.fsencode(target.prefix + self.source.keys.prefix)
         status = bytearray(table.nchunks)
         into = (prefix, os.fsencode(target.temporary), target.written, target.number()), None, None
@@ -204,12 +198,12 @@ class LoopWrite:
             doing.count(table.nchunks - n_left, *done)
         return [i for i, code in enumerate(status) if code == _LEFT] if n_left else ()
 
-    def _write_shard(self, loop: Any, layout: Sharded, batch: _Batch, key: str) -> bool:
+    def _write_shard(self, loop: Any, layout: Sharded, batch: _Batch, key: str, *, covered: bool) -> bool:
         """Put a shard together and store it. Returns: whether that could be done."""
         level, index = layout.blank_index(batch.shard or ())
         chain = self.source.chain
         try:
-            old = self._old_shard(layout, level, batch, key)
+            old = (None, None) if covered else self._old_shard(layout, level, batch, key)
         except CodecError:  # the reference path says what is wrong
             return False
         head = level.index_nbytes if level.location == "start" else 0
@@ -271,9 +265,7 @@ class LoopWrite:
         return shares
 
     def _old_shard(self, layout: Sharded, level: Level, batch: _Batch, key: str) -> tuple[Buffer | None, Any]:
-        """The bytes and the index of a shard; None if a batch covers it whole. Raises: CodecError."""
-        if self._covers(batch):
-            return None, None
+        """The bytes and the index of a shard. Raises: CodecError."""
         stored = self.source.store.get_one(Request(key))
         if stored is None:
             return b"", layout.blank_index(batch.shard or ())[1].entries
@@ -285,15 +277,15 @@ class LoopWrite:
         """Let the loop write a table. into: what it writes to, of files, a shard in memory, or chunks for a store."""
         return loop.write(self.job, self.encoder, self.element, table.columns, self.fill, *into, room, status)
 
-    def _left(self, batch: _Batch, chunks: Sequence[int]) -> Left:
+    def _left(self, batch: _Batch, chunks: Sequence[int]) -> Groups:
         """Chunks as parts by stored object, for the reference path."""
         if batch.shard is not None:
             return [(batch.shard, [part for at, table in batch.tables for part in self._parts(at, table)])]
         ((at, table),) = batch.tables
-        return [(part.coords, [part]) for part in self.batches.parts(at, table, chunks)]
+        return [(part.coords, [part]) for part in self.tables.parts(at, table, chunks)]
 
     def _parts(self, number: int, table: Any) -> list[Part]:
-        return self.batches.parts(number, table, range(table.nchunks))
+        return self.tables.parts(number, table, range(table.nchunks))
 
 
 @dataclass(slots=True)
@@ -390,7 +382,7 @@ def make_write(
     return LoopWrite(
         source=source,
         target=target,
-        batches=batches,
+        tables=batches,
         work=Work(batches.nchunks, chain.nbytes, each, unlocked=True, chunk_s=source.write_pace.chunk_s),
         value=value,
         job=chain.job(swap, source.keys.separator, value, batches.npoints),

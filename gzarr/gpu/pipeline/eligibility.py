@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gzarr.backend import Array, Compiled, Fields, PieceJob, Placement, Work
+from gzarr.backend import Array, Compiled, Fields, Placement, ReadExecutor, Work, WriteExecutor
 from gzarr.cpu.compiled import library
 from gzarr.cpu.compiled.fetch import make_fetch
 from gzarr.cpu.compiled.tables import Boxes, Windows, list_windows
@@ -74,7 +74,7 @@ class DeviceJobs:
         self._read: Source | str | None = None
         self._write: Writable | str | None = None
 
-    def take_read(self, plan: Plan, nparts: int, out: Array, fields: Fields) -> PieceJob | str:
+    def take_read(self, plan: Plan, nparts: int, out: Array, fields: Fields) -> ReadExecutor | str:
         """Return a read in pieces, or the reason why the reference path has to do it. nparts: of the plan."""
         if nparts < (1 if isinstance(plan, CopyPlan) and plan.grid else MIN_NCHUNKS):
             return "too few chunks to gain from tables"
@@ -122,7 +122,9 @@ class DeviceJobs:
         """Whether the placement kernels can read whole elements into an array."""
         return self._resources.device.owns(out) and is_placeable(decoding, out, None)
 
-    def take_write(self, plan: Plan, nparts: int, value: Array, fields: Fields, *, keep_empty: bool) -> PieceJob | str:
+    def take_write(
+        self, plan: Plan, nparts: int, value: Array, fields: Fields, *, keep_empty: bool
+    ) -> WriteExecutor | str:
         """Return a write in pieces, or the reason why the reference path has to do it.
 
         nparts: of the plan. keep_empty: as in `Backend.merge_and_encode`.

@@ -35,15 +35,13 @@ from gzarr.gpu.pipeline.sizing import later_nbytes, read_cost
 from gzarr.gpu.pipeline.waves import in_waves
 from gzarr.gpu.reading.host import Batch, fetch_from_store, streams_in
 from gzarr.indexing.keys import Coords
-from gzarr.indexing.plan import BoxPlan, Part
+from gzarr.indexing.plan import BoxPlan, Groups, Part
 from gzarr.layout.chunk_layout import Layout
 from gzarr.profiling.recorder import stage
 from gzarr.storage.base import Store, token_of
 
 #: Numbers of parts: the first, and one past the last.
 Piece: TypeAlias = tuple[int, int]
-#: Stored objects, by their coordinates, with the parts wanted of each.
-Left: TypeAlias = list[tuple[Coords, list[Part]]]
 
 #: A piece ends between two shards if that takes no more than this share of it.
 _MAX_SHARE_LOST = 0.25
@@ -171,7 +169,7 @@ class BoxTarget:
 
 @dataclass(slots=True, eq=False)
 class DeviceRead:
-    """A read in pieces.
+    """A read in batches.
 
     Attributes
     ----------
@@ -202,20 +200,12 @@ class DeviceRead:
     stage = "locate"
 
     @property
-    def pieces(self) -> Iterator[Piece]:
-        """The waves."""
+    def batches(self) -> Iterator[Piece]:
+        """The batches."""
         return cut(self.windows.ends, self.size)
 
-    def keys(self, piece: Piece) -> tuple[str, ...]:
-        """Nothing: reads lock no objects."""
-        return ()
-
-    def merged(self, piece: Piece, keys: Sequence[str]) -> tuple[str, ...]:
-        """Nothing: reads merge nothing."""
-        return ()
-
-    def do(self, piece: Piece, keys: Sequence[str]) -> Left:
-        """Read a wave into the result, all but the parts that are returned. Raises: StoreError, DeviceError."""
+    def read(self, piece: Piece) -> Groups:
+        """Read a batch into the result, all but the parts that are returned. Raises: StoreError, DeviceError."""
         shared = self._shared_shards(piece)
         numbers = np.arange(*piece)
         with self.resources.lanes.borrow() as lane:
@@ -229,7 +219,7 @@ class DeviceRead:
         self.given_up |= {shard for shard, token in shared if shard in odd or self._is_other(shard, token)}
         return [self._all_of(shard) for shard in sorted(odd - self.given_up)]
 
-    def again(self) -> Iterator[tuple[Coords, list[Part]]] | None:
+    def retry(self) -> Iterator[tuple[Coords, list[Part]]] | None:
         """All parts of the shards that were given up; None if none was."""
         return map(self._all_of, sorted(self.given_up)) if self.given_up else None
 

@@ -34,15 +34,13 @@ from gzarr.gpu.pipeline.resources import Resources
 from gzarr.gpu.pipeline.sizing import wave_nchunks, write_cost
 from gzarr.gpu.pipeline.writable import Writable, Write
 from gzarr.indexing.keys import Coords, join_path
-from gzarr.indexing.plan import BoxPlan, Part
+from gzarr.indexing.plan import BoxPlan, Groups, Part
 from gzarr.indexing.selection import Indices
 from gzarr.profiling.recorder import stage
 from gzarr.storage.base import Buffer, host_view
 
-#: Stored objects, by their coordinates, with the parts of each.
-Left: TypeAlias = list[tuple[Coords, list[Part]]]
 #: Numbers of whole objects, the first and one past the last; shards to be merged; or parts for the reference path.
-Piece: TypeAlias = "tuple[int, int] | Shards | Left"
+Piece: TypeAlias = "tuple[int, int] | Shards | Groups"
 
 #: The tables do not pay for fewer whole chunks, of all objects or of a shard that is merged.
 MIN_NCHUNKS = 4
@@ -59,11 +57,11 @@ class Shards:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeviceWrite:
-    """A write in pieces.
+    """A write in batches.
 
     Attributes
     ----------
-    write : Write
+    job : Write
         What is written.
     size : int
         Most chunks of a piece.
@@ -71,59 +69,53 @@ class DeviceWrite:
         How much there is to do.
     """
 
-    write: Write
+    job: Write
     size: int
     work: Work
     stage = "build"
 
     @property
-    def pieces(self) -> Iterator[Piece]:
+    def batches(self) -> Iterator[Piece]:
         """The whole objects, the shards that are merged, then the rest."""
-        wholes, shards = self.write.covered.wholes, self.write.covered.shards
+        wholes, shards = self.job.covered.wholes, self.job.covered.shards
         n, size = prod(wholes.shape), max(self.size // len(wholes.inner), 1)
         for first in range(0, n, size):
             yield first, min(first + size, n)
-        merged = self.write.covered.nfull >= MIN_NCHUNKS
-        most = min(size, self.write.array.store.max_locked or size)
+        merged = self.job.covered.nfull >= MIN_NCHUNKS
+        most = min(size, self.job.array.store.max_locked or size)
         for first in range(0, int(merged.sum()), most):
             yield Shards(shards[merged][first : first + most])
-        groups = chain.from_iterable(plan.groups(self.write.array.layout.objects) for plan in self.write.covered.rest)
+        groups = chain.from_iterable(plan.groups(self.job.array.layout.objects) for plan in self.job.covered.rest)
         groups = chain(groups, map(self.shard, shards[~merged].tolist()))
         while some := list(islice(groups, size)):
             yield some
 
-    def keys(self, piece: Piece) -> list[str]:
-        """The objects of a piece; none for the rest, which the reference path locks."""
+    def objects(self, piece: Piece) -> tuple[list[str], list[str]]:
+        """The objects of a batch, of which the shards are merged; none for the rest, which the reference path locks."""
         if isinstance(piece, list):
-            return []
-        layout = self.write.array.layout
+            return [], []
+        layout = self.job.array.layout
         if isinstance(piece, Shards):
-            return [layout.key(tuple(row)) for row in self.write.windows.shards(piece.numbers).tolist()]
+            keys = [layout.key(tuple(row)) for row in self.job.windows.shards(piece.numbers).tolist()]
+            return keys, keys
         names = layout.names
         prefix = f"{join_path(names.path, '_')[:-1]}{names.keys.prefix}"
-        return self.write.covered.wholes.names(prefix, names.keys.separator, *piece)
+        return self.job.covered.wholes.names(prefix, names.keys.separator, *piece), []
 
-    def merged(self, piece: Piece, keys: Sequence[str]) -> Sequence[str]:
-        """Those of the shards that are not covered whole. keys: what `keys` gives."""
-        return keys if isinstance(piece, Shards) else ()
-
-    def again(self) -> None:
-        """Nothing: the reference path does the rest at once."""
-
-    def do(self, piece: Piece, keys: Sequence[str]) -> Left:
-        """Write a piece, all but the parts that are returned. Raises: StoreError."""
+    def write(self, piece: Piece, keys: Sequence[str], merged: Sequence[str]) -> Groups:
+        """Write a batch, all but the parts that are returned. Raises: StoreError."""
         if isinstance(piece, list):
             return piece
         try:
             if isinstance(piece, Shards):
-                merge_shards(self.write, piece.numbers, keys)
+                merge_shards(self.job, piece.numbers, keys)
                 return []
-            encoded = self.write.encoder.encode(self.write.covered.wholes.spans(*piece))
+            encoded = self.job.encoder.encode(self.job.covered.wholes.spans(*piece))
         except (CodecError, DeviceError):  # the reference path says what is wrong
             if isinstance(piece, Shards):
                 return list(map(self.shard, piece.numbers.tolist()))
             return self._left(piece, range(piece[1] - piece[0]))
-        into = self.write.array.into
+        into = self.job.array.into
         with stage("store") as noted:
             left = self._store(keys, encoded) if into is None else self._put(into, piece, keys, encoded)
             nbytes = sum(int(some.sizes.sum()) for some in encoded)
@@ -132,10 +124,10 @@ class DeviceWrite:
 
     def shard(self, number: int) -> tuple[Coords, list[Part]]:
         """A shard and its parts, for the reference path."""
-        windows = self.write.windows
+        windows = self.job.windows
         coords = tuple(windows.shards(np.array([number]))[0].tolist())
         runs = windows.runs(int(windows.ends[number]), int(windows.ends[number + 1]))
-        return coords, list(map(self.write.box.part, spans_of(windows, runs).tolist()))
+        return coords, list(map(self.job.box.part, spans_of(windows, runs).tolist()))
 
     def _store(self, keys: Sequence[str], encoded: Sequence[Packed]) -> tuple[int, ...]:
         """Give the store the chunks. Returns: nothing, as nothing is left."""
@@ -147,30 +139,30 @@ class DeviceWrite:
             items += zip(map(keys.__getitem__, numbers.tolist()), map(view.__getitem__, cuts), strict=True)
             emptied[numbers] = False
         if items:
-            self.write.array.store.set_many(items)
+            self.job.array.store.set_many(items)
         if emptied.any():
-            self.write.array.store.delete_many([keys[number] for number in np.flatnonzero(emptied).tolist()])
+            self.job.array.store.delete_many([keys[number] for number in np.flatnonzero(emptied).tolist()])
         return ()
 
     def _put(self, into: Put, piece: tuple[int, int], keys: Sequence[str], encoded: Sequence[Packed]) -> list[int]:
         """Store files or shards. Returns: those that are left."""
-        n = len(keys) * len(self.write.covered.wholes.inner)
+        n = len(keys) * len(self.job.covered.wholes.inner)
         addresses, sizes = np.zeros(n, np.int64), np.full(n, -1, np.int64)
         for some in encoded:
             addresses[some.numbers] = some.addresses
             sizes[some.numbers] = some.sizes
-        status = into.put(self.write.covered.wholes.coords(*piece), addresses, sizes)
+        status = into.put(self.job.covered.wholes.coords(*piece), addresses, sizes)
         emptied = np.flatnonzero(status == EMPTY).tolist()
         if emptied:
             into.target.tidy([keys[number] for number in emptied])
         left: list[int] = np.flatnonzero(status == LEFT).tolist()
         return left
 
-    def _left(self, piece: tuple[int, int], numbers: Sequence[int]) -> Left:
+    def _left(self, piece: tuple[int, int], numbers: Sequence[int]) -> Groups:
         """The parts of some objects of a piece."""
         if not numbers:
             return []
-        wholes, part = self.write.covered.wholes, self.write.box.part
+        wholes, part = self.job.covered.wholes, self.job.box.part
         coords, spans, n = wholes.coords(*piece).tolist(), wholes.spans(*piece), len(wholes.inner)
         return [(tuple(coords[i]), list(map(part, spans[i * n : (i + 1) * n].tolist()))) for i in numbers]
 

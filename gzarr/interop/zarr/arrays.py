@@ -17,11 +17,11 @@ from typing import Any, TypeAlias
 import numpy as np
 from zarr.core.buffer import cpu
 
-from gzarr.backend import BasicSelections, Fields
+from gzarr.backend import Fields
 from gzarr.chunk_io import engine
 from gzarr.chunk_io.array_io import ArrayIO
 from gzarr.chunk_io.prepare import prepare_array
-from gzarr.chunk_io.waves import ReadJob, WriteJob
+from gzarr.chunk_io.reference import ReadJob, WriteJob
 from gzarr.codecs.sharding import ShardingCodec
 from gzarr.codecs.spec import CodecSpec
 from gzarr.devices import backend_for
@@ -254,7 +254,7 @@ class BoundArray:
         return io
 
 
-def _basic(io: ArrayIO, taken: Taken) -> tuple[BasicSelections | None, tuple[slice, ...] | None]:
+def _basic(io: ArrayIO, taken: Taken) -> tuple[Any, tuple[slice, ...] | None]:
     """Return what reads and writes a selection without a plan, if anything does, and what it takes."""
     key = None if io.compiled is None else basic_key(taken.selection)
     return None if io.compiled is None or key is None else io.compiled.basic(), key

@@ -148,8 +148,8 @@ def test_whole_chunks_are_written_by_tables(
     else:
         (job,) = taken
         assert isinstance(job, DeviceWrite)
-        assert np.prod(job.write.covered.wholes.shape) == (9 if "shards" in chain else 100)
-        rest = [len(parts) for piece in job.pieces if isinstance(piece, list) for _, parts in piece]
+        assert np.prod(job.job.covered.wholes.shape) == (9 if "shards" in chain else 100)
+        rest = [len(parts) for piece in job.batches if isinstance(piece, list) for _, parts in piece]
         assert sorted(rest) == ([1, 3, 3, 3, 3, 3, 3] if "shards" in chain else [])
     assert (array.to("cpu")[...] == model).all()
     row = {row.step: row for row in array.placement}["bulk writes"]
@@ -165,7 +165,7 @@ def test_a_write_in_many_waves(tmp_path: Path, device: CountingDevice, taken: li
             array = made(path, device, chain, max_device_nbytes=cap)
             array[...] = on_device(model)
             assert isinstance(taken[-1], DeviceWrite)
-            assert len(list(taken[-1].pieces)) > 1
+            assert len(list(taken[-1].batches)) > 1
             assert (array.to("cpu")[...] == model).all()
 
 
@@ -208,7 +208,7 @@ def test_other_stores_are_given_whole_chunks(device: CountingDevice, taken: list
         found.append({key: bytes(value) for key, value in store.items()})
         assert (array.to("cpu")[...] == model).all()
     assert found[0] == found[1]
-    assert all(isinstance(job, DeviceWrite) and job.write.array.into is None for job in taken)
+    assert all(isinstance(job, DeviceWrite) and job.job.array.into is None for job in taken)
 
 
 # -- what is left ----------------------------------------------------------------------------------------------------
@@ -339,7 +339,7 @@ def test_shards_that_are_covered_in_part_keep_their_other_chunks(
     found = both_ways(tmp_path, write)
     assert not [path for path in found if path.endswith("0/0")]
     job = next(job for job in taken if isinstance(job, DeviceWrite))
-    assert any(isinstance(piece, Shards) for piece in job.pieces)
+    assert any(isinstance(piece, Shards) for piece in job.batches)
 
 
 @pytest.mark.parametrize("damage", ["truncated", "index", "chunk"])
