@@ -2,8 +2,8 @@
 
 Theory of operation. Reading a batch begins with the cached chunks (`ArrayChunks.serve`). The rest of the batch is
 located and fetched as usual, decoded chunk by chunk, cached, and copied into the result. A chunk is cached under the
-name of its stored object, with the token that the store gave for the object before it was fetched (`Versions.token`): when
-the object is replaced, its cached chunks are not used again. Stores without tokens rely on
+name of its stored object, with the token that the store gave for the object before it was fetched
+(`Versions.token`): when the object is replaced, its cached chunks are not used again. Stores without tokens rely on
 `gzarr.storage.invalidation`, which reports everything this process writes: a chunk is not cached if such a change
 overlaps its fetch.
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from operator import call
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 from gzarr.backend import Backend, ReadExecutor, Work, WriteExecutor
 from gzarr.chunk_io.array_io import ArrayIO
@@ -19,41 +19,47 @@ from gzarr.chunk_io.profiled_backend import ProfiledBackend
 from gzarr.chunk_io.reference import (
     READING_NBYTES,
     ReadJob,
+    ReferenceRead,
     ReferenceWrite,
     WriteJob,
+    cut_job,
     find_covered,
-    make_reference_read,
     make_reference_write,
-    read_groups,
 )
 from gzarr.indexing.plan import Groups
-from gzarr.profiling.recorder import recorder_for, stage
-from gzarr.storage.base import Store
+from gzarr.profiling.recorder import Recorder, recorder_for, stage
 from gzarr.storage.invalidation import announce
 from gzarr.storage.locks import while_locked
 
 Job = TypeVar("Job", ReadJob, WriteJob)
 
 
-class _Run(NamedTuple):
-    """Arguments of `Backend.run`, and the array that they are about."""
-
-    io: ArrayIO
-    task: Callable[[Any], None]
-    batches: Iterable[Any]
-    work: Work
+#: An array, and the arguments of `Backend.run`: a task, the batches that it is done for, and how much there is to do.
+_Run: TypeAlias = tuple[ArrayIO, Callable[[Any], None], Iterable[Any], Work]
 
 
 def read(jobs: Sequence[ReadJob]) -> None:
     """Carry out reads, all at once. Raises: ChunkError for damaged chunks, StoreError."""
-    noted = list(map(_profiled, jobs))
-    readers = list(map(_reader, noted))
-    _run_all([_run(job, reader, partial(_read, job, reader)) for job, reader in zip(noted, readers, strict=True)])
-    for job, reader in zip(noted, readers, strict=True):
+    runs: list[_Run] = []
+    retries: list[tuple[ReadExecutor, _Run]] = []
+    for job in jobs:
+        recorder = recorder_for(job.io.backend.device)
+        noted = job if recorder is None else _noted(job, recorder)
+        nparts, compiled = job.plan.nparts, job.io.compiled
+        reader = "" if compiled is None else compiled.take_read(job.plan, nparts, job.out, job.fields)
+        if isinstance(reader, str):
+            reader = ReferenceRead(noted, *cut_job(noted, nparts, job.out))
+        task: Callable[[Any], None] = partial(_read, noted, reader)
+        again: Callable[[Any], None] = partial(_read_again, noted)
+        if recorder is not None:
+            task, again = (recorder.carry(*args, job.io.marker) for args in ((reader.stage, task), ("locate", again)))
+        runs.append((job.io, task, reader.batches, reader.work))
+        retries.append((reader, (job.io, again, (), reader.work)))
+    _run_all(runs)
+    for reader, (io, again, _, work) in retries:
         left = reader.retry()
         if left is not None:
-            task = _task(job.io, "locate", partial(read_groups, job))
-            _run_all([_Run(job.io, task, ([group] for group in left), reader.work)])
+            _run_all([(io, again, ([group] for group in left), work)])
 
 
 def write(jobs: Sequence[WriteJob]) -> None:
@@ -63,51 +69,47 @@ def write(jobs: Sequence[WriteJob]) -> None:
 
     Raises: ChunkError for damaged old chunks or values that a codec refuses, StoreError.
     """
-    noted = list(map(_profiled, jobs))
-    writers = list(map(_writer, noted))
-    _run_all(
-        [_run(job, executor, partial(_write, job, executor)) for job, executor in zip(noted, writers, strict=True)]
-    )
-
-
-def _reader(job: ReadJob) -> ReadExecutor:
-    nparts, compiled = job.plan.nparts, job.io.compiled
-    taken = "" if compiled is None else compiled.take_read(job.plan, nparts, job.out, job.fields)
-    return make_reference_read(job, nparts) if isinstance(taken, str) else taken
-
-
-def _writer(job: WriteJob) -> WriteExecutor:
-    nparts, compiled = job.plan.nparts, job.io.compiled
-    taken: WriteExecutor | str = ""
-    if compiled is not None and job.check is None:
-        taken = compiled.take_write(job.plan, nparts, job.value, job.fields, keep_empty=job.write_empty)
-    return make_reference_write(job, nparts) if isinstance(taken, str) else taken
+    runs: list[_Run] = []
+    for job in jobs:
+        recorder = recorder_for(job.io.backend.device)
+        noted = job if recorder is None else _noted(job, recorder)
+        nparts, compiled = job.plan.nparts, job.io.compiled
+        writer: WriteExecutor | str = ""
+        if compiled is not None and job.check is None:
+            writer = compiled.take_write(job.plan, nparts, job.value, job.fields, keep_empty=job.write_empty)
+        if isinstance(writer, str):
+            writer = make_reference_write(noted, nparts)
+        task: Callable[[Any], None] = partial(_write, noted, writer)
+        if recorder is not None:
+            task = recorder.carry(writer.stage, task, job.io.marker)
+        runs.append((job.io, task, writer.batches, writer.work))
+    _run_all(runs)
 
 
 def _read(job: ReadJob, executor: ReadExecutor, batch: Any) -> None:
     left = executor.read(batch)
     if left:
         with stage("locate"):
-            read_groups(job, left)
+            ReferenceRead(job).read(left)
+
+
+def _read_again(job: ReadJob, groups: Groups) -> None:
+    ReferenceRead(job).read(groups)
 
 
 def _write(job: WriteJob, executor: WriteExecutor, batch: Any) -> None:
-    left = _write_locked(job.io.store, executor, batch)
+    """Write a batch, its objects locked, and then what is left of it."""
+    store = job.io.store
+    keys, merged = executor.objects(batch)
+    task = partial(executor.write, batch, keys, merged)
+    try:
+        left = while_locked(store.locked(keys, merged), task) if keys else task()
+    finally:
+        announce(lambda: [store.lock_name(key) for key in keys])
     if left:
         with stage("build"):
             for covered in find_covered(job, left):
-                _write_locked(job.io.store, ReferenceWrite(job), covered)
-
-
-def _write_locked(store: Store, executor: WriteExecutor, batch: Any) -> Groups:
-    """Write a batch, its objects locked. Returns: what is left of it."""
-    keys, merged = executor.objects(batch)
-    if not keys:
-        return executor.write(batch, keys, merged)
-    try:
-        return while_locked(store.locked(keys, merged), lambda: executor.write(batch, keys, merged))
-    finally:
-        announce(lambda: [store.lock_name(key) for key in keys])
+                _write(job, ReferenceWrite(job), covered)
 
 
 def _run_all(runs: Sequence[_Run]) -> None:
@@ -118,15 +120,13 @@ def _run_all(runs: Sequence[_Run]) -> None:
         return
     by_backend: dict[int, list[_Run]] = {}
     for run in runs:
-        backend = run.io.backend
-        inner = backend.inner if isinstance(backend, ProfiledBackend) else backend
-        by_backend.setdefault(id(inner), []).append(run)
+        by_backend.setdefault(id(run[0].backend), []).append(run)
     for members in by_backend.values():
-        calls = (partial(run.task, batch) for run in members for batch in run.batches)
-        requests = max(run.io.store.concurrency for run in members)
-        work = _sum([run.work for run in members], requests)
-        most = READING_NBYTES // max(run.io.chunk_nbytes for run in members)
-        members[0].io.backend.run(call, calls, work._replace(at_once=max(min(work.at_once, most), 1)))
+        calls = (partial(task, batch) for _, task, batches, _ in members for batch in batches)
+        requests = max(io.store.concurrency for io, *_ in members)
+        work = _sum([work for *_, work in members], requests)
+        most = READING_NBYTES // max(io.chunk_nbytes for io, *_ in members)
+        members[0][0].backend.run(call, calls, work._replace(at_once=max(min(work.at_once, most), 1)))
 
 
 def _sum(works: Sequence[Work], requests: int) -> Work:
@@ -143,20 +143,7 @@ def _sum(works: Sequence[Work], requests: int) -> Work:
     )
 
 
-def _profiled(job: Job) -> Job:
-    """The job with a backend whose calls are noted, if a profile is taken."""
-    recorder = recorder_for(job.io.backend.device)
-    if recorder is None:
-        return job
+def _noted(job: Job, recorder: Recorder) -> Job:
+    """The job with a backend whose calls are noted for a profile."""
     backend = cast(Backend, ProfiledBackend(job.io.backend, recorder))
     return job._replace(io=job.io._replace(backend=backend))
-
-
-def _run(job: ReadJob | WriteJob, executor: ReadExecutor | WriteExecutor, task: Callable[[Any], None]) -> _Run:
-    return _Run(job.io, _task(job.io, executor.stage, task), executor.batches, executor.work)
-
-
-def _task(io: ArrayIO, first: str, task: Callable[[Any], None]) -> Callable[[Any], None]:
-    """The task of a job, for each of its batches. first: the stage of a profile that a batch begins with."""
-    recorder = recorder_for(io.backend.device)
-    return task if recorder is None else recorder.carry(first, task, io.marker)

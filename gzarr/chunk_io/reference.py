@@ -98,17 +98,31 @@ class ReferenceRead(NamedTuple):
     """A read by the reference path (`gzarr.backend.ReadExecutor`)."""
 
     job: ReadJob
-    batches: Iterable[Groups]
-    work: Work
-
-    @property
-    def stage(self) -> str:
-        """The stage of a profile that a batch begins with."""
-        return "locate"
+    batches: Iterable[Groups] = ()
+    work: Work = _SINGLE
+    stage: str = "locate"
 
     def read(self, batch: Groups) -> Groups:
         """Read a batch. Returns: nothing, as nothing is left. Raises: ChunkError, StoreError."""
-        read_groups(self.job, batch)
+        job, io = self.job, self.job.io
+        place: Place = io.backend.place
+        out = job.out if type(job.out) is not tuple else _slots(job)
+        if io.cache is not None:
+            batch, place = io.cache.serve(io.layout, io.backend, batch, (out, job.fields))
+            if not batch:
+                return []
+        parts = batch[0][1] if len(batch) == 1 else [part for _, members in batch for part in members]
+        buffers = load(io, batch, parts, io.only_chain or io.chain(parts[0].coords))
+        if not io.read_missing:
+            check_present(io, batch, buffers)
+        for chain, positions in by_chain(io, parts):
+            some = buffers, parts
+            if len(positions) < len(parts):
+                some = pick(buffers, positions), pick(parts, positions)
+            try:
+                place(chain, *some, out, job.fields)
+            except CodecError as error:
+                raise chunk_error(io, batch, error, positions) from error
         return []
 
     def retry(self) -> None:
@@ -125,11 +139,7 @@ class ReferenceWrite(NamedTuple):
     job: WriteJob
     batches: Iterable[Covered] = ()
     work: Work = _SINGLE
-
-    @property
-    def stage(self) -> str:
-        """The stage of a profile that a batch begins with."""
-        return "build"
+    stage: str = "build"
 
     def objects(self, batch: Covered) -> tuple[list[str], list[str]]:
         """The objects of a batch, and those that are merged."""
@@ -150,32 +160,30 @@ class ReferenceWrite(NamedTuple):
         return []
 
 
-def make_reference_read(job: ReadJob, nparts: int) -> ReferenceRead:
-    """Cut a read into batches. nparts: of the plan."""
-    return ReferenceRead(job, *_batches_and_work(job, nparts, job.out))
-
-
 def make_reference_write(job: WriteJob, nparts: int) -> ReferenceWrite:
     """Cut a write into batches. nparts: of the plan."""
-    batches, work = _batches_and_work(job, nparts, job.value)
-    return ReferenceWrite(job, (covered for groups in batches for covered in find_covered(job, groups)), work)
+    batches, work = cut_job(job, nparts, job.value)
+    return ReferenceWrite(job, chained.from_iterable(map(partial(find_covered, job), batches)), work)
 
 
-def find_covered(job: WriteJob, groups: Groups) -> Iterator[Covered]:
+def find_covered(job: WriteJob, groups: Groups) -> list[Covered]:
     """Find out which objects of a batch are covered, and cut it if the store does not lock as many others at once."""
-    covered = [job.check is None and _covers(job, coords, parts) for coords, parts in groups]
+    (_, cut), checks = job.io.layout.cut or job.io.layout.find_cut(), job.check is not None
+    # Of objects that reach beyond the array, others may have written what is there.
+    covered = [
+        not checks and True not in map(eq, coords, cut) and _covers_known(job, coords, parts)
+        for coords, parts in groups
+    ]
     most = job.io.store.max_locked
     if most is None or len(groups) <= most or all(covered):
-        yield groups, covered
-        return
+        return [(groups, covered)]
     merged = [position for position, whole in enumerate(covered) if not whole]
     whole_ones = [position for position, whole in enumerate(covered) if whole]
-    for some in (whole_ones, *(merged[start : start + most] for start in range(0, len(merged), most))):
-        if some:
-            yield pick(groups, some), pick(covered, some)
+    cuts = whole_ones, *(merged[start : start + most] for start in range(0, len(merged), most))
+    return [(pick(groups, some), pick(covered, some)) for some in cuts if some]
 
 
-def _batches_and_work(job: ReadJob | WriteJob, nparts: int, value: Array) -> tuple[Iterable[Groups], Work]:
+def cut_job(job: ReadJob | WriteJob, nparts: int, value: Array) -> tuple[Iterable[Groups], Work]:
     """Return the batches of a job and how much there is to do in all. value: what is read into, or written."""
     io, plan = job.io, job.plan
     if nparts == 1:
@@ -227,29 +235,6 @@ def _cut(io: ArrayIO, plan: Plan, limits: tuple[int, int], nobjects: int) -> Ite
             batch, count = [], 0
     if batch:
         yield batch
-
-
-def read_groups(job: ReadJob, groups: Groups) -> None:
-    """Read parts of stored objects into the result. Raises: ChunkError, StoreError."""
-    io = job.io
-    place: Place = io.backend.place
-    out = job.out if type(job.out) is not tuple else _slots(job)
-    if io.cache is not None:
-        groups, place = io.cache.serve(io.layout, io.backend, groups, (out, job.fields))
-        if not groups:
-            return
-    parts = groups[0][1] if len(groups) == 1 else [part for _, members in groups for part in members]
-    buffers = load(io, groups, parts, io.only_chain or io.chain(parts[0].coords))
-    if not io.read_missing:
-        check_present(io, groups, buffers)
-    for chain, positions in by_chain(io, parts):
-        some = buffers, parts
-        if len(positions) < len(parts):
-            some = pick(buffers, positions), pick(parts, positions)
-        try:
-            place(chain, *some, out, job.fields)
-        except CodecError as error:
-            raise chunk_error(io, groups, error, positions) from error
 
 
 def _slots(job: ReadJob) -> Slots:
@@ -355,12 +340,6 @@ def _locate(io: ArrayIO, store: Store, groups: Groups, tokens: Sequence[object |
 def _object_error(io: ArrayIO, key: str, error: CodecError) -> ChunkError:
     """Return an error that names the object."""
     return ChunkError(str(error), path=io.name, key=key, codec=error.codec)
-
-
-def _covers(job: WriteJob, coords: Coords, parts: Sequence[Part]) -> bool:
-    """Whether parts cover a stored object, so that its old bytes are not needed."""
-    cut = job.io.layout.cut or job.io.layout.find_cut()
-    return True not in map(eq, coords, cut[1]) and _covers_known(job, coords, parts)
 
 
 def _covers_known(job: WriteJob, coords: Coords, parts: Sequence[Part]) -> bool:
