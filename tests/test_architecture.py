@@ -140,7 +140,7 @@ TESTED_THROUGH = {
     "gpu/pipeline/launching gpu/pipeline/reducing gpu/pipeline/taking",
     "contracts/test_capabilities": "storage/capabilities",
     "contracts/test_codec": "cpu/sharding gpu/codecs/floats gpu/codecs/lz4",
-    "contracts/test_store": "storage/base storage/dbm storage/flat storage/lmdb storage/logs storage/mongodb "
+    "contracts/test_store": "storage/base storage/dbm storage/flat storage/lmdb storage/mongodb "
     "storage/redis storage/rules storage/sqlite storage/v2",
     "convert/test_files": "convert/dicom convert/hdf5 convert/writing",
     "convert/test_microscopy": "convert/tiff_metadata convert/tiff_tags",
@@ -202,7 +202,7 @@ TESTED_THROUGH = {
     "storage/test_n5": "storage/n5_documents",
     "storage/test_remote": "storage/azure storage/file_systems storage/fsspec storage/fsstore storage/http "
     "storage/server_errors",
-    "storage/test_wrappers": "storage/counting storage/watching",
+    "storage/test_wrappers": "storage/watching",
     "storage/test_zip": "storage/archive",
 }
 

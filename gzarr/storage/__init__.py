@@ -18,13 +18,13 @@ from gzarr.storage.base import Store
 from gzarr.storage.cache import LRUStoreCache
 from gzarr.storage.capabilities import ANY, Buffer, Change, Conditional, Files, Request, Segments, Versions
 from gzarr.storage.chunk_store import SplitStore
-from gzarr.storage.counting import CountingStore
 from gzarr.storage.local import LocalStore
 from gzarr.storage.managed import ManagedMemoryStore, named
 from gzarr.storage.memory import MemoryStore, find_memory, is_mapping
 from gzarr.storage.store_path import StorePath
 from gzarr.storage.synchronizers import ProcessSynchronizer, ThreadSynchronizer, synchronized
 from gzarr.storage.v2 import DirectoryStore, NestedDirectoryStore, TempStore
+from gzarr.storage.watching import CountingStore, LoggingStore
 from gzarr.storage.wrappers import WrapperStore, read_only
 from gzarr.storage.zip import ZipStore
 from gzarr.storage.zip_format import ZipMode
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from gzarr.storage.fsstore import FSStore
     from gzarr.storage.http import HTTPStore
     from gzarr.storage.lmdb import LMDBStore
-    from gzarr.storage.logs import LoggingStore
     from gzarr.storage.mongodb import MongoDBStore
     from gzarr.storage.n5 import N5FSStore, N5Store
     from gzarr.storage.objects import ObjectStore
@@ -63,7 +62,6 @@ _LATER = {
     "FsspecStore": "fsspec",
     "HTTPStore": "http",
     "LMDBStore": "lmdb",
-    "LoggingStore": "logs",
     "MongoDBStore": "mongodb",
     "N5FSStore": "n5",
     "N5Store": "n5",

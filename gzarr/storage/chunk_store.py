@@ -25,11 +25,7 @@ class _SplitVersions(Versions):
         return token_of(self._store.store_of(key), key)
 
     def tokens(self, keys: Sequence[str]) -> list[object | None]:
-        found: list[object | None] = [None] * len(keys)
-        for store, positions in self._store.by_store(keys):
-            for i, token in zip(positions, tokens_of(store, [keys[i] for i in positions]), strict=True):
-                found[i] = token
-        return found
+        return self._store.scattered(keys, lambda store, of: tokens_of(store, [keys[i] for i in of]))
 
     def get_pinned(self, requests: Sequence[Request], versions: Mapping[str, object]) -> list[Buffer | None]:
         return self._pinning().get_pinned(requests, versions)
@@ -52,30 +48,26 @@ class _SplitConditional(Conditional):
         self.deletes = all(conditional is None or conditional.deletes for conditional in both)
 
     def get_tagged(self, keys: Sequence[str]) -> list[Versioned | None]:
-        found: list[Versioned | None] = [None] * len(keys)
-        for store, positions in self._store.by_store(keys):
+        def ask(store: Store, positions: Sequence[int]) -> Sequence[Versioned | None]:
             asked, conditional = [keys[i] for i in positions], store.conditional
             if conditional is not None:
-                answers = conditional.get_tagged(asked)
-            else:
-                values = store.get_many([Request(key) for key in asked])
-                answers = [None if value is None else Versioned(value, ANY) for value in values]
-            for i, answer in zip(positions, answers, strict=True):
-                found[i] = answer
-        return found
+                return conditional.get_tagged(asked)
+            values = store.get_many([Request(key) for key in asked])
+            return [None if value is None else Versioned(value, ANY) for value in values]
+
+        return self._store.scattered(keys, ask)
 
     def set_if(self, changes: Sequence[Change]) -> list[bool]:
-        self._store.check_writable()
-        done = [True] * len(changes)
-        for store, positions in self._store.by_store([change.key for change in changes]):
+        def ask(store: Store, positions: Sequence[int]) -> Sequence[bool]:
             asked, conditional = [changes[i] for i in positions], store.conditional
             if conditional is not None:
-                for i, carried_out in zip(positions, conditional.set_if(asked), strict=True):
-                    done[i] = carried_out
-            else:
-                store.set_many([(key, value) for key, value, _ in asked if value is not None])
-                store.delete_many([key for key, value, _ in asked if value is None])
-        return done
+                return conditional.set_if(asked)
+            store.set_many([(key, value) for key, value, _ in asked if value is not None])
+            store.delete_many([key for key, value, _ in asked if value is None])
+            return [True] * len(asked)
+
+        self._store.check_writable()
+        return self._store.scattered([change.key for change in changes], ask)
 
 
 class SplitStore(Store):
@@ -139,12 +131,15 @@ class SplitStore(Store):
 
     def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
         """Fetch every request, in order; each store is asked once."""
-        found: list[Buffer | None] = [None] * len(requests)
-        for store, positions in self.by_store([request[0] for request in requests]):
-            values = store.get_many([requests[i] for i in positions])
-            for i, value in zip(positions, values, strict=True):
-                found[i] = value
-        return found
+        keys = [request[0] for request in requests]
+        return self.scattered(keys, lambda store, of: store.get_many([requests[i] for i in of]))
+
+    def scattered(self, keys: Sequence[str], ask: Callable[[Store, Sequence[int]], Sequence[R]]) -> list[R]:
+        """What the stores say of some keys, in order. ask: asks a store about the keys at some positions."""
+        found: dict[int, R] = {}
+        for store, positions in self.by_store(keys):
+            found.update(zip(positions, ask(store, positions), strict=True))
+        return [found[i] for i in range(len(keys))]
 
     def together(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
         """Call a function for each item, as the store of the chunks does."""

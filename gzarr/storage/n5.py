@@ -19,13 +19,13 @@ from functools import partial
 from typing import Any, Literal
 
 from gzarr.errors import MetadataError, StoreError
-from gzarr.storage.base import R, Store, T
+from gzarr.storage.base import Store
 from gzarr.storage.capabilities import Buffer, Request, Versions
 from gzarr.storage.local import LocalStore
 from gzarr.storage.locks import holds_document, while_locked
 from gzarr.storage.n5_documents import is_array, to_n5, to_zarr
 from gzarr.storage.rules import as_bytes, check_key, check_path, cut, pickled, refuse_normalizing
-from gzarr.storage.wrappers import Tokens
+from gzarr.storage.wrappers import Tokens, WrapperStore
 
 DOCUMENT = "attributes.json"
 #: What N5 says of a node itself; all other names in a document are attributes of the user.
@@ -48,7 +48,7 @@ class _N5Versions(Tokens):
         return super().tokens([_to_n5_key(key) for key in keys])
 
 
-class N5Store(Store):
+class N5Store(WrapperStore):
     """An N5 container as a store of Zarr v2 nodes; new arrays in it are N5 data sets.
 
     Parameters
@@ -63,8 +63,7 @@ class N5Store(Store):
         Whether to refuse changes.
     """
 
-    zarr_format: Literal[2, 3] | None = 2
-    dimension_separator: Literal[".", "/"] | None = "."
+    __contains__, __len__, enclosing = Store.__contains__, Store.__len__, Store.enclosing
 
     def __init__(
         self,
@@ -75,9 +74,9 @@ class N5Store(Store):
         read_only: bool = False,
     ) -> None:
         refuse_normalizing("N5Store", normalize_keys)
-        self._store = store if isinstance(store, Store) else LocalStore(store)
-        self.read_only = read_only or self._store.read_only
-        self.concurrency, self.max_locked = self._store.concurrency, self._store.max_locked
+        super().__init__(store if isinstance(store, Store) else LocalStore(store))
+        self.read_only |= read_only
+        self.zarr_format, self.dimension_separator = 2, "."
 
     @property
     def path(self) -> str:
@@ -174,10 +173,6 @@ class N5Store(Store):
     def versions(self) -> Versions | None:
         """The versions of the objects that hold these."""
         return None if self._store.versions is None else _N5Versions(self._store.versions)
-
-    def together(self, function: Any, items: Sequence[T]) -> list[R]:
-        """Call a function for each item, as the store does."""
-        return self._store.together(function, items)
 
     def list_prefix(self, prefix: str = "") -> Iterator[str]:
         """All keys under a path, in Zarr's names."""
@@ -283,27 +278,6 @@ class N5Store(Store):
             path, _, name = key.rpartition("/")
             if name in _SHOWN:
                 self._change(path, partial(self._remove, path, name))
-
-    def delete_prefix(self, path: str = "") -> None:
-        """Delete everything under a path."""
-        self.check_writable()
-        self._store.delete_prefix(path)
-
-    def move_prefix(self, source: str, dest: str) -> None:
-        """Rename everything under `source` to lie under `dest`. Raises: StoreError if anything lies there."""
-        self.check_writable()
-        self._store.move_prefix(source, dest)
-
-    def nbytes_stored(self, path: str = "") -> int:
-        """Bytes stored under a path, as N5 stores them."""
-        return self._store.nbytes_stored(path)
-
-    def close(self) -> None:
-        """Close the store below."""
-        self._store.close()
-
-    def __str__(self) -> str:
-        return str(self._store)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return pickled(self, N5Store, self._store, read_only=self.read_only)

@@ -1,20 +1,54 @@
-"""The common part of stores that watch another store: every call is seen, none is changed."""
-
-# WatchedStore has the verbs of Store, which are documented there.
-# ruff: noqa: D102
+"""Stores that note every call: one counts requests, for tests and to learn what reading costs, one logs them."""
 
 from __future__ import annotations
 
+import logging
+import time
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import wraps
+from typing import Any, TypeAlias, TypeVar, cast
 
-from gzarr.storage.capabilities import Buffer, Change, Conditional, Files, Request, Versioned, Versions
+from gzarr.concurrency import new_lock
+from gzarr.storage.base import Store
+from gzarr.storage.capabilities import Change, Conditional, Files, Request, Versions
+from gzarr.storage.rules import pickled
 from gzarr.storage.wrappers import ForwardedConditional, ForwardedVersions, WrapperStore
 
 #: Watches a call in a ``with`` statement: a verb, and the requests, keys or paths that it is about.
 _Watch: TypeAlias = Callable[[str, Sequence[Any]], AbstractContextManager[None]]
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _one(argument: Any) -> tuple[Any, Sequence[Any]]:
+    return argument, (argument,)
+
+
+def _many(argument: Any) -> tuple[Any, Sequence[Any]]:
+    items = list(argument)
+    return items, items
+
+
+def _items(argument: Any) -> tuple[Any, Sequence[Any]]:
+    items = list(argument)
+    return items, [key for key, _ in items]
+
+
+def _wholes(keys: Sequence[str]) -> tuple[Any, Sequence[Any]]:
+    return keys, [Request(key) for key in keys]
+
+
+def _watched(verb: str, method: F, about: Callable[[Any], tuple[Any, Sequence[Any]]]) -> F:
+    """A method that is watched. about: gives its first argument, to be passed on, and what the call is about."""
+
+    @wraps(method)
+    def call(self: Any, argument: Any = "", *rest: Any) -> Any:
+        argument, what = about(argument)
+        with self._watching(verb, what):
+            return method(self, argument, *rest)
+
+    return cast("F", call)
 
 
 class _WatchedVersions(ForwardedVersions):
@@ -22,23 +56,12 @@ class _WatchedVersions(ForwardedVersions):
 
     def __init__(self, versions: Versions, watch: _Watch) -> None:
         super().__init__(versions)
-        self._watch = watch
+        self._watching = watch
 
-    def token(self, key: str) -> object | None:
-        with self._watch("version of", (key,)):
-            return super().token(key)
-
-    def tokens(self, keys: Sequence[str]) -> list[object | None]:
-        with self._watch("version of", keys):
-            return super().tokens(keys)
-
-    def get_pinned(self, requests: Sequence[Request], versions: Mapping[str, object]) -> list[Buffer | None]:
-        with self._watch("get of one version", requests):
-            return super().get_pinned(requests, versions)
-
-    def get_versioned(self, requests: Sequence[Request]) -> list[Versioned | None]:
-        with self._watch("get with version", requests):
-            return super().get_versioned(requests)
+    token = _watched("version of", ForwardedVersions.token, _one)
+    tokens = _watched("version of", ForwardedVersions.tokens, _many)
+    get_pinned = _watched("get of one version", ForwardedVersions.get_pinned, _many)
+    get_versioned = _watched("get with version", ForwardedVersions.get_versioned, _many)
 
 
 class _WatchedConditional(ForwardedConditional):
@@ -46,18 +69,18 @@ class _WatchedConditional(ForwardedConditional):
 
     def __init__(self, conditional: Conditional, watch: _Watch) -> None:
         super().__init__(conditional)
-        self._watch = watch
+        self._watching = watch
 
-    def get_tagged(self, keys: Sequence[str]) -> list[Versioned | None]:
-        with self._watch("get with version", [Request(key) for key in keys]):
-            return super().get_tagged(keys)
+    get_tagged = _watched(
+        "get with version", ForwardedConditional.get_tagged, lambda keys: (keys, [*map(Request, keys)])
+    )
 
     def set_if(self, changes: Sequence[Change]) -> list[bool]:
         with ExitStack() as watching:
             for verb, deletes in (("set", False), ("delete", True)):
                 keys = [change.key for change in changes if (change.value is None) is deletes]
                 if keys:
-                    watching.enter_context(self._watch(verb, keys))
+                    watching.enter_context(self._watching(verb, keys))
             return super().set_if(changes)
 
 
@@ -85,44 +108,134 @@ class WatchedStore(WrapperStore):
         conditional = self._store.conditional
         return None if conditional is None else _WatchedConditional(conditional, self._watching)
 
-    def get_one(self, request: Request) -> Buffer | None:
-        with self._watching("get", (request,)):
-            return super().get_one(request)
+    get_one = _watched("get", WrapperStore.get_one, _one)
+    get_many = _watched("get", WrapperStore.get_many, _many)
+    set = _watched("set", WrapperStore.set, _one)
+    set_many = _watched("set", WrapperStore.set_many, _items)
+    delete_many = _watched("delete", WrapperStore.delete_many, _many)
+    delete_prefix = _watched("delete all under", WrapperStore.delete_prefix, _one)
+    list_prefix = _watched("list all under", WrapperStore.list_prefix, _one)
+    list_dir = _watched("list", WrapperStore.list_dir, _one)
+    getsize = _watched("size of", WrapperStore.getsize, _one)
+    __contains__ = _watched("size of", WrapperStore.__contains__, _one)
 
-    def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
-        with self._watching("get", requests):
-            return super().get_many(requests)
 
-    def set(self, key: str, value: Buffer) -> None:
-        with self._watching("set", (key,)):
-            super().set(key, value)
+#: Where a `CountingStore` notes what a call is about, by verb.
+_NOTES = {
+    "get": "requests",
+    "get of one version": "requests",
+    "get with version": "requests",
+    "version of": "sized",
+    "size of": "sized",
+    "list": "listed",
+    "list all under": "listed",
+    "set": "written",
+    "delete": "deleted",
+    "delete all under": "deleted",
+}
 
-    def set_many(self, items: Iterable[tuple[str, Buffer]]) -> None:
-        items = list(items)
-        with self._watching("set", [key for key, _ in items]):
-            super().set_many(items)
 
-    def delete_many(self, keys: Iterable[str]) -> None:
-        keys = list(keys)
-        with self._watching("delete", keys):
-            super().delete_many(keys)
+class CountingStore(WatchedStore):
+    """Pass everything on to a store and record it. Several threads may use it.
 
-    def delete_prefix(self, path: str = "") -> None:
-        with self._watching("delete all under", (path,)):
-            super().delete_prefix(path)
+    Parameters
+    ----------
+    store : Store
+        The store to watch.
 
-    def list_prefix(self, prefix: str = "") -> Iterator[str]:
-        with self._watching("list all under", (prefix,)):
-            return super().list_prefix(prefix)
+    Attributes
+    ----------
+    requests : list of Request
+        Every `Request` made, in order.
+    nbatches : int
+        Number of calls that made them (``get_one`` and ``get_many``).
+    written : list of str
+        Keys written, and destinations of moves.
+    deleted : list of str
+        Keys deleted, paths given to ``delete_prefix``, and sources of moves.
+    listed : list of str
+        Paths given to ``list_prefix`` and ``list_dir``.
+    sized : list of str
+        Keys whose size, existence or token was asked for.
 
-    def list_dir(self, path: str = "") -> tuple[list[str], list[str]]:
-        with self._watching("list", (path,)):
-            return super().list_dir(path)
+    Examples
+    --------
+    >>> import gzarr
+    >>> store = CountingStore(gzarr.MemoryStore())
+    >>> array = gzarr.create_array(store, data=[1, 2, 3, 4], chunks=2)
+    >>> store.reset()
+    >>> int(array[0])
+    1
+    >>> store.requests
+    [Request(key='c/0', start=None, length=None)]
+    """
 
-    def getsize(self, key: str) -> int | None:
-        with self._watching("size of", (key,)):
-            return super().getsize(key)
+    files, versions, conditional = WatchedStore.files, WatchedStore.versions, WatchedStore.conditional
 
-    def __contains__(self, key: object) -> bool:
-        with self._watching("size of", (str(key),)):
-            return super().__contains__(key)
+    _process_bound = frozenset({"_lock", "nbatches", "requests", "written", "deleted", "listed", "sized"})
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self._lock = new_lock()
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget what was recorded."""
+        with self._lock:
+            self.nbatches = 0
+            self.requests: list[Request] = []
+            self.written: list[str] = []
+            self.deleted: list[str] = []
+            self.listed: list[str] = []
+            self.sized: list[str] = []
+
+    @contextmanager
+    def _watching(self, verb: str, what: Sequence[Any]) -> Iterator[None]:
+        notes = _NOTES[verb]
+        if notes in ("written", "deleted"):
+            yield  # changes that failed are not recorded
+        with self._lock:
+            getattr(self, notes).extend(what)
+            self.nbatches += notes == "requests"
+        if notes not in ("written", "deleted"):
+            yield
+
+    def move_prefix(self, source: str, dest: str) -> None:
+        """Rename every key under `source` to lie under `dest`."""
+        with self._watching("delete", (source,)), self._watching("set", (dest,)):
+            super().move_prefix(source, dest)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return pickled(self, CountingStore, self._store)
+
+
+class LoggingStore(WatchedStore):
+    """Pass everything on to a store and log it under the name "gzarr.storage".
+
+    Parameters
+    ----------
+    store : Store
+        The store to watch.
+    log_level : str
+        Level of the messages.
+    log_handler : logging.Handler, optional
+        Where messages go, besides the handlers that the logging module is configured with.
+    """
+
+    files, versions, conditional = WatchedStore.files, WatchedStore.versions, WatchedStore.conditional
+
+    def __init__(self, store: Store, log_level: str = "DEBUG", log_handler: logging.Handler | None = None) -> None:
+        super().__init__(store)
+        self._level = logging.getLevelNamesMapping()[log_level]
+        self._logger = logging.getLogger("gzarr.storage")
+        self._logger.setLevel(min(self._level, self._logger.level or self._level))
+        if log_handler is not None and log_handler not in self._logger.handlers:
+            self._logger.addHandler(log_handler)
+
+    @contextmanager
+    def _watching(self, verb: str, what: Sequence[Any]) -> Iterator[None]:
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._logger.log(self._level, "%s %s: %.6f s", f"{self}: {verb}", list(what), time.perf_counter() - start)

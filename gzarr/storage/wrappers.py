@@ -8,18 +8,19 @@ A wrapper answers for the store it wraps: same locks, same name, and where it sa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 from gzarr.errors import ReplacedError, StoreError
-from gzarr.storage.base import R, Store, T
+from gzarr.storage.base import Store
 from gzarr.storage.capabilities import (
     Buffer,
     Change,
     Conditional,
     Files,
     Request,
+    TokensBy,
     Versioned,
     Versions,
     host_view,
@@ -68,6 +69,22 @@ def full_type_name(store: Store) -> str:
     kind = type(seen_through(store))
     module = "gzarr.storage" if kind.__module__.startswith("gzarr.storage.") else kind.__module__
     return f"{module}.{kind.__qualname__}"
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _passed_on(verb: F, *, changes: bool = False) -> F:
+    """A verb of stores that the store below carries out. changes: not if this one is read-only."""
+    name = verb.__name__
+
+    @wraps(verb, updated=())  # abstract verbs become real ones
+    def call(self: WrapperStore, *args: Any, **kwargs: Any) -> Any:
+        if changes:
+            self.check_writable()
+        return getattr(self._store, name)(*args, **kwargs)
+
+    return cast("F", call)
 
 
 class WrapperStore(Store):
@@ -119,9 +136,6 @@ class WrapperStore(Store):
     def conditional(self) -> Conditional | None:
         return self._store.conditional
 
-    def get_one(self, request: Request) -> Buffer | None:
-        return self._store.get_one(request)
-
     def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
         """Fetch every request, in order; None where the key is missing. All reads of bytes go through it.
 
@@ -131,13 +145,6 @@ class WrapperStore(Store):
             Keys, each with the range of bytes that is wanted.
         """
         return self._store.get_many(requests)
-
-    def contains_many(self, keys: Sequence[str]) -> list[bool]:
-        return self._store.contains_many(keys)
-
-    def set(self, key: str, value: Buffer) -> None:
-        self.check_writable()
-        self._store.set(key, value)
 
     def set_many(self, items: Iterable[tuple[str, Buffer]]) -> None:
         """Store every pair of a key and its bytes; all writes of bytes go through it.
@@ -150,71 +157,32 @@ class WrapperStore(Store):
         self.check_writable()
         self._store.set_many(items)
 
-    def set_if_missing(self, key: str, value: Buffer) -> bool:
-        self.check_writable()
-        return self._store.set_if_missing(key, value)
-
-    def delete_many(self, keys: Iterable[str]) -> None:
-        self.check_writable()
-        self._store.delete_many(keys)
-
-    def delete_prefix(self, path: str = "") -> None:
-        self.check_writable()
-        self._store.delete_prefix(path)
-
-    def move_prefix(self, source: str, dest: str) -> None:
-        self.check_writable()
-        self._store.move_prefix(source, dest)
-
-    def list_prefix(self, prefix: str = "") -> Iterator[str]:
-        return self._store.list_prefix(prefix)
-
-    def list_dir(self, path: str = "") -> tuple[list[str], list[str]]:
-        return self._store.list_dir(path)
-
-    def getsize(self, key: str) -> int | None:
-        return self._store.getsize(key)
-
-    def nbytes_stored(self, path: str = "") -> int:
-        return self._store.nbytes_stored(path)
-
-    def together(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
-        return self._store.together(function, items)
-
-    def lock_name(self, key: str) -> Hashable:
-        return self._store.lock_name(key)
+    get_one = _passed_on(Store.get_one)
+    contains_many = _passed_on(Store.contains_many)
+    getsize = _passed_on(Store.getsize)
+    list_prefix = _passed_on(Store.list_prefix)
+    list_dir = _passed_on(Store.list_dir)
+    nbytes_stored = _passed_on(Store.nbytes_stored)
+    set = _passed_on(Store.set, changes=True)
+    set_if_missing = _passed_on(Store.set_if_missing, changes=True)
+    delete_many = _passed_on(Store.delete_many, changes=True)
+    delete_prefix = _passed_on(Store.delete_prefix, changes=True)
+    move_prefix = _passed_on(Store.move_prefix, changes=True)
+    check_metadata_writable = _passed_on(Store.check_metadata_writable, changes=True)
+    together = _passed_on(Store.together)
+    lock_name = _passed_on(Store.lock_name)
+    locked = _passed_on(Store.locked)
+    node_locked = _passed_on(Store.node_locked)
+    document_locked = _passed_on(Store.document_locked)
+    enclosing = _passed_on(Store.enclosing)
+    close = _passed_on(Store.close)
+    __contains__ = _passed_on(Store.__contains__)
+    __len__ = _passed_on(Store.__len__)
+    __str__ = _passed_on(Store.__str__)
 
     def live(self) -> Store:
         live = self._store.live()
         return self if live is self._store else live
-
-    def enclosing(self) -> tuple[Store, str] | None:
-        return self._store.enclosing()
-
-    def locked(self, keys: Sequence[str], merged: Sequence[str] | None = None) -> AbstractContextManager[Any]:
-        return self._store.locked(keys, merged)
-
-    def node_locked(self, key: str) -> AbstractContextManager[Any]:
-        return self._store.node_locked(key)
-
-    def document_locked(self, key: str) -> AbstractContextManager[Any]:
-        return self._store.document_locked(key)
-
-    def check_metadata_writable(self) -> None:
-        self.check_writable()
-        self._store.check_metadata_writable()
-
-    def close(self) -> None:
-        self._store.close()
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._store
-
-    def __len__(self) -> int:
-        return len(self._store)
-
-    def __str__(self) -> str:
-        return str(self._store)
 
 
 class Tokens(Versions):
@@ -296,16 +264,6 @@ class _ReadOnlyStore(WrapperStore):
         """Do nothing: the view does not own the store."""
 
 
-class _FoundVersions(Versions):
-    """The versions that a `PinnedStore` reads."""
-
-    def __init__(self, found: Mapping[str, object | None]) -> None:
-        self._found = found
-
-    def token(self, key: str) -> object | None:
-        return self._found.get(key)
-
-
 class PinnedStore(WrapperStore):
     """A view of a store that reads one version of each object, and knows no others. For one thread per object.
 
@@ -330,7 +288,7 @@ class PinnedStore(WrapperStore):
     @property
     def versions(self) -> Versions | None:
         """The versions that are read; None for an object without a token, or one not read yet."""
-        return _FoundVersions(self._versions)
+        return TokensBy(self._versions.get)
 
     def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
         """Fetch every request. Raises: ReplacedError."""

@@ -10,28 +10,15 @@ from __future__ import annotations
 import os
 import weakref
 import zipfile
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import IO, Any
 
 from gzarr.errors import StoreError
 from gzarr.storage.archive import Archive
-from gzarr.storage.capabilities import Buffer, Request, Versions
+from gzarr.storage.capabilities import Buffer, Request, TokensBy, Versions
 from gzarr.storage.flat import FlatStore
 from gzarr.storage.rules import DOCUMENTS, as_bytes, byte_view, check_key, check_path, cut, pickled, under
 from gzarr.storage.zip_format import DAMAGE, ZipMode, open_file
-
-
-class _EntryVersions(Versions):
-    """Tokens of the entries of an archive."""
-
-    __slots__ = ("_archive",)
-
-    def __init__(self, archive: Archive) -> None:
-        self._archive = archive
-
-    def token(self, key: str) -> object | None:
-        document = self._archive.documents.get(key)
-        return self._archive.entries.get(key) if document is None else document
 
 
 class ZipStore(FlatStore):
@@ -94,11 +81,11 @@ class ZipStore(FlatStore):
         self.read_only = mode == "r"
         self._mode, self._compression, self._allow_zip64 = mode, compression, allowZip64
         self._path: str | None = None
-        self._lock_root: Hashable = id(path)
+        self._place = id(path)
         if isinstance(path, (str, os.PathLike)):
             self._name = f"zip://{os.fsdecode(path)}"
             self._path = os.path.abspath(os.fsdecode(path))
-            self._lock_root = os.path.normcase(os.path.realpath(self._path))
+            self._place = os.path.normcase(os.path.realpath(self._path))
             file = open_file(self._path, mode, self._name)
         else:
             self._name = f"zip://<{type(path).__name__} at {id(path):#x}>"
@@ -114,7 +101,13 @@ class ZipStore(FlatStore):
     @property
     def versions(self) -> Versions | None:
         """The entries, which are new objects with every write through this store."""
-        return _EntryVersions(self._open())
+        archive = self._open()
+
+        def token(key: str) -> object | None:
+            document = archive.documents.get(key)
+            return archive.entries.get(key) if document is None else document
+
+        return TokensBy(token)
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -140,10 +133,6 @@ class ZipStore(FlatStore):
             return len(document)
         entry = archive.entries.get(key)
         return None if entry is None else entry.info.file_size
-
-    def lock_name(self, key: str) -> Hashable:
-        """The real path of the archive (or the identity of the file object), with the key."""
-        return self._lock_root, key
 
     def list_prefix(self, prefix: str = "") -> Iterator[str]:
         """All keys under a path, as they were when listing began."""

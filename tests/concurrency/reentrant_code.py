@@ -307,7 +307,7 @@ SCENARIOS: dict[str, Callable[[], int]] = {
     "cached without tokens": lambda: run(
         lambda _: LRUStoreCache(MemoryStore({}), 3000), "storage/cache", "concurrency", reopens=False
     ),
-    "counting": lambda: run(lambda folder: CountingStore(LocalStore(folder / "a")), "storage/counting"),
+    "counting": lambda: run(lambda folder: CountingStore(LocalStore(folder / "a")), "storage/watching"),
     "synchronized": lambda: local("storage/synchronizers", synchronizer=gzarr.ThreadSynchronizer()),
     "chunk cache": lambda: local("chunk_io/chunk_cache", chunk_cache=gzarr.ChunkCache(300)),
     "chunk cache without tokens": lambda: in_memory(chunk_cache=gzarr.ChunkCache(300)),
