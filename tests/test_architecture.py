@@ -195,7 +195,7 @@ TESTED_THROUGH = {
     "properties/test_metadata": "metadata/documents metadata/fields metadata/model metadata/parts metadata/v2 "
     "metadata/v3",
     "properties/test_selections": "hierarchy/accessors hierarchy/selecting",
-    "storage/test_file_locks": "storage/file_holding storage/strays storage/temporary_files",
+    "storage/test_file_locks": "storage/file_holding storage/leftover_files storage/temporary_files",
     "storage/test_icechunk": "storage/foreign",
     "storage/test_local": "storage/local_files",
     "storage/test_open_store": "storage/extras storage/urls",

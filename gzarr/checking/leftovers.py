@@ -1,6 +1,6 @@
 """Finds what killed writers have left in local directories: temporary files and half-deleted folders.
 
-No store lists them. `gzarr.storage.strays` says which are abandoned, and removes them.
+No store lists them. `gzarr.storage.leftover_files` says which are abandoned, and removes them.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from pathlib import Path
 
 from gzarr.indexing.keys import join_path
 from gzarr.storage.base import Store
+from gzarr.storage.leftover_files import is_abandoned, remove_file_or_tree
 from gzarr.storage.rules import TEMPORARY_PREFIX
-from gzarr.storage.strays import is_abandoned, remove_stray
 
 #: Seconds after which what was seen must still be there.
 _WAIT_S = 0.1
@@ -60,7 +60,7 @@ def remove_leftover(store: Store, key: str) -> bool:
     if not directory or not name.startswith(TEMPORARY_PREFIX):
         return False
     with suppress(OSError):
-        return remove_stray(os.path.join(directory, name))  # noqa: PTH118 - a path made of text
+        return remove_file_or_tree(os.path.join(directory, name))  # noqa: PTH118 - a path made of text
     return False
 
 

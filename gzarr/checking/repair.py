@@ -24,7 +24,7 @@ from gzarr.metadata.consolidated import consolidate
 from gzarr.metadata.documents import document_key, read_node
 from gzarr.metadata.model import ArrayMeta
 from gzarr.storage.base import Buffer, Change, Request, Store
-from gzarr.storage.invalidation import announce
+from gzarr.storage.invalidation import invalidate
 
 Repairable: TypeAlias = Literal["chunks", "strays", "consolidated"]
 KINDS: tuple[str, ...] = get_args(Repairable)
@@ -160,7 +160,7 @@ def _delete(store: Store, keys: Iterable[str]) -> bool:
     try:
         store.delete_many(list(keys))
     finally:
-        announce()
+        invalidate()
     return True
 
 
@@ -201,7 +201,7 @@ def _drop(place: Place, key: str, kind: str) -> bool:
             else:
                 store.set(key, rest)
     finally:
-        announce(lambda: [store.lock_name(key)])
+        invalidate(lambda: [store.lock_name(key)])
     return True
 
 

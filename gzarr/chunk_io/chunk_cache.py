@@ -178,7 +178,7 @@ class ArrayChunks:
         objects: dict[int, tuple[Hashable, object | None]] = {}
         keys = [layout.key(coords) for coords, _ in groups]
         for (coords, parts), key, token in zip(groups, keys, tokens_of(self.store, keys), strict=True):
-            # With a token, a name that is quick to make will do: changes need not be announced.
+            # With a token, a name that is quick to make will do: changes need no invalidation.
             name = self.store.lock_name(key) if token is None else (self.root, key)
             left = []
             for part in parts:

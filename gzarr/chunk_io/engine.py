@@ -28,7 +28,7 @@ from gzarr.chunk_io.reference import (
 )
 from gzarr.indexing.plan import Groups
 from gzarr.profiling.recorder import Recorder, recorder_for, stage
-from gzarr.storage.invalidation import announce
+from gzarr.storage.invalidation import invalidate
 from gzarr.storage.locks import while_locked
 
 Job = TypeVar("Job", ReadJob, WriteJob)
@@ -105,7 +105,7 @@ def _write(job: WriteJob, executor: WriteExecutor, batch: Any) -> None:
     try:
         left = while_locked(store.locked(keys, merged), task) if keys else task()
     finally:
-        announce(lambda: [store.lock_name(key) for key in keys])
+        invalidate(lambda: [store.lock_name(key) for key in keys])
     if left:
         with stage("build"):
             for covered in find_covered(job, left):

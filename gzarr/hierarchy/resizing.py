@@ -25,7 +25,7 @@ from gzarr.indexing.plan import box_between, make_plan
 from gzarr.indexing.selection import Box
 from gzarr.metadata.model import ArrayMeta
 from gzarr.storage.base import Store
-from gzarr.storage.invalidation import announce
+from gzarr.storage.invalidation import invalidate
 from gzarr.tensors import to_host
 
 #: The most new objects that an array which grows asks for one by one; for more, it lists those that are stored.
@@ -164,7 +164,7 @@ def _delete(io: ArrayIO, objects: Sequence[Coords]) -> None:
     try:
         io.store.delete_many(keys)
     finally:
-        announce(lambda: [io.store.lock_name(key) for key in keys])
+        invalidate(lambda: [io.store.lock_name(key) for key in keys])
 
 
 def clear_box(io: ArrayIO, box: Box, check: Callable[[], object] | None = None) -> None:

@@ -16,7 +16,7 @@ from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta, ZarrFormat
 from gzarr.metadata.occupied import occupant
 from gzarr.storage.base import Buffer, Request, Store
 from gzarr.storage.changing import change_object
-from gzarr.storage.invalidation import announce
+from gzarr.storage.invalidation import invalidate
 from gzarr.storage.rules import DOCUMENTS
 
 #: Names of all documents that describe a node.
@@ -290,7 +290,7 @@ def delete_node(store: Store, path: str) -> None:
     try:
         store.delete_prefix(path)
     finally:
-        announce()
+        invalidate()
         refresh(store, path, subtree=True)
 
 
@@ -300,7 +300,7 @@ def move_node(store: Store, source: str, dest: str) -> None:
     try:
         store.move_prefix(source, dest)
     finally:
-        announce()
+        invalidate()
         refresh(store, source, subtree=True)
         refresh(store, dest, subtree=True)
 

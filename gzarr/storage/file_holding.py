@@ -12,7 +12,7 @@ from typing import Any
 
 from gzarr.concurrency import after_fork
 from gzarr.storage.file_locks import UNWRITABLE, FileLock, holds_any
-from gzarr.storage.locks import reentered
+from gzarr.storage.locks import HeldLocks, reentered
 
 try:
     import resource
@@ -29,7 +29,7 @@ _claims: dict[int, int] = {}
 _CLAIM_WAIT_S = 0.001
 
 
-class Holding(AbstractContextManager[None]):
+class Holding(HeldLocks):
     """The locks of some files, held for one ``with`` statement besides a lock of this process.
 
     Parameters
@@ -67,33 +67,25 @@ class Holding(AbstractContextManager[None]):
         self._lenient, self._nested = lenient, nested
         self._locks: list[FileLock] = []
 
-    def __enter__(self) -> None:
-        try:
-            self._inner.__enter__()
-            if len(self._paths) > 1:
-                _claim(id(self), len(self._paths))
-            for path in self._paths:
-                lock = FileLock(path)
-                self._locks.append(lock)
-                try:
-                    taken = lock.take()
-                except OSError as error:
-                    if not (self._lenient and error.errno in UNWRITABLE):
-                        raise self._fail(path, error) from error
-                    lock.close()
-                else:
-                    if not (self._nested or taken is lock or taken is None):
-                        raise reentered(repr(path))
-        except BaseException:
-            self.__exit__()
-            raise
+    def _take(self) -> None:
+        self._inner.__enter__()
+        if len(self._paths) > 1:
+            _claim(id(self), len(self._paths))
+        for path in self._paths:
+            lock = FileLock(path)
+            self._locks.append(lock)
+            try:
+                taken = lock.take()
+            except OSError as error:
+                if not (self._lenient and error.errno in UNWRITABLE):
+                    raise self._fail(path, error) from error
+                lock.close()
+            else:
+                if not (self._nested or taken is lock or taken is None):
+                    raise reentered(repr(path))
 
-    def __exit__(self, *exc: object) -> None:
-        try:
-            self._end()
-        except BaseException:  # an interrupt
-            self._end()
-            raise
+    def _release(self) -> None:
+        self._end()
         self._inner.__exit__(None, None, None)
 
     def _end(self) -> None:

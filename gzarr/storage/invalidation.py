@@ -26,8 +26,8 @@ def listen(listener: Listener) -> None:
     _listeners.add(listener)
 
 
-def announce(names: Callable[[], Iterable[Hashable]] | None = None) -> None:
-    """Announce that objects were changed: after the change, even if it failed midway.
+def invalidate(names: Callable[[], Iterable[Hashable]] | None = None) -> None:
+    """Tell listeners that objects were changed: after the change, even if it failed midway.
 
     names: gives their lock names; called only if there are listeners. None if whole nodes were deleted or moved.
     """

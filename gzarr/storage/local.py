@@ -24,12 +24,12 @@ from gzarr.storage.base import Store
 from gzarr.storage.capabilities import Buffer, Request
 from gzarr.storage.file_holding import Holding
 from gzarr.storage.file_locks import has_locks, refuse_held
+from gzarr.storage.leftover_files import delete_tree, doomed_path, prune, remove_file_or_tree, remove_leftovers
 from gzarr.storage.local_files import (
     MISSING,
     READ_FLAGS,
     LocalFiles,
     LocalVersions,
-    create_atomically,
     delete_file,
     failure,
     find_file,
@@ -38,7 +38,6 @@ from gzarr.storage.local_files import (
 )
 from gzarr.storage.locks import key_locks, while_locked
 from gzarr.storage.rules import TEMPORARY_PREFIX, byte_view, check_key, check_move, check_path
-from gzarr.storage.strays import delete_tree, doomed_path, prune, remove_stray, remove_strays
 from gzarr.storage.temporary_files import make_directory
 
 _NO_LOCK: AbstractContextManager[None] = nullcontext()
@@ -258,25 +257,22 @@ class LocalStore(Store):
 
     def set(self, key: str, value: Buffer) -> None:
         """Store one object atomically. Raises: StoreError naming the file; the old object is then still there."""
-        self.check_writable()
-        path, view = self._path(key), byte_view(key, value)
-        try:
-            write_atomically(path, view)
-        except OSError as error:
-            self._prune(os.path.dirname(path))
-            raise self._failed("write", path, error) from error
+        self._store_file(key, value, only_new=False)
 
     def set_many(self, items: Iterable[tuple[str, Buffer]]) -> None:
         """Store every (key, bytes) pair; each replaces its object atomically."""
         for key, value in items:
-            LocalStore.set(self, key, value)  # not self.set, which a subclass may have made of this
+            self._store_file(key, value, only_new=False)  # not self.set, which a subclass may have made of this
 
     def set_if_missing(self, key: str, value: Buffer) -> bool:
         """Store an object unless one is there; of several processes that try, one succeeds. Raises: StoreError."""
+        return self._store_file(key, value, only_new=True)
+
+    def _store_file(self, key: str, value: Buffer, *, only_new: bool) -> bool:
         self.check_writable()
         path, view = self._path(key), byte_view(key, value)
         try:
-            return create_atomically(path, view)
+            return write_atomically(path, view, only_new=only_new)
         except OSError as error:
             self._prune(os.path.dirname(path))
             raise self._failed("write", path, error) from error
@@ -309,14 +305,14 @@ class LocalStore(Store):
             self.delete_many(objects)
             for name in paths:
                 self.delete_prefix(name)
-            remove_strays(self.root)
+            remove_leftovers(self.root)
             return
         directory = self._prefix + path
         try:
             if os.path.isdir(directory):
                 while_locked(self._documents_locked(path), lambda: delete_tree(directory))
             else:
-                remove_stray(doomed_path(directory))
+                remove_file_or_tree(doomed_path(directory))
         except OSError as error:
             raise self._failed("delete", directory, error) from error
         self._prune(os.path.dirname(directory))
@@ -334,7 +330,7 @@ class LocalStore(Store):
         except OSError as error:
             self._prune(os.path.dirname(new))
             raise self._failed(f"move {old!r} to", new, error) from error
-        remove_strays(new)  # the locks have moved along
+        remove_leftovers(new)  # the locks have moved along
         self._prune(os.path.dirname(old))
 
     def __eq__(self, other: object) -> bool:

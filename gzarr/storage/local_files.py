@@ -18,8 +18,8 @@ from typing import NamedTuple
 from gzarr.errors import StoreError
 from gzarr.storage.capabilities import Buffer, Files, Target, Versions
 from gzarr.storage.file_locks import ATTEMPTS, FULL, FileLock, held_lock, is_lockable
+from gzarr.storage.leftover_files import prune
 from gzarr.storage.rules import TEMPORARY_PREFIX, byte_range, check_key, check_path
-from gzarr.storage.strays import prune
 from gzarr.storage.temporary_files import link_or_rename, make_directory
 
 # Nobody waits for the other end of a pipe; files are read as without O_NONBLOCK.
@@ -80,25 +80,25 @@ def read_range(fd: int, start: int | None, length: int | None) -> Buffer:
     return _read_all(fd, end - begin, begin)
 
 
-def temporary_name(directory: str) -> str:
-    """An unused name in a directory, which listings ignore."""
-    return os.path.join(directory, TEMPORARY_PREFIX + os.urandom(8).hex())
+def write_atomically(path: str, view: bytes | memoryview, *, only_new: bool = False) -> bool:
+    """Replace one file under its lock; directories are made. only_new: unless it is there.
 
-
-def write_atomically(path: str, view: bytes | memoryview) -> None:
-    """Replace one file under its lock; directories are made.
-
-    Whatever fails, the old file stays and no temporary file does. Raises: OSError.
+    Whatever fails, the old file stays and no temporary file does. Returns: whether it was stored. Raises: OSError.
     """
+    if only_new and os.path.isfile(path):
+        return False
     lock = held_lock(path) or FileLock(path)
     for attempt in range(ATTEMPTS):
         try:
             taken = lock.take()
             if taken is None:
-                write_unlocked(path, view)
-            else:
-                _put(taken, view)
-                taken.rename()
+                return _write_unlocked(path, view, only_new=only_new)
+            taken.is_written = True
+            _write(taken.fileno(), view)
+            WRITTEN[taken.inode % len(WRITTEN)] = next(_numbers)
+            if only_new:
+                return taken.link()
+            taken.rename()
         except FileNotFoundError:  # the directory was removed meanwhile, and the lock with it
             lock.end()
             if attempt == ATTEMPTS - 1:
@@ -107,31 +107,7 @@ def write_atomically(path: str, view: bytes | memoryview) -> None:
             lock.end()
             raise
         else:
-            return
-
-
-def create_atomically(path: str, view: bytes | memoryview) -> bool:
-    """Store a file under its lock, unless it is there; directories are made.
-
-    Returns: whether it was stored. Raises: OSError.
-    """
-    if os.path.isfile(path):
-        return False
-    lock = FileLock(path)
-    for attempt in range(ATTEMPTS):
-        try:
-            taken = lock.take()
-            if taken is None:
-                return write_unlocked(path, view, only_new=True)
-            _put(taken, view)
-            return taken.link()
-        except FileNotFoundError:
-            lock.end()
-            if attempt == ATTEMPTS - 1:
-                raise
-        except BaseException:
-            lock.end()
-            raise
+            return True
     raise AssertionError
 
 
@@ -144,30 +120,18 @@ def delete_file(path: str) -> bool:
         return False
     lock = FileLock(path)
     try:
-        _take_if_there_is_room(lock)
+        try:
+            lock.take()
+        except OSError as error:
+            if error.errno not in FULL:  # deleting must also work on a full disk
+                raise
         with contextlib.suppress(*MISSING):
             os.unlink(path)
         lock.end()
-    except BaseException:
+    except BaseException:  # an interrupt may also come just as it was about to end
         lock.end()
         raise
     return True
-
-
-def _take_if_there_is_room(lock: FileLock) -> None:
-    """Take a lock for deleting a file, which must also work on a full disk."""
-    try:
-        lock.take()
-    except OSError as error:
-        if error.errno not in FULL:
-            raise
-
-
-def _put(lock: FileLock, view: bytes | memoryview) -> None:
-    """Write bytes to the temporary file of a lock."""
-    lock.is_written = True
-    _write(lock.fileno(), view)
-    WRITTEN[lock.inode % len(WRITTEN)] = next(_numbers)
 
 
 def _write(fd: int, view: bytes | memoryview) -> None:
@@ -179,10 +143,10 @@ def _write(fd: int, view: bytes | memoryview) -> None:
         part = view[done : done + _CALL_NBYTES]
 
 
-def write_unlocked(path: str, view: bytes | memoryview, *, only_new: bool = False) -> bool:
+def _write_unlocked(path: str, view: bytes | memoryview, *, only_new: bool) -> bool:
     """Replace one file where files cannot be locked. only_new: unless it is there. Returns: whether it was stored."""
     directory = os.path.dirname(path)
-    temporary = temporary_name(directory)
+    temporary = os.path.join(directory, TEMPORARY_PREFIX + os.urandom(8).hex())
     for attempt in range(ATTEMPTS):
         try:
             fd = os.open(temporary, _WRITE_FLAGS, 0o666)

@@ -1,59 +1,44 @@
-"""Says which locks of files are waited for longer than a few seconds, and which process holds them.
+"""Logs which locks of files are waited for longer than a few seconds, and which process holds them.
 
-A wait for a lock has no time limit, so a thread looks at all waits of the process once in a while, until nobody waits.
+A wait for a lock has no time limit, so another thread looks at it once.
 """
 
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import TypeVar
 
-from gzarr.concurrency import Pool, after_fork, new_lock
+from gzarr.concurrency import Pool
 
 T = TypeVar("T")
 
 #: Seconds after which a wait is logged, once.
 NOTICE_S = 5.0
-
-_guard = new_lock()
-#: When each wait began and the path of what is locked, by a number.
-_waits: dict[int, tuple[float, str]] = {}
-#: Not empty while a thread looks at them.
-_watching: list[bool] = []
+#: Waits that are looked at at once.
+_MOST = 64
 _pool = Pool()
 
 
 def wait_for(path: str, wait: Callable[[], T]) -> T:
     """Wait for the lock of a file. One that takes long is logged with the path and the process that holds it."""
-    number = id(wait)
-    _waits[number] = time.monotonic(), path
+    ended: SimpleQueue[None] = SimpleQueue()
+
+    def watch() -> None:
+        try:
+            ended.get(timeout=NOTICE_S)
+        except Empty:
+            log_wait(path)
+
     try:
-        with suppress(RuntimeError), _guard:  # no thread can be started at the end of the process
-            if not _watching:
-                _pool.submit(_watch, 1)
-                _watching.append(True)
+        with suppress(RuntimeError):  # no thread can be started at the end of the process
+            _pool.submit(watch, _MOST)
         return wait()
     finally:
-        _waits.pop(number, None)
-
-
-def _watch() -> None:
-    logged: set[tuple[float, str]] = set()
-    while True:
-        time.sleep(NOTICE_S / 5)
-        with _guard:
-            if not _waits:
-                _watching.clear()
-                return
-        now = time.monotonic()
-        late = {wait for wait in list(_waits.values()) if now - wait[0] > NOTICE_S}
-        for _, path in late - logged:
-            log_wait(path)
-        logged = late
+        ended.put(None)
 
 
 def log_wait(path: str) -> None:
@@ -83,10 +68,3 @@ def _named(process: int) -> str:
     with suppress(OSError):
         name = f" ({Path(f'/proc/{process}/comm').read_text(encoding='utf-8', errors='replace').strip()!r})"
     return f"; process {process}{name} holds it"
-
-
-@after_fork
-def _forget() -> None:
-    """Begin anew in a forked child, in which nobody waits and no thread watches."""
-    _waits.clear()
-    _watching.clear()

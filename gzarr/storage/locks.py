@@ -11,8 +11,9 @@ time.
 from __future__ import annotations
 
 import threading
+from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable
 from contextlib import AbstractContextManager
 from itertools import count
 from operator import attrgetter, methodcaller
@@ -22,6 +23,32 @@ from gzarr.concurrency import Lock, after_fork, is_held_here
 from gzarr.errors import StoreError
 
 T = TypeVar("T")
+
+
+class HeldLocks(AbstractContextManager[None]):
+    """Some locks, held for one ``with`` statement. An interrupt leaves none taken, and the end may come twice."""
+
+    @abstractmethod
+    def _take(self) -> None:
+        """Take all locks; noted so that `_release` knows them wherever it is interrupted."""
+
+    @abstractmethod
+    def _release(self) -> None:
+        """Release what was taken. After an interrupt, another call continues."""
+
+    def __enter__(self) -> None:
+        try:
+            self._take()
+        except BaseException:  # an interrupt while waiting must not leave the first ones locked
+            self.__exit__()
+            raise
+
+    def __exit__(self, *exc: object) -> None:
+        try:
+            self._release()
+        except BaseException:  # an interrupt
+            self._release()
+            raise
 
 
 class _NameLock:
@@ -63,7 +90,7 @@ class _LockTable:
         return _HeldNames(self, set(names))
 
 
-class _HeldNames(AbstractContextManager[None]):
+class _HeldNames(HeldLocks):
     """Some names, locked for one ``with`` statement."""
 
     __slots__ = ("_held", "_names", "_releases", "_table", "_wanted")
@@ -73,36 +100,26 @@ class _HeldNames(AbstractContextManager[None]):
         self._names = names
         self._wanted: dict[Hashable, _NameLock] = {}
         self._held: list[threading.RLock] = []
-        self._releases = map(_release, self._held)
+        self._releases = map(_let_go, self._held)
 
-    def __enter__(self) -> None:
+    def _take(self) -> None:
         table, wanted = self._table, self._wanted
-        try:
-            with table.guard:
-                for name in self._names:
-                    while name not in wanted:
-                        lock = table.locks.get(name) or _NameLock(next(table.numbers))
-                        lock.n_users += 1  # a finalizer may have removed it from the table just before
-                        wanted[name] = lock
-                        if table.locks.setdefault(name, lock) is not lock:
-                            wanted.pop(name).n_users -= 1
-            _refuse_again(wanted)
-            locks = sorted(wanted.values(), key=_number)
-            # No Python runs between the taking of a lock and its being noted, so no interrupt can come there.
-            self._held.extend(filter(_acquire, map(_lock, locks)))
-        except BaseException:  # an interrupt while waiting must not leave the first ones locked
-            self.__exit__()
-            raise
+        with table.guard:
+            for name in self._names:
+                while name not in wanted:
+                    lock = table.locks.get(name) or _NameLock(next(table.numbers))
+                    lock.n_users += 1  # a finalizer may have removed it from the table just before
+                    wanted[name] = lock
+                    if table.locks.setdefault(name, lock) is not lock:
+                        wanted.pop(name).n_users -= 1
+        for name, lock in wanted.items():
+            if is_held_here(lock.lock):  # this thread is in the midst of a change
+                raise reentered(f"{name!r}")
+        locks = sorted(wanted.values(), key=_number)
+        # No Python runs between the taking of a lock and its being noted, so no interrupt can come there.
+        self._held.extend(filter(_acquire, map(_lock, locks)))
 
-    def __exit__(self, *exc: object) -> None:
-        try:
-            self._end()
-        except BaseException:  # an interrupt
-            self._end()
-            raise
-
-    def _end(self) -> None:
-        """Release the locks and forget their names. After an interrupt, another call continues."""
+    def _release(self) -> None:
         deque(self._releases, 0)
         table, wanted = self._table, self._wanted
         with table.guard:
@@ -114,7 +131,7 @@ class _HeldNames(AbstractContextManager[None]):
 
 
 _number, _lock = attrgetter("number"), attrgetter("lock")
-_acquire, _release = methodcaller("acquire"), methodcaller("release")
+_acquire, _let_go = methodcaller("acquire"), methodcaller("release")
 _objects, _nodes, _documents = _LockTable(), _LockTable(), _LockTable()
 
 
@@ -139,13 +156,6 @@ def entering(lock: Lock, what: str) -> Lock:
     if is_held_here(lock):
         raise reentered(what)
     return lock
-
-
-def _refuse_again(wanted: Mapping[Hashable, _NameLock]) -> None:
-    """Raise StoreError if this thread holds the lock of a name already: it is in the midst of a change."""
-    for name, lock in wanted.items():
-        if is_held_here(lock.lock):
-            raise reentered(f"{name!r}")
 
 
 def holds_document(name: Hashable) -> bool:

@@ -20,6 +20,7 @@ from gzarr.errors import StoreError
 from gzarr.storage import lock_waits
 from gzarr.storage.base import Store
 from gzarr.storage.extras import require
+from gzarr.storage.locks import HeldLocks
 from gzarr.storage.rules import check_path
 from gzarr.storage.wrappers import WrapperStore
 
@@ -142,7 +143,7 @@ def synchronized(store: Store, synchronizer: Any) -> Store:
     return SynchronizedStore(store, synchronizer)
 
 
-class _Both(AbstractContextManager[None]):
+class _Both(HeldLocks):
     """A lock of this process, and those of a synchronizer. May be left twice (`gzarr.storage.locks.while_locked`)."""
 
     __slots__ = ("_held", "_keys", "_leave", "_ours", "_synchronizer")
@@ -154,20 +155,16 @@ class _Both(AbstractContextManager[None]):
         self._held: list[AbstractContextManager[Any]] = []
         self._leave = map(methodcaller("__exit__", None, None, None), self._held)
 
-    def __enter__(self) -> None:
-        try:
-            # First: file locks do not exclude threads of one process, and releasing one releases it for all of them.
-            self._ours.__enter__()
-            for key in self._keys:
-                lock = self._synchronizer[key]
-                lock.__enter__()
-                self._held.append(lock)
-        except BaseException:
-            self.__exit__()
-            raise
+    def _take(self) -> None:
+        # First: file locks do not exclude threads of one process, and releasing one releases it for all of them.
+        self._ours.__enter__()
+        for key in self._keys:
+            lock = self._synchronizer[key]
+            lock.__enter__()
+            self._held.append(lock)
 
-    def __exit__(self, *exc: object) -> None:
-        deque(self._leave, 0)  # after an interrupt, another call continues
+    def _release(self) -> None:
+        deque(self._leave, 0)
         self._ours.__exit__(None, None, None)
 
 

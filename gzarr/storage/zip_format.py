@@ -85,32 +85,6 @@ class Directory(NamedTuple):
 EMPTY = Directory([], b"", 0, 0, 0)
 
 
-class _Head(io.RawIOBase):
-    """The first bytes of a file, as a file."""
-
-    def __init__(self, file: IO[bytes], nbytes: int) -> None:
-        self._file, self._nbytes, self._at = file, nbytes, 0
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        if whence == io.SEEK_END and -offset > self._nbytes:
-            raise OSError(22, os.strerror(22))
-        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._nbytes}[whence]
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def read(self, nbytes: int = -1) -> bytes:
-        left = max(self._nbytes - self._at, 0)
-        self._file.seek(self._at)
-        data = self._file.read(left if nbytes < 0 else min(nbytes, left))
-        self._at += len(data)
-        return data
-
-
 class _Behind(io.BytesIO):
     """A file in memory that lies behind the first bytes of another one."""
 
@@ -133,17 +107,25 @@ def read_directory(file: IO[bytes]) -> Directory | None:
         return file.read(nbytes)
 
     nbytes = file.seek(0, io.SEEK_END)
-    end = _last_end(read, nbytes)
-    if end is None:
+    place = _last_directory(read, nbytes)
+    if place is None:
         if not zipfile.is_zipfile(file):
             return None
-        end = nbytes
-    with zipfile.ZipFile(_Head(file, end)) as archive:
-        return Directory(archive.infolist(), archive.comment, archive.start_dir, end, nbytes)
+        with zipfile.ZipFile(file) as archive:
+            return Directory(archive.infolist(), archive.comment, archive.start_dir, nbytes, nbytes)
+    start, end = place
+    with zipfile.ZipFile(io.BytesIO(read(end - start, start))) as archive:
+        infos = archive.infolist()
+        for info in infos:  # which are counted from the first byte that was given
+            info.header_offset += start
+        return Directory(infos, archive.comment, start, end, nbytes)
 
 
-def _last_end(read: ReadAt, nbytes: int) -> int | None:
-    """Where the last complete archive of a file ends; None if its beginning is not that of an archive."""
+def _last_directory(read: ReadAt, nbytes: int) -> tuple[int, int] | None:
+    """Where the directory of the last complete archive of a file begins, and where that archive ends.
+
+    None if there is none, or the beginning of the file is not that of an archive.
+    """
     if read(4, 0) not in (b"PK\x03\x04", _END_SIGNATURE):
         return None
     stop, block_nbytes = nbytes, _FIRST_BLOCK_NBYTES
@@ -152,16 +134,16 @@ def _last_end(read: ReadAt, nbytes: int) -> int | None:
         block = read(min(stop + 3, nbytes) - start, start)  # a signature may begin before the block's end
         at = block.rfind(_END_SIGNATURE)
         while at >= 0:
-            end = _checked_end(read, start + at, nbytes)
-            if end is not None:
-                return end
+            place = _checked_directory(read, start + at, nbytes)
+            if place is not None:
+                return place
             at = block.rfind(_END_SIGNATURE, 0, at + 3)
         stop, block_nbytes = start, min(block_nbytes * 16, _BLOCK_NBYTES)
     return None
 
 
-def _checked_end(read: ReadAt, at: int, nbytes: int) -> int | None:
-    """Where the archive ends whose end record is at a place, if a directory lies right before it."""
+def _checked_directory(read: ReadAt, at: int, nbytes: int) -> tuple[int, int] | None:
+    """What `_last_directory` returns, for an end record at a place, if a directory lies right before it."""
     record = read(_END.size, at)
     if len(record) < _END.size:
         return None
@@ -174,8 +156,9 @@ def _checked_end(read: ReadAt, at: int, nbytes: int) -> int | None:
         if len(large) < _END_64.size or not large.startswith(b"PK\x06\x06"):
             return None
         n, length, start = _END_64.unpack(large)[-3:]
-    whole = at + _END.size + comment_nbytes <= nbytes and disk == first_disk == 0 and start + length == directory_end
-    return at + _END.size + comment_nbytes if whole and (not n or read(4, start) == b"PK\x01\x02") else None
+    end = at + _END.size + comment_nbytes
+    whole = end <= nbytes and disk == first_disk == 0 and start + length == directory_end
+    return (start, end) if whole and (not n or read(4, start) == b"PK\x01\x02") else None
 
 
 def directory_bytes(infos: Iterable[zipfile.ZipInfo], comment: bytes, start: int, allow_zip64: bool) -> bytes:

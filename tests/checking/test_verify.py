@@ -419,12 +419,12 @@ def test_what_killed_writers_leave(tmp_path: Path) -> None:
 def test_files_that_cannot_be_locked_are_left_once_they_are_old(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from gzarr.storage import strays
+    from gzarr.storage import leftover_files
 
     z = gzarr.create_array(tmp_path / "x.zarr", data=DATA)
     path = tmp_path / "x.zarr/.__gzarr_tmp_1"
     path.touch()
-    monkeypatch.setattr(strays, "fcntl", None)
+    monkeypatch.setattr(leftover_files, "fcntl", None)
     assert found(z) == []
     os.utime(path, (0, 0))
     assert found(z) == [("temporary", ".__gzarr_tmp_1", None)]

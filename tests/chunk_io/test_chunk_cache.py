@@ -251,10 +251,10 @@ def test_nothing_listens_when_no_cache_is_there():
 
     gc.collect()
     if not invalidation._listeners:
-        invalidation.announce(lambda: calls.append(1) or [])
+        invalidation.invalidate(lambda: calls.append(1) or [])
         assert calls == []
     cache = ChunkCache(5)
-    invalidation.announce(lambda: calls.append(1) or [])
+    invalidation.invalidate(lambda: calls.append(1) or [])
     assert calls == [1]
     assert cache.nbytes == 0
 

@@ -24,7 +24,7 @@ import pytest
 
 import gzarr
 from gzarr.errors import StoreError
-from gzarr.storage import LocalStore, N5Store, file_holding, file_locks, local_files, strays
+from gzarr.storage import LocalStore, N5Store, file_holding, file_locks, leftover_files, local_files
 from gzarr.storage.base import Buffer
 from gzarr.storage.changing import change_object
 from gzarr.storage.chunk_store import SplitStore
@@ -63,7 +63,7 @@ def forked(*tasks):
 def wait(children):
     assert [os.waitpid(child, 0)[1] for child in children] == [0] * len(children)
 
-def strays():
+def leftover_files():
     return [os.path.join(above, name) for above, *both in os.walk(root) for name in sum(both, []) if "_tmp_" in name]
 """
 
@@ -109,7 +109,7 @@ for kind in ("chunk", "shard", "n5", "second store", "fsspec"):
             assert (z[k * cells : (k + 1) * cells] == 100 * k + i + 1).all()
     wait(forked(*(lambda k=k: change(k) for k in range(4))))
     assert z[:, 0].tolist() == z[:, 1].tolist() == [100 * k + rounds for k in range(4) for _ in range(cells)], kind
-assert not strays(), strays()
+assert not leftover_files(), leftover_files()
 """,
         tmp_path,
         native,
@@ -130,7 +130,7 @@ def part(value):
     for i in range(150):
         z[::4] = value  # of two chunks
 wait(forked(whole, lambda: part(7), lambda: part(0)))
-assert not strays(), strays()
+assert not leftover_files(), leftover_files()
 """,
         tmp_path,
         native,
@@ -149,7 +149,7 @@ wait(forked(*(lambda k=k: create(k) for k in range(4))))
 for i in range(40):
     (winner,) = store.list_dir(f"won/{i}")[0]
     assert store[f"a/{i}/new"] == winner.encode()
-assert not strays(), strays()
+assert not leftover_files(), leftover_files()
 """,
         tmp_path,
     )
@@ -216,9 +216,9 @@ def die():
         os.kill(os.getpid(), signal.SIGKILL)
 child, = forked(die)
 assert os.waitpid(child, 0)[1] == signal.SIGKILL
-assert len(strays()) == 1 and store["a/k"] == b"old"
+assert len(leftover_files()) == 1 and store["a/k"] == b"old"
 store["a/k"] = b"new"
-assert store["a/k"] == b"new" and not strays()
+assert store["a/k"] == b"new" and not leftover_files()
 """,
         tmp_path,
     )
@@ -251,7 +251,7 @@ written.set()
 thread.join()
 wait(children)
 assert store["d"] == store["a/k"] == b"child"
-assert not strays(), strays()
+assert not leftover_files(), leftover_files()
 """,
         tmp_path,
     )
@@ -270,7 +270,7 @@ def write(k):
 with gzarr.config.set({"cpu.native": False}), ThreadPoolExecutor(8) as pool:
     list(pool.map(write, range(8)))
 assert z[...].tolist() == [10 * k + 2 for _ in range(100) for k in range(8)]
-assert not strays() and not file_holding._claims and not file_locks._held
+assert not leftover_files() and not file_holding._claims and not file_locks._held
 """,
         tmp_path,
     )
@@ -439,7 +439,7 @@ def test_where_there_are_no_locks_one_warning_says_so(tmp_path: Path, monkeypatc
 
 
 def test_a_system_without_flock_replaces_files_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (file_locks, strays):
+    for module in (file_locks, leftover_files):
         monkeypatch.setattr(module, "fcntl", None)
     monkeypatch.setattr(file_holding, "resource", None)
     use_without_locks(LocalStore(tmp_path), tmp_path)
@@ -614,13 +614,13 @@ def write(user):
 for mask in (0, 0o022):
     holder, = forked(as_user(65534, hold, mask))
     os.read(ready[0], 1)
-    lock = os.stat(strays()[0])
+    lock = os.stat(leftover_files()[0])
     writer, = forked(as_user(65533, write))
     time.sleep(0.2)
-    assert "k" not in store and os.path.samestat(lock, os.stat(strays()[0]))
+    assert "k" not in store and os.path.samestat(lock, os.stat(leftover_files()[0]))
     os.write(go[1], b"x")
     wait([holder, writer])
-    assert store["k"] == b"ours" and not strays()
+    assert store["k"] == b"ours" and not leftover_files()
     del store["k"]
 """,
         shared,
@@ -655,7 +655,7 @@ def kill(user):
 wait(forked(*(as_user(user, change, mask) for user, mask in zip(users, (0, 0o022, 0o022))), as_user(65532, kill)))
 assert z[:12, 0].tolist() == z[:12, 1].tolist() == [100 * k + 20 for k in range(3) for _ in range(4)]
 store["c/0/0"] = store["c/0/0"]
-assert not strays(), strays()
+assert not leftover_files(), leftover_files()
 """,
         shared,
         native,
@@ -752,7 +752,7 @@ def test_a_directory_that_holds_only_strays_goes_with_its_last_object(tmp_path: 
     store["a/k"] = store["a/l"] = b""
     litter(tmp_path / "a")
     store.delete_many(["a/k"])
-    assert len(names_in(tmp_path / "a")) == 4, "nobody looks for strays beside objects"
+    assert len(names_in(tmp_path / "a")) == 4, "nobody looks for them beside objects"
 
 
 def test_strays_are_removed_and_locks_are_not(tmp_path: Path) -> None:
@@ -761,11 +761,11 @@ def test_strays_are_removed_and_locks_are_not(tmp_path: Path) -> None:
     litter(tmp_path / "a")
     with store.locked(["a/used"]):
         names = [name for name in names_in(tmp_path / "a") if "_tmp_" in name]
-        kept = [name for name in names if not strays.remove_stray(str(tmp_path / "a" / name))]
+        kept = [name for name in names if not leftover_files.remove_file_or_tree(str(tmp_path / "a" / name))]
         assert kept == [".__gzarr_tmp_used"]
         assert not is_free(store, "a/used")
     assert files_under(tmp_path) == ["a/k"]
-    assert strays.remove_stray(str(tmp_path / "none"))
+    assert leftover_files.remove_file_or_tree(str(tmp_path / "none"))
 
 
 def test_a_finalizer_that_stores_a_file_while_its_thread_stores_it_is_told_so(

@@ -24,7 +24,7 @@ from gzarr.indexing.keys import Coords
 from gzarr.layout.chunk_layout import Layout
 from gzarr.layout.sharded import Sharded
 from gzarr.storage.base import Buffer, Request, Store, Target
-from gzarr.storage.invalidation import announce
+from gzarr.storage.invalidation import invalidate
 from gzarr.storage.local_files import WRITTEN, FileVersion
 from gzarr.storage.locks import while_locked
 
@@ -82,7 +82,7 @@ class BasicSelections:
                 return while_locked(store.locked((name,), (name,)), lambda: _store(store, name, write()))
             status: int = while_locked(store.locked((name,), ()), write)
         finally:
-            announce(lambda: [store.lock_name(name)])
+            invalidate(lambda: [store.lock_name(name)])
         if status == _EMPTY:
             target.tidy((name,))
         return status != _LEFT

@@ -36,7 +36,7 @@ def is_abandoned(path: str) -> bool:
         return is_free is True
 
 
-def remove_stray(path: str) -> bool:
+def remove_file_or_tree(path: str) -> bool:
     """Remove a temporary file, unless a process is using it, or a tree that was being deleted.
 
     Returns
@@ -58,12 +58,12 @@ def remove_stray(path: str) -> bool:
         return not os.path.lexists(path)
 
 
-def remove_strays(directory: str) -> None:
+def remove_leftovers(directory: str) -> None:
     """Remove what is directly in a directory and no object, as far as that is possible."""
     with contextlib.suppress(OSError):
         for name in [name for name in os.listdir(directory) if name.startswith(TEMPORARY_PREFIX)]:
             with contextlib.suppress(OSError):
-                remove_stray(os.path.join(directory, name))
+                remove_file_or_tree(os.path.join(directory, name))
 
 
 def remove_directory(directory: str) -> bool:
@@ -75,7 +75,7 @@ def remove_directory(directory: str) -> bool:
             return False
     else:
         return True
-    remove_strays(directory)
+    remove_leftovers(directory)
     with contextlib.suppress(OSError):
         os.rmdir(directory)
         return True
