@@ -136,7 +136,7 @@ TESTED_THROUGH = {
     "cli/test_serve": "cli/http_server cli/served",
     "cli/test_ome": "convert/versions",
     "concurrency/test_threads": "cpu/threads hierarchy/threads",
-    "contracts/test_backend": "backend cpu/backend cpu/loading cpu/measuring gpu/pipeline/placing "
+    "contracts/test_backend": "backend cpu/loading cpu/measuring gpu/pipeline/placing "
     "gpu/pipeline/launching gpu/pipeline/reducing gpu/pipeline/taking",
     "contracts/test_capabilities": "storage/capabilities",
     "contracts/test_codec": "cpu/sharding gpu/codecs/floats gpu/codecs/lz4",

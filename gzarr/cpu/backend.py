@@ -13,14 +13,12 @@ from numpy.typing import NDArray
 
 from gzarr.backend import Array, Chain, Decode, Fields, Placement
 from gzarr.codecs.spec import ArrayRepr, Step, equals_fill, fill_of
-from gzarr.cpu import decode_into
 from gzarr.cpu.codecs.objects import DecodeRows, make_decode_rows
 from gzarr.cpu.compiled.eligibility import CompiledLoop
 from gzarr.cpu.compiled.read import place_buffers
 from gzarr.cpu.compiled.reduce import reduce_windows
 from gzarr.cpu.compiled.source import LoopChain, make_loop_chain
 from gzarr.cpu.compiled.take import take
-from gzarr.cpu.decode_into import DecodeInto
 from gzarr.cpu.loading import load_host
 from gzarr.cpu.measuring import measured
 from gzarr.cpu.sharding import codecs_for
@@ -38,8 +36,6 @@ class _Prepared(NamedTuple):
 
     Attributes
     ----------
-    into : DecodeInto or None
-        How chunks are decoded into given memory; None if they must go through the codecs one by one.
     loop : callable
         Returns the chain as passed to the compiled loop, or why the loop does not support it. Called when many
         chunks are first read or written, as this takes longer than opening an array.
@@ -49,7 +45,6 @@ class _Prepared(NamedTuple):
         An element of a missing chunk.
     """
 
-    into: DecodeInto | None
     loop: Callable[[], LoopChain | str]
     rows: DecodeRows | None
     fill: Any
@@ -127,20 +122,14 @@ class CpuBackend:
     def prepare(self, steps: tuple[Step, ...], chunk: ArrayRepr) -> Chain:
         """Make a chain ready to run. Raises: UnknownCodecError, MissingExtraError."""
         codecs = codecs_for(steps)
-        into = decode_into.make_decode_into(steps, codecs)
         placement = tuple(Placement(step.spec.name, "host", "the array is on the CPU") for step in steps)
-        loop = cache(partial(make_loop_chain, steps, codecs, chunk, into))
-        return Chain(
-            chunk, codecs, placement, _Prepared(into, loop, make_decode_rows(steps, codecs, chunk), fill_of(chunk))
-        )
+        loop = cache(partial(make_loop_chain, steps, chunk))
+        return Chain(chunk, codecs, placement, _Prepared(loop, make_decode_rows(steps, codecs, chunk), fill_of(chunk)))
 
     def timed(self, chain: Chain, timed: Callable[[Decode], Decode]) -> Chain:
         """The same chain with decoders that are timed."""
         codecs = tuple(codec._replace(decode=timed(codec.decode)) for codec in chain.codecs)
-        prepared = _unpacked(chain)._replace(rows=None)
-        if prepared.into is not None:
-            prepared = prepared._replace(into=prepared.into.timed(timed), loop=_untimed)
-        return chain._replace(codecs=codecs, prepared=prepared)
+        return chain._replace(codecs=codecs, prepared=_unpacked(chain)._replace(rows=None, loop=_untimed))
 
     def wave_nchunks(self, chain: Chain | None, nchunks: int, nbytes: int, *, writing: bool) -> int:
         """How many chunks one wave should hold."""
@@ -167,21 +156,17 @@ class CpuBackend:
         self, chain: Chain, buffers: Sequence[Buffer | None], parts: Sequence[Part], out: Array, fields: Fields
     ) -> None:
         """Decode chunks one by one and copy their parts into ``out``. Raises: CodecError(index)."""
-        into, loop, rows, fill = _unpacked(chain)
+        loop, rows, fill = _unpacked(chain)
         if fields is not None:
             fill = fill_of(chain.chunk, fields)
         elif out.dtype != chain.chunk.dtype and not chain.chunk.dtype.hasobject:
             with np.errstate(all="ignore"):  # a NaN that becomes an integer, as in the chunks that are there
                 fill = np.asarray(fill).astype(out.dtype)[()]
-        if into is not None:
-            if fields is None and not isinstance(loop_chain := loop(), str):
-                left = decoders.call(partial(place_buffers, loop_chain, buffers, parts, out))
-                if len(left) < len(parts):
-                    _place_rest(into, (buffers, parts), left, out, fill)
-                    return
-            decode_into.place(into, buffers, parts, out, fields, fill)
-            return
-        for index, (buffer, part) in enumerate(zip(buffers, parts, strict=True)):
+        left: Sequence[int] = range(len(parts))
+        if fields is None and not isinstance(loop_chain := loop(), str):
+            left = decoders.call(partial(place_buffers, loop_chain, buffers, parts, out))
+        for index in left:
+            buffer, part = buffers[index], parts[index]
             if buffer is None:
                 out[part.out] = fill
                 continue
@@ -256,19 +241,6 @@ class CpuBackend:
 def _untimed() -> str:
     """Why the loop does not place the waves of a profile."""
     return "the profile times every decoder"
-
-
-def _place_rest(
-    into: DecodeInto, wave: tuple[Sequence[Any], Sequence[Part]], left: Sequence[int], out: Array, fill: Any
-) -> None:
-    """Place some chunks of a wave, by their numbers, one by one. Raises: CodecError(index)."""
-    buffers, parts = wave
-    for number in left:
-        try:
-            decode_into.place(into, [buffers[number]], [parts[number]], out, None, fill)
-        except CodecError as error:
-            error.index = number
-            raise
 
 
 def _decode_one(chain: Chain, buffer: Buffer, index: int) -> Array:

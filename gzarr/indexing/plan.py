@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from itertools import product
+from itertools import accumulate, groupby, product
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -260,8 +260,11 @@ def joint_index(index: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _windows(spans: Sequence[Span], chunks: Axis, objects: Axis) -> Indices:
     """Which spans are in one stored object: (n, 3), its coordinate, first span, number of spans."""
-    if len(spans) == 1:
-        return np.array([(objects.locate(chunks.bounds(spans[0].chunk)[0]), 0, 1)])
+    if not isinstance(spans, ColumnSpans):  # so few that NumPy would take longer
+        groups = groupby(objects.locate(chunks.bounds(span.chunk)[0]) for span in spans)
+        counts = [(owner, len(list(members))) for owner, members in groups]
+        ends = accumulate(n for _, n in counts)
+        return np.array([(owner, end - n, n) for (owner, n), end in zip(counts, ends, strict=True)], np.int64)
     if isinstance(spans, RangeSpans) and type(objects) is RegularAxis:  # which may be too many to look at each
         first, last = spans[0].chunk, spans[-1].chunk
         low, high = (objects.locate(chunks.bounds(chunk)[0]) for chunk in (first, last))

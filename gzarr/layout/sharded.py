@@ -120,6 +120,7 @@ class Sharded(Layout):
         self.whole_share = WHOLE_SHARD_SHARE
         self._indexes: OrderedDict[_Place, tuple[object, NDArray[np.uint64]]] = OrderedDict()
         self._cached_nbytes = 0
+        self._steps: dict[tuple[int, ...], Coords] = {}
         self._changing = new_lock()
 
     def read_across_network(self, chunk_nbytes: int) -> None:
@@ -326,8 +327,11 @@ class Sharded(Layout):
 
     def steps(self, entries: NDArray[np.uint64]) -> Coords:
         """How many entries of an index (`index`) further the next chunk along each axis of the array is."""
-        first = (0,) * len(self.objects)
-        return _steps(entries, self.levels(chunk_shape(self.objects, first))[-1])
+        found = self._steps.get(entries.shape)
+        if found is None:
+            level = self.levels(chunk_shape(self.objects, (0,) * len(self.objects)))[-1]
+            found = self._steps[entries.shape] = _steps(entries, level)
+        return found
 
     def blank_index(self, object_coords: Coords) -> tuple[Level, ShardIndex]:
         """The level of a shard of a flat layout, and the index of one without chunks."""

@@ -22,7 +22,7 @@ from numcodecs.zstd import decompress as zstd_decompress
 from gzarr.codecs.blosc import SHUFFLES
 from gzarr.codecs.spec import BytesRepr, Codec, Step
 from gzarr.cpu.codecs.frames import content_size_or_none, decode_frames, size_bounds
-from gzarr.cpu.codecs.per_chunk import Bytes, Decoder, Function, check_most, per_chunk, wrong_size
+from gzarr.cpu.codecs.per_chunk import Bytes, Function, check_most, per_chunk, wrong_size
 from gzarr.errors import CodecError
 
 #: Blosc stores the element size in one byte and takes larger ones as 1 (BLOSC_MAX_TYPESIZE).
@@ -44,10 +44,10 @@ _DEFLATE_RATIO = 1032
 _BLOSC_SIZES = struct.Struct("<4x3I").unpack_from
 
 
-def blosc_decoder(expected: int | None, most: int | None = None) -> Decoder:
-    """Decodes one Blosc buffer of a known or unknown decoded size, of ``most`` bytes, into ``out`` if given."""
+def blosc_decoder(expected: int | None, most: int | None = None) -> Function:
+    """Decodes one Blosc buffer of a known or unknown decoded size, of ``most`` bytes."""
 
-    def decode(data: Bytes, out: Bytes = None) -> Bytes:
+    def decode(data: Bytes) -> Bytes:
         try:
             nbytes, _, cbytes = _BLOSC_SIZES(data)
         except struct.error as error:
@@ -59,7 +59,7 @@ def blosc_decoder(expected: int | None, most: int | None = None) -> Decoder:
         if nbytes != expected and expected is not None:
             raise wrong_size("blosc", expected, nbytes)
         check_most("blosc", most, nbytes)
-        return blosc_decompress(data, out) if nbytes else b""
+        return blosc_decompress(data) if nbytes else b""
 
     return decode
 
@@ -91,15 +91,9 @@ def blosc_codec(step: Step) -> Codec:
     return per_chunk("blosc", decode, blosc_encoder(codec, spec.typesize))
 
 
-def zstd_decoder(expected: int | None, most: int | None = None) -> Decoder:
-    """Decodes Zstandard frames of a known or unknown decoded size; of a known one, into ``out`` if given."""
-    if expected is None:
-        return partial(_decode_unknown_zstd, most)
-
-    def decode(data: Bytes, out: Bytes = None) -> Bytes:
-        return decode_frames(data, expected, out)
-
-    return decode
+def zstd_decoder(expected: int | None, most: int | None = None) -> Function:
+    """Decodes Zstandard frames of a known or unknown decoded size."""
+    return partial(_decode_unknown_zstd, most) if expected is None else partial(decode_frames, expected)
 
 
 def _decode_unknown_zstd(most: int | None, data: Bytes) -> Bytes:
@@ -123,7 +117,7 @@ def zstd_codec(step: Step) -> Codec:
 
 def stream_decoder(
     codec: str, make: Callable[[], Any], expected: int | None, magic: bytes | None, most: int | None = None
-) -> Decoder:
+) -> Function:
     """Decodes streams with decompressor objects like the standard library's, no further than the expected size.
 
     ``codec`` is the name in errors, ``make`` makes the decompressor of one stream, and ``magic`` begins every further
@@ -132,7 +126,7 @@ def stream_decoder(
     unlimited = 0 if codec in ("gzip", "zlib") else -1
     end = most if expected is None else expected
 
-    def decode(data: Bytes, out: Bytes = None) -> Bytes:
+    def decode(data: Bytes) -> Bytes:
         parts: list[bytes] = []
         size = 0
         while True:
@@ -153,21 +147,17 @@ def stream_decoder(
                 raise ValueError(f"{len(data)} bytes follow the last stream and are not a stream")
         if expected is not None and size != expected:
             raise wrong_size(codec, expected, size)
-        decoded = parts[0] if len(parts) == 1 else b"".join(parts)
-        if out is None:
-            return decoded
-        out[:] = np.frombuffer(decoded, np.uint8)
-        return out
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     return decode
 
 
-def gzip_decoder(expected: int | None, most: int | None = None) -> Decoder:
+def gzip_decoder(expected: int | None, most: int | None = None) -> Function:
     """Decodes gzip members."""
     return _deflate_decoder(GZIP, stream_decoder("gzip", _zlib(GZIP), expected, b"\x1f\x8b", most), expected)
 
 
-def zlib_decoder(expected: int | None, most: int | None = None) -> Decoder:
+def zlib_decoder(expected: int | None, most: int | None = None) -> Function:
     """Decodes a zlib stream."""
     return _deflate_decoder(ZLIB, stream_decoder("zlib", _zlib(ZLIB), expected, None, most), expected)
 
@@ -176,7 +166,7 @@ def _zlib(wbits: int) -> Callable[[], Any]:
     return lambda: zlib.decompressobj(wbits)
 
 
-def _deflate_decoder(wbits: int, rest: Decoder, expected: int | None) -> Decoder:
+def _deflate_decoder(wbits: int, rest: Function, expected: int | None) -> Function:
     """Decodes one stream of a known size with libdeflate, in half of zlib's time; ``rest`` takes all others."""
     deflate = _libdeflate()
     if deflate is None or not expected:
@@ -185,21 +175,18 @@ def _deflate_decoder(wbits: int, rest: Decoder, expected: int | None) -> Decoder
     if wbits == ZLIB:
         decompress, checksum = deflate.zlib_decompress, deflate.adler32
 
-    def decode(data: Bytes, out: Bytes = None) -> Bytes:
+    def decode(data: Bytes) -> Bytes:
         if expected > _DEFLATE_RATIO * len(data):
-            return rest(data, out)
+            return rest(data)
         try:
             decoded = decompress(data, expected)
         except deflate.DeflateError:
-            return rest(data, out)
+            return rest(data)
         # libdeflate does not say where the stream ends: its checksum is the end of a chunk with nothing behind it
         end = int.from_bytes(data[-8:-4], "little") if wbits == GZIP else int.from_bytes(data[-4:], "big")
         if len(decoded) != expected or checksum(decoded) != end:
-            return rest(data, out)
-        if out is None:
-            return decoded
-        out[:] = np.frombuffer(decoded, np.uint8)
-        return out
+            return rest(data)
+        return decoded
 
     return decode
 
@@ -240,10 +227,10 @@ def lzma_decoder(expected: int | None, config: Mapping[str, Any], most: int | No
     return stream_decoder("lzma", lambda: lzma.LZMADecompressor(container), expected, b"\xfd7zXZ\0", most)
 
 
-def lz4_decoder(expected: int | None, most: int | None = None) -> Decoder:
-    """Decodes an LZ4 block that follows its size in four bytes, as in numcodecs, into ``out`` if given."""
+def lz4_decoder(expected: int | None, most: int | None = None) -> Function:
+    """Decodes an LZ4 block that follows its size in four bytes, as in numcodecs."""
 
-    def decode(data: Bytes, out: Bytes = None) -> Bytes:
+    def decode(data: Bytes) -> Bytes:
         if len(data) < 4:
             raise ValueError(f"truncated: {len(data)} bytes are too few for the size, which takes 4")
         size = int.from_bytes(data[:4], "little")
@@ -252,7 +239,7 @@ def lz4_decoder(expected: int | None, most: int | None = None) -> Decoder:
         check_most("lz4", most, size)
         if size > LZ4_RATIO * len(data):
             raise ValueError(f"{len(data)} encoded bytes claim {size} decoded bytes, which is impossible")
-        return lz4_decompress(data, out) if size else b""
+        return lz4_decompress(data) if size else b""
 
     return decode
 
@@ -289,7 +276,7 @@ def crc32c_codec(step: Step) -> Codec:
 
 
 #: Decoders of compressors by the names of the numcodecs registry; LZMA needs its configuration.
-DECODERS: Mapping[str, Callable[[int | None, int | None], Decoder]] = {
+DECODERS: Mapping[str, Callable[[int | None, int | None], Function]] = {
     "blosc": blosc_decoder,
     "zstd": zstd_decoder,
     "gzip": gzip_decoder,

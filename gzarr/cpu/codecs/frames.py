@@ -70,13 +70,12 @@ def content_size(data: Bytes, start: int = 0) -> int | None:
     return int(size + base)
 
 
-def decode_frames(data: Bytes, expected: int, out: Bytes = None) -> Bytes:
-    """Decode frames that together must have the expected size, into ``out`` (flat uint8) or new memory.
+def decode_frames(expected: int, data: Bytes) -> Bytes:
+    """Decode frames that together must have the expected size.
 
     Raises CodecError if the frames claim another size, ValueError or RuntimeError if they are damaged.
     """
-    if out is None:
-        out = np.empty(expected, np.uint8)
+    out = np.empty(expected, np.uint8)
     if content_size_or_none(data) == expected and expected:
         # a second frame would not fit the output, which numcodecs checks before it decodes
         decoded: Bytes = decompress(data, out)

@@ -15,8 +15,6 @@ from gzarr.errors import CodecError, MissingExtraError
 Bytes = Any
 #: A function of one chunk.
 Function = Callable[[Any], Any]
-#: A function of one chunk's bytes, which may be given the memory to decode into.
-Decoder = Callable[..., Any]
 
 
 def per_chunk(codec: str, decode: Function, encode: Function) -> Codec:

@@ -17,9 +17,8 @@ from gzarr.cpu.compiled.basic import BasicSelections, make_basic
 from gzarr.cpu.compiled.elements import make_element
 from gzarr.cpu.compiled.points import make_point_batches
 from gzarr.cpu.compiled.read import LoopRead, are_few, batch_size, make_read
-from gzarr.cpu.compiled.source import MAX_EXTENT, LoopChain, Pace, Source, swapped
+from gzarr.cpu.compiled.source import MAX_EXTENT, PLAIN_ARRAYS, LoopChain, Pace, Source, swapped
 from gzarr.cpu.compiled.write import LoopWrite, fits, level_of, make_write, shared_size, write_size
-from gzarr.cpu.decode_into import PLAIN_ARRAYS
 from gzarr.cpu.threads import thread_count
 from gzarr.indexing.copies import CopyPlan, Plan, make_batches
 from gzarr.indexing.grid import RegularAxis

@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 from gzarr.backend import Array, Work
 from gzarr.cpu.compiled import library
 from gzarr.cpu.compiled.elements import Element
-from gzarr.cpu.compiled.source import LoopChain, Source, swapped
-from gzarr.cpu.decode_into import PLAIN_ARRAYS, lent_scratch
+from gzarr.cpu.compiled.source import PLAIN_ARRAYS, LoopChain, Source, swapped
+from gzarr.cpu.scratch import lent_scratch
 from gzarr.cpu.threads import spread
 from gzarr.errors import CodecError
 from gzarr.indexing.copies import CopyPlan
@@ -118,7 +118,6 @@ class LoopRead:
     places: Indices | None
     shared: dict[Coords, tuple[_ShardRow, list[int]]] = field(default_factory=dict)
     given_up: dict[Coords, list[int]] = field(default_factory=dict)
-    steps: dict[Coords, Coords] = field(default_factory=dict)
     stage = "loop"
 
     @property
@@ -218,8 +217,7 @@ class LoopRead:
         if entries is None:
             return _ShardRow(None, None, _pack_shard(shard, origin))
         entries = np.ascontiguousarray(entries, np.uint64)
-        steps = self.steps.get(entries.shape) or self.steps.setdefault(entries.shape, layout.steps(entries))
-        return _ShardRow(token, entries, _pack_shard(shard, origin, steps, entries, token), stored)
+        return _ShardRow(token, entries, _pack_shard(shard, origin, layout.steps(entries), entries, token), stored)
 
     def _fetch(self, key: str) -> Buffer | None:
         with stage("read") as noted:
@@ -309,7 +307,7 @@ def batch_size(source: Source, nparts: int, n_threads: int) -> int:
 
 def are_few(chain: LoopChain, nchunks: int) -> bool:
     """Whether so many chunks in memory are decoded as fast one by one."""
-    return not chain.in_blocks and nchunks < _FEW_NCHUNKS and (nchunks < 2 or chain.nbytes < _SMALL_NBYTES)
+    return not chain.in_blocks and nchunks < _FEW_NCHUNKS and chain.nbytes < _SMALL_NBYTES
 
 
 def place_buffers(chain: LoopChain, buffers: Sequence[Any], parts: Sequence[Part], out: Array) -> Sequence[int]:

@@ -15,17 +15,22 @@ from numcodecs.zlib import Zlib
 from numcodecs.zstd import Zstd
 
 from gzarr.codecs.blosc import AUTO_SHUFFLE, BloscCodec
+from gzarr.codecs.bytes import BytesCodec
 from gzarr.codecs.registry import registered_factory
-from gzarr.codecs.spec import ArrayRepr, Codec, Step, fill_of
+from gzarr.codecs.spec import ArrayRepr, Step, fill_of
+from gzarr.codecs.transpose import TransposeCodec
 from gzarr.codecs.v2 import to_numcodecs
+from gzarr.cpu.codecs.arrays import is_unswappable
 from gzarr.cpu.codecs.compressors import DEFLATE_LEVELS, MAX_TYPESIZE
 from gzarr.cpu.compiled import library
 from gzarr.cpu.compiled.encoder import CNAME_NBYTES, Encoder, with_frames
 from gzarr.cpu.compiled.filters import ARRAY_FILTERS, BYTES_FILTERS, FILTERS, make_filters
-from gzarr.cpu.decode_into import DecodeInto, make_decode_into
 from gzarr.indexing.keys import KeyEncoding
 from gzarr.layout.chunk_layout import Layout
 from gzarr.storage.base import Store
+
+#: Results of these types do nothing but take a copy of what is put into them.
+PLAIN_ARRAYS = (np.ndarray, np.memmap)
 
 #: Axes that the loop's tables have room for (MAX_NDIM).
 MAX_NDIM = 32
@@ -151,65 +156,99 @@ class Source(NamedTuple):
     nested: bool = False
 
 
-def make_loop_chain(
-    steps: Sequence[Step], codecs: Sequence[Codec], chunk: ArrayRepr, into: DecodeInto | None
-) -> LoopChain | str:
-    """Describe a chain for the loop, or say why the loop does not know it.
+class _Stored(NamedTuple):
+    """A chain without filters: transposes, the codec "bytes", a compressor and a checksum.
 
-    into: how the reference path decodes the chain into given memory.
+    Attributes
+    ----------
+    dtype : np.dtype[Any]
+        Dtype as stored, with its byte order.
+    shape : tuple[int, ...]
+        Shape as stored.
+    order : tuple[int, ...]
+        The array axis of every stored axis.
+    compressor : Step or None
+        None if there is none.
+    checksum : bool
+        Whether there is one.
     """
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    order: tuple[int, ...]
+    compressor: Step | None
+    checksum: bool
+
+
+def _stored(steps: Sequence[Step]) -> _Stored | None:
+    """How chunks of a chain without filters are stored; None if their dtype is not known to the loop."""
+    n = next(i for i, step in enumerate(steps) if not isinstance(step.spec, TransposeCodec))
+    spec: Any = steps[n].spec
+    stored = steps[n].decoded
+    known = isinstance(spec, BytesCodec) and isinstance(stored, ArrayRepr) and stored.nbytes
+    if not known or not isinstance(stored, ArrayRepr) or is_unswappable(stored.dtype):
+        return None
+    order = tuple(range(len(stored.shape)))
+    for step in steps[:n]:
+        transpose: Any = step.spec
+        order = tuple(order[axis] for axis in transpose.order)
+    rest = {step.spec.name in library.COMPRESSORS: step for step in steps[n + 1 :]}
+    dtype = stored.dtype if spec.endian is None else stored.dtype.newbyteorder(spec.endian)
+    return _Stored(dtype, stored.shape, order, rest.get(True), False in rest)
+
+
+def make_loop_chain(steps: Sequence[Step], chunk: ArrayRepr) -> LoopChain | str:
+    """Describe a chain for the loop, or say why the loop does not know it."""
     obstacle = _obstacle([step.spec.name for step in steps])
     if obstacle is not None:
         return obstacle
     filters = make_filters(steps)
     if isinstance(filters, str):
         return filters
-    if filters is not None:
-        into = _without_filters(steps, codecs, filters.decoded)
-    if into is None:
+    stored = _stored(steps) if filters is None else _without_filters(steps, filters.decoded)
+    if stored is None:
         return f"chunks of dtype {chunk.dtype} are not known to the loop"
-    number = library.codec_number(into.codec, checksum=bool(into.outer))
+    compressor, checksum = stored.compressor, stored.checksum
+    codec = "bytes" if compressor is None else compressor.spec.name
+    number = library.codec_number(codec, checksum=checksum)
     if number is None:
-        return library.problem() or library.lacking(into.codec, checksum=bool(into.outer))
-    if not 0 < len(into.shape) <= MAX_NDIM:
+        return library.problem() or library.lacking(codec, checksum=checksum)
+    if not 0 < len(stored.shape) <= MAX_NDIM:
         return f"the loop supports 1 to {MAX_NDIM} dimensions"
-    if into.nbytes > MAX_NBYTES:
+    lengths, strides = [0] * len(stored.shape), [0] * len(stored.shape)
+    nbytes = stored.dtype.itemsize
+    for axis, n in zip(reversed(stored.order), reversed(stored.shape), strict=True):
+        lengths[axis], strides[axis] = n, nbytes
+        nbytes *= n
+    if nbytes > MAX_NBYTES:
         return f"chunks are larger than {MAX_NBYTES >> 20} MiB"
-    lengths, strides = [0] * len(into.shape), [0] * len(into.shape)
-    stride = into.dtype.itemsize
-    for axis, n in zip(reversed(into.order), reversed(into.shape), strict=True):
-        lengths[axis], strides[axis] = n, stride
-        stride *= n
-    widest = into.nbytes if filters is None else filters.widest
+    widest = nbytes if filters is None else filters.widest
     if widest > MAX_NBYTES:
         return f"filters make chunks larger than {MAX_NBYTES >> 20} MiB"
     return LoopChain(
         chunk=chunk,
-        dtype=into.dtype,
+        dtype=stored.dtype,
         number=number,
-        checksum=bool(into.outer),
-        in_blocks=not filters and not into.outer and into.codec in _IN_BLOCKS and into.nbytes >= MIN_IN_BLOCKS,
+        checksum=checksum,
+        in_blocks=not filters and not checksum and codec in _IN_BLOCKS and nbytes >= MIN_IN_BLOCKS,
         lengths=tuple(lengths),
         strides=tuple(strides),
-        nbytes=into.nbytes,
-        max_encoded=widest + widest // 8 + MAX_GROWTH_NBYTES + (2 * widest - into.nbytes if filters else 0),
+        nbytes=nbytes,
+        max_encoded=widest + widest // 8 + MAX_GROWTH_NBYTES + (2 * widest - nbytes if filters else 0),
         fill=np.asarray(fill_of(chunk), chunk.dtype).tobytes(),
-        encoder=make_encoder(into.compressor, checksum=bool(into.outer)),
+        encoder=make_encoder(compressor, checksum=checksum),
         filters=filters.table if filters else b"",
         widest=widest,
     )
 
 
-def _without_filters(steps: Sequence[Step], codecs: Sequence[Codec], decoded: ArrayRepr) -> DecodeInto | None:
-    """How chunks would be decoded if a chain had no filters, but for what these encode."""
-    kept = [i for i, step in enumerate(steps) if step.spec.name not in FILTERS]
-    rest = [
-        step._replace(decoded=decoded) if step.spec.name == "bytes" else step for step in map(steps.__getitem__, kept)
-    ]
-    into = make_decode_into(rest, [codecs[i] for i in kept])
-    if into is None or not any(step.spec.name in ARRAY_FILTERS for step in steps):
-        return into
-    return into._replace(dtype=decoded.dtype)
+def _without_filters(steps: Sequence[Step], decoded: ArrayRepr) -> _Stored | None:
+    """How chunks would be stored if a chain had no filters, but for what these encode."""
+    kept = [step for step in steps if step.spec.name not in FILTERS]
+    stored = _stored([step._replace(decoded=decoded) if step.spec.name == "bytes" else step for step in kept])
+    if stored is None or not any(step.spec.name in ARRAY_FILTERS for step in steps):
+        return stored
+    return stored._replace(dtype=decoded.dtype)
 
 
 def make_encoder(step: Step | None, *, checksum: bool) -> Encoder | None:

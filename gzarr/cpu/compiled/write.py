@@ -30,7 +30,7 @@ from gzarr.cpu.compiled import library
 from gzarr.cpu.compiled.encoder import Encoder
 from gzarr.cpu.compiled.read import BATCHES_PER_THREAD, MAX_NBYTES, STORE_NBYTES
 from gzarr.cpu.compiled.source import Source
-from gzarr.cpu.decode_into import lent_scratch
+from gzarr.cpu.scratch import lent_scratch
 from gzarr.cpu.threads import share as share_out
 from gzarr.cpu.threads import spread
 from gzarr.errors import CodecError

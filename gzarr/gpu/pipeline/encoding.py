@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from gzarr.backend import Array
 from gzarr.cpu.compiled.put import MAX_NBYTES, Gather, make_gather
-from gzarr.cpu.compiled.source import swapped
+from gzarr.cpu.compiled.source import PLAIN_ARRAYS, swapped
 from gzarr.cpu.compiled.tables import Boxes, Windows
-from gzarr.cpu.decode_into import PLAIN_ARRAYS
 from gzarr.errors import DeviceError
 from gzarr.gpu.codecs.batch import Wave
 from gzarr.gpu.codecs.floats import why_not_cast

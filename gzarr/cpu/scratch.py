@@ -1,0 +1,68 @@
+"""Memory to decode into, which stays in cache and costs no page faults."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections import deque
+from typing import Any
+
+import numpy as np
+
+#: No more than this is kept for each core.
+_MAX_SCRATCH_NBYTES = 1 << 26
+
+#: NumPy asks the system for huge pages for allocations of so many bytes.
+_MIN_HUGE_NBYTES = 1 << 22
+
+
+def _fresh(nbytes: int) -> np.ndarray[Any, Any]:
+    return np.empty(nbytes, np.uint8)
+
+
+def _pages(nbytes: int) -> np.ndarray[Any, Any]:
+    """Flat memory without the huge pages that NumPy asks for: little of it is touched, here and there."""
+    if nbytes < _MIN_HUGE_NBYTES or not hasattr(mmap, "MAP_ANONYMOUS"):
+        return _fresh(nbytes)
+    return np.frombuffer(mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), np.uint8)
+
+
+class _Scratch:
+    """Memory to decode into, chunk after chunk."""
+
+    __slots__ = ("_memory",)
+
+    def __init__(self) -> None:
+        self._memory = _fresh(0)
+
+    def room(self, nbytes: int) -> np.ndarray[Any, Any]:
+        """Memory that is valid until the next call: flat uint8."""
+        if nbytes > _MAX_SCRATCH_NBYTES:
+            return _fresh(nbytes)
+        if self._memory.size < nbytes:
+            self._memory = _pages(nbytes)
+        return self._memory[:nbytes]
+
+
+#: Scratch memory that nobody decodes into, for as many threads as decode at once: those that wait are many more.
+_spare: deque[_Scratch] = deque(maxlen=os.cpu_count() or 1)
+
+
+class lent_scratch:  # noqa: N801 - used like a function
+    """A context with scratch memory, the one that was used last.
+
+    Meanwhile nobody else has it: a read in the midst of another, as a signal handler or a finalizer may begin one, has
+    its own.
+    """
+
+    __slots__ = ("_scratch",)
+
+    def __enter__(self) -> _Scratch:
+        try:
+            self._scratch = _spare.pop()
+        except IndexError:
+            self._scratch = _Scratch()
+        return self._scratch
+
+    def __exit__(self, *exc: object) -> None:
+        _spare.append(self._scratch)
