@@ -24,7 +24,7 @@ from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import BoxPlan, Part, SelectionPlan
 from gzarr.indexing.selection import Indices
 from gzarr.indexing.spans import CHUNK, COUNT, IN_START, N_COLUMNS, OUT_START
-from gzarr.indexing.tables import BoxBatches, CopyTable
+from gzarr.indexing.tables import BoxBatches, CopyTable, find_owned
 
 #: Chunks of one array that have numbers of 64 bits.
 _MAX_NCHUNKS = 2**63 - 1
@@ -169,14 +169,8 @@ class CopyBatches:
     def __init__(self, plan: CopyPlan, objects: Grid, size: int) -> None:
         self._plan, self._size, self.nchunks = plan, size, plan.nparts
         self.n = -(-plan.nparts // size)
-        self._owners: Indices | None = None
-        self.nobjects = 0
-        if objects is not plan.grid:
-            owners = plan.owners(objects)
-            firsts = np.flatnonzero((owners[1:] != owners[:-1]).any(axis=1)) + 1
-            self._bounds = np.concatenate([[0], firsts, [len(owners)]])
-            self._owners = owners[self._bounds[:-1]]
-            self.nobjects = len(self._owners)
+        self._owned = None if objects is plan.grid else find_owned(plan.owners(objects))
+        self.nobjects = 0 if self._owned is None else len(self._owned.owners)
 
     def table(self, number: int) -> CopyTable:
         """Return a batch by its number."""
@@ -192,12 +186,10 @@ class CopyBatches:
         spans[:, :, COUNT], spans[:, :, IN_START] = plan.counts[copies], plan.inside[copies]
         spans[:, :, OUT_START] = plan.place[copies]
         table = CopyTable(spans, np.empty(0, np.int64), None if one_each else firsts - firsts[0], plan.slots[copies])
-        if self._owners is None:
+        if self._owned is None:
             return table
-        low, high = np.searchsorted(self._bounds, [first, last - 1], side="right").tolist()
-        bounds = self._bounds[low - 1 : high + 1]
-        cut = bool(bounds[0] < first), bool(bounds[-1] > last)
-        return table._replace(owners=self._owners[low - 1 : high], bounds=bounds.clip(first, last) - first, cut=cut)
+        owners, bounds, cut = self._owned.cut(first, last)
+        return table._replace(owners=owners, bounds=bounds, cut=cut)
 
     def parts(self, number: int, table: CopyTable, chunks: Iterable[int]) -> list[Part]:
         """Return some chunks of a batch as parts."""

@@ -80,6 +80,19 @@ class ColumnSpans(Sequence[Span]):
     def rows(self, numbers: Indices | None = None) -> Indices:
         """Return spans, all or those with some numbers, as rows of `N_COLUMNS` numbers: int64 (n, 9)."""
 
+    def __iter__(self) -> Iterator[Span]:
+        return iter([_span_of(row, self.lists) for row in self.rows().tolist()])
+
+    @overload
+    def __getitem__(self, index: int) -> Span: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Span, ...]: ...
+    def __getitem__(self, index: int | slice) -> Span | tuple[Span, ...]:
+        picked = range(len(self))[index]
+        numbers = np.array(picked if isinstance(picked, range) else [picked], np.int64)
+        spans = tuple([_span_of(row, self.lists) for row in self.rows(numbers).tolist()])
+        return spans if isinstance(picked, range) else spans[0]
+
 
 class RangeSpans(ColumnSpans):
     """The spans of a range over many regular chunks, each of which it touches.
@@ -121,24 +134,6 @@ class RangeSpans(ColumnSpans):
     def __len__(self) -> int:
         return self._n
 
-    def __iter__(self) -> Iterator[Span]:
-        return iter(_cut_range(self.wanted, self._axis))
-
-    @overload
-    def __getitem__(self, index: int) -> Span: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[Span, ...]: ...
-    def __getitem__(self, index: int | slice) -> Span | tuple[Span, ...]:
-        if isinstance(index, slice):
-            return tuple(self)[index]
-        chunk = self._first + range(self._n)[index]
-        start, step, size = self.wanted
-        low, high = self._axis.bounds(chunk)
-        done, end = max(-((start - low) // step), 0), min(-((start - high) // step), size)
-        piece = Range(start + done * step, step, end - done)
-        (span,) = _cut_range(piece, self._axis)
-        return span._replace(out=slice(done, end))
-
 
 class IndexSpans(ColumnSpans):
     """The spans of a list of indices, of which there is at least one."""
@@ -159,19 +154,6 @@ class IndexSpans(ColumnSpans):
 
     def __len__(self) -> int:
         return len(self._rows)
-
-    def __iter__(self) -> Iterator[Span]:
-        return iter(self[:])
-
-    @overload
-    def __getitem__(self, index: int) -> Span: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[Span, ...]: ...
-    def __getitem__(self, index: int | slice) -> Span | tuple[Span, ...]:
-        if not isinstance(index, slice):
-            index = range(len(self))[index]
-            return self[index : index + 1][0]
-        return tuple([_span_of(row, self.lists) for row in self._rows[index].tolist()])
 
 
 def cut_axis(wanted: Range | Indices, axis: Axis) -> Sequence[Span]:

@@ -15,6 +15,7 @@ from gzarr.cpu.threads import share, thread_count
 from gzarr.indexing.grid import RegularAxis
 from gzarr.indexing.plan import Part, PointPlan, PointTable
 from gzarr.indexing.selection import Indices
+from gzarr.indexing.tables import Owned, find_owned
 from gzarr.layout.chunk_layout import Layout
 
 #: Points of large chunks are sorted by pieces of so many bytes (GRANULE), too.
@@ -85,16 +86,15 @@ class PointBatches:
         self._table: PointTable | None = None
         self.nchunks, self.npoints = points.nchunks, plan.shape[0]
         self._firsts = np.append(np.arange(0, self.nchunks, size), self.nchunks)
-        self._owners: Indices | None = None
-        self._bounds, self.nobjects = np.empty(0, np.int64), 0
+        self._owned: Owned | None = None
+        self.nobjects = 0
         if layout.objects is not layout.grid:
             axes = zip(layout.grid, layout.objects, points.coords.T, strict=True)
             owners = np.stack([owner.locate_all(axis.starts_of(at)) for axis, owner, at in axes], axis=1)
-            firsts = np.flatnonzero(np.append(True, (owners[1:] != owners[:-1]).any(axis=1)))
-            self._owners, self._bounds = owners[firsts], np.append(firsts, self.nchunks)
-            self.nobjects = len(firsts)
+            self._owned = find_owned(owners)
+            self.nobjects = len(self._owned.owners)
             if whole:
-                self._firsts = self._bounds
+                self._firsts = self._owned.bounds
         self.n = len(self._firsts) - 1
 
     def table(self, number: int) -> SortedPoints:
@@ -102,12 +102,10 @@ class PointBatches:
         first, last = self._firsts[number : number + 2].tolist()
         points = self._points
         table = points._replace(coords=points.coords[first:last], starts=points.starts[first : last + 1])
-        if self._owners is None:
+        if self._owned is None:
             return table
-        low, high = np.searchsorted(self._bounds, [first, last - 1], side="right").tolist()
-        bounds = self._bounds[low - 1 : high + 1]
-        cut = bool(bounds[0] < first), bool(bounds[-1] > last)
-        return table._replace(owners=self._owners[low - 1 : high], bounds=bounds.clip(first, last) - first, cut=cut)
+        owners, bounds, cut = self._owned.cut(first, last)
+        return table._replace(owners=owners, bounds=bounds, cut=cut)
 
     def parts(self, number: int, table: SortedPoints, chunks: Iterable[int]) -> list[Part]:
         """Return some chunks of a batch as parts: the reference path sorts the chunks in the same way."""
