@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from gzarr.indexing.grid import Axis, Grid, RegularAxis, chunk_shape
 from gzarr.indexing.selection import MAX_INDEX_ARRAYS, Box, Indices, Points, Range, Selection
-from gzarr.indexing.spans import ColumnSpans, RangeSpans, Span, chunks_of, cut_axis
+from gzarr.indexing.spans import ColumnSpans, RangeSpans, Span, chunks_of, cut_axis, span_of
 
 Coords: TypeAlias = tuple[int, ...]
 
@@ -246,6 +246,11 @@ def _only_part(axes: tuple[Sequence[Span], ...]) -> Part:
     if {*map(type, inside + out)} != {slice}:
         inside, out = joint_index(inside), joint_index(out)
     return Part(coords, inside, out, all(full))
+
+
+def part_of_rows(rows: Sequence[list[int]], lists: Indices) -> Part:
+    """The part that is made of a span of each axis, given as rows of numbers with index lists."""
+    return _only_part(tuple([(span_of(row, lists),) for row in rows]))
 
 
 def joint_index(index: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -81,7 +81,7 @@ class ColumnSpans(Sequence[Span]):
         """Return spans, all or those with some numbers, as rows of `N_COLUMNS` numbers: int64 (n, 9)."""
 
     def __iter__(self) -> Iterator[Span]:
-        return iter([_span_of(row, self.lists) for row in self.rows().tolist()])
+        return iter([span_of(row, self.lists) for row in self.rows().tolist()])
 
     @overload
     def __getitem__(self, index: int) -> Span: ...
@@ -90,7 +90,7 @@ class ColumnSpans(Sequence[Span]):
     def __getitem__(self, index: int | slice) -> Span | tuple[Span, ...]:
         picked = range(len(self))[index]
         numbers = np.array(picked if isinstance(picked, range) else [picked], np.int64)
-        spans = tuple([_span_of(row, self.lists) for row in self.rows(numbers).tolist()])
+        spans = tuple([span_of(row, self.lists) for row in self.rows(numbers).tolist()])
         return spans if isinstance(picked, range) else spans[0]
 
 
@@ -212,7 +212,8 @@ def _sides(inside: Any, out: Any, lists: list[Indices]) -> tuple[int, ...]:
     return count, *sides
 
 
-def _span_of(row: list[int], lists: Indices) -> Span:
+def span_of(row: list[int], lists: Indices) -> Span:
+    """Return the span that is a row of numbers."""
     chunk, count, in_start, in_step, in_list, out_start, out_step, out_list, full = row
     inside, out = (
         slice(start, start + (count - 1) * step + 1, step) if at < 0 else lists[at : at + count]

@@ -19,17 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gzarr.indexing.grid import Grid
-from gzarr.indexing.plan import BoxPlan, Part, joint_index
+from gzarr.indexing.plan import BoxPlan, Part, part_of_rows
 from gzarr.indexing.selection import Indices
 from gzarr.indexing.spans import (
     CHUNK,
-    COUNT,
     FULL,
     IN_LIST,
-    IN_START,
     N_COLUMNS,
     OUT_LIST,
-    OUT_START,
     RangeSpans,
     Span,
     make_rows,
@@ -230,7 +227,7 @@ class BoxBatches:
 
     def parts(self, number: int, table: CopyTable, chunks: Iterable[int]) -> list[Part]:
         """Return some chunks of a batch as parts."""
-        return [_part(table.spans[chunk].tolist(), table.lists) for chunk in chunks]
+        return [part_of_rows(table.spans[chunk].tolist(), table.lists) for chunk in chunks]
 
 
 class _Axes:
@@ -279,15 +276,3 @@ def table_of_parts(parts: Sequence[Part]) -> CopyTable | None:
     except OverflowError:
         return None
     return CopyTable(spans.reshape(len(parts), -1, N_COLUMNS), np.empty(0, np.int64))
-
-
-def _part(spans: list[list[int]], lists: Indices) -> Part:
-    """A chunk of a box as a part."""
-    sides: tuple[list[Any], list[Any]] = [], []
-    for span in spans:
-        for indices, column in zip(sides, (IN_START, OUT_START), strict=True):
-            start, step, at = span[column : column + 3]
-            stop = start + (span[COUNT] - 1) * step + 1
-            indices.append(slice(start, stop, step) if at < 0 else lists[at : at + span[COUNT]])
-    inside, out = (joint_index(tuple(indices)) for indices in sides)
-    return Part(tuple([span[CHUNK] for span in spans]), inside, out, all(span[FULL] for span in spans))

@@ -263,29 +263,38 @@ class Sharded(Layout):
         levels = self.levels(chunk_shape(self.objects, (0,) * len(self.objects)))
         return len(levels) == _NESTED and all(level.wrap is None and level.order is None for level in levels)
 
-    def index(self, store: Store, object_coords: Coords, token: object | None) -> ShardIndex | None:
-        """The index of one shard, read if it is not cached; None if the shard is missing.
+    def index(
+        self, store: Store, object_coords: Coords, token: object | None, stored: Buffer | None = None
+    ) -> NDArray[np.uint64] | None:
+        """The index of one object, (offset, size) of each chunk: (*chunks, 2); None if the object is missing.
 
         Of a nested layout (`is_nested`) it is that of all chunks, as if there were no inner shards.
-        token: as in `locate`. Raises: CodecError.
+        token: as in `locate`. stored: an object of a flat layout that was fetched whole, and whose version the token
+        says (`Versions.of`). Raises: CodecError.
         """
-        levels, (first,) = self._local(object_coords, [(0,) * len(self.grid)])
+        levels, key = self.levels(chunk_shape(self.objects, object_coords)), self.key(object_coords)
         if len(levels) == _NESTED:
-            return self._nested_index(store, object_coords, levels, token)
-        entries = self._index(store, _Source(None, self.key(object_coords), token=token), levels[0])
+            return self._nested_index(store, key, levels, token)
+        if stored is None:
+            entries = self._index(store, _Source(None, key, token=token), levels[0])
+            return None if entries is None else np.ascontiguousarray(entries, np.uint64)
+        name = (key, 0, None)
+        entries = self._find(name, token)
         if entries is None:
-            return None
-        return _as_table(np.ascontiguousarray(entries, np.uint64), levels[0], first)
+            encoded = split_index(host_view(stored), levels[0].index_nbytes, levels[0].location)
+            # A copy: the index may lie anywhere in the bytes, its numbers across the words of memory.
+            entries = np.array(decode_index(encoded, levels[0].coder), np.uint64, order="C")
+            if token is not None:
+                self._cache(name, token, entries)
+        return entries
 
     def _nested_index(
-        self, store: Store, object_coords: Coords, levels: Sequence[Level], token: object | None
-    ) -> ShardIndex | None:
-        key = self.key(object_coords)
-        _, (first,) = self._local(object_coords, [(0,) * len(self.grid)])
+        self, store: Store, key: str, levels: Sequence[Level], token: object | None
+    ) -> NDArray[np.uint64] | None:
         name = (key, _ALL_LEVELS, None)
-        cached = self._indexes.get(name)
-        if cached is not None and token is not None and cached[0] == token:
-            return _as_table(cached[1], levels[1], first)
+        entries = self._find(name, token)
+        if entries is not None:
+            return entries
         outer = self._index(store, _Source(None, key, token=token), levels[0])
         if outer is None:
             return None
@@ -299,24 +308,7 @@ class Sharded(Layout):
             raise CodecError("a nested shard is outside its object", codec="sharding_indexed")
         entries = _joined(outer, levels, [decode_index(item, levels[1].coder) for item in encoded if item is not None])
         self._cache(name, token, entries)
-        return _as_table(entries, levels[1], first)
-
-    def index_of(self, object_coords: Coords, stored: Buffer, token: object | None) -> ShardIndex:
-        """The index of one shard of a flat layout that was fetched whole.
-
-        token: of that version (`Versions.of`), for caching the index; None if there is none. Raises: CodecError.
-        """
-        levels, (first,) = self._local(object_coords, [(0,) * len(self.grid)])
-        level, name = levels[0], (self.key(object_coords), 0, None)
-        cached = self._indexes.get(name)
-        if cached is not None and token is not None and cached[0] == token:
-            return _as_table(cached[1], level, first)
-        encoded = split_index(host_view(stored), level.index_nbytes, level.location)
-        # A copy: the index may lie anywhere in the bytes, its numbers across the words of memory.
-        entries = np.array(decode_index(encoded, level.coder), np.uint64, order="C")
-        if token is not None:
-            self._cache(name, token, entries)
-        return _as_table(entries, level, first)
+        return entries
 
     def cached_entries(self, key: str, *, nested: bool = False) -> tuple[object, NDArray[np.uint64]] | None:
         """The token and the entries of a shard, if its index is cached. It may have been replaced meanwhile.
@@ -336,8 +328,8 @@ class Sharded(Layout):
     def blank_index(self, object_coords: Coords) -> tuple[Level, ShardIndex]:
         """The level of a shard of a flat layout, and the index of one without chunks."""
         levels, (first,) = self._local(object_coords, [(0,) * len(self.grid)])
-        counts = levels[0].place(levels[0].counts)
-        return levels[0], _as_table(np.full((*counts, 2), MISSING, np.uint64), levels[0], first)
+        entries = np.full((*levels[0].place(levels[0].counts), 2), MISSING, np.uint64)
+        return levels[0], ShardIndex(entries, tuple(-c for c in first), _steps(entries, levels[0]))
 
     def _local(self, object_coords: Coords, chunks: Sequence[Coords]) -> tuple[Sequence[Level], list[Coords]]:
         """The object's levels, and the chunks' coordinates relative to the object."""
@@ -355,8 +347,7 @@ class Sharded(Layout):
         total = math.prod([n for level in levels for n in level.counts])
         if wanted < total * self.whole_share:
             return False
-        cached = self._indexes.get((source.key, 0, None))
-        return cached is None or cached[0] != token
+        return self._find((source.key, 0, None), token) is None
 
     def _descend(
         self, store: Store | None, source: _Source, levels: Sequence[Level], chunks: Sequence[Coords]
@@ -394,9 +385,9 @@ class Sharded(Layout):
             before = token_of(store, source.key)
         # A shard and the first shard within it may begin at the same byte, but they differ in length.
         name = (source.key, source.start, source.length)
-        cached = self._indexes.get(name)
-        if cached is not None and before is not None and cached[0] == before:
-            return cached[1]
+        cached = self._find(name, before)
+        if cached is not None:
+            return cached
         encoded = store.get_one(_index_request(source, level))
         if encoded is None:
             self._forget(name)
@@ -415,6 +406,11 @@ class Sharded(Layout):
         elif source.length is not None and not pinned:
             raise CodecError("the shard was replaced between its index and a nested one", codec="sharding_indexed")
         return index
+
+    def _find(self, name: _Place, token: object | None) -> NDArray[np.uint64] | None:
+        """The cached index of a version of a shard."""
+        cached = self._indexes.get(name)
+        return None if cached is None or token is None or cached[0] != token else cached[1]
 
     def _cache(self, name: _Place, token: object, index: NDArray[np.uint64]) -> None:
         if is_held_here(self._changing):
@@ -505,11 +501,6 @@ def _unwrapped(store: Store | None, source: _Source, wrap: Coder) -> _Source:
         if source.token is not PINNED and token_of(store, source.key) != source.token:
             raise CodecError("the shard was replaced between its index and its contents", codec="sharding_indexed")
     return _Source(host_view(wrap.decode([data])[0]))
-
-
-def _as_table(entries: NDArray[np.uint64], level: Level, first: Coords) -> ShardIndex:
-    """first: the array's first chunk, relative to the shard."""
-    return ShardIndex(entries, tuple(-c for c in first), _steps(entries, level))
 
 
 def _steps(entries: NDArray[np.uint64], level: Level) -> Coords:

@@ -203,15 +203,14 @@ class LoopRead:
                 stored = self._fetch(key)
                 versions = store.versions
                 version = None if versions is None or stored is None else versions.of(stored)
-                entries = None if stored is None else layout.index_of(shard, stored, version).entries
+                entries = None if stored is None else layout.index(store, shard, version, stored)
             else:
                 token, entries = layout.cached_entries(key, nested=self.source.nested) or (None, None)
                 if not isinstance(token, FileVersion):  # else the loop will see whether it holds
                     token = token_of(store, key)
-                    index = layout.index(store, shard, token)
-                    if index is not None and token is None:  # it has just come
+                    entries = layout.index(store, shard, token)
+                    if entries is not None and token is None:  # it has just come
                         return _left(len(shard))
-                    entries = None if index is None else index.entries
         except CodecError:  # the reference path says what is wrong
             return _left(len(shard))._replace(stored=stored)
         if entries is None:
