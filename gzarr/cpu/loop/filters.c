@@ -136,58 +136,14 @@ static inline double round_double(double x) {
     return __builtin_fabs(x) < 4503599627370496.0 ? __builtin_copysign(rounded, x) : x;
 }
 
-/* One operation a statement: compilers must not join two into one that rounds once.
- * wide: what numbers are computed in when they are decoded. through: what they are converted by, for vectors. */
+/* through: what numbers are converted by, for vectors. */
 #define SCALE(name, type, round, stored, wide, through, low, end)                            \
-    static bool scale_##name(const Filter *f, const char *src, char *dst) {                  \
-        const int64_t n = COUNT(f, type);                                                    \
-        const type offset = (type)f->a, scale = (type)f->b;                                  \
-        int odd = 0;                                                                         \
-        for (int64_t i = 0; i < n; i++) {                                                    \
-            type x;                                                                          \
-            LOAD(x, AT(src, i, type));                                                       \
-            x = x - offset;                                                                  \
-            x = x * scale;                                                                   \
-            x = round(x);                                                                    \
-            const int fits = x >= (type)low && x < (type)end;                                \
-            odd |= !fits;                                                                    \
-            const stored made = (stored)(through)(fits ? x : 0);                             \
-            STORE(AT(dst, i, stored), made);                                                 \
-        }                                                                                    \
-        return !odd;                                                                         \
-    }                                                                                        \
+    EACH(scale_##name, type, type, stored, OFFSET_AND_SCALE(type),                           \
+         SCALED(type, round)                                                                 \
+         const int fits = x >= (type)low && x < (type)end;                                   \
+         odd |= !fits;                                                                       \
+         y = (stored)(through)(fits ? x : 0);)                                               \
     UNSCALE(name, type, stored, wide)
-#define SCALE_FLOATS(name, type, round, stored)                                              \
-    static bool scale_##name(const Filter *f, const char *src, char *dst) {                  \
-        const int64_t n = COUNT(f, type);                                                    \
-        const type offset = (type)f->a, scale = (type)f->b;                                  \
-        for (int64_t i = 0; i < n; i++) {                                                    \
-            type x;                                                                          \
-            LOAD(x, AT(src, i, type));                                                       \
-            x = x - offset;                                                                  \
-            x = x * scale;                                                                   \
-            x = round(x);                                                                    \
-            const stored made = (stored)x;                                                   \
-            STORE(AT(dst, i, stored), made);                                                 \
-        }                                                                                    \
-        return true;                                                                         \
-    }                                                                                        \
-    UNSCALE(name, type, stored, stored)
-#define UNSCALE(name, type, stored, wide)                                                    \
-    static bool unscale_##name(const Filter *f, const char *src, char *dst) {                \
-        const int64_t n = COUNT(f, type);                                                    \
-        const wide offset = (wide)f->a, scale = (wide)f->b;                                  \
-        for (int64_t i = 0; i < n; i++) {                                                    \
-            stored from;                                                                     \
-            LOAD(from, AT(src, i, stored));                                                  \
-            wide x = (wide)from;                                                             \
-            x = x / scale;                                                                   \
-            x = x + offset;                                                                  \
-            const type made = (type)x;                                                       \
-            STORE(AT(dst, i, type), made);                                                   \
-        }                                                                                    \
-        return true;                                                                         \
-    }
 
 #define TWO_TO_31 2147483648.0
 #define TWO_TO_32 4294967296.0
@@ -216,38 +172,21 @@ static const FilterRun unscales[2][N_NUMBERS] = {RUNS(unscale, f4), RUNS(unscale
 
 /* -- fewer bits ------------------------------------------------------------------------------------------------ */
 
-#define QUANTIZE(name, type, round)                                              \
-    static bool quantize_##name(const Filter *f, const char *src, char *dst) {   \
-        const int64_t n = COUNT(f, type);                                        \
-        const type scale = (type)f->a;                                           \
-        for (int64_t i = 0; i < n; i++) {                                        \
-            type x;                                                              \
-            LOAD(x, AT(src, i, type));                                           \
-            x = scale * x;                                                       \
-            x = round(x);                                                        \
-            x = x / scale;                                                       \
-            STORE(AT(dst, i, type), x);                                          \
-        }                                                                        \
-        return true;                                                             \
-    }
+#define QUANTIZE(name, type, round)                                                          \
+    EACH(quantize_##name, type, type, type, const type scale = (type)f->a;,                  \
+         x = scale * x;                                                                      \
+         x = round(x);                                                                       \
+         y = x / scale;)
 QUANTIZE(f4, float, round_float)
 QUANTIZE(f8, double, round_double)
 
-#define ROUND_BITS(name, type)                                                   \
-    static bool round_##name(const Filter *f, const char *src, char *dst) {      \
-        const int64_t n = COUNT(f, type);                                        \
-        const int drop = (int)f->a;                                              \
-        const type half = (type)(((type)1 << (drop - 1)) - 1);                   \
-        const type mask = (type)(~(uint64_t)0 << drop);                          \
-        for (int64_t i = 0; i < n; i++) {                                        \
-            type x;                                                              \
-            LOAD(x, AT(src, i, type));                                           \
-            x = (type)(x + (type)((x >> drop & 1) + half));                      \
-            x = (type)(x & mask);                                                \
-            STORE(AT(dst, i, type), x);                                          \
-        }                                                                        \
-        return true;                                                             \
-    }
+#define ROUND_BITS(name, type)                                                               \
+    EACH(round_##name, type, type, type,                                                     \
+         const int drop = (int)f->a;                                                         \
+         const type half = (type)(((type)1 << (drop - 1)) - 1);                              \
+         const type mask = (type)(~(uint64_t)0 << drop);,                                    \
+         x = (type)(x + (type)((x >> drop & 1) + half));                                     \
+         y = (type)(x & mask);)
 ROUND_BITS(f2, uint16_t)
 ROUND_BITS(f4, uint32_t)
 ROUND_BITS(f8, uint64_t)

@@ -11,33 +11,9 @@
 /* Parameters are doubles, which hold integers up to here. */
 static const double MAX_PARAMETER = 9007199254740992.0;
 
-#define SCALE_FLOATS(name, type)                                                             \
-    static bool scale_##name(const Filter *f, const char *src, char *dst) {                  \
-        const int64_t n = COUNT(f, type);                                                    \
-        const type offset = (type)f->a, scale = (type)f->b;                                  \
-        for (int64_t i = 0; i < n; i++) {                                                    \
-            type x;                                                                          \
-            LOAD(x, AT(src, i, type));                                                       \
-            x = x - offset;                                                                  \
-            x = x * scale;                                                                   \
-            STORE(AT(dst, i, type), x);                                                      \
-        }                                                                                    \
-        return true;                                                                         \
-    }                                                                                        \
-    static bool unscale_##name(const Filter *f, const char *src, char *dst) {                \
-        const int64_t n = COUNT(f, type);                                                    \
-        const type offset = (type)f->a, scale = (type)f->b;                                  \
-        for (int64_t i = 0; i < n; i++) {                                                    \
-            type x;                                                                          \
-            LOAD(x, AT(src, i, type));                                                       \
-            x = x / scale;                                                                   \
-            x = x + offset;                                                                  \
-            STORE(AT(dst, i, type), x);                                                      \
-        }                                                                                    \
-        return true;                                                                         \
-    }
-SCALE_FLOATS(f4, float)
-SCALE_FLOATS(f8, double)
+#define AS_IS(x) (x)
+SCALE_FLOATS(f4, float, AS_IS, float)
+SCALE_FLOATS(f8, double, AS_IS, double)
 
 /* Integers: the function is monotonic, so that all results are of the type if those of the ends are.
  * wrapping: what they are computed in. */
@@ -62,19 +38,11 @@ SCALE_FLOATS(f8, double)
 /* Quotients that are integers are exact as doubles. */
 #define SCALE_SMALL(name, type, low, high)                                                   \
     SCALE_INTEGERS(name, type, uint32_t, low, high)                                          \
-    static bool unscale_##name(const Filter *f, const char *src, char *dst) {                \
-        const int64_t n = COUNT(f, type), offset = (int64_t)f->a, scale = (int64_t)f->b;     \
-        int odd = 0;                                                                         \
-        for (int64_t i = 0; i < n; i++) {                                                    \
-            type x;                                                                          \
-            LOAD(x, AT(src, i, type));                                                       \
-            const int64_t quotient = (int64_t)((double)x / (double)scale), sum = quotient + offset; \
-            odd |= (quotient * scale != (int64_t)x) | (sum < low) | (sum > high);            \
-            x = (type)sum;                                                                   \
-            STORE(AT(dst, i, type), x);                                                      \
-        }                                                                                    \
-        return !odd;                                                                         \
-    }
+    EACH(unscale_##name, type, type, type, OFFSET_AND_SCALE(int64_t),                        \
+         const int64_t quotient = (int64_t)((double)x / (double)scale);                      \
+         const int64_t sum = quotient + offset;                                              \
+         odd |= (quotient * scale != (int64_t)x) | (sum < low) | (sum > high);               \
+         y = (type)sum;)
 #define SCALE_LARGE(name, type, low, high)                                                   \
     SCALE_INTEGERS(name, type, uint64_t, low, high)                                          \
     static bool unscale_##name(const Filter *f, const char *src, char *dst) {                \
