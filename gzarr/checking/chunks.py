@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -24,10 +24,10 @@ from gzarr.chunk_io.prepare import find_shardings, prepare_array
 from gzarr.chunk_io.reference import ReadJob
 from gzarr.codecs.numcodecs import trusted
 from gzarr.errors import ChunkError, CodecError, GzarrError, MetadataError, StoreError
-from gzarr.indexing.grid import Axis, Grid, RegularAxis
+from gzarr.indexing.grid import Grid, largest_chunk
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import box_between, make_plan
-from gzarr.indexing.regions import Region
+from gzarr.indexing.regions import Region, Regions, chunk_spans, chunks_region, cut, size_of
 from gzarr.layout.sharded import Sharded
 from gzarr.metadata.model import ArrayMeta
 
@@ -44,57 +44,17 @@ class CheckedChunks(NamedTuple):
     ----------
     io : ArrayIO
         The array, up to the end of its last chunks.
-    grid : Grid
-        What regions hold whole: stored objects, or the chunks of large shards.
-    counts : tuple of int
-        How many of them a region has along every axis.
-    itemsize : int
-        Bytes of an element.
+    regions : Regions
+        Of stored objects, or of the chunks of large shards.
     """
 
     io: ArrayIO
-    grid: Grid
-    counts: tuple[int, ...]
-    itemsize: int
+    regions: Regions
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """Data type of the elements."""
         return self.io.chain((0,) * len(self.io.layout.grid)).chunk.dtype
-
-    def region(self, number: Coords) -> Region:
-        """A region by its position."""
-        axes = zip(self.grid, self.counts, number, strict=True)
-        return tuple([slice(*_run(axis, i * n, n)) for axis, n, i in axes])
-
-    def cut(self, around: Region) -> Iterator[Region]:
-        """What lies in a part of the array, region by region."""
-        spans = [
-            range(axis.locate(part.start) // n, axis.locate(part.stop - 1) // n + 1)
-            for axis, n, part in zip(self.grid, self.counts, around, strict=True)
-        ]
-        for number in itertools.product(*spans):
-            parts = zip(self.region(number), around, strict=True)
-            yield tuple(slice(max(a.start, b.start), min(a.stop, b.stop)) for a, b in parts)
-
-    def regions(self) -> Iterator[Region]:
-        """All regions."""
-        lengths = [-(-axis.nchunks // n) for axis, n in zip(self.grid, self.counts, strict=True)]
-        return map(self.region, _positions(lengths))
-
-
-def _run(axis: Axis, first: int, n: int) -> tuple[int, int]:
-    """The elements of some chunks in a row."""
-    return axis.bounds(first)[0], min(axis.bounds(min(first + n, axis.nchunks) - 1)[1], axis.extent)
-
-
-def _positions(lengths: Sequence[int]) -> Iterator[Coords]:
-    """All positions in a grid of regions, without a list of any axis."""
-    if not lengths:
-        yield ()
-        return
-    for i in range(lengths[0]):
-        yield from ((i, *rest) for rest in _positions(lengths[1:]))
 
 
 class WantedRegions:
@@ -107,24 +67,21 @@ class WantedRegions:
     """
 
     def __init__(self, chunks: CheckedChunks) -> None:
-        self._chunks = chunks
-        self._objects = chunks.io.layout.objects
+        self._regions, self._objects = chunks.regions, chunks.io.layout.objects
         # An object that is larger than a region lies in several.
-        self._counts = chunks.counts if chunks.grid == self._objects else (1,) * len(self._objects)
+        whole = self._regions.grid == self._objects
+        self._counts = self._regions.counts if whole else (1,) * len(self._objects)
         self._found: dict[Coords, tuple[Coords, Coords]] = {}
 
-    def add(self, coords: Sequence[Coords]) -> None:
-        """Add stored objects."""
-        for at in coords:
-            number = tuple([c // n for c, n in zip(at, self._counts, strict=True)])
-            first, last = self._found.get(number, (at, at))
-            self._found[number] = tuple(map(min, first, at)), tuple(map(max, last, at))
+    def add(self, coords: Coords) -> None:
+        """Add a stored object."""
+        number = tuple([c // n for c, n in zip(coords, self._counts, strict=True)])
+        first, last = self._found.get(number, (coords, coords))
+        self._found[number] = tuple(map(min, first, coords)), tuple(map(max, last, coords))
 
     def __iter__(self) -> Iterator[Region]:
         for _, (first, last) in sorted(self._found.items()):
-            bounds = zip(self._objects, first, last, strict=True)
-            around = tuple(slice(axis.bounds(a)[0], min(axis.bounds(b)[1], axis.extent)) for axis, a, b in bounds)
-            yield from self._chunks.cut(around)
+            yield from self._regions.within(chunks_region(self._objects, first, last))
 
 
 def prepare_chunks(place: Place, meta: ArrayMeta) -> CheckedChunks:
@@ -132,29 +89,18 @@ def prepare_chunks(place: Place, meta: ArrayMeta) -> CheckedChunks:
     specs = find_shardings(meta.codecs, len(meta.shape))[1]
     if not place.allow_pickle and tuple(map(trusted, specs)) != specs:
         raise MetadataError("the array holds pickled objects; if you trust the data, allow_pickle=True loads them")
-    if max((*meta.shape, *map(_longest, meta.grid)), default=0) > _MAX_EXTENT:
+    if max((*meta.shape, *largest_chunk(meta.grid)), default=0) > _MAX_EXTENT:
         raise MetadataError(f"extents and chunks have at most {_MAX_EXTENT} elements here, got shape {meta.shape}")
     itemsize = max(meta.data_type.dtype.itemsize, 16 if meta.data_type.variable else 1)
     objects, chunks = (padded(grid) for grid in (meta.grid, meta.chunk_grid))
-    fits = [_largest(grid) * itemsize <= REGION_NBYTES for grid in (objects, chunks)]
+    fits = [math.prod(largest_chunk(grid)) * itemsize <= REGION_NBYTES for grid in (objects, chunks)]
     grid = objects if fits[0] else chunks if fits[1] else meta.chunk_grid
-    cut_along = objects if fits[0] else grid
     extents = tuple(axis.extent for axis in grid)
     whole = replace(
         meta, shape=extents, grid=tuple(replace(a, extent=n) for a, n in zip(meta.grid, extents, strict=True))
     )
     io = prepare_array(whole, place.store, place.path, place.backend, None, place.allow_pickle)
-    return CheckedChunks(io, cut_along, _counts(cut_along, itemsize), itemsize)
-
-
-def _counts(grid: Grid, itemsize: int) -> tuple[int, ...]:
-    """How many chunks a region has along every axis: long runs of the last axis, within the limit."""
-    left = max(REGION_NBYTES // max(_largest(grid) * itemsize, 1), 1)
-    counts = []
-    for axis in reversed(grid):
-        counts.append(max(min(axis.nchunks, left), 1))
-        left //= counts[-1]
-    return tuple(reversed(counts))
+    return CheckedChunks(io, cut(grid, grid, itemsize, REGION_NBYTES, REGION_NBYTES))
 
 
 def padded(grid: Grid) -> Grid:
@@ -172,7 +118,7 @@ def check_chunks(
     io = chunks.io
     buffer: Array | None = None
     for region in wanted:
-        nelements = math.prod(part.stop - part.start for part in region)
+        nelements = size_of(region)
         if buffer is None or buffer.size < nelements:
             buffer = io.backend.empty((nelements,), chunks.dtype)
         bad: set[str] = set()
@@ -186,13 +132,12 @@ def check_chunks(
 def check_object(chunks: CheckedChunks, place: Place, coords: Coords) -> list[Problem]:
     """What is wrong with the chunks of one object."""
     io = chunks.io
-    bounds = [(axis.bounds(c), axis.extent) for axis, c in zip(io.layout.objects, coords, strict=True)]
-    regions = [tuple(slice(start, min(stop, extent)) for (start, stop), extent in bounds)]
+    regions = [chunks_region(io.layout.objects, coords)]
     problems: dict[Problem, None] = {}
     while regions:
         region = regions.pop()
-        n = math.prod(part.stop - part.start for part in region)
-        halves = _halves(io.layout.grid, region) if n * chunks.itemsize > REGION_NBYTES else []
+        n = size_of(region)
+        halves = _halves(io.layout.grid, region) if n * chunks.regions.itemsize > REGION_NBYTES else []
         regions += halves
         if not halves:
             buffer = io.backend.empty((n,), chunks.dtype)
@@ -253,15 +198,9 @@ def _first(grid: Grid, region: Region) -> Coords:
     return tuple(axis.locate(part.start) for axis, part in zip(grid, region, strict=True))
 
 
-def _span(grid: Grid, region: Region) -> Iterable[range]:
-    """The chunks of a grid that begin in a region, by axis, with the one that holds its first element."""
-    for axis, part in zip(grid, region, strict=True):
-        yield range(axis.locate(part.start), axis.locate(part.stop - 1) + 1)
-
-
 def _halves(grid: Grid, region: Region) -> list[Region]:
     """A region cut in two along the axis with the most chunks of a grid; nothing if it lies in one."""
-    spans = list(_span(grid, region))
+    spans = chunk_spans(grid, region)
     axis = max(range(len(spans)), key=lambda i: len(spans[i]), default=None)
     if axis is None or len(spans[axis]) < 2:
         return []
@@ -291,16 +230,6 @@ def _bad_indexes(io: ArrayIO, place: Place, region: Region, bad: set[str]) -> It
 
     spans = [
         [c for c in span if axis.bounds(c)[0] >= part.start]
-        for span, axis, part in zip(_span(layout.objects, region), layout.objects, region, strict=True)
+        for span, axis, part in zip(chunk_spans(layout.objects, region), layout.objects, region, strict=True)
     ]
     yield from filter(None, io.store.together(check, list(itertools.product(*spans))))
-
-
-def _largest(grid: Grid) -> int:
-    """Elements of the largest chunk."""
-    return math.prod(map(_longest, grid))
-
-
-def _longest(axis: Axis) -> int:
-    """Length of the longest chunk of an axis."""
-    return axis.length if isinstance(axis, RegularAxis) else max(axis.lengths)

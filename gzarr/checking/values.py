@@ -14,7 +14,7 @@ from gzarr.checking.chunks import read_region
 from gzarr.checking.report import Place
 from gzarr.chunk_io.prepare import prepare_array
 from gzarr.errors.escaping import escaped
-from gzarr.indexing.grid import Grid, RegularAxis
+from gzarr.indexing.grid import largest_chunk
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.regions import Region, cut
 from gzarr.metadata.model import ArrayMeta
@@ -69,7 +69,7 @@ def compare_values(
     ]
     itemsize = max(16 if meta.data_type.variable else meta.data_type.dtype.itemsize for meta in metas)
     # along the larger chunks, so that those of the other side are rarely read twice
-    grids = sorted((meta.chunk_grid for meta in metas), key=_largest)
+    grids = sorted((meta.chunk_grid for meta in metas), key=lambda grid: math.prod(largest_chunk(grid)))
     regions = cut(grids[0], grids[1], itemsize, REGION_NBYTES, REGION_NBYTES)
     n = math.prod(regions.shape)
     buffers = [io.backend.empty((n,), meta.data_type.dtype) for io, meta in zip(ios, metas, strict=True)]
@@ -86,10 +86,6 @@ def compare_values(
             first += _first(region, differ, one, two, MAX_FIRST - len(first))
         done(differ.size * metas[0].data_type.dtype.itemsize)
     return ValueDifferences(count, math.prod(metas[0].shape), tuple(first), largest) if count else None
-
-
-def _largest(grid: Grid) -> int:
-    return math.prod(axis.length if isinstance(axis, RegularAxis) else max(axis.lengths) for axis in grid)
 
 
 def unequal(one: Any, two: Any, tolerance: Tolerance) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import islice
 
 from gzarr.checking.chunks import CheckedChunks, WantedRegions, check_chunks, prepare_chunks
 from gzarr.checking.leftovers import find_leftovers
@@ -16,9 +15,6 @@ from gzarr.errors import GzarrError
 from gzarr.indexing.grid import nchunks
 from gzarr.metadata.documents import expect_node
 from gzarr.metadata.model import ArrayMeta
-
-#: Keys that are looked at together.
-_BATCH = 1 << 14
 
 
 @dataclass(slots=True)
@@ -71,23 +67,22 @@ def _nbytes(meta: ArrayMeta) -> int:
 def _verify_array(place: Place, meta: ArrayMeta, found: Findings, done: Callable[[int], None]) -> int:
     """Verify an array's objects. Returns: how many it has."""
     chunks: CheckedChunks | None = None
+    wanted: WantedRegions | None = None
     try:
         chunks = prepare_chunks(place, meta)
+        wanted = WantedRegions(chunks)
     except GzarrError as error:
         found.problems.append(Problem("codec", f"{place.path}/", str(error), place.path))
-    wanted = None if chunks is None else WantedRegions(chunks)
 
     def note_objects() -> int:
-        objects = list_objects(place.store, place.path, meta, found)
         n_objects = 0
-        while batch := list(islice(objects, _BATCH)):
-            n_objects += len(batch)
+        for coords in list_objects(place.store, place.path, meta, found):
+            n_objects += 1
             if wanted is not None:
-                wanted.add(batch)
+                wanted.add(coords)
         return n_objects
 
     n_objects = listed(found, place.store, place.path, note_objects)
-    if chunks is not None:
-        regions = chunks.regions() if n_objects is None or wanted is None else wanted
-        found.problems += check_chunks(chunks, place, regions, done)
+    if chunks is not None and wanted is not None:
+        found.problems += check_chunks(chunks, place, chunks.regions if n_objects is None else wanted, done)
     return nchunks(meta.grid) if n_objects is None else n_objects

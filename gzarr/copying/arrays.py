@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, product
 from typing import Any
@@ -19,10 +19,10 @@ from gzarr.cpu.backend import CpuBackend
 from gzarr.cpu.threads import thread_count
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.resizing import objects_stored
-from gzarr.indexing.grid import Grid, RegularAxis, nchunks
+from gzarr.indexing.grid import Grid, largest_chunk, nchunks
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import box_between, make_plan
-from gzarr.indexing.regions import Region, Regions, cut
+from gzarr.indexing.regions import Region, Regions, chunk_spans, chunks_region, cut, size_of
 from gzarr.metadata.conventions import same_value
 from gzarr.metadata.model import ArrayMeta
 from gzarr.storage.base import Buffer, Request
@@ -69,18 +69,13 @@ def decoding_route(source: Source, dest: Grid, budget_nbytes: int) -> Route:
     """Cut a copy that decodes into regions; as many run at once as the budget and the source's device allow."""
     several = source.array is None or source.array.device == "cpu"
     threads = thread_count() if several else 1
-    scratch = (_largest(source.grid) + _largest(dest)) * source.itemsize
+    scratch = sum(math.prod(largest_chunk(grid)) for grid in (source.grid, dest)) * source.itemsize
     regions = cut(source.grid, dest, source.itemsize, budget_nbytes // threads - scratch)
     if len(regions) >= threads and (regions.nbytes + scratch) * threads <= budget_nbytes:
         return Route("decode", regions, threads)
     # few or large regions: one at a time, with all threads in it
     regions = cut(source.grid, dest, source.itemsize, budget_nbytes - threads * scratch)
     return Route("decode", regions, 1)
-
-
-def _largest(grid: Grid) -> int:
-    """Elements of the largest chunk of a grid."""
-    return math.prod(axis.length if isinstance(axis, RegularAxis) else max(axis.lengths) for axis in grid)
 
 
 def same_fill(source: ArrayMeta, dest: ArrayMeta) -> bool:
@@ -120,7 +115,7 @@ def _same_elements(one: ArrayMeta, other: ArrayMeta) -> bool:
 
 
 def copy_array(
-    source: Source, dest: Array, route: Route, present: Collection[Coords], done: Callable[[int], None]
+    source: Source, dest: Array, route: Route, present: frozenset[Coords], done: Callable[[int], None]
 ) -> None:
     """Copy a source into an array of the same shape, without the objects at the coordinates ``present``.
 
@@ -147,7 +142,7 @@ def copy_regions(
     def copy_one(region: Region) -> None:
         if not skip(region):
             write(region, source.read(region))
-        done(math.prod(part.stop - part.start for part in region) * source.itemsize)
+        done(size_of(region) * source.itemsize)
 
     if route.workers > 1:
         backend = CpuBackend() if source.array is None else source.array.backend
@@ -164,7 +159,7 @@ class _Destination:
     stores nothing. With a fill value, chunks equal to it are never stored, so missing chunks stay missing.
     """
 
-    def __init__(self, source: Source, dest: Array, present: Collection[Coords]) -> None:
+    def __init__(self, source: Source, dest: Array, present: frozenset[Coords]) -> None:
         self._dest = dest
         self._grid = dest.metadata.grid
         self._present = present
@@ -176,13 +171,13 @@ class _Destination:
 
     def is_done(self, region: Region) -> bool:
         """Whether a region need not be read at all."""
-        if self._present and all(coords in self._present for coords in _objects_in(self._grid, region)):
+        if self._present and self._present.issuperset(product(*chunk_spans(self._grid, region))):
             return True
         return not self._has_data(region)
 
     def write(self, region: Region, data: Any) -> None:
         """Write a region."""
-        objects = [_box(self._grid, coords) for coords in _objects_in(self._grid, region)] if self._stored else [region]
+        objects = list(Regions(self._grid, (1,) * len(self._grid), 1).within(region)) if self._stored else [region]
         wanted = [box for box in objects if self._has_data(box)]
         if len(wanted) == len(objects):
             self._dest[region] = data
@@ -192,75 +187,50 @@ class _Destination:
             self._dest[box] = data[inside]
 
     def _has_data(self, box: Region) -> bool:
-        return self._stored is None or any(coords in self._stored for coords in _objects_in(self._source_grid, box))
-
-
-def _box(grid: Grid, coords: Coords) -> Region:
-    """The elements of an object within the array."""
-    bounds = [(axis.bounds(c), axis.extent) for axis, c in zip(grid, coords, strict=True)]
-    return tuple(slice(start, min(stop, extent)) for (start, stop), extent in bounds)
-
-
-def _objects_in(grid: Grid, region: Region) -> Iterator[Coords]:
-    """Coordinates of the objects that a region touches."""
-    spans = [
-        range(axis.locate(part.start), axis.locate(part.stop - 1) + 1) if part.stop > part.start else range(0)
-        for axis, part in zip(grid, region, strict=True)
-    ]
-    return product(*spans)
+        return self._stored is None or not self._stored.isdisjoint(product(*chunk_spans(self._source_grid, box)))
 
 
 def _copy_encoded(
-    source: Source, array: Array, dest: Array, how: str, present: Collection[Coords], done: Callable[[int], None]
+    source: Source, array: Array, dest: Array, how: str, present: frozenset[Coords], done: Callable[[int], None]
 ) -> None:
     """Copy without decoding."""
     grid = dest.metadata.grid
     wanted = (coords for coords in product(*(range(axis.nchunks) for axis in grid)) if coords not in present)
-    ios = _io(array), _io(dest)
-    copy_batch = _copy_objects if how == "objects" else _copy_chunks
+    ios = [prepare_array(a.metadata, a.store, a.path, *a.opened_with.reading) for a in (array, dest)]
 
-    def copy_some(batch: list[Coords]) -> None:
-        copy_batch(*ios, batch)
-        done(sum(_nelements(grid, coords) for coords in batch) * source.itemsize)
+    def nbytes(some: Iterable[Coords]) -> int:
+        return sum(size_of(chunks_region(grid, coords)) for coords in some) * source.itemsize
+
+    def copy_some(batch: Sequence[Coords]) -> None:
+        if how == "objects":
+            _copy_objects(*ios, batch)
+        else:
+            _build_object(*ios, batch[0])
+        done(nbytes(batch))
 
     if present:
-        done(sum(_nelements(grid, coords) for coords in present) * source.itemsize)
+        done(nbytes(present))
     size = _BATCH if how == "objects" else 1
+    batches = iter(lambda: tuple(islice(wanted, size)), ())
     count = max(nchunks(grid), 1)
-    array.backend.run(copy_some, _batches(wanted, size), Work(count, source.nbytes // count, size))
+    array.backend.run(copy_some, batches, Work(count, source.nbytes // count, size))
 
 
-def _batches(items: Iterator[Coords], size: int) -> Iterator[list[Coords]]:
-    while batch := list(islice(items, size)):
-        yield batch
-
-
-def _nelements(grid: Grid, coords: Coords) -> int:
-    return math.prod(part.stop - part.start for part in _box(grid, coords))
-
-
-def _io(array: Array) -> ArrayIO:
-    return prepare_array(array.metadata, array.store, array.path, *array.opened_with.reading)
-
-
-def _copy_objects(source: ArrayIO, dest: ArrayIO, batch: list[Coords]) -> None:
+def _copy_objects(source: ArrayIO, dest: ArrayIO, batch: Sequence[Coords]) -> None:
     buffers = source.store.get_many([Request(source.layout.key(coords)) for coords in batch])
     items = [(dest.layout.key(c), data) for c, data in zip(batch, buffers, strict=True) if data is not None]
     if items:
         dest.store.set_many(items)
 
 
-def _copy_chunks(source: ArrayIO, dest: ArrayIO, batch: list[Coords]) -> None:
-    """Build objects of the destination from encoded chunks."""
-    for coords in batch:
-        axes = dest.layout.objects
-        lows = [axis.bounds(c)[0] for axis, c in zip(axes, coords, strict=True)]
-        highs = [min(axis.bounds(c)[1], axis.extent) for axis, c in zip(axes, coords, strict=True)]
-        plan = make_plan(box_between(lows, highs), source.layout.grid)
-        chunks: dict[Coords, Buffer | None] = {}
-        for group in plan.groups(source.layout.objects):
-            buffers = load_encoded(source, [group], group[1])
-            chunks |= {part.coords: data for part, data in zip(group[1], buffers, strict=True)}
-        data = dest.layout.build(None, coords, chunks)
-        if data is not None:
-            dest.store.set(dest.layout.key(coords), data)
+def _build_object(source: ArrayIO, dest: ArrayIO, coords: Coords) -> None:
+    """Build an object of the destination from encoded chunks."""
+    region = chunks_region(dest.layout.objects, coords)
+    plan = make_plan(box_between([part.start for part in region], [part.stop for part in region]), source.layout.grid)
+    chunks: dict[Coords, Buffer | None] = {}
+    for group in plan.groups(source.layout.objects):
+        buffers = load_encoded(source, [group], group[1])
+        chunks |= {part.coords: data for part, data in zip(group[1], buffers, strict=True)}
+    data = dest.layout.build(None, coords, chunks)
+    if data is not None:
+        dest.store.set(dest.layout.key(coords), data)

@@ -7,7 +7,7 @@ complete (see `gzarr.copying.unfinished`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Unpack
@@ -201,7 +201,7 @@ def transfer_tree(
         with counted(settings.progress, sum(job.source.nbytes for job in todo)) as add:
             for job in todo:
                 begun.append(job.path)
-                present = set(objects_stored(job.meta, store, job.path)) if resuming else set()
+                present = frozenset(objects_stored(job.meta, store, job.path) if resuming else ())
                 write_array(store, job, opened_with, add, present)
         for name, attributes in tree.groups.items():
             _write_group(store, join_path(path, name), attributes, zarr_format)
@@ -304,11 +304,11 @@ def _write_group(store: Store, path: str, attributes: Mapping[str, Any], zarr_fo
 
 
 def write_array(
-    store: Store, job: Job, opened_with: OpenedWith, add: Callable[[int, str], None], present: Collection[Coords] = ()
+    store: Store, job: Job, opened_with: OpenedWith, add: Callable[[int, str], None], present: frozenset[Coords] = frozenset()
 ) -> None:
     """Write the chunks of a new array, except the objects that are ``present``, then its metadata.
 
-    ``add`` is called with the decoded bytes of every piece and the name of the source.
+    ``add`` is called with the decoded bytes of every part and the name of the source.
     """
     if not present:  # chunks that a killed copy left would show where this one stores nothing
         delete_objects(store, job)

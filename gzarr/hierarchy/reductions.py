@@ -23,7 +23,7 @@ from gzarr.display.progress import ProgressLike, counted
 from gzarr.hierarchy.node import GzarrArray
 from gzarr.hierarchy.resizing import objects_stored
 from gzarr.indexing.grid import nchunks
-from gzarr.indexing.regions import Region, Regions, cut
+from gzarr.indexing.regions import Region, Regions, chunk_spans, cut
 
 P = TypeVar("P")
 
@@ -131,10 +131,10 @@ def fold_along(
 
     def one_after_the_other(regions: Regions) -> Iterator[Region]:
         """The blocks along the axes come together."""
-        for across in product(*(regions.cuts[axis] for axis in kept)):
-            for along in product(*(regions.cuts[axis] for axis in axes)):
-                bounds = dict(zip((*kept, *axes), (*across, *along), strict=True))
-                yield tuple(slice(*bounds[axis]) for axis in sorted(bounds))
+        spans = [range(n) for n in regions.lengths]
+        for number in product(*[spans[axis] for axis in (*kept, *axes)]):
+            place = dict(zip((*kept, *axes), number, strict=True))
+            yield regions.region([place[axis] for axis in sorted(place)])
 
     def part_of(region: Region) -> AnyArray:
         if others or stored.has_any(region):
@@ -273,20 +273,10 @@ class _StoredRegions:
 
     def cut(self, region: Region) -> Iterator[tuple[Region, bool]]:
         """Yield a region in parts, with whether each is stored."""
-        spans = [
-            range(axis.locate(part.start), axis.locate(part.stop - 1) + 1)
-            for axis, part in zip(self._grid, region, strict=True)
-        ]
-        there = [self._all or coords in self._coords for coords in product(*spans)]
+        touched = list(product(*chunk_spans(self._grid, region)))
+        there = [self._all or coords in self._coords for coords in touched]
         if all(there) or not any(there):
             yield region, there[0]
             return
-        for coords, is_stored in zip(product(*spans), there, strict=True):
-            bounds = [axis.bounds(c) for axis, c in zip(self._grid, coords, strict=True)]
-            yield (
-                tuple(
-                    slice(max(low, part.start), min(high, part.stop))
-                    for (low, high), part in zip(bounds, region, strict=True)
-                ),
-                is_stored,
-            )
+        parts = Regions(self._grid, (1,) * len(self._grid), 1).within(region)
+        yield from zip(parts, there, strict=True)

@@ -120,6 +120,11 @@ def chunk_shape(grid: Sequence[Axis], coords: Sequence[int]) -> tuple[int, ...]:
     return tuple([axis.length if isinstance(axis, RegularAxis) else axis.lengths[c] for axis, c in axes])
 
 
+def largest_chunk(grid: Sequence[Axis]) -> tuple[int, ...]:
+    """Shape in elements of the largest chunk, padding included."""
+    return tuple([axis.length if isinstance(axis, RegularAxis) else max(axis.lengths) for axis in grid])
+
+
 def is_regular(grid: Sequence[Axis]) -> bool:
     """Whether every chunk has the same shape."""
     return VaryingAxis not in map(type, grid)

@@ -22,32 +22,86 @@ TARGET_NBYTES = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class Regions:
-    """The regions of an array: the product of the cuts of its axes.
+    """The regions of an array: runs of whole chunks of a grid along every axis. Nothing is listed.
 
     Attributes
     ----------
-    cuts : tuple
-        For every axis, the (start, stop) of its pieces.
-    nbytes : int
-        Decoded size of the largest region.
+    grid : Grid
+        The chunks, or objects, that are in one region each.
+    counts : tuple of int
+        How many of them a region has along every axis; the last may have fewer.
+    itemsize : int
+        Bytes of an element.
     reads : float
         How often a source chunk is decoded on average; 1.0 if every region holds whole source chunks.
     """
 
-    cuts: tuple[tuple[tuple[int, int], ...], ...]
-    nbytes: int
-    reads: float
+    grid: Grid
+    counts: tuple[int, ...]
+    itemsize: int
+    reads: float = 1.0
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Number of regions along every axis."""
+        return tuple([-(-axis.nchunks // n) for axis, n in zip(self.grid, self.counts, strict=True)])
 
     def __len__(self) -> int:
-        return math.prod(len(axis) for axis in self.cuts)
+        return math.prod(self.lengths)
 
     def __iter__(self) -> Iterator[Region]:
-        return (tuple(slice(*piece) for piece in pieces) for pieces in itertools.product(*self.cuts))
+        return map(self.region, _positions(self.lengths))
+
+    def region(self, number: Sequence[int]) -> Region:
+        """A region by its position."""
+        firsts = [i * n for i, n in zip(number, self.counts, strict=True)]
+        lasts = [min(i + n, axis.nchunks) - 1 for i, n, axis in zip(firsts, self.counts, self.grid, strict=True)]
+        return chunks_region(self.grid, firsts, lasts)
+
+    def within(self, around: Region) -> Iterator[Region]:
+        """The regions in a part of the array, each cut to it."""
+        axes = zip(chunk_spans(self.grid, around), self.counts, strict=True)
+        for number in itertools.product(*[range(span.start // n, -(-span.stop // n)) for span, n in axes]):
+            parts = zip(self.region(number), around, strict=True)
+            yield tuple([slice(max(a.start, b.start), min(a.stop, b.stop)) for a, b in parts])
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of the largest region."""
-        return tuple(max((stop - start for start, stop in axis), default=0) for axis in self.cuts)
+        return tuple([_length(axis, n) for axis, n in zip(self.grid, self.counts, strict=True)])
+
+    @property
+    def nbytes(self) -> int:
+        """Decoded size of the largest region."""
+        return math.prod(self.shape) * self.itemsize
+
+
+def size_of(region: Region) -> int:
+    """Number of elements of a region."""
+    return math.prod([part.stop - part.start for part in region])
+
+
+def chunk_spans(grid: Grid, region: Region) -> list[range]:
+    """The chunks that a region touches, along every axis."""
+    return [
+        range(axis.locate(part.start), axis.locate(part.stop - 1) + 1) if part.stop > part.start else range(0)
+        for axis, part in zip(grid, region, strict=True)
+    ]
+
+
+def chunks_region(grid: Grid, first: Sequence[int], last: Sequence[int] | None = None) -> Region:
+    """The elements of an array in one chunk, or from one chunk to another."""
+    axes = zip(grid, first, first if last is None else last, strict=True)
+    return tuple([slice(axis.bounds(a)[0], min(axis.bounds(b)[1], axis.extent)) for axis, a, b in axes])
+
+
+def _positions(lengths: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """All positions in a grid of regions, without a list of any axis."""
+    if not lengths:
+        yield ()
+        return
+    for i in range(lengths[0]):
+        yield from ((i, *rest) for rest in _positions(lengths[1:]))
 
 
 def cut(source: Grid, dest: Grid, itemsize: int, limit_nbytes: int, target_nbytes: int = TARGET_NBYTES) -> Regions:
@@ -59,7 +113,7 @@ def cut(source: Grid, dest: Grid, itemsize: int, limit_nbytes: int, target_nbyte
     counts = [1] * len(dest)
 
     def nbytes(counts: Sequence[int]) -> int:
-        return math.prod(_length(axis, k) for axis, k in zip(dest, counts, strict=True)) * itemsize
+        return Regions(dest, tuple(counts), itemsize).nbytes
 
     while True:
         best, gain = None, 1e-9
@@ -81,20 +135,20 @@ def cut(source: Grid, dest: Grid, itemsize: int, limit_nbytes: int, target_nbyte
                 break
             counts = trial
     reads = math.prod(_reads(s, d, k) for s, d, k in zip(source, dest, counts, strict=True))
-    return Regions(tuple(_pieces(d, k) for d, k in zip(dest, counts, strict=True)), nbytes(counts), reads)
+    return Regions(dest, tuple(counts), itemsize, reads)
 
 
 def _length(axis: Axis, count: int) -> int:
     """Elements of the longest run of ``count`` chunks."""
     if isinstance(axis, RegularAxis):
         return min(axis.length * count, axis.extent)
-    return max((stop - start for start, stop in _pieces(axis, count)), default=0)
+    starts = _starts(axis, count)
+    return max((stop - start for start, stop in itertools.pairwise([*starts, axis.extent])), default=0)
 
 
-def _pieces(axis: Axis, count: int) -> tuple[tuple[int, int], ...]:
-    """An axis cut after every ``count`` chunks."""
-    starts = [axis.bounds(chunk)[0] for chunk in range(0, axis.nchunks, count)]
-    return tuple(zip(starts, [*starts[1:], axis.extent][: len(starts)], strict=True))
+def _starts(axis: Axis, count: int) -> list[int]:
+    """Where regions of so many chunks begin on an axis."""
+    return [axis.bounds(chunk)[0] for chunk in range(0, axis.nchunks, count)]
 
 
 def _candidates(source: Axis, dest: Axis, count: int) -> Iterator[int]:
@@ -114,10 +168,9 @@ def _reads(source: Axis, dest: Axis, count: int) -> float:
         return 1.0
     if isinstance(source, RegularAxis) and isinstance(dest, RegularAxis):
         length = dest.length * count
-        npieces = -(-dest.extent // length)
+        nregions = -(-dest.extent // length)
         common = (dest.extent - 1) // math.lcm(source.length, length)
     else:
-        pieces = _pieces(dest, count)
-        npieces = len(pieces)
-        common = len({start for start, _ in pieces[1:]} & set(source.edges()[1:-1]))
-    return (source.nchunks + npieces - 1 - common) / source.nchunks
+        starts = _starts(dest, count)
+        nregions, common = len(starts), len(set(starts[1:]) & set(source.edges()[1:-1]))
+    return (source.nchunks + nregions - 1 - common) / source.nchunks
