@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import product
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,13 +32,11 @@ def reduce_by_numpy(block: _Numbers, factors: Sequence[int], method: str, out: _
         case "mean":
             with np.errstate(all="ignore"):  # sums may overflow, and NaNs are data
                 out[...] = _mean(block, factors, _counts(block.shape, factors), np)
-        case "mode" | "median":
+        case _:
             for inside, target in _alike(block.shape, factors):
                 windows = np.sort(_windows(block[inside], target), -1)
                 numbers = np.count_nonzero(windows == windows, axis=-1, keepdims=True)  # noqa: PLR0124 - NaNs are last
-                out[target] = _chosen(windows, numbers, method, np)
-        case _:
-            raise ValueError(f"no such method: {method!r}")
+                out[target] = METHODS[method].choose(windows, numbers, np)
 
 
 def reduce_present(block: _Numbers, factors: Sequence[int], method: str, missing: _Numbers, xp: Any) -> _Numbers:
@@ -61,7 +59,7 @@ def reduce_present(block: _Numbers, factors: Sequence[int], method: str, missing
     filled = xp.where(missing, block.dtype.type(np.iinfo(block.dtype).max), block)
     for inside, target in _alike(block.shape, factors):
         numbers = (~_windows(missing[inside], target)).sum(-1, keepdims=True)
-        made[target] = _chosen(xp.sort(_windows(filled[inside], target), -1), numbers, method, xp)
+        made[target] = METHODS[method].choose(xp.sort(_windows(filled[inside], target), -1), numbers, xp)
     return made
 
 
@@ -137,13 +135,16 @@ def _windows(block: _Numbers, target: Sequence[slice]) -> _Numbers:
     return apart.reshape(*shape, math.prod(sides[1::2]))
 
 
-def _chosen(windows: _Numbers, numbers: _Numbers, method: str, xp: Any) -> _Numbers:
-    """What a method makes of sorted windows. numbers: how many elements of each count."""
-    if method == "mode":
-        return _most_frequent(windows, numbers[..., 0], xp)
+def _least(windows: _Numbers, numbers: _Numbers, xp: Any) -> _Numbers:
+    return windows[..., 0]
+
+
+def _greatest(windows: _Numbers, numbers: _Numbers, xp: Any) -> _Numbers:
+    return xp.take_along_axis(windows, np.maximum(numbers - 1, 0), -1)[..., 0]
+
+
+def _middle(windows: _Numbers, numbers: _Numbers, xp: Any) -> _Numbers:
     last = np.maximum(numbers - 1, 0)
-    if method in ("min", "max"):
-        return windows[..., 0] if method == "min" else xp.take_along_axis(windows, last, -1)[..., 0]
     first, second = last // 2, np.minimum(numbers // 2, last)
     native = windows.dtype.newbyteorder("=")
     return _between(*(xp.take_along_axis(windows, at, -1)[..., 0].astype(native) for at in (first, second)))
@@ -166,9 +167,39 @@ def _between(low: _Numbers, high: _Numbers) -> _Numbers:
 
 def _most_frequent(windows: _Numbers, numbers: _Numbers, xp: Any) -> _Numbers:
     best, most = windows[..., 0], xp.ones(windows.shape[:-1], np.int64)
-    run = most
+    run, numbers = most, numbers[..., 0]
     for i in range(1, windows.shape[-1]):
         run = xp.where(windows[..., i] == windows[..., i - 1], run + 1, 1)
         longer = (run > most) & (i < numbers)
         best, most = xp.where(longer, windows[..., i], best), xp.where(longer, run, most)
     return best
+
+
+class WindowMethod(NamedTuple):
+    """How windows are reduced.
+
+    Attributes
+    ----------
+    kinds : str or None
+        Of the data types that it works for; None for all.
+    choose : callable, optional
+        Makes one element of each window: called with the sorted elements of windows along a last axis, how many of
+        them count (with a last axis of 1), and NumPy or CuPy. "mean" and "nearest" need no order.
+    for_labels : bool
+        Whether it makes no values that no label has, or which mean another object.
+    """
+
+    kinds: str | None
+    choose: Callable[[_Numbers, _Numbers, Any], _Numbers] = _least
+    for_labels: bool = False
+
+
+#: By name. `gzarr.backend.WINDOW_METHODS` are those that the compiled loop and the kernels have too.
+METHODS = {
+    "mean": WindowMethod("biufc"),
+    "nearest": WindowMethod(None, for_labels=True),
+    "mode": WindowMethod("biuf", _most_frequent, for_labels=True),
+    "min": WindowMethod("biuf", _least, for_labels=True),
+    "max": WindowMethod("biuf", _greatest, for_labels=True),
+    "median": WindowMethod("biuf", _middle),
+}

@@ -58,12 +58,8 @@ class Run:
     def to_json(self) -> dict[str, Any]:
         """What is stored."""
         inputs = {name: each.said for name, each in self.inputs.items()}
-        return {
-            "token": self.token,
-            "functions": dict(self.functions),
-            "inputs": inputs,
-            "arguments": dict(self.arguments),
-        }
+        parts = {"functions": self.functions, "inputs": inputs, "arguments": self.arguments}
+        return {"token": self.token, **{name: dict(part) for name, part in parts.items()}}
 
     def differences(self, was: Any, failed: Sequence[str] = ()) -> list[str]:
         """How this run differs from one that was stored, in words.
@@ -77,43 +73,42 @@ class Run:
             return ["what it had read and computed was not noted by the version of gzarr that began it"]
 
     def _differences(self, was: Any, failed: Sequence[str]) -> Iterator[str]:
+        now = self.to_json()
         if was["token"] != self.token:
             yield f"the token was {was['token']!r}, is {self.token!r}"
         elif self.token is None:
-            for name, before, now in _pairs(was["functions"], self.functions):
-                yield from _of_functions(name, before, now)
-        for name, before, now in _pairs(was["inputs"], {name: each.said for name, each in self.inputs.items()}):
-            yield from self._of_inputs(name, before, now, failed)
-        changed = list(_pairs(was["arguments"], self.arguments, missing="nothing"))
+            for name, one, two in _pairs(was["functions"], now["functions"]):
+                yield from _of_functions(name, one, two)
+        for name, one, two in _pairs(was["inputs"], now["inputs"]):
+            yield from self._of_input(name, one, two, failed)
+        changed = list(_pairs(was["arguments"], now["arguments"], missing="nothing"))
         clear = [each for each in changed if not each[0].startswith("metadata")]
-        for name, before, now in clear or changed:
-            yield f"{name} was {before}, is {now}"
+        yield from (f"{name} was {one}, is {two}" for name, one, two in clear or changed)
 
-    def _of_inputs(self, name: str, was: Any, now: Any, failed: Sequence[str]) -> Iterator[str]:
+    def _of_input(self, name: str, was: Any, now: Any, failed: Sequence[str]) -> Iterator[str]:
+        """What tells two inputs apart that differ, the clearest difference alone."""
+        unknown = was.get("unknown", now.get("unknown"))
+        if unknown is not None and self.token is None:
+            yield f"the input {name}, of type {unknown}, cannot be compared"
+            return
         where, here = (each.get("place", each.get("unknown", "nothing")) for each in (was, now))
-        for each in (was, now):
-            if "unknown" in each and self.token is None:
-                yield f"the input {name}, of type {each['unknown']}, cannot be compared"
-                return
         changed = {key for key, _, _ in _pairs(was, now, missing=None)}
-        if {"place", "part"} & changed:
+        for key in ("shape", "dtype", "chunks"):
+            if key in changed and where == here:
+                yield f"{key} of the input {name} ({where}) was {was.get(key)}, is {now.get(key)}"
+                return
+        if {"place", "part", "unknown"} & changed:
             same = " (the data look the same: link or mount them where they were)" if changed == {"place"} else ""
             yield f"the input {name} was {where}, is {here}{same}"
-            return
-        shown = [key for key in ("shape", "dtype", "chunks", "unknown") if key in changed]
-        for key in shown:
-            yield f"{key} of the input {name} ({where}) was {was.get(key)}, is {now.get(key)}"
-        if "metadata" in changed and not shown:
-            yield f"the metadata of the input {name} ({where}) have changed"
-        if "contents" in changed:
-            yield f"the elements of the input {name} ({where}) have changed"
-        if "stored" in changed and not shown:
+        elif {"metadata", "contents"} & changed:
+            what = "metadata" if "metadata" in changed else "elements"
+            yield f"the {what} of the input {name} ({where}) have changed"
+        elif "stored" in changed:
             keys = [key for key in self.inputs[name].changed(was["stored"]) if key not in failed]
             if keys:
-                looked = len(self.inputs[name].keys)
                 yield (
-                    f"the input {name} ({where}) was changed or written again: {len(keys)} of the {looked} objects "
-                    f"that were looked at, such as {keys[0]!r}"
+                    f"the input {name} ({where}) was changed or written again: {len(keys)} of the "
+                    f"{len(self.inputs[name].keys)} objects that were looked at, such as {keys[0]!r}"
                 )
 
 
@@ -126,10 +121,10 @@ def _pairs(was: Mapping[str, Any], now: Mapping[str, Any], missing: Any = {}) ->
 
 
 def _of_functions(name: str, was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
-    for each in (was, now):
-        if "unknown" in each:
-            yield f"{name} cannot be compared: {each['unknown']}"
-            return
+    """What tells two functions apart that differ: what they are called, the version of Python, the code, or values."""
+    if "unknown" in was or "unknown" in now:
+        yield f"{name} cannot be compared: {was.get('unknown', now.get('unknown'))}"
+        return
     if was.get("name") != now.get("name"):
         yield f"{name} was {was.get('name')!r}, is {now.get('name')!r}"
         return

@@ -7,7 +7,6 @@ module has the memory.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -20,7 +19,7 @@ from gzarr.chunk_io.reference import ReadJob
 from gzarr.indexing.copies import CopyPlan, make_copies
 from gzarr.indexing.selection import Indices
 from gzarr.loader.leases import Lease, Leases
-from gzarr.loader.look_ahead import DirectPlanner, EpochPlan, PlanStep, PoolPlanner
+from gzarr.loader.look_ahead import DirectPlanner, EpochPlan, Planner, PlanStep, PoolPlanner
 from gzarr.loader.pool import Room
 
 Bools: TypeAlias = NDArray[np.bool_]
@@ -90,7 +89,7 @@ class FeedMemory(NamedTuple):
     pool: Array | None
 
 
-class Feed(ABC):
+class Feed:
     """The way of one array into batches. Batches are gathered in the order in which they were planned.
 
     Attributes
@@ -99,42 +98,36 @@ class Feed(ABC):
         The array.
     """
 
+    _planner: Planner
+
     def __init__(self, source: FeedSource, epoch: EpochPlan, leases: Leases | None, slots: int = 0) -> None:
         self.source = source
         self._leases = leases
         self._shape = epoch.batch_size, *source.size
-        self._slots = slots
-        self._damaged: Bools | None = None  # by slot, once there is a damaged sample
+        self._damaged = np.zeros(slots, np.bool_)
 
-    @abstractmethod
-    def room(self) -> int:
+    def capacity(self) -> int:
         """How many batches can be planned now."""
+        return self._planner.room()
 
-    @abstractmethod
     def step(self, n: int) -> Planned:
-        """Plan the next batches. n: at most `room`; fewer are planned at the end of the epoch."""
+        """Plan the next batches. n: at most `capacity`; fewer are planned at the end of the epoch."""
+        raise NotImplementedError
 
-    @abstractmethod
-    def gather(self, batch: Indices, sound: Bools | None) -> tuple[Array, Lease | None]:
-        """Return a batch, or the samples of it that are sound, and free its memory in the feed."""
+    def gather(self, batch: Indices, valid: Bools | None) -> tuple[Array, Lease | None]:
+        """Return a batch, or the samples of it that are valid, and free its memory in the feed."""
+        raise NotImplementedError
 
-    def sound(self, batch: Indices) -> Bools | None:
+    def valid(self, batch: Indices) -> Bools | None:
         """Which samples of a batch are undamaged; None for all."""
-        if self._damaged is None or not self._damaged[batch].any():
+        if not len(self._damaged) or not self._damaged[batch].any():
             return None
-        sound: Bools = ~self._damaged[batch]
-        return sound
+        valid: Bools = ~self._damaged[batch]
+        return valid
 
-    def spoil(self, slots: Indices) -> None:
-        """Note that the samples in some slots are damaged."""
-        if self._damaged is None:
-            self._damaged = np.zeros(self._slots, np.bool_)
-        self._damaged[slots] = True
-
-    def _refill(self, slots: Indices) -> None:
-        """Note that some slots get other samples."""
-        if self._damaged is not None:
-            self._damaged[slots] = False
+    def mark_damaged(self, slots: Indices, *, damaged: bool = True) -> None:
+        """Note that the samples in some slots are damaged, or that they are replaced by others."""
+        self._damaged[slots] = damaged
 
     def _take_memory(self) -> tuple[Array, Lease | None]:
         """Memory for a batch."""
@@ -155,19 +148,15 @@ class PoolFeed(Feed):
         self._planner = PoolPlanner(epoch, room.slots, room.ahead, room.horizon)
         self._pool: Any = held.pool
 
-    def room(self) -> int:
-        """How many batches can be planned now."""
-        return self._planner.room()
-
     def step(self, n: int) -> Planned:
         """Plan the next batches."""
         step = self._planner.step(n)
-        self._refill(step.slots)
+        self.mark_damaged(step.slots, damaged=False)
         return _planned(self.source, step, (self._pool,))
 
-    def gather(self, batch: Indices, sound: Bools | None) -> tuple[Array, Lease | None]:
+    def gather(self, batch: Indices, valid: Bools | None) -> tuple[Array, Lease | None]:
         """Gather a batch out of the pool."""
-        slots = batch if sound is None else batch[sound]
+        slots = batch if valid is None else batch[valid]
         out, lease = self._take_memory()
         out = out[: len(slots)]
         self.source.backend.take(self._pool, slots, out)
@@ -185,31 +174,25 @@ class DirectFeed(Feed):
         self._planner = DirectPlanner(epoch, blocks)
         self._blocks: list[tuple[Array, Lease | None] | None] = [None] * blocks
 
-    def room(self) -> int:
-        """How many batches can be planned now."""
-        return self._planner.room()
-
     def step(self, n: int) -> Planned:
         """Plan the next batches."""
         step = self._planner.step(n)
         for block in np.unique(step.slots // self._rows).tolist():
             if self._blocks[block] is None:
                 self._blocks[block] = self._take_memory()
-        if not len(step.slots):
-            return Planned(None, step.batches, 0)
-        any_block: Any = self._blocks[int(step.slots[0]) // self._rows]
-        return _planned(self.source, step, tuple([(block or any_block)[0] for block in self._blocks]))
+        any_block: Any = next(filter(None, self._blocks), None)
+        return _planned(self.source, step, tuple([(block or any_block)[0] for block in self._blocks if any_block]))
 
-    def gather(self, batch: Indices, sound: Bools | None) -> tuple[Array, Lease | None]:
+    def gather(self, batch: Indices, valid: Bools | None) -> tuple[Array, Lease | None]:
         """Hand over a block."""
         block = int(batch[0]) // self._rows
         out, lease = self._blocks[block] or self._take_memory()  # none where samples have no elements
         self._blocks[block] = None
-        self._refill(batch)
+        self.mark_damaged(batch, damaged=False)
         self._planner.free(1)
         n = len(batch)
-        if sound is not None:
-            which, whole = np.flatnonzero(sound), out
+        if valid is not None:
+            which, whole = np.flatnonzero(valid), out
             (out, lease), n = self._take_memory(), len(which)
             self.source.backend.take(whole, which, out[:n])
         return self._shaped(out[:n]), lease
@@ -224,7 +207,7 @@ class KeptFeed(Feed):
         self._epoch = epoch
         self._at = 0
 
-    def room(self) -> int:
+    def capacity(self) -> int:
         """How many batches can be planned now: any number."""
         return 1 << 30
 
@@ -235,9 +218,9 @@ class KeptFeed(Feed):
         ids = self._epoch.ids(lo, self._at)
         return Planned(None, np.split(ids, range(size, len(ids), size)) if len(ids) else (), 0)
 
-    def gather(self, batch: Indices, sound: Bools | None) -> tuple[Array, Lease | None]:
+    def gather(self, batch: Indices, valid: Bools | None) -> tuple[Array, Lease | None]:
         """Copy a batch."""
-        starts = self._epoch.boxes(batch if sound is None else batch[sound])
+        starts = self._epoch.boxes(batch if valid is None else batch[valid])
         out, lease = self._take_memory()
         out = out[: len(starts)]
         source, data = self.source, self._data
@@ -256,7 +239,7 @@ class KeptFeed(Feed):
 
 def _planned(source: FeedSource, step: PlanStep, blocks: tuple[Array, ...]) -> Planned:
     """The step as a job: `make_copies` for an array that is read."""
-    if source.io is None or not len(step.slots):
+    if source.io is None or not len(step.slots):  # samples without elements
         return Planned(None, step.batches, step.opened)
     layout = source.io.layout
     shape = (len(blocks) * len(blocks[0]), *source.size)

@@ -103,29 +103,29 @@ class _Production:
                 self._begin(reads)
 
     def _begin(self, most: int) -> None:
-        """Begin reads, as there is room for them. most: how many may be under way."""
+        """Begin reads, as far as memory reaches. most: how many may be under way."""
         while self._left and len(self._reads) < most:
-            n, room = min(self._n, self._left), min(feed.room() for feed in self._feeds)
-            if room < n and (self._reads or not room):
+            n, capacity = min(self._n, self._left), min(feed.capacity() for feed in self._feeds)
+            if capacity < n and (self._reads or not capacity):
                 return
-            n = min(n, room)
+            n = min(n, capacity)
             self._left -= n
             self._n = min(2 * self._n, self._setup.most)
             with self._meter.stage("plan"):
                 steps = [feed.step(n) for feed in self._feeds]
-            self._meter.add_read(sum(step.opened for step in steps))
+            self._meter.add("chunks", sum(step.opened for step in steps))
             self._reads.append(_Read(self._setup, self._feeds, steps, self._readers))
 
     def _make(self, batches: Sequence[Indices], step: int) -> BatchItem | None:
         """Put a batch together. Returns None if all of its samples are damaged."""
         setup, meter, pairs = self._setup, self._meter, list(zip(self._feeds, batches, strict=True))
         with meter.stage("gather"):
-            sound = _all_sound([feed.sound(batch) for feed, batch in pairs])
-            made = [feed.gather(batch, sound) for feed, batch in pairs]
+            valid = _all_valid([feed.valid(batch) for feed, batch in pairs])
+            made = [feed.gather(batch, valid) for feed, batch in pairs]
         n = len(batches[0])
-        if sound is not None:
-            n = int(np.count_nonzero(sound))
-            meter.add_skipped(len(sound) - n)
+        if valid is not None:
+            n = int(np.count_nonzero(valid))
+            meter.add("skipped", len(valid) - n)
             if not n:
                 return None
         nbytes = sum(int(array.nbytes) for array, _ in made)
@@ -167,19 +167,19 @@ def _read(wanted: Sequence[tuple[Feed, Planned]], *, skip: bool) -> None:
         if not skip:
             raise
         for feed, step in wanted:
-            _read_sound(feed, step)
+            _read_valid(feed, step)
 
 
-def _read_sound(feed: Feed, step: Planned) -> None:
+def _read_valid(feed: Feed, step: Planned) -> None:
     """Read chunk by chunk, and note the samples of those that are damaged."""
     job: Any = step.job
     for plan in one_by_one(job.plan):
         try:
             engine.read((job._replace(plan=plan),))
         except ChunkError:
-            feed.spoil(plan.slots)
+            feed.mark_damaged(plan.slots)
 
 
-def _all_sound(masks: Sequence[Bools | None]) -> Bools | None:
+def _all_valid(masks: Sequence[Bools | None]) -> Bools | None:
     some = [mask for mask in masks if mask is not None]
     return np.logical_and.reduce(some) if some else None

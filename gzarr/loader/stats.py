@@ -6,16 +6,17 @@ writer, the producer's thread or the caller's, so no lock is needed; anybody may
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter
-from types import TracebackType
-from typing import Self
 
 from gzarr.display.info import Report, size_text
 
 #: What the producer does, one after the other. Only "stall" is of the caller's thread.
-_STAGES = ("plan", "read", "gather", "transform", "caller", "stall")
+_PRODUCING = ("plan", "read", "gather", "transform")
+_STAGES = (*_PRODUCING, "caller", "stall")
+_COUNTS = ("batches", "samples", "nbytes", "skipped", "chunks")
 #: Share of the epoch that the caller must have waited before a stage of the producer is said to limit it.
 _NOTICED = 0.02
 
@@ -79,11 +80,10 @@ class LoaderStats:
         """The stage that limits the epoch: "plan", "read", "gather" or "transform"; "caller" if it hardly waits."""
         if self.stall_s <= _NOTICED * self.elapsed_s:
             return "caller"
-        return max(("plan", "read", "gather", "transform"), key=lambda stage: float(getattr(self, stage + "_s")))
+        return max(_PRODUCING, key=lambda stage: float(getattr(self, stage + "_s")))
 
     def _report(self) -> Report:
-        stages = ("plan", "read", "gather", "transform")
-        producer = ", ".join(f"{stage} {getattr(self, stage + '_s'):.2f} s" for stage in stages)
+        producer = ", ".join(f"{stage} {getattr(self, stage + '_s'):.2f} s" for stage in _PRODUCING)
         rows = [
             ("Epoch", f"{self.epoch}: {self.samples:,} samples in {self.batches:,} batches"),
             ("Rate", f"{self.samples_per_s:,.0f} samples/s, {size_text(int(self.nbytes_per_s))}/s"),
@@ -120,58 +120,33 @@ class Meter:
 
     def __init__(self, epoch: int, n_chunks: float, clock: Callable[[], float] = perf_counter) -> None:
         self.seconds = dict.fromkeys(_STAGES, 0.0)
+        self._counts = dict.fromkeys(_COUNTS, 0)
         self._epoch, self._n_chunks, self._clock = epoch, n_chunks, clock
-        self._chunks = self._skipped = 0  # the producer's
-        self._batches = self._samples = self._nbytes = 0  # the caller's
         self._start = self._last = clock()
 
-    def stage(self, name: str) -> _StageTimer:
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
         """Count the seconds of a ``with`` statement. name: one of the stages."""
-        return _StageTimer(self.seconds, name, self._clock)
+        start = self._clock()
+        try:
+            yield
+        finally:
+            self.seconds[name] += self._clock() - start
 
-    def add_read(self, chunks: int) -> None:
-        """Count chunks that are decoded: the producer's."""
-        self._chunks += chunks
-
-    def add_skipped(self, samples: int) -> None:
-        """Count samples that are left out: the producer's."""
-        self._skipped += samples
+    def add(self, name: str, n: int) -> None:
+        """Count chunks that are decoded, or samples that are left out ("skipped"): the producer's."""
+        self._counts[name] += n
 
     def add_batch(self, samples: int, nbytes: int) -> None:
         """Count a batch that is handed out: the caller's."""
-        self._batches += 1
-        self._samples += samples
-        self._nbytes += nbytes
+        for name, n in (("batches", 1), ("samples", samples), ("nbytes", nbytes)):
+            self._counts[name] += n
         self._last = self._clock()
 
     def stats(self) -> LoaderStats:
         """Take a snapshot, on any thread."""
         seconds = {f"{name}_s": s for name, s in self.seconds.items()}
-        decodes = self._chunks / self._n_chunks if self._n_chunks else 0.0
+        decodes = self._counts["chunks"] / self._n_chunks if self._n_chunks else 0.0
         return LoaderStats(
-            self._epoch,
-            self._batches,
-            self._samples,
-            self._nbytes,
-            self._skipped,
-            self._chunks,
-            decodes,
-            self._last - self._start,
-            **seconds,
+            self._epoch, decodes=decodes, elapsed_s=self._last - self._start, **self._counts, **seconds
         )
-
-
-class _StageTimer:
-    """Adds the seconds of a ``with`` statement to a stage."""
-
-    __slots__ = ("_clock", "_name", "_seconds", "_start")
-
-    def __init__(self, seconds: dict[str, float], name: str, clock: Callable[[], float]) -> None:
-        self._seconds, self._name, self._clock = seconds, name, clock
-
-    def __enter__(self) -> Self:
-        self._start = self._clock()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._seconds[self._name] += self._clock() - self._start

@@ -27,11 +27,11 @@ def stats() -> LoaderStats:
     meter = Meter(3, n_chunks=10, clock=clock)
     for _ in range(2):
         spend(meter, clock, "read", 2.0)
-        meter.add_read(8)
+        meter.add("chunks", 8)
         spend(meter, clock, "gather", 0.5)
         meter.add_batch(samples=60, nbytes=6000)
     spend(meter, clock, "stall", 1.0)
-    meter.add_skipped(4)
+    meter.add("skipped", 4)
     meter.add_batch(samples=60, nbytes=6000)
     clock.now += 100  # nobody has asked for a batch since
     return meter.stats()
@@ -82,7 +82,7 @@ def test_nothing_is_lost_between_the_producer_and_the_caller() -> None:
     def produce() -> None:
         for _ in range(2000):
             with meter.stage("read"):
-                meter.add_read(1)
+                meter.add("chunks", 1)
 
     thread = threading.Thread(target=produce)
     thread.start()

@@ -20,23 +20,19 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from gzarr.backend import WINDOW_METHODS, Array, Backend
-from gzarr.cpu.windows import reduce_present
+from gzarr.backend import Array, Backend
+from gzarr.cpu.windows import METHODS as WINDOW_METHODS
+from gzarr.cpu.windows import WindowMethod, reduce_present
 from gzarr.hierarchy.missing import Missing
 from gzarr.indexing.keys import Coords
 
 #: A method by its name, or a function of a block and factors that returns the downsampled block.
 Method: TypeAlias = str | Callable[[Array, tuple[int, ...]], Array]
 
-#: Names of methods that need no more than the windows: "nearest" takes the first element of each.
-METHODS = ("mean", "nearest", *WINDOW_METHODS[1:])
-#: The one method beside them, for which elements around a window count too.
+#: The one method beside those of windows, for which elements around a window count too.
 GAUSSIAN = "gaussian"
-#: Methods that make no values which no label has, or which mean another object.
-_FOR_LABELS = frozenset({"nearest", "mode", "min", "max"})
-#: Kinds of dtypes that can be averaged, and that can be put in order.
-_KINDS = {"mean": "biufc", GAUSSIAN: "biuf", "nearest": None}
-_ORDERED = "biuf"
+#: All by name.
+METHODS = {**WINDOW_METHODS, GAUSSIAN: WindowMethod("biuf")}
 #: Elements of a block from which others are missing that the host reduces at once: they stay in cache.
 _PART_SIZE = 1 << 16
 #: Elements of a window are fewer: their number and sums of halves of 64-bit integers fit into 64 bits.
@@ -62,7 +58,7 @@ def downsample(
     factors : sequence of int
         Shape of a window.
     method : str or callable
-        One of `METHODS`, or a function of the block and the factors.
+        One of `METHODS` but "gaussian", or a function of the block and the factors.
     missing : Missing, optional
         Which elements are left out; a function sees them.
     start : tuple of int
@@ -145,12 +141,12 @@ def check_method(method: Method, dtype: np.dtype[Any], *, labels: bool) -> None:
     """
     if callable(method):
         return
-    if method not in (*METHODS, GAUSSIAN):
-        names = ", ".join(map(repr, (*METHODS, GAUSSIAN)))
+    if method not in METHODS:
+        names = ", ".join(map(repr, METHODS))
         raise ValueError(f"method must be one of {names}, or a function of a block and factors; got {method!r}")
-    if labels and method not in _FOR_LABELS:
+    if labels and not METHODS[method].for_labels:
         raise ValueError(f'method {method!r} would make labels of no object; use "mode" or "nearest" for labels')
-    kinds = _KINDS.get(method, _ORDERED)
+    kinds = METHODS[method].kinds
     if kinds is not None and dtype.kind not in kinds:
         raise TypeError(f'method {method!r} does not work for {dtype}; use "nearest", or a function')
 
