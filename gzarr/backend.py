@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from contextvars import copy_context
+from queue import SimpleQueue
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gzarr.codecs.spec import ArrayRepr, Codec, Step
+from gzarr.concurrency import Pool, raise_again
 from gzarr.indexing.copies import Plan
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import Groups, Part
@@ -383,3 +386,51 @@ class Backend(Protocol):
         array: contiguous in C order, from `empty`.
         """
         ...
+
+
+def run_ahead(backend: Backend, pool: Pool, most: int, task: Callable[[], object]) -> Callable[[], None]:
+    """Carry out a task on a thread of a pool, on a stream of its own, after what the current stream has to do.
+
+    Parameters
+    ----------
+    backend : Backend
+        Whose streams these are.
+    pool : Pool
+        Of at most ``most`` threads.
+    most : int
+        As of `Pool.submit`.
+    task : callable
+        Carried out in a copy of this context, which a profile needs.
+
+    Returns
+    -------
+    callable
+        To be called once: waits for the end, on the current stream too, and raises what the task raised.
+    """
+    answer: SimpleQueue[tuple[object, BaseException | None]] = SimpleQueue()
+    before, context = backend.record(), copy_context()
+
+    def run() -> None:
+        end: object = None
+        failure: BaseException | None = None
+        try:
+            with backend.own_stream():
+                backend.wait(before)
+                try:
+                    task()
+                finally:
+                    end = backend.record()
+        except BaseException as error:  # noqa: BLE001 - raised by the thread that waits
+            failure = error
+        answer.put((end, failure))
+
+    def wait() -> None:
+        end, error = answer.get()
+        backend.wait(end)
+        try:
+            raise_again(error)
+        finally:
+            del error  # no cycle of an error and this frame
+
+    pool.submit(lambda: context.run(run), most)
+    return wait

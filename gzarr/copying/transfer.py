@@ -304,7 +304,11 @@ def _write_group(store: Store, path: str, attributes: Mapping[str, Any], zarr_fo
 
 
 def write_array(
-    store: Store, job: Job, opened_with: OpenedWith, add: Callable[[int, str], None], present: frozenset[Coords] = frozenset()
+    store: Store,
+    job: Job,
+    opened_with: OpenedWith,
+    add: Callable[[int, str], None],
+    present: frozenset[Coords] = frozenset(),
 ) -> None:
     """Write the chunks of a new array, except the objects that are ``present``, then its metadata.
 

@@ -12,16 +12,16 @@ ends.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from contextvars import copy_context
-from queue import SimpleQueue
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from gzarr.backend import run_ahead
 from gzarr.chunk_io import engine
-from gzarr.concurrency import Pool, raise_again
+from gzarr.concurrency import Pool
 from gzarr.errors import ChunkError
 from gzarr.indexing.selection import Indices
 from gzarr.loader.batches import BatchItem
@@ -29,44 +29,11 @@ from gzarr.loader.feeds import Bools, Feed, Planned, one_by_one
 from gzarr.loader.setup import Begun, Setup
 
 
-class _Read:
-    """A step whose chunks are being read on another thread."""
+class _Read(NamedTuple):
+    """A step whose chunks are being read on another thread, and a function that waits for it."""
 
-    def __init__(self, setup: Setup, feeds: Sequence[Feed], steps: Sequence[Planned], readers: Pool) -> None:
-        self.steps, self._backend = steps, setup.backend
-        self._answer: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
-        # The reader keeps nothing of this object but the queue.
-        answer, backend, before = self._answer, setup.backend, setup.backend.record()
-        wanted = [(feed, step) for feed, step in zip(feeds, steps, strict=True) if step.job is not None]
-
-        def read() -> None:
-            mark: object = None
-            failure: BaseException | None = None
-            try:
-                with backend.own_stream():
-                    backend.wait(before)
-                    try:
-                        _read(wanted, skip=setup.skip)
-                    finally:
-                        mark = backend.record()
-            except BaseException as error:  # noqa: BLE001 - raised by the producer
-                failure = error
-            answer.put((mark, failure))
-
-        if wanted:
-            context = copy_context()  # a profile, say
-            readers.submit(lambda: context.run(read), setup.n_readers)
-        else:
-            answer.put((None, None))
-
-    def wait(self) -> None:
-        """Wait for the end, on the current stream too. Raises: what reading raised."""
-        mark, error = self._answer.get()
-        self._backend.wait(mark)
-        try:
-            raise_again(error)
-        finally:
-            del error  # no cycle of an error and this frame
+    steps: Sequence[Planned]
+    wait: Callable[[], None]
 
 
 class _Production:
@@ -114,7 +81,15 @@ class _Production:
             with self._meter.stage("plan"):
                 steps = [feed.step(n) for feed in self._feeds]
             self._meter.add("chunks", sum(step.opened for step in steps))
-            self._reads.append(_Read(self._setup, self._feeds, steps, self._readers))
+            self._reads.append(_Read(steps, self._start(steps)))
+
+    def _start(self, steps: Sequence[Planned]) -> Callable[[], None]:
+        """Begin to read what steps need. Returns: a function that waits for it."""
+        setup = self._setup
+        wanted = [(feed, step) for feed, step in zip(self._feeds, steps, strict=True) if step.job is not None]
+        if not wanted:
+            return lambda: None
+        return run_ahead(setup.backend, self._readers, setup.n_readers, partial(_read, wanted, skip=setup.skip))
 
     def _make(self, batches: Sequence[Indices], step: int) -> BatchItem | None:
         """Put a batch together. Returns None if all of its samples are damaged."""

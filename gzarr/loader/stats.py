@@ -147,6 +147,4 @@ class Meter:
         """Take a snapshot, on any thread."""
         seconds = {f"{name}_s": s for name, s in self.seconds.items()}
         decodes = self._counts["chunks"] / self._n_chunks if self._n_chunks else 0.0
-        return LoaderStats(
-            self._epoch, decodes=decodes, elapsed_s=self._last - self._start, **self._counts, **seconds
-        )
+        return LoaderStats(self._epoch, decodes=decodes, elapsed_s=self._last - self._start, **self._counts, **seconds)

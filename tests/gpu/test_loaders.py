@@ -121,7 +121,7 @@ def test_the_emulated_device_gives_the_same_batches(way) -> None:
         }
 
 
-@pytest.mark.parametrize("module", ["gzarr.loader.leases", "gzarr.loader.loader", "gzarr.loader.producing"])
+@pytest.mark.parametrize("module", ["gzarr.loader.leases", "gzarr.loader.loader", "gzarr.backend"])
 def test_a_missing_wait_is_seen(cuda, tmp_path, module) -> None:  # noqa: F811
     gzarr.create_array(LocalStore(tmp_path / "image"), data=IMAGES, chunks=(8, 8, 9), device="cpu")
     way = {"image": tmp_path / "image"}, WAYS["pool"][1]

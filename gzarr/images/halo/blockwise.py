@@ -8,19 +8,18 @@ the windows. Where reading waits for a server, or on a device, a second set of w
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextvars import copy_context
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from math import prod
-from queue import SimpleQueue
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from gzarr.api.many import read_many
 from gzarr.backend import Array as AnyArray
-from gzarr.backend import Backend
-from gzarr.concurrency import Pool, raise_again
+from gzarr.backend import run_ahead
+from gzarr.concurrency import Pool
 from gzarr.hierarchy.array import Array
 from gzarr.images.gathered import GatheredBlock
 from gzarr.images.halo.planning import BlockwisePlan, Bounds, Costs, Geometry
@@ -121,11 +120,12 @@ def run_blockwise(job: BlockwiseJob) -> None:
             if after is not None:
                 _read(after, here, here)
         else:
-            under_way = _Reading(job.sources[0].backend, readers, after, other, here)
+            # The blocks before have been computed in the windows that are read into.
+            wait = run_ahead(job.sources[0].backend, readers, 1, partial(_read, after, other, here))
             try:
                 _compute(job, layer, here)
             finally:
-                under_way.wait()
+                wait()
             here, other = other, here
         layer = after
 
@@ -160,42 +160,6 @@ def _read(layer: _Layer, windows: list[HaloWindow], before: list[HaloWindow]) ->
     read_many(jobs)
     for window in windows:
         window.complete()
-
-
-class _Reading:
-    """A layer that is read on another thread."""
-
-    def __init__(
-        self, backend: Backend, readers: Pool, layer: _Layer, windows: list[HaloWindow], before: list[HaloWindow]
-    ) -> None:
-        self._backend = backend
-        self._answer: SimpleQueue[tuple[object, BaseException | None]] = SimpleQueue()
-        mark, context = backend.record(), copy_context()  # the blocks before have been computed in the windows
-
-        def read() -> None:
-            end: object = None
-            failure: BaseException | None = None
-            try:
-                with backend.own_stream():
-                    backend.wait(mark)
-                    try:
-                        _read(layer, windows, before)
-                    finally:
-                        end = backend.record()
-            except BaseException as error:  # noqa: BLE001 - raised by the thread that waits
-                failure = error
-            self._answer.put((end, failure))
-
-        readers.submit(lambda: context.run(read), 1)
-
-    def wait(self) -> None:
-        """Wait for the end, on the current stream too. Raises: what reading raised."""
-        end, error = self._answer.get()
-        self._backend.wait(end)
-        try:
-            raise_again(error)
-        finally:
-            del error  # no cycle of an error and this frame
 
 
 class _OutputGroup:
