@@ -26,7 +26,7 @@ from gzarr.loader.samples import Samples, make_samples, positive
 from gzarr.loader.sources import Arrays, Kept, collect, find_backend, io_of, make_source, parse_dtypes, stored_dtype
 from gzarr.loader.state import fingerprint
 from gzarr.loader.stats import Meter
-from gzarr.loader.summary import Means, SampleOrder, Summary, summarize
+from gzarr.loader.summary import Epochs, Summary, summarize
 from gzarr.loader.watch import ArrayWatch
 
 #: Steps that are read at once where a store waits for a server; elsewhere one keeps all processors busy.
@@ -312,12 +312,14 @@ class Setup:
         kind: Any = "sampler" if self.sampler is not None else self.shuffle or "in order"
         kind = "random" if kind != "sampler" and self.samples.draws else kind
         n, size = self.samples.n, self.batch_size
-        shuffling = SampleOrder(kind, n, n / max(self.axis.nchunks, 1), self.block_chunks)
         sample = sum(
             prod(self.samples.box(tuple(a.shape))) * self.dtypes[name].itemsize for name, a in self.arrays.items()
         )
-        means = Means(size, size * sample, self.memory, self.world_size, correlation)
-        return summarize(plannings, shuffling, means, begun.share.n)
+        per_chunk = n / max(self.axis.nchunks, 1)
+        epochs = Epochs(
+            kind, n, per_chunk, self.block_chunks, size, size * sample, self.memory, self.world_size, correlation
+        )
+        return summarize(plannings, epochs, begun.share.n)
 
 
 def integer(name: str, value: Any) -> int:

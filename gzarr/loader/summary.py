@@ -15,8 +15,8 @@ from gzarr.loader.forecast import Planning, count_mates, count_opened, first_ste
 _MANY_DECODES, _HIGH_VARIANCE = 1.5, 1.5
 
 
-class SampleOrder(NamedTuple):
-    """The order of the samples.
+class Epochs(NamedTuple):
+    """How samples are ordered in the epochs of a loader, and what it has for them.
 
     Attributes
     ----------
@@ -28,25 +28,6 @@ class SampleOrder(NamedTuple):
         Samples that lie in one chunk.
     block_chunks : int
         Chunks of a block.
-    """
-
-    kind: Literal["exact", "blocks", "in order", "random", "sampler"]
-    n: int
-    per_chunk: float
-    block_chunks: int
-
-    @property
-    def span(self) -> float:
-        """Samples that are shuffled together."""
-        spans = {"blocks": self.block_chunks * self.per_chunk, "in order": self.per_chunk}
-        return min(spans.get(self.kind, self.n), self.n)
-
-
-class Means(NamedTuple):
-    """What a loader has for its epochs.
-
-    Attributes
-    ----------
     batch_size, batch_nbytes : int
         Samples and bytes of a batch.
     memory : int
@@ -57,11 +38,35 @@ class Means(NamedTuple):
         That of two samples of one chunk.
     """
 
+    kind: Literal["exact", "blocks", "in order", "random", "sampler"]
+    n: int
+    per_chunk: float
+    block_chunks: int
     batch_size: int
     batch_nbytes: int
     memory: int
     world_size: int
     correlation: float
+
+    @property
+    def span(self) -> float:
+        """Samples that are shuffled together."""
+        spans = {"blocks": self.block_chunks * self.per_chunk, "in order": self.per_chunk}
+        return min(spans.get(self.kind, self.n), self.n)
+
+    @property
+    def factor(self) -> float:
+        """Variance of a batch's mean over that of independent draws."""
+        mates, of_all = (count_mates(self.batch_size, self.per_chunk, span) for span in (self.span, self.n))
+        return variance_factor(mates, of_all, self.correlation)
+
+    def decodes(self, planning: Planning, opened: float) -> float:
+        """How often all ranks decode each chunk of an array, of which one opens so many."""
+        return opened * self.world_size / max(nchunks(planning.epoch.grid), 1)
+
+    def share_of_block(self, planning: Planning, span: float) -> float:
+        """What share of the memory that blocks of so many samples take there is."""
+        return planning.slots / (span + 2 * self.batch_size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,94 +132,75 @@ class Summary:
         return self._report()._repr_html_()
 
 
-def summarize(plannings: Sequence[Planning], shuffling: SampleOrder, means: Means, n: int) -> Summary:
+def summarize(plannings: Sequence[Planning], epochs: Epochs, n: int) -> Summary:
     """Make a summary. plannings: of the arrays that are read. n: samples of this rank in an epoch."""
     opened = [count_opened(planning) for planning in plannings]
-    decodes = {p.name: _decodes(p, chunks, means) for p, chunks in zip(plannings, opened, strict=True)}
+    decodes = {p.name: epochs.decodes(p, chunks) for p, chunks in zip(plannings, opened, strict=True)}
     first = [first_step(planning).opened for planning in plannings]
-    factor = None if shuffling.kind == "sampler" else _factor(shuffling, means)
     sizes = [planning.chunk_nbytes for planning in plannings]
     return Summary(
         samples=n,
-        batches=-(-n // means.batch_size),
-        nbytes=n * means.batch_nbytes // means.batch_size,
+        batches=-(-n // epochs.batch_size),
+        nbytes=n * epochs.batch_nbytes // epochs.batch_size,
         decodes=decodes,
         decoded_nbytes=round(sum(chunks * nbytes for chunks, nbytes in zip(opened, sizes, strict=True))),
-        memory=means.memory,
-        variance_factor=factor,
-        correlation=means.correlation,
+        memory=epochs.memory,
+        variance_factor=None if epochs.kind == "sampler" else epochs.factor,
+        correlation=epochs.correlation,
         first_chunks=sum(first),
         first_nbytes=sum(chunks * nbytes for chunks, nbytes in zip(first, sizes, strict=True)),
-        advice=tuple(_advise(plannings, decodes, shuffling, means)),
+        advice=tuple(_advise(plannings, decodes, epochs)),
     )
 
 
-def _decodes(planning: Planning, opened: float, means: Means) -> float:
-    return opened * means.world_size / max(nchunks(planning.epoch.grid), 1)
-
-
-def _factor(shuffling: SampleOrder, means: Means) -> float:
-    """The variance factor of an order."""
-    mates = count_mates(means.batch_size, shuffling.per_chunk, shuffling.span)
-    of_all = count_mates(means.batch_size, shuffling.per_chunk, shuffling.n)
-    return variance_factor(mates, of_all, means.correlation)
-
-
-def _advise(
-    plannings: Sequence[Planning], decodes: dict[str, float], shuffling: SampleOrder, means: Means
-) -> list[str]:
+def _advise(plannings: Sequence[Planning], decodes: dict[str, float], epochs: Epochs) -> list[str]:
     advice = []
     stored = {p.name: nchunks(p.epoch.grid) * p.chunk_nbytes for p in plannings}
     decoded = {name: nbytes * decodes[name] for name, nbytes in stored.items()}
     if sum(decoded.values()) > _MANY_DECODES * sum(stored.values()):  # a small array does not matter
         worst = max(plannings, key=lambda planning: decoded[planning.name] - stored[planning.name])
-        advice += _advise_on_decodes(worst, decodes[worst.name], shuffling, means)
-    factor = _factor(shuffling, means)
-    if shuffling.kind in {"blocks", "in order"} and factor > _HIGH_VARIANCE:
-        advice.append(_advise_on_variance(factor, plannings, shuffling, means))
+        advice += _advise_on_decodes(worst, decodes[worst.name], epochs)
+    if epochs.kind in {"blocks", "in order"} and epochs.factor > _HIGH_VARIANCE:
+        advice.append(_advise_on_variance(plannings, epochs))
     return advice
 
 
-def _advise_on_decodes(planning: Planning, decodes: float, shuffling: SampleOrder, means: Means) -> list[str]:
+def _advise_on_decodes(planning: Planning, decodes: float, epochs: Epochs) -> list[str]:
     """What lowers the number of decodes: more memory, blocks, or other chunks."""
-    name, block = planning.name or "the array", shuffling.block_chunks
-    if shuffling.kind == "blocks" and (planning.epoch.span or shuffling.n) >= shuffling.n > shuffling.span:
+    name, block = planning.name or "the array", epochs.block_chunks
+    if epochs.kind == "blocks" and (planning.epoch.span or epochs.n) >= epochs.n > epochs.span:
         why = f"chunks of {name} lie across the blocks, which are whole chunks of another array"
         return [f"{why}: they are decoded {decodes:.1f} times; store both in chunks of equal length"]
-    if shuffling.kind == "blocks":
-        share = _share_of_block(planning, shuffling.span, means)
+    if epochs.kind == "blocks":
+        share = epochs.share_of_block(planning, epochs.span)
         if share >= 1:
             why = f"samples that reach into the next chunk decode it for their own block too: {decodes:.1f} times each"
             return [f"{why} of {name}; a stride with which none crosses a border of chunks avoids it"]
         why = f"a block of {block} chunks does not fit into memory: chunks of {name} are decoded {decodes:.1f} times"
-        remedy = f"give memory={size_text(ceil(means.memory / share))!r} or block_chunks={max(int(block * share), 1)}"
+        remedy = f"give memory={size_text(ceil(epochs.memory / share))!r} or block_chunks={max(int(block * share), 1)}"
         return [f"{why}; {remedy}"]
     double = planning._replace(slots=2 * planning.slots)
-    then = _decodes(double, count_opened(double), means)
+    then = epochs.decodes(double, count_opened(double))
     share = planning.slots / max(planning.epoch.n, 1)
     held = f"memory for {share:.{0 if share > 0.01 else 2}%} of the samples"
-    more = f"with memory={size_text(2 * means.memory)!r}, {then:.1f} times"
+    more = f"with memory={size_text(2 * epochs.memory)!r}, {then:.1f} times"
     lines = [f"with {held}, each chunk of {name} is decoded {decodes:.1f} times; {more}"]
-    if shuffling.kind == "exact" and planning.mode == "pool":
-        factor = _factor(shuffling._replace(kind="blocks"), means)
+    if epochs.kind == "exact" and planning.mode == "pool":
+        factor = epochs._replace(kind="blocks").factor
         once = f'shuffle="blocks" with block_chunks={block} would decode each chunk once'
         lines.append(f"{once}, with a variance factor of {factor:.1f}; or store {name} in chunks of one sample")
     return lines
 
 
-def _share_of_block(planning: Planning, span: float, means: Means) -> float:
-    """What share of the memory that blocks of so many samples take there is."""
-    return planning.slots / (span + 2 * means.batch_size)
-
-
-def _advise_on_variance(factor: float, plannings: Sequence[Planning], shuffling: SampleOrder, means: Means) -> str:
+def _advise_on_variance(plannings: Sequence[Planning], epochs: Epochs) -> str:
     """What makes batches vary less: larger blocks, or an exact shuffle."""
-    if shuffling.kind == "in order":
+    factor = epochs.factor
+    if epochs.kind == "in order":
         return f'batches vary {factor:.1f} times as much as independent draws: shuffle="blocks" or "exact" to train'
-    mates = (_HIGH_VARIANCE - 1) / means.correlation
-    block = ceil(((means.batch_size - 1) * (shuffling.per_chunk - 1) / mates + 1) / shuffling.per_chunk)
-    share = min([_share_of_block(planning, block * shuffling.per_chunk, means) for planning in plannings], default=1)
-    memory = f" with memory={size_text(ceil(means.memory / share))!r}" if share < 1 else ""
+    mates = (_HIGH_VARIANCE - 1) / epochs.correlation
+    block = ceil(((epochs.batch_size - 1) * (epochs.per_chunk - 1) / mates + 1) / epochs.per_chunk)
+    share = min([epochs.share_of_block(planning, block * epochs.per_chunk) for planning in plannings], default=1)
+    memory = f" with memory={size_text(ceil(epochs.memory / share))!r}" if share < 1 else ""
     return (
         f"batches vary {factor:.1f} times as much as independent draws: block_chunks={block}{memory} makes it "
         f'{_HIGH_VARIANCE:g}, shuffle="exact" 1.0'

@@ -5,10 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from gzarr.loader.forecast import Planning
-from gzarr.loader.summary import Means, SampleOrder, Summary, summarize
+from gzarr.loader.summary import Epochs, Summary, summarize
 from tests.loader.planners import shuffled, windows
 
 N, BATCH, SAMPLE = 5008, 64, 1000
+
+
+def epochs_of(kind: Any, n: int, per_chunk: int, block_chunks: int, memory: int) -> Epochs:
+    return Epochs(kind, n, per_chunk, block_chunks, BATCH, BATCH * SAMPLE, memory, 1, 0.5)
 
 
 def summary_of(kind: Any, share: float, block_chunks: int = 16, per_chunk: int = 16, mode: Any = "pool") -> Summary:
@@ -16,8 +20,7 @@ def summary_of(kind: Any, share: float, block_chunks: int = 16, per_chunk: int =
     n = N if not block else N // (block * per_chunk) * block * per_chunk
     epoch = shuffled(n, per_chunk, BATCH, block)._replace(span=block * per_chunk or None)
     plannings = [Planning("image", epoch, mode, int(n * share), 2, per_chunk * SAMPLE)]
-    shuffling = SampleOrder(kind, n, per_chunk, block_chunks)
-    return summarize(plannings, shuffling, Means(BATCH, BATCH * SAMPLE, int(n * share) * SAMPLE, 1, 0.5), n)
+    return summarize(plannings, epochs_of(kind, n, per_chunk, block_chunks, int(n * share) * SAMPLE), n)
 
 
 def test_an_exact_shuffle_with_little_memory() -> None:
@@ -59,7 +62,7 @@ def test_advice_is_about_what_costs_most() -> None:
     epoch = shuffled(N, 16, BATCH)
     image = Planning("image", epoch, "pool", N // 10, 2, 16 * SAMPLE)
     name = Planning("name", shuffled(N, N, BATCH), "pool", N // 10, 2, N * 8)
-    summary = summarize([image, name], SampleOrder("exact", N, 16, 16), Means(BATCH, BATCH * SAMPLE, 10**6, 1, 0.5), N)
+    summary = summarize([image, name], epochs_of("exact", N, 16, 16, 10**6), N)
     assert summary.decodes["name"] > summary.decodes["image"] > 3
     assert "each chunk of image is decoded" in summary.advice[0]
     assert "store image in chunks" in summary.advice[1]
@@ -78,8 +81,7 @@ def test_blocks_that_are_better_have_to_fit_too() -> None:
 
 def test_samples_that_reach_into_the_next_chunk() -> None:
     planning = Planning("video", windows(N, 4, 16, BATCH), "direct", 256, 2, 16 * SAMPLE)
-    shuffling = SampleOrder("blocks", N, 16, 4)
-    summary = summarize([planning], shuffling, Means(BATCH, BATCH * SAMPLE, 10**9, 1, 0.5), N)
+    summary = summarize([planning], epochs_of("blocks", N, 16, 4, 10**9), N)
     assert summary.decodes["video"] > 1.5
     assert summary.advice[0].startswith("samples that reach into the next chunk")
 
