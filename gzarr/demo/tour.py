@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import statistics
 import tempfile
-import time
+import textwrap
+import timeit
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +20,7 @@ from gzarr.api.open import open_array
 from gzarr.codecs import ZstdCodec
 from gzarr.demo.relief import Heights, Relief, load_relief, windows
 from gzarr.errors import GzarrError
+from gzarr.tensors import to_host
 
 Say = Callable[[str], None]
 #: How often a grid is written and read; the median counts.
@@ -85,7 +87,7 @@ def run_tour(out: Path, device: str = "auto", *, tiles: int = 8, say: Say = prin
         shape = " x ".join(map(str, values.shape))
         say(f"   {window.call:34}  {window.name:26}  {shape:>10}  equals the source (v3 and v2)")
     array = open_group(out / forms[0].filename, mode="r", device=device)["relief"]
-    say(f"\n   Where v3 reads run (array.placement)\n{_indent(array.placement)}")
+    say(f"\n   Where v3 reads run (array.placement)\n{textwrap.indent(str(array.placement), '     ')}")
     nbytes = relief.heights.nbytes * tiles**2
     say(f"\n4. Throughput on {array.device}: {tiles} x {tiles} copies, {nbytes / 1e6:.0f} MB, page cache, medians")
     for form in forms:
@@ -124,11 +126,6 @@ def read_form(path: Path, device: str, source: Heights) -> list[Heights]:
     return answers
 
 
-def to_host(values: Any) -> npt.NDArray[Any]:
-    """Copy the result of a read into host memory: CuPy arrays have ``get``, NumPy arrays stay as they are."""
-    return np.asarray(values.get() if hasattr(values, "get") else values)
-
-
 def check_equal(what: str, answer: npt.NDArray[Any], expected: npt.NDArray[Any]) -> None:
     """Raise GzarrError unless two arrays agree in dtype, shape and every element."""
     fault = ""
@@ -159,12 +156,7 @@ def measure(out: Path, heights: Heights, form: Form, device: str, tiles: int) ->
 
 def median_s(task: Callable[[], object], repeats: int) -> float:
     """Median duration of a task in seconds, after one run that does not count."""
-    durations = []
-    for _ in range(repeats + 1):
-        start = time.perf_counter()
-        task()
-        durations.append(time.perf_counter() - start)
-    return statistics.median(durations[1:])
+    return statistics.median(timeit.repeat(task, number=1, repeat=repeats + 1)[1:])
 
 
 def wait_for(values: Any) -> None:
@@ -178,8 +170,4 @@ def _say_form(path: Path, form: Form, say: Say) -> None:
     files = sum(file.is_file() for file in (path / "relief").rglob("*"))
     root = open_group(path, mode="r")
     say(f"\n   {path}: {form.title}, {root['relief'].nbytes_stored / 1e6:.2f} MB in {files} files")
-    say(_indent(root.tree()))
-
-
-def _indent(text: object) -> str:
-    return "\n".join(f"     {line}" for line in str(text).splitlines())
+    say(textwrap.indent(str(root.tree()), "     "))

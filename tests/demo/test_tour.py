@@ -85,13 +85,6 @@ def test_a_wrong_dtype_is_a_difference() -> None:
         tour.check_equal("x", np.zeros(2, "i4"), np.zeros(2, "i2"))
 
 
-def test_windows_that_live_on_a_device_are_copied_to_the_host() -> None:
-    values = np.arange(3)
-    on_device = SimpleNamespace(get=lambda: values)
-    assert tour.to_host(on_device) is values
-    assert tour.to_host(values) is values
-
-
 def test_the_clock_waits_for_the_device_and_takes_the_median() -> None:
     waited = []
     tour.wait_for(SimpleNamespace(device=SimpleNamespace(synchronize=lambda: waited.append(1))))
