@@ -196,16 +196,16 @@ def _copy_encoded(
     """Copy without decoding."""
     grid = dest.metadata.grid
     wanted = (coords for coords in product(*(range(axis.nchunks) for axis in grid)) if coords not in present)
-    ios = [prepare_array(a.metadata, a.store, a.path, *a.opened_with.reading) for a in (array, dest)]
+    before, after = (prepare_array(a.metadata, a.store, a.path, *a.opened_with.reading) for a in (array, dest))
 
     def nbytes(some: Iterable[Coords]) -> int:
         return sum(size_of(chunks_region(grid, coords)) for coords in some) * source.itemsize
 
     def copy_some(batch: Sequence[Coords]) -> None:
         if how == "objects":
-            _copy_objects(*ios, batch)
+            _copy_objects(before, after, batch)
         else:
-            _build_object(*ios, batch[0])
+            _build_object(before, after, batch[0])
         done(nbytes(batch))
 
     if present:

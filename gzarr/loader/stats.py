@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter
+from typing import Any
 
 from gzarr.display.info import Report, size_text
 
@@ -145,6 +146,6 @@ class Meter:
 
     def stats(self) -> LoaderStats:
         """Take a snapshot, on any thread."""
-        seconds = {f"{name}_s": s for name, s in self.seconds.items()}
+        seconds: dict[str, Any] = {f"{name}_s": s for name, s in self.seconds.items()}
         decodes = self._counts["chunks"] / self._n_chunks if self._n_chunks else 0.0
         return LoaderStats(self._epoch, decodes=decodes, elapsed_s=self._last - self._start, **self._counts, **seconds)
