@@ -189,6 +189,7 @@ TESTED_THROUGH = {
     "interop/zarr/test_pipeline": "interop/zarr/arrays interop/zarr/batches interop/zarr/installing "
     "interop/zarr/stores interop/zarr/whole_selections",
     "layout/test_sharded": "layout/shard",
+    "loader/test_look_ahead": "loader/reach",
     "loader/test_loader": "loader/feeds loader/producing loader/setup loader/sources",
     "metadata/test_consolidated": "api/consolidated metadata/catalog",
     "profiling/test_report": "profiling/recorder chunk_io/profiled_backend",

@@ -1,9 +1,9 @@
 """Shares of an epoch: which positions of its order one rank takes, and what is left when the ranks become others.
 
 Exact, sequential and sampled orders are shared by whole batches in turn, so what all ranks have taken is a prefix of
-the order. Orders in blocks are shared by *lanes*, equal contiguous runs of positions, so that two ranks meet in one
-block at most. What ranks have taken of their lanes is noted as (number of ranks, samples taken by each); another number
-of ranks puts the rests of the lanes together and cuts them anew.
+the order. Orders in blocks are shared by contiguous parts, equal runs of positions, so that two ranks meet in one
+block at most. What ranks have taken of their parts is noted as (number of ranks, samples taken by each); another number
+of ranks puts the rests of the parts together and cuts them anew.
 
 All ranks have equally many samples, so equally many steps of equal batches: uneven ranks would wait for each other
 forever. Either the last incomplete step is dropped, or the last step is smaller and its missing samples, fewer than
@@ -78,7 +78,7 @@ class Interleaved(NamedTuple):
         return ((1, min(self.start + taken * self.world_size, self.total)),)
 
 
-class LaneShare(NamedTuple):
+class ContiguousShare(NamedTuple):
     """One of the equal contiguous parts of what is left of an epoch.
 
     Attributes
@@ -88,7 +88,7 @@ class LaneShare(NamedTuple):
     before : tuple
         What was taken by other numbers of ranks.
     start : int
-        How many samples each rank had taken before, of this lane.
+        How many samples each rank had taken before, of this part.
     batch_size, rank, world_size : int
         Samples in a batch, number of this rank, number of ranks.
     drop_last : bool
@@ -128,11 +128,11 @@ class LaneShare(NamedTuple):
         return (*self.before, (self.world_size, self.start + taken))
 
 
-Share: TypeAlias = Interleaved | LaneShare
+Share: TypeAlias = Interleaved | ContiguousShare
 
 
 def make_share(
-    total: int, history: History = (), *, batch_size: int, rank: int, world_size: int, lanes: bool, drop_last: bool
+    total: int, history: History = (), *, batch_size: int, rank: int, world_size: int, contiguous: bool, drop_last: bool
 ) -> Share:
     """What one rank takes of an epoch.
 
@@ -144,22 +144,22 @@ def make_share(
         What was taken before, as `Share.history` says it.
     batch_size, rank, world_size : int
         Samples in a batch, number of this rank, number of ranks.
-    lanes : bool
-        Whether ranks take lanes, as they do of an order in blocks, or whole batches in turn.
+    contiguous : bool
+        Whether ranks take contiguous parts, as they do of an order in blocks, or whole batches in turn.
     drop_last : bool
         Whether the last incomplete step is dropped; else its missing samples are taken a second time.
     """
-    if not lanes:
+    if not contiguous:
         taken = sum(ranks * taken for ranks, taken in history)
         return Interleaved(total, min(taken, total), batch_size, rank, world_size, drop_last)
     before, start = history, 0
-    if history and history[-1][0] == world_size:  # the same lanes go on
+    if history and history[-1][0] == world_size:  # the same parts go on
         before, start = history[:-1], history[-1][1]
-    return LaneShare(total, before, start, batch_size, rank, world_size, drop_last)
+    return ContiguousShare(total, before, start, batch_size, rank, world_size, drop_last)
 
 
 def left(total: int, history: History) -> list[tuple[int, int]]:
-    """The runs of positions that are left in lanes, in the order in which they are cut anew."""
+    """The runs of positions that are left of contiguous parts, in the order in which they are cut anew."""
     runs = [(0, total)]
     for ranks, taken in history:
         n = sum(stop - start for start, stop in runs)
@@ -178,7 +178,7 @@ def is_within(total: int, history: History) -> bool:
 
 
 def nleft(total: int, history: History) -> int:
-    """How many positions are left in lanes."""
+    """How many positions are left of contiguous parts."""
     return sum(stop - start for start, stop in left(total, history))
 
 

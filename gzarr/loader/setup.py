@@ -248,7 +248,7 @@ class Setup:
             batch_size=self.batch_size,
             rank=self.rank,
             world_size=self.world_size,
-            lanes=self.shuffle == "blocks",
+            contiguous=self.shuffle == "blocks",
             drop_last=self.drop_last,
         )
 

@@ -358,12 +358,6 @@ def test_neuroglancer_shows_what_is_served(url: str, browser: Any) -> None:
         neuroglancer.stop()
 
 
-def test_a_port_out_of_range_is_misuse(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        main(["serve", str(root), "--port", "99999"])
-    assert "--port" in capsys.readouterr().err
-
-
 def connect(url: str) -> socket.socket:
     host, port = url.removeprefix("http://").rstrip("/").split(":")
     return socket.create_connection((host, int(port)), timeout=20)

@@ -177,17 +177,6 @@ def test_an_unfinished_copy_can_be_begun_anew(stopped):
     assert dict(store) == expected_objects(source, {"chunks": 40})
 
 
-def test_an_unfinished_array_can_be_begun_anew():
-    source = make_source(None)["group/big"]
-    store = Failing(4, OSError(5, "Input/output error"))
-    with pytest.raises(CopyError):
-        gzarr.transfer(source, store, chunks=100)
-    with pytest.raises(ArrayNotFoundError):
-        gzarr.open_array(store, mode="r")
-    gzarr.transfer(source, store, chunks=50, if_exists="replace")
-    assert np.array_equal(gzarr.open_array(store)[:], source[:])
-
-
 def test_a_damaged_mark_is_reported(stopped):
     source, store = stopped
     dict.__setitem__(store, MARK, b"{")

@@ -191,8 +191,6 @@ def test_nothing_is_deleted_for_other_outputs_that_cannot_be(write: Any, keyword
 
 # -- only the same run goes on ---------------------------------------------------------------------------------------
 
-SIGMA = 2.0
-
 
 def stopping(after: int = 3) -> Callable[..., None]:
     """A progress function that somebody interrupts."""
@@ -203,10 +201,6 @@ def stopping(after: int = 3) -> Callable[..., None]:
             raise KeyboardInterrupt
 
     return progress
-
-
-def stop() -> None:
-    raise KeyboardInterrupt
 
 
 def stopped(run: Callable[..., object], **keywords: Any) -> None:

@@ -14,10 +14,8 @@ from gzarr.cpu.backend import CpuBackend
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.hostbuild import find_compiler
-from gzarr.loader.leases import ALIGNMENT, Lease, Leases
+from gzarr.loader.leases import ALIGNMENT, Leases
 from tests.gpu.device.test_cuda import cuda  # noqa: F401 - a fixture
-from tests.gpu.fake_cupy.streams import schedule
-from tests.gpu.test_races import MANY_SEEDS, is_seen, without
 
 INT = np.dtype("i4")
 on_double = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
@@ -111,92 +109,3 @@ def test_views_may_end_on_any_thread() -> None:
     assert not leases._lent._watched
     places = [address(memory) for memory, _ in leases._free]
     assert len(places) == len(set(places))
-
-
-# -- the order of streams --------------------------------------------------------------------------------------------
-
-ROWS = np.arange(40 * 16, dtype="i4").reshape(40, 16)
-
-
-def used(cupy: Any, array: Any) -> Any:
-    """Submit work that reads an array, and that does not keep it: all that a device knows is an address."""
-    result = cupy.empty(array.shape, array.dtype)
-    result.data.copy_from_device_async(array.data, array.nbytes)
-    return result
-
-
-def train(cuda: Any, keep: int = 2, *, waits: bool = True, ordered: bool = True) -> None:  # noqa: F811
-    """Hand batches from a producer's stream to a caller's, who computes with each and drops it at once.
-
-    waits: whether the caller waits for what it is handed. ordered: whether memory is allocated in the caller's order.
-    """
-    cupy = cuda.cupy
-    backend = GpuBackend(cuda.CudaDevice())
-    stream = cupy.cuda.Stream(non_blocking=True)
-    pool, results = backend.empty(ROWS.shape, INT), []
-    pool[:] = ROWS
-    cupy.cuda.Stream.null.synchronize()
-    with stream:
-        callers, before = backend.current_stream(), cupy.empty((7, 16), INT)
-        before.fill(3)
-        results.append((used(cupy, before), np.full((7, 16), 3)))
-        del before  # its memory may be a batch's, while the caller still reads it
-        begun = backend.record()
-    with backend.own_stream():
-        backend.wait(begun)
-        leases = Leases(backend, (7, 16), INT, keep, callers if ordered else None)
-    for number in range(6):
-        with backend.own_stream():
-            batch, lease = leases.take()
-            slots = (np.arange(7) * 5 + number) % 40
-            backend.take(pool, slots, batch)
-            ready = backend.record()
-        if number == 2:  # the caller does not take this one
-            del batch, lease
-            continue
-        with stream:
-            if waits:
-                backend.wait(ready)
-            lease.hand_to(backend.current_stream())
-            results.append((used(cupy, batch), ROWS[slots]))
-            del batch, lease
-    with backend.own_stream():
-        batch, lease = leases.take()
-        backend.take(pool, np.zeros(7, np.int64), batch)
-        backend.wait(backend.record(), callers)
-        del batch, lease, leases
-        next_one = backend.empty((7, 16), INT)  # perhaps of memory that the caller still reads
-        next_one.fill(0)
-    with stream:
-        after = cupy.empty((7, 16), INT)
-        after.fill(1)
-        results.append((used(cupy, after), np.ones((7, 16))))
-    stream.synchronize()
-    for found, wanted in results:
-        np.testing.assert_array_equal(found.get(), wanted)
-
-
-@on_double
-@pytest.mark.parametrize("seed", MANY_SEEDS)
-@pytest.mark.parametrize("keep", [0, 2])
-def test_batches_are_right_in_any_order_of_streams(cuda, keep, seed) -> None:  # noqa: F811
-    with schedule(seed):
-        train(cuda, keep)
-
-
-@on_double
-@pytest.mark.parametrize("options", [{"waits": False}, {"ordered": False, "keep": 0}])
-def test_what_breaks_a_rule_is_seen(cuda, options) -> None:  # noqa: F811
-    assert is_seen(lambda: train(cuda, **options))
-
-
-@on_double
-def test_memory_that_is_taken_without_a_wait_is_seen(cuda) -> None:  # noqa: F811
-    with without(GpuBackend, "wait", "gzarr.loader.leases"):
-        assert is_seen(lambda: train(cuda))
-
-
-def test_a_lease_says_who_uses_it() -> None:
-    lease = Lease(user := [None])
-    lease.hand_to("a stream")
-    assert user == ["a stream"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 
 from gzarr.loader.stats import LoaderStats, Meter
@@ -74,25 +72,6 @@ def test_a_stage_that_fails_is_counted() -> None:
     with pytest.raises(ZeroDivisionError):
         fail(meter, clock)
     assert meter.stats().transform_s == 1.0
-
-
-def test_nothing_is_lost_between_the_producer_and_the_caller() -> None:
-    meter = Meter(0, 1)
-
-    def produce() -> None:
-        for _ in range(2000):
-            with meter.stage("read"):
-                meter.add("chunks", 1)
-
-    thread = threading.Thread(target=produce)
-    thread.start()
-    for _ in range(2000):
-        with meter.stage("stall"):
-            meter.add_batch(1, 2)
-        meter.stats()
-    thread.join()
-    stats = meter.stats()
-    assert (stats.chunks, stats.batches, stats.samples, stats.nbytes) == (2000, 2000, 2000, 4000)
 
 
 def test_it_prints_as_a_table(stats: LoaderStats) -> None:

@@ -226,18 +226,6 @@ def test_icechunk_takes_no_notes(data: np.ndarray) -> None:
     np.testing.assert_array_equal(out[...], ndi.uniform_filter(data, 3))
 
 
-class Full(gzarr.MemoryStore):
-    """A disk that is full after some writes, until somebody makes room."""
-
-    room = 10
-
-    def set_many(self, items: Any) -> None:
-        self.room -= 1
-        if not self.room:
-            raise gzarr.errors.StoreError("no space left on device")
-        super().set_many(items)
-
-
 # -- memory ------------------------------------------------------------------------------------------------------------
 
 

@@ -7,27 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gzarr.images.halo.boundary import MODES, Depth, check_cval, pads_of, parse_depths, parse_modes, span_of
-
-PADDED = {"reflect": "symmetric", "mirror": "reflect", "nearest": "edge", "wrap": "wrap", "constant": "constant"}
-
-
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("size", [1, 2, 5])
-@pytest.mark.parametrize("depth", [Depth(0, 0), Depth(2, 0), Depth(1, 3), Depth(4, 4), Depth(5, 23), Depth(14, 0)])
-def test_pads_are_those_of_numpy(mode: str, depth: Depth, size: int) -> None:
-    axis = np.arange(1, size + 1)
-    whole = np.pad(axis, tuple(depth), PADDED[mode])
-    for start in range(size):
-        for stop in range(start + 1, size + 1):
-            low, high = span_of(start, stop, depth, size)
-            pads = pads_of(start, stop, depth, size, mode)
-            parts = {low: axis[low:high]}
-            for pad in pads:
-                values = [0] if pad.source is None else axis[pad.source]
-                parts[pad.start] = np.broadcast_to(values[::-1] if pad.reverse else values, pad.stop - pad.start)
-            made = np.concatenate([parts[at] for at in sorted(parts)])
-            np.testing.assert_array_equal(made, whole[start : stop + sum(depth)])
+from gzarr.images.halo.boundary import Depth, check_cval, parse_depths, parse_modes
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +9,12 @@ import numpy as np
 import pytest
 
 import gzarr
-from gzarr.errors import ContainsArrayError, ContainsNodeError, MetadataError, StoreError
+from gzarr.errors import ContainsNodeError, MetadataError, StoreError
 from gzarr.images import create_image, open_image
-from gzarr.images.pyramid.building import building, fill, plan, producer
+from gzarr.images.pyramid.building import building, fill, plan
 from gzarr.images.pyramid.downsample import downsample
 from gzarr.images.pyramid.recipes import Recipe
 from gzarr.images.pyramid.units import plan_units
-from gzarr.metadata.occupied import PROGRESS
 from gzarr.storage import CountingStore, MemoryStore
 
 
@@ -30,33 +28,6 @@ def halved(data: np.ndarray[Any, Any], n: int, method: str = "mean") -> list[np.
 
 def noise(shape: tuple[int, ...], seed: int = 0) -> np.ndarray[Any, Any]:
     return np.random.default_rng(seed).integers(1, 60000, shape, "u2")
-
-
-def test_all_levels_come_from_one_pass_over_the_data() -> None:
-    data = noise((300, 220))
-    image = create_image(shape=data.shape, dtype="u2", chunks=(32, 32))
-    seen: list[Any] = []
-
-    def produce(region: Any) -> Any:
-        seen.append(region)
-        assert len(image.reopened()) == 1
-        return data[region]
-
-    with building(image.group, image[0], image.metadata, Recipe(levels=3)) as build:
-        fill(build, produce)
-    made = image.reopened()
-    for level, expected in zip(made, halved(data, 3), strict=True):
-        np.testing.assert_array_equal(level[...], expected)
-    assert made.metadata.type == "mean"
-    assert made.metadata.metadata == {
-        "method": "gzarr.images.build_pyramid",
-        "kwargs": {"method": "mean", "factors": [[2, 2]] * 3},
-    }
-    count = np.zeros(data.shape, int)
-    for region in seen:
-        count[region] += 1
-    assert (count == 1).all()
-    assert PROGRESS not in list(image.group.store.list_prefix())
 
 
 class Full(CountingStore):
@@ -112,47 +83,6 @@ def test_a_full_disk_is_one_error_and_the_build_goes_on(room: int) -> None:
     assert done >= len(regions)
 
 
-def test_done_units_are_not_asked_for_again() -> None:
-    data = noise((256, 256))
-    image = create_image(shape=data.shape, dtype="u2", chunks=(32, 32))
-    asked: list[Any] = []
-
-    def produce(region: Any) -> Any:
-        asked.append(region)
-        if len(asked) == 11:
-            raise RuntimeError("an accident")
-        return data[region]
-
-    for attempt in range(2):
-        with gzarr.config.set({"threading.max_workers": 1}):
-            try:
-                with building(
-                    image.group, image[0], image.metadata, Recipe(levels=3, resume=attempt == 1, max_nbytes=40000)
-                ) as build:
-                    fill(build, produce)
-            except RuntimeError:
-                assert attempt == 0
-    starts = [tuple(s.start for s in region) for region in asked]
-    assert len(starts) == len(set(starts)) + 1
-    for level, expected in zip(image.reopened(), halved(data, 3), strict=True):
-        np.testing.assert_array_equal(level[...], expected)
-
-
-def test_something_in_the_place_of_a_level_stays_unless_told_otherwise() -> None:
-    data = noise((64, 64))
-    image = create_image(data=data, chunks=(32, 32))
-    image.group.create_array("1", data=np.arange(3))
-    with (
-        pytest.raises(ContainsArrayError, match=r"something is already stored at .*/1'.*overwrite=True"),
-        building(image.group, image[0], image.metadata, Recipe(levels=1)) as build,
-    ):
-        fill(build, data.__getitem__)
-    assert image.group["1"][...].tolist() == [0, 1, 2]
-    with building(image.group, image[0], image.metadata, Recipe(levels=1, overwrite=True)) as build:
-        fill(build, data.__getitem__)
-    np.testing.assert_array_equal(image.reopened()[1][...], halved(data, 1)[1])
-
-
 def test_levels_of_huge_shards_have_smaller_ones_that_fit_into_memory() -> None:
     shape, shards = (128, 4096, 4096), (128, 2048, 2048)
     image = create_image(shape=shape, dtype="u2", chunks=(64, 64, 64), shards=shards)
@@ -184,48 +114,5 @@ def test_chunks_of_several_sizes_are_refused() -> None:
     with (
         pytest.raises(MetadataError, match="has chunks of several sizes; rechunk it first"),
         building(image.group, base, image.metadata, Recipe(levels=1)),
-    ):
-        pass
-
-
-def test_a_budget_that_is_too_small_is_refused_before_anything_is_written() -> None:
-    image = create_image(shape=(512, 512), dtype="u2", chunks=(256, 256))
-    before = list(image.group.store.list_prefix())
-    with (
-        pytest.raises(ValueError, match="max_nbytes=1000: the smallest blocks"),
-        building(image.group, image[0], image.metadata, Recipe(levels=1, max_nbytes=1000)) as build,
-    ):
-        fill(build, np.zeros((512, 512), "u2").__getitem__)
-    assert list(image.group.store.list_prefix()) == before
-
-
-class Lazy:
-    """Parts that are computed when they are asked for, as Dask's."""
-
-    def __init__(self, data: np.ndarray[Any, Any]) -> None:
-        self._data, self.shape, self.dtype = data, data.shape, data.dtype
-
-    def __getitem__(self, region: Any) -> Lazy:
-        return Lazy(self._data[region])
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        return np.array(self._data, dtype)
-
-
-def test_data_come_from_anything_with_brackets() -> None:
-    data = noise((8, 8))
-    backend = gzarr.zeros(1).backend
-    region = (slice(2, 5), slice(0, 8))
-    for source in (data, gzarr.array(data), Lazy(data)):
-        made = producer(source, backend, data.dtype)(region)
-        assert isinstance(made, np.ndarray)
-        np.testing.assert_array_equal(made, data[region])
-
-
-def test_errors_name_no_unit_before_the_build_has_begun() -> None:
-    image = create_image(shape=(64, 64), dtype="u2")
-    with (
-        pytest.raises(ValueError, match=re.escape("factors=0")),
-        building(image.group, image[0], image.metadata, Recipe(factors=0)),
     ):
         pass
