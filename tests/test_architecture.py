@@ -167,6 +167,7 @@ TESTED_THROUGH = {
     "gpu/test_backend": "gpu/pipeline/placement gpu/pipeline/placing_waves gpu/pipeline/read gpu/pipeline/resources",
     "images/pyramid/test_downsample": "cpu/windows",
     "hierarchy/test_node": "hierarchy/attributes",
+    "identity/test_values": "identity/code",
     "hierarchy/test_array": "hierarchy/array_info hierarchy/array_views hierarchy/array_resizing hierarchy/new_nodes",
     "hierarchy/test_stats": "hierarchy/reductions",
     "hierarchy/test_create": "hierarchy/new_metadata",
