@@ -3,6 +3,7 @@
 #   make test    lint, types and tests
 #   make test-long    the tests that take long: sanitizers, distributions, benchmarks, torture, PTX
 #   make test-torch    the tests that need PyTorch, which it installs without CUDA's libraries where there is no GPU
+#   make test-lowest   the tests of codecs, arrays, stores and bridges with the oldest packages that pyproject.toml allows
 #   make test-zarr     the suites of zarr-python, dask and xarray on gzarr (10 minutes, Python 3.12)
 #   make coverage    the tests again, twice as slow, with a table of the lines that the tests miss
 #   make docs    build the documentation site into site/, with warnings as errors
@@ -19,7 +20,7 @@ PYTHON ?= python3
 PYTEST = PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX='$(CURDIR)/.venv/pycache' .venv/bin/python -m pytest \
     --numprocesses=auto --dist=loadfile --no-loadscope-reorder
 
-.PHONY: demo test test-long test-torch test-zarr coverage lint docs bench bench-loader bench-images torture gpu-check clean
+.PHONY: demo test test-long test-torch test-lowest test-zarr coverage lint docs bench bench-loader bench-images torture gpu-check clean
 
 demo: .venv-demo/ready
 	.venv-demo/bin/python -m examples.relief
@@ -35,6 +36,15 @@ test-torch: .venv-torch/ready
 
 # TORCH=--full installs PyTorch as pip does.
 OF_TORCH = tests/test_tensors.py tests/interop/test_tensors.py tests/interop/test_torch.py tests/examples/test_training.py
+
+# The extras that need neither CUDA nor PyTorch, each in the oldest version that is allowed, and the newest pytest.
+LOWEST = cli,ml,zfp,pcodec,msgpack,sync,images,snappy,hdf5,netcdf,tiff,lmdb,redis,mongodb,fsspec,http,s3,gcs,azure
+LOWEST := $(LOWEST),dask,xarray,zarr,jax,training,pillow,ome
+test-lowest: .venv-lowest/ready
+	PYTHONDONTWRITEBYTECODE= .venv-lowest/bin/python -m pytest -q -m 'not long' -W 'ignore:numpy.ndarray size changed' \
+	    tests/codecs tests/dtypes tests/hierarchy tests/api tests/contracts/test_codec.py tests/convert tests/storage \
+	    tests/interop --deselect tests/hierarchy/test_keywords.py::test_a_type_checker_knows_the_keywords \
+	    --deselect tests/dtypes/test_fill.py
 
 # SUITES="zarr2" runs one of them; "--quick plugin", the files of zarr-python's suite that read and write most chunks.
 test-zarr: .venv/ready .venv-zarr/ready
@@ -84,6 +94,14 @@ COMPILED = setup.py $(wildcard gzarr/cpu/loop/*)
 	$(PYTHON) -m venv --clear $(@D)
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check $(HOW) --editable '.[$(EXTRA)]'
 	$(if $(MORE),$(@D)/bin/python $(MORE))
+	touch $@
+
+.venv-lowest/ready: pyproject.toml $(COMPILED)
+	$(PYTHON) -m venv --clear $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check uv
+	$(@D)/bin/uv pip install --quiet --python $(@D)/bin/python --resolution lowest-direct --editable '.[$(LOWEST)]' \
+	    'distributed>=2025.9'
+	$(@D)/bin/uv pip install --quiet --python $(@D)/bin/python pytest hypothesis pytest-cov
 	touch $@
 
 # The peers need two environments, as zarr 2 and zarr 3 exclude each other. BENCH="--only 'one row'" passes options on.
@@ -150,6 +168,6 @@ TORTURE ?= --minutes 60 --writer gzarr,zarr,tensorstore --json benchmarks/result
 	touch $@
 
 clean:
-	rm -rf .venv .venv-demo .venv-docs .venv-torch .venv-zarr .venv-bench-v2 .venv-bench-v3 .venv-bench-loader .venv-bench-images .bench-cache demo-out site build dist .coverage .hypothesis .pytest_cache .mypy_cache .ruff_cache
-	rm -rf gzarr.egg-info gzarr/cpu/_loop.*so gzarr/gpu/_host_kernels*.so tests/support/viewers/node_modules
+	rm -rf .venv .venv-demo .venv-docs .venv-torch .venv-lowest .venv-zarr .venv-bench-v2 .venv-bench-v3 .venv-bench-loader .venv-bench-images .bench-cache demo-out site build dist .coverage .hypothesis .pytest_cache .mypy_cache .ruff_cache
+	rm -rf gzarr.egg-info gzarr/cpu/_loop.*so gzarr/gpu/_host_kernels*.so tests/support/node/node_modules
 	find gzarr tests -name __pycache__ -type d -prune -exec rm -rf {} +

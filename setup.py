@@ -52,11 +52,18 @@ class Build(build_ext):
 
 
 class Wheel(bdist_wheel):
-    """A wheel that says what it holds: without compiled parts it is for every platform."""
+    """A wheel for the platforms that it serves best.
+
+    Without compiled parts it would install anywhere, before a source distribution that builds them. It is therefore
+    tagged for Windows, where nothing is compiled, or for the machine without a compiler that it was made on.
+    """
 
     def get_tag(self) -> tuple[str, str, str]:
         """Return the tag that the name of the wheel ends with. Called when all files are in its folder."""
-        self.root_is_pure = not any(Path(self.bdist_dir).rglob("*.so"))
+        if not any(Path(self.bdist_dir).rglob("*.so")):
+            here = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+            return "py3", "none", "win32.win_amd64.win_arm64" if sys.platform == "win32" else here
+        self.root_is_pure = False
         tag: tuple[str, str, str] = super().get_tag()
         return tag
 

@@ -4,7 +4,10 @@ A CUDA backend that decodes chunks in GPU memory is being tested. ``import gzarr
 zarr 2 and zarr-python 3.
 """
 
+import sys
+import warnings
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from gzarr.config import config  # at once: its module has the same name
@@ -122,6 +125,15 @@ _HOMES = {name: module for module, names in _NAMES.items() for name in names.spl
 # Codecs that numcodecs has beside optional packages.
 _EXTRAS = {"MsgPack": "msgpack", "PCodec": "pcodec", "ZFPY": "zfp"}
 
+
+# The loop calls POSIX, so there is none for Windows.
+if sys.platform != "win32" and config["cpu.native"] and find_spec("gzarr.cpu._loop") is None:
+    warnings.warn(
+        "gzarr was installed without its compiled loop: results are the same, but many small chunks take up to ten "
+        "times as long. Install a C compiler, then gzarr again; GZARR_CPU__NATIVE=0 hides this warning",
+        RuntimeWarning,
+        stacklevel=2,
+    )
 
 if not TYPE_CHECKING:  # a type checker would take every name to exist
 

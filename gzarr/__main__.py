@@ -2,6 +2,6 @@
 
 import sys
 
-from gzarr.cli.main import main
+from gzarr.cli import run
 
-sys.exit(main())
+sys.exit(run())

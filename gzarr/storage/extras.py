@@ -16,7 +16,7 @@ def require(module: str, extra: str, what: str) -> Any:
     module : str
         Dotted name.
     extra : str
-        The extra of gzarr that installs it.
+        The extra of gzarr that installs it; "" for a package that gzarr itself requires.
     what : str
         What needs it, to begin the error with.
 
@@ -29,8 +29,9 @@ def require(module: str, extra: str, what: str) -> Any:
         return import_module(module)
     except ImportError as error:
         package = module.partition(".")[0]
+        install = f"'gzarr[{extra}]'" if extra else package.replace("_", "-")
         raise MissingExtraError(
-            f"{what} needs the package {package!r}, which cannot be imported ({error}): pip install 'gzarr[{extra}]'"
+            f"{what} needs the package {package!r}, which cannot be imported ({error}): pip install {install}"
         ) from error
 
 

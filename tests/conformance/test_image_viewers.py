@@ -18,7 +18,7 @@ from PIL import Image as Picture
 from gzarr.images import Image, create_image
 from tests.support.chromium import Browser
 
-VIEWERS = Path(__file__).parents[1] / "support/viewers"
+VIEWERS = Path(__file__).parents[1] / "support/node"
 HEIGHT, WIDTH = 96, 128
 #: Voxels of the images, in micrometers; their edges are those of neuroglancer's pixels.
 SCALE = {"z": 2.0, "y": 0.5, "x": 0.5}

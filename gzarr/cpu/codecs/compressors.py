@@ -11,7 +11,6 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-import google_crc32c
 import numpy as np
 from numcodecs.blosc import Blosc
 from numcodecs.blosc import decompress as blosc_decompress
@@ -24,6 +23,7 @@ from gzarr.codecs.spec import BytesRepr, Codec, Step
 from gzarr.cpu.codecs.frames import content_size_or_none, decode_frames, size_bounds
 from gzarr.cpu.codecs.per_chunk import Bytes, Function, check_most, per_chunk, wrong_size
 from gzarr.errors import CodecError
+from gzarr.storage.extras import require
 
 #: Blosc stores the element size in one byte and takes larger ones as 1 (BLOSC_MAX_TYPESIZE).
 MAX_TYPESIZE = 255
@@ -254,7 +254,7 @@ def gzip_codec(step: Step) -> Codec:
 def crc32c_codec(step: Step) -> Codec:
     """CRC-32C after the data. Decoding verifies it and returns a view."""
     expected = step.decoded.nbytes
-    value = google_crc32c.value
+    value = require("google_crc32c", "", "codec 'crc32c'").value
 
     def decode(data: Bytes) -> Bytes:
         size = len(data) - 4

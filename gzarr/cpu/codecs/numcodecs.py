@@ -194,7 +194,7 @@ def _zfpy_decoder(chunk: ArrayRepr) -> Function:
 
 
 def _pcodec_decoder(chunk: ArrayRepr) -> Function:
-    standalone: Any = import_module("pcodec").standalone
+    standalone: Any = import_module("pcodec.standalone")
     native, n = chunk.dtype.newbyteorder("="), chunk.nelements
 
     def decode(data: Bytes) -> Array:

@@ -18,7 +18,6 @@ from itertools import pairwise
 from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
-import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
@@ -315,4 +314,6 @@ def checksum_of(level: Level) -> bool | None:
         return False
     if library.codec_number("bytes", checksum=True) is None:
         return None
-    return True if encoded == numbers + struct.pack("<I", google_crc32c.value(numbers)) else None
+    from google_crc32c import value  # as the loop has found it
+
+    return True if encoded == numbers + struct.pack("<I", value(numbers)) else None

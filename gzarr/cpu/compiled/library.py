@@ -1,7 +1,9 @@
 """The compiled loop: whether it is there, and with which codecs. Nothing else knows the extension.
 
 It decodes and encodes with the very functions that numcodecs, google-crc32c and deflate use. They are looked up by name
-in the libraries of these packages. The reference path takes chunks of codecs whose functions are not exported.
+in the libraries of these packages, so both paths write the same bytes, one copy of each library is loaded, and its
+maintainers mend it. The price is that a release may hide a function. The reference path then takes the chunks of its
+codecs, `status` names these, and a weekly workflow tries the newest releases.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import sys
 from collections.abc import Mapping
 from functools import cache
 from importlib.util import find_spec
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -74,9 +77,16 @@ COMPRESSORS = frozenset(_CODECS) - {"bytes"}
 
 
 def status() -> str:
-    """Whether the compiled loop is used, in words: "on", or why not."""
+    """Whether the compiled loop is used, in words: "on", which codecs it lacks, or why it is off."""
     reason = obstacle()
-    return "on" if reason is None else f"off: {reason}"
+    if reason is not None:
+        return f"off: {reason}"
+    lacks = {
+        name: lacking(name, checksum=True, encodes=encodes)
+        for name, encodes in product(_CODECS, (False, True))
+        if codec_number(name, checksum=True, encodes=encodes) is None
+    }
+    return f"on, except for {', '.join(lacks)}: {next(iter(lacks.values()))}" if lacks else "on"
 
 
 def obstacle() -> str | None:
@@ -114,9 +124,10 @@ def codec_number(codec: str, *, checksum: bool, encodes: bool = False) -> int | 
     return number if all(addresses[name] for name in names) else None
 
 
-def lacking(codec: str, *, checksum: bool) -> str:
-    """Say which package lacks what the loop needs to decode a compressor."""
-    needed = (*_CODECS[codec][1], *(("crc32c_value",) if checksum else ()))
+def lacking(codec: str, *, checksum: bool, encodes: bool = False) -> str:
+    """Say which package lacks what the loop needs to decode (or encode) a compressor."""
+    _, decoding, encoding = _CODECS[codec]
+    needed = (*(encoding if encodes else decoding), *(("crc32c_value",) if checksum else ()))
     owner = next((_FUNCTIONS[name] for name in needed if not _loaded()[1][name]), "").partition(".")[0]
     if find_spec(owner) is None:
         return f"codec {codec!r} needs the package {owner!r}: pip install {owner}"

@@ -16,7 +16,6 @@ from contextlib import AbstractContextManager, contextmanager
 from time import perf_counter
 from typing import Any
 
-import google_crc32c
 import numpy as np
 from numcodecs.lz4 import compress as lz4_compress
 from numcodecs.lz4 import decompress as lz4_decompress
@@ -47,6 +46,7 @@ from gzarr.gpu.device.nvcomp_tables import (
 from gzarr.gpu.device.pinned import Staging
 from gzarr.gpu.device.protocol import Checksums, Outcome, Table
 from gzarr.profiling import crossings
+from gzarr.storage.extras import require
 
 #: nvCOMP's status for a damaged stream (nvcompErrorCannotDecompress).
 _DAMAGED = 12
@@ -357,7 +357,7 @@ class EmulatedDevice:
 
     def crc32c(self, source: Table, nbytes: Table) -> Checksums:
         """crc32c of many byte ranges."""
-        return self._checksums("crc32c", google_crc32c.value, source, nbytes)
+        return self._checksums("crc32c", require("google_crc32c", "", "codec 'crc32c'").value, source, nbytes)
 
     def crc32(self, source: Table, nbytes: Table) -> Checksums:
         """CRC-32 of many byte ranges."""

@@ -329,6 +329,11 @@ def test_the_loop_switched_off_meanwhile_leaves_everything(
 
 def test_a_reason_is_given_where_there_is_no_loop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert library.status() == "on"
+    monkeypatch.setitem(library._loaded()[1], "LZ4_compress_fast", 0)
+    assert library.status().startswith(
+        "on, except for numcodecs.lz4: the installed package 'numcodecs' lacks functions"
+    )
+    monkeypatch.undo()
     with config.set({"cpu.native": False}):
         assert library.status() == "off: disabled by the setting cpu.native"
         assert library.loop() is None
