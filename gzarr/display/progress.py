@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from gzarr.concurrency import new_lock
 from gzarr.errors.escaping import escaped
-from gzarr.storage.extras import require
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -49,6 +48,8 @@ def counted(wanted: ProgressLike, total: int) -> Iterator[Callable[[int, str], N
 
 def _bar() -> Progress:
     """A bar on stderr, with what was done, the rate and the time that is left. Raises: MissingExtraError."""
+    from gzarr.storage.extras import require  # with NumPy, which the help of commands does without
+
     require("rich", "cli", "a progress bar")
     from rich.console import Console
     from rich.progress import (

@@ -41,7 +41,7 @@ from gzarr.errors import MetadataError, UnknownCodecError
         (numcodecs.Blosc("zstd", 3, 2), BloscCodec("zstd", 3, "bitshuffle")),
         (numcodecs.Zstd(7), ZstdCodec(7)),
         (numcodecs.GZip(7), GzipCodec(7)),
-        (numcodecs.CRC32C(), NumcodecsCodec("crc32c")),
+        (numcodecs.Adler32(), NumcodecsCodec("adler32")),
         (numcodecs.VLenUTF8(), VLenUTF8Codec()),
         (numcodecs.Delta("<i4", "<i2"), NumcodecsCodec("delta", {"dtype": "<i4", "astype": "<i2"})),
         (GzipCodec(3), GzipCodec(3)),
