@@ -77,7 +77,7 @@ ACROSS = {
 SUBJECTS = {
     *("cpu/compiled/buffers", "cpu/compiled/copies"),
     "hierarchy/times",
-    *("architecture", "documentation", "packaging", "peer_suites", "public_api", "public_names", "site"),
+    *("architecture", "documentation", "packaging", "peer_suites", "public_api", "public_names", "site", "workflows"),
     *("checking/random_damage", "codecs/images", "images/killed", "images/missing", "convert/geotiff"),
     *("convert/damaged", "images/memory"),
     *(
