@@ -1,6 +1,6 @@
 """The protocol that the CPU and the GPU implement: everything that the engine asks of a device.
 
-Everything takes batches (a *wave*). The CPU works through a wave chunk by chunk, while each is in cache; a GPU decodes
+Everything takes batches. The CPU works through a batch chunk by chunk, while each is in cache; a GPU decodes
 it in one call per codec. Encoded bytes go in and arrays on the device come out. Shapes, dtypes and sizes were worked
 out when the array was opened (`Step`).
 """
@@ -57,7 +57,7 @@ class Placement(NamedTuple):
 
 
 class Work(NamedTuple):
-    """How much there is to do in all the waves of a read or write.
+    """How much there is to do in all the batches of a read or write.
 
     Attributes
     ----------
@@ -65,21 +65,21 @@ class Work(NamedTuple):
         Number of chunks, at most.
     part_nbytes : int
         Decoded bytes taken from or put into a chunk, on average.
-    wave_nchunks : int
-        Chunks of one wave, if there are as many.
+    batch_nchunks : int
+        Chunks of one batch, if there are as many.
     unlocked : bool
-        Whether a wave runs without the interpreter's lock, so that threads pay whatever a chunk takes.
+        Whether a batch runs without the interpreter's lock, so that threads pay whatever a chunk takes.
     waits : bool
-        Whether a wave waits for a server, so that more threads than processors pay.
+        Whether a batch waits for a server, so that more threads than processors pay.
     chunk_s : float
-        Seconds that a chunk took one thread before; 0 if that is not known, so that a first wave is timed.
+        Seconds that a chunk took one thread before; 0 if that is not known, so that a first batch is timed.
     at_once : int
-        How many waves it takes to keep a server busy.
+        How many batches it takes to keep a server busy.
     """
 
     nchunks: int
     part_nbytes: int
-    wave_nchunks: int
+    batch_nchunks: int
     unlocked: bool = False
     waits: bool = False
     chunk_s: float = 0.0
@@ -256,7 +256,7 @@ class Backend(Protocol):
         ...
 
     def wave_nchunks(self, chain: Chain | None, nchunks: int, nbytes: int, *, writing: bool) -> int:
-        """How many chunks one wave of a read or write should hold; a wave has at least one object, though.
+        """How many chunks one batch of a read or write should hold; a batch has at least one object, though.
 
         chain: of all chunks; None if they differ in shape. nchunks: of the read or write. nbytes: of a decoded chunk,
             at least 1.
@@ -275,7 +275,7 @@ class Backend(Protocol):
         ...
 
     def load(self, store: Store, wanted: Sequence[Located], chain: Chain | None = None) -> list[Any]:
-        """Fetch located chunks for `place` in the same wave, which alone knows what the items are.
+        """Fetch located chunks for `place` in the same batch, which alone knows what the items are.
 
         chain: of the chunks; of one of them where they differ in shape.
         Raises: CodecError with the index of an item that is shorter than its request.
@@ -324,8 +324,8 @@ class Backend(Protocol):
         """
         ...
 
-    def run(self, task: Callable[[T], None], waves: Iterable[T], work: Work) -> None:
-        """Carry out a task for every wave, several at once where that pays."""
+    def run(self, task: Callable[[T], None], batches: Iterable[T], work: Work) -> None:
+        """Carry out a task for every batch, several at once where that pays."""
         ...
 
     def take(self, pool: Array, slots: NDArray[np.int64], out: Array) -> None:

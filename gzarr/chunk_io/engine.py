@@ -135,7 +135,7 @@ def _sum(works: Sequence[Work], requests: int) -> Work:
     return Work(
         nchunks=nchunks,
         part_nbytes=sum(work.nchunks * work.part_nbytes for work in works) // max(nchunks, 1),
-        wave_nchunks=max(work.wave_nchunks for work in works),
+        batch_nchunks=max(work.batch_nchunks for work in works),
         unlocked=all(work.unlocked for work in works),
         waits=requests > 1,
         chunk_s=sum(work.nchunks * work.chunk_s for work in works) / max(nchunks, 1) if known else 0.0,

@@ -204,7 +204,7 @@ def _waiting_batches(job: ReadJob | WriteJob, work: Work, nbytes: int) -> tuple[
 
     work: how much there is to do where nothing waits. nbytes: of a decoded chunk.
     """
-    requests, least = job.io.store.concurrency, work.wave_nchunks
+    requests, least = job.io.store.concurrency, work.batch_nchunks
     batch_nbytes = WRITING_NBYTES // _WAITING_BATCHES if isinstance(job, WriteJob) else WAITING_BATCH_NBYTES
     most = max(least, batch_nbytes // nbytes)
     if nbytes >= PARALLEL_NBYTES:
@@ -216,7 +216,7 @@ def _waiting_batches(job: ReadJob | WriteJob, work: Work, nbytes: int) -> tuple[
     if isinstance(job, WriteJob):
         under_way = WRITING_NBYTES if len(first) > 1 else _WRITING_LARGE_NBYTES
     at_once = min(2 * requests // max(len(first), 1), under_way // max(batch_nbytes, 1))
-    return chained((first,), batches), work._replace(wave_nchunks=most, waits=True, at_once=max(at_once, 1))
+    return chained((first,), batches), work._replace(batch_nchunks=most, waits=True, at_once=max(at_once, 1))
 
 
 def _cut(io: ArrayIO, plan: Plan, limits: tuple[int, int], nobjects: int) -> Iterator[Groups]:

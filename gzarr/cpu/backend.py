@@ -84,10 +84,10 @@ def owned_by(array: np.ndarray[Any, Any], owner: object) -> np.ndarray[Any, Any]
     return shared if shared.dtype == array.dtype else shared.view(array.dtype)
 
 
-#: Decoded bytes of one wave: the chunks of one read request, or of one thread's turn.
-WAVE_NBYTES = 1 << 20
-#: Chunks of one wave; all their objects are locked while it is written.
-MAX_WAVE_NCHUNKS = 64
+#: Decoded bytes of one batch: the chunks of one read request, or of one thread's turn.
+BATCH_NBYTES = 1 << 20
+#: Chunks of one batch; all their objects are locked while it is written.
+MAX_BATCH_NCHUNKS = 64
 
 
 class CpuBackend:
@@ -132,8 +132,8 @@ class CpuBackend:
         return chain._replace(codecs=codecs, prepared=_unpacked(chain)._replace(rows=None, loop=_untimed))
 
     def wave_nchunks(self, chain: Chain | None, nchunks: int, nbytes: int, *, writing: bool) -> int:
-        """How many chunks one wave should hold."""
-        return min(max(WAVE_NBYTES // nbytes, 1), MAX_WAVE_NCHUNKS)
+        """How many chunks one batch should hold."""
+        return min(max(BATCH_NBYTES // nbytes, 1), MAX_BATCH_NCHUNKS)
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], stream: object | None = None) -> Array:
         """An uninitialized NumPy array."""
@@ -239,7 +239,7 @@ class CpuBackend:
 
 
 def _untimed() -> str:
-    """Why the loop does not place the waves of a profile."""
+    """Why the loop does not place the batches of a profile."""
     return "the profile times every decoder"
 
 
@@ -279,18 +279,18 @@ def _changeable(chain: Chain, buffer: Buffer, index: int) -> Array:
 
 
 def _gather_one(chunk: ArrayRepr, value: Array, part: Part, old: Array | None, fields: Fields) -> Array:
-    piece = value[part.out]
-    if type(piece) is not np.ndarray and is_on_device(piece):  # of an array that is read on a GPU as it is written
-        piece = as_numpy(piece, chunk.dtype)
+    values = value[part.out]
+    if type(values) is not np.ndarray and is_on_device(values):  # of an array that is read on a GPU as it is written
+        values = as_numpy(values, chunk.dtype)
     if old is None:
-        whole = fields is None and isinstance(piece, np.ndarray) and piece.shape == chunk.shape
+        whole = fields is None and isinstance(values, np.ndarray) and values.shape == chunk.shape
         if whole and type(part.inside) is tuple and {*map(type, part.inside)} <= {slice}:
-            return np.ascontiguousarray(piece, chunk.dtype).reshape(chunk.shape)
+            return np.ascontiguousarray(values, chunk.dtype).reshape(chunk.shape)
         old = np.full(chunk.shape, fill_of(chunk, None), chunk.dtype)
     # A point of an array without axes: with a new axis its one element takes a list of one value.
     inside = part.inside if chunk.shape or isinstance(part.out, tuple) else (None,)
     if fields is None:
-        old[inside] = piece
+        old[inside] = values
     else:
-        old[fields][inside] = piece
+        old[fields][inside] = values
     return old

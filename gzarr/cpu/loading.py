@@ -1,4 +1,4 @@
-"""Fetches the encoded chunks of a wave into host memory."""
+"""Fetches the encoded chunks of a batch into host memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Threads that carry out tasks for waves, where that pays.
+"""Threads that carry out tasks for batches, where that pays.
 
 NumPy and the codecs release the interpreter's lock while they work on large chunks, so threads gain there; for chunks
 of a few kilobytes the interpreter is the cost, and one thread is faster.
@@ -18,7 +18,7 @@ from gzarr.config import config
 
 #: Asking the system takes 10 us.
 _N_CPUS = os.cpu_count() or 1
-#: One wave is decoded while another waits for its server: 64 chunks of 4 MB from 20 ms away take 0.8 times as long.
+#: One batch is decoded while another waits for its server: 64 chunks of 4 MB from 20 ms away take 0.8 times as long.
 _THREADS_A_CPU_WAITING = 2
 #: Threads that only wait cost their memory and the switches between them.
 _MAX_WAITING = 32
@@ -26,7 +26,7 @@ _MAX_WAITING = 32
 THREADED_PART_NBYTES = 1 << 18
 #: Smaller ones are timed: threads pay if a chunk takes so many seconds. Below that the time is the interpreter's, whose
 #: lock threads pass to and fro: 6,400 files of lz4 chunks of 40 kB take 20 us each by one thread, 25 by two.
-#: A first wave, with cold caches, takes half as long again.
+#: A first batch, with cold caches, takes half as long again.
 THREADED_CHUNK_S = 45e-6 if getattr(sys, "_is_gil_enabled", lambda: True)() else 5e-6
 #: Less than this much work, in seconds, is not worth waking a thread for.
 THREADED_WORK_S = 500e-6
@@ -34,26 +34,26 @@ THREADED_WORK_S = 500e-6
 _PATIENCE_S = 1.0
 
 
-def run(task: Callable[[T], None], waves: Iterable[T], work: Work) -> None:
-    """Carry out a task for every wave, on several threads if a chunk takes long enough.
+def run(task: Callable[[T], None], batches: Iterable[T], work: Work) -> None:
+    """Carry out a task for every batch, on several threads if a chunk takes long enough.
 
     A run within a task stays on its thread: the task may hold locks that the other threads wait for.
     Raises: what the first failing task raised; notes on it tell of the others.
     """
-    waves = iter(waves)
+    batches = iter(batches)
     if _in_task.active:
-        for wave in waves:
-            task(wave)
+        for batch in batches:
+            task(batch)
         return
     n_threads = thread_count(waits=work.waits, at_once=work.at_once) if work.nchunks > 1 else 1
     small = work.part_nbytes < THREADED_PART_NBYTES and not work.waits
-    if n_threads > 1 and small and not _takes_long(task, waves, work):
+    if n_threads > 1 and small and not _takes_long(task, batches, work):
         n_threads = 1
     if n_threads > 1:
-        run_in_threads(lambda wave: _carry_out(task, wave), waves, n_threads, _helpers)
+        run_in_threads(lambda batch: _carry_out(task, batch), batches, n_threads, _helpers)
     else:
-        for wave in waves:
-            _carry_out(task, wave)
+        for batch in batches:
+            _carry_out(task, batch)
 
 
 def thread_count(*, waits: bool = False, at_once: int = 1) -> int:
@@ -97,22 +97,22 @@ class _InTask(threading.local):
 _in_task = _InTask()
 
 
-def _carry_out(task: Callable[[T], None], wave: T) -> None:
-    """Do a task for a wave. No context manager: an interrupt that comes as its exit begins would skip that."""
+def _carry_out(task: Callable[[T], None], batch: T) -> None:
+    """Do a task for a batch. No context manager: an interrupt that comes as its exit begins would skip that."""
     _in_task.active = True
     try:
-        task(wave)
+        task(batch)
     finally:
         _in_task.active = False
 
 
-def _takes_long(task: Callable[[T], None], waves: Iterator[T], work: Work) -> bool:
-    """Say whether waves should go to the pool, for which the first one may have to be carried out."""
-    n = min(work.nchunks, work.wave_nchunks)
+def _takes_long(task: Callable[[T], None], batches: Iterator[T], work: Work) -> bool:
+    """Say whether batches should go to the pool, for which the first one may have to be carried out."""
+    n = min(work.nchunks, work.batch_nchunks)
     beside = work.nchunks - n  # what other threads may do meanwhile
     if work.unlocked and work.chunk_s * beside >= THREADED_WORK_S:
         return True
-    first = next(waves, None)
+    first = next(batches, None)
     if first is None:
         return False
     started = perf_counter()

@@ -170,10 +170,10 @@ class PointPlan(NamedTuple):
 
     def part(self, table: PointTable, row: int) -> Part:
         """The part of one chunk of the plan's table."""
-        coords, piece = table.rows[row], slice(table.starts[row], table.starts[row + 1])
+        coords, run = table.rows[row], slice(table.starts[row], table.starts[row + 1])
         single = table.may_be_single and all(n == 1 for n in chunk_shape(self.grid, coords))
-        out = piece if table.contiguous else table.order[piece]
-        inside: Any = tuple(a[piece] for a in table.inside)
+        out = run if table.contiguous else table.order[run]
+        inside: Any = tuple(a[run] for a in table.inside)
         if len(inside) > MAX_INDEX_ARRAYS:
             inside = _as_mask(inside, chunk_shape(self.grid, coords))
         return Part(coords, inside, out, single)

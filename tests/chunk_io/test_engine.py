@@ -18,7 +18,7 @@ from gzarr.chunk_io import engine, reference
 from gzarr.chunk_io.reference import ReadJob
 from gzarr.codecs import BytesCodec, GzipCodec, ShardingCodec, ZstdCodec
 from gzarr.concurrency import Turns
-from gzarr.cpu.backend import MAX_WAVE_NCHUNKS, CpuBackend
+from gzarr.cpu.backend import MAX_BATCH_NCHUNKS, CpuBackend
 from gzarr.indexing.plan import make_plan
 from gzarr.indexing.selection import normalize_basic
 from gzarr.storage import CountingStore, LocalStore, MemoryStore, Request
@@ -195,7 +195,7 @@ def test_batches_of_small_chunks_are_fetched_together(store: ByteCountingStore) 
     array = made(store, 100, chunks=1)
     array[:]
     assert len(store.requests) == 100
-    assert store.nbatches == -(-100 // MAX_WAVE_NCHUNKS)
+    assert store.nbatches == -(-100 // MAX_BATCH_NCHUNKS)
 
 
 # -- chunks of fill value --------------------------------------------------------------------------------------------
@@ -559,7 +559,7 @@ def test_all_objects_are_under_way_at_once(shards: int | None, large: bool, monk
     if large:
         monkeypatch.setattr(reference, "WAITING_BATCH_NBYTES", 256)
         monkeypatch.setattr(reference, "PARALLEL_NBYTES", 1)
-        monkeypatch.setattr("gzarr.cpu.backend.MAX_WAVE_NCHUNKS", 1)
+        monkeypatch.setattr("gzarr.cpu.backend.MAX_BATCH_NCHUNKS", 1)
     store = WaitingStore(MemoryStore())
     n = 16 * (shards or 4)
     array = gzarr.create_array(store, shape=n, chunks=4, shards=shards, dtype="i4", compressors=None)
@@ -601,7 +601,7 @@ def test_as_many_objects_are_built_at_once_as_there_are_cores(
     """What they are built from is in memory, too. Waves that are held up for long go on."""
     monkeypatch.setattr(reference, "WAITING_BATCH_NBYTES", 256)
     monkeypatch.setattr(reference, "PARALLEL_NBYTES", 1)
-    monkeypatch.setattr("gzarr.cpu.backend.MAX_WAVE_NCHUNKS", 1)
+    monkeypatch.setattr("gzarr.cpu.backend.MAX_BATCH_NCHUNKS", 1)
     monkeypatch.setattr(reference, "_builders", Turns(0, 0.001) if others_hold_all else Turns(1, 60))
     under_way, most, build, lock = 0, 0, reference._build, threading.Lock()
 

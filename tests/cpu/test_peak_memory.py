@@ -11,7 +11,7 @@ import pytest
 from numcodecs import Blosc, Delta, GZip, Zstd
 
 import gzarr
-from gzarr.cpu.backend import WAVE_NBYTES
+from gzarr.cpu.backend import BATCH_NBYTES
 from gzarr.cpu.compiled import library
 from gzarr.storage import LocalStore
 
@@ -90,7 +90,7 @@ def test_a_second_read_allocates_its_result_and_little_more(tmp_path, chain) -> 
             np.testing.assert_array_equal(found, DATA)
             own = 0 if target is not None else DATA.nbytes
             # A shard is one read.
-            read = 8 * CHUNK_NBYTES if chain == "sharded" else WAVE_NBYTES
+            read = 8 * CHUNK_NBYTES if chain == "sharded" else BATCH_NBYTES
             assert peak <= own + N_THREADS * (read + n_chunks * CHUNK_NBYTES) + SLACK_NBYTES
 
 
