@@ -237,7 +237,7 @@ def _open_path(
         from gzarr.storage.urls import open_url
 
         found, inner = open_url(path, options, read_only=read_only)
-        return (_n5(found), inner) if _is_n5(path) else (found, inner)
+        return (_n5(found) if path.rstrip("/").lower().endswith(".n5") else found), inner
     if set(options) - {"auto_mkdir"}:  # directories are made when they are needed
         raise StoreError(f"{path!r} takes no storage_options, got {sorted(options)}; they go with URLs of servers")
     if scheme == "memory":
@@ -246,10 +246,12 @@ def _open_path(
         path = path[match.end() :]
     if not path:
         raise StoreError("the path of a store is empty; use '.' for the current directory")
-    archive, inner = _split_archive(path, anything=scheme == "zip")
+    archive, inner = _split(path, ".zip")
+    if archive is None and scheme == "zip":
+        archive = path
     if archive is not None:
         return ZipStore(archive, _zip_mode(mode, inner, read_only)), inner
-    container, inner = _split_n5(path)
+    container, inner = _split(path, ".n5")
     return (LocalStore(path, read_only), "") if container is None else (_n5(LocalStore(container, read_only)), inner)
 
 
@@ -259,36 +261,19 @@ def _n5(store: Store) -> Store:
     return N5Store(store)
 
 
-def _is_n5(path: str) -> bool:
-    return path.rstrip("/").lower().endswith(".n5")
+def _split(path: str, ending: str) -> tuple[str | None, str]:
+    """The part of a path that names an archive or a container by its ending (None if no part does), and the rest.
 
-
-def _split_n5(path: str) -> tuple[str | None, str]:
-    """The part of a path that names an N5 container (None if no part does), and the path inside it."""
-    if ".n5" not in path.lower():
-        return None, ""
-    parts = re.split(r"[/\\]" if os.name == "nt" else "/", path)
-    for n, part in enumerate(parts, 1):
-        if _is_n5(part):
-            return path[: len("/".join(parts[:n]))], "/".join(parts[n:]).strip("/")
-    return None, ""
-
-
-def _split_archive(path: str, *, anything: bool) -> tuple[str | None, str]:
-    """The part of a path that names a ZIP archive (None if no part does), and the path inside the archive.
-
-    A directory is none, whatever its name; with `anything`, a path without any ``.zip`` is one as a whole.
+    A directory is no archive, whatever its name.
     """
-    if ".zip" not in path.lower():
-        return (path, "") if anything else (None, "")
     at = 0
-    for segment in re.split(r"(?<=[/\\])" if os.name == "nt" else r"(?<=/)", path):
-        at += len(segment)
+    for segment in re.split(r"(?<=[/\\])" if os.name == "nt" else r"(?<=/)", path) if ending in path.lower() else ():
         name = segment.rstrip("/\\" if os.name == "nt" else "/")
-        archive = path[: at - len(segment) + len(name)]
-        if name.lower().endswith(".zip") and not os.path.isdir(archive):
-            return archive, path[at:].replace(os.sep, "/").strip("/")
-    return (path, "") if anything else (None, "")
+        found = path[: at + len(name)]
+        at += len(segment)
+        if name.lower().endswith(ending) and (ending == ".n5" or not os.path.isdir(found)):
+            return found, path[at:].replace(os.sep, "/").strip("/")
+    return None, ""
 
 
 def _zip_mode(mode: Mode | Literal["x"] | None, inner: str, read_only: bool) -> ZipMode:

@@ -142,6 +142,11 @@ class Archive:
         """A lock for changes, one at a time. Raises: StoreError for re-entrant code."""
         return entering(self._lock, f"store {self.name}")
 
+    def find(self, key: str) -> bytes | ArchiveEntry | None:
+        """A waiting document or an entry, either of which is a new object with each version; None if there is none."""
+        document = self.documents.get(key)
+        return self.entries.get(key) if document is None else document
+
     # -- reading -------------------------------------------------------------------------------------------------
 
     def _read_at(self, nbytes: int, offset: int) -> bytes:

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable, Sequence
 from importlib import import_module
 from typing import Any
 
-from gzarr.errors import ReadOnlyError, StoreError
+from gzarr.errors import StoreError
 from gzarr.storage.base import R, T
 from gzarr.storage.capabilities import Buffer, Change, Request
-from gzarr.storage.credentials import shown_cause
 from gzarr.storage.flat import KeyValueStore
 from gzarr.storage.forks import ICECHUNK, OBSTORE, ForkGuard
 from gzarr.storage.rules import DOCUMENTS, byte_range, check_path, is_allowed, listing, pickled, without_secrets
@@ -45,6 +43,7 @@ class ZarrStore(KeyValueStore):
     """
 
     concurrency = _CONCURRENCY
+    _errors = Exception  # every store raises its own errors
     _process_bound = frozenset({"_abc", "_buffers", "_wait", "_client"})
 
     def __init__(self, store: Any, read_only: bool = False) -> None:
@@ -86,15 +85,8 @@ class ZarrStore(KeyValueStore):
         found: list[R] = self._sync(run())
         return found
 
-    @contextmanager
-    def _failures(self, what: str) -> Iterator[None]:
-        try:
-            yield
-        except (StoreError, TypeError, ReadOnlyError):
-            raise
-        except Exception as error:  # noqa: BLE001 - every store raises its own errors
-            said = without_secrets(str(error))
-            raise StoreError(f"store {self}: cannot {what}: {type(error).__name__}: {said}") from shown_cause(error)
+    def _failed(self, what: str, error: Exception) -> StoreError:
+        return StoreError(f"store {self}: cannot {what}: {type(error).__name__}: {without_secrets(str(error))}")
 
     async def _get(self, request: Request) -> Buffer | None:
         key, start, length = request

@@ -151,14 +151,8 @@ class MemoryStore(FlatStore):
             found.append(value if start is None or value is None else cut(value, start, length))
         return found
 
-    def set(self, key: str, value: Buffer) -> None:
-        """Store one object; a buffer that could change is copied."""
-        self.check_writable()
-        check_key(key)
-        self._data[key] = as_bytes(key, value)
-
     def set_many(self, items: Iterable[tuple[str, Buffer]]) -> None:
-        """Store every (key, bytes) pair."""
+        """Store every (key, bytes) pair; a buffer that could change is copied."""
         self.check_writable()
         data = self._data
         for key, value in items:

@@ -69,14 +69,9 @@ _ADDRESS = re.compile(r"\[[\da-f:.%]*\]", re.IGNORECASE)
 #: Cached clients of servers and buckets: making one takes 3 to 7 ms, to read certificates, and each connection takes
 #: round trips before the first request.
 _CLIENTS_KEPT = 64
-#: What a client takes from the environment when it is made: proxies, certificates, and credentials.
-_CREDENTIALS = ("AWS_", "AZURE_", "GOOGLE_", "SERVICE_ACCOUNT", "IDENTITY_")
+#: How the variables of the environment begin that clients are made of: credentials, proxies, certificates.
+_VARIABLES = ("AWS_", "AZURE_", "GOOGLE_", "SERVICE_ACCOUNT", "IDENTITY_", "HTTP", "ALL_PROXY", "NO_PROXY", "SSL_CERT_")
 _GOOGLE_FILES = ("~/.config/gcloud/application_default_credentials.json",)
-_OF_CLIENTS = tuple(
-    name
-    for upper in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR")
-    for name in (upper, upper.lower())
-)
 #: A hiccup is tried again; an outage is reported.
 _RETRIES: dict[str, Any] = {
     "max_retries": 2,
@@ -248,7 +243,7 @@ def _open_http(url: str, options: Mapping[str, Any]) -> Store:
         given["client_options"] = {"allow_http": True, **given.get("client_options", {})}
         url = url.rstrip("/")
         server, path = _plain(url)
-        return HTTPStore(_client(server, given, ()), url=url, path=path)
+        return HTTPStore(_client(server, given), url=url, path=path)
     if not have("fsspec"):
         raise MissingExtraError(f"{without_secrets(url)!r} needs an HTTP client: pip install 'gzarr[http]'")
     return FsspecStore.from_url(url, options, True)
@@ -260,17 +255,13 @@ def _plain(url: str) -> tuple[str, str]:
     return (plain[1], plain[2]) if plain else (url, "")
 
 
-def _client(url: str, options: Mapping[str, Any], prefixes: tuple[str, ...] = _CREDENTIALS) -> Any | None:
-    """An obstore store for a server or bucket, reused with its open connections if nothing differs.
-
-    prefixes: of the variables of the environment that its credentials may be in.
-    """
+def _client(url: str, options: Mapping[str, Any]) -> Any | None:
+    """An obstore store for a server or bucket, reused with its open connections if nothing differs."""
     try:
         said = json.dumps(options, sort_keys=True)
     except TypeError:  # durations, or functions that give credentials
         return _obstore_store(url, options)
-    known = (*_OF_CLIENTS, *prefixes)
-    environment = tuple((name, value) for name, value in os.environ.items() if name.startswith(known))
+    environment = tuple(item for item in os.environ.items() if item[0].upper().startswith(_VARIABLES))
     values = (*options.values(), *dict(environment).values(), *(_GOOGLE_FILES if url.startswith("gs:") else ()))
     return _kept_client(url, said, environment, tuple(_changed(value) for value in values if _is_path(value)))
 

@@ -64,6 +64,7 @@ class ZipStore(FlatStore):
     array([1, 2, 3])
     """
 
+    _errors = (*DAMAGE, zipfile.LargeZipFile)
     _process_bound = frozenset({"_archive", "_finalizer"})
 
     def __init__(
@@ -101,13 +102,7 @@ class ZipStore(FlatStore):
     @property
     def versions(self) -> Versions | None:
         """The entries, which are new objects with every write through this store."""
-        archive = self._open()
-
-        def token(key: str) -> object | None:
-            document = archive.documents.get(key)
-            return archive.entries.get(key) if document is None else document
-
-        return TokensBy(token)
+        return TokensBy(self._open().find)
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -115,11 +110,10 @@ class ZipStore(FlatStore):
         """Fetch one request. Raises: StoreError if the store is closed or the entry is damaged."""
         archive = self._open()
         key, start, length = request
-        document = archive.documents.get(key)
-        if document is not None:
-            return cut(document, start, length)
-        entry = archive.entries.get(key)
-        return None if entry is None else archive.read(key, entry, start, length)
+        found = archive.find(key)
+        if found is None or isinstance(found, bytes):
+            return None if found is None else cut(found, start, length)
+        return archive.read(key, found, start, length)
 
     def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
         """Fetch every request, in order."""
@@ -127,12 +121,10 @@ class ZipStore(FlatStore):
 
     def getsize(self, key: str) -> int | None:
         """Size of an object in bytes (before compression), or None if it is missing."""
-        archive = self._open()
-        document = archive.documents.get(key)
-        if document is not None:
-            return len(document)
-        entry = archive.entries.get(key)
-        return None if entry is None else entry.info.file_size
+        found = self._open().find(key)
+        if found is None or isinstance(found, bytes):
+            return None if found is None else len(found)
+        return found.info.file_size
 
     def list_prefix(self, prefix: str = "") -> Iterator[str]:
         """All keys under a path, as they were when listing began."""
@@ -147,21 +139,14 @@ class ZipStore(FlatStore):
         archive = self._open()
         self.check_writable()
         check_key(key)
-        if key.rpartition("/")[2] in DOCUMENTS:
-            data = as_bytes(key, value)
-            with archive.turn:
-                archive.check_owner()
-                self._open().documents[key] = data
-            return
-        view = byte_view(key, value)
-        try:
-            with archive.turn:
-                archive.check_owner()
-                self._open().append(key, view)
-        except StoreError:
-            raise
-        except (*DAMAGE, zipfile.LargeZipFile) as error:
-            raise StoreError(f"store {self}, key {key!r}: cannot write the entry: {error}") from error
+        waits = key.rpartition("/")[2] in DOCUMENTS
+        data = as_bytes(key, value) if waits else byte_view(key, value)
+        with self._failures(f"write {key!r}"), archive.turn:
+            archive.check_owner()
+            if waits:
+                self._open().documents[key] = bytes(data)
+            else:
+                self._open().append(key, data)
 
     def set_many(self, items: Iterable[tuple[str, Buffer]]) -> None:
         """Store every (key, bytes) pair; each replaces its object atomically."""
@@ -191,13 +176,8 @@ class ZipStore(FlatStore):
         archive = self._open()
         if self.read_only:
             return
-        try:
-            with archive.turn:
-                archive.commit()
-        except StoreError:
-            raise
-        except (*DAMAGE, zipfile.LargeZipFile) as error:
-            raise StoreError(f"store {self}: cannot flush: {error}; make room and try again") from error
+        with self._failures("flush"), archive.turn:
+            archive.commit()
 
     def close(self) -> None:
         """Finish the archive: write the waiting documents and the directory. May be called again.

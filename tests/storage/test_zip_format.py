@@ -135,7 +135,7 @@ def test_directories_of_large_archives(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(zipfile, "ZIP_FILECOUNT_LIMIT", 2)
     with ZipStore(io.BytesIO(), "w", allowZip64=False) as store:
         store["a"] = store["b"] = b"1"
-        with pytest.raises(StoreError, match=r"key 'c'.*allowZip64"):
+        with pytest.raises(StoreError, match=r"write 'c'.*allowZip64"):
             store["c"] = b"1"
     monkeypatch.setattr(zipfile, "ZIP64_LIMIT", 100)
     data, held = states()
