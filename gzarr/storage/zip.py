@@ -191,6 +191,10 @@ class ZipStore(FlatStore):
         self._archive.close()
         self._finalizer.detach()
 
+    def _failed(self, what: str, error: Exception) -> StoreError:
+        remedy = "; make room and try again" if isinstance(error, OSError) else ""
+        return StoreError(f"{super()._failed(what, error)}{remedy}")
+
     def _open(self) -> Archive:
         archive = self._archive
         if archive.closed:
