@@ -32,6 +32,7 @@ from gzarr.storage import (
     TempStore,
 )
 from tests.support.interrupts import interrupted
+from tests.support.processes import run_in_child
 
 
 def lmdb_store(path: Path, **options: Any) -> LMDBStore:
@@ -124,15 +125,12 @@ def test_several_processes_write_at_once(tmp_path: Path, name: str) -> None:
 def test_a_store_works_after_a_fork(tmp_path: Path, maker: Any) -> None:
     store = maker(tmp_path / "data")
     store["a"] = b"1"
-    child = os.fork()
-    if not child:
-        status = 1
-        try:
-            status = 0 if store["a"] == b"1" else 2
-            store["b"] = b"2"
-        finally:
-            os._exit(status)  # whatever happened: the tests go on in the parent
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+    def use() -> None:
+        assert store["a"] == b"1"
+        store["b"] = b"2"
+
+    run_in_child(use)
     assert (store["a"], store["b"]) == (b"1", b"2")
     store.close()
 

@@ -12,6 +12,7 @@ import sys
 import warnings
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from gzarr.errors import ContainsNodeError, NodeNotFoundError, ReadOnlyError, St
 from gzarr.storage import LocalStore, Request, ZipStore
 from gzarr.storage import archive as archive_module
 from gzarr.storage.temporary_files import temporary_path
+from tests.support.interrupts import interrupted
+from tests.support.processes import run_in_child
 
 DATA = bytes(range(256)) * 4
 
@@ -264,11 +267,7 @@ def test_a_forked_child_does_not_finish_the_archive_of_its_parent(tmp_path: Path
     store = ZipStore(tmp_path / "x.zip", mode="w")
     store["c/0"] = DATA
     size = (tmp_path / "x.zip").stat().st_size
-    child = os.fork()
-    if child == 0:
-        store.close()
-        os._exit(0)
-    assert os.waitpid(child, 0)[1] == 0
+    run_in_child(store.close)
     assert (tmp_path / "x.zip").stat().st_size == size
     store["c/1"] = DATA
     store.close()
@@ -428,24 +427,20 @@ def test_a_forked_child_reads_an_open_archive_and_is_refused_as_a_writer(tmp_pat
     old = archive_of(path)
     store = ZipStore(path, "a")
     store["c/1"] = DATA
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            assert dict(store) == old | {"c/1": DATA}
-            for change in (
-                lambda: store.set("c/2", b"child"),
-                lambda: store.set("zarr.json", b"child"),
-                lambda: store.delete_many(["c/0"]),
-                store.flush,
-            ):
-                with pytest.raises(StoreError, match="before this process was forked"):
-                    change()
-            store.close()
-            status = 0
-        finally:
-            os._exit(status)
-    assert os.waitpid(child, 0)[1] == 0
+
+    def use() -> None:
+        assert dict(store) == old | {"c/1": DATA}
+        for change in (
+            lambda: store.set("c/2", b"child"),
+            lambda: store.set("zarr.json", b"child"),
+            lambda: store.delete_many(["c/0"]),
+            store.flush,
+        ):
+            with pytest.raises(StoreError, match="before this process was forked"):
+                change()
+        store.close()
+
+    run_in_child(use)
     store.close()
     assert dict(ZipStore(path)) == old | {"c/1": DATA}
 
@@ -474,42 +469,28 @@ def test_a_close_that_fails_may_be_tried_again(tmp_path: Path, monkeypatch: pyte
 
 def test_interrupts_leave_an_archive_that_works(tmp_path: Path) -> None:
     path, objects = tmp_path / "x.zip", archive_of(tmp_path / "x.zip")
-    # An interrupt in any line of the module: each in turn.
-    for target in range(1, 400, 3):
-        nlines = 0
-
-        def trace(frame: Any, event: str, _: Any) -> Any:
-            nonlocal nlines
-            if frame.f_code.co_filename != archive_module.__file__:
-                return None
-            nlines += event == "line"
-            if nlines == target and event == "line":  # noqa: B023 - called within this turn
-                raise KeyboardInterrupt
-            return trace
-
+    for at in count(0, 3):
         store = ZipStore(path, "a")
-        wanted = {"c/1": b"%d" % target * 300, "zarr.json": b"%d" % target}
-        sys.settrace(trace)
-        try:
+        wanted = {"c/1": b"%d" % at * 300, "zarr.json": b"%d" % at}
+
+        def change(store: ZipStore = store, wanted: dict[str, bytes] = wanted) -> None:
             store.update(wanted)
             store.delete_many(["c/3"])
             store["c/3"] = b"3"
             store.flush()
-        except KeyboardInterrupt:
-            pass
-        finally:
-            sys.settrace(None)
+
+        done = interrupted(change, at, {archive_module.__file__})
         found = dict(store)
         for key, value in found.items():
-            assert value in (objects.get(key), wanted.get(key), b"3"), (target, key)
+            assert value in (objects.get(key), wanted.get(key), b"3"), (at, key)
         assert objects.keys() - {"c/3"} <= found.keys()
         store["c/4"] = b"4"
         store.close()
         objects = found | {"c/4": b"4"}
         assert dict(ZipStore(path)) == objects
-        if nlines < target:
-            return
-    raise AssertionError("more lines than turns")
+        if done:
+            break
+    assert at > 50
 
 
 def test_a_finalizer_that_writes_meanwhile_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

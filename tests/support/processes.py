@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+import traceback
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -17,3 +18,18 @@ def run_python(code: str, environment: Mapping[str, str] | None = None) -> str:
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, (done.returncode, done.stderr, done.stdout)
     return done.stdout
+
+
+def run_in_child(task: Callable[[], object]) -> None:
+    """Call a function in a forked child, which must end without an error; the tests go on in the parent."""
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            task()
+            status = 0
+        except BaseException:  # noqa: BLE001 - printed, and an exit status
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
