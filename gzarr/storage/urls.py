@@ -176,12 +176,9 @@ def _obstore_store(url: str, options: Mapping[str, Any]) -> Any | None:
     retry = given.pop("retry_config", _RETRIES)
     try:
         return stores.from_url(url, client_options=client, retry_config=_with_durations(retry), **given)
-    except errors.UnknownConfigurationKeyError as error:
-        if have("fsspec"):
-            return None
-        said = without_secrets(str(error).partition(chr(10))[0])
-        raise StoreError(f"{without_secrets(url)!r}: {said}") from shown_cause(error)
     except (errors.BaseError, ValueError, TypeError) as error:
+        if isinstance(error, errors.UnknownConfigurationKeyError) and have("fsspec"):
+            return None
         said = without_secrets(str(error).partition(chr(10))[0])
         raise StoreError(f"cannot open {without_secrets(url)!r}: {said}") from shown_cause(error)
 
