@@ -16,26 +16,21 @@ if TYPE_CHECKING:  # what `__getattr__` finds
     from gzarr.images.region import Region
     from gzarr.images.validation.validate import Validation, validate
 
-# Public names, by the module that has them, which is imported when they are first asked for.
-_MODULES: dict[str, str] = {
-    "create_image": "create",
-    "Image": "image",
-    "open_image": "image",
-    "label": "labels.labelling",
-    "merge_labels": "labels.merging",
-    "map_blocks": "filters.overlap",
-    "map_overlap": "filters.overlap",
-    "Plate": "plates",
-    "Well": "plates",
-    "create_plate": "plates",
-    "open_plate": "plates",
-    "build_pyramid": "pyramid.build_pyramid",
-    "reduce_blocks": "filters.reducing",
-    "Region": "region",
-    "Validation": "validation.validate",
-    "validate": "validation.validate",
-    "ImageWriter": "acquisition.writer",
+# Public names by the module that has them, which is imported when one of them is first asked for.
+_NAMES = {
+    "acquisition.writer": "ImageWriter",
+    "create": "create_image",
+    "filters.overlap": "map_blocks map_overlap",
+    "filters.reducing": "reduce_blocks",
+    "image": "Image open_image",
+    "labels.labelling": "label",
+    "labels.merging": "merge_labels",
+    "plates": "Plate Well create_plate open_plate",
+    "pyramid.build_pyramid": "build_pyramid",
+    "region": "Region",
+    "validation.validate": "Validation validate",
 }
+_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 __all__ = [
     "Image",

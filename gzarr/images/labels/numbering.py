@@ -35,7 +35,7 @@ from gzarr.images.labels.components import RUN_VOXELS, BlockGrid, BlockObjects, 
 from gzarr.images.pyramid.building import Build
 from gzarr.images.pyramid.recipes import Recipe
 from gzarr.images.tasks import limit_of, run_tasks, with_memory
-from gzarr.indexing.regions import Region
+from gzarr.indexing.regions import Region, size_of
 from gzarr.metadata.documents import read_node
 from gzarr.metadata.model import ArrayMeta
 
@@ -270,7 +270,7 @@ def number_blocks(request: LabelRequest, source: LabelSource, output: LabelOutpu
     def run(task: Callable[[Coords], object], items: Sequence[Coords], pending: Callable[[], int] = int) -> None:
         def counting(coords: Coords) -> None:
             task(coords)
-            add(_size(blocks.region(coords)) * source.itemsize, name)
+            add(size_of(blocks.region(coords)) * source.itemsize, name)
 
         n_items = len(items)
         run_tasks(backend, counting, items, n_items=n_items, cost_nbytes=cost, max_nbytes=for_blocks, pending=pending)
@@ -324,10 +324,6 @@ def _interleaved(coords: Coords) -> int:
         for axis, at in enumerate(reversed(coords)):
             place |= (at >> bit & 1) << (bit * len(coords) + axis)
     return place
-
-
-def _size(region: Region) -> int:
-    return prod(part.stop - part.start for part in region)
 
 
 def _look_up(xp: Any, table: NDArray[Any], labels: AnyArray) -> AnyArray:

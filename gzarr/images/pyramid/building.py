@@ -8,7 +8,6 @@ levels. What is noted is in `gzarr.images.pyramid.resuming`.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
@@ -39,7 +38,7 @@ from gzarr.images.pyramid.recipes import Recipe
 from gzarr.images.pyramid.resuming import UnitsDone
 from gzarr.images.pyramid.units import plan_units
 from gzarr.images.tasks import run_tasks, with_memory, worker_count
-from gzarr.indexing.regions import Region
+from gzarr.indexing.regions import Region, size_of
 from gzarr.metadata.documents import read_node
 
 #: A method, which elements of level 0 it leaves out, and the levels above level 0.
@@ -250,7 +249,7 @@ def fill(build: Build, produce: Callable[[Region], AnyArray], chunk: tuple[int, 
     todo = (item for item in enumerate(units) if not marks.is_done(item[0]))
     with counted(build.recipe.progress, base.nbytes) as add:
         for region in done:
-            add(math.prod(s.stop - s.start for s in region) * base.itemsize, name)
+            add(size_of(region) * base.itemsize, name)
         run_tasks(
             base.backend,
             partial(task, add=add),

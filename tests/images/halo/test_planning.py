@@ -87,15 +87,6 @@ def test_blocks_keep_the_workers_busy() -> None:
     assert plan.n_blocks(tuple((0, n) for n in plan.bar)) % 2 == 0
 
 
-def test_too_little_memory_is_refused_with_what_it_takes() -> None:
-    with pytest.raises(
-        ValueError, match=r"max_nbytes=1048576 is too small: blocks of \(128, 128, 128\) elements"
-    ) as caught:
-        plan_of((512, 512, 512), 32, 4, 1, unit=128)
-    least = int(str(caught.value).partition("take ")[2].split()[0])
-    assert plan_of((512, 512, 512), 32, 4, least / 2**20, unit=128).nbytes <= least
-
-
 def test_windows_reach_to_the_ends_of_chunks() -> None:
     assert frontier(RegularAxis(100, 16), 17, whole=True) == 32
     assert frontier(RegularAxis(100, 16), 97, whole=True) == 100

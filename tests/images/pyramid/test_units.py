@@ -51,12 +51,6 @@ def test_fewer_tasks_run_at_once_in_less_memory() -> None:
     assert few.workers * few.cost_nbytes + few.pending_nbytes <= 24 << 20
 
 
-def test_a_budget_without_room_for_one_unit_is_refused() -> None:
-    cells = cells_of((4096, 4096), (1024, 1024), 2)
-    with pytest.raises(ValueError, match=r"max_nbytes=1000: the smallest blocks .* give max_nbytes=\d+ or more, or"):
-        plan_units(cells, 1000, 2)
-
-
 @pytest.mark.parametrize("chunk", [(1, 512, 512), (128, 16, 16), (30, 50, 70)])
 def test_chunks_that_are_read_are_cut_as_little_as_the_budget_allows(chunk: tuple[int, ...]) -> None:
     cells = cells_of((128, 512, 512), (32, 32, 32), 2, itemsize=1)._replace(chunk=chunk)
