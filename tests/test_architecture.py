@@ -73,136 +73,6 @@ ACROSS = {
     *("benchmarks", "concurrency", "conformance", "contracts", "examples", "faults", "properties", "reference"),
     *("gpu/hardware", "gpu/kernels", "gpu/ptx"),
 }
-#: Tests whose subject is no single module of their room.
-SUBJECTS = {
-    *("cpu/compiled/buffers", "cpu/compiled/copies"),
-    "hierarchy/times",
-    *("architecture", "documentation", "packaging", "peer_suites", "public_api", "public_names", "site", "workflows"),
-    *("checking/random_damage", "codecs/images", "images/killed", "images/missing", "convert/geotiff"),
-    *("convert/damaged", "images/memory"),
-    *(
-        "cpu/peak_memory",
-        "cpu/compiled/blosc",
-        "cpu/compiled/faults",
-        "cpu/compiled/frames",
-        "cpu/compiled/either_path",
-        "cpu/compiled/lies",
-        "cpu/compiled/read_blocks",
-        "cpu/compiled/sanitizers",
-        "cpu/compiled/shard_versions",
-        "cpu/compiled/shards",
-    ),
-    *("gpu/faults", "gpu/hardware_files", "gpu/profile_on_device", "gpu/reuse", "gpu/written_arrays"),
-    *("gpu/on_emulated_device", "gpu/on_emulated_device_directly", "gpu/copies_on_emulated_device"),
-    *(
-        "gpu/budgets",
-        "gpu/direct_decoding",
-        "gpu/images",
-        "gpu/loaders",
-        "gpu/overlap",
-        "gpu/races",
-        "gpu/read_counts",
-        "gpu/write_counts",
-        "gpu/write_traffic",
-    ),
-    *("gpu/device/cuda_kernels", "gpu/device/cuda_memory"),
-    *("loader/memory", "loader/shutdown"),
-    *("api/zarr2", "hierarchy/calls", "hierarchy/pickle", "interop/extras", "interop/tensors"),
-    "interop/zarr/pipeline",
-    *("storage/database_stores", "storage/icechunk", "storage/open_store"),
-    *("storage/round_trips", "storage/store_machine"),
-}
-
-#: Rooms of codecs, each of which `contracts/test_codec` finds by itself.
-CODECS = {"codecs", "cpu/codecs"}
-
-#: Modules without a test of their own name, by the test that goes through them.
-TESTED_THROUGH = {
-    "advising/test_advice": "advising/access advising/chains advising/entry advising/rules "
-    "advising/sampling cli/advise",
-    "api/test_create": "api/like",
-    "storage/test_managed": "api/gpu_memory",
-    "api/test_zarr2": "hierarchy/h5py_keywords",
-    "api/test_open": "api/groups hierarchy/reaching hierarchy/options metadata/occupied",
-    "hierarchy/test_asynchronous": "api/asynchronous",
-    "hierarchy/test_new_hierarchy": "api/create_hierarchy",
-    "checking/test_compare": "checking/values",
-    "checking/test_verify": "api/checking checking/chunks checking/consolidated checking/leftovers checking/nodes "
-    "checking/report",
-    "chunk_io/test_chunk_cache": "storage/invalidation",
-    "chunk_io/test_engine": "chunk_io/array_io chunk_io/prepare chunk_io/reference",
-    "cli/test_copy": "cli/copy_options",
-    "cli/test_main": "cli/commands cli/options",
-    "cli/test_serve": "cli/http_server cli/served",
-    "cli/test_ome": "convert/versions",
-    "concurrency/test_threads": "cpu/threads hierarchy/threads",
-    "contracts/test_backend": "backend cpu/loading cpu/measuring gpu/pipeline/placing "
-    "gpu/pipeline/launching gpu/pipeline/reducing gpu/pipeline/taking",
-    "contracts/test_capabilities": "storage/capabilities",
-    "contracts/test_codec": "cpu/sharding gpu/codecs/floats gpu/codecs/lz4",
-    "contracts/test_store": "storage/flat storage/rules storage/v2",
-    "convert/test_files": "convert/dicom convert/hdf5 convert/writing",
-    "convert/test_microscopy": "convert/tiff_metadata convert/tiff_tags",
-    "convert/test_netcdf": "convert/classic",
-    "copying/test_hdf5": "metadata/enumerations",
-    "copying/test_migrating": "cli/migrate",
-    "copying/test_planning": "copying/arrays copying/sources",
-    "copying/test_transfer": "copying/report copying/settings display/progress",
-    "cpu/compiled/test_blosc": "cpu/compiled/encoder",
-    "cpu/compiled/test_fetch": "cpu/compiled/tables",
-    "cpu/compiled/test_read": "cpu/compiled/library cpu/compiled/source",
-    "dtypes/test_parse": "dtypes/datatype dtypes/scalars",
-    "gpu/codecs/blosc/test_parsing": "gpu/codecs/blosc/headers",
-    "gpu/codecs/test_entry": "gpu/codecs/batch",
-    "gpu/codecs/test_filters": "gpu/codecs/dtypes",
-    "gpu/codecs/test_single_stream": "gpu/codecs/compressing",
-    "gpu/detection/test_thresholds": "gpu/detection/measured",
-    "gpu/device/test_emulated": "gpu/device/emulated_streams gpu/device/protocol",
-    "gpu/device/test_nvcomp": "gpu/device/nvcomp_tables",
-    "gpu/kernels/test_build": "gpu/kernels/sources",
-    "gpu/reading/test_host": "gpu/reading/files",
-    "gpu/pipeline/test_write_job": "gpu/pipeline/covering gpu/pipeline/encoding gpu/pipeline/merged_shards "
-    "gpu/pipeline/writable",
-    "gpu/test_backend": "gpu/pipeline/placement gpu/pipeline/placing_waves gpu/pipeline/read gpu/pipeline/resources",
-    "images/pyramid/test_downsample": "cpu/windows",
-    "hierarchy/test_node": "hierarchy/attributes",
-    "identity/test_values": "identity/code",
-    "hierarchy/test_array": "hierarchy/array_info hierarchy/array_views hierarchy/array_resizing hierarchy/new_nodes",
-    "hierarchy/test_stats": "hierarchy/reductions",
-    "hierarchy/test_create": "hierarchy/new_metadata",
-    "images/filters/test_overlap": "images/halo/dry_run images/filters/inputs images/filters/outputs",
-    "images/filters/test_reducing": "images/filters/alike",
-    "images/halo/test_blockwise": "images/halo/window",
-    "images/ome/test_documents": "images/ome/faults images/ome/transformations",
-    "images/labels/test_labelling": "images/labels/components images/labels/numbering",
-    "images/test_plates": "images/ome/plate_documents",
-    "images/test_image": "images/image_data",
-    "images/validation/test_validate": "images/validation/level_checks images/validation/level_data",
-    "images/acquisition/test_writer": "images/ome/collection images/acquisition/frames images/acquisition/growing",
-    "images/test_killed": "images/pyramid/level_arrays",
-    "images/pyramid/test_build_pyramid": "images/pyramid/making images/pyramid/recipes",
-    "images/pyramid/test_cascade": "images/gathered",
-    "images/halo/test_planning": "images/halo/choosing",
-    "interop/test_dask": "interop/finding",
-    "interop/xarray/test_engine": "interop/xarray/variables",
-    "interop/xarray/test_writing": "interop/xarray/existing_arrays interop/xarray/new_arrays interop/xarray/regions",
-    "interop/zarr/test_pipeline": "interop/zarr/arrays interop/zarr/batches interop/zarr/installing "
-    "interop/zarr/stores interop/zarr/whole_selections",
-    "layout/test_sharded": "layout/shard",
-    "loader/test_look_ahead": "loader/reach",
-    "loader/test_loader": "loader/feeds loader/producing loader/setup loader/sources",
-    "metadata/test_consolidated": "api/consolidated metadata/catalog",
-    "profiling/test_report": "profiling/recorder chunk_io/profiled_backend",
-    "properties/test_metadata": "metadata/documents metadata/fields metadata/model metadata/parts metadata/v2 "
-    "metadata/v3",
-    "properties/test_selections": "hierarchy/accessors hierarchy/selecting",
-    "storage/test_file_locks": "storage/file_holding storage/leftover_files storage/temporary_files",
-    "storage/test_local": "storage/local_files",
-    "storage/test_open_store": "storage/extras storage/urls",
-    "storage/test_n5": "storage/n5_documents",
-    "storage/test_remote": "storage/file_systems storage/fsstore storage/http storage/server_errors",
-    "storage/test_zip": "storage/archive",
-}
 
 
 def imported_names(tree: ast.AST) -> Iterator[str]:
@@ -380,36 +250,59 @@ def test_the_house_stays_small() -> None:
     assert len(list(PACKAGE.glob("*.py"))) <= 10
 
 
-def classes_of(module: str) -> set[str]:
-    tree = ast.parse((PACKAGE / f"{module}.py").read_text(encoding="utf-8"))
-    return {node.name for node in tree.body if isinstance(node, ast.ClassDef)}
-
-
-def test_the_test_of_every_module_is_found() -> None:
-    """The test of a module has the module's name, or stands in the table above."""
+def test_folders_of_tests_mirror_the_rooms() -> None:
+    """``tests/x/`` tests ``gzarr/x/``, but for the folders that test the whole house."""
     tests = PACKAGE.parent / "tests"
-    listed = {module for modules in TESTED_THROUGH.values() for module in modules.split()}
-    modules = {path.relative_to(PACKAGE).with_suffix("") for path in PACKAGE.rglob("*.py") if path.stem[0] != "_"}
-    unnamed = {m.as_posix() for m in modules if not (tests / m.parent / f"test_{m.name}.py").exists()}
-    by_contract = {name for name in unnamed if name.rpartition("/")[0] in CODECS}
-    stores = set(re.findall(r"\w+", (tests / "contracts" / "stores.py").read_text(encoding="utf-8")))
-    by_contract |= {name for name in unnamed if name.startswith("storage/") and stores & classes_of(name)}
-    assert unnamed - by_contract == listed
-    assert [test for test in TESTED_THROUGH if not (tests / f"{test}.py").exists()] == []
+    rooms = {path.parent.relative_to(tests) for path in tests.rglob("test_*.py")}
+    across = {room for room in rooms if {*room.parts[:1], room.as_posix()} & ACROSS}
+    astray = {
+        room for room in rooms - across if not any((PACKAGE / room).with_suffix(end).exists() for end in ("", ".py"))
+    }
+    assert astray == set()
 
 
-def test_a_test_is_found_by_the_name_of_its_module() -> None:
-    """``tests/x/test_y.py`` tests ``gzarr/x/y.py`` or the room ``gzarr/x/y``, or is listed with its subject."""
-    tests = PACKAGE.parent / "tests"
-    astray = []
-    for path in tests.rglob("test_*.py"):
-        room = path.parent.relative_to(tests)
-        module = room / path.stem.removeprefix("test_")
-        found = (PACKAGE / module).is_dir() or (PACKAGE / module).with_suffix(".py").is_file()
-        across = {*room.parts[:1], room.as_posix()} & ACROSS
-        if not found and not across and module.as_posix() not in SUBJECTS:
-            astray.append(module.as_posix())
-    assert astray == []
+#: How many files have more than 400 lines, and which functions more than 40. Both only become fewer.
+MAX_LONG_FILES = 16
+LONG_FUNCTIONS = {
+    "convert/classic": "_expected_nbytes",
+    "copying/transfer": "transfer_tree",
+    "cpu/compiled/source": "make_loop_chain",
+    "cpu/compiled/write": "_write_shard",
+    "hierarchy/create": "new_array",
+    "images/acquisition/writer": "__init__",
+    "images/create": "create_image",
+    "images/filters/overlap": "map_overlap",
+    "images/filters/reducing": "reduce_blocks",
+    "images/label_images": "write_label",
+    "images/labels/merging": "merge_labels",
+    "interop/dask": "to_zarr",
+}
+
+
+def test_few_files_are_long() -> None:
+    sources = [path for end in ("py", "c", "h", "cu", "cuh") for path in PACKAGE.rglob(f"*.{end}")]
+    lengths = {path.relative_to(PACKAGE).as_posix(): len(path.read_text("utf-8").splitlines()) for path in sources}
+    long = {name: length for name, length in lengths.items() if length > 400}
+    assert len(long) <= MAX_LONG_FILES, f"{len(long)} files of more than 400 lines: {long}"
+
+
+def length_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Lines of a function without its docstring."""
+    first = function.body[0]
+    is_text = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and type(first.value.value) is str
+    documentation = (first.end_lineno or 0) - first.lineno + 1 if is_text else 0
+    return (function.end_lineno or 0) - function.lineno + 1 - documentation
+
+
+def test_no_more_functions_are_long() -> None:
+    kinds = ast.FunctionDef | ast.AsyncFunctionDef
+    long = {
+        (path.relative_to(PACKAGE).with_suffix("").as_posix(), node.name)
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, kinds) and length_of(node) > 40
+    }
+    assert long <= set(LONG_FUNCTIONS.items()), "functions of more than 40 lines"
 
 
 @pytest.mark.parametrize(
