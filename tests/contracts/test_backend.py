@@ -7,6 +7,7 @@ import time
 import weakref
 import zlib
 from collections.abc import Callable, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -147,25 +148,18 @@ def test_it_says_what_it_is(backend: Backend) -> None:
     assert backend.device.partition(":")[0] in ("cpu", "cuda", "emulated")
 
 
-@pytest.mark.parametrize("writing", [False, True])
-def test_a_wave_has_at_least_one_chunk_however_large(backend: Backend, writing: bool) -> None:
-    chain = chain_for(backend, (16, 16))
-    for known in (chain, None):
+def test_a_wave_has_at_least_one_chunk_however_large(backend: Backend) -> None:
+    for known, writing in product((chain_for(backend, (16, 16)), None), (False, True)):
         assert backend.wave_nchunks(known, 100, 1 << 40, writing=writing) == 1
         assert backend.wave_nchunks(known, 100, 1 << 10, writing=writing) >= 1
 
 
-@pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 0, 4), (2, 3, 4)])
-@pytest.mark.parametrize("dtype", ["<i4", "<f8", "|b1", "<c8"])
-def test_empty_arrays_have_their_shape_and_dtype(backend: Backend, shape: tuple[int, ...], dtype: str) -> None:
-    made = backend.empty(shape, np.dtype(dtype))
-    assert made.shape == shape
-    assert made.dtype == dtype
-    made[...] = 1
-    assert (host(made) == 1).all()
-
-
-def test_empty_arrays_of_objects_hold_none(backend: Backend) -> None:
+def test_empty_arrays_have_their_shape_and_dtype(backend: Backend) -> None:
+    for shape, dtype in product([(), (0,), (3,), (2, 0, 4), (2, 3, 4)], ["<i4", "<f8", "|b1", "<c8"]):
+        made = backend.empty(shape, np.dtype(dtype))
+        assert (made.shape, made.dtype) == (shape, dtype)
+        made[...] = 1
+        assert (host(made) == 1).all()
     assert backend.empty((3,), np.dtype(object)).tolist() == [None] * 3
 
 
@@ -197,15 +191,15 @@ CASTS = [("<i4", "<i4"), ("|u1", "<f4"), ("|b1", "<i8"), ("<f8", "<f2"), ("<i8",
 
 
 @pytest.mark.parametrize(("dtype", "wanted"), CASTS)
-@pytest.mark.parametrize("row", [(), (3,), (5, 7), (2, 3, 4)])
-def test_rows_are_taken_in_any_order_and_cast(backend: Backend, row: tuple[int, ...], dtype: str, wanted: str) -> None:
-    rows = sample(dtype, (9, *row))
-    pool = on_device(backend, rows)
-    for slots in ([], [4], [8, 0, 8, 3, 3, 1], list(range(9))):
-        out = backend.empty((len(slots), *row), np.dtype(wanted))
-        backend.take(pool, np.array(slots, np.int64), out)
-        np.testing.assert_array_equal(host(out), rows[slots].astype(wanted))
-        assert out.dtype == wanted
+def test_rows_are_taken_in_any_order_and_cast(backend: Backend, dtype: str, wanted: str) -> None:
+    for row in ((), (3,), (5, 7), (2, 3, 4)):
+        rows = sample(dtype, (9, *row))
+        pool = on_device(backend, rows)
+        for slots in ([], [4], [8, 0, 8, 3, 3, 1], list(range(9))):
+            out = backend.empty((len(slots), *row), np.dtype(wanted))
+            backend.take(pool, np.array(slots, np.int64), out)
+            np.testing.assert_array_equal(host(out), rows[slots].astype(wanted))
+            assert out.dtype == wanted
 
 
 @pytest.mark.parametrize("dtype", ["<M8[s]", "<U2", STRUCT, object])
@@ -468,16 +462,16 @@ def taken(selection: Selection, data: np.ndarray) -> np.ndarray:
     return data[np.ix_(*rows)]
 
 
-@pytest.mark.parametrize("selection", SELECTIONS.values(), ids=SELECTIONS)
 @pytest.mark.parametrize("dtype", ["|b1", "<i4", ">f8", "<c8", "|S3", STRUCT], ids=str)
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_parts_are_placed(backend: Backend, selection: Selection, dtype: Any, order: str) -> None:
+def test_parts_are_placed(backend: Backend, dtype: Any, order: str) -> None:
     data, chain, buffers = stored_array(backend, dtype, order)
-    wanted = taken(selection, data)
-    out = backend.empty(wanted.shape, data.dtype)
-    parts = parts_of(selection, SHAPE, CHUNK)
-    backend.place(chain, [buffers[part.coords] for part in parts], parts, out, None)
-    np.testing.assert_array_equal(host(out), wanted)
+    for name, selection in SELECTIONS.items():
+        wanted = taken(selection, data)
+        out = backend.empty(wanted.shape, data.dtype)
+        parts = parts_of(selection, SHAPE, CHUNK)
+        backend.place(chain, [buffers[part.coords] for part in parts], parts, out, None)
+        np.testing.assert_array_equal(host(out), wanted, name)
 
 
 def stored_array(backend: Backend, dtype: Any, order: str = "C") -> tuple[np.ndarray, Chain, dict[Any, bytes | None]]:
@@ -498,18 +492,18 @@ def stored_array(backend: Backend, dtype: Any, order: str = "C") -> tuple[np.nda
 
 
 @pytest.mark.parametrize("fields", ["a", "c", ["b"], ["c", "a"]])
-@pytest.mark.parametrize("selection", SELECTIONS.values(), ids=SELECTIONS)
-def test_fields_are_placed(backend: Backend, selection: Selection, fields: Any) -> None:
+def test_fields_are_placed(backend: Backend, fields: Any) -> None:
     data, chain, buffers = stored_array(backend, STRUCT)
-    wanted = taken(selection, data)[fields]
+    single = isinstance(fields, str)
     names = [(name, STRUCT[name]) for name in fields]
-    shape = wanted.shape[: -len(STRUCT[fields].shape) or None] if isinstance(fields, str) else wanted.shape
-    out = backend.empty(shape, STRUCT[fields] if isinstance(fields, str) else np.dtype(names))
-    parts = parts_of(selection, SHAPE, CHUNK)
-    backend.place(chain, [buffers[part.coords] for part in parts], parts, out, fields)
-    for name in [fields] if isinstance(fields, str) else fields:
-        whole_field = isinstance(fields, str)
-        np.testing.assert_array_equal(*(host(a) if whole_field else host(a)[name] for a in (out, wanted)))
+    for selection in SELECTIONS.values():
+        wanted = taken(selection, data)[fields]
+        shape = wanted.shape[: -len(STRUCT[fields].shape) or None] if single else wanted.shape
+        out = backend.empty(shape, STRUCT[fields] if single else np.dtype(names))
+        parts = parts_of(selection, SHAPE, CHUNK)
+        backend.place(chain, [buffers[part.coords] for part in parts], parts, out, fields)
+        for name in [fields] if single else fields:
+            np.testing.assert_array_equal(*(host(a) if single else host(a)[name] for a in (out, wanted)))
 
 
 def test_results_of_another_dtype_are_cast(backend: Backend) -> None:
@@ -552,30 +546,27 @@ def test_arrays_without_axes(backend: Backend) -> None:
 # -- merging and encoding --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("selection", SELECTIONS.values(), ids=SELECTIONS)
 @pytest.mark.parametrize("dtype", ["<i4", ">f8", "<c16", "|b1", "|S3", STRUCT], ids=str)
-@pytest.mark.parametrize("there", [True, False])
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_a_value_is_laid_over_chunks(
-    backend: Backend, selection: Selection, dtype: Any, there: bool, order: str
-) -> None:
+def test_a_value_is_laid_over_chunks(backend: Backend, dtype: Any, order: str) -> None:
     data, chain, buffers = stored_array(backend, dtype, order)
-    value = sample(dtype, taken(selection, data).shape)[..., ::-1]
-    before = value.copy()
-    parts = parts_of(selection, SHAPE, CHUNK)
-    old = [buffers[part.coords] if there else None for part in parts]
-    found = merged(backend, chain, old, value, parts)
-    for part, buffer, chunk in zip(parts, old, found, strict=True):
-        expected = host(backend.decode(chain, [buffer])[0])
-        expected[part.inside] = value[part.out]
-        fill = np.full(CHUNK, chain.chunk.fill_value, chain.chunk.dtype)
-        assert chunk is None or chunk.dtype == chain.chunk.dtype
-        np.testing.assert_array_equal(fill if chunk is None else chunk, expected)
-    np.testing.assert_array_equal(value, before)
+    fill = np.full(CHUNK, chain.chunk.fill_value, chain.chunk.dtype)
+    for (name, selection), there in product(SELECTIONS.items(), (True, False)):
+        value = sample(dtype, taken(selection, data).shape)[..., ::-1]
+        before = value.copy()
+        parts = parts_of(selection, SHAPE, CHUNK)
+        old = [buffers[part.coords] if there else None for part in parts]
+        found = merged(backend, chain, old, value, parts)
+        for part, buffer, chunk in zip(parts, old, found, strict=True):
+            expected = host(backend.decode(chain, [buffer])[0])
+            expected[part.inside] = value[part.out]
+            assert chunk is None or chunk.dtype == chain.chunk.dtype
+            np.testing.assert_array_equal(fill if chunk is None else chunk, expected, name)
+        np.testing.assert_array_equal(value, before)
 
 
-@pytest.mark.parametrize("fields", ["a", "c", ["b"], ["c", "a"]])
 @pytest.mark.parametrize("there", [True, False])
+@pytest.mark.parametrize("fields", ["a", "c", ["b"], ["c", "a"]])
 def test_new_fields_leave_the_others_alone(backend: Backend, fields: Any, there: bool) -> None:
     fill = np.array((7, 8.5, [9, 10]), STRUCT)[()]
     chain = chain_for(backend, (3,), STRUCT, fill)
@@ -596,18 +587,18 @@ def test_edges_are_padded_with_the_fill_value(backend: Backend) -> None:
     assert merged(backend, chain, [None], np.arange(2), whole((2,), (4,)))[0].tolist() == [0, 1, 0, 0]
 
 
-@pytest.mark.parametrize("given", ["|b1", "|i1", "<u2", "<i8", "<f4", ">f8", "<c16"])
 @pytest.mark.parametrize("dtype", ["|b1", "<i2", ">u4", "<f4", "<f8", "<c8"])
 @pytest.mark.filterwarnings("ignore:Casting complex")
-def test_values_of_another_dtype_are_cast_as_numpy_does(backend: Backend, given: str, dtype: str) -> None:
+def test_values_of_another_dtype_are_cast_as_numpy_does(backend: Backend, dtype: str) -> None:
     chain = chain_for(backend, (4,), dtype, 0, [BytesCodec("big" if dtype[0] == ">" else "little"), ZstdCodec(1)])
-    value = np.array([1, 0, 100, 3.5, -2 if given[1] in "ifc" else 2, 7]).astype(given)
-    value = value.astype("i4").astype(given) if np.dtype(dtype).kind in "iu" else value
-    expected = np.zeros(8, dtype)
-    expected[1:7] = value
-    (part, other) = parts_of(normalize_basic(slice(1, 7), (8,)), (8,), (4,))
-    found = merged(backend, chain, [None, None], value, [part, other])
-    assert np.concatenate(found).tolist() == expected.tolist()
+    for given in ("|b1", "|i1", "<u2", "<i8", "<f4", ">f8", "<c16"):
+        value = np.array([1, 0, 100, 3.5, -2 if given[1] in "ifc" else 2, 7]).astype(given)
+        value = value.astype("i4").astype(given) if np.dtype(dtype).kind in "iu" else value
+        expected = np.zeros(8, dtype)
+        expected[1:7] = value
+        parts = parts_of(normalize_basic(slice(1, 7), (8,)), (8,), (4,))
+        found = merged(backend, chain, [None, None], value, parts)
+        assert np.concatenate(found).tolist() == expected.tolist(), given
 
 
 def test_the_last_of_several_values_for_an_element_stays(backend: Backend) -> None:
@@ -688,24 +679,23 @@ def test_objects_are_taken_as_they_are(backend: Backend) -> None:
     ],
     ids=str,
 )
-@pytest.mark.parametrize("shape", [(), (1,), (3, 4), (5, 7)])
 def test_chunks_that_equal_the_fill_value_bit_for_bit_are_none(
-    backend: Backend, dtype: Any, fill: Any, other: Any, shape: tuple[int, ...]
+    backend: Backend, dtype: Any, fill: Any, other: Any
 ) -> None:
     dtype = np.dtype(dtype)
-    chain = chain_for(backend, shape, dtype, fill)
-    full = np.full(shape, chain.chunk.fill_value, dtype)
-    different = np.full(shape, np.asarray(other, dtype), dtype)
-    inside, at_the_end = full.copy(), full.copy()
-    inside.reshape(-1)[inside.size // 2] = np.asarray(other, dtype)
-    at_the_end.reshape(-1)[-1] = np.asarray(other, dtype)
-    for chunk in (full, different, inside, at_the_end, full.T.copy().T):
-        is_fill = chunk.tobytes() == full.tobytes()
-        (found,) = merged(backend, chain, [None], chunk, [covering(chain)])
-        assert (found is None) == is_fill
-        assert encoded(backend, chain, chunk)
-        if found is not None:
-            assert found.tobytes() == chunk.tobytes()
+    for shape in ((), (1,), (3, 4), (5, 7)):
+        chain = chain_for(backend, shape, dtype, fill)
+        full = np.full(shape, chain.chunk.fill_value, dtype)
+        different = np.full(shape, np.asarray(other, dtype), dtype)
+        inside, at_the_end = full.copy(), full.copy()
+        inside.reshape(-1)[inside.size // 2] = np.asarray(other, dtype)
+        at_the_end.reshape(-1)[-1] = np.asarray(other, dtype)
+        for chunk in (full, different, inside, at_the_end, full.T.copy().T):
+            is_fill = chunk.tobytes() == full.tobytes()
+            (found,) = merged(backend, chain, [None], chunk, [covering(chain)])
+            assert (found is None) == is_fill
+            assert encoded(backend, chain, chunk)
+            assert found is None or found.tobytes() == chunk.tobytes()
 
 
 def test_chunks_that_come_to_hold_the_fill_value_are_none(backend: Backend) -> None:

@@ -3,6 +3,7 @@
 import json
 import pickle
 from inspect import isabstract
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -107,11 +108,6 @@ CASES = [
     Case(numcodec("json2"), ("O", "<i4")),
     Case(numcodec("msgpack2"), ("O", "<i4")),
 ]
-RUNS = [
-    pytest.param(case, dtype, id=f"{case}-{np.dtype(dtype).str}")
-    for case in CASES
-    for dtype in (case.dtypes if case.dtypes != ("S3",) else ("O",))
-]
 each_case = pytest.mark.parametrize("case", CASES, ids=str)
 
 
@@ -198,9 +194,9 @@ def test_a_zarr_v2_array_shows_the_codec(case: Case) -> None:
     assert (codec and codec.get_config()["id"]) == (shows and shows["id"])
 
 
-@pytest.mark.parametrize(("case", "dtype"), RUNS)
-def test_decoding_inverts_encoding_for_batches_of_any_size(case: Case, dtype: Any) -> None:
-    for shape in case.shapes:
+@each_case
+def test_decoding_inverts_encoding_for_batches_of_any_size(case: Case) -> None:
+    for dtype, shape in product(case.dtypes if case.dtypes != ("S3",) else ("O",), case.shapes):
         arrays = [values_for(case, dtype, shape, seed) for seed in range(3)]
         chain = chain_for([case.spec], arrays[0])
         for batch in ([], arrays[:1], arrays):
@@ -208,7 +204,7 @@ def test_decoding_inverts_encoding_for_batches_of_any_size(case: Case, dtype: An
             decoded = chain.decode(encoded)
             assert len(encoded) == len(decoded) == len(batch)
             for got, want in zip(decoded, batch, strict=True):
-                assert same(got, want, case.tolerance), shape
+                assert same(got, want, case.tolerance), (dtype, shape)
 
 
 @each_case
@@ -257,25 +253,20 @@ def test_a_bad_item_is_named_by_its_index_and_codec(case: Case) -> None:
 
 
 @each_case
-def test_truncated_input_is_refused_or_decodes_to_the_right_size(case: Case) -> None:
+def test_damaged_input_is_refused_or_decodes_to_the_right_size(case: Case) -> None:
     array, chain = first_run(case)
     data = bytes(chain.encode([array])[0])
     for cut in {0, 1, 3, 4, 5, 9, 15, 16, 17, len(data) // 2, len(data) - 5, len(data) - 1}:
         if 0 <= cut < len(data):
             decode_damaged(chain, data[:cut], array)
-
-
-@each_case
-def test_flipped_bits_are_refused_or_decode_to_the_right_size(case: Case) -> None:
-    array, chain = first_run(case)
-    data = bytes(chain.encode([array])[0])
     rng = np.random.default_rng(1)
-    places = {*range(min(24, len(data))), *rng.integers(0, len(data), 24).tolist()}
-    for place in places:
+    for place in {*range(min(24, len(data))), *rng.integers(0, len(data), 24).tolist()}:
         for bit in (0, 7, int(rng.integers(1, 7))):
             damaged = bytearray(data)
             damaged[place] ^= 1 << bit
             decode_damaged(chain, bytes(damaged), array)
+    for size in (0, 1, 4, 8, 16, 40, 200):
+        decode_damaged(chain, rng.bytes(size), array)
 
 
 def decode_damaged(chain: CpuChain, data: bytes, array: np.ndarray) -> None:
@@ -286,14 +277,6 @@ def decode_damaged(chain: CpuChain, data: bytes, array: np.ndarray) -> None:
         return
     assert got.shape == array.shape
     assert native(got) == native(array)
-
-
-@each_case
-def test_random_bytes_are_refused_or_decode_to_the_right_size(case: Case) -> None:
-    array, chain = first_run(case)
-    rng = np.random.default_rng(2)
-    for size in (0, 1, 4, 8, 16, 40, 200):
-        decode_damaged(chain, rng.bytes(size), array)
 
 
 @each_case
