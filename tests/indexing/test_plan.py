@@ -124,6 +124,22 @@ def check(selection: Selection, grid: Grid) -> None:
             assert part.full == (covered == within(part, grid))
 
 
+def test_all_ranges_of_short_axes() -> None:
+    """Random ranges rarely take a part of one chunk, and the whole of none."""
+    for extent, length in product(range(1, 9), range(1, 5)):
+        for start, step in product(range(extent), (1, 2, 3, 7)):
+            for stop in range(start + 1, extent + 1):
+                check(normalize_basic(slice(start, stop, step), (extent,)), (RegularAxis(extent, length),))
+
+
+def test_parts_of_long_ranges_are_in_their_objects() -> None:
+    grid, objects = (RegularAxis(61, 2),), (RegularAxis(61, 6),)
+    for start, step in product(range(30), (1, 2)):
+        plan = make_plan(normalize_basic(slice(start, None, step), (61,)), grid)
+        groups = [(owner, part.coords[0]) for (owner,), parts in plan.groups(objects) for part in parts]
+        assert groups == [(chunk // 3, chunk) for chunk in range(start // 2, (60 - (60 - start) % step) // 2 + 1)]
+
+
 def within(part: Part, grid: Grid) -> set[tuple[int, ...]]:
     """The places of a chunk that lie within the array."""
     ends = []

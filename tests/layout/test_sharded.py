@@ -15,7 +15,7 @@ from gzarr.codecs import BytesCodec, GzipCodec, ShardingCodec, TransposeCodec, Z
 from gzarr.errors import CodecError, MetadataError
 from gzarr.layout import sharded as layout_module
 from gzarr.layout.chunk_layout import Layout
-from gzarr.layout.shard import write_order
+from gzarr.layout.shard import check_overlaps, write_order
 from gzarr.layout.sharded import Sharded
 from gzarr.storage import CountingStore, MemoryStore, Request
 from gzarr.storage.base import token_of
@@ -201,11 +201,23 @@ def test_a_nested_index_must_not_point_into_its_neighbour() -> None:
     layout = layout_of([ShardingCodec((4, 4), codecs=[inner])])
     stored = bytearray(shard_of(layout))
     first = 4 * 5  # four chunks of five bytes, then the index of the first nested shard
-    stored[first + 8 : first + 16] = np.array([10**3], "<u8").tobytes()
-    with pytest.raises(CodecError, match="points outside"):
-        layout.locate(MemoryStore({"c/0/0": bytes(stored)}), (0, 0), [(0, 0)])
+    for nbytes in (10**3, first + 4 * 16 - 4):  # far beyond, and a byte of the next one
+        stored[first : first + 16] = np.array([5, nbytes], "<u8").tobytes()
+        with pytest.raises(CodecError, match="points outside"):
+            layout.locate(MemoryStore({"c/0/0": bytes(stored)}), (0, 0), [(0, 0)])
     with pytest.raises(CodecError, match="points outside"):
         layout.extract(bytes(stored), (0, 0), [(0, 0)])
+
+
+def test_overlaps_are_found_whatever_lies_between() -> None:
+    """A long chunk may reach over a short one into the one behind that."""
+    for entries, n in (([(0, 30), (5, 2), (20, 5)], 2), ([(0, 10), (0, 10), (10, 5)], 0), ([(0, 12), (10, 5)], 1)):
+        index = np.array(entries, np.uint64)
+        if n:
+            with pytest.raises(CodecError, match=f"{n} chunks overlap others"):
+                check_overlaps(index, 64, 16, "end")
+        else:
+            check_overlaps(index, 64, 16, "end")
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ from tests.properties.test_copies import job_for
 ROOT = Path(__file__).parents[3]
 SHAPE, CHUNK = (70, 45, 3), (20, 15, 3)
 STRUCT = np.dtype([("a", "<i4"), ("b", ">f4"), ("c", "u1", (3,))])
-DTYPES = ["<i4", ">f4", "u1", "<c16", "<M8[s]", STRUCT]
+DTYPES = ["<i4", ">f4", "u1", "<c16", ">c8", "<M8[s]", STRUCT]
 
 SMALL = BloscCodec("lz4", 5, "shuffle", 4, 256)
 #: Chains that the loop knows.

@@ -8,10 +8,12 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import gzarr
 from gzarr.config import config
 from gzarr.cpu.compiled import eligibility, library
 from gzarr.cpu.compiled import read as compiled_read
@@ -103,3 +105,16 @@ def test_items_that_are_no_memory_are_refused(folder: Path) -> None:
         with pytest.raises(kind):
             library.extension().read(*before, wrong, path, written, fill, scratch, status)
     del memory
+
+
+@pytest.mark.parametrize("chain", [name for name in CHAINS if "shards" not in name])
+def test_chunks_with_a_byte_more_or_less_are_refused_by_either_path(chain: str, tmp_path: Path) -> None:
+    array = gzarr.create_array(
+        tmp_path, data=np.arange(600.0).reshape(60, 10, 1), chunks=(5, 10, 1), codecs=CHAINS[chain]
+    )
+    stored = (tmp_path / "c/3/0/0").read_bytes()
+    for damaged in (stored + b"\1", stored[:-1]):
+        (tmp_path / "c/3/0/0").write_bytes(damaged)
+        for native in (True, False):
+            with config.set({"cpu.native": native}), pytest.raises(gzarr.ChunkError, match="c/3/0/0"):
+                array[...]

@@ -17,6 +17,7 @@ from gzarr.cpu.compiled import library
 from gzarr.cpu.compiled import read as compiled_read
 from gzarr.storage import LocalStore, MemoryStore, Store
 from gzarr.storage.base import Versions
+from gzarr.storage.local_files import WRITTEN
 from gzarr.storage.wrappers import ForwardedVersions
 from tests.cpu.compiled.looping import Watched
 from tests.properties.test_copies import job_for
@@ -110,6 +111,29 @@ def test_nobody_looks_at_a_shard_whose_index_is_cached(opaque: bool, tmp_path: P
         assert {*np.concatenate([found.ravel() for found in reads_of(array, ids)]).tolist()} == {2}
         assert (store.looks == 0) is not opaque
     assert watched.left == 0
+
+
+def test_a_file_of_the_same_inode_size_and_times_is_told_apart_by_its_number(tmp_path: Path, watched: Watched) -> None:
+    """Inodes are used again, and clocks of file systems tick every few milliseconds."""
+    array, _ = one_shard(LocalStore(tmp_path))
+    ids = list(range(0, 256, 7))
+    reads_of(array, ids)
+    assert watched.left == 0
+    WRITTEN[(tmp_path / "c/0").stat().st_ino % len(WRITTEN)] += 1
+    assert {*np.concatenate([found.ravel() for found in reads_of(array, ids)]).tolist()} == {2}
+    assert watched.left > 0
+
+
+def test_files_that_the_loop_writes_get_a_number(tmp_path: Path) -> None:
+    array = gzarr.create_array(tmp_path, shape=(8, 8), chunks=(2, 8), dtype="i4")
+    store = LocalStore(tmp_path)
+    for key in (np.s_[...], np.s_[2:4]):  # many chunks, and one in a call
+        before = list(WRITTEN)
+        array[key] = 1
+        place = (tmp_path / "c/1/0").stat().st_ino % len(WRITTEN)
+        assert WRITTEN[place] != before[place]
+        assert store.versions.token("c/1/0").number == WRITTEN[place]
+        array[...] = 2
 
 
 @pytest.mark.parametrize("opaque", [False, True])
