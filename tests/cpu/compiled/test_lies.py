@@ -118,3 +118,18 @@ def test_chunks_with_a_byte_more_or_less_are_refused_by_either_path(chain: str, 
         for native in (True, False):
             with config.set({"cpu.native": native}), pytest.raises(gzarr.ChunkError, match="c/3/0/0"):
                 array[...]
+
+
+@pytest.mark.parametrize("location", ["start", "end"])
+def test_a_shard_with_a_damaged_index_is_not_written_by_either_path(location: str, tmp_path: Path) -> None:
+    shards = {"shape": 64, "index_location": location}
+    array = gzarr.create_array(tmp_path, data=np.arange(64), chunks=4, shards=shards)
+    good = (tmp_path / "c/0").read_bytes()
+    at = 3 if location == "start" else len(good) - 9
+    damaged = good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :]
+    (tmp_path / "c/0").write_bytes(damaged)
+    for native in (True, False):
+        for key in (np.s_[5], np.s_[2:50]):  # a chunk in one call, and many
+            with config.set({"cpu.native": native}), pytest.raises(gzarr.ChunkError, match="c/0"):
+                array[key] = 1
+            assert (tmp_path / "c/0").read_bytes() == damaged
