@@ -172,11 +172,8 @@ def through(store: Store) -> list[Store]:
 
 
 @pytest.mark.parametrize("capabilities", CAPABILITIES, ids=" and ".join)
-@pytest.mark.parametrize("base", [LocalStore, DirectoryStore])
-def test_a_subclass_that_changes_bytes_is_not_bypassed(
-    base: type[LocalStore], capabilities: tuple[str, ...], tmp_path: Path
-) -> None:
-    check_store(inverting(base, capabilities)(tmp_path))
+def test_a_subclass_that_changes_bytes_is_not_bypassed(capabilities: tuple[str, ...], tmp_path: Path) -> None:
+    check_store(inverting(DirectoryStore if capabilities else LocalStore, capabilities)(tmp_path))
     raw = LocalStore(tmp_path)["v3/plain/zarr.json"]
     assert inverted(raw)[:1] == b"{"
 

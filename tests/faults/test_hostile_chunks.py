@@ -333,7 +333,7 @@ CHAIN_BOMBS = [
     *((spec, bomb) for spec, bomb, _ in BOMBS),
     (ZstdCodec(), rle_frame(BIG)),
     (ZstdCodec(), without_size(zstd(HUGE, 1))),
-    (ZstdCodec(), zstd(bytes(1000)) * (BIG // 1000)),
+    (ZstdCodec(), zstd(bytes(100_000)) * (BIG // 100_000)),
     (NumcodecsCodec("nvcomp_batch", {"algorithm": "zstd"}), zstd(HUGE, 1)),
 ]
 NAMES = [f"{spec.name}-{number}" for number, (spec, _) in enumerate(CHAIN_BOMBS)]
