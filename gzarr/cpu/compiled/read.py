@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -133,7 +133,9 @@ class LoopRead:
         if table.owners is not None:
             self._read_shards(number, table)
             return []
-        status = self._call(table, None, self._chunks(table) if self.source.in_memory else None)
+        encode, prefix = self.source.keys.encode, self.source.prefix
+        keys = (prefix + encode(at) for at in table.coords.tolist())
+        status = self._call(table, None, self._fetch(keys) if self.source.in_memory else None)
         if not any(status):
             return []
         parts = self.tables.parts(number, table, [chunk for chunk, left in enumerate(status) if left])
@@ -151,11 +153,10 @@ class LoopRead:
             parts += self.tables.parts(number, table, range(*table.bounds[at : at + 2].tolist()))
         return shard, parts
 
-    def _chunks(self, table: Any) -> Sequence[Buffer | None]:
-        """What the store has of the chunks of a batch. Raises: StoreError."""
-        encode, prefix = self.source.keys.encode, self.source.prefix
+    def _fetch(self, keys: Iterable[str]) -> Sequence[Buffer | None]:
+        """What the store has of some chunks or shards. Raises: StoreError."""
         with stage("read") as noted:
-            items = self.source.store.get_many([Request(prefix + encode(at)) for at in table.coords.tolist()])
+            items = self.source.store.get_many(list(map(Request, keys)))
             if noted:
                 noted.count(len(items), sum_nbytes(items), sum_nbytes(items))
         return items
@@ -200,7 +201,7 @@ class LoopRead:
         key, stored, token = layout.key(shard), None, None
         try:
             if self.source.in_memory:
-                stored = self._fetch(key)
+                (stored,) = self._fetch([key])
                 versions = store.versions
                 version = None if versions is None or stored is None else versions.of(stored)
                 entries = None if stored is None else layout.index(store, shard, version, stored)
@@ -217,13 +218,6 @@ class LoopRead:
             return _ShardRow(None, None, _pack_shard(shard, origin))
         entries = np.ascontiguousarray(entries, np.uint64)
         return _ShardRow(token, entries, _pack_shard(shard, origin, layout.steps(entries), entries, token), stored)
-
-    def _fetch(self, key: str) -> Buffer | None:
-        with stage("read") as noted:
-            stored = self.source.store.get_one(Request(key))
-            if noted:
-                noted.count(1, sum_nbytes([stored]), sum_nbytes([stored]))
-        return stored
 
     def _call(self, table: Any, shards: bytes | None, items: Sequence[Any] | None) -> bytes | bytearray:
         """Let the loop read a table.

@@ -154,48 +154,38 @@ class LoopWrite:
             left: Sequence[int] = range(batch.nchunks)
         elif isinstance(layout, Sharded):
             left = () if self._write_shard(loop, layout, batch, keys[0], covered=not merged) else range(batch.nchunks)
-        elif self.target is None:
-            left = self._write_items(loop, batch.tables[0][1], keys, merged)
         else:
-            left = self._write_files(loop, batch.tables[0][1], keys, self.target)
+            left = self._write_chunks(loop, batch.tables[0][1], keys, merged)
         self.source.write_pace.note(perf_counter() - started, batch.nchunks)
         return self._left(batch, left) if left else []
 
-    def _write_items(self, loop: Any, table: Any, keys: Sequence[str], merged: Sequence[str]) -> Sequence[int]:
-        """Encode the chunks of a table, which the store takes. Returns: numbers of those that are left."""
-        store, chain, n = self.source.store, self.source.chain, table.nchunks
+    def _write_chunks(self, loop: Any, table: Any, keys: Sequence[str], merged: Sequence[str]) -> Sequence[int]:
+        """Write the chunks of a table, which are files or are given to the store. Returns: numbers of those left."""
+        store, chain, target, n = self.source.store, self.source.chain, self.target, table.nchunks
         old = dict(zip(merged, store.get_many(list(map(Request, merged))), strict=True)) if merged else {}
-        status = bytearray(n)
+        status, nbytes = bytearray(n), n * chain.max_encoded if target is None else 0
         with lent_scratch() as scratch:
-            room = scratch.room(n * chain.max_encoded + chain.write_nbytes)
-            encoded, rest = room[: n * chain.max_encoded], room[n * chain.max_encoded :]
-            into = None, None, (list(map(old.get, keys)), encoded)
+            room = scratch.room(nbytes + chain.write_nbytes)
+            into: tuple[Any, Any, Any] = None, None, (list(map(old.get, keys)), room[:nbytes])
+            if target is not None:
+                prefix = os.fsencode(target.prefix + self.source.keys.prefix)
+                into = (prefix, os.fsencode(target.temporary), target.written, target.number()), None, None
             try:
-                n_left, *done, made = self._call(loop, table, into, rest, status)
+                n_left, taken, placed, *made = self._call(loop, table, into, room[nbytes:], status)
             except (TypeError, BufferError):  # old contents that are no plain memory
                 return range(n)
-        with stage("store") as noted:
-            store.set_many([item for item in zip(keys, made, strict=True) if item[1] is not None])
-            if emptied := [key for key, code in zip(keys, status, strict=True) if code == _EMPTY]:
-                store.delete_many(emptied)
-            if noted:
-                noted.count(0, done[1], done[1])
-        if doing := here():
-            doing.count(n - n_left, *done)
-        return [i for i, code in enumerate(status) if code == _LEFT] if n_left else ()
-
-    def _write_files(self, loop: Any, table: Any, keys: Sequence[str], target: Target) -> Sequence[int]:
-        """Write the chunks of a table, which are files. Returns: numbers of those that are left."""
-        prefix = os.fsencode(target.prefix + self.source.keys.prefix)
-        status = bytearray(table.nchunks)
-        into = (prefix, os.fsencode(target.temporary), target.written, target.number()), None, None
-        with lent_scratch() as scratch:
-            n_left, *done, _, _ = self._call(loop, table, into, scratch.room(self.source.chain.write_nbytes), status)
         emptied = [key for key, code in zip(keys, status, strict=True) if code == _EMPTY]
-        if emptied:
+        if target is None:
+            with stage("store") as noted:
+                store.set_many([item for item in zip(keys, made[0], strict=True) if item[1] is not None])
+                if emptied:
+                    store.delete_many(emptied)
+                if noted:
+                    noted.count(0, placed, placed)
+        elif emptied:
             target.tidy(emptied)
         if doing := here():
-            doing.count(table.nchunks - n_left, *done)
+            doing.count(n - n_left, taken, placed)
         return [i for i, code in enumerate(status) if code == _LEFT] if n_left else ()
 
     def _write_shard(self, loop: Any, layout: Sharded, batch: _Batch, key: str, *, covered: bool) -> bool:
