@@ -126,8 +126,9 @@ _HOMES = {name: module for module, names in _NAMES.items() for name in names.spl
 _EXTRAS = {"MsgPack": "msgpack", "PCodec": "pcodec", "ZFPY": "zfp"}
 
 
-# The loop calls POSIX, so there is none for Windows.
-if sys.platform != "win32" and config["cpu.native"] and find_spec("gzarr.cpu._loop") is None:
+# The loop calls POSIX, so there is none for Windows. The setting comes last: settings are read from the environment
+# when one is first asked for, and a plug-in of pytest imports gzarr before tests can choose them.
+if sys.platform != "win32" and find_spec("gzarr.cpu._loop") is None and config["cpu.native"]:
     warnings.warn(
         "gzarr was installed without its compiled loop: results are the same, but many small chunks take up to ten "
         "times as long. Install a C compiler, then gzarr again; GZARR_CPU__NATIVE=0 hides this warning",
