@@ -236,8 +236,8 @@ def _open_path(
     if match and (scheme not in ("file", "zip", "memory") or not match[0].endswith("://") or "::" in path):
         from gzarr.storage.urls import open_url
 
-        found, inner = open_url(path, options, read_only=read_only)
-        return (_n5(found) if path.rstrip("/").lower().endswith(".n5") else found), inner
+        found = open_url(path, options, read_only=read_only)
+        return (_n5(found) if path.rstrip("/").lower().endswith(".n5") else found), ""
     if set(options) - {"auto_mkdir"}:  # directories are made when they are needed
         raise StoreError(f"{path!r} takes no storage_options, got {sorted(options)}; they go with URLs of servers")
     if scheme == "memory":

@@ -265,7 +265,7 @@ class Conditional(ABC):
         """
 
 
-#: The tag of a change without a condition, beside others that have one: one call then stores all objects of a wave.
+#: The tag of a change without a condition, beside others that have one: one call then stores all objects of a batch.
 ANY: Final[object] = type("AnyVersion", (), {"__repr__": lambda _: "ANY"})()
 
 

@@ -269,7 +269,7 @@ class RemoteStore(FlatStore):
 
     def _fetch_all(self, requests: Sequence[Request], versions: Mapping[str, object]) -> list[Buffer | None]:
         if not self._ranges:
-            return self._parts_of_wholes(requests, versions)
+            return self._parts_of_objects(requests, versions)
         merged = coalesce(requests, max_gap_nbytes=MAX_GAP_NBYTES, max_nbytes=MAX_NBYTES)
         if len(merged.requests) > self._at_once:
             merged = coalesce(requests, max_gap_nbytes=MAX_BUSY_GAP_NBYTES, max_nbytes=MAX_NBYTES)
@@ -277,10 +277,10 @@ class RemoteStore(FlatStore):
             self.together(lambda request: self._fetch(request, versions.get(request.key)), merged.requests)
         )
 
-    def _parts_of_wholes(self, requests: Sequence[Request], versions: Mapping[str, object]) -> list[Buffer | None]:
+    def _parts_of_objects(self, requests: Sequence[Request], versions: Mapping[str, object]) -> list[Buffer | None]:
         keys = list({request.key for request in requests})
-        wholes = self.together(lambda key: self._fetch(Request(key), versions.get(key)), keys)
-        found = dict(zip(keys, wholes, strict=True))
+        values = self.together(lambda key: self._fetch(Request(key), versions.get(key)), keys)
+        found = dict(zip(keys, values, strict=True))
         parts = [(found[request.key], request) for request in requests]
         return [None if whole is None else part_of(whole, request) for whole, request in parts]
 

@@ -102,7 +102,7 @@ class StoreURL(os.PathLike[str]):
         return self.url
 
 
-def open_url(url: str, options: Mapping[str, Any], *, read_only: bool) -> tuple[Store, str]:
+def open_url(url: str, options: Mapping[str, Any], *, read_only: bool) -> Store:
     """Return the store that a URL names.
 
     Parameters
@@ -116,8 +116,8 @@ def open_url(url: str, options: Mapping[str, Any], *, read_only: bool) -> tuple[
 
     Returns
     -------
-    tuple of (Store, str)
-        The store, and the path inside it, which is always "".
+    Store
+        The store.
 
     Raises
     ------
@@ -133,13 +133,13 @@ def open_url(url: str, options: Mapping[str, Any], *, read_only: bool) -> tuple[
             raise StoreError(
                 f"{without_secrets(url)!r}: archives across a network can be read only; open it with mode='r'"
             )
-        return FsspecStore.from_url(f"zip::{url}", {scheme: dict(options)} if options else {}, True), ""
+        return FsspecStore.from_url(f"zip::{url}", {scheme: dict(options)} if options else {}, True)
     if not is_chain and scheme in _BUCKETS:
-        return _open_bucket(url, scheme, options, read_only), ""
+        return _open_bucket(url, scheme, options, read_only)
     if not is_chain and scheme in ("http", "https"):
-        return _open_http(url, options), ""
+        return _open_http(url, options)
     _check_scheme(url, scheme)
-    return FsspecStore.from_url(url, options, read_only), ""
+    return FsspecStore.from_url(url, options, read_only)
 
 
 def _open_bucket(url: str, scheme: str, options: Mapping[str, Any], read_only: bool) -> Store:
