@@ -557,3 +557,23 @@ def test_documents_that_differ_only_in_type_or_bits_are_told_apart(zarr_format: 
     gzarr.consolidate_metadata(store)
     opened = gzarr.open_group(store, mode="r")
     assert [repr(opened[f"a{n}"].attrs["value"]) for n in range(len(values))] == list(map(repr, values))
+
+
+@FORMATS
+def test_what_is_made_during_consolidation_is_in_it(zarr_format: int) -> None:
+    class Growing(MemoryStore):
+        grows = False
+
+        def list_dir(self, path: str = "") -> tuple[list[str], list[str]]:
+            found = super().list_dir(path)
+            if self.grows:  # after the first listing
+                self.grows = False
+                with ThreadPoolExecutor(1) as pool:
+                    pool.submit(hierarchy(self, zarr_format, path="other").create_group, "late").result()
+            return found
+
+    store = Growing()
+    hierarchy(store, zarr_format)
+    store.grows = True
+    gzarr.consolidate_metadata(store)
+    assert documents(store, "", zarr_format) == collect(store, "")

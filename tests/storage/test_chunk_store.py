@@ -64,3 +64,18 @@ def test_new_arrays_are_as_the_stores_say(tmp_path: Any) -> None:
     z[...] = 1
     assert (tmp_path / "1/1").is_file()
     assert SplitStore(gzarr.N5Store(tmp_path / "x.n5"), MemoryStore()).zarr_format == 2
+
+
+def test_documents_are_stored_and_deleted_after_chunks() -> None:
+    """They make nodes exist."""
+    stored: list[str] = []
+
+    class Noting(MemoryStore):
+        def set_many(self, items: Any) -> None:
+            items = list(items)
+            stored.extend(key for key, _ in items)
+            super().set_many(items)
+
+    store = SplitStore(Noting(), Noting())
+    store.set_many([("zarr.json", b"{}"), ("c/0", b"1"), (".zattrs", b"{}"), ("c/1", b"2")])
+    assert stored == ["c/0", "c/1", "zarr.json", ".zattrs"]

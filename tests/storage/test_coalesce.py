@@ -55,6 +55,11 @@ def test_merged_reads_cover_their_parts_and_keep_to_the_limits(batch: list[Reque
     assert sorted({index for index, _ in parts}) == list(range(len(merged)))
 
 
+def test_a_range_within_another_does_not_end_what_is_merged() -> None:
+    batch = [Request("a", 0, 50), Request("a", 10, 5), Request("a", 52, 5)]
+    assert coalesce(batch, max_gap_nbytes=4).requests == [Request("a", 0, 57)]
+
+
 def test_neighbours_become_one_request() -> None:
     batch = [Request("a", 10 * i, 10) for i in (3, 0, 2, 1)]
     store = make_store()

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { OPEN = 1, WRITE, RENAME, READ, FOLDER };
@@ -60,13 +61,19 @@ ssize_t write(int fd, const void *data, size_t n) {
     return ((ssize_t(*)(int, const void *, size_t))dlsym(RTLD_NEXT, "write"))(fd, data, n);
 }
 
+/* What a read that fails returns: without an error number the file ends early; with a negative one it is touched, and
+ * the read does not fail. */
+static int read_fails(int fd) {
+    if (!fails(READ)) return 0;
+    return fault_errno < 0 ? futimens(fd, NULL) : 1;
+}
+
 #define READS(name)                                                                                            \
     ssize_t name(int fd, void *data, size_t n, off_t at) {                                                     \
-        if (fails(READ)) return fault_errno ? -1 : 0;                                                          \
+        if (read_fails(fd)) return fault_errno ? -1 : 0;                                                       \
         return ((ssize_t(*)(int, void *, size_t, off_t))dlsym(RTLD_NEXT, #name))(fd, data, n, at);             \
     }
 
-/* Without an error number files end early. */
 READS(pread)
 READS(pread64)
 
@@ -74,7 +81,7 @@ struct iovec;
 
 #define READS_PIECES(name)                                                                                         \
     ssize_t name(int fd, const struct iovec *pieces, int n, off_t at) {                                            \
-        if (fails(READ)) return fault_errno ? -1 : 0;                                                              \
+        if (read_fails(fd)) return fault_errno ? -1 : 0;                                                           \
         return ((ssize_t(*)(int, const struct iovec *, int, off_t))dlsym(RTLD_NEXT, #name))(fd, pieces, n, at);    \
     }
 

@@ -428,3 +428,16 @@ def test_tables_that_lie(folder: Path, data: st.DataObject) -> None:
         made_of_lies.write(coords, some, np.array(5, "i4"), True)
     made_of_lies.read(key, np.dtype("i4"))
     made_of_lies.read(np.s_[:], np.dtype("i4"))
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_chunks_of_the_fill_value_are_kept_or_dropped_as_is_wanted(native: bool, tmp_path: Path) -> None:
+    for store in (LocalStore(tmp_path), MemoryStore()):
+        array = gzarr.create_array(store, shape=(8, 8), chunks=(4, 4), dtype="i4", overwrite=True)
+        with config.set({"cpu.native": native}):
+            keeping = array.with_config({"write_empty_chunks": True})
+            for key in (np.s_[1, 2], np.s_[:4, :4]):
+                keeping[key] = 0
+                assert "c/0/0" in store
+                array[key] = 0
+                assert "c/0/0" not in store

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gzarr
+from gzarr.config import config
 from gzarr.cpu.compiled import library
 from gzarr.cpu.compiled.points import make_point_batches
 from gzarr.indexing.plan import PointPlan
@@ -132,3 +133,12 @@ def test_tables_that_lie_are_refused(data: st.DataObject) -> None:
         return
     assert 0 < found <= n
     assert sorted(order.tolist()) == list(range(n))
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_of_several_values_for_a_point_the_last_one_stays(native: bool) -> None:
+    array, model = gzarr.zeros(200, chunks=10, shards=100, dtype="i4"), np.zeros(200, "i4")
+    points = np.random.default_rng(0).integers(0, 200, 2000)
+    with config.set({"cpu.native": native}):
+        array.vindex[points] = model[points] = np.arange(1, 2001)
+    np.testing.assert_array_equal(array[...], model)
