@@ -81,7 +81,7 @@ gpu-check:
 
 # Rebuilt when the dependencies or the C sources change. The package is installed in place, so that other edits need no
 # new installation. Tests keep bytecode elsewhere, of the quarter of the modules that they import.
-COMPILED = setup.py $(wildcard gzarr/cpu/loop/*)
+COMPILED = setup.py $(wildcard gzarr/cpu/loop/* gzarr/gpu/native/*)
 .venv/ready: EXTRA = test
 .venv/ready: HOW = --no-compile
 .venv-demo/ready: EXTRA = pillow

@@ -11,12 +11,14 @@ from setuptools.command.build_ext import build_ext
 
 # A free-threaded Python has no stable interface before 3.15: there the extension is built for one version.
 STABLE = not sysconfig.get_config_var("Py_GIL_DISABLED")
+# The second one serves devices.
+FOLDERS = ["gzarr/cpu/loop", "gzarr/gpu/native"]
 FLAGS = ["-std=c11", "-O3", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wno-unused-parameter"]
 
 loop = Extension(
     "gzarr.cpu._loop",
-    sorted(map(str, Path("gzarr/cpu/loop").glob("*.c"))),
-    depends=sorted(map(str, Path("gzarr/cpu/loop").glob("*.h"))),
+    [str(file) for folder in FOLDERS for file in sorted(Path(folder).glob("*.c"))],
+    depends=[str(file) for folder in FOLDERS for file in sorted(Path(folder).glob("*.h"))],
     define_macros=[("_GNU_SOURCE", "1"), ("_FILE_OFFSET_BITS", "64")]
     + ([("Py_LIMITED_API", "0x030B0000")] if STABLE else []),
     extra_compile_args=FLAGS,

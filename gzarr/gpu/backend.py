@@ -26,7 +26,6 @@ from gzarr.backend import Array, Chain, Decode, Fields, Placement, T, Work
 from gzarr.codecs.spec import ArrayRepr, Step
 from gzarr.cpu.backend import CpuBackend
 from gzarr.errors import DeviceError
-from gzarr.gpu.codecs.batch import Chunks, Wave
 from gzarr.gpu.codecs.dtypes import has_dtype
 from gzarr.gpu.codecs.floats import why_not_cast
 from gzarr.gpu.detection.measured import SMALL_READS, SMALL_WRITES, gpu_name
@@ -34,18 +33,17 @@ from gzarr.gpu.detection.thresholds import NEVER, Crossover, crossover_for
 from gzarr.gpu.device.engine import engine_note
 from gzarr.gpu.device.lanes import N_LANES, Lanes
 from gzarr.gpu.device.protocol import Device
-from gzarr.gpu.pipeline.copying import CopyTarget, plan_of
 from gzarr.gpu.pipeline.eligibility import Chunked, DeviceJobs
 from gzarr.gpu.pipeline.launching import is_placeable
 from gzarr.gpu.pipeline.placement import DevicePlan, make_device_plan
-from gzarr.gpu.pipeline.placing_waves import Placing, is_small, place_from_host, place_on_device, placing_in
+from gzarr.gpu.pipeline.placing import is_small, place_from_host, place_parts
 from gzarr.gpu.pipeline.reducing import reduce_windows, reduces
 from gzarr.gpu.pipeline.resources import Resources
 from gzarr.gpu.pipeline.sizing import read_cost, wave_nchunks, write_cost
 from gzarr.gpu.pipeline.taking import take_rows
 from gzarr.gpu.pipeline.values import OnHost, values_of
 from gzarr.gpu.pipeline.waves import in_waves, positions
-from gzarr.gpu.pipeline.write import merge_and_encode_wave
+from gzarr.gpu.pipeline.write import buffers_of, encode_wave
 from gzarr.gpu.reading.host import Reader, on_host, phase_of
 from gzarr.gpu.reading.select import ReaderChoice, choose_reader
 from gzarr.indexing.copies import Slots
@@ -275,13 +273,12 @@ class GpuBackend:
             )
         with self._lanes.borrow() as lane:
             if places and not is_small(self._resources, plan, buffers, out):
-                prepare = placing_in(self._device, plan, parts, out, fields)
-                place_on_device(self._resources, lane, plan, buffers, parts, prepare)
+                place_parts(self._resources, lane, plan, buffers, (parts, out, fields))
                 return
             on_the_host = np.empty(out.shape, out.dtype)
             with np.errstate(all="ignore"):  # as the device casts
                 self._host.place(host, [on_host(buffer) for buffer in buffers], parts, on_the_host, fields)
-            place_from_host(self._resources, lane, on_the_host, parts, out)
+            place_from_host(self._resources, lane, plan, on_the_host, parts, out)
 
     def _place_copies(self, chain: Chain, buffers: Sequence[Any], parts: Sequence[Part], slots: Slots) -> None:
         """Decode each chunk once and make its copies, or decode it for every copy if the host has to."""
@@ -292,18 +289,8 @@ class GpuBackend:
                 with positions(owners):
                     self.place(chain, [buffers[owner] for owner in owners], singles, block, None)
             return
-        target = CopyTarget(self._device, plan, plan_of(parts, slots.blocks[0].shape), slots.blocks)
-
-        def prepare(some: slice, present: Sequence[int]) -> Placing:
-            numbers = np.arange(*some.indices(len(parts)))
-
-            def place(wave: Wave, chunks: Chunks | None) -> None:
-                target.place(wave, plan, (chunks, present), numbers, None)
-
-            return Placing(target.direct(numbers[present], None), target.later_nbytes(numbers), place)
-
         with self._lanes.borrow() as lane:
-            place_on_device(self._resources, lane, plan, buffers, parts, prepare)
+            place_parts(self._resources, lane, plan, buffers, (parts, slots, None))
 
     def compiled(self, store: Store, layout: Layout, chain: Chain | None, *, cached: bool) -> DeviceJobs | None:
         """Return what decides which reads and writes of an array are done in pieces; None if the host does all."""
@@ -311,13 +298,8 @@ class GpuBackend:
         if chain is not None and (plan is None or not has_dtype(plan.chunk.dtype)):
             return None
 
-        def merge(old: Sequence[Buffer | None], value: Array, parts: Sequence[Part], keep: bool) -> list[Buffer | None]:
-            if chain is None:
-                raise TypeError("chunks that differ in shape are not merged at once")
-            return self.merge_and_encode(chain, old, value, parts, None, keep_empty=keep)
-
         host = self._host.compiled(store, layout, None if chain is None else _unpacked(chain).host, cached=cached)
-        return DeviceJobs(self._resources, Chunked(store, layout, plan, merge, host))
+        return DeviceJobs(self._resources, Chunked(store, layout, plan, host))
 
     def decode(self, chain: Chain, buffers: Sequence[Buffer | None]) -> list[Array]:
         """Decode whole chunks on the host. Raises: CodecError(index)."""
@@ -341,15 +323,15 @@ class GpuBackend:
         if plan is None or not self._writes(plan, value, len(parts), fields):
             return self._merge_and_encode_on_host(host, old, value, (parts, fields), keep_empty=keep_empty)
         # A lazy value, such as another array of gzarr, is read before this write holds a lane.
-        values = values_of(self._device, value, parts, plan.chunk.dtype)
+        values = values_of(self._device, plan, value, parts)
         is_read = not isinstance(value, np.ndarray) and not self._device.owns(value)
         streams = (self._device.current_stream(), self._lanes.stream) if is_read else ()
         ready = [self._device.record(stream) for stream in streams if stream is not None]
         encoded: list[Buffer | None] = []
 
         def wave(some: slice) -> None:
-            given = values, some
-            encoded.extend(merge_and_encode_wave(lane, plan, old[some], parts[some], given, keep_empty=keep_empty))
+            found = encode_wave(lane, plan, old[some], (values, some), keep_empty=keep_empty)
+            encoded.extend(buffers_of(plan.encoding, found, some.stop - some.start))
 
         with self._lanes.borrow_to_write() as lane:
             for event in ready:

@@ -61,17 +61,17 @@ def watched(backend: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[lis
     streams: list[int] = []
     lock = threading.Lock()
     place, device = backend.place, backend._device
-    decompress, launch, place_piece = device.decompress, device.launch, read_job.place_boxes
+    decompress, launch, place_batch = device.decompress, device.launch, read_job.place_batch
 
     def placing(chain: Any, buffers: Any, *rest: Any) -> None:
         with lock:
             waves.append(len(buffers))
         place(chain, buffers, *rest)
 
-    def placing_piece(wave: Any, plan: Any, decoded: Any, parts: Any, out: Any) -> Any:
+    def placing_batch(lane: Any, plan: Any, into: Any, *rest: Any) -> Any:
         with lock:
-            waves.append(len(parts[1]))
-        return place_piece(wave, plan, decoded, parts, out)
+            waves.append(into[0].nchunks)
+        return place_batch(lane, plan, into, *rest)
 
     def decompressing(decoder: str, source: Any, *rest: Any, **options: Any) -> Any:
         with lock:
@@ -86,7 +86,7 @@ def watched(backend: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[lis
 
     with monkeypatch.context() as patch:
         patch.setattr(backend, "place", placing)
-        patch.setattr(read_job, "place_boxes", placing_piece)
+        patch.setattr(read_job, "place_batch", placing_batch)
         patch.setattr(device, "decompress", decompressing)
         patch.setattr(device, "launch", launching)
         yield waves, streams

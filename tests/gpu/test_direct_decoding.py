@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,10 @@ from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.detection.thresholds import NEVER
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.hostbuild import find_compiler
+from gzarr.gpu.pipeline.copies import box_copies, direct_targets
 from gzarr.gpu.pipeline.eligibility import DeviceJobs
 from gzarr.gpu.pipeline.read_job import DeviceRead
+from gzarr.indexing.plan import Part
 from gzarr.storage import LocalStore, MemoryStore
 from tests.gpu.device.test_cuda import cuda  # noqa: F401 - a fixture
 
@@ -47,14 +48,12 @@ def copies(device: EmulatedDevice) -> list[str]:
     return [name for name in device.launches if name.startswith(("copy_plain", "copy_bytes", "copy_tiles", "place"))]
 
 
-def address_of(job: DeviceRead, chunks: tuple[int, ...], span: tuple[int, ...]) -> int:
+def address_of(job: DeviceRead, part: Part, out: np.ndarray, chunks: tuple[int, ...]) -> int:
     """Where a part's chunk is contiguous in the result, found with NumPy; 0 if it is not."""
-    part = job.target.box.part(list(span))
     elements = np.arange(np.prod(chunks, dtype=int)).reshape(chunks, order="C")
-    wanted, place = elements[part.inside], job.target.out[part.out]
+    wanted, place = elements[part.inside], out[part.out]
     # As memory of chunks has the order of the plan's strides, a chunk is a view with these of a flat array.
-    item = job.target.out.itemsize
-    strides = [stride * item for stride in job.source.plan.strides]
+    strides = [stride * out.itemsize for stride in job.source.plan.strides]
     same = wanted.shape == chunks and np.array_equal(wanted, elements)
     same = same and all(n == 1 or a == b for n, a, b in zip(chunks, place.strides, strides, strict=True))
     return place.__array_interface__["data"][0] if same else 0
@@ -96,7 +95,14 @@ def test_what_is_contiguous_is_decoded_in_its_place(monkeypatch: pytest.MonkeyPa
     expected = array[wanted]
     jobs: list[Any] = []
     take = DeviceJobs.take_read
-    monkeypatch.setattr(DeviceJobs, "take_read", lambda *args: jobs.append(take(*args)) or jobs[-1])
+    results: list[Any] = []
+
+    def watched(self: DeviceJobs, plan: Any, nparts: int, out: Any, fields: Any) -> Any:
+        jobs.append(take(self, plan, nparts, out, fields))
+        results.append(out)
+        return jobs[-1]
+
+    monkeypatch.setattr(DeviceJobs, "take_read", watched)
     out = {
         "new": None,
         "F": np.empty(expected.shape, dtype.newbyteorder("="), order="F"),
@@ -110,11 +116,15 @@ def test_what_is_contiguous_is_decoded_in_its_place(monkeypatch: pytest.MonkeyPa
     for job in jobs:
         if not isinstance(job, DeviceRead):
             continue
-        spans = list(itertools.product(*(range(len(axis)) for axis in job.target.columns.axes)))
-        may = job.source.plan.ends_in_streams and job.target.out.dtype == dtype and not options["filters"]
-        truth = [address_of(job, options["chunks"], span) if may else 0 for span in spans]
-        table = np.array(spans, np.int32).reshape(len(spans), -1)
-        assert (np.zeros(len(spans)) if job.target.targets is None else job.target.targets.of(table)).tolist() == truth
+        may = job.source.plan.ends_in_streams and job.memory.dtype == dtype and not options["filters"]
+        for number in job.batches:
+            table = job.tables.table(number)
+            parts = job.tables.parts(number, table, range(table.nchunks))
+            truth = [address_of(job, part, results[0], options["chunks"]) if may else 0 for part in parts]
+            found_there = direct_targets(
+                job.source.plan, box_copies(job.source.plan, table, job.memory), job.memory.dtype
+            )
+            assert (np.zeros(len(parts)) if found_there is None else found_there).tolist() == truth
 
 
 @pytest.mark.parametrize("compressor", COMPRESSORS)

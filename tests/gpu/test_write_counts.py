@@ -97,7 +97,7 @@ def check(chain: str, inner: Any, value: Any, *, partly: bool) -> None:
         assert found["uploads"] == (cost.uploads + partly * cost.old_uploads) * n_waves
         # The host waits for flags, sizes of streams, encoded bytes, and once more until the device is idle; twice if it
         # has, or may have, decoded.
-        guarded, by_tables = partly and "crc32c" in chain, not partly and "sharded" not in chain
+        guarded, by_tables = partly and "crc32c" in chain, not partly
         assert found["waits"] == (4 - by_tables + (chain != "raw") + guarded) * n_waves
         encoded = sum(len(data) for key, data in stored.store.items() if key[-1].isdigit())
         assert found["bytes down"] <= encoded + cost.down * n_chunks

@@ -166,15 +166,11 @@ static PyMethodDef methods[] = {
     {"reduce", loop_reduce, METH_VARARGS, "Reduce the windows of a block. Returns whether that was possible."},
     {"write", loop_write, METH_VARARGS,
      "Write a table of chunks. Returns how many were left, bytes gathered, bytes made, and what a shard or a store needs."},
-    {"fetch", loop_fetch, METH_VARARGS, "Fetch encoded chunks into a slab, find them in files, or find their spans."},
-    {"gather", loop_gather, METH_VARARGS, "Copy values into rows, the decoded chunks of parts."},
+    {"fetch", loop_fetch, METH_VARARGS, "Fetch encoded chunks into a buffer, or find them in files."},
     {"put", loop_put, METH_VARARGS, "Store encoded chunks as files or shards. Returns how many of these were left."},
-    {"join", loop_join, METH_VARARGS, "Put encoded chunks together as a shard. Returns its bytes, 0 without chunks."},
-    {"describe", loop_describe, METH_VARARGS, "Describe boxes for the fast copies of a device."},
     {"is_plain_zstd", loop_is_plain_zstd, METH_VARARGS, "Whether chunks are Zstandard frames without anything odd."},
     {"parse_blosc", loop_parse_blosc, METH_VARARGS,
      "Describe Blosc frames, and count or note their streams. Returns whether nothing is odd."},
-    {"copy", loop_copy, METH_VARARGS, "Copy memory into a slab, and note how much that is."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -50,13 +50,9 @@ PyObject *loop_write(PyObject *module, PyObject *args);
 
 /* device.c */
 PyObject *loop_fetch(PyObject *module, PyObject *args);
-PyObject *loop_copy(PyObject *module, PyObject *args);
-PyObject *loop_gather(PyObject *module, PyObject *args);
 PyObject *loop_put(PyObject *module, PyObject *args);
-PyObject *loop_join(PyObject *module, PyObject *args);
 PyObject *loop_is_plain_zstd(PyObject *module, PyObject *args);
 PyObject *loop_parse_blosc(PyObject *module, PyObject *args);
-PyObject *loop_describe(PyObject *module, PyObject *args);
 
 /* items.c */
 PyObject *loop_decode_items(PyObject *module, PyObject *args);

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gzarr.backend import Array
-from gzarr.cpu.compiled.fetch import copy, measure
 from gzarr.errors import CodecError
 from gzarr.gpu.codecs.batch import Chunks, Encoded, Shuffle, Streams, Wave
 from gzarr.gpu.device.protocol import Table
@@ -26,6 +25,7 @@ from gzarr.gpu.kernels.parts import (
 )
 from gzarr.gpu.kernels.sources import BLOCK_THREADS, UNIT_NBYTES
 from gzarr.profiling.recorder import stage
+from gzarr.storage.base import host_view
 
 #: Tables and streams begin at multiples of this many bytes, which suits every kernel and decoder.
 ALIGNMENT = 16
@@ -46,6 +46,19 @@ def upload_tables(wave: Wave, *tables: NDArray[Any]) -> list[int]:
         staging[start : start + table.nbytes] = np.ascontiguousarray(table).reshape(-1).view(np.uint8)
     base = wave.device.address(wave.upload(staging))
     return [base + start for start in starts]
+
+
+def measure(buffers: Sequence[Any]) -> Table:
+    """The sizes of what a store returned, in bytes, -1 for None: int64 (n,)."""
+    return np.array([-1 if buffer is None else host_view(buffer).nbytes for buffer in buffers], np.int64)
+
+
+def copy(buffers: Sequence[Any], slab: NDArray[np.uint8], offsets: Table) -> None:
+    """Copy what a store returned into a slab. Negative offsets and None are left out."""
+    for buffer, start in zip(buffers, offsets.tolist(), strict=True):
+        if buffer is not None and start >= 0:
+            view = np.frombuffer(host_view(buffer), np.uint8)
+            slab[start : start + view.size] = view  # without the interpreter's lock
 
 
 def upload_streams(wave: Wave, buffers: Sequence[Any]) -> Streams:
@@ -158,17 +171,16 @@ def copy_streams(wave: Wave, source: Table, target: Table, nbytes: Table) -> Non
     wave.device.launch("copy_streams", int(starts[-1]), (source.size, *tables))
 
 
-def copy_boxes(
-    wave: Wave, boxes: Boxes, shuffles: Shuffles, values: tuple[int, NDArray[Any]], excluded: NDArray[np.bool_]
-) -> NDArray[np.intp]:
+def copy_boxes(wave: Wave, boxes: Boxes, shuffles: Shuffles, values: tuple[int, NDArray[Any]]) -> NDArray[np.intp]:
     """Copy the parts of a wave that fast kernels can copy, with one launch for each kind of shuffle among them.
 
     values: bytes of the numbers whose order is reversed, or 0; and one element that missing chunks are full of, in the
-        target's byte order. excluded: parts that are not to be copied.
+        target's byte order.
     Returns: the numbers of the parts that were not copied.
     """
     swap_unit, fill = values
-    left = ~excluded
+    listed = boxes.listed
+    left = ~listed
     tiles = describe_tiles(boxes, shuffles, swap_unit)
     if tiles is not None:
         which = np.flatnonzero((tiles.mode == PLAIN) & left)
@@ -180,7 +192,7 @@ def copy_boxes(
             table = parts.table if which.size == left.size else parts.table[which]
             extra = (_constant(boxes.nbytes, swap_unit, fill),) if mode == PLAIN else ()
             left[which] = not _launch_copies(wave, kernel, table, BLOCK_UNITS, (swap_unit, *extra))
-    return np.flatnonzero(left | excluded)
+    return np.flatnonzero(left | listed)
 
 
 def _launch_copies(wave: Wave, kernel: str, table: NDArray[np.uint32], each: int, last: tuple[Any, ...]) -> bool:
@@ -288,7 +300,7 @@ def unshuffled(wave: Wave, chunks: Chunks) -> Chunks:
     nbytes, none = np.full(n, chunks.nbytes, np.int64), np.zeros(n, np.int64)
     boxes = Boxes(chunks.addresses, none, addresses, nbytes[None], none[None] + 1, none[None] + 1, 1)
     info = (shuffle.mode, shuffle.typesize, shuffle.blocksize, nbytes)
-    left = copy_boxes(wave, boxes, Shuffles(*info), (0, np.zeros(1, np.uint8)), np.zeros(n, np.bool_))
+    left = copy_boxes(wave, boxes, Shuffles(*info), (0, np.zeros(1, np.uint8)))
     if left.size:
         starts = unit_starts(nbytes[left])
         tables = (chunks.addresses[left], addresses[left], starts, *(column[left] for column in info))

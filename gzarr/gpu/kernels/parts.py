@@ -8,13 +8,12 @@ chunk, they are a power of two of items. Everything is arithmetic on whole colum
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, fields, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gzarr.cpu.compiled import library
 from gzarr.gpu.kernels import BIT_SHUFFLED, BYTE_SHUFFLED, PLAIN
 from gzarr.gpu.kernels.sources import UNIT_NBYTES
 
@@ -48,6 +47,9 @@ class Boxes:
         int64 (axes, n), bytes from one element to the next.
     nbytes : int
         Bytes of an element.
+    source_lists, target_lists : Column or None
+        int64 (axes, n), where the index list of an axis begins, whose indices the strides are of; -1, or None, for
+        none. Fast kernels do not take parts with lists.
     """
 
     source: Column
@@ -57,6 +59,22 @@ class Boxes:
     source_strides: Column
     target_strides: Column
     nbytes: int
+    source_lists: Column | None = None
+    target_lists: Column | None = None
+
+    @property
+    def listed(self) -> NDArray[np.bool_]:
+        """Which parts have an index list."""
+        listed = np.zeros(self.source.size, np.bool_)
+        for lists in (self.source_lists, self.target_lists):
+            if lists is not None:
+                listed |= (lists >= 0).any(axis=0)
+        return listed
+
+    def take(self, which: NDArray[np.intp]) -> Boxes:
+        """Some of the parts."""
+        columns = {field.name: getattr(self, field.name) for field in fields(self)}
+        return Boxes(**{name: value if np.ndim(value) == 0 else value[..., which] for name, value in columns.items()})
 
 
 class Shuffles(NamedTuple):
@@ -66,6 +84,10 @@ class Shuffles(NamedTuple):
     typesize: NDArray[np.int32]
     blocksize: Column
     nbytes: Column
+
+    def take(self, which: NDArray[np.intp]) -> Shuffles:
+        """Those of some parts."""
+        return Shuffles(self.mode[which], self.typesize[which], self.blocksize[which], self.nbytes[which])
 
 
 @dataclass(slots=True, eq=False)
@@ -122,9 +144,6 @@ def divisors(numbers: Column) -> tuple[Column, Column]:
 
 def describe(boxes: Boxes, shuffles: Shuffles, swap_unit: int) -> Descriptors:
     """Make the descriptors of parts. swap_unit: bytes of the numbers whose order is reversed, or 0."""
-    loop = library.loop()
-    if loop is not None:
-        return _describe_by_loop(loop, boxes, shuffles, swap_unit)
     levels = _joined(boxes)
     missing = boxes.source == 0
     levels.source[:, missing] = 0
@@ -141,16 +160,6 @@ def describe(boxes: Boxes, shuffles: Shuffles, swap_unit: int) -> Descriptors:
     table = _table(boxes, levels, (mode, kind, width, total, missing))
     _add_blocks(table, boxes, shuffles, items)
     return Descriptors(table, np.where(fits, mode, -1))
-
-
-def _describe_by_loop(loop: Any, boxes: Boxes, shuffles: Shuffles, swap_unit: int) -> Descriptors:
-    """Let compiled code make the same descriptors."""
-    n = boxes.source.size
-    made = Descriptors(np.zeros((n, PART_WORDS), np.uint32), np.empty(n, np.int64))
-    columns = (boxes.source, boxes.start, boxes.target, boxes.counts, boxes.source_strides, boxes.target_strides)
-    shuffling = (np.ascontiguousarray(column) for column in shuffles)
-    loop.describe(*map(np.ascontiguousarray, columns), *shuffling, boxes.nbytes, swap_unit, *made)
-    return made
 
 
 def describe_tiles(boxes: Boxes, shuffles: Shuffles, swap_unit: int) -> Descriptors | None:

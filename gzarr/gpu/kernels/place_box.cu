@@ -1,88 +1,135 @@
-// place_box: copies the elements of a separable selection from a wave of decoded chunks into the caller's array.
+// place_box: copies boxes of elements that the fast copies (parts.cuh) cannot: with index lists, or elements of odd sizes.
 //
-// Elements are numbered part by part, each part in C order of its spans. One thread makes one unit of 16 bytes: 16 /
-// copy_nbytes consecutive elements of 1, 2, 4 or 8 bytes, or one 16-byte piece of a larger (or odd) element. If out is
-// in C order, consecutive threads write consecutive units.
+// A box goes through its source and through its target with strides, or lists of indices, of its own. Reads copy from
+// decoded chunks to results, writes from values to chunks. Elements are numbered box by box, each box in C order of its
+// axes. One thread makes one unit of 16 bytes: 16 / nbytes consecutive elements of 1, 2, 4 or 8 bytes, or one 16-byte
+// piece of a larger (or odd) element. If the target is in C order, consecutive threads write consecutive units.
 //
 // Traffic for an element of s bytes: s read and s written. With byte shuffle, too, each byte is read once, from s
 // planes that are each contiguous over the warp. With bit shuffle, each byte is read once from memory and, for s > 2,
-// several times from L1 (a thread loads 8 bytes for each 16 / s that it uses). With a transposed chunk or a step, each
+// several times from L1 (a thread loads 8 bytes for each 16 / s that it uses). With a transposed source or a step, each
 // element reads a 32-byte sector and relies on L2 for its neighbours. A missing chunk reads nothing. Each unit makes
-// log2(n_parts) + 8 ndim loads from tables that stay in cache.
-#include "box.cuh"
+// log2(n) + 5 ndim loads from tables that stay in cache.
 #include "source.cuh"
 
-struct Box {
-    Spans spans;
-    i64 src_itemsize, field_offset, copy_nbytes, swap_unit;
-    const i64 *chunk_stride, *out_stride;
-    u8 *out;
+// The columns of `gzarr.gpu.kernels.parts.Boxes`: (n,), or (ndim, n) for what every axis has.
+struct Boxes {
+    i64 n, ndim;
+    const i64 *start;
+    const u64 *target;
+    const i64 *count, *source_stride, *target_stride, *source_list, *target_list, *lists, *elem_start;
+    i64 nbytes, swap_unit;
     const u8 *fill;
 };
 
-GPU Row row_of(const Box &box, i64 part, i64 rest) {
-    return row_of(box.spans, part, rest, box.chunk_stride, box.out, box.out_stride);
+// A run of elements along the last axis.
+struct Row {
+    i64 from; // position in the source, without the last axis
+    u8 *to;   // address in the target, without the last axis
+    i64 axis; // the last axis in the columns; -1 for no axis
+    i64 first, left; // position on the last axis, and elements from there to the end of the row
+};
+
+// Bytes from index 0 of an axis, by its place in the columns, to index i.
+GPU i64 offset_of(const Boxes &boxes, const i64 *stride, const i64 *list, i64 axis, i64 i) {
+    i64 at = list[axis];
+    return (at < 0 ? i : boxes.lists[at + i]) * stride[axis];
 }
 
-// Position in the plain chunk of element k of a row, or of its field if a field is copied.
-GPU i64 in_position(const Box &box, const Row &row, i64 k) {
-    return in_element(box.spans, row, k) * box.src_itemsize + box.field_offset;
+GPU i64 in_source(const Boxes &boxes, i64 axis, i64 i) {
+    return offset_of(boxes, boxes.source_stride, boxes.source_list, axis, i);
+}
+
+GPU i64 in_target(const Boxes &boxes, i64 axis, i64 i) {
+    return offset_of(boxes, boxes.target_stride, boxes.target_list, axis, i);
+}
+
+// The row that holds element number `rest` of a box.
+GPU Row row_of(const Boxes &boxes, i64 box, i64 rest) {
+    Row row = {boxes.start[box], (u8 *)boxes.target[box], -1, 0, 1};
+    for (i64 number = boxes.ndim - 1; number >= 0; number--) {
+        i64 axis = number * boxes.n + box;
+        i64 count = boxes.count[axis];
+        i64 quotient = (i64)divide((u64)rest, (u64)count);
+        i64 i = rest - quotient * count;
+        rest = quotient;
+        if (number == boxes.ndim - 1) {
+            row.axis = axis;
+            row.first = i;
+            row.left = count - i;
+        } else {
+            row.from += in_source(boxes, axis, i);
+            row.to += in_target(boxes, axis, i);
+        }
+    }
+    return row;
+}
+
+// Position of element k of a row in the source, and its address in the target.
+GPU i64 from_of(const Boxes &boxes, const Row &row, i64 k) {
+    return row.axis < 0 ? row.from : row.from + in_source(boxes, row.axis, row.first + k);
+}
+
+GPU u8 *to_of(const Boxes &boxes, const Row &row, i64 k) {
+    return row.axis < 0 ? row.to : row.to + in_target(boxes, row.axis, row.first + k);
 }
 
 // The first n elements of a row, n <= 16 / size, as a unit; elements have `size` bytes.
-GPU Unit read_elements(const Box &box, const Source &source, const Row &row, int n, int size) {
+GPU Unit read_elements(const Boxes &boxes, const Source &source, const Row &row, int n, int size) {
     Unit unit = {0, 0};
     if (source.data == nullptr) {
-        u64 fill = load_number(box.fill, size);
+        u64 fill = load_number(boxes.fill, size);
 #pragma unroll 4
         for (int k = 0; k < n; k++) put(unit, k * size, fill);
         return unit;
     }
-    if (n * size == 16 && joined_in(box.spans, row) && box.src_itemsize == size) {
-        unit = plain_unit(source, in_position(box, row, 0));
+    bool joined = row.axis >= 0 && boxes.source_list[row.axis] < 0 && boxes.source_stride[row.axis] == size;
+    if (n * size == 16 && joined) {
+        unit = plain_unit(source, from_of(boxes, row, 0));
     } else {
 #pragma unroll 2
-        for (int k = 0; k < n; k++) put(unit, k * size, plain_number(source, in_position(box, row, k), size));
+        for (int k = 0; k < n; k++) put(unit, k * size, plain_number(source, from_of(boxes, row, k), size));
     }
-    swap_bytes(unit, box.swap_unit);
+    swap_bytes(unit, boxes.swap_unit);
     return unit;
 }
 
-GPU void write_elements(const Box &box, const Row &row, const Unit &unit, int n, int size) {
-    if (n * size == 16 && joined_out(box.spans, row, size)) {
-        store_unit(out_address(box.spans, row, 0), unit);
+GPU void write_elements(const Boxes &boxes, const Row &row, const Unit &unit, int n, int size) {
+    bool joined = row.axis >= 0 && boxes.target_list[row.axis] < 0 && boxes.target_stride[row.axis] == size;
+    if (n * size == 16 && joined) {
+        store_unit(to_of(boxes, row, 0), unit);
         return;
     }
 #pragma unroll 2
-    for (int k = 0; k < n; k++) store_number(out_address(box.spans, row, k), get(unit, k * size), size);
+    for (int k = 0; k < n; k++) store_number(to_of(boxes, row, k), get(unit, k * size), size);
 }
 
-// Elements [first, last) of the wave, at most 16 / size of them. They may lie in several rows and parts.
-GPU void place_small(const Box &box, const Sources &sources, i64 first, i64 last, int size) {
-    i64 part = find_row(box.spans.elem_start, box.spans.n_parts, first);
+// Elements [first, last) of all boxes, at most 16 / size of them. They may lie in several rows and boxes.
+GPU void place_small(const Boxes &boxes, const Sources &sources, i64 first, i64 last, int size) {
+    i64 box = find_row(boxes.elem_start, boxes.n, first);
     while (first < last) {
-        while (first >= box.spans.elem_start[part + 1]) part++;
-        Row row = row_of(box, part, first - box.spans.elem_start[part]);
+        while (first >= boxes.elem_start[box + 1]) box++;
+        Row row = row_of(boxes, box, first - boxes.elem_start[box]);
         int n = (int)(last - first < row.left ? last - first : row.left);
-        write_elements(box, row, read_elements(box, source_of(sources, part), row, n, size), n, size);
+        write_elements(boxes, row, read_elements(boxes, source_of(sources, box), row, n, size), n, size);
         first += n;
     }
 }
 
 // Bytes [begin, begin + 16) of one element, or as many as it has.
-GPU void place_piece(const Box &box, const Sources &sources, i64 element, i64 begin) {
-    i64 part = find_row(box.spans.elem_start, box.spans.n_parts, element);
-    Row row = row_of(box, part, element - box.spans.elem_start[part]);
-    Source source = source_of(sources, part);
-    i64 n = box.copy_nbytes - begin < 16 ? box.copy_nbytes - begin : 16;
-    u8 *to = out_address(box.spans, row, 0) + begin;
+GPU void place_piece(const Boxes &boxes, const Sources &sources, i64 element, i64 begin) {
+    i64 box = find_row(boxes.elem_start, boxes.n, element);
+    Row row = row_of(boxes, box, element - boxes.elem_start[box]);
+    Source source = source_of(sources, box);
+    i64 n = boxes.nbytes - begin < 16 ? boxes.nbytes - begin : 16;
+    u8 *to = to_of(boxes, row, 0) + begin;
     Unit unit;
     if (source.data == nullptr) {
-        unit = load_bytes(box.fill + begin, n);
+        unit = load_bytes(boxes.fill + begin, n);
     } else {
-        i64 position = in_position(box, row, 0) + begin;
+        i64 position = from_of(boxes, row, 0) + begin;
         unit = n == 16 ? plain_unit(source, position) : plain_bytes(source, position, n);
-        swap_bytes(unit, box.swap_unit);
+        swap_bytes(unit, boxes.swap_unit);
     }
     if (n == 16) {
         store_unit(to, unit);
@@ -91,49 +138,38 @@ GPU void place_piece(const Box &box, const Sources &sources, i64 element, i64 be
     }
 }
 
-GPU void place_all_small(const Box &box, const Sources &sources, int size) {
-    i64 total = box.spans.elem_start[box.spans.n_parts];
+GPU void place_all_small(const Boxes &boxes, const Sources &sources, int size) {
+    i64 total = boxes.elem_start[boxes.n];
     i64 each = 16 / size;
     for (i64 first = thread_index() * each; first < total; first += thread_count() * each) {
-        place_small(box, sources, first, first + each < total ? first + each : total, size);
+        place_small(boxes, sources, first, first + each < total ? first + each : total, size);
     }
 }
 
-GPU void place_all_pieces(const Box &box, const Sources &sources) {
-    i64 pieces = (box.copy_nbytes + 15) / 16;
-    i64 total = box.spans.elem_start[box.spans.n_parts] * pieces;
+GPU void place_all_pieces(const Boxes &boxes, const Sources &sources) {
+    i64 pieces = (boxes.nbytes + 15) / 16;
+    i64 total = boxes.elem_start[boxes.n] * pieces;
     for (i64 unit = thread_index(); unit < total; unit += thread_count()) {
         i64 element = (i64)divide((u64)unit, (u64)pieces);
-        i64 begin = (unit - element * pieces) * 16;
-        place_piece(box, sources, element, begin);
+        place_piece(boxes, sources, element, (unit - element * pieces) * 16);
     }
 }
 
-// copy_nbytes is a multiple of swap_unit. The fill value has the byte order of out, so it is not swapped.
-extern "C" __global__ void place_box(i64 n_parts, i64 ndim, const u64 *part_src, const i32 *part_span,
-                                     const i64 *axis_base, const i64 *in_start, const i64 *in_step,
-                                     const i64 *out_start, const i64 *out_step, const i64 *count, const i64 *in_list,
-                                     const i64 *out_list, const i64 *index_pool, const i64 *elem_start,
-                                     const i64 *chunk_stride, void *out, const i64 *out_stride, i64 src_itemsize,
-                                     i64 field_offset, i64 copy_nbytes, i64 swap_unit, const void *fill,
-                                     const u8 *part_mode, const i32 *part_typesize, const i64 *part_blocksize,
-                                     const i64 *part_nbytes) {
-    if (n_parts == 0) return;
-    Sources sources = {part_src, part_mode, part_typesize, part_blocksize, part_nbytes};
-    Box box;
-    box.spans = {n_parts,  ndim,  part_span, axis_base, in_start,   in_step,   out_start,
-                 out_step, count, in_list,   out_list,  index_pool, elem_start};
-    box.src_itemsize = src_itemsize;
-    box.field_offset = field_offset;
-    box.copy_nbytes = copy_nbytes;
-    box.swap_unit = swap_unit;
-    box.chunk_stride = chunk_stride;
-    box.out_stride = out_stride;
-    box.out = (u8 *)out;
-    box.fill = (const u8 *)fill;
-    if (copy_nbytes == 1 || copy_nbytes == 2 || copy_nbytes == 4 || copy_nbytes == 8) {
-        place_all_small(box, sources, (int)copy_nbytes);
+// nbytes, of an element, is a multiple of swap_unit. The fill value has the byte order of the target: it is not swapped.
+// No element of the target is written twice.
+extern "C" __global__ void place_box(i64 n, i64 ndim, const u64 *source, const i64 *start, const u64 *target,
+                                     const i64 *count, const i64 *source_stride, const i64 *target_stride,
+                                     const i64 *source_list, const i64 *target_list, const i64 *lists,
+                                     const i64 *elem_start, i64 nbytes, i64 swap_unit, const void *fill,
+                                     const u8 *mode, const i32 *typesize, const i64 *blocksize,
+                                     const i64 *source_nbytes) {
+    if (n == 0) return;
+    Sources sources = {source, mode, typesize, blocksize, source_nbytes};
+    Boxes boxes = {n,           ndim,        start, target,     count,  source_stride, target_stride,
+                   source_list, target_list, lists, elem_start, nbytes, swap_unit,     (const u8 *)fill};
+    if (nbytes == 1 || nbytes == 2 || nbytes == 4 || nbytes == 8) {
+        place_all_small(boxes, sources, (int)nbytes);
     } else {
-        place_all_pieces(box, sources);
+        place_all_pieces(boxes, sources);
     }
 }

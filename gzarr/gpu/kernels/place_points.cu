@@ -1,5 +1,6 @@
-// place_points: copies single elements of decoded chunks, sorted by chunk, to given positions in the caller's array.
+// place_points: copies single elements between chunks, by which they are sorted, and the caller's array.
 //
+// Reads copy from decoded chunks to results, writes from a value, which is a single source, to chunks.
 // One thread makes one unit: an element of up to 16 bytes, or one 16-byte piece of a larger one.
 //
 // Traffic for an element of s bytes: 20 bytes of tables, read in order; one 32-byte sector of the chunk (s sectors if
@@ -9,8 +10,8 @@
 
 struct Points {
     const i32 *part;
-    const i64 *elem, *out_offset;
-    i64 src_itemsize, field_offset, copy_nbytes, swap_unit;
+    const i64 *position, *out_offset;
+    i64 copy_nbytes, swap_unit;
     u8 *out;
     const u8 *fill;
 };
@@ -23,7 +24,7 @@ GPU void place_number(const Points &points, const Sources &sources, i64 point) {
     if (source.data == nullptr) {
         unit.low = load_number(points.fill, size);
     } else {
-        unit.low = plain_number(source, points.elem[point] * points.src_itemsize + points.field_offset, size);
+        unit.low = plain_number(source, points.position[point], size);
         swap_bytes(unit, points.swap_unit);
     }
     store_number(points.out + points.out_offset[point], unit.low, size);
@@ -38,7 +39,7 @@ GPU void place_piece(const Points &points, const Sources &sources, i64 point, i6
     if (source.data == nullptr) {
         unit = load_bytes(points.fill + begin, n);
     } else {
-        i64 position = points.elem[point] * points.src_itemsize + points.field_offset + begin;
+        i64 position = points.position[point] + begin;
         unit = n == 16 ? plain_unit(source, position) : plain_bytes(source, position, n);
         swap_bytes(unit, points.swap_unit);
     }
@@ -49,15 +50,14 @@ GPU void place_piece(const Points &points, const Sources &sources, i64 point, i6
     }
 }
 
-// copy_nbytes is a multiple of swap_unit. The fill value has the byte order of out, so it is not swapped.
-extern "C" __global__ void place_points(i64 n_points, const i32 *point_part, const i64 *point_elem,
-                                        const i64 *point_out, const u64 *part_src, void *out, i64 src_itemsize,
-                                        i64 field_offset, i64 copy_nbytes, i64 swap_unit, const void *fill,
-                                        const u8 *part_mode, const i32 *part_typesize, const i64 *part_blocksize,
-                                        const i64 *part_nbytes) {
+// point_from: bytes into the source. point_out: bytes into out. copy_nbytes is a multiple of swap_unit. The fill value has
+// the byte order of out, so it is not swapped.
+extern "C" __global__ void place_points(i64 n_points, const i32 *point_part, const i64 *point_from,
+                                        const i64 *point_out, const u64 *part_src, void *out, i64 copy_nbytes,
+                                        i64 swap_unit, const void *fill, const u8 *part_mode, const i32 *part_typesize,
+                                        const i64 *part_blocksize, const i64 *part_nbytes) {
     Sources sources = {part_src, part_mode, part_typesize, part_blocksize, part_nbytes};
-    Points points = {point_part, point_elem, point_out, src_itemsize,      field_offset,
-                     copy_nbytes, swap_unit, (u8 *)out, (const u8 *)fill};
+    Points points = {point_part, point_from, point_out, copy_nbytes, swap_unit, (u8 *)out, (const u8 *)fill};
     bool is_number = copy_nbytes == 1 || copy_nbytes == 2 || copy_nbytes == 4 || copy_nbytes == 8;
     i64 pieces = (copy_nbytes + 15) / 16;
     i64 total = n_points * pieces;

@@ -1,4 +1,4 @@
-"""Decides whether the device does a read or a write in pieces, and says why the reference path has to if it does not.
+"""Decides whether the device does a read or a write by tables, and says why the reference path has to if it does not.
 
 Conditions on the array alone (its chain, layout and store) are checked at the first read or write and then remembered.
 Conditions on the selection, the values and the settings are checked every time.
@@ -6,26 +6,23 @@ Conditions on the selection, the values and the settings are checked every time.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from gzarr.backend import Array, Compiled, Fields, Placement, ReadExecutor, Work, WriteExecutor
 from gzarr.cpu.compiled import library
-from gzarr.cpu.compiled.fetch import make_fetch
-from gzarr.cpu.compiled.tables import Boxes, Windows, list_windows
-from gzarr.gpu.pipeline.copying import CopyTarget
+from gzarr.cpu.compiled.source import PLAIN_ARRAYS
+from gzarr.gpu.native.fetch import make_fetch
+from gzarr.gpu.pipeline.copies import memory_of
 from gzarr.gpu.pipeline.launching import is_placeable
 from gzarr.gpu.pipeline.placement import DevicePlan
-from gzarr.gpu.pipeline.read_job import BoxTarget, DeviceRead, EncodedSizes, Source, Target
+from gzarr.gpu.pipeline.read_job import DeviceRead, EncodedSizes, Source
 from gzarr.gpu.pipeline.resources import Resources
-from gzarr.gpu.pipeline.sizing import read_cost, wave_nchunks
-from gzarr.gpu.pipeline.writable import Merge, Writable, make_writable
-from gzarr.gpu.pipeline.write_job import MIN_NCHUNKS as MIN_WHOLE_NCHUNKS
-from gzarr.gpu.pipeline.write_job import make_write
-from gzarr.indexing.copies import CopyPlan, Plan
+from gzarr.gpu.pipeline.sizing import batch_size, read_cost, wave_nchunks
+from gzarr.gpu.pipeline.write_job import MIN_NCHUNKS as MIN_WRITTEN_NCHUNKS
+from gzarr.gpu.pipeline.write_job import Writable, make_writable, make_write
+from gzarr.indexing.copies import CopyPlan, Plan, make_batches
 from gzarr.indexing.plan import BoxPlan, PointPlan
 from gzarr.layout.chunk_layout import Layout
 from gzarr.storage.base import Store
@@ -43,26 +40,23 @@ class Chunked(NamedTuple):
         Where the chunks are.
     plan : DevicePlan or None
         Of all chunks; None if they differ in shape.
-    merge : Merge
-        Merges and encodes parts on the reference path.
     host : Compiled
-        Decides which writes the host does in pieces.
+        Decides which writes the host does by tables.
     """
 
     store: Store
     layout: Layout
     plan: DevicePlan | None
-    merge: Merge
     host: Compiled
 
 
 class DeviceJobs:
-    """Decides which reads and writes of one array the device does in pieces.
+    """Decides which reads and writes of one array the device does by tables.
 
     Parameters
     ----------
     resources : Resources
-        What pieces are carried out with.
+        What batches are carried out with.
     array : Chunked
         The array.
     """
@@ -75,7 +69,7 @@ class DeviceJobs:
         self._write: Writable | str | None = None
 
     def take_read(self, plan: Plan, nparts: int, out: Array, fields: Fields) -> ReadExecutor | str:
-        """Return a read in pieces, or the reason why the reference path has to do it. nparts: of the plan."""
+        """Return a read in batches, or the reason why the reference path has to do it. nparts: of the plan."""
         if nparts < (1 if isinstance(plan, CopyPlan) and plan.grid else MIN_NCHUNKS):
             return "too few chunks to gain from tables"
         if isinstance(plan, PointPlan):
@@ -86,37 +80,26 @@ class DeviceJobs:
         blocks = out if isinstance(plan, CopyPlan) else (out,)
         if fields is not None or not all(self._can_place(source.plan, block) for block in blocks):
             return "results of this kind or dtype are made by the reference path"
+        decoding, resources, layout = source.plan, self._resources, self._array.layout
         if isinstance(plan, CopyPlan):
-            return self._copies(source, plan, out)
-        decoding, small_reads = source.plan, self._resources.small_reads
-        decoded_nbytes = nparts * (decoding.chunk.nbytes or 0)
-        if decoding.host_decodes and small_reads.prefers_host(nparts, decoded_nbytes, out.nbytes):
-            return str(small_reads)
-        target = BoxTarget(self._resources.device, decoding, plan, out)
-        return self._in_pieces(source, Boxes(plan).windows(self._array.layout), target, out.nbytes)
+            if not np.can_cast(decoding.chunk.dtype, out[0].dtype, "same_kind"):
+                return "values would change their kind"
+            nbytes = plan.nelements * int(out[0].dtype.itemsize)
+        else:
+            nbytes, decoded_nbytes = out.nbytes, nparts * (decoding.chunk.nbytes or 0)
+            if decoding.host_decodes and resources.small_reads.prefers_host(nparts, decoded_nbytes, nbytes):
+                return str(resources.small_reads)
+        size = wave_nchunks(nparts, read_cost(decoding, decoding.chunk.nbytes or 1), resources.lanes.limit)
+        batches = make_batches(plan, layout.objects, batch_size(plan, layout, size))
+        if source.files is not None and (why := source.files.obstacle(nparts, batches.nobjects)) is not None:
+            return why
+        waits = self._array.store.concurrency > 1
+        work = Work(nparts, nbytes // nparts, size, unlocked=True, waits=waits)
+        return DeviceRead(resources, source, batches, memory_of(resources.device, out), work)
 
     def reads_copies(self) -> bool:
         """Whether the device makes copies of the array's chunks."""
         return not isinstance(self._read or self._decide(), str)
-
-    def _copies(self, source: Source, plan: CopyPlan, blocks: Sequence[Array]) -> DeviceRead | str:
-        """Return a read of copies, or the reason why the reference path has to make them."""
-        decoding, dtype = source.plan, blocks[0].dtype
-        if not np.can_cast(decoding.chunk.dtype, dtype, "same_kind"):
-            return "values would change their kind"
-        target = CopyTarget(self._resources.device, decoding, plan, blocks)
-        nbytes = math.prod(plan.shape) * int(dtype.itemsize)
-        return self._in_pieces(source, list_windows(plan.coords, self._array.layout), target, nbytes)
-
-    def _in_pieces(self, source: Source, windows: Windows, target: Target, nbytes: int) -> DeviceRead | str:
-        """Return a read, or the reason why the reference path has to do it. nbytes: of the result."""
-        resources, nparts = self._resources, int(windows.ends[-1])
-        if source.files is not None and (why := source.files.obstacle(nparts, windows.ends.size - 1)) is not None:
-            return why
-        size = wave_nchunks(nparts, read_cost(source.plan, source.plan.chunk.nbytes or 1), resources.lanes.limit)
-        waits = self._array.store.concurrency > 1
-        work = Work(nparts, nbytes // nparts, size, unlocked=True, waits=waits)
-        return DeviceRead(resources, source, windows, target, size, work)
 
     def _can_place(self, decoding: DevicePlan, out: Array) -> bool:
         """Whether the placement kernels can read whole elements into an array."""
@@ -125,18 +108,19 @@ class DeviceJobs:
     def take_write(
         self, plan: Plan, nparts: int, value: Array, fields: Fields, *, keep_empty: bool
     ) -> WriteExecutor | str:
-        """Return a write in pieces, or the reason why the reference path has to do it.
+        """Return a write in batches, or the reason why the reference path has to do it.
 
         nparts: of the plan. keep_empty: as in `Backend.merge_and_encode`.
         """
-        if nparts < MIN_WHOLE_NCHUNKS:
+        if nparts < MIN_WRITTEN_NCHUNKS:
             return "too few chunks to gain from tables"
         writable = self._write or self._decide_write()
         if isinstance(writable, str):
             return writable
         if not isinstance(plan, BoxPlan) or fields is not None:
             return "points and fields are written by the reference path"
-        if getattr(value, "shape", None) != plan.shape or not hasattr(value, "dtype"):
+        is_plain = type(value) in PLAIN_ARRAYS and not value.dtype.hasobject
+        if not (is_plain or self._resources.device.owns(value)) or value.shape != plan.shape:
             return "values of this kind or shape are read by the reference path"
         if not self._resources.encodes(writable.plan, value, nparts, fields):
             return self._array.host.take_write(plan, nparts, value, fields, keep_empty=keep_empty)
@@ -167,12 +151,12 @@ class DeviceJobs:
         return decision
 
     def _decide_write(self) -> Writable | str:
-        self._write = decision = make_writable(*self._array[:4])
+        self._write = decision = make_writable(*self._array[:3])
         return decision
 
 
 def _read_source(array: Chunked) -> Source | str:
-    """How an array is read in pieces, or why it is not."""
+    """How an array is read by tables, or why it is not."""
     store, layout, plan, *_ = array
     if (problem := library.problem()) is not None:
         return problem

@@ -124,6 +124,11 @@ class DevicePlan:
     host_decodes: bool = True
     ends_in_streams: bool = False
 
+    @property
+    def order(self) -> tuple[int, ...]:
+        """Array axes in the order of the chunks' memory."""
+        return tuple(sorted(range(len(self.strides)), key=lambda axis: -self.strides[axis]))
+
 
 def make_device_plan(
     steps: Sequence[Step], chunk: ArrayRepr, host_codecs: Sequence[Codec], device: Device, *, strict: bool

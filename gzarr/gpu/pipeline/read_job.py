@@ -1,53 +1,48 @@
-"""Reads many chunks on the device by tables, without an object for each chunk.
+"""Reads tables on the device, without an object for each chunk.
 
-Theory of operation. The parts of a read are numbered (`Windows`), and a piece is a run of numbers: a wave. The lane
-that does it fetches the encoded chunks into one slab, which gives offsets, sizes and spans as columns. These become the
-streams of the decoders and the tables of the placement kernel. Chunks that found no room in the slab take another turn
-in the same piece.
+Theory of operation. A read is cut into batches, each one table (`gzarr.indexing.tables`). The pipeline slot that reads
+a batch fetches its encoded chunks into one staging buffer, which gives offsets and sizes as columns. These become the
+streams of the decoders, and the table becomes the descriptors of the placement kernels. Chunks that found no room in
+the buffer are fetched once more, into one that is large enough.
 
-Rules: the parts of a piece that are odd in any way (files that cannot be read, damaged chunks) are left to the
-reference path, so its answers and its errors are the only ones there are. All pieces of a shard are of one version;
-else the reference path reads the shard again once all pieces are done.
+Rules: chunks that are odd in any way (files that cannot be read, damaged chunks) are left to the reference path, so its
+answers and its errors are the only ones there are. All chunks of a shard are of one version; else the reference path
+reads the shard again once all batches are done.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gzarr.backend import Array, Work
-from gzarr.cpu.compiled.fetch import LEFT, MISSING, Fetch, Runs, longest_uncut, spans_of
-from gzarr.cpu.compiled.tables import Windows
+from gzarr.backend import Work
 from gzarr.errors import CodecError, DeviceError
 from gzarr.gpu.codecs.batch import Chunks, Wave
 from gzarr.gpu.device.lanes import Lane
-from gzarr.gpu.device.protocol import Device, Table
-from gzarr.gpu.pipeline.launching import Decoded, direct_targets, place_boxes
+from gzarr.gpu.device.protocol import Table
+from gzarr.gpu.native.fetch import LEFT, MISSING, Fetch, Wanted, longest_uncut, wanted_of
+from gzarr.gpu.pipeline.copies import Memory, box_copies, take
 from gzarr.gpu.pipeline.placement import DevicePlan
-from gzarr.gpu.pipeline.placing import box_columns
+from gzarr.gpu.pipeline.placing import place_batch
 from gzarr.gpu.pipeline.read import decode_streams
 from gzarr.gpu.pipeline.resources import Resources
-from gzarr.gpu.pipeline.sizing import later_nbytes, read_cost
+from gzarr.gpu.pipeline.sizing import read_cost
 from gzarr.gpu.pipeline.waves import in_waves
 from gzarr.gpu.reading.host import Batch, fetch_from_store, streams_in
 from gzarr.indexing.keys import Coords
-from gzarr.indexing.plan import BoxPlan, Groups, Part
+from gzarr.indexing.plan import Groups, Part
+from gzarr.indexing.tables import Batches, CopyTable
 from gzarr.layout.chunk_layout import Layout
-from gzarr.profiling.recorder import stage
+from gzarr.profiling.recorder import here, stage
 from gzarr.storage.base import Store, token_of
 
-#: Numbers of parts: the first, and one past the last.
-Piece: TypeAlias = tuple[int, int]
-
-#: A piece ends between two shards if that takes no more than this share of it.
-_MAX_SHARE_LOST = 0.25
-#: Chunks whose sizes are asked for before the first slab is taken, if its chunks have more decoded bytes than this.
+#: Chunks whose sizes are asked for before the first buffer is taken, if its chunks have more decoded bytes than this.
 _N_SAMPLED, _MAX_UNSAMPLED_NBYTES = 16, 1 << 22
-#: A slab is larger than the last chunks were, as chunks differ; alignment and checksums take some bytes for each.
+#: A buffer is larger than the last chunks were, as chunks differ; alignment and checksums take some bytes for each.
 _SPARE, _SPARE_NBYTES = 1.15, 32
 
 
@@ -74,12 +69,12 @@ class Source(NamedTuple):
 
 
 class EncodedSizes:
-    """How large the encoded chunks of an array are, as far as is known: slabs are sized by it.
+    """How large the encoded chunks of an array are, as far as is known: staging buffers are sized by it.
 
     Attributes
     ----------
     mean : float or None
-        Bytes of a chunk on average, of the wave where they were largest; None if nothing is known.
+        Bytes of a chunk on average, of the batch where they were largest; None if nothing is known.
     """
 
     __slots__ = ("mean",)
@@ -92,79 +87,10 @@ class EncodedSizes:
         if sizes.size:  # the negative numbers of chunks without a size do not matter
             self.mean = max(self.mean or 0.0, int(sizes.sum()) / sizes.size)
 
-    def slab_nbytes(self, n: int, chunk_nbytes: int) -> int:
-        """Bytes of a slab for n chunks."""
+    def buffer_nbytes(self, n: int, chunk_nbytes: int) -> int:
+        """Bytes of a buffer for n chunks."""
         mean = chunk_nbytes if self.mean is None else self.mean
         return int(n * (mean * _SPARE + _SPARE_NBYTES)) + _SPARE_NBYTES
-
-
-class Target(Protocol):
-    """Where the parts of a read go. Parts are given by their numbers, and by their spans in `Windows`."""
-
-    def direct(self, numbers: Table, spans: NDArray[np.int32]) -> Table | None:
-        """The addresses to which some chunks are to be decoded, 0 for none; None if there are none."""
-        ...
-
-    def later_nbytes(self, numbers: Table) -> int:
-        """Device memory that placing some parts takes, besides a little for each."""
-        ...
-
-    def place(
-        self, wave: Wave, decoding: DevicePlan, decoded: Decoded, numbers: Table, spans: NDArray[np.int32]
-    ) -> int:
-        """Launch the placement of what decoders did not put into place. Returns: bytes of all that is placed."""
-        ...
-
-    def parts(self, numbers: Table, spans: NDArray[np.int32]) -> Iterator[Part]:
-        """Some parts, as the reference path has them."""
-        ...
-
-
-class BoxTarget:
-    """The result of a box.
-
-    Parameters
-    ----------
-    device : Device
-        Where it is.
-    decoding : DevicePlan
-        How chunks are decoded.
-    box : BoxPlan
-        The plan.
-    out : Array
-        The result.
-
-    Attributes
-    ----------
-    box, out
-        As given.
-    columns : BoxColumns
-        The parts as tables.
-    targets : Targets or None
-        Where chunks are decoded straight into the result; None if none is.
-    """
-
-    def __init__(self, device: Device, decoding: DevicePlan, box: BoxPlan, out: Array) -> None:
-        self.box, self.columns, self.out = box, box_columns(box), out
-        self.targets = direct_targets(device, decoding, self.columns, out)
-
-    def direct(self, numbers: Table, spans: NDArray[np.int32]) -> Table | None:
-        """The addresses of chunks that are contiguous in the result."""
-        return None if self.targets is None else self.targets.of(spans)
-
-    def later_nbytes(self, numbers: Table) -> int:
-        """Nothing more."""
-        return 0
-
-    def place(
-        self, wave: Wave, decoding: DevicePlan, decoded: Decoded, numbers: Table, spans: NDArray[np.int32]
-    ) -> int:
-        """Launch the placement of the others. Returns: bytes of all parts."""
-        return place_boxes(wave, decoding, decoded, (self.columns, spans), self.out)
-
-    def parts(self, numbers: Table, spans: NDArray[np.int32]) -> Iterator[Part]:
-        """Some parts, as the reference path has them."""
-        return map(self.box.part, spans.tolist())
 
 
 @dataclass(slots=True, eq=False)
@@ -175,227 +101,168 @@ class DeviceRead:
     ----------
     resources, source
         What it is done with, and of which array.
-    windows : Windows
-        The parts.
-    target : Target
-        Where they go.
-    size : int
-        Most parts of a piece.
+    tables : Batches
+        What is read.
+    memory : Memory
+        Where it goes.
     work : Work
         How much there is to do.
-    versions : dict
-        The token of every shard that is read in several pieces or by several threads, by its number.
-    given_up : set of int
-        Numbers of the shards that were replaced meanwhile, or of which something was odd in one of several pieces.
+    shared : dict
+        The token of every shard that is read in several batches, or by several threads, with the numbers of these.
+    given_up : dict
+        The shards that are left to the reference path, with the numbers of their batches.
     """
 
     resources: Resources
     source: Source
-    windows: Windows
-    target: Target
-    size: int
+    tables: Batches
+    memory: Memory
     work: Work
-    versions: dict[int, object] = field(default_factory=dict)
-    given_up: set[int] = field(default_factory=set)
+    shared: dict[Coords, tuple[object, list[int]]] = field(default_factory=dict)
+    given_up: dict[Coords, list[int]] = field(default_factory=dict)
     stage = "locate"
 
     @property
-    def batches(self) -> Iterator[Piece]:
-        """The batches."""
-        return cut(self.windows.ends, self.size)
+    def batches(self) -> range:
+        """The numbers of the batches."""
+        return range(self.tables.n)
 
-    def read(self, piece: Piece) -> Groups:
+    def read(self, number: int) -> Groups:
         """Read a batch into the result, all but the parts that are returned. Raises: StoreError, DeviceError."""
-        shared = self._shared_shards(piece)
-        numbers = np.arange(*piece)
+        table: CopyTable = self.tables.table(number)
+        if not table.nchunks:
+            return []
+        shared = self._shared(number, table)
         with self.resources.lanes.borrow() as lane:
             try:
-                left = self._do(lane, numbers, [shard for shard, _ in shared])
+                odd = self._read(lane, table, shared)
             except CodecError:  # the reference path says what is wrong
-                left = numbers
-        if not self._is_sharded:
-            return [(part.coords, [part]) for part in self._parts(left)]
-        odd = set(self._shards_of(left).tolist())
-        self.given_up |= {shard for shard, token in shared if shard in odd or self._is_other(shard, token)}
-        return [self._all_of(shard) for shard in sorted(odd - self.given_up)]
+                odd = np.ones(table.nchunks, np.bool_)
+        if table.owners is None or table.bounds is None:
+            parts = self.tables.parts(number, table, np.flatnonzero(odd).tolist())
+            return [(part.coords, [part]) for part in parts]
+        is_odd = np.logical_or.reduceat(odd, table.bounds[:-1])
+        for at, shard in enumerate(map(tuple, table.owners.tolist())):
+            if is_odd[at] or (shard in shared and self._is_other(shard)):
+                self.given_up[shard] = self.shared[shard][1] if shard in shared else [number]
+        return []
 
     def retry(self) -> Iterator[tuple[Coords, list[Part]]] | None:
         """All parts of the shards that were given up; None if none was."""
         return map(self._all_of, sorted(self.given_up)) if self.given_up else None
 
-    @property
-    def _is_sharded(self) -> bool:
-        return self.source.layout.objects is not self.source.layout.grid
+    def _all_of(self, shard: Coords) -> tuple[Coords, list[Part]]:
+        parts: list[Part] = []
+        for number in sorted(self.given_up[shard]):
+            table = self.tables.table(number)
+            at = table.owners.tolist().index(list(shard))
+            parts += self.tables.parts(number, table, range(*table.bounds[at : at + 2].tolist()))
+        return shard, parts
 
-    def _shared_shards(self, piece: Piece) -> list[tuple[int, object]]:
-        """The shards that are read in several pieces, or by several threads, with their tokens."""
-        if not self._is_sharded:
-            return []
-        ends = self.windows.ends
-        first, last = self._shards_of(np.array([piece[0], piece[1] - 1])).tolist()
-        begins, ends = ends[first : last + 1], ends[first + 1 : last + 2]
-        cut = (begins < piece[0]) | (ends > piece[1])
-        cut |= ends - begins > longest_uncut(self.source.plan.chunk.nbytes or 1)
-        shards = (first + np.flatnonzero(cut)).tolist()
-        return [(shard, self.versions.setdefault(shard, self._token(shard))) for shard in shards]
+    def _shared(self, number: int, table: CopyTable) -> set[Coords]:
+        """The shards that are read in several batches, or by several threads. Their tokens are taken."""
+        if table.owners is None or table.bounds is None:
+            return set()
+        cut = np.diff(table.bounds) > longest_uncut(self.source.plan.chunk.nbytes or 1)
+        cut[0] |= table.cut[0]
+        cut[-1] |= table.cut[1]
+        shared = set(map(tuple, table.owners[cut].tolist()))
+        for shard in shared:
+            if shard not in self.shared:
+                self.shared.setdefault(shard, (self._token(shard), []))
+            self.shared[shard][1].append(number)
+        return shared
 
-    def _is_other(self, shard: int, token: object) -> bool:
-        """Whether a shard may be of another version than that of a token."""
+    def _is_other(self, shard: Coords) -> bool:
+        """Whether a shard may be of another version than when it was read first."""
+        token, _ = self.shared[shard]
         return token is None or self._token(shard) != token
 
-    def _token(self, shard: int) -> object:
-        return token_of(self.source.store, self.source.layout.key(self.windows.shard(shard)))
+    def _token(self, shard: Coords) -> object:
+        return token_of(self.source.store, self.source.layout.key(shard))
 
-    def _shards_of(self, numbers: Table) -> Table:
-        shards: Table = np.searchsorted(self.windows.ends, numbers, side="right") - 1
-        return shards
+    def _read(self, lane: Lane, table: CopyTable, shared: set[Coords]) -> NDArray[np.bool_]:
+        """Read chunks into the result. Returns: which of them are left. Raises: CodecError."""
+        wanted = wanted_of(table)
+        batch = self._fetch(lane, wanted, self._buffer_nbytes(lane, wanted))
+        odd: NDArray[np.bool_] = batch.sizes == LEFT
+        waiting = (batch.offsets < 0) & (batch.sizes >= 0)
+        self._place(lane, table, batch, ~odd & ~waiting)
+        if not waiting.any():
+            return odd
+        # All chunks of a shard are fetched at once, and are then of one version. Versions of shared ones are compared.
+        if wanted.owners.size:
+            whole = [at for at, shard in enumerate(map(tuple, wanted.owners.tolist())) if shard not in shared]
+            owner = wanted.owner_of(np.arange(waiting.size))
+            waiting |= np.isin(owner, owner[waiting]) & np.isin(owner, whole) & ~odd
+        numbers = np.flatnonzero(waiting)
+        room = int((np.maximum(batch.sizes[numbers], 0) + _SPARE_NBYTES).sum()) + _SPARE_NBYTES
+        batch = self._fetch(lane, wanted.take(numbers), room)
+        ready = (batch.offsets >= 0) | (batch.sizes == MISSING)
+        self._place(lane, take(table, numbers), batch, ready)
+        odd[numbers[~ready]] = True  # what grows while it is read, too
+        return odd
 
-    def _do(self, lane: Lane, numbers: Table, shared: Sequence[int]) -> Table:
-        """Read parts into the result. shared: see `_shared_shards`. Returns: those left. Raises: CodecError."""
-        nbytes = self._slab_nbytes(lane, numbers)
-        offsets, sizes = self._turn(lane, numbers, nbytes)
-        waiting = (offsets < 0) & (sizes >= 0)
-        left = [numbers[sizes == LEFT]]
-        if waiting.any():
-            groups = self._groups(numbers, shared)
-            again = np.isin(groups, groups[waiting]) & (sizes != LEFT)
-            groups, numbers, rooms = groups[again], numbers[again], np.maximum(sizes[again], 0) + _SPARE_NBYTES
-            for some, room in turns(groups, rooms, nbytes):
-                offsets, sizes = self._turn(lane, numbers[some], room)
-                left.append(numbers[some][(offsets < 0) & (sizes != MISSING)])  # what grows while it is read, too
-        return np.concatenate(left) if len(left) > 1 else left[0]
-
-    def _groups(self, numbers: Table, shared: Sequence[int]) -> Table:
-        """Which parts must be read in one turn: those of a shard, which are then of one version; by equal numbers.
-
-        Versions of the shared shards are compared, and chunks that are files need not be of one version.
-        """
-        alone = -1 - numbers
-        if not self._is_sharded:
-            return alone
-        shards = self._shards_of(numbers)
-        return np.where(np.isin(shards, shared), alone, shards)
-
-    def _turn(self, lane: Lane, numbers: Table, nbytes: int) -> tuple[Table, Table]:
-        """Read the parts that find room in a slab. Returns: where each is in it, and its size. Raises: CodecError."""
-        batch = self._fetch(lane, numbers, nbytes)
-        here = batch.offsets >= 0
-        if here.all():
-            self._place(lane, numbers, batch)
-        else:
-            ready = here | (batch.sizes == MISSING)
-            if ready.any():
-                self._place(lane, numbers[ready], batch.take(ready))
-        return batch.offsets, batch.sizes
-
-    def _fetch(self, lane: Lane, numbers: Table, nbytes: int) -> Batch:
-        """Fetch the chunks of some parts."""
+    def _fetch(self, lane: Lane, wanted: Wanted, nbytes: int) -> Batch:
+        """Fetch chunks into a buffer of so many bytes."""
+        store, layout, plan, files, sizes = self.source
         lane.rewind()
         with stage("read") as noted:
-            batch = self._batch(lane, (self.windows, self._runs(numbers)), nbytes)
+            if files is None:
+                keys = list(map(layout.key, map(tuple, wanted.coords.tolist())))
+                batch = fetch_from_store(lane, store, keys, plan.phase)
+            else:
+                batch = self.resources.reader.fetch(lane, files, wanted, plan, nbytes)
             if noted:
-                sizes = batch.sizes[batch.offsets >= 0]
-                noted.count(sizes.size, int(sizes.sum()), int(sizes.sum()))
-        self.source.sizes.add(batch.sizes)
+                there = batch.sizes[batch.offsets >= 0]
+                noted.count(there.size, int(there.sum()), int(there.sum()))
+        sizes.add(batch.sizes)
         return batch
 
-    def _batch(self, lane: Lane, wanted: tuple[Windows, Runs], nbytes: int) -> Batch:
-        store, layout, plan, files, _ = self.source
-        if files is None:
-            return fetch_from_store(lane, store, layout.key, wanted, plan.phase)
-        return self.resources.reader.fetch(lane, files, wanted, plan, nbytes)
+    def _buffer_nbytes(self, lane: Lane, wanted: Wanted) -> int:
+        """Bytes of a buffer for some chunks. If there are many and nothing is known, a few of them are asked for."""
+        sizes, chunk_nbytes, n = self.source.sizes, self.source.plan.chunk.nbytes or 1, len(wanted.coords)
+        if self.source.files and sizes.mean is None and n * chunk_nbytes > _MAX_UNSAMPLED_NBYTES:
+            self._fetch(lane, wanted.take(np.arange(0, n, -(-n // _N_SAMPLED))), 0)
+        return sizes.buffer_nbytes(n, chunk_nbytes)
 
-    def _runs(self, numbers: Table) -> Runs:
-        """Parts, by their numbers in order, as runs."""
-        if numbers[-1] - numbers[0] == numbers.size - 1:
-            return self.windows.runs(int(numbers[0]), int(numbers[-1]) + 1)
-        pieces = np.split(numbers, np.flatnonzero(np.diff(numbers) != 1) + 1)
-        return np.concatenate([self.windows.runs(int(some[0]), int(some[-1]) + 1) for some in pieces])
-
-    def _slab_nbytes(self, lane: Lane, numbers: Table) -> int:
-        """Bytes of a slab for some parts. If there are many and nothing is known, a few of them are asked for."""
-        sizes, chunk_nbytes = self.source.sizes, self.source.plan.chunk.nbytes or 1
-        if self.source.files and sizes.mean is None and numbers.size * chunk_nbytes > _MAX_UNSAMPLED_NBYTES:
-            self._fetch(lane, numbers[:: -(-numbers.size // _N_SAMPLED)], 0)
-        return sizes.slab_nbytes(numbers.size, chunk_nbytes)
-
-    def _place(self, lane: Lane, numbers: Table, batch: Batch) -> None:
-        """Decode chunks, all of which are there or missing, and place their parts."""
-        plan, n = self.source.plan, numbers.size
+    def _place(self, lane: Lane, table: CopyTable, batch: Batch, ready: NDArray[np.bool_]) -> None:
+        """Decode chunks, which are there or missing, and place them. ready: which. Raises: CodecError."""
+        plan = self.source.plan
+        if not ready.all():
+            numbers = np.flatnonzero(ready)
+            table, batch = take(table, numbers), batch.take(numbers)
+        n = table.nchunks
 
         def wave(some: slice) -> None:
-            nonlocal numbers, batch
+            nonlocal table, batch
             if some.start == 0 and some.stop < n:
-                # In the order of the slab, so that a wave is a piece of it.
+                # In the order of the buffer, so that a wave is a piece of it.
                 order = np.argsort(batch.offsets, kind="stable")
-                numbers, batch = numbers[order], batch.take(order)
-            self._place_wave(lane, numbers[some], batch.take(some) if some.stop - some.start < n else batch)
+                table, batch = take(table, order), batch.take(order)
+            every = some.stop - some.start == n
+            self._place_wave(lane, table if every else take(table, some), batch if every else batch.take(some))
 
         def too_large(number: int) -> DeviceError:
-            (part,) = self._parts(numbers[number : number + 1])
-            return self.resources.too_large(part.coords, plan.chunk)
+            return self.resources.too_large(tuple(table.coords[number].tolist()), plan.chunk)
 
         size = max(self.resources.lanes.limit // read_cost(plan, plan.chunk.nbytes or 1).memory, 1)
         in_waves(lane, n, size, wave, too_large, plan.reading)
 
-    def _place_wave(self, lane: Lane, numbers: Table, batch: Batch) -> None:
-        plan, here = self.source.plan, batch.offsets >= 0
-        n, chunk_nbytes = int(np.count_nonzero(here)), plan.chunk.nbytes or 0
-        wave = Wave(lane.device, lane=lane, later=later_nbytes(plan, here.size) + self.target.later_nbytes(numbers))
-        present = slice(None) if n == here.size else np.flatnonzero(here)
-        chunks: Chunks | None = None
-        wave.targets = self.target.direct(numbers[present], batch.spans[present])
-        try:
-            with stage("place") as placed:
-                with stage("decode", timed=True) as noted:
-                    if n:
-                        streams = streams_in(wave, batch.slab, batch.offsets[present], batch.sizes[present])
-                        if noted:
-                            noted.count(n, int(streams.sizes.sum()), n * chunk_nbytes)
-                        chunks = decode_streams(wave, plan, streams)
-                with stage("place", timed=True):
-                    nbytes = self.target.place(wave, plan, (chunks, present), numbers, batch.spans)
-                with stage("check"):
-                    wave.finish()
-                placed.count(here.size, n * chunk_nbytes, nbytes)
-        finally:
-            chunks = None  # else an error's traceback would hold them
-            wave.drop()
+    def _place_wave(self, lane: Lane, table: CopyTable, batch: Batch) -> None:
+        plan, there = self.source.plan, batch.offsets >= 0
+        n, chunk_nbytes = int(np.count_nonzero(there)), plan.chunk.nbytes or 0
+        present = slice(None) if n == there.size else np.flatnonzero(there)
 
-    def _parts(self, numbers: Table) -> Iterator[Part]:
-        """Some parts, as the reference path has them."""
-        if numbers.size:
-            yield from self.target.parts(numbers, spans_of(self.windows, self._runs(numbers)))
+        def decode(wave: Wave) -> Chunks | None:
+            if not n:
+                return None
+            streams = streams_in(wave, batch.slab, batch.offsets[present], batch.sizes[present])
+            if noted := here():
+                noted.count(n, int(streams.sizes.sum()), n * chunk_nbytes)
+            return decode_streams(wave, plan, streams)
 
-    def _all_of(self, shard: int) -> tuple[Coords, list[Part]]:
-        """All parts of a shard."""
-        ends = self.windows.ends
-        return self.windows.shard(shard), list(self._parts(np.arange(ends[shard], ends[shard + 1])))
-
-
-def cut(ends: Table, size: int) -> Iterator[Piece]:
-    """Cut parts into pieces of at most so many, between two shards if little is lost by it. ends: of `Windows`."""
-    first, n = 0, int(ends[-1])
-    while first < n:
-        last = min(first + size, n)
-        whole = int(ends[np.searchsorted(ends, last, side="right") - 1])
-        if whole - first >= (1 - _MAX_SHARE_LOST) * (last - first):
-            last = whole
-        yield first, last
-        first = last
-
-
-def turns(groups: Table, rooms: Table, nbytes: int) -> Iterator[tuple[slice, int]]:
-    """Cut parts into turns of whole groups that find room in so many bytes; a larger group has a turn of its own.
-
-    groups: equal numbers, one behind the other, are a group. rooms: what each part takes.
-    Returns: the parts of each turn, and what they take.
-    """
-    starts = np.flatnonzero(np.concatenate([[True], groups[1:] != groups[:-1]]))
-    bounds = np.append(starts, groups.size)
-    sums = np.concatenate([[0], np.cumsum(np.add.reduceat(rooms, starts))])
-    first = 0
-    while first < starts.size:
-        last = max(int(np.searchsorted(sums, sums[first] + nbytes, side="right")) - 1, first + 1)
-        yield slice(int(bounds[first]), int(bounds[last])), int(sums[last] - sums[first]) + _SPARE_NBYTES
-        first = last
+        with stage("place") as placed:
+            into = box_copies(plan, table, self.memory), self.memory, None
+            nbytes = place_batch(lane, plan, into, present, decode)
+            placed.count(there.size, n * chunk_nbytes, nbytes)

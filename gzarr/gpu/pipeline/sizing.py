@@ -10,9 +10,13 @@ have smaller waves, as long as each is worth one.
 
 from __future__ import annotations
 
+from math import prod
 from typing import NamedTuple
 
 from gzarr.gpu.pipeline.placement import DevicePlan
+from gzarr.indexing.copies import Plan
+from gzarr.indexing.plan import BoxPlan
+from gzarr.layout.chunk_layout import Layout
 
 #: Decoded bytes of a wave, if its streams are enough.
 WAVE_NBYTES = 96 << 20
@@ -63,6 +67,18 @@ def wave_nchunks(nchunks: int, chunk: ChunkCost, limit: int) -> int:
     most = max(min(wanted, limit // max(chunk.memory, 1), MAX_WAVE_NCHUNKS), 1)
     nwaves = -(-nchunks // most)
     return max(-(-nchunks // max(nwaves, 1)), 1)
+
+
+def batch_size(plan: Plan, layout: Layout, size: int) -> int:
+    """Most chunks of a batch, if shards had as many chunks as the largest, for batches of about a size.
+
+    Shards are not cut if they are as small; those at the edges of a selection have fewer chunks.
+    """
+    if not isinstance(plan, BoxPlan) or layout.objects is layout.grid:
+        return size
+    windows = plan.windows(layout.objects)
+    largest = prod([int(axis[:, 2].max()) for axis in windows])
+    return size * prod(map(len, windows)) * largest // plan.nparts if size >= largest else size
 
 
 def read_cost(plan: DevicePlan | None, nbytes: int) -> ChunkCost:

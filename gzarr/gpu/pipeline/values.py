@@ -17,33 +17,82 @@ from gzarr.backend import Array
 from gzarr.cpu.backend import as_numpy
 from gzarr.gpu.codecs.batch import Wave
 from gzarr.gpu.codecs.floats import why_not_cast
-from gzarr.gpu.codecs.transfers import ALIGNMENT
 from gzarr.gpu.device.lanes import Lane
 from gzarr.gpu.device.protocol import Device
-from gzarr.gpu.pipeline.gathering import Source
+from gzarr.gpu.pipeline.copies import (
+    Copies,
+    Memory,
+    as_packed,
+    box_copies,
+    distinct,
+    distinct_points,
+    is_box,
+    memory_of,
+    points_of,
+    table_of,
+    take,
+)
+from gzarr.gpu.pipeline.placement import DevicePlan
+from gzarr.gpu.pipeline.placing import packed
 from gzarr.indexing.plan import Part
+from gzarr.indexing.tables import CopyTable
 
-#: Brings the values of some parts to the device: (wave, range of the parts) -> where they are.
-Values: TypeAlias = Callable[[Wave, slice], Source]
+#: Brings the values of some chunks to the device: (wave, range of the chunks) -> what is copied, and where it is.
+Values: TypeAlias = Callable[[Wave, slice], tuple[Copies, Memory]]
 
 
-def values_of(device: Device, value: Any, parts: Sequence[Part], dtype: np.dtype[Any]) -> Values:
+def values_of(device: Device, plan: DevicePlan, value: Any, parts: Sequence[Part]) -> Values:
     """What brings the values of parts to the device. A lazy value is read now.
 
     value: an array on the device or of NumPy, or anything lazy that is indexed like them, such as an array of gzarr.
-    dtype: of the chunks.
     """
+    dtype = plan.chunk.dtype.newbyteorder("=")
+
+    def separate(wave: Wave, memory: Memory, some: slice) -> tuple[Copies, Memory]:
+        return _gathered(plan, parts[some], memory), memory
+
     if device.owns(value):
         if not why_not_cast(value.dtype, dtype):
-            return lambda wave, some: _in_place(wave, value, parts[some])
-        return lambda wave, some: _packed(wave, [_downloaded(wave, value[p.out]) for p in parts[some]], dtype)
-    if isinstance(value, np.ndarray):
-        return lambda wave, some: _packed(wave, _views(value, parts[some]), dtype)
-    pieces = [_adopted(device, value[part.out], dtype) for part in parts]
-    dtypes = {piece.dtype for piece in pieces}
-    if len(dtypes) == 1 and all(map(device.owns, pieces)) and not why_not_cast(pieces[0].dtype, dtype):
-        return lambda wave, some: _separate(wave, pieces[some])
-    return lambda wave, some: _packed(wave, [_downloaded(wave, piece) for piece in pieces[some]], dtype)
+            memory = memory_of(device, value)
+            return lambda wave, some: (_gathered(plan, parts[some], memory), memory)
+        pieces: Sequence[Any] = [value[part.out] for part in parts]
+    elif isinstance(value, np.ndarray):
+        return lambda wave, some: separate(wave, packed(wave, _views(value, parts[some]), dtype), some)
+    else:
+        pieces = [_adopted(device, value[part.out], dtype) for part in parts]
+        dtypes = {piece.dtype for piece in pieces}
+        if len(dtypes) == 1 and all(map(device.owns, pieces)) and not why_not_cast(pieces[0].dtype, dtype):
+            return lambda wave, some: separate(wave, _of_arrays(device, pieces[some]), some)
+
+    def downloaded(wave: Wave, some: slice) -> tuple[Copies, Memory]:
+        there = [device.download(piece) if device.owns(piece) else np.asarray(piece) for piece in pieces[some]]
+        return separate(wave, packed(wave, there, dtype), some)
+
+    return downloaded
+
+
+def values_of_table(device: Device, plan: DevicePlan, value: Array, table: CopyTable) -> Values:
+    """What brings the values of a table to the device, which are on it already, and need not be cast on the host."""
+    memory = memory_of(device, value)
+
+    def values(wave: Wave, some: slice) -> tuple[Copies, Memory]:
+        return box_copies(plan, distinct(take(table, some)), memory, plan.order), memory
+
+    return values
+
+
+def _gathered(plan: DevicePlan, parts: Sequence[Part], memory: Memory) -> Copies:
+    """What is copied into the chunks of parts, every element once. memory: of the whole value, or of each part."""
+    if not is_box(parts[0]):
+        points = points_of(parts, plan.strides)
+        if memory.rows:
+            firsts = np.searchsorted(points.owner, np.arange(points.nchunks))
+            points = points._replace(position=np.arange(points.owner.size) - firsts[points.owner])
+        return distinct_points(points, plan.chunk.nelements)
+    table = table_of(parts)
+    if memory.rows:
+        table = as_packed(table)._replace(slots=np.arange(len(parts)))
+    return box_copies(plan, distinct(table), memory, plan.order)
 
 
 class OnHost:
@@ -65,41 +114,11 @@ class OnHost:
         return piece
 
 
-def _in_place(wave: Wave, value: Array, parts: Sequence[Part]) -> Source:
-    n = len(parts)
-    strides = np.broadcast_to(np.array(value.strides, np.int64), (n, value.ndim))
-    return Source(value, value.dtype, wave.device.address(value), np.zeros(n, np.int64), strides, "value")
-
-
-def _separate(wave: Wave, pieces: Sequence[Array]) -> Source:
+def _of_arrays(device: Device, pieces: Sequence[Array]) -> Memory:
     """Parts that are separate arrays on the device, of one dtype."""
-    starts = np.array([wave.device.address(piece) for piece in pieces], np.int64)
-    strides = np.array([piece.strides for piece in pieces], np.int64).reshape(len(pieces), pieces[0].ndim)
-    return Source(pieces, pieces[0].dtype, 0, starts, strides, "part")
-
-
-def _packed(wave: Wave, pieces: Sequence[np.ndarray[Any, Any]], dtype: np.dtype[Any]) -> Source:
-    """Parts on the host: cast, packed, and uploaded in one copy. Parts that are the same array are packed once."""
-    native = dtype.newbyteorder("=")
-    starts, strides = [], []
-    places: dict[int, int] = {}
-    total = 0
-    for piece in pieces:
-        if id(piece) not in places:
-            places[id(piece)] = total
-            total += -(-piece.size * native.itemsize // ALIGNMENT) * ALIGNMENT
-        starts.append(places[id(piece)])
-        packed = np.cumprod([native.itemsize, *piece.shape[:0:-1]])[::-1] if piece.ndim else ()
-        strides.append([0 if n == 1 else step for n, step in zip(piece.shape, packed, strict=True)])
-    staging = wave.device.staging(max(total, 1))
-    for piece in pieces:
-        start = places.pop(id(piece), None)
-        if start is not None:
-            nbytes = piece.size * native.itemsize
-            staging[start : start + nbytes].view(native).reshape(piece.shape)[...] = piece
-    slab = wave.upload(staging)
-    table = np.array(strides, np.int64).reshape(len(pieces), pieces[0].ndim)
-    return Source(slab, native, wave.device.address(slab), np.array(starts, np.int64), table, "part")
+    addresses = np.array([device.address(piece) for piece in pieces], np.int64)
+    strides = np.array([(0, *piece.strides) for piece in pieces], np.int64)
+    return Memory(addresses, strides, pieces[0].dtype, rows=1)
 
 
 def _views(value: np.ndarray[Any, Any], parts: Sequence[Part]) -> list[np.ndarray[Any, Any]]:
@@ -119,13 +138,6 @@ def _views(value: np.ndarray[Any, Any], parts: Sequence[Part]) -> list[np.ndarra
             seen[name] = value[tuple(index)]
         views.append(seen[name])
     return views
-
-
-def _downloaded(wave: Wave, piece: Any) -> np.ndarray[Any, Any]:
-    if wave.device.owns(piece):
-        downloaded: np.ndarray[Any, Any] = wave.device.download(piece)
-        return downloaded
-    return np.asarray(piece)
 
 
 def _adopted(device: Device, piece: Any, dtype: np.dtype[Any]) -> Any:

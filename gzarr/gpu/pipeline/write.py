@@ -13,7 +13,7 @@ wave that raises OverLimitError has changed nothing but its own memory.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,63 +29,80 @@ from gzarr.gpu.device.lanes import Lane
 from gzarr.gpu.device.protocol import Table
 from gzarr.gpu.kernels import row_threads
 from gzarr.gpu.kernels.sources import UNIT_NBYTES
-from gzarr.gpu.pipeline.gathering import Source, Target, gather, target_of
-from gzarr.gpu.pipeline.launching import launch_rows
+from gzarr.gpu.pipeline.copies import Copies, Memory, from_chunks
+from gzarr.gpu.pipeline.launching import gather, launch_rows
 from gzarr.gpu.pipeline.placement import DevicePlan, EncodePlan
-from gzarr.gpu.pipeline.placing import BoxTables
 from gzarr.gpu.pipeline.read import decoded
 from gzarr.gpu.pipeline.values import Values
 from gzarr.gpu.pipeline.waves import positions
-from gzarr.indexing.plan import Part
 from gzarr.profiling.recorder import stage
 from gzarr.storage.base import Buffer, host_view
 
 
-def merge_and_encode_wave(
-    lane: Lane,
-    plan: DevicePlan,
-    old: Sequence[Buffer | None],
-    parts: Sequence[Part],
-    values: tuple[Values, slice],
-    *,
-    keep_empty: bool,
-) -> list[Buffer | None]:
-    """New contents of chunks, encoded; None for those that now hold the fill value. See `Backend.merge_and_encode`.
+class Packed(NamedTuple):
+    """Encoded chunks in the host's memory.
 
-    values: what gives the new values, and the range of its parts that these are.
+    Attributes
+    ----------
+    numbers : Table
+        int64 (n,): which chunks they are.
+    host : NDArray[np.uint8]
+        uint8, their bytes.
+    starts, sizes : Table
+        int64 (n,): where each begins, and how long it is.
+    """
+
+    numbers: Table
+    host: NDArray[np.uint8]
+    starts: Table
+    sizes: Table
+
+
+def encode_wave(
+    lane: Lane, plan: DevicePlan, old: Sequence[Buffer | None], values: tuple[Values, slice], *, keep_empty: bool
+) -> Packed:
+    """Merge chunks and do the device's part of their encoding. Chunks that now hold the fill value are left out.
+
+    old: the old contents of each. values: what gives the new values, and the range of its chunks that these are.
     Raises: CodecError with the index of the chunk, OverLimitError.
     """
     decoding, encoding = Wave(lane.device, lane=lane), Wave(lane.device, lane=lane)
     present = [i for i, buffer in enumerate(old) if buffer is not None]
-    written: Sequence[int] = range(len(parts))
-    source: Any = None
-    rows: Any = None
+    written: Any = np.arange(len(old))
+    rows = copies = memory = None
+    found = Packed(written[:0], np.empty(0, np.uint8), written[:0], written[:0])
     try:
-        source = values[0](encoding, values[1])
-        target = target_of(plan, parts, source.indexing)
-        with positions(present), stage("decode", timed=True):
-            rows = _old_rows(decoding, plan, old, target)
         with stage("gather", timed=True):
-            rows = merged_rows(encoding, plan, source, target, rows)
+            copies, memory = values[0](encoding, values[1])
+        with positions(present), stage("decode", timed=True):
+            rows = _old_rows(decoding if present else encoding, plan, old, copies)
+        with stage("gather", timed=True):
+            rows = _merged(encoding, plan, (copies, memory), rows)
             if not keep_empty and plan.chunk.fill_value is not None:
-                written = find_written(encoding, plan, rows).tolist()
+                written = _find_written(encoding, plan, rows)
         with positions(written), stage("encode", timed=True):
-            data = _encoded(encoding, plan, rows, written) if written else []
+            if written.size:
+                found = Packed(written, *_downloaded(encoding, _encoded(encoding, plan, rows, written)))
         with positions(present), stage("check"):
             decoding.finish()
         with positions(written), stage("check"):
             encoding.finish()
     finally:
-        rows = source = None  # the error's traceback would hold them
+        rows = copies = memory = None  # the error's traceback would hold them
         decoding.drop()
         encoding.drop()
-    encoded: list[Buffer | None] = [None] * len(parts)
-    for i, item in zip(written, data, strict=True):
-        encoded[i] = item
-    return encoded
+    return found
 
 
-def _old_rows(wave: Wave, plan: DevicePlan, old: Sequence[Buffer | None], target: Target) -> Array:
+def buffers_of(plan: EncodePlan, encoded: Packed, n: int) -> list[Buffer | None]:
+    """The new contents of n chunks, after the host's part of the encoding. Raises: CodecError(index)."""
+    buffers: list[Buffer | None] = [None] * n
+    for number, start, size in zip(*(column.tolist() for column in encoded[::2]), encoded.sizes.tolist(), strict=True):
+        buffers[number] = _encoded_on_host(plan, encoded.host[start : start + size], number)
+    return buffers
+
+
+def _old_rows(wave: Wave, plan: DevicePlan, old: Sequence[Buffer | None], copies: Copies) -> Array:
     """Rows with what will not be written over: old contents, or the fill value. Other rows are not initialized."""
     n, nbytes = len(old), plan.chunk.nbytes or 0
     present = [i for i, buffer in enumerate(old) if buffer is not None]
@@ -93,45 +110,32 @@ def _old_rows(wave: Wave, plan: DevicePlan, old: Sequence[Buffer | None], target
     if chunks is not None and len(present) == n and chunks.rows is not None and chunks.shuffle is None:
         return chunks.rows
     rows, _ = new_rows(wave, n, nbytes)
-    covered = target.counts == plan.chunk.nelements
-    which = [i for i in range(n) if old[i] is not None or not covered[i]]
+    merged = copies.covered != plan.chunk.nelements
+    merged[present] = True
+    which = np.flatnonzero(merged).tolist()
     if which:
         launch_rows(wave, plan, chunks, present, (rows, which))
     return rows
 
 
-def merged_rows(wave: Wave, plan: DevicePlan, source: Source, target: Target, rows: Array) -> Array:
+def _merged(wave: Wave, plan: DevicePlan, values: tuple[Copies, Memory], rows: Array) -> Array:
     """Rows with the new values in them, cast if these are of another dtype."""
-    native = plan.stored.newbyteorder("=")
-    given = source.dtype.newbyteorder("=")
+    copies, memory = values
+    native, given = plan.stored.newbyteorder("="), memory.dtype.newbyteorder("=")
     if given != native:
-        source, whole = _cast(wave, plan, source, target)
-        if whole is not None:
-            return whole
-    gather(wave, plan, source, target, rows)
+        raw, _ = new_rows(wave, copies.nchunks, plan.chunk.nelements * given.itemsize)
+        gather(wave, plan, copies, memory, raw)
+        made = cast(wave, raw, given, native)
+        if bool(np.all(copies.covered == plan.chunk.nelements)):
+            unit = swap_unit(plan.stored)
+            return reversed_units(wave, made, unit) if unit else made
+        addresses = wave.device.address(made) + np.arange(copies.nchunks, dtype=np.int64) * made.shape[1]
+        copies, memory = from_chunks(copies, addresses, native)
+    gather(wave, plan, copies, memory, rows)
     return rows
 
 
-def _cast(wave: Wave, plan: DevicePlan, source: Source, target: Target) -> tuple[Source, Array | None]:
-    """Cast values to the chunks' dtype, in rows of their own.
-
-    Returns: the cast values as a source, and as rows if they cover the chunks.
-    """
-    native, given = plan.stored.newbyteorder("="), source.dtype.newbyteorder("=")
-    n, elements = target.counts.size, plan.chunk.nelements
-    raw, _ = new_rows(wave, n, elements * given.itemsize)
-    gather(wave, plan, source, target, raw)
-    rows = cast(wave, raw, given, native)
-    if bool(np.all(target.counts == elements)):
-        unit = swap_unit(plan.stored)
-        return source, reversed_units(wave, rows, unit) if unit else rows
-    starts = np.arange(n, dtype=np.int64) * rows.shape[1]
-    axes = np.array(plan.strides if isinstance(target.tables, BoxTables) else (1,), np.int64) * native.itemsize
-    strides = np.broadcast_to(axes, (n, axes.size))
-    return Source(rows, native, wave.device.address(rows), starts, strides, "chunk"), None
-
-
-def find_written(wave: Wave, plan: DevicePlan, rows: Array) -> NDArray[np.int64]:
+def _find_written(wave: Wave, plan: DevicePlan, rows: Array) -> NDArray[np.int64]:
     """The rows that do not equal the fill value, bit for bit. Waits."""
     fill = np.frombuffer(np.array(fill_of(plan.chunk)).astype(plan.stored).tobytes(), np.uint8)
     n, nbytes = rows.shape
@@ -145,14 +149,7 @@ def find_written(wave: Wave, plan: DevicePlan, rows: Array) -> NDArray[np.int64]
     return np.flatnonzero(wave.device.download(table[UNIT_NBYTES:]))
 
 
-def _encoded(wave: Wave, plan: DevicePlan, rows: Array, which: Sequence[int]) -> list[Buffer]:
-    """Some of the rows, encoded, in host memory. Raises: CodecError with the index among them."""
-    host, starts, sizes = downloaded(wave, encoded_rows(wave, plan, rows, np.array(which, np.int64)))
-    places = enumerate(zip(starts.tolist(), sizes.tolist(), strict=True))
-    return [_encoded_on_host(plan.encoding, host[start : start + size], i) for i, (start, size) in places]
-
-
-def encoded_rows(wave: Wave, plan: DevicePlan, rows: Array, which: NDArray[np.int64]) -> Chunks | Encoded:
+def _encoded(wave: Wave, plan: DevicePlan, rows: Array, which: NDArray[np.int64]) -> Chunks | Encoded:
     """Some of the rows, after the device's part of the encoding. Raises: CodecError with the index among them."""
     batch: Chunks | Encoded = _chunks(wave, rows, which)
     for encode in plan.encoding.device:
@@ -171,7 +168,7 @@ def _chunks(wave: Wave, rows: Array, which: NDArray[np.int64]) -> Chunks:
     return Chunks(rows, addresses, nbytes, rows)
 
 
-def downloaded(wave: Wave, batch: Chunks | Encoded) -> tuple[NDArray[np.uint8], Table, Table]:
+def _downloaded(wave: Wave, batch: Chunks | Encoded) -> tuple[NDArray[np.uint8], Table, Table]:
     """Download encoded chunks in one copy. Returns: pinned memory, and where in it each begins and how long it is."""
     sizes = batch.sizes if isinstance(batch, Encoded) else np.full(len(batch), batch.nbytes, np.int64)
     if isinstance(batch, Chunks) and batch.rows is not None:

@@ -1,58 +1,114 @@
-"""Writes many chunks on the device by tables, without an object for each chunk.
+"""Writes tables on the device: chunks of objects that are covered whole are gathered and encoded there.
 
-Theory of operation. A write covers some objects (chunks that are files, or shards) whole: these are the product of some
-rows of every axis, and a wave is a run of them. Their values are gathered into rows and encoded, one copy brings the
-results to the host, and the loop stores all files or shards in one call. Shards that are covered in part are merged
-(`gzarr.gpu.pipeline.merged_shards`). The reference path does the rest: files that are covered in part, and shards of
-which hardly a chunk is covered.
+Theory of operation. A write is cut into batches of whole stored objects (chunks that are files, or shards), each one
+table. The values of the chunks of fully covered objects are gathered into rows and encoded, one copy brings the results
+to the host, and compiled code stores all files or shards in one call; other stores are given the chunks. Objects that
+are covered in part are left to the reference path, which merges them on the device, too.
 
 Rules: what cannot be encoded or stored is left to the reference path, so its errors are the only ones there are. The
-lane is returned before anything is stored.
+pipeline slot is returned before anything is stored. An object that reaches beyond the array is never covered whole:
+others may have appended to it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
-from math import prod
-from typing import Any, TypeAlias
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from gzarr.backend import Work
+from gzarr.backend import Array, Work
 from gzarr.cpu.compiled import library
-from gzarr.cpu.compiled.fetch import spans_of
-from gzarr.cpu.compiled.put import EMPTY, LEFT, Put
-from gzarr.cpu.compiled.tables import Boxes
 from gzarr.errors import CodecError, DeviceError
-from gzarr.gpu.pipeline.covering import find_covered
-from gzarr.gpu.pipeline.encoding import ChunkEncoder, Packed, find_values
-from gzarr.gpu.pipeline.merged_shards import merge_shards
-from gzarr.gpu.pipeline.placing import box_columns
+from gzarr.gpu.codecs.floats import why_not_cast
+from gzarr.gpu.native.put import EMPTY, LEFT, Put, make_put
+from gzarr.gpu.pipeline.copies import take
+from gzarr.gpu.pipeline.placement import DevicePlan
 from gzarr.gpu.pipeline.resources import Resources
-from gzarr.gpu.pipeline.sizing import wave_nchunks, write_cost
-from gzarr.gpu.pipeline.writable import Writable, Write
+from gzarr.gpu.pipeline.sizing import batch_size, wave_nchunks, write_cost
+from gzarr.gpu.pipeline.values import values_of, values_of_table
+from gzarr.gpu.pipeline.waves import in_waves
+from gzarr.gpu.pipeline.write import Packed, encode_wave
+from gzarr.indexing.copies import make_batches
+from gzarr.indexing.grid import RegularAxis, chunk_shape
 from gzarr.indexing.keys import Coords, join_path
-from gzarr.indexing.plan import BoxPlan, Groups, Part
+from gzarr.indexing.plan import BoxPlan, Groups
 from gzarr.indexing.selection import Indices
+from gzarr.indexing.tables import Batches, CopyTable
+from gzarr.layout.chunk_layout import Layout
+from gzarr.layout.sharded import Sharded
 from gzarr.profiling.recorder import stage
-from gzarr.storage.base import Buffer, host_view
+from gzarr.storage.base import Buffer, Store, host_view
 
-#: Numbers of whole objects, the first and one past the last; shards to be merged; or parts for the reference path.
-Piece: TypeAlias = "tuple[int, int] | Shards | Groups"
-
-#: The tables do not pay for fewer whole chunks, of all objects or of a shard that is merged.
+#: Tables do not pay for fewer chunks.
 MIN_NCHUNKS = 4
 
 
-class Shards:
-    """Shards that are covered in part, by their numbers."""
+class Writable(NamedTuple):
+    """An array whose chunks are written by tables.
 
-    __slots__ = ("numbers",)
+    Attributes
+    ----------
+    store, layout, plan
+        Where its chunks are, and how they are encoded.
+    into : Put or None
+        How files are stored; None if the store is given the chunks.
+    counts, steps : tuple[int, ...]
+        Chunks of a shard on every axis, and entries of its index from one to the next; empty if chunks are files.
+    """
 
-    def __init__(self, numbers: Indices) -> None:
-        self.numbers = numbers
+    store: Store
+    layout: Layout
+    plan: DevicePlan
+    into: Put | None
+    counts: Coords = ()
+    steps: Coords = ()
+
+
+def make_writable(store: Store, layout: Layout, plan: DevicePlan | None) -> Writable | str:
+    """Check the conditions on the array alone."""
+    if (problem := library.problem()) is not None:
+        return problem
+    if plan is None or not all(isinstance(axis, RegularAxis) for axis in (*layout.grid, *layout.objects)):
+        return "chunks differ in shape"
+    if not layout.grid:
+        return "the array has no axes"
+    if plan.encoding.host or not plan.encoding.device:
+        return f"codecs run on the host: {plan.encoding.obstacle or 'all of them'}"
+    into = make_put(store, layout)
+    if isinstance(layout, Sharded):
+        if isinstance(into, str):
+            return into
+        first = (0,) * len(layout.grid)
+        level = layout.levels(chunk_shape(layout.objects, first))[0]
+        return Writable(store, layout, plan, into, level.counts, layout.blank_index(first)[1].steps)
+    return Writable(store, layout, plan, None if isinstance(into, str) else into)
+
+
+class Piece(NamedTuple):
+    """A batch of a write.
+
+    Attributes
+    ----------
+    number : int
+        Of the batch.
+    table : CopyTable
+        All chunks.
+    objects, bounds : Indices
+        Coordinates of the stored objects, and the number of the first chunk of each, with the number of chunks.
+    whole : NDArray[np.bool_]
+        Which objects are covered whole.
+    """
+
+    number: int
+    table: CopyTable
+    objects: Indices
+    bounds: Indices
+    whole: NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,76 +117,94 @@ class DeviceWrite:
 
     Attributes
     ----------
-    job : Write
+    resources, array
+        What it is done with, and of which array.
+    tables : Batches
         What is written.
-    size : int
-        Most chunks of a piece.
+    value : Array
+        The values, of the plan's shape.
+    keep_empty : bool
+        Whether chunks equal to the fill value are stored.
     work : Work
         How much there is to do.
     """
 
-    job: Write
-    size: int
+    resources: Resources
+    array: Writable
+    tables: Batches
+    value: Array
+    keep_empty: bool
     work: Work
     stage = "build"
 
     @property
     def batches(self) -> Iterator[Piece]:
-        """The whole objects, the shards that are merged, then the rest."""
-        wholes, shards = self.job.covered.wholes, self.job.covered.shards
-        n, size = prod(wholes.shape), max(self.size // len(wholes.inner), 1)
-        for first in range(0, n, size):
-            yield first, min(first + size, n)
-        merged = self.job.covered.nfull >= MIN_NCHUNKS
-        most = min(size, self.job.array.store.max_locked or size)
-        for first in range(0, int(merged.sum()), most):
-            yield Shards(shards[merged][first : first + most])
-        groups = chain.from_iterable(plan.groups(self.job.array.layout.objects) for plan in self.job.covered.rest)
-        groups = chain(groups, map(self.shard, shards[~merged].tolist()))
-        while some := list(islice(groups, size)):
-            yield some
+        """The batches."""
+        return map(self._piece, range(self.tables.n))
+
+    def _piece(self, number: int) -> Piece:
+        table: CopyTable = self.tables.table(number)
+        coords, layout = table.coords, self.array.layout
+        beyond = layout.cut or layout.find_cut()
+        full = table.full & ~(coords == np.array(beyond[0])).any(axis=1)
+        if table.owners is None or table.bounds is None:
+            return Piece(number, table, coords, np.arange(len(full) + 1), full)
+        counts = np.diff(table.bounds)
+        whole = np.logical_and.reduceat(full, table.bounds[:-1]) if full.size else full
+        whole &= (counts == np.prod(self.array.counts)) & ~(table.owners == np.array(beyond[1])).any(axis=1)
+        return Piece(number, table, table.owners, table.bounds, whole)
 
     def objects(self, piece: Piece) -> tuple[list[str], list[str]]:
-        """The objects of a batch, of which the shards are merged; none for the rest, which the reference path locks."""
-        if isinstance(piece, list):
-            return [], []
-        layout = self.job.array.layout
-        if isinstance(piece, Shards):
-            keys = [layout.key(tuple(row)) for row in self.job.windows.shards(piece.numbers).tolist()]
-            return keys, keys
-        names = layout.names
+        """The objects that are covered whole. The reference path locks the others."""
+        names = self.array.layout.names
+        columns = [list(map(str, column)) for column in piece.objects[piece.whole].T.tolist()]
         prefix = f"{join_path(names.path, '_')[:-1]}{names.keys.prefix}"
-        return self.job.covered.wholes.names(prefix, names.keys.separator, *piece), []
+        return list(map(prefix.__add__, map(names.keys.separator.join, zip(*columns, strict=True)))), []
 
     def write(self, piece: Piece, keys: Sequence[str], merged: Sequence[str]) -> Groups:
         """Write a batch, all but the parts that are returned. Raises: StoreError."""
-        if isinstance(piece, list):
-            return piece
-        try:
-            if isinstance(piece, Shards):
-                merge_shards(self.job, piece.numbers, keys)
-                return []
-            encoded = self.job.encoder.encode(self.job.covered.wholes.spans(*piece))
-        except (CodecError, DeviceError):  # the reference path says what is wrong
-            if isinstance(piece, Shards):
-                return list(map(self.shard, piece.numbers.tolist()))
-            return self._left(piece, range(piece[1] - piece[0]))
-        into = self.job.array.into
-        with stage("store") as noted:
-            left = self._store(keys, encoded) if into is None else self._put(into, piece, keys, encoded)
-            nbytes = sum(int(some.sizes.sum()) for some in encoded)
-            noted.count(0, nbytes, nbytes)
-        return self._left(piece, left)
+        left = ~piece.whole
+        if keys:
+            chunks = np.flatnonzero(np.repeat(piece.whole, np.diff(piece.bounds)))
+            try:
+                encoded = self._encode(piece, chunks)
+            except (CodecError, DeviceError):  # the reference path says what is wrong
+                left[:] = True
+            else:
+                with stage("store") as noted:
+                    if self.array.into is None:
+                        self._store(keys, encoded)
+                    else:
+                        left[np.flatnonzero(piece.whole)] = self._put(self.array.into, piece, keys, chunks, encoded)
+                    nbytes = sum(int(some.sizes.sum()) for some in encoded)
+                    noted.count(0, nbytes, nbytes)
+        return self._parts(piece, left) if left.any() else []
 
-    def shard(self, number: int) -> tuple[Coords, list[Part]]:
-        """A shard and its parts, for the reference path."""
-        windows = self.job.windows
-        coords = tuple(windows.shards(np.array([number]))[0].tolist())
-        runs = windows.runs(int(windows.ends[number]), int(windows.ends[number + 1]))
-        return coords, list(map(self.job.box.part, spans_of(windows, runs).tolist()))
+    def _encode(self, piece: Piece, chunks: Indices) -> list[Packed]:
+        """Encode chunks; those that are not among the result are not stored. Raises: CodecError, DeviceError."""
+        resources, plan, device = self.resources, self.array.plan, self.resources.device
+        if device.owns(self.value) and not why_not_cast(self.value.dtype, plan.chunk.dtype):
+            values = values_of_table(device, plan, self.value, take(piece.table, chunks))
+        else:
+            parts = self.tables.parts(piece.number, piece.table, chunks.tolist())
+            values = values_of(device, plan, self.value, parts)
+        encoded: list[Packed] = []
+        with resources.lanes.borrow_to_write() as lane:
 
-    def _store(self, keys: Sequence[str], encoded: Sequence[Packed]) -> tuple[int, ...]:
-        """Give the store the chunks. Returns: nothing, as nothing is left."""
+            def wave(some: slice) -> None:
+                none = [None] * (some.stop - some.start)
+                found = encode_wave(lane, plan, none, (values, some), keep_empty=self.keep_empty)
+                encoded.append(found._replace(numbers=found.numbers + some.start))
+
+            def too_large(number: int) -> DeviceError:
+                return resources.too_large(tuple(piece.table.coords[chunks[number]].tolist()), plan.chunk)
+
+            fitting = max(resources.lanes.limit // write_cost(plan, plan.chunk.nbytes or 1).memory, 1)
+            in_waves(lane, chunks.size, fitting, wave, too_large, plan.writing)
+        return encoded
+
+    def _store(self, keys: Sequence[str], encoded: Sequence[Packed]) -> None:
+        """Give the store the chunks."""
         items: list[tuple[str, Buffer]] = []
         emptied = np.ones(len(keys), np.bool_)
         for numbers, host, starts, sizes in encoded:
@@ -139,54 +213,49 @@ class DeviceWrite:
             items += zip(map(keys.__getitem__, numbers.tolist()), map(view.__getitem__, cuts), strict=True)
             emptied[numbers] = False
         if items:
-            self.job.array.store.set_many(items)
+            self.array.store.set_many(items)
         if emptied.any():
-            self.job.array.store.delete_many([keys[number] for number in np.flatnonzero(emptied).tolist()])
-        return ()
+            self.array.store.delete_many([keys[number] for number in np.flatnonzero(emptied).tolist()])
 
-    def _put(self, into: Put, piece: tuple[int, int], keys: Sequence[str], encoded: Sequence[Packed]) -> list[int]:
-        """Store files or shards. Returns: those that are left."""
-        n = len(keys) * len(self.job.covered.wholes.inner)
-        addresses, sizes = np.zeros(n, np.int64), np.full(n, -1, np.int64)
+    def _put(
+        self, into: Put, piece: Piece, keys: Sequence[str], chunks: Indices, encoded: Sequence[Packed]
+    ) -> NDArray[np.bool_]:
+        """Store files or shards. Returns: which of the whole objects are left."""
+        objects = piece.objects[piece.whole]
+        places = np.arange(chunks.size)
+        if self.array.counts:  # in the order of the index
+            owner = places // np.prod(self.array.counts)
+            inside = piece.table.coords[chunks] - objects[owner] * np.array(self.array.counts)
+            places = owner * np.prod(self.array.counts) + inside @ np.array(self.array.steps)
+        addresses, sizes = np.zeros(chunks.size, np.int64), np.full(chunks.size, -1, np.int64)
         for some in encoded:
-            addresses[some.numbers] = some.addresses
-            sizes[some.numbers] = some.sizes
-        status = into.put(self.job.covered.wholes.coords(*piece), addresses, sizes)
+            at = places[some.numbers]
+            addresses[at] = some.host.__array_interface__["data"][0] + some.starts
+            sizes[at] = some.sizes
+        status = into.put(objects, addresses, sizes)
         emptied = np.flatnonzero(status == EMPTY).tolist()
         if emptied:
             into.target.tidy([keys[number] for number in emptied])
-        left: list[int] = np.flatnonzero(status == LEFT).tolist()
-        return left
+        return np.asarray(status == LEFT)
 
-    def _left(self, piece: tuple[int, int], numbers: Sequence[int]) -> Groups:
-        """The parts of some objects of a piece."""
-        if not numbers:
-            return []
-        wholes, part = self.job.covered.wholes, self.job.box.part
-        coords, spans, n = wholes.coords(*piece).tolist(), wholes.spans(*piece), len(wholes.inner)
-        return [(tuple(coords[i]), list(map(part, spans[i * n : (i + 1) * n].tolist()))) for i in numbers]
+    def _parts(self, piece: Piece, left: NDArray[np.bool_]) -> Groups:
+        """The parts of some objects, for the reference path."""
+        owners = np.repeat(np.arange(left.size), np.diff(piece.bounds))
+        chunks = np.flatnonzero(left[owners])
+        parts = self.tables.parts(piece.number, piece.table, chunks.tolist())
+        groups = groupby(zip(owners[chunks].tolist(), parts, strict=True), itemgetter(0))
+        return [(tuple(piece.objects[owner].tolist()), [part for _, part in some]) for owner, some in groups]
 
 
 def make_write(
     resources: Resources, array: Writable, box: BoxPlan, value: Any, *, keep_empty: bool
 ) -> DeviceWrite | str:
-    """Prepare a write that the device encodes, or say why the reference path has to do it. value: as `take_write`."""
-    plan, layout = array.plan, array.layout
+    """Prepare a write that the device encodes, or say why the reference path has to do it."""
     if (off := library.obstacle()) is not None:
         return off
-    boxes = Boxes(box)
-    windows = boxes.windows(layout)
-    values = find_values(resources, plan, (boxes, windows), value)
-    if isinstance(values, str):
-        return values
-    covered = find_covered(box, layout, windows, array.steps)
-    n_whole = prod(covered.wholes.shape) * len(covered.wholes.inner)
-    if max(n_whole, int(covered.nfull.max(initial=0))) < MIN_NCHUNKS:
-        return "too few chunks are covered whole"
-    nbytes = plan.chunk.nbytes or 1
-    cost = write_cost(plan, nbytes)
-    fitting, drops = max(resources.lanes.limit // cost.memory, 1), not keep_empty and plan.chunk.fill_value is not None
-    encoder = ChunkEncoder(resources, plan, box, box_columns(box), values, drops, fitting)
-    size = wave_nchunks(box.nparts, cost, resources.lanes.limit)
+    nbytes = array.plan.chunk.nbytes or 1
+    size = wave_nchunks(box.nparts, write_cost(array.plan, nbytes), resources.lanes.limit)
+    most = max(batch_size(box, array.layout, size), int(np.prod(array.counts or (1,))))
+    batches = make_batches(box, array.layout.objects, most)
     work = Work(box.nparts, nbytes, size, unlocked=True, waits=array.store.concurrency > 1)
-    return DeviceWrite(Write(array, box, windows, covered, value, encoder, keep_empty), size, work)
+    return DeviceWrite(resources, array, batches, value, keep_empty, work)

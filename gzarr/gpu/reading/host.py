@@ -7,7 +7,7 @@ bytes begins at a multiple of `ALIGNMENT`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -16,19 +16,17 @@ from numpy.typing import NDArray
 
 from gzarr.backend import Array
 from gzarr.codecs.spec import CodecSpec
-from gzarr.cpu.compiled.fetch import Fetch, Runs, copy, fetch, longest_uncut, measure, spans_of
-from gzarr.cpu.compiled.tables import Windows
 from gzarr.cpu.loading import load_host
 from gzarr.cpu.threads import thread_count
 from gzarr.gpu.codecs import device_codec
 from gzarr.gpu.codecs.batch import Streams, Wave
 from gzarr.gpu.codecs.entry import DeviceCodec
-from gzarr.gpu.codecs.transfers import ALIGNMENT, upload_streams
+from gzarr.gpu.codecs.transfers import ALIGNMENT, copy, measure, upload_streams
 from gzarr.gpu.device.lanes import Lane
 from gzarr.gpu.device.protocol import Device, Table
+from gzarr.gpu.native.fetch import Fetch, Wanted, fetch, longest_uncut
 from gzarr.gpu.pipeline.placement import DevicePlan
 from gzarr.gpu.reading.files import Span, locate_spans, read_spans
-from gzarr.indexing.keys import Coords
 from gzarr.layout.chunk_layout import Located
 from gzarr.storage.base import Request, Store, host_view
 
@@ -71,24 +69,23 @@ class Item(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Encoded chunks of a wave in a slab, a row for each part of its runs.
+    """Encoded chunks of a table in a slab.
 
     Attributes
     ----------
     slab : Slab
         Where they are.
-    offsets, sizes, spans
-        As in `gzarr.cpu.compiled.fetch.Fetched`.
+    offsets, sizes
+        As in `gzarr.gpu.native.fetch.Fetched`.
     """
 
     slab: Slab
     offsets: Table
     sizes: Table
-    spans: NDArray[np.int32]
 
     def take(self, rows: Any) -> Batch:
         """Some rows, by a slice or by their numbers."""
-        return self._replace(offsets=self.offsets[rows], sizes=self.sizes[rows], spans=self.spans[rows])
+        return Batch(self.slab, self.offsets[rows], self.sizes[rows])
 
 
 class Reader(Protocol):
@@ -117,8 +114,8 @@ class Reader(Protocol):
         """
         ...
 
-    def fetch(self, lane: Lane, source: Fetch, wanted: tuple[Windows, Runs], plan: DevicePlan, nbytes: int) -> Batch:
-        """Read the chunks of some runs from local files into a slab of so many bytes, as many as find room.
+    def fetch(self, lane: Lane, source: Fetch, wanted: Wanted, plan: DevicePlan, nbytes: int) -> Batch:
+        """Read chunks from local files into a slab of so many bytes, as many as find room.
 
         The memory is the lane's, and valid until the lane is rewound.
         """
@@ -151,26 +148,16 @@ class HostReader:
                 return items
         return _copied(lane, load_host(store, wanted), plan.phase)
 
-    def fetch(self, lane: Lane, source: Fetch, wanted: tuple[Windows, Runs], plan: DevicePlan, nbytes: int) -> Batch:
-        """Read the chunks of some runs into pinned memory."""
+    def fetch(self, lane: Lane, source: Fetch, wanted: Wanted, plan: DevicePlan, nbytes: int) -> Batch:
+        """Read chunks of local files into pinned memory."""
         slab = Slab(lane.device, lane.slab(nbytes))
         uncut = longest_uncut(plan.chunk.nbytes or 1)
-        fetched = fetch(source, *wanted, slab.bytes_on_host(), plan.phase, thread_count(), uncut)
-        return Batch(slab, fetched.offsets, fetched.sizes, fetched.spans)
+        return Batch(slab, *fetch(source, wanted, slab.bytes_on_host(), plan.phase, thread_count(), uncut))
 
 
-def fetch_from_store(
-    lane: Lane, store: Store, key: Callable[[Coords], str], wanted: tuple[Windows, Runs], phase: int
-) -> Batch:
-    """Copy the chunks of some runs, each of which is an object of a store, into pinned memory. Raises: StoreError.
-
-    key: of a chunk, by its coordinates.
-    """
-    windows, runs = wanted
-    spans = spans_of(windows, runs)
-    buffers = store.get_many([Request(key(coords)) for coords in map(tuple, windows.coords(spans).tolist())])
-    slab, offsets, sizes = _packed(lane, buffers, phase)
-    return Batch(slab, offsets, sizes, spans)
+def fetch_from_store(lane: Lane, store: Store, keys: Sequence[str], phase: int) -> Batch:
+    """Copy chunks, each of which is an object of a store, into pinned memory. Raises: StoreError."""
+    return Batch(*_packed(lane, store.get_many(list(map(Request, keys))), phase))
 
 
 def phase_of(specs: Sequence[CodecSpec]) -> int:

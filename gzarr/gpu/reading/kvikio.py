@@ -25,12 +25,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gzarr.codecs.spec import CodecSpec
-from gzarr.cpu.compiled.fetch import Fetch, Runs, locate, spans_of
-from gzarr.cpu.compiled.tables import Windows
 from gzarr.cpu.threads import thread_count
 from gzarr.gpu.device.lanes import Lane
 from gzarr.gpu.device.memory import OverLimitError
 from gzarr.gpu.device.protocol import Device, Table
+from gzarr.gpu.native.fetch import Fetch, Wanted, locate
 from gzarr.gpu.pipeline.placement import DevicePlan
 from gzarr.gpu.reading.files import file_version, locate_spans
 from gzarr.gpu.reading.host import Batch, HostReader, Item, Slab, detour_of, spread_out
@@ -121,28 +120,25 @@ class KvikioReader:
                 return [None if span is None else Item(slab, next(places), span.nbytes) for span in spans]
         return self._host.read(lane, store, wanted, plan)
 
-    def fetch(self, lane: Lane, source: Fetch, wanted: tuple[Windows, Runs], plan: DevicePlan, nbytes: int) -> Batch:
-        """Read the chunks of some runs into device memory, or into pinned memory if that is faster."""
+    def fetch(self, lane: Lane, source: Fetch, wanted: Wanted, plan: DevicePlan, nbytes: int) -> Batch:
+        """Read chunks into device memory, or into pinned memory if that is faster."""
         batch = self._fetch(lane, source, wanted, plan.phase, nbytes) if plan.skips_host and nbytes else None
         return self._host.fetch(lane, source, wanted, plan, nbytes) if batch is None else batch
 
-    def _fetch(self, lane: Lane, source: Fetch, wanted: tuple[Windows, Runs], phase: int, nbytes: int) -> Batch | None:
+    def _fetch(self, lane: Lane, source: Fetch, wanted: Wanted, phase: int, nbytes: int) -> Batch | None:
         """Read chunks of files into device memory; None if the host reader should read them."""
-        windows, runs = wanted
         is_sharded = source.n_entries > 0
-        shards, shard = np.unique(runs[:, 0], return_inverse=True)
-        is_large = nbytes >= self._min_file_nbytes * (shards.size if is_sharded else int(runs[:, 2].sum()))
+        files = wanted.owners if is_sharded else wanted.coords
+        is_large = nbytes >= self._min_file_nbytes * len(files)
         if not is_large and not (is_sharded and len(self.files)):
             return None
-        spans = spans_of(windows, runs)
-        coords = windows.shards(shards) if is_sharded else windows.coords(spans)
-        paths = list(map(source.path, coords.tolist()))
+        paths = list(map(source.path, files.tolist()))
         if not is_large and not self.files.has_all(paths):
             return None
         versions = _versions(paths)  # before they are located, so that what is read is what was located
-        located = locate(source, windows, runs, thread_count())
+        located = locate(source, wanted, thread_count())
         rows = np.flatnonzero(located.sizes >= 0)
-        used, files = np.unique(np.repeat(shard, runs[:, 2])[rows] if is_sharded else rows, return_inverse=True)
+        used, files = np.unique(wanted.owner_of(rows) if is_sharded else rows, return_inverse=True)
         here = {paths[i]: versions.get(paths[i], ()) for i in used.tolist()}
         if not rows.size or not all(here.values()):
             return None
@@ -152,7 +148,7 @@ class KvikioReader:
         slab, offsets = found
         located.offsets[:] = -1
         located.offsets[rows] = offsets
-        return Batch(slab, located.offsets, located.sizes, spans)
+        return Batch(slab, located.offsets, located.sizes)
 
     def _read(self, lane: Lane, ranges: Ranges, phase: int) -> tuple[Slab, Table] | None:
         """Read ranges into a slab, and say where each is; None if the host reader should read them.

@@ -128,8 +128,8 @@ import numpy as np
 import gzarr
 from gzarr.codecs import BytesCodec, ShardingCodec
 from gzarr.cpu.compiled import library
-from gzarr.cpu.compiled.fetch import LEFT, fetch, make_fetch
-from gzarr.cpu.compiled.tables import Boxes
+from gzarr.gpu.native.fetch import LEFT, fetch, make_fetch, wanted_of
+from gzarr.indexing.copies import make_batches
 from gzarr.indexing.plan import make_plan
 from gzarr.indexing.selection import normalize
 assert library.status() == "on"
@@ -141,17 +141,16 @@ z = gzarr.create_array(folder, shape=model.shape, chunks=(20, 60) if options els
 z[...] = model
 layout = z._io.layout
 plan = make_plan(normalize(..., z.shape), layout.grid)
-windows, source = Boxes(plan).windows(layout), make_fetch(z._io.store, layout)
-runs, n = windows.runs(0, plan.nparts), 60
+wanted, source = wanted_of(make_batches(plan, layout.objects, 60).table(0)), make_fetch(z._io.store, layout)
 READ, some = 4, set()
 for error in (5, 0):
     for after in range(0, 70, 3):
         for count in (1, 1 << 30):
             slab = np.zeros(1 << 16, np.uint8)
             set_fault(READ, error, after, count)
-            offsets, sizes, spans, _ = fetch(source, windows, runs, slab)
+            offsets, sizes = fetch(source, wanted, slab)
             set_fault(0, 0, 0, 0)
-            for at, start, size in zip(windows.coords(spans), offsets, sizes):
+            for at, start, size in zip(wanted.coords, offsets, sizes):
                 i, j = at * 10
                 assert size in (400, LEFT) and (start < 0) == (size < 0)
                 if size > 0:
@@ -170,7 +169,7 @@ import numpy as np
 import gzarr
 from gzarr.codecs import BytesCodec, ShardingCodec
 from gzarr.cpu.compiled import library
-from gzarr.cpu.compiled.put import LEFT, make_put
+from gzarr.gpu.native.put import LEFT, make_put
 assert library.status() == "on"
 folder, options = sys.argv[1], eval(sys.argv[2])
 set_fault = ctypes.CDLL(None).set_fault

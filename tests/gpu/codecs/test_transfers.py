@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -26,7 +28,7 @@ def test_chunks_that_lie_apart_become_rows() -> None:
 
 @pytest.mark.parametrize("excluded", [(True,) * 3, (False, True, False), (False,) * 3])
 @pytest.mark.parametrize("axes", [((64, 4, 4),), ((8, 4, 32), (8, 32, 4))])
-def test_excluded_parts_are_not_copied_but_left(
+def test_parts_with_lists_are_not_copied_but_left(
     axes: tuple[tuple[int, int, int], ...], excluded: tuple[bool, ...]
 ) -> None:
     """So parts with lists of indices go to another kernel, also if every part of a wave has one."""
@@ -41,7 +43,9 @@ def test_excluded_parts_are_not_copied_but_left(
     )
     nbytes = np.full(3, 256, np.int64)
     shuffles = Shuffles(np.zeros(3, np.uint8), np.ones(3, np.int32), nbytes, nbytes)
-    left = copy_boxes(Wave(device), boxes, shuffles, (0, np.zeros(4, np.uint8)), np.array(excluded))
+    lists = np.where(excluded, 0, -1) * np.ones((len(axes), 1), np.int64)
+    boxes = replace(boxes, source_lists=lists)
+    left = copy_boxes(Wave(device), boxes, shuffles, (0, np.zeros(4, np.uint8)))
     assert left.tolist() == np.flatnonzero(excluded).tolist()
     assert [bool(part.all()) for part in target.reshape(3, 64)] == [not one for one in excluded]
     assert len(device.launches) == (not all(excluded))

@@ -20,7 +20,7 @@ from tests.gpu.hardware.opening import lane_of
 
 #: Tables of addresses: kernel -> (argument, argument that has the sizes, whether the kernel writes there).
 POINTERS = {
-    "place_box": (("part_src", "part_nbytes", False),),
+    "place_box": (("source", "source_nbytes", False),),
     "place_points": (("part_src", "part_nbytes", False),),
     "shuffle": (("src", "nbytes", False), ("dst", "nbytes", True)),
     "unshuffle": (("src", "nbytes", False), ("dst", "nbytes", True)),

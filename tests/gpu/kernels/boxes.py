@@ -113,7 +113,7 @@ def copied(case: Case) -> tuple[np.ndarray, list[int], list[str]]:
         column([1 if c is None else c.size for c in case.chunks]),
     )
     wave = Wave(device)
-    left = copy_boxes(wave, boxes, shuffles, (case.swap_unit, case.fill), np.zeros(n, np.bool_))
+    left = copy_boxes(wave, boxes, shuffles, (case.swap_unit, case.fill))
     return BOXES.got(device, target), left.tolist(), device.launches
 
 

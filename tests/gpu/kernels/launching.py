@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from gzarr.gpu.codecs import checksums
 from gzarr.gpu.codecs.batch import Wave
 from gzarr.gpu.device import hostbuild
 from gzarr.gpu.device.emulated import EmulatedDevice
-from gzarr.gpu.kernels import BIT_SHUFFLED, BYTE_SHUFFLED, PLAIN, prefix_sums
+from gzarr.gpu.kernels import BIT_SHUFFLED, BYTE_SHUFFLED, PLAIN, box_threads, prefix_sums
 from tests.gpu.kernels.reference import Shuffle
 
 DEVICE = hostbuild.HostKernels()
@@ -59,48 +60,69 @@ def make_sources(chunks: Sequence[np.ndarray | None], shuffles: Sequence[Shuffle
 
 
 @dataclass
-class BoxTables:
-    """place_box's tables of the parts of a `BoxPlan`, made from its axes."""
+class BoxColumns:
+    """place_box's columns of the parts of a `BoxPlan`, made from its axes: (ndim, n), sides "in" and "out"."""
 
-    part_span: np.ndarray
-    axis_base: np.ndarray
-    columns: tuple[np.ndarray, ...]  # in_start, in_step, out_start, out_step, count, in_list, out_list
-    pool: np.ndarray
+    count: np.ndarray
+    start: tuple[np.ndarray, np.ndarray]
+    step: tuple[np.ndarray, np.ndarray]
+    list: tuple[np.ndarray, np.ndarray]
+    lists: np.ndarray
     elem_start: np.ndarray
 
+    @property
+    def n(self) -> int:
+        """Number of parts."""
+        return self.count.shape[1]
 
-def box_tables(axes: Sequence[Sequence[tuple]]) -> BoxTables:
+
+def box_columns(axes: Sequence[Sequence[tuple]]) -> BoxColumns:
     """axes: for every axis its spans. Parts are their product, the last axis running fastest."""
     pool: list[int] = []
 
-    def progression(index: slice | np.ndarray) -> tuple[int, int, int, int]:
-        """(start, step, count, offset of the list)."""
+    def side(index: slice | np.ndarray) -> tuple[int, int, int, int]:
+        """(count, start, step, place of the list)."""
         if isinstance(index, slice):
             numbers = range(index.start, index.stop, index.step or 1)
-            return numbers.start, numbers.step, len(numbers), -1
+            return len(numbers), numbers.start, numbers.step, -1
         pool.extend(index.tolist())
-        # Start and step mean nothing beside a list: these would be taken for a run of bytes.
-        return 7, 1, index.size, len(pool) - index.size
+        return index.size, 0, 1, len(pool) - index.size
 
-    rows = []
-    for spans in axes:
-        for span in spans:
-            in_start, in_step, count, in_list = progression(span.inside)
-            out_start, out_step, out_count, out_list = progression(span.out)
-            assert count == out_count
-            rows.append((in_start, in_step, out_start, out_step, count, in_list, out_list))
-    table = np.array(rows, np.int64).reshape(-1, 7)
-    lengths = [len(spans) for spans in axes]
-    base = prefix_sums(np.array(lengths, np.int64))[:-1]
-    numbers = np.indices(lengths).reshape(len(lengths), math.prod(lengths)).T
-    counts = np.prod(table[numbers + base, 4], axis=1, dtype=np.int64)
-    return BoxTables(
-        np.ascontiguousarray(numbers, np.int32),
-        np.ascontiguousarray(base),
-        tuple(np.ascontiguousarray(table[:, i]) for i in range(7)),
+    rows = [[(*side(span.inside), *side(span.out)) for span in spans] for spans in axes]
+    parts = list(itertools.product(*rows))
+    table = np.array(parts, np.int64).reshape(len(parts), len(axes), 8).transpose(2, 1, 0).copy()
+    assert (table[0] == table[4]).all()
+    return BoxColumns(
+        table[0],
+        (table[1], table[5]),
+        (table[2], table[6]),
+        (table[3], table[7]),
         np.array(pool, np.int64),
-        prefix_sums(counts),
+        prefix_sums(table[0].prod(axis=0, dtype=np.int64)),
     )
+
+
+def place_boxes(
+    boxes: BoxColumns,
+    source: tuple[int, Sources, int, np.ndarray],
+    target: tuple[int, np.ndarray, np.ndarray],
+    values: tuple[int, int, np.ndarray],
+    n_threads: int | None = None,
+) -> None:
+    """Launch place_box.
+
+    source: side, chunks, bytes of the first element, and strides. target: side, addresses, and strides. Strides are in
+    bytes, by axis, perhaps for every part. values: bytes of an element, of what is swapped, and the fill value.
+    """
+    (side, sources, first, inside), (other, addresses, outside), (nbytes, unit, fill) = source, target, values
+    strides = [given if given.ndim == 2 else given[:, None] for given in (inside, outside)]
+    starts = [(boxes.start[at] * given).sum(axis=0) for at, given in zip((side, other), strides, strict=True)]
+    steps = [np.ascontiguousarray(boxes.step[at] * given) for at, given in zip((side, other), strides, strict=True)]
+    columns = (sources.address, starts[0] + first, (starts[1] + addresses).astype(np.uint64), boxes.count, *steps)
+    columns += (boxes.list[side], boxes.list[other], boxes.lists, boxes.elem_start)
+    threads = box_threads(int(boxes.elem_start[-1]), nbytes) if n_threads is None else n_threads
+    args = (boxes.n, len(boxes.count), *columns, nbytes, unit, fill, *sources.how)
+    DEVICE.launch("place_box", threads, args)
 
 
 @dataclass(frozen=True)

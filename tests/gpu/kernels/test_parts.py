@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gzarr.config import config
 from gzarr.gpu.kernels import BIT_SHUFFLED, BYTE_SHUFFLED, PLAIN
-from gzarr.gpu.kernels.parts import Boxes, Descriptors, Shuffles, Shuffling, describe, divisors, shuffled_items
+from gzarr.gpu.kernels.parts import Boxes, Shuffles, Shuffling, describe, divisors, shuffled_items
 
 KIND, UNITS, LEVELS, PER_RUN = 4, 5, 6, 7
 
@@ -39,46 +38,7 @@ def described(
     mode, typesize, blocksize, size = (column(value) for value in shuffle)
     shuffles = Shuffles(mode.astype(np.uint8), typesize.astype(np.int32), blocksize, size)
     made = describe(boxes, shuffles, swap_unit)
-    with config.set({"cpu.native": False}):
-        same(made, describe(boxes, shuffles, swap_unit))
     return int(made.mode[0]), made.table[0]
-
-
-def same(made: Descriptors, expected: Descriptors) -> None:
-    """Descriptors that are used are equal, in the levels that they have."""
-    assert made.mode.tolist() == expected.mode.tolist()
-    for one, other, mode in zip(made.table, expected.table, made.mode, strict=True):
-        words = 20 + 8 * int(one[LEVELS])
-        assert mode < 0 or one[:words].tolist() == other[:words].tolist()
-
-
-strides = st.one_of(st.sampled_from([-64, -8, -4, 0, 1, 2, 4, 8, 12, 16, 32, 48, 64, 128, 4096]), st.integers(-99, 999))
-sizes = st.sampled_from([1, 2, 3, 4, 7, 8, 16, 64, 256, 1000, 4096, 1 << 20])
-
-
-@given(st.data(), st.sampled_from([1, 2, 3, 4, 8, 16, 24]), st.sampled_from([0, 2, 4, 8]))
-def test_compiled_code_makes_the_same_descriptors(data: st.DataObject, nbytes: int, swap_unit: int) -> None:
-    axes, n = data.draw(st.integers(0, 6)), data.draw(st.integers(1, 4))
-
-    def columns(elements: st.SearchStrategy[int], *shape: int) -> np.ndarray:
-        count = int(np.prod(shape))
-        return np.array(data.draw(st.lists(elements, min_size=count, max_size=count)), np.int64).reshape(shape)
-
-    addresses = st.one_of(st.just(0), st.integers(0, 1 << 40), st.integers(1, 1 << 30).map(lambda k: 256 * k))
-    boxes = Boxes(
-        columns(addresses, n),
-        columns(st.sampled_from([0, 1, 4, 16, 100, 4096]), n),
-        columns(addresses.filter(bool), n),
-        columns(st.sampled_from([0, 1, 1, 2, 3, 4, 8, 100]), axes, n),
-        columns(strides, axes, n),
-        columns(strides, axes, n),
-        nbytes,
-    )
-    modes, typesizes = columns(st.integers(0, 2), n).astype(np.uint8), columns(sizes, n) % 300 + 1
-    shuffles = Shuffles(modes, typesizes.astype(np.int32), columns(sizes, n), columns(sizes, n))
-    made = describe(boxes, shuffles, swap_unit)
-    with config.set({"cpu.native": False}):
-        same(made, describe(boxes, shuffles, swap_unit))
 
 
 @given(st.one_of(st.integers(1, 1 << 31), st.integers(0, 31).map(lambda k: 1 << k)), st.data())

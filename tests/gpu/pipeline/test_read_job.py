@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from numcodecs import LZ4, Blosc, Delta, Zlib, Zstd
 
 import gzarr
-from gzarr.cpu.compiled import fetch as fetching
 from gzarr.errors import ChunkError, DeviceError
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.gpu.device.lanes import N_LANES
+from gzarr.gpu.native import fetch as fetching
 from gzarr.gpu.pipeline import eligibility, read_job
 from gzarr.gpu.pipeline.eligibility import DeviceJobs
-from gzarr.gpu.pipeline.read_job import EncodedSizes, cut, turns
+from gzarr.gpu.pipeline.read_job import EncodedSizes
 from gzarr.gpu.pipeline.sizing import ChunkCost
 from gzarr.storage import LocalStore
 from tests.gpu.counted import CountingDevice
@@ -170,13 +170,13 @@ def test_chunks_that_find_no_room_take_another_turn(tmp_path: Path, monkeypatch:
     assert device.taken()["decode zstd"] == 2  # the sampled chunks are small
     np.testing.assert_array_equal(here[:], data)
     assert device.taken()["decode zstd"] == 1
-    monkeypatch.setattr(EncodedSizes, "slab_nbytes", lambda *args: 1)
+    monkeypatch.setattr(EncodedSizes, "buffer_nbytes", lambda *args: 1)
     np.testing.assert_array_equal(here[:], data)
 
 
 def test_a_chunk_that_grows_all_the_time_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     array = opened(stored(tmp_path))
-    fetch = read_job.DeviceRead._batch
+    fetch = read_job.DeviceRead._fetch
 
     def growing(self: Any, lane: Any, wanted: Any, nbytes: int) -> Any:
         batch = fetch(self, lane, wanted, nbytes)
@@ -184,7 +184,7 @@ def test_a_chunk_that_grows_all_the_time_is_left(tmp_path: Path, monkeypatch: py
         batch.sizes[-1] = 1 << 20
         return batch
 
-    monkeypatch.setattr(read_job.DeviceRead, "_batch", growing)
+    monkeypatch.setattr(read_job.DeviceRead, "_fetch", growing)
     np.testing.assert_array_equal(array[:], DATA)
 
 
@@ -208,7 +208,7 @@ def test_a_chunk_that_fits_nowhere_is_named(tmp_path: Path) -> None:
 def replaced_after(monkeypatch: pytest.MonkeyPatch, n: int, path: Path, by: Path) -> list[int]:
     """Replace a file once so many pieces have been fetched."""
     pieces: list[int] = []
-    fetch = read_job.DeviceRead._batch
+    fetch = read_job.DeviceRead._fetch
 
     def counted(self: Any, *args: Any) -> Any:
         batch = fetch(self, *args)
@@ -217,7 +217,7 @@ def replaced_after(monkeypatch: pytest.MonkeyPatch, n: int, path: Path, by: Path
             by.replace(path)
         return batch
 
-    monkeypatch.setattr(read_job.DeviceRead, "_batch", counted)
+    monkeypatch.setattr(read_job.DeviceRead, "_fetch", counted)
     return pieces
 
 
@@ -243,7 +243,7 @@ def test_a_shard_that_takes_another_turn_is_of_one_version(
         stored(tmp_path / name, data, shards=(35, 66), compressor=None)
     here = opened(gzarr.open_array(LocalStore(tmp_path / "a"), mode="r"))
     monkeypatch.setattr(eligibility, "wave_nchunks", lambda *_: 1000)
-    monkeypatch.setattr(EncodedSizes, "slab_nbytes", lambda *args: 12_000)  # a shard takes 9,600
+    monkeypatch.setattr(EncodedSizes, "buffer_nbytes", lambda *args: 12_000)  # a shard takes 9,600
     if threaded:  # and versions are compared
         monkeypatch.setattr(fetching, "_UNCUT_NBYTES", 1)
         monkeypatch.setattr(fetching, "_MIN_PIECE", 2)
@@ -252,13 +252,6 @@ def test_a_shard_that_takes_another_turn_is_of_one_version(
     np.testing.assert_array_equal(changed[:35], 0)
     assert len(np.unique(changed[35:])) == 1  # that there was no room for the other shard is possible, too
     assert len(pieces) > 1
-
-
-def test_turns_take_whole_groups() -> None:
-    groups, rooms = np.array([7, 7, 3, 3, 3, -1, -2, 9]), np.array([10, 10, 30, 30, 30, 5, 5, 40])
-    assert [some for some, _ in turns(groups, rooms, 50)] == [slice(0, 2), slice(2, 5), slice(5, 8)]
-    assert [some for some, _ in turns(groups, rooms, 49)] == [slice(0, 2), slice(2, 5), slice(5, 7), slice(7, 8)]
-    assert [some for some, _ in turns(groups, rooms, 1000)] == [slice(0, 8)]
 
 
 def test_a_shard_with_a_bad_index_is_left_whole(tmp_path: Path) -> None:
@@ -270,18 +263,3 @@ def test_a_shard_with_a_bad_index_is_left_whole(tmp_path: Path) -> None:
         opened(array)[:]
     shutil.rmtree(tmp_path / "c" / "1")
     assert (opened(array)[21:42] == 0).all()
-
-
-@pytest.mark.parametrize(
-    ("ends", "size", "pieces"),
-    [
-        ([0, 10], 4, [(0, 4), (4, 8), (8, 10)]),
-        ([0, 3, 6, 9], 4, [(0, 3), (3, 6), (6, 9)]),
-        ([0, 3, 6, 9], 8, [(0, 6), (6, 9)]),
-        ([0, 9, 18], 8, [(0, 8), (8, 16), (16, 18)]),
-        ([0, 1, 30], 8, [(0, 8), (8, 16), (16, 24), (24, 30)]),
-        ([0], 8, []),
-    ],
-)
-def test_pieces_end_between_shards_where_little_is_lost(ends: list[int], size: int, pieces: list[Any]) -> None:
-    assert list(cut(np.array(ends), size)) == pieces

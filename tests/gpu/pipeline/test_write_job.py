@@ -22,7 +22,7 @@ from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.detection.thresholds import NEVER
 from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.gpu.pipeline.eligibility import DeviceJobs
-from gzarr.gpu.pipeline.write_job import DeviceWrite, Shards
+from gzarr.gpu.pipeline.write_job import DeviceWrite
 from gzarr.storage import LocalStore, MemoryStore
 from tests.cpu.compiled.looping import files
 from tests.gpu.counted import CountingDevice, on_device
@@ -148,9 +148,7 @@ def test_whole_chunks_are_written_by_tables(
     else:
         (job,) = taken
         assert isinstance(job, DeviceWrite)
-        assert np.prod(job.job.covered.wholes.shape) == (9 if "shards" in chain else 100)
-        rest = [len(parts) for piece in job.batches if isinstance(piece, list) for _, parts in piece]
-        assert sorted(rest) == ([1, 3, 3, 3, 3, 3, 3] if "shards" in chain else [])
+        assert sum(piece.whole.sum() for piece in job.batches) == (9 if "shards" in chain else 100)
     assert (array.to("cpu")[...] == model).all()
     row = {row.step: row for row in array.placement}["bulk writes"]
     assert (row.where, row.why) == (device.name, "by tables")
@@ -208,7 +206,7 @@ def test_other_stores_are_given_whole_chunks(device: CountingDevice, taken: list
         found.append({key: bytes(value) for key, value in store.items()})
         assert (array.to("cpu")[...] == model).all()
     assert found[0] == found[1]
-    assert all(isinstance(job, DeviceWrite) and job.job.array.into is None for job in taken)
+    assert all(isinstance(job, DeviceWrite) and job.array.into is None for job in taken)
 
 
 # -- what is left ----------------------------------------------------------------------------------------------------
@@ -338,8 +336,8 @@ def test_shards_that_are_covered_in_part_keep_their_other_chunks(
 
     found = both_ways(tmp_path, write)
     assert not [path for path in found if path.endswith("0/0")]
-    job = next(job for job in taken if isinstance(job, DeviceWrite))
-    assert any(isinstance(piece, Shards) for piece in job.batches)
+    (job,) = [job for job in taken if isinstance(job, DeviceWrite)]
+    assert [piece.whole.sum() for piece in job.batches] == [4]
 
 
 @pytest.mark.parametrize("damage", ["truncated", "index", "chunk"])
@@ -391,13 +389,11 @@ def test_what_the_reference_path_does(reasons: Callable[..., str], tmp_path: Pat
     def why(*args: Any, **how: Any) -> str:
         return reasons(tmp_path / next(names), *args, **how)
 
-    assert why(key=np.s_[1:12]) == "too few chunks are covered whole"
     assert "too few chunks" in why(key=np.s_[:10, :8])
     assert "encoded" in why(codecs=[BytesCodec(), GzipCodec(1), BloscCodec()]) or "host" in why(
         compressors=numcodecs.BZ2(1)
     )
     assert "read by the reference path" in why(gzarr.array(np.ones(SHAPE, "i4"), chunks=(50, 50)))
-    assert "floats become integers" in why(on_device(np.ones(SHAPE)))
     assert "differ in shape" in why(chunks=((40, 60), (8,) * 10))
     assert "nested" in why(chunks=SHARD, codecs=[ShardingCodec(SHARD, [ShardingCodec(CHUNK, INNER)])])
     assert "does not expose local files" in reasons(MemoryStore(), **CHAINS["shards"])

@@ -1,4 +1,4 @@
-/* Gathers values into chunks, and stores encoded ones that are in memory: see gzarr/cpu/compiled/put.py. */
+/* Stores encoded chunks that are in memory: see gzarr/gpu/native/put.py. */
 #include "device.h"
 
 #include <limits.h>
@@ -7,44 +7,6 @@
 
 /* Pieces of one call (Linux: UIO_MAXIOV). */
 enum { MOST_PIECES = 1024 };
-
-/* -- gathering ------------------------------------------------------------------------------------------------- */
-
-/* The spans of a part; false if they are not in the table. */
-static bool find_spans(const Gathering *gathering, int64_t part, Span *spans) {
-    const int64_t ndim = gathering->call.job->ndim;
-    for (int64_t a = 0; a < ndim; a++) {
-        const int64_t *axis = gathering->axes + 4 * a, row = gathering->part_spans[part * ndim + a];
-        if (row < 0 || row >= axis[1]) return false;
-        spans[a] = gathering->call.spans[axis[0] + row];
-    }
-    return true;
-}
-
-bool gathering_is_sound(const Gathering *gathering) {
-    for (int64_t a = 0; a < gathering->call.job->ndim; a++) {
-        const int64_t *axis = gathering->axes + 4 * a;
-        if (axis[0] < 0 || axis[1] < 1 || axis[1] > gathering->n_spans || axis[0] > gathering->n_spans - axis[1])
-            return false;
-    }
-    return gathering->rows_nbytes / gathering->call.job->nbytes >= gathering->n;
-}
-
-bool gather_all(const Gathering *gathering) {
-    const Job *job = gathering->call.job;
-    Span spans[MAX_NDIM];
-    for (int64_t i = 0; i < gathering->n; i++) {
-        char *to = gathering->rows + i * job->nbytes;
-        Copy copy;
-        if (!find_spans(gathering, i, spans) || !plan_gather(&gathering->call, spans, &copy)) return false;
-        simplify(&copy, false);
-        copy_axes(copy.axis, copy.n, to + copy.src_start, copy.dst, copy.run, copy.run);
-        if (job->swap) swap_bytes(to, job->nbytes, job->swap);
-    }
-    return true;
-}
-
-/* -- storing --------------------------------------------------------------------------------------------------- */
 
 static bool write_pieces(int fd, struct iovec *pieces, int64_t n) {
     while (n) {
@@ -125,19 +87,4 @@ int64_t put_all(const Put *put, Sink *sink, char *status) {
     }
     leave_folder(&folder);
     return left;
-}
-
-int64_t join_shard(const Places *places, const int64_t *addresses, const int64_t *sizes, char *out, int64_t room) {
-    uint64_t *index = malloc((size_t)(16 * places->entries + CHECKSUM));
-    struct iovec *pieces = malloc((size_t)(places->entries + 1) * sizeof(struct iovec));
-    const int64_t n = index && pieces ? plan_shard(places, addresses, sizes, index, pieces) : -1;
-    int64_t made = n < 0 ? -1 : 0;
-    for (int64_t i = 0; i < n && made >= 0; i++) {
-        const int64_t size = (int64_t)pieces[i].iov_len;
-        if (size <= room - made) memcpy(out + made, pieces[i].iov_base, (size_t)size);
-        made = size <= room - made ? made + size : -1;
-    }
-    free(pieces);
-    free(index);
-    return made;
 }

@@ -1,4 +1,4 @@
-"""Values that the compiled loop gathers are those of NumPy; what it stores is what the reference path stores."""
+"""What compiled code stores is what the reference path stores."""
 
 from __future__ import annotations
 
@@ -8,16 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import gzarr
 from gzarr.codecs import BytesCodec, ShardingCodec, TransposeCodec, ZstdCodec
 from gzarr.cpu.compiled import library
-from gzarr.cpu.compiled.put import EMPTY, LEFT, MAX_NBYTES, Put, make_gather, make_put
-from gzarr.cpu.compiled.source import swapped
-from gzarr.cpu.compiled.tables import Boxes
-from gzarr.indexing.plan import BoxPlan, make_plan
+from gzarr.gpu.native.put import EMPTY, LEFT, Put, make_put
+from gzarr.indexing.plan import make_plan
 from gzarr.indexing.selection import normalize
 from tests.cpu.compiled.looping import files
 
@@ -112,26 +108,6 @@ def test_a_shard_of_many_chunks_takes_several_calls(tmp_path: Path) -> None:
     assert (array[...] == model).all()
 
 
-@pytest.mark.parametrize("name", [name for name in LAYOUTS if "files" not in name])
-def test_shards_are_joined_in_memory(name: str, tmp_path: Path) -> None:
-    model = np.random.default_rng(0).integers(1, 99, SHAPE, "i4")
-    model[:6, 6:30] = 0
-    model[12:, 18:] = 0
-    array = make(tmp_path, name)
-    with gzarr.config.set({"cpu.native": False}):
-        array[...] = model
-    put = put_of(array)
-    for at, some in zip(*encoded_chunks(array, model), strict=True):
-        addresses, sizes, held = in_memory([some])
-        shard = put.join(addresses, sizes)
-        path = tmp_path / array._io.layout.key(tuple(at.tolist()))
-        assert (None if shard is None else shard.tobytes()) == (path.read_bytes() if path.exists() else None)
-        assert held
-    for short in (addresses[:8], addresses[:0]):
-        with pytest.raises(ValueError, match="tables"):
-            put.join(short, sizes)
-
-
 @pytest.mark.parametrize("name", ["files", "shards"])
 def test_a_locked_file_is_left(name: str, tmp_path: Path) -> None:
     array = make(tmp_path, name)
@@ -173,78 +149,3 @@ def test_tables_that_disagree_are_refused(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="tables"):
             put.put(np.array(coords), addresses, sizes)
     assert (put.put(np.array([[-1, 0]]), none, none) == LEFT).all()
-
-
-# -- gathering -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("dtype", ["<i4", ">i4", "<c8", "u1"])
-@settings(max_examples=20)
-@given(data=st.data())
-def test_gathered_chunks_are_those_of_numpy(
-    dtype: str, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
-) -> None:
-    array = gzarr.create_array({}, shape=SHAPE, dtype="i4", chunks=CHUNK)
-    layout = array._io.layout
-    plan = make_plan(normalize(np.s_[4 * data.draw(st.integers(0, 3)) :, :], SHAPE), layout.grid)
-    assert isinstance(plan, BoxPlan)
-    stored = np.dtype(data.draw(st.sampled_from(["<", ">"])) + np.dtype(dtype).str[1:])
-    value = np.random.default_rng(3).integers(0, 250, plan.shape).astype(dtype)
-    how = data.draw(st.sampled_from(["C", "F", "reversed", "broadcast"]))
-    if how == "F":
-        value = np.asfortranarray(value)
-    elif how == "reversed":
-        value = value[::-1, ::-1]
-    elif how == "broadcast":
-        value = np.broadcast_to(value[:1], value.shape)
-    strides = data.draw(st.sampled_from([(6, 1), (1, 4)]))
-    boxes = Boxes(plan)
-    windows = boxes.windows(layout)
-    swap = swapped(stored, value.dtype)
-    assert swap is not None
-    source = make_gather(boxes, windows, value, (CHUNK, [n * value.itemsize for n in strides]), swap)
-    chosen = [(i, j) for i in range(len(plan.axes[0])) for j in range(len(plan.axes[1]))]
-    picked = data.draw(st.lists(st.sampled_from(chosen), min_size=1, max_size=9))
-    rows = np.zeros((len(picked), 24 * value.itemsize), np.uint8)
-    source.into(rows, np.array(picked, np.int32))
-    for row, spans in zip(rows, picked, strict=True):
-        chunk = value[plan.part(spans).out].astype(stored)
-        assert row.tobytes() == (chunk if strides == (6, 1) else chunk.T).tobytes()
-
-
-def test_gathering_stays_within_its_tables() -> None:
-    array = gzarr.create_array({}, shape=SHAPE, dtype="i4", chunks=CHUNK)
-    plan = make_plan(normalize(..., SHAPE), array._io.layout.grid)
-    assert isinstance(plan, BoxPlan)
-    boxes = Boxes(plan)
-    source = make_gather(boxes, boxes.windows(array._io.layout), np.zeros(SHAPE, "i4"), (CHUNK, (24, 4)), 0)
-    rows = np.zeros((1, 96), np.uint8)
-    for spans in ([6, 0], [0, 6], [-1, 0], [2**31 - 1, 0]):
-        with pytest.raises(ValueError, match="tables"):
-            source.into(rows, np.array([spans], np.int32))
-    for short in (rows[:, :95], rows[:0]):
-        with pytest.raises(ValueError, match="tables"):
-            source.into(np.ascontiguousarray(short), np.zeros((1, 2), np.int32))
-    for at in range(source.axes.size):
-        lying = source.axes.copy()
-        lying.reshape(-1)[at] = 2**62
-        if at % 4 < 2:
-            with pytest.raises(ValueError, match="tables"):
-                source._replace(axes=lying).into(rows, np.zeros((1, 2), np.int32))
-
-
-def test_chunks_of_the_largest_size_are_gathered() -> None:
-    """Those of a gibibyte, a size that is often chosen, are a byte too large."""
-    for nbytes, is_taken in ((MAX_NBYTES, True), (MAX_NBYTES + 1, False)):
-        array = gzarr.create_array({}, shape=(nbytes,), dtype="u1", chunks=(nbytes,))
-        plan = make_plan(normalize(..., (nbytes,)), array._io.layout.grid)
-        assert isinstance(plan, BoxPlan)
-        boxes = Boxes(plan)
-        value = np.broadcast_to(np.uint8(1), (nbytes,))
-        source = make_gather(boxes, boxes.windows(array._io.layout), value, ((nbytes,), (1,)), 0)
-        nothing = np.empty(0, np.uint8), np.empty((0, 1), np.int32)
-        if is_taken:
-            source.into(*nothing)
-        else:
-            with pytest.raises(ValueError, match="tables"):
-                source.into(*nothing)

@@ -16,22 +16,20 @@ import gzarr
 from gzarr.codecs import BytesCodec, Crc32cCodec, ShardingCodec, TransposeCodec, ZstdCodec
 from gzarr.config import config
 from gzarr.cpu.compiled import library
-from gzarr.cpu.compiled.fetch import (
+from gzarr.errors import CodecError
+from gzarr.gpu.native.fetch import (
     ALIGNMENT,
     LEFT,
     MISSING,
     Fetch,
     Fetched,
-    copy,
+    Wanted,
     fetch,
     locate,
     make_fetch,
-    measure,
-    spans_of,
+    wanted_of,
 )
-from gzarr.cpu.compiled.tables import Boxes, Windows, list_windows
-from gzarr.errors import CodecError
-from gzarr.indexing.copies import CopyPlan, Plan, cut_boxes, make_copies
+from gzarr.indexing.copies import CopyPlan, Plan, cut_boxes, make_batches, make_copies
 from gzarr.indexing.plan import BoxPlan, make_plan
 from gzarr.indexing.selection import normalize
 from gzarr.storage.base import Request, host_view, token_of
@@ -79,10 +77,17 @@ def source_of(array: gzarr.Array) -> Fetch:
     return source
 
 
-def plan_of(array: gzarr.Array, key: Any = ...) -> tuple[BoxPlan, Windows]:
+def wanted_by(array: gzarr.Array, plan: BoxPlan | CopyPlan) -> Wanted:
+    """All chunks of a plan as one table."""
+    batches = make_batches(plan, layout_of(array).objects, 1 << 20)
+    assert batches.n == 1
+    return wanted_of(batches.table(0))
+
+
+def plan_of(array: gzarr.Array, key: Any = ...) -> tuple[BoxPlan, Wanted]:
     plan = make_plan(normalize(key, array.shape), layout_of(array).grid)
     assert isinstance(plan, BoxPlan)
-    return plan, Boxes(plan).windows(layout_of(array))
+    return plan, wanted_by(array, plan)
 
 
 def slab_of(nbytes: int) -> np.ndarray:
@@ -108,27 +113,27 @@ def by_reference(array: gzarr.Array, plan: Plan) -> list[tuple[Any, bytes | int 
     return found
 
 
-def answers(windows: Windows, fetched: Fetched, slab: np.ndarray, phase: int = 0) -> list[tuple[Any, Any]]:
+def answers(wanted: Wanted, fetched: Fetched, slab: np.ndarray, phase: int = 0) -> list[tuple[Any, Any]]:
     """The same of what was fetched."""
-    coords = map(tuple, windows.coords(fetched.spans).tolist())
     found: list[tuple[Any, Any]] = []
-    for at, start, size in zip(coords, fetched.offsets.tolist(), fetched.sizes.tolist(), strict=True):
+    rows = zip(map(tuple, wanted.coords.tolist()), fetched.offsets.tolist(), fetched.sizes.tolist(), strict=True)
+    for at, start, size in rows:
         if size < 0:
             assert start == -1
             found.append((at, {MISSING: None, LEFT: LEFT}[size]))
         else:
             assert start >= 0
             assert (start - phase) % ALIGNMENT == 0
-            assert start + size + ALIGNMENT <= fetched.used <= slab.size
+            assert start + size + ALIGNMENT <= slab.size
             found.append((at, slab[start : start + size].tobytes()))
     return found
 
 
 def everything(array: gzarr.Array, key: Any = ..., *threads: int) -> tuple[list[Any], list[Any]]:
-    plan, windows = plan_of(array, key)
+    plan, wanted = plan_of(array, key)
     slab = slab_of(1 << 20)
-    fetched = fetch(source_of(array), windows, windows.runs(0, plan.nparts), slab, 0, *threads)
-    return answers(windows, fetched, slab), by_reference(array, plan)
+    fetched = fetch(source_of(array), wanted, slab, 0, *threads)
+    return answers(wanted, fetched, slab), by_reference(array, plan)
 
 
 # -- what is fetched -------------------------------------------------------------------------------------------------
@@ -137,7 +142,7 @@ def everything(array: gzarr.Array, key: Any = ..., *threads: int) -> tuple[list[
 @pytest.mark.parametrize("name", LAYOUTS)
 @settings(max_examples=15)
 @given(data=st.data())
-def test_some_runs_are_what_the_reference_path_reads(
+def test_some_chunks_are_what_the_reference_path_reads(
     name: str, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     array = make(tmp_path_factory.mktemp("some"), name, missing=0.4, seed=data.draw(st.integers(0, 99)))
@@ -146,25 +151,23 @@ def test_some_runs_are_what_the_reference_path_reads(
     key = data.draw(st.one_of(st.just(np.s_[2:45:step, 3:]), st.just(np.s_[...]), rows))
     plan = make_plan(normalize(key, SHAPE), layout_of(array).grid)
     assert isinstance(plan, BoxPlan)
-    windows = Boxes(plan).windows(layout_of(array))
-    first = data.draw(st.integers(0, plan.nparts - 1))
-    last = data.draw(st.integers(first + 1, plan.nparts))
+    numbers = np.flatnonzero(data.draw(st.lists(st.booleans(), min_size=plan.nparts, max_size=plan.nparts)))
     phase = data.draw(st.integers(0, ALIGNMENT - 1))
     slab, n_threads = slab_of(1 << 18), data.draw(st.sampled_from([1, 2, 3]))
-    runs = windows.runs(first, last)
-    fetched = fetch(source_of(array), windows, runs, slab, phase, n_threads)
-    assert answers(windows, fetched, slab, phase) == by_reference(array, plan)[first:last]
-    assert (spans_of(windows, runs) == fetched.spans).all()
-    assert (slab[fetched.used :] == 0xAA).all()
+    wanted = wanted_by(array, plan).take(numbers) if numbers.size else wanted_by(array, plan)
+    fetched = fetch(source_of(array), wanted, slab, phase, n_threads)
+    expected = by_reference(array, plan)
+    assert answers(wanted, fetched, slab, phase) == ([expected[i] for i in numbers] if numbers.size else expected)
+    assert (slab[int((fetched.offsets + fetched.sizes).max()) :] == 0xAA).all()
 
 
-def copies_of(array: gzarr.Array, starts: Any) -> tuple[CopyPlan, Windows]:
+def copies_of(array: gzarr.Array, starts: Any) -> tuple[CopyPlan, Wanted]:
     """A plan of boxes of one element, and the chunks that they are in as a list."""
     layout = layout_of(array)
     fragments = cut_boxes(np.array(starts, np.int64), (1, 1), layout.grid)
     slots, shape = np.arange(len(starts)), (len(starts), 1, 1)
     plan = make_copies(fragments, slots, shape, len(starts), layout.grid, layout.objects)
-    return plan, list_windows(plan.coords, layout)
+    return plan, wanted_by(array, plan)
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
@@ -175,22 +178,18 @@ def test_a_list_of_chunks_is_what_the_reference_path_reads(
 ) -> None:
     array = make(tmp_path_factory.mktemp("list"), name, missing=0.4, seed=data.draw(st.integers(0, 99)))
     point = st.tuples(st.integers(0, SHAPE[0] - 1), st.integers(0, SHAPE[1] - 1))
-    plan, windows = copies_of(array, data.draw(st.lists(point, min_size=1, max_size=40)))
-    first = data.draw(st.integers(0, plan.nparts - 1))
-    last = data.draw(st.integers(first + 1, plan.nparts))
-    slab, runs = slab_of(1 << 18), windows.runs(first, last)
-    fetched = fetch(source_of(array), windows, runs, slab, 0, data.draw(st.sampled_from([1, 2])))
-    assert answers(windows, fetched, slab) == by_reference(array, plan)[first:last]
-    assert windows.coords(spans_of(windows, runs)).tolist() == plan.coords[first:last].tolist()
+    plan, wanted = copies_of(array, data.draw(st.lists(point, min_size=1, max_size=40)))
+    slab = slab_of(1 << 18)
+    fetched = fetch(source_of(array), wanted, slab, 0, data.draw(st.sampled_from([1, 2])))
+    assert answers(wanted, fetched, slab) == by_reference(array, plan)
     owners = dict.fromkeys(owner for owner, _ in plan.groups(layout_of(array).objects))
     if "files" not in name:
-        assert [windows.shard(number) for number in range(windows.ends.size - 1)] == list(owners)
-        assert len(runs) <= len(owners)  # each shard is opened once
+        assert list(map(tuple, wanted.owners.tolist())) == list(owners)  # each shard is opened once
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_threads_share_a_slab(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gzarr.cpu.compiled.fetch._MIN_PIECE", 2)
+    monkeypatch.setattr("gzarr.gpu.native.fetch._MIN_PIECE", 2)
     array = make(tmp_path, name, missing=0.2)
     found, wanted = everything(array, ..., 4)
     assert found == wanted
@@ -201,51 +200,46 @@ def test_threads_share_a_slab(name: str, tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_locating_says_where_chunks_are_in_their_files(name: str, tmp_path: Path) -> None:
     array = make(tmp_path, name, missing=0.3)
-    plan, windows = plan_of(array)
-    runs = windows.runs(0, plan.nparts)
-    there = locate(source_of(array), windows, runs, 2)
-    coords = windows.coords(there.spans).tolist()
-    owners = np.repeat(windows.shards(runs[:, 0]), runs[:, 2], axis=0).tolist() if "files" not in name else coords
+    plan, wanted = plan_of(array)
+    there = locate(source_of(array), wanted, 2)
+    numbers = np.arange(plan.nparts)
+    owners = wanted.coords if "files" in name else wanted.owners[wanted.owner_of(numbers)]
     key, found = layout_of(array).key, []
-    for at, owner, start, size in zip(coords, owners, there.offsets.tolist(), there.sizes.tolist(), strict=True):
+    columns = wanted.coords, owners, there.offsets, there.sizes
+    for at, owner, start, size in zip(*(column.tolist() for column in columns), strict=True):
         data = None
         if size >= 0:
             data = (tmp_path / key(tuple(owner))).read_bytes()[start : start + size]
         found.append((tuple(at), data))
     assert found == by_reference(array, plan)
-    assert there.used == 0
 
 
 def test_chunks_without_room_have_their_sizes(tmp_path: Path) -> None:
     for name in LAYOUTS:
         array = make(tmp_path / name, name, missing=0.2)
-        plan, windows = plan_of(array)
-        runs = windows.runs(0, plan.nparts)
+        plan, wanted = plan_of(array)
         source, sizes = source_of(array), [-1 if b is None else len(b) for _, b in by_reference(array, plan)]
-        asked = fetch(source, windows, runs, slab_of(0))
+        asked = fetch(source, wanted, slab_of(0))
         assert asked.sizes.tolist() == sizes
         assert (asked.offsets == -1).all()
-        assert not asked.used
         slab = slab_of(1000)
-        some = fetch(source, windows, runs, slab, 3)
+        some = fetch(source, wanted, slab, 3)
         assert some.sizes.tolist() == sizes
         fits = some.offsets >= 0
         assert 0 < fits.sum() < (some.sizes > 0).sum()
-        assert some.used <= slab.size
         read = [(at, b) for (at, b), fit in zip(by_reference(array, plan), fits, strict=True) if fit]
-        only = Fetched(some.offsets[fits], some.sizes[fits], some.spans[fits], some.used)
-        assert answers(windows, only, slab, 3) == read
+        only = Fetched(some.offsets[fits], some.sizes[fits])
+        assert answers(wanted.take(np.flatnonzero(fits)), only, slab, 3) == read
 
 
-def test_a_slab_is_filled_to_its_end(tmp_path: Path) -> None:
+def test_a_buffer_is_filled_to_its_end(tmp_path: Path) -> None:
     array = make(tmp_path, "files")
-    plan, windows = plan_of(array)
-    runs = windows.runs(0, plan.nparts)
-    used = fetch(source_of(array), windows, runs, slab_of(1 << 18), 5).used
-    full = fetch(source_of(array), windows, runs, slab_of(used), 5)
-    assert (full.offsets >= 0).all()
-    assert full.used == used
-    assert (fetch(source_of(array), windows, runs, slab_of(used - 1), 5).offsets < 0).sum() == 1
+    _, wanted = plan_of(array)
+    source, n = source_of(array), len(wanted.coords)
+    sizes = fetch(source, wanted, slab_of(0)).sizes
+    used = int((-(-(sizes + 5) // ALIGNMENT) * ALIGNMENT).sum()) + ALIGNMENT
+    assert (fetch(source, wanted, slab_of(used), 5).offsets >= 0).sum() == n
+    assert (fetch(source, wanted, slab_of(used - 1), 5).offsets < 0).sum() == 1
 
 
 def test_chunks_far_apart_and_out_of_order_and_shared(tmp_path: Path) -> None:
@@ -292,17 +286,17 @@ def test_empty_and_missing_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["files", "shards"])
 def test_what_is_no_regular_file_is_left(name: str, tmp_path: Path) -> None:
     array = make(tmp_path, name)
-    plan, windows = plan_of(array)
+    _, wanted = plan_of(array)
     for coords, replace in (((0, 0), Path.mkdir), ((1, 1), os.mkfifo), ((2, 1), loop_of_links)):
         path = tmp_path / layout_of(array).key(coords)
         path.unlink()
         replace(path)
-    slab, runs = slab_of(1 << 18), windows.runs(0, plan.nparts)
+    slab = slab_of(1 << 18)
     for room in (slab, slab[:0]):
-        found = fetch(source_of(array), windows, runs, room)
+        found = fetch(source_of(array), wanted, room)
         each = 1 if name == "files" else 9
         assert (found.sizes == LEFT).sum() == 3 * each
-    assert (locate(source_of(array), windows, runs).sizes == LEFT).sum() == 3 * each
+    assert (locate(source_of(array), wanted).sizes == LEFT).sum() == 3 * each
 
 
 def loop_of_links(path: Path) -> None:
@@ -326,21 +320,21 @@ def test_damaged_and_truncated_shards(name: str, tmp_path: Path) -> None:
     whole = path.read_bytes()
     for nbytes in (len(whole) - 1, len(whole) // 2, 148, 147, 100, 1):
         path.write_bytes(whole[:nbytes])
-        plan, windows = plan_of(array)
+        plan, wanted = plan_of(array)
         slab = slab_of(1 << 18)
-        found = answers(windows, fetch(source_of(array), windows, windows.runs(0, plan.nparts), slab), slab)
-        for (at, item), (coords, wanted) in zip(found, by_reference(array, plan), strict=True):
+        found = answers(wanted, fetch(source_of(array), wanted, slab), slab)
+        for (at, item), (coords, expected) in zip(found, by_reference(array, plan), strict=True):
             assert at == coords
             # The reference path reads a range that is cut off as far as it goes, and its caller refuses it.
-            assert item in (wanted, LEFT)
-            assert item == wanted or at in [(i, j) for i in range(3) for j in range(3)]
+            assert item in (expected, LEFT)
+            assert item == expected or at in [(i, j) for i in range(3) for j in range(3)]
     at = 0 if name == "index at start" else len(whole) - (144 if "without" in name else 148)
     for bit in (0, 77, 9 * 8 + 3):
         damaged = bytearray(whole)
         damaged[at + bit] ^= 0x80
         path.write_bytes(damaged)
-        plan, windows = plan_of(array)
-        fetched = fetch(source_of(array), windows, windows.runs(0, 9), slab_of(1 << 18))
+        plan, wanted = plan_of(array)
+        fetched = fetch(source_of(array), wanted.take(np.arange(9)), slab_of(1 << 18))
         assert "without" in name or (fetched.sizes == LEFT).all()  # nothing else tells a wrong place
 
 
@@ -355,42 +349,38 @@ def test_an_index_that_lies(lie: tuple[int, int], tmp_path: Path) -> None:
     index = np.frombuffer(whole[-148:-4], "<u8").reshape(9, 2).copy()
     index[4] = lie
     store(path, whole[:-148], index)
-    plan, windows = plan_of(array)
-    fetched = fetch(source_of(array), windows, windows.runs(0, 9), slab_of(1 << 18))
+    plan, wanted = plan_of(array)
+    fetched = fetch(source_of(array), wanted.take(np.arange(9)), slab_of(1 << 18))
     try:
         layout_of(array).index(array._io.store, (0, 0), token_of(array._io.store, "c/0/0"))
     except CodecError:
         assert (fetched.sizes == LEFT).all()
     else:
         assert (fetched.sizes == LEFT).tolist() == [i == 4 for i in range(9)]
-    assert (fetch(source_of(array), windows, windows.runs(9, plan.nparts), slab_of(1 << 18)).sizes > 0).all()
+    others = wanted.take(np.arange(9, plan.nparts))
+    assert (fetch(source_of(array), others, slab_of(1 << 18)).sizes > 0).all()
 
 
 def test_tables_that_disagree_are_refused(tmp_path: Path) -> None:
     array = make(tmp_path, "shards")
-    _, windows = plan_of(array)
+    _, wanted = plan_of(array)
     source, slab = source_of(array), slab_of(1000)
-    big = 2**62
-    for run in ([12, 0, 1], [-1, 0, 1], [0, -1, 1], [0, 9, 1], [0, 0, 10], [0, 5, 5], [big, 0, 1], [0, big, 1]):
-        with pytest.raises(ValueError, match="tables"):
-            fetch(source, windows, np.array([run]), slab)
     for phase in (-1, 16):
         with pytest.raises(ValueError, match="tables"):
-            fetch(source, windows, np.array([[0, 0, 1]]), slab, phase)
-    for table in ("axes", "table"):
-        for at in range(getattr(windows, table).size):
-            for lie in (-1, big, 1000):
-                lying = getattr(windows, table).copy()
-                lying.reshape(-1)[at] = lie
-                try:
-                    fetch(source, windows._replace(**{table: lying}), np.array([[0, 0, 3]]), slab)
-                except ValueError as error:
-                    assert "tables" in str(error)  # noqa: PT017 - some are not looked at
-    plan, windows = copies_of(array, [(0, 0), (40, 30), (41, 31)])
-    with pytest.raises(ValueError, match="tables"):
-        fetch(source, windows, np.array([[0, plan.nparts, 1]]), slab)
-    for lie in (-1, big, 1000):  # another chunk of the window
-        fetch(source, windows._replace(numbers=np.full(plan.nparts, lie)), windows.runs(0, plan.nparts), slab)
+            fetch(source, wanted, slab, phase)
+    for at in range(wanted.bounds.size):
+        for lie in (-1, 2**62, 1000):
+            bounds = wanted.bounds.copy()
+            bounds[at] = lie
+            with pytest.raises(ValueError, match="tables"):
+                fetch(source, wanted._replace(bounds=bounds), slab)
+    for lying in (wanted._replace(owners=wanted.owners[1:]), wanted._replace(bounds=wanted.bounds[:-1])):
+        with pytest.raises(ValueError, match="tables"):
+            fetch(source, lying, slab)
+    for name in ("coords", "owners"):  # chunks of other shards, or of none
+        for lie in (-1, 1000):
+            fetched = fetch(source, wanted._replace(**{name: np.full_like(getattr(wanted, name), lie)}), slab)
+            assert (fetched.sizes < 0).all()
 
 
 # -- what it is for --------------------------------------------------------------------------------------------------
@@ -420,33 +410,3 @@ def test_few_chunks_of_large_indexes_are_for_the_reference_path() -> None:
     assert Fetch("", b"", 1000, 16_004).obstacle(1, 1) is None
     with config.set({"cpu.native": False}):
         assert "disabled" in str(large.obstacle(10_000, 1))
-
-
-# -- chunks of other stores ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("native", [True, False])
-def test_buffers_of_all_kinds_are_copied(native: bool) -> None:
-    buffers = [b"one", None, bytearray(b"two"), memoryview(b"x-three")[2:], np.arange(5, dtype="i2"), b""]
-    with config.set({"cpu.native": native}):
-        sizes = measure(buffers)
-        assert sizes.tolist() == [3, -1, 3, 5, 10, 0]
-        slab = slab_of(64)
-        copy(buffers, slab, np.array([0, 8, -1, 20, 40, 64]))
-    assert slab[:3].tobytes() == b"one"
-    assert slab[20:25].tobytes() == b"three"
-    assert slab[40:50].tobytes() == np.arange(5, dtype="i2").tobytes()
-    assert (slab[50:] == 0xAA).all()
-    assert (slab[3:20] == 0xAA).all()
-
-
-def test_copies_that_do_not_fit_are_refused() -> None:
-    slab = slab_of(64)
-    for offsets in ([62], [2**62], [0, 0]):
-        with pytest.raises(ValueError, match="tables"):
-            copy([b"one"], slab, np.array(offsets))
-    with pytest.raises(TypeError):
-        copy(["text"], slab, np.array([0]))
-    with pytest.raises(ValueError, match="contiguous"):
-        copy([np.arange(10)[::2]], slab, np.array([0]))
-    assert (slab == 0xAA).all()

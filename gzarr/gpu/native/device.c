@@ -1,0 +1,151 @@
+/* What Python calls to bring encoded chunks to devices and back. */
+#include "device.h"
+#include "../../cpu/loop/module.h"
+
+#include <string.h>
+
+/* fetch(places, coords, owners, bounds, path, slab, phase, mode, offsets, sizes, cursor) */
+PyObject *loop_fetch(PyObject *module, PyObject *args) {
+    enum { PLACES, COORDS, OWNERS, BOUNDS, PATH, SLAB, OFFSETS, SIZES, CURSOR, N };
+    Py_buffer b[N];
+    long long phase, mode;
+    if (!PyArg_ParseTuple(args, "y*y*y*y*y*w*LLw*w*w*", &b[PLACES], &b[COORDS], &b[OWNERS], &b[BOUNDS], &b[PATH],
+                          &b[SLAB], &phase, &mode, &b[OFFSETS], &b[SIZES], &b[CURSOR]))
+        return NULL;
+    Places places = {0};
+    const int64_t ndim = b[PLACES].len >= WORD ? *(const int64_t *)b[PLACES].buf : 0;
+    bool sound = unpack(&b[PLACES], ndim, 5, 2, 0, (int64_t *)&places) && b[CURSOR].len == WORD;
+    const Fetch fetch = {
+        .places = &places,
+        .coords = b[COORDS].buf,
+        .n = b[SIZES].len / WORD,
+        .owners = b[OWNERS].buf,
+        .bounds = b[BOUNDS].buf,
+        .n_owners = sound ? b[OWNERS].len / (ndim * WORD) : 0,
+        .path = b[PATH].buf,
+        .path_length = b[PATH].len,
+        .slab = b[SLAB].buf,
+        .capacity = b[SLAB].len - SLAB_ALIGNMENT,
+        .cursor = b[CURSOR].buf,
+        .phase = phase,
+        .mode = mode,
+        .offsets = b[OFFSETS].buf,
+        .sizes = b[SIZES].buf,
+    };
+    sound = sound && b[OFFSETS].len == fetch.n * WORD && b[COORDS].len == fetch.n * ndim * WORD &&
+            b[BOUNDS].len == (fetch.n_owners + 1) * WORD && fetch_is_sound(&fetch);
+    if (sound) {
+        Py_BEGIN_ALLOW_THREADS
+        fetch_all(&fetch);
+        Py_END_ALLOW_THREADS
+    }
+    release(b, N);
+    if (!sound) return refuse();
+    Py_RETURN_NONE;
+}
+
+/* put(places, path, temporary, coords, addresses, sizes, written, number, status) */
+PyObject *loop_put(PyObject *module, PyObject *args) {
+    enum { PLACES, PATH, TEMPORARY, COORDS, ADDRESSES, SIZES, WRITTEN, STATUS, N };
+    Py_buffer b[N];
+    unsigned long long number;
+    int64_t left = 0;
+    if (!PyArg_ParseTuple(args, "y*y*y*y*y*y*w*Kw*", &b[PLACES], &b[PATH], &b[TEMPORARY], &b[COORDS], &b[ADDRESSES],
+                          &b[SIZES], &b[WRITTEN], &number, &b[STATUS]))
+        return NULL;
+    Places places = {0};
+    const int64_t ndim = b[PLACES].len >= WORD ? *(const int64_t *)b[PLACES].buf : 0, n = b[STATUS].len;
+    bool sound = unpack(&b[PLACES], ndim, 5, 2, 0, (int64_t *)&places) && places.entries >= 0 &&
+                 places.entries <= INT32_MAX && n <= INT32_MAX && (!places.checksum || lib.crc32c_value);
+    const int64_t n_chunks = n * (places.entries ? places.entries : 1);
+    sound = sound && b[COORDS].len / WORD == n * ndim && b[SIZES].len / WORD == n_chunks &&
+            b[ADDRESSES].len / WORD == n_chunks && b[WRITTEN].len >= WORD;
+    const Put put = {
+        .places = &places,
+        .coords = b[COORDS].buf,
+        .addresses = b[ADDRESSES].buf,
+        .sizes = b[SIZES].buf,
+        .n = n,
+        .path = b[PATH].buf,
+        .path_length = b[PATH].len,
+    };
+    Sink sink = {
+        .temporary = b[TEMPORARY].buf,
+        .temporary_length = b[TEMPORARY].len,
+        .written = b[WRITTEN].buf,
+        .n_written = b[WRITTEN].len / WORD,
+        .number = number,
+    };
+    if (sound) {
+        Py_BEGIN_ALLOW_THREADS
+        left = put_all(&put, &sink, b[STATUS].buf);
+        Py_END_ALLOW_THREADS
+    }
+    release(b, N);
+    if (!sound) return refuse();
+    return PyLong_FromLongLong(left);
+}
+
+static bool take_frames(const Py_buffer *slab, const Py_buffer *offsets, const Py_buffer *sizes, Frames *frames) {
+    frames->slab = slab->buf;
+    frames->slab_nbytes = slab->len;
+    frames->offsets = offsets->buf;
+    frames->sizes = sizes->buf;
+    frames->n = sizes->len / WORD;
+    return offsets->len == sizes->len && sizes->len % WORD == 0;
+}
+
+/* is_plain_zstd(slab, offsets, sizes, nbytes) */
+PyObject *loop_is_plain_zstd(PyObject *module, PyObject *args) {
+    enum { SLAB, OFFSETS, SIZES, N };
+    Py_buffer b[N];
+    Frames frames = {0};
+    long long nbytes;
+    bool plain = false;
+    if (!PyArg_ParseTuple(args, "y*y*y*L", &b[SLAB], &b[OFFSETS], &b[SIZES], &nbytes)) return NULL;
+    frames.nbytes = nbytes;
+    if (take_frames(&b[SLAB], &b[OFFSETS], &b[SIZES], &frames)) {
+        Py_BEGIN_ALLOW_THREADS
+        plain = zstd_is_plain(&frames);
+        Py_END_ALLOW_THREADS
+    }
+    release(b, N);
+    return PyBool_FromLong(plain);
+}
+
+/* parse_blosc(slab, offsets, sizes, nbytes, codecs, whole, shuffles, typesizes, blocksizes, cbytes, bounds, streams) */
+PyObject *loop_parse_blosc(PyObject *module, PyObject *args) {
+    enum { SLAB, OFFSETS, SIZES, CODECS, WHOLE, SHUFFLES, TYPESIZES, BLOCKSIZES, CBYTES, BOUNDS, STREAMS, N };
+    Py_buffer b[N];
+    Frames frames = {0};
+    long long nbytes;
+    bool plain = false;
+    if (!PyArg_ParseTuple(args, "y*y*y*Lw*w*w*w*w*w*w*w*", &b[SLAB], &b[OFFSETS], &b[SIZES], &nbytes, &b[CODECS],
+                          &b[WHOLE], &b[SHUFFLES], &b[TYPESIZES], &b[BLOCKSIZES], &b[CBYTES], &b[BOUNDS], &b[STREAMS]))
+        return NULL;
+    bool sound = take_frames(&b[SLAB], &b[OFFSETS], &b[SIZES], &frames) && b[CODECS].len == frames.n &&
+                 b[WHOLE].len == frames.n && b[SHUFFLES].len == frames.n &&
+                 b[TYPESIZES].len == frames.n * (Py_ssize_t)sizeof(int32_t) && b[BLOCKSIZES].len == frames.n * WORD &&
+                 b[CBYTES].len == frames.n * WORD && b[BOUNDS].len == (STREAM_KINDS + 1) * WORD &&
+                 b[STREAMS].len % (STREAM_COLUMNS * WORD) == 0;
+    frames.nbytes = nbytes;
+    frames.codecs = b[CODECS].buf;
+    frames.whole = b[WHOLE].buf;
+    frames.shuffles = b[SHUFFLES].buf;
+    frames.typesizes = b[TYPESIZES].buf;
+    frames.blocksizes = b[BLOCKSIZES].buf;
+    frames.cbytes = b[CBYTES].buf;
+    frames.bounds = b[BOUNDS].buf;
+    frames.streams = b[STREAMS].len ? b[STREAMS].buf : NULL;
+    frames.n_streams = b[STREAMS].len / (STREAM_COLUMNS * WORD);
+    for (int kind = 0; sound && kind <= STREAM_KINDS; kind++)
+        sound = !frames.streams || (frames.bounds[kind] >= 0 && frames.bounds[kind] <= frames.n_streams);
+    if (sound) {
+        Py_BEGIN_ALLOW_THREADS
+        plain = parse_blosc(&frames);
+        Py_END_ALLOW_THREADS
+    }
+    release(b, N);
+    if (!sound) return refuse();
+    return PyBool_FromLong(plain);
+}

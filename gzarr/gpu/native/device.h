@@ -1,0 +1,77 @@
+/* How encoded chunks come to devices and back. */
+#ifndef GZARR_DEVICE_H
+#define GZARR_DEVICE_H
+
+#include "../../cpu/loop/loop.h"
+
+/* Where the chunks of an array are: in files of their own, or in shards of `entries` chunks. As `Job`, a table. */
+typedef struct {
+    int64_t ndim, separator;
+    int64_t entries;          /* 0 if chunks are files */
+    int64_t checksum;         /* whether a crc32c follows the index of a shard */
+    int64_t at_start;         /* whether the index comes first */
+    int64_t counts[MAX_NDIM]; /* chunks of a shard */
+    int64_t steps[MAX_NDIM];  /* entries of its index from one chunk to the next */
+} Places;
+
+/* What to do: read chunks into the staging buffer, or find them in their files. What became of a chunk, instead of its
+ * size. */
+enum { FETCH_CHUNKS, LOCATE_CHUNKS };
+enum { MISSING_CHUNK = -1, LEFT_CHUNK = -2, SLAB_ALIGNMENT = 16 };
+
+/* The chunks that one call fetches. */
+typedef struct {
+    const Places *places;
+    const int64_t *coords; /* (n, ndim): of the chunks, those of a shard together */
+    int64_t n;
+    const int64_t *owners; /* (n_owners, ndim): of their shards */
+    const int64_t *bounds; /* (n_owners + 1,): number of the first chunk of each shard, and how many there are */
+    int64_t n_owners;
+    const char *path; /* what the paths of files begin with */
+    int64_t path_length;
+    char *slab;
+    int64_t capacity; /* bytes that chunks may take; negative if there is no buffer */
+    int64_t *cursor;  /* bytes that are taken, by all threads */
+    int64_t phase, mode;
+    int64_t *offsets, *sizes; /* of every chunk: place in the buffer or file, -1 for none; bytes, or why not */
+} Fetch;
+
+/* Encoded chunks that are stored, each as a file, or as many as a shard has entries. */
+typedef struct {
+    const Places *places;
+    const int64_t *coords; /* (n, ndim): of the files */
+    const int64_t *addresses, *sizes; /* of the chunks, those of a shard in the order of its index; -1 for none */
+    int64_t n;
+    const char *path; /* what the paths of files begin with */
+    int64_t path_length;
+} Put;
+
+/* Encoded chunks in a slab, and, of Blosc's frames, what is in them. */
+enum { STREAM_KINDS = 5, STREAM_COLUMNS = 5 };
+typedef struct {
+    const uint8_t *slab;
+    int64_t slab_nbytes;
+    const int64_t *offsets, *sizes;
+    int64_t n;
+    int64_t nbytes; /* of a decoded chunk */
+    uint8_t *codecs, *whole, *shuffles;
+    int32_t *typesizes;
+    int64_t *blocksizes, *cbytes;
+    int64_t *bounds;  /* (STREAM_KINDS + 1,): where the streams of each kind begin */
+    int64_t *streams; /* (STREAM_COLUMNS, n_streams): frame, place in the slab, bytes, place in the chunk, decoded bytes */
+    int64_t n_streams;
+} Frames;
+
+/* put.c. Returns: the number of files that are left. */
+int64_t put_all(const Put *put, Sink *sink, char *status);
+
+/* frames.c: whether all frames are plain; if not, Python must look. Blosc's are first described and counted (`bounds` are
+ * the answer), then their streams are noted. */
+bool zstd_is_plain(const Frames *frames);
+bool parse_blosc(Frames *frames);
+
+/* fetch.c */
+bool fetch_is_sound(const Fetch *fetch);
+void fetch_all(const Fetch *fetch);
+
+#endif
