@@ -203,8 +203,10 @@ def test_a_nested_index_must_not_point_into_its_neighbour() -> None:
     first = 4 * 5  # four chunks of five bytes, then the index of the first nested shard
     for nbytes in (10**3, first + 4 * 16 - 4):  # far beyond, and a byte of the next one
         stored[first : first + 16] = np.array([5, nbytes], "<u8").tobytes()
-        with pytest.raises(CodecError, match="points outside"):
-            layout.locate(MemoryStore({"c/0/0": bytes(stored)}), (0, 0), [(0, 0)])
+        store = MemoryStore({"c/0/0": bytes(stored)})
+        for token in (None, token_of(store, "c/0/0")):  # fetched whole, and in ranges
+            with pytest.raises(CodecError, match="points outside"):
+                layout.locate(store, (0, 0), [(0, 0)], token)
     with pytest.raises(CodecError, match="points outside"):
         layout.extract(bytes(stored), (0, 0), [(0, 0)])
 
