@@ -22,9 +22,8 @@ if TYPE_CHECKING:  # what `__getattr__` finds
     from gzarr.api.checking import compare, repair, verify
     from gzarr.api.consolidated import consolidate_metadata, open_consolidated
     from gzarr.api.create import array, create, create_array, empty, full, ones, zeros
-    from gzarr.api.create_hierarchy import create_hierarchy
     from gzarr.api.debug import print_debug_info
-    from gzarr.api.groups import create_group, group, open_group, tree
+    from gzarr.api.groups import create_group, create_hierarchy, group, open_group, tree
     from gzarr.api.like import empty_like, from_array, full_like, ones_like, zeros_like
     from gzarr.api.many import read_many, write_many
     from gzarr.api.namespaces import array_namespace, scipy_namespace
@@ -96,9 +95,8 @@ _NAMES = {
     "gzarr.api.checking": "Comparison Repair Verification compare repair verify",
     "gzarr.api.consolidated": "consolidate_metadata open_consolidated",
     "gzarr.api.create": "array create create_array empty full ones zeros",
-    "gzarr.api.create_hierarchy": "create_hierarchy",
     "gzarr.api.debug": "print_debug_info",
-    "gzarr.api.groups": "create_group group open_group tree",
+    "gzarr.api.groups": "create_group create_hierarchy group open_group tree",
     "gzarr.api.like": "empty_like from_array full_like ones_like zeros_like",
     "gzarr.api.many": "read_many write_many",
     "gzarr.api.namespaces": "array_namespace scipy_namespace",

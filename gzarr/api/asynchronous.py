@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from gzarr.api import consolidated, groups, like, save
 from gzarr.api import create as creating
-from gzarr.api import create_hierarchy as creating_many
 from gzarr.api import open as opening
 from gzarr.hierarchy.asynchronous import awaited, iterating
 
@@ -23,7 +22,7 @@ _NAMES = {
     save: "load save save_array save_group",
 }
 globals().update({name: awaited(getattr(home, name)) for home, names in _NAMES.items() for name in names.split()})
-create_hierarchy = iterating(creating_many.create_hierarchy)
+create_hierarchy = iterating(groups.create_hierarchy)
 
 if TYPE_CHECKING:
 

@@ -183,6 +183,10 @@ def create(
     return create_array(store, fill_value=fill_value, order=order, **given)
 
 
+def _filled(fill_value: Any, shape: Any, keywords: Mapping[str, Any]) -> Array:
+    return create_array(**{"fill_value": fill_value, **keywords, "shape": shape})
+
+
 def empty(shape: Any, **kwargs: Unpack[FilledKeywords]) -> Array:
     """Create an array without giving it a fill value; nothing is stored.
 
@@ -198,8 +202,7 @@ def empty(shape: Any, **kwargs: Unpack[FilledKeywords]) -> Array:
     Array
         The new array. Its unwritten elements are undefined in v2, and the data type's default value in v3.
     """
-    given: dict[str, Any] = {"fill_value": None, **kwargs, "shape": shape}
-    return create_array(**given)
+    return _filled(None, shape, kwargs)
 
 
 def zeros(shape: Any, **kwargs: Unpack[FilledKeywords]) -> Array:
@@ -224,8 +227,7 @@ def zeros(shape: Any, **kwargs: Unpack[FilledKeywords]) -> Array:
     >>> z.nchunks, z.nchunks_initialized
     (100, 0)
     """
-    given: dict[str, Any] = {"fill_value": 0, **kwargs, "shape": shape}
-    return create_array(**given)
+    return _filled(0, shape, kwargs)
 
 
 def ones(shape: Any, **kwargs: Unpack[FilledKeywords]) -> Array:
@@ -243,8 +245,7 @@ def ones(shape: Any, **kwargs: Unpack[FilledKeywords]) -> Array:
     Array
         The new array.
     """
-    given: dict[str, Any] = {"fill_value": 1, **kwargs, "shape": shape}
-    return create_array(**given)
+    return _filled(1, shape, kwargs)
 
 
 def full(shape: Any, fill_value: Any, **kwargs: Unpack[FilledKeywords]) -> Array:

@@ -13,11 +13,10 @@ from gzarr.errors import (
 )
 from gzarr.hierarchy import new_nodes
 from gzarr.hierarchy.array import Array
-from gzarr.hierarchy.array_config import given_usage
 from gzarr.hierarchy.create import check_free, check_vacant
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.keywords import OpenArrayKeywords, OpenKeywords, OpenLikeKeywords, OpenMode
-from gzarr.hierarchy.options import check_keywords
+from gzarr.hierarchy.options import check_keywords, given_usage
 from gzarr.hierarchy.reaching import reach_node, take_format, take_mode
 from gzarr.metadata.catalog import may_be_consolidated
 from gzarr.metadata.documents import expect_array, expect_node, read_node

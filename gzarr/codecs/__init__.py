@@ -11,7 +11,6 @@ from gzarr.codecs.enums import BloscCname, BloscShuffle, Endian, ShardingCodecIn
 from gzarr.codecs.gzip import GzipCodec
 from gzarr.codecs.n5 import N5Codec
 from gzarr.codecs.numcodecs import NumcodecsCodec
-from gzarr.codecs.nvcomp import SPECS as _NVCOMP_SPECS
 from gzarr.codecs.nvcomp import (
     NvcompAnsCodec,
     NvcompBitcompCodec,
@@ -32,23 +31,9 @@ from gzarr.codecs.zstd import ZstdCodec
 CastValue = CastValueCodec
 ScaleOffset = ScaleOffsetCodec
 
-_SPEC_CLASSES: tuple[type[CodecSpec], ...] = (
-    *_NVCOMP_SPECS,
-    BloscCodec,
-    BytesCodec,
-    CastValueCodec,
-    Crc32cCodec,
-    GzipCodec,
-    N5Codec,
-    ScaleOffsetCodec,
-    ShardingCodec,
-    TransposeCodec,
-    VLenBytesCodec,
-    VLenUTF8Codec,
-    ZstdCodec,
-)
-for _spec_class in _SPEC_CLASSES:
-    register_codec(_spec_class)
+for _spec_class in list(globals().values()):
+    if isinstance(_spec_class, type) and issubclass(_spec_class, CodecSpec) and isinstance(_spec_class.name, str):
+        register_codec(_spec_class)
 
 
 def __dir__() -> list[str]:

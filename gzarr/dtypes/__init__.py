@@ -3,8 +3,7 @@
 from gzarr.dtypes.cast import cast_fill, default_fill
 from gzarr.dtypes.datatype import DataType
 from gzarr.dtypes.fill import fill_from_json, fill_to_json
-from gzarr.dtypes.parse import parse_dtype
-from gzarr.dtypes.register import register_data_type
+from gzarr.dtypes.parse import parse_dtype, register_data_type
 from gzarr.dtypes.v2 import from_v2, to_v2
 from gzarr.dtypes.v3 import from_v3, to_v3
 

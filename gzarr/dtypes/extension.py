@@ -35,7 +35,7 @@ _names: dict[type, str] = {}
 
 
 def add_extension(name: str, known: DataType) -> None:
-    """Add a data type under a name; `gzarr.dtypes.register` has checked both."""
+    """Add a data type under a name; `gzarr.dtypes.parse` has checked both."""
     if is_extension(known.dtype):
         _names[known.dtype.type] = name
     _by_name[name] = known

@@ -22,8 +22,6 @@ from gzarr.config import config
 from gzarr.display.info import PlacementReport, Report
 from gzarr.display.progress import ProgressLike
 from gzarr.errors import ArrayNotFoundError, GzarrError, MetadataError, MissingExtraError, UnknownCodecError
-from gzarr.hierarchy.accessors import Accessor
-from gzarr.hierarchy.array_config import ArrayConfig, given_config
 from gzarr.hierarchy.array_info import (
     array_page,
     array_report,
@@ -33,14 +31,16 @@ from gzarr.hierarchy.array_info import (
     only_compressor,
     shown_codecs,
 )
-from gzarr.hierarchy.array_resizing import append_to, resize_array
 from gzarr.hierarchy.array_views import casting_dtype, view_metadata
 from gzarr.hierarchy.asynchronous import AsyncArray, take_over, unwrapped
 from gzarr.hierarchy.keywords import ConstructorKeywords, DeviceKeywords
 from gzarr.hierarchy.node import Node, same_objects
 from gzarr.hierarchy.open_options import OpenedWith, opened_with_settings
+from gzarr.hierarchy.options import ArrayConfig, given_config
 from gzarr.hierarchy.reaching import reach_existing, split_positional
+from gzarr.hierarchy.resizing import append_to, resize_array
 from gzarr.hierarchy.selecting import (
+    Accessor,
     blocks_selected,
     host_copy,
     iterate_rows,

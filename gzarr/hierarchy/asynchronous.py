@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Self
 
-from gzarr.hierarchy.accessors import Accessor
 from gzarr.hierarchy.node import Node
+from gzarr.hierarchy.selecting import Accessor
 from gzarr.hierarchy.threads import run_in_thread
 
 #: Methods that touch no store: they are called at once.

@@ -22,9 +22,7 @@ from gzarr.errors import (
 )
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.asynchronous import AsyncGroup, take_over, unwrapped
-from gzarr.hierarchy.create import new_group_meta, require_group_meta
-from gzarr.hierarchy.group_arrays import like_member, member_path, new_member, path_from, require_member
-from gzarr.hierarchy.group_listing import descendants
+from gzarr.hierarchy.create import create_nodes, new_group_meta, require_group_meta
 from gzarr.hierarchy.keywords import (
     ConstructorKeywords,
     DeviceKeywords,
@@ -33,7 +31,7 @@ from gzarr.hierarchy.keywords import (
     MemberKeywords,
     NewMemberKeywords,
 )
-from gzarr.hierarchy.new_hierarchy import create_nodes
+from gzarr.hierarchy.new_nodes import like_member, member_path, new_member, path_from, require_member
 from gzarr.hierarchy.node import Node, lies_within, same_objects
 from gzarr.hierarchy.open_options import OpenedWith, opened_with_settings
 from gzarr.hierarchy.options import UNSET, check_keywords
@@ -45,6 +43,7 @@ from gzarr.metadata.documents import (
     delete_node,
     expect_group,
     member_names,
+    members,
     move_node,
     node_exists,
     read_node,
@@ -617,18 +616,15 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
 
     def empty(self, name: str, shape: Any = None, **kwargs: Unpack[FilledMemberKeywords]) -> Array:
         """Create an array without giving it a fill value: see `gzarr.empty` and `create_array`."""
-        given: dict[str, Any] = {"fill_value": None, **kwargs}
-        return self.create_array(name, shape, **given)
+        return self._filled(name, None, shape, kwargs)
 
     def zeros(self, name: str, shape: Any = None, **kwargs: Unpack[FilledMemberKeywords]) -> Array:
         """Create an array of zeros, for which nothing is stored: see `create_array`."""
-        given: dict[str, Any] = {"fill_value": 0, **kwargs}
-        return self.create_array(name, shape, **given)
+        return self._filled(name, 0, shape, kwargs)
 
     def ones(self, name: str, shape: Any = None, **kwargs: Unpack[FilledMemberKeywords]) -> Array:
         """Create an array of ones, for which nothing is stored: see `create_array`."""
-        given: dict[str, Any] = {"fill_value": 1, **kwargs}
-        return self.create_array(name, shape, **given)
+        return self._filled(name, 1, shape, kwargs)
 
     def full(
         self, name: str, shape: Any = None, fill_value: Any = None, **kwargs: Unpack[FilledMemberKeywords]
@@ -637,19 +633,23 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
         given: dict[str, Any] = {**kwargs}
         return self.create_array(name, shape, fill_value=fill_value, **given)
 
+    def _filled(self, name: str, fill_value: Any, shape: Any, keywords: Mapping[str, Any]) -> Array:
+        return self.create_array(name, shape, **{"fill_value": fill_value, **keywords})
+
+    def _like(self, name: str, fill_value: Any, template: Any, keywords: Mapping[str, Any]) -> Array:
+        return self.create_array(name, **like_member(self, template, {"fill_value": fill_value, **keywords}))
+
     def empty_like(self, name: str, data: Any, **kwargs: Unpack[LikeMemberKeywords]) -> Array:
         """Create an array like another, as `empty` does: see `gzarr.empty_like`."""
-        return self.create_array(
-            name, **like_member(self, data, {"fill_value": getattr(data, "fill_value", None), **kwargs})
-        )
+        return self._like(name, getattr(data, "fill_value", None), data, kwargs)
 
     def zeros_like(self, name: str, data: Any, **kwargs: Unpack[LikeMemberKeywords]) -> Array:
         """Create an array of zeros like another: see `gzarr.zeros_like`."""
-        return self.create_array(name, **like_member(self, data, {"fill_value": 0, **kwargs}))
+        return self._like(name, 0, data, kwargs)
 
     def ones_like(self, name: str, data: Any, **kwargs: Unpack[LikeMemberKeywords]) -> Array:
         """Create an array of ones like another: see `gzarr.ones_like`."""
-        return self.create_array(name, **like_member(self, data, {"fill_value": 1, **kwargs}))
+        return self._like(name, 1, data, kwargs)
 
     def full_like(self, name: str, data: Any, fill_value: Any = None, **kwargs: Unpack[LikeMemberKeywords]) -> Array:
         """Create an array like another, filled with a value or the other's fill value: see `gzarr.full_like`."""
@@ -705,12 +705,12 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
         iterator of str
             Names, without their paths.
         """
-        found = descendants(self, None if recurse else 0)
+        found = self._descendants(None if recurse else 0)
         return (path.rpartition("/")[2] for path, meta in found if isinstance(meta, ArrayMeta))
 
     def group_keys(self) -> Iterator[str]:
         """Iterate over the names of the groups in the group."""
-        return (name for name, meta in descendants(self, 0) if isinstance(meta, GroupMeta))
+        return (name for name, meta in self._descendants(0) if isinstance(meta, GroupMeta))
 
     def array_values(self) -> Iterator[Array]:
         """Iterate over the arrays in the group."""
@@ -747,7 +747,7 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
         """
         if max_depth is not None and max_depth < 0:
             raise ValueError(f"max_depth must be None or >= 0, got {max_depth!r}")
-        found = descendants(self, max_depth)
+        found = self._descendants(max_depth)
         return tuple((path, self._node(join_path(self.path, path), meta)) for path, meta in found)
 
     async def amembers(self, max_depth: int | None = 0) -> AsyncIterator[tuple[str, Array | Self]]:
@@ -766,7 +766,7 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
         (str, Array or Group)
             Path from here, and node.
         """
-        for name, meta in await run_in_thread(lambda: list(descendants(self, 0))):
+        for name, meta in await run_in_thread(lambda: list(self._descendants(0))):
             node = self._node(join_path(self.path, name), meta)
             yield name, node
             if not isinstance(node, Array) and (max_depth is None or max_depth > 0):
@@ -978,6 +978,24 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
         if isinstance(meta, ArrayMeta):
             return Array(self.store, path, meta, self.opened_with, read_only=self._read_only)
         return type(self)(self.store, path, meta, self.opened_with, read_only=self._read_only)
+
+    def _descendants(self, max_depth: int | None) -> Iterator[tuple[str, NodeMeta]]:
+        """Iterate over everything in the group, groups before their members: (path from the group, metadata).
+
+        max_depth: how many levels to go down; 0 lists the group's own members, None lists all.
+        """
+        zarr_format = self.metadata.zarr_format
+        levels = [("", members(self.store, self.path, zarr_format))]
+        while levels:  # not by recursion: an archive may be deeper than Python allows
+            prefix, listed = levels[-1]
+            for name, meta in listed:
+                path = prefix + name
+                yield path, meta
+                if isinstance(meta, GroupMeta) and (max_depth is None or path.count("/") < max_depth):
+                    levels.append((f"{path}/", members(self.store, join_path(self.path, path), zarr_format)))
+                    break
+            else:
+                levels.pop()
 
     def _nodes(self, recurse: bool) -> tuple[tuple[str, Array | Self], ...]:
         return tuple((name.rpartition("/")[2], node) for name, node in self.members(None if recurse else 0))

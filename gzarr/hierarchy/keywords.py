@@ -59,7 +59,7 @@ class GroupKeywords(ReachKeywords, StoreKeywords, total=False):
 
 
 class DatasetKeywords(TypedDict, total=False):
-    """Of h5py's ``create_dataset``, which zarr 2 takes: see `gzarr.hierarchy.h5py_keywords`."""
+    """Of h5py's ``create_dataset``, which zarr 2 takes: see `gzarr.hierarchy.new_nodes`."""
 
     compression: Any
     compression_opts: Any

@@ -1,33 +1,39 @@
-"""Creates arrays from the keywords of callers, completed by those of data or of another array.
+"""Creates arrays, by themselves or in a group, from keywords, completed by those of data or of another array.
 
-Keywords are the fields of `gzarr.hierarchy.options.ArrayOptions`, in the style of zarr 2 or of zarr-python 3.
+Keywords are the fields of `gzarr.hierarchy.options.ArrayOptions`, in the style of zarr 2, zarr-python 3 or h5py.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import numcodecs
 import numpy as np
 
 from gzarr.chunk_io.prepare import find_shardings
 from gzarr.codecs.bytes import BytesCodec
+from gzarr.codecs.registry import parse_codec
 from gzarr.codecs.transpose import TransposeCodec
 from gzarr.codecs.vlen import VLenBytesCodec, VLenUTF8Codec
 from gzarr.dtypes import cast_fill, parse_dtype
-from gzarr.errors import GzarrError, MetadataError
+from gzarr.errors import ArrayNotFoundError, ContainsNodeError, GzarrError, MetadataError
 from gzarr.hierarchy.array import Array
-from gzarr.hierarchy.array_config import given_config
-from gzarr.hierarchy.create import new_array
-from gzarr.hierarchy.h5py_keywords import without_h5py
+from gzarr.hierarchy.create import check_vacant, new_array
 from gzarr.hierarchy.named_axes import axis_names
 from gzarr.hierarchy.new_metadata import checked_format
+from gzarr.hierarchy.node import Node
 from gzarr.hierarchy.open_options import OpenedWith, take_open_options
-from gzarr.hierarchy.options import HARMLESS, UNSET, ArrayOptions
+from gzarr.hierarchy.options import HARMLESS, UNSET, ArrayOptions, given_config, given_usage, is_default
 from gzarr.hierarchy.presets import LAYOUT_KEYWORDS, layout_applies
+from gzarr.hierarchy.reaching import take_format
+from gzarr.indexing.chunking import parse_shape
+from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.metadata.conventions import ATTRIBUTE
-from gzarr.metadata.model import ArrayMeta
+from gzarr.metadata.documents import read_node
+from gzarr.metadata.model import ArrayMeta, GroupMeta
 from gzarr.metadata.parts import split_codecs
 from gzarr.storage.base import Store
 from gzarr.tensors import from_tensor, is_on_device, numpy_dtype
@@ -232,3 +238,111 @@ def dtype_of(data: Any, keywords: Mapping[str, Any]) -> Any:
             if sample and all(isinstance(item, kind) for item in sample):
                 return kind
     return dtype
+
+
+#: Keywords that say how HDF5 stores a dataset, and mean nothing for Zarr.
+_IGNORED = ("shuffle", "fletcher32", "scaleoffset", "track_times", "track_order")
+NAMES = frozenset({"compression", "compression_opts", "fillvalue", *_IGNORED})
+
+
+def without_h5py(keywords: dict[str, Any]) -> dict[str, Any]:
+    """Return keywords of a new array, those of h5py replaced by those of gzarr.
+
+    Warns of what is ignored, as zarr 2 does. Raises MetadataError for a compressor that is not known.
+    """
+    if NAMES.isdisjoint(keywords):
+        return keywords
+    known = {name: value for name, value in keywords.items() if name not in NAMES}
+    if "fillvalue" in keywords:
+        known["fill_value"] = keywords["fillvalue"]
+    ignored = [name for name in _IGNORED if keywords.get(name)]
+    if all(is_default(known.get(name, "default")) for name in ("compressor", "compressors", "codecs")):
+        if "compression" in keywords:
+            known["compressor"] = _compressor(keywords["compression"], keywords.get("compression_opts"))
+        elif keywords.get("compression_opts") is not None:
+            raise MetadataError("compression_opts goes with compression=, which was not given")
+    else:
+        ignored += [name for name in ("compression", "compression_opts") if name in keywords]
+    for name in ignored:
+        warnings.warn(f"ignoring keyword argument {name!r}", UserWarning, stacklevel=2)
+    return known
+
+
+def _compressor(compression: Any, opts: Any) -> Any:
+    """Return the codec that h5py's ``compression`` and ``compression_opts`` mean."""
+    if compression is None or compression in ("none", "default"):
+        return None if compression != "default" else compression
+    if isinstance(compression, int):
+        compression, opts = "gzip", int(compression)  # h5py: the level of gzip
+    if not isinstance(compression, str):
+        return compression
+    if isinstance(opts, dict):
+        return parse_codec({"id": compression, **opts})
+    if isinstance(opts, tuple):  # the arguments of the codec's class
+        return type(numcodecs.get_codec({"id": compression}))(*opts)
+    return parse_codec(compression if opts is None else f"{compression}:{opts}")
+
+
+def new_member(group: Node[GroupMeta], name: str, data: Any, keywords: dict[str, Any]) -> Array:
+    """Create an array in a group, which has its format and device."""
+    group.check_metadata_writable()
+    given = {**keywords}
+    given.pop("device", None)
+    asked, zarr_format = take_format(given.pop("zarr_format", None), given), group.metadata.zarr_format
+    if asked not in (None, zarr_format):
+        raise MetadataError(
+            f"{group.store_path} has format {zarr_format} and cannot contain zarr_format={asked!r}; leave it out"
+        )
+    path = member_path(group, name)
+    return make(group.store, path, group.opened_with, data=data, zarr_format=zarr_format, **given)
+
+
+def require_member(
+    group: Node[GroupMeta], name: str, shape: Any, dtype: Any, keywords: dict[str, Any], *, exact: bool
+) -> Array:
+    """Open the array with a name, creating it if it is missing. Raises TypeError if it has another shape or type."""
+    path = member_path(group, name)
+    meta = read_node(group.store, path, group.metadata.zarr_format)
+    if meta is None:
+        check_vacant(group.store, path, ArrayNotFoundError)
+        try:
+            return new_member(group, name, None, {"shape": shape, "dtype": dtype, **keywords})
+        except ContainsNodeError:  # another process was faster, or something else is in the way
+            meta = read_node(group.store, path, group.metadata.zarr_format)
+            if meta is None:
+                raise
+    if isinstance(meta, GroupMeta):
+        raise ContainsNodeError(f"a group, not an array, is stored at {join_path(str(group.store), path)!r}")
+    usage = given_usage(keywords)
+    array = Array(group.store, path, meta, group.opened_with, read_only=group._read_only, **usage)
+    wanted = parse_shape(shape)
+    if array.shape != wanted:
+        raise TypeError(f"the existing array has shape {array.shape}, not {wanted}")
+    asked = np.dtype(dtype or "f8")
+    if asked != array.dtype and (exact or not np.can_cast(asked, array.dtype)):
+        cast = "differ exactly" if exact else "cannot be safely cast"
+        raise TypeError(f"dtypes ({asked}, {array.dtype}) {cast}: existing array {array.store_path}")
+    return array
+
+
+def like_member(group: Node[GroupMeta], template: Any, keywords: dict[str, Any]) -> dict[str, Any]:
+    """Return keywords that make a member like another array, in the format of the group."""
+    return like(template, {"zarr_format": group.metadata.zarr_format, **keywords})
+
+
+def path_from(group: Node[GroupMeta], name: str) -> str:
+    """Return the path of what has a name, or a path from a group."""
+    if not isinstance(name, str):
+        raise TypeError(f"names of members are strings, got {name!r}")
+    path = normalize_path(name)
+    if name.startswith("/") and group.metadata.zarr_format == 2:  # as zarr 2 and h5py have it; zarr-python 3 has not
+        return path
+    return join_path(group.path, path)
+
+
+def member_path(group: Node[GroupMeta], name: str) -> str:
+    """Return the path of a member of a group. Raises KeyError for what names the group itself."""
+    path = path_from(group, name)
+    if not path or path == group.path:
+        raise KeyError(f"{name!r} is not a name for a member of {group.store_path}")
+    return path

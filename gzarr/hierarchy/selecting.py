@@ -1,8 +1,8 @@
-"""Reads and writes selections of an array that have been normalized: as jobs of the engine, and as rows."""
+"""Reads and writes selections of an array: as jobs of the engine, as rows, and by the brackets of accessors."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from gzarr.hierarchy.array_info import boundaries
 from gzarr.hierarchy.node import GzarrArray
 from gzarr.hierarchy.values import broadcast_value, check_out, fields_dtype, native_times, to_array_axes
 from gzarr.indexing.plan import make_plan
-from gzarr.indexing.selection import Box, Points, Selection, normalize_basic, normalize_blocks
+from gzarr.indexing.selection import Box, Points, Selection, normalize_basic, normalize_blocks, split_fields
 
 
 def read_selection(
@@ -104,3 +104,24 @@ def iterate_rows(array: GzarrArray, start: int, end: int) -> Iterator[AnyArray]:
     bounds = array.metadata.chunk_grid[0].bounds
     parts = (bounds(i) for i in range(array.metadata.chunk_grid[0].nchunks))
     return (row for low, high in parts if low < end and high > start for row in array[max(low, start) : min(high, end)])
+
+
+class Accessor:
+    """One way to select, with brackets. Made by `Array.vindex`, `Array.oindex` and `Array.blocks`."""
+
+    __slots__ = ("_read", "_write")
+
+    def __init__(self, read: Callable[..., AnyArray], write: Callable[..., None]) -> None:
+        self._read = read
+        self._write = write
+
+    def __getitem__(self, key: Any) -> AnyArray:
+        key, fields = split_fields(key)
+        return self._read(key, fields=fields)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        key, fields = split_fields(key)
+        self._write(key, value, fields=fields)
+
+    def __repr__(self) -> str:
+        return f"<Accessor: {self._read.__name__} of {self._read.__self__!r}>"  # type: ignore[attr-defined]

@@ -16,7 +16,7 @@ import pytest
 
 import gzarr
 from gzarr.devices import DEVICE_OPTIONS
-from gzarr.hierarchy.h5py_keywords import NAMES as H5PY
+from gzarr.hierarchy.new_nodes import NAMES as H5PY
 from gzarr.hierarchy.open_options import NAMES
 from gzarr.hierarchy.options import HARMLESS, ArrayOptions
 

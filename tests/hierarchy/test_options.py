@@ -3,7 +3,7 @@
 import pytest
 
 import gzarr
-from gzarr.hierarchy.array_config import ArrayConfig
+from gzarr.hierarchy.options import ArrayConfig
 
 
 def test_an_array_says_how_it_is_read_and_written():
