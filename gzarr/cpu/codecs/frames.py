@@ -131,13 +131,13 @@ def size_bounds(data: Bytes) -> tuple[int, int]:
         if claimed is not None:
             certain += claimed
             continue
-        for kind, size, _ in _blocks(frame, header_fields(frame[4])):
+        for kind, size, _ in blocks(frame, header_fields(frame[4])):
             certain += 0 if kind == COMPRESSED else size
             possible += MAX_BLOCK_NBYTES if kind == COMPRESSED else 0
     return certain, certain + possible
 
 
-def _blocks(data: memoryview, position: int) -> Iterator[tuple[int, int, int]]:
+def blocks(data: memoryview, position: int) -> Iterator[tuple[int, int, int]]:
     """Kind, size and end of every block from a position on. Raises ValueError if the frame ends before its last one."""
     last = False
     while not last:
@@ -165,8 +165,8 @@ def _frames(data: memoryview) -> Iterator[tuple[memoryview, int | None]]:
 def _frame_end(data: memoryview, start: int) -> int:
     descriptor = data[start + 4]
     reader = _SIZE_READERS[descriptor]
-    position = start + header_fields(descriptor) + (0 if reader is None else _size_field(descriptor))
-    for _, _, end_of_block in _blocks(data, position):
+    position = start + header_fields(descriptor) + (0 if reader is None else size_field(descriptor))
+    for _, _, end_of_block in blocks(data, position):
         position = end_of_block
     end = position + (4 if descriptor & CHECKSUM else 0)
     if end > len(data):
@@ -174,7 +174,7 @@ def _frame_end(data: memoryview, start: int) -> int:
     return end
 
 
-def _size_field(descriptor: int) -> int:
+def size_field(descriptor: int) -> int:
     """Length of the content size field in bytes."""
     return (1 if descriptor & SINGLE_SEGMENT else 0, 2, 4, 8)[descriptor >> 6]
 

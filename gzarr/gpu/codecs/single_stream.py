@@ -1,28 +1,34 @@
-"""Codecs whose chunks are one stream each, in some envelope: their decoders and encoders are one call for a wave.
+"""Codecs whose chunks are one stream each, in some envelope: their decoders and encoders are one call for a batch.
 
-A family gives the parser that strips the envelope and the `Envelope` that the encoder adds. The host encodes chunks
-that are too large for nvCOMP (LZ4, Zstandard and Snappy above 16 MiB, GDeflate above 64 KiB).
+A row of the table `_FORMATS` describes a format in both directions. Chunks without the usual envelope are decoded by
+the host (`gzarr.gpu.codecs.envelopes`), and so are encoded those that are too large for nvCOMP (LZ4, Zstandard and
+Snappy above 16 MiB, GDeflate above 64 KiB). nvCOMP's Deflate encoder takes up to 64 KiB. Its gzip encoder takes any
+size, so it compresses larger chunks, and the envelope that it writes is dropped if another one is wanted. nvCOMP's own
+formats are bare streams (`gzarr.codecs.nvcomp`). The device encodes plain Zstandard frames: nvCOMP writes no checksum.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gzarr.backend import Array
-from gzarr.codecs.spec import BytesRepr, Step
+from gzarr.codecs.nvcomp import PREFIX
+from gzarr.codecs.spec import BytesRepr, CodecSpec, Step
 from gzarr.cpu.codecs import factory_for
 from gzarr.errors import CodecError
 from gzarr.gpu.codecs import checksums
+from gzarr.gpu.codecs import envelopes as env
 from gzarr.gpu.codecs.batch import Chunks, Encoded, Streams, Wave
 from gzarr.gpu.codecs.compressing import ROOM, Piece, compress, copy_pieces, new_slots
-from gzarr.gpu.codecs.entry import UNFIT, Decoder, DecoderFactory, Encoder, EncoderFactory, decoded_nbytes
-from gzarr.gpu.codecs.headers import Stored, StreamTable
+from gzarr.gpu.codecs.entry import UNFIT, Decoder, DeviceCodec, Encoder, decoded_nbytes, headers_on_host, no_detour
+from gzarr.gpu.codecs.headers import Bytes, Mask, Sizes, Stored, refuse
 from gzarr.gpu.codecs.transfers import (
+    ALIGNMENT,
     at_targets,
     byte_ranges,
     count_rows,
@@ -36,23 +42,11 @@ from gzarr.gpu.device.nvcomp_tables import CODECS as NVCOMP
 from gzarr.gpu.device.protocol import Device, Table
 from gzarr.profiling.recorder import stage
 
-#: Reads the framing of all chunks of a slab: (slab, offsets, sizes, decoded size) -> table of the bare streams.
-FrameParser: TypeAlias = Callable[..., StreamTable]
-
-
-class Checksum(NamedTuple):
-    """A checksum of decoded data that envelopes hold.
-
-    Attributes
-    ----------
-    kind : str
-        See `gzarr.gpu.codecs.checksums.queue`.
-    stored : callable
-        (slab, offsets, sizes) -> the checksums that chunks hold.
-    """
-
-    kind: str
-    stored: Callable[..., Stored]
+#: Smallest chunk that the device encodes as Zstandard: by the bound that nvCOMP gives for its frames, those of fewer
+#: bytes lack their content size, which some readers demand.
+_LEAST_ZSTD_NBYTES = 256
+#: No time, no hint of the level, an unknown operating system (RFC 1952, 2.3).
+_GZIP_HEAD = env.GZIP_START + b"\0\0\0\0\0\xff"
 
 
 class Cut(NamedTuple):
@@ -102,44 +96,60 @@ class Envelope:
     cut: Cut = _NOTHING
 
 
-def stream_decoder(
-    decoder: str, parse: FrameParser, *, header_nbytes: int | None = None, checksum: Checksum | None = None
-) -> DecoderFactory:
-    """The decoder factory of a codec.
+#: Makes the envelope that a step's chunks of a size get, or says why the host encodes them.
+EnvelopeOf: TypeAlias = Callable[[Step, int], Envelope | str]
 
-    decoder: the device's decoder. parse: strips the envelopes. header_nbytes: how much of a chunk it reads; None: all.
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A format of one stream a chunk.
+
+    Attributes
+    ----------
+    decoder : str
+        The device's decoder.
+    envelope : EnvelopeOf
+        What the encoder writes.
+    is_usual : callable or None
+        (slab, offsets, sizes, decoded sizes) -> which chunks the device decodes; None: all that have bytes.
+    reads : int or None
+        Bytes at the start of a chunk that are read on the host; None: all.
+    header, trailer : int
+        Bytes before and behind the stream of a usual chunk.
+    checksum : str
+        Kind of the checksum of decoded data; none if empty.
+    stored : callable or None
+        (slab, offsets, sizes) -> the checksums that usual chunks hold.
+    scratch : int
+        See `DeviceCodec`.
+    typed : bool
+        Whether the device's encoder works on numbers instead of bytes.
     """
 
-    def factory(step: Step, device: Device) -> Decoder | str:
-        nbytes = decoded_nbytes(step)
-        if nbytes is None or decoder not in device.decoders():
-            return UNFIT
-        on_host = factory_for(step.spec)(step).decode
-        name = step.spec.name
+    decoder: str
+    envelope: EnvelopeOf
+    is_usual: Callable[[Bytes, Sizes, Sizes, Sizes], Mask] | None = None
+    reads: int | None = None
+    header: int = 0
+    trailer: int = 0
+    checksum: str = ""
+    stored: Callable[[Bytes, Sizes, Sizes], Stored] | None = None
+    scratch: int = 1
+    typed: bool = False
 
-        def decode(wave: Wave, batch: Streams) -> Chunks:
-            headers = batch.host if header_nbytes is None else batch.sparse(header_nbytes)
-            table = parsed(name, parse, headers, batch.offsets, batch.sizes, nbytes)
-            here = np.flatnonzero(~table.to_host)
-            sizes = np.full(here.size, nbytes, np.int64)
-            cost = decompress_nbytes(wave, decoder, table.source[here], table.nbytes[here], sizes)
-            n, placed = len(batch), at_targets(wave, NVCOMP[decoder].alignment.output)
-            wave.require(n, batch.upload_nbytes + (count_rows(n, placed) + n - here.size) * nbytes + cost)
-            source = wave.device.address(batch.slab) + table.source[here]
-            chunks = new_chunks(wave, n, nbytes, placed)
-            target = chunks.addresses[here]
-            tables = (source, table.nbytes[here], target, sizes)
-            decompress(wave, name, decoder, here, tables, verified=batch.verified)
-            if checksum is not None:
-                which, stored = checksum.stored(batch.host, batch.offsets[here], batch.sizes[here])
-                ranges = (target[which], sizes[which])
-                checksums.expect(wave, name, checksum.kind, here[which], ranges, stored)
-            decode_on_host(wave, batch, chunks, np.flatnonzero(table.to_host), on_host)
-            return chunks
-
-        return decode
-
-    return factory
+    def codec(self) -> DeviceCodec:
+        """The entry of the device's table."""
+        is_bare = self.is_usual is None
+        return DeviceCodec(
+            lambda step, device: _decoder(self, step, device),
+            lambda step, device: _encoder(self, step, device),
+            takes_streams=True,
+            scratch=self.scratch,
+            # Streams that must be aligned are, behind their header.
+            phase=-self.header % ALIGNMENT if NVCOMP[self.decoder].alignment.input > 1 else 0,
+            detour=no_detour if is_bare or self.reads is not None else headers_on_host,
+            host_may_lack=is_bare,
+        )
 
 
 def parsed(name: str, parse: Callable[..., Any], *args: Any) -> Any:
@@ -152,27 +162,63 @@ def parsed(name: str, parse: Callable[..., Any], *args: Any) -> Any:
         raise
 
 
-def stream_encoder(envelope_of: Callable[[int], Envelope], *, typed: bool = False) -> EncoderFactory:
-    """The encoder factory of a codec.
+# -- decoding ----------------------------------------------------------------------------------------------------
 
-    envelope_of: takes the size of a chunk. typed: whether the device's encoder works on numbers instead of bytes.
-    """
 
-    def factory(step: Step, device: Device) -> Encoder | str:
-        nbytes, name = decoded_nbytes(step), step.spec.name
-        if nbytes is None:
-            return UNFIT
-        envelope = envelope_of(nbytes)
-        if envelope.encoder not in device.encoders() or nbytes > NVCOMP[envelope.encoder].max_compress_nbytes:
-            return UNFIT
-        typesize = _typesize(step, nbytes) if typed else 1
+def _decoder(form: Format, step: Step, device: Device) -> Decoder | str:
+    nbytes, name, limits = decoded_nbytes(step), step.spec.name, NVCOMP[form.decoder]
+    if nbytes is None or form.decoder not in device.decoders() or nbytes > limits.max_decompressed_nbytes:
+        return UNFIT
+    on_host = factory_for(step.spec)(step).decode
+    # Some decoders may write whole units.
+    stride = -(-nbytes // limits.alignment.output) * limits.alignment.output
 
-        def encode(wave: Wave, batch: Chunks | Encoded) -> Encoded:
-            return _enveloped(wave, name, batch, envelope, typesize)
+    def decode(wave: Wave, batch: Streams) -> Chunks:
+        n, expected = len(batch), np.full(len(batch), nbytes, np.int64)
+        usual = parsed(name, _usual, form, name, batch, expected)
+        here = np.flatnonzero(usual)
+        source, encoded = batch.offsets[here] + form.header, batch.sizes[here] - form.header - form.trailer
+        sizes = expected[here]
+        cost = decompress_nbytes(wave, form.decoder, source, encoded, sizes)
+        placed = at_targets(wave, limits.alignment.output) if stride == nbytes else None
+        wave.require(n, batch.upload_nbytes + (count_rows(n, placed) + n - here.size) * stride + cost)
+        source = wave.device.address(batch.slab) + source
+        made = new_chunks(wave, n, stride, placed)
+        chunks = made if stride == nbytes else Chunks(made.owner, made.addresses, nbytes)
+        target = chunks.addresses[here]
+        decompress(wave, name, form.decoder, here, (source, encoded, target, sizes), verified=batch.verified)
+        if form.stored is not None:
+            which, stored = form.stored(batch.host, batch.offsets[here], batch.sizes[here])
+            checksums.expect(wave, name, form.checksum, here[which], (target[which], sizes[which]), stored)
+        decode_on_host(wave, name, batch, chunks, np.flatnonzero(~usual), on_host)
+        return chunks
 
-        return encode
+    return decode
 
-    return factory
+
+def _usual(form: Format, name: str, batch: Streams, expected: Sizes) -> Mask:
+    """Which chunks the device decodes. Raises: CodecError for a bare stream without bytes."""
+    if form.is_usual is None:
+        refuse(name, batch.sizes == 0, lambda _: "truncated: there are no bytes")
+        return np.ones(len(batch), np.bool_)
+    headers = batch.host if form.reads is None else batch.sparse(form.reads)
+    return form.is_usual(headers, batch.offsets, batch.sizes, expected)
+
+
+# -- encoding ----------------------------------------------------------------------------------------------------
+
+
+def _encoder(form: Format, step: Step, device: Device) -> Encoder | str:
+    nbytes, name = decoded_nbytes(step), step.spec.name
+    if nbytes is None:
+        return UNFIT
+    envelope = form.envelope(step, nbytes)
+    if isinstance(envelope, str):
+        return envelope
+    if envelope.encoder not in device.encoders() or nbytes > NVCOMP[envelope.encoder].max_compress_nbytes:
+        return UNFIT
+    typesize = _typesize(step, nbytes) if form.typed else 1
+    return lambda wave, batch: _enveloped(wave, name, batch, envelope, typesize)
 
 
 def _typesize(step: Step, nbytes: int) -> int:
@@ -218,12 +264,111 @@ def _check_cut(name: str, envelope: Envelope, starts: NDArray[np.uint8], sizes: 
     """Refuse output of the encoder whose envelope is not the one that is dropped."""
     start, header, trailer = envelope.cut
     bad = (starts != np.frombuffer(start, np.uint8)).any(axis=1) | (sizes <= header + trailer)
-    if bad.any():
-        text = f"{name}: nvCOMP made a {envelope.encoder} member that is not understood"
-        raise CodecError(text, index=int(bad.argmax()), codec=name)
+    refuse(name, bad, lambda _: f"nvCOMP made a {envelope.encoder} member that is not understood")
 
 
 def _constant(wave: Wave, data: bytes, targets: Table) -> Piece:
     """The same bytes at many places."""
     (at,) = upload_tables(wave, np.frombuffer(data, np.uint8))
     return np.full(targets.size, at, np.int64), targets, np.full(targets.size, len(data), np.int64)
+
+
+# -- formats -----------------------------------------------------------------------------------------------------
+
+
+def _bare(encoder: str) -> EnvelopeOf:
+    return lambda step, nbytes: Envelope(encoder)
+
+
+def _is_small(nbytes: int) -> bool:
+    """Whether nvCOMP's Deflate encoder takes a chunk."""
+    return nbytes <= NVCOMP["deflate"].max_compress_nbytes
+
+
+def _deflate(step: Step, nbytes: int) -> Envelope:
+    cut = Cut(env.GZIP_START, env.GZIP_HEADER, env.GZIP_TRAILER)
+    return Envelope("deflate") if _is_small(nbytes) else Envelope("gzip", cut=cut)
+
+
+def _zlib(step: Step, nbytes: int) -> Envelope:
+    return replace(_deflate(step, nbytes), head=env.ZLIB_HEAD, checksum="adler32", order=">u4")
+
+
+def _gzip(step: Step, nbytes: int) -> Envelope:
+    tail = (nbytes & 0xFFFFFFFF).to_bytes(4, "little")
+    return Envelope("deflate", _GZIP_HEAD, "crc32", tail=tail) if _is_small(nbytes) else Envelope("gzip")
+
+
+def _lz4(step: Step, nbytes: int) -> Envelope:
+    return Envelope("lz4", nbytes.to_bytes(env.LZ4_HEADER, "little"))
+
+
+def _zstd(step: Step, nbytes: int) -> Envelope | str:
+    if step.spec.configuration().get("checksum"):
+        return "nvCOMP writes no checksums into frames"
+    return Envelope("zstd") if nbytes >= _LEAST_ZSTD_NBYTES else UNFIT
+
+
+#: nvCOMP's own formats, by algorithm. Bitcomp and Cascaded count in numbers.
+_ALGORITHMS = {
+    "ans": Format("ans", _bare("ans")),
+    "bitcomp": Format("bitcomp", _bare("bitcomp"), typed=True),
+    "cascaded": Format("cascaded", _bare("cascaded"), typed=True),
+    "deflate": Format("deflate", _deflate),
+    "gdeflate": Format("gdeflate", _bare("gdeflate")),
+    "snappy": Format("snappy", _bare("snappy")),
+}
+_FORMATS = {
+    "gzip": Format(
+        "deflate",
+        _gzip,
+        env.is_usual_gzip,
+        header=env.GZIP_HEADER,
+        trailer=env.GZIP_TRAILER,
+        checksum="crc32",
+        stored=env.stored_crc32,
+    ),
+    "lz4": Format("lz4", _lz4, env.is_usual_lz4, reads=env.LZ4_HEADER, header=env.LZ4_HEADER),
+    "zlib": Format(
+        "deflate",
+        _zlib,
+        env.is_usual_zlib,
+        header=env.ZLIB_HEADER,
+        trailer=env.ZLIB_TRAILER,
+        checksum="adler32",
+        stored=env.stored_adler32,
+    ),
+    "zstd": Format("zstd", _zstd, env.is_usual_zstd, checksum="xxh64", stored=env.stored_xxh64, scratch=4),
+}
+_CODECS = {name: form.codec() for name, form in (_ALGORITHMS | _FORMATS).items()}
+#: The algorithms of KvikIO's codec.
+_IN_BATCH = {name: _CODECS[name] for name in (*_ALGORITHMS, "lz4", "zstd")}
+
+
+def _in_batch(spec: CodecSpec) -> DeviceCodec | None:
+    return _IN_BATCH.get(str(spec.configuration().get("algorithm", "")).lower())
+
+
+def _batch_detour(spec: CodecSpec) -> str | None:
+    codec = _in_batch(spec)
+    return None if codec is None else codec.detour(spec)
+
+
+def _batch_decoder(step: Step, device: Device) -> Decoder | str:
+    codec = _in_batch(step.spec)
+    return UNFIT if codec is None else codec.decoder(step, device)
+
+
+def _batch_encoder(step: Step, device: Device) -> Encoder | str:
+    codec = _in_batch(step.spec)
+    return UNFIT if codec is None else codec.encoder(step, device)
+
+
+CODECS = {
+    **{name: _CODECS[name] for name in ("gzip", "zstd")},
+    **{f"numcodecs.{name}": _CODECS[name] for name in _FORMATS},
+    **{PREFIX + name: _CODECS[name] for name in _ALGORITHMS},
+    "numcodecs.nvcomp_batch": DeviceCodec(
+        _batch_decoder, _batch_encoder, takes_streams=True, detour=_batch_detour, host_may_lack=True
+    ),
+}

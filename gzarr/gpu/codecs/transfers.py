@@ -270,9 +270,12 @@ def decompress_nbytes(wave: Wave, decoder: str, source: Table, nbytes: Table, de
 
 
 def decode_on_host(
-    wave: Wave, streams: Streams, chunks: Chunks, which: NDArray[np.intp], decode: Callable[[Any], Any]
+    wave: Wave, codec: str, streams: Streams, chunks: Chunks, which: NDArray[np.intp], decode: Callable[[Any], Any]
 ) -> None:
-    """Decode some chunks on the host and upload them to their places in one transfer. Raises: CodecError(index)."""
+    """Decode some chunks on the host and upload them to their places in one transfer. Raises: CodecError(index).
+
+    codec: the name that errors give.
+    """
     if not which.size:
         return
     nbytes = chunks.nbytes
@@ -282,7 +285,7 @@ def decode_on_host(
         try:
             data = decode((streams.host[start : start + size],))[0]
         except CodecError as error:
-            error.index = i
+            error.index, error.codec = i, codec
             raise
         place[:] = data.reshape(-1).view(np.uint8) if isinstance(data, np.ndarray) else np.frombuffer(data, np.uint8)
     decoded = _upload(wave, staging, which.size).reshape(which.size, nbytes)

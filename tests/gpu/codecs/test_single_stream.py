@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import gzip
+import zlib
 from typing import Any
 
 import numcodecs
@@ -86,6 +88,33 @@ def test_chunks_of_any_size_and_number(nbytes: int, n: int, name: str, seed: int
     chunks = np.repeat(rng.integers(0, 9, (n, nbytes), np.uint8), rng.integers(1, 9), axis=1)[:, :nbytes]
     found = encode(EmulatedDevice(), [STREAMS[name][0]], chunks)
     assert np.array_equal(read_back([STREAMS[name][0]], chunks, found, "emulated"), chunks)
+
+
+def test_envelopes_hold_what_their_formats_say() -> None:
+    chunks = chunks_of(5000)
+    for data, chunk in zip(encode(EmulatedDevice(), [codecs.GzipCodec()], chunks), chunks, strict=True):
+        assert data[:4] == b"\x1f\x8b\x08\0"
+        assert data[-8:-4] == zlib.crc32(chunk).to_bytes(4, "little")
+        assert data[-4:] == (5000).to_bytes(4, "little")
+    for data, chunk in zip(encode(EmulatedDevice(), [spec_of("zlib")], chunks), chunks, strict=True):
+        assert int.from_bytes(data[:2], "big") % 31 == 0
+        assert data[-4:] == zlib.adler32(chunk).to_bytes(4, "big")
+
+
+def test_gzip_members_of_another_form_are_refused() -> None:
+    def name_a_file(found: Any) -> None:
+        ctypes.memset(int(found.target[1]) + 3, 8, 1)
+
+    with pytest.raises(CodecError, match=r"zlib: nvCOMP made a gzip member that is not understood") as caught:
+        encode(FailingDevice(name_a_file), [spec_of("zlib")], chunks_of(100_000))
+    assert caught.value.index == 1
+
+    def empty(found: Any) -> None:
+        found.sizes[2] = 18
+
+    with pytest.raises(CodecError, match=r"zlib: nvCOMP made a gzip member that is not understood") as caught:
+        encode(FailingDevice(empty), [spec_of("zlib")], chunks_of(100_000))
+    assert caught.value.index == 2
 
 
 # -- launches, waits, memory -----------------------------------------------------------------------------------------

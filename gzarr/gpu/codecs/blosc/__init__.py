@@ -19,8 +19,8 @@ from gzarr.gpu.codecs.blosc import headers
 from gzarr.gpu.codecs.blosc.framing import frame_of, framed, guess_nstreams
 from gzarr.gpu.codecs.blosc.on_device import parse_blosc
 from gzarr.gpu.codecs.blosc.parsing import BloscStreams, BloscTable
-from gzarr.gpu.codecs.deflate import ZLIB_HEADER, ZLIB_TRAILER, stored_adler32
 from gzarr.gpu.codecs.entry import UNFIT, Decoder, DeviceCodec, Encoder, decoded_nbytes
+from gzarr.gpu.codecs.envelopes import ZLIB_HEADER, ZLIB_TRAILER, stored_adler32, stored_xxh64
 from gzarr.gpu.codecs.headers import Mask
 from gzarr.gpu.codecs.single_stream import parsed
 from gzarr.gpu.codecs.transfers import (
@@ -34,7 +34,6 @@ from gzarr.gpu.codecs.transfers import (
     new_chunks,
     rows_as_chunks,
 )
-from gzarr.gpu.codecs.zstd import stored_xxh64
 from gzarr.gpu.device.protocol import Device, Table
 
 #: The device's decoder for each of blosc's compressors.
@@ -75,7 +74,7 @@ def _decoder(step: Step, device: Device) -> Decoder | str:
                 tables = (source, streams.csize, target, streams.nbytes)
                 decompress(wave, name, _DECODERS[number], streams.frame, tables, verified=batch.verified)
                 _expect_checksums(wave, number, batch, streams, target)
-        decode_on_host(wave, batch, chunks, np.flatnonzero(to_host), on_host)
+        decode_on_host(wave, name, batch, chunks, np.flatnonzero(to_host), on_host)
         return replace(chunks, shuffle=Shuffle(mode, table.typesize, table.blocksize)) if mode.any() else chunks
 
     return decode

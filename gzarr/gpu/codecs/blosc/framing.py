@@ -26,8 +26,8 @@ from gzarr.gpu.codecs import checksums
 from gzarr.gpu.codecs.batch import PLAIN, Chunks, Encoded, Wave
 from gzarr.gpu.codecs.blosc import headers
 from gzarr.gpu.codecs.compressing import ROOM, Piece, Slots, compress, copy_pieces, new_slots
-from gzarr.gpu.codecs.deflate import ZLIB_HEAD, ZLIB_HEADER, ZLIB_TRAILER
 from gzarr.gpu.codecs.entry import decoded_nbytes
+from gzarr.gpu.codecs.envelopes import ZLIB_HEAD, ZLIB_HEADER, ZLIB_TRAILER
 from gzarr.gpu.codecs.transfers import ALIGNMENT, shuffled, upload_tables
 from gzarr.gpu.device.nvcomp_tables import CODECS
 from gzarr.gpu.device.protocol import Table

@@ -45,9 +45,8 @@ from gzarr.gpu.codecs.blosc.headers import (
     Small,
     read_headers,
 )
-from gzarr.gpu.codecs.deflate import ZLIB_HEADER, ZLIB_TRAILER, check_zlib
+from gzarr.gpu.codecs.envelopes import ZLIB_HEADER, ZLIB_TRAILER, is_usual_zlib, is_usual_zstd
 from gzarr.gpu.codecs.headers import Bytes, Mask, Sizes, check_ranges, read, refuse
-from gzarr.gpu.codecs.zstd import check_zstd
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,12 +355,12 @@ def _of_frame(error: CodecError, frame: Sizes) -> CodecError:
 def _open_envelopes(slab: Bytes, streams: BloscStreams, to_host: Mask) -> tuple[BloscStreams, Mask]:
     """Check the headers of streams, strip those of zlib, and drop frames that have an unusual stream."""
     odd = np.zeros(len(streams.frame), np.bool_)
-    for decoder, check in ((SNAPPY, _check_snappy), (DEFLATE, _check_zlib), (ZSTD, check_zstd)):
+    for decoder, check in ((SNAPPY, _check_snappy), (DEFLATE, is_usual_zlib), (ZSTD, is_usual_zstd)):
         rows = np.flatnonzero(streams.decoder == decoder)
         if not len(rows):
             continue
         try:
-            odd[rows] = check(slab, streams.source[rows], streams.csize[rows], streams.nbytes[rows])
+            odd[rows] = ~check(slab, streams.source[rows], streams.csize[rows], streams.nbytes[rows])
         except CodecError as error:
             raise _of_frame(error, streams.frame[rows]) from error
     zlib = streams.decoder == DEFLATE
@@ -375,12 +374,8 @@ def _open_envelopes(slab: Bytes, streams: BloscStreams, to_host: Mask) -> tuple[
     return streams, to_host
 
 
-def _check_zlib(slab: Bytes, offsets: Sizes, sizes: Sizes, _: Sizes) -> Mask:
-    return check_zlib(slab, offsets, sizes)
-
-
 def _check_snappy(slab: Bytes, offsets: Sizes, sizes: Sizes, expected: Sizes) -> Mask:
-    """Raise CodecError if a stream claims a wrong size, in 7 bits a byte. Returns: that no stream is unusual."""
+    """Raise CodecError if a stream claims a wrong size, in 7 bits a byte. Returns: that all streams are usual."""
     claimed, more = np.zeros_like(offsets), np.ones(len(offsets), np.bool_)
     for k in range(5):  # sizes have up to 32 bits
         more &= sizes > k
@@ -389,7 +384,7 @@ def _check_snappy(slab: Bytes, offsets: Sizes, sizes: Sizes, expected: Sizes) ->
         more &= byte > 127
     wrong = claimed != expected
     refuse("snappy", wrong, lambda i: f"expected {expected[i]} decoded bytes, got {claimed[i]}")
-    return np.zeros(len(offsets), np.bool_)
+    return np.ones(len(offsets), np.bool_)
 
 
 def _join(one: BloscStreams, other: BloscStreams) -> BloscStreams:

@@ -1,0 +1,140 @@
+"""What surrounds the streams of compressors: which chunks have the usual envelope, and the checksums in it.
+
+A batched decoder wants the addresses and sizes of bare streams. On a chunk that it does not expect, it may read out of
+bounds or report success for damage, so only the usual chunks go to the device. All others, damaged ones too, are
+decoded by the host, which knows every variant of a format and says what is wrong. The headers of all chunks of a batch
+are read at once.
+
+Some faults show in no header: damage inside a stream and, in gzip, an empty first member before one of the expected
+size. The size that the decoder reports reveals the latter, and checksums most of the former.
+
+Source: LZ4 block format; RFC 1950 (zlib), RFC 1952 (gzip), RFC 8878 (Zstandard); numcodecs, LZ4.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import numpy as np
+
+from gzarr.cpu.codecs.compressors import LZ4_RATIO
+from gzarr.cpu.codecs.frames import (
+    CHECKSUM,
+    DICTIONARY,
+    MAX_BLOCK_NBYTES,
+    SINGLE_SEGMENT,
+    blocks,
+    content_size,
+    header_fields,
+    size_field,
+)
+from gzarr.cpu.compiled import library
+from gzarr.gpu.codecs.headers import Bytes, Mask, Sizes, Stored, peek, read
+
+#: Bytes of the decoded size in front of an LZ4 block.
+LZ4_HEADER = 4
+ZLIB_HEADER, ZLIB_TRAILER = 2, 4
+#: Deflate, 32 KiB window, default level, header check (RFC 1950, 2.2).
+ZLIB_HEAD = b"\x78\x9c"
+#: Fixed header, CRC-32 and ISIZE of a gzip member (RFC 1952, 2.3).
+GZIP_HEADER, GZIP_TRAILER = 10, 8
+#: The usual beginning of gzip members, nvCOMP's too: no optional fields (RFC 1952, 2.3).
+GZIP_START = b"\x1f\x8b\x08\0"
+#: An empty block of two bytes is the shortest Deflate stream.
+_SHORTEST_DEFLATE = 2
+#: Zstandard frames with more blocks, or with windows that libzstd refuses unless told otherwise
+#: (ZSTD_WINDOWLOG_LIMIT_DEFAULT), are unusual; the reserved bit of the frame header descriptor must be 0 (3.1.1.1.1).
+_MAX_ZSTD_BLOCKS, _MAX_WINDOW, _RESERVED = 4096, 1 << 27, 0x08
+#: The kind of block that the format reserves.
+_RESERVED_BLOCK = 3
+
+
+def is_usual_lz4(slab: Bytes, offsets: Sizes, sizes: Sizes, expected: Sizes) -> Mask:
+    """Whether the size in front of each LZ4 block is the expected one, and the block can be of that size.
+
+    slab: uint8, C-contiguous, on the host. offsets, sizes: the range of each chunk in it. expected: decoded sizes.
+    """
+    claimed = peek(slab, "<u4", offsets)
+    usual: Mask = (sizes > LZ4_HEADER) & (claimed == expected) & (claimed <= LZ4_RATIO * sizes)
+    return usual
+
+
+def is_usual_zlib(slab: Bytes, offsets: Sizes, sizes: Sizes, expected: Sizes) -> Mask:
+    """Whether each chunk begins with a zlib header, without a preset dictionary. Arguments: see `is_usual_lz4`.
+
+    A zlib stream does not hold its decoded size, so the decoder must report it; bytes behind a stream go unnoticed.
+    """
+    header = peek(slab, ">u2", offsets).astype(np.int64)
+    # CM, the low half of the first byte, is 8 for Deflate; CINFO above it at most 7; FCHECK makes a multiple of 31.
+    right = (header >> 8 & 15 == 8) & (header >> 12 <= 7) & (header % 31 == 0) & (header & 0x20 == 0)
+    usual: Mask = right & (sizes >= ZLIB_HEADER + _SHORTEST_DEFLATE + ZLIB_TRAILER)
+    return usual
+
+
+def is_usual_gzip(slab: Bytes, offsets: Sizes, sizes: Sizes, expected: Sizes) -> Mask:
+    """Whether each chunk begins with a gzip header without optional fields. Arguments: see `is_usual_lz4`.
+
+    If its last four bytes are not the expected size, it may have several members, or padding behind the last one. If
+    its first member is visibly empty, it has another one.
+    """
+    ends = offsets + sizes - GZIP_TRAILER
+    stream = offsets + GZIP_HEADER
+    usual: Mask = sizes >= GZIP_HEADER + _SHORTEST_DEFLATE + GZIP_TRAILER
+    usual &= peek(slab, ">u4", offsets) == int.from_bytes(GZIP_START, "big")
+    usual &= peek(slab, "<u4", ends + 4) == (expected & 0xFFFFFFFF)
+    # An empty block that is the last one, of fixed codes or stored (RFC 1951, 3.2).
+    usual &= peek(slab, "<u2", stream) != 0x0003
+    usual &= peek(slab, "<u4", stream) & 0xFFFFFF != 0x000001
+    return usual
+
+
+def is_usual_zstd(slab: Bytes, offsets: Sizes, sizes: Sizes, expected: Sizes) -> Mask:
+    """Whether each chunk is one whole Zstandard frame that claims the expected size. Arguments: see `is_usual_lz4`.
+
+    A frame is followed block by block to its end. Unusual are frames without content size, several frames in a chunk,
+    skippable frames, dictionaries, windows above 128 MiB, and frames of more than 4096 blocks.
+    """
+    loop = library.loop()
+    n = len(sizes)
+    if loop is None:
+        frames = (memoryview(slab)[start : start + size] for start, size in zip(offsets, sizes, strict=True))
+        return np.fromiter(map(_is_usual_frame, frames, expected.tolist()), np.bool_, n)
+    if n and (expected == expected[0]).all() and loop.is_plain_zstd(slab, offsets, sizes, int(expected[0])):
+        return np.ones(n, np.bool_)
+    each = (slice(i, i + 1) for i in range(n))
+    usual = (loop.is_plain_zstd(slab, offsets[i], sizes[i], int(expected[i][0])) for i in each)
+    return np.fromiter(usual, np.bool_, n)
+
+
+def _is_usual_frame(frame: memoryview, nbytes: int) -> bool:
+    """What the compiled loop says of one chunk."""
+    try:
+        if content_size(frame) != nbytes or frame[4] & (_RESERVED | DICTIONARY):
+            return False
+        first = header_fields(frame[4]) + size_field(frame[4])
+        found = list(islice(blocks(frame, first), _MAX_ZSTD_BLOCKS + 1))
+    except ValueError:  # no frame, or one that is cut
+        return False
+    _, _, end = found[-1]
+    if end + (4 if frame[4] & CHECKSUM else 0) != len(frame) or len(found) > _MAX_ZSTD_BLOCKS:
+        return False
+    # Exponent and mantissa of the window (RFC 8878, 3.1.1.1.2).
+    if not frame[4] & SINGLE_SEGMENT and (8 + (frame[5] & 7)) << (7 + (frame[5] >> 3)) > _MAX_WINDOW:
+        return False
+    return all(kind != _RESERVED_BLOCK and size <= MAX_BLOCK_NBYTES for kind, size, _ in found)
+
+
+def stored_adler32(slab: Bytes, offsets: Sizes, sizes: Sizes) -> Stored:
+    """The Adler-32 that usual zlib streams end with."""
+    return np.arange(len(sizes)), read(slab, ">u4", offsets + sizes - 4)
+
+
+def stored_crc32(slab: Bytes, offsets: Sizes, sizes: Sizes) -> Stored:
+    """The CRC-32 that usual gzip members have before their last four bytes."""
+    return np.arange(len(sizes)), read(slab, "<u4", offsets + sizes - 8)
+
+
+def stored_xxh64(slab: Bytes, offsets: Sizes, sizes: Sizes) -> Stored:
+    """The low halves of XXH64 that usual Zstandard frames end with, if they do."""
+    which = np.flatnonzero(slab[offsets + 4] & CHECKSUM)
+    return which, read(slab, "<u4", (offsets + sizes)[which] - 4)
