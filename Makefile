@@ -75,7 +75,6 @@ gpu-check:
 	timeout 95 $(PYTHON) -m benchmarks.gpu.questions --others --out benchmarks/results/questions-gpu.json \
 	    --budget-s 80 || status=$$?; \
 	timeout 170 $(PYTHON) -m benchmarks.gpu --device cuda --out benchmarks/results --budget-s 150 || status=$$?; \
-	$(PYTHON) -m benchmarks.gpu.values || status=$$?; \
 	$(PYTHON) -m benchmarks.gpu.table || status=$$?; \
 	exit $$status
 

@@ -26,7 +26,6 @@ DEFAULTS: Mapping[str, Any] = {
     "gpu.max_device_nbytes": None,  # device memory that reads may use; None for a share of what is free
     "gpu.strict": False,  # whether a step that the device lacks is an error, instead of running on the host
     "gpu.reader": "auto",  # how files reach the device: "host", "kvikio" or "auto"
-    "gpu.decompression_engine": "auto",  # of Blackwell GPUs; "auto": for verified streams; "on": for all; "off"
     "emulated.arrays": "device",  # of device="emulated": "device", which behave as CuPy's, or "numpy"
     "gpu.nvtx": False,  # whether stages are marked for NVIDIA's profilers
 }
@@ -42,7 +41,6 @@ _OF_ZARR = (
 _CHOICES: Mapping[str, tuple[Any, ...]] = {
     "default_zarr_format": (2, 3),
     "array.order": ("C", "F"),
-    "gpu.decompression_engine": ("auto", "on", "off"),
     **dict.fromkeys(("array.read_missing_chunks", "array.write_empty_chunks", "cpu.native", "gpu.nvtx"), (True, False)),
     "emulated.arrays": ("device", "numpy"),
 }

@@ -26,8 +26,8 @@ from gzarr.errors import DeviceError, GzarrError
 DEVICE_OPTIONS = ("stream", "max_device_nbytes", "strict", "reader")
 READERS = ("auto", "host", "kvikio")
 
-#: max_device_nbytes, strict, reader, and a setting of the device: gpu.decompression_engine, or emulated.arrays.
-_Options: TypeAlias = tuple[int | None, bool, str, str]
+#: max_device_nbytes, strict, reader.
+_Options: TypeAlias = tuple[int | None, bool, str]
 #: Device memory of a wave on a GPU with 80 GB: a third of a quarter of it.
 _LARGE_GPU_WAVE_NBYTES = 6 << 30
 _CPU = CpuBackend()
@@ -99,15 +99,13 @@ def backend_for(
         if stream is not None:
             raise ValueError(f"stream: device {asked!r} has no streams; leave it out, or choose 'cuda'")
         return _CPU
-    number = None
-    if name == "emulated":
-        chosen = (*chosen[:3], config["emulated.arrays"])
-    else:
+    which: int | str = config["emulated.arrays"]
+    if name != "emulated":
         if re.fullmatch(r"cuda(:\d+)?", name) is None:
             raise DeviceError(f"no device {asked!r}; use {_NAMES}")
-        number = int(name.partition(":")[2] or 0)
-        _check_usable(name, number, chosen[2])
-    return _shared(_gpu, number, *chosen) if stream is None else _gpu(number, *chosen, stream)
+        which = int(name.partition(":")[2] or 0)
+        _check_usable(name, which, chosen[2])
+    return _shared(_gpu, which, *chosen) if stream is None else _gpu(which, *chosen, stream)
 
 
 def take_backend(device: str | Backend | None, keywords: MutableMapping[str, Any]) -> Backend:
@@ -195,7 +193,7 @@ def _checked(max_nbytes: Any, strict: Any, reader: Any) -> _Options:
     if chosen not in READERS:
         name = _origin("reader", reader)
         raise ValueError(f"{name} must be one of {', '.join(map(repr, READERS))}; got {chosen!r}")
-    return cap, bool(is_strict), str(chosen), config["gpu.decompression_engine"]
+    return cap, bool(is_strict), str(chosen)
 
 
 def _origin(option: str, given: Any) -> str:
@@ -272,23 +270,21 @@ _warned: list[str] = []
 
 
 @cache
-def _device(number: int | None, setting: str) -> Any:
-    """Return the CUDA device with a number, or the emulated one for None. setting: see `_Options`."""
-    if number is None:
+def _device(which: int | str) -> Any:
+    """Return the CUDA device with a number, or the emulated one with a kind of arrays."""
+    if isinstance(which, str):
         from gzarr.gpu.device.emulated import EmulatedDevice
 
-        return EmulatedDevice(arrays=setting)
+        return EmulatedDevice(arrays=which)
     from gzarr.gpu.device.cuda import CudaDevice
 
-    return CudaDevice(number, setting)
+    return CudaDevice(which)
 
 
-def _gpu(
-    number: int | None, max_nbytes: int | None, strict: bool, reader: str, setting: str, stream: Any = None
-) -> Backend:
+def _gpu(which: int | str, max_nbytes: int | None, strict: bool, reader: str, stream: Any = None) -> Backend:
     from gzarr.gpu.backend import GpuBackend
 
-    device = _device(number, setting)
+    device = _device(which)
     return GpuBackend(device, max_device_nbytes=max_nbytes, strict=strict, reader=reader, stream=stream)
 
 

@@ -30,6 +30,7 @@ from benchmarks.gpu import deciding, reads, sums
 from benchmarks.gpu.measure import ROOT, describe_machine, device_seconds, wall_seconds, write_json
 from benchmarks.gpu.streams import Batch, Gpu, Tables, compressed, decoded, open_gpu
 from gzarr.gpu.detection.detect import find_missing
+from gzarr.gpu.device import nvcomp_tables
 from gzarr.gpu.device.lanes import Lanes
 
 Question = Callable[[Gpu], Any]
@@ -154,10 +155,10 @@ def machine(gpu: Gpu) -> Any:
 def temp_sizes(gpu: Gpu) -> Any:
     """Scratch sizes of the library on a device, beside the formula of gzarr.gpu.device.nvcomp_tables."""
     rows = []
-    for codec in gpu.nvcomp.CODECS:
+    for codec in nvcomp_tables.CODECS:
         for n, each in ((1, 1), (1, 1 << 20), (1000, 4096), (1000, 1 << 16), (100, 3_000_000), (7, 100_001)):
             asked = gpu.nvcomp.query_temp_nbytes(codec, n, each, n * each)
-            rows.append([codec, n, each, asked, gpu.nvcomp.decompress_temp_nbytes(codec, n, each, n * each)])
+            rows.append([codec, n, each, asked, nvcomp_tables.decompress_temp_nbytes(codec, n, each, n * each)])
     return {"columns": ["codec", "n", "chunk", "library", "formula"], "rows": rows}
 
 
@@ -166,7 +167,7 @@ def zstd_temp_sync(gpu: Gpu) -> Any:
     tables = Tables(gpu, "zstd", [bare("zstd", TEXT)] * 100, [len(TEXT)] * 100)
     function = gpu.nvcomp.load()["nvcompBatchedZstdDecompressGetTempSizeSync"]
     size, pointer = ctypes.c_size_t, ctypes.c_void_p
-    options = gpu.nvcomp._by_value(gpu.nvcomp.CODECS["zstd"].decompress_options)  # noqa: SLF001 - a trial
+    options = gpu.nvcomp._by_value(nvcomp_tables.CODECS["zstd"].decompress_options)  # noqa: SLF001 - a trial
     kinds = [pointer, pointer, size, size, ctypes.POINTER(size), size, type(options), pointer, pointer]
     function.argtypes, function.restype = kinds, ctypes.c_int
     needed = size()

@@ -1,7 +1,4 @@
-"""Questions about whole reads and writes on hardware: host or device for small ones, which reader, one wave or two.
-
-`benchmarks.gpu.values` turns the answers to `small_reads`, `small_writes` and `readers` into gzarr's thresholds.
-"""
+"""Questions about whole reads and writes on hardware: host or device for small ones, which reader, one wave or two."""
 
 from __future__ import annotations
 
@@ -19,7 +16,6 @@ from benchmarks.gpu.stages import waves_at_once, waves_of
 from benchmarks.gpu.streams import Gpu
 from gzarr.codecs import BloscCodec, NumcodecsCodec
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.detection.measured import SMALL_READS, SMALL_WRITES
 from gzarr.gpu.detection.thresholds import NEVER, Crossover, crossover_for
 from gzarr.gpu.reading.select import choose_reader, find_missing_kvikio, gds_is_active
 
@@ -42,7 +38,7 @@ FILES: dict[str, list[Any]] = {
 
 def small_reads(gpu: Gpu) -> Any:
     """Microseconds of reads of few chunks, decoded on the host and on the device."""
-    answer: dict[str, Any] = {"now": str(crossover_for(gpu.device, SMALL_READS))}
+    answer: dict[str, Any] = {"now": str(crossover_for(gpu.device))}
     for codec in ("none", "blosc-lz4", "zstd"):
         for nbytes in CHUNK_NBYTES:
             data = _data(max(NCHUNKS) * nbytes // 4)
@@ -63,7 +59,7 @@ def small_reads(gpu: Gpu) -> Any:
 
 def small_writes(gpu: Gpu) -> Any:
     """Microseconds of writes of few chunks from the device, encoded on it or downloaded and encoded on the host."""
-    answer: dict[str, Any] = {"now": str(crossover_for(gpu.device, SMALL_WRITES))}
+    answer: dict[str, Any] = {"now": str(crossover_for(gpu.device))}
     for codec in ("none", "blosc-lz4", "zstd"):
         for nbytes in CHUNK_NBYTES:
             data = _data(max(NCHUNKS) * nbytes // 4)

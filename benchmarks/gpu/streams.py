@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gzarr.gpu.device.nvcomp_tables import CODECS
+
 #: Bytes behind each output that a decoder must not touch.
 CANARY = 64
 
@@ -86,7 +88,7 @@ class Tables:
     def decode_without_statuses(self, gpu: Gpu) -> None:
         """Queue it with NULL for the statuses, bypassing the checks of the binding."""
         source, nbytes, target, room = (table.data.ptr for table in self._tables)
-        options = gpu.nvcomp._by_value(gpu.nvcomp.CODECS[self.codec].decompress_options)  # noqa: SLF001 - on purpose
+        options = gpu.nvcomp._by_value(CODECS[self.codec].decompress_options)  # noqa: SLF001 - on purpose
         before = (source, nbytes, room, self.actual.data.ptr, self.n, self.temp.data.ptr, self.temp_nbytes, target)
         stream = gpu.cupy.cuda.get_current_stream().ptr
         gpu.nvcomp._call(self.codec, "DecompressAsync", *before, options, 0, stream)  # noqa: SLF001 - the same

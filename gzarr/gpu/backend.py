@@ -28,9 +28,7 @@ from gzarr.cpu.backend import CpuBackend
 from gzarr.errors import DeviceError
 from gzarr.gpu.codecs.dtypes import has_dtype
 from gzarr.gpu.codecs.floats import why_not_cast
-from gzarr.gpu.detection.measured import SMALL_READS, SMALL_WRITES, gpu_name
 from gzarr.gpu.detection.thresholds import NEVER, Crossover, crossover_for
-from gzarr.gpu.device.engine import engine_note
 from gzarr.gpu.device.lanes import N_LANES, Lanes
 from gzarr.gpu.device.protocol import Device
 from gzarr.gpu.pipeline.eligibility import Chunked, DeviceJobs
@@ -94,7 +92,7 @@ class GpuBackend:
     strict : bool
         Whether a step that the device lacks is an error, instead of running on the host.
     reader : str or Reader
-        "host", "kvikio", "auto" (the faster one, see `gzarr.gpu.detection.measured`), or a reader.
+        "host", "kvikio", "auto" (see `gzarr.gpu.reading.select`), or a reader.
     stream : object
         The caller's stream, on which results are ready: a CuPy stream, an object of CUDA's stream protocol, or the
         address of a stream; None for the stream that is current when a read begins.
@@ -135,13 +133,13 @@ class GpuBackend:
         self.xp: Any = device.xp
         self.strict = strict
         self.options = {"max_device_nbytes": max_device_nbytes, "strict": strict, "reader": reader}
-        self._small_reads = NEVER if strict else small_reads or crossover_for(device, SMALL_READS)
-        self._small_writes = NEVER if strict else small_writes or crossover_for(device, SMALL_WRITES)
+        self._small_reads = NEVER if strict else small_reads or crossover_for(device)
+        self._small_writes = NEVER if strict else small_writes or crossover_for(device)
         self._device = device
         self._host = CpuBackend()
         self._cap = int(max_device_nbytes or device.free_nbytes() * DEFAULT_MEMORY_SHARE)
         self._lanes = Lanes(device, self._cap, None if stream is None else device.as_stream(stream))
-        self._reader, self._choice = choose_reader(reader, gpu_name(device))
+        self._reader, self._choice = choose_reader(reader)
         self._resources = Resources(
             device,
             self._lanes,
@@ -190,9 +188,6 @@ class GpuBackend:
         plan = replace(plan, phase=phase_of(specs), skips_host=detour is None)
         if detour is not None and self.reader.name == "kvikio":
             placement = _noted(placement, len(specs) - 1, detour)
-        note = engine_note(self._device.engine, specs)
-        if note is not None:
-            placement = _noted(placement, *note)
         if plan.host_decodes and self._small_reads.nchunks:
             placement = _noted(placement, len(placement) - 1, str(self._small_reads))
         return host._replace(placement=placement, prepared=_Prepared(host, plan))

@@ -115,13 +115,9 @@ class CountingDevice:
         self._count_named(f"encode {encoder}", 3 * source.nbytes)
         return self.inner.compress(encoder, source, *others)
 
-    def crc32c(self, source: np.ndarray, nbytes: np.ndarray) -> Any:
-        self._count_named("crc32c", 2 * source.nbytes)
-        return self.inner.crc32c(source, nbytes)
-
-    def crc32(self, source: np.ndarray, nbytes: np.ndarray) -> Any:
-        self._count_named("crc32", 2 * source.nbytes)
-        return self.inner.crc32(source, nbytes)
+    def crc(self, kind: str, source: np.ndarray, nbytes: np.ndarray) -> Any:
+        self._count_named(kind, 2 * source.nbytes)
+        return self.inner.crc(kind, source, nbytes)
 
 
 def assert_equal(found: Any, expected: Any) -> None:

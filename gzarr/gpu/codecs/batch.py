@@ -54,8 +54,6 @@ class Streams:
         int64, bytes of each chunk.
     device : Device or None
         The slab's device; needed if there is no copy.
-    verified : bool
-        Whether checksums of the chunks were verified.
     wave : Wave or None
         What uploads the slab.
     """
@@ -65,7 +63,6 @@ class Streams:
     offsets: Table
     sizes: Table
     device: Device | None = None
-    verified: bool = False
     wave: Wave | None = None
 
     def __len__(self) -> int:

@@ -64,7 +64,7 @@ def queue(wave: Wave, kind: str, source: Table, nbytes: Table) -> Pending:
     kind: "crc32", "crc32c", "adler32", "fletcher32" or "xxh64". source: addresses. nbytes: sizes.
     """
     if kind in ("crc32", "crc32c"):
-        computed = (wave.device.crc32 if kind == "crc32" else wave.device.crc32c)(source, nbytes)
+        computed = wave.device.crc(kind, source, nbytes)
         return Pending(computed.sums, _unchanged, computed.statuses)
     if kind == "xxh64":
         hashes = _uint64(wave, source.size)
@@ -223,7 +223,7 @@ def _decoder(step: Step, kind: str, skip: int) -> Decoder:
         offsets = batch.offsets + skip
         # Before anything is decoded, as damaged streams may make decoders read and write out of bounds.
         verify(wave, name, kind, np.arange(len(batch)), (wave.device.address(batch.slab) + offsets, sizes), stored)
-        return replace(batch, offsets=offsets, sizes=sizes, verified=True)
+        return replace(batch, offsets=offsets, sizes=sizes)
 
     return decode
 

@@ -17,7 +17,8 @@ from gzarr.backend import Array
 from gzarr.errors import CodecError
 from gzarr.gpu.codecs.batch import Wave
 from gzarr.gpu.codecs.transfers import ALIGNMENT, aligned, copy_streams, new_rows
-from gzarr.gpu.device.nvcomp_tables import status_text
+from gzarr.gpu.device.nvcomp_tables import CODECS as NVCOMP
+from gzarr.gpu.device.nvcomp_tables import compress_alignment, status_text
 from gzarr.gpu.device.protocol import Table
 
 #: Bytes left free behind encoded chunks: room for four checksums.
@@ -54,7 +55,7 @@ class Slots:
 
 def new_slots(wave: Wave, encoder: str, n: int, nbytes: int, front: int = 0, behind: int = 0) -> Slots:
     """Slots for n streams of chunks of at most ``nbytes``. front, behind: free bytes before and behind each stream."""
-    capacity = wave.device.compress_max_nbytes(encoder, nbytes)
+    capacity = NVCOMP[encoder].compress_bound(nbytes)
     front = -(-front // ALIGNMENT) * ALIGNMENT
     stride = -(-(front + capacity + behind) // ALIGNMENT) * ALIGNMENT
     rows, addresses = new_rows(wave, n, stride)
@@ -80,7 +81,7 @@ def compress(
     """
     device = wave.device
     source, nbytes = ranges
-    source = aligned(wave, source, nbytes, device.compress_alignment(encoder, typesize).input)
+    source = aligned(wave, source, nbytes, compress_alignment(encoder, typesize).input)
     outcome = device.compress(encoder, source, nbytes, slots.addresses, slots.capacity, typesize)
     wave.held.append(outcome)
     statuses, written, *rest = device.download_all([outcome.statuses, outcome.sizes, *wanted()])

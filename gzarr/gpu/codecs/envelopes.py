@@ -30,6 +30,7 @@ from gzarr.cpu.codecs.frames import (
 )
 from gzarr.cpu.compiled import library
 from gzarr.gpu.codecs.headers import Bytes, Mask, Sizes, Stored, peek, read
+from gzarr.storage.base import host_view
 
 #: Bytes of the decoded size in front of an LZ4 block.
 LZ4_HEADER = 4
@@ -97,7 +98,7 @@ def is_usual_zstd(slab: Bytes, offsets: Sizes, sizes: Sizes, expected: Sizes) ->
     loop = library.loop()
     n = len(sizes)
     if loop is None:
-        frames = (memoryview(slab)[start : start + size] for start, size in zip(offsets, sizes, strict=True))
+        frames = (host_view(slab)[start : start + size] for start, size in zip(offsets, sizes, strict=True))
         return np.fromiter(map(_is_usual_frame, frames, expected.tolist()), np.bool_, n)
     if n and (expected == expected[0]).all() and loop.is_plain_zstd(slab, offsets, sizes, int(expected[0])):
         return np.ones(n, np.bool_)

@@ -186,7 +186,7 @@ def _decoder(form: Format, step: Step, device: Device) -> Decoder | str:
         made = new_chunks(wave, n, stride, placed)
         chunks = made if stride == nbytes else Chunks(made.owner, made.addresses, nbytes)
         target = chunks.addresses[here]
-        decompress(wave, name, form.decoder, here, (source, encoded, target, sizes), verified=batch.verified)
+        decompress(wave, name, form.decoder, here, (source, encoded, target, sizes))
         if form.stored is not None:
             which, stored = form.stored(batch.host, batch.offsets[here], batch.sizes[here])
             checksums.expect(wave, name, form.checksum, here[which], (target[which], sizes[which]), stored)

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from gzarr.backend import Array
 from gzarr.errors import CodecError
 from gzarr.gpu.codecs.batch import Chunks, Encoded, Shuffle, Streams, Wave
+from gzarr.gpu.device.nvcomp_tables import CODECS as NVCOMP
+from gzarr.gpu.device.nvcomp_tables import decompress_temp_nbytes
 from gzarr.gpu.device.protocol import Table
 from gzarr.gpu.kernels import BIT_SHUFFLED, BYTE_SHUFFLED, PLAIN, unit_starts
 from gzarr.gpu.kernels.parts import (
@@ -233,26 +235,17 @@ def aligned(wave: Wave, source: Table, nbytes: Table, alignment: int) -> Table:
     return source
 
 
-def decompress(
-    wave: Wave,
-    codec: str,
-    decoder: str,
-    items: Table,
-    streams: tuple[Table, Table, Table, Table],
-    *,
-    verified: bool = False,
-) -> None:
+def decompress(wave: Wave, codec: str, decoder: str, items: Table, streams: tuple[Table, Table, Table, Table]) -> None:
     """Decode streams with one call; the wave then checks their statuses and sizes.
 
     items: the chunk of the wave that each stream belongs to, for errors.
     streams: addresses and sizes of the encoded streams, addresses and sizes of the decoded ones.
-    verified: see `Streams`.
     """
     source, nbytes, target, decoded = streams
     if not source.size:
         return
-    source = aligned(wave, source, nbytes, wave.device.alignment(decoder))
-    outcome = wave.device.decompress(decoder, source, nbytes, target, decoded, verified=verified)
+    source = aligned(wave, source, nbytes, NVCOMP[decoder].alignment.input)
+    outcome = wave.device.decompress(decoder, source, nbytes, target, decoded)
     wave.held.append(outcome)
     wave.expect(codec, outcome, items, decoded)
 
@@ -262,9 +255,9 @@ def decompress_nbytes(wave: Wave, decoder: str, source: Table, nbytes: Table, de
     n, total = source.size, int(decoded.sum())
     if not n:
         return 0
-    odd = source % wave.device.alignment(decoder) != 0
+    odd = source % NVCOMP[decoder].alignment.input != 0
     moved = int((nbytes[odd] + ALIGNMENT).sum())
-    scratch = wave.device.scratch_nbytes(decoder, n, int(decoded.max()), total)
+    scratch = decompress_temp_nbytes(decoder, n, int(decoded.max()), total)
     # Tables, statuses, sizes and checksums of streams; sums of pieces; each begins at a multiple of some 256 bytes.
     return scratch + moved + 160 * n + total // 32 + (1 << 12)
 

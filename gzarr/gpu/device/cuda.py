@@ -25,14 +25,11 @@ from gzarr.concurrency import new_lock
 from gzarr.errors import DeviceError
 from gzarr.gpu.device import nvcomp
 from gzarr.gpu.device.cuda_crossings import watching
-from gzarr.gpu.device.engine import find_engine
 from gzarr.gpu.device.memory import Arena
 from gzarr.gpu.device.nvcomp_tables import (
     DECODERS,
     ENCODERS,
-    Alignment,
     check_capacity,
-    compress_alignment,
     compress_options,
 )
 from gzarr.gpu.device.pinned import MAX_TABLE_NBYTES, Staging
@@ -98,13 +95,11 @@ class CudaDevice:
         "cuda:0" and so on.
     xp
         The module cupy.
-    engine : Engine or None
-        The decompression engine; None if there is none, or it must not be used.
     """
 
     xp = cupy
 
-    def __init__(self, number: int = 0, engine: str = "auto") -> None:
+    def __init__(self, number: int = 0) -> None:
         with cuda_errors("CUDA"):
             count = cupy.cuda.runtime.getDeviceCount()
         if not 0 <= number < count:
@@ -113,7 +108,6 @@ class CudaDevice:
         self._device = cupy.cuda.Device(number)
         self._local = threading.local()
         self._kernels: dict[str, Any] = {}
-        self.engine = find_engine(number, engine)
 
     def owns(self, array: Any) -> bool:
         """Whether an array is in the memory of this device."""
@@ -340,46 +334,22 @@ class CudaDevice:
         """The batched decoders."""
         return DECODERS
 
-    def decompress(
-        self, decoder: str, source: Table, nbytes: Table, target: Table, capacity: Table, *, verified: bool = False
-    ) -> Outcome:
+    def decompress(self, decoder: str, source: Table, nbytes: Table, target: Table, capacity: Table) -> Outcome:
         """Decode many streams in one call of nvCOMP. Raises: DeviceError if nvCOMP refuses the call."""
         n = source.size
         tables = self._upload_tables(source, nbytes, target, capacity)
-        largest, total = int(capacity.max()), int(capacity.sum())
         stream = cupy.cuda.get_current_stream().ptr
-        most = max(largest, int(nbytes.max()))
-        engine = self.engine is not None and self.engine.takes(decoder, most, verified=verified)
-        scratch_nbytes = nvcomp.query_temp_nbytes(decoder, n, largest, total, stream, engine=engine)
+        scratch_nbytes = nvcomp.query_temp_nbytes(decoder, n, int(capacity.max()), int(capacity.sum()), stream)
         scratch = cupy.empty(max(scratch_nbytes, 1), cupy.uint8)
         statuses = cupy.empty(n, cupy.int32)
         sizes = cupy.empty(n, cupy.uint64)
         base, row = self.address(tables), n * 8
-        nvcomp.decompress_async(
-            decoder,
-            base,
-            base + row,
-            base + 3 * row,
-            self.address(sizes),
-            n,
-            self.address(scratch),
-            scratch_nbytes,
-            base + 2 * row,
-            self.address(statuses),
-            stream,
-            engine=engine,
-        )
+        tables_in = (base, base + row, base + 3 * row, self.address(sizes))
+        places = (self.address(scratch), scratch_nbytes, base + 2 * row, self.address(statuses))
+        nvcomp.decompress_async(decoder, *tables_in, n, *places, stream)
         # In a lane, tables and scratch stay in its arenas until the wave is done. Outside of one, CuPy's pool reuses
         # them in stream order.
         return Outcome(statuses, sizes)
-
-    def scratch_nbytes(self, decoder: str, n: int, max_nbytes: int, total_nbytes: int) -> int:
-        """Temporary device memory that `decompress` takes for a batch."""
-        return nvcomp.decompress_temp_nbytes(decoder, n, max_nbytes, total_nbytes)
-
-    def alignment(self, decoder: str) -> int:
-        """Alignment that `decompress` needs of its sources."""
-        return nvcomp.decompress_alignment(decoder).input
 
     def encoders(self) -> frozenset[str]:
         """The batched encoders."""
@@ -390,7 +360,7 @@ class CudaDevice:
     ) -> Outcome:
         """Encode many chunks in one call of nvCOMP. Raises: DeviceError if nvCOMP refuses the call."""
         n, largest = source.size, int(nbytes.max())
-        check_capacity(encoder, largest, capacity, self.compress_max_nbytes(encoder, largest))
+        check_capacity(encoder, largest, capacity)
         options = compress_options(encoder, typesize)
         tables = self._upload_tables(source, nbytes, target)
         stream = cupy.cuda.get_current_stream().ptr
@@ -403,36 +373,16 @@ class CudaDevice:
         nvcomp.compress_async(encoder, *work, self.address(sizes), self.address(statuses), stream, options)
         return Outcome(statuses, sizes)
 
-    def compress_max_nbytes(self, encoder: str, nbytes: int) -> int:
-        """Capacity that `compress` needs for chunks of ``nbytes``."""
-        return nvcomp.compress_max_nbytes(encoder, nbytes)
-
-    def compress_scratch_nbytes(self, encoder: str, n: int, max_nbytes: int, total_nbytes: int) -> int:
-        """Temporary device memory that `compress` takes for a batch."""
-        with self._device:
-            stream = cupy.cuda.get_current_stream().ptr
-            return nvcomp.compress_temp_nbytes(encoder, n, max_nbytes, total_nbytes, None, stream)
-
-    def compress_alignment(self, encoder: str, typesize: int = 1) -> Alignment:
-        """Alignment that `compress` needs of its sources and targets."""
-        return compress_alignment(encoder, typesize)
-
-    def crc32c(self, source: Table, nbytes: Table) -> Checksums:
-        """crc32c of many byte ranges."""
-        return self._crc(nvcomp.crc32c_async, source, nbytes)
-
-    def crc32(self, source: Table, nbytes: Table) -> Checksums:
-        """CRC-32 of many byte ranges."""
-        return self._crc(nvcomp.crc32_async, source, nbytes)
-
-    def _crc(self, queue: Callable[..., None], source: Table, nbytes: Table) -> Checksums:
+    def crc(self, kind: str, source: Table, nbytes: Table) -> Checksums:
+        """Checksums of many byte ranges."""
         n = source.size
         tables = self._upload_tables(source, nbytes)
         sums = cupy.empty(n, cupy.uint32)
         statuses = cupy.empty(n, cupy.int32)
         base = self.address(tables)
         stream = cupy.cuda.get_current_stream().ptr
-        queue(base, base + n * 8, n, int(nbytes.max()), self.address(sums), self.address(statuses), stream)
+        places = (self.address(sums), self.address(statuses))
+        nvcomp.crc_async(kind, base, base + n * 8, n, int(nbytes.max()), *places, stream)
         return Checksums(sums, statuses)
 
     def _upload_tables(self, *tables: Table) -> Any:

@@ -29,19 +29,20 @@ from gzarr.cpu.backend import owned_by
 from gzarr.cpu.codecs.nvcomp import installed
 from gzarr.cpu.measuring import measured
 from gzarr.errors import DeviceError
-from gzarr.gpu.device import emulated_cupy, emulated_streams, nvcomp
+from gzarr.gpu.device import emulated_cupy, emulated_streams
 from gzarr.gpu.device.emulated_arrays import EmulatedArray, address_of, allocated, host_of, view
 from gzarr.gpu.device.emulated_streams import EmulatedStream
 from gzarr.gpu.device.hostbuild import HostKernels
 from gzarr.gpu.device.memory import Arena
 from gzarr.gpu.device.nvcomp_tables import (
-    Alignment,
+    CODECS,
     bound_compress_temp_nbytes,
-    bound_compressed_nbytes,
+    check_batch,
     check_capacity,
     check_compression,
     compress_alignment,
     compress_options,
+    decompress_temp_nbytes,
 )
 from gzarr.gpu.device.pinned import Staging
 from gzarr.gpu.device.protocol import Checksums, Outcome, Table
@@ -101,8 +102,6 @@ class EmulatedDevice:
         "emulated".
     xp
         The array module: numpy or `gzarr.gpu.device.emulated_cupy`.
-    engine
-        None: there is none.
     launches
         Names of launched kernels and called decoders, in order, for tests.
     free : int
@@ -114,7 +113,6 @@ class EmulatedDevice:
     """
 
     name = "emulated"
-    engine = None
 
     def __init__(self, *, free: int = 1 << 30, arrays: str = "numpy") -> None:
         self.xp: Any = np if arrays == "numpy" else emulated_cupy
@@ -270,14 +268,12 @@ class EmulatedDevice:
         """The formats that installed host libraries decode as bare streams."""
         return frozenset(_DECODE)
 
-    def decompress(
-        self, decoder: str, source: Table, nbytes: Table, target: Table, capacity: Table, *, verified: bool = False
-    ) -> Outcome:
+    def decompress(self, decoder: str, source: Table, nbytes: Table, target: Table, capacity: Table) -> Outcome:
         """Decode one stream after the other. Raises: DeviceError for calls that nvCOMP refuses."""
         self.launches.append(decoder)
         self._check(decoder, source, target, capacity)
         self.empty(4 * source.nbytes)  # memory for the tables, and for nvCOMP's scratch
-        self.empty(self.scratch_nbytes(decoder, source.size, int(capacity.max()), int(capacity.sum())))
+        self.empty(decompress_temp_nbytes(decoder, source.size, int(capacity.max()), int(capacity.sum())))
         outcome = Outcome(self.upload(np.zeros(source.size, np.int32)), self.upload(np.zeros(source.size, np.int64)))
         statuses, sizes = map(_host, outcome)
         decode = _DECODE[decoder]
@@ -295,14 +291,6 @@ class EmulatedDevice:
             sizes[i] = len(data)
         return outcome
 
-    def scratch_nbytes(self, decoder: str, n: int, max_nbytes: int, total_nbytes: int) -> int:
-        """The scratch of nvCOMP."""
-        return nvcomp.decompress_temp_nbytes(decoder, n, max_nbytes, total_nbytes)
-
-    def alignment(self, decoder: str) -> int:
-        """The alignment of nvCOMP."""
-        return nvcomp.decompress_alignment(decoder).input
-
     def encoders(self) -> frozenset[str]:
         """The formats that installed host libraries encode as bare streams."""
         return frozenset(_ENCODE)
@@ -314,15 +302,15 @@ class EmulatedDevice:
         self.launches.append(f"compress {encoder}")
         largest = int(nbytes.max(initial=0))
         check_compression(encoder, source.size, largest)
-        check_capacity(encoder, largest, capacity, self.compress_max_nbytes(encoder, largest))
+        check_capacity(encoder, largest, capacity)
         compress_options(encoder, typesize)
-        alignment = self.compress_alignment(encoder, typesize)
+        alignment = compress_alignment(encoder, typesize)
         _check_alignment(encoder, "a chunk", source, alignment.input)
         _check_alignment(encoder, "an output", target, alignment.output)
         if (nbytes % typesize).any():
             raise DeviceError(f"{encoder}: a chunk is no whole number of {typesize} bytes (nvCOMP status 20)")
         self.empty(3 * source.nbytes)  # memory for the tables, and for nvCOMP's scratch
-        self.empty(self.compress_scratch_nbytes(encoder, source.size, largest, int(nbytes.sum())))
+        self.empty(bound_compress_temp_nbytes(encoder, source.size, largest))
         outcome = Outcome(self.upload(np.zeros(source.size, np.int32)), self.upload(np.zeros(source.size, np.uint64)))
         statuses, sizes = map(_host, outcome)
         for i, (src, n, dst) in enumerate(zip(source.tolist(), nbytes.tolist(), target.tolist(), strict=True)):
@@ -331,7 +319,7 @@ class EmulatedDevice:
             except Exception:  # noqa: BLE001  any library's complaint
                 statuses[i] = _NOT_COMPRESSED
                 continue
-            room = self.compress_max_nbytes(encoder, n)
+            room = CODECS[encoder].compress_bound(n)
             if len(data) > room:
                 raise DeviceError(f"{encoder}: {n} bytes became {len(data)}, above the {room} that nvCOMP allows")
             ctypes.memmove(dst, data, len(data))
@@ -342,29 +330,11 @@ class EmulatedDevice:
         """Encode one chunk. Tests replace this for formats that no host library encodes."""
         return _ENCODE[encoder](data)
 
-    def compress_max_nbytes(self, encoder: str, nbytes: int) -> int:
-        """The capacity that nvCOMP needs, or a little more."""
-        check_compression(encoder, 1, nbytes)
-        return bound_compressed_nbytes(encoder, nbytes)
-
-    def compress_scratch_nbytes(self, encoder: str, n: int, max_nbytes: int, total_nbytes: int) -> int:
-        """The scratch of nvCOMP at most; for Zstandard an estimate."""
-        return bound_compress_temp_nbytes(encoder, n, max_nbytes)
-
-    def compress_alignment(self, encoder: str, typesize: int = 1) -> Alignment:
-        """The alignment of nvCOMP."""
-        return compress_alignment(encoder, typesize)
-
-    def crc32c(self, source: Table, nbytes: Table) -> Checksums:
-        """crc32c of many byte ranges."""
-        return self._checksums("crc32c", require("google_crc32c", "", "codec 'crc32c'").value, source, nbytes)
-
-    def crc32(self, source: Table, nbytes: Table) -> Checksums:
-        """CRC-32 of many byte ranges."""
-        return self._checksums("crc32", zlib.crc32, source, nbytes)
-
-    def _checksums(self, name: str, compute: Callable[[bytes], int], source: Table, nbytes: Table) -> Checksums:
-        self.launches.append(name)
+    def crc(self, kind: str, source: Table, nbytes: Table) -> Checksums:
+        """Checksums of many byte ranges."""
+        self.launches.append(kind)
+        crc32c = require("google_crc32c", "", "codec 'crc32c'")
+        compute = zlib.crc32 if kind == "crc32" else crc32c.value
         pairs = zip(source.tolist(), nbytes.tolist(), strict=True)
         sums = np.array([compute(ctypes.string_at(src, n)) for src, n in pairs], np.uint32)
         return Checksums(self.upload(sums), self.upload(np.zeros(sums.size, np.int32)))
@@ -378,13 +348,9 @@ class EmulatedDevice:
         return self.free
 
     def _check(self, decoder: str, source: Table, target: Table, capacity: Table) -> None:
-        if source.size == 0:
-            raise DeviceError(f"{decoder}: an empty batch (nvCOMP status 10)")
-        _check_alignment(decoder, "a stream", source, self.alignment(decoder))
-        _check_alignment(decoder, "an output", target, nvcomp.decompress_alignment(decoder).output)
-        limit = nvcomp.CODECS[decoder].max_decompressed_nbytes
-        if capacity.size and int(capacity.max()) > limit:
-            raise DeviceError(f"{decoder}: a stream of {int(capacity.max())} bytes, above {limit} (nvCOMP status 18)")
+        check_batch(decoder, source.size, int(capacity.max(initial=0)))
+        _check_alignment(decoder, "a stream", source, CODECS[decoder].alignment.input)
+        _check_alignment(decoder, "an output", target, CODECS[decoder].alignment.output)
 
 
 def _unchanged(array: NDArray[Any]) -> NDArray[Any]:

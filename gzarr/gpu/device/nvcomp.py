@@ -3,10 +3,9 @@
 Pointers are plain integers: addresses of device memory, which belongs to the caller and must live until the stream has
 passed the call. Functions with names in ``_async`` only queue work on a stream (an address, 0 for the default stream)
 of the calling thread's current device, and never wait. The first call that needs the library loads it; the tables
-(`CODECS`, `decompress_alignment`, `decompress_temp_nbytes`) do not need it.
+(`gzarr.gpu.device.nvcomp_tables`) do not need it.
 
-Rules: option structs have 64 bytes and are passed by value; the decoder is the CUDA one unless the hardware engine is
-asked for; a batch is never empty.
+Rules: option structs have 64 bytes and are passed by value; the decoder is the CUDA one; a batch is never empty.
 """
 
 from __future__ import annotations
@@ -22,39 +21,14 @@ from typing import Any
 
 from gzarr.errors import DeviceError
 from gzarr.gpu.device.nvcomp_tables import (
-    CODECS,
     OPTIONS_NBYTES,
-    STATUS_TEXT,
     Alignment,
-    NvcompCodec,
     check_batch,
     check_compression,
     codec_of,
-    decompress_alignment,
-    decompress_options,
-    decompress_temp_nbytes,
+    compress_options,
     status_text,
 )
-
-__all__ = [
-    "CODECS",
-    "STATUS_TEXT",
-    "Alignment",
-    "NvcompCodec",
-    "compress_async",
-    "compress_max_nbytes",
-    "compress_temp_nbytes",
-    "crc32_async",
-    "crc32c_async",
-    "decompress_alignment",
-    "decompress_async",
-    "decompress_temp_nbytes",
-    "load",
-    "query_alignment",
-    "query_temp_nbytes",
-    "status_text",
-    "version",
-]
 
 #: The release series of the signatures below. Version 5 has the same names with other arguments.
 MAJOR = 6
@@ -65,7 +39,7 @@ REMEDY = "install it with: pip install 'gzarr[cuda13]'"
 _MAX_CRC_BATCH = (1 << 31) - 1
 
 #: Polynomials of crc32c (RFC 3720, 12.1) and of gzip (RFC 1952, 8), highest power first.
-_CASTAGNOLI, _IEEE = 0x1EDC6F41, 0x04C11DB7
+_POLYNOMIALS = {"crc32c": 0x1EDC6F41, "crc32": 0x04C11DB7}
 
 #: nvcompCRC32SegmentKind_t: each range is a whole message.
 _ONLY_SEGMENT = 0
@@ -146,26 +120,23 @@ def version() -> tuple[int, int, int]:
     return _version_of(load())
 
 
-def query_alignment(codec: str, *, compress: bool = False, options: bytes | None = None) -> Alignment:
-    """Ask the library for the alignments that the tables hold. Needs no device. Raises: DeviceError.
-
-    options: the codec's struct (64 bytes); None for those of the tables.
-    """
-    table, answer = codec_of(codec), _Alignments()
-    if options is None:
-        options = table.compress_options if compress else table.decompress_options
-    _call(codec, f"{_verb(compress)}GetRequiredAlignments", _by_value(options), ctypes.byref(answer))
+def query_alignment(codec: str, *, compress: bool = False, typesize: int = 1) -> Alignment:
+    """Ask the library for the alignments that the tables hold. Needs no device. Raises: DeviceError."""
+    answer = _Alignments()
+    options = compress_options(codec, typesize) if compress else codec_of(codec).decompress_options
+    verb = "Compress" if compress else "Decompress"
+    _call(codec, f"{verb}GetRequiredAlignments", _by_value(options), ctypes.byref(answer))
     return Alignment(answer.input, answer.output, answer.temp)
 
 
-def query_temp_nbytes(codec: str, n: int, max_chunk: int, total: int, stream: int = 0, *, engine: bool = False) -> int:
+def query_temp_nbytes(codec: str, n: int, max_chunk: int, total: int, stream: int = 0) -> int:
     """Ask the library for the scratch of `decompress_async`, in bytes. This needs no device.
 
-    n: streams. max_chunk: decompressed bytes of the largest. total: decompressed bytes of all. engine: see
-    `decompress_async`. Raises: DeviceError for a batch beyond the codec's limits.
+    n: streams. max_chunk: decompressed bytes of the largest. total: decompressed bytes of all.
+    Raises: DeviceError for a batch beyond the codec's limits.
     """
-    check_batch(codec, n, max_chunk, total)
-    nbytes, options = ctypes.c_size_t(), _by_value(decompress_options(codec, engine=engine))
+    check_batch(codec, n, max_chunk)
+    nbytes, options = ctypes.c_size_t(), _by_value(codec_of(codec).decompress_options)
     _call(codec, "DecompressGetTempSize", n, max_chunk, options, ctypes.byref(nbytes), total, stream)
     return nbytes.value
 
@@ -182,36 +153,24 @@ def decompress_async(
     out_ptrs: int,
     statuses: int,
     stream: int,
-    *,
-    engine: bool = False,
 ) -> None:
     """Queue the decompression of a batch.
 
-    in_ptrs, out_ptrs: device tables of n addresses (uint64), aligned as `decompress_alignment` says.
+    in_ptrs, out_ptrs: device tables of n addresses (uint64), aligned as the codec's ``alignment`` says.
     in_sizes, out_capacities: device tables of n sizes in bytes (uint64).
-    out_actual: receives n sizes in bytes (uint64); never 0. statuses: receives n statuses (int32); never 0.
+    out_actual: receives n sizes in bytes (uint64). statuses: receives n statuses (int32).
     temp, temp_nbytes: scratch of at least `query_temp_nbytes`; 0 and 0 where none is needed.
-    engine: whether nvCOMP may use the hardware engine, for which damaged streams are undefined behaviour.
     When the stream is done, check both results, sizes too (`NvcompCodec.hides_corruption`).
     Raises: DeviceError if the call is refused; damaged streams show only in the results.
     """
     check_batch(codec, n)
-    pointers = {
-        "in_ptrs": in_ptrs,
-        "in_sizes": in_sizes,
-        "out_capacities": out_capacities,
-        "out_actual": out_actual,
-        "out_ptrs": out_ptrs,
-        "statuses": statuses,
-    }
-    _check_pointers(codec, pointers)
-    options = _by_value(decompress_options(codec, engine=engine))
+    options = _by_value(codec_of(codec).decompress_options)
     sizes = (in_sizes, out_capacities, out_actual)
     _call(codec, "DecompressAsync", in_ptrs, *sizes, n, temp, temp_nbytes, out_ptrs, options, statuses, stream)
 
 
 def compress_max_nbytes(codec: str, max_chunk: int, options: bytes | None = None) -> int:
-    """Capacity that every output of `compress_async` needs for inputs of ``max_chunk`` bytes. Needs no device.
+    """Ask the library for the capacity that every output of `compress_async` needs. Needs no device.
 
     options: the codec's struct (64 bytes); None for the library's defaults.
     Raises: DeviceError for chunks above the codec's limit, or options that it does not know.
@@ -226,7 +185,6 @@ def compress_temp_nbytes(
     codec: str, n: int, max_chunk: int, total: int, options: bytes | None = None, stream: int = 0
 ) -> int:
     """Scratch of `compress_async`, in bytes. Zstd needs a device to answer. Raises: DeviceError."""
-    check_batch(codec, n, 0, total)
     check_compression(codec, n, max_chunk)
     nbytes, struct_ = ctypes.c_size_t(), _compress_options(codec, options)
     _call(codec, "CompressGetTempSize", n, max_chunk, struct_, ctypes.byref(nbytes), total, stream)
@@ -249,48 +207,35 @@ def compress_async(
 ) -> None:
     """Queue the compression of a batch.
 
-    in_ptrs, out_ptrs: device tables of n addresses (uint64), aligned as the codec's ``compress_alignment`` says.
+    in_ptrs, out_ptrs: device tables of n addresses (uint64), aligned as `compress_alignment` says.
     in_sizes: device table of n sizes in bytes (uint64), none above ``max_chunk``.
     temp, temp_nbytes: scratch of at least `compress_temp_nbytes`. out_sizes: receives n sizes (uint64).
     statuses: receives n statuses (int32). options: as in `compress_max_nbytes`.
     Raises: DeviceError if the call is refused.
     """
     check_compression(codec, n, max_chunk)
-    pointers = {"in_ptrs": in_ptrs, "in_sizes": in_sizes, "out_ptrs": out_ptrs, "out_sizes": out_sizes}
-    _check_pointers(codec, pointers | {"statuses": statuses})
-    struct_ = _compress_options(codec, options)
     before = (in_ptrs, in_sizes, max_chunk, n, temp, temp_nbytes)
+    struct_ = _compress_options(codec, options)
     _call(codec, "CompressAsync", *before, out_ptrs, out_sizes, struct_, statuses, stream)
 
 
-def crc32c_async(ptrs: int, sizes: int, n: int, max_nbytes: int, out: int, statuses: int, stream: int) -> None:
-    """Queue the crc32c of many byte ranges.
+def crc_async(kind: str, ptrs: int, sizes: int, n: int, max_nbytes: int, out: int, statuses: int, stream: int) -> None:
+    """Queue the checksums of many byte ranges.
 
+    kind: "crc32c", or "crc32" (of gzip and zlib).
     ptrs, sizes: device tables of n addresses and n sizes in bytes (uint64); any alignment, empty ranges allowed.
     max_nbytes: size of the largest range, which only tunes the kernel. out: receives n checksums (uint32).
     statuses: receives n statuses (int32), or 0.
     Raises: DeviceError if the call is refused, or the batch is empty.
     """
-    _crc_async("crc32c", _CASTAGNOLI, ptrs, sizes, n, max_nbytes, out, statuses, stream)
-
-
-def crc32_async(ptrs: int, sizes: int, n: int, max_nbytes: int, out: int, statuses: int, stream: int) -> None:
-    """Queue the CRC-32 of gzip and zlib of many byte ranges; see `crc32c_async`."""
-    _crc_async("crc32", _IEEE, ptrs, sizes, n, max_nbytes, out, statuses, stream)
-
-
-def _crc_async(
-    name: str, polynomial: int, ptrs: int, sizes: int, n: int, max_nbytes: int, out: int, statuses: int, stream: int
-) -> None:
     if not 1 <= n <= _MAX_CRC_BATCH:
-        raise DeviceError(f"nvCOMP {name}: a batch of {n} ranges; it takes 1 to {_MAX_CRC_BATCH}: skip empty batches")
-    _check_pointers(name, {"ptrs": ptrs, "sizes": sizes, "out": out})
+        raise DeviceError(f"nvCOMP {kind}: a batch of {n} ranges; it takes 1 to {_MAX_CRC_BATCH}: skip empty batches")
     configuration = ctypes.create_string_buffer(32)
     # With size 0, the library would find it out itself and wait for the stream.
     arguments = (0, n, ctypes.addressof(configuration), max(max_nbytes, 1), stream)
     function = "nvcompBatchedCRC32GetHeuristicConf"
     _check(_function(function, "CRC32GetHeuristicConf")(*arguments), function)
-    options, function = _crc_options(polynomial, configuration.raw), "nvcompBatchedCRC32Async"
+    options, function = _crc_options(_POLYNOMIALS[kind], configuration.raw), "nvcompBatchedCRC32Async"
     call = _function(function, "CRC32Async")
     _check(call(ptrs, sizes, n, out, options, _ONLY_SEGMENT, statuses, stream), function)
 
@@ -338,20 +283,11 @@ def _check(status: int, name: str) -> None:
         raise DeviceError(f"{name}: {status_text(status)}")
 
 
-def _check_pointers(codec: str, pointers: dict[str, int]) -> None:
-    """Refuse null pointers, some of which the library would pass on to its kernels."""
-    null = [name for name, pointer in pointers.items() if not pointer]
-    if null:
-        raise DeviceError(f"nvCOMP {codec}: {', '.join(null)} must be device addresses, got 0")
-
-
 def _compress_options(codec: str, options: bytes | None) -> _Options:
     return _by_value(codec_of(codec).compress_options if options is None else options)
 
 
 def _by_value(options: bytes) -> _Options:
-    if len(options) != OPTIONS_NBYTES:
-        raise DeviceError(f"nvCOMP: an option struct of {len(options)} bytes; expected {OPTIONS_NBYTES}")
     return _Options.from_buffer_copy(options)
 
 
@@ -359,7 +295,3 @@ def _crc_options(polynomial: int, configuration: bytes) -> _CrcOptions:
     """The model of a reflected 32-bit CRC with all bits flipped before and after, then a configuration."""
     model = struct.pack("<2I2?2xI16x", polynomial, 0xFFFFFFFF, True, True, 0xFFFFFFFF)
     return _CrcOptions.from_buffer_copy((model + configuration).ljust(128, b"\0"))
-
-
-def _verb(compress: bool) -> str:
-    return "Compress" if compress else "Decompress"

@@ -1,6 +1,6 @@
 """nvCOMP 6 as data: alignments, limits, scratch and options of each codec. Needs neither nvCOMP nor a GPU.
 
-Waves are planned with these tables, and by them the emulated device refuses what nvCOMP refuses. Values come from the
+Batches are planned with these tables, and by them the emulated device refuses what nvCOMP refuses. Values come from the
 library's query functions, or else from its headers (release 6.0.0.12). Tests compare them with the library if it is
 installed.
 """
@@ -9,51 +9,46 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from gzarr.errors import DeviceError
 
 #: The decoder that runs as CUDA kernels (nvcompDecompressBackend_t). The hardware engine, which the default may choose,
 #: reports success for damaged input.
 CUDA_BACKEND = 2
-
-#: The decoder that nvCOMP chooses: the hardware engine if all buffers fit. Asked for by its own number (1), the engine
-#: would fail with buffers that are too large.
-CHOSEN_BACKEND = 0
-
-#: nvcompType_t: any type, for decoders that read the type from the stream.
+#: nvcompType_t: any type, for decoders that read the type from the stream; and unsigned integers, by their bytes.
 TYPE_BITS = 0xFF
-
+_UNSIGNED = {1: 1, 2: 3, 4: 5, 8: 7}
 #: Bytes of an option struct, which is passed by value. Unused bytes must be zero.
 OPTIONS_NBYTES = 64
-
 #: Decompressed bytes of a piece, by which Zstandard's scratch is counted.
 PIECE_NBYTES = 1 << 16
-
+#: Bytes of the pieces that nvCOMP's Gzip compresses separately; a stream and its scratch grow by pieces.
+_GZIP_PIECE = 1 << 15
+#: Most scratch of a call besides that of its chunks.
+_SCRATCH_OF_A_CALL = 64
 #: nvcompStatus_t in words.
-STATUS_TEXT: Mapping[int, str] = MappingProxyType(
-    {
-        0: "success",
-        10: "invalid argument (a null pointer, an empty batch, or a value out of range)",
-        11: "not supported (an unknown option, or one that this codec lacks)",
-        12: "cannot decompress: the data are damaged, not of this format, or larger than the output",
-        13: "wrong checksum: the data are damaged",
-        14: "the checksum cannot be verified",
-        15: "output buffer too small",
-        16: "wrong header length",
-        17: "a buffer is not aligned as the codec needs",
-        18: "chunk larger than the codec allows",
-        19: "cannot compress with these options",
-        20: "wrong input length",
-        21: "too many chunks in the batch",
-        22: "too many sub-chunks in a chunk",
-        23: "too few sub-chunks in a chunk",
-        24: "output alignment too small for the data type",
-        1000: "CUDA error: no usable device or driver, or work queued earlier has failed",
-        10000: "internal error of nvCOMP",
-    }
-)
+STATUS_TEXT: Mapping[int, str] = {
+    0: "success",
+    10: "invalid argument (a null pointer, an empty batch, or a value out of range)",
+    11: "not supported (an unknown option, or one that this codec lacks)",
+    12: "cannot decompress: the data are damaged, not of this format, or larger than the output",
+    13: "wrong checksum: the data are damaged",
+    14: "the checksum cannot be verified",
+    15: "output buffer too small",
+    16: "wrong header length",
+    17: "a buffer is not aligned as the codec needs",
+    18: "chunk larger than the codec allows",
+    19: "cannot compress with these options",
+    20: "wrong input length",
+    21: "too many chunks in the batch",
+    22: "too many sub-chunks in a chunk",
+    23: "too few sub-chunks in a chunk",
+    24: "output alignment too small for the data type",
+    1000: "CUDA error: no usable device or driver, or work queued earlier has failed",
+    10000: "internal error of nvCOMP",
+}
 
 
 def status_text(status: int) -> str:
@@ -69,17 +64,6 @@ def codec_of(name: str) -> NvcompCodec:
         raise DeviceError(f"nvCOMP has no codec {name!r}; it has {', '.join(sorted(CODECS))}") from None
 
 
-def decompress_options(codec: str, *, engine: bool = False) -> bytes:
-    """The 64 bytes passed to decompression. engine: whether nvCOMP may choose the hardware engine."""
-    options = codec_of(codec).decompress_options
-    return CHOSEN_BACKEND.to_bytes(4, "little") + options[4:] if engine else options
-
-
-def decompress_alignment(codec: str) -> Alignment:
-    """The alignment that decompression needs, in bytes."""
-    return codec_of(codec).alignment
-
-
 def decompress_temp_nbytes(codec: str, n: int, max_chunk: int, total: int) -> int:
     """Scratch of the decompression of a batch, in bytes.
 
@@ -87,7 +71,7 @@ def decompress_temp_nbytes(codec: str, n: int, max_chunk: int, total: int) -> in
     Raises: DeviceError for a batch that is empty or beyond the codec's limits.
     """
     table = codec_of(codec)
-    check_batch(codec, n, max_chunk, total)
+    check_batch(codec, n, max_chunk)
     pieces = max(table.temp_min_pieces * n, total // PIECE_NBYTES)
     return table.temp_fixed + table.temp_per_byte * total + table.temp_per_piece * pieces
 
@@ -95,9 +79,8 @@ def decompress_temp_nbytes(codec: str, n: int, max_chunk: int, total: int) -> in
 def compress_alignment(codec: str, typesize: int = 1) -> Alignment:
     """The alignment that compression needs, in bytes. typesize: see `compress_options`."""
     table = codec_of(codec)
-    if not table.typed_options:
-        return table.compress_alignment
-    return Alignment(typesize, table.compress_alignment.output, table.compress_alignment.temp)
+    _, output, temp = table.compress_alignment
+    return Alignment(typesize, output, temp) if table.typed_options else table.compress_alignment
 
 
 def compress_options(codec: str, typesize: int = 1) -> bytes:
@@ -115,11 +98,6 @@ def compress_options(codec: str, typesize: int = 1) -> bytes:
         raise DeviceError(f"nvCOMP {codec}: numbers of {typesize} bytes; it has those of 1, 2, 4 and 8") from None
 
 
-def bound_compressed_nbytes(codec: str, nbytes: int) -> int:
-    """Capacity that compression needs for a chunk, in bytes: that of the library, or a little more."""
-    return codec_of(codec).compress_bound(nbytes)
-
-
 def bound_compress_temp_nbytes(codec: str, n: int, max_chunk: int) -> int:
     """Most scratch of compression, in bytes. An estimate for Zstd, which the library sizes on a device only.
 
@@ -128,8 +106,9 @@ def bound_compress_temp_nbytes(codec: str, n: int, max_chunk: int) -> int:
     return n * codec_of(codec).compress_scratch(max_chunk) + _SCRATCH_OF_A_CALL
 
 
-def check_capacity(codec: str, max_chunk: int, capacity: int, needed: int) -> None:
+def check_capacity(codec: str, max_chunk: int, capacity: int) -> None:
     """Refuse outputs that are too small, as nvCOMP does not know their size. Raises: DeviceError."""
+    needed = codec_of(codec).compress_bound(max_chunk)
     if capacity < needed:
         raise DeviceError(
             f"nvCOMP {codec}: outputs of {capacity} bytes for chunks of {max_chunk}, which may take {needed}"
@@ -140,11 +119,11 @@ def check_compression(codec: str, n: int, max_chunk: int) -> None:
     """Refuse a batch that nvCOMP cannot compress. Raises: DeviceError."""
     check_batch(codec, n)
     limit = codec_of(codec).max_compress_nbytes
-    if not 0 <= max_chunk <= limit:
+    if max_chunk > limit:
         raise DeviceError(f"nvCOMP {codec}: cannot compress a chunk of {max_chunk} bytes; the limit is {limit}")
 
 
-def check_batch(codec: str, n: int, max_chunk: int = 0, total: int = 0) -> None:
+def check_batch(codec: str, n: int, max_chunk: int = 0) -> None:
     """Refuse a batch for which nvCOMP fails or returns wrong results. Raises: DeviceError."""
     table = codec_of(codec)
     if not 1 <= n <= table.max_batch:
@@ -152,19 +131,11 @@ def check_batch(codec: str, n: int, max_chunk: int = 0, total: int = 0) -> None:
             f"nvCOMP {codec}: a batch of {n} streams; it takes 1 to {table.max_batch}: "
             "skip empty batches, split large ones"
         )
-    if not 0 <= max_chunk <= table.max_decompressed_nbytes:
+    if max_chunk > table.max_decompressed_nbytes:
         raise DeviceError(
             f"nvCOMP {codec}: a chunk of {max_chunk} decompressed bytes; the limit is {table.max_decompressed_nbytes}: "
             "decode it on the host"
         )
-    if total < 0:
-        raise DeviceError(f"nvCOMP {codec}: a batch of {total} decompressed bytes; expected 0 or more")
-
-
-#: Most scratch of a call besides that of its chunks.
-_SCRATCH_OF_A_CALL = 64
-#: Bytes of the pieces that nvCOMP's Gzip compresses separately; a stream and its scratch grow by pieces.
-_GZIP_PIECE = 1 << 15
 
 
 def _up(n: int, unit: int) -> int:
@@ -190,8 +161,7 @@ def _options(layout: str = "", *values: float) -> bytes:
     return struct.pack("<" + layout, *values).ljust(OPTIONS_NBYTES, b"\0")
 
 
-@dataclass(frozen=True, slots=True)
-class Alignment:
+class Alignment(NamedTuple):
     """Alignment of device addresses, in bytes.
 
     Attributes
@@ -209,6 +179,9 @@ class Alignment:
     temp: int
 
 
+_ANY = Alignment(1, 1, 1)
+
+
 @dataclass(frozen=True, slots=True)
 class NvcompCodec:
     """One batched codec of nvCOMP.
@@ -217,21 +190,25 @@ class NvcompCodec:
     ----------
     symbol : str
         The codec's part of the C names: "LZ4" of nvcompBatchedLZ4DecompressAsync.
+    compress_bound : callable
+        Bytes of a chunk -> bytes of its stream at most.
     alignment : Alignment
         What decompression needs.
+    compress_alignment : Alignment
+        What compression needs with the default options.
     max_decompressed_nbytes : int
         Largest chunk that can be decompressed.
+    max_compress_nbytes : int
+        Largest chunk that can be compressed.
     hides_corruption : bool
         Whether damaged input may decode "successfully", or read and write out of bounds. Only the other codecs
         report a status for it. Verify a checksum first if the format has one.
     decompress_options : bytes
-        The 64 bytes passed to decompression.
-    compress_alignment : Alignment
-        What compression needs with the default options.
-    max_compress_nbytes : int
-        Largest chunk that can be compressed.
+        The 64 bytes passed to decompression: which decoder; the library's defaults behind it, unless they are named.
     compress_options : bytes
         The 64 bytes passed to compression by default: the library's defaults.
+    typed_options : mapping
+        Passed to compression instead, by the size of the numbers.
     max_batch : int
         Most streams in one call.
     temp_fixed : int
@@ -242,155 +219,112 @@ class NvcompCodec:
         Scratch for each 64 KiB of decompressed bytes, in addition.
     temp_min_pieces : int
         Least pieces of a stream, however short.
-    compress_bound : callable
-        Bytes of a chunk -> bytes of its stream at most.
     compress_scratch : callable
         Bytes of the largest chunk -> scratch for compression, for each chunk.
-    typed_options : mapping or None
-        Passed to compression instead, by the size of the numbers.
     """
 
     symbol: str
-    alignment: Alignment
-    max_decompressed_nbytes: int
-    hides_corruption: bool
-    decompress_options: bytes
-    compress_alignment: Alignment
-    max_compress_nbytes: int
-    compress_options: bytes
     compress_bound: Callable[[int], int]
-    compress_scratch: Callable[[int], int] = _no_scratch
-    typed_options: Mapping[int, bytes] | None = None
+    alignment: Alignment = _ANY
+    compress_alignment: Alignment = _ANY
+    max_decompressed_nbytes: int = (1 << 32) - 1
+    max_compress_nbytes: int = 1 << 24
+    hides_corruption: bool = True
+    decompress_options: bytes = _options("i", CUDA_BACKEND)
+    compress_options: bytes = _options()
+    typed_options: Mapping[int, bytes] = field(default_factory=dict)
     max_batch: int = (1 << 31) - 1
     temp_fixed: int = 0
     temp_per_byte: int = 0
     temp_per_piece: int = 0
     temp_min_pieces: int = 0
-
-
-#: nvcompType_t of unsigned integers, by their size in bytes.
-_UNSIGNED = {1: 1, 2: 3, 4: 5, 8: 7}
+    compress_scratch: Callable[[int], int] = _no_scratch
 
 
 #: By gzarr's names. Deflate is the raw stream, without the envelope of zlib or gzip; LZ4 the raw block.
-CODECS: Mapping[str, NvcompCodec] = MappingProxyType(
-    {
-        "lz4": NvcompCodec(
-            symbol="LZ4",
-            alignment=Alignment(1, 1, 1),
-            max_decompressed_nbytes=(1 << 32) - 1,
-            hides_corruption=False,
-            decompress_options=_options("4i", CUDA_BACKEND, 0, 0, 0),  # backend, sort, type, bitshuffle
-            compress_alignment=Alignment(1, 1, 2),
-            max_compress_nbytes=1 << 24,
-            compress_options=_options("2i", 0, 0),  # type, bitshuffle
-            compress_bound=lambda n: _up(n + n // 255 + 2, 8),
-            compress_scratch=lambda n: 1 << 15,
-        ),
-        "snappy": NvcompCodec(
-            symbol="Snappy",
-            alignment=Alignment(1, 1, 1),
-            max_decompressed_nbytes=(1 << 31) - 1,
-            hides_corruption=True,
-            decompress_options=_options("2i", CUDA_BACKEND, 0),  # backend, sort
-            compress_alignment=Alignment(1, 1, 1),
-            max_compress_nbytes=1 << 24,
-            compress_options=_options(),
-            compress_bound=lambda n: n + n // 6 + 32,
-        ),
-        "zstd": NvcompCodec(
-            symbol="Zstd",
-            alignment=Alignment(1, 1, 8),
-            max_decompressed_nbytes=(1 << 31) - 1,
-            hides_corruption=True,
-            decompress_options=_options("i", CUDA_BACKEND),
-            compress_alignment=Alignment(4, 1, 1),
-            max_compress_nbytes=1 << 24,  # the constant says 2 GiB, the function that compresses 16 MB
-            compress_options=_options(),
-            compress_bound=_zstd_bound,
-            compress_scratch=lambda n: 4 * n + (1 << 16),
-            max_batch=(1 << 30) - 1,  # beyond, its scratch query overflows and still reports success
-            temp_per_byte=3,
-            temp_per_piece=3468,
-            temp_min_pieces=2,
-        ),
-        "deflate": NvcompCodec(
-            symbol="Deflate",
-            alignment=Alignment(4, 1, 1),
-            max_decompressed_nbytes=(1 << 32) - 1,
-            hides_corruption=True,
-            decompress_options=_options("2i", CUDA_BACKEND, 0),  # backend, sort
-            compress_alignment=Alignment(1, 8, 8),
-            max_compress_nbytes=1 << 16,  # the constant says 2 GiB, the function that compresses 64 KiB
-            compress_options=_options("i", 1),  # algorithm
-            compress_bound=lambda n: max(_up(n * 579 // 256 + 32, 8), 64),
-            compress_scratch=lambda n: 5 * n + 32800,
-        ),
-        "gdeflate": NvcompCodec(
-            symbol="Gdeflate",
-            alignment=Alignment(4, 1, 1),
-            max_decompressed_nbytes=(1 << 32) + 288,
-            hides_corruption=True,
-            decompress_options=_options("i", CUDA_BACKEND),
-            compress_alignment=Alignment(1, 4, 8),
-            max_compress_nbytes=1 << 16,  # as for Deflate
-            compress_options=_options("i", 1),  # algorithm
-            compress_bound=lambda n: 2 * n + 288,
-            compress_scratch=lambda n: 5 * n + 32800,
-        ),
-        "gzip": NvcompCodec(
-            symbol="Gzip",
-            alignment=Alignment(1, 1, 1),
-            max_decompressed_nbytes=(1 << 32) - 1,
-            hides_corruption=True,
-            # backend, algorithm, sort. Algorithm 0 decodes each stream by itself; 1 needs a device to size its scratch.
-            decompress_options=_options("3i", CUDA_BACKEND, 0, 0),
-            compress_alignment=Alignment(1, 8, 8),
-            max_compress_nbytes=((1 << 31) - 1) << 15,
-            compress_options=_options("i", 1),  # algorithm
-            compress_bound=lambda n: 24 + 74152 * _pieces(n, _GZIP_PIECE),
-            compress_scratch=lambda n: 196760 * _pieces(n, _GZIP_PIECE),
-        ),
-        "bitcomp": NvcompCodec(
-            symbol="Bitcomp",
-            alignment=Alignment(8, 8, 4),
-            max_decompressed_nbytes=1 << 25,
-            hides_corruption=True,
-            decompress_options=_options("i", CUDA_BACKEND),
-            compress_alignment=Alignment(1, 8, 1),
-            max_compress_nbytes=1 << 24,
-            compress_options=_options("2idi", 0, 1, 0.0, 0),  # algorithm, type (uint8), delta, lossless
-            compress_bound=lambda n: 32 + 8200 * -(-n // 8192),
-            typed_options={size: _options("2idi", 0, kind, 0.0, 0) for size, kind in _UNSIGNED.items()},
-            temp_fixed=20,
-        ),
-        "ans": NvcompCodec(
-            symbol="ANS",
-            alignment=Alignment(16, 16, 1),
-            max_decompressed_nbytes=1 << 25,
-            hides_corruption=False,
-            decompress_options=_options("2i", CUDA_BACKEND, TYPE_BITS),
-            compress_alignment=Alignment(16, 16, 1),
-            max_compress_nbytes=1 << 24,
-            compress_options=_options("2i", 0, 0),  # kind, type
-            compress_bound=lambda n: 4096 + n * 7 // 4,
-        ),
-        "cascaded": NvcompCodec(
-            symbol="Cascaded",
-            alignment=Alignment(4, 8, 1),
-            max_decompressed_nbytes=(1 << 24) + 8,
-            hides_corruption=True,
-            # backend, padding, type, mode (0: whatever the stream says)
-            decompress_options=_options("i4x2i", CUDA_BACKEND, TYPE_BITS, 0),
-            compress_alignment=Alignment(4, 4, 1),
-            max_compress_nbytes=1 << 24,
-            # type (uint32), mode (asymmetric), terminal codec, coarse and fine encodings, level
-            compress_options=_options("2i3QB", 5, 1, 1, 0, 7, 3),
-            compress_bound=lambda n: _up(n, 4) + 8,
-            typed_options={size: _options("2i3QB", kind, 1, 1, 0, 7, 3) for size, kind in _UNSIGNED.items()},
-        ),
-    }
-)
+CODECS: Mapping[str, NvcompCodec] = {
+    "lz4": NvcompCodec(
+        "LZ4",
+        lambda n: _up(n + n // 255 + 2, 8),
+        compress_alignment=Alignment(1, 1, 2),
+        hides_corruption=False,
+        compress_scratch=lambda n: 1 << 15,
+    ),
+    "snappy": NvcompCodec("Snappy", lambda n: n + n // 6 + 32, max_decompressed_nbytes=(1 << 31) - 1),
+    "zstd": NvcompCodec(
+        "Zstd",
+        _zstd_bound,
+        Alignment(1, 1, 8),
+        Alignment(4, 1, 1),
+        max_decompressed_nbytes=(1 << 31) - 1,
+        # max_compress_nbytes: the constant says 2 GiB, the function that compresses 16 MB
+        max_batch=(1 << 30) - 1,  # beyond, its scratch query overflows and still reports success
+        temp_per_byte=3,
+        temp_per_piece=3468,
+        temp_min_pieces=2,
+        compress_scratch=lambda n: 4 * n + (1 << 16),
+    ),
+    "deflate": NvcompCodec(
+        "Deflate",
+        lambda n: max(_up(n * 579 // 256 + 32, 8), 64),
+        Alignment(4, 1, 1),
+        Alignment(1, 8, 8),
+        max_compress_nbytes=1 << 16,  # the constant says 2 GiB, the function that compresses 64 KiB
+        compress_options=_options("i", 1),  # algorithm
+        compress_scratch=lambda n: 5 * n + 32800,
+    ),
+    "gdeflate": NvcompCodec(
+        "Gdeflate",
+        lambda n: 2 * n + 288,
+        Alignment(4, 1, 1),
+        Alignment(1, 4, 8),
+        max_decompressed_nbytes=(1 << 32) + 288,
+        max_compress_nbytes=1 << 16,  # as for Deflate
+        compress_options=_options("i", 1),  # algorithm
+        compress_scratch=lambda n: 5 * n + 32800,
+    ),
+    "gzip": NvcompCodec(
+        "Gzip",
+        lambda n: 24 + 74152 * _pieces(n, _GZIP_PIECE),
+        compress_alignment=Alignment(1, 8, 8),
+        # The second field of the options for decompression, the algorithm, is 0: it decodes each stream by itself. 1
+        # needs a device to size its scratch.
+        max_compress_nbytes=((1 << 31) - 1) << 15,
+        compress_options=_options("i", 1),  # algorithm
+        compress_scratch=lambda n: 196760 * _pieces(n, _GZIP_PIECE),
+    ),
+    "bitcomp": NvcompCodec(
+        "Bitcomp",
+        lambda n: 32 + 8200 * -(-n // 8192),
+        Alignment(8, 8, 4),
+        Alignment(1, 8, 1),
+        max_decompressed_nbytes=1 << 25,
+        compress_options=_options("2idi", 0, 1, 0.0, 0),  # algorithm, type (uint8), delta, lossless
+        typed_options={size: _options("2idi", 0, kind, 0.0, 0) for size, kind in _UNSIGNED.items()},
+        temp_fixed=20,
+    ),
+    "ans": NvcompCodec(
+        "ANS",
+        lambda n: 4096 + n * 7 // 4,
+        Alignment(16, 16, 1),
+        Alignment(16, 16, 1),
+        max_decompressed_nbytes=1 << 25,
+        hides_corruption=False,
+        decompress_options=_options("2i", CUDA_BACKEND, TYPE_BITS),
+    ),
+    "cascaded": NvcompCodec(
+        "Cascaded",
+        lambda n: _up(n, 4) + 8,
+        Alignment(4, 8, 1),
+        Alignment(4, 4, 1),
+        max_decompressed_nbytes=(1 << 24) + 8,
+        # backend, padding, type, mode (0: whatever the stream says)
+        decompress_options=_options("i4x2i", CUDA_BACKEND, TYPE_BITS, 0),
+        # type (uint32), mode (asymmetric), terminal codec, coarse and fine encodings, level
+        compress_options=_options("2i3QB", 5, 1, 1, 0, 7, 3),
+        typed_options={size: _options("2i3QB", kind, 1, 1, 0, 7, 3) for size, kind in _UNSIGNED.items()},
+    ),
+}
 
 #: What a device encodes. nvCOMP's gzip takes chunks of any size, its Deflate those of 64 KiB.
 ENCODERS = frozenset(CODECS)

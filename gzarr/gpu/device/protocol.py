@@ -19,9 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gzarr.backend import Array, T
-from gzarr.gpu.device.engine import Engine
 from gzarr.gpu.device.memory import Arena
-from gzarr.gpu.device.nvcomp_tables import Alignment
 from gzarr.gpu.device.pinned import Staging
 from gzarr.profiling.recorder import Marker
 
@@ -68,13 +66,10 @@ class Device(Marker, Protocol):
         "cuda:0", or "emulated".
     xp : object
         The array module of the device's memory: cupy or numpy.
-    engine : Engine or None
-        The decompression engine; None if there is none, or it must not be used.
     """
 
     name: str
     xp: Any
-    engine: Engine | None
 
     def owns(self, array: Any) -> bool:
         """Whether an array is in the device's memory."""
@@ -183,23 +178,12 @@ class Device(Marker, Protocol):
         """Names of the batched decoders that the device has."""
         ...
 
-    def decompress(
-        self, decoder: str, source: Table, nbytes: Table, target: Table, capacity: Table, *, verified: bool = False
-    ) -> Outcome:
+    def decompress(self, decoder: str, source: Table, nbytes: Table, target: Table, capacity: Table) -> Outcome:
         """Decode at least one stream in one call. All tables are on the host.
 
         source, nbytes: addresses and sizes of the encoded streams. target, capacity: addresses for the decoded bytes,
             and how many may be written.
-        verified: whether checksums of the encoded bytes were verified, so that `engine` may decode them.
         """
-        ...
-
-    def scratch_nbytes(self, decoder: str, n: int, max_nbytes: int, total_nbytes: int) -> int:
-        """Temporary device memory that `decompress` takes for a batch."""
-        ...
-
-    def alignment(self, decoder: str) -> int:
-        """Alignment that `decompress` needs of its sources."""
         ...
 
     def encoders(self) -> frozenset[str]:
@@ -214,29 +198,13 @@ class Device(Marker, Protocol):
         source, nbytes: addresses and sizes of the chunks. target: addresses for the streams. capacity: bytes that may
             be written at each target.
         typesize: bytes (1, 2, 4, 8) of the integers that an encoder of numbers counts in; sizes are multiples of it.
-        Raises: DeviceError for a call that nvCOMP refuses, or if the capacity is below `compress_max_nbytes` of the
-            largest chunk.
+        Raises: DeviceError for a call that nvCOMP refuses, or if the capacity is below the bound of the largest chunk
+            (`gzarr.gpu.device.nvcomp_tables`).
         """
         ...
 
-    def compress_max_nbytes(self, encoder: str, nbytes: int) -> int:
-        """Capacity that `compress` needs for chunks of ``nbytes`` with any content."""
-        ...
-
-    def compress_scratch_nbytes(self, encoder: str, n: int, max_nbytes: int, total_nbytes: int) -> int:
-        """Temporary device memory that `compress` takes for a batch."""
-        ...
-
-    def compress_alignment(self, encoder: str, typesize: int = 1) -> Alignment:
-        """Alignment that `compress` needs of its sources and targets."""
-        ...
-
-    def crc32c(self, source: Table, nbytes: Table) -> Checksums:
-        """crc32c of many byte ranges."""
-        ...
-
-    def crc32(self, source: Table, nbytes: Table) -> Checksums:
-        """CRC-32 (of gzip and zlib) of many byte ranges."""
+    def crc(self, kind: str, source: Table, nbytes: Table) -> Checksums:
+        """Checksums of many byte ranges. kind: "crc32c", or "crc32" (of gzip and zlib)."""
         ...
 
     def measured(self, call: Callable[[], T]) -> tuple[T, int | None]:

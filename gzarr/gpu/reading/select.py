@@ -1,4 +1,4 @@
-"""Chooses the reader: the requested one, or the faster one, with or without GPUDirect Storage.
+"""Chooses the reader: the requested one, or KvikIO where GPUDirect Storage is active.
 
 The driver is queried with ctypes first, because without one, opening a file with KvikIO can hang (26.10, cuFile 1.19).
 """
@@ -9,7 +9,6 @@ import ctypes
 from typing import Any, NamedTuple
 
 from gzarr.errors import DeviceError
-from gzarr.gpu.detection.measured import READERS, value_for
 from gzarr.gpu.reading.host import HostReader, Reader
 from gzarr.gpu.reading.kvikio import KvikioReader
 from gzarr.gpu.reading.open_files import OpenFile
@@ -34,10 +33,11 @@ class ReaderChoice(NamedTuple):
     why: str
 
 
-def choose_reader(asked: str | Reader, gpu: str = "") -> tuple[Reader, ReaderChoice]:
+def choose_reader(asked: str | Reader) -> tuple[Reader, ReaderChoice]:
     """The reader for a name: "host", "kvikio" or "auto". A reader is returned as it is.
 
-    gpu: name of the GPU, by which "auto" looks up measurements; "" for a GPU without any.
+    "auto" is KvikIO with GPUDirect Storage. Without it, KvikIO copies through host memory piece by piece and waits for
+    each piece, while the host reader makes one copy for a batch.
 
     Raises: DeviceError for another name, or if KvikIO is asked for and cannot be used.
     """
@@ -54,17 +54,9 @@ def choose_reader(asked: str | Reader, gpu: str = "") -> tuple[Reader, ReaderCho
         return KvikioReader(_opener()), ReaderChoice("kvikio", "it was requested")
     if missing is not None:
         return HostReader(), ReaderChoice("host", missing)
-    choice = faster_reader(gds_active=gds_is_active(), gpu=gpu)
-    return (HostReader() if choice.name == "host" else KvikioReader(_opener())), choice
-
-
-def faster_reader(*, gds_active: bool, gpu: str) -> ReaderChoice:
-    """The faster reader on a GPU, by its name, with or without GPUDirect Storage."""
-    by_state, basis = value_for(READERS, gpu)
-    state = "gds" if gds_active else "compat"
-    if state not in by_state:  # measured, but not in this state
-        by_state, basis = value_for(READERS, "")
-    return ReaderChoice(by_state[state], f"GPUDirect Storage is {'' if gds_active else 'not '}active; {basis}")
+    if not gds_is_active():
+        return HostReader(), ReaderChoice("host", "GPUDirect Storage is not active")
+    return KvikioReader(_opener()), ReaderChoice("kvikio", "GPUDirect Storage is active")
 
 
 def find_missing_kvikio() -> str | None:

@@ -101,8 +101,8 @@ class Failing(EmulatedDevice):
         super().__init__()
         self._status = status
 
-    def _checksums(self, *args: Any) -> Any:
-        found = super()._checksums(*args)
+    def crc(self, *args: Any) -> Any:
+        found = super().crc(*args)
         found.statuses[-1:] = self._status
         return found
 

@@ -21,6 +21,7 @@ from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.device import nvcomp
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.hostbuild import find_compiler
+from gzarr.gpu.device.nvcomp_tables import CODECS, decompress_temp_nbytes
 from gzarr.gpu.device.protocol import Outcome
 from tests.gpu.codecs.encoding import encode
 
@@ -221,7 +222,7 @@ class RecordingDevice(EmulatedDevice):
     def decoders(self):
         return super().decoders() | set(GPU_ONLY)
 
-    def decompress(self, decoder, source, nbytes, target, capacity, *, verified=False):
+    def decompress(self, decoder, source, nbytes, target, capacity):
         self._check(decoder, source, target, capacity)
         self.calls.append((decoder, source, nbytes, target, capacity))
         statuses, sizes = np.zeros(source.size, np.int32), np.zeros(source.size, np.int64)
@@ -258,7 +259,7 @@ def test_the_batched_call_gets_what_nvcomp_demands(algorithm, zarr_format):
     assert nbytes.tolist() == [len(s) for s in streams]
     assert capacity.tolist() == [33] * 13
     assert (np.diff(target) >= 33).all()
-    alignment = nvcomp.decompress_alignment(algorithm)
+    alignment = CODECS[algorithm].alignment
     assert not (source % alignment.input).any()
     assert not (target % alignment.output).any()
     try:
@@ -266,7 +267,7 @@ def test_the_batched_call_gets_what_nvcomp_demands(algorithm, zarr_format):
     except DeviceError:
         return
     assert nvcomp.query_alignment(algorithm) == alignment
-    scratch = device.scratch_nbytes(algorithm, 13, 33, 13 * 33)
+    scratch = decompress_temp_nbytes(algorithm, 13, 33, 13 * 33)
     assert nvcomp.query_temp_nbytes(algorithm, 13, 33, 13 * 33) == scratch
 
 
@@ -289,7 +290,7 @@ def test_statuses_and_sizes_of_the_batched_call_name_the_chunk():
 @needs_compiler
 @pytest.mark.parametrize("algorithm", GPU_ONLY)
 def test_chunks_beyond_what_a_decoder_takes_are_left_to_the_host(algorithm):
-    limit = nvcomp.CODECS[algorithm].max_decompressed_nbytes
+    limit = CODECS[algorithm].max_decompressed_nbytes
     backend = GpuBackend(RecordingDevice({}))
     over = gzarr.zeros(limit + 16, chunks=limit + 16, dtype="u1", compressors=spec_of(algorithm), device=backend)
     assert [row.where for row in over.placement if row.step == f"nvcomp.{algorithm}"] == ["host"]
@@ -327,4 +328,4 @@ def test_encoders_of_numbers_get_whole_aligned_numbers(algorithm: str, dtype: st
     itemsize = np.dtype(dtype).itemsize
     typed = algorithm != "ans" and itemsize in (2, 4, 8)
     assert device.typesizes == [itemsize if typed else 1]
-    assert nvcomp.CODECS[algorithm].compress_bound(values[0].nbytes) > values[0].nbytes
+    assert CODECS[algorithm].compress_bound(values[0].nbytes) > values[0].nbytes

@@ -12,8 +12,7 @@ import gzarr
 from gzarr import codecs
 from gzarr.errors import ChunkError
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.detection.measured import REASONED, SMALL_READS, SMALL_WRITES
-from gzarr.gpu.detection.thresholds import NEVER, Crossover, crossover_for
+from gzarr.gpu.detection.thresholds import NEVER, SMALL, Crossover, crossover_for
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.hostbuild import find_compiler
 
@@ -49,13 +48,10 @@ def test_what_is_small(n, decoded, result, expected):
 
 
 def test_an_emulated_device_decodes_everything():
-    assert crossover_for(EmulatedDevice(), SMALL_READS) is NEVER
+    assert crossover_for(EmulatedDevice()) is NEVER
     device = EmulatedDevice()
     device.xp = object()
-    for crossover in (crossover_for(device, SMALL_READS), crossover_for(device, SMALL_WRITES)):
-        assert crossover.nchunks
-        assert crossover.basis == REASONED
-    assert str(crossover_for(device, SMALL_READS)).endswith("are decoded on the host (reasoned, not measured)")
+    assert crossover_for(device) is SMALL
 
 
 def why_placed(array):

@@ -39,7 +39,7 @@ from tests.gpu import fake_cupy
 from tests.gpu.fake_cupy import kernels, memory
 
 globals().update(vars(fake_cupy.module()))
-for name in ("compress_async", "compress_temp_nbytes", "crc32c_async", "crc32_async"):
+for name in ("compress_async", "compress_temp_nbytes", "crc_async"):
     setattr(nvcomp, name, getattr(kernels, name))
 
 def decompress_async(codec, *args, **options):

@@ -10,7 +10,7 @@ import numpy as np
 
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.hostbuild import HostKernels
-from gzarr.gpu.device.nvcomp_tables import compress_options
+from gzarr.gpu.device.nvcomp_tables import CODECS, bound_compress_temp_nbytes, compress_options
 from gzarr.gpu.kernels import sources
 from tests.gpu.fake_cupy.clock import Costs
 from tests.gpu.fake_cupy.errors import INVALID_CONFIGURATION, CUDARuntimeError
@@ -86,8 +86,6 @@ def decompress_async(
     out_ptrs: int,
     statuses: int,
     stream: int,
-    *,
-    engine: bool = False,
 ) -> None:
     """Like gzarr.gpu.device.nvcomp.decompress_async: the tables are read at their addresses, when the stream comes to
     it."""
@@ -104,7 +102,7 @@ def decompress_async(
         decoded = int(found.sizes.sum())
         return lambda costs: decoded / costs.decode_rate
 
-    RawKernel.launches.append(f"{codec} on the engine" if engine else codec)
+    RawKernel.launches.append(codec)
     queue_at(stream).submit(run)
 
 
@@ -112,7 +110,7 @@ def compress_temp_nbytes(
     codec: str, n: int, max_chunk: int, total: int, options: bytes | None = None, stream: int = 0
 ) -> int:
     """Like gzarr.gpu.device.nvcomp.compress_temp_nbytes, which needs a device for zstd."""
-    return _DECODERS.compress_scratch_nbytes(codec, n, max_chunk, total)
+    return bound_compress_temp_nbytes(codec, n, max_chunk)
 
 
 def compress_async(
@@ -141,7 +139,7 @@ def compress_async(
     def run() -> Callable[[Costs], float]:
         source, nbytes, target = (table(at, np.uint64).astype(np.int64) for at in (in_ptrs, in_sizes, out_ptrs))
         assert nbytes.max() <= max_chunk
-        capacity = _DECODERS.compress_max_nbytes(codec, max_chunk)
+        capacity = CODECS[codec].compress_bound(max_chunk)
         found = _DECODERS.compress(codec, source, nbytes, target, capacity, typesize)
         table(statuses, np.int32)[:] = found.statuses
         table(out_sizes, np.uint64)[:] = found.sizes
@@ -151,22 +149,14 @@ def compress_async(
     queue_at(stream).submit(run)
 
 
-def crc32c_async(ptrs: int, sizes: int, n: int, max_nbytes: int, out: int, statuses: int, stream: int) -> None:
-    """Like gzarr.gpu.device.nvcomp.crc32c_async."""
-    _crc(_DECODERS.crc32c, ptrs, sizes, n, out, statuses, stream)
+def crc_async(kind: str, ptrs: int, sizes: int, n: int, max_nbytes: int, out: int, statuses: int, stream: int) -> None:
+    """Like gzarr.gpu.device.nvcomp.crc_async."""
 
-
-def crc32_async(ptrs: int, sizes: int, n: int, max_nbytes: int, out: int, statuses: int, stream: int) -> None:
-    """Like gzarr.gpu.device.nvcomp.crc32_async."""
-    _crc(_DECODERS.crc32, ptrs, sizes, n, out, statuses, stream)
-
-
-def _crc(compute: Any, ptrs: int, sizes: int, n: int, out: int, statuses: int, stream: int) -> None:
     def run() -> None:
         source, nbytes = (
             np.ctypeslib.as_array(bytes_at(at, 8 * n)).view(np.uint64).astype(np.int64) for at in (ptrs, sizes)
         )
-        found = compute(source, nbytes)
+        found = _DECODERS.crc(kind, source, nbytes)
         np.ctypeslib.as_array(bytes_at(out, 4 * n)).view(np.uint32)[:] = found.sums
         np.ctypeslib.as_array(bytes_at(statuses, 4 * n)).view(np.int32)[:] = found.statuses
 
