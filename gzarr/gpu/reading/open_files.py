@@ -1,9 +1,8 @@
 """A cache of files that are open for reading straight into device memory, which are slow to open.
 
 Opening a file with KvikIO and registering it with cuFile takes 1 ms, or 3 ms in compatibility mode (measured by czarr's
-author on an H100). So files that are missing are opened on several threads at once, and stay open. Where more files are
-read again and again than may be open, an LRU cache would close each of them just before it is wanted. So a file only
-takes the place of one that was not asked for since it was itself asked for before.
+author on an H100). So files that are missing are opened on several threads at once, and stay open; those that were used
+least recently are closed if there are too many.
 """
 
 from __future__ import annotations
@@ -24,9 +23,6 @@ N_THREADS = 16
 _DEFAULT_LIMIT = 1024
 #: Share of them that these files may take, and descriptors of each: one with O_DIRECT, one without.
 _SHARE, _DESCRIPTORS = 0.75, 2
-#: Files of which is known when they were last asked for.
-_MAX_REMEMBERED = 1 << 14
-
 _pool = Pool()
 
 
@@ -82,6 +78,19 @@ def limits() -> Limits:
     return Limits(max(n_files // 2, 1), max(n_files // 2 // N_LANES, 1))
 
 
+class _Handle:
+    """An open file, the number of batches that use it, and whether it must not be used again."""
+
+    def __init__(self, file: OpenFile) -> None:
+        self.file = file
+        self.users = 0
+        self.retired = False
+
+    def version(self) -> tuple[int, ...]:
+        """The version of the open file, even if its path now names another one."""
+        return file_version(os.fstat(self.file.fileno()))
+
+
 class FileCache:
     """A cache of open files. Files in use are never closed.
 
@@ -97,9 +106,7 @@ class FileCache:
         self.limits = most or limits()
         self._open_file = open_file
         self._lock = new_lock()
-        self._cached: OrderedDict[str, _Handle] = OrderedDict()  # in the order in which they were asked for
-        self._asked: OrderedDict[str, int] = OrderedDict()  # when files were, whether they are open or not
-        self._clock = 0
+        self._cached: OrderedDict[str, _Handle] = OrderedDict()  # the last used one at the end
 
     def __len__(self) -> int:
         return len(self._cached)
@@ -120,14 +127,20 @@ class FileCache:
             run_in_threads(lambda item: self._hold_new(held, *item), missing, min(len(missing), N_THREADS), _pool)
             yield {path: held[path].file for path in versions}
         finally:
-            self._let_go(held)
+            with self._lock:
+                for handle in held.values():
+                    handle.users -= 1
+                unused = [path for path, handle in self._cached.items() if not handle.users]
+                surplus = max(len(self._cached) - self.limits.cached, 0)
+                dropped = [self._retire(path) for path in unused[:surplus]]
+                closing = dropped + [h for h in held.values() if h.retired and not h.users and h not in dropped]
+            for handle in closing:
+                handle.file.close()
 
     def close(self) -> None:
         """Close all files; those in use are closed when their users are done."""
         with self._lock:
-            handles = list(self._cached.values())
-            self._cached.clear()
-            idle = [handle for handle in handles if handle.retire()]
+            idle = [handle for handle in map(self._retire, list(self._cached)) if not handle.users]
         for handle in idle:
             handle.file.close()
 
@@ -137,19 +150,9 @@ class FileCache:
             if handle is None or handle.version() != version:
                 return False
             handle.users += 1
-            self._remember(path)
             self._cached.move_to_end(path)
             held[path] = handle
             return True
-
-    def _remember(self, path: str) -> int:
-        """Note that a file is asked for. Returns: when it was before; 0 if that is not known."""
-        self._clock += 1
-        before = self._asked.pop(path, 0)
-        self._asked[path] = self._clock
-        if len(self._asked) > _MAX_REMEMBERED:
-            self._asked.popitem(last=False)
-        return before
 
     def _hold_new(self, held: dict[str, _Handle], path: str, version: tuple[int, ...]) -> None:
         handle = _Handle(self._open_file(path))
@@ -157,49 +160,15 @@ class FileCache:
             handle.file.close()
             raise OSError(f"{path} was replaced while it was opened")
         handle.users = 1
-        held[path] = handle
         with self._lock:
-            handle.wanted_before = self._remember(path)
-            old = self._cached.pop(path, None)
-            self._cached[path] = handle
-            idle = old is not None and old.retire()
-        if idle and old is not None:
+            old = self._retire(path) if path in self._cached else None
+            is_idle = old is not None and not old.users
+            held[path] = self._cached[path] = handle
+        if is_idle and old is not None:
             old.file.close()
 
-    def _let_go(self, held: dict[str, _Handle]) -> None:
-        closing = []
-        with self._lock:
-            for handle in held.values():
-                handle.users -= 1
-                if handle.retired and handle.users == 0:
-                    closing.append(handle)
-            for path, handle in held.items():
-                if len(self._cached) <= self.limits.cached:
-                    break
-                if handle.wanted_before is not None and self._cached.get(path) is handle:
-                    oldest = next(iter(self._cached))
-                    replaced = self._cached.pop(oldest if self._asked.get(oldest, 0) < handle.wanted_before else path)
-                    if replaced.retire():
-                        closing.append(replaced)
-                    handle.wanted_before = None
-        for handle in closing:
-            handle.file.close()
-
-
-class _Handle:
-    """An open file, the number of waves that use it, and, until it may stay, when it was asked for before."""
-
-    def __init__(self, file: OpenFile) -> None:
-        self.file = file
-        self.users = 0
-        self.wanted_before: int | None = None
-        self.retired = False
-
-    def version(self) -> tuple[int, ...]:
-        """The version of the open file, even if its path now names another one."""
-        return file_version(os.fstat(self.file.fileno()))
-
-    def retire(self) -> bool:
-        """Exclude it from further use. Returns: whether it is unused, so that the caller must close it."""
-        self.retired = True
-        return self.users == 0
+    def _retire(self, path: str) -> _Handle:
+        """Take a file out of the cache. The caller holds the lock, and closes the file if it has no users."""
+        handle = self._cached.pop(path)
+        handle.retired = True
+        return handle
