@@ -1,4 +1,4 @@
-"""The common part of filters, which are codecs from array to array.
+"""Filters, which are codecs from array to array: the table from their names to functions of both directions.
 
 On the device, a filter is a function from a uint8 array (n chunks, bytes before) to a uint8 array (n chunks, bytes
 after). Between two filters, numbers are in native byte order. A filter runs on the host if the device cannot give the
@@ -10,19 +10,24 @@ Source: numcodecs, the filters of the same names; `gzarr.codecs.scale_offset`, `
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from gzarr.backend import Array
+from gzarr.codecs.cast_value import CastValueCodec
+from gzarr.codecs.numcodecs import NumcodecsCodec
+from gzarr.codecs.scale_offset import ScaleOffsetCodec
 from gzarr.codecs.spec import ArrayRepr, Step
+from gzarr.codecs.transpose import TransposeCodec
 from gzarr.errors import CodecError
 from gzarr.gpu.codecs import floats
-from gzarr.gpu.codecs.batch import Chunks, Encoded, Streams, Wave
+from gzarr.gpu.codecs.batch import BYTE_SHUFFLE, Chunks, Encoded, Shuffle, Streams, Wave
 from gzarr.gpu.codecs.dtypes import has_dtype
 from gzarr.gpu.codecs.entry import UNFIT, Decoder, DeviceCodec, Encoder, decoded_nbytes
-from gzarr.gpu.codecs.transfers import as_chunks, as_rows, rows_as_chunks, unshuffled
+from gzarr.gpu.codecs.transfers import as_chunks, as_rows, rows_as_chunks, shuffled, unshuffled
 from gzarr.gpu.device.protocol import Device
 
 #: Works on all chunks of a wave: uint8 (n, bytes before) -> uint8 (n, bytes after), both on the device.
@@ -33,6 +38,8 @@ Maker: TypeAlias = Callable[[Step], Filter | str]
 #: A pair of native dtypes: decoded, encoded.
 Dtypes: TypeAlias = tuple[np.dtype[Any], np.dtype[Any]]
 
+#: Bits of the mantissa that is stored, by the size of a float (IEEE 754, binary16, 32, 64).
+_MANTISSA_BITS = {2: 10, 4: 23, 8: 52}
 DATA_TYPE = "the device cannot run it for this data type"
 CHECKED = "the host checks each number"
 _UNUSUAL_SCALE = "the device calculates with plain finite scales and offsets"
@@ -108,3 +115,287 @@ def calculated(dtypes: Dtypes, target: np.dtype[Any], *steps: tuple[str, Any]) -
     if numbers is None:
         return _UNUSUAL_SCALE
     return lambda wave, rows: floats.calculate(wave, rows, dtypes, target, numbers)
+
+
+# -- bits: bitround drops bits of floats, packbits stores eight booleans in a byte -----------------------------------
+
+
+def _unchanged(wave: Wave, rows: Array) -> Array:
+    return rows
+
+
+def _encoding_bitround(step: Step) -> Filter | str:
+    """In integers, as numcodecs does it."""
+    if not isinstance(step.decoded, ArrayRepr) or step.decoded.dtype.kind != "f":
+        return DATA_TYPE
+    itemsize, keep = step.decoded.dtype.itemsize, step.spec.configuration()["keepbits"]
+    dropped = _MANTISSA_BITS.get(itemsize, -1) - keep
+    if dropped < 0:
+        return DATA_TYPE
+    if dropped == 0:
+        return _unchanged
+    number = np.dtype(f"i{itemsize}").type
+    half, shift, mask = number((1 << (dropped - 1)) - 1), number(dropped), number(-(1 << dropped))
+
+    def encode(wave: Wave, rows: Array) -> Array:
+        bits = rows.view(number)
+        return ((bits + ((bits >> shift & number(1)) + half)) & mask).view(np.uint8)
+
+    return encode
+
+
+def _decoding_packbits(step: Step) -> Filter | str:
+    n_bits = step.decoded.nbytes  # a bool is a byte
+    if n_bits is None:
+        return DATA_TYPE
+
+    def decode(wave: Wave, rows: Array) -> Array:
+        xp = wave.device.xp
+        # The first byte is the number of padding bits in the last one, which the number of elements tells too.
+        bits = xp.unpackbits(xp.ascontiguousarray(rows[:, 1:]).reshape(-1))
+        return xp.ascontiguousarray(bits.reshape(rows.shape[0], -1)[:, :n_bits])
+
+    return decode
+
+
+def _encoding_packbits(step: Step) -> Filter | str:
+    n_bits = step.decoded.nbytes  # a bool is a byte
+    if n_bits is None:
+        return DATA_TYPE
+    padding = -n_bits % 8
+
+    def encode(wave: Wave, rows: Array) -> Array:
+        xp, n = wave.device.xp, rows.shape[0]
+        whole = xp.zeros((n, n_bits + padding), np.uint8)
+        whole[:, :n_bits] = rows
+        packed = xp.empty((n, 1 + (n_bits + padding) // 8), np.uint8)
+        packed[:, :1] = padding
+        packed[:, 1:] = xp.packbits(whole.reshape(-1)).reshape(n, -1)
+        return packed
+
+    return encode
+
+
+# -- numbers stored as another data type: astype, and the exact casts of cast_value ----------------------------------
+
+
+def _astype(step: Step, direction: str) -> Filter | str:
+    dtypes = filter_dtypes(step, "decode_dtype", "encode_dtype")
+    if dtypes is None:
+        return DATA_TYPE
+    decoded, encoded = dtypes
+    return casting(decoded, encoded) if direction == "encode" else casting(encoded, decoded)
+
+
+def _cast_value(step: Step, direction: str) -> Filter | str:
+    """The exact casts of cast_value, for which the rounding rule does not matter. direction: "encode" or "decode"."""
+    spec = step.spec
+    if not isinstance(spec, CastValueCodec):
+        return DATA_TYPE
+    if not isinstance(step.decoded, ArrayRepr) or not isinstance(step.encoded, ArrayRepr):
+        return DATA_TYPE
+    source, target = step.encoded.dtype.newbyteorder("="), step.decoded.dtype.newbyteorder("=")
+    if direction == "encode":
+        source, target = target, source
+    # NumPy calls the cast of 64-bit integers to doubles safe, although it rounds.
+    exact = target.kind != "f" or source.kind == "f" or source.itemsize < target.itemsize
+    if not (exact and np.can_cast(source, target, "safe")):
+        return CHECKED
+    why = floats.why_not_cast(source, target)
+    if why:
+        return why
+    mapping = spec.mapping(direction, source, target)
+
+    def run(wave: Wave, rows: Array) -> Array:
+        result = floats.cast(wave, rows, source, target)
+        if mapping and result is rows:
+            result = rows.copy()
+        for key, value in mapping:
+            floats.put(result, target, floats.where_equal(rows, source, key), value)
+        return result
+
+    return run
+
+
+# -- differences of neighbouring numbers, and their running sums -----------------------------------------------------
+
+
+def _decoding_delta(step: Step) -> Filter | str:
+    dtypes = filter_dtypes(step)
+    if dtypes is None:
+        return DATA_TYPE
+    decoded, encoded = dtypes
+    if decoded.kind in "iu" and encoded.kind in "iu":
+        return lambda wave, rows: wave.device.xp.cumsum(rows.view(encoded), axis=1, dtype=decoded).view(np.uint8)
+    return _why_not_floats(dtypes) or (lambda wave, rows: floats.running_sums(wave, rows, decoded))
+
+
+def _encoding_delta(step: Step) -> Filter | str:
+    dtypes = filter_dtypes(step)
+    if dtypes is None:
+        return DATA_TYPE
+    decoded, encoded = dtypes
+    if decoded.kind not in "iu" or encoded.kind not in "iu":
+        return _why_not_floats(dtypes) or (lambda wave, rows: floats.differences(wave, rows, decoded))
+    if not np.can_cast(decoded, encoded, "safe"):
+        return "the host refuses a first number that is out of range"
+
+    def encode(wave: Wave, rows: Array) -> Array:
+        values = rows.view(decoded)
+        steps = wave.device.xp.empty(values.shape, encoded)
+        steps[:, :1] = values[:, :1].astype(encoded)
+        with np.errstate(over="ignore"):  # as on the host; the emulated device has NumPy's warnings
+            steps[:, 1:] = (values[:, 1:] - values[:, :-1]).astype(encoded)
+        return steps.view(np.uint8)
+
+    return encode
+
+
+def _why_not_floats(dtypes: Dtypes) -> str:
+    """Why the host runs a delta of floats; empty if the device does."""
+    if dtypes[0].str[1:] == "f2":
+        return floats.HALF_FLOATS
+    if dtypes[0] != dtypes[1] or dtypes[0].kind not in "fc":
+        return "the device takes differences of integers, and of floats stored in their own type"
+    return ""
+
+
+# -- floats that are scaled and rounded ------------------------------------------------------------------------------
+
+
+def _decoding_fixed(step: Step) -> Filter | str:
+    dtypes, config = filter_dtypes(step), step.spec.configuration()
+    if dtypes is None or "b" in (dtypes[0].kind, dtypes[1].kind):
+        return DATA_TYPE
+    decoded, encoded = dtypes
+    work = encoded if encoded.kind in "fc" else np.dtype(np.float64)
+    return calculated((encoded, work), decoded, ("divide", config["scale"]), ("add", config["offset"]))
+
+
+def _encoding_fixed(step: Step) -> Filter | str:
+    dtypes, config = filter_dtypes(step), step.spec.configuration()
+    if dtypes is None or "b" in (dtypes[0].kind, dtypes[1].kind):
+        return DATA_TYPE
+    decoded, encoded = dtypes
+    if decoded.kind in "iu":
+        return "integers are scaled on the host"
+    steps = ("subtract", config["offset"]), ("multiply", config["scale"]), ("rint", None)
+    return calculated((decoded, decoded), encoded, *steps)
+
+
+def _decoding_quantize(step: Step) -> Filter | str:
+    dtypes = filter_dtypes(step)
+    return DATA_TYPE if dtypes is None else casting(dtypes[1], dtypes[0])
+
+
+def _encoding_quantize(step: Step) -> Filter | str:
+    dtypes = filter_dtypes(step)
+    if dtypes is None or dtypes[0].kind != "f":
+        return DATA_TYPE
+    (decoded, encoded), scale = dtypes, _quantum(step.spec.configuration()["digits"])
+    return calculated((decoded, decoded), encoded, ("multiply", scale), ("rint", None), ("divide", scale))
+
+
+def _quantum(digits: int) -> float:
+    """The power of two by which numcodecs multiplies to keep a number of decimal digits."""
+    exponent = math.log10(10.0**-digits)
+    exponent = math.floor(exponent) if exponent < 0 else math.ceil(exponent)
+    return float(2.0 ** math.ceil(math.log2(10.0**-exponent)))
+
+
+def _scale_offset(step: Step, *operations: tuple[str, str]) -> Filter | str:
+    """Arithmetic on floats. operations: each with the field that holds its operand."""
+    spec = step.spec
+    if not isinstance(spec, ScaleOffsetCodec) or not isinstance(step.decoded, ArrayRepr):
+        return DATA_TYPE
+    if not has_dtype(step.decoded.dtype):
+        return DATA_TYPE
+    native = step.decoded.dtype.newbyteorder("=")
+    if native.kind != "f":
+        return CHECKED
+    operands = dict(zip(("offset", "scale"), spec.scalars(native), strict=True))
+    return calculated((native, native), native, *((name, operands[field]) for name, field in operations))
+
+
+# -- transposes behind other filters; the placement and gathering kernels do those at the beginning of a chain -------
+
+
+def _transpose(step: Step, direction: str) -> Filter | str:
+    given = step.decoded if direction == "encode" else step.encoded
+    if not isinstance(given, ArrayRepr) or not isinstance(step.spec, TransposeCodec):
+        return DATA_TYPE
+    axes: Sequence[int] = step.spec.permutation(len(given.shape))
+    if direction == "decode":
+        axes = np.argsort(axes).tolist()
+    shape, itemsize = given.shape, given.dtype.itemsize
+    order = (0, *(axis + 1 for axis in axes), len(shape) + 1)
+
+    def run(wave: Wave, rows: Array) -> Array:
+        n = rows.shape[0]
+        return wave.device.xp.ascontiguousarray(rows.reshape(n, *shape, itemsize).transpose(order)).reshape(n, -1)
+
+    return run
+
+
+# -- the shuffle of numcodecs, which is Blosc's byte shuffle with one block ------------------------------------------
+
+
+def _shuffle_sizes(step: Step) -> tuple[int, int] | None:
+    """(bytes of a chunk, bytes of an element); None if the device cannot shuffle them."""
+    nbytes = decoded_nbytes(step)
+    if nbytes is None or not isinstance(step.spec, NumcodecsCodec):
+        return None
+    typesize = int(step.spec.configuration().get("elementsize", 4))
+    return None if typesize > 1 and nbytes % typesize else (nbytes, typesize)
+
+
+def _shuffle_decoder(step: Step, device: Device) -> Decoder | str:
+    sizes = _shuffle_sizes(step)
+    if sizes is None:
+        return UNFIT
+    nbytes, typesize = sizes
+
+    def decode(wave: Wave, batch: Streams | Chunks) -> Chunks:
+        chunks = as_chunks(wave, batch, nbytes, "shuffle")
+        chunks = unshuffled(wave, chunks) if chunks.shuffle is not None else chunks
+        n = len(chunks)
+        mode, sizes = np.full(n, BYTE_SHUFFLE, np.uint8), np.full(n, typesize, np.int32)
+        shuffle = Shuffle(mode, sizes, np.full(n, nbytes, np.int64)) if typesize > 1 else None
+        return Chunks(chunks.owner, chunks.addresses, nbytes, chunks.rows, shuffle)
+
+    return decode
+
+
+def _shuffle_encoder(step: Step, device: Device) -> Encoder | str:
+    sizes = _shuffle_sizes(step)
+    if sizes is None:
+        return UNFIT
+    nbytes, typesize = sizes
+
+    def encode(wave: Wave, batch: Chunks | Encoded) -> Chunks:
+        chunks = rows_as_chunks(wave, as_rows(wave, batch))
+        return chunks if typesize < 2 else shuffled(wave, chunks, BYTE_SHUFFLE, typesize, nbytes)
+
+    return encode
+
+
+def _either_way(make: Callable[[Step, str], Filter | str]) -> DeviceCodec:
+    """The codec of a filter whose directions are alike: make(step, "decode" or "encode")."""
+    return filter_codec(lambda step: make(step, "decode"), lambda step: make(step, "encode"))
+
+
+CODECS = {
+    "cast_value": _either_way(_cast_value),
+    "numcodecs.astype": _either_way(_astype),
+    "numcodecs.bitround": filter_codec(lambda step: _unchanged, _encoding_bitround),
+    "numcodecs.delta": filter_codec(_decoding_delta, _encoding_delta),
+    "numcodecs.fixedscaleoffset": filter_codec(_decoding_fixed, _encoding_fixed),
+    "numcodecs.packbits": filter_codec(_decoding_packbits, _encoding_packbits),
+    "numcodecs.quantize": filter_codec(_decoding_quantize, _encoding_quantize),
+    "numcodecs.shuffle": DeviceCodec(_shuffle_decoder, _shuffle_encoder),
+    "scale_offset": filter_codec(
+        lambda step: _scale_offset(step, ("divide", "scale"), ("add", "offset")),
+        lambda step: _scale_offset(step, ("subtract", "offset"), ("multiply", "scale")),
+    ),
+    "transpose": _either_way(_transpose),
+}
