@@ -136,38 +136,8 @@ class EmulatedArray(NDArrayOperatorsMixin, DeviceArray):
             )
         return bool(self.get())
 
-    def __int__(self) -> int:
-        return int(self.get())
-
-    def __float__(self) -> float:
-        return float(self.get())
-
-    def __complex__(self) -> complex:
-        return complex(self.get())
-
     def __bytes__(self) -> bytes:
         return bytes(self.get())
-
-    def __repr__(self) -> str:
-        return repr(self.get())
-
-    def __str__(self) -> str:
-        return str(self.get())
-
-    def __format__(self, spec: str) -> str:
-        return format(self.get(), spec)
-
-    def tolist(self) -> Any:
-        """Return the values as nested lists."""
-        return self.get().tolist()
-
-    def tobytes(self, order: str = "C") -> bytes:
-        """Return the values as bytes."""
-        return self.get().tobytes(order)  # type: ignore[arg-type]
-
-    def tofile(self, fid: Any, sep: str = "", format: str = "%s") -> None:
-        """Write the values to a file."""
-        self.get().tofile(fid, sep, format)
 
     def dumps(self) -> bytes:
         """Return the array as a pickle."""
@@ -303,20 +273,9 @@ class EmulatedArray(NDArrayOperatorsMixin, DeviceArray):
     def shape(self, shape: Any) -> None:
         self._host = self._host.reshape(shape, copy=False)
 
-    dtype = property(lambda self: self._host.dtype)
-    imag = property(lambda self: view(self._host.imag))
-    itemsize = property(lambda self: self._host.itemsize)
-    mT = property(lambda self: view(self._host.mT))  # noqa: N815 - NumPy's name
-    nbytes = property(lambda self: self._host.nbytes)
-    ndim = property(lambda self: self._host.ndim)
-    real = property(lambda self: view(self._host.real))
-    size = property(lambda self: self._host.size)
-    strides = property(lambda self: self._host.strides)
-    T = property(lambda self: view(self._host.T))
-
     if TYPE_CHECKING:
 
-        def __getattr__(self, name: str) -> Any: ...  # the methods of `_METHODS`
+        def __getattr__(self, name: str) -> Any: ...  # what the tables at the end of this module name
 
 
 def check_keywords(name: str, keywords: dict[str, Any]) -> None:
@@ -345,6 +304,9 @@ def _method(name: str, convert: Callable[[Any], Any]) -> Callable[..., Any]:
     return call
 
 
+#: Attributes of NumPy's arrays that CuPy's have too, and methods that hand the values to the host.
+_ATTRIBUTES = "T dtype imag itemsize mT nbytes ndim real size strides"
+_EXPLICIT = "__complex__ __float__ __format__ __int__ __repr__ __str__ tobytes tofile tolist"
 #: Methods of NumPy's arrays that CuPy's have too.
 _METHODS = (
     "all any argmax argmin argpartition argsort astype byteswap clip conj conjugate copy cumprod cumsum diagonal dot "
@@ -496,6 +458,29 @@ def _check_out(array: EmulatedArray, out: Any) -> None:
         raise RuntimeError("`out` cannot be specified when copying to non-contiguous ndarray")
 
 
+def _explicit(name: str) -> Callable[..., Any]:
+    """Return a method of NumPy's arrays that hands the values to the host."""
+
+    def call(self: EmulatedArray, *args: Any, **keywords: Any) -> Any:
+        return getattr(self.get(), name)(*args, **keywords)
+
+    return call
+
+
+def _attribute(name: str) -> property:
+    """Return an attribute of NumPy's arrays; one that is an array is a view of the device's memory."""
+
+    def value(self: EmulatedArray) -> Any:
+        found = getattr(host_of(self), name)
+        return view(found) if isinstance(found, np.ndarray) else found
+
+    return property(value)
+
+
+for _name in _EXPLICIT.split():
+    setattr(EmulatedArray, _name, _explicit(_name))
+for _name in _ATTRIBUTES.split():
+    setattr(EmulatedArray, _name, _attribute(_name))
 for _name in _METHODS.split():
     setattr(EmulatedArray, _name, _method(_name, _argument))
 for _name in TAKING_INDICES.split():

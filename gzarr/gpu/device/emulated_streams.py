@@ -5,8 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Self
 
 from gzarr.profiling import crossings
@@ -87,14 +85,3 @@ NULL = EmulatedStream.null = EmulatedStream()
 def current_stream() -> EmulatedStream:
     """The stream that this thread's work goes to."""
     return getattr(_local, "stream", None) or NULL
-
-
-@contextmanager
-def use(stream: EmulatedStream) -> Iterator[None]:
-    """Make a stream current for this thread."""
-    outer = getattr(_local, "stream", None)
-    _local.stream = stream
-    try:
-        yield
-    finally:
-        _local.stream = outer
