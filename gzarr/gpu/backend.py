@@ -48,7 +48,7 @@ from gzarr.indexing.copies import Slots
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import Part
 from gzarr.layout.chunk_layout import Layout, Located
-from gzarr.profiling import crossings
+from gzarr.profiling import transfers
 from gzarr.profiling.recorder import Marker
 from gzarr.storage.base import Buffer, Store
 from gzarr.tensors import from_tensor, memory_of
@@ -217,7 +217,7 @@ class GpuBackend:
         if adopted is None:
             value = self._host.asarray(value, dtype)
             if value.ndim and has_dtype(dtype):
-                crossings.notify("to_device", value.nbytes)
+                transfers.notify("to_device", value.nbytes)
             return value
         return adopted if self._device.owns(adopted) else self._device.download(adopted)
 

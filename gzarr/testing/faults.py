@@ -8,7 +8,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from gzarr.errors import DeviceError
-from gzarr.profiling import crossings
+from gzarr.profiling import transfers
 
 if TYPE_CHECKING:
     from gzarr.hierarchy.array import Array
@@ -25,7 +25,7 @@ class _Full:
         self._numbers = count()
         self._after = after
 
-    def crossed(self, what: crossings.Crossing, nbytes: int, *, inside: bool) -> None:
+    def crossed(self, what: transfers.Transfer, nbytes: int, *, inside: bool) -> None:
         """Raise OutOfMemoryError if it is an allocation, and enough were made."""
         if what == "allocate" and next(self._numbers) >= self._after:
             raise OutOfMemoryError(
@@ -60,7 +60,7 @@ def out_of_memory(after: int = 0) -> Iterator[None]:
     """
     if after < 0:
         raise ValueError(f"after must be a number of allocations >= 0, got {after}")
-    with crossings.observed_by(_Full(after)):
+    with transfers.observed_by(_Full(after)):
         yield
 
 

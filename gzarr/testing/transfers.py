@@ -11,9 +11,9 @@ from types import FrameType
 from typing import Any
 
 from gzarr.concurrency import new_lock
-from gzarr.profiling import crossings
+from gzarr.profiling.transfers import Transfer, observed_by
 
-#: Packages whose functions are not the place of a crossing: what called them is.
+#: Packages whose functions are not the place of a transfer: what called them is.
 _NOT_PLACES = ("gzarr", "numpy", "cupy", "cupyx", "contextlib", "weakref")
 #: Places that are listed by `repr`.
 _MAX_PLACES = 5
@@ -21,7 +21,7 @@ _MAX_PLACES = 5
 
 @dataclass(slots=True)
 class Crossed:
-    """Crossings of one kind. It is false if there were none, and its ``repr`` says where in your code they happened.
+    """Transfers of one kind. It is false if there were none, and its ``repr`` says where in your code they happened.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class Traffic:
     peak_nbytes: int = 0
     _live: int = field(default=0, repr=False)
 
-    def _count(self, what: crossings.Crossing, nbytes: int) -> None:
+    def _count(self, what: Transfer, nbytes: int) -> None:
         if what == "free":
             self._live -= nbytes
             return
@@ -108,8 +108,8 @@ class Transfers(Traffic):
     inside: Traffic = field(default_factory=Traffic)
     _lock: Any = field(default_factory=new_lock, repr=False, compare=False)
 
-    def crossed(self, what: crossings.Crossing, nbytes: int, *, inside: bool) -> None:
-        """Count a crossing."""
+    def crossed(self, what: Transfer, nbytes: int, *, inside: bool) -> None:
+        """Count a transfer."""
         with self._lock:
             (self.inside if inside else self)._count(what, nbytes)  # noqa: SLF001 - of its own class
 
@@ -135,12 +135,12 @@ def transfers() -> Iterator[Transfers]:
     none
     """
     counts = Transfers()
-    with crossings.observed_by(counts):
+    with observed_by(counts):
         yield counts
 
 
 def _place() -> str:
-    """The line of code that made this crossing, outside of libraries; "gzarr" on its own threads."""
+    """The line of code that made this transfer, outside of libraries; "gzarr" on its own threads."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the stack, without the cost of reading its source
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _NOT_PLACES:
         frame = frame.f_back

@@ -9,7 +9,7 @@ import pytest
 
 import gzarr
 from gzarr.gpu.device.hostbuild import find_compiler
-from gzarr.profiling import crossings
+from gzarr.profiling.transfers import inside, notify
 from gzarr.testing import transfers
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
@@ -89,9 +89,9 @@ def test_the_cpu_has_no_traffic() -> None:
     assert t.allocations.count == t.to_host.count == t.inside.to_device.count == 0
 
 
-def test_crossings_of_all_threads_are_counted() -> None:
+def test_transfers_of_all_threads_are_counted() -> None:
     with transfers() as t:
-        threads = [threading.Thread(target=crossings.notify, args=("to_host", 1)) for _ in range(9)]
+        threads = [threading.Thread(target=notify, args=("to_host", 1)) for _ in range(9)]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -102,7 +102,7 @@ def test_crossings_of_all_threads_are_counted() -> None:
 def test_many_places_are_cut_short() -> None:
     with transfers() as t:
         for i in range(9):
-            exec(compile("\n" * i + "crossings.notify('to_host')", "code.py", "exec"))
+            exec(compile("\n" * i + "notify('to_host')", "code.py", "exec"))
     assert repr(t.to_host) == "9: code.py:1, code.py:2, code.py:3, code.py:4, code.py:5, ..."
 
 
@@ -131,7 +131,7 @@ def test_the_end_of_working_memory_lowers_its_own_count() -> None:
     with gzarr.config.set({"emulated.arrays": "device"}):
         xp = gzarr.ones(1, device="emulated").xp
     with transfers() as t:
-        with crossings.inside():
+        with inside():
             work = xp.zeros(1000, "u1")
         del work
         result = xp.zeros(1000, "u1")

@@ -24,7 +24,7 @@ from gzarr.backend import T
 from gzarr.concurrency import new_lock
 from gzarr.errors import DeviceError
 from gzarr.gpu.device import nvcomp
-from gzarr.gpu.device.cuda_crossings import watching
+from gzarr.gpu.device.cuda_transfers import watching
 from gzarr.gpu.device.memory import Arena
 from gzarr.gpu.device.nvcomp_tables import (
     DECODERS,
@@ -35,7 +35,7 @@ from gzarr.gpu.device.nvcomp_tables import (
 from gzarr.gpu.device.pinned import MAX_TABLE_NBYTES, Staging
 from gzarr.gpu.device.protocol import Checksums, Outcome, Table
 from gzarr.gpu.kernels.sources import BLOCK_THREADS, KERNELS, all_sources
-from gzarr.profiling import crossings
+from gzarr.profiling import transfers
 
 #: DLPack's device types of CUDA memory and of managed memory (dlpack.h, DLDeviceType).
 _DLPACK_CUDA = (2, 13)
@@ -49,7 +49,7 @@ _COMPILING = new_lock()
 #: cudaErrorMemoryAllocation (CUDA Runtime API, cudaError_t), for device or pinned host memory.
 _NO_MEMORY = 2
 
-crossings.watched_by("cupy", partial(watching, cupy))
+transfers.watched_by("cupy", partial(watching, cupy))
 
 
 class _Handle:

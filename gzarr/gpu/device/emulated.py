@@ -46,7 +46,7 @@ from gzarr.gpu.device.nvcomp_tables import (
 )
 from gzarr.gpu.device.pinned import Staging
 from gzarr.gpu.device.protocol import Checksums, Outcome, Table
-from gzarr.profiling import crossings
+from gzarr.profiling import transfers
 from gzarr.storage.extras import require
 
 #: nvCOMP's status for a damaged stream (nvcompErrorCannotDecompress).
@@ -174,7 +174,7 @@ class EmulatedDevice:
         outer = dict(state)
         state.update(memory=memory, staging=staging)
         try:
-            with stream, crossings.inside():
+            with stream, transfers.inside():
                 yield
         finally:
             state.clear()
@@ -211,14 +211,14 @@ class EmulatedDevice:
 
     def upload(self, host: NDArray[Any]) -> Any:
         """A copy."""
-        crossings.notify("to_device", host.nbytes, inside=True)
+        transfers.notify("to_device", host.nbytes, inside=True)
         copied = _host(self.empty(host.nbytes)).view(host.dtype).reshape(host.shape)
         copied[...] = host
         return self._made(copied)
 
     def download(self, array: Any, into: NDArray[Any] | None = None) -> NDArray[Any]:
         """A copy."""
-        crossings.notify("to_host", array.nbytes, inside=True)
+        transfers.notify("to_host", array.nbytes, inside=True)
         self.synchronize()
         if into is None:
             return np.array(_host(array), copy=True)
@@ -230,7 +230,7 @@ class EmulatedDevice:
         copies = []
         for array in arrays:
             host = self.staging(array.nbytes).view(array.dtype).reshape(array.shape)
-            crossings.notify("to_host", array.nbytes, inside=True)
+            transfers.notify("to_host", array.nbytes, inside=True)
             host[...] = _host(array)
             copies.append(host)
         self.synchronize()
@@ -238,7 +238,7 @@ class EmulatedDevice:
 
     def synchronize(self) -> None:
         """Tell observers, as no work is pending."""
-        crossings.notify("synchronize", inside=True)
+        transfers.notify("synchronize", inside=True)
 
     def push_range(self, name: str) -> None:
         """Do nothing."""
@@ -333,8 +333,7 @@ class EmulatedDevice:
     def crc(self, kind: str, source: Table, nbytes: Table) -> Checksums:
         """Checksums of many byte ranges."""
         self.launches.append(kind)
-        crc32c = require("google_crc32c", "", "codec 'crc32c'")
-        compute = zlib.crc32 if kind == "crc32" else crc32c.value
+        compute = zlib.crc32 if kind == "crc32" else require("google_crc32c", "", "codec 'crc32c'").value
         pairs = zip(source.tolist(), nbytes.tolist(), strict=True)
         sums = np.array([compute(ctypes.string_at(src, n)) for src, n in pairs], np.uint32)
         return Checksums(self.upload(sums), self.upload(np.zeros(sums.size, np.int32)))

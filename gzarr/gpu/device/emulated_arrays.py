@@ -3,7 +3,7 @@
 An `EmulatedArray` has its values in a NumPy array that nobody else sees. It never becomes a NumPy array by itself, is
 not mixed with NumPy arrays, and its reductions stay on the device as arrays without axes: code that passes with it has
 no hidden copies. Texts of errors are CuPy's (CuPy 14.2), so that a search for one finds the same answers. Copies and
-waits are told to `gzarr.profiling.crossings`.
+waits are told to `gzarr.profiling.transfers`.
 
 Values are NumPy's: no rounding, order of sums or overflow of a GPU is emulated. Indices out of bounds raise an
 IndexError here; CuPy wraps them around. DLPack exports the memory as the host's, as no library has this device: PyTorch
@@ -22,7 +22,7 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import NDArray
 
-from gzarr.profiling import crossings
+from gzarr.profiling import transfers
 from gzarr.tensors import DeviceArray
 
 _IMPLICIT = (
@@ -72,7 +72,7 @@ class Device:
 
     def synchronize(self) -> None:
         """Wait for the device, which has done everything already."""
-        crossings.notify("synchronize")
+        transfers.notify("synchronize")
 
 
 class Pointer(NamedTuple):
@@ -115,9 +115,9 @@ class EmulatedArray(NDArrayOperatorsMixin, DeviceArray):
             _check_out(self, out)
         elif order.upper() not in ("C", "F", "A"):
             raise ValueError(f"unsupported order: {order}")
-        crossings.notify("to_host", self.nbytes)
+        transfers.notify("to_host", self.nbytes)
         if blocking:
-            crossings.notify("synchronize")
+            transfers.notify("synchronize")
         if out is None:
             return np.array(self._host, order=order.upper(), copy=True)  # type: ignore[call-overload, no-any-return]
         out[...] = self._host
@@ -158,7 +158,7 @@ class EmulatedArray(NDArrayOperatorsMixin, DeviceArray):
             raise ValueError(f"Shape mismatch. Old shape: {self.shape}, new shape: {arr.shape}")
         if not (self.flags.c_contiguous or self.flags.f_contiguous):
             raise RuntimeError("Cannot set to non-contiguous array")
-        crossings.notify("to_device", arr.nbytes)
+        transfers.notify("to_device", arr.nbytes)
         self._host[...] = arr
 
     def fill(self, value: Any) -> None:
@@ -363,8 +363,8 @@ def wrapped(result: Any, shared: NDArray[Any] | None = None) -> Any:
         return result
     host = np.asarray(result)
     _supported(host.dtype)
-    if crossings.is_observed() and (shared is None or not np.may_share_memory(host, shared)):
-        crossings.notify("allocate", host.nbytes)
+    if transfers.is_observed() and (shared is None or not np.may_share_memory(host, shared)):
+        transfers.notify("allocate", host.nbytes)
         _tell_of_end(host)
     return view(host)
 
@@ -390,7 +390,7 @@ def sent(value: Any, dtype: Any = None, order: Any = "K", ndmin: int = 0) -> NDA
     """Return a copy of values of the host for the device. Raises ValueError for data types that CuPy lacks."""
     host = np.array(value, dtype, order=order, ndmin=ndmin)
     host = host.astype(_supported(host.dtype), copy=False)
-    crossings.notify("to_device", host.nbytes)
+    transfers.notify("to_device", host.nbytes)
     return host
 
 
@@ -398,9 +398,9 @@ def allocated(
     shape: Any, dtype: np.dtype[Any], *, order: Literal["C", "F"] = "C", inside: bool = False
 ) -> NDArray[Any]:
     """Return uninitialized memory of the device as a NumPy array. inside: whether it is for gzarr's own work."""
-    if not crossings.is_observed():
+    if not transfers.is_observed():
         return np.empty(shape, dtype, order)
-    crossings.notify("allocate", math.prod(np.atleast_1d(shape).tolist()) * dtype.itemsize, inside=inside)
+    transfers.notify("allocate", math.prod(np.atleast_1d(shape).tolist()) * dtype.itemsize, inside=inside)
     host = np.empty(shape, dtype, order)
     _tell_of_end(host, inside=inside)
     return host
@@ -408,7 +408,7 @@ def allocated(
 
 def _tell_of_end(host: NDArray[Any], *, inside: bool = False) -> None:
     """Tell observers when the memory of an array is given back."""
-    weakref.finalize(host, crossings.freeing(host.nbytes, inside=inside or crossings.is_inside()))
+    weakref.finalize(host, transfers.freeing(host.nbytes, inside=inside or transfers.is_inside()))
 
 
 def operand(value: Any) -> Any:
@@ -434,7 +434,7 @@ def _index(key: Any) -> Any:
     if isinstance(key, (list, np.ndarray)):
         if isinstance(key, list) and any(isinstance(item, EmulatedArray) for item in key):
             return np.array([host_of(item) if isinstance(item, EmulatedArray) else item for item in key])
-        crossings.notify("to_device", np.asarray(key).nbytes)
+        transfers.notify("to_device", np.asarray(key).nbytes)
         return key
     return host_of(key) if isinstance(key, EmulatedArray) else key
 

@@ -26,7 +26,7 @@ from gzarr.gpu.device.emulated_arrays import (
     wrapped,
 )
 from gzarr.gpu.device.emulated_streams import EmulatedEvent, EmulatedStream, current_stream
-from gzarr.profiling import crossings
+from gzarr.profiling import transfers
 from gzarr.storage.extras import require
 
 ndarray = EmulatedArray
@@ -321,5 +321,5 @@ def _hosts(value: Any) -> Any:
         return [_hosts(item) for item in value]
     if isinstance(value, EmulatedArray):
         return host_of(value)
-    crossings.notify("to_device", np.asarray(value).nbytes)
+    transfers.notify("to_device", np.asarray(value).nbytes)
     return value

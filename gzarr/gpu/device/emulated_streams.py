@@ -7,7 +7,7 @@ import time
 from collections import deque
 from typing import Any, Self
 
-from gzarr.profiling import crossings
+from gzarr.profiling import transfers
 
 _local = threading.local()
 
@@ -47,7 +47,7 @@ class EmulatedStream:
 
     def synchronize(self) -> None:
         """Wait for the work, which is done."""
-        crossings.notify("synchronize")
+        transfers.notify("synchronize")
 
     def wait_event(self, event: Any) -> None:
         """Note the event."""
@@ -75,7 +75,7 @@ class EmulatedEvent:
 
     def synchronize(self) -> None:
         """Wait for the work before it, which is done."""
-        crossings.notify("synchronize")
+        transfers.notify("synchronize")
 
 
 #: The default stream.

@@ -11,7 +11,7 @@ import pytest
 
 from gzarr.gpu.device import emulated_cupy as xp
 from gzarr.gpu.device.emulated_arrays import EmulatedArray
-from gzarr.profiling import crossings
+from gzarr.profiling import transfers
 
 HOST = np.arange(12, dtype="f4").reshape(3, 4)
 
@@ -150,9 +150,9 @@ def test_data_types_that_a_gpu_lacks_are_refused(values):
         xp.array(values)
 
 
-def test_crossings_are_told(array):
+def test_transfers_are_told(array):
     seen = Seen()
-    with crossings.observed_by(seen):
+    with transfers.observed_by(seen):
         made = xp.asarray(HOST)
         made.get()
         float(made[0, 0])

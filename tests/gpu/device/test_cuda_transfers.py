@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gzarr.gpu.device import cuda_crossings
-from gzarr.profiling import crossings
+from gzarr.gpu.device import cuda_transfers
+from gzarr.profiling import transfers as told
 from gzarr.testing import OutOfMemoryError, out_of_memory, transfers
 from tests.gpu import fake_cupy
 
@@ -21,8 +21,8 @@ VALUES = np.arange(8.0)
 def cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The double, watched while someone observes."""
     double = fake_cupy.module()
-    monkeypatch.setattr(crossings, "_watchers", {"cupy": lambda: cuda_crossings.watching(double)})
-    monkeypatch.setattr(cuda_crossings, "_STEPS", ("cupy", "contextlib", "tests.gpu.fake_cupy"))
+    monkeypatch.setattr(told, "_watchers", {"cupy": lambda: cuda_transfers.watching(double)})
+    monkeypatch.setattr(cuda_transfers, "_STEPS", ("cupy", "contextlib", "tests.gpu.fake_cupy"))
     return double
 
 
@@ -95,8 +95,8 @@ def test_methods_of_cupy_itself_can_be_replaced() -> None:
     for ask in (float, int, bool, str, real.asnumpy, lambda x: x.item(), lambda x: x.tolist(), lambda x: x.get()):
         with (
             pytest.raises(RefusedError, match="to_host"),
-            cuda_crossings.watching(real),
-            crossings.observed_by(Refusing()),
+            cuda_transfers.watching(real),
+            told.observed_by(Refusing()),
         ):
             ask(there)
     assert real.ndarray.get is get

@@ -4,7 +4,7 @@ Device code calls `notify`; tests observe (`gzarr.testing`). Without an observer
 Observers are those of the process, as reads run on many threads. A library that does not call `notify` is watched while
 someone observes (`watched_by`).
 
-There are two kinds of crossings. Those of *arrays* are of the calling code: results, values to write, scalars that
+There are two kinds of transfers. Those of *arrays* are of the calling code: results, values to write, scalars that
 Python asks for. Those *inside* are of gzarr at work: encoded chunks, tables and statuses of kernels.
 """
 
@@ -18,14 +18,14 @@ from typing import Literal, Protocol, TypeAlias
 from gzarr.concurrency import new_lock
 
 #: "synchronize" has no bytes: the host waits for a device. "free" gives back what "allocate" took.
-Crossing: TypeAlias = Literal["to_device", "to_host", "synchronize", "allocate", "free"]
+Transfer: TypeAlias = Literal["to_device", "to_host", "synchronize", "allocate", "free"]
 
 
 class Observer(Protocol):
-    """Is told of crossings, on the threads that they happen on."""
+    """Receives transfers, on the threads that caused them."""
 
-    def crossed(self, what: Crossing, nbytes: int, *, inside: bool) -> None:
-        """Note a crossing. What it raises goes to the code that crosses, before anything has happened."""
+    def crossed(self, what: Transfer, nbytes: int, *, inside: bool) -> None:
+        """Note a transfer. What it raises goes to the code that crosses, before anything has happened."""
         ...
 
 
@@ -37,18 +37,18 @@ _local = threading.local()
 
 
 def is_observed() -> bool:
-    """Whether anyone observes, so that crossings need to be counted."""
+    """Whether anyone observes, so that transfers need to be counted."""
     return bool(_observers)
 
 
-def notify(what: Crossing, nbytes: int = 0, *, inside: bool = False) -> None:
-    """Tell the observers of a crossing that is about to happen."""
+def notify(what: Transfer, nbytes: int = 0, *, inside: bool = False) -> None:
+    """Tell the observers of a transfer that is about to happen."""
     for observer in _observers:
         observer.crossed(what, nbytes, inside=inside or is_inside())
 
 
 def is_inside() -> bool:
-    """Whether crossings of this thread are gzarr's own now."""
+    """Whether transfers of this thread are gzarr's own now."""
     return getattr(_local, "inside", False)
 
 
@@ -66,7 +66,7 @@ def freeing(nbytes: int, *, inside: bool) -> Callable[[], None]:
 
 @contextmanager
 def inside() -> Iterator[None]:
-    """A context in which all crossings of this thread are gzarr's own."""
+    """A context in which all transfers of this thread are gzarr's own."""
     before = getattr(_local, "inside", False)
     _local.inside = True
     try:
@@ -85,7 +85,7 @@ def watched_by(library: str, watch: Callable[[], AbstractContextManager[None]]) 
 
 @contextmanager
 def observed_by(observer: Observer) -> Iterator[None]:
-    """A context in which an observer is told of the crossings of all threads."""
+    """A context in which an observer is told of the transfers of all threads."""
     global _observers  # noqa: PLW0603 - one assignment of an immutable tuple, which other threads read without a lock
     with ExitStack() as stack:
         for watch in list(_watchers.values()):

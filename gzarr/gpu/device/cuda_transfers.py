@@ -1,4 +1,4 @@
-"""Tells `gzarr.profiling.crossings` of CuPy's copies, waits and allocations while someone observes.
+"""Tells `gzarr.profiling.transfers` of CuPy's copies, waits and allocations while someone observes.
 
 CuPy reports allocations to hooks of a thread, and nothing else. So the functions and methods through which Python
 copies and waits are replaced meanwhile by functions that tell of it first. What CuPy's C code does by itself,
@@ -18,11 +18,11 @@ from types import FrameType
 from typing import Any
 
 from gzarr.concurrency import new_lock
-from gzarr.profiling import crossings
+from gzarr.profiling import transfers
 
 #: Functions that make an array on the device of one on the host.
 _MAKERS = ("array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray")
-#: Modules whose functions are steps of a crossing, not what asked for it.
+#: Modules whose functions are steps of a transfer, not what asked for it.
 _STEPS = ("cupy", "contextlib")
 
 
@@ -86,9 +86,9 @@ def _telling_get(get: Any) -> Any:
     @wraps(get)
     def call(self: Any, stream: Any = None, order: str = "C", out: Any = None, blocking: bool = True) -> Any:
         inside = _is_inside(_asking())
-        crossings.notify("to_host", self.nbytes, inside=inside)
+        transfers.notify("to_host", self.nbytes, inside=inside)
         if blocking:
-            crossings.notify("synchronize", inside=inside)
+            transfers.notify("synchronize", inside=inside)
         return get(self, stream, order, out, blocking)
 
     return call
@@ -99,7 +99,7 @@ def _telling_set(set_: Any) -> Any:
     def call(self: Any, arr: Any, stream: Any = None) -> None:
         asking = _asking()
         if asking is None or asking.f_globals is not globals():  # else a maker has told of it
-            crossings.notify("to_device", self.nbytes, inside=_is_inside(asking))
+            transfers.notify("to_device", self.nbytes, inside=_is_inside(asking))
         set_(self, arr, stream)
 
     return call
@@ -108,7 +108,7 @@ def _telling_set(set_: Any) -> Any:
 def _telling_wait(wait: Any) -> Any:
     @wraps(wait)
     def call(self: Any) -> None:
-        crossings.notify("synchronize", inside=_is_inside(_asking()))
+        transfers.notify("synchronize", inside=_is_inside(_asking()))
         wait(self)
 
     return call
@@ -120,7 +120,7 @@ def _telling_maker(make: Any) -> Any:
         made = make(value, *args, **keywords)
         items = value if isinstance(value, (list, tuple)) else (value,)
         if not any(hasattr(item, "__cuda_array_interface__") for item in items):
-            crossings.notify("to_device", made.nbytes, inside=_is_inside(_asking()))
+            transfers.notify("to_device", made.nbytes, inside=_is_inside(_asking()))
         return made
 
     return call
@@ -130,16 +130,16 @@ def _hook(cupy: Any) -> Any:
     """What CuPy tells of allocations on the thread that enters it."""
 
     class Hook(cupy.cuda.MemoryHook):  # type: ignore[misc]
-        name = "gzarr.profiling.crossings"
+        name = "gzarr.profiling.transfers"
 
         def __init__(self) -> None:
             self._live: dict[int, Callable[[], None]] = {}
 
         def malloc_preprocess(self, *, mem_size: int, **about: Any) -> None:
-            crossings.notify("allocate", mem_size, inside=_is_inside(_asking()))
+            transfers.notify("allocate", mem_size, inside=_is_inside(_asking()))
 
         def malloc_postprocess(self, *, mem_size: int, mem_ptr: int, **about: Any) -> None:
-            self._live[mem_ptr] = crossings.freeing(mem_size, inside=_is_inside(_asking()) or crossings.is_inside())
+            self._live[mem_ptr] = transfers.freeing(mem_size, inside=_is_inside(_asking()) or transfers.is_inside())
 
         def free_postprocess(self, *, mem_ptr: int, **about: Any) -> None:
             tell = self._live.pop(mem_ptr, None)
@@ -150,7 +150,7 @@ def _hook(cupy: Any) -> Any:
 
 
 def _asking() -> FrameType | None:
-    """The function that asked for a crossing."""
+    """The function that asked for a transfer."""
     frame: FrameType | None = sys._getframe(2)  # noqa: SLF001 - the stack, without the cost of reading its source
     while frame is not None and frame.f_globals.get("__name__", "").startswith(_STEPS):
         frame = frame.f_back
