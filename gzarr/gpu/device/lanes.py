@@ -4,8 +4,8 @@ Theory of operation. One thread reads, parses and decodes a wave; there are as m
 is read while another one is parsed and a third one is decoded and placed. Each wave holds a lane from its first byte to
 its last. All callers share the lanes of a backend, so its device memory stays under the cap. A wave checks its own
 results at its end, while others are under way. The lane that was used last is reused first, so that single waves always
-get the same memory. Chance decides which of several waves gets which lane, so the first few reads in several waves
-may each need more memory.
+get the same memory. Chance decides which of several waves gets which lane; after a read, its lanes are given the same
+amount of memory, so that the next read needs no more.
 
 Rules: a lane's stream waits for what the caller had submitted before the read began, and the caller's stream waits for
 the lane; lanes do not wait for each other. Only the caller's thread touches the caller's stream, because a per-thread
@@ -31,7 +31,7 @@ from gzarr.backend import T
 from gzarr.concurrency import Pool, after_fork, run_in_threads
 from gzarr.errors import DeviceError
 from gzarr.gpu.device.memory import Arena
-from gzarr.gpu.device.pinned import Block, Pinned, Staging
+from gzarr.gpu.device.pinned import Block, Pinned, Staging, largest
 from gzarr.gpu.device.protocol import Device
 
 #: A wave uses three resources in turn: its store, the interpreter (headers, tables), and the device. With three lanes,
@@ -223,6 +223,7 @@ class Lanes:
         finally:
             for end in call.ends.values():
                 self._device.wait(call.stream, end)
+        self._level(len(head))
 
     @contextmanager
     def borrow(self) -> Iterator[Lane]:
@@ -279,6 +280,20 @@ class Lanes:
             lane.release()
             self._put(lane)
         self._pinned.results.release()
+
+    def _level(self, n: int) -> None:
+        """Give the idle ones of the ``n`` lanes used last the memory of the largest of them."""
+        lanes = self._take_idle(n)
+        try:
+            most = max((lane.memory.nbytes for lane in lanes), default=0)
+            staging = largest([lane.staging.nbytes for lane in lanes])
+            for lane in lanes:
+                with suppress(DeviceError), lane.active():  # without it the next read may have to allocate
+                    lane.memory.reserve(most)
+                    lane.staging.reserve(staging)
+        finally:
+            for lane in reversed(lanes):
+                self._put(lane)
 
     @property
     def _turn(self) -> _Turn | None:

@@ -11,7 +11,8 @@ that the device may still use, if a wave holds what it copies (`gzarr.gpu.codecs
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import zip_longest
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -34,6 +35,11 @@ _SLACK = 1 / 16
 Block: TypeAlias = NDArray[np.uint8]
 #: Makes a block of so many bytes, and a little more if it may: (bytes, bytes with slack) -> block.
 Allocate: TypeAlias = Callable[[int, int], Block]
+
+
+def largest(sizes: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    """The largest of what `Staging.nbytes` says of several lanes, one by one."""
+    return tuple(max(column) for column in zip_longest(*sizes, fillvalue=0))
 
 
 class Mark(NamedTuple):
@@ -137,6 +143,11 @@ class Slab:
         self._allocate = allocate
         self._block: Block | None = None
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the block."""
+        return 0 if self._block is None else self._block.nbytes
+
     def take(self, nbytes: int) -> Block:
         """The first bytes of the block, which may be one with more."""
         if not nbytes:
@@ -145,6 +156,12 @@ class Slab:
             self._block = None  # freed first, unless the wave that took it is still under way
             self._block = self._allocate(nbytes, max(nbytes + int(nbytes * _SLACK), MIN_BLOCK_NBYTES))
         return self._block[:nbytes]
+
+    def reserve(self, nbytes: int) -> None:
+        """Have ``nbytes``, and no more if they are missing."""
+        if self.nbytes < nbytes:
+            self._block = None
+            self._block = self._allocate(nbytes, nbytes)
 
 
 class Staging:
@@ -155,6 +172,11 @@ class Staging:
         self._tables = Arena(pinned.table_block)
         self._slabs: list[Slab] = []
         self._taken = 0
+
+    @property
+    def nbytes(self) -> tuple[int, ...]:
+        """Bytes of the arena for tables, and of every slab."""
+        return (self._tables.nbytes, *(slab.nbytes for slab in self._slabs))
 
     def slab(self, nbytes: int) -> Block:
         """Take one piece for what is large: encoded chunks, values. A wave that takes a second one gets another slab.
@@ -182,6 +204,14 @@ class Staging:
         """Take back everything that was handed out since a mark. Nothing may use it any more."""
         self._taken = mark.slabs
         self._tables.rewind(mark.tables)
+
+    def reserve(self, nbytes: Sequence[int]) -> None:
+        """Have as much as `nbytes` of another lane's memory says. Nothing may be taken."""
+        tables, *slabs = nbytes
+        self._tables.reserve(tables)
+        self._slabs += [Slab(self._pinned.block) for _ in range(len(slabs) - len(self._slabs))]
+        for slab, wanted in zip(self._slabs, slabs, strict=False):
+            slab.reserve(wanted)
 
     def release(self) -> None:
         """Free everything."""

@@ -126,6 +126,55 @@ def test_device_memory_stays_under_the_cap(tmp_path, compressor, sharded, where)
     assert 0 < device.memory.peak <= 100_000
 
 
+@pytest.mark.parametrize("n_rows", [640, 180, 100])
+@pytest.mark.parametrize("compressor", COMPRESSORS)
+def test_a_second_read_in_waves_allocates_nothing_whichever_lane_they_come_to(compressor, n_rows) -> None:
+    options = {"compressor": COMPRESSORS[compressor]} if compressor != "default" else {}
+    store = stored(**options).store
+    for _ in range(5):
+        device = EmulatedDevice()
+        array = opened(gzarr.open_array(store), device)
+        array[:n_rows]
+        lanes = array.backend._lanes._all
+        used = [lane for lane in lanes if lane.memory.nbytes]
+        n_placed = sum(device.launches.count(name) for name in ("copy_plain", "copy_bytes"))
+        n_waves = max(n_placed, device.launches.count("zstd"))  # some are decoded straight into the result
+        assert len(used) == min(N_LANES, n_waves)
+        assert len({lane.memory.nbytes for lane in used}) == len({lane.staging.nbytes for lane in used}) == 1
+        before = device.memory.n, device.pinned.n
+        for _ in range(3):
+            np.testing.assert_array_equal(array[:n_rows], DATA[:n_rows])
+        assert (device.memory.n, device.pinned.n) == before
+        assert device.memory.peak <= CAP_NBYTES
+
+
+def test_lanes_that_cannot_have_more_memory_stay_as_they_are() -> None:
+    class Full(EmulatedDevice):
+        full = False
+
+        def allocate(self, nbytes: int) -> np.ndarray:
+            if self.full:
+                raise gzarr.DeviceError("no memory")
+            return super().allocate(nbytes)
+
+    device = Full()
+    lanes = Lanes(device, 1 << 20)
+
+    def take(number: int) -> None:
+        with lanes.borrow():
+            device.empty(1000 * number)
+
+    lanes.run(take, range(4))
+    held = device.memory.live
+    device.full = True
+    lanes._all[0].memory.release()
+    lanes._level(N_LANES)
+    assert device.memory.live == held * (N_LANES - 1) // N_LANES
+    device.full = False
+    lanes._level(N_LANES)
+    assert device.memory.live == held
+
+
 def test_waves_of_a_read_share_the_memory_of_the_lanes() -> None:
     device = EmulatedDevice()
     array = opened(stored(compressor=None), device)

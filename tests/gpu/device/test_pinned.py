@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from gzarr.gpu.device.memory import MIN_BLOCK_NBYTES
-from gzarr.gpu.device.pinned import MAX_TABLE_NBYTES, Pinned, Staging
+from gzarr.gpu.device.pinned import MAX_TABLE_NBYTES, Pinned, Staging, largest
 
 MIB = 1 << 20
 
@@ -95,6 +95,24 @@ def test_a_wave_that_is_tried_again_keeps_the_slab_it_was_read_into(blocks) -> N
     again = [address(staging.take(n)) for n in (100, 3 * MIB)]
     assert first == again
     assert address(slab) not in again
+
+
+def test_lanes_that_are_levelled_have_what_the_largest_has_and_no_more(blocks) -> None:
+    pinned = Pinned(blocks)
+    lanes = [Staging(pinned) for _ in range(3)]
+    lanes[0].slab(40 * MIB)
+    lanes[1].take(10)
+    lanes[2].slab(8 * MIB)
+    for lane in lanes:
+        lane.rewind()
+    most = largest([lane.nbytes for lane in lanes])
+    for lane in lanes:
+        lane.reserve(most)
+    assert {lane.nbytes for lane in lanes} == {most}
+    assert blocks.live == 3 * sum(most)
+    for lane in lanes:
+        lane.release()
+    assert blocks.live == 0
 
 
 def test_beyond_the_cap_memory_is_pageable(blocks) -> None:
