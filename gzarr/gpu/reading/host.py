@@ -1,6 +1,6 @@
 """The host reader: reads the encoded chunks of a wave into one slab of pinned memory, which one copy uploads.
 
-Files are read straight into the slab, on a few threads; chunks from other stores are copied there. A reader returns
+The compiled loop reads local files straight into the slab; what the store returns is copied there. A reader returns
 `Item`s, which say where in the slab each chunk is. Chunks are placed so that the stream behind an envelope of a few
 bytes begins at a multiple of `ALIGNMENT`.
 """
@@ -26,9 +26,8 @@ from gzarr.gpu.device.lanes import Lane
 from gzarr.gpu.device.protocol import Device, Table
 from gzarr.gpu.native.fetch import Fetch, Wanted, fetch, longest_uncut
 from gzarr.gpu.pipeline.placement import DevicePlan
-from gzarr.gpu.reading.files import Span, locate_spans, read_spans
 from gzarr.layout.chunk_layout import Located
-from gzarr.storage.base import Request, Store, host_view
+from gzarr.storage.base import Request, Store
 
 
 @dataclass(slots=True, eq=False)
@@ -141,11 +140,6 @@ class HostReader:
 
     def read(self, lane: Lane, store: Store, wanted: Sequence[Located], plan: DevicePlan) -> list[Any]:
         """Read located chunks into pinned memory. Raises: CodecError(index), StoreError."""
-        spans = locate_spans(store, wanted)
-        if spans is not None:
-            items = _read_files(lane, spans, plan.phase)
-            if items is not None:
-                return items
         return _copied(lane, load_host(store, wanted), plan.phase)
 
     def fetch(self, lane: Lane, source: Fetch, wanted: Wanted, plan: DevicePlan, nbytes: int) -> Batch:
@@ -209,18 +203,6 @@ def _packed(lane: Lane, buffers: Sequence[Any], phase: int) -> tuple[Slab, Table
     slab = Slab(lane.device, lane.slab(total))
     copy(buffers, slab.bytes_on_host(), offsets)
     return slab, offsets, sizes
-
-
-def _read_files(lane: Lane, spans: Sequence[Span | None], phase: int) -> list[Any] | None:
-    """Read chunks of files into pinned memory; None if a file has changed since it was located."""
-    here = [span for span in spans if span is not None]
-    offsets, total = spread_out(np.array([span.nbytes for span in here], np.int64), phase)
-    slab = Slab(lane.device, lane.slab(total))
-    target = host_view(slab.bytes_on_host())
-    if not read_spans(target, here, offsets.tolist()):
-        return None
-    places = iter(offsets.tolist())
-    return [None if span is None else Item(slab, next(places), span.nbytes) for span in spans]
 
 
 def streams_of(wave: Wave, items: Sequence[Any]) -> Streams:

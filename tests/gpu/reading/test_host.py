@@ -18,13 +18,11 @@ from gzarr.gpu.codecs.batch import Streams
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.gpu.device.lanes import N_LANES
-from gzarr.gpu.reading import files as files_module
 from gzarr.gpu.reading.host import spread_out
 from gzarr.gpu.reading.kvikio import KvikioReader
 from gzarr.gpu.reading.open_files import Limits
 from gzarr.storage import LocalStore
 from tests.gpu.direct_files import DirectFiles
-from tests.support.meeting import Meeting
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
 
@@ -309,31 +307,3 @@ def test_a_read_that_fails_is_done_by_the_host_when_the_others_are_done(tmp_path
     assert array.backend._reader.failure == "cuFile does not want to"
     assert direct.under_way == 0
     assert len(direct.reads) > 3
-
-
-def test_large_files_are_read_on_several_threads(tmp_path, device, monkeypatch) -> None:
-    data = np.random.default_rng(1).integers(0, 256, (40, 1 << 18), np.uint8)
-    real = files_module._read_file
-    monkeypatch.setattr(files_module, "thread_count", lambda: 3)
-
-    def read_file(*args) -> bool:
-        meeting.attend()
-        return real(*args)
-
-    monkeypatch.setattr(files_module, "_read_file", read_file)
-    for name, shards in (("chunks", None), ("shard", (40, 1 << 18))):
-        where = tmp_path / name
-        gzarr.create_array(LocalStore(where), data=data, chunks=(1, 1 << 18), shards=shards, compressor=None)
-        array = opened(where, device, "host", max_device_nbytes=1 << 28)
-        meeting = Meeting(2)
-        with gzarr.config.set({"cpu.native": False}):
-            np.testing.assert_array_equal(array[:19], data[:19])
-        assert meeting.met
-
-
-def test_short_reads_are_continued(tmp_path, device, monkeypatch) -> None:
-    create(tmp_path / "a", compressor=None, shards=(60, 42))
-    real = os.preadv
-    monkeypatch.setattr(os, "preadv", lambda fd, views, at: real(fd, [views[0][: max(len(views[0]) // 2, 1)]], at))
-    with gzarr.config.set({"cpu.native": False}):
-        np.testing.assert_array_equal(opened(tmp_path / "a", device, "host")[:20], DATA[:20])
