@@ -42,7 +42,6 @@ Dtypes: TypeAlias = tuple[np.dtype[Any], np.dtype[Any]]
 _MANTISSA_BITS = {2: 10, 4: 23, 8: 52}
 DATA_TYPE = "the device cannot run it for this data type"
 CHECKED = "the host checks each number"
-_UNUSUAL_SCALE = "the device calculates with plain finite scales and offsets"
 
 
 def filter_codec(decoding: Maker, encoding: Maker) -> DeviceCodec:
@@ -113,7 +112,7 @@ def calculated(dtypes: Dtypes, target: np.dtype[Any], *steps: tuple[str, Any]) -
             return why
     numbers = floats.steps_of(dtypes[1], *steps)
     if numbers is None:
-        return _UNUSUAL_SCALE
+        return "the device calculates with plain finite scales and offsets"
     return lambda wave, rows: floats.calculate(wave, rows, dtypes, target, numbers)
 
 
