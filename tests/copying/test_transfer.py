@@ -359,3 +359,17 @@ def test_a_folder_that_is_not_zarr_is_kept_and_the_error_says_so(tmp_path):
         gzarr.transfer(np.arange(3), tmp_path, if_exists="replace")
     assert "may be gone" not in str(failed.value)
     assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
+
+
+def test_into_an_archive(tmp_path):
+    source = hierarchy()
+    gzarr.transfer(source, tmp_path / "b.zip")
+    check_hierarchy(gzarr.open_group(tmp_path / "b.zip", mode="r"), source)
+
+
+def test_folders_that_are_not_zarr_are_never_replaced(tmp_path):
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "a.jpg").write_bytes(b"x")
+    with pytest.raises(CopyError, match=r"a\.jpg"):
+        gzarr.transfer(hierarchy(), tmp_path / "photos", if_exists="replace")
+    assert [p.name for p in (tmp_path / "photos").iterdir()] == ["a.jpg"]

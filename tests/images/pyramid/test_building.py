@@ -116,3 +116,29 @@ def test_chunks_of_several_sizes_are_refused() -> None:
         building(image.group, base, image.metadata, Recipe(levels=1)),
     ):
         pass
+
+
+def test_done_units_are_not_asked_for_again() -> None:
+    data = noise((256, 256))
+    image = create_image(shape=data.shape, dtype="u2", chunks=(32, 32))
+    asked: list[Any] = []
+
+    def produce(region: Any) -> Any:
+        asked.append(region)
+        if len(asked) == 11:
+            raise RuntimeError("an accident")
+        return data[region]
+
+    for attempt in range(2):
+        with gzarr.config.set({"threading.max_workers": 1}):
+            try:
+                with building(
+                    image.group, image[0], image.metadata, Recipe(levels=3, resume=attempt == 1, max_nbytes=40000)
+                ) as build:
+                    fill(build, produce)
+            except RuntimeError:
+                assert attempt == 0
+    starts = [tuple(s.start for s in region) for region in asked]
+    assert len(starts) == len(set(starts)) + 1
+    for level, expected in zip(image.reopened(), halved(data, 3), strict=True):
+        np.testing.assert_array_equal(level[...], expected)
