@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from importlib import import_module
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 import gzarr
 
 PACKAGE = Path(__file__).parents[1] / "gzarr"
+parsed = cache(ast.parse)  # several tests look at all modules
 
 #: Lowest first. An import goes to a lower floor, or sideways inside a folder. "__init__" is the package itself.
 FLOORS = (
@@ -111,7 +113,7 @@ def find_violations(package: Path) -> list[str]:
     trees = {}
     for path in sorted(package.rglob("*.py")):
         parts = path.relative_to(package.parent).with_suffix("").parts
-        trees[".".join(parts).removesuffix(".__init__")] = ast.parse(path.read_text())
+        trees[".".join(parts).removesuffix(".__init__")] = parsed(path.read_text("utf-8"))
     found, graph = [], {}
     for module, tree in trees.items():
         part = part_of(module)
@@ -185,7 +187,7 @@ def test_rooms_that_may_leave_see_the_core_through_a_seam() -> None:
     public = {f"{module}.{name}" for name, module in gzarr._HOMES.items()}
     used = set()
     for path in (path for room in APART for path in (PACKAGE / room).rglob("*.py")):
-        for name in imported_names(ast.parse(path.read_text())):
+        for name in imported_names(parsed(path.read_text("utf-8"))):
             module, _, last = name.rpartition(".")
             own = part_of(name) in APART or not name.startswith("gzarr.")
             if not own and name not in public and not (module in PUBLIC and last in dir(import_module(module))):
@@ -203,7 +205,7 @@ def test_nothing_looks_at_the_order_of_base_classes() -> None:
     looks = [
         path.name
         for path in PACKAGE.rglob("*.py")
-        if any(getattr(node, "attr", "") in names for node in ast.walk(ast.parse(path.read_text())))
+        if any(getattr(node, "attr", "") in names for node in ast.walk(parsed(path.read_text("utf-8"))))
     ]
     assert looks == []
 
@@ -232,7 +234,7 @@ def test_locks_and_threads_come_from_one_module() -> None:
     modules = {"threading", "_thread", "queue", "concurrent.futures", "os"}
     found = set()
     for path in PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(parsed(path.read_text("utf-8"))):
             match node:
                 case ast.ImportFrom(module=module, names=aliases) if module in modules:
                     used = {alias.name for alias in aliases}
@@ -299,7 +301,7 @@ def test_no_more_functions_are_long() -> None:
     long = {
         (path.relative_to(PACKAGE).with_suffix("").as_posix(), node.name)
         for path in PACKAGE.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(parsed(path.read_text("utf-8")))
         if isinstance(node, kinds) and length_of(node) > 40
     }
     assert long <= set(LONG_FUNCTIONS.items()), "functions of more than 40 lines"
