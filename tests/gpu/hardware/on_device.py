@@ -7,7 +7,7 @@ that is aligned alike, and the table is made anew; what the kernel wrote is copi
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,9 +18,10 @@ from gzarr.gpu.kernels import TABLE_DTYPES
 from gzarr.gpu.kernels.sources import KERNELS
 from tests.gpu.hardware.opening import lane_of
 
-#: Tables of addresses: kernel -> (argument, argument that has the sizes, whether the kernel writes there).
+#: Tables of addresses: kernel -> (argument, argument that has the sizes, whether the kernel writes there). Boxes have
+#: no sizes: their columns say where they reach.
 POINTERS = {
-    "place_box": (("source", "source_nbytes", False),),
+    "place_box": (("source", "source_nbytes", False), ("target", "", True)),
     "place_points": (("part_src", "part_nbytes", False),),
     "shuffle": (("src", "nbytes", False), ("dst", "nbytes", True)),
     "unshuffle": (("src", "nbytes", False), ("dst", "nbytes", True)),
@@ -29,6 +30,38 @@ POINTERS = {
 }
 #: Each range is surrounded by so many bytes: writes beside it would show in another range.
 _ALIGNMENT = 64
+
+
+def pointed(named: Mapping[str, Any], table: str, sizes: str) -> list[tuple[int, int]]:
+    """The bytes that every row of a table of addresses stands for: where they begin, and where they end."""
+    addresses = named[table].tolist()
+    if sizes:
+        return [(low, low + nbytes) for low, nbytes in zip(addresses, named[sizes].tolist(), strict=True)]
+    return [_box_bounds(named, table, box, address) for box, address in enumerate(addresses)]
+
+
+def _box_bounds(named: Mapping[str, Any], table: str, box: int, low: int) -> tuple[int, int]:
+    """Where a box of place_box lies."""
+    counts, strides, lists = (named[name][:, box].tolist() for name in ("count", f"{table}_stride", f"{table}_list"))
+    if not all(counts):
+        return low, low
+    high = low + named["nbytes"]
+    for count, stride, at in zip(counts, strides, lists, strict=True):
+        indices = [0, count - 1] if at < 0 else named["lists"][at : at + count].tolist()
+        offsets = [index * stride for index in indices]
+        low, high = low + min(offsets), high + max(offsets)
+    return low, high
+
+
+def joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Ranges of addresses, in order, those that overlap as one."""
+    found: list[tuple[int, int]] = []
+    for low, high in sorted(ranges):
+        if found and low < found[-1][1]:
+            found[-1] = found[-1][0], max(high, found[-1][1])
+        else:
+            found.append((low, high))
+    return found
 
 
 class DeviceKernels:
@@ -44,7 +77,7 @@ class DeviceKernels:
         self._ranges, self._kept = [], []
         named = {a.name: value for a, value in zip(KERNELS[name], args, strict=True)}
         for table, sizes, written in POINTERS.get(name, ()):
-            named[table] = self._moved(named[table], named[sizes], written)
+            named[table] = self._moved(named[table], pointed(named, table, sizes), written)
         given, back = [], []
         for argument in KERNELS[name]:
             value = named[argument.name]
@@ -92,16 +125,20 @@ class DeviceKernels:
         self._kept.append(array)
         return self._device.address(array) + offset + value.ctypes.data - low, array[offset:], (low, high - low)
 
-    def _moved(self, addresses: np.ndarray, sizes: np.ndarray, written: bool) -> np.ndarray:
-        out = np.zeros_like(addresses)
-        for i, (low, nbytes) in enumerate(zip(addresses.tolist(), sizes.tolist(), strict=True)):
-            if not low:
-                continue
-            memory = np.zeros(low % _ALIGNMENT + nbytes + 1, np.uint8)
-            memory[low % _ALIGNMENT : -1] = np.frombuffer(ctypes.string_at(low, nbytes), np.uint8)
+    def _moved(self, addresses: np.ndarray, ranges: list[tuple[int, int]], written: bool) -> np.ndarray:
+        """Copy ranges to the device. Returns: the addresses there."""
+        moved: list[tuple[int, int, int]] = []
+        for low, high in joined(known for known, address in zip(ranges, addresses, strict=True) if address):
+            memory = np.zeros(low % _ALIGNMENT + high - low + 1, np.uint8)
+            memory[low % _ALIGNMENT : -1] = np.frombuffer(ctypes.string_at(low, high - low), np.uint8)
             array = self._device.upload(memory)
-            self._ranges.append((low, nbytes, array, written))
-            out[i] = self._device.address(array) + low % _ALIGNMENT
+            self._ranges.append((low, high - low, array, written))
+            moved.append((low, high, self._device.address(array) + low % _ALIGNMENT))
+        out = np.zeros_like(addresses)
+        for i, (address, (low, high)) in enumerate(zip(addresses.tolist(), ranges, strict=True)):
+            if address:
+                start, there = next((start, there) for start, end, there in moved if start <= low and high <= end)
+                out[i] = there + address - start
         return out
 
     def _host_address(self, address: int) -> int:

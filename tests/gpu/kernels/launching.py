@@ -104,7 +104,7 @@ def box_columns(axes: Sequence[Sequence[tuple]]) -> BoxColumns:
 
 def place_boxes(
     boxes: BoxColumns,
-    source: tuple[int, Sources, int, np.ndarray],
+    source: tuple[int, Sources, int | np.ndarray, np.ndarray],
     target: tuple[int, np.ndarray, np.ndarray],
     values: tuple[int, int, np.ndarray],
     n_threads: int | None = None,
@@ -112,7 +112,8 @@ def place_boxes(
     """Launch place_box.
 
     source: side, chunks, bytes of the first element, and strides. target: side, addresses, and strides. Strides are in
-    bytes, by axis, perhaps for every part. values: bytes of an element, of what is swapped, and the fill value.
+    bytes, by axis; they and the bytes of the first element may be given for every part. values: bytes of an element, of
+    what is swapped, and the fill value.
     """
     (side, sources, first, inside), (other, addresses, outside), (nbytes, unit, fill) = source, target, values
     strides = [given if given.ndim == 2 else given[:, None] for given in (inside, outside)]

@@ -335,18 +335,20 @@ def gather(
     """source: memory of the value, and for each part where it begins there, and its strides."""
     value, starts, strides = source
     n, ndim, size = plan.nparts, len(case.shape), case.dtype.itemsize
+    low, high = np.lib.array_utils.byte_bounds(value) if value.size else (value.ctypes.data,) * 2
     sources = Sources(
-        np.array(starts, np.int64).astype(np.uint64) + np.uint64(value.ctypes.data),
+        np.full(n, low, np.uint64),
         np.zeros(n, np.uint8),
         np.ones(n, np.int32),
         np.ones(n, np.int64),
-        np.ones(n, np.int64),
+        np.full(n, high - low, np.int64),
         [],
     )
+    first = np.array(starts, np.int64) + (value.ctypes.data - low)
     given = np.array(strides, np.int64).reshape(n, ndim).T
     into = 0, rows.ctypes.data + np.arange(n) * case.nbytes, case.strides * size
     values = size, case.unit, np.zeros(size, np.uint8)
-    place_boxes(box_columns(plan.axes), (1, sources, 0, given), into, values, n_threads)
+    place_boxes(box_columns(plan.axes), (1, sources, first, given), into, values, n_threads)
 
 
 def laid_over(case: Chunking, plan: BoxPlan, value: np.ndarray, rows: np.ndarray) -> np.ndarray:

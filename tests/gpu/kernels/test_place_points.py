@@ -126,8 +126,10 @@ def test_gathered_points(data: st.DataObject) -> None:
     wanted.view(f"V{size}").reshape(n_parts, n_elements)[part, element] = swapped(value[position], unit)
     threads = data.draw(st.sampled_from([point_threads(n, size), 1]))
     source = make_sources([value], [Shuffle()])
-    source.nbytes[:] = 1  # memory beside elements is not read
+    low, high = np.lib.array_utils.byte_bounds(value)
+    source.address[:], source.nbytes[:] = low, high - low  # memory beside elements is not read
+    start = value.ctypes.data - low
     into = (part * n_elements + element) * size
-    args = (n, np.zeros(n, np.int32), position * value.strides[0], into, source.address, rows, size, unit)
+    args = (n, np.zeros(n, np.int32), start + position * value.strides[0], into, source.address, rows, size, unit)
     DEVICE.launch("place_points", threads, (*args, np.zeros(size, np.uint8), *source.how))
     assert np.array_equal(rows, wanted)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gzarr.gpu.kernels.sources import BLOCK_THREADS, KERNELS
-from tests.gpu.hardware.on_device import POINTERS
+from tests.gpu.hardware.on_device import POINTERS, joined, pointed
 from tests.gpu.ptx import nvrtc
 from tests.gpu.ptx.machine import Grid, Run, run
 from tests.gpu.ptx.memory import Global
@@ -54,13 +54,7 @@ class PtxKernels:
 
 def allocations(ranges: Iterable[tuple[int, int]]) -> np.ndarray:
     """Ranges of addresses, as `Global` takes them: those that overlap are one."""
-    joined: list[list[int]] = []
-    for low, high in sorted(ranges):
-        if joined and low < joined[-1][1]:
-            joined[-1][1] = max(high, joined[-1][1])
-        elif low < high:
-            joined.append([low, high])
-    return np.array(joined or [[0, 0]], np.int64)
+    return np.array(joined((low, high) for low, high in ranges if low < high) or [[0, 0]], np.int64)
 
 
 def _ranges(kernel: str, args: Sequence[Any]) -> Iterator[tuple[int, int]]:
@@ -70,5 +64,4 @@ def _ranges(kernel: str, args: Sequence[Any]) -> Iterator[tuple[int, int]]:
         if isinstance(value, np.ndarray) and value.size:
             yield np.lib.array_utils.byte_bounds(value)
     for table, sizes, _ in POINTERS.get(kernel, ()):
-        for low, nbytes in zip(named[table].tolist(), named[sizes].tolist(), strict=True):
-            yield low, low + nbytes
+        yield from pointed(named, table, sizes)
