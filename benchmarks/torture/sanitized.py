@@ -14,6 +14,7 @@ from pathlib import Path
 from benchmarks.torture.scenario import Counts, Scenario, Setting
 
 ROOT = Path(__file__).parents[2]
+FOLDERS = "gzarr/cpu/loop", "gzarr/gpu/native"  # as in setup.py
 LIMIT_S = 60.0  # beyond twice the budget, as everything takes several times as long
 REPORT = "sanitizer"  # what the names of the sanitizers' reports begin with
 #: Scenarios whose work is the loop's, with stores that it reads and writes itself.
@@ -64,7 +65,7 @@ def build(target: Path) -> None:
     flags = ["-std=c11", "-O1", "-g1", "-shared", "-fPIC", "-fno-omit-frame-pointer"]
     flags += ["-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter"]
     flags += ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-D_GNU_SOURCE", "-D_FILE_OFFSET_BITS=64"]
-    sources = sorted(map(str, (ROOT / "gzarr" / "cpu" / "loop").glob("*.c")))
+    sources = [str(file) for folder in FOLDERS for file in sorted((ROOT / folder).glob("*.c"))]
     command = [os.environ.get("CC") or "gcc", *flags, f"-I{sysconfig.get_path('include')}", *sources, "-o", str(target)]
     made = subprocess.run(command, check=False, capture_output=True, text=True)
     if made.returncode:

@@ -27,10 +27,10 @@ SELECTED = {
     "cpu/compiled/test_write.py": "empty",
     "cpu/compiled/test_filters.py": "lie or damage or (scaled_and_cast and f4)",
     "cpu/compiled/test_items.py": "",
-    "cpu/compiled/test_put.py": "",
-    "cpu/compiled/test_fetch.py": "",
     "cpu/compiled/test_reduce.py": "",
     "images/pyramid/test_downsample.py": "loop and (strides or views or (every and (u1 or f2 or i8)))",
+    "gpu/native/test_put.py": "",
+    "gpu/native/test_fetch.py": "",
     "gpu/codecs/blosc/test_parsing.py": "test_damage",  # LZ4 and Zstandard, sound and damaged
 }
 
