@@ -86,31 +86,22 @@ def write(
     /,
 ) -> Any: ...
 
-# Fetch the encoded chunks of runs, from number `first` on. mode: 0 into the slab, 1 locate in files, 2 spans alone.
-# Raises: ValueError if the tables disagree.
+# Fetch the encoded chunks of a table, whose columns are coords, owners and bounds, from a phase of the slab on. mode: 0
+# into the slab, 1 locate in files. Raises: ValueError if the tables disagree.
 def fetch(
     places: Buffer,
-    axes: Buffer,
-    chunks: Buffer,
-    windows: Buffer,
-    runs: Buffer,
-    path: bytes,
+    coords: Buffer,
+    owners: Buffer,
+    bounds: Buffer,
+    path: Buffer,
     slab: Buffer,
     phase: int,
     mode: int,
     offsets: Buffer,
     sizes: Buffer,
-    spans: Buffer,
     cursor: Buffer,
-    first: int,
     /,
 ) -> None: ...
-
-# Copy what has an offset that is not negative, and note all sizes, -1 for None.
-def copy(buffers: Sequence[Buffer | None], slab: Buffer, offsets: Buffer, sizes: Buffer, /) -> None: ...
-
-# Copy values into rows, the decoded chunks of parts. Raises: ValueError if the tables disagree.
-def gather(job: Buffer, spans: Buffer, lists: Buffer, axes: Buffer, part_spans: Buffer, rows: Buffer, /) -> None: ...
 
 # Store encoded chunks as files, or as whole shards. Returns: how many of these are left. The addresses are trusted.
 def put(
@@ -125,9 +116,6 @@ def put(
     status: bytearray,
     /,
 ) -> int: ...
-
-# Put encoded chunks together as a shard, in memory. Returns: its bytes, 0 without chunks. The addresses are trusted.
-def join(places: Buffer, addresses: Buffer, sizes: Buffer, out: Buffer, /) -> int: ...
 
 # Whether all chunks of a slab are single Zstandard frames of so many decoded bytes, with nothing unusual in them.
 def is_plain_zstd(slab: Buffer, offsets: Buffer, sizes: Buffer, nbytes: int, /) -> bool: ...
@@ -149,25 +137,6 @@ def parse_blosc(
     streams: Buffer,
     /,
 ) -> bool: ...
-
-# Describe boxes for the fast copies of a device: see gzarr.gpu.kernels.parts. words: uint32 (n, 44), zeros.
-def describe(
-    sources: Buffer,
-    starts: Buffer,
-    targets: Buffer,
-    counts: Buffer,
-    source_strides: Buffer,
-    target_strides: Buffer,
-    modes: Buffer,
-    typesizes: Buffer,
-    blocksizes: Buffer,
-    chunk_nbytes: Buffer,
-    nbytes: int,
-    swap_unit: int,
-    words: Buffer,
-    kinds: Buffer,
-    /,
-) -> None: ...
 
 # Reads and writes basic selections of few chunks of an array. job: of a box; where its result lies does not count.
 # extents, counts: int64, of the array, and chunks of a shard, ones if chunks are files. path: what the paths of files

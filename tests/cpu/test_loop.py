@@ -18,7 +18,7 @@ def test_the_stub_names_what_is_there():
     assert functions | constants == {name for name in dir(loop) if not name.startswith("_")}
 
 
-@pytest.mark.parametrize("name", ["bind", "read", "write"])
+@pytest.mark.parametrize("name", ["bind", "read", "write", "fetch", "put", "parse_blosc"])
 def test_the_stub_counts_the_arguments(name):
     loop = pytest.importorskip("gzarr.cpu._loop", exc_type=ImportError)
     (node,) = (n for n in ast.parse(STUB.read_text()).body if isinstance(n, ast.FunctionDef) and n.name == name)
