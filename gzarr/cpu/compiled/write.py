@@ -45,6 +45,8 @@ from gzarr.storage.base import Buffer, Request, Target, host_view
 
 #: All chunks of a batch are locked while it is written.
 _MAX_NCHUNKS = 64
+#: Chunks of a batch at least, as far as all threads have one, and decoded bytes: a batch costs some 50 us besides.
+_MIN_NCHUNKS, _LARGE_NBYTES = 8, 1 << 18
 #: Shards that could become larger are put together by the reference path.
 _MAX_SHARD_NBYTES = 9 << 25
 
@@ -331,8 +333,10 @@ def write_size(source: Source, target: Target | None, nparts: int, n_threads: in
     size = max(min(_MAX_NCHUNKS, MAX_NBYTES // nbytes), 1)
     if isinstance(source.layout, Sharded):
         return size
-    smallest = 1 if target is not None else min(STORE_NBYTES // nbytes, size)  # a store may wait for its lock
-    return max(min(size, -(-nparts // (n_threads * BATCHES_PER_THREAD))), smallest)
+    smallest = min(STORE_NBYTES // nbytes, size)  # a store may wait for its lock
+    if target is not None:
+        smallest = min(_MIN_NCHUNKS, -(-_LARGE_NBYTES // nbytes), nparts // n_threads)
+    return max(min(size, -(-nparts // (n_threads * BATCHES_PER_THREAD))), smallest, 1)
 
 
 def shared_size(source: Source, size: int) -> int:
