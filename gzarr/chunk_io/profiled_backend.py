@@ -74,6 +74,6 @@ def _placed(parts: Sequence[Part], out: Array) -> int:
     """Number of elements that are placed."""
     indices, shape = [part.out for part in parts], getattr(out, "shape", ())
     if isinstance(out, Slots):
-        indices, shape = [copy.at for copies in indices for copy in copies], out.blocks[0].shape
+        indices, shape = [copy.out[1:] for copies in indices for copy in copies], out.blocks[0].shape
     elements = np.broadcast_to(np.False_, shape)  # takes no memory
     return sum(elements[index].size for index in indices)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby, pairwise, repeat
+from itertools import groupby, islice, pairwise, repeat
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
@@ -56,24 +56,6 @@ class Fragments(NamedTuple):
     def take(self, rows: Any) -> Fragments:
         """Some of the fragments. rows: an index of NumPy."""
         return Fragments(*[column[rows] for column in self])
-
-
-class Copy(NamedTuple):
-    """One of the copies that are made of a chunk.
-
-    Attributes
-    ----------
-    inside : tuple[slice, ...]
-        Index into the chunk.
-    block : int
-        Number of the block.
-    at : tuple[int | slice, ...]
-        Index into the block.
-    """
-
-    inside: tuple[slice, ...]
-    block: int
-    at: tuple[int | slice, ...]
 
 
 class CopyPlan(NamedTuple):
@@ -133,19 +115,25 @@ class CopyPlan(NamedTuple):
         return _owners(self.coords, self.grid, objects)
 
     def part(self, row: int) -> Part:
-        """One chunk as a part: all of it, for a list of copies. It is not ``full``: nobody checks what copies cover."""
+        """One chunk as a part: all of it, for a list of copies, each a part whose ``out`` is (block, row, *slices).
+
+        None of them is ``full``: nobody checks what copies cover.
+        """
         return next(self._run(row, row + 1))
 
     def _run(self, first: int, last: int) -> Iterator[Part]:
         """Some chunks as parts, made column by column: a copy costs a microsecond."""
-        firsts = self.firsts[first : last + 1].tolist()
+        make: Any = Part
+        firsts, chunks = self.firsts[first : last + 1].tolist(), list(map(tuple, self.coords[first:last].tolist()))
         copies = slice(firsts[0], firsts[-1])
         blocks, rows = np.divmod(self.slots[copies], self.rows)
         inside, put = (_slices(starts[copies], self.counts[copies]) for starts in (self.inside, self.place))
-        taken = zip(*inside, strict=True) if inside else repeat((), len(rows))
-        made = list(map(Copy, taken, blocks.tolist(), zip(rows.tolist(), *put, strict=True)))
-        for coords, (low, high) in zip(self.coords[first:last].tolist(), pairwise(firsts), strict=True):
-            yield Part(tuple(coords), ..., made[low - firsts[0] : high - firsts[0]], full=False)
+        taken: Iterator[Any] = zip(*inside, strict=True) if inside else repeat((), len(rows))
+        outs = zip(blocks.tolist(), rows.tolist(), *put, strict=True)
+        for coords, (low, high) in zip(chunks, pairwise(firsts), strict=True):
+            n = high - low
+            copies_of_chunk = list(map(make, repeat(coords, n), islice(taken, n), islice(outs, n), repeat(False)))
+            yield Part(coords, ..., copies_of_chunk, full=False)
 
 
 Plan: TypeAlias = SelectionPlan | CopyPlan
@@ -225,12 +213,12 @@ class Slots:
         dtype: np.dtype[Any] = self.blocks[0].dtype
         return dtype
 
-    def __setitem__(self, copies: list[Copy], value: Any) -> None:
+    def __setitem__(self, copies: list[Part], value: Any) -> None:
         """Make the copies of a chunk. value: the chunk, or the value of all its elements."""
         is_chunk = isinstance(value, np.ndarray) and value.ndim > 0
         with np.errstate(all="ignore"):  # as the loop and devices cast
-            for inside, block, at in copies:
-                self.blocks[block][at] = value[inside] if is_chunk else value
+            for _, inside, (block, *at), _ in copies:
+                self.blocks[block][tuple(at)] = value[inside] if is_chunk else value
 
     def by_block(self, parts: Sequence[Part]) -> Iterator[tuple[Any, list[tuple[int, Part]]]]:
         """Every copy as a part of its own: (a result, the position of each one's chunk in ``parts`` and the part).
@@ -240,12 +228,12 @@ class Slots:
         of_block: dict[tuple[int, int], list[tuple[int, Part]]] = {}
         flat = [block.ndim > 1 and block.flags.c_contiguous for block in self.blocks]
         for number, part in enumerate(parts):
-            for inside, block, (row, *index) in part.out:
-                place = tuple(index)
+            for copy in part.out:
+                block, row, *index = copy.out
                 if flat[block]:
                     n = self.blocks[block].shape[1]
-                    place = slice(row * n + index[0].start, row * n + index[0].stop), *index[1:]
-                single = Part(part.coords, inside, place, full=False)
+                    index[0] = slice(row * n + index[0].start, row * n + index[0].stop)
+                single = copy._replace(out=tuple(index))
                 of_block.setdefault((block, 0 if flat[block] else row), []).append((number, single))
         for (block, row), copies in of_block.items():
             memory = self.blocks[block]

@@ -119,10 +119,6 @@ class BoxPlan(NamedTuple):
         grouped = [_by_object(*axis) for axis in zip(self.axes, self.grid, objects, strict=True)]
         return ((tuple(g[0] for g in combo), list(_parts(tuple(g[1] for g in combo)))) for combo in product(*grouped))
 
-    def part(self, spans: Sequence[int]) -> Part:
-        """The part that is made of one span of each axis, given by its position."""
-        return _only_part(tuple([(axis[i],) for axis, i in zip(self.axes, spans, strict=True)]))
-
     def windows(self, objects: Grid) -> list[Indices]:
         """For every axis, which spans are in one stored object: (n, 3), its coordinate, first span, number of spans."""
         return [_windows(*axis) for axis in zip(self.axes, self.grid, objects, strict=True)]

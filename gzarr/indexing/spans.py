@@ -55,7 +55,45 @@ class Span(NamedTuple):
 #: within the array. Where a list is not -1, it is the place in a table of indices where ``count`` of them begin.
 CHUNK, COUNT, IN_START, IN_STEP, IN_LIST, OUT_START, OUT_STEP, OUT_LIST, FULL = range(9)
 N_COLUMNS = 9
-_pack = struct.Struct(f"{N_COLUMNS}q").pack
+pack_span = struct.Struct(f"{N_COLUMNS}q").pack
+
+
+class IndexLists:
+    """The index lists of a table, each of which is there once."""
+
+    __slots__ = ("_firsts", "_lists", "_n")
+
+    def __init__(self) -> None:
+        self._firsts: dict[int, int] = {}  # by identity
+        self._lists: list[Indices] = []  # which keeps them alive, and so their identities
+        self._n = 0
+
+    def sides(self, inside: Any, out: Any) -> tuple[int, ...]:
+        """Return the columns `COUNT` to `OUT_LIST` of a span."""
+        sides: list[int] = []
+        count = 0
+        for index in (inside, out):
+            if type(index) is slice:
+                step = index.step or 1
+                count = (index.stop - index.start + step - 1) // step
+                sides += index.start, step, -1
+            else:
+                count = index.size
+                sides += 0, 0, self._place_of(index)
+        return count, *sides
+
+    def joined(self) -> Indices:
+        """Return the lists one after the other."""
+        joined = [np.ascontiguousarray(indices, np.int64).reshape(-1) for indices in self._lists]
+        return np.concatenate(joined) if joined else _NO_LISTS
+
+    def _place_of(self, index: Indices) -> int:
+        name = id(index)
+        if name not in self._firsts:
+            self._firsts[name] = self._n
+            self._lists.append(index)
+            self._n += index.size
+        return self._firsts[name]
 
 
 class ColumnSpans(Sequence[Span]):
@@ -183,33 +221,9 @@ def make_rows(spans: Sequence[Span]) -> tuple[Indices, Indices]:
     """Return spans as rows of `N_COLUMNS` numbers, and their index lists."""
     if isinstance(spans, ColumnSpans):
         return spans.rows(), spans.lists
-    lists: list[Indices] = []
-    rows = b"".join([_pack(chunk, *_sides(inside, out, lists), full) for chunk, inside, out, full in spans])
-    table = np.frombuffer(rows, np.int64).reshape(-1, N_COLUMNS)
-    return table, np.concatenate(lists) if lists else _NO_LISTS
-
-
-def in_order(spans: Sequence[Span]) -> NDArray[np.bool_]:
-    """Which spans take every element of their chunk that is within the array, in the chunk's order."""
-    rows, _ = make_rows(spans)
-    by_slices = np.maximum(rows[:, IN_LIST], rows[:, OUT_LIST]) < 0
-    return np.asarray(by_slices & (rows[:, FULL] != 0) & (rows[:, IN_STEP] == 1))
-
-
-def _sides(inside: Any, out: Any, lists: list[Indices]) -> tuple[int, ...]:
-    """The columns `COUNT` to `OUT_LIST` of a span. lists: index lists so far, to which those of the span are added."""
-    sides: list[int] = []
-    count = 0
-    for index in (inside, out):
-        if type(index) is slice:
-            step = index.step or 1
-            count = (index.stop - index.start + step - 1) // step
-            sides += index.start, step, -1
-        else:
-            count = len(index)
-            sides += 0, 0, sum(map(len, lists))
-            lists.append(index)
-    return count, *sides
+    lists = IndexLists()
+    rows = b"".join([pack_span(chunk, *lists.sides(inside, out), full) for chunk, inside, out, full in spans])
+    return np.frombuffer(rows, np.int64).reshape(-1, N_COLUMNS), lists.joined()
 
 
 def span_of(row: list[int], lists: Indices) -> Span:

@@ -27,9 +27,11 @@ from gzarr.indexing.spans import (
     IN_LIST,
     N_COLUMNS,
     OUT_LIST,
+    IndexLists,
     RangeSpans,
     Span,
     make_rows,
+    pack_span,
 )
 
 #: Rows of more spans of an axis (72 bytes each) are made anew for each batch.
@@ -259,20 +261,22 @@ class _Axes:
         return spans, self.lists
 
 
-def table_of_parts(parts: Sequence[Part]) -> CopyTable | None:
-    """Return parts of boxes as a table; None if some part takes more than slices, or has a chunk beyond 2^63."""
-    rows: list[tuple[int, ...]] = []
-    try:
-        for coords, insides, outs, full in parts:
+def table_of_parts(parts: Sequence[Part], rows: int = 0) -> CopyTable | None:
+    """Return parts of boxes, or of many boxes, as a table without coordinates of chunks; None for parts of points.
+
+    rows: slots of a block; 0 unless the parts are those of a `CopyPlan`.
+    """
+    lists, spans, slots, firsts = IndexLists(), list[bytes](), list[int](), [0]
+    for part in parts:
+        for _, insides, outs, full in part.out if rows else (part,):
             if type(insides) is not tuple or type(outs) is not tuple:
                 return None
-            for chunk, inside, out in zip(coords, insides, outs, strict=True):
-                if type(inside) is not slice or type(out) is not slice:
-                    return None
-                step = out.step or 1
-                count = (out.stop - out.start + step - 1) // step
-                rows.append((chunk, count, inside.start, inside.step or 1, -1, out.start, step, -1, full))
-        spans = np.array(rows, np.int64)
-    except OverflowError:
-        return None
-    return CopyTable(spans.reshape(len(parts), -1, N_COLUMNS), np.empty(0, np.int64))
+            if rows:
+                slots.append(outs[0] * rows + outs[1])
+            for inside, out in zip(insides, outs[2:] if rows else outs, strict=True):
+                spans.append(pack_span(0, *lists.sides(inside, out), full))
+        firsts.append(len(slots))
+    table = np.frombuffer(b"".join(spans), np.int64).reshape(firsts[-1] or len(parts), -1, N_COLUMNS)
+    if not rows:
+        return CopyTable(table, lists.joined())
+    return CopyTable(table, lists.joined(), np.array(firsts, np.int64), np.array(slots, np.int64))

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gzarr.indexing.copies import cut_boxes, make_batches, make_copies
 from gzarr.indexing.grid import Grid, RegularAxis, VaryingAxis
-from gzarr.indexing.plan import BoxPlan, Part, make_plan
+from gzarr.indexing.plan import BoxPlan, Part, joint_index, make_plan
 from gzarr.indexing.selection import Box, Range
 from gzarr.indexing.tables import BoxBatches, table_of_parts
 
@@ -120,12 +119,21 @@ def test_long_axes_take_no_memory() -> None:
     assert batches.parts(0, table, [table.nchunks - 1])[0].out[0].stop == (1 << 40) - 9
 
 
-@pytest.mark.parametrize("odd", [slice(None), np.arange(2)])
-def test_only_parts_that_are_made_of_slices_are_tables(odd: Any) -> None:
+def test_parts_of_boxes_are_tables_whatever_they_take() -> None:
     part = Part((1, 2), (slice(0, 3), slice(1, 9, 2)), (slice(4, 7), slice(0, 4)), full=False)
-    table = table_of_parts([part, part])
+    far = part._replace(coords=(1 << 63, 0), full=True)
+    table = table_of_parts([part, far])
     assert table is not None
-    assert table.spans[1].tolist() == [[1, 3, 0, 1, -1, 4, 1, -1, 0], [2, 4, 1, 2, -1, 0, 1, -1, 0]]
-    if not isinstance(odd, slice):
-        assert table_of_parts([part._replace(inside=(odd, slice(0, 1)))]) is None
-    assert table_of_parts([part._replace(coords=(1 << 63, 0))]) is None
+    wanted = [[0, 3, 0, 1, -1, 4, 1, -1, 0], [0, 4, 1, 2, -1, 0, 1, -1, 0]]
+    assert table.spans.tolist() == [wanted, [[*row[:-1], 1] for row in wanted]]
+    two_lists = part._replace(inside=joint_index((np.array([5, 3, 4]), np.arange(4))))
+    table = table_of_parts([two_lists, part, two_lists])
+    assert table is not None
+    assert table.lists.tolist() == [5, 3, 4, 0, 1, 2, 3]
+    assert table.spans[2].tolist() == [[0, 3, 0, 0, 0, 4, 1, -1, 0], [0, 4, 0, 0, 3, 0, 1, -1, 0]]
+
+
+def test_parts_of_points_are_no_tables() -> None:
+    mask = np.ones((2, 2), np.bool_)
+    for inside, out in (((np.arange(2), np.arange(2)), slice(0, 2)), (mask, (np.arange(4),))):
+        assert table_of_parts([Part((0, 0), inside, out, full=False)]) is None

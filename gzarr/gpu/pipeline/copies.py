@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from gzarr.backend import Array
 from gzarr.gpu.device.protocol import Device, Table
 from gzarr.gpu.pipeline.placement import DevicePlan
-from gzarr.indexing.copies import Copy, Slots
+from gzarr.indexing.copies import Slots
 from gzarr.indexing.plan import Part
 from gzarr.indexing.selection import Indices
 from gzarr.indexing.spans import (
@@ -26,12 +26,11 @@ from gzarr.indexing.spans import (
     IN_LIST,
     IN_START,
     IN_STEP,
-    N_COLUMNS,
     OUT_LIST,
     OUT_START,
     OUT_STEP,
 )
-from gzarr.indexing.tables import CopyTable
+from gzarr.indexing.tables import CopyTable, table_of_parts
 
 #: Device memory for the descriptor of a copy, and what is taken to make it.
 COPY_NBYTES = 256
@@ -250,55 +249,6 @@ def from_chunks(copies: Copies, addresses: Table, dtype: np.dtype[Any]) -> tuple
     return same, Memory(addresses, addresses[:, None], dtype)
 
 
-def table_of(parts: Sequence[Part], rows: int = 0) -> CopyTable:
-    """Return parts of boxes as a table. rows: slots of a block; then the parts are those of a `CopyPlan`."""
-    spans: list[Sequence[tuple[int, ...]]] = []
-    lists: dict[int, tuple[int, Indices]] = {}
-    firsts, slots = [0], list[int]()
-    for part in parts:
-        if rows:
-            copies: list[Copy] = part.out
-            spans += [_row(part.coords, copy.inside, copy.at[1:], lists, full=False) for copy in copies]
-            slots += [copy.block * rows + cast(int, copy.at[0]) for copy in copies]
-        else:
-            spans.append(_row(part.coords, part.inside, part.out, lists, full=part.full))
-        firsts.append(len(spans))
-    table = np.array(spans, np.int64).reshape(len(spans), -1, N_COLUMNS)
-    pool = np.concatenate([np.empty(0, np.int64), *(indices for _, indices in lists.values())])
-    if not rows:
-        return CopyTable(table, pool)
-    return CopyTable(table, pool, np.array(firsts, np.int64), np.array(slots, np.int64))
-
-
-def _row(
-    coords: Sequence[int], insides: Any, outs: Any, lists: dict[int, tuple[int, Indices]], *, full: bool
-) -> list[tuple[int, ...]]:
-    """The spans of a copy. lists: the index lists so far, by their identity, to which those of the copy are added."""
-    row = []
-    for inside, out in zip(insides, outs, strict=True):
-        sides: list[int] = []
-        for index in (inside, out):
-            if isinstance(index, slice):
-                step = index.step or 1
-                count = len(range(index.start, index.stop, step))
-                sides += index.start, step, -1
-            else:
-                count = index.size
-                sides += 0, 0, _place_of(index, lists)
-        # Coordinates beyond 63 bits are not wanted here.
-        row.append((0, count, *sides, full))
-    return row
-
-
-def _place_of(index: Indices, lists: dict[int, tuple[int, Indices]]) -> int:
-    """Where an index list is among others, to which it is added if it is not there."""
-    name = id(index)
-    if name not in lists:
-        end = sum(lists[last][0] + lists[last][1].size for last in [*lists][-1:])
-        lists[name] = end, np.ascontiguousarray(index, np.int64).reshape(-1)
-    return lists[name][0]
-
-
 def points_of(parts: Sequence[Part], strides: Sequence[int]) -> PointCopies:
     """Return parts of a list of points as columns. strides: of a decoded chunk, in elements, for every array axis."""
     element, position, owner = [], [], []
@@ -316,18 +266,13 @@ def points_of(parts: Sequence[Part], strides: Sequence[int]) -> PointCopies:
     return PointCopies(len(parts), np.concatenate(owner), np.concatenate(element), positions)
 
 
-def is_box(part: Part) -> bool:
-    """Whether a part belongs to a separable selection, not to a list of points, whose result is flat."""
-    return isinstance(part.out, tuple)
-
-
 def copies_of(device: Device, plan: DevicePlan, parts: Sequence[Part], out: Array | Slots) -> Copies:
     """Turn parts of the reference path into columns. out: what they go to."""
-    if isinstance(out, Slots):
-        return box_copies(plan, table_of(parts, len(out.blocks[0])), memory_of(device, out.blocks))
-    if is_box(parts[0]):
-        return box_copies(plan, table_of(parts), memory_of(device, out))
-    return points_of(parts, plan.strides)
+    rows, memory = (len(out.blocks[0]), out.blocks) if isinstance(out, Slots) else (0, out)
+    table = table_of_parts(parts, rows)
+    if table is None:
+        return points_of(parts, plan.strides)
+    return box_copies(plan, table, memory_of(device, memory))
 
 
 def distinct(table: CopyTable) -> CopyTable:

@@ -26,16 +26,14 @@ from gzarr.gpu.pipeline.copies import (
     box_copies,
     distinct,
     distinct_points,
-    is_box,
     memory_of,
     points_of,
-    table_of,
     take,
 )
 from gzarr.gpu.pipeline.placement import DevicePlan
 from gzarr.gpu.pipeline.placing import packed
 from gzarr.indexing.plan import Part
-from gzarr.indexing.tables import CopyTable
+from gzarr.indexing.tables import CopyTable, table_of_parts
 
 #: Brings the values of some chunks to the device: (wave, range of the chunks) -> what is copied, and where it is.
 Values: TypeAlias = Callable[[Wave, slice], tuple[Copies, Memory]]
@@ -83,13 +81,13 @@ def values_of_table(device: Device, plan: DevicePlan, value: Array, table: CopyT
 
 def _gathered(plan: DevicePlan, parts: Sequence[Part], memory: Memory) -> Copies:
     """What is copied into the chunks of parts, every element once. memory: of the whole value, or of each part."""
-    if not is_box(parts[0]):
+    table = table_of_parts(parts)
+    if table is None:
         points = points_of(parts, plan.strides)
         if memory.rows:
             firsts = np.searchsorted(points.owner, np.arange(points.nchunks))
             points = points._replace(position=np.arange(points.owner.size) - firsts[points.owner])
         return distinct_points(points, plan.chunk.nelements)
-    table = table_of(parts)
     if memory.rows:
         table = as_packed(table)._replace(slots=np.arange(len(parts)))
     return box_copies(plan, distinct(table), memory, plan.order)
