@@ -61,8 +61,11 @@ bool make_path(const Call *call, const int64_t *coords, char *path) {
 bool find_entry(const Call *call, const int64_t *coords, uint64_t *at) {
     const ShardGrid *grid = call->grid;
     *at = 0;
-    for (int64_t a = 0; a < call->job->ndim; a++)
-        *at += ((uint64_t)coords[a] - (uint64_t)grid->origin[a]) * (uint64_t)grid->step[a];
+    for (int64_t a = 0; a < call->job->ndim; a++) {
+        const uint64_t within = (uint64_t)coords[a] - (uint64_t)grid->origin[a];
+        if (within >= (uint64_t)call->n_index) return false; /* a product of larger numbers may wrap to another chunk's */
+        *at += within * (uint64_t)grid->step[a];
+    }
     return *at < (uint64_t)call->n_index;
 }
 

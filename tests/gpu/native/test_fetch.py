@@ -378,7 +378,7 @@ def test_tables_that_disagree_are_refused(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="tables"):
             fetch(source, lying, slab)
     for name in ("coords", "owners"):  # chunks of other shards, or of none
-        for lie in (-1, 1000):
+        for lie in (-1, 1000, 2**62):
             fetched = fetch(source, wanted._replace(**{name: np.full_like(getattr(wanted, name), lie)}), slab)
             assert (fetched.sizes < 0).all()
 
