@@ -61,7 +61,7 @@ def test_floats_are_cast_to_integers_on_the_host():
     device.launches.clear()
     with np.errstate(invalid="ignore"):
         assert z[:].tobytes() == z.to("cpu")[:].tobytes()
-    assert "copy_plain" not in device.launches
+    assert device.launches == ["copy_plain"]  # which places what the host has decoded and cast
 
 
 @pytest.mark.parametrize("keepbits", [0, 1, 7, 10])
