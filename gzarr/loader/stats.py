@@ -41,7 +41,7 @@ class LoaderStats:
     decodes : float
         `chunks` over the number of chunks of the arrays: how often each is decoded in an epoch.
     elapsed_s : float
-        Seconds from the start of the iteration until the last batch was handed out.
+        Seconds from the start of the iteration until the last batch was handed out, or the wait for its end was over.
     plan_s, read_s, gather_s, transform_s : float
         Seconds in which the producer of the batches chose what to read, waited for reads, put batches together, and ran
         ``transform``. On a GPU, the last two are only what it takes to launch the work.
@@ -132,7 +132,10 @@ class Meter:
         try:
             yield
         finally:
-            self.seconds[name] += self._clock() - start
+            now = self._clock()
+            self.seconds[name] += now - start
+            if name == "stall":
+                self._last = now
 
     def add(self, name: str, n: int) -> None:
         """Count chunks that are decoded, or samples that are left out ("skipped"): the producer's."""

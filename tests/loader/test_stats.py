@@ -80,3 +80,13 @@ def test_it_prints_as_a_table(stats: LoaderStats) -> None:
     assert "4 samples of damaged chunks" in str(stats)
     assert stats._repr_html_().startswith("<table>")
     assert "0.00 (0 decoded)" in str(Meter(0, 0).stats())
+
+
+def test_the_caller_waits_no_longer_than_the_iteration_takes() -> None:
+    """The wait that finds the end comes after the last batch."""
+    clock = Clock()
+    meter = Meter(0, 1, clock)
+    spend(meter, clock, "stall", 2.0)
+    meter.add_batch(1, 1)
+    spend(meter, clock, "stall", 1.0)
+    assert (meter.stats().stall_s, meter.stats().elapsed_s) == (3.0, 3.0)
