@@ -18,10 +18,10 @@ SIDE, CHUNK, SHARD, VIEW = 6144, 256, 2048, 1024
 
 
 def make_image() -> np.ndarray[Any, Any]:
-    """Waves in three colours, uint8 (6144, 6144, 3), 113 MB."""
+    """Batches in three colours, uint8 (6144, 6144, 3), 113 MB."""
     phase = np.linspace(0, 40, SIDE, dtype="f4")
-    waves = [np.add.outer(np.sin(phase * k), np.cos(phase / k)) for k in (1, 2, 3)]
-    return (63.5 * (np.stack(waves, axis=-1) + 2)).astype("u1")
+    batches = [np.add.outer(np.sin(phase * k), np.cos(phase / k)) for k in (1, 2, 3)]
+    return (63.5 * (np.stack(batches, axis=-1) + 2)).astype("u1")
 
 
 def main(device: str = "auto") -> None:

@@ -255,7 +255,7 @@ class Backend(Protocol):
         """
         ...
 
-    def wave_nchunks(self, chain: Chain | None, nchunks: int, nbytes: int, *, writing: bool) -> int:
+    def batch_nchunks(self, chain: Chain | None, nchunks: int, nbytes: int, *, writing: bool) -> int:
         """How many chunks one batch of a read or write should hold; a batch has at least one object, though.
 
         chain: of all chunks; None if they differ in shape. nchunks: of the read or write. nbytes: of a decoded chunk,

@@ -28,8 +28,8 @@ READERS = ("auto", "host", "kvikio")
 
 #: max_device_nbytes, strict, reader.
 _Options: TypeAlias = tuple[int | None, bool, str]
-#: Device memory of a wave on a GPU with 80 GB: a third of a quarter of it.
-_LARGE_GPU_WAVE_NBYTES = 6 << 30
+#: Device memory of a batch on a GPU with 80 GB: a third of a quarter of it.
+_LARGE_GPU_BATCH_NBYTES = 6 << 30
 _CPU = CpuBackend()
 _NAMES = "'cpu', 'cuda', 'cuda:N', 'auto', or 'emulated' for tests"
 
@@ -167,14 +167,14 @@ def gpu_placement(steps: tuple[Step, ...], chunk: ArrayRepr, *, whole_records: b
     return tuple(Placement(step.spec.name, "host", why) for step in steps)
 
 
-def large_gpu_wave(nchunks: int, nbytes: int, nstreams: int) -> int:
-    """How many chunks a GPU with 80 GB would take in a wave of a read.
+def large_gpu_batch(nchunks: int, nbytes: int, nstreams: int) -> int:
+    """How many chunks a GPU with 80 GB would take in a batch of a read.
 
     nchunks: of the read. nbytes, nstreams: decoded bytes and streams of a chunk.
     """
-    from gzarr.gpu.pipeline.sizing import ChunkCost, wave_nchunks
+    from gzarr.gpu.pipeline.sizing import ChunkCost, batch_nchunks
 
-    return wave_nchunks(nchunks, ChunkCost(nbytes, nstreams, 6 * nbytes), _LARGE_GPU_WAVE_NBYTES)
+    return batch_nchunks(nchunks, ChunkCost(nbytes, nstreams, 6 * nbytes), _LARGE_GPU_BATCH_NBYTES)
 
 
 def _checked(max_nbytes: Any, strict: Any, reader: Any) -> _Options:

@@ -199,7 +199,7 @@ class _Tensor(ctypes.Structure):
         ("ndim", ctypes.c_int32),
         ("code", ctypes.c_uint8),
         ("bits", ctypes.c_uint8),
-        ("lanes", ctypes.c_uint16),
+        ("pipeline_slots", ctypes.c_uint16),
     )
 
 

@@ -187,7 +187,7 @@ def decode(data: Any, chain: Sequence[Any], warm: Any) -> None:
             data = codec.decode(data)
 
 
-class Pace(NamedTuple):
+class ChunkTime(NamedTuple):
     """Seconds that a codec takes for a chunk, and the size of an encoded chunk."""
 
     encode_s: float = 0.0
@@ -203,7 +203,7 @@ def chunks_of(values: Any, shape: Sequence[int]) -> Iterator[Any]:
 
 
 @cache
-def pace(dataset: str, bench: Bench, rounds: int) -> Pace:
+def chunk_time(dataset: str, bench: Bench, rounds: int) -> ChunkTime:
     """Time the codecs of a dataset with a sample of its chunks."""
     from numcodecs import blosc
 
@@ -212,13 +212,13 @@ def pace(dataset: str, bench: Bench, rounds: int) -> Pace:
     layout = DATASETS[dataset].layout(bench.scale)
     chain = codecs(layout)
     if not chain:
-        return Pace()
+        return ChunkTime()
     sample = list(islice(chunks_of(bench.values(dataset), layout.chunks), SAMPLE))
     sample = [each.astype(object) for each in sample] if layout.dtype == "string" else sample
     warm = np.empty(sample[0].nbytes, "u1")
     frames = [encoded(each, chain) for each in sample]
     n = len(sample)
-    return Pace(
+    return ChunkTime(
         encode_s=seconds(lambda: [encoded(each, chain) for each in sample[: n // 8 or 1]], rounds) / (n // 8 or 1),
         decode_s=seconds(lambda: [decode(each, chain, warm) for each in frames], rounds) / n,
         encoded_nbytes=sum(len(each) for each in frames) / n,
@@ -245,10 +245,10 @@ def _is_document(key: str) -> bool:
     return key.rpartition("/")[2] in DOCUMENTS
 
 
-def codec_s(counts: Counts, its_pace: Pace, merged: int, rounds: int) -> float:
+def codec_s(counts: Counts, its_chunk_time: ChunkTime, merged: int, rounds: int) -> float:
     """Seconds of decoding, encoding and parsing documents."""
-    chunks_s = counts.decoded_nbytes / its_pace.encoded_nbytes * its_pace.decode_s
-    chunks_s += counts.encoded_nchunks * its_pace.encode_s + merged * its_pace.decode_s
+    chunks_s = counts.decoded_nbytes / its_chunk_time.encoded_nbytes * its_chunk_time.decode_s
+    chunks_s += counts.encoded_nchunks * its_chunk_time.encode_s + merged * its_chunk_time.decode_s
     asked = [
         (call.store, each.key)
         for step in counts.steps
@@ -325,7 +325,7 @@ def bare(workload: Workload, bench: Bench, rounds: int) -> dict[str, float]:
     del task
     dataset = next((ALIKE.get(each, each) for each in workload.datasets if each not in NO_CHUNKS), None)
     layout = DATASETS[dataset].layout(bench.scale) if dataset else None
-    its_pace = Pace() if dataset is None else pace(dataset, bench, rounds)
+    its_chunk_time = ChunkTime() if dataset is None else chunk_time(dataset, bench, rounds)
     per_object, chunk_nbytes = 1, 1 << 20
     if layout is not None:
         per_object = prod(layout.shards) // prod(layout.chunks) if layout.shards else 1
@@ -336,7 +336,7 @@ def bare(workload: Workload, bench: Bench, rounds: int) -> dict[str, float]:
     return {
         "network": network_s(counts, RATE if workload.section == "s3" else None),
         "files": files_s(counts, folder, rounds, fresh=fresh),
-        "codec": codec_s(counts, its_pace, merged, rounds),
+        "codec": codec_s(counts, its_chunk_time, merged, rounds),
         "copies": copies_s(counts.copied_nbytes, chunk_nbytes, rounds),
         "pages": pages_s(counts.results_nbytes, rounds),
     }

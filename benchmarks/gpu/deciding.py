@@ -1,8 +1,9 @@
 """Questions whose answers decide the design of the GPU backend; `make gpu-check` asks them before anything else.
 
 `placement_rates`: whether the placement kernels reach 0.7 of a copy within the device. `pinned_memory`: what the first
-read pays for its slabs. `wave_sizes`: how large waves should be. `cufile_opens`: from which size of a file the KvikIO
-reader can win. `cufile_content`: whether cuFile reads what is in the file; on tmpfs, it is known to return zeros.
+read pays for its staging buffers. `batch_sizes`: how large batches should be. `cufile_opens`: from which size of a file
+the KvikIO reader can win. `cufile_content`: whether cuFile reads what is in the file; on tmpfs, it is known to return
+zeros.
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ from numcodecs import Blosc
 import gzarr
 from benchmarks.gpu import reads
 from benchmarks.gpu.measure import device_seconds, wall_seconds
-from benchmarks.gpu.stages import one_wave_at_a_time, waves_of
+from benchmarks.gpu.stages import batches_of, one_batch_at_a_time
 from benchmarks.gpu.streams import Gpu
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.detection.thresholds import NEVER
 from gzarr.gpu.reading.select import find_missing_kvikio
 
-#: Bytes of the arrays that are placed, of pinned memory, and of the array that is read in waves.
+#: Bytes of the arrays that are placed, of pinned memory, and of the array that is read in batches.
 PLACED_NBYTES, PINNED_NBYTES, READ_NBYTES = 256 << 20, (16 << 20, 65 << 20, 1 << 30), 1 << 30
 #: Launches that are timed together.
 N_LAUNCHES = 8
-#: Sizes of waves, decoded, and of the chunks that are read.
-WAVE_NBYTES, CHUNK_NBYTES = tuple(n << 20 for n in (32, 64, 128, 256, 512, 1024)), (256 << 10, 1 << 20)
+#: Sizes of batches, decoded, and of the chunks that are read.
+BATCH_NBYTES, CHUNK_NBYTES = tuple(n << 20 for n in (32, 64, 128, 256, 512, 1024)), (256 << 10, 1 << 20)
 #: Files that cuFile opens, and the sizes that are compared with those of the operating system.
 N_FILES, FILE_NBYTES = 256, 64 << 10
 #: What is placed: dtype, order of the chunks, compressor, and the shape of chunks in an array of two dimensions.
@@ -64,7 +65,7 @@ def placement_rates(gpu: Gpu) -> Any:
         chunks = tuple(side if n < 0 else min(n, side) for n in shape)
         layout: dict[str, Any] = {"chunks": chunks, "order": order, "compressor": compressor, "zarr_format": 2}
         array = gzarr.create_array(data=data, device="cpu", **layout)
-        with one_wave_at_a_time():
+        with one_batch_at_a_time():
             rates = _rates_of_kernels(gpu, array.store, data)
         best = {kernel: {"GB_per_s": rate, "of_copy": rate / copy} for kernel, rate in rates.items()}
         answer[name] = best
@@ -114,8 +115,8 @@ def pinned_memory(gpu: Gpu) -> Any:
     return answer
 
 
-def wave_sizes(gpu: Gpu) -> Any:
-    """GB/s of whole reads of files in the page cache, by codec, bytes of a chunk, and decoded bytes of a wave."""
+def batch_sizes(gpu: Gpu) -> Any:
+    """GB/s of whole reads of files in the page cache, by codec, bytes of a chunk, and decoded bytes of a batch."""
     answer: dict[str, Any] = {}
     side = int((READ_NBYTES // 4) ** 0.5)
     tile = np.round(np.cumsum(np.random.default_rng(0).normal(size=(side, min(side, 2048))), axis=1) * 64) / 64
@@ -128,14 +129,14 @@ def wave_sizes(gpu: Gpu) -> Any:
                 chunk = min(int((nbytes // 4) ** 0.5), side)
                 options: dict[str, Any] = {"chunks": (chunk, chunk), "compressor": reads.COMPRESSORS[codec]}
                 gzarr.create_array(path, data=data, zarr_format=2, device="cpu", **options)
-                answer[f"{codec}, chunks of {nbytes}"] = dict(_rates_of_waves(gpu, path, there))
+                answer[f"{codec}, chunks of {nbytes}"] = dict(_rates_of_batches(gpu, path, there))
     return answer
 
 
-def _rates_of_waves(gpu: Gpu, path: Path, there: Any) -> Iterator[tuple[str, Any]]:
-    """(bytes of a wave, GB/s), and what gzarr chooses by itself. there: the numbers, on the device."""
-    for nbytes in (None, *WAVE_NBYTES):
-        with waves_of(nbytes):
+def _rates_of_batches(gpu: Gpu, path: Path, there: Any) -> Iterator[tuple[str, Any]]:
+    """(bytes of a batch, GB/s), and what gzarr chooses by itself. there: the numbers, on the device."""
+    for nbytes in (None, *BATCH_NBYTES):
+        with batches_of(nbytes):
             backend = GpuBackend(gpu.device, reader="host", small_reads=NEVER)
             array = gzarr.open_array(path, mode="r", device=backend)
             if not bool((array[...] == there).all()):  # to download a GiB takes longer than all reads
@@ -231,7 +232,7 @@ def _check(gpu: Gpu, found: Any, wanted: np.ndarray) -> None:
 QUESTIONS: dict[str, Callable[[Gpu], Any]] = {
     "placement_rates": placement_rates,
     "pinned_memory": pinned_memory,
-    "wave_sizes": wave_sizes,
+    "batch_sizes": batch_sizes,
     "cufile_opens": cufile_opens,
     "cufile_content": cufile_content,
 }

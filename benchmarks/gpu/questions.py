@@ -31,7 +31,7 @@ from benchmarks.gpu.measure import ROOT, describe_machine, device_seconds, wall_
 from benchmarks.gpu.streams import Batch, Gpu, Tables, compressed, decoded, open_gpu
 from gzarr.gpu.detection.detect import find_missing
 from gzarr.gpu.device import nvcomp_tables
-from gzarr.gpu.device.lanes import Lanes
+from gzarr.gpu.device.pipeline_slots import PipelineSlots
 
 Question = Callable[[Gpu], Any]
 #: Bytes of the copies; streams of a call; rows and columns of the array that is placed.
@@ -337,28 +337,28 @@ def bandwidths(gpu: Gpu) -> Any:
 
 
 def launch_costs(gpu: Gpu) -> Any:
-    """Microseconds: an empty wave of one kernel, an allocation, a stream, an event, a batched call of one stream."""
+    """Microseconds: an empty batch of one kernel, an allocation, a stream, an event, a batched call of one stream."""
     cupy = gpu.cupy
     wait = cupy.cuda.get_current_stream().synchronize
     device, source = gpu.device, cupy.zeros(64, np.uint8)
-    lanes = Lanes(device, 1 << 26)
+    pipeline_slots = PipelineSlots(device, 1 << 26)
     tables = cupy.asarray(np.array([source.data.ptr, source.data.ptr + 32, 16, 0, 1], np.uint64))
     at = [tables.data.ptr + 8 * k for k in range(4)]
     single = Tables(gpu, "lz4", [bare("lz4", TEXT)], [len(TEXT)])
 
-    def lane() -> None:
-        with lanes.borrow():
+    def pipeline_slot() -> None:
+        with pipeline_slots.borrow():
             pass
 
-    def table_in_lane() -> None:
-        with lanes.borrow():
+    def table_in_pipeline_slot() -> None:
+        with pipeline_slots.borrow():
             device.upload(device.staging(1 << 12))
 
     tasks: dict[str, Callable[[], Any]] = {
         "launch": lambda: device.launch("copy_streams", 1, (1, *at)),
         "empty": lambda: device.empty(1 << 20),
-        "lane": lane,
-        "lane and an upload of 4 KiB": table_in_lane,
+        "pipeline_slot": pipeline_slot,
+        "pipeline slot and an upload of 4 KiB": table_in_pipeline_slot,
         "new stream": lambda: cupy.cuda.Stream(non_blocking=True),
         "event": lambda: cupy.cuda.Event(disable_timing=True),
         "staging": lambda: device.staging(1 << 20),
@@ -411,7 +411,7 @@ def place_box_variants(gpu: Gpu) -> Any:
     An array is read, and its placement launched again in every variant while its chunks are on the device.
     """
     import gzarr
-    from benchmarks.gpu.stages import one_wave_at_a_time
+    from benchmarks.gpu.stages import one_batch_at_a_time
     from gzarr.gpu.backend import GpuBackend
     from gzarr.gpu.detection.thresholds import NEVER
     from gzarr.gpu.kernels.sources import KERNELS, source
@@ -450,7 +450,7 @@ def place_box_variants(gpu: Gpu) -> Any:
         device = Trying()
         device.rows = {}
         options: dict[str, Any] = {"max_device_nbytes": 32 * data.nbytes, "reader": "host", "small_reads": NEVER}
-        with one_wave_at_a_time():
+        with one_batch_at_a_time():
             gzarr.open_array(array.store, mode="r", device=GpuBackend(device, **options))[:]
         answer[name] = device.rows
     return answer

@@ -1,4 +1,4 @@
-"""Questions about whole reads and writes on hardware: host or device for small ones, which reader, one wave or two."""
+"""Questions about whole reads and writes on hardware: host or device for small ones, which reader, one batch or two."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numcodecs import Blosc, Zstd
 
 import gzarr
 from benchmarks.gpu.measure import wall_seconds
-from benchmarks.gpu.stages import waves_at_once, waves_of
+from benchmarks.gpu.stages import batches_at_once, batches_of
 from benchmarks.gpu.streams import Gpu
 from gzarr.codecs import BloscCodec, NumcodecsCodec
 from gzarr.gpu.backend import GpuBackend
@@ -23,8 +23,9 @@ from gzarr.gpu.reading.select import choose_reader, find_missing_kvikio, gds_is_
 ALWAYS = Crossover(nchunks=1 << 40, nbytes=1 << 60)
 #: Chunks of the small reads: how many, and bytes of each.
 NCHUNKS, CHUNK_NBYTES = (1, 2, 4, 8, 16, 32, 64), (4 << 10, 32 << 10, 256 << 10)
-#: Rows and columns of the array that readers and lanes read, of float32; waves that lanes take for it.
-SIDE, N_WAVES = 8192, 8
+#: Rows and columns of the array that readers and pipeline slots read, of float32; batches that pipeline slots take for
+#: it.
+SIDE, N_BATCHES = 8192, 8
 #: Rounds of one read or write, and their limit in seconds; small ones have many rounds.
 ROUNDS, LIMIT_S, SMALL_LIMIT_S = 20, 0.3, 0.1
 COMPRESSORS = {"none": None, "blosc-lz4": Blosc("lz4", 5, Blosc.SHUFFLE), "zstd": Zstd(1)}
@@ -113,13 +114,13 @@ def readers(gpu: Gpu) -> Any:
                     for name in names:
                         seconds, array = _timed(gpu, path, data, np.s_[:, :], reader=name, small_reads=NEVER)
                         failure = getattr(array.backend._reader, "failure", None)  # noqa: SLF001 - a trial
-                        row = {"GB_per_s": data.nbytes / seconds / 1e9, "detour": failure}
+                        row = {"GB_per_s": data.nbytes / seconds / 1e9, "host_round_trip": failure}
                         answer[f"{codec}, {4 * side * side} bytes, {layout}, {name}"] = row
     return answer
 
 
-def lanes(gpu: Gpu) -> Any:
-    """Whole reads in several waves, of which one, two or three are in flight."""
+def pipeline_slots(gpu: Gpu) -> Any:
+    """Whole reads in several batches, of which one, two or three are in flight."""
     data = _square()
     answer: dict[str, Any] = {}
     for codec in ("none", "blosc-lz4", "zstd"):
@@ -127,12 +128,12 @@ def lanes(gpu: Gpu) -> Any:
             data=data, chunks=(SIDE // 32,) * 2, compressor=COMPRESSORS[codec], zarr_format=2, device="cpu"
         )
         for n in (1, 2, 3):
-            with waves_at_once(n), waves_of(data.nbytes // N_WAVES):
+            with batches_at_once(n), batches_of(data.nbytes // N_BATCHES):
                 seconds, array = _timed(gpu, stored.store, data, np.s_[:, :], reader="host", small_reads=NEVER)
                 io, nchunks = array._io, array.nchunks  # noqa: SLF001 - what the engine asks
-                size = array.backend.wave_nchunks(io.only_chain, nchunks, io.chunk_nbytes, writing=False)
-                waves = -(-nchunks // size)
-            answer[f"{codec}, {n} at once"] = {"GB_per_s": data.nbytes / seconds / 1e9, "waves": waves}
+                size = array.backend.batch_nchunks(io.only_chain, nchunks, io.chunk_nbytes, writing=False)
+                batches = -(-nchunks // size)
+            answer[f"{codec}, {n} at once"] = {"GB_per_s": data.nbytes / seconds / 1e9, "batches": batches}
     return answer
 
 
@@ -162,5 +163,5 @@ QUESTIONS: dict[str, Callable[[Gpu], Any]] = {
     "small_reads": small_reads,
     "small_writes": small_writes,
     "readers": readers,
-    "lanes": lanes,
+    "pipeline_slots": pipeline_slots,
 }

@@ -129,12 +129,12 @@ def raw_reads(device: Any, files: list[Path]) -> dict[str, Callable[[], Fields]]
         import kvikio.defaults
 
         kvikio.defaults.set("num_threads", 16)
-        slab = device.device.empty(encoded)
+        staging_buffer = device.device.empty(encoded)
 
         def read_some(some: slice) -> None:
             opened = [kvikio.CuFile(str(path), "r") for path in files[some]]
             futures = [
-                file.pread(slab[start : start + size], size)
+                file.pread(staging_buffer[start : start + size], size)
                 for file, start, size in zip(opened, starts[some], sizes[some], strict=True)
             ]
             for future in futures:

@@ -21,7 +21,7 @@ from benchmarks.gpu.measure import device_seconds
 from benchmarks.gpu.streams import Gpu
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.detection.thresholds import NEVER
-from gzarr.gpu.device import lanes
+from gzarr.gpu.device import pipeline_slots
 from gzarr.gpu.pipeline import sizing
 from gzarr.storage import MemoryStore
 
@@ -36,7 +36,7 @@ PLACING = ("copy_plain", "copy_bytes", "copy_bits", "copy_tiles", "place_box")
 def time_stages(device: Any, store: Any, there: Any) -> dict[str, Any]:
     """Seconds by stage for reading a whole array in memory. device: see benchmarks.gpu.run.Device."""
     timed = _timing(type(device.device), device.gpu)
-    with one_wave_at_a_time():
+    with one_batch_at_a_time():
         array = gzarr.open_array(store, mode="r", device=GpuBackend(timed, reader="host", small_reads=NEVER))
         if not device.equal(array[...], there):
             raise AssertionError("the answer is wrong")
@@ -57,26 +57,26 @@ def time_stages(device: Any, store: Any, there: Any) -> dict[str, Any]:
 
 
 @contextmanager
-def one_wave_at_a_time() -> Iterator[None]:
-    """Give the backends made in this context one pipeline slot (lane), so that nothing runs beside a stage."""
-    with waves_at_once(1):
+def one_batch_at_a_time() -> Iterator[None]:
+    """Give the backends made in this context one pipeline slot (pipeline slot), so that nothing runs beside a stage."""
+    with batches_at_once(1):
         yield
 
 
 @contextmanager
-def waves_of(nbytes: int | None) -> Iterator[None]:
-    """Give backends that are made in this context waves of a size; None for what they choose."""
+def batches_of(nbytes: int | None) -> Iterator[None]:
+    """Give backends that are made in this context batches of a size; None for what they choose."""
     if nbytes is None:
         yield
         return
-    with mock.patch.multiple(sizing, WAVE_NBYTES=nbytes, WAVE_NSTREAMS=0, WAVES_PER_READ=1):
+    with mock.patch.multiple(sizing, BATCH_NBYTES=nbytes, BATCH_NSTREAMS=0, BATCHES_PER_READ=1):
         yield
 
 
 @contextmanager
-def waves_at_once(n: int) -> Iterator[None]:
-    """Give the backends made in this context a number of lanes. They must be used in it."""
-    with mock.patch.object(lanes, "N_LANES", n):
+def batches_at_once(n: int) -> Iterator[None]:
+    """Give the backends made in this context a number of pipeline slots. They must be used in it."""
+    with mock.patch.object(pipeline_slots, "N_PIPELINE_SLOTS", n):
         yield
 
 
@@ -103,7 +103,7 @@ def _timing(base: type, gpu: Gpu | None) -> Any:
                 yield
 
         def note(self, stage: str, task: Callable[[], Any], times_each: int = 1) -> None:
-            """Time a stage. Its allocations are released after each time, so that the wave still fits."""
+            """Time a stage. Its allocations are released after each time, so that the batch still fits."""
             marks = [arena.mark() for arena in self.arenas]
 
             def once() -> None:

@@ -52,12 +52,12 @@ class Tables:
         cupy, self.codec, self.n, self.room = gpu.cupy, codec, len(streams), [int(n) for n in room]
         sizes = np.array([len(s) for s in streams], np.int64)
         starts = _starts(sizes, 64, shift)
-        slab = np.zeros(int(starts[-1] + sizes[-1]) + 128, np.uint8)
+        staging_buffer = np.zeros(int(starts[-1] + sizes[-1]) + 128, np.uint8)
         for stream, start in zip(streams, starts.tolist(), strict=True):
-            slab[start : start + len(stream)] = np.frombuffer(stream, np.uint8)
+            staging_buffer[start : start + len(stream)] = np.frombuffer(stream, np.uint8)
         wide = np.array(self.room, np.int64)
         self.places = _starts(wide + CANARY, 64, 0)
-        self.source = cupy.asarray(slab)
+        self.source = cupy.asarray(staging_buffer)
         self.target = cupy.asarray(np.full(int(self.places[-1] + wide[-1]) + CANARY, 0xC7, np.uint8))
         self._tables = [
             cupy.asarray(table.astype(np.uint64))

@@ -14,8 +14,8 @@ from benchmarks.gpu.measure import device_seconds
 from benchmarks.gpu.streams import Gpu, compressed, decoded
 from gzarr.cpu.codecs.nvcomp import gdeflate_encode, installed
 from gzarr.gpu.codecs import checksums
-from gzarr.gpu.codecs.batch import Wave
-from gzarr.gpu.device.lanes import Lane
+from gzarr.gpu.codecs.batch import BatchContext
+from gzarr.gpu.device.pipeline_slots import PipelineSlot
 
 #: Bytes that are summed, in ranges of these sizes.
 SUM_NBYTES, RANGES = 1 << 28, (1 << 12, 1 << 16, 1 << 20)
@@ -29,16 +29,16 @@ def sums_are_right(gpu: Gpu) -> Any:
     rng = np.random.default_rng(0)
     ranges = [rng.integers(0, 256, n, np.uint8) for n in EDGES]
     starts = np.cumsum([3, *(r.size + 5 for r in ranges)])
-    slab = np.zeros(int(starts[-1]) + 64, np.uint8)
+    staging_buffer = np.zeros(int(starts[-1]) + 64, np.uint8)
     for data, start in zip(ranges, starts.tolist(), strict=False):
-        slab[start : start + data.size] = data
+        staging_buffer[start : start + data.size] = data
     sizes = np.array(EDGES, np.int64)
     answer = {}
-    with Lane(gpu.device, 1 << 28).active():
-        there = gpu.device.upload(slab)
+    with PipelineSlot(gpu.device, 1 << 28).active():
+        there = gpu.device.upload(staging_buffer)
         source = gpu.device.address(there) + starts[:-1].astype(np.int64)
         for kind, host in _HOST.items():
-            pending = checksums.queue(Wave(gpu.device), kind, source, sizes)
+            pending = checksums.queue(BatchContext(gpu.device), kind, source, sizes)
             values = pending.values(gpu.device.download(pending.raw)).tolist()
             wanted = [host(data.tobytes()) for data in ranges]
             answer[kind] = {"wrong": [n for n, a, b in zip(EDGES, values, wanted, strict=True) if a != b]}
@@ -48,7 +48,7 @@ def sums_are_right(gpu: Gpu) -> Any:
 def sum_rates(gpu: Gpu) -> Any:
     """GB/s of every checksum, by size of a range, and of running sums, by length of a row."""
     device, answer = gpu.device, {}
-    with Lane(device, 3 * SUM_NBYTES).active():
+    with PipelineSlot(device, 3 * SUM_NBYTES).active():
         data = gpu.cupy.zeros(SUM_NBYTES, np.uint8)
         out = device.empty(SUM_NBYTES)
         for nbytes in RANGES:
@@ -69,7 +69,7 @@ def sum_rates(gpu: Gpu) -> Any:
 
 
 def _queued(gpu: Gpu, kind: str, starts: np.ndarray, sizes: np.ndarray) -> Callable[[], Any]:
-    return lambda: checksums.queue(Wave(gpu.device), kind, starts, sizes)
+    return lambda: checksums.queue(BatchContext(gpu.device), kind, starts, sizes)
 
 
 def host_written(gpu: Gpu) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.images.cases import SIGMA, Source
-from benchmarks.loader.data import slab, smooth
+from benchmarks.loader.data import smooth, staging_buffer
 
 DATA_VERSION = 1  # raise it when values or layouts change: it names the folder in the cache
 
@@ -79,7 +79,7 @@ def strips(source: Source) -> Iterator[tuple[slice, Any]]:
     rng = np.random.default_rng(7)
     for low in range(0, source.shape[0], source.chunks[0]):
         shape = (min(source.chunks[0], source.shape[0] - low), *source.shape[1:])
-        yield slice(low, low + shape[0]), (picture if source.dtype == "u1" else slab)(rng, shape)
+        yield slice(low, low + shape[0]), (picture if source.dtype == "u1" else staging_buffer)(rng, shape)
 
 
 def picture(rng: Any, shape: tuple[int, ...]) -> Any:

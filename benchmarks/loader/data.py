@@ -105,7 +105,7 @@ def field(rng: Any, shape: tuple[int, ...]) -> Any:
     return (np.round(values * 64) / 64).astype("f4")
 
 
-def slab(rng: Any, shape: tuple[int, ...]) -> Any:
+def staging_buffer(rng: Any, shape: tuple[int, ...]) -> Any:
     """A part of a volume: noise of 8."""
     return (smooth(rng, shape, 8) * 4000 + 100 + 8 * rng.standard_normal(shape, dtype="f4")).astype("u2")
 
@@ -117,7 +117,7 @@ def values(data: Dataset) -> Iterator[tuple[slice, Any]]:
     for low in range(0, data.shape[0], step):
         shape = (min(step, data.shape[0] - low), *data.shape[1:])
         if data.dtype == "u2":
-            yield slice(low, low + shape[0]), slab(rng, shape)
+            yield slice(low, low + shape[0]), staging_buffer(rng, shape)
         else:
             one = picture if data.dtype == "u1" else field
             yield slice(low, low + shape[0]), np.stack([one(rng, shape[1:]) for _ in range(shape[0])])

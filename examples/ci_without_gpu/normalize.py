@@ -1,4 +1,4 @@
-"""The code under test: it normalizes columns on whatever device it is given, without a detour through host memory."""
+"""The code under test: it normalizes columns on whatever device it is given, without a round trip through the host."""
 
 from __future__ import annotations
 

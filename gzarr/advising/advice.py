@@ -82,7 +82,7 @@ class Advice:
     changes : mapping
         Keywords of `gzarr.create_array` and `gzarr.transfer`; empty if nothing should change.
     gains : mapping of str to Gain
-        Effects of the changes: "amplification", "read_amplification", "streams_per_wave", "chunks", "objects",
+        Effects of the changes: "amplification", "read_amplification", "streams_per_batch", "chunks", "objects",
         "requests", "host_steps" and "stored_nbytes"; empty without changes. Those that need stored chunks are left out
         if the sample has none.
     before, after : tuple of Cost

@@ -21,13 +21,13 @@ from gzarr.advising.chains import (
     specs_of,
     with_compressor,
 )
-from gzarr.advising.model import StoredLayout, WaveNChunks, count
+from gzarr.advising.model import BatchNChunks, StoredLayout, count
 from gzarr.advising.rules import MEASURES, Candidate, explain, pick, problems
 from gzarr.advising.sampling import Reencoding, Sample, SampledRegions, sample, streams_of
 from gzarr.api.open import open as open_node
 from gzarr.chunk_io.prepare import find_shardings
 from gzarr.codecs.spec import CodecSpec
-from gzarr.devices import large_gpu_wave
+from gzarr.devices import large_gpu_batch
 from gzarr.display.info import human_size
 from gzarr.errors import MissingExtraError, UnknownCodecError
 from gzarr.hierarchy.array import Array
@@ -37,7 +37,7 @@ from gzarr.indexing.chunking import parse_grid
 from gzarr.indexing.grid import is_regular, nchunks
 
 #: Gains that say nothing if no chunk of the sample is stored.
-_SAMPLED = ("read_amplification", "streams_per_wave", "stored_nbytes")
+_SAMPLED = ("read_amplification", "streams_per_batch", "stored_nbytes")
 #: Factor of stored bytes from which a shuffle is worth a re-encoding.
 _SHUFFLE_GAIN = 1.25
 
@@ -46,7 +46,7 @@ def advise(what: Any, access: AccessPattern = "volume", *, path: str | None = No
     """Say how an array, or every array of a group, is best stored for a GPU to read it, and what that should gain.
 
     This looks at metadata and a few chunks. It lists nothing, needs no GPU, and changes nothing. Advice on an array
-    that is open on a device ("cuda", "emulated") holds for the waves of that device, other advice for a GPU with memory
+    that is open on a device ("cuda", "emulated") holds for its batches, other advice for a GPU with memory
     to spare. Numbers are counts and estimates of bytes, streams, objects and requests (`gzarr.advising.model`), not
     times.
 
@@ -103,7 +103,7 @@ class _Case:
     specs: tuple[CodecSpec, ...]
     sample: Sample
     probes: list[Probe]
-    wave: WaveNChunks
+    batch: BatchNChunks
 
     @property
     def itemsize(self) -> int:
@@ -111,7 +111,7 @@ class _Case:
 
     def candidate(self, changes: dict[str, Any], stored: StoredLayout) -> Candidate:
         """A candidate with the cost of the reads."""
-        return Candidate(changes, stored, tuple(count(stored, p, self.itemsize, self.wave) for p in self.probes))
+        return Candidate(changes, stored, tuple(count(stored, p, self.itemsize, self.batch) for p in self.probes))
 
 
 def _advise(array: Array, access: AccessPattern, name: str) -> Advice:
@@ -120,7 +120,7 @@ def _advise(array: Array, access: AccessPattern, name: str) -> Advice:
     except (UnknownCodecError, MissingExtraError) as error:
         what = f"{array.dtype} {array.shape}"
         return Advice(name, what, access, "nothing", (Finding("codec", str(error)),), {}, {}, (), (), array)
-    case = _Case(array, access, specs_of(array.metadata), sampled, probes_of(access, array.shape), _wave(array))
+    case = _Case(array, access, specs_of(array.metadata), sampled, probes_of(access, array.shape), _batch(array))
     now = case.candidate({}, sampled.stored)
     text = f"{sampled.nsampled} of {nchunks(sampled.stored.grid):,} chunks, {sampled.npresent} of them stored"
     if not is_for_gpu(array.metadata.data_type.dtype):
@@ -156,11 +156,11 @@ def _advise(array: Array, access: AccessPattern, name: str) -> Advice:
     return _advice(case, name, text, findings, now, after, (changes, len(on_host) + len(_around(array)), left))
 
 
-def _wave(array: Array) -> WaveNChunks:
-    """How many chunks a wave takes, on the array's device or on a large GPU."""
+def _batch(array: Array) -> BatchNChunks:
+    """How many chunks a batch takes, on the array's device or on a large GPU."""
     if array.device == "cpu":
-        return large_gpu_wave
-    return lambda nchunks, nbytes, _: array.backend.wave_nchunks(None, nchunks, nbytes, writing=False)
+        return large_gpu_batch
+    return lambda nchunks, nbytes, _: array.backend.batch_nchunks(None, nchunks, nbytes, writing=False)
 
 
 def _has_shards(array: Array) -> bool:
@@ -285,7 +285,7 @@ def _advice(
         for measure in MEASURES:
             gains[measure.name] = Gain(measure.unit, measure.worst(now), measure.worst(then))
         streams = [min(cost.streams_at_once for cost in candidate.costs) for candidate in (now, then)]
-        gains["streams_per_wave"] = Gain(gains["streams_per_wave"].unit, *streams)
+        gains["streams_per_batch"] = Gain(gains["streams_per_batch"].unit, *streams)
         gains["host_steps"] = Gain("steps of the chain on the host", before, after)
         gains["stored_nbytes"] = Gain("stored bytes in all", now.stored.nbytes, then.stored.nbytes)
         if not case.sample.npresent:

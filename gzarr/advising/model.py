@@ -8,7 +8,8 @@ streams are means of a sample times these counts. Nothing here is a time. The ru
   for files, share a request; chunks are assumed to be stored in order and of equal size. The whole shard is fetched in
   one request if at least half of its chunks are wanted, if the store has no version tokens, or if codecs enclose the
   shard. (A GPU reads local files in pieces in any case, which this ignores.)
-- A GPU decodes in waves of whole objects. All streams of the waves in flight are decoded at once, and `FULL_STREAMS` of
+- A GPU decodes in batches of whole objects. All streams of the batches in flight are decoded at once, and
+`FULL_STREAMS` of
   them keep a large GPU busy.
 """
 
@@ -24,17 +25,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gzarr.advising.access import Probe
-from gzarr.devices import large_gpu_wave
+from gzarr.devices import large_gpu_batch
 from gzarr.indexing.grid import Axis, Grid, RegularAxis, nchunks
 from gzarr.layout.sharded import WHOLE_SHARD_SHARE
 from gzarr.storage.coalesce import MAX_GAP_NBYTES, MAX_NBYTES
 
 #: Streams that keep a GPU busy: 132 multiprocessors (H100, H200) with 32 warps each, one warp a stream. Not measured.
 FULL_STREAMS = 4096
-#: Waves that a GPU has in flight.
-WAVES_IN_FLIGHT = 3
-#: Says how many chunks a wave takes: (chunks of the read, decoded bytes of a chunk, its streams) -> chunks.
-WaveNChunks: TypeAlias = Callable[[int, int, int], int]
+#: Batches that a GPU has in flight.
+BATCHES_IN_FLIGHT = 3
+#: Says how many chunks a batch takes: (chunks of the read, decoded bytes of a chunk, its streams) -> chunks.
+BatchNChunks: TypeAlias = Callable[[int, int, int], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +107,8 @@ class Cost:
         Chunks touched.
     streams : float
         Streams decoded.
-    streams_per_wave : float
-        Streams of a wave, on average.
+    streams_per_batch : float
+        Streams of a batch, on average.
     objects : int
         Stored objects touched.
     requests : int
@@ -120,14 +121,14 @@ class Cost:
     read_nbytes: float
     chunks: int
     streams: float
-    streams_per_wave: float
+    streams_per_batch: float
     objects: int
     requests: int
 
     @property
     def streams_at_once(self) -> float:
-        """Streams of all waves in flight."""
-        return min(self.streams, WAVES_IN_FLIGHT * self.streams_per_wave)
+        """Streams of all batches in flight."""
+        return min(self.streams, BATCHES_IN_FLIGHT * self.streams_per_batch)
 
     @property
     def amplification(self) -> float:
@@ -169,8 +170,8 @@ class _TouchedObjects:
         return np.asarray(np.ravel_multi_index(grid, counts), np.int64).reshape(-1)
 
 
-def count(stored: StoredLayout, probe: Probe, itemsize: int, wave: WaveNChunks = large_gpu_wave) -> Cost:
-    """The cost of a read. wave: how many chunks a wave takes."""
+def count(stored: StoredLayout, probe: Probe, itemsize: int, batch: BatchNChunks = large_gpu_batch) -> Cost:
+    """The cost of a read. batch: how many chunks a batch takes."""
     counts = tuple(_capacity(a, o) for a, o in zip(stored.grid, stored.objects, strict=True))
     touched = _by_points(stored, probe.points, counts) if probe.points is not None else _by_axes(stored, probe.axes)
     objects = sum(t.nobjects for t in touched)
@@ -184,7 +185,7 @@ def count(stored: StoredLayout, probe: Probe, itemsize: int, wave: WaveNChunks =
         read_nbytes=sum(t.nobjects * nbytes for t, (_, nbytes) in zip(touched, fetched, strict=True)),
         chunks=chunks,
         streams=streams,
-        streams_per_wave=streams / max(_waves(stored, chunks, objects, wave), 1),
+        streams_per_batch=streams / max(_batches(stored, chunks, objects, batch), 1),
         objects=objects,
         requests=sum(t.nobjects * n for t, (n, _) in zip(touched, fetched, strict=True)),
     )
@@ -205,9 +206,9 @@ def _fetched(stored: StoredLayout, touched: _TouchedObjects, counts: tuple[int, 
     return 1 + int((gaps > MAX_GAP_NBYTES).sum()) + max(math.ceil(nbytes / MAX_NBYTES), 1), stored.index_nbytes + nbytes
 
 
-def _waves(stored: StoredLayout, chunks: int, objects: int, wave: WaveNChunks) -> int:
-    """Number of waves of whole objects."""
-    limit = wave(chunks, max(int(stored.chunk_nbytes), 1), round(stored.streams))
+def _batches(stored: StoredLayout, chunks: int, objects: int, batch: BatchNChunks) -> int:
+    """Number of batches of whole objects."""
+    limit = batch(chunks, max(int(stored.chunk_nbytes), 1), round(stored.streams))
     each = max(math.ceil(limit / (chunks / max(objects, 1))), 1) if chunks else 1
     return math.ceil(objects / each)
 

@@ -77,7 +77,7 @@ MEASURES = (
         1.5,
         0.02,
     ),
-    Measure("streams_per_wave", "chunks", "streams decoded at once", lack_of_streams, 2.0, 2.0),
+    Measure("streams_per_batch", "chunks", "streams decoded at once", lack_of_streams, 2.0, 2.0),
     Measure("chunks", "chunks", "chunks decoded", lambda cost: cost.chunks, 8.0, FULL_STREAMS),
     Measure("objects", "shards", "objects opened", lambda cost: cost.objects, 4.0, 16.0),
     Measure("requests", "shards", "requests", lambda cost: cost.requests, 4.0, 64.0),
@@ -107,7 +107,7 @@ def explain(measure: Measure, now: Candidate, better: Candidate) -> str:
     text = {
         "amplification": f"decodes {value:,.1f} bytes for each byte requested ({possible:,.1f} possible)",
         "read_amplification": f"fetches {value:,.2f} stored bytes for each byte requested ({possible:,.2f} possible)",
-        "streams_per_wave": f"decodes {cost.streams_at_once:,.0f} of the about {FULL_STREAMS:,} streams "
+        "streams_per_batch": f"decodes {cost.streams_at_once:,.0f} of the about {FULL_STREAMS:,} streams "
         f"that keep a large GPU busy ({streams:,.0f} possible)",
         "chunks": f"decodes {value:,.0f} chunks ({possible:,.0f} possible)",
         "objects": f"opens {value:,.0f} objects ({possible:,.0f} possible)",

@@ -189,7 +189,7 @@ def cut_job(job: ReadJob | WriteJob, nparts: int, value: Array) -> tuple[Iterabl
     if nparts == 1:
         return (list(plan.groups(io.layout.objects)),), _SINGLE
     nbytes = max(io.chunk_nbytes, 1)
-    least = io.backend.wave_nchunks(io.only_chain, nparts, nbytes, writing=isinstance(job, WriteJob))
+    least = io.backend.batch_nchunks(io.only_chain, nparts, nbytes, writing=isinstance(job, WriteJob))
     first = value[0] if type(value) is tuple else value
     itemsize = first.dtype.itemsize if hasattr(first, "dtype") else 1
     nelements = plan.nelements if isinstance(plan, CopyPlan) else math.prod(plan.shape)

@@ -131,7 +131,7 @@ class CpuBackend:
         codecs = tuple(codec._replace(decode=timed(codec.decode)) for codec in chain.codecs)
         return chain._replace(codecs=codecs, prepared=_unpacked(chain)._replace(rows=None, loop=_untimed))
 
-    def wave_nchunks(self, chain: Chain | None, nchunks: int, nbytes: int, *, writing: bool) -> int:
+    def batch_nchunks(self, chain: Chain | None, nchunks: int, nbytes: int, *, writing: bool) -> int:
         """How many chunks one batch should hold."""
         return min(max(BATCH_NBYTES // nbytes, 1), MAX_BATCH_NCHUNKS)
 

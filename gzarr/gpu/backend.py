@@ -1,15 +1,15 @@
-"""The GPU backend: whole waves of chunks are decoded on the device and placed in the caller's array by one kernel.
+"""The GPU backend: whole batches of chunks are decoded on the device and placed in the caller's array by one kernel.
 
-Theory of operation. A reader brings the encoded chunks of a wave into one slab, either in pinned memory, from which one
-copy uploads them, or straight on the device. Every codec step is one call for the whole wave. One kernel then copies
-the wanted elements into the result; it also unshuffles, swaps bytes, transposes, and fills in missing chunks. Several
-waves are under way at once, each in a *lane*, a pipeline slot with a stream and memory of its own. Steps that the
-device lacks run on the host before the upload. The CPU backend reads data types that CuPy lacks (objects, strings,
-structures, times) into NumPy arrays. Writing goes the other way, for values of either kind
+Theory of operation. A reader brings the encoded chunks of a batch into one staging buffer, either in pinned memory,
+from which one copy uploads them, or straight on the device. Every codec step is one call for the whole batch. One
+kernel then copies the wanted elements into the result; it also unshuffles, swaps bytes, transposes, and fills in
+missing chunks. Several batches are under way at once, each in a *pipeline slot*, with a stream and memory of its own.
+Steps that the device lacks run on the host before the upload. The CPU backend reads data types that CuPy lacks
+(objects, strings, structures, times) into NumPy arrays. Writing goes the other way, for values of either kind
 (`gzarr.gpu.pipeline.write`).
 
-Rules: the device memory of all waves stays under the cap, and waves that do not fit are cut. Results of decoders are
-checked once, when the wave is done, and a failure names its chunk.
+Rules: the device memory of all batches stays under the cap, and batches that do not fit are cut. Results of decoders
+are checked once, when the batch is done, and a failure names its chunk.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from gzarr.errors import DeviceError
 from gzarr.gpu.codecs.dtypes import has_dtype
 from gzarr.gpu.codecs.floats import why_not_cast
 from gzarr.gpu.detection.thresholds import NEVER, Crossover, crossover_for
-from gzarr.gpu.device.lanes import N_LANES, Lanes
+from gzarr.gpu.device.pipeline_slots import N_PIPELINE_SLOTS, PipelineSlots
 from gzarr.gpu.device.protocol import Device
+from gzarr.gpu.pipeline.batches import in_batches, positions
 from gzarr.gpu.pipeline.eligibility import Chunked, DeviceJobs
 from gzarr.gpu.pipeline.launching import is_placeable
 from gzarr.gpu.pipeline.placement import DevicePlan, make_device_plan
 from gzarr.gpu.pipeline.placing import is_small, place_from_host, place_parts
 from gzarr.gpu.pipeline.reducing import reduce_windows, reduces
 from gzarr.gpu.pipeline.resources import Resources
-from gzarr.gpu.pipeline.sizing import read_cost, wave_nchunks, write_cost
+from gzarr.gpu.pipeline.sizing import batch_nchunks, read_cost, write_cost
 from gzarr.gpu.pipeline.taking import take_rows
 from gzarr.gpu.pipeline.values import OnHost, values_of
-from gzarr.gpu.pipeline.waves import in_waves, positions
-from gzarr.gpu.pipeline.write import buffers_of, encode_wave
+from gzarr.gpu.pipeline.write import buffers_of, encode_batch
 from gzarr.gpu.reading.host import Reader, on_host, phase_of
 from gzarr.gpu.reading.select import ReaderChoice, choose_reader
 from gzarr.indexing.copies import Slots
@@ -53,10 +53,10 @@ from gzarr.profiling.recorder import Marker
 from gzarr.storage.base import Buffer, Store
 from gzarr.tensors import from_tensor, memory_of
 
-#: Share of the free device memory that waves may use by default; the rest is the caller's. Most reads take less: three
-#: waves of 128 to 256 MiB and what decoding them takes, at most 2.3 to 4.6 GiB. Chunks of one long stream each
-#: take it all: on a card of 80 GB, three waves of some 70 streams of 16 MiB are decoded at once, more than one for each
-#: multiprocessor.
+#: Share of the free device memory that batches may use by default; the rest is the caller's. Most reads take less:
+#: three batches of 128 to 256 MiB and what decoding them takes, at most 2.3 to 4.6 GiB. Chunks of one long stream each
+#: take it all: on a card of 80 GB, three batches of some 70 streams of 16 MiB are decoded at once, more than one for
+#: each multiprocessor.
 DEFAULT_MEMORY_SHARE = 0.25
 
 
@@ -138,11 +138,11 @@ class GpuBackend:
         self._device = device
         self._host = CpuBackend()
         self._cap = int(max_device_nbytes or device.free_nbytes() * DEFAULT_MEMORY_SHARE)
-        self._lanes = Lanes(device, self._cap, None if stream is None else device.as_stream(stream))
+        self._pipeline_slots = PipelineSlots(device, self._cap, None if stream is None else device.as_stream(stream))
         self._reader, self._choice = choose_reader(reader)
         self._resources = Resources(
             device,
-            self._lanes,
+            self._pipeline_slots,
             self._reader,
             self._small_reads,
             self._writes,
@@ -166,8 +166,8 @@ class GpuBackend:
         return self._device
 
     def release(self) -> None:
-        """Free the memory that lanes hold for the next reads."""
-        self._lanes.release()
+        """Free the memory that pipeline slots hold for the next reads."""
+        self._pipeline_slots.release()
 
     def prepare(self, steps: tuple[Step, ...], chunk: ArrayRepr) -> Chain:
         """Make a chain ready to run. Raises: UnknownCodecError, MissingExtraError, DeviceError in strict mode."""
@@ -184,10 +184,10 @@ class GpuBackend:
             placement = tuple(Placement(step.spec.name, "host", why) for step in steps)
             return host._replace(placement=placement, prepared=_Prepared(host, plan))
         specs = [step.spec for step in steps[: len(steps) - len(plan.host)]]
-        detour = self._reader.detour(specs)
-        plan = replace(plan, phase=phase_of(specs), skips_host=detour is None)
-        if detour is not None and self.reader.name == "kvikio":
-            placement = _noted(placement, len(specs) - 1, detour)
+        host_round_trip = self._reader.host_round_trip(specs)
+        plan = replace(plan, phase=phase_of(specs), skips_host=host_round_trip is None)
+        if host_round_trip is not None and self.reader.name == "kvikio":
+            placement = _noted(placement, len(specs) - 1, host_round_trip)
         if plan.host_decodes and self._small_reads.nchunks:
             placement = _noted(placement, len(placement) - 1, str(self._small_reads))
         return host._replace(placement=placement, prepared=_Prepared(host, plan))
@@ -197,16 +197,16 @@ class GpuBackend:
         host, plan = _unpacked(chain)
         return chain._replace(prepared=_Prepared(self._host.timed(host, timed), plan))
 
-    def wave_nchunks(self, chain: Chain | None, nchunks: int, nbytes: int, *, writing: bool) -> int:
-        """How many chunks one wave should hold, such that its slabs, tables and scratch fit into a lane too."""
+    def batch_nchunks(self, chain: Chain | None, nchunks: int, nbytes: int, *, writing: bool) -> int:
+        """How many chunks one batch should hold, so that all that it needs fits into a pipeline slot."""
         plan = None if chain is None else _unpacked(chain).plan
         cost = write_cost(plan, nbytes) if writing else read_cost(plan, nbytes)
-        return wave_nchunks(nchunks, cost, self._lanes.limit)
+        return batch_nchunks(nchunks, cost, self._pipeline_slots.limit)
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], stream: object | None = None) -> Array:
         """An uninitialized array on the device, in native byte order; on the host if the device lacks the dtype."""
         if has_dtype(dtype):
-            stream = self._lanes.stream if stream is None else stream
+            stream = self._pipeline_slots.stream if stream is None else stream
             return self._device.result(shape, dtype.newbyteorder("="), stream)
         return self._host.empty(shape, dtype)
 
@@ -230,7 +230,7 @@ class GpuBackend:
         if self._device.owns(out):
             return out
         out = memory_of(out)
-        adopted = self._device.adopt(out, self._lanes.stream)
+        adopted = self._device.adopt(out, self._pipeline_slots.stream)
         if adopted is not None:
             if not self._device.owns(adopted):
                 raise ValueError(f"out is not on {self.device}, where the array is read: copy it there")
@@ -245,11 +245,11 @@ class GpuBackend:
     def load(self, store: Store, wanted: Sequence[Located], chain: Chain | None = None) -> list[Any]:
         """Fetch located chunks to where their decoding begins. Raises: CodecError(index) for a short item."""
         plan: DevicePlan | None = None if chain is None else chain.prepared.plan
-        if plan is None or plan.host or not self._lanes.under_way:
+        if plan is None or plan.host or not self._pipeline_slots.under_way:
             return self._host.load(store, wanted)
-        with self._lanes.borrow() as lane:
-            lane.rewind()
-            return self._reader.read(lane, store, wanted, plan)
+        with self._pipeline_slots.borrow() as pipeline_slot:
+            pipeline_slot.rewind()
+            return self._reader.read(pipeline_slot, store, wanted, plan)
 
     def place(self, chain: Chain, buffers: Sequence[Any], parts: Sequence[Part], out: Array, fields: Fields) -> None:
         """Decode chunks on the device and copy their parts into ``out``. Raises: CodecError(index), DeviceError."""
@@ -266,14 +266,14 @@ class GpuBackend:
                 f"{plan.chunk.dtype} become {out.dtype} on the host only (strict=True): read them as they are, then "
                 "convert the result"
             )
-        with self._lanes.borrow() as lane:
+        with self._pipeline_slots.borrow() as pipeline_slot:
             if places and not is_small(self._resources, plan, buffers, out):
-                place_parts(self._resources, lane, plan, buffers, (parts, out, fields))
+                place_parts(self._resources, pipeline_slot, plan, buffers, (parts, out, fields))
                 return
             on_the_host = np.empty(out.shape, out.dtype)
             with np.errstate(all="ignore"):  # as the device casts
                 self._host.place(host, [on_host(buffer) for buffer in buffers], parts, on_the_host, fields)
-            place_from_host(self._resources, lane, plan, on_the_host, parts, out)
+            place_from_host(self._resources, pipeline_slot, plan, on_the_host, parts, out)
 
     def _place_copies(self, chain: Chain, buffers: Sequence[Any], parts: Sequence[Part], slots: Slots) -> None:
         """Decode each chunk once and make its copies, or decode it for every copy if the host has to."""
@@ -284,8 +284,8 @@ class GpuBackend:
                 with positions(owners):
                     self.place(chain, [buffers[owner] for owner in owners], singles, block, None)
             return
-        with self._lanes.borrow() as lane:
-            place_parts(self._resources, lane, plan, buffers, (parts, slots, None))
+        with self._pipeline_slots.borrow() as pipeline_slot:
+            place_parts(self._resources, pipeline_slot, plan, buffers, (parts, slots, None))
 
     def compiled(self, store: Store, layout: Layout, chain: Chain | None, *, cached: bool) -> DeviceJobs | None:
         """Return what decides which reads and writes of an array are done in pieces; None if the host does all."""
@@ -317,31 +317,31 @@ class GpuBackend:
         host, plan = _unpacked(chain)
         if plan is None or not self._writes(plan, value, len(parts), fields):
             return self._merge_and_encode_on_host(host, old, value, (parts, fields), keep_empty=keep_empty)
-        # A lazy value, such as another array of gzarr, is read before this write holds a lane.
+        # A lazy value, such as another array of gzarr, is read before this write holds a pipeline slot.
         values = values_of(self._device, plan, value, parts)
         is_read = not isinstance(value, np.ndarray) and not self._device.owns(value)
-        streams = (self._device.current_stream(), self._lanes.stream) if is_read else ()
+        streams = (self._device.current_stream(), self._pipeline_slots.stream) if is_read else ()
         ready = [self._device.record(stream) for stream in streams if stream is not None]
         encoded: list[Buffer | None] = []
 
-        def wave(some: slice) -> None:
-            found = encode_wave(lane, plan, old[some], (values, some), keep_empty=keep_empty)
+        def context(some: slice) -> None:
+            found = encode_batch(pipeline_slot, plan, old[some], (values, some), keep_empty=keep_empty)
             encoded.extend(buffers_of(plan.encoding, found, some.stop - some.start))
 
-        with self._lanes.borrow_to_write() as lane:
+        with self._pipeline_slots.borrow_to_write() as pipeline_slot:
             for event in ready:
-                self._device.wait(lane.stream, event)
-            size = max(self._lanes.limit // write_cost(plan, plan.chunk.nbytes or 1).memory, 1)
+                self._device.wait(pipeline_slot.stream, event)
+            size = max(self._pipeline_slots.limit // write_cost(plan, plan.chunk.nbytes or 1).memory, 1)
 
             def too_large(number: int) -> DeviceError:
                 return self._too_large(parts[number].coords, plan.chunk, "encode")
 
-            in_waves(lane, len(parts), size, wave, too_large, plan.writing)
+            in_batches(pipeline_slot, len(parts), size, context, too_large, plan.writing)
         return encoded
 
-    def run(self, task: Callable[[T], None], waves: Iterable[T], work: Work) -> None:
-        """Carry out a task for every wave, several at once."""
-        self._lanes.run(task, waves)
+    def run(self, task: Callable[[T], None], batches: Iterable[T], work: Work) -> None:
+        """Carry out a task for every batch, several at once."""
+        self._pipeline_slots.run(task, batches)
 
     def take(self, pool: Array, slots: NDArray[np.int64], out: Array) -> None:
         """Copy rows of an array into another one, on the device if they are there; numbers are cast."""
@@ -349,7 +349,7 @@ class GpuBackend:
             self._host.take(pool, slots, out)
             return
         with self._device.use(self.current_stream()):
-            take_rows(self._device, pool, slots, out, self._lanes.upload)
+            take_rows(self._device, pool, slots, out, self._pipeline_slots.upload)
 
     def reduce_windows(self, block: Array, factors: Sequence[int], method: str, out: Array) -> None:
         """Reduce each window of a block to one element, where the block is."""
@@ -358,7 +358,7 @@ class GpuBackend:
             return
         with self._device.use(self.current_stream()):
             if reduces(block, factors, method):
-                reduce_windows(self._device, block, factors, method, out, self._lanes.upload)
+                reduce_windows(self._device, block, factors, method, out, self._pipeline_slots.upload)
                 return
             if self.strict:
                 raise DeviceError(f"{method} of {block.dtype} in windows {factors}: on the host only (strict=True)")
@@ -373,11 +373,11 @@ class GpuBackend:
 
     def own_stream(self) -> AbstractContextManager[None]:
         """A context in which this thread's work goes to a stream of its own, which waits for no other."""
-        return self._lanes.own_stream()
+        return self._pipeline_slots.own_stream()
 
     def current_stream(self) -> object:
         """The stream on which this thread's results are ready."""
-        stream: object = self._lanes.stream
+        stream: object = self._pipeline_slots.stream
         return self._device.current_stream() if stream is None else stream
 
     def record(self, stream: object | None = None) -> object:
@@ -424,13 +424,15 @@ class GpuBackend:
         parts, fields = wanted
         if not self._device.owns(value):
             return self._host.merge_and_encode(chain, old, value, parts, fields, keep_empty=keep_empty)
-        with self._lanes.borrow_to_write() as lane:
-            return self._host.merge_and_encode(chain, old, OnHost(lane, value), parts, fields, keep_empty=keep_empty)
+        with self._pipeline_slots.borrow_to_write() as pipeline_slot:
+            return self._host.merge_and_encode(
+                chain, old, OnHost(pipeline_slot, value), parts, fields, keep_empty=keep_empty
+            )
 
     def _too_large(self, coords: Coords, chunk: ArrayRepr, doing: str) -> DeviceError:
         return DeviceError(
             f"chunk {coords}: {chunk.nbytes} bytes of shape {chunk.shape} take more device memory to {doing} than "
-            f"the {self._lanes.limit} bytes of a wave, 1/{N_LANES} of the cap of {self._cap} bytes; raise "
+            f"the {self._pipeline_slots.limit} bytes of a batch, 1/{N_PIPELINE_SLOTS} of the cap of {self._cap}; raise "
             "max_device_nbytes or use device='cpu'"
         )
 

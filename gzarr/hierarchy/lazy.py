@@ -1,6 +1,6 @@
 """Values that give their parts on demand (of Dask, h5py, xarray, gzarr), and when a write may take them in parts.
 
-Theory of operation. A write takes its value wave by wave, and stores a wave before it takes the next. A value that
+Theory of operation. A write takes its value batch by batch, and stores a batch before it takes the next. A value that
 reads the array that is written would thus give a mixture of old and new elements: ``dask.array.from_array(z)[::-1]``,
 say. It cannot be told from outside what a lazy value reads.
 

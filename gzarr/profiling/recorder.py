@@ -1,8 +1,8 @@
 """Records the stages of reads and writes while profiling: for `gzarr.profile`, or a profiler of CUDA that shows ranges.
 
 Theory of operation. Every read or write asks `recorder_for` once; nothing else happens unless it returns a recorder. A
-recorder carries itself into every wave (`Recorder.carry`), on whatever thread that runs, as the wave's first stage.
-Within a wave, `stage` begins another stage, which interrupts the one around it: a thread is in one stage at a time, so
+recorder carries itself into every batch (`Recorder.carry`), on whatever thread that runs, as the batch's first stage.
+Within a batch, `stage` begins another stage, which interrupts the one around it: a thread is in one stage at a time, so
 the seconds of the stages add up. Stages that submit work to a device are marked there too; the marks are read when the
 profile ends, so that nothing waits for them.
 """
@@ -63,8 +63,8 @@ class Row(NamedTuple):
     ----------
     stage : str
         Name of the stage.
-    wave : int
-        Number of the wave, from 0 in the order in which waves begin.
+    batch : int
+        Number of the batch, from 0 in the order in which batches begin.
     thread : str
         Name of the thread; numbers tell threads of one name apart. For work on a device, the name of the device and
         that of the thread that submitted it.
@@ -75,7 +75,7 @@ class Row(NamedTuple):
     """
 
     stage: str
-    wave: int
+    batch: int
     thread: str
     start: float
     end: float
@@ -89,8 +89,8 @@ class Stage:
     ----------
     calls : int
         How often the stage began.
-    waves : int
-        Number of waves that went through it.
+    batches : int
+        Number of batches that went through it.
     chunks : int
         Number of chunks that went through it, if the stage counts them.
     seconds : float
@@ -104,7 +104,7 @@ class Stage:
     """
 
     calls: int = 0
-    waves: int = 0
+    batches: int = 0
     chunks: int = 0
     seconds: float = 0.0
     device_seconds: float | None = None
@@ -151,7 +151,7 @@ class Recorder:
         self.n_rows = 0
         self.ended = 0.0
         self._spans: list[tuple[Row, _Marks]] = []
-        self._waves: dict[int, int] = {}
+        self._batches: dict[int, int] = {}
         self._seen: set[tuple[str, int]] = set()
         self._threads: dict[tuple[str, int], str] = {}
         self._names: dict[str, int] = {}
@@ -161,11 +161,11 @@ class Recorder:
     def carry(self, first: str, task: Callable[[T], None], marker: Marker | None) -> Callable[[T], None]:
         """A task that takes this recorder along, wherever it runs. first: the stage of time that no other stage has."""
 
-        def carried(wave: T) -> None:
+        def carried(batch: T) -> None:
             token = active.set(self if self.records else None)
             try:
                 with _Noted(self, first, next(_numbers), marker):
-                    task(wave)
+                    task(batch)
             finally:
                 active.reset(token)
 
@@ -184,29 +184,29 @@ class Recorder:
         if self.outer is not None:
             self.outer.count(stage, chunks, bytes_in, bytes_out)
 
-    def call(self, stage: str, wave: int) -> None:
+    def call(self, stage: str, batch: int) -> None:
         """Count a stage that begins."""
         with self._lock:
             if not self._closed:
                 entry = self.stages[stage]
                 entry.calls += 1
-                self._waves.setdefault(wave, len(self._waves))
-                if (stage, wave) not in self._seen:
-                    self._seen.add((stage, wave))
-                    entry.waves += 1
+                self._batches.setdefault(batch, len(self._batches))
+                if (stage, batch) not in self._seen:
+                    self._seen.add((stage, batch))
+                    entry.batches += 1
         if self.outer is not None:
-            self.outer.call(stage, wave)
+            self.outer.call(stage, batch)
 
     def note(self, row: tuple[str, int, float, float], marks: _Marks | None) -> None:
-        """Record a stretch of a stage. row: (stage, wave, start, end), in seconds of `perf_counter`."""
-        stage, wave, start, end = row
+        """Record a stretch of a stage. row: (stage, batch, start, end), in seconds of `perf_counter`."""
+        stage, batch, start, end = row
         with self._lock:
             if not self._closed:
                 self.stages[stage].seconds += end - start
                 self.n_rows += 1
                 self.ended = max(self.ended, end - self.began)
                 if len(self.rows) < MAX_ROWS:
-                    number = self._waves.get(wave, 0)
+                    number = self._batches.get(batch, 0)
                     noted = Row(stage, number, self._thread(), start - self.began, end - self.began)
                     self.rows.append(noted)
                     if marks is not None:
@@ -237,7 +237,7 @@ class Recorder:
             seconds = marks.marker.seconds_between(marks.start, marks.end)
             entry.device_seconds = (entry.device_seconds or 0.0) + seconds
             begun = zero + start
-            self.rows.append(Row(row.stage, row.wave, f"{name}, {row.thread}", begun, begun + seconds))
+            self.rows.append(Row(row.stage, row.batch, f"{name}, {row.thread}", begun, begun + seconds))
 
     def _thread(self) -> str:
         """A name for the current thread that no other one has."""
@@ -252,12 +252,14 @@ class Recorder:
 class _Noted:
     """A stage under way: see `stage`."""
 
-    __slots__ = ("_began", "_mark", "_marker", "_name", "_outer", "_recorder", "_timed", "_wave")
+    __slots__ = ("_batch", "_began", "_mark", "_marker", "_name", "_outer", "_recorder", "_timed")
 
-    def __init__(self, recorder: Recorder, name: str, wave: int, marker: Marker | None, *, timed: bool = False) -> None:
+    def __init__(
+        self, recorder: Recorder, name: str, batch: int, marker: Marker | None, *, timed: bool = False
+    ) -> None:
         self._recorder = recorder
         self._name = name
-        self._wave = wave
+        self._batch = batch
         self._marker = marker
         self._timed = timed and recorder.records and marker is not None
         self._outer: _Noted | None = None
@@ -271,7 +273,7 @@ class _Noted:
         if self._marker is not None:
             self._marker.push_range(f"gzarr:{self._name}")
         if self._recorder.records:
-            self._recorder.call(self._name, self._wave)
+            self._recorder.call(self._name, self._batch)
         _here.top = self
         self.resume()
         return self
@@ -292,7 +294,7 @@ class _Noted:
 
     def within(self, name: str, *, timed: bool) -> _Noted:
         """A stage that interrupts this one."""
-        return _Noted(self._recorder, name, self._wave, self._marker, timed=timed or self._timed)
+        return _Noted(self._recorder, name, self._batch, self._marker, timed=timed or self._timed)
 
     def resume(self) -> None:
         """Begin a stretch of it."""
@@ -307,7 +309,7 @@ class _Noted:
         marks = None
         if self._mark is not None and self._marker is not None:
             marks = _Marks(self._marker, self._mark, self._marker.mark())
-        self._recorder.note((self._name, self._wave, self._began, now), marks)
+        self._recorder.note((self._name, self._batch, self._began, now), marks)
 
 
 class _Unnoted:
@@ -343,7 +345,7 @@ _RANGES_ONLY = Recorder(records=False)
 
 
 def stage(name: str, *, timed: bool = False) -> _Noted | _Unnoted:
-    """A context in which the current wave is in a stage; it does nothing unless profiling.
+    """A context in which the current batch is in a stage; it does nothing unless profiling.
 
     timed: whether work is submitted to the current stream, which is to be timed there; so it is for stages within.
     """

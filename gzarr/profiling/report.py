@@ -15,7 +15,7 @@ from gzarr.profiling.recorder import MAX_ROWS, Recorder, Row, Stage, active
 #: In the order in which chunks come through them.
 _OF_READS = ("loop", "locate", "read", "upload", "parse", "decode", "place", "check")
 _ORDER = (*_OF_READS, "load old", "gather", "encode", "store", "build")
-_HEAD = ("stage", "calls", "waves", "chunks", "seconds", "on device", "bytes in", "bytes out", "GB/s")
+_HEAD = ("stage", "calls", "batches", "chunks", "seconds", "on device", "bytes in", "bytes out", "GB/s")
 
 
 @dataclass(slots=True)
@@ -27,7 +27,7 @@ class Profile:
     stages : dict of str to Stage
         Stages by name, in the order in which chunks go through them: see `profile`.
     timeline : list of Row
-        Which thread was in which stage of which wave, by start. A stage within another interrupts it, so the rows of a
+        Which thread was in which stage of which batch, by start. A stage within another interrupts it, so the rows of a
         thread do not overlap. Work on a device has rows of its own.
     span_s : float
         Seconds from the start of the first row to the end of the last.
@@ -51,7 +51,7 @@ class Profile:
         return self.busy_s / self.span_s if self.span_s else 0.0
 
     def overlap_s(self, stages: str | Iterable[str], others: str | Iterable[str]) -> float:
-        """Seconds in which a wave was in one of some stages while another wave was in one of some others.
+        """Seconds in which a batch was in one of some stages while another batch was in one of some others.
 
         >>> p = Profile(timeline=[Row("read", 1, "a", 0.0, 3.0), Row("decode", 0, "b", 1.0, 2.0)])
         >>> p.overlap_s("read", ["decode", "place"])
@@ -59,7 +59,7 @@ class Profile:
         """
         one, two = _names(stages), _names(others)
         changes = sorted(
-            (time, step, row.wave, side)
+            (time, step, row.batch, side)
             for row in self.timeline
             for side, names in ((0, one), (1, two))
             if row.stage in names
@@ -67,12 +67,12 @@ class Profile:
         )
         now: tuple[dict[int, int], dict[int, int]] = ({}, {})
         total, before = 0.0, 0.0
-        for time, step, wave, side in changes:
+        for time, step, batch, side in changes:
             if now[0] and now[1] and len(now[0].keys() | now[1].keys()) > 1:
                 total += time - before
-            now[side][wave] = now[side].get(wave, 0) + step
-            if not now[side][wave]:
-                del now[side][wave]
+            now[side][batch] = now[side].get(batch, 0) + step
+            if not now[side][batch]:
+                del now[side][batch]
             before = time
         return total
 
@@ -84,7 +84,7 @@ class Profile:
             for name, number in threads.items()
         ]
         events += [
-            {"name": row.stage, "ph": "X", "pid": 0, "tid": threads[row.thread], "args": {"wave": row.wave}}
+            {"name": row.stage, "ph": "X", "pid": 0, "tid": threads[row.thread], "args": {"batch": row.batch}}
             | {"ts": row.start * 1e6, "dur": (row.end - row.start) * 1e6}
             for row in self.timeline
         ]
@@ -99,7 +99,7 @@ class Profile:
         lines.append(f"{self.busy_s:.6f} s in stages, within {self.span_s:.6f} s: {self.overlap:.2f} at once")
         reading = self.overlap_s("read", ("parse", "decode", "place", "check"))
         if reading:
-            lines.append(f"{reading:.6f} s in which a wave was read while another was decoded, placed or waited for")
+            lines.append(f"{reading:.6f} s in which a batch was read while another was decoded, placed or waited for")
         if self.n_rows > MAX_ROWS:
             lines.append(f"overlaps and times on devices are of the first {MAX_ROWS:,} of {self.n_rows:,} stretches")
         return "\n".join(line.rstrip() for line in lines)
@@ -168,7 +168,7 @@ def _cells(name: str, stage: Stage) -> tuple[str, ...]:
     moved = bool(stage.bytes_in or stage.bytes_out)
     sizes = (f"{stage.bytes_in:,}", f"{stage.bytes_out:,}", f"{stage.bytes_per_s / 1e9:.3f}") if moved else ("", "", "")
     chunks = f"{stage.chunks:,}" if stage.chunks else ""
-    return name, f"{stage.calls:,}", f"{stage.waves:,}", chunks, f"{stage.seconds:.6f}", device, *sizes
+    return name, f"{stage.calls:,}", f"{stage.batches:,}", chunks, f"{stage.seconds:.6f}", device, *sizes
 
 
 def _aligned(cell: str, width: int, column: str) -> str:

@@ -329,7 +329,7 @@ def test_shards_that_are_missing_have_no_index() -> None:
 def test_gains_that_need_stored_chunks_are_left_out_without_them() -> None:
     advice = gzarr.advise(gzarr.create_array(shape=(512, 512), chunks=(8, 8), dtype="i4"))
     assert "too few stored chunks to estimate" in str(advice)
-    assert not {"read_amplification", "streams_per_wave", "stored_nbytes"} & advice.gains.keys()
+    assert not {"read_amplification", "streams_per_batch", "stored_nbytes"} & advice.gains.keys()
     assert advice.gains["objects"].before == 4096
 
 

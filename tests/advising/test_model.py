@@ -48,7 +48,7 @@ class Counted(NamedTuple):
 
     amplification: float
     read_amplification: float
-    streams_per_wave: float
+    streams_per_batch: float
     chunks: int
     objects: int
     requests: int
@@ -56,8 +56,8 @@ class Counted(NamedTuple):
 
 @contextmanager
 def watched(backend: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[list[int], list[int]]]:
-    """(chunks of every wave, streams of every call that decodes or copies some) of an emulated device."""
-    waves: list[int] = []
+    """(chunks of every batch, streams of every call that decodes or copies some) of an emulated device."""
+    batches: list[int] = []
     streams: list[int] = []
     lock = threading.Lock()
     place, device = backend.place, backend._device
@@ -65,13 +65,13 @@ def watched(backend: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[lis
 
     def placing(chain: Any, buffers: Any, *rest: Any) -> None:
         with lock:
-            waves.append(len(buffers))
+            batches.append(len(buffers))
         place(chain, buffers, *rest)
 
-    def placing_batch(lane: Any, plan: Any, into: Any, *rest: Any) -> Any:
+    def placing_batch(pipeline_slot: Any, plan: Any, into: Any, *rest: Any) -> Any:
         with lock:
-            waves.append(into[0].nchunks)
-        return place_batch(lane, plan, into, *rest)
+            batches.append(into[0].nchunks)
+        return place_batch(pipeline_slot, plan, into, *rest)
 
     def decompressing(decoder: str, source: Any, *rest: Any, **options: Any) -> Any:
         with lock:
@@ -89,19 +89,19 @@ def watched(backend: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[lis
         patch.setattr(read_job, "place_batch", placing_batch)
         patch.setattr(device, "decompress", decompressing)
         patch.setattr(device, "launch", launching)
-        yield waves, streams
+        yield batches, streams
 
 
 def count_read(store: CountingStore, probe: Probe, monkeypatch: pytest.MonkeyPatch, **options: Any) -> Counted:
     array = gzarr.open_array(store, mode="r", device="emulated", **options)  # anew: it knows no index yet
     store.asked.clear()
-    with watched(array.backend, monkeypatch) as (waves, streams):
+    with watched(array.backend, monkeypatch) as (batches, streams):
         result = probe.read(array)
     return Counted(
-        amplification=sum(waves) * np.prod(array.chunks) * array.itemsize / result.nbytes,
+        amplification=sum(batches) * np.prod(array.chunks) * array.itemsize / result.nbytes,
         read_amplification=sum(nbytes for _, nbytes in store.asked) / result.nbytes,
-        streams_per_wave=sum(streams) / len(waves),
-        chunks=sum(waves),
+        streams_per_batch=sum(streams) / len(batches),
+        chunks=sum(batches),
         objects=len({request.key for request, _ in store.asked}),
         requests=len(store.asked),
     )
@@ -136,10 +136,10 @@ def test_estimates_are_what_is_counted(stored: str, access: Any, monkeypatch: py
     for where, costs in ((store, advice.before), (copy, advice.after)):
         for counted, cost in zip(seen[where], costs, strict=True):
             assert (counted.chunks, counted.objects) == (cost.chunks, cost.objects)
-            assert counted.streams_per_wave == pytest.approx(cost.streams_per_wave, rel=TOLERANCE)
+            assert counted.streams_per_batch == pytest.approx(cost.streams_per_batch, rel=TOLERANCE)
     for name, gain in advice.gains.items():
         if name in Counted._fields:
-            worst = min if name == "streams_per_wave" else max
+            worst = min if name == "streams_per_batch" else max
             before, after = (worst(getattr(counted, name) for counted in seen[where]) for where in (store, copy))
             assert gain.ratio == pytest.approx(before / after, rel=TOLERANCE), name
     chunks = [key for key in copy if "zarr.json" not in key and ".z" not in key]
@@ -147,11 +147,11 @@ def test_estimates_are_what_is_counted(stored: str, access: Any, monkeypatch: py
 
 
 @pytest.mark.parametrize("shards", [None, (12, 72, 72)])
-def test_waves_are_those_of_the_device(shards: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_are_those_of_the_device(shards: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     store, small = CountingStore(), {"max_device_nbytes": 4 << 20}
     gzarr.create_array(store, data=DATA, chunks=(1, 72, 72), shards=shards, compressors="zstd")
     advice = gzarr.advise(gzarr.open_array(store, mode="r", device="emulated", **small))
     (probe,), (cost,) = probes_of("volume", DATA.shape), advice.before
     counted = count_read(store, probe, monkeypatch, **small)
-    assert counted.streams_per_wave == pytest.approx(cost.streams_per_wave, rel=TOLERANCE)
-    assert cost.streams_per_wave < cost.streams / 2
+    assert counted.streams_per_batch == pytest.approx(cost.streams_per_batch, rel=TOLERANCE)
+    assert cost.streams_per_batch < cost.streams / 2

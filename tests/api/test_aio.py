@@ -74,7 +74,7 @@ def test_errors_are_those_of_the_synchronous_calls():
 
 @pytest.mark.parametrize("shape", [(50, 30), (50, 1 << 19)], ids=["small", "large: decoded on the pool"])
 def test_reads_of_a_distant_store_wait_together(shape):
-    """Each of the large ones is cut into two waves."""
+    """Each of the large ones is cut into two batches."""
     store = DistantStore()
     z = gzarr.create_array(store, shape=shape, chunks=(1, shape[1] // 2), dtype="i4", fill_value=7)
     z[:, :5] = np.arange(shape[0])[:, None] + 1

@@ -555,7 +555,7 @@ class WaitingStore(WrapperStore):
 @pytest.mark.parametrize("large", [False, True])
 @pytest.mark.parametrize("shards", [None, 64], ids=["chunks", "shards"])
 def test_all_objects_are_under_way_at_once(shards: int | None, large: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where each of them has many chunks, or is a wave of its own."""
+    """Also where each of them has many chunks, or is a batch of its own."""
     if large:
         monkeypatch.setattr(reference, "WAITING_BATCH_NBYTES", 256)
         monkeypatch.setattr(reference, "PARALLEL_NBYTES", 1)
@@ -571,15 +571,15 @@ def test_all_objects_are_under_way_at_once(shards: int | None, large: bool, monk
     assert store.meeting.met
 
 
-def test_waves_that_wait_are_limited_by_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_that_wait_are_limited_by_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reference, "WAITING_BATCH_NBYTES", 256)
     monkeypatch.setattr(reference, "READING_NBYTES", 8 * 256)
     array = gzarr.create_array(WaitingStore(MemoryStore()), shape=1 << 16, chunks=4, shards=64, dtype="i4")
     seen = []
-    monkeypatch.setattr(CpuBackend, "run", staticmethod(lambda task, waves, work: seen.append((list(waves), work))))
+    monkeypatch.setattr(CpuBackend, "run", staticmethod(lambda task, batches, work: seen.append((list(batches), work))))
     engine.read([read_job(array, (slice(None),))])
-    ((made_waves, work),) = seen
-    assert {len(wave) for wave in made_waves} == {4}  # with 64 chunks, which are a wave wherever they come from
+    ((made_batches, work),) = seen
+    assert {len(batch) for batch in made_batches} == {4}  # with 64 chunks, which are a batch wherever they come from
     assert (work.at_once, work.waits) == (2, True)
 
 
@@ -587,7 +587,7 @@ def test_single_chunks_of_many_arrays_are_limited_by_their_bytes(monkeypatch: py
     monkeypatch.setattr(engine, "READING_NBYTES", 8 * 256)
     arrays = [gzarr.create_array(WaitingStore(MemoryStore()), shape=64, chunks=64, dtype="i4") for _ in range(16)]
     seen = []
-    monkeypatch.setattr(CpuBackend, "run", staticmethod(lambda task, waves, work: seen.append(work.at_once)))
+    monkeypatch.setattr(CpuBackend, "run", staticmethod(lambda task, batches, work: seen.append(work.at_once)))
     engine.read([read_job(array, (slice(None),)) for array in arrays])
     monkeypatch.setattr(engine, "READING_NBYTES", 1)  # less than a chunk
     engine.read([read_job(array, (slice(None),)) for array in arrays])
@@ -598,7 +598,7 @@ def test_single_chunks_of_many_arrays_are_limited_by_their_bytes(monkeypatch: py
 def test_as_many_objects_are_built_at_once_as_there_are_cores(
     others_hold_all: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What they are built from is in memory, too. Waves that are held up for long go on."""
+    """What they are built from is in memory, too. Batches that are held up for long go on."""
     monkeypatch.setattr(reference, "WAITING_BATCH_NBYTES", 256)
     monkeypatch.setattr(reference, "PARALLEL_NBYTES", 1)
     monkeypatch.setattr("gzarr.cpu.backend.MAX_BATCH_NCHUNKS", 1)
@@ -638,9 +638,9 @@ def test_several_reads_run_together(n_threads: int, tmp_path: Path, monkeypatch:
     ]
     runs, run = [], CpuBackend.run
 
-    def counted(task: Any, waves: Any, work: Any) -> None:
+    def counted(task: Any, batches: Any, work: Any) -> None:
         runs.append(work.nchunks)
-        run(task, waves, work)
+        run(task, batches, work)
 
     monkeypatch.setattr(CpuBackend, "run", staticmethod(counted))
     keys = [(slice(None), slice(None)), (slice(3, 60), slice(0, 5)), (slice(0, 100, 7), slice(9, 99))]

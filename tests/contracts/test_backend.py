@@ -148,10 +148,10 @@ def test_it_says_what_it_is(backend: Backend) -> None:
     assert backend.device.partition(":")[0] in ("cpu", "cuda", "emulated")
 
 
-def test_a_wave_has_at_least_one_chunk_however_large(backend: Backend) -> None:
+def test_a_batch_has_at_least_one_chunk_however_large(backend: Backend) -> None:
     for known, writing in product((chain_for(backend, (16, 16)), None), (False, True)):
-        assert backend.wave_nchunks(known, 100, 1 << 40, writing=writing) == 1
-        assert backend.wave_nchunks(known, 100, 1 << 10, writing=writing) >= 1
+        assert backend.batch_nchunks(known, 100, 1 << 40, writing=writing) == 1
+        assert backend.batch_nchunks(known, 100, 1 << 10, writing=writing) >= 1
 
 
 def test_empty_arrays_have_their_shape_and_dtype(backend: Backend) -> None:
@@ -728,7 +728,7 @@ SIZES = pytest.mark.parametrize("work", [Work(1000, 0, 1), Work(1000, 1 << 30, 1
 
 
 @SIZES
-def test_every_wave_is_run_once(backend: Backend, work: Work) -> None:
+def test_every_batch_is_run_once(backend: Backend, work: Work) -> None:
     done: list[int] = []
     backend.run(done.append, iter(range(1000)), work)
     assert sorted(done) == list(range(1000))
@@ -737,12 +737,12 @@ def test_every_wave_is_run_once(backend: Backend, work: Work) -> None:
 
 
 @SIZES
-def test_waves_are_pulled_as_they_are_needed(backend: Backend, work: Work) -> None:
-    """A plan may have more waves than memory: they are made a few at a time."""
+def test_batches_are_pulled_as_they_are_needed(backend: Backend, work: Work) -> None:
+    """A plan may have more batches than memory: they are made a few at a time."""
     pulled = done = furthest = 0
     lock = threading.Lock()
 
-    def waves() -> Any:
+    def batches() -> Any:
         nonlocal pulled
         for number in range(500):
             pulled += 1
@@ -754,7 +754,7 @@ def test_waves_are_pulled_as_they_are_needed(backend: Backend, work: Work) -> No
             furthest = max(furthest, pulled - done)
             done += 1
 
-    backend.run(task, waves(), work)
+    backend.run(task, batches(), work)
     assert done == 500
     assert furthest < 100
 
@@ -776,24 +776,24 @@ def test_a_failure_stops_the_run_and_is_raised(backend: Backend, work: Work) -> 
 
 
 def test_failures_beside_the_first_are_told_of() -> None:
-    """The CPU backend runs waves side by side."""
+    """The CPU backend runs batches side by side."""
     both = threading.Barrier(2)
 
     def task(number: int) -> None:
         both.wait(timeout=10)
-        raise ValueError(f"wave {number}")
+        raise ValueError(f"batch {number}")
 
-    with config.set(threading__max_workers=2), pytest.raises(ValueError, match="wave") as caught:
+    with config.set(threading__max_workers=2), pytest.raises(ValueError, match="batch") as caught:
         CpuBackend().run(task, iter(range(10)), Work(10, 1 << 30, 1))
     assert len(caught.value.__notes__) == 1
-    assert "wave" in caught.value.__notes__[0]
+    assert "batch" in caught.value.__notes__[0]
 
 
 @pytest.mark.parametrize(("limit_s", "n_threads"), [(0.0, 2), (60.0, 1)])
 def test_threads_are_used_where_chunks_take_long(
     monkeypatch: pytest.MonkeyPatch, limit_s: float, n_threads: int
 ) -> None:
-    """The CPU backend times the first wave on the caller's thread."""
+    """The CPU backend times the first batch on the caller's thread."""
     monkeypatch.setattr("gzarr.cpu.threads.THREADED_CHUNK_S", limit_s)
     used: list[int] = []
     meeting = Meeting(2)
@@ -811,7 +811,7 @@ def test_threads_are_used_where_chunks_take_long(
 
 
 @pytest.mark.parametrize(("chunk_s", "n_threads"), [(1e-3, 2), (1e-6, 1)])
-def test_no_wave_is_timed_where_it_is_known_what_a_chunk_takes(chunk_s: float, n_threads: int) -> None:
+def test_no_batch_is_timed_where_it_is_known_what_a_chunk_takes(chunk_s: float, n_threads: int) -> None:
     used: list[int] = []
     meeting = Meeting(2)
 
@@ -825,7 +825,7 @@ def test_no_wave_is_timed_where_it_is_known_what_a_chunk_takes(chunk_s: float, n
     assert len(set(used)) == n_threads
 
 
-def test_no_thread_is_woken_beside_a_single_wave(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_thread_is_woken_beside_a_single_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     """However long a chunk took before: a small read of large chunks may come after one of all their elements."""
     monkeypatch.delattr("gzarr.cpu.threads.run_in_threads")
     done: list[int] = []

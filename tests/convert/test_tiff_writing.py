@@ -29,7 +29,7 @@ def test_elements_are_kept(tmp_path, dtype, compression):
         ((4, 40, 50), ("time", "lat", "lon"), "TYX"),
         ((40, 50, 3), ("y", "x", "c"), "YXS"),
         ((2, 40, 50, 4), None, "QYXS"),
-        ((5, 40, 50), ("wave", "y", "x"), "QYX"),
+        ((5, 40, 50), ("batch", "y", "x"), "QYX"),
         ((1, 1), ("y", "x"), "YX"),
     ],
 )

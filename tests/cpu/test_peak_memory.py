@@ -1,4 +1,4 @@
-"""What a read on the CPU allocates: its result, and for each thread the wave that it reads and a chunk or two."""
+"""What a read on the CPU allocates: its result, and for each thread the batch that it reads and a chunk or two."""
 
 from __future__ import annotations
 

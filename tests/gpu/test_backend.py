@@ -1,4 +1,4 @@
-"""The GPU backend: which steps run where, how many calls a wave takes, memory, errors."""
+"""The GPU backend: which steps run where, how many calls a batch takes, memory, errors."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_filters_of_floats_and_bools(device):
     np.testing.assert_array_equal(opened(stored, device)[:], floats > 0)
 
 
-def test_a_wave_is_one_call_for_each_step(device):
+def test_a_batch_is_one_call_for_each_step(device):
     stored = gzarr.create_array(data=DATA, chunks=(10, 7), compressor=Blosc("lz4", 5, Blosc.NOSHUFFLE))
     array = opened(stored, device)
     device.launches.clear()
@@ -78,7 +78,7 @@ def test_a_wave_is_one_call_for_each_step(device):
     assert device.launches.count("lz4") <= 1
 
 
-def test_shards_are_read_in_waves(device):
+def test_shards_are_read_in_batches(device):
     stored = gzarr.create_array(data=DATA, chunks=(10, 7), shards=(30, 21))
     array = opened(stored, device)
     device.launches.clear()
@@ -144,7 +144,7 @@ def test_what_the_host_decodes_respects_the_cap_too(device):
     assert device.memory.peak <= device.memory.live + 20_000
 
 
-def test_a_cap_splits_waves_and_says_which_chunk_does_not_fit(device):
+def test_a_cap_splits_batches_and_says_which_chunk_does_not_fit(device):
     stored = gzarr.create_array(data=DATA, chunks=(10, 7), compressor=None)
     array = opened(stored, device, max_device_nbytes=4000)
     device.launches.clear()

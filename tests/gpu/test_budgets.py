@@ -1,7 +1,7 @@
 """What reads and writes of the GPU backend may cost the host, as counts, which do not depend on the machine.
 
-A device that does nothing takes the place of a GPU, and one thread carries out all waves. See also
-`tests.gpu.test_read_counts` and `tests.gpu.test_write_counts` (launches, copies and waits of a wave),
+A device that does nothing takes the place of a GPU, and one thread carries out all batches. See also
+`tests.gpu.test_read_counts` and `tests.gpu.test_write_counts` (launches, copies and waits of a batch),
 `tests.gpu.test_reuse` (allocations of a second read) and `tests.gpu.test_overlap` (virtual time).
 """
 
@@ -27,11 +27,11 @@ import gzarr
 from benchmarks.gpu.host_worker import StubDevice
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.detection.thresholds import NEVER
-from gzarr.gpu.device import lanes
+from gzarr.gpu.device import pipeline_slots
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.hostbuild import find_compiler
-from gzarr.gpu.device.lanes import N_LANES
 from gzarr.gpu.device.memory import MIN_BLOCK_NBYTES, OverLimitError
+from gzarr.gpu.device.pipeline_slots import N_PIPELINE_SLOTS
 from gzarr.gpu.pipeline import sizing
 from gzarr.storage import LocalStore, MemoryStore
 
@@ -55,18 +55,18 @@ def noise(rows: int, columns: int) -> np.ndarray:
     return np.random.default_rng(0).integers(0, 1 << 20, (rows, columns)).astype("i4")
 
 
-def waves_of(array: gzarr.Array, task: Callable[[], Any]) -> int:
-    """How many waves a read has."""
+def batches_of(array: gzarr.Array, task: Callable[[], Any]) -> int:
+    """How many batches a read has."""
     n = 0
     run = array.backend.run
 
-    def count(wave_task: Callable[[Any], None], waves: Iterable[Any], work: Any) -> None:
-        def counted(wave: Any) -> None:
+    def count(batch_task: Callable[[Any], None], batches: Iterable[Any], work: Any) -> None:
+        def counted(context: Any) -> None:
             nonlocal n
             n += 1
-            wave_task(wave)
+            batch_task(context)
 
-        run(counted, waves, work)
+        run(counted, batches, work)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(array.backend, "run", count)
@@ -76,11 +76,11 @@ def waves_of(array: gzarr.Array, task: Callable[[], Any]) -> int:
 
 @pytest.fixture
 def on_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    def run(task: Callable[[Any], None], waves: Iterable[Any], *_: Any, **__: Any) -> None:
-        for wave in waves:
-            task(wave)
+    def run(task: Callable[[Any], None], batches: Iterable[Any], *_: Any, **__: Any) -> None:
+        for context in batches:
+            task(context)
 
-    monkeypatch.setattr(lanes, "run_in_threads", run)
+    monkeypatch.setattr(pipeline_slots, "run_in_threads", run)
 
 
 def calls_of(task: Callable[[], Any]) -> int:
@@ -101,14 +101,14 @@ def calls_of(task: Callable[[], Any]) -> int:
     return calls["call"] + calls["c_call"]
 
 
-#: Most calls for each chunk beyond those of a wave. By the reference path, reads make 60 for a file and 30 in a shard,
+#: Most calls for each chunk beyond those of a batch. By the reference path, reads make 60 for a file and 30 in a shard,
 #: writes 77 and 32.
 FILES, MEMORY = 0.5, 12
 MEMORY_WRITE = 20
 
 
 def calls_per_chunk(where: Path | None, task: Callable[[gzarr.Array], Any], **options: Any) -> float:
-    """Calls that each chunk adds to a read or write of one wave."""
+    """Calls that each chunk adds to a read or write of one batch."""
     made = []
     for number, nchunks in enumerate((64, 1024)):
         side = int(nchunks**0.5) * SIDE
@@ -188,24 +188,24 @@ def large() -> np.ndarray:
 
 @pytest.mark.parametrize("codec", ["raw", "zstd"])
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_read_pins_little_more_than_its_waves(tmp_path, large, codec, layout, monkeypatch) -> None:
-    """At most 1.3 times the encoded chunks of the waves under way, and a block of tables for each lane."""
-    monkeypatch.setattr(sizing, "WAVE_NBYTES", large.nbytes)
-    monkeypatch.setattr(sizing, "WAVE_NSTREAMS", 1)
+def test_a_read_pins_little_more_than_its_batches(tmp_path, large, codec, layout, monkeypatch) -> None:
+    """At most 1.3 times the encoded chunks of the batches under way, and a block of tables for each pipeline slot."""
+    monkeypatch.setattr(sizing, "BATCH_NBYTES", large.nbytes)
+    monkeypatch.setattr(sizing, "BATCH_NSTREAMS", 1)
     shards = {"shards": (512, 512)} if layout == "sharded" else {}
     device = StubDevice()
     array = opened(device, tmp_path, large, (128, 128), compressor=CODECS[codec], **shards)
-    n_waves = [waves_of(array, lambda: array[:]) for _ in range(3)]
+    n_batches = [batches_of(array, lambda: array[:]) for _ in range(3)]
     encoded = sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file())
-    assert min(n_waves) > N_LANES
-    assert device.pinned.peak <= N_LANES * (1.3 * encoded / max(n_waves) + MIN_BLOCK_NBYTES)
+    assert min(n_batches) > N_PIPELINE_SLOTS
+    assert device.pinned.peak <= N_PIPELINE_SLOTS * (1.3 * encoded / max(n_batches) + MIN_BLOCK_NBYTES)
     array.backend.release()
     assert device.pinned.live == 0
 
 
 @contextmanager
 def failures() -> Iterator[list[int]]:
-    """A context that notes every request for memory that a lane refuses."""
+    """A context that notes every request for memory that a pipeline slot refuses."""
     made: list[int] = []
     init = OverLimitError.__init__
 
@@ -220,8 +220,8 @@ def failures() -> Iterator[list[int]]:
 
 @pytest.mark.usefixtures("on_one_thread")
 @pytest.mark.parametrize("where", ["files", "memory"])
-def test_at_most_one_wave_of_a_read_is_tried_in_vain(tmp_path, where) -> None:
-    """Blocks of 1 KiB, of which only chunks tell, take far more scratch. Each of several lanes may find out anew."""
+def test_at_most_one_batch_of_a_read_is_tried_in_vain(tmp_path, where) -> None:
+    """Blocks of 1 KiB, of which only chunks tell, take far more scratch. Each pipeline slot may find out anew."""
     data = np.cumsum(np.random.default_rng(0).integers(0, 9, (2048, 512)), axis=0).astype("i4")
     compressor = Blosc("zstd", 1, Blosc.SHUFFLE, blocksize=1 << 10)
     folder = tmp_path if where == "files" else None
@@ -281,7 +281,7 @@ def test_every_file_is_opened_once_in_a_read_and_replaced_once_in_a_write(tmp_pa
     assert counts == dict.fromkeys(files, 1)
 
 
-# -- waves -----------------------------------------------------------------------------------------------------------
+# -- batches -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("on_one_thread")
@@ -289,8 +289,8 @@ def test_every_file_is_opened_once_in_a_read_and_replaced_once_in_a_write(tmp_pa
     ("nbytes", "chunk_nbytes", "fewest", "most"),
     [(1 << 30, 1 << 20, 4, 16), (1 << 30, 1 << 16, 4, 16), (1 << 28, 1 << 20, 2, 8), (1 << 20, 1 << 14, 1, 1)],
 )
-def test_a_read_has_waves_to_overlap_and_no_more(nbytes, chunk_nbytes, fewest, most) -> None:
-    """Nothing is stored, and the device does nothing, so that only waves are cut."""
+def test_a_read_has_batches_to_overlap_and_no_more(nbytes, chunk_nbytes, fewest, most) -> None:
+    """Nothing is stored, and the device does nothing, so that only batches are cut."""
     array = gzarr.create_array(
         MemoryStore(),
         shape=(nbytes // 4,),
@@ -299,4 +299,4 @@ def test_a_read_has_waves_to_overlap_and_no_more(nbytes, chunk_nbytes, fewest, m
         compressor=Blosc("lz4", 5, Blosc.SHUFFLE),
         device=GpuBackend(StubDevice(), small_reads=NEVER, reader="host"),
     )
-    assert fewest <= waves_of(array, lambda: array[:]) <= most
+    assert fewest <= batches_of(array, lambda: array[:]) <= most

@@ -142,7 +142,7 @@ def test_only_what_is_left_is_placed(tmp_path: Path, compressor: str, shards: An
         assert len(launched) == placements or (placements and launched), launched
 
 
-def test_chunks_of_one_wave_may_be_decoded_in_different_places(tmp_path: Path) -> None:
+def test_chunks_of_one_batch_may_be_decoded_in_different_places(tmp_path: Path) -> None:
     """Frames of Blosc that are shuffled and frames that are not, missing chunks, and the short last chunk."""
     stored = gzarr.create_array(
         LocalStore(tmp_path),

@@ -151,7 +151,7 @@ def seconds(cuda: Any, folder: Path, n: int) -> Any:  # noqa: F811
     options = {"axes": "yx", "chunks": (128, 128), "compressors": LZ4(), "version": "0.4", "device": "cpu"}
     gzarr.images.create_image(folder, data=data, levels=0, overwrite=True, **options)
     device = GpuBackend(cuda.CudaDevice(), reader=TimedReader(), small_reads=NEVER, small_writes=NEVER)
-    device._lanes._streams = Streams(device._device.new_stream() for _ in range(3))
+    device._pipeline_slots._streams = Streams(device._device.new_stream() for _ in range(3))
     image = gzarr.images.open_image(folder, "r+", device=device)
     for _ in range(2):  # the first one pins memory
         with at_once(n) as time, schedule(None):
@@ -160,7 +160,7 @@ def seconds(cuda: Any, folder: Path, n: int) -> Any:  # noqa: F811
 
 
 def test_reading_computing_and_writing_overlap(cuda, tmp_path) -> None:  # noqa: F811
-    """Less than they could: the double carries out one task after the other, so a lane may do later work first."""
+    """Less than they could: the double carries out one task after the other, so a slot may do later work first."""
     one, three = seconds(cuda, tmp_path / "one", 1), seconds(cuda, tmp_path / "three", 3)
     assert three.busy == pytest.approx(one.busy, rel=0.01)
     assert three.elapsed < 0.9 * one.elapsed

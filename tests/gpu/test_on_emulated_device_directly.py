@@ -1,4 +1,4 @@
-"""Every kind of selection on the emulated device, from files that are read straight to it, in many small waves."""
+"""Every kind of selection on the emulated device, from files that are read straight to it, in many small batches."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.properties.test_selections import *  # noqa: F403
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
 
-#: Small enough that arrays of a few chunks take several waves.
+#: Small enough that arrays of a few chunks take several batches.
 CAP_NBYTES = 1 << 18
 
 
@@ -53,7 +53,9 @@ def within_bounds(device: EmulatedDevice, files: DirectFiles) -> Iterator[None]:
     assert device.memory.peak <= CAP_NBYTES
 
 
-def test_chunks_of_files_reach_the_device_directly_in_several_waves(device: EmulatedDevice, files: DirectFiles) -> None:
+def test_chunks_of_files_reach_the_device_directly_in_several_batches(
+    device: EmulatedDevice, files: DirectFiles
+) -> None:
     chunks = (64, 64)
     array = Case("v3", (640, 256), chunks, (chunks, chunks)).make()
     model = np.arange(array.size, dtype="i4").reshape(array.shape)

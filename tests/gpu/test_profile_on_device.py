@@ -1,4 +1,4 @@
-"""Profiles on a device: the device's own times, NVTX ranges, overlapping waves; profiling waits for nothing."""
+"""Profiles on a device: the device's own times, NVTX ranges, overlapping batches; profiling waits for nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import gzarr
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.hostbuild import find_compiler
-from gzarr.gpu.device.lanes import N_LANES
+from gzarr.gpu.device.pipeline_slots import N_PIPELINE_SLOTS
 from gzarr.profiling import recorder as stages
 from gzarr.storage import MemoryStore
 from tests.gpu import fake_cupy
@@ -116,9 +116,9 @@ def test_a_device_that_failed_has_no_times(cuda, monkeypatch) -> None:  # noqa: 
 
 
 class Meeting:
-    """The wave with some chunk that is read, the second that is decoded and the first that is placed meet.
+    """The batch with some chunk that is read, the second that is decoded and the first that is placed meet.
 
-    There are two chunks to a wave, so the one that is read is the third.
+    There are two chunks to a batch, so the one that is read is the third.
     """
 
     def __init__(self) -> None:
@@ -157,10 +157,12 @@ class MeetingDevice(EmulatedDevice):
         super().launch(kernel, n_threads, args)
 
 
-def test_a_wave_is_read_while_another_is_decoded_and_a_third_placed() -> None:
+def test_a_batch_is_read_while_another_is_decoded_and_a_third_placed() -> None:
     store, device = MeetingStore(), MeetingDevice()
     gzarr.create_array(store, data=DATA, chunks=(8, 64))
-    array = gzarr.open_array(store, mode="r", device=GpuBackend(device, max_device_nbytes=N_LANES * (32 << 10)))
+    array = gzarr.open_array(
+        store, mode="r", device=GpuBackend(device, max_device_nbytes=N_PIPELINE_SLOTS * (32 << 10))
+    )
     array[:, 1:]  # parts of chunks, which are placed
     store.meeting = device.meeting = Meeting()
     with gzarr.profile() as p:
@@ -171,14 +173,14 @@ def test_a_wave_is_read_while_another_is_decoded_and_a_third_placed() -> None:
         for read in by_stage["read"]
         for decode in by_stage["decode"]
         for place in by_stage["place"]
-        if len({read.wave, decode.wave, place.wave}) == 3
+        if len({read.context, decode.context, place.context}) == 3
         and max(read.start, decode.start, place.start) < min(read.end, decode.end, place.end)
     ]
     assert met
     assert p.overlap_s("read", "decode") > 0
     assert p.overlap_s("decode", "place") > 0
     assert p.overlap > 1
-    assert "a wave was read while another was" in str(p)
+    assert "a batch was read while another was" in str(p)
 
 
 def test_a_mark_that_the_device_comes_to_late_moves_no_other_row_before_the_profile() -> None:
@@ -203,7 +205,7 @@ def test_a_mark_that_the_device_comes_to_late_moves_no_other_row_before_the_prof
         def seconds_between(self, start: float, end: float) -> float:
             return end - start
 
-    def task(wave: int) -> None:
+    def task(context: int) -> None:
         with stages.stage("decode", timed=True):
             pass
 

@@ -38,7 +38,7 @@ CHAINS: dict[str, dict[str, Any]] = {
     "zlib": {"compressor": Zlib(), "zarr_format": 2},
     "zlib, straight into the result": {"compressor": Zlib(), "zarr_format": 2, "chunks": (16, 64)},
 }
-#: Small enough that an array takes several waves; encoders take more.
+#: Small enough that an array takes several batches; encoders take more.
 CAP_NBYTES = {"raw": 100_000, "raw, sharded": 100_000}
 #: Reads and writes of as much are decoded and encoded on the host.
 ALL_ON_HOST = Crossover(nchunks=1000, nbytes=1 << 20)
@@ -162,15 +162,15 @@ def without(kind: type, name: str, module: str) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("use", USES[:2])
-def test_lanes_that_wait_for_nothing_are_seen(cuda, use) -> None:  # noqa: F811
-    with without(cuda.CudaDevice, "wait", "gzarr.gpu.device.lanes"):
+def test_pipeline_slots_that_wait_for_nothing_are_seen(cuda, use) -> None:  # noqa: F811
+    with without(cuda.CudaDevice, "wait", "gzarr.gpu.device.pipeline_slots"):
         assert is_seen(lambda: use(cuda, opened(cuda, None)))
     assert not is_seen(lambda: use(cuda, opened(cuda, None)))
 
 
-def test_callers_that_wait_for_no_lane_are_seen(cuda) -> None:  # noqa: F811
+def test_callers_that_wait_for_no_pipeline_slot_are_seen(cuda) -> None:  # noqa: F811
     """What the host decodes is uploaded without a wait: only an event tells the caller's stream."""
-    with without(cuda.CudaDevice, "wait", "gzarr.gpu.device.lanes"):
+    with without(cuda.CudaDevice, "wait", "gzarr.gpu.device.pipeline_slots"):
         assert is_seen(lambda: in_pieces(cuda, opened(cuda, None, small_reads=ALL_ON_HOST)))
 
 

@@ -1,4 +1,4 @@
-"""The load that a read puts on a device: few calls, waits and bytes for each wave, however many chunks it has."""
+"""The load that a read puts on a device: few calls, waits and bytes for each batch, however many chunks it has."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.detection.thresholds import NEVER
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.hostbuild import find_compiler
-from gzarr.gpu.device.lanes import N_LANES
+from gzarr.gpu.device.pipeline_slots import N_PIPELINE_SLOTS
 from gzarr.storage import LocalStore, MemoryStore
 from tests.gpu.counted import CountingDevice
 from tests.gpu.device.test_cuda import cuda  # noqa: F401 - a fixture
@@ -28,8 +28,8 @@ BYTES = {"name": "bytes", "configuration": {"endian": "little"}}
 ZSTD = {"name": "zstd", "configuration": {"level": 1, "checksum": False}}
 
 
-class PerWave(NamedTuple):
-    """The load that one wave may put on the device.
+class PerBatch(NamedTuple):
+    """The load that one batch may put on the device.
 
     Attributes:
         options: of the array.
@@ -55,25 +55,25 @@ def shuffled(*names: str) -> frozenset[str]:
 
 
 COSTS = {
-    "raw": PerWave({"compressor": None}, calls(), 2, 1, 0),
-    "blosc": PerWave(
+    "raw": PerBatch({"compressor": None}, calls(), 2, 1, 0),
+    "blosc": PerBatch(
         {"compressor": Blosc("lz4", 5, Blosc.SHUFFLE)},
         shuffled("launch copy_streams", "decode lz4"),
         3,
         1,
         4 * 12,
     ),
-    "blosc zstd": PerWave({"compressor": Blosc("zstd", 5, Blosc.SHUFFLE)}, shuffled("decode zstd"), 2, 1, 12),
-    "blosclz": PerWave({"compressor": Blosc("blosclz", 5)}, calls("launch copy_streams"), 4, 1, 0),
-    "lz4": PerWave({"compressor": LZ4()}, calls("decode lz4"), 2, 1, 12),
-    "zstd": PerWave({"compressor": Zstd(3)}, calls("decode zstd"), 2, 1, 12),
-    "delta, zstd": PerWave(
+    "blosc zstd": PerBatch({"compressor": Blosc("zstd", 5, Blosc.SHUFFLE)}, shuffled("decode zstd"), 2, 1, 12),
+    "blosclz": PerBatch({"compressor": Blosc("blosclz", 5)}, calls("launch copy_streams"), 4, 1, 0),
+    "lz4": PerBatch({"compressor": LZ4()}, calls("decode lz4"), 2, 1, 12),
+    "zstd": PerBatch({"compressor": Zstd(3)}, calls("decode zstd"), 2, 1, 12),
+    "delta, zstd": PerBatch(
         {"compressor": Zstd(3), "filters": [Delta("i4")], "zarr_format": 2}, calls("decode zstd"), 2, 1, 12
     ),
-    "gzip": PerWave({"compressor": GZip()}, calls("decode deflate", "crc32"), 2, 1, 20),
-    "zlib": PerWave({"compressor": Zlib()}, calls("decode deflate", "launch weighted_sums"), 3, 1, 12 + 16 * 65),
-    "crc32c": PerWave({"codecs": [BYTES, ZSTD, {"name": "crc32c"}]}, calls("crc32c", "decode zstd"), 2, 2, 20),
-    "sharded crc32c": PerWave(
+    "gzip": PerBatch({"compressor": GZip()}, calls("decode deflate", "crc32"), 2, 1, 20),
+    "zlib": PerBatch({"compressor": Zlib()}, calls("decode deflate", "launch weighted_sums"), 3, 1, 12 + 16 * 65),
+    "crc32c": PerBatch({"codecs": [BYTES, ZSTD, {"name": "crc32c"}]}, calls("crc32c", "decode zstd"), 2, 2, 20),
+    "sharded crc32c": PerBatch(
         {"codecs": [BYTES, ZSTD, {"name": "crc32c"}], "shards": (192, 64)}, calls("crc32c", "decode zstd"), 2, 2, 20
     ),
 }
@@ -93,22 +93,22 @@ WHOLE_COSTS = {
     name: COSTS[name]._replace(calls=COSTS[name].calls - calls(), uploads=COSTS[name].uploads - 1)
     for name in ("blosclz", "lz4", "zstd", "gzip", "zlib", "crc32c", "sharded crc32c")
 }
-#: Bytes of tables for each chunk, and of a wave: see `gzarr.gpu.pipeline.launching`.
-TABLE_NBYTES, WAVE_NBYTES = 480, 2048
-#: The kernels of which each wave launches one.
+#: Bytes of tables for each chunk, and of a batch: see `gzarr.gpu.pipeline.launching`.
+TABLE_NBYTES, BATCH_NBYTES = 480, 2048
+#: The kernels of which each batch launches one.
 PLACING = {"launch copy_plain", "launch copy_bytes"}
-#: 1 wave of 10 or 80 chunks; some waves.
-SHAPES = ((64, None), (8, None), (32, N_LANES * 160_000))
+#: 1 batch of 10 or 80 chunks; some batches.
+SHAPES = ((64, None), (8, None), (32, N_PIPELINE_SLOTS * 160_000))
 
 
 def check(
-    cost: PerWave,
+    cost: PerBatch,
     open_on: Callable[[Any, int | None], gzarr.Array],
     where: Any,
     encoded_go_up: bool,
     wanted: Any = PARTS,
 ) -> None:
-    """Read an array with different numbers of chunks and waves, and compare. wanted: what is read."""
+    """Read an array with different numbers of chunks and batches, and compare. wanted: what is read."""
     for rows, cap in SHAPES:
         store = MemoryStore() if where is None else LocalStore(where / str(rows))
         stored = gzarr.create_array(store, data=DATA, chunks=(rows, 64), overwrite=True, device="cpu", **cost.options)
@@ -119,23 +119,23 @@ def check(
         np.testing.assert_array_equal(array.backend._device.inner.download(array[wanted]), DATA[wanted])
         found = device.taken()
         n_chunks = len(DATA) // rows
-        n_waves = sum(found[name] for name in cost.calls & PLACING or sorted(cost.calls)[:1])
-        assert n_waves == 1 if cap is None else n_waves > 2
+        n_batches = sum(found[name] for name in cost.calls & PLACING or sorted(cost.calls)[:1])
+        assert n_batches == 1 if cap is None else n_batches > 2
         made = {name: n for name, n in found.items() if name.startswith(("launch", "decode", "crc"))}
-        assert made == dict.fromkeys(cost.calls, n_waves)
-        assert (found["uploads"], found["waits"]) == (cost.uploads * n_waves, cost.waits * n_waves)
+        assert made == dict.fromkeys(cost.calls, n_batches)
+        assert (found["uploads"], found["waits"]) == (cost.uploads * n_batches, cost.waits * n_batches)
         assert found.get("bytes down", 0) <= cost.down * n_chunks
         encoded = sum(len(value) for key, value in stored.store.items() if key[-1].isdigit()) if encoded_go_up else 0
         if "blosclz" in str(cost.options):
             encoded += DATA.nbytes
         up = found["bytes up"] + found.get("table bytes up", 0)
-        assert up <= encoded + TABLE_NBYTES * n_chunks + WAVE_NBYTES * n_waves
+        assert up <= encoded + TABLE_NBYTES * n_chunks + BATCH_NBYTES * n_batches
         assert found.get("allocations", 0) == found.get("pinned allocations", 0) == 0
         assert found["results"] == 1
 
 
 @pytest.mark.parametrize("chain", COSTS)
-def test_a_wave_is_few_calls_and_waits(chain) -> None:
+def test_a_batch_is_few_calls_and_waits(chain) -> None:
     def open_on(stored: gzarr.Array, cap: int | None) -> gzarr.Array:
         backend = GpuBackend(CountingDevice(EmulatedDevice()), max_device_nbytes=cap)
         return gzarr.open_array(stored.store, mode="r", device=backend)
@@ -144,7 +144,7 @@ def test_a_wave_is_few_calls_and_waits(chain) -> None:
 
 
 @pytest.mark.parametrize("chain", WHOLE_COSTS)
-def test_a_wave_of_contiguous_chunks_is_not_placed(chain) -> None:
+def test_a_batch_of_contiguous_chunks_is_not_placed(chain) -> None:
     def open_on(stored: gzarr.Array, cap: int | None) -> gzarr.Array:
         backend = GpuBackend(CountingDevice(EmulatedDevice()), max_device_nbytes=cap)
         return gzarr.open_array(stored.store, mode="r", device=backend)
@@ -153,7 +153,7 @@ def test_a_wave_of_contiguous_chunks_is_not_placed(chain) -> None:
 
 
 @pytest.mark.parametrize("chain", DIRECT_COSTS)
-def test_a_wave_that_is_read_to_the_device_is_few_calls_and_waits(tmp_path, chain) -> None:
+def test_a_batch_that_is_read_to_the_device_is_few_calls_and_waits(tmp_path, chain) -> None:
     def open_on(stored: gzarr.Array, cap: int | None) -> gzarr.Array:
         device = CountingDevice(EmulatedDevice())
         backend = GpuBackend(device, reader=DirectFiles().reader(), max_device_nbytes=cap)
@@ -163,7 +163,7 @@ def test_a_wave_that_is_read_to_the_device_is_few_calls_and_waits(tmp_path, chai
 
 
 @pytest.mark.parametrize("chain", ["raw", "blosc", "gzip", "sharded crc32c"])
-def test_a_wave_on_cuda_is_few_calls_and_waits(cuda, chain) -> None:  # noqa: F811
+def test_a_batch_on_cuda_is_few_calls_and_waits(cuda, chain) -> None:  # noqa: F811
     def open_on(stored: gzarr.Array, cap: int | None) -> gzarr.Array:
         backend = GpuBackend(CountingDevice(cuda.CudaDevice()), max_device_nbytes=cap, small_reads=NEVER)
         return gzarr.open_array(stored.store, mode="r", device=backend)

@@ -15,8 +15,8 @@ from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.detection.thresholds import NEVER, Crossover
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.hostbuild import find_compiler
-from gzarr.gpu.device.lanes import N_LANES
 from gzarr.gpu.device.memory import MIN_BLOCK_NBYTES
+from gzarr.gpu.device.pipeline_slots import N_PIPELINE_SLOTS
 from gzarr.storage import LocalStore, MemoryStore
 from tests.gpu.counted import CountingDevice
 from tests.gpu.device.test_cuda import cuda  # noqa: F401 - a fixture
@@ -154,7 +154,7 @@ def test_a_store_that_keeps_its_buffers_keeps_their_values() -> None:
 
 
 @pytest.mark.parametrize(
-    ("where", "kind", "lane"),
+    ("where", "kind", "pipeline_slot"),
     [
         ("files", "raw", 16 << 20),
         ("files", "zstd", 32 << 20),
@@ -162,8 +162,8 @@ def test_a_store_that_keeps_its_buffers_keeps_their_values() -> None:
         ("memory", "raw", 16 << 20),
     ],
 )
-def test_pinned_memory_is_little_more_than_the_encoded_waves_in_flight(tmp_path, where, kind, lane) -> None:
-    """Were slabs doubled, or tables given a slab of their own, it would be twice to twelve times as much."""
+def test_pinned_memory_is_little_more_than_the_encoded_batches_in_flight(tmp_path, where, kind, pipeline_slot) -> None:
+    """Were staging buffers doubled, or tables given one of their own, it would be twice to twelve times as much."""
     data = np.random.default_rng(0).integers(0, 1 << 20, (48, 128, 1024), "i4")  # 24 MiB
     options: dict[str, Any] = {"compressor": Zstd(1) if kind == "zstd" else None}
     if kind == "sharded":
@@ -172,35 +172,35 @@ def test_pinned_memory_is_little_more_than_the_encoded_waves_in_flight(tmp_path,
     stored = gzarr.create_array(store, data=data, chunks=(1, 64, 512), device="cpu", **options)
     encoded = sum(stored.store.getsize(key) or 0 for key in stored.store if key.startswith("c/"))
     device = EmulatedDevice()
-    backend = GpuBackend(device, max_device_nbytes=N_LANES * lane, reader="host")
+    backend = GpuBackend(device, max_device_nbytes=N_PIPELINE_SLOTS * pipeline_slot, reader="host")
     array = gzarr.open_array(store, mode="r", device=backend)
     for _ in range(2):
         np.testing.assert_array_equal(array[:], data)
         io = array._io
-        wave = backend.wave_nchunks(io.only_chain, array.nchunks, io.chunk_nbytes, writing=False)
-        assert wave * N_LANES < array.nchunks
-        tables = N_LANES * MIN_BLOCK_NBYTES
-        assert device.pinned.peak <= 1.3 * N_LANES * wave * encoded / array.nchunks + tables
+        context = backend.batch_nchunks(io.only_chain, array.nchunks, io.chunk_nbytes, writing=False)
+        assert context * N_PIPELINE_SLOTS < array.nchunks
+        tables = N_PIPELINE_SLOTS * MIN_BLOCK_NBYTES
+        assert device.pinned.peak <= 1.3 * N_PIPELINE_SLOTS * context * encoded / array.nchunks + tables
     live = device.pinned.live
     backend.release()
     assert device.pinned.live == 0 < live
 
 
-def test_cuda_pins_as_much_as_the_encoded_waves_in_flight(cuda) -> None:  # noqa: F811
-    """CuPy's pool would round slabs up to a power of two, and keep them."""
+def test_cuda_pins_as_much_as_the_encoded_batches_in_flight(cuda) -> None:  # noqa: F811
+    """CuPy's pool would round staging buffers up to a power of two, and keep them."""
     data = np.random.default_rng(0).integers(0, 1 << 20, (24, 128, 1024), "i4")  # 12 MiB
     store = MemoryStore()
     gzarr.create_array(store, data=data, chunks=(1, 64, 512), device="cpu", compressor=None)
-    backend = GpuBackend(cuda.CudaDevice(), max_device_nbytes=N_LANES * (8 << 20), reader="host")
+    backend = GpuBackend(cuda.CudaDevice(), max_device_nbytes=N_PIPELINE_SLOTS * (8 << 20), reader="host")
     array = gzarr.open_array(store, mode="r", device=backend)
     gc.collect()  # what earlier tests have pinned
     before = pinned_nbytes()
     for _ in range(2):
         np.testing.assert_array_equal(array[:].get(), data)
     io = array._io
-    wave = backend.wave_nchunks(io.only_chain, array.nchunks, io.chunk_nbytes, writing=False)
-    assert wave * N_LANES < array.nchunks
+    context = backend.batch_nchunks(io.only_chain, array.nchunks, io.chunk_nbytes, writing=False)
+    assert context * N_PIPELINE_SLOTS < array.nchunks
     pinned = pinned_nbytes() - before
-    assert 0 < pinned <= N_LANES * (1.3 * wave * io.chunk_nbytes + MIN_BLOCK_NBYTES)
+    assert 0 < pinned <= N_PIPELINE_SLOTS * (1.3 * context * io.chunk_nbytes + MIN_BLOCK_NBYTES)
     backend.release()
     assert pinned_nbytes() == before

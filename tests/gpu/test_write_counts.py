@@ -1,4 +1,4 @@
-"""The load that a write puts on a device: few calls, waits and bytes for each wave, however many chunks it has."""
+"""The load that a write puts on a device: few calls, waits and bytes for each batch, however many chunks it has."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import gzarr
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.detection.thresholds import NEVER
 from gzarr.gpu.device.hostbuild import find_compiler
-from gzarr.gpu.device.lanes import N_LANES
+from gzarr.gpu.device.pipeline_slots import N_PIPELINE_SLOTS
 from gzarr.storage import MemoryStore
 from tests.gpu.counted import CountingDevice, on_device
 from tests.gpu.device.test_cuda import cuda  # noqa: F401 - a fixture
@@ -21,8 +21,8 @@ from tests.gpu.test_read_counts import COSTS, DATA
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
 
 
-class PerWave(NamedTuple):
-    """The load that one wave of a write may put on the device, besides copy_plain and find_written.
+class PerBatch(NamedTuple):
+    """The load that one batch of a write may put on the device, besides copy_plain and find_written.
 
     Attributes:
         encoding: kernels and batched calls that encode, with how often each.
@@ -46,35 +46,35 @@ def moving(n: int, **calls: int) -> dict[str, int]:
 
 
 WRITES = {
-    "raw": PerWave({}, 2, {"launch copy_plain": 1}, 2),
-    "blosc": PerWave(
+    "raw": PerBatch({}, 2, {"launch copy_plain": 1}, 2),
+    "blosc": PerBatch(
         moving(2, launch_shuffle_items=1, encode_lz4=1), 7, moving(1, decode_lz4=1, launch_copy_bytes=1), 3, 16 + 8 * 12
     ),
-    "blosc zstd": PerWave(
+    "blosc zstd": PerBatch(
         moving(2, launch_shuffle_items=1, encode_zstd=1), 7, {"decode zstd": 1, "launch copy_bytes": 1}, 2
     ),
-    "lz4": PerWave(moving(2, encode_lz4=1), 5, {"decode lz4": 1}, 1),
-    "zstd": PerWave(moving(1, encode_zstd=1), 3, {"decode zstd": 1}, 1),
-    "delta, zstd": PerWave(moving(1, encode_zstd=1), 3, {"decode zstd": 1}, 1),
-    "gzip": PerWave(moving(2, encode_deflate=1, crc32=1), 6, moving(1, decode_deflate=1, crc32=1), 2, 16 + 2 * 16),
-    "zlib": PerWave(
+    "lz4": PerBatch(moving(2, encode_lz4=1), 5, {"decode lz4": 1}, 1),
+    "zstd": PerBatch(moving(1, encode_zstd=1), 3, {"decode zstd": 1}, 1),
+    "delta, zstd": PerBatch(moving(1, encode_zstd=1), 3, {"decode zstd": 1}, 1),
+    "gzip": PerBatch(moving(2, encode_deflate=1, crc32=1), 6, moving(1, decode_deflate=1, crc32=1), 2, 16 + 2 * 16),
+    "zlib": PerBatch(
         moving(2, encode_deflate=1, launch_weighted_sums=1),
         7,
         moving(1, decode_deflate=1, launch_weighted_sums=1),
         3,
         16 + 2 * (12 + 16 * 65),
     ),
-    "crc32c": PerWave(moving(2, encode_zstd=1, crc32c=1), 4, {"decode zstd": 1, "crc32c": 1}, 1, 16 + 2 * 16),
-    "sharded crc32c": PerWave(moving(2, encode_zstd=1, crc32c=1), 4, {"decode zstd": 1, "crc32c": 1}, 1, 16 + 2 * 16),
+    "crc32c": PerBatch(moving(2, encode_zstd=1, crc32c=1), 4, {"decode zstd": 1, "crc32c": 1}, 1, 16 + 2 * 16),
+    "sharded crc32c": PerBatch(moving(2, encode_zstd=1, crc32c=1), 4, {"decode zstd": 1, "crc32c": 1}, 1, 16 + 2 * 16),
 }
-#: Bytes of tables for each chunk, of up to four streams, and of a wave.
-TABLE_NBYTES, WAVE_NBYTES = 1100, 2048
-#: 1 wave of 10 or 80 chunks; some waves.
-SHAPES = ((64, None), (8, None), (32, N_LANES * 700_000))
+#: Bytes of tables for each chunk, of up to four streams, and of a batch.
+TABLE_NBYTES, BATCH_NBYTES = 1100, 2048
+#: 1 batch of 10 or 80 chunks; some batches.
+SHAPES = ((64, None), (8, None), (32, N_PIPELINE_SLOTS * 700_000))
 
 
 def check(chain: str, inner: Any, value: Any, *, partly: bool) -> None:
-    """Write an array with different numbers of chunks and waves, and compare."""
+    """Write an array with different numbers of chunks and batches, and compare."""
     cost = WRITES[chain]
     for rows, cap in SHAPES:
         stored = gzarr.create_array(
@@ -83,37 +83,37 @@ def check(chain: str, inner: Any, value: Any, *, partly: bool) -> None:
         device = CountingDevice(inner)
         backend = GpuBackend(device, max_device_nbytes=cap, small_reads=NEVER, small_writes=NEVER)
         array = gzarr.open_array(stored.store, device=backend)
-        for _ in range(3):  # chance decides which lanes grow
+        for _ in range(3):  # chance decides which pipeline slots grow
             device.taken()
             array[:, int(partly) :] = value[:, int(partly) :]
         found = device.taken()
         np.testing.assert_array_equal(stored[:, 1:], DATA[:, 1:] + 1)
-        n_waves, n_chunks = found["launch find_written"], len(DATA) // rows
-        assert n_waves == 1 if cap is None else n_waves > 1
+        n_batches, n_chunks = found["launch find_written"], len(DATA) // rows
+        assert n_batches == 1 if cap is None else n_batches > 1
         wanted = Counter({"launch copy_plain": 1, "launch find_written": 1}) + Counter(cost.encoding)
         wanted += Counter(cost.old if partly else {})
         made = {name: n for name, n in found.items() if name.startswith(("launch", "decode", "encode", "crc"))}
-        assert made == {name: n * n_waves for name, n in wanted.items()}
-        assert found["uploads"] == (cost.uploads + partly * cost.old_uploads) * n_waves
+        assert made == {name: n * n_batches for name, n in wanted.items()}
+        assert found["uploads"] == (cost.uploads + partly * cost.old_uploads) * n_batches
         # The host waits for flags, sizes of streams, encoded bytes, and once more until the device is idle; twice if it
         # has, or may have, decoded.
         guarded, by_tables = partly and "crc32c" in chain, not partly
-        assert found["waits"] == (4 - by_tables + (chain != "raw") + guarded) * n_waves
+        assert found["waits"] == (4 - by_tables + (chain != "raw") + guarded) * n_batches
         encoded = sum(len(data) for key, data in stored.store.items() if key[-1].isdigit())
         assert found["bytes down"] <= encoded + cost.down * n_chunks
         up = found["bytes up"] + found.get("table bytes up", 0)
-        assert up <= partly * encoded * 1.05 + TABLE_NBYTES * n_chunks + WAVE_NBYTES * n_waves
-        # Chance decides how many waves are on their way to the store at once.
-        assert found.get("pinned allocations", 0) <= (N_LANES - 1 if n_waves > 1 else 0)
+        assert up <= partly * encoded * 1.05 + TABLE_NBYTES * n_chunks + BATCH_NBYTES * n_batches
+        # Chance decides how many batches are on their way to the store at once.
+        assert found.get("pinned allocations", 0) <= (N_PIPELINE_SLOTS - 1 if n_batches > 1 else 0)
 
 
 @pytest.mark.parametrize("partly", [False, True], ids=["whole", "partly"])
 @pytest.mark.parametrize("chain", WRITES)
-def test_a_wave_of_a_write_is_few_calls_and_waits(chain, partly) -> None:
+def test_a_batch_of_a_write_is_few_calls_and_waits(chain, partly) -> None:
     check(chain, None, on_device(DATA + 1), partly=partly)
 
 
 @pytest.mark.parametrize("chain", ["raw", "blosc", "gzip"])
-def test_a_wave_of_a_write_on_cuda_is_few_calls_and_waits(cuda, chain) -> None:  # noqa: F811
+def test_a_batch_of_a_write_on_cuda_is_few_calls_and_waits(cuda, chain) -> None:  # noqa: F811
     for partly in (False, True):
         check(chain, cuda.CudaDevice(), cuda.cupy.asarray(DATA + 1), partly=partly)

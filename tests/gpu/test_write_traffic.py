@@ -44,8 +44,8 @@ def test_a_partial_write(device):
     before = stored_nbytes(z)
     z[8:56, 32:480] = on_device(DATA[8:56, 32:480] + 1)
     assert device.launches.count("zstd") == 1  # decoded in one call, chunks in the middle not at all
-    waves = "copy_plain", "find_written", "copy_streams"  # one of whole chunks, one of the others
-    assert sorted(device.kernels) == sorted([*waves, *waves])
+    batches = "copy_plain", "find_written", "copy_streams"  # one of whole chunks, one of the others
+    assert sorted(device.kernels) == sorted([*batches, *batches])
     outer = N - 2 * 6
     tables = device.taken()["uploads"] * 4096
     assert sum(device.up) <= before * outer / N * 1.5 + tables

@@ -43,7 +43,7 @@ def check(p: report.Profile) -> None:
     for name, stage in p.stages.items():
         mine = [row for row in on_host if row.stage == name]
         assert stage.seconds == pytest.approx(sum(row.end - row.start for row in mine))
-        assert stage.waves == len({row.wave for row in mine}) <= stage.calls <= len(mine)
+        assert stage.batches == len({row.batch for row in mine}) <= stage.calls <= len(mine)
     assert p.busy_s > 0
     assert p.overlap == p.busy_s / p.span_s
 
@@ -127,7 +127,7 @@ def test_threads_of_the_pool_count_and_other_threads_do_not() -> None:
     check(p)
     assert p.stages["read"].chunks == p.stages[PLACED].chunks == 8
     assert len({row.thread for row in p.timeline}) == 2
-    assert p.stages["read"].waves >= 2
+    assert p.stages["read"].batches >= 2
     assert p.overlap_s("read", "read") > 0
 
 
@@ -147,7 +147,7 @@ def test_reads_that_a_store_makes_count(device) -> None:
         thread.join(WAIT_S)
     check(p)
     assert p.stages["read"].chunks == 12 + 3 * p.stages["read"].calls - 3 * 1
-    assert p.stages["read"].waves == p.stages["read"].calls > 1
+    assert p.stages["read"].batches == p.stages["read"].calls > 1
 
 
 class MeetingStore(MemoryStore):
@@ -171,9 +171,9 @@ def test_a_profile_within_another_counts_in_both() -> None:
             array[:32]
         array[:16]
     assert [p.stages["read"].chunks for p in (outer, inner)] == [12, 6]
-    assert outer.stages["read"].waves == 3
-    assert {row.wave for row in inner.timeline} == {0}
-    assert {row.wave for row in outer.timeline} == {0, 1, 2}
+    assert outer.stages["read"].batches == 3
+    assert {row.batch for row in inner.timeline} == {0}
+    assert {row.batch for row in outer.timeline} == {0, 1, 2}
     check(outer)
     check(inner)
 
@@ -297,7 +297,7 @@ def test_cached_chunks_are_not_read_again() -> None:
     assert "read" not in p.stages
 
 
-def test_overlap_is_that_of_different_waves() -> None:
+def test_overlap_is_that_of_different_batches() -> None:
     rows = [
         Row("read", 0, "a", 0.0, 1.0),
         Row("decode", 0, "a", 1.0, 4.0),
@@ -322,7 +322,7 @@ def test_a_trace_for_viewers(tmp_path) -> None:
     p.to_chrome_trace(tmp_path / "trace.json")
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     drawn = [event for event in events if event["ph"] == "X"]
-    assert [(e["name"], e["args"]["wave"]) for e in drawn] == [(row.stage, row.wave) for row in p.timeline]
+    assert [(e["name"], e["args"]["batch"]) for e in drawn] == [(row.stage, row.batch) for row in p.timeline]
     assert {e["tid"] for e in drawn} == {e["tid"] for e in events if e["ph"] == "M"}
 
 

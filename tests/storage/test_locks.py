@@ -210,7 +210,7 @@ def test_an_interrupt_as_locks_are_released_releases_them_all(number: int) -> No
 
 
 def test_other_names_are_never_waited_for_and_none_is_kept() -> None:
-    """However many are locked: waves of 64 objects, written by two threads, would meet in any table of fair size."""
+    """However many are locked: batches of 64 objects, written by two threads, would meet in any table of fair size."""
     mine, theirs = ([(side, i) for i in range(5000)] for side in "ab")
     done = threading.Event()
 

@@ -138,7 +138,7 @@ def test_any_object_that_gives_locks_is_honoured_in_sorted_order() -> None:
     recorder.seen.clear()
     with gzarr.config.set({"threading.max_workers": 1}):  # the recorder is for one thread
         array[3:24] = 1
-    assert all(held == tuple(sorted(held)) for held in recorder.seen)  # of each wave
+    assert all(held == tuple(sorted(held)) for held in recorder.seen)  # of each batch
     assert max(map(len, recorder.seen)) > 1
     assert {key for held in recorder.seen for key in held} == {f"a/x/{n}" for n in range(1, 12)}
     recorder.seen.clear()

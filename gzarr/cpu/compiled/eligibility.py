@@ -17,7 +17,7 @@ from gzarr.cpu.compiled.basic import BasicSelections, make_basic
 from gzarr.cpu.compiled.elements import make_element
 from gzarr.cpu.compiled.points import make_point_batches
 from gzarr.cpu.compiled.read import LoopRead, are_few, batch_size, make_read
-from gzarr.cpu.compiled.source import MAX_EXTENT, PLAIN_ARRAYS, LoopChain, Pace, Source, swapped
+from gzarr.cpu.compiled.source import MAX_EXTENT, PLAIN_ARRAYS, ChunkTime, LoopChain, Source, swapped
 from gzarr.cpu.compiled.write import LoopWrite, fits, level_of, make_write, shared_size, write_size
 from gzarr.cpu.threads import thread_count
 from gzarr.indexing.copies import CopyPlan, Plan, make_batches
@@ -211,7 +211,7 @@ def _decision(store: Store, layout: Layout, chain: LoopChain | str, *, cached: b
     if swapped(chain.dtype, chain.chunk.dtype) is None:
         no_read = f"dtype {chain.chunk.dtype} is stored in another byte order"
     prefix = join_path(names.path, "_")[:-1] if prefix is None else prefix
-    source = Source(store, layout, names.path, names.keys, prefix, chain, Pace(), Pace(), in_memory)
+    source = Source(store, layout, names.path, names.keys, prefix, chain, ChunkTime(), ChunkTime(), in_memory)
     if nested:
         return _Decision(no_read or source._replace(nested=True), "shards are nested")
     read, write = no_read or source, _write_obstacle(source) or source

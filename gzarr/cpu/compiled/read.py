@@ -233,7 +233,7 @@ class LoopRead:
         status, taken, placed = _call_loop(source.chain, table.nchunks, arguments)
         seconds = perf_counter() - started
         if table.nchunks >= _MIN_NCHUNKS or seconds >= _TELLING_S:
-            source.pace.note(seconds, table.nchunks)
+            source.chunk_time.note(seconds, table.nchunks)
         if doing := here():
             doing.count(status.count(0), taken, placed)
         return status
@@ -275,7 +275,7 @@ def make_read(
     return LoopRead(
         source=source,
         tables=batches,
-        work=Work(nparts, part_nbytes, each, unlocked=True, chunk_s=source.pace.chunk_s),
+        work=Work(nparts, part_nbytes, each, unlocked=True, chunk_s=source.chunk_time.chunk_s),
         blocks=blocks,
         rows=rows,
         element=element,
@@ -291,8 +291,8 @@ def batch_size(source: Source, nparts: int, n_threads: int) -> int:
     smallest = min(_MIN_NCHUNKS, -(-_LARGE_NBYTES // nbytes))
     if isinstance(source.layout, Sharded):
         smallest = min(_MIN_NCHUNKS_OF_SHARD, -(-_LARGE_NBYTES_OF_SHARD // nbytes))
-    if source.pace.chunk_s:
-        smallest = max(int(_BATCH_S / source.pace.chunk_s), smallest)
+    if source.chunk_time.chunk_s:
+        smallest = max(int(_BATCH_S / source.chunk_time.chunk_s), smallest)
     share = max(-(-nparts // (n_threads * BATCHES_PER_THREAD)), smallest)
     size = max(min(MAX_NCHUNKS, MAX_NBYTES // nbytes, share), 1)
     return max(size, min(STORE_NBYTES // nbytes, STORE_NCHUNKS)) if source.in_memory else size

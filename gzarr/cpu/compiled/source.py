@@ -107,7 +107,7 @@ class LoopChain(NamedTuple):
         return struct.pack(f"{10 + 4 * ndim}q", *head, ord(separator), address, npoints, *axes) + self.filters
 
 
-class Pace:
+class ChunkTime:
     """How many seconds a chunk of an array takes one thread, as calls of the loop find it; 0 before the first one."""
 
     __slots__ = ("chunk_s",)
@@ -136,7 +136,7 @@ class Source(NamedTuple):
         Beginning of the paths of the array's files.
     chain : LoopChain
         Of all chunks.
-    pace, write_pace : Pace
+    chunk_time, write_chunk_time : ChunkTime
         How long the loop takes to read and to write one.
     in_memory : bool
         Whether the store brings chunks into memory, as it has no files; the prefix is that of their keys.
@@ -150,8 +150,8 @@ class Source(NamedTuple):
     keys: KeyEncoding
     prefix: str
     chain: LoopChain
-    pace: Pace
-    write_pace: Pace
+    chunk_time: ChunkTime
+    write_chunk_time: ChunkTime
     in_memory: bool = False
     nested: bool = False
 

@@ -158,7 +158,7 @@ class LoopWrite:
             left = () if self._write_shard(loop, layout, batch, keys[0], covered=not merged) else range(batch.nchunks)
         else:
             left = self._write_chunks(loop, batch.tables[0][1], keys, merged)
-        self.source.write_pace.note(perf_counter() - started, batch.nchunks)
+        self.source.write_chunk_time.note(perf_counter() - started, batch.nchunks)
         return self._left(batch, left) if left else []
 
     def _write_chunks(self, loop: Any, table: Any, keys: Sequence[str], merged: Sequence[str]) -> Sequence[int]:
@@ -377,7 +377,7 @@ def make_write(
         source=source,
         target=target,
         tables=batches,
-        work=Work(batches.nchunks, chain.nbytes, each, unlocked=True, chunk_s=source.write_pace.chunk_s),
+        work=Work(batches.nchunks, chain.nbytes, each, unlocked=True, chunk_s=source.write_chunk_time.chunk_s),
         value=value,
         job=chain.job(swap, source.keys.separator, value, batches.npoints),
         encoder=(chain.encoder or Encoder()).table(extents, keep_empty=not drops, keep_beyond=keep_beyond),

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from gzarr.backend import Array
 from gzarr.errors import CodecError
-from gzarr.gpu.device.lanes import Lane
+from gzarr.gpu.device.pipeline_slots import PipelineSlot
 from gzarr.gpu.device.protocol import Device, Outcome, Table
 from gzarr.profiling.recorder import stage
 
@@ -40,22 +40,22 @@ class Shuffle:
 
 @dataclass(slots=True, eq=False)
 class Streams:
-    """Encoded chunks in one slab, which is uploaded when it is needed on the device: headers are read before.
+    """Encoded chunks in one staging buffer, which is uploaded when it is needed on the device: headers are read before.
 
     Attributes
     ----------
     copy : NDArray[np.uint8] or None
-        uint8, a copy of the slab on the host; None if the chunks were read straight to the device.
+        uint8, a copy of the staging buffer on the host; None if the chunks were read straight to the device.
     there : Array or None
-        uint8, the slab on the device; None if it is not uploaded yet.
+        uint8, the staging buffer on the device; None if it is not uploaded yet.
     offsets : Table
         int64, where each chunk begins.
     sizes : Table
         int64, bytes of each chunk.
     device : Device or None
-        The slab's device; needed if there is no copy.
-    wave : Wave or None
-        What uploads the slab.
+        The staging buffer's device; needed if there is no copy.
+    context : BatchContext or None
+        What uploads the staging buffer.
     """
 
     copy: NDArray[np.uint8] | None
@@ -63,20 +63,20 @@ class Streams:
     offsets: Table
     sizes: Table
     device: Device | None = None
-    wave: Wave | None = None
+    context: BatchContext | None = None
 
     def __len__(self) -> int:
         return self.offsets.size
 
     @property
-    def slab(self) -> Array:
-        """The slab on the device. Raises: OverLimitError if there is no room for it."""
+    def staging_buffer(self) -> Array:
+        """The staging buffer on the device. Raises: OverLimitError if there is no room for it."""
         if self.there is None:
-            if self.wave is None or self.copy is None:
-                raise TypeError("streams that are not on the device need a copy on the host and their wave")
-            self.wave.require(len(self), self.copy.nbytes)
+            if self.context is None or self.copy is None:
+                raise TypeError("streams that are not on the device need a copy on the host and their batch")
+            self.context.require(len(self), self.copy.nbytes)
             with stage("upload", timed=True) as noted:
-                self.there = self.wave.upload(self.copy)
+                self.there = self.context.upload(self.copy)
                 noted.count(len(self), self.copy.nbytes, self.copy.nbytes)
         return self.there
 
@@ -87,36 +87,36 @@ class Streams:
 
     @property
     def host(self) -> NDArray[np.uint8]:
-        """The whole slab on the host. A slab that is only on the device is downloaded once, which waits."""
+        """The whole staging buffer on the host. If it is only on the device, it is downloaded once, which waits."""
         if self.copy is None:
             if self.device is None:
                 raise TypeError("streams without a copy on the host need their device")
-            self.copy = self.device.download(self.slab)
+            self.copy = self.device.download(self.staging_buffer)
         return self.copy
 
     def window(self, starts: Table, nbytes: int) -> NDArray[np.uint8]:
-        """A few bytes from the start positions, on the host: uint8 (n, nbytes). They must be in the slab.
+        """A few bytes from the start positions, on the host: uint8 (n, nbytes). They must be in the staging buffer.
 
-        If the slab is only on the device, they are downloaded, which waits.
+        If the staging buffer is only on the device, they are downloaded, which waits.
         """
         positions = starts[:, None] + np.arange(nbytes)
         if self.copy is not None or self.device is None:
             window: NDArray[np.uint8] = self.host[positions]
             return window
-        return self.device.download(self.slab[self.device.upload(positions)])
+        return self.device.download(self.staging_buffer[self.device.upload(positions)])
 
     def sparse(self, nbytes: int) -> NDArray[np.uint8]:
-        """A slab on the host in which at least the first ``nbytes`` bytes of every chunk are valid.
+        """A staging buffer on the host in which at least the first ``nbytes`` bytes of every chunk are valid.
 
         Shorter chunks are valid as a whole.
         """
         if self.copy is not None:
             return self.copy
-        slab = np.zeros(self.slab.size, np.uint8)  # memory that is never touched costs nothing
-        starts = np.minimum(self.offsets, max(slab.size - nbytes, 0))
-        nbytes = min(nbytes, slab.size)
-        slab[starts[:, None] + np.arange(nbytes)] = self.window(starts, nbytes)
-        return slab
+        staging_buffer = np.zeros(self.staging_buffer.size, np.uint8)  # memory that is never touched costs nothing
+        starts = np.minimum(self.offsets, max(staging_buffer.size - nbytes, 0))
+        nbytes = min(nbytes, staging_buffer.size)
+        staging_buffer[starts[:, None] + np.arange(nbytes)] = self.window(starts, nbytes)
+        return staging_buffer
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -136,7 +136,7 @@ class Chunks:
     shuffle : Shuffle or None
         How they are still shuffled; None if they are plain.
     placed : NDArray[np.bool_] or None
-        Which of them are at the wave's targets, so that they need not be copied; None if none is.
+        Which of them are at the batch's targets, so that they need not be copied; None if none is.
     """
 
     owner: Array | None
@@ -183,18 +183,18 @@ class Encoded:
 
 
 @dataclass(slots=True)
-class Wave:
-    """One wave under way.
+class BatchContext:
+    """One batch under way.
 
     Attributes
     ----------
     device : Device
         Where it runs.
     checks : list[tuple[Array, Callable[[NDArray[Any]], None]]]
-        Results of decoders to be checked when the wave is done, each with the function that checks it.
+        Results of decoders to be checked when the batch is done, each with the function that checks it.
     held : list of Any
-        Device and staging memory that must live until the wave is done.
-    lane : Lane or None
+        Device and staging memory that must live until the batch is done.
+    pipeline_slot : PipelineSlot or None
         Where its memory comes from; None for memory of its own.
     later : int
         Bytes of device memory that it will take when its chunks are decoded.
@@ -206,7 +206,7 @@ class Wave:
     device: Device
     checks: list[tuple[Array, Callable[[NDArray[Any]], None]]] = field(default_factory=list)
     held: list[Any] = field(default_factory=list)
-    lane: Lane | None = None
+    pipeline_slot: PipelineSlot | None = None
     later: int = 0
     targets: Table | None = None
 
@@ -215,29 +215,33 @@ class Wave:
 
         Raises: OverLimitError, unless it is a single chunk, which is tried in any case.
         """
-        if self.lane is not None and n > 1:
-            self.lane.memory.require(nbytes + self.later)
+        if self.pipeline_slot is not None and n > 1:
+            self.pipeline_slot.memory.require(nbytes + self.later)
 
     def result(self, nbytes: int) -> NDArray[np.uint8]:
-        """Pinned memory to download to, which outlives the wave."""
-        return self.device.allocate_pinned(nbytes) if self.lane is None else self.lane.results.take(nbytes)
+        """Pinned memory to download to, which outlives the batch."""
+        return (
+            self.device.allocate_pinned(nbytes)
+            if self.pipeline_slot is None
+            else self.pipeline_slot.results.take(nbytes)
+        )
 
     def empty(self, nbytes: int) -> Array:
-        """Allocate device memory that lives until the wave is done: uint8, not initialized."""
+        """Allocate device memory that lives until the batch is done: uint8, not initialized."""
         array = self.device.empty(nbytes)
         self.held.append(array)
         return array
 
     def upload(self, staging: NDArray[np.uint8]) -> Array:
-        """Upload staging memory. It and its copy live until the wave is done."""
+        """Upload staging memory. It and its copy live until the batch is done."""
         array = self.device.upload(staging)
         self.held += [staging, array]
         return array
 
     def expect(self, codec: str, outcome: Outcome, items: Table, sizes: Table) -> None:
-        """Check, when the wave is done, that a batched decoder succeeded and wrote the right number of bytes.
+        """Check, when the batch is done, that a batched decoder succeeded and wrote the right number of bytes.
 
-        items: the chunk of the wave that each stream belongs to. sizes: decoded bytes of each stream.
+        items: the chunk of the batch that each stream belongs to. sizes: decoded bytes of each stream.
         """
 
         def check_statuses(statuses: NDArray[Any]) -> None:
@@ -261,7 +265,7 @@ class Wave:
         self.checks += [(outcome.statuses, check_statuses), (outcome.sizes, check_sizes)]
 
     def finish(self) -> None:
-        """Wait for the wave and check all results. Raises: CodecError for the first chunk that failed."""
+        """Wait for the batch and check all results. Raises: CodecError for the first chunk that failed."""
         errors: list[CodecError] = []
         if not self.checks:
             self.drop()
@@ -279,7 +283,7 @@ class Wave:
             raise min(errors, key=lambda error: error.index)
 
     def drop(self) -> None:
-        """Wait for the device and release all memory, also of a wave that failed half-way."""
+        """Wait for the device and release all memory, also of a batch that failed half-way."""
         if self.checks or self.held:
             self.device.synchronize()
         self.checks.clear()

@@ -8,7 +8,7 @@ import numpy as np
 
 from gzarr.codecs.bytes import BytesCodec
 from gzarr.codecs.spec import ArrayRepr, Step
-from gzarr.gpu.codecs.batch import Chunks, Encoded, Streams, Wave
+from gzarr.gpu.codecs.batch import BatchContext, Chunks, Encoded, Streams
 from gzarr.gpu.codecs.dtypes import swap_unit
 from gzarr.gpu.codecs.entry import UNFIT, Decoder, DeviceCodec, Encoder, decoded_nbytes
 from gzarr.gpu.codecs.transfers import as_chunks, as_rows, reversed_units, rows_as_chunks, unshuffled
@@ -28,14 +28,14 @@ def _decoder(step: Step, device: Device) -> Decoder | str:
     nbytes = decoded_nbytes(step)
     if nbytes is None or not isinstance(step.spec, BytesCodec):
         return UNFIT
-    return lambda wave, batch: as_chunks(wave, batch, nbytes, "bytes")
+    return lambda context, batch: as_chunks(context, batch, nbytes, "bytes")
 
 
 def _encoder(step: Step, device: Device) -> Encoder | str:
     """The gathering kernel has given the elements their stored byte order."""
     if decoded_nbytes(step) is None or not isinstance(step.spec, BytesCodec):
         return UNFIT
-    return lambda wave, batch: batch
+    return lambda context, batch: batch
 
 
 def _native_decoder(step: Step, device: Device) -> Decoder | str:
@@ -44,9 +44,9 @@ def _native_decoder(step: Step, device: Device) -> Decoder | str:
         return decoder
     nbytes = decoded_nbytes(step) or 0
 
-    def decode(wave: Wave, batch: Streams | Chunks) -> Chunks:
-        plain = unshuffled(wave, as_chunks(wave, batch, nbytes, "bytes"))
-        return rows_as_chunks(wave, reversed_units(wave, plain.rows, unit))
+    def decode(context: BatchContext, batch: Streams | Chunks) -> Chunks:
+        plain = unshuffled(context, as_chunks(context, batch, nbytes, "bytes"))
+        return rows_as_chunks(context, reversed_units(context, plain.rows, unit))
 
     return decode
 
@@ -56,8 +56,8 @@ def _native_encoder(step: Step, device: Device) -> Encoder | str:
     if isinstance(encoder, str) or not unit:
         return encoder
 
-    def encode(wave: Wave, batch: Chunks | Encoded) -> Chunks:
-        return rows_as_chunks(wave, reversed_units(wave, as_rows(wave, batch), unit))
+    def encode(context: BatchContext, batch: Chunks | Encoded) -> Chunks:
+        return rows_as_chunks(context, reversed_units(context, as_rows(context, batch), unit))
 
     return encode
 

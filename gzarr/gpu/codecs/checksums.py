@@ -2,7 +2,7 @@
 
 The kinds are CRC-32, crc32c, Adler-32, Fletcher-32, and the XXH64 of Zstandard frames. Decoders on a GPU verify no
 checksums, and may decode damaged streams "successfully". `queue` starts the checksums of many ranges in stream order.
-Its result is downloaded when the wave is done and finished by `Pending.values` on the host, which combines the pieces
+Its result is downloaded when the batch is done and finished by `Pending.values` on the host, which combines the pieces
 of the sums (1/64 of the bytes).
 
 Source: RFC 1950 (Adler-32), RFC 1952 (CRC-32), RFC 8878, 3.1.1 (content checksum); numcodecs for the Fletcher-32 of
@@ -22,7 +22,7 @@ from gzarr.backend import Array
 from gzarr.codecs.numcodecs import NumcodecsCodec
 from gzarr.codecs.spec import Step
 from gzarr.errors import CodecError
-from gzarr.gpu.codecs.batch import Chunks, Encoded, Streams, Wave
+from gzarr.gpu.codecs.batch import BatchContext, Chunks, Encoded, Streams
 from gzarr.gpu.codecs.compressing import ROOM, copy_pieces
 from gzarr.gpu.codecs.entry import UNFIT, Decoder, DeviceCodec, Encoder
 from gzarr.gpu.codecs.transfers import ALIGNMENT, byte_ranges, unshuffled, upload_tables
@@ -58,46 +58,46 @@ class Pending:
         return self.values is _unchanged
 
 
-def queue(wave: Wave, kind: str, source: Table, nbytes: Table) -> Pending:
+def queue(context: BatchContext, kind: str, source: Table, nbytes: Table) -> Pending:
     """Start the checksums of at least one byte range.
 
     kind: "crc32", "crc32c", "adler32", "fletcher32" or "xxh64". source: addresses. nbytes: sizes.
     """
     if kind in ("crc32", "crc32c"):
-        computed = wave.device.crc(kind, source, nbytes)
+        computed = context.device.crc(kind, source, nbytes)
         return Pending(computed.sums, _unchanged, computed.statuses)
     if kind == "xxh64":
-        hashes = _uint64(wave, source.size)
-        tables = upload_tables(wave, source.astype(np.uint64), nbytes)
-        wave.device.launch("xxh64", xxh64_threads(source.size), (source.size, *tables, hashes))
+        hashes = _uint64(context, source.size)
+        tables = upload_tables(context, source.astype(np.uint64), nbytes)
+        context.device.launch("xxh64", xxh64_threads(source.size), (source.size, *tables, hashes))
         return Pending(hashes, lambda raw: raw.astype(np.uint32))  # the low half
     word = 1 if kind == "adler32" else 2
     starts = piece_starts(nbytes)
-    sums = _uint64(wave, 2 * int(starts[-1]))
-    tables = upload_tables(wave, source.astype(np.uint64), nbytes, starts)
-    wave.device.launch("weighted_sums", int(starts[-1]), (source.size, *tables, word, sums))
+    sums = _uint64(context, 2 * int(starts[-1]))
+    tables = upload_tables(context, source.astype(np.uint64), nbytes, starts)
+    context.device.launch("weighted_sums", int(starts[-1]), (source.size, *tables, word, sums))
     combine = _adler32 if kind == "adler32" else _fletcher32
     return Pending(sums, lambda raw: combine(raw.reshape(-1, 2), starts, nbytes))
 
 
-def store(wave: Wave, pending: Pending, raw: NDArray[Any] | None, order: str = "<u4") -> Table:
+def store(context: BatchContext, pending: Pending, raw: NDArray[Any] | None, order: str = "<u4") -> Table:
     """Addresses of the four bytes of each checksum on the device, as they are stored.
 
     raw: ``pending.raw`` downloaded; None if the checksums are finished, so that they need not leave the device.
     order: dtype of a stored checksum; finished ones are little-endian.
     """
     if raw is None:
-        wave.held.append(pending.raw)
-        return wave.device.address(pending.raw) + 4 * np.arange(pending.raw.size, dtype=np.int64)
+        context.held.append(pending.raw)
+        return context.device.address(pending.raw) + 4 * np.arange(pending.raw.size, dtype=np.int64)
     values = pending.values(raw).astype(order)
-    (at,) = upload_tables(wave, values)
+    (at,) = upload_tables(context, values)
     return at + 4 * np.arange(values.size, dtype=np.int64)
 
 
-def expect_computed(wave: Wave, codec: str, pending: Pending, items: Table) -> None:
-    """Check, when the wave is done, that the device could compute checksums. items: the chunk of each, for errors."""
+def expect_computed(context: BatchContext, codec: str, pending: Pending, items: Table) -> None:
+    """Check, when the batch is done, that the device could compute checksums. items: the chunk of each, for errors."""
     if pending.statuses is not None:
-        wave.checks.append((pending.statuses, lambda statuses: _check_statuses(codec, items, statuses)))
+        context.checks.append((pending.statuses, lambda statuses: _check_statuses(codec, items, statuses)))
 
 
 def _check_statuses(codec: str, items: Table, statuses: NDArray[Any]) -> None:
@@ -109,26 +109,30 @@ def _check_statuses(codec: str, items: Table, statuses: NDArray[Any]) -> None:
         raise CodecError(text, index=int(items[i]), codec=codec)
 
 
-def expect(wave: Wave, codec: str, kind: str, items: Table, ranges: tuple[Table, Table], stored: NDArray[Any]) -> None:
-    """Check, when the wave is done, that byte ranges have their stored checksums.
+def expect(
+    context: BatchContext, codec: str, kind: str, items: Table, ranges: tuple[Table, Table], stored: NDArray[Any]
+) -> None:
+    """Check, when the batch is done, that byte ranges have their stored checksums.
 
-    items: the chunk of the wave that each range belongs to, for errors. ranges: addresses and sizes.
+    items: the chunk of the batch that each range belongs to, for errors. ranges: addresses and sizes.
     """
     if not items.size:
         return
-    pending = queue(wave, kind, *ranges)
-    expect_computed(wave, codec, pending, items)
-    wave.checks.append((pending.raw, lambda raw: compare(codec, items, stored, pending.values(raw))))
+    pending = queue(context, kind, *ranges)
+    expect_computed(context, codec, pending, items)
+    context.checks.append((pending.raw, lambda raw: compare(codec, items, stored, pending.values(raw))))
 
 
-def verify(wave: Wave, codec: str, kind: str, items: Table, ranges: tuple[Table, Table], stored: NDArray[Any]) -> None:
+def verify(
+    context: BatchContext, codec: str, kind: str, items: Table, ranges: tuple[Table, Table], stored: NDArray[Any]
+) -> None:
     """Check the same at once, which waits for the device. For encoded bytes, before they are decoded."""
-    pending = queue(wave, kind, *ranges)
+    pending = queue(context, kind, *ranges)
     with stage("check"):
         if pending.statuses is None:
-            raw = wave.device.download(pending.raw)
+            raw = context.device.download(pending.raw)
         else:
-            raw, statuses = wave.device.download_all([pending.raw, pending.statuses])
+            raw, statuses = context.device.download_all([pending.raw, pending.statuses])
             _check_statuses(codec, items, statuses)
         compare(codec, items, stored, pending.values(raw))
 
@@ -142,8 +146,8 @@ def compare(codec: str, items: Table, stored: NDArray[Any], computed: NDArray[An
         raise CodecError(text, index=int(items[i]), codec=codec)
 
 
-def _uint64(wave: Wave, n: int) -> Array:
-    return wave.empty(8 * n).view(np.uint64)
+def _uint64(context: BatchContext, n: int) -> Array:
+    return context.empty(8 * n).view(np.uint64)
 
 
 def _unchanged(raw: NDArray[Any]) -> NDArray[np.uint32]:
@@ -211,9 +215,9 @@ def _skip(step: Step, location: str) -> int | None:
 def _decoder(step: Step, kind: str, skip: int) -> Decoder:
     nbytes, name = step.decoded.nbytes, step.spec.name
 
-    def decode(wave: Wave, batch: Streams | Chunks) -> Streams | Chunks:
+    def decode(context: BatchContext, batch: Streams | Chunks) -> Streams | Chunks:
         if isinstance(batch, Chunks):
-            return _checked_chunks(wave, unshuffled(wave, batch), kind, name, skip)
+            return _checked_chunks(context, unshuffled(context, batch), kind, name, skip)
         sizes = batch.sizes - 4
         bad = np.flatnonzero((sizes < 1) if nbytes is None else (sizes != nbytes))
         if bad.size:
@@ -222,46 +226,55 @@ def _decoder(step: Step, kind: str, skip: int) -> Decoder:
         stored = batch.window(batch.offsets + (0 if skip else sizes), 4).view("<u4").reshape(-1)
         offsets = batch.offsets + skip
         # Before anything is decoded, as damaged streams may make decoders read and write out of bounds.
-        verify(wave, name, kind, np.arange(len(batch)), (wave.device.address(batch.slab) + offsets, sizes), stored)
+        verify(
+            context,
+            name,
+            kind,
+            np.arange(len(batch)),
+            (context.device.address(batch.staging_buffer) + offsets, sizes),
+            stored,
+        )
         return replace(batch, offsets=offsets, sizes=sizes)
 
     return decode
 
 
-def _checked_chunks(wave: Wave, chunks: Chunks, kind: str, name: str, skip: int) -> Chunks:
+def _checked_chunks(context: BatchContext, chunks: Chunks, kind: str, name: str, skip: int) -> Chunks:
     """Verify and strip checksums of decoded chunks, which are on the device only."""
     nbytes = chunks.nbytes - 4
     if nbytes < 1 or chunks.rows is None:
         raise CodecError(f"{name}: {chunks.nbytes} bytes are too few for a checksum and data", codec=name)
     column = slice(0, 4) if skip else slice(nbytes, None)
-    stored = wave.device.download(wave.device.xp.ascontiguousarray(chunks.rows[:, column])).reshape(-1).view("<u4")
+    stored = (
+        context.device.download(context.device.xp.ascontiguousarray(chunks.rows[:, column])).reshape(-1).view("<u4")
+    )
     ranges = (chunks.addresses + skip, np.full(len(chunks), nbytes, np.int64))
-    verify(wave, name, kind, np.arange(len(chunks)), ranges, stored)
+    verify(context, name, kind, np.arange(len(chunks)), ranges, stored)
     return Chunks(chunks.owner, chunks.addresses + skip, nbytes)
 
 
 def _encoder(name: str, kind: str, skip: int) -> Encoder:
-    def encode(wave: Wave, batch: Chunks | Encoded) -> Encoded:
+    def encode(context: BatchContext, batch: Chunks | Encoded) -> Encoded:
         source, nbytes = byte_ranges(batch)
-        pending = queue(wave, kind, source, nbytes)
-        expect_computed(wave, name, pending, np.arange(len(batch)))
-        downloaded = None if pending.is_finished else wave.device.download(pending.raw)
-        sums, four = store(wave, pending, downloaded), np.full(len(batch), 4, np.int64)
+        pending = queue(context, kind, source, nbytes)
+        expect_computed(context, name, pending, np.arange(len(batch)))
+        downloaded = None if pending.is_finished else context.device.download(pending.raw)
+        sums, four = store(context, pending, downloaded), np.full(len(batch), 4, np.int64)
         if isinstance(batch, Encoded) and not skip and batch.room >= 4:
-            copy_pieces(wave, [(sums, source + nbytes, four)])
+            copy_pieces(context, [(sums, source + nbytes, four)])
             return replace(batch, sizes=nbytes + 4, room=batch.room - 4)
-        owner, places = _new_places(wave, nbytes + 4)
-        copy_pieces(wave, [(source, places + skip, nbytes), (sums, places + (0 if skip else nbytes), four)])
+        owner, places = _new_places(context, nbytes + 4)
+        copy_pieces(context, [(source, places + skip, nbytes), (sums, places + (0 if skip else nbytes), four)])
         return Encoded(owner, places, nbytes + 4, ROOM)
 
     return encode
 
 
-def _new_places(wave: Wave, sizes: Table) -> tuple[Array, Table]:
+def _new_places(context: BatchContext, sizes: Table) -> tuple[Array, Table]:
     """Allocate device memory for encoded chunks, with room behind each. Returns: the memory, and their addresses."""
     ends = np.cumsum(-(-(sizes + ROOM) // ALIGNMENT) * ALIGNMENT)
-    memory = wave.empty(int(ends[-1]))
-    return memory, wave.device.address(memory) + np.concatenate([[0], ends[:-1]]).astype(np.int64)
+    memory = context.empty(int(ends[-1]))
+    return memory, context.device.address(memory) + np.concatenate([[0], ends[:-1]]).astype(np.int64)
 
 
 _CRC32C = _codec("crc32c", "end", is_suffix=True)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from gzarr.backend import Array
 from gzarr.errors import CodecError
-from gzarr.gpu.codecs.batch import Wave
+from gzarr.gpu.codecs.batch import BatchContext
 from gzarr.gpu.codecs.transfers import ALIGNMENT, aligned, copy_streams, new_rows
 from gzarr.gpu.device.nvcomp_tables import CODECS as NVCOMP
 from gzarr.gpu.device.nvcomp_tables import compress_alignment, status_text
@@ -53,17 +53,17 @@ class Slots:
     behind: int
 
 
-def new_slots(wave: Wave, encoder: str, n: int, nbytes: int, front: int = 0, behind: int = 0) -> Slots:
+def new_slots(context: BatchContext, encoder: str, n: int, nbytes: int, front: int = 0, behind: int = 0) -> Slots:
     """Slots for n streams of chunks of at most ``nbytes``. front, behind: free bytes before and behind each stream."""
     capacity = NVCOMP[encoder].compress_bound(nbytes)
     front = -(-front // ALIGNMENT) * ALIGNMENT
     stride = -(-(front + capacity + behind) // ALIGNMENT) * ALIGNMENT
-    rows, addresses = new_rows(wave, n, stride)
+    rows, addresses = new_rows(context, n, stride)
     return Slots(rows, addresses + front, front, capacity, stride - front - capacity)
 
 
 def compress(
-    wave: Wave,
+    context: BatchContext,
     codec: str,
     encoder: str,
     items: Table,
@@ -74,16 +74,16 @@ def compress(
 ) -> tuple[Table, list[NDArray[Any]]]:
     """Compress byte ranges into slots. Waits for the device once.
 
-    codec, items: for errors: the codec's name, and the chunk of the wave that each range belongs to.
+    codec, items: for errors: the codec's name, and the chunk of the batch that each range belongs to.
     ranges: addresses and sizes. typesize: see `Device.compress`. wanted: gives device arrays to download as well.
     Returns: the sizes of the streams, and the arrays that were wanted.
     Raises: CodecError(index) for the first chunk that the encoder did not compress.
     """
-    device = wave.device
+    device = context.device
     source, nbytes = ranges
-    source = aligned(wave, source, nbytes, compress_alignment(encoder, typesize).input)
+    source = aligned(context, source, nbytes, compress_alignment(encoder, typesize).input)
     outcome = device.compress(encoder, source, nbytes, slots.addresses, slots.capacity, typesize)
-    wave.held.append(outcome)
+    context.held.append(outcome)
     statuses, written, *rest = device.download_all([outcome.statuses, outcome.sizes, *wanted()])
     sizes = written.astype(np.int64)
     bad = np.flatnonzero((statuses != 0) | (sizes < 1) | (sizes > slots.capacity))
@@ -94,6 +94,6 @@ def compress(
     return sizes, rest
 
 
-def copy_pieces(wave: Wave, pieces: Sequence[Piece]) -> None:
+def copy_pieces(context: BatchContext, pieces: Sequence[Piece]) -> None:
     """Copy byte ranges with one launch."""
-    copy_streams(wave, *(np.concatenate(column) for column in zip(*pieces, strict=True)))
+    copy_streams(context, *(np.concatenate(column) for column in zip(*pieces, strict=True)))

@@ -1,7 +1,7 @@
 """Entries of the device's table of codecs: both directions of each codec, and what planning must know about it.
 
-A *decoder* takes a wave and a batch (`Streams` or `Chunks`) and returns the next batch; an *encoder* takes `Chunks` or
-`Encoded`. Filters return chunks, compressors and checksums return encoded chunks. Both work on a whole wave at once.
+A *decoder* takes a batch and a batch (`Streams` or `Chunks`) and returns the next batch; an *encoder* takes `Chunks` or
+`Encoded`. Filters return chunks, compressors and checksums return encoded chunks. Both work on a whole batch at once.
 
 Compression levels have no effect on the device: nvCOMP's encoders have none, or others. The decoded data is the same.
 """
@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from gzarr.codecs.spec import CodecSpec, Step
-from gzarr.gpu.codecs.batch import Chunks, Encoded, Streams, Wave
+from gzarr.gpu.codecs.batch import BatchContext, Chunks, Encoded, Streams
 from gzarr.gpu.device.protocol import Device
 
-Decoder: TypeAlias = Callable[[Wave, Any], Streams | Chunks]
-Encoder: TypeAlias = Callable[[Wave, Any], Chunks | Encoded]
+Decoder: TypeAlias = Callable[[BatchContext, Any], Streams | Chunks]
+Encoder: TypeAlias = Callable[[BatchContext, Any], Chunks | Encoded]
 #: Makes the function of a step when an array is opened, or returns a phrase that says why the host runs the step.
 DecoderFactory: TypeAlias = Callable[[Step, Device], Decoder | str]
 EncoderFactory: TypeAlias = Callable[[Step, Device], Encoder | str]
@@ -29,7 +29,7 @@ UNFIT = "the device cannot run it for this data type, size or configuration"
 
 
 def headers_on_host(spec: CodecSpec) -> str | None:
-    """The `DeviceCodec.detour` of codecs whose headers are read on the host."""
+    """The `DeviceCodec.host_round_trip` of codecs whose headers are read on the host."""
     return f"headers of {spec.name} are read on the host"
 
 
@@ -38,8 +38,8 @@ def one_stream(step: Step) -> int:
     return 1
 
 
-def no_detour(spec: CodecSpec) -> str | None:
-    """The `DeviceCodec.detour` of codecs that need at most a few bytes of each chunk on the host."""
+def no_host_round_trip(spec: CodecSpec) -> str | None:
+    """The `DeviceCodec.host_round_trip` of codecs that need at most a few bytes of each chunk on the host."""
     return None
 
 
@@ -61,12 +61,13 @@ class DeviceCodec:
     phase : int
         Where encoded chunks should begin, modulo `gzarr.gpu.codecs.transfers.ALIGNMENT`, so that the stream behind
         their header is aligned.
-    detour : callable
+    host_round_trip : callable
         Why encoded chunks must pass through host memory to be decoded, as a phrase; None if they need not, which is
-        the default. A decoder that uses `Streams.host` has `headers_on_host`: a slab that is only on the device
-        would be downloaded.
+        the default. A decoder that uses `Streams.host` has `headers_on_host`: a staging buffer that is only on the
+        device would be downloaded.
     is_suffix : bool
-        Whether the codec only appends bytes to a chunk, so that the codec before it decides `phase` and `detour`.
+        Whether the codec only appends bytes to a chunk, so that the codec before it decides `phase` and
+        `host_round_trip`.
     host_may_lack : bool
         Whether the host may lack the library for this codec.
     nstreams : callable
@@ -78,7 +79,7 @@ class DeviceCodec:
     takes_streams: bool = False
     scratch: int = 1
     phase: int = 0
-    detour: Callable[[CodecSpec], str | None] = no_detour
+    host_round_trip: Callable[[CodecSpec], str | None] = no_host_round_trip
     is_suffix: bool = False
     host_may_lack: bool = False
     nstreams: Callable[[Step], int] = one_stream

@@ -50,29 +50,30 @@ _MAX_ZSTD_BLOCKS, _MAX_WINDOW, _RESERVED = 4096, 1 << 27, 0x08
 _RESERVED_BLOCK = 3
 
 
-def is_usual_lz4(slab: Bytes, offsets: Sizes, sizes: Sizes, expected: Sizes) -> Mask:
+def is_usual_lz4(staging_buffer: Bytes, offsets: Sizes, sizes: Sizes, expected: Sizes) -> Mask:
     """Whether the size in front of each LZ4 block is the expected one, and the block can be of that size.
 
-    slab: uint8, C-contiguous, on the host. offsets, sizes: the range of each chunk in it. expected: decoded sizes.
+    staging buffer: uint8, C-contiguous, on the host. offsets, sizes: the range of each chunk in it. expected: decoded
+    sizes.
     """
-    claimed = peek(slab, "<u4", offsets)
+    claimed = peek(staging_buffer, "<u4", offsets)
     usual: Mask = (sizes > LZ4_HEADER) & (claimed == expected) & (claimed <= LZ4_RATIO * sizes)
     return usual
 
 
-def is_usual_zlib(slab: Bytes, offsets: Sizes, sizes: Sizes, expected: Sizes) -> Mask:
+def is_usual_zlib(staging_buffer: Bytes, offsets: Sizes, sizes: Sizes, expected: Sizes) -> Mask:
     """Whether each chunk begins with a zlib header, without a preset dictionary. Arguments: see `is_usual_lz4`.
 
     A zlib stream does not hold its decoded size, so the decoder must report it; bytes behind a stream go unnoticed.
     """
-    header = peek(slab, ">u2", offsets).astype(np.int64)
+    header = peek(staging_buffer, ">u2", offsets).astype(np.int64)
     # CM, the low half of the first byte, is 8 for Deflate; CINFO above it at most 7; FCHECK makes a multiple of 31.
     right = (header >> 8 & 15 == 8) & (header >> 12 <= 7) & (header % 31 == 0) & (header & 0x20 == 0)
     usual: Mask = right & (sizes >= ZLIB_HEADER + _SHORTEST_DEFLATE + ZLIB_TRAILER)
     return usual
 
 
-def is_usual_gzip(slab: Bytes, offsets: Sizes, sizes: Sizes, expected: Sizes) -> Mask:
+def is_usual_gzip(staging_buffer: Bytes, offsets: Sizes, sizes: Sizes, expected: Sizes) -> Mask:
     """Whether each chunk begins with a gzip header without optional fields. Arguments: see `is_usual_lz4`.
 
     If its last four bytes are not the expected size, it may have several members, or padding behind the last one. If
@@ -81,15 +82,15 @@ def is_usual_gzip(slab: Bytes, offsets: Sizes, sizes: Sizes, expected: Sizes) ->
     ends = offsets + sizes - GZIP_TRAILER
     stream = offsets + GZIP_HEADER
     usual: Mask = sizes >= GZIP_HEADER + _SHORTEST_DEFLATE + GZIP_TRAILER
-    usual &= peek(slab, ">u4", offsets) == int.from_bytes(GZIP_START, "big")
-    usual &= peek(slab, "<u4", ends + 4) == (expected & 0xFFFFFFFF)
+    usual &= peek(staging_buffer, ">u4", offsets) == int.from_bytes(GZIP_START, "big")
+    usual &= peek(staging_buffer, "<u4", ends + 4) == (expected & 0xFFFFFFFF)
     # An empty block that is the last one, of fixed codes or stored (RFC 1951, 3.2).
-    usual &= peek(slab, "<u2", stream) != 0x0003
-    usual &= peek(slab, "<u4", stream) & 0xFFFFFF != 0x000001
+    usual &= peek(staging_buffer, "<u2", stream) != 0x0003
+    usual &= peek(staging_buffer, "<u4", stream) & 0xFFFFFF != 0x000001
     return usual
 
 
-def is_usual_zstd(slab: Bytes, offsets: Sizes, sizes: Sizes, expected: Sizes) -> Mask:
+def is_usual_zstd(staging_buffer: Bytes, offsets: Sizes, sizes: Sizes, expected: Sizes) -> Mask:
     """Whether each chunk is one whole Zstandard frame that claims the expected size. Arguments: see `is_usual_lz4`.
 
     A frame is followed block by block to its end. Unusual are frames without content size, several frames in a chunk,
@@ -98,12 +99,12 @@ def is_usual_zstd(slab: Bytes, offsets: Sizes, sizes: Sizes, expected: Sizes) ->
     loop = library.loop()
     n = len(sizes)
     if loop is None:
-        frames = (host_view(slab)[start : start + size] for start, size in zip(offsets, sizes, strict=True))
+        frames = (host_view(staging_buffer)[start : start + size] for start, size in zip(offsets, sizes, strict=True))
         return np.fromiter(map(_is_usual_frame, frames, expected.tolist()), np.bool_, n)
-    if n and (expected == expected[0]).all() and loop.is_plain_zstd(slab, offsets, sizes, int(expected[0])):
+    if n and (expected == expected[0]).all() and loop.is_plain_zstd(staging_buffer, offsets, sizes, int(expected[0])):
         return np.ones(n, np.bool_)
     each = (slice(i, i + 1) for i in range(n))
-    usual = (loop.is_plain_zstd(slab, offsets[i], sizes[i], int(expected[i][0])) for i in each)
+    usual = (loop.is_plain_zstd(staging_buffer, offsets[i], sizes[i], int(expected[i][0])) for i in each)
     return np.fromiter(usual, np.bool_, n)
 
 
@@ -125,17 +126,17 @@ def _is_usual_frame(frame: memoryview, nbytes: int) -> bool:
     return all(kind != _RESERVED_BLOCK and size <= MAX_BLOCK_NBYTES for kind, size, _ in found)
 
 
-def stored_adler32(slab: Bytes, offsets: Sizes, sizes: Sizes) -> Stored:
+def stored_adler32(staging_buffer: Bytes, offsets: Sizes, sizes: Sizes) -> Stored:
     """The Adler-32 that usual zlib streams end with."""
-    return np.arange(len(sizes)), read(slab, ">u4", offsets + sizes - 4)
+    return np.arange(len(sizes)), read(staging_buffer, ">u4", offsets + sizes - 4)
 
 
-def stored_crc32(slab: Bytes, offsets: Sizes, sizes: Sizes) -> Stored:
+def stored_crc32(staging_buffer: Bytes, offsets: Sizes, sizes: Sizes) -> Stored:
     """The CRC-32 that usual gzip members have before their last four bytes."""
-    return np.arange(len(sizes)), read(slab, "<u4", offsets + sizes - 8)
+    return np.arange(len(sizes)), read(staging_buffer, "<u4", offsets + sizes - 8)
 
 
-def stored_xxh64(slab: Bytes, offsets: Sizes, sizes: Sizes) -> Stored:
+def stored_xxh64(staging_buffer: Bytes, offsets: Sizes, sizes: Sizes) -> Stored:
     """The low halves of XXH64 that usual Zstandard frames end with, if they do."""
-    which = np.flatnonzero(slab[offsets + 4] & CHECKSUM)
-    return which, read(slab, "<u4", (offsets + sizes)[which] - 4)
+    which = np.flatnonzero(staging_buffer[offsets + 4] & CHECKSUM)
+    return which, read(staging_buffer, "<u4", (offsets + sizes)[which] - 4)

@@ -24,14 +24,14 @@ from gzarr.codecs.spec import ArrayRepr, Step
 from gzarr.codecs.transpose import TransposeCodec
 from gzarr.errors import CodecError
 from gzarr.gpu.codecs import floats
-from gzarr.gpu.codecs.batch import BYTE_SHUFFLE, Chunks, Encoded, Shuffle, Streams, Wave
+from gzarr.gpu.codecs.batch import BYTE_SHUFFLE, BatchContext, Chunks, Encoded, Shuffle, Streams
 from gzarr.gpu.codecs.dtypes import has_dtype
 from gzarr.gpu.codecs.entry import UNFIT, Decoder, DeviceCodec, Encoder, decoded_nbytes
 from gzarr.gpu.codecs.transfers import as_chunks, as_rows, rows_as_chunks, shuffled, unshuffled
 from gzarr.gpu.device.protocol import Device
 
-#: Works on all chunks of a wave: uint8 (n, bytes before) -> uint8 (n, bytes after), both on the device.
-Filter: TypeAlias = Callable[[Wave, Array], Array]
+#: Works on all chunks of a batch: uint8 (n, bytes before) -> uint8 (n, bytes after), both on the device.
+Filter: TypeAlias = Callable[[BatchContext, Array], Array]
 #: Makes the filter of a step, or says why the host has to run it.
 Maker: TypeAlias = Callable[[Step], Filter | str]
 
@@ -53,9 +53,9 @@ def filter_codec(decoding: Maker, encoding: Maker) -> DeviceCodec:
             return function if isinstance(function, str) else UNFIT
         name = step.spec.name
 
-        def decode(wave: Wave, batch: Streams | Chunks) -> Chunks:
-            chunks = unshuffled(wave, as_chunks(wave, batch, encoded, name))
-            return _expect(name, "decoded", decoded, rows_as_chunks(wave, function(wave, chunks.rows)))
+        def decode(context: BatchContext, batch: Streams | Chunks) -> Chunks:
+            chunks = unshuffled(context, as_chunks(context, batch, encoded, name))
+            return _expect(name, "decoded", decoded, rows_as_chunks(context, function(context, chunks.rows)))
 
         return decode
 
@@ -65,8 +65,10 @@ def filter_codec(decoding: Maker, encoding: Maker) -> DeviceCodec:
             return function if isinstance(function, str) else UNFIT
         name = step.spec.name
 
-        def encode(wave: Wave, batch: Chunks | Encoded) -> Chunks:
-            return _expect(name, "encoded", encoded, rows_as_chunks(wave, function(wave, as_rows(wave, batch))))
+        def encode(context: BatchContext, batch: Chunks | Encoded) -> Chunks:
+            return _expect(
+                name, "encoded", encoded, rows_as_chunks(context, function(context, as_rows(context, batch)))
+            )
 
         return encode
 
@@ -98,7 +100,7 @@ def filter_dtypes(step: Step, first: str = "dtype", second: str = "astype") -> D
 
 def casting(source: np.dtype[Any], target: np.dtype[Any]) -> Filter | str:
     """A cast, or why the device would not give the host's bits."""
-    return floats.why_not_cast(source, target) or (lambda wave, rows: floats.cast(wave, rows, source, target))
+    return floats.why_not_cast(source, target) or (lambda context, rows: floats.cast(context, rows, source, target))
 
 
 def calculated(dtypes: Dtypes, target: np.dtype[Any], *steps: tuple[str, Any]) -> Filter | str:
@@ -113,13 +115,13 @@ def calculated(dtypes: Dtypes, target: np.dtype[Any], *steps: tuple[str, Any]) -
     numbers = floats.steps_of(dtypes[1], *steps)
     if numbers is None:
         return "the device calculates with plain finite scales and offsets"
-    return lambda wave, rows: floats.calculate(wave, rows, dtypes, target, numbers)
+    return lambda context, rows: floats.calculate(context, rows, dtypes, target, numbers)
 
 
 # -- bits: bitround drops bits of floats, packbits stores eight booleans in a byte -----------------------------------
 
 
-def _unchanged(wave: Wave, rows: Array) -> Array:
+def _unchanged(context: BatchContext, rows: Array) -> Array:
     return rows
 
 
@@ -136,7 +138,7 @@ def _encoding_bitround(step: Step) -> Filter | str:
     number = np.dtype(f"i{itemsize}").type
     half, shift, mask = number((1 << (dropped - 1)) - 1), number(dropped), number(-(1 << dropped))
 
-    def encode(wave: Wave, rows: Array) -> Array:
+    def encode(context: BatchContext, rows: Array) -> Array:
         bits = rows.view(number)
         return ((bits + ((bits >> shift & number(1)) + half)) & mask).view(np.uint8)
 
@@ -148,8 +150,8 @@ def _decoding_packbits(step: Step) -> Filter | str:
     if n_bits is None:
         return DATA_TYPE
 
-    def decode(wave: Wave, rows: Array) -> Array:
-        xp = wave.device.xp
+    def decode(context: BatchContext, rows: Array) -> Array:
+        xp = context.device.xp
         # The first byte is the number of padding bits in the last one, which the number of elements tells too.
         bits = xp.unpackbits(xp.ascontiguousarray(rows[:, 1:]).reshape(-1))
         return xp.ascontiguousarray(bits.reshape(rows.shape[0], -1)[:, :n_bits])
@@ -163,8 +165,8 @@ def _encoding_packbits(step: Step) -> Filter | str:
         return DATA_TYPE
     padding = -n_bits % 8
 
-    def encode(wave: Wave, rows: Array) -> Array:
-        xp, n = wave.device.xp, rows.shape[0]
+    def encode(context: BatchContext, rows: Array) -> Array:
+        xp, n = context.device.xp, rows.shape[0]
         whole = xp.zeros((n, n_bits + padding), np.uint8)
         whole[:, :n_bits] = rows
         packed = xp.empty((n, 1 + (n_bits + padding) // 8), np.uint8)
@@ -205,8 +207,8 @@ def _cast_value(step: Step, direction: str) -> Filter | str:
         return why
     mapping = spec.mapping(direction, source, target)
 
-    def run(wave: Wave, rows: Array) -> Array:
-        result = floats.cast(wave, rows, source, target)
+    def run(context: BatchContext, rows: Array) -> Array:
+        result = floats.cast(context, rows, source, target)
         if mapping and result is rows:
             result = rows.copy()
         for key, value in mapping:
@@ -225,8 +227,8 @@ def _decoding_delta(step: Step) -> Filter | str:
         return DATA_TYPE
     decoded, encoded = dtypes
     if decoded.kind in "iu" and encoded.kind in "iu":
-        return lambda wave, rows: wave.device.xp.cumsum(rows.view(encoded), axis=1, dtype=decoded).view(np.uint8)
-    return _why_not_floats(dtypes) or (lambda wave, rows: floats.running_sums(wave, rows, decoded))
+        return lambda context, rows: context.device.xp.cumsum(rows.view(encoded), axis=1, dtype=decoded).view(np.uint8)
+    return _why_not_floats(dtypes) or (lambda context, rows: floats.running_sums(context, rows, decoded))
 
 
 def _encoding_delta(step: Step) -> Filter | str:
@@ -235,13 +237,13 @@ def _encoding_delta(step: Step) -> Filter | str:
         return DATA_TYPE
     decoded, encoded = dtypes
     if decoded.kind not in "iu" or encoded.kind not in "iu":
-        return _why_not_floats(dtypes) or (lambda wave, rows: floats.differences(wave, rows, decoded))
+        return _why_not_floats(dtypes) or (lambda context, rows: floats.differences(context, rows, decoded))
     if not np.can_cast(decoded, encoded, "safe"):
         return "the host refuses a first number that is out of range"
 
-    def encode(wave: Wave, rows: Array) -> Array:
+    def encode(context: BatchContext, rows: Array) -> Array:
         values = rows.view(decoded)
-        steps = wave.device.xp.empty(values.shape, encoded)
+        steps = context.device.xp.empty(values.shape, encoded)
         steps[:, :1] = values[:, :1].astype(encoded)
         with np.errstate(over="ignore"):  # as on the host; the emulated device has NumPy's warnings
             steps[:, 1:] = (values[:, 1:] - values[:, :-1]).astype(encoded)
@@ -329,9 +331,9 @@ def _transpose(step: Step, direction: str) -> Filter | str:
     shape, itemsize = given.shape, given.dtype.itemsize
     order = (0, *(axis + 1 for axis in axes), len(shape) + 1)
 
-    def run(wave: Wave, rows: Array) -> Array:
+    def run(context: BatchContext, rows: Array) -> Array:
         n = rows.shape[0]
-        return wave.device.xp.ascontiguousarray(rows.reshape(n, *shape, itemsize).transpose(order)).reshape(n, -1)
+        return context.device.xp.ascontiguousarray(rows.reshape(n, *shape, itemsize).transpose(order)).reshape(n, -1)
 
     return run
 
@@ -354,9 +356,9 @@ def _shuffle_decoder(step: Step, device: Device) -> Decoder | str:
         return UNFIT
     nbytes, typesize = sizes
 
-    def decode(wave: Wave, batch: Streams | Chunks) -> Chunks:
-        chunks = as_chunks(wave, batch, nbytes, "shuffle")
-        chunks = unshuffled(wave, chunks) if chunks.shuffle is not None else chunks
+    def decode(context: BatchContext, batch: Streams | Chunks) -> Chunks:
+        chunks = as_chunks(context, batch, nbytes, "shuffle")
+        chunks = unshuffled(context, chunks) if chunks.shuffle is not None else chunks
         n = len(chunks)
         mode, sizes = np.full(n, BYTE_SHUFFLE, np.uint8), np.full(n, typesize, np.int32)
         shuffle = Shuffle(mode, sizes, np.full(n, nbytes, np.int64)) if typesize > 1 else None
@@ -371,9 +373,9 @@ def _shuffle_encoder(step: Step, device: Device) -> Encoder | str:
         return UNFIT
     nbytes, typesize = sizes
 
-    def encode(wave: Wave, batch: Chunks | Encoded) -> Chunks:
-        chunks = rows_as_chunks(wave, as_rows(wave, batch))
-        return chunks if typesize < 2 else shuffled(wave, chunks, BYTE_SHUFFLE, typesize, nbytes)
+    def encode(context: BatchContext, batch: Chunks | Encoded) -> Chunks:
+        chunks = rows_as_chunks(context, as_rows(context, batch))
+        return chunks if typesize < 2 else shuffled(context, chunks, BYTE_SHUFFLE, typesize, nbytes)
 
     return encode
 

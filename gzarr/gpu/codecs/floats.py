@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from gzarr.backend import Array
-from gzarr.gpu.codecs.batch import Wave
+from gzarr.gpu.codecs.batch import BatchContext
 from gzarr.gpu.codecs.dtypes import has_dtype
 from gzarr.gpu.codecs.transfers import new_rows
 from gzarr.gpu.kernels import NUMBERS, OPERATIONS
@@ -47,7 +47,7 @@ def why_not_cast(source: np.dtype[Any], target: np.dtype[Any]) -> str:
     return ""
 
 
-def cast(wave: Wave, rows: Array, source: np.dtype[Any], target: np.dtype[Any]) -> Array:
+def cast(context: BatchContext, rows: Array, source: np.dtype[Any], target: np.dtype[Any]) -> Array:
     """Cast rows of native numbers as NumPy's ``astype`` does. `why_not_cast` must be empty.
 
     rows: uint8 (n, bytes), contiguous, on the device. Returns: uint8 (n, bytes).
@@ -57,14 +57,14 @@ def cast(wave: Wave, rows: Array, source: np.dtype[Any], target: np.dtype[Any]) 
     if source.kind in "fc" and target.kind == "b":
         return _nonzero(rows, source)
     if target.kind in "biu":
-        return wave.device.xp.ascontiguousarray(rows.view(source).astype(target)).view(np.uint8)
+        return context.device.xp.ascontiguousarray(rows.view(source).astype(target)).view(np.uint8)
     numbers, floats = _part(source), _part(target)
     work = numbers if numbers.kind == "f" and numbers.itemsize > 2 else floats
-    return _launch(wave, rows, (numbers, work, floats), (), 2 if target.kind == "c" and source.kind != "c" else 1)
+    return _launch(context, rows, (numbers, work, floats), (), 2 if target.kind == "c" and source.kind != "c" else 1)
 
 
 def calculate(
-    wave: Wave, rows: Array, dtypes: tuple[np.dtype[Any], np.dtype[Any]], target: np.dtype[Any], steps: Steps
+    context: BatchContext, rows: Array, dtypes: tuple[np.dtype[Any], np.dtype[Any]], target: np.dtype[Any], steps: Steps
 ) -> Array:
     """Do arithmetic on rows of native real numbers, and cast the results.
 
@@ -75,7 +75,7 @@ def calculate(
     """
     source, work = dtypes
     spread = 2 if target.kind == "c" else 1
-    return _launch(wave, rows, (source, work, _part(target)), steps, spread)
+    return _launch(context, rows, (source, work, _part(target)), steps, spread)
 
 
 def steps_of(work: np.dtype[Any], *steps: tuple[str, Any]) -> Steps | None:
@@ -99,19 +99,19 @@ def steps_of(work: np.dtype[Any], *steps: tuple[str, Any]) -> Steps | None:
     return tuple(operations)
 
 
-def running_sums(wave: Wave, rows: Array, dtype: np.dtype[Any]) -> Array:
+def running_sums(context: BatchContext, rows: Array, dtype: np.dtype[Any]) -> Array:
     """Cumulative sums of each row of floats or complex numbers, added one after the other."""
-    made, (n, n_floats, itemsize, parts, places) = _for_rows(wave, rows, dtype)
+    made, (n, n_floats, itemsize, parts, places) = _for_rows(context, rows, dtype)
     later = keeps_later_nan(dtype, min(n_floats // parts, 3))
     args = (n, n_floats, itemsize, parts, own_nan(itemsize), later, *places)
-    wave.device.launch("running_sums", n * parts, args)
+    context.device.launch("running_sums", n * parts, args)
     return made
 
 
-def differences(wave: Wave, rows: Array, dtype: np.dtype[Any]) -> Array:
+def differences(context: BatchContext, rows: Array, dtype: np.dtype[Any]) -> Array:
     """The first number of each row of floats or complex numbers, then the difference of each to the one before it."""
-    made, (n, n_floats, itemsize, parts, places) = _for_rows(wave, rows, dtype)
-    wave.device.launch("differences", n * n_floats, (n, n_floats, itemsize, parts, own_nan(itemsize), *places))
+    made, (n, n_floats, itemsize, parts, places) = _for_rows(context, rows, dtype)
+    context.device.launch("differences", n * n_floats, (n, n_floats, itemsize, parts, own_nan(itemsize), *places))
     return made
 
 
@@ -185,25 +185,29 @@ def _number(dtype: np.dtype[Any]) -> int:
 
 
 def _launch(
-    wave: Wave, rows: Array, dtypes: tuple[np.dtype[Any], np.dtype[Any], np.dtype[Any]], steps: Steps, spread: int
+    context: BatchContext,
+    rows: Array,
+    dtypes: tuple[np.dtype[Any], np.dtype[Any], np.dtype[Any]],
+    steps: Steps,
+    spread: int,
 ) -> Array:
     """Launch `calculate`. dtypes: of the rows, of the arithmetic, and of the resulting floats."""
     source, work, target = dtypes
     n, nbytes = rows.shape
     per_row = nbytes // source.itemsize
-    made, _ = new_rows(wave, n, per_row * spread * target.itemsize)
+    made, _ = new_rows(context, n, per_row * spread * target.itemsize)
     flat = [x for name, bits in steps for x in (OPERATIONS.index(name), bits)]
     flat += [0] * (2 * _N_STEPS - len(flat))
     head = n * per_row, _number(source), work.itemsize, _number(target)
-    places = wave.device.address(rows), wave.device.address(made)
-    wave.device.launch("calculate", n * per_row, (*head, *flat, own_nan(work.itemsize), spread, *places))
+    places = context.device.address(rows), context.device.address(made)
+    context.device.launch("calculate", n * per_row, (*head, *flat, own_nan(work.itemsize), spread, *places))
     return made
 
 
-def _for_rows(wave: Wave, rows: Array, dtype: np.dtype[Any]) -> tuple[Array, tuple[int, int, int, int, Any]]:
+def _for_rows(context: BatchContext, rows: Array, dtype: np.dtype[Any]) -> tuple[Array, tuple[int, int, int, int, Any]]:
     """Allocate rows like the given ones. Returns: these, and (rows, floats of a row, their size, parts, addresses)."""
     n, nbytes = rows.shape
     itemsize = _part(dtype).itemsize
-    made, _ = new_rows(wave, n, nbytes)
-    places = wave.device.address(rows), wave.device.address(made)
+    made, _ = new_rows(context, n, nbytes)
+    places = context.device.address(rows), context.device.address(made)
     return made, (n, nbytes // itemsize, itemsize, dtype.itemsize // itemsize, places)

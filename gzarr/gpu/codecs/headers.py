@@ -1,4 +1,4 @@
-"""Tools for parsers, which read the headers of all encoded chunks in a slab at once."""
+"""Tools for parsers, which read the headers of all encoded chunks in a staging buffer at once."""
 
 from __future__ import annotations
 
@@ -17,18 +17,20 @@ Mask: TypeAlias = npt.NDArray[np.bool_]
 Stored: TypeAlias = tuple[npt.NDArray[np.intp], npt.NDArray[Any]]
 
 
-def read(slab: Bytes, dtype: str, positions: Sizes) -> npt.NDArray[Any]:
-    """Read items of a dtype at any positions of the slab. The caller has compared the positions with the ends."""
+def read(staging_buffer: Bytes, dtype: str, positions: Sizes) -> npt.NDArray[Any]:
+    """Read items of a dtype at positions of the staging buffer, which the caller has compared with its ends."""
     item = np.dtype(dtype)
     # one overlapping item per byte, so that only the wanted items are copied
-    view: npt.NDArray[Any] = np.ndarray((max(len(slab) - item.itemsize + 1, 0),), item, slab, strides=(1,))
+    view: npt.NDArray[Any] = np.ndarray(
+        (max(len(staging_buffer) - item.itemsize + 1, 0),), item, staging_buffer, strides=(1,)
+    )
     return view[positions]
 
 
-def peek(slab: Bytes, dtype: str, positions: Sizes) -> npt.NDArray[Any]:
-    """Read items of a dtype at any positions, which need not be in the slab: items that are not hold anything."""
-    last = len(slab) - np.dtype(dtype).itemsize
-    return np.zeros(positions.shape, dtype) if last < 0 else read(slab, dtype, np.clip(positions, 0, last))
+def peek(staging_buffer: Bytes, dtype: str, positions: Sizes) -> npt.NDArray[Any]:
+    """Read items of a dtype at any positions. Items that are not in the staging buffer hold anything."""
+    last = len(staging_buffer) - np.dtype(dtype).itemsize
+    return np.zeros(positions.shape, dtype) if last < 0 else read(staging_buffer, dtype, np.clip(positions, 0, last))
 
 
 def refuse(codec: str, bad: Mask, describe: Callable[[int], str]) -> None:
@@ -43,14 +45,18 @@ def refuse_sizes(codec: str, claimed: Sizes, expected_nbytes: int) -> None:
     refuse(codec, claimed != expected_nbytes, lambda i: f"expected {expected_nbytes} decoded bytes, got {claimed[i]}")
 
 
-def check_ranges(slab: Bytes, offsets: Sizes, sizes: Sizes) -> None:
-    """Raise ValueError unless the slab is flat bytes and every range is in it."""
-    if slab.dtype != np.uint8 or slab.ndim != 1 or not slab.flags.c_contiguous:
-        raise ValueError(f"slab: expected contiguous uint8 of one dimension, got {slab.dtype} of {slab.ndim}")
+def check_ranges(staging_buffer: Bytes, offsets: Sizes, sizes: Sizes) -> None:
+    """Raise ValueError unless the staging buffer is flat bytes and every range is in it."""
+    if staging_buffer.dtype != np.uint8 or staging_buffer.ndim != 1 or not staging_buffer.flags.c_contiguous:
+        raise ValueError(
+            f"expected contiguous uint8 of one dimension, got {staging_buffer.dtype} of {staging_buffer.ndim}"
+        )
     if offsets.shape != sizes.shape or offsets.ndim != 1 or offsets.dtype != np.int64 or sizes.dtype != np.int64:
         got = f"{offsets.dtype}{offsets.shape} and {sizes.dtype}{sizes.shape}"
         raise ValueError(f"offsets and sizes: expected int64[n] both, got {got}")
-    outside = (offsets < 0) | (sizes < 0) | (offsets > len(slab) - sizes)
+    outside = (offsets < 0) | (sizes < 0) | (offsets > len(staging_buffer) - sizes)
     if outside.any():
         i = int(outside.argmax())
-        raise ValueError(f"chunk {i}: {sizes[i]} bytes at {offsets[i]} are not in a slab of {len(slab)}")
+        raise ValueError(
+            f"chunk {i}: {sizes[i]} bytes at {offsets[i]} are not in a staging buffer of {len(staging_buffer)}"
+        )

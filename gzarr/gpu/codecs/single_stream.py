@@ -23,9 +23,17 @@ from gzarr.cpu.codecs import factory_for
 from gzarr.errors import CodecError
 from gzarr.gpu.codecs import checksums
 from gzarr.gpu.codecs import envelopes as env
-from gzarr.gpu.codecs.batch import Chunks, Encoded, Streams, Wave
+from gzarr.gpu.codecs.batch import BatchContext, Chunks, Encoded, Streams
 from gzarr.gpu.codecs.compressing import ROOM, Piece, compress, copy_pieces, new_slots
-from gzarr.gpu.codecs.entry import UNFIT, Decoder, DeviceCodec, Encoder, decoded_nbytes, headers_on_host, no_detour
+from gzarr.gpu.codecs.entry import (
+    UNFIT,
+    Decoder,
+    DeviceCodec,
+    Encoder,
+    decoded_nbytes,
+    headers_on_host,
+    no_host_round_trip,
+)
 from gzarr.gpu.codecs.headers import Bytes, Mask, Sizes, Stored, refuse
 from gzarr.gpu.codecs.transfers import (
     ALIGNMENT,
@@ -111,7 +119,7 @@ class Format:
     envelope : EnvelopeOf
         What the encoder writes.
     is_usual : callable or None
-        (slab, offsets, sizes, decoded sizes) -> which chunks the device decodes; None: all that have bytes.
+        (staging buffer, offsets, sizes, decoded sizes) -> which chunks the device decodes; None: all that have bytes.
     reads : int or None
         Bytes at the start of a chunk that are read on the host; None: all.
     header, trailer : int
@@ -119,7 +127,7 @@ class Format:
     checksum : str
         Kind of the checksum of decoded data; none if empty.
     stored : callable or None
-        (slab, offsets, sizes) -> the checksums that usual chunks hold.
+        (staging buffer, offsets, sizes) -> the checksums that usual chunks hold.
     scratch : int
         See `DeviceCodec`.
     typed : bool
@@ -147,7 +155,7 @@ class Format:
             scratch=self.scratch,
             # Streams that must be aligned are, behind their header.
             phase=-self.header % ALIGNMENT if NVCOMP[self.decoder].alignment.input > 1 else 0,
-            detour=no_detour if is_bare or self.reads is not None else headers_on_host,
+            host_round_trip=no_host_round_trip if is_bare or self.reads is not None else headers_on_host,
             host_may_lack=is_bare,
         )
 
@@ -173,24 +181,24 @@ def _decoder(form: Format, step: Step, device: Device) -> Decoder | str:
     # Some decoders may write whole units.
     stride = -(-nbytes // limits.alignment.output) * limits.alignment.output
 
-    def decode(wave: Wave, batch: Streams) -> Chunks:
+    def decode(context: BatchContext, batch: Streams) -> Chunks:
         n, expected = len(batch), np.full(len(batch), nbytes, np.int64)
         usual = parsed(name, _usual, form, name, batch, expected)
         here = np.flatnonzero(usual)
         source, encoded = batch.offsets[here] + form.header, batch.sizes[here] - form.header - form.trailer
         sizes = expected[here]
-        cost = decompress_nbytes(wave, form.decoder, source, encoded, sizes)
-        placed = at_targets(wave, limits.alignment.output) if stride == nbytes else None
-        wave.require(n, batch.upload_nbytes + (count_rows(n, placed) + n - here.size) * stride + cost)
-        source = wave.device.address(batch.slab) + source
-        made = new_chunks(wave, n, stride, placed)
+        cost = decompress_nbytes(context, form.decoder, source, encoded, sizes)
+        placed = at_targets(context, limits.alignment.output) if stride == nbytes else None
+        context.require(n, batch.upload_nbytes + (count_rows(n, placed) + n - here.size) * stride + cost)
+        source = context.device.address(batch.staging_buffer) + source
+        made = new_chunks(context, n, stride, placed)
         chunks = made if stride == nbytes else Chunks(made.owner, made.addresses, nbytes)
         target = chunks.addresses[here]
-        decompress(wave, name, form.decoder, here, (source, encoded, target, sizes))
+        decompress(context, name, form.decoder, here, (source, encoded, target, sizes))
         if form.stored is not None:
             which, stored = form.stored(batch.host, batch.offsets[here], batch.sizes[here])
-            checksums.expect(wave, name, form.checksum, here[which], (target[which], sizes[which]), stored)
-        decode_on_host(wave, name, batch, chunks, np.flatnonzero(~usual), on_host)
+            checksums.expect(context, name, form.checksum, here[which], (target[which], sizes[which]), stored)
+        decode_on_host(context, name, batch, chunks, np.flatnonzero(~usual), on_host)
         return chunks
 
     return decode
@@ -218,7 +226,7 @@ def _encoder(form: Format, step: Step, device: Device) -> Encoder | str:
     if envelope.encoder not in device.encoders() or nbytes > NVCOMP[envelope.encoder].max_compress_nbytes:
         return UNFIT
     typesize = _typesize(step, nbytes) if form.typed else 1
-    return lambda wave, batch: _enveloped(wave, name, batch, envelope, typesize)
+    return lambda context, batch: _enveloped(context, name, batch, envelope, typesize)
 
 
 def _typesize(step: Step, nbytes: int) -> int:
@@ -227,36 +235,36 @@ def _typesize(step: Step, nbytes: int) -> int:
     return itemsize if itemsize in (2, 4, 8) and nbytes % itemsize == 0 else 1
 
 
-def _enveloped(wave: Wave, name: str, batch: Chunks | Encoded, envelope: Envelope, typesize: int) -> Encoded:
+def _enveloped(context: BatchContext, name: str, batch: Chunks | Encoded, envelope: Envelope, typesize: int) -> Encoded:
     """Compress each chunk into a slot, and put the envelope around the stream there."""
     n, (source, nbytes), cut = len(batch), byte_ranges(batch), envelope.cut
     head, tail = len(envelope.head), (4 if envelope.checksum else 0) + len(envelope.tail)
     front, behind = max(head - cut.header, 0), max(tail - cut.trailer, 0) + ROOM
-    slots = new_slots(wave, envelope.encoder, n, int(nbytes.max()), front, behind)
-    pending = checksums.queue(wave, envelope.checksum, source, nbytes) if envelope.checksum else None
+    slots = new_slots(context, envelope.encoder, n, int(nbytes.max()), front, behind)
+    pending = checksums.queue(context, envelope.checksum, source, nbytes) if envelope.checksum else None
     unfinished = pending is not None and not pending.is_finished
 
     def wanted() -> list[Array]:
         """Pieces of checksums, and the beginning of the encoder's output."""
         pieces = [pending.raw] if pending is not None and unfinished else []
         starts = slots.rows[:, slots.front : slots.front + len(cut.start)]
-        return [*pieces, wave.device.xp.ascontiguousarray(starts)] if cut.start else pieces
+        return [*pieces, context.device.xp.ascontiguousarray(starts)] if cut.start else pieces
 
     ranges, encoder = (source, nbytes), envelope.encoder
-    sizes, downloaded = compress(wave, name, encoder, np.arange(n), ranges, slots, typesize, wanted)
+    sizes, downloaded = compress(context, name, encoder, np.arange(n), ranges, slots, typesize, wanted)
     if cut.start:
         _check_cut(name, envelope, downloaded[-1], sizes)
     streams, sizes = slots.addresses + cut.header, sizes - cut.header - cut.trailer
     ends = streams + sizes
-    pieces: list[Piece] = [_constant(wave, envelope.head, streams - head)] if head else []
+    pieces: list[Piece] = [_constant(context, envelope.head, streams - head)] if head else []
     if pending is not None:
-        checksums.expect_computed(wave, name, pending, np.arange(n))
-        sums = checksums.store(wave, pending, downloaded[0] if unfinished else None, envelope.order)
+        checksums.expect_computed(context, name, pending, np.arange(n))
+        sums = checksums.store(context, pending, downloaded[0] if unfinished else None, envelope.order)
         pieces.append((sums, ends, np.full(n, 4, np.int64)))
     if envelope.tail:
-        pieces.append(_constant(wave, envelope.tail, ends + tail - len(envelope.tail)))
+        pieces.append(_constant(context, envelope.tail, ends + tail - len(envelope.tail)))
     if pieces:
-        copy_pieces(wave, pieces)
+        copy_pieces(context, pieces)
     return Encoded(slots.rows, streams - head, head + sizes + tail, ROOM)
 
 
@@ -267,9 +275,9 @@ def _check_cut(name: str, envelope: Envelope, starts: NDArray[np.uint8], sizes: 
     refuse(name, bad, lambda _: f"nvCOMP made a {envelope.encoder} member that is not understood")
 
 
-def _constant(wave: Wave, data: bytes, targets: Table) -> Piece:
+def _constant(context: BatchContext, data: bytes, targets: Table) -> Piece:
     """The same bytes at many places."""
-    (at,) = upload_tables(wave, np.frombuffer(data, np.uint8))
+    (at,) = upload_tables(context, np.frombuffer(data, np.uint8))
     return np.full(targets.size, at, np.int64), targets, np.full(targets.size, len(data), np.int64)
 
 
@@ -349,9 +357,9 @@ def _in_batch(spec: CodecSpec) -> DeviceCodec | None:
     return _IN_BATCH.get(str(spec.configuration().get("algorithm", "")).lower())
 
 
-def _batch_detour(spec: CodecSpec) -> str | None:
+def _batch_host_round_trip(spec: CodecSpec) -> str | None:
     codec = _in_batch(spec)
-    return None if codec is None else codec.detour(spec)
+    return None if codec is None else codec.host_round_trip(spec)
 
 
 def _batch_decoder(step: Step, device: Device) -> Decoder | str:
@@ -369,6 +377,6 @@ CODECS = {
     **{f"numcodecs.{name}": _CODECS[name] for name in _FORMATS},
     **{PREFIX + name: _CODECS[name] for name in _ALGORITHMS},
     "numcodecs.nvcomp_batch": DeviceCodec(
-        _batch_decoder, _batch_encoder, takes_streams=True, detour=_batch_detour, host_may_lack=True
+        _batch_decoder, _batch_encoder, takes_streams=True, host_round_trip=_batch_host_round_trip, host_may_lack=True
     ),
 }

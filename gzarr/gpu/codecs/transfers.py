@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from gzarr.backend import Array
 from gzarr.errors import CodecError
-from gzarr.gpu.codecs.batch import Chunks, Encoded, Shuffle, Streams, Wave
+from gzarr.gpu.codecs.batch import BatchContext, Chunks, Encoded, Shuffle, Streams
 from gzarr.gpu.device.nvcomp_tables import CODECS as NVCOMP
 from gzarr.gpu.device.nvcomp_tables import decompress_temp_nbytes
 from gzarr.gpu.device.protocol import Table
@@ -36,17 +36,17 @@ _COPIES = {PLAIN: "copy_plain", BYTE_SHUFFLED: "copy_bytes", BIT_SHUFFLED: "copy
 _MAX_BLOCKS = 1 << 31
 
 
-def upload_tables(wave: Wave, *tables: NDArray[Any]) -> list[int]:
+def upload_tables(context: BatchContext, *tables: NDArray[Any]) -> list[int]:
     """Upload tables in one transfer. Returns: their addresses."""
     starts = []
     size = 0
     for table in tables:
         starts.append(size)
         size += -(-max(table.nbytes, 1) // ALIGNMENT) * ALIGNMENT
-    staging = wave.device.staging(size)
+    staging = context.device.staging(size)
     for table, start in zip(tables, starts, strict=True):
         staging[start : start + table.nbytes] = np.ascontiguousarray(table).reshape(-1).view(np.uint8)
-    base = wave.device.address(wave.upload(staging))
+    base = context.device.address(context.upload(staging))
     return [base + start for start in starts]
 
 
@@ -55,39 +55,41 @@ def measure(buffers: Sequence[Any]) -> Table:
     return np.array([-1 if buffer is None else host_view(buffer).nbytes for buffer in buffers], np.int64)
 
 
-def copy(buffers: Sequence[Any], slab: NDArray[np.uint8], offsets: Table) -> None:
-    """Copy what a store returned into a slab. Negative offsets and None are left out."""
+def copy(buffers: Sequence[Any], staging_buffer: NDArray[np.uint8], offsets: Table) -> None:
+    """Copy what a store returned into a staging buffer. Negative offsets and None are left out."""
     for buffer, start in zip(buffers, offsets.tolist(), strict=True):
         if buffer is not None and start >= 0:
             view = np.frombuffer(host_view(buffer), np.uint8)
-            slab[start : start + view.size] = view  # without the interpreter's lock
+            staging_buffer[start : start + view.size] = view  # without the interpreter's lock
 
 
-def upload_streams(wave: Wave, buffers: Sequence[Any]) -> Streams:
+def upload_streams(context: BatchContext, buffers: Sequence[Any]) -> Streams:
     """Encoded chunks, to be uploaded in one transfer, each aligned."""
     sizes = measure(buffers)
     ends = np.cumsum(-(-sizes // ALIGNMENT) * ALIGNMENT)
     offsets = np.concatenate([[0], ends[:-1]]).astype(np.int64)
     # Decoders may read a few bytes past the end of a stream, so there must be some.
-    staging = wave.device.staging(int(ends[-1]) + ALIGNMENT)
+    staging = context.device.staging(int(ends[-1]) + ALIGNMENT)
     copy(buffers, staging, offsets)
-    return Streams(staging, None, offsets, sizes, wave.device, wave=wave)
+    return Streams(staging, None, offsets, sizes, context.device, context=context)
 
 
-def new_rows(wave: Wave, n: int, nbytes: int) -> tuple[Array, Table]:
+def new_rows(context: BatchContext, n: int, nbytes: int) -> tuple[Array, Table]:
     """Allocate device memory for n chunks. Returns: a uint8 array (n, nbytes), and the address of every row."""
-    rows = wave.empty(n * nbytes).reshape(n, nbytes)
-    return rows, _row_addresses(wave, rows)
+    rows = context.empty(n * nbytes).reshape(n, nbytes)
+    return rows, _row_addresses(context, rows)
 
 
-def at_targets(wave: Wave, alignment: int, plain: NDArray[np.bool_] | None = None) -> NDArray[np.bool_] | None:
-    """Which chunks can be decoded straight to the wave's targets; None if none can.
+def at_targets(
+    context: BatchContext, alignment: int, plain: NDArray[np.bool_] | None = None
+) -> NDArray[np.bool_] | None:
+    """Which chunks can be decoded straight to the batch's targets; None if none can.
 
     alignment: of the decoder's output. plain: which chunks the decoder does not leave shuffled; None for all.
     """
-    if wave.targets is None:
+    if context.targets is None:
         return None
-    placed = (wave.targets != 0) & (wave.targets % alignment == 0)
+    placed = (context.targets != 0) & (context.targets % alignment == 0)
     if plain is not None:
         placed &= plain
     return placed if placed.any() else None
@@ -98,24 +100,24 @@ def count_rows(n: int, placed: NDArray[np.bool_] | None) -> int:
     return n if placed is None else n - int(np.count_nonzero(placed))
 
 
-def new_chunks(wave: Wave, n: int, nbytes: int, placed: NDArray[np.bool_] | None) -> Chunks:
-    """Places for n chunks to be decoded to: the wave's targets, and device memory for those that are not placed."""
-    if placed is None or wave.targets is None:
-        rows, addresses = new_rows(wave, n, nbytes)
+def new_chunks(context: BatchContext, n: int, nbytes: int, placed: NDArray[np.bool_] | None) -> Chunks:
+    """Places for n chunks to be decoded to: the batch's targets, and device memory for those that are not placed."""
+    if placed is None or context.targets is None:
+        rows, addresses = new_rows(context, n, nbytes)
         return Chunks(rows, addresses, nbytes, rows)
-    addresses, owner = wave.targets.copy(), None
+    addresses, owner = context.targets.copy(), None
     if not placed.all():
-        owner, addresses[~placed] = new_rows(wave, count_rows(n, placed), nbytes)
+        owner, addresses[~placed] = new_rows(context, count_rows(n, placed), nbytes)
     return Chunks(owner, addresses, nbytes, placed=placed)
 
 
-def rows_as_chunks(wave: Wave, rows: Array) -> Chunks:
-    """The rows of a uint8 array (n, nbytes) as chunks. The wave holds the array."""
-    wave.held.append(rows)
-    return Chunks(rows, _row_addresses(wave, rows), rows.shape[1], rows)
+def rows_as_chunks(context: BatchContext, rows: Array) -> Chunks:
+    """The rows of a uint8 array (n, nbytes) as chunks. The batch holds the array."""
+    context.held.append(rows)
+    return Chunks(rows, _row_addresses(context, rows), rows.shape[1], rows)
 
 
-def as_chunks(wave: Wave, batch: Streams | Chunks, nbytes: int, codec: str) -> Chunks:
+def as_chunks(context: BatchContext, batch: Streams | Chunks, nbytes: int, codec: str) -> Chunks:
     """A batch that is to be decoded, as chunks of one size. Raises: CodecError(index) for a stream of another size."""
     if isinstance(batch, Chunks):
         return batch
@@ -123,7 +125,7 @@ def as_chunks(wave: Wave, batch: Streams | Chunks, nbytes: int, codec: str) -> C
     if bad.size:
         got = int(batch.sizes[bad[0]])
         raise CodecError(f"{codec}: expected {nbytes} bytes, got {got}", index=int(bad[0]), codec=codec)
-    return Chunks(batch.slab, wave.device.address(batch.slab) + batch.offsets, nbytes)
+    return Chunks(batch.staging_buffer, context.device.address(batch.staging_buffer) + batch.offsets, nbytes)
 
 
 def byte_ranges(batch: Chunks | Encoded) -> tuple[Table, Table]:
@@ -133,48 +135,50 @@ def byte_ranges(batch: Chunks | Encoded) -> tuple[Table, Table]:
     return batch.addresses, np.full(len(batch), batch.nbytes, np.int64)
 
 
-def as_rows(wave: Wave, batch: Chunks | Encoded) -> Array:
+def as_rows(context: BatchContext, batch: Chunks | Encoded) -> Array:
     """A batch that is to be encoded, whose items have one size, as a uint8 array (n, nbytes)."""
     if isinstance(batch, Chunks) and batch.rows is not None:
         return batch.rows
     source, sizes = byte_ranges(batch)
-    rows, addresses = new_rows(wave, len(batch), int(sizes[0]))
-    copy_streams(wave, source, addresses, sizes)
+    rows, addresses = new_rows(context, len(batch), int(sizes[0]))
+    copy_streams(context, source, addresses, sizes)
     return rows
 
 
-def _row_addresses(wave: Wave, rows: Array) -> Table:
-    addresses: Table = wave.device.address(rows) + np.arange(rows.shape[0], dtype=np.int64) * rows.shape[1]
+def _row_addresses(context: BatchContext, rows: Array) -> Table:
+    addresses: Table = context.device.address(rows) + np.arange(rows.shape[0], dtype=np.int64) * rows.shape[1]
     return addresses
 
 
-def upload_rows(wave: Wave, arrays: Sequence[NDArray[Any]], dtype: np.dtype[Any]) -> Chunks:
+def upload_rows(context: BatchContext, arrays: Sequence[NDArray[Any]], dtype: np.dtype[Any]) -> Chunks:
     """Upload decoded chunks, host arrays of one shape, in one transfer and in native byte order."""
     native = dtype.newbyteorder("=")
     nbytes = arrays[0].size * native.itemsize
-    staging = wave.device.staging(len(arrays) * nbytes)
+    staging = context.device.staging(len(arrays) * nbytes)
     for row, array in zip(staging.reshape(len(arrays), nbytes), arrays, strict=True):
         row[:] = np.ascontiguousarray(array, native).reshape(-1).view(np.uint8)
-    return rows_as_chunks(wave, _upload(wave, staging, len(arrays)).reshape(len(arrays), nbytes))
+    return rows_as_chunks(context, _upload(context, staging, len(arrays)).reshape(len(arrays), nbytes))
 
 
-def _upload(wave: Wave, staging: NDArray[np.uint8], n_chunks: int) -> Array:
+def _upload(context: BatchContext, staging: NDArray[np.uint8], n_chunks: int) -> Array:
     with stage("upload", timed=True) as noted:
         noted.count(n_chunks, staging.nbytes, staging.nbytes)
-        return wave.upload(staging)
+        return context.upload(staging)
 
 
-def copy_streams(wave: Wave, source: Table, target: Table, nbytes: Table) -> None:
+def copy_streams(context: BatchContext, source: Table, target: Table, nbytes: Table) -> None:
     """Copy byte ranges within the device with one launch."""
     if not source.size:
         return
     starts = unit_starts(nbytes)
-    tables = upload_tables(wave, source, target, nbytes, starts)
-    wave.device.launch("copy_streams", int(starts[-1]), (source.size, *tables))
+    tables = upload_tables(context, source, target, nbytes, starts)
+    context.device.launch("copy_streams", int(starts[-1]), (source.size, *tables))
 
 
-def copy_boxes(wave: Wave, boxes: Boxes, shuffles: Shuffles, values: tuple[int, NDArray[Any]]) -> NDArray[np.intp]:
-    """Copy the parts of a wave that fast kernels can copy, with one launch for each kind of shuffle among them.
+def copy_boxes(
+    context: BatchContext, boxes: Boxes, shuffles: Shuffles, values: tuple[int, NDArray[Any]]
+) -> NDArray[np.intp]:
+    """Copy the parts of a batch that fast kernels can copy, with one launch for each kind of shuffle among them.
 
     values: bytes of the numbers whose order is reversed, or 0; and one element that missing chunks are full of, in the
         target's byte order.
@@ -186,18 +190,20 @@ def copy_boxes(wave: Wave, boxes: Boxes, shuffles: Shuffles, values: tuple[int, 
     tiles = describe_tiles(boxes, shuffles, swap_unit)
     if tiles is not None:
         which = np.flatnonzero((tiles.mode == PLAIN) & left)
-        left[which] = not _launch_copies(wave, "copy_tiles", tiles.table[which], 1, (swap_unit,))
+        left[which] = not _launch_copies(context, "copy_tiles", tiles.table[which], 1, (swap_unit,))
     parts = describe(boxes, shuffles, swap_unit)
     for mode, kernel in _COPIES.items():
         which = np.flatnonzero((parts.mode == mode) & left)
         if which.size:
             table = parts.table if which.size == left.size else parts.table[which]
             extra = (_constant(boxes.nbytes, swap_unit, fill),) if mode == PLAIN else ()
-            left[which] = not _launch_copies(wave, kernel, table, BLOCK_UNITS, (swap_unit, *extra))
+            left[which] = not _launch_copies(context, kernel, table, BLOCK_UNITS, (swap_unit, *extra))
     return np.flatnonzero(left | listed)
 
 
-def _launch_copies(wave: Wave, kernel: str, table: NDArray[np.uint32], each: int, last: tuple[Any, ...]) -> bool:
+def _launch_copies(
+    context: BatchContext, kernel: str, table: NDArray[np.uint32], each: int, last: tuple[Any, ...]
+) -> bool:
     """Launch a fast copy. each: units, or tiles, of a block of threads. last: its last arguments, with tables.
 
     Returns: whether it was possible, as the parts have too many units for one launch otherwise.
@@ -207,9 +213,9 @@ def _launch_copies(wave: Wave, kernel: str, table: NDArray[np.uint32], each: int
     if not blocks or blocks >= _MAX_BLOCKS:
         return not blocks
     by = (int(column[0]) for column in divisors(np.array([per_part])))
-    at = iter(upload_tables(wave, table, *(item for item in last if isinstance(item, np.ndarray))))
+    at = iter(upload_tables(context, table, *(item for item in last if isinstance(item, np.ndarray))))
     args = (len(table), per_part, *by, next(at), *(next(at) if isinstance(x, np.ndarray) else x for x in last))
-    wave.device.launch(kernel, blocks * BLOCK_THREADS, args)
+    context.device.launch(kernel, blocks * BLOCK_THREADS, args)
     return True
 
 
@@ -221,37 +227,39 @@ def _constant(nbytes: int, swap_unit: int, fill: NDArray[Any]) -> NDArray[np.uin
     return np.ascontiguousarray(unit.reshape(-1, max(swap_unit, 1))[:, ::-1]).reshape(-1)
 
 
-def aligned(wave: Wave, source: Table, nbytes: Table, alignment: int) -> Table:
+def aligned(context: BatchContext, source: Table, nbytes: Table, alignment: int) -> Table:
     """Addresses of the byte ranges at multiples of ``alignment``. Ranges that are not aligned are copied."""
     odd = source % alignment != 0
     if not odd.any():
         return source
     ends = np.cumsum(-(-nbytes[odd] // ALIGNMENT) * ALIGNMENT)
-    moved = wave.empty(int(ends[-1]) + ALIGNMENT)
-    places = wave.device.address(moved) + np.concatenate([[0], ends[:-1]])
-    copy_streams(wave, source[odd], places.astype(np.int64), nbytes[odd])
+    moved = context.empty(int(ends[-1]) + ALIGNMENT)
+    places = context.device.address(moved) + np.concatenate([[0], ends[:-1]])
+    copy_streams(context, source[odd], places.astype(np.int64), nbytes[odd])
     source = source.copy()
     source[odd] = places
     return source
 
 
-def decompress(wave: Wave, codec: str, decoder: str, items: Table, streams: tuple[Table, Table, Table, Table]) -> None:
-    """Decode streams with one call; the wave then checks their statuses and sizes.
+def decompress(
+    context: BatchContext, codec: str, decoder: str, items: Table, streams: tuple[Table, Table, Table, Table]
+) -> None:
+    """Decode streams with one call; the batch then checks their statuses and sizes.
 
-    items: the chunk of the wave that each stream belongs to, for errors.
+    items: the chunk of the batch that each stream belongs to, for errors.
     streams: addresses and sizes of the encoded streams, addresses and sizes of the decoded ones.
     """
     source, nbytes, target, decoded = streams
     if not source.size:
         return
-    source = aligned(wave, source, nbytes, NVCOMP[decoder].alignment.input)
-    outcome = wave.device.decompress(decoder, source, nbytes, target, decoded)
-    wave.held.append(outcome)
-    wave.expect(codec, outcome, items, decoded)
+    source = aligned(context, source, nbytes, NVCOMP[decoder].alignment.input)
+    outcome = context.device.decompress(decoder, source, nbytes, target, decoded)
+    context.held.append(outcome)
+    context.expect(codec, outcome, items, decoded)
 
 
-def decompress_nbytes(wave: Wave, decoder: str, source: Table, nbytes: Table, decoded: Table) -> int:
-    """Device memory that `decompress` takes, or a little more. source: positions in a slab, of any alignment."""
+def decompress_nbytes(context: BatchContext, decoder: str, source: Table, nbytes: Table, decoded: Table) -> int:
+    """Device memory that `decompress` takes, or a little more. source: positions in a staging buffer."""
     n, total = source.size, int(decoded.sum())
     if not n:
         return 0
@@ -263,7 +271,12 @@ def decompress_nbytes(wave: Wave, decoder: str, source: Table, nbytes: Table, de
 
 
 def decode_on_host(
-    wave: Wave, codec: str, streams: Streams, chunks: Chunks, which: NDArray[np.intp], decode: Callable[[Any], Any]
+    context: BatchContext,
+    codec: str,
+    streams: Streams,
+    chunks: Chunks,
+    which: NDArray[np.intp],
+    decode: Callable[[Any], Any],
 ) -> None:
     """Decode some chunks on the host and upload them to their places in one transfer. Raises: CodecError(index).
 
@@ -272,7 +285,7 @@ def decode_on_host(
     if not which.size:
         return
     nbytes = chunks.nbytes
-    staging = wave.device.staging(which.size * nbytes)
+    staging = context.device.staging(which.size * nbytes)
     for i, place in zip(which.tolist(), staging.reshape(which.size, nbytes), strict=True):
         start, size = int(streams.offsets[i]), int(streams.sizes[i])
         try:
@@ -281,46 +294,46 @@ def decode_on_host(
             error.index, error.codec = i, codec
             raise
         place[:] = data.reshape(-1).view(np.uint8) if isinstance(data, np.ndarray) else np.frombuffer(data, np.uint8)
-    decoded = _upload(wave, staging, which.size).reshape(which.size, nbytes)
-    source = _row_addresses(wave, decoded)
-    copy_streams(wave, source, chunks.addresses[which], np.full(which.size, nbytes, np.int64))
+    decoded = _upload(context, staging, which.size).reshape(which.size, nbytes)
+    source = _row_addresses(context, decoded)
+    copy_streams(context, source, chunks.addresses[which], np.full(which.size, nbytes, np.int64))
 
 
-def unshuffled(wave: Wave, chunks: Chunks) -> Chunks:
+def unshuffled(context: BatchContext, chunks: Chunks) -> Chunks:
     """The chunks as contiguous plain bytes."""
     if chunks.shuffle is None and chunks.rows is not None:
         return chunks
     n = len(chunks)
-    rows, addresses = new_rows(wave, n, chunks.nbytes)
+    rows, addresses = new_rows(context, n, chunks.nbytes)
     shuffle = chunks.shuffle or plain_shuffle(n, chunks.nbytes)
     nbytes, none = np.full(n, chunks.nbytes, np.int64), np.zeros(n, np.int64)
     boxes = Boxes(chunks.addresses, none, addresses, nbytes[None], none[None] + 1, none[None] + 1, 1)
     info = (shuffle.mode, shuffle.typesize, shuffle.blocksize, nbytes)
-    left = copy_boxes(wave, boxes, Shuffles(*info), (0, np.zeros(1, np.uint8)))
+    left = copy_boxes(context, boxes, Shuffles(*info), (0, np.zeros(1, np.uint8)))
     if left.size:
         starts = unit_starts(nbytes[left])
         tables = (chunks.addresses[left], addresses[left], starts, *(column[left] for column in info))
-        wave.device.launch("unshuffle", int(starts[-1]), (left.size, *upload_tables(wave, *tables)))
+        context.device.launch("unshuffle", int(starts[-1]), (left.size, *upload_tables(context, *tables)))
     return Chunks(rows, addresses, chunks.nbytes, rows)
 
 
-def shuffled(wave: Wave, chunks: Chunks, mode: int, typesize: int, blocksize: int) -> Chunks:
+def shuffled(context: BatchContext, chunks: Chunks, mode: int, typesize: int, blocksize: int) -> Chunks:
     """A copy of plain chunks with the bytes or bits of their elements shuffled, Blosc block by Blosc block.
 
     mode: BYTE_SHUFFLE or BIT_SHUFFLE. typesize: bytes of an element. blocksize: bytes of a block.
     """
     n, nbytes = len(chunks), chunks.nbytes
-    rows, addresses = new_rows(wave, n, nbytes)
+    rows, addresses = new_rows(context, n, nbytes)
     items = shuffled_items(chunks.addresses, addresses, nbytes, Shuffling(mode, typesize, blocksize))
     if items is not None:
-        table = upload_tables(wave, chunks.addresses, addresses)
-        wave.device.launch("shuffle_items", n * items.per_chunk, (n, *table, *items))
+        table = upload_tables(context, chunks.addresses, addresses)
+        context.device.launch("shuffle_items", n * items.per_chunk, (n, *table, *items))
     else:
         sizes = np.full(n, nbytes, np.int64)
         starts = unit_starts(sizes)
         info = np.full(n, mode, np.uint8), np.full(n, typesize, np.int32), np.full(n, blocksize, np.int64), sizes
-        tables = upload_tables(wave, chunks.addresses, addresses, starts, *info)
-        wave.device.launch("shuffle", int(starts[-1]), (n, *tables))
+        tables = upload_tables(context, chunks.addresses, addresses, starts, *info)
+        context.device.launch("shuffle", int(starts[-1]), (n, *tables))
     return Chunks(rows, addresses, nbytes, rows)
 
 
@@ -329,9 +342,9 @@ def plain_shuffle(n: int, nbytes: int) -> Shuffle:
     return Shuffle(np.full(n, PLAIN, np.uint8), np.ones(n, np.int32), np.full(n, max(nbytes, 1), np.int64))
 
 
-def reversed_units(wave: Wave, rows: Array, unit: int) -> Array:
+def reversed_units(context: BatchContext, rows: Array, unit: int) -> Array:
     """Rows with the order of bytes reversed in every ``unit`` bytes."""
     n, nbytes = rows.shape
-    flipped = wave.device.xp.ascontiguousarray(rows.reshape(n, nbytes // unit, unit)[:, :, ::-1]).reshape(n, nbytes)
-    wave.held.append(flipped)
+    flipped = context.device.xp.ascontiguousarray(rows.reshape(n, nbytes // unit, unit)[:, :, ::-1]).reshape(n, nbytes)
+    context.held.append(flipped)
     return flipped

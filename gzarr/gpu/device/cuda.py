@@ -205,8 +205,8 @@ class CudaDevice:
         allocator = allocator or cupy.cuda.get_allocator()
         with self._device:
             if give_back is not None:
-                # A pool keeps what a lane has freed for the lane's stream only, beyond the lane's limit. The next block
-                # is larger, so that this would be of no use.
+                # A pool keeps what a pipeline slot has freed for the pipeline slot's stream only, beyond the pipeline
+                # slot's limit. The next block is larger, so that this would be of no use.
                 give_back(stream=cupy.cuda.get_current_stream())
             return cupy.ndarray((nbytes,), cupy.uint8, allocator(nbytes))
 
@@ -227,8 +227,8 @@ class CudaDevice:
 
         Raises: DeviceError if there is not enough memory.
         """
-        # CuPy's pool may return memory that work on the same stream still uses, and lanes wait for that stream only. In
-        # a read within a write, or within a store, a lane's allocator is current.
+        # CuPy's pool may return memory that work on the same stream still uses, and pipeline slots wait for that stream
+        # only. In a read within a write, or within a store, a pipeline slot's allocator is current.
         allocator = getattr(self._local, "allocator", None)
         outside = nullcontext() if allocator is None else cupy.cuda.using_allocator(allocator)
         with cuda_errors(self.name), self._device, outside, nullcontext() if stream is None else stream:
@@ -242,19 +242,21 @@ class CudaDevice:
 
     def staging(self, nbytes: int) -> NDArray[np.uint8]:
         """Pinned host memory."""
-        lane: Staging | None = getattr(self._local, "staging", None)
-        memory: NDArray[np.uint8] = self.allocate_pinned(nbytes) if lane is None else lane.take(nbytes)
+        pipeline_slot: Staging | None = getattr(self._local, "staging", None)
+        memory: NDArray[np.uint8] = (
+            self.allocate_pinned(nbytes) if pipeline_slot is None else pipeline_slot.take(nbytes)
+        )
         return memory
 
     def upload(self, host: NDArray[Any]) -> Any:
         """Copy a host array to the device in stream order."""
         array = cupy.empty(host.shape, host.dtype)
         source = np.asarray(host, order="C")
-        lane: Staging | None = getattr(self._local, "staging", None)
+        pipeline_slot: Staging | None = getattr(self._local, "staging", None)
         if not source.nbytes or _is_pinned(source):
             array.set(source)
-        elif lane is not None and source.nbytes <= MAX_TABLE_NBYTES:
-            staged = lane.take(source.nbytes).view(source.dtype).reshape(source.shape)
+        elif pipeline_slot is not None and source.nbytes <= MAX_TABLE_NBYTES:
+            staged = pipeline_slot.take(source.nbytes).view(source.dtype).reshape(source.shape)
             staged[...] = source
             array.set(staged)
         else:  # CUDA may read pageable memory as late as pinned memory, when the caller may have freed it
@@ -347,8 +349,8 @@ class CudaDevice:
         tables_in = (base, base + row, base + 3 * row, self.address(sizes))
         places = (self.address(scratch), scratch_nbytes, base + 2 * row, self.address(statuses))
         nvcomp.decompress_async(decoder, *tables_in, n, *places, stream)
-        # In a lane, tables and scratch stay in its arenas until the wave is done. Outside of one, CuPy's pool reuses
-        # them in stream order.
+        # In a pipeline slot, tables and scratch stay in its arenas until the batch is done. Outside of one, CuPy's pool
+        # reuses them in stream order.
         return Outcome(statuses, sizes)
 
     def encoders(self) -> frozenset[str]:
@@ -388,13 +390,17 @@ class CudaDevice:
     def _upload_tables(self, *tables: Table) -> Any:
         """Upload tables in one copy, as uint64 for nvCOMP.
 
-        In a lane, they pass through its staging memory, which is not reused before the wave is done, so nothing waits.
-        Outside of one, the copy is complete when this returns.
+        In a pipeline slot, they pass through its staging memory, which is not reused before the batch is done, so
+        nothing waits. Outside of one, the copy is complete when this returns.
         """
-        lane: Staging | None = getattr(self._local, "staging", None)
+        pipeline_slot: Staging | None = getattr(self._local, "staging", None)
         shape = len(tables), tables[0].size
         nbytes = 8 * shape[0] * shape[1]
-        host = np.empty(shape, np.uint64) if lane is None else lane.take(nbytes).view(np.uint64).reshape(shape)
+        host = (
+            np.empty(shape, np.uint64)
+            if pipeline_slot is None
+            else pipeline_slot.take(nbytes).view(np.uint64).reshape(shape)
+        )
         for row, table in zip(host, tables, strict=True):
             row[:] = table
         return self.upload(host)

@@ -205,8 +205,10 @@ class EmulatedDevice:
 
     def staging(self, nbytes: int) -> NDArray[np.uint8]:
         """Host memory."""
-        lane: Staging | None = getattr(self._local, "staging", None)
-        memory: NDArray[np.uint8] = self.allocate_pinned(nbytes) if lane is None else lane.take(nbytes)
+        pipeline_slot: Staging | None = getattr(self._local, "staging", None)
+        memory: NDArray[np.uint8] = (
+            self.allocate_pinned(nbytes) if pipeline_slot is None else pipeline_slot.take(nbytes)
+        )
         return memory
 
     def upload(self, host: NDArray[Any]) -> Any:

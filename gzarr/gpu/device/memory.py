@@ -1,8 +1,8 @@
-"""Arenas, from which the GPU backend takes all its memory. Each wave fills an arena, and the next wave fills it again.
+"""Arenas, from which the GPU backend takes all its memory. Each batch fills an arena, and the next fills it again.
 
-An arena hands out consecutive pieces of a few blocks, and takes nothing back until it is rewound. A wave that asks for
-the same sizes as the wave before it gets the same addresses, and nothing is allocated. An arena of device memory has a
-limit that its blocks never exceed. A request beyond it raises `OverLimitError`, and the wave is made smaller.
+An arena hands out consecutive pieces of a few blocks, and takes nothing back until it is rewound. A batch that asks for
+the same sizes as the batch before it gets the same addresses, and nothing is allocated. An arena of device memory has a
+limit that its blocks never exceed. A request beyond it raises `OverLimitError`, and the batch is made smaller.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class OverLimitError(DeviceError):
 
 
 class Arena:
-    """Memory of one kind, for one wave and one thread at a time.
+    """Memory of one kind, for one batch and one thread at a time.
 
     Parameters
     ----------

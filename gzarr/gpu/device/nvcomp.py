@@ -1,4 +1,4 @@
-"""nvCOMP's batched C functions, called through ctypes: one call decodes all streams of a wave.
+"""nvCOMP's batched C functions, called through ctypes: one call decodes all streams of a batch.
 
 Pointers are plain integers: addresses of device memory, which belongs to the caller and must live until the stream has
 passed the call. Functions with names in ``_async`` only queue work on a stream (an address, 0 for the default stream)

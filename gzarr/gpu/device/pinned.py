@@ -1,12 +1,12 @@
 """Pinned host memory, from which and to which the device copies at full speed, without a copy of the driver's own.
 
 Pinning takes about 0.3 s for each GiB (measured by others; `benchmarks.gpu.questions` asks), and takes the memory from
-the page cache and from other processes. So a lane pins one slab for the encoded chunks of its waves, and a small arena
-for tables; blocks are as large as waves need, are used again, and are freed by `gzarr.gpu.backend.GpuBackend.release`.
-Beyond a cap, large blocks are pageable: copies are then slower, but correct.
+the page cache and from other processes. So a pipeline slot pins one staging buffer for the encoded chunks of its
+batches, and a small arena for tables; blocks are as large as batches need, are used again, and are freed by
+`gzarr.gpu.backend.GpuBackend.release`. Beyond a cap, large blocks are pageable: copies are then slower, but correct.
 
-Rules: a block is replaced when its wave is done, and what still refers to the old block keeps it. So nothing is freed
-that the device may still use, if a wave holds what it copies (`gzarr.gpu.codecs.batch.Wave.held`).
+Rules: a block is replaced when its batch is done, and what still refers to the old block keeps it. So nothing is freed
+that the device may still use, if a batch holds what it copies (`gzarr.gpu.codecs.batch.BatchContext.held`).
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from gzarr.gpu.device.memory import MIN_BLOCK_NBYTES, Arena
 from gzarr.gpu.device.memory import Mark as ArenaMark
 from gzarr.storage.base import host_view
 
-#: Most pinned bytes of a backend, but for tables: 341 MiB a lane. Waves of 128 MiB take less even if they are not
-#: compressed. Larger ones are those of few large chunks, whose decoding is slower than a copy of pageable memory.
+#: Most pinned bytes of a backend, but for tables: 341 MiB a pipeline slot. Batches of 128 MiB take less even if they
+#: are not compressed. Larger ones are those of few large chunks, whose decoding is slower than a copy of pageable
+#: memory.
 MAX_PINNED_NBYTES = 1 << 30
-#: Larger pieces than this come from a slab, smaller ones from the arena for tables.
+#: Larger pieces than this come from a staging buffer, smaller ones from the arena for tables.
 MAX_TABLE_NBYTES = 1 << 20
-#: Share of a block that is added for waves that are a little larger, so that they do not pin anew. Readers that guess
+#: Share of a block that is added for batches that are a little larger, so that they do not pin anew. Readers that guess
 #: sizes add a share of their own.
 _SLACK = 1 / 16
 
@@ -38,19 +39,19 @@ Allocate: TypeAlias = Callable[[int, int], Block]
 
 
 def largest(sizes: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    """The largest of what `Staging.nbytes` says of several lanes, one by one."""
+    """The largest of what `Staging.nbytes` says of several pipeline slots, one by one."""
     return tuple(max(column) for column in zip_longest(*sizes, fillvalue=0))
 
 
 class Mark(NamedTuple):
-    """How much of the memory of a lane was taken at some moment: slabs, and bytes of the arena's blocks."""
+    """How much of a pipeline slot's memory was taken: staging buffers, and bytes of the arena's blocks."""
 
-    slabs: int = 0
+    staging_buffers: int = 0
     tables: ArenaMark = ()
 
 
 class Results:
-    """Pinned blocks for encoded chunks on their way to a store, which outlive the lane that encoded them.
+    """Pinned blocks for encoded chunks on their way to a store, which outlive the pipeline slot that encoded them.
 
     A block can be taken again when nothing refers to its bytes any more, such as when the store has written them.
     """
@@ -75,7 +76,7 @@ class Results:
             pass
 
     def _pop(self, nbytes: int) -> Block | None:
-        """One of the blocks that are large enough. The others are freed: waves have grown."""
+        """One of the blocks that are large enough. The others are freed: batches have grown."""
         block: Block | None = self._blocks.pop()
         while block is not None and block.nbytes < nbytes:
             block = self._blocks.pop()
@@ -136,8 +137,8 @@ class Pinned:
         return block
 
 
-class Slab:
-    """One block, which is replaced if a wave asks for more than it has."""
+class StagingBuffer:
+    """One block, which is replaced if a batch asks for more than it has."""
 
     def __init__(self, allocate: Allocate) -> None:
         self._allocate = allocate
@@ -153,7 +154,7 @@ class Slab:
         if not nbytes:
             return np.empty(0, np.uint8)
         if self._block is None or self._block.nbytes < nbytes:
-            self._block = None  # freed first, unless the wave that took it is still under way
+            self._block = None  # freed first, unless the batch that took it is still under way
             self._block = self._allocate(nbytes, max(nbytes + int(nbytes * _SLACK), MIN_BLOCK_NBYTES))
         return self._block[:nbytes]
 
@@ -165,34 +166,34 @@ class Slab:
 
 
 class Staging:
-    """The pinned memory of a lane, for one wave and one thread at a time."""
+    """The pinned memory of a pipeline slot, for one batch and one thread at a time."""
 
     def __init__(self, pinned: Pinned) -> None:
         self._pinned = pinned
         self._tables = Arena(pinned.table_block)
-        self._slabs: list[Slab] = []
+        self._staging_buffers: list[StagingBuffer] = []
         self._taken = 0
 
     @property
     def nbytes(self) -> tuple[int, ...]:
-        """Bytes of the arena for tables, and of every slab."""
-        return (self._tables.nbytes, *(slab.nbytes for slab in self._slabs))
+        """Bytes of the arena for tables, and of every staging buffer."""
+        return (self._tables.nbytes, *(staging_buffer.nbytes for staging_buffer in self._staging_buffers))
 
-    def slab(self, nbytes: int) -> Block:
-        """Take one piece for what is large: encoded chunks, values. A wave that takes a second one gets another slab.
+    def staging_buffer(self, nbytes: int) -> Block:
+        """Take one part for what is large: encoded chunks, values. A batch that takes a second one gets another buffer.
 
         Returns: uint8, pinned unless the cap is reached, valid until the memory is rewound.
         """
-        if self._taken == len(self._slabs):
-            self._slabs.append(Slab(self._pinned.block))
-        slab = self._slabs[self._taken]
+        if self._taken == len(self._staging_buffers):
+            self._staging_buffers.append(StagingBuffer(self._pinned.block))
+        staging_buffer = self._staging_buffers[self._taken]
         self._taken += 1
-        return slab.take(nbytes)
+        return staging_buffer.take(nbytes)
 
     def take(self, nbytes: int) -> Block:
         """Take a flat uint8 array, which is valid until the memory is rewound."""
         if nbytes > MAX_TABLE_NBYTES:
-            return self.slab(nbytes)
+            return self.staging_buffer(nbytes)
         block: Block = self._tables.take(nbytes)
         return block
 
@@ -202,19 +203,21 @@ class Staging:
 
     def rewind(self, mark: Mark = Mark()) -> None:  # noqa: B008 - it cannot be changed
         """Take back everything that was handed out since a mark. Nothing may use it any more."""
-        self._taken = mark.slabs
+        self._taken = mark.staging_buffers
         self._tables.rewind(mark.tables)
 
     def reserve(self, nbytes: Sequence[int]) -> None:
-        """Have as much as `nbytes` of another lane's memory says. Nothing may be taken."""
-        tables, *slabs = nbytes
+        """Have as much as `nbytes` of another pipeline slot's memory says. Nothing may be taken."""
+        tables, *staging_buffers = nbytes
         self._tables.reserve(tables)
-        self._slabs += [Slab(self._pinned.block) for _ in range(len(slabs) - len(self._slabs))]
-        for slab, wanted in zip(self._slabs, slabs, strict=False):
-            slab.reserve(wanted)
+        self._staging_buffers += [
+            StagingBuffer(self._pinned.block) for _ in range(len(staging_buffers) - len(self._staging_buffers))
+        ]
+        for staging_buffer, wanted in zip(self._staging_buffers, staging_buffers, strict=False):
+            staging_buffer.reserve(wanted)
 
     def release(self) -> None:
         """Free everything."""
         self._tables.release()
-        self._slabs.clear()
+        self._staging_buffers.clear()
         self._taken = 0

@@ -1,4 +1,4 @@
-"""Makes the descriptors of the fast copies: which parts of a wave can take them, cut into which units.
+"""Makes the descriptors of the fast copies: which parts of a batch can take them, cut into which units.
 
 A part is a box of elements, each axis of which goes through the source and through the target with strides of its own.
 Axes that follow each other in both memories are joined, first into one run of bytes, then into levels, of which there
@@ -117,7 +117,7 @@ class Descriptors(NamedTuple):
 
 
 class Shuffling(NamedTuple):
-    """How all chunks of a wave are to be shuffled; see `Shuffles`."""
+    """How all chunks of a batch are to be shuffled; see `Shuffles`."""
 
     mode: int
     typesize: int

@@ -1,1 +1,1 @@
-"""Waves of chunks through the device: read, decode, place; gather, encode, write."""
+"""Batches of chunks through the device: read, decode, place; gather, encode, write."""

@@ -160,7 +160,7 @@ class PointCopies(NamedTuple):
         return np.bincount(self.owner, minlength=self.nchunks)
 
 
-#: What of a wave is copied.
+#: What of a batch is copied.
 Copies: TypeAlias = BoxCopies | PointCopies
 
 

@@ -19,7 +19,7 @@ from gzarr.gpu.pipeline.launching import is_placeable
 from gzarr.gpu.pipeline.placement import DevicePlan
 from gzarr.gpu.pipeline.read_job import DeviceRead, EncodedSizes, Source
 from gzarr.gpu.pipeline.resources import Resources
-from gzarr.gpu.pipeline.sizing import batch_size, read_cost, wave_nchunks
+from gzarr.gpu.pipeline.sizing import batch_nchunks, batch_size, read_cost
 from gzarr.gpu.pipeline.write_job import MIN_NCHUNKS as MIN_WRITTEN_NCHUNKS
 from gzarr.gpu.pipeline.write_job import Writable, make_writable, make_write
 from gzarr.indexing.copies import CopyPlan, Plan, make_batches
@@ -89,7 +89,7 @@ class DeviceJobs:
             nbytes, decoded_nbytes = out.nbytes, nparts * (decoding.chunk.nbytes or 0)
             if decoding.host_decodes and resources.small_reads.prefers_host(nparts, decoded_nbytes, nbytes):
                 return str(resources.small_reads)
-        size = wave_nchunks(nparts, read_cost(decoding, decoding.chunk.nbytes or 1), resources.lanes.limit)
+        size = batch_nchunks(nparts, read_cost(decoding, decoding.chunk.nbytes or 1), resources.pipeline_slots.limit)
         batches = make_batches(plan, layout.objects, batch_size(plan, layout, size))
         if source.files is not None and (why := source.files.obstacle(nparts, batches.nobjects)) is not None:
             return why

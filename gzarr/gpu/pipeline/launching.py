@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from gzarr.backend import Array, Fields
 from gzarr.codecs.spec import fill_of
 from gzarr.errors import DeviceError
-from gzarr.gpu.codecs.batch import Chunks, Wave
+from gzarr.gpu.codecs.batch import BatchContext, Chunks
 from gzarr.gpu.codecs.dtypes import has_dtype, swap_unit
 from gzarr.gpu.codecs.floats import cast, why_not_cast
 from gzarr.gpu.codecs.transfers import (
@@ -47,7 +47,9 @@ def is_placeable(plan: DevicePlan, out: Array, fields: Fields) -> bool:
     return has_dtype(element) and bool(out.dtype == element.newbyteorder("="))
 
 
-def place(wave: Wave, plan: DevicePlan, decoded: Decoded, copies: Copies, memory: Memory, fields: Fields = None) -> int:
+def place(
+    context: BatchContext, plan: DevicePlan, decoded: Decoded, copies: Copies, memory: Memory, fields: Fields = None
+) -> int:
     """Launch the copies of decoded chunks, and of the fill value for missing ones, that decoders have not put in place.
 
     Returns: bytes of all copies.
@@ -55,20 +57,20 @@ def place(wave: Wave, plan: DevicePlan, decoded: Decoded, copies: Copies, memory
     (chunks, present), copies, nbytes = _without_placed(decoded, copies)
     if not copies.nchunks:
         return nbytes
-    chunks, element, fill = _elements(wave, plan, chunks, memory.dtype, fields)
-    return nbytes + _place(wave, _sources(chunks, present, copies.nchunks), copies, memory, (element, fill))
+    chunks, element, fill = _elements(context, plan, chunks, memory.dtype, fields)
+    return nbytes + _place(context, _sources(chunks, present, copies.nchunks), copies, memory, (element, fill))
 
 
-def place_plain(wave: Wave, addresses: Table, copies: Copies, memory: Memory) -> None:
+def place_plain(context: BatchContext, addresses: Table, copies: Copies, memory: Memory) -> None:
     """Launch the copies of plain memory, by addresses of what belongs to each chunk, of the dtype of the result."""
     itemsize = memory.dtype.itemsize
     fill = np.zeros(1, memory.dtype)
     sources = addresses, _shuffles(None, slice(0), copies.nchunks)
-    _place(wave, sources, copies, memory, ((itemsize, 0, itemsize, 0), fill))
+    _place(context, sources, copies, memory, ((itemsize, 0, itemsize, 0), fill))
 
 
 def _place(
-    wave: Wave,
+    context: BatchContext,
     chunks: tuple[Table, Shuffles],
     copies: Copies,
     memory: Memory,
@@ -79,7 +81,7 @@ def _place(
     if isinstance(copies, PointCopies):
         into = int(memory.addresses[0]), memory.of_points(copies) - memory.addresses[0]
         points = copies.owner, copies.element * itemsize + offset
-        _launch_points(wave, points, into, chunks, (copied, (swap, fill)))
+        _launch_points(context, points, into, chunks, (copied, (swap, fill)))
         return copies.owner.size * copied
     owner = copies.owner
     boxes = Boxes(
@@ -93,11 +95,11 @@ def _place(
         source_lists=copies.in_list,
         target_lists=copies.out_list,
     )
-    _launch_boxes(wave, boxes, shuffles.take(owner), (swap, fill), copies.lists)
+    _launch_boxes(context, boxes, shuffles.take(owner), (swap, fill), copies.lists)
     return int(copies.nelements.sum()) * copied
 
 
-def gather(wave: Wave, plan: DevicePlan, copies: Copies, memory: Memory, rows: Array) -> None:
+def gather(context: BatchContext, plan: DevicePlan, copies: Copies, memory: Memory, rows: Array) -> None:
     """Copy values into chunks.
 
     memory: of the values. rows: uint8 (chunks, bytes) on the device, chunks in stored order. Elements of the chunks'
@@ -106,13 +108,13 @@ def gather(wave: Wave, plan: DevicePlan, copies: Copies, memory: Memory, rows: A
     given = memory.dtype
     wanted = plan.stored if given.newbyteorder("=") == plan.stored.newbyteorder("=") else given.newbyteorder("=")
     swap = 0 if given.isnative == wanted.isnative else max(swap_unit(given), swap_unit(wanted))
-    address, nbytes, itemsize = wave.device.address(rows), rows.shape[1], given.itemsize
+    address, nbytes, itemsize = context.device.address(rows), rows.shape[1], given.itemsize
     values = swap, np.zeros(itemsize, np.uint8)
     if isinstance(copies, PointCopies):
         base = memory.addresses[:1]
         into = address, copies.owner * np.int64(nbytes) + copies.element * itemsize
         owner, source = np.zeros_like(copies.owner), (base, _shuffles(None, slice(0), 1))
-        _launch_points(wave, (owner, memory.of_points(copies) - base), into, source, (itemsize, values))
+        _launch_points(context, (owner, memory.of_points(copies) - base), into, source, (itemsize, values))
         return
     boxes = Boxes(
         source=copies.target,
@@ -125,11 +127,15 @@ def gather(wave: Wave, plan: DevicePlan, copies: Copies, memory: Memory, rows: A
         source_lists=copies.out_list,
         target_lists=copies.in_list,
     )
-    _launch_boxes(wave, boxes, _shuffles(None, slice(0), copies.owner.size), values, copies.lists)
+    _launch_boxes(context, boxes, _shuffles(None, slice(0), copies.owner.size), values, copies.lists)
 
 
 def launch_rows(
-    wave: Wave, plan: DevicePlan, chunks: Chunks | None, present: Sequence[int], target: tuple[Array, Sequence[int]]
+    context: BatchContext,
+    plan: DevicePlan,
+    chunks: Chunks | None,
+    present: Sequence[int],
+    target: tuple[Array, Sequence[int]],
 ) -> None:
     """Copy whole decoded chunks into rows, as plain bytes in their stored order.
 
@@ -142,9 +148,9 @@ def launch_rows(
     sources, shuffles = _sources(chunks, [place[i] for i in present], n)
     # Each chunk is one run of elements.
     counts, strides = (np.full((1, n), number, np.int64) for number in (plan.chunk.nelements, size))
-    addresses = wave.device.address(rows) + np.array(which, np.int64) * rows.shape[1]
+    addresses = context.device.address(rows) + np.array(which, np.int64) * rows.shape[1]
     boxes = Boxes(sources, np.zeros(n, np.int64), addresses, counts, strides, strides, size)
-    _launch_boxes(wave, boxes, shuffles, (0, np.array(fill_of(plan.chunk)).astype(plan.stored)), _NO_LISTS)
+    _launch_boxes(context, boxes, shuffles, (0, np.array(fill_of(plan.chunk)).astype(plan.stored)), _NO_LISTS)
 
 
 _NO_LISTS = np.empty(0, np.int64)
@@ -163,7 +169,7 @@ def _without_placed(decoded: Decoded, copies: Copies) -> tuple[Decoded, Copies, 
 
 
 def _elements(
-    wave: Wave, plan: DevicePlan, chunks: Chunks | None, wanted: np.dtype[Any], fields: Fields
+    context: BatchContext, plan: DevicePlan, chunks: Chunks | None, wanted: np.dtype[Any], fields: Fields
 ) -> tuple[Chunks | None, tuple[int, int, int, int], NDArray[Any]]:
     """What is copied: chunks, cast to a dtype; bytes of an element, offset in it, bytes copied, and swap; the fill."""
     source = plan.stored
@@ -172,7 +178,7 @@ def _elements(
     fill = np.array(fill_of(plan.chunk, fields)).astype(native)
     itemsize, swap = source.itemsize, swap_unit(element)
     if wanted != native:
-        chunks = None if chunks is None else _cast(wave, plan, chunks, native, wanted)
+        chunks = None if chunks is None else _cast(context, plan, chunks, native, wanted)
         native, swap, itemsize = wanted, 0, wanted.itemsize
         with np.errstate(all="ignore"):  # as in chunks that are there
             fill = fill.astype(native)
@@ -199,9 +205,9 @@ def _shuffles(chunks: Chunks | None, present: Any, n: int) -> Shuffles:
     return shuffles
 
 
-def _launch_boxes(wave: Wave, boxes: Boxes, shuffles: Shuffles, values: Values, lists: Table) -> None:
+def _launch_boxes(context: BatchContext, boxes: Boxes, shuffles: Shuffles, values: Values, lists: Table) -> None:
     """Copy boxes by the fast kernels, where these can, else by place_box."""
-    left = copy_boxes(wave, boxes, shuffles, values)
+    left = copy_boxes(context, boxes, shuffles, values)
     if not left.size:
         return
     swap, fill = values
@@ -212,14 +218,14 @@ def _launch_boxes(wave: Wave, boxes: Boxes, shuffles: Shuffles, values: Values, 
     columns = boxes.source, boxes.start, boxes.target, boxes.counts, boxes.source_strides, boxes.target_strides
     fill_bytes = np.frombuffer(fill.tobytes(), np.uint8)
     *tables, fill_at, mode, typesize, blocksize, nbytes = upload_tables(
-        wave, *columns, *named, lists, elements, fill_bytes, *shuffles
+        context, *columns, *named, lists, elements, fill_bytes, *shuffles
     )
     args = (left.size, len(boxes.counts), *tables, boxes.nbytes, swap, fill_at, mode, typesize, blocksize, nbytes)
-    wave.device.launch("place_box", box_threads(int(elements[-1]), boxes.nbytes), args)
+    context.device.launch("place_box", box_threads(int(elements[-1]), boxes.nbytes), args)
 
 
 def _launch_points(
-    wave: Wave,
+    context: BatchContext,
     points: tuple[NDArray[np.int32], Table],
     into: tuple[int, Table],
     source: tuple[Table, Shuffles],
@@ -233,10 +239,10 @@ def _launch_points(
     (owner, position), (address, offsets), (nbytes, (swap, fill)) = points, into, values
     fill_bytes = np.frombuffer(fill.tobytes(), np.uint8)
     owner_at, from_at, into_at, source_at, fill_at, *how = upload_tables(
-        wave, owner, position, offsets, source[0], fill_bytes, *source[1]
+        context, owner, position, offsets, source[0], fill_bytes, *source[1]
     )
     args = (owner.size, owner_at, from_at, into_at, source_at, address, nbytes, swap, fill_at, *how)
-    wave.device.launch("place_points", point_threads(owner.size, nbytes), args)
+    context.device.launch("place_points", point_threads(owner.size, nbytes), args)
 
 
 def _field(dtype: np.dtype[Any], field: Any) -> tuple[int, np.dtype[Any]]:
@@ -247,12 +253,14 @@ def _field(dtype: np.dtype[Any], field: Any) -> tuple[int, np.dtype[Any]]:
     return int(offset), element
 
 
-def _cast(wave: Wave, plan: DevicePlan, chunks: Chunks, native: np.dtype[Any], wanted: np.dtype[Any]) -> Chunks:
+def _cast(
+    context: BatchContext, plan: DevicePlan, chunks: Chunks, native: np.dtype[Any], wanted: np.dtype[Any]
+) -> Chunks:
     """Cast the numbers of chunks to another dtype."""
-    rows: Array = unshuffled(wave, chunks).rows
+    rows: Array = unshuffled(context, chunks).rows
     if swap_unit(plan.stored):
-        rows = reversed_units(wave, rows, swap_unit(plan.stored))
-    rows = cast(wave, rows, native, wanted.newbyteorder("="))
+        rows = reversed_units(context, rows, swap_unit(plan.stored))
+    rows = cast(context, rows, native, wanted.newbyteorder("="))
     if swap_unit(wanted):
-        rows = reversed_units(wave, rows, swap_unit(wanted))
-    return rows_as_chunks(wave, rows)
+        rows = reversed_units(context, rows, swap_unit(wanted))
+    return rows_as_chunks(context, rows)

@@ -29,7 +29,7 @@ from gzarr.gpu.device.protocol import Device
 
 @dataclass(slots=True)
 class Learned:
-    """What waves of an array took, if it was more than was estimated.
+    """What batches of an array took, if it was more than was estimated.
 
     Attributes
     ----------
@@ -96,7 +96,7 @@ class DevicePlan:
     filters : int
         Bytes of temporary device memory for each decoded byte, of filters alone.
     reading, writing : Learned
-        What is known of waves of reads and writes.
+        What is known of batches of reads and writes.
     phase : int
         Where encoded chunks should begin, modulo `gzarr.gpu.codecs.transfers.ALIGNMENT`.
     skips_host : bool

@@ -11,9 +11,10 @@ import numpy as np
 from gzarr.backend import Array, Fields
 from gzarr.codecs.spec import ArrayRepr
 from gzarr.errors import DeviceError
-from gzarr.gpu.codecs.batch import Chunks, Wave
+from gzarr.gpu.codecs.batch import BatchContext, Chunks
 from gzarr.gpu.codecs.transfers import ALIGNMENT
-from gzarr.gpu.device.lanes import Lane
+from gzarr.gpu.device.pipeline_slots import PipelineSlot
+from gzarr.gpu.pipeline.batches import in_batches, positions
 from gzarr.gpu.pipeline.copies import (
     COPY_NBYTES,
     BoxCopies,
@@ -29,7 +30,6 @@ from gzarr.gpu.pipeline.placement import DevicePlan
 from gzarr.gpu.pipeline.read import decoded
 from gzarr.gpu.pipeline.resources import Resources
 from gzarr.gpu.pipeline.sizing import later_nbytes, read_cost
-from gzarr.gpu.pipeline.waves import in_waves, positions
 from gzarr.gpu.reading.host import is_on_host
 from gzarr.indexing.copies import Slots
 from gzarr.indexing.plan import Part
@@ -37,10 +37,12 @@ from gzarr.profiling.recorder import stage
 from gzarr.storage.base import Buffer
 
 #: Decodes the chunks of a batch that are there.
-Decode = Callable[[Wave], Chunks | None]
+Decode = Callable[[BatchContext], Chunks | None]
 
 
-def place_batch(lane: Lane, plan: DevicePlan, into: tuple[Copies, Memory, Fields], present: Any, decode: Decode) -> int:
+def place_batch(
+    pipeline_slot: PipelineSlot, plan: DevicePlan, into: tuple[Copies, Memory, Fields], present: Any, decode: Decode
+) -> int:
     """Decode chunks and place them. Returns: bytes of all copies. Raises: CodecError, OverLimitError.
 
     into: the copies, where they go, and the field that is taken. present: the numbers of the chunks that are there, or
@@ -50,46 +52,48 @@ def place_batch(lane: Lane, plan: DevicePlan, into: tuple[Copies, Memory, Fields
     later = later_nbytes(plan, copies.nchunks)
     if isinstance(copies, BoxCopies):
         later += COPY_NBYTES * (copies.owner.size - copies.nchunks)
-    wave = Wave(lane.device, lane=lane, later=later)
+    context = BatchContext(pipeline_slot.device, pipeline_slot=pipeline_slot, later=later)
     targets = direct_targets(plan, copies, memory.dtype) if fields is None else None
-    wave.targets = None if targets is None else targets[present]
+    context.targets = None if targets is None else targets[present]
     chunks = None
     try:
         with stage("decode", timed=True):
-            chunks = decode(wave)
+            chunks = decode(context)
         with stage("place", timed=True):
-            nbytes = place(wave, plan, (chunks, present), copies, memory, fields)
+            nbytes = place(context, plan, (chunks, present), copies, memory, fields)
         with stage("check"):
-            wave.finish()
+            context.finish()
     finally:
         chunks = None  # else an error's traceback would hold them
-        wave.drop()
+        context.drop()
     return nbytes
 
 
 def place_parts(
     resources: Resources,
-    lane: Lane,
+    pipeline_slot: PipelineSlot,
     plan: DevicePlan,
     buffers: Sequence[Any],
     wanted: tuple[Sequence[Part], Array | Slots, Fields],
 ) -> None:
-    """Decode chunks that the reference path has loaded, and place their parts, in waves. Raises: CodecError(index)."""
+    """Decode chunks that the reference path has loaded, and place their parts. Raises: CodecError(index)."""
     parts, out, fields = wanted
     memory = memory_of(resources.device, out.blocks if isinstance(out, Slots) else out)
 
-    def wave(some: slice) -> None:
+    def context(some: slice) -> None:
         present = [i for i, buffer in enumerate(buffers[some]) if buffer is not None]
         there = [buffers[some.start + i] for i in present]
         into = copies_of(resources.device, plan, parts[some], out), memory, fields
         with positions(present):
-            place_batch(lane, plan, into, present, lambda wave: decoded(wave, plan, there) if there else None)
+            place_batch(
+                pipeline_slot, plan, into, present, lambda context: decoded(context, plan, there) if there else None
+            )
 
     def too_large(number: int) -> DeviceError:
         return resources.too_large(parts[number].coords, plan.chunk)
 
-    fitting = max(resources.lanes.limit // read_cost(plan, plan.chunk.nbytes or 1).memory, 1)
-    in_waves(lane, len(parts), fitting, wave, too_large, plan.reading)
+    fitting = max(resources.pipeline_slots.limit // read_cost(plan, plan.chunk.nbytes or 1).memory, 1)
+    in_batches(pipeline_slot, len(parts), fitting, context, too_large, plan.reading)
 
 
 def is_small(resources: Resources, plan: DevicePlan, buffers: Sequence[Buffer | None], out: Array) -> bool:
@@ -101,28 +105,35 @@ def is_small(resources: Resources, plan: DevicePlan, buffers: Sequence[Buffer | 
 
 
 def place_from_host(
-    resources: Resources, lane: Lane, plan: DevicePlan, decoded: Array, parts: Sequence[Part], out: Array
+    resources: Resources,
+    pipeline_slot: PipelineSlot,
+    plan: DevicePlan,
+    decoded: Array,
+    parts: Sequence[Part],
+    out: Array,
 ) -> None:
     """Upload the parts of a result that the host has decoded, in one copy, which the host does not wait for."""
     memory = memory_of(resources.device, out)
-    lane.is_copying = True
+    pipeline_slot.is_copying = True
 
-    def wave(some: slice) -> None:
+    def context(some: slice) -> None:
         if some.start:
-            lane.device.synchronize()  # else staging memory would be used again too soon
-        wave = Wave(lane.device, lane=lane)
-        source = packed(wave, [np.asarray(decoded[part.out]) for part in parts[some]], out.dtype)
-        place_plain(wave, source.addresses, of_packed(copies_of(lane.device, plan, parts[some], out)), memory)
+            pipeline_slot.device.synchronize()  # else staging memory would be used again too soon
+        context = BatchContext(pipeline_slot.device, pipeline_slot=pipeline_slot)
+        source = packed(context, [np.asarray(decoded[part.out]) for part in parts[some]], out.dtype)
+        place_plain(
+            context, source.addresses, of_packed(copies_of(pipeline_slot.device, plan, parts[some], out)), memory
+        )
 
     def too_large(number: int) -> DeviceError:
         piece = decoded[parts[number].out]
         return resources.too_large(parts[number].coords, ArrayRepr(piece.dtype, piece.shape))
 
     nbytes = max(out.nbytes // len(parts), 1)
-    in_waves(lane, len(parts), max(resources.lanes.limit // (2 * nbytes), 1), wave, too_large)
+    in_batches(pipeline_slot, len(parts), max(resources.pipeline_slots.limit // (2 * nbytes), 1), context, too_large)
 
 
-def packed(wave: Wave, pieces: Sequence[Array], dtype: np.dtype[Any]) -> Memory:
+def packed(context: BatchContext, pieces: Sequence[Array], dtype: np.dtype[Any]) -> Memory:
     """Cast arrays on the host, each of which belongs to a chunk, and upload them in one copy.
 
     An array that occurs several times is uploaded once. Axes of length 1 may stand for longer ones.
@@ -137,14 +148,16 @@ def packed(wave: Wave, pieces: Sequence[Array], dtype: np.dtype[Any]) -> Memory:
         starts.append(places[id(piece)])
         steps = np.cumprod([dtype.itemsize, *piece.shape[:0:-1]])[::-1] if piece.ndim else ()
         strides.append([0, *(0 if n == 1 else step for n, step in zip(piece.shape, steps, strict=True))])
-    staging = wave.device.staging(max(total, 1))
+    staging = context.device.staging(max(total, 1))
     for piece in pieces:
         start = places.pop(id(piece), None)
         if start is not None:
             nbytes = piece.size * dtype.itemsize
             staging[start : start + nbytes].view(dtype).reshape(piece.shape)[...] = piece
-    there = wave.upload(staging)
-    return Memory(wave.device.address(there) + np.array(starts, np.int64), np.array(strides, np.int64), dtype, rows=1)
+    there = context.upload(staging)
+    return Memory(
+        context.device.address(there) + np.array(starts, np.int64), np.array(strides, np.int64), dtype, rows=1
+    )
 
 
 def of_packed(copies: Copies) -> Copies:

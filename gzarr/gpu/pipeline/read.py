@@ -1,4 +1,4 @@
-"""Decodes the chunks of a wave: first the host's steps, if any, then those of the device."""
+"""Decodes the chunks of a batch: first the host's steps, if any, then those of the device."""
 
 from __future__ import annotations
 
@@ -8,37 +8,39 @@ from typing import Any
 import numpy as np
 
 from gzarr.errors import DeviceError
-from gzarr.gpu.codecs.batch import Chunks, Wave
+from gzarr.gpu.codecs.batch import BatchContext, Chunks
 from gzarr.gpu.codecs.transfers import upload_rows, upload_streams
 from gzarr.gpu.pipeline.placement import DevicePlan
 from gzarr.gpu.reading.host import on_host, streams_of
 
 
-def decoded(wave: Wave, plan: DevicePlan, buffers: Sequence[Any]) -> Chunks:
+def decoded(context: BatchContext, plan: DevicePlan, buffers: Sequence[Any]) -> Chunks:
     """Decode chunks that exist. buffers: for each, an item of a reader or host bytes.
 
-    Raises: CodecError with the index of a damaged chunk; `Wave.finish` raises it for what decoders report.
+    Raises: CodecError with the index of a damaged chunk; `BatchContext.finish` raises it for what decoders report.
     """
-    return decode_streams(wave, plan, _decoded_on_host(wave, plan, buffers) if plan.host else streams_of(wave, buffers))
+    return decode_streams(
+        context, plan, _decoded_on_host(context, plan, buffers) if plan.host else streams_of(context, buffers)
+    )
 
 
-def decode_streams(wave: Wave, plan: DevicePlan, batch: Any) -> Chunks:
+def decode_streams(context: BatchContext, plan: DevicePlan, batch: Any) -> Chunks:
     """Do the device's part of a chain. batch: `Streams` or, if the host has a part, perhaps `Chunks`.
 
     Raises: as `decoded`.
     """
     for decode in plan.device:
-        batch = decode(wave, batch)
+        batch = decode(context, batch)
     if not isinstance(batch, Chunks):
         raise DeviceError("a chain of codecs on the device did not end in chunks")
     return batch
 
 
-def _decoded_on_host(wave: Wave, plan: DevicePlan, buffers: Sequence[Any]) -> Any:
+def _decoded_on_host(context: BatchContext, plan: DevicePlan, buffers: Sequence[Any]) -> Any:
     """Do the host's part of a chain, and upload its result."""
     items: Sequence[Any] = [on_host(buffer) for buffer in buffers]
     for codec in reversed(plan.host):
         items = codec.decode(items)
     if isinstance(items[0], np.ndarray) and (not plan.device or items[0].ndim != 1 or items[0].dtype != np.uint8):
-        return upload_rows(wave, items, plan.encoded)
-    return upload_streams(wave, items)
+        return upload_rows(context, items, plan.encoded)
+    return upload_streams(context, items)

@@ -21,17 +21,17 @@ from numpy.typing import NDArray
 
 from gzarr.backend import Work
 from gzarr.errors import CodecError, DeviceError
-from gzarr.gpu.codecs.batch import Chunks, Wave
-from gzarr.gpu.device.lanes import Lane
+from gzarr.gpu.codecs.batch import BatchContext, Chunks
+from gzarr.gpu.device.pipeline_slots import PipelineSlot
 from gzarr.gpu.device.protocol import Table
 from gzarr.gpu.native.fetch import LEFT, MISSING, Fetch, Wanted, longest_uncut, wanted_of
+from gzarr.gpu.pipeline.batches import in_batches
 from gzarr.gpu.pipeline.copies import Memory, box_copies, take
 from gzarr.gpu.pipeline.placement import DevicePlan
 from gzarr.gpu.pipeline.placing import place_batch
 from gzarr.gpu.pipeline.read import decode_streams
 from gzarr.gpu.pipeline.resources import Resources
 from gzarr.gpu.pipeline.sizing import read_cost
-from gzarr.gpu.pipeline.waves import in_waves
 from gzarr.gpu.reading.host import Batch, fetch_from_store, streams_in
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import Groups, Part
@@ -133,9 +133,9 @@ class DeviceRead:
         if not table.nchunks:
             return []
         shared = self._shared(number, table)
-        with self.resources.lanes.borrow() as lane:
+        with self.resources.pipeline_slots.borrow() as pipeline_slot:
             try:
-                odd = self._read(lane, table, shared)
+                odd = self._read(pipeline_slot, table, shared)
             except CodecError:  # the reference path says what is wrong
                 odd = np.ones(table.nchunks, np.bool_)
         if table.owners is None or table.bounds is None:
@@ -181,13 +181,13 @@ class DeviceRead:
     def _token(self, shard: Coords) -> object:
         return token_of(self.source.store, self.source.layout.key(shard))
 
-    def _read(self, lane: Lane, table: CopyTable, shared: set[Coords]) -> NDArray[np.bool_]:
+    def _read(self, pipeline_slot: PipelineSlot, table: CopyTable, shared: set[Coords]) -> NDArray[np.bool_]:
         """Read chunks into the result. Returns: which of them are left. Raises: CodecError."""
         wanted = wanted_of(table)
-        batch = self._fetch(lane, wanted, self._buffer_nbytes(lane, wanted))
+        batch = self._fetch(pipeline_slot, wanted, self._buffer_nbytes(pipeline_slot, wanted))
         odd: NDArray[np.bool_] = batch.sizes == LEFT
         waiting = (batch.offsets < 0) & (batch.sizes >= 0)
-        self._place(lane, table, batch, ~odd & ~waiting)
+        self._place(pipeline_slot, table, batch, ~odd & ~waiting)
         if not waiting.any():
             return odd
         # All chunks of a shard are fetched at once, and are then of one version. Versions of shared ones are compared.
@@ -197,36 +197,36 @@ class DeviceRead:
             waiting |= np.isin(owner, owner[waiting]) & np.isin(owner, whole) & ~odd
         numbers = np.flatnonzero(waiting)
         room = int((np.maximum(batch.sizes[numbers], 0) + _SPARE_NBYTES).sum()) + _SPARE_NBYTES
-        batch = self._fetch(lane, wanted.take(numbers), room)
+        batch = self._fetch(pipeline_slot, wanted.take(numbers), room)
         ready = (batch.offsets >= 0) | (batch.sizes == MISSING)
-        self._place(lane, take(table, numbers), batch, ready)
+        self._place(pipeline_slot, take(table, numbers), batch, ready)
         odd[numbers[~ready]] = True  # what grows while it is read, too
         return odd
 
-    def _fetch(self, lane: Lane, wanted: Wanted, nbytes: int) -> Batch:
+    def _fetch(self, pipeline_slot: PipelineSlot, wanted: Wanted, nbytes: int) -> Batch:
         """Fetch chunks into a buffer of so many bytes."""
         store, layout, plan, files, sizes = self.source
-        lane.rewind()
+        pipeline_slot.rewind()
         with stage("read") as noted:
             if files is None:
                 keys = list(map(layout.key, map(tuple, wanted.coords.tolist())))
-                batch = fetch_from_store(lane, store, keys, plan.phase)
+                batch = fetch_from_store(pipeline_slot, store, keys, plan.phase)
             else:
-                batch = self.resources.reader.fetch(lane, files, wanted, plan, nbytes)
+                batch = self.resources.reader.fetch(pipeline_slot, files, wanted, plan, nbytes)
             if noted:
                 there = batch.sizes[batch.offsets >= 0]
                 noted.count(there.size, int(there.sum()), int(there.sum()))
         sizes.add(batch.sizes)
         return batch
 
-    def _buffer_nbytes(self, lane: Lane, wanted: Wanted) -> int:
+    def _buffer_nbytes(self, pipeline_slot: PipelineSlot, wanted: Wanted) -> int:
         """Bytes of a buffer for some chunks. If there are many and nothing is known, a few of them are asked for."""
         sizes, chunk_nbytes, n = self.source.sizes, self.source.plan.chunk.nbytes or 1, len(wanted.coords)
         if self.source.files and sizes.mean is None and n * chunk_nbytes > _MAX_UNSAMPLED_NBYTES:
-            self._fetch(lane, wanted.take(np.arange(0, n, -(-n // _N_SAMPLED))), 0)
+            self._fetch(pipeline_slot, wanted.take(np.arange(0, n, -(-n // _N_SAMPLED))), 0)
         return sizes.buffer_nbytes(n, chunk_nbytes)
 
-    def _place(self, lane: Lane, table: CopyTable, batch: Batch, ready: NDArray[np.bool_]) -> None:
+    def _place(self, pipeline_slot: PipelineSlot, table: CopyTable, batch: Batch, ready: NDArray[np.bool_]) -> None:
         """Decode chunks, which are there or missing, and place them. ready: which. Raises: CodecError."""
         plan = self.source.plan
         if not ready.all():
@@ -234,35 +234,37 @@ class DeviceRead:
             table, batch = take(table, numbers), batch.take(numbers)
         n = table.nchunks
 
-        def wave(some: slice) -> None:
+        def context(some: slice) -> None:
             nonlocal table, batch
             if some.start == 0 and some.stop < n:
-                # In the order of the buffer, so that a wave is a piece of it.
+                # In the order of the buffer, so that a batch is a piece of it.
                 order = np.argsort(batch.offsets, kind="stable")
                 table, batch = take(table, order), batch.take(order)
             every = some.stop - some.start == n
-            self._place_wave(lane, table if every else take(table, some), batch if every else batch.take(some))
+            self._place_batch(
+                pipeline_slot, table if every else take(table, some), batch if every else batch.take(some)
+            )
 
         def too_large(number: int) -> DeviceError:
             return self.resources.too_large(tuple(table.coords[number].tolist()), plan.chunk)
 
-        size = max(self.resources.lanes.limit // read_cost(plan, plan.chunk.nbytes or 1).memory, 1)
-        in_waves(lane, n, size, wave, too_large, plan.reading)
+        size = max(self.resources.pipeline_slots.limit // read_cost(plan, plan.chunk.nbytes or 1).memory, 1)
+        in_batches(pipeline_slot, n, size, context, too_large, plan.reading)
 
-    def _place_wave(self, lane: Lane, table: CopyTable, batch: Batch) -> None:
+    def _place_batch(self, pipeline_slot: PipelineSlot, table: CopyTable, batch: Batch) -> None:
         plan, there = self.source.plan, batch.offsets >= 0
         n, chunk_nbytes = int(np.count_nonzero(there)), plan.chunk.nbytes or 0
         present = slice(None) if n == there.size else np.flatnonzero(there)
 
-        def decode(wave: Wave) -> Chunks | None:
+        def decode(context: BatchContext) -> Chunks | None:
             if not n:
                 return None
-            streams = streams_in(wave, batch.slab, batch.offsets[present], batch.sizes[present])
+            streams = streams_in(context, batch.staging_buffer, batch.offsets[present], batch.sizes[present])
             if noted := here():
                 noted.count(n, int(streams.sizes.sum()), n * chunk_nbytes)
-            return decode_streams(wave, plan, streams)
+            return decode_streams(context, plan, streams)
 
         with stage("place") as placed:
             into = box_copies(plan, table, self.memory), self.memory, None
-            nbytes = place_batch(lane, plan, into, present, decode)
+            nbytes = place_batch(pipeline_slot, plan, into, present, decode)
             placed.count(there.size, n * chunk_nbytes, nbytes)

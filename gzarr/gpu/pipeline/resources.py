@@ -9,7 +9,7 @@ from gzarr.backend import Fields
 from gzarr.codecs.spec import ArrayRepr
 from gzarr.errors import DeviceError
 from gzarr.gpu.detection.thresholds import Crossover
-from gzarr.gpu.device.lanes import Lanes
+from gzarr.gpu.device.pipeline_slots import PipelineSlots
 from gzarr.gpu.device.protocol import Device
 from gzarr.gpu.pipeline.placement import DevicePlan
 from gzarr.gpu.reading.host import Reader
@@ -23,8 +23,8 @@ class Resources(NamedTuple):
     ----------
     device : Device
         The device.
-    lanes : Lanes
-        The pipeline slots of its waves.
+    pipeline_slots : PipelineSlots
+        The pipeline slots of its batches.
     reader : Reader
         The reader of files.
     small_reads : Crossover
@@ -33,11 +33,11 @@ class Resources(NamedTuple):
         Whether the device encodes a write: takes the plan, the value, the number of chunks, and fields.
         Raises: DeviceError in strict mode, if it cannot.
     too_large : callable
-        Makes the error for a chunk, of some coordinates, that does not fit into a lane alone.
+        Makes the error for a chunk, of some coordinates, that does not fit into a pipeline slot alone.
     """
 
     device: Device
-    lanes: Lanes
+    pipeline_slots: PipelineSlots
     reader: Reader
     small_reads: Crossover
     encodes: Callable[[DevicePlan, Any, int, Fields], bool]

@@ -1,11 +1,11 @@
-"""Says how many chunks a wave takes, before anything of it is known but the size and codecs of a chunk.
+"""Says how many chunks a batch takes, before anything of it is known but the size and codecs of a chunk.
 
-Theory of operation. Reading, uploading, decoding and placing of different waves overlap, so a read needs several waves.
-Each wave costs some 0.3 ms besides its bytes, and a decoder is fast only if it has streams for all multiprocessors.
-Models of these costs (`tests.gpu.pipeline.test_sizing`, `benchmarks.gpu.model`) are flat from 64 to 128 MiB for reads
-of 4 GiB. Smaller waves pay for calls; with larger ones, more is read before anything overlaps. Chunks of one long
-stream each are decoded at the pace of one stream, so their waves are larger, up to the memory of a lane. Short reads
-have smaller waves, as long as each is worth one.
+Theory of operation. Reading, uploading, decoding and placing of different batches overlap, so a read needs several
+batches. Each batch costs some 0.3 ms besides its bytes, and a decoder is fast only if it has streams for all
+multiprocessors. Models of these costs (`tests.gpu.pipeline.test_sizing`, `benchmarks.gpu.model`) are flat from 64 to
+128 MiB for reads of 4 GiB. Smaller batches pay for calls; with larger ones, more is read before anything overlaps.
+Chunks of one long stream each are decoded at the pace of one stream, so their batches are larger, up to the memory of a
+pipeline slot. Short reads have smaller batches, as long as each is worth one.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from gzarr.indexing.copies import Plan
 from gzarr.indexing.plan import BoxPlan
 from gzarr.layout.chunk_layout import Layout
 
-#: Decoded bytes of a wave, if its streams are enough.
-WAVE_NBYTES = 96 << 20
-#: Streams of a wave: 132 multiprocessors (H100, H200) with 16 of them each. nVidia's guide asks for some thousand.
-WAVE_NSTREAMS = 2000
-#: Waves of a read, if each still has a fourth of the above.
-WAVES_PER_READ, LEAST_SHARE = 8, 4
+#: Decoded bytes of a batch, if its streams are enough.
+BATCH_NBYTES = 96 << 20
+#: Streams of a batch: 132 multiprocessors (H100, H200) with 16 of them each. nVidia's guide asks for some thousand.
+BATCH_NSTREAMS = 2000
+#: Batches of a read, if each still has a fourth of the above.
+BATCHES_PER_READ, LEAST_SHARE = 8, 4
 #: More chunks only make larger tables: some 400 bytes for each chunk.
-MAX_WAVE_NCHUNKS = 1 << 14
+MAX_BATCH_NCHUNKS = 1 << 14
 
 #: Scratch of compressors for each stream of any size: nvCOMP's Zstandard takes 64 KiB, LZ4 and Deflate take 32 KiB.
 _ENCODE_NBYTES = 1 << 16
@@ -38,7 +38,7 @@ _UNKNOWN_SHARE = 6
 
 
 class ChunkCost(NamedTuple):
-    """What a chunk takes in a wave.
+    """What a chunk takes in a batch.
 
     Attributes
     ----------
@@ -55,18 +55,18 @@ class ChunkCost(NamedTuple):
     memory: int
 
 
-def wave_nchunks(nchunks: int, chunk: ChunkCost, limit: int) -> int:
-    """How many chunks each wave of a read or write should take, such that all take about as many.
+def batch_nchunks(nchunks: int, chunk: ChunkCost, limit: int) -> int:
+    """How many chunks each batch of a read or write should take, such that all take about as many.
 
-    nchunks: of the whole read or write. limit: device memory of a wave, in bytes.
+    nchunks: of the whole read or write. limit: device memory of a batch, in bytes.
     """
-    wanted = WAVE_NBYTES // max(chunk.nbytes, 1)
+    wanted = BATCH_NBYTES // max(chunk.nbytes, 1)
     if chunk.nstreams:
-        wanted = max(wanted, WAVE_NSTREAMS // chunk.nstreams)
-    wanted = min(wanted, max(-(-nchunks // WAVES_PER_READ), wanted // LEAST_SHARE))
-    most = max(min(wanted, limit // max(chunk.memory, 1), MAX_WAVE_NCHUNKS), 1)
-    nwaves = -(-nchunks // most)
-    return max(-(-nchunks // max(nwaves, 1)), 1)
+        wanted = max(wanted, BATCH_NSTREAMS // chunk.nstreams)
+    wanted = min(wanted, max(-(-nchunks // BATCHES_PER_READ), wanted // LEAST_SHARE))
+    most = max(min(wanted, limit // max(chunk.memory, 1), MAX_BATCH_NCHUNKS), 1)
+    nbatches = -(-nchunks // most)
+    return max(-(-nchunks // max(nbatches, 1)), 1)
 
 
 def batch_size(plan: Plan, layout: Layout, size: int) -> int:
@@ -103,7 +103,7 @@ def write_cost(plan: DevicePlan | None, nbytes: int) -> ChunkCost:
 
 
 def later_nbytes(plan: DevicePlan, n: int) -> int:
-    """Device memory that a wave of a read takes for n parts when their chunks are decoded: filters and tables."""
+    """Device memory that a batch of a read takes for n parts when their chunks are decoded: filters and tables."""
     return n * ((plan.chunk.nbytes or 0) * plan.filters + _TABLE_NBYTES) + (1 << 12)
 
 

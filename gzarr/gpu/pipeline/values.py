@@ -1,7 +1,7 @@
 """Brings values to where the gathering kernels read them: in place on the device, or uploaded.
 
-A NumPy value is uploaded wave by wave. The parts that a wave needs are packed into staging memory in the dtype of the
-chunks, so NumPy casts them as in an assignment; broadcast axes are packed once. An array on the device is read in
+A NumPy value is uploaded batch by batch. The parts that a batch needs are packed into staging memory in the dtype of
+the chunks, so NumPy casts them as in an assignment; broadcast axes are packed once. An array on the device is read in
 place, whatever its strides. Its numbers are cast on the device if the result is the same on every machine; else they
 are downloaded and cast on the host.
 """
@@ -15,9 +15,9 @@ import numpy as np
 
 from gzarr.backend import Array
 from gzarr.cpu.backend import as_numpy
-from gzarr.gpu.codecs.batch import Wave
+from gzarr.gpu.codecs.batch import BatchContext
 from gzarr.gpu.codecs.floats import why_not_cast
-from gzarr.gpu.device.lanes import Lane
+from gzarr.gpu.device.pipeline_slots import PipelineSlot
 from gzarr.gpu.device.protocol import Device
 from gzarr.gpu.pipeline.copies import (
     Copies,
@@ -35,8 +35,8 @@ from gzarr.gpu.pipeline.placing import packed
 from gzarr.indexing.plan import Part
 from gzarr.indexing.tables import CopyTable, table_of_parts
 
-#: Brings the values of some chunks to the device: (wave, range of the chunks) -> what is copied, and where it is.
-Values: TypeAlias = Callable[[Wave, slice], tuple[Copies, Memory]]
+#: Brings the values of some chunks to the device: (batch, range of the chunks) -> what is copied, and where it is.
+Values: TypeAlias = Callable[[BatchContext, slice], tuple[Copies, Memory]]
 
 
 def values_of(device: Device, plan: DevicePlan, value: Any, parts: Sequence[Part]) -> Values:
@@ -46,25 +46,25 @@ def values_of(device: Device, plan: DevicePlan, value: Any, parts: Sequence[Part
     """
     dtype = plan.chunk.dtype.newbyteorder("=")
 
-    def separate(wave: Wave, memory: Memory, some: slice) -> tuple[Copies, Memory]:
+    def separate(context: BatchContext, memory: Memory, some: slice) -> tuple[Copies, Memory]:
         return _gathered(plan, parts[some], memory), memory
 
     if device.owns(value):
         if not why_not_cast(value.dtype, dtype):
             memory = memory_of(device, value)
-            return lambda wave, some: (_gathered(plan, parts[some], memory), memory)
+            return lambda context, some: (_gathered(plan, parts[some], memory), memory)
         pieces: Sequence[Any] = [value[part.out] for part in parts]
     elif isinstance(value, np.ndarray):
-        return lambda wave, some: separate(wave, packed(wave, _views(value, parts[some]), dtype), some)
+        return lambda context, some: separate(context, packed(context, _views(value, parts[some]), dtype), some)
     else:
         pieces = [_adopted(device, value[part.out], dtype) for part in parts]
         dtypes = {piece.dtype for piece in pieces}
         if len(dtypes) == 1 and all(map(device.owns, pieces)) and not why_not_cast(pieces[0].dtype, dtype):
-            return lambda wave, some: separate(wave, _of_arrays(device, pieces[some]), some)
+            return lambda context, some: separate(context, _of_arrays(device, pieces[some]), some)
 
-    def downloaded(wave: Wave, some: slice) -> tuple[Copies, Memory]:
+    def downloaded(context: BatchContext, some: slice) -> tuple[Copies, Memory]:
         there = [device.download(piece) if device.owns(piece) else np.asarray(piece) for piece in pieces[some]]
-        return separate(wave, packed(wave, there, dtype), some)
+        return separate(context, packed(context, there, dtype), some)
 
     return downloaded
 
@@ -73,7 +73,7 @@ def values_of_table(device: Device, plan: DevicePlan, value: Array, table: CopyT
     """What brings the values of a table to the device, which are on it already, and need not be cast on the host."""
     memory = memory_of(device, value)
 
-    def values(wave: Wave, some: slice) -> tuple[Copies, Memory]:
+    def values(context: BatchContext, some: slice) -> tuple[Copies, Memory]:
         return box_copies(plan, distinct(take(table, some)), memory, plan.order), memory
 
     return values
@@ -96,19 +96,19 @@ def _gathered(plan: DevicePlan, parts: Sequence[Part], memory: Memory) -> Copies
 class OnHost:
     """An array on the device whose parts are NumPy arrays, for the host to write.
 
-    Parts are downloaded in the order of the lane's stream.
+    Parts are downloaded in the order of the pipeline slot's stream.
     """
 
-    def __init__(self, lane: Lane, value: Array) -> None:
-        self._lane = lane
+    def __init__(self, pipeline_slot: PipelineSlot, value: Array) -> None:
+        self._pipeline_slot = pipeline_slot
         self._value = value
         self.shape, self.dtype = value.shape, value.dtype
 
     def __getitem__(self, index: Any) -> np.ndarray[Any, Any]:
-        """One part. Raises: OverLimitError if a copy of it does not fit into the lane."""
-        mark = self._lane.memory.mark()
-        piece: np.ndarray[Any, Any] = self._lane.device.download(self._value[index])
-        self._lane.memory.rewind(mark)
+        """One part. Raises: OverLimitError if a copy of it does not fit into the pipeline slot."""
+        mark = self._pipeline_slot.memory.mark()
+        piece: np.ndarray[Any, Any] = self._pipeline_slot.device.download(self._value[index])
+        self._pipeline_slot.memory.rewind(mark)
         return piece
 
 

@@ -1,4 +1,4 @@
-"""Writes waves of chunks: merges them, compares them with the fill value and encodes them, on the device.
+"""Writes batches of chunks: merges them, compares them with the fill value and encodes them, on the device.
 
 Theory of operation. Chunks that are only partly covered are decoded as for a read. One launch brings them into *rows*,
 plain chunks in their stored order, and fills in missing ones. One launch copies the new values into the rows. One
@@ -6,8 +6,8 @@ launch finds the rows that equal the fill value; their flags are downloaded, and
 run, their results are packed, and one copy downloads them into pinned memory, of which the results are views. The host
 runs the codecs that the device lacks.
 
-Rules: results of decoders and encoders are checked once, when the wave is done; the value is not read after that. A
-wave that raises OverLimitError has changed nothing but its own memory.
+Rules: results of decoders and encoders are checked once, when the batch is done; the value is not read after that. A
+batch that raises OverLimitError has changed nothing but its own memory.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from numpy.typing import NDArray
 from gzarr.backend import Array
 from gzarr.codecs.spec import ArrayRepr, fill_of
 from gzarr.errors import CodecError
-from gzarr.gpu.codecs.batch import Chunks, Encoded, Wave
+from gzarr.gpu.codecs.batch import BatchContext, Chunks, Encoded
 from gzarr.gpu.codecs.dtypes import swap_unit
 from gzarr.gpu.codecs.floats import cast
 from gzarr.gpu.codecs.transfers import ALIGNMENT, copy_streams, new_rows, reversed_units
-from gzarr.gpu.device.lanes import Lane
+from gzarr.gpu.device.pipeline_slots import PipelineSlot
 from gzarr.gpu.device.protocol import Table
 from gzarr.gpu.kernels import row_threads
 from gzarr.gpu.kernels.sources import UNIT_NBYTES
+from gzarr.gpu.pipeline.batches import positions
 from gzarr.gpu.pipeline.copies import Copies, Memory, from_chunks
 from gzarr.gpu.pipeline.launching import gather, launch_rows
 from gzarr.gpu.pipeline.placement import DevicePlan, EncodePlan
 from gzarr.gpu.pipeline.read import decoded
 from gzarr.gpu.pipeline.values import Values
-from gzarr.gpu.pipeline.waves import positions
 from gzarr.profiling.recorder import stage
 from gzarr.storage.base import Buffer, host_view
 
@@ -58,15 +58,23 @@ class Packed(NamedTuple):
     sizes: Table
 
 
-def encode_wave(
-    lane: Lane, plan: DevicePlan, old: Sequence[Buffer | None], values: tuple[Values, slice], *, keep_empty: bool
+def encode_batch(
+    pipeline_slot: PipelineSlot,
+    plan: DevicePlan,
+    old: Sequence[Buffer | None],
+    values: tuple[Values, slice],
+    *,
+    keep_empty: bool,
 ) -> Packed:
     """Merge chunks and do the device's part of their encoding. Chunks that now hold the fill value are left out.
 
     old: the old contents of each. values: what gives the new values, and the range of its chunks that these are.
     Raises: CodecError with the index of the chunk, OverLimitError.
     """
-    decoding, encoding = Wave(lane.device, lane=lane), Wave(lane.device, lane=lane)
+    decoding, encoding = (
+        BatchContext(pipeline_slot.device, pipeline_slot=pipeline_slot),
+        BatchContext(pipeline_slot.device, pipeline_slot=pipeline_slot),
+    )
     present = [i for i, buffer in enumerate(old) if buffer is not None]
     written: Any = np.arange(len(old))
     rows = copies = memory = None
@@ -102,83 +110,83 @@ def buffers_of(plan: EncodePlan, encoded: Packed, n: int) -> list[Buffer | None]
     return buffers
 
 
-def _old_rows(wave: Wave, plan: DevicePlan, old: Sequence[Buffer | None], copies: Copies) -> Array:
+def _old_rows(context: BatchContext, plan: DevicePlan, old: Sequence[Buffer | None], copies: Copies) -> Array:
     """Rows with what will not be written over: old contents, or the fill value. Other rows are not initialized."""
     n, nbytes = len(old), plan.chunk.nbytes or 0
     present = [i for i, buffer in enumerate(old) if buffer is not None]
-    chunks = decoded(wave, plan, [old[i] for i in present]) if present else None
+    chunks = decoded(context, plan, [old[i] for i in present]) if present else None
     if chunks is not None and len(present) == n and chunks.rows is not None and chunks.shuffle is None:
         return chunks.rows
-    rows, _ = new_rows(wave, n, nbytes)
+    rows, _ = new_rows(context, n, nbytes)
     merged = copies.covered != plan.chunk.nelements
     merged[present] = True
     which = np.flatnonzero(merged).tolist()
     if which:
-        launch_rows(wave, plan, chunks, present, (rows, which))
+        launch_rows(context, plan, chunks, present, (rows, which))
     return rows
 
 
-def _merged(wave: Wave, plan: DevicePlan, values: tuple[Copies, Memory], rows: Array) -> Array:
+def _merged(context: BatchContext, plan: DevicePlan, values: tuple[Copies, Memory], rows: Array) -> Array:
     """Rows with the new values in them, cast if these are of another dtype."""
     copies, memory = values
     native, given = plan.stored.newbyteorder("="), memory.dtype.newbyteorder("=")
     if given != native:
-        raw, _ = new_rows(wave, copies.nchunks, plan.chunk.nelements * given.itemsize)
-        gather(wave, plan, copies, memory, raw)
-        made = cast(wave, raw, given, native)
+        raw, _ = new_rows(context, copies.nchunks, plan.chunk.nelements * given.itemsize)
+        gather(context, plan, copies, memory, raw)
+        made = cast(context, raw, given, native)
         if bool(np.all(copies.covered == plan.chunk.nelements)):
             unit = swap_unit(plan.stored)
-            return reversed_units(wave, made, unit) if unit else made
-        addresses = wave.device.address(made) + np.arange(copies.nchunks, dtype=np.int64) * made.shape[1]
+            return reversed_units(context, made, unit) if unit else made
+        addresses = context.device.address(made) + np.arange(copies.nchunks, dtype=np.int64) * made.shape[1]
         copies, memory = from_chunks(copies, addresses, native)
-    gather(wave, plan, copies, memory, rows)
+    gather(context, plan, copies, memory, rows)
     return rows
 
 
-def _find_written(wave: Wave, plan: DevicePlan, rows: Array) -> NDArray[np.int64]:
+def _find_written(context: BatchContext, plan: DevicePlan, rows: Array) -> NDArray[np.int64]:
     """The rows that do not equal the fill value, bit for bit. Waits."""
     fill = np.frombuffer(np.array(fill_of(plan.chunk)).astype(plan.stored).tobytes(), np.uint8)
     n, nbytes = rows.shape
-    staging = wave.device.staging(UNIT_NBYTES + n)
+    staging = context.device.staging(UNIT_NBYTES + n)
     staging[:UNIT_NBYTES] = np.tile(fill, UNIT_NBYTES // fill.size)
     staging[UNIT_NBYTES:] = 0
-    table = wave.upload(staging)
-    address = wave.device.address(table)
-    args = (n, nbytes, wave.device.address(rows), address, address + UNIT_NBYTES)
-    wave.device.launch("find_written", row_threads(n, nbytes), args)
-    return np.flatnonzero(wave.device.download(table[UNIT_NBYTES:]))
+    table = context.upload(staging)
+    address = context.device.address(table)
+    args = (n, nbytes, context.device.address(rows), address, address + UNIT_NBYTES)
+    context.device.launch("find_written", row_threads(n, nbytes), args)
+    return np.flatnonzero(context.device.download(table[UNIT_NBYTES:]))
 
 
-def _encoded(wave: Wave, plan: DevicePlan, rows: Array, which: NDArray[np.int64]) -> Chunks | Encoded:
+def _encoded(context: BatchContext, plan: DevicePlan, rows: Array, which: NDArray[np.int64]) -> Chunks | Encoded:
     """Some of the rows, after the device's part of the encoding. Raises: CodecError with the index among them."""
-    batch: Chunks | Encoded = _chunks(wave, rows, which)
+    batch: Chunks | Encoded = _chunks(context, rows, which)
     for encode in plan.encoding.device:
-        batch = encode(wave, batch)
+        batch = encode(context, batch)
     return batch
 
 
-def _chunks(wave: Wave, rows: Array, which: NDArray[np.int64]) -> Chunks:
+def _chunks(context: BatchContext, rows: Array, which: NDArray[np.int64]) -> Chunks:
     """Some of the rows, as contiguous chunks."""
     nbytes = rows.shape[1]
-    addresses = wave.device.address(rows) + which * nbytes
+    addresses = context.device.address(rows) + which * nbytes
     if len(which) < rows.shape[0]:
-        together, places = new_rows(wave, len(which), nbytes)
-        copy_streams(wave, addresses, places, np.full(len(which), nbytes, np.int64))
+        together, places = new_rows(context, len(which), nbytes)
+        copy_streams(context, addresses, places, np.full(len(which), nbytes, np.int64))
         rows, addresses = together, places
     return Chunks(rows, addresses, nbytes, rows)
 
 
-def _downloaded(wave: Wave, batch: Chunks | Encoded) -> tuple[NDArray[np.uint8], Table, Table]:
+def _downloaded(context: BatchContext, batch: Chunks | Encoded) -> tuple[NDArray[np.uint8], Table, Table]:
     """Download encoded chunks in one copy. Returns: pinned memory, and where in it each begins and how long it is."""
     sizes = batch.sizes if isinstance(batch, Encoded) else np.full(len(batch), batch.nbytes, np.int64)
     if isinstance(batch, Chunks) and batch.rows is not None:
-        slab, starts = batch.rows.reshape(-1), np.arange(len(batch), dtype=np.int64) * batch.nbytes
+        staging_buffer, starts = batch.rows.reshape(-1), np.arange(len(batch), dtype=np.int64) * batch.nbytes
     else:
         ends = np.cumsum(-(-sizes // ALIGNMENT) * ALIGNMENT)
         starts = np.concatenate([[0], ends[:-1]]).astype(np.int64)
-        slab = wave.empty(int(ends[-1]))
-        copy_streams(wave, batch.addresses, wave.device.address(slab) + starts, sizes)
-    return wave.device.download(slab, wave.result(slab.nbytes)), starts, sizes
+        staging_buffer = context.empty(int(ends[-1]))
+        copy_streams(context, batch.addresses, context.device.address(staging_buffer) + starts, sizes)
+    return context.device.download(staging_buffer, context.result(staging_buffer.nbytes)), starts, sizes
 
 
 def _encoded_on_host(plan: EncodePlan, data: NDArray[np.uint8], index: int) -> Buffer:

@@ -26,13 +26,13 @@ from gzarr.cpu.compiled import library
 from gzarr.errors import CodecError, DeviceError
 from gzarr.gpu.codecs.floats import why_not_cast
 from gzarr.gpu.native.put import EMPTY, LEFT, Put, make_put
+from gzarr.gpu.pipeline.batches import in_batches
 from gzarr.gpu.pipeline.copies import take
 from gzarr.gpu.pipeline.placement import DevicePlan
 from gzarr.gpu.pipeline.resources import Resources
-from gzarr.gpu.pipeline.sizing import batch_size, wave_nchunks, write_cost
+from gzarr.gpu.pipeline.sizing import batch_nchunks, batch_size, write_cost
 from gzarr.gpu.pipeline.values import values_of, values_of_table
-from gzarr.gpu.pipeline.waves import in_waves
-from gzarr.gpu.pipeline.write import Packed, encode_wave
+from gzarr.gpu.pipeline.write import Packed, encode_batch
 from gzarr.indexing.copies import make_batches
 from gzarr.indexing.grid import RegularAxis, chunk_shape
 from gzarr.indexing.keys import Coords, join_path
@@ -189,18 +189,18 @@ class DeviceWrite:
             parts = self.tables.parts(piece.number, piece.table, chunks.tolist())
             values = values_of(device, plan, self.value, parts)
         encoded: list[Packed] = []
-        with resources.lanes.borrow_to_write() as lane:
+        with resources.pipeline_slots.borrow_to_write() as pipeline_slot:
 
-            def wave(some: slice) -> None:
+            def context(some: slice) -> None:
                 none = [None] * (some.stop - some.start)
-                found = encode_wave(lane, plan, none, (values, some), keep_empty=self.keep_empty)
+                found = encode_batch(pipeline_slot, plan, none, (values, some), keep_empty=self.keep_empty)
                 encoded.append(found._replace(numbers=found.numbers + some.start))
 
             def too_large(number: int) -> DeviceError:
                 return resources.too_large(tuple(piece.table.coords[chunks[number]].tolist()), plan.chunk)
 
-            fitting = max(resources.lanes.limit // write_cost(plan, plan.chunk.nbytes or 1).memory, 1)
-            in_waves(lane, chunks.size, fitting, wave, too_large, plan.writing)
+            fitting = max(resources.pipeline_slots.limit // write_cost(plan, plan.chunk.nbytes or 1).memory, 1)
+            in_batches(pipeline_slot, chunks.size, fitting, context, too_large, plan.writing)
         return encoded
 
     def _store(self, keys: Sequence[str], encoded: Sequence[Packed]) -> None:
@@ -254,7 +254,7 @@ def make_write(
     if (off := library.obstacle()) is not None:
         return off
     nbytes = array.plan.chunk.nbytes or 1
-    size = wave_nchunks(box.nparts, write_cost(array.plan, nbytes), resources.lanes.limit)
+    size = batch_nchunks(box.nparts, write_cost(array.plan, nbytes), resources.pipeline_slots.limit)
     most = max(batch_size(box, array.layout, size), int(np.prod(array.counts or (1,))))
     batches = make_batches(box, array.layout.objects, most)
     work = Work(box.nparts, nbytes, size, unlocked=True, waits=array.store.concurrency > 1)

@@ -1,9 +1,9 @@
 """Reads files straight into device memory with KvikIO, which uses GPUDirect Storage where that is active.
 
-All reads of a wave (of as many files as may be open) are submitted at once and then awaited; neighbouring chunks of a
-shard are one read. Files stay open for the next waves. Waves take the `HostReader` if the host must read the headers of
-chunks (more than a few bytes that are copied back), if few bytes are wanted of each file, if the store does not have
-them in files, or if a file changes while its wave is read.
+All reads of a batch (of as many files as may be open) are submitted at once and then awaited; neighbouring chunks of a
+shard are one read. Files stay open for the next batches. Batches take the `HostReader` if the host must read the
+headers of chunks (more than a few bytes that are copied back), if few bytes are wanted of each file, if the store does
+not have them in files, or if a file changes while its batch is read.
 
 cuFile reads zeros from file systems that it does not know (tmpfs) without an error. So the beginning of the first file
 of every file system is compared with what the host reads. A file system where they differ is read on the host from then
@@ -26,13 +26,13 @@ import numpy as np
 
 from gzarr.codecs.spec import CodecSpec
 from gzarr.cpu.threads import thread_count
-from gzarr.gpu.device.lanes import Lane
 from gzarr.gpu.device.memory import OverLimitError
+from gzarr.gpu.device.pipeline_slots import PipelineSlot
 from gzarr.gpu.device.protocol import Device, Table
 from gzarr.gpu.native.fetch import Fetch, Wanted, locate
 from gzarr.gpu.pipeline.placement import DevicePlan
 from gzarr.gpu.reading.files import file_version, locate_spans
-from gzarr.gpu.reading.host import Batch, HostReader, Item, Slab, detour_of, spread_out
+from gzarr.gpu.reading.host import Batch, HostReader, Item, StagingBuffer, host_round_trip_of, spread_out
 from gzarr.gpu.reading.open_files import FileCache, Future, OpenFile
 from gzarr.layout.chunk_layout import Located
 from gzarr.storage.base import Store
@@ -41,7 +41,7 @@ from gzarr.storage.coalesce import MAX_GAP_NBYTES
 #: Bytes wanted of a file from which it pays to open it: opening takes 1 to 3 ms (`gzarr.gpu.reading.open_files`), in
 #: which a drive reads 7 to 20 MB. On 16 threads, opening files of 8 MiB takes some tenth of the time of reading them.
 MIN_FILE_NBYTES = 8 << 20
-#: Share of a lane for encoded chunks; the rest is for decoding them.
+#: Share of a pipeline slot for encoded chunks; the rest is for decoding them.
 _MAX_SHARE = 0.5
 #: Bytes of the first file of a file system that are compared: a page.
 _COMPARED_NBYTES = 4096
@@ -81,7 +81,7 @@ class KvikioReader:
     files
         Cache of open files.
     failure
-        Why the last wave that should have gone straight to the device did not; None if all did.
+        Why the last batch that should have gone straight to the device did not; None if all did.
     """
 
     name = "kvikio"
@@ -101,11 +101,11 @@ class KvikioReader:
             return ""
         return f"files of device {', '.join(bad)} are read on the host, as KvikIO read other bytes than the host"
 
-    def detour(self, specs: Sequence[CodecSpec]) -> str | None:
+    def host_round_trip(self, specs: Sequence[CodecSpec]) -> str | None:
         """Why chunks pass through host memory first; None if they do not."""
-        return detour_of(specs)
+        return host_round_trip_of(specs)
 
-    def read(self, lane: Lane, store: Store, wanted: Sequence[Located], plan: DevicePlan) -> list[Any]:
+    def read(self, pipeline_slot: PipelineSlot, store: Store, wanted: Sequence[Located], plan: DevicePlan) -> list[Any]:
         """Read located chunks into device memory. Raises: CodecError(index), StoreError."""
         spans = locate_spans(store, wanted) if plan.skips_host else None
         here = [span for span in spans or () if span is not None]
@@ -113,19 +113,21 @@ class KvikioReader:
             versions = {span.path: span.version for span in here}
             number = {path: i for i, path in enumerate(versions)}
             columns = np.array([(number[span.path], span.start, span.nbytes) for span in here], np.int64)
-            found = self._read(lane, Ranges(versions, *columns.T), plan.phase)
+            found = self._read(pipeline_slot, Ranges(versions, *columns.T), plan.phase)
             if found is not None:
-                slab, offsets = found
+                staging_buffer, offsets = found
                 places = iter(offsets.tolist())
-                return [None if span is None else Item(slab, next(places), span.nbytes) for span in spans]
-        return self._host.read(lane, store, wanted, plan)
+                return [None if span is None else Item(staging_buffer, next(places), span.nbytes) for span in spans]
+        return self._host.read(pipeline_slot, store, wanted, plan)
 
-    def fetch(self, lane: Lane, source: Fetch, wanted: Wanted, plan: DevicePlan, nbytes: int) -> Batch:
+    def fetch(self, pipeline_slot: PipelineSlot, source: Fetch, wanted: Wanted, plan: DevicePlan, nbytes: int) -> Batch:
         """Read chunks into device memory, or into pinned memory if that is faster."""
-        batch = self._fetch(lane, source, wanted, plan.phase, nbytes) if plan.skips_host and nbytes else None
-        return self._host.fetch(lane, source, wanted, plan, nbytes) if batch is None else batch
+        batch = self._fetch(pipeline_slot, source, wanted, plan.phase, nbytes) if plan.skips_host and nbytes else None
+        return self._host.fetch(pipeline_slot, source, wanted, plan, nbytes) if batch is None else batch
 
-    def _fetch(self, lane: Lane, source: Fetch, wanted: Wanted, phase: int, nbytes: int) -> Batch | None:
+    def _fetch(
+        self, pipeline_slot: PipelineSlot, source: Fetch, wanted: Wanted, phase: int, nbytes: int
+    ) -> Batch | None:
         """Read chunks of files into device memory; None if the host reader should read them."""
         is_sharded = source.n_entries > 0
         files = wanted.owners if is_sharded else wanted.coords
@@ -142,16 +144,16 @@ class KvikioReader:
         here = {paths[i]: versions.get(paths[i], ()) for i in used.tolist()}
         if not rows.size or not all(here.values()):
             return None
-        found = self._read(lane, Ranges(here, files, located.offsets[rows], located.sizes[rows]), phase)
+        found = self._read(pipeline_slot, Ranges(here, files, located.offsets[rows], located.sizes[rows]), phase)
         if found is None:
             return None
-        slab, offsets = found
+        staging_buffer, offsets = found
         located.offsets[:] = -1
         located.offsets[rows] = offsets
-        return Batch(slab, located.offsets, located.sizes)
+        return Batch(staging_buffer, located.offsets, located.sizes)
 
-    def _read(self, lane: Lane, ranges: Ranges, phase: int) -> tuple[Slab, Table] | None:
-        """Read ranges into a slab, and say where each is; None if the host reader should read them.
+    def _read(self, pipeline_slot: PipelineSlot, ranges: Ranges, phase: int) -> tuple[StagingBuffer, Table] | None:
+        """Read ranges into a staging buffer, and say where each is; None if the host reader should read them.
 
         Whatever goes wrong, it does too, or finds and names the reason.
         """
@@ -160,24 +162,24 @@ class KvikioReader:
             return None
         runs, run, inside = merged(ranges)
         offsets, total = spread_out(runs.sizes, phase)
-        limit = lane.memory.limit
+        limit = pipeline_slot.memory.limit
         if limit is not None and total > limit * _MAX_SHARE:
-            self.failure = f"{total} encoded bytes of a wave take more than half of the {limit} bytes that it may have"
+            self.failure = f"{total} encoded bytes of a batch take more than half of the {limit} bytes that it may have"
             return None
         try:
-            memory = lane.device.empty(total)
+            memory = pipeline_slot.device.empty(total)
         except OverLimitError:
-            lane.memory.compact()  # earlier reads have cut it into pieces
-            memory = lane.device.empty(total)
-        # A kernel of the previous wave, or the filling of new memory, may still run on the lane's stream.
-        lane.device.synchronize()
+            pipeline_slot.memory.compact()  # earlier reads have cut it into pieces
+            memory = pipeline_slot.device.empty(total)
+        # A kernel of the previous batch, or the filling of new memory, may still run on the pipeline slot's stream.
+        pipeline_slot.device.synchronize()
         try:
-            self._read_files(lane.device, memory, runs, offsets)
+            self._read_files(pipeline_slot.device, memory, runs, offsets)
         except (OSError, RuntimeError) as error:
             self.failure = str(error)
-            lane.memory.rewind()
+            pipeline_slot.memory.rewind()
             return None
-        return Slab(lane.device, None, memory), offsets[run] + inside
+        return StagingBuffer(pipeline_slot.device, None, memory), offsets[run] + inside
 
     def _pays(self, ranges: Ranges) -> bool:
         """Whether so much is wanted of each file that it pays to open it, or all files are open."""

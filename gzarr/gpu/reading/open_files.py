@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
 from gzarr.concurrency import Pool, new_lock, run_in_threads
-from gzarr.gpu.device.lanes import N_LANES
+from gzarr.gpu.device.pipeline_slots import N_PIPELINE_SLOTS
 from gzarr.gpu.reading.files import file_version
 
 #: Threads that open files: an open waits for the driver most of the time.
@@ -58,7 +58,7 @@ class Limits(NamedTuple):
     cached : int
         While nothing is read.
     at_once : int
-        In use by one wave, besides the cached ones.
+        In use by one batch, besides the cached ones.
     """
 
     cached: int
@@ -66,7 +66,7 @@ class Limits(NamedTuple):
 
 
 def limits() -> Limits:
-    """How many files the descriptors of this process allow, of which half are for the waves under way."""
+    """How many files the descriptors of this process allow, of which half are for the batches under way."""
     try:
         import resource
 
@@ -75,7 +75,7 @@ def limits() -> Limits:
     except ImportError:  # not Unix
         soft = _DEFAULT_LIMIT
     n_files = int(soft * _SHARE) // _DESCRIPTORS
-    return Limits(max(n_files // 2, 1), max(n_files // 2 // N_LANES, 1))
+    return Limits(max(n_files // 2, 1), max(n_files // 2 // N_PIPELINE_SLOTS, 1))
 
 
 class _Handle:

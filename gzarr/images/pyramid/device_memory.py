@@ -10,7 +10,8 @@ from gzarr.images.halo.dry_run import ASSUMED, N_ELEMENTS
 from gzarr.images.pyramid.cascade import Cascade
 from gzarr.indexing.regions import Region
 
-#: Of the device memory, one of so many parts is for decoding and encoding: the lanes of the backend (`gzarr.gpu`).
+#: Of the device memory, one of so many parts is for decoding and encoding: the pipeline slots of the backend
+#: (`gzarr.gpu`).
 _CODING_SHARE = 2
 
 

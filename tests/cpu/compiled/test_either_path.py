@@ -32,7 +32,7 @@ pytestmark = pytest.mark.skipif(library.loop() is None, reason=f"the compiled lo
 
 
 class Waiting(WrapperStore):
-    """A store that takes many requests at once: its chunks come in waves."""
+    """A store that takes many requests at once: its chunks come in batches."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
@@ -81,7 +81,7 @@ LARGE = {
     "large zstd in shards": large(ShardingCodec((130, 200, 5), [BytesCodec(), ZstdCodec(1)]), chunks=(260, 400, 10)),
 }
 LAYOUTS = SMALL | LARGE
-#: Layouts and kinds of stores. Large chunks are not read by waves.
+#: Layouts and kinds of stores. Large chunks are not read by batches.
 PAIRS = [(name, kind) for name in LAYOUTS for kind in STORES if name in SMALL or kind in ("files", "memory")]
 
 

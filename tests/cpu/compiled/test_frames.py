@@ -17,11 +17,11 @@ N, NBYTES = 3, 4000
 
 def arguments() -> list[Any]:
     frame = np.frombuffer(Blosc("lz4", 5, 1).encode(np.arange(NBYTES // 4, dtype="i4")), np.uint8)
-    slab, places = np.concatenate([frame] * N), np.arange(N, dtype=np.int64) * frame.size
+    staging_buffer, places = np.concatenate([frame] * N), np.arange(N, dtype=np.int64) * frame.size
     sizes = np.full(N, frame.size, np.int64)
     small = [np.empty(N, np.uint8) for _ in range(3)]
     wide = [np.empty(N, np.int32), np.empty(N, np.int64), np.empty(N, np.int64)]
-    return [slab, places, sizes, NBYTES, *small, *wide, np.zeros(6, np.int64), np.empty((5, 0), np.int64)]
+    return [staging_buffer, places, sizes, NBYTES, *small, *wide, np.zeros(6, np.int64), np.empty((5, 0), np.int64)]
 
 
 def test_frames_are_counted_and_then_noted() -> None:
@@ -54,7 +54,7 @@ def test_counts_that_lie_are_noticed() -> None:
     assert not library.loop().parse_blosc(*args)
 
 
-def test_ranges_outside_the_slab_are_left() -> None:
+def test_ranges_outside_the_staging_buffer_are_left() -> None:
     for i, change in ((1, -1), (1, 1), (2, 1), (2, -(1 << 62)), (1, 1 << 62)):
         args = arguments()
         args[i][-1] += change

@@ -16,12 +16,12 @@ from gzarr.codecs.numcodecs import NumcodecsCodec
 from gzarr.codecs.spec import ArrayRepr, CodecSpec, Step
 from gzarr.cpu.backend import CpuBackend
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.codecs.batch import Chunks, Encoded, Wave
+from gzarr.gpu.codecs.batch import BatchContext, Chunks, Encoded
 from gzarr.gpu.codecs.bytes import stored_dtype
 from gzarr.gpu.codecs.entry import Encoder
 from gzarr.gpu.codecs.transfers import byte_ranges, copy_streams
 from gzarr.gpu.device.emulated import EmulatedDevice
-from gzarr.gpu.device.lanes import Lane
+from gzarr.gpu.device.pipeline_slots import PipelineSlot
 from gzarr.gpu.device.protocol import Outcome
 from gzarr.gpu.pipeline.placement import device_codecs
 
@@ -76,7 +76,7 @@ def encode_on_host(specs: Sequence[CodecSpec], chunks: np.ndarray) -> list[bytes
     return [bytes(memoryview(data)) for data in chain.encode(list(chunks))]
 
 
-def bytes_of(wave: Wave, batch: Chunks | Encoded) -> list[bytes]:
+def bytes_of(context: BatchContext, batch: Chunks | Encoded) -> list[bytes]:
     """What a batch holds, of a device whose memory is the host's."""
     return [ctypes.string_at(at, n) for at, n in zip(*(table.tolist() for table in byte_ranges(batch)), strict=True)]
 
@@ -84,7 +84,7 @@ def bytes_of(wave: Wave, batch: Chunks | Encoded) -> list[bytes]:
 def encode(
     device: Any, specs: Sequence[CodecSpec], chunks: np.ndarray, limit: int = 1 << 30, fetch: Any = bytes_of
 ) -> list[bytes]:
-    """Encode chunks (the first axis counts them) in one wave, in a lane of so much memory.
+    """Encode chunks (the first axis counts them) in one batch, in a pipeline slot of so much memory.
 
     fetch: copies what came out to the host.
     Raises: TypeError if the device lacks one of the steps.
@@ -94,16 +94,16 @@ def encode(
     for step, encoder in zip(steps, encoders, strict=True):
         if isinstance(encoder, str):
             raise TypeError(f"the device does not encode {step.spec}: {encoder}")
-    lane = Lane(device, limit)
-    with lane.active():
+    pipeline_slot = PipelineSlot(device, limit)
+    with pipeline_slot.active():
         first = isinstance(steps[0].spec, BytesCodec)
         batch = chunks_on(device, chunks.astype(stored_dtype(steps[0]) if first else chunks.dtype.newbyteorder("=")))
-        wave = Wave(device)
+        context = BatchContext(device)
         for encoder in encoders:
-            batch = encoder(wave, batch)
+            batch = encoder(context, batch)
         device.synchronize()
-        found = fetch(wave, batch)
-        wave.drop()
+        found = fetch(context, batch)
+        context.drop()
     return found
 
 
@@ -116,13 +116,13 @@ def chunks_on(device: Any, chunks: np.ndarray) -> Chunks:
     return Chunks(rows, addresses, host.shape[1], rows)
 
 
-def copied_bytes_of(wave: Wave, batch: Chunks | Encoded) -> list[bytes]:
+def copied_bytes_of(context: BatchContext, batch: Chunks | Encoded) -> list[bytes]:
     """What a batch holds, of any device: put together there, and downloaded."""
     source, sizes = byte_ranges(batch)
     ends = np.cumsum(sizes)
-    memory = wave.device.empty(int(ends[-1]))
-    copy_streams(wave, source, wave.device.address(memory) + ends - sizes, sizes)
-    host = wave.device.download(memory)
+    memory = context.device.empty(int(ends[-1]))
+    copy_streams(context, source, context.device.address(memory) + ends - sizes, sizes)
+    host = context.device.download(memory)
     return [host[end - n : end].tobytes() for end, n in zip(ends.tolist(), sizes.tolist(), strict=True)]
 
 

@@ -16,7 +16,7 @@ from gzarr.codecs.spec import Kind, Repr, need_array
 from gzarr.cpu.codecs.per_chunk import per_chunk
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.codecs import TABLE, device_codec
-from gzarr.gpu.codecs.batch import Wave
+from gzarr.gpu.codecs.batch import BatchContext
 from gzarr.gpu.codecs.entry import DeviceCodec
 from gzarr.gpu.codecs.filters import Filter, filter_codec
 from gzarr.gpu.device.emulated import EmulatedDevice
@@ -59,7 +59,7 @@ def flipping(step: Step) -> Filter | str:
         return "masks are for integers"
     dtype, mask = step.decoded.dtype.newbyteorder("="), step.spec.configuration()["mask"]
 
-    def run(wave: Wave, rows: Any) -> Any:
+    def run(context: BatchContext, rows: Any) -> Any:
         return (rows.view(dtype) ^ mask).view(np.uint8)
 
     return run

@@ -21,7 +21,7 @@ from gzarr.config import config
 from gzarr.cpu.codecs.compressors import gzip_decoder, lz4_decoder, zlib_decoder, zstd_decoder
 from gzarr.cpu.codecs.frames import MAGIC
 from gzarr.gpu.codecs import envelopes
-from tests.gpu.slabs import damaged, slab_of
+from tests.gpu.staging_buffers import damaged, staging_buffer_of
 
 
 def inflated(raw: bytes) -> bytes:
@@ -61,11 +61,11 @@ def contents(nbytes: int) -> list[bytes]:
 
 def usual(codec: str, chunks: Sequence[bytes], nbytes: int, filler: int = 0xA5) -> list[bool]:
     """Which chunks are usual: the compiled loop and Python agree."""
-    slab = slab_of(chunks, filler=filler)
+    staging_buffer = staging_buffer_of(chunks, filler=filler)
     expected = np.full(len(chunks), nbytes, np.int64)
-    found = FORMATS[codec][0](*slab, expected).tolist()
+    found = FORMATS[codec][0](*staging_buffer, expected).tolist()
     with config.set({"cpu.native": False}):
-        assert FORMATS[codec][0](*slab, expected).tolist() == found
+        assert FORMATS[codec][0](*staging_buffer, expected).tolist() == found
     return found
 
 

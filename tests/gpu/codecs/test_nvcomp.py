@@ -254,7 +254,7 @@ def test_the_batched_call_gets_what_nvcomp_demands(algorithm, zarr_format):
     found = gzarr.open_array(z.store, device=GpuBackend(device, strict=True))
     np.testing.assert_array_equal(found[:39], data[:39])
     assert found[39].tolist() == [0] * 11
-    ((decoder, source, nbytes, target, capacity),) = device.calls  # one call for the wave; none for the missing chunk
+    ((decoder, source, nbytes, target, capacity),) = device.calls  # one call for the batch; none for the missing chunk
     assert decoder == algorithm
     assert nbytes.tolist() == [len(s) for s in streams]
     assert capacity.tolist() == [33] * 13

@@ -145,7 +145,7 @@ def test_gzip_members_of_another_form_are_refused() -> None:
     ],
     ids=str,
 )
-def test_a_wave_takes_few_launches_and_one_wait(specs: list[Any], launches: list[str], waits: int) -> None:
+def test_a_batch_takes_few_launches_and_one_wait(specs: list[Any], launches: list[str], waits: int) -> None:
     for n in (1, 50):
         device = CountingDevice(EmulatedDevice())
         encode(device, specs, np.repeat(chunks_of(40000)[:1], n, axis=0))
@@ -153,7 +153,7 @@ def test_a_wave_takes_few_launches_and_one_wait(specs: list[Any], launches: list
 
 
 @pytest.mark.parametrize("spec", [codecs.ZstdCodec(), codecs.BloscCodec("lz4"), spec_of("zlib")], ids=str)
-def test_all_memory_is_the_lane_s(spec: Any) -> None:
+def test_all_memory_is_the_pipeline_slot_s(spec: Any) -> None:
     chunks = chunks_of(1 << 16)
     device = EmulatedDevice()
     encode(device, [spec], chunks)

@@ -31,20 +31,20 @@ from benchmarks.gpu.pyramids import pyramid_cases
 from benchmarks.gpu.streams import Gpu, Tables
 from gzarr.gpu import kernels
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.codecs.batch import Wave
+from gzarr.gpu.codecs.batch import BatchContext
 from gzarr.gpu.detection.thresholds import NEVER
 from gzarr.gpu.device import nvcomp, nvcomp_tables
 from gzarr.gpu.device.hostbuild import find_compiler
-from gzarr.gpu.device.lanes import Lane, Lanes
 from gzarr.gpu.device.memory import OverLimitError
 from gzarr.gpu.device.pinned import MAX_TABLE_NBYTES
-from gzarr.gpu.reading.host import Item, Slab, streams_of
+from gzarr.gpu.device.pipeline_slots import PipelineSlot, PipelineSlots
+from gzarr.gpu.reading.host import Item, StagingBuffer, streams_of
 from gzarr.hierarchy.lazy import Separate
 from tests.contracts.test_backend import *  # noqa: F403
 from tests.gpu import fake_cupy
 from tests.gpu.fake_cupy.memory import _pinned
 from tests.gpu.fake_cupy.streams import queue_at, schedule
-from tests.gpu.hardware.opening import cuda_backend, lane_of, on_cuda
+from tests.gpu.hardware.opening import cuda_backend, on_cuda, pipeline_slot_of
 from tests.gpu.hardware.test_hardware_codecs import *  # noqa: F403
 from tests.gpu.hardware.test_hardware_device import *  # noqa: F403
 from tests.gpu.hardware.test_hardware_encoders import *  # noqa: F403
@@ -134,7 +134,7 @@ def test_threads_that_launch_at_once_compile_one_module_for_each_device(cuda, mo
     def launch(number: int) -> None:
         device = devices[number % 3]
         barrier.wait(30)
-        with lane_of(device):
+        with pipeline_slot_of(device):
             device.launch("copy_streams", 1, (0, *[device.upload(np.zeros(8, np.uint64))] * 4))
 
     threads = [threading.Thread(target=launch, args=(number,)) for number in range(6)]
@@ -163,9 +163,9 @@ def test_a_second_device_holds_its_own_results(cuda):
         assert found.device == cuda.cupy.cuda.Device(1)
         np.testing.assert_array_equal(found.get(), DATA)
         assert (array[3:5, 2].device, array.vindex[[1], [2]].device) == (found.device, found.device)
-        for lane in second._lanes._all:
-            assert lane.stream.device_id == 1
-            assert all(block.device == found.device for block in lane.memory._blocks)
+        for pipeline_slot in second._pipeline_slots._all:
+            assert pipeline_slot.stream.device_id == 1
+            assert all(block.device == found.device for block in pipeline_slot.memory._blocks)
     with cuda.cupy.cuda.Device(1):
         stream = cuda.cupy.cuda.Stream(non_blocking=True)
     assert cuda.cupy.cuda.Device() == cuda.cupy.cuda.Device(0)
@@ -190,19 +190,19 @@ def test_results_on_a_second_device_are_ready_on_its_own_default_stream(cuda, ma
     assert cupy.cuda.Device() == cupy.cuda.Device(0)
     assert not cupy.cuda.Stream.null.pending
     with cupy.cuda.Device(1):
-        assert cupy.cuda.Stream.null.pending  # it waits for the lanes, nothing else does
+        assert cupy.cuda.Stream.null.pending  # it waits for the pipeline slots, nothing else does
         np.testing.assert_array_equal(found.get(), DATA)
 
 
-def test_results_are_never_memory_of_a_lane(cuda):
-    with lane_of(cuda.CudaDevice()) as lane:
-        lane.device.empty(1000)
-        before = lane.memory.mark()
-        lane.device.result((1000,), np.dtype("f4"))
-        assert lane.memory.mark() == before
+def test_results_are_never_memory_of_a_pipeline_slot(cuda):
+    with pipeline_slot_of(cuda.CudaDevice()) as pipeline_slot:
+        pipeline_slot.device.empty(1000)
+        before = pipeline_slot.memory.mark()
+        pipeline_slot.device.result((1000,), np.dtype("f4"))
+        assert pipeline_slot.memory.mark() == before
 
 
-def test_streams_are_made_with_the_lanes(cuda):
+def test_streams_are_made_with_the_pipeline_slots(cuda):
     """CuPy's pool keeps free memory by stream: memory of a stream that is gone is not handed out again."""
     array = on_cuda(gzarr.create_array(data=DATA, chunks=(10, 7)), cuda)
     before = fake_cupy.Stream.made
@@ -227,57 +227,57 @@ def test_memory_is_kept_for_the_next_read(cuda):
     assert pool.used_bytes() == 0
 
 
-def test_blocks_that_a_lane_replaces_go_back_to_the_device(cuda):
-    """CuPy's pool would keep them for the lane's stream, beyond the cap; they are too small for what comes next."""
-    lane, pool = Lane(cuda.CudaDevice(), 8 << 20), fake_cupy.MemoryPool()
+def test_blocks_that_a_pipeline_slot_replaces_go_back_to_the_device(cuda):
+    """CuPy's pool would keep them for the slot's stream, beyond the cap; they are too small for what comes next."""
+    pipeline_slot, pool = PipelineSlot(cuda.CudaDevice(), 8 << 20), fake_cupy.MemoryPool()
     with cuda.cupy.cuda.using_allocator(pool.malloc):
         for nbytes in (2 << 20, 3 << 20, 5 << 20, 7 << 20):
-            with lane.active():
-                lane.memory.require(nbytes)
-                lane.rewind()
+            with pipeline_slot.active():
+                pipeline_slot.memory.require(nbytes)
+                pipeline_slot.rewind()
     assert pool.total_bytes() == pool.used_bytes() <= 8 << 20
 
 
-def test_what_cupy_allocates_in_a_lane_is_the_lane_s(cuda):
+def test_what_cupy_allocates_in_a_pipeline_slot_is_the_pipeline_slot_s(cuda):
     """Temporaries of CuPy's own operations are under the cap, and what does not fit says so."""
     device, cupy = cuda.CudaDevice(), cuda.cupy
-    lane, pool = Lane(device, 1 << 16), fake_cupy.MemoryPool()
+    pipeline_slot, pool = PipelineSlot(device, 1 << 16), fake_cupy.MemoryPool()
     mine = cupy.cuda.get_allocator()
     with cupy.cuda.using_allocator(pool.malloc):
-        with lane.active():
+        with pipeline_slot.active():
             temporary = cupy.ascontiguousarray(cupy.empty((64, 64), "u1")[:, ::2]) + 1
-            assert temporary._mem is lane.memory._blocks[0]._mem
+            assert temporary._mem is pipeline_slot.memory._blocks[0]._mem
             with pytest.raises(OverLimitError):
                 cupy.empty(1 << 17, "u1")
-        assert pool.used_bytes() == lane.memory.nbytes == 1 << 16
+        assert pool.used_bytes() == pipeline_slot.memory.nbytes == 1 << 16
         result = device.result((3,), np.dtype("f4"))
         assert pool.used_bytes() == (1 << 16) + 512
         assert result._mem is not temporary._mem
     assert cupy.cuda.get_allocator() == mine
 
 
-def test_a_failure_in_a_lane_waits_before_memory_is_used_again(cuda):
-    lanes = Lanes(cuda.CudaDevice(), 1 << 20)
+def test_a_failure_in_a_pipeline_slot_waits_before_memory_is_used_again(cuda):
+    pipeline_slots = PipelineSlots(cuda.CudaDevice(), 1 << 20)
     streams = []
 
     def fail(_: int) -> None:
-        with lanes.borrow() as lane:
-            lane.device.upload(lane.device.staging(100))
-            queue = lane.stream.queue
+        with pipeline_slots.borrow() as pipeline_slot:
+            pipeline_slot.device.upload(pipeline_slot.device.staging(100))
+            queue = pipeline_slot.stream.queue
             assert queue.done < queue.submitted
             streams.append((queue, queue.submitted))
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        lanes.run(fail, range(5))
+        pipeline_slots.run(fail, range(5))
     assert streams
     assert all(queue.done >= place for queue, place in streams)
-    assert all(lane.memory.mark() in ((), (0,)) for lane in lanes._all)
+    assert all(pipeline_slot.memory.mark() in ((), (0,)) for pipeline_slot in pipeline_slots._all)
     assert cuda.cupy.cuda.get_current_stream() is fake_cupy.Stream.null
 
 
 @pytest.mark.usefixtures("only_what_is_needed")
-def test_lanes_and_the_caller_wait_for_each_other(cuda):
+def test_pipeline_slots_and_the_caller_wait_for_each_other(cuda):
     """What the caller submitted before a read is done first, and what it submits afterwards comes after it."""
     array = on_cuda(gzarr.create_array(data=DATA, chunks=(10, 7), compressor=None), cuda)
     cupy = cuda.cupy
@@ -302,7 +302,7 @@ def test_streams_of_other_libraries_are_taken(cuda, made):
     array = on_cuda(stored, cuda, stream=made(stream))
     found = array[:]
     assert found._mem._queue is stream.queue  # where the pool knows what work is still under way with it
-    assert stream.pending  # it waits for the lanes, nothing else does
+    assert stream.pending  # it waits for the pipeline slots, nothing else does
     with stream:
         np.testing.assert_array_equal(found.get(), DATA)
     with pytest.raises(gzarr.DeviceError, match="expected a CuPy stream"):
@@ -322,13 +322,13 @@ class Foreign:
 
 @pytest.mark.parametrize("compressor", [None, Zlib()])
 @pytest.mark.parametrize("selection", [np.s_[:], np.s_[3:40:3, ::-2]])
-def test_memory_of_a_wave_is_used_again_when_the_wave_is_done(cuda, selection, compressor):
-    """An uncompressed wave has nothing to inspect, yet its copies must be complete."""
+def test_memory_of_a_batch_is_used_again_when_the_batch_is_done(cuda, selection, compressor):
+    """An uncompressed batch has nothing to inspect, yet its copies must be complete."""
     data = np.arange(64 * 64 * 40, dtype="i4").reshape(40 * 64, 64)
     stored = gzarr.create_array(data=data, chunks=(16, 64), compressor=compressor, zarr_format=2)
     array = on_cuda(stored, cuda, max_device_nbytes=1 << 18)
     io = array._io
-    assert 10 * array.backend.wave_nchunks(io.only_chain, 160, io.chunk_nbytes, writing=False) < 160
+    assert 10 * array.backend.batch_nchunks(io.only_chain, 160, io.chunk_nbytes, writing=False) < 160
     np.testing.assert_array_equal(array[selection].get(), data[selection])
 
 
@@ -467,7 +467,7 @@ def test_too_little_memory_for_the_result_says_what_to_do(cuda):
         array[:]
 
 
-def test_too_little_memory_for_a_wave_says_what_to_do_and_the_next_read_works(cuda):
+def test_too_little_memory_for_a_batch_says_what_to_do_and_the_next_read_works(cuda):
     array = on_cuda(gzarr.create_array(data=DATA, chunks=(10, 7)), cuda)
     pool = fake_cupy.MemoryPool()
     pool.set_limit(size=DATA.nbytes + 1024)
@@ -527,11 +527,11 @@ def test_pinned_memory_is_as_large_as_asked_for_and_freed(cuda, monkeypatch):
 def test_pageable_memory_may_be_freed_once_it_is_uploaded(cuda, nbytes):
     """CUDA may read it when the stream comes to the copy, as it does where the device can address pageable memory."""
     device = cuda.CudaDevice()
-    with lane_of(device) as lane:
-        waited = lane.stream.queue.done
+    with pipeline_slot_of(device) as pipeline_slot:
+        waited = pipeline_slot.stream.queue.done
         there = device.upload(np.full(nbytes, 7, "u1"))
         gc.collect()
-        assert (lane.stream.queue.done > waited) == (nbytes > MAX_TABLE_NBYTES)
+        assert (pipeline_slot.stream.queue.done > waited) == (nbytes > MAX_TABLE_NBYTES)
         assert set(device.download(there).tolist()) == {7}
     assert device.download(device.upload(np.full(3, 7, "u1"))).tolist() == [7] * 3
 
@@ -540,34 +540,34 @@ def test_decoders_are_called_without_waiting(cuda):
     """Their tables go through staging memory: nothing waits between the upload of the streams and the results."""
     device = cuda.CudaDevice()
     packed = bare_deflate(b"x" * 1000)  # noqa: F405
-    with lane_of(device) as lane:
+    with pipeline_slot_of(device) as pipeline_slot:
         staging = device.staging(len(packed))
         staging[:] = np.frombuffer(packed, np.uint8)
         source, out = device.upload(staging), device.empty(1000)
-        done = lane.stream.queue.done
+        done = pipeline_slot.stream.queue.done
         table = (device.address(source), len(packed), device.address(out), 1000)
         outcome = device.decompress("deflate", *(np.array([value]) for value in table))
         sums = device.crc("crc32", np.array([device.address(out)]), np.array([1000]))
-        assert lane.stream.queue.done == done
+        assert pipeline_slot.stream.queue.done == done
         assert device.download(outcome.statuses).tolist() == [0]
         assert device.download(out).tobytes() == b"x" * 1000
         assert device.download(sums.sums).tolist() == [zlib.crc32(b"x" * 1000)]
 
 
 @pytest.mark.parametrize("where", ["host", "device"])
-def test_a_wave_holds_the_memory_of_its_streams(cuda, where):
-    """Whoever asked for them may drop streams and slab before the device has come to them."""
+def test_a_batch_holds_the_memory_of_its_streams(cuda, where):
+    """Whoever asked for them may drop streams and staging buffer before the device has come to them."""
     device, cupy = cuda.CudaDevice(), cuda.cupy
-    slab = Slab(device, device.staging(1000))
-    slab.host[:] = 7
+    staging_buffer = StagingBuffer(device, device.staging(1000))
+    staging_buffer.host[:] = 7
     if where == "device":
-        slab.on_device = device.upload(slab.host)
-    target, wave = cupy.empty(100, "u1"), Wave(device)
+        staging_buffer.on_device = device.upload(staging_buffer.host)
+    target, context = cupy.empty(100, "u1"), BatchContext(device)
     device.synchronize()
     with cupy.cuda.Stream(non_blocking=True):
-        streams = streams_of(wave, [Item(slab, 16, 100)])
-        target.data.copy_from_device_async(streams.slab[16:].data, 100)
-        del streams, slab
+        streams = streams_of(context, [Item(staging_buffer, 16, 100)])
+        target.data.copy_from_device_async(streams.staging_buffer[16:].data, 100)
+        del streams, staging_buffer
         gc.collect()
         assert set(target.get().tolist()) == {7}
 
@@ -625,7 +625,7 @@ def test_questions_are_asked_rightly(gpu: Gpu) -> None:
 
 
 MEASUREMENTS = ["bandwidths", "launch_costs", "sum_rates", "place_box_variants", "small_reads"]
-MEASUREMENTS += ["small_writes", "readers", "lanes", "placement_rates", "pinned_memory", "wave_sizes"]
+MEASUREMENTS += ["small_writes", "readers", "pipeline_slots", "placement_rates", "pinned_memory", "batch_sizes"]
 
 
 def test_the_benchmark_runs_through(gpu: Gpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

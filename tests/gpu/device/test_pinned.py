@@ -1,4 +1,4 @@
-"""A lane pins one slab, as large as its waves need, and what stores hold is not lent to another wave."""
+"""A pipeline slot pins one staging buffer, as large as its batches need. What stores hold is not lent again."""
 
 from __future__ import annotations
 
@@ -42,92 +42,92 @@ def blocks() -> Blocks:
     return Blocks()
 
 
-def test_a_slab_is_one_block_which_a_larger_one_replaces(blocks) -> None:
+def test_a_staging_buffer_is_one_block_which_a_larger_one_replaces(blocks) -> None:
     staging = Staging(Pinned(blocks))
     for nbytes in (20 * MIB, 3 * MIB, 21 * MIB, 30 * MIB, 31 * MIB):
         staging.rewind()
-        piece = staging.slab(nbytes)
+        piece = staging.staging_buffer(nbytes)
         assert piece.nbytes == nbytes
         del piece
     assert len(blocks.made) == 2
     assert 31 * MIB <= blocks.live <= 31 * MIB * 17 / 16
 
 
-def test_small_reads_share_a_slab_of_the_least_size(blocks) -> None:
+def test_small_reads_share_a_staging_buffer_of_the_least_size(blocks) -> None:
     staging = Staging(Pinned(blocks))
     for nbytes in (1, 1000, MIN_BLOCK_NBYTES):
         staging.rewind()
-        staging.slab(nbytes)
+        staging.staging_buffer(nbytes)
     assert blocks.made == [MIN_BLOCK_NBYTES]
 
 
-def test_a_slab_that_is_replaced_lives_as_long_as_a_wave_uses_it(blocks) -> None:
+def test_a_staging_buffer_that_is_replaced_lives_as_long_as_a_batch_uses_it(blocks) -> None:
     staging = Staging(Pinned(blocks))
-    held = staging.slab(2 * MIB)
+    held = staging.staging_buffer(2 * MIB)
     held[:] = 7
     staging.rewind()
-    staging.slab(9 * MIB)[:] = 1
+    staging.staging_buffer(9 * MIB)[:] = 1
     assert (held == 7).all()
     assert blocks.live > 11 * MIB
     del held
     assert blocks.live < 11 * MIB
 
 
-def test_tables_do_not_come_from_the_slab_unless_they_are_large(blocks) -> None:
+def test_tables_do_not_come_from_the_staging_buffer_unless_they_are_large(blocks) -> None:
     staging = Staging(Pinned(blocks))
-    slab = staging.slab(50 * MIB)
+    staging_buffer = staging.staging_buffer(50 * MIB)
     tables = [staging.take(n) for n in (100, 5000, MAX_TABLE_NBYTES)]
-    assert not any(np.shares_memory(slab, table) for table in tables)
+    assert not any(np.shares_memory(staging_buffer, table) for table in tables)
     assert blocks.live <= 50 * MIB * 17 / 16 + 3 * MIB
     values = staging.take(4 * MAX_TABLE_NBYTES)
-    assert not np.shares_memory(slab, values)
+    assert not np.shares_memory(staging_buffer, values)
     assert blocks.live <= 50 * MIB * 17 / 16 + 8 * MIB
     staging.rewind()
-    assert address(staging.take(4 * MAX_TABLE_NBYTES)) == address(slab)
+    assert address(staging.take(4 * MAX_TABLE_NBYTES)) == address(staging_buffer)
 
 
-def test_a_wave_that_is_tried_again_keeps_the_slab_it_was_read_into(blocks) -> None:
+def test_a_batch_that_is_tried_again_keeps_the_staging_buffer_it_was_read_into(blocks) -> None:
     staging = Staging(Pinned(blocks))
-    slab = staging.slab(2 * MIB)
+    staging_buffer = staging.staging_buffer(2 * MIB)
     mark = staging.mark()
     first = [address(staging.take(n)) for n in (100, 3 * MIB)]
     staging.rewind(mark)
     again = [address(staging.take(n)) for n in (100, 3 * MIB)]
     assert first == again
-    assert address(slab) not in again
+    assert address(staging_buffer) not in again
 
 
-def test_lanes_that_are_levelled_have_what_the_largest_has_and_no_more(blocks) -> None:
+def test_pipeline_slots_that_are_levelled_have_what_the_largest_has_and_no_more(blocks) -> None:
     pinned = Pinned(blocks)
-    lanes = [Staging(pinned) for _ in range(3)]
-    lanes[0].slab(40 * MIB)
-    lanes[1].take(10)
-    lanes[2].slab(8 * MIB)
-    for lane in lanes:
-        lane.rewind()
-    most = largest([lane.nbytes for lane in lanes])
-    for lane in lanes:
-        lane.reserve(most)
-    assert {lane.nbytes for lane in lanes} == {most}
+    pipeline_slots = [Staging(pinned) for _ in range(3)]
+    pipeline_slots[0].staging_buffer(40 * MIB)
+    pipeline_slots[1].take(10)
+    pipeline_slots[2].staging_buffer(8 * MIB)
+    for pipeline_slot in pipeline_slots:
+        pipeline_slot.rewind()
+    most = largest([pipeline_slot.nbytes for pipeline_slot in pipeline_slots])
+    for pipeline_slot in pipeline_slots:
+        pipeline_slot.reserve(most)
+    assert {pipeline_slot.nbytes for pipeline_slot in pipeline_slots} == {most}
     assert blocks.live == 3 * sum(most)
-    for lane in lanes:
-        lane.release()
+    for pipeline_slot in pipeline_slots:
+        pipeline_slot.release()
     assert blocks.live == 0
 
 
 def test_beyond_the_cap_memory_is_pageable(blocks) -> None:
     pinned = Pinned(blocks, 19 * MIB)
-    lanes = [Staging(pinned) for _ in range(3)]
-    pieces = [lane.slab(9 * MIB) for lane in lanes]
+    pipeline_slots = [Staging(pinned) for _ in range(3)]
+    pieces = [pipeline_slot.staging_buffer(9 * MIB) for pipeline_slot in pipeline_slots]
     for number, piece in enumerate(pieces):
         piece[:] = number
     assert blocks.live <= 19 * MIB
     assert len(blocks.made) == 2  # the second without slack
     assert all((piece == number).all() for number, piece in enumerate(pieces))
     del pieces, piece
-    lanes[0].release()
-    lanes[2].release()
-    lanes[2].slab(9 * MIB)
+    pipeline_slots[0].release()
+    pipeline_slots[2].release()
+    pipeline_slots[2].staging_buffer(9 * MIB)
     assert len(blocks.made) == 3
 
 
@@ -138,9 +138,9 @@ def test_memory_that_could_not_be_pinned_is_not_counted(blocks) -> None:
     pinned = Pinned(refuse, 10 * MIB)
     for _ in range(3):
         with pytest.raises(MemoryError):
-            Staging(pinned).slab(8 * MIB)
+            Staging(pinned).staging_buffer(8 * MIB)
     pinned._allocate = blocks
-    Staging(pinned).slab(8 * MIB)
+    Staging(pinned).staging_buffer(8 * MIB)
     assert blocks.made == [MIB * 17 // 2]
 
 

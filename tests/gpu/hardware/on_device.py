@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from gzarr.gpu.codecs import checksums
-from gzarr.gpu.codecs.batch import Wave
+from gzarr.gpu.codecs.batch import BatchContext
 from gzarr.gpu.kernels import TABLE_DTYPES
 from gzarr.gpu.kernels.sources import KERNELS
-from tests.gpu.hardware.opening import lane_of
+from tests.gpu.hardware.opening import pipeline_slot_of
 
 #: Tables of addresses: kernel -> (argument, argument that has the sizes, whether the kernel writes there). Boxes have
 #: no sizes: their columns say where they reach.
@@ -106,12 +106,14 @@ class DeviceKernels:
         for stream in streams:
             starts.append(-(-end // _ALIGNMENT) * _ALIGNMENT + stream.ctypes.data % _ALIGNMENT)
             end = starts[-1] + stream.size
-        slab = np.zeros(end + 1, np.uint8)
+        staging_buffer = np.zeros(end + 1, np.uint8)
         for stream, start in zip(streams, starts, strict=True):
-            slab[start : start + stream.size] = stream
-        with lane_of(self._device) as lane:
-            source = self._device.address(self._device.upload(slab)) + np.array(starts, np.int64)
-            pending = checksums.queue(Wave(lane.device), kind, source, np.array([s.size for s in streams], np.int64))
+            staging_buffer[start : start + stream.size] = stream
+        with pipeline_slot_of(self._device) as pipeline_slot:
+            source = self._device.address(self._device.upload(staging_buffer)) + np.array(starts, np.int64)
+            pending = checksums.queue(
+                BatchContext(pipeline_slot.device), kind, source, np.array([s.size for s in streams], np.int64)
+            )
             return pending.values(self._device.download(pending.raw)).tolist()
 
     def _table(self, value: np.ndarray) -> tuple[int, Any, tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""Backends on CUDA that decode everything on the device, small reads included, and work within a lane of one's own."""
+"""Backends on CUDA that decode everything on the device, small reads included, in a pipeline slot of one's own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import gzarr
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.detection.thresholds import NEVER
-from gzarr.gpu.device.lanes import Lane
+from gzarr.gpu.device.pipeline_slots import PipelineSlot
 
 
 def cuda_backend(cuda: Any, **options: Any) -> GpuBackend:
@@ -24,9 +24,9 @@ def on_cuda(stored: gzarr.Array, cuda: Any, **options: Any) -> gzarr.Array:
 
 
 @contextmanager
-def lane_of(device: Any) -> Iterator[Lane]:
-    """A lane, with work and memory going to it; its stream is idle afterwards."""
-    lane = Lane(device, 1 << 30)
-    with lane.active():
-        yield lane
+def pipeline_slot_of(device: Any) -> Iterator[PipelineSlot]:
+    """A pipeline slot, with work and memory going to it; its stream is idle afterwards."""
+    pipeline_slot = PipelineSlot(device, 1 << 30)
+    with pipeline_slot.active():
+        yield pipeline_slot
         device.synchronize()

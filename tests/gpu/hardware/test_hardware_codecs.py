@@ -11,7 +11,7 @@ from numcodecs import LZ4, Blosc, Delta, FixedScaleOffset, GZip, PackBits, Quant
 
 import gzarr
 from gzarr.gpu.device.nvcomp_tables import CODECS
-from tests.gpu.hardware.opening import lane_of, on_cuda
+from tests.gpu.hardware.opening import on_cuda, pipeline_slot_of
 
 pytestmark = pytest.mark.gpu
 
@@ -101,13 +101,13 @@ def test_bare_streams(cuda: Any, decoder: str, n: int) -> None:
     packed = [BARE[decoder](data) for data in plain]
     step = CODECS[decoder].alignment.input
     places = np.cumsum([0, *(-(-(len(p) + 1) // step) * step + step for p in packed)])
-    slab = np.zeros(places[-1] + 64, np.uint8)
+    staging_buffer = np.zeros(places[-1] + 64, np.uint8)
     for data, at in zip(packed, places[:-1], strict=True):
-        slab[at : at + len(data)] = np.frombuffer(data, np.uint8)
+        staging_buffer[at : at + len(data)] = np.frombuffer(data, np.uint8)
     capacity = np.array([len(p) for p in plain], np.int64)
     targets = np.cumsum([0, *capacity])
-    with lane_of(device):
-        source, out = device.upload(slab), device.empty(int(targets[-1]) + 64)
+    with pipeline_slot_of(device):
+        source, out = device.upload(staging_buffer), device.empty(int(targets[-1]) + 64)
         nbytes = np.array([len(p) for p in packed], np.int64)
         tables = device.address(source) + places[:-1], nbytes, device.address(out) + targets[:-1], capacity
         outcome = device.decompress(decoder, *tables)
@@ -125,7 +125,7 @@ def test_checksums(cuda: Any) -> None:
     import google_crc32c
 
     starts, nbytes = np.array([0, 1, 3, 500]), np.array([1000, 0, 17, 500])
-    with lane_of(device):
+    with pipeline_slot_of(device):
         there = device.upload(data)
         crc32c, crc32 = (device.crc(kind, device.address(there) + starts, nbytes) for kind in ("crc32c", "crc32"))
         found, plain = device.download(crc32c.sums), device.download(crc32.sums)

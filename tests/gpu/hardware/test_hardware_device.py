@@ -46,7 +46,8 @@ def stored_as(compressor: str) -> gzarr.Array:
 def test_the_cap_holds(cuda: Any, compressor: str) -> None:
     """Reads take the output and no more than the cap, rounded up to the pool's blocks of 512 bytes.
 
-    Everything counts, temporaries of CuPy's own operations too: a lane's memory comes from the user's allocator.
+    Everything counts, temporaries of CuPy's own operations too: a pipeline slot's memory comes from the user's
+    allocator.
     """
     cap = 2 << 20
     array = on_cuda(stored_as(compressor), cuda, max_device_nbytes=cap)
@@ -62,10 +63,10 @@ def test_the_cap_holds(cuda: Any, compressor: str) -> None:
 def test_nothing_is_leaked(cuda: Any, compressor: str) -> None:
     array = on_cuda(stored_as(compressor), cuda)
     with pool_of(cuda.cupy) as pool:
-        for _ in range(10):  # until both lanes have their memory: it is chance which of them gets how much
+        for _ in range(10):  # until both pipeline slots have their memory: it is chance which of them gets how much
             array[:]
         used, total = pool.used_bytes(), pool.total_bytes()
-        assert used > 0  # of the lanes, whose threads are not this one
+        assert used > 0  # of the pipeline slots, whose threads are not this one
         for _ in range(30):
             array[:]
             with pytest.raises(IndexError):
@@ -104,10 +105,10 @@ def test_threads_read_at_once(cuda: Any) -> None:
     assert wrong == []
 
 
-def test_results_may_be_larger_than_a_wave(cuda: Any) -> None:
+def test_results_may_be_larger_than_a_batch(cuda: Any) -> None:
     array = on_cuda(stored_as("zstd"), cuda, max_device_nbytes=3 << 20)
     io = array._io
-    assert array.backend.wave_nchunks(io.only_chain, array.nchunks, io.chunk_nbytes, writing=False) < array.nchunks
+    assert array.backend.batch_nchunks(io.only_chain, array.nchunks, io.chunk_nbytes, writing=False) < array.nchunks
     np.testing.assert_array_equal(array[::2, 5:].get(), DATA[::2, 5:])
 
 
@@ -196,7 +197,7 @@ def test_a_profile_shows_what_the_device_did(cuda: Any) -> None:
         array[:]
     for name in ("upload", "decode", "place"):
         rows = [row for row in p.timeline if row.stage == name and row.thread.startswith("cuda:0, ")]
-        assert len(rows) >= p.stages["read"].waves > 1
+        assert len(rows) >= p.stages["read"].batches > 1
         assert all(0 <= row.start <= row.end for row in rows)
         seconds = p.stages[name].device_seconds
         assert seconds is not None

@@ -17,7 +17,7 @@ from gzarr.cpu.codecs.nvcomp import installed
 from gzarr.gpu.device import nvcomp
 from gzarr.gpu.device.nvcomp_tables import CODECS, bound_compress_temp_nbytes
 from tests.gpu.codecs.encoding import copied_bytes_of, encode, encode_on_host, read_back
-from tests.gpu.hardware.opening import cuda_backend, lane_of
+from tests.gpu.hardware.opening import cuda_backend, pipeline_slot_of
 from tests.gpu.kernels.reference import header_of
 
 pytestmark = pytest.mark.gpu
@@ -135,7 +135,7 @@ def test_formats_that_only_a_gpu_has(cuda: Any, algorithm: str, dtype: str) -> N
 @pytest.mark.parametrize("n", [1, 100])
 def test_scratch_for_zstd_is_what_the_tables_guess_or_less(cuda: Any, n: int) -> None:
     device = cuda.CudaDevice()
-    with lane_of(device):
+    with pipeline_slot_of(device):
         for nbytes in (1 << 12, 1 << 16, 1 << 20):
             asked = nvcomp.compress_temp_nbytes("zstd", n, nbytes, n * nbytes)
             assert asked <= bound_compress_temp_nbytes("zstd", n, nbytes)

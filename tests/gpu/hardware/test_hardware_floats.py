@@ -24,7 +24,7 @@ from tests.gpu.kernels.floats import floats
 
 pytestmark = pytest.mark.gpu
 
-#: Chunks of a wave, and elements of each.
+#: Chunks of a batch, and elements of each.
 N, LENGTH = 3, 70
 SINGLE, DOUBLE = ("<f4", ">f4"), ("<f8", ">f8")
 #: Python's numbers as they are, and what floats of 4 bytes round or make subnormal.

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from gzarr.gpu.codecs.batch import Wave
+from gzarr.gpu.codecs.batch import BatchContext
 from gzarr.gpu.codecs.transfers import copy_boxes
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.kernels import PLAIN
@@ -112,8 +112,8 @@ def copied(case: Case) -> tuple[np.ndarray, list[int], list[str]]:
         column([s.blocksize for s in case.shuffles]),
         column([1 if c is None else c.size for c in case.chunks]),
     )
-    wave = Wave(device)
-    left = copy_boxes(wave, boxes, shuffles, (case.swap_unit, case.fill))
+    context = BatchContext(device)
+    left = copy_boxes(context, boxes, shuffles, (case.swap_unit, case.fill))
     return BOXES.got(device, target), left.tolist(), device.launches
 
 

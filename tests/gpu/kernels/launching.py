@@ -11,7 +11,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from gzarr.gpu.codecs import checksums
-from gzarr.gpu.codecs.batch import Wave
+from gzarr.gpu.codecs.batch import BatchContext
 from gzarr.gpu.device import hostbuild
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.kernels import BIT_SHUFFLED, BYTE_SHUFFLED, PLAIN, box_threads, prefix_sums
@@ -170,10 +170,10 @@ class Sums:
 
     def of(self, kind: str, streams: list[np.ndarray]) -> list[int]:
         """Those of streams where they are."""
-        wave = Wave(self._make())
-        addresses = np.array([wave.device.address(s) for s in streams], np.int64)
-        pending = checksums.queue(wave, kind, addresses, np.array([s.size for s in streams], np.int64))
-        return pending.values(wave.device.download(pending.raw)).tolist()
+        context = BatchContext(self._make())
+        addresses = np.array([context.device.address(s) for s in streams], np.int64)
+        pending = checksums.queue(context, kind, addresses, np.array([s.size for s in streams], np.int64))
+        return pending.values(context.device.download(pending.raw)).tolist()
 
 
 SUMS = Sums()

@@ -43,9 +43,9 @@ def test_every_pair_of_alignments() -> None:
 
 
 def test_bytes_beside_a_stream_stay() -> None:
-    slab = np.full(64, 0xA5, np.uint8)
-    copy([np.zeros(9, np.uint8), np.zeros(17, np.uint8)], [slab[3:12], slab[20:37]])
-    assert np.flatnonzero(slab == 0).tolist() == [*range(3, 12), *range(20, 37)]
+    staging_buffer = np.full(64, 0xA5, np.uint8)
+    copy([np.zeros(9, np.uint8), np.zeros(17, np.uint8)], [staging_buffer[3:12], staging_buffer[20:37]])
+    assert np.flatnonzero(staging_buffer == 0).tolist() == [*range(3, 12), *range(20, 37)]
 
 
 def test_no_streams() -> None:

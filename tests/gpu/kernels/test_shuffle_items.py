@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gzarr.gpu.codecs.batch import Chunks, Wave
+from gzarr.gpu.codecs.batch import BatchContext, Chunks
 from gzarr.gpu.codecs.transfers import shuffled
 from gzarr.gpu.kernels import BIT_SHUFFLED, BYTE_SHUFFLED
 from tests.gpu.kernels import reference
@@ -37,8 +37,8 @@ def check(case: Case) -> list[str]:
     memory = device.upload(data)
     starts = case.offset + np.arange(case.n_chunks, dtype=np.int64) * pitch
     chunks = Chunks(memory, device.address(memory) + starts, case.nbytes)
-    wave = Wave(device)
-    found = shuffled(wave, chunks, *case.how)
+    context = BatchContext(device)
+    found = shuffled(context, chunks, *case.how)
     wanted = [reference.shuffled(data[start : start + case.nbytes], case.how) for start in starts.tolist()]
     assert np.array_equal(device.download(found.rows), wanted)
     return device.launches

@@ -18,7 +18,7 @@ from gzarr.errors import ChunkError
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.hostbuild import find_compiler
-from gzarr.gpu.device.lanes import N_LANES
+from gzarr.gpu.device.pipeline_slots import N_PIPELINE_SLOTS
 from gzarr.gpu.pipeline.eligibility import DeviceJobs
 from gzarr.storage import CountingStore, LocalStore, MemoryStore
 from tests.properties.test_copies import check, job_for
@@ -71,7 +71,7 @@ def test_boxes_are_those_of_numpy(chain: str, tmp_path_factory: pytest.TempPathF
     size = data.draw(st.tuples(st.integers(1, 20), st.integers(1, 25)))
     starts = [tuple(data.draw(st.integers(0, n - m)) for n, m in zip(DATA.shape, size, strict=True)) for _ in range(9)]
     dtype = data.draw(st.sampled_from([None, "f4", "i8", "i2"]))
-    cap = data.draw(st.sampled_from([None, N_LANES * 30_000]))
+    cap = data.draw(st.sampled_from([None, N_PIPELINE_SLOTS * 30_000]))
     read(opened(store, max_device_nbytes=cap), array[:], starts, size, dtype, data.draw(st.integers(1, 9)))
 
 

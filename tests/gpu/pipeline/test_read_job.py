@@ -17,7 +17,7 @@ from gzarr.errors import ChunkError, DeviceError
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.hostbuild import find_compiler
-from gzarr.gpu.device.lanes import N_LANES
+from gzarr.gpu.device.pipeline_slots import N_PIPELINE_SLOTS
 from gzarr.gpu.native import fetch as fetching
 from gzarr.gpu.pipeline import eligibility, read_job
 from gzarr.gpu.pipeline.eligibility import DeviceJobs
@@ -65,7 +65,7 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 )
 def test_all_chains_are_read(tmp_path: Path, jobs: list[Any], chain: str, shards: Any) -> None:
     array = stored(tmp_path, **CHAINS[chain], **({} if shards is None else {"shards": shards}))
-    for cap in (None, N_LANES * 30_000):
+    for cap in (None, N_PIPELINE_SLOTS * 30_000):
         array_here = opened(array, max_device_nbytes=cap)
         np.testing.assert_array_equal(array_here[:], DATA)
         np.testing.assert_array_equal(array_here[5:66:3, 40:2:-7], DATA[5:66:3, 40:2:-7])
@@ -148,8 +148,8 @@ def gzarr_bytes(array: gzarr.Array) -> bytes:
     return values.tobytes()
 
 
-def test_the_parts_of_a_damaged_wave_are_read_again(tmp_path: Path) -> None:
-    """The device refuses a frame that libzstd reads: a frame behind it. The others of its wave are right, too."""
+def test_the_parts_of_a_damaged_batch_are_read_again(tmp_path: Path) -> None:
+    """The device refuses a frame that libzstd reads: a frame behind it. The others of its batch are right, too."""
     array = stored(tmp_path, **CHAINS["zstd"])
     path = tmp_path / "c" / "1" / "1"
     path.write_bytes(path.read_bytes() + b"\x50\x2a\x4d\x18\x02\0\0\0ab")
@@ -178,8 +178,8 @@ def test_a_chunk_that_grows_all_the_time_is_left(tmp_path: Path, monkeypatch: py
     array = opened(stored(tmp_path))
     fetch = read_job.DeviceRead._fetch
 
-    def growing(self: Any, lane: Any, wanted: Any, nbytes: int) -> Any:
-        batch = fetch(self, lane, wanted, nbytes)
+    def growing(self: Any, pipeline_slot: Any, wanted: Any, nbytes: int) -> Any:
+        batch = fetch(self, pipeline_slot, wanted, nbytes)
         batch.offsets[-1] = -1
         batch.sizes[-1] = 1 << 20
         return batch
@@ -189,12 +189,12 @@ def test_a_chunk_that_grows_all_the_time_is_left(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize("nbytes", [300, 1_000, 3_000])
-def test_waves_that_do_not_fit_are_cut_in_the_order_of_the_slab(
+def test_batches_that_do_not_fit_are_cut_in_the_order_of_the_staging_buffer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nbytes: int
 ) -> None:
     array = stored(tmp_path, **CHAINS["blosc"])
-    here = opened(array, max_device_nbytes=N_LANES * nbytes * 16)
-    monkeypatch.setattr(eligibility, "wave_nchunks", lambda *_: 1000)
+    here = opened(array, max_device_nbytes=N_PIPELINE_SLOTS * nbytes * 16)
+    monkeypatch.setattr(eligibility, "batch_nchunks", lambda *_: 1000)
     monkeypatch.setattr(read_job, "read_cost", lambda *_: ChunkCost(1, 1, 1))
     np.testing.assert_array_equal(here[:], DATA)
 
@@ -202,7 +202,7 @@ def test_waves_that_do_not_fit_are_cut_in_the_order_of_the_slab(
 def test_a_chunk_that_fits_nowhere_is_named(tmp_path: Path) -> None:
     array = stored(tmp_path, chunks=(70, 30))
     with pytest.raises(DeviceError, match=r"chunk \(0, .\): 8400 bytes .* raise max_device_nbytes"):
-        opened(array, max_device_nbytes=3 * N_LANES)[:]
+        opened(array, max_device_nbytes=3 * N_PIPELINE_SLOTS)[:]
 
 
 def replaced_after(monkeypatch: pytest.MonkeyPatch, n: int, path: Path, by: Path) -> list[int]:
@@ -227,7 +227,7 @@ def test_all_pieces_of_a_shard_are_of_one_version(tmp_path: Path, monkeypatch: p
         stored(tmp_path / name, data, shards=(70, 66))
     array = gzarr.open_array(LocalStore(tmp_path / "a"), mode="r")
     here = opened(array)
-    monkeypatch.setattr(eligibility, "wave_nchunks", lambda *_: 20)
+    monkeypatch.setattr(eligibility, "batch_nchunks", lambda *_: 20)
     pieces = replaced_after(monkeypatch, n, tmp_path / "a" / "c" / "0" / "0", tmp_path / "b" / "c" / "0" / "0")
     np.testing.assert_array_equal(here[:], DATA + 1 if n < 3 else here[:])
     assert len(pieces) >= 3
@@ -242,7 +242,7 @@ def test_a_shard_that_takes_another_turn_is_of_one_version(
     for name, data in (("a", DATA), ("b", DATA + 1)):
         stored(tmp_path / name, data, shards=(35, 66), compressor=None)
     here = opened(gzarr.open_array(LocalStore(tmp_path / "a"), mode="r"))
-    monkeypatch.setattr(eligibility, "wave_nchunks", lambda *_: 1000)
+    monkeypatch.setattr(eligibility, "batch_nchunks", lambda *_: 1000)
     monkeypatch.setattr(EncodedSizes, "buffer_nbytes", lambda *args: 12_000)  # a shard takes 9,600
     if threaded:  # and versions are compared
         monkeypatch.setattr(fetching, "_UNCUT_NBYTES", 1)

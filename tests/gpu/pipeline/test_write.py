@@ -19,7 +19,7 @@ from gzarr.gpu.detection.thresholds import NEVER, Crossover
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.emulated_streams import EmulatedStream
 from gzarr.gpu.device.hostbuild import find_compiler
-from gzarr.gpu.device.lanes import N_LANES
+from gzarr.gpu.device.pipeline_slots import N_PIPELINE_SLOTS
 from gzarr.storage import MemoryStore
 from tests.gpu.counted import CountingDevice, assert_equal, on_device
 from tests.gpu.pipeline.test_values import Foreign
@@ -219,10 +219,12 @@ def test_the_order_of_the_callers_stream():
     device, stream = EmulatedDevice(), EmulatedStream()
     z = made(device, stream=stream)
     z[:] = DATA
-    lanes = [lane for lane in z.backend._lanes._all if lane.stream.waited_for]
-    for lane in lanes:
-        assert {id(event) for event in lane.stream.waited_for} == {id(stream), id(device.current_stream())}
-    assert lanes
+    pipeline_slots = [
+        pipeline_slot for pipeline_slot in z.backend._pipeline_slots._all if pipeline_slot.stream.waited_for
+    ]
+    for pipeline_slot in pipeline_slots:
+        assert {id(event) for event in pipeline_slot.stream.waited_for} == {id(stream), id(device.current_stream())}
+    assert pipeline_slots
     assert stream.waited_for
 
 
@@ -230,7 +232,7 @@ def test_the_order_of_the_callers_stream():
 
 
 @pytest.mark.parametrize("kind", ["whole", "partial", "points", "cast", "host"])
-def test_a_cap_cuts_waves(device, kind):
+def test_a_cap_cuts_batches(device, kind):
     z = made(device, DATA, max_device_nbytes=36_000, shards=(20, 21), compressors=None, strict=True)
     before = device.memory.live
     device.memory.peak = before
@@ -249,7 +251,7 @@ def test_a_cap_cuts_waves(device, kind):
 
 
 def test_a_value_that_is_read_as_it_is_written_stays_under_the_cap(device):
-    """Its chunks are read in lanes of the backend, before the write has one."""
+    """Its chunks are read in pipeline slots of the backend, before the write has one."""
     cap = 3 << 20
     data = np.random.default_rng(2).integers(0, 9, (1024, 512)).astype("i4")
     z = made(device, shape=data.shape, chunks=(128, 128), compressors=None, max_device_nbytes=cap)
@@ -261,7 +263,7 @@ def test_a_value_that_is_read_as_it_is_written_stays_under_the_cap(device):
     check(z, data)
     n = device.memory.n
     z[:] = source
-    assert device.memory.n == n  # nor do lanes of its own come and go
+    assert device.memory.n == n  # nor do pipeline slots of its own come and go
 
 
 def test_a_chunk_that_does_not_fit_is_named(device):
@@ -298,11 +300,11 @@ def test_memory_is_not_kept_after_writes(device):
             z[1:, 1:] = on_device(DATA[1:, 1:])
         return device.memory.live, device.pinned.live  # results have gone with the stored bytes
 
-    # A lane that gets a wave for the first time takes memory, however late that is.
+    # A pipeline slot that gets a batch for the first time takes memory, however late that is.
     assert any(held_after_writes() == held_after_writes() for _ in range(3))
 
 
-@pytest.mark.parametrize("cap", [None, 40_000], ids=["one wave", "some waves"])
+@pytest.mark.parametrize("cap", [None, 40_000], ids=["one batch", "some batches"])
 @pytest.mark.parametrize("failing", ["copy_plain", "find_written"])
 def test_an_error_that_is_kept_keeps_no_memory(device, monkeypatch, cap, failing):
     """Otherwise new blocks would lie beside those that its frames refer to, and exceed the cap."""
@@ -334,7 +336,7 @@ def test_an_error_that_is_kept_keeps_no_memory(device, monkeypatch, cap, failing
 
 
 class SlowDevice(CountingDevice):
-    """Says how many waves are on the device at once."""
+    """Says how many batches are on the device at once."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -355,7 +357,7 @@ class SlowDevice(CountingDevice):
         super().launch(kernel, n_threads, args)
 
 
-def test_two_waves_of_a_write_are_under_way_at_once():
+def test_two_batches_of_a_write_are_under_way_at_once():
     device = SlowDevice()
     z = made(device, max_device_nbytes=40_000, compressors=None)
     z[:] = on_device(DATA)
@@ -365,7 +367,7 @@ def test_two_waves_of_a_write_are_under_way_at_once():
 
 
 def test_writers_and_readers_of_the_same_objects_never_wait_for_each_other_in_a_circle():
-    """More threads than lanes, each with locks of objects that the others want too: locks come before lanes."""
+    """More threads than pipeline slots, each with locks that the others want too: locks come before slots."""
     device = CountingDevice()
     z = made(device, DATA, shards=(20, 14), max_device_nbytes=60_000, compressors=None)
 
@@ -394,24 +396,24 @@ def test_writers_and_readers_of_the_same_objects_never_wait_for_each_other_in_a_
     check(z, DATA)
 
 
-def test_lanes_are_free_while_objects_are_stored():
-    """A thread that holds a lane never waits for a lock: a store that needs a lane gets one."""
+def test_pipeline_slots_are_free_while_objects_are_stored():
+    """A thread that holds a pipeline slot never waits for a lock: a store that needs a pipeline slot gets one."""
     device = EmulatedDevice()
     mirror = made(device)
-    lane_counts = []
+    pipeline_slot_counts = []
 
     class Mirroring(MemoryStore):
         def set_many(self, items):
             items = list(items)
             if any(key.startswith("c/") for key, _ in items):
-                lane_counts.append(mirror.backend._lanes._tickets.qsize())
+                pipeline_slot_counts.append(mirror.backend._pipeline_slots._tickets.qsize())
                 mirror[0] = 1
             super().set_many(items)
 
     array = gzarr.create_array(Mirroring(), shape=DATA.shape, dtype="i4", chunks=(10, 7))
     z = gzarr.open_array(array.store, device=mirror.backend)
-    whole = np.s_[:50, :35]  # a single wave
+    whole = np.s_[:50, :35]  # a single batch
     z[whole] = DATA[whole]
-    assert set(lane_counts) == {N_LANES}
+    assert set(pipeline_slot_counts) == {N_PIPELINE_SLOTS}
     z[:] = DATA
     check(z, DATA)

@@ -154,8 +154,8 @@ def test_whole_chunks_are_written_by_tables(
     assert (row.where, row.why) == (device.name, "by tables")
 
 
-def test_a_write_in_many_waves(tmp_path: Path, device: CountingDevice, taken: list[Any]) -> None:
-    """Also with waves that do not fit at first, and shards that do not fit at all."""
+def test_a_write_in_many_batches(tmp_path: Path, device: CountingDevice, taken: list[Any]) -> None:
+    """Also with batches that do not fit at first, and shards that do not fit at all."""
     model = np.arange(1, 8001, dtype="i4").reshape(SHAPE)
     for chain in ("zstd", "shards"):
         for cap in (3 * 400_000, 3 * 1_500_000):

@@ -17,7 +17,7 @@ from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.codecs.batch import Streams
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.hostbuild import find_compiler
-from gzarr.gpu.device.lanes import N_LANES
+from gzarr.gpu.device.pipeline_slots import N_PIPELINE_SLOTS
 from gzarr.gpu.reading.host import spread_out
 from gzarr.gpu.reading.kvikio import KvikioReader
 from gzarr.gpu.reading.open_files import Limits
@@ -73,7 +73,7 @@ def opened(where: Path, device: EmulatedDevice, reader, **options) -> gzarr.Arra
 
 
 def copy_on_host(streams: Streams) -> np.ndarray:
-    assert streams.copy is not None, "a decoder without a detour downloads encoded chunks"
+    assert streams.copy is not None, "a decoder without a host round trip downloads encoded chunks"
     return streams.copy
 
 
@@ -93,8 +93,8 @@ def test_both_readers_give_the_answers_of_the_cpu(tmp_path, device, direct, code
         np.testing.assert_array_equal(array.vindex[points], DATA[points])
     assert bool(direct.reads) == straight
     assert direct.under_way == 0
-    detour = [row.why for row in array.placement if "read on the host" in row.why]
-    assert len(detour) == (not straight)
+    host_round_trip = [row.why for row in array.placement if "read on the host" in row.why]
+    assert len(host_round_trip) == (not straight)
 
 
 def test_missing_chunks_are_filled(tmp_path, device, direct) -> None:
@@ -105,7 +105,7 @@ def test_missing_chunks_are_filled(tmp_path, device, direct) -> None:
     assert len(direct.wanted) == 2
 
 
-def test_all_reads_of_a_wave_are_under_way_at_once(tmp_path, device, direct) -> None:
+def test_all_reads_of_a_batch_are_under_way_at_once(tmp_path, device, direct) -> None:
     create(tmp_path / "a", compressor=None)
     deadline = time.monotonic() + 20
 
@@ -121,13 +121,13 @@ def test_all_reads_of_a_wave_are_under_way_at_once(tmp_path, device, direct) -> 
     assert time.monotonic() < deadline
 
 
-def test_a_wave_of_many_files_opens_some_at_a_time(tmp_path, device, direct) -> None:
+def test_a_batch_of_many_files_opens_some_at_a_time(tmp_path, device, direct) -> None:
     data = np.arange(1, 701, dtype="i4")
     gzarr.create_array(LocalStore(tmp_path / "a"), data=data, chunks=1, compressor=None)
     reader = direct.reader()
     reader.files.limits = Limits(192, 64)
     np.testing.assert_array_equal(opened(tmp_path / "a", device, reader)[:], data)
-    assert device.launches == ["copy_plain"]  # one wave
+    assert device.launches == ["copy_plain"]  # one batch
     assert (direct.opened, len(direct.wanted), reader.failure) == (700, 700, None)
     assert direct.most_open <= sum(reader.files.limits)
     reader.files.close()
@@ -148,10 +148,10 @@ def test_whole_shards_go_straight_to_the_device_too(tmp_path, device, direct) ->
     assert sum(nbytes for _, _, nbytes in direct.wanted) == 6 * 6 * 280
 
 
-def test_a_slab_fits_whatever_was_read_before(tmp_path, device, direct) -> None:
-    """Small reads leave small blocks in a lane: none of them holds the slab of a large one, nor does what is left."""
+def test_a_staging_buffer_fits_whatever_was_read_before(tmp_path, device, direct) -> None:
+    """Small reads leave small blocks in a pipeline slot. None holds the staging buffer of a large one."""
     nbytes = 1 << 20
-    backend = GpuBackend(device, reader=direct.reader(), max_device_nbytes=11 * N_LANES * nbytes)
+    backend = GpuBackend(device, reader=direct.reader(), max_device_nbytes=11 * N_PIPELINE_SLOTS * nbytes)
     for n in (1, 2, 3, 4, 5):
         store = LocalStore(tmp_path / str(n))
         data = np.arange(n * nbytes // 8)

@@ -14,7 +14,7 @@ from gzarr.codecs.spec import CodecSpec, Step
 from gzarr.cpu.codecs import factory_for
 from gzarr.errors import CodecError
 from gzarr.gpu.codecs import checksums
-from gzarr.gpu.codecs.batch import Chunks, Encoded, Shuffle, Streams, Wave
+from gzarr.gpu.codecs.batch import BatchContext, Chunks, Encoded, Shuffle, Streams
 from gzarr.gpu.codecs.blosc import headers
 from gzarr.gpu.codecs.blosc.framing import frame_of, framed, guess_nstreams
 from gzarr.gpu.codecs.blosc.on_device import parse_blosc
@@ -47,34 +47,34 @@ def _decoder(step: Step, device: Device) -> Decoder | str:
     on_host, name = factory_for(step.spec)(step).decode, step.spec.name
     missing = [number for number, decoder in _DECODERS.items() if decoder not in device.decoders()]
 
-    def decode(wave: Wave, batch: Streams) -> Chunks:
-        table = parsed(name, parse_blosc, wave, batch, nbytes)
+    def decode(context: BatchContext, batch: Streams) -> Chunks:
+        table = parsed(name, parse_blosc, context, batch, nbytes)
         _refuse_more_than_a_frame(name, table.cbytes, batch)
         to_host = table.to_host.copy()
         for number in missing:
             to_host[table.streams.frame[table.group(number)]] = True
         groups = [_group(table, number, to_host) for number in range(headers.DECODERS)]
         mode = np.where(to_host, 0, table.shuffle).astype(np.uint8)
-        placed = at_targets(wave, 1, mode == 0)
+        placed = at_targets(context, 1, mode == 0)
         cost = (count_rows(len(batch), placed) + int(to_host.sum())) * nbytes + 64 * groups[headers.RAW].source.size
         for number, decoder in _DECODERS.items():
             streams = groups[number]
             if streams.source.size:
-                cost += decompress_nbytes(wave, decoder, streams.source, streams.csize, streams.nbytes)
-        wave.require(len(batch), batch.upload_nbytes + cost)
-        base = wave.device.address(batch.slab)
-        chunks = new_chunks(wave, len(batch), nbytes, placed)
+                cost += decompress_nbytes(context, decoder, streams.source, streams.csize, streams.nbytes)
+        context.require(len(batch), batch.upload_nbytes + cost)
+        base = context.device.address(batch.staging_buffer)
+        chunks = new_chunks(context, len(batch), nbytes, placed)
         for number, streams in enumerate(groups):
             if not streams.source.size:
                 continue
             source, target = base + streams.source, chunks.addresses[streams.frame] + streams.dest
             if number == headers.RAW:
-                copy_streams(wave, source, target, streams.csize)
+                copy_streams(context, source, target, streams.csize)
             else:
                 tables = (source, streams.csize, target, streams.nbytes)
-                decompress(wave, name, _DECODERS[number], streams.frame, tables)
-                _expect_checksums(wave, number, batch, streams, target)
-        decode_on_host(wave, name, batch, chunks, np.flatnonzero(to_host), on_host)
+                decompress(context, name, _DECODERS[number], streams.frame, tables)
+                _expect_checksums(context, number, batch, streams, target)
+        decode_on_host(context, name, batch, chunks, np.flatnonzero(to_host), on_host)
         return replace(chunks, shuffle=Shuffle(mode, table.typesize, table.blocksize)) if mode.any() else chunks
 
     return decode
@@ -95,7 +95,7 @@ def _refuse_more_than_a_frame(name: str, claimed: Table, batch: Streams) -> None
         raise CodecError(text, index=i, codec=name)
 
 
-def _expect_checksums(wave: Wave, number: int, batch: Streams, streams: BloscStreams, target: Table) -> None:
+def _expect_checksums(context: BatchContext, number: int, batch: Streams, streams: BloscStreams, target: Table) -> None:
     """Those of zlib streams, and of Zstandard frames that have one (c-blosc writes none)."""
     if not streams.source.size:  # the bytes may not be on the host
         return
@@ -106,7 +106,7 @@ def _expect_checksums(wave: Wave, number: int, batch: Streams, streams: BloscStr
         kind, (which, stored) = "xxh64", stored_xxh64(batch.host, streams.source, streams.csize)
     else:
         return
-    checksums.expect(wave, "blosc", kind, streams.frame[which], (target[which], streams.nbytes[which]), stored)
+    checksums.expect(context, "blosc", kind, streams.frame[which], (target[which], streams.nbytes[which]), stored)
 
 
 def _encoder(step: Step, device: Device) -> Encoder | str:
@@ -115,17 +115,19 @@ def _encoder(step: Step, device: Device) -> Encoder | str:
         return UNFIT
     name = step.spec.name
 
-    def encode(wave: Wave, batch: Chunks | Encoded) -> Encoded:
-        return framed(wave, name, frame, rows_as_chunks(wave, as_rows(wave, batch)))
+    def encode(context: BatchContext, batch: Chunks | Encoded) -> Encoded:
+        return framed(context, name, frame, rows_as_chunks(context, as_rows(context, batch)))
 
     return encode
 
 
-def _detour(spec: CodecSpec) -> str | None:
+def _host_round_trip(spec: CodecSpec) -> str | None:
     """A kernel follows LZ4 streams; those of other compressors have headers that the host reads."""
     cname = spec.configuration().get("cname", "lz4")
     return None if cname in ("lz4", "lz4hc") else f"headers of {cname} within blosc are read on the host"
 
 
-_BLOSC = DeviceCodec(_decoder, _encoder, takes_streams=True, scratch=4, detour=_detour, nstreams=guess_nstreams)
+_BLOSC = DeviceCodec(
+    _decoder, _encoder, takes_streams=True, scratch=4, host_round_trip=_host_round_trip, nstreams=guess_nstreams
+)
 CODECS = {"blosc": _BLOSC, "numcodecs.blosc": _BLOSC}

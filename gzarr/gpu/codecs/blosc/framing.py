@@ -1,4 +1,4 @@
-"""Makes Blosc frames on the device: shuffles, compresses and lays out all chunks of a wave at once.
+"""Makes Blosc frames on the device: shuffles, compresses and lays out all chunks of a batch at once.
 
 All chunks have one size, so all frames have the same blocks and streams; only the sizes of the streams differ. These
 are downloaded once, the host makes headers and tables of all frames with NumPy, and one launch copies everything into
@@ -23,7 +23,7 @@ from gzarr.codecs.numcodecs import NumcodecsCodec
 from gzarr.codecs.spec import BytesRepr, Step
 from gzarr.cpu.codecs.compressors import MAX_TYPESIZE
 from gzarr.gpu.codecs import checksums
-from gzarr.gpu.codecs.batch import PLAIN, Chunks, Encoded, Wave
+from gzarr.gpu.codecs.batch import PLAIN, BatchContext, Chunks, Encoded
 from gzarr.gpu.codecs.blosc import headers
 from gzarr.gpu.codecs.compressing import ROOM, Piece, Slots, compress, copy_pieces, new_slots
 from gzarr.gpu.codecs.entry import decoded_nbytes
@@ -223,29 +223,29 @@ class _Streams:
     sums: Table | None
 
 
-def framed(wave: Wave, name: str, frame: Frame, plain: Chunks) -> Encoded:
+def framed(context: BatchContext, name: str, frame: Frame, plain: Chunks) -> Encoded:
     """Encode chunks into frames. name: of the codec, for errors. plain: the contiguous chunks."""
     if not frame.encoder:
-        return _assemble(wave, frame, plain, _Streams(plain, None, np.zeros((len(plain), 0), np.int64), None))
-    return _assemble(wave, frame, plain, _compressed(wave, name, frame, plain))
+        return _assemble(context, frame, plain, _Streams(plain, None, np.zeros((len(plain), 0), np.int64), None))
+    return _assemble(context, frame, plain, _compressed(context, name, frame, plain))
 
 
-def _compressed(wave: Wave, name: str, frame: Frame, plain: Chunks) -> _Streams:
+def _compressed(context: BatchContext, name: str, frame: Frame, plain: Chunks) -> _Streams:
     n, m = len(plain), frame.size.size
     source = plain
     if frame.shuffle != PLAIN:
-        source = shuffled(wave, plain, frame.shuffle, frame.typesize, frame.blocksize)
+        source = shuffled(context, plain, frame.shuffle, frame.typesize, frame.blocksize)
     ranges = (source.addresses[:, None] + frame.start).reshape(-1), np.tile(frame.size, n)
-    slots = new_slots(wave, frame.encoder, n * m, int(frame.size.max()))
-    pending = checksums.queue(wave, "adler32", *ranges) if frame.around else None
+    slots = new_slots(context, frame.encoder, n * m, int(frame.size.max()))
+    pending = checksums.queue(context, "adler32", *ranges) if frame.around else None
     items = np.repeat(np.arange(n), m)
     wanted = list if pending is None else lambda: [pending.raw]
-    sizes, downloaded = compress(wave, name, frame.encoder, items, ranges, slots, wanted=wanted)
-    sums = None if pending is None else checksums.store(wave, pending, downloaded[0], ">u4").reshape(n, m)
+    sizes, downloaded = compress(context, name, frame.encoder, items, ranges, slots, wanted=wanted)
+    sums = None if pending is None else checksums.store(context, pending, downloaded[0], ">u4").reshape(n, m)
     return _Streams(source, slots, sizes.reshape(n, m), sums)
 
 
-def _assemble(wave: Wave, frame: Frame, plain: Chunks, streams: _Streams) -> Encoded:
+def _assemble(context: BatchContext, frame: Frame, plain: Chunks, streams: _Streams) -> Encoded:
     """Lay out the frames, and copy headers, tables and streams into place."""
     n, tables = len(plain), headers.HEADER_NBYTES + 4 * frame.nblocks
     size = frame.size[: streams.sizes.shape[1]]
@@ -259,15 +259,15 @@ def _assemble(wave: Wave, frame: Frame, plain: Chunks, streams: _Streams) -> Enc
     stored = (cbytes >= whole) | (frame.encoder == "")
     cbytes[stored] = whole
     places = prefix_sums(-(-(cbytes + ROOM) // ALIGNMENT) * ALIGNMENT)
-    memory = wave.empty(int(places[-1]))
-    addresses = wave.device.address(memory) + places[:-1]
+    memory = context.empty(int(places[-1]))
+    addresses = context.device.address(memory) + places[:-1]
     heads = _heads(frame, cbytes, stored, starts)
-    (at,) = upload_tables(wave, heads)
+    (at,) = upload_tables(context, heads)
     head_sizes = np.where(stored, headers.HEADER_NBYTES, tables)
     pieces: list[Piece] = [(at + np.arange(n) * tables, addresses, head_sizes)]
     pieces.append((plain.addresses[stored], addresses[stored] + headers.HEADER_NBYTES, _full(stored, frame.nbytes)))
-    pieces += _stream_pieces(wave, frame, streams, raw, addresses[:, None] + starts, ~stored)
-    copy_pieces(wave, pieces)
+    pieces += _stream_pieces(context, frame, streams, raw, addresses[:, None] + starts, ~stored)
+    copy_pieces(context, pieces)
     return Encoded(memory, addresses, cbytes, ROOM)
 
 
@@ -291,7 +291,9 @@ def _heads(frame: Frame, cbytes: Table, stored: Any, starts: Table) -> Any:
     return heads
 
 
-def _stream_pieces(wave: Wave, frame: Frame, streams: _Streams, raw: Any, at: Table, framed: Any) -> list[Piece]:
+def _stream_pieces(
+    context: BatchContext, frame: Frame, streams: _Streams, raw: Any, at: Table, framed: Any
+) -> list[Piece]:
     """Pieces of the streams of some frames: sizes and bytes. at: int64 (n, m), their targets. framed: which frames."""
     slots = streams.slots
     if slots is None or not framed.any():
@@ -302,7 +304,7 @@ def _stream_pieces(wave: Wave, frame: Frame, streams: _Streams, raw: Any, at: Ta
     size = np.broadcast_to(frame.size, streams.sizes.shape)
     prefix = np.zeros(streams.sizes.shape, [("size", "<i4"), ("zlib", "S2")])
     prefix["size"], prefix["zlib"] = np.where(raw, size, streams.sizes + frame.around), ZLIB_HEAD
-    (prefix_at,) = upload_tables(wave, prefix)
+    (prefix_at,) = upload_tables(context, prefix)
     prefixes = prefix_at + prefix.itemsize * np.arange(prefix.size).reshape(prefix.shape)
     source = streams.source.addresses[:, None] + frame.start
     target = slots.addresses.reshape(streams.sizes.shape)

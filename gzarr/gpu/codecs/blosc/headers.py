@@ -1,4 +1,4 @@
-"""Reads and checks the headers of all Blosc frames of a wave at once. Source: c-blosc 1.21."""
+"""Reads and checks the headers of all Blosc frames of a batch at once. Source: c-blosc 1.21."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ class Frames(NamedTuple):
     to_host: Mask
 
 
-def read_headers(slab: Bytes, offsets: Sizes, sizes: Sizes, expected_nbytes: int) -> Frames:
+def read_headers(staging_buffer: Bytes, offsets: Sizes, sizes: Sizes, expected_nbytes: int) -> Frames:
     """Read and check headers. As in c-blosc, frames that decode to nothing are not checked further."""
     short = sizes < HEADER_NBYTES
     refuse("blosc", short, lambda i: f"truncated: {sizes[i]} bytes are too few for a blosc header of 16")
-    header = read(slab, f"V{HEADER_NBYTES}", offsets).view(HEADER)
+    header = read(staging_buffer, f"V{HEADER_NBYTES}", offsets).view(HEADER)
     wide = {name: header[name].astype(np.int64) for name in ("flags", "typesize", "nbytes", "blocksize", "cbytes")}
     cbytes, flags = wide["cbytes"], wide["flags"]
     refuse("blosc", cbytes > sizes, lambda i: f"truncated: expected {cbytes[i]} encoded bytes, got {sizes[i]}")

@@ -1,7 +1,7 @@
 """Takes Blosc frames apart that are only on the device: a kernel walks their streams, the host reads the headers.
 
 The result is the same table as that of `gzarr.gpu.codecs.blosc.parsing.parse_frames`, under the same rules. Only 16
-bytes of each frame and a row for each stream are downloaded. A wave that has frames of another compressor than LZ4, or
+bytes of each frame and a row for each stream are downloaded. A batch that has frames of another compressor than LZ4, or
 frames for the host, is downloaded and taken apart there.
 """
 
@@ -11,22 +11,22 @@ from typing import Any
 
 import numpy as np
 
-from gzarr.gpu.codecs.batch import Streams, Wave
+from gzarr.gpu.codecs.batch import BatchContext, Streams
 from gzarr.gpu.codecs.blosc import headers, parsing
 from gzarr.gpu.codecs.headers import Sizes
 from gzarr.gpu.codecs.transfers import upload_tables
 from gzarr.gpu.kernels import BLOSC_ERRORS, prefix_sums
 
 
-def parse_blosc(wave: Wave, batch: Streams, expected_nbytes: int) -> parsing.BloscTable:
-    """Take the frames of a wave apart where they are. Raises: CodecError (index, "blosc") if one is damaged."""
+def parse_blosc(context: BatchContext, batch: Streams, expected_nbytes: int) -> parsing.BloscTable:
+    """Take the frames of a batch apart where they are. Raises: CodecError (index, "blosc") if one is damaged."""
     frames = None if batch.copy is not None else _headers(batch, expected_nbytes)
     if frames is None:
         return parsing.parse_frames(batch.host, batch.offsets, batch.sizes, expected_nbytes)
     blocks = parsing.count_blocks(frames, parsing.walked_rows(frames))
     streams = parsing.split_rows(frames, blocks)
     if len(blocks.frame):
-        source, csize = _launch(wave, batch, frames, blocks)
+        source, csize = _launch(context, batch, frames, blocks)
         streams = parsing.place_streams(streams, source, csize)
     return parsing.make_table(frames, parsing.join_whole(frames, streams), frames.to_host)
 
@@ -42,19 +42,21 @@ def _headers(batch: Streams, expected_nbytes: int) -> headers.Frames | None:
     return None if other.any() or frames.to_host.any() else frames._replace(offset=batch.offsets)
 
 
-def _launch(wave: Wave, batch: Streams, frames: headers.Frames, blocks: parsing.Blocks) -> tuple[Sizes, Sizes]:
-    """Walk the streams with the kernel. Returns: the position of each in the slab, and its encoded bytes."""
-    device = wave.device
+def _launch(
+    context: BatchContext, batch: Streams, frames: headers.Frames, blocks: parsing.Blocks
+) -> tuple[Sizes, Sizes]:
+    """Walk the streams with the kernel. Returns: the position of each in the staging buffer, and its encoded bytes."""
+    device = context.device
     rows, first = np.unique(blocks.frame, return_index=True)
     block_start = np.append(first, len(blocks.frame)).astype(np.int64)
     ends = prefix_sums(blocks.splits)
     stream_start = ends[block_start]
     n = int(ends[-1])
-    base = device.address(batch.slab)
+    base = device.address(batch.staging_buffer)
     tables = upload_tables(
-        wave, (base + frames.offset[rows]).astype(np.uint64), frames.cbytes[rows], block_start, stream_start
+        context, (base + frames.offset[rows]).astype(np.uint64), frames.cbytes[rows], block_start, stream_start
     )
-    results = wave.empty(18 * n)  # addresses and sizes of 8 bytes, two flags
+    results = context.empty(18 * n)  # addresses and sizes of 8 bytes, two flags
     at = device.address(results)
     device.launch("blosc_parse", len(blocks.frame), (rows.size, *tables, at, at + 8 * n, at + 16 * n, at + 17 * n))
     table = device.download(results)

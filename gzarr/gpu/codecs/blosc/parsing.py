@@ -1,4 +1,4 @@
-"""Takes all Blosc frames of a slab apart, into the streams that batched decoders take.
+"""Takes all Blosc frames of a staging buffer apart, into the streams that batched decoders take.
 
 A frame is a header of 16 bytes, a table of block starts, and blocks in any order. A block is one stream, or one stream
 for each byte of an element (a *split*). Each stream follows its size; a stream as long as its decoded bytes is stored,
@@ -9,7 +9,8 @@ not compressed. The header fixes the number of streams; only their sizes must be
 - The streams of an accepted frame fill its decoded bytes exactly once, still shuffled.
 - A position is compared with the end of its frame before a byte is read there; bytes behind a frame are ignored.
 - Python loops run over the splits of a block, never over blocks, streams or frames.
-- Compiled code (`cpu/loop/frames.c`) takes apart waves of LZ4 and Zstandard frames in which nothing is unusual, to the
+- Compiled code (`cpu/loop/frames.c`) takes apart batches of LZ4 and Zstandard frames in which nothing is unusual, to
+the
   same tables. What is here is the reference, and alone finds out what is wrong.
 
 Source: header and checks of c-blosc 1.21.
@@ -60,7 +61,7 @@ class BloscStreams:
     decoder : Small
         uint8[m], `RAW` (stored, to be copied), `LZ4`, `SNAPPY`, `DEFLATE` (without zlib's envelope) or `ZSTD`.
     source : Sizes
-        int64[m], position in the slab.
+        int64[m], position in the staging buffer.
     csize : Sizes
         int64[m], encoded bytes.
     dest : Sizes
@@ -144,12 +145,12 @@ class Blocks(NamedTuple):
     position: Sizes
 
 
-def parse_frames(slab: Bytes, offsets: Sizes, sizes: Sizes, expected_nbytes: int) -> BloscTable:
+def parse_frames(staging_buffer: Bytes, offsets: Sizes, sizes: Sizes, expected_nbytes: int) -> BloscTable:
     """Take apart Blosc frames.
 
     Parameters
     ----------
-    slab : Bytes
+    staging_buffer : Bytes
         uint8[...], C-contiguous, on the host.
     offsets : Sizes
         int64[n], where each frame begins.
@@ -168,19 +169,21 @@ def parse_frames(slab: Bytes, offsets: Sizes, sizes: Sizes, expected_nbytes: int
     CodecError
         With (index, "blosc"), if a frame is damaged.
     ValueError
-        If a range is not in the slab.
+        If a range is not in the staging buffer.
     """
-    table = _parse_by_loop(slab, offsets, sizes, expected_nbytes)
+    table = _parse_by_loop(staging_buffer, offsets, sizes, expected_nbytes)
     if table is not None:
         return table
-    check_ranges(slab, offsets, sizes)
-    frames = read_headers(slab, offsets, sizes, expected_nbytes)
-    blocks = _find_starts(slab, frames, count_blocks(frames, walked_rows(frames)))
-    streams, to_host = _open_envelopes(slab, join_whole(frames, _walk(slab, frames, blocks)), frames.to_host)
+    check_ranges(staging_buffer, offsets, sizes)
+    frames = read_headers(staging_buffer, offsets, sizes, expected_nbytes)
+    blocks = _find_starts(staging_buffer, frames, count_blocks(frames, walked_rows(frames)))
+    streams, to_host = _open_envelopes(
+        staging_buffer, join_whole(frames, _walk(staging_buffer, frames, blocks)), frames.to_host
+    )
     return make_table(frames, streams, to_host)
 
 
-def _parse_by_loop(slab: Bytes, offsets: Sizes, sizes: Sizes, expected_nbytes: int) -> BloscTable | None:
+def _parse_by_loop(staging_buffer: Bytes, offsets: Sizes, sizes: Sizes, expected_nbytes: int) -> BloscTable | None:
     """Let compiled code take frames apart; None if it is not there, or if a frame is damaged or unusual."""
     loop, n = library.loop(), len(sizes)
     if loop is None:
@@ -188,7 +191,7 @@ def _parse_by_loop(slab: Bytes, offsets: Sizes, sizes: Sizes, expected_nbytes: i
     codec, memcpy, shuffle = (np.empty(n, np.uint8) for _ in range(3))
     typesize, blocksize, cbytes = np.empty(n, np.int32), np.empty(n, np.int64), np.empty(n, np.int64)
     bounds, streams = np.empty(DECODERS + 1, np.int64), np.empty((5, 0), np.int64)
-    args = slab, offsets, sizes, expected_nbytes, codec, memcpy, shuffle, typesize, blocksize, cbytes, bounds
+    args = staging_buffer, offsets, sizes, expected_nbytes, codec, memcpy, shuffle, typesize, blocksize, cbytes, bounds
     if not loop.parse_blosc(*args, streams):
         return None
     streams = np.empty((5, int(bounds[-1])), np.int64)
@@ -262,9 +265,9 @@ def count_blocks(frames: Frames, rows: Sizes) -> Blocks:
     return Blocks(frame, number, nbytes, splits, np.zeros_like(frame))
 
 
-def _find_starts(slab: Bytes, frames: Frames, blocks: Blocks) -> Blocks:
+def _find_starts(staging_buffer: Bytes, frames: Frames, blocks: Blocks) -> Blocks:
     frame, number = blocks.frame, blocks.number
-    start = read(slab, "<i4", frames.offset[frame] + HEADER_NBYTES + 4 * number).astype(np.int64)
+    start = read(staging_buffer, "<i4", frames.offset[frame] + HEADER_NBYTES + 4 * number).astype(np.int64)
     last = frames.cbytes[frame] - 4
     refuse_rows(
         frame,
@@ -285,7 +288,7 @@ def split_rows(frames: Frames, blocks: Blocks) -> BloscStreams:
     return BloscStreams(frame, frames.codec[frame], unknown, unknown, dest, nbytes)
 
 
-def _walk(slab: Bytes, frames: Frames, blocks: Blocks) -> BloscStreams:
+def _walk(staging_buffer: Bytes, frames: Frames, blocks: Blocks) -> BloscStreams:
     """Follow the streams of every block from size to size."""
     streams = split_rows(frames, blocks)
     first = np.cumsum(blocks.splits) - blocks.splits
@@ -297,7 +300,7 @@ def _walk(slab: Bytes, frames: Frames, blocks: Blocks) -> BloscStreams:
             rows = rows[blocks.splits[rows] > k]
         slots = first[rows] + k
         source[slots] = position[rows] + 4
-        csize[slots] = _read_csizes(slab, blocks, rows, position[rows], end[rows])
+        csize[slots] = _read_csizes(staging_buffer, blocks, rows, position[rows], end[rows])
         position[rows] = source[slots] + csize[slots]
     return place_streams(streams, source, csize)
 
@@ -308,11 +311,11 @@ def place_streams(streams: BloscStreams, source: Sizes, csize: Sizes) -> BloscSt
     return replace(streams, decoder=decoder, source=source, csize=csize)
 
 
-def _read_csizes(slab: Bytes, blocks: Blocks, rows: Sizes, position: Sizes, end: Sizes) -> Sizes:
+def _read_csizes(staging_buffer: Bytes, blocks: Blocks, rows: Sizes, position: Sizes, end: Sizes) -> Sizes:
     frame, number = blocks.frame[rows], blocks.number[rows]
     room = end - position - 4
     refuse_rows(frame, room < 0, lambda i: f"block {number[i]}: truncated: no room for the size of a stream")
-    csize = read(slab, "<i4", position).astype(np.int64)
+    csize = read(staging_buffer, "<i4", position).astype(np.int64)
     # a compressor makes at least one byte
     refuse_rows(
         frame,
@@ -352,7 +355,7 @@ def _of_frame(error: CodecError, frame: Sizes) -> CodecError:
 # -- compressors' own framing ------------------------------------------------------------------------------------
 
 
-def _open_envelopes(slab: Bytes, streams: BloscStreams, to_host: Mask) -> tuple[BloscStreams, Mask]:
+def _open_envelopes(staging_buffer: Bytes, streams: BloscStreams, to_host: Mask) -> tuple[BloscStreams, Mask]:
     """Check the headers of streams, strip those of zlib, and drop frames that have an unusual stream."""
     odd = np.zeros(len(streams.frame), np.bool_)
     for decoder, check in ((SNAPPY, _check_snappy), (DEFLATE, is_usual_zlib), (ZSTD, is_usual_zstd)):
@@ -360,7 +363,7 @@ def _open_envelopes(slab: Bytes, streams: BloscStreams, to_host: Mask) -> tuple[
         if not len(rows):
             continue
         try:
-            odd[rows] = ~check(slab, streams.source[rows], streams.csize[rows], streams.nbytes[rows])
+            odd[rows] = ~check(staging_buffer, streams.source[rows], streams.csize[rows], streams.nbytes[rows])
         except CodecError as error:
             raise _of_frame(error, streams.frame[rows]) from error
     zlib = streams.decoder == DEFLATE
@@ -374,12 +377,12 @@ def _open_envelopes(slab: Bytes, streams: BloscStreams, to_host: Mask) -> tuple[
     return streams, to_host
 
 
-def _check_snappy(slab: Bytes, offsets: Sizes, sizes: Sizes, expected: Sizes) -> Mask:
+def _check_snappy(staging_buffer: Bytes, offsets: Sizes, sizes: Sizes, expected: Sizes) -> Mask:
     """Raise CodecError if a stream claims a wrong size, in 7 bits a byte. Returns: that all streams are usual."""
     claimed, more = np.zeros_like(offsets), np.ones(len(offsets), np.bool_)
     for k in range(5):  # sizes have up to 32 bits
         more &= sizes > k
-        byte = np.where(more, slab[offsets + np.minimum(k, sizes - 1)], 0).astype(np.int64)
+        byte = np.where(more, staging_buffer[offsets + np.minimum(k, sizes - 1)], 0).astype(np.int64)
         claimed |= (byte & 127) << (7 * k)
         more &= byte > 127
     wrong = claimed != expected

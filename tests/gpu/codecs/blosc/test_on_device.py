@@ -9,12 +9,12 @@ import pytest
 from numcodecs import blosc as encoder
 
 from gzarr.errors import CodecError
-from gzarr.gpu.codecs.batch import Streams, Wave
+from gzarr.gpu.codecs.batch import BatchContext, Streams
 from gzarr.gpu.codecs.blosc import parsing
 from gzarr.gpu.codecs.blosc.on_device import parse_blosc
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.hostbuild import find_compiler
-from tests.gpu.slabs import Slab, damaged, slab_of
+from tests.gpu.staging_buffers import StagingBuffer, damaged, staging_buffer_of
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
 
@@ -32,13 +32,13 @@ def frame(number: int, name: str = "lz4") -> bytes:
     return made
 
 
-def on_device(device: EmulatedDevice, slab: Slab) -> Streams:
-    return Streams(None, device.upload(slab.data), slab.offsets, slab.sizes, device)
+def on_device(device: EmulatedDevice, staging_buffer: StagingBuffer) -> Streams:
+    return Streams(None, device.upload(staging_buffer.data), staging_buffer.offsets, staging_buffer.sizes, device)
 
 
-def outcome(device: EmulatedDevice, slab: Slab) -> parsing.BloscTable | CodecError:
+def outcome(device: EmulatedDevice, staging_buffer: StagingBuffer) -> parsing.BloscTable | CodecError:
     try:
-        return parse_blosc(Wave(device), on_device(device, slab), NBYTES)
+        return parse_blosc(BatchContext(device), on_device(device, staging_buffer), NBYTES)
     except CodecError as error:
         return error
 
@@ -56,29 +56,29 @@ def same(one: parsing.BloscTable, other: parsing.BloscTable) -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_sound_frames(seed: int) -> None:
     device = EmulatedDevice()
-    slab = slab_of([frame(seed * 20 + i, ("lz4", "lz4hc")[i % 2]) for i in range(20)], seed=seed)
-    batch = on_device(device, slab)
-    same(parse_blosc(Wave(device), batch, NBYTES), parsing.parse_frames(*slab, NBYTES))
+    staging_buffer = staging_buffer_of([frame(seed * 20 + i, ("lz4", "lz4hc")[i % 2]) for i in range(20)], seed=seed)
+    batch = on_device(device, staging_buffer)
+    same(parse_blosc(BatchContext(device), batch, NBYTES), parsing.parse_frames(*staging_buffer, NBYTES))
     assert batch.copy is None  # the host has not seen more than headers
     assert device.launches == ["blosc_parse"]
 
 
 def test_only_stored_frames() -> None:
     device = EmulatedDevice()
-    slab = slab_of([frame(3), frame(7)])
-    batch = on_device(device, slab)
-    table = parse_blosc(Wave(device), batch, NBYTES)
+    staging_buffer = staging_buffer_of([frame(3), frame(7)])
+    batch = on_device(device, staging_buffer)
+    table = parse_blosc(BatchContext(device), batch, NBYTES)
     assert table.memcpy.all()
-    same(table, parsing.parse_frames(*slab, NBYTES))
+    same(table, parsing.parse_frames(*staging_buffer, NBYTES))
     assert device.launches == []
 
 
 @pytest.mark.parametrize("name", ["zstd", "zlib", "blosclz"])
 def test_other_compressors_are_taken_apart_on_the_host(name: str) -> None:
     device = EmulatedDevice()
-    slab = slab_of([frame(2), frame(9, name), frame(5)])
-    batch = on_device(device, slab)
-    same(parse_blosc(Wave(device), batch, NBYTES), parsing.parse_frames(*slab, NBYTES))
+    staging_buffer = staging_buffer_of([frame(2), frame(9, name), frame(5)])
+    batch = on_device(device, staging_buffer)
+    same(parse_blosc(BatchContext(device), batch, NBYTES), parsing.parse_frames(*staging_buffer, NBYTES))
     assert batch.copy is not None
 
 
@@ -88,14 +88,17 @@ def test_damaged_frames_are_refused_or_give_what_lies_within(seed: int) -> None:
     device = EmulatedDevice()
     refused = 0
     for chunk in damaged(frame(seed), rng, 40):
-        slab = slab_of([frame(0), chunk])
-        table = outcome(device, slab)
+        staging_buffer = staging_buffer_of([frame(0), chunk])
+        table = outcome(device, staging_buffer)
         if isinstance(table, CodecError):
             refused += 1
             assert (table.index, table.codec) == (1, "blosc")
             continue
         streams = table.streams
-        low, high = slab.offsets[streams.frame], (slab.offsets + slab.sizes)[streams.frame]
+        low, high = (
+            staging_buffer.offsets[streams.frame],
+            (staging_buffer.offsets + staging_buffer.sizes)[streams.frame],
+        )
         assert (streams.source >= low).all()
         assert (streams.source + streams.csize <= high).all()
         assert (streams.dest + streams.nbytes <= NBYTES).all()
@@ -111,12 +114,12 @@ def test_what_the_host_refuses_is_refused() -> None:
     for seed in range(30):
         rng = np.random.default_rng(seed)
         for chunk in damaged(frame(1), rng, 8):
-            slab = slab_of([chunk], tight=True)
+            staging_buffer = staging_buffer_of([chunk], tight=True)
             try:
-                parsing.parse_frames(*slab, NBYTES)
+                parsing.parse_frames(*staging_buffer, NBYTES)
             except CodecError:
                 if int.from_bytes(chunk[16:20], "little", signed=True) != 0:  # the kernel lets blocks begin at 0
                     refused += 1
                     with pytest.raises(CodecError):
-                        parse_blosc(Wave(device), on_device(device, slab), NBYTES)
+                        parse_blosc(BatchContext(device), on_device(device, staging_buffer), NBYTES)
     assert refused > 50

@@ -1,4 +1,4 @@
-"""Blosc frames in a slab: whoever decodes with nothing but the table must get what numcodecs gets."""
+"""Blosc frames in a staging buffer: whoever decodes with nothing but the table must get what numcodecs gets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from gzarr.cpu.codecs.compressors import blosc_decoder, blosc_encoder
 from gzarr.errors import CodecError
 from gzarr.gpu.codecs.blosc.headers import DEFLATE, LZ4, RAW, SNAPPY, ZSTD
 from gzarr.gpu.codecs.blosc.parsing import BloscStreams, BloscTable, parse_frames
-from tests.gpu.slabs import Slab, damaged, outcome, slab_of
+from tests.gpu.staging_buffers import StagingBuffer, damaged, outcome, staging_buffer_of
 
 CNAMES = ("blosclz", "lz4", "lz4hc", "zlib", "zstd")
 TYPESIZES = (*range(1, 17), 17, 32, 255, 300)
@@ -112,7 +112,7 @@ def shuffle(block: np.ndarray[Any, Any], mode: int, typesize: int) -> np.ndarray
     return np.concatenate((body, tail))
 
 
-def decode(slab: Slab, table: BloscTable) -> list[bytes | None]:
+def decode(staging_buffer: StagingBuffer, table: BloscTable) -> list[bytes | None]:
     """Decode all frames with nothing but the table; None for those that go to the host."""
     n = len(table.nbytes)
     out = [np.full(int(size), 0xEE, np.uint8) for size in table.nbytes]
@@ -122,7 +122,7 @@ def decode(slab: Slab, table: BloscTable) -> list[bytes | None]:
         assert (streams.decoder[rows] == decoder).all()
         columns = (streams.frame, streams.source, streams.csize, streams.dest, streams.nbytes)
         for frame, source, csize, dest, nbytes in zip(*(column[rows].tolist() for column in columns), strict=True):
-            part = DECODE[decoder](slab.data[source : source + csize].tobytes(), nbytes)
+            part = DECODE[decoder](staging_buffer.data[source : source + csize].tobytes(), nbytes)
             assert len(part) == nbytes
             out[frame][dest : dest + nbytes] = np.frombuffer(part, np.uint8)
     return [None if table.to_host[i] else plain(out[i], table, i) for i in range(n)]
@@ -134,10 +134,10 @@ def plain(data: np.ndarray[Any, Any], table: BloscTable, i: int) -> bytes:
     return b"".join(block.tobytes() for block in blocks)
 
 
-def check_table(slab: Slab, table: BloscTable, expected: int) -> None:
+def check_table(staging_buffer: StagingBuffer, table: BloscTable, expected: int) -> None:
     """Columns agree, every range lies in its frame and in the chunk, and streams fill each taken frame once."""
     streams = table.streams
-    n, m = len(slab.sizes), len(streams.frame)
+    n, m = len(staging_buffer.sizes), len(streams.frame)
     assert {len(getattr(table, name)) for name in ("codec", "shuffle", "typesize", "blocksize", "nbytes")} == {n}
     assert (len(table.memcpy), len(table.to_host), len(table.bounds)) == (n, n, 6)
     assert {len(getattr(streams, field.name)) for field in fields(streams)} == {m}
@@ -145,7 +145,7 @@ def check_table(slab: Slab, table: BloscTable, expected: int) -> None:
     assert (np.diff(streams.decoder.astype(int)) >= 0).all()
     assert ((table.typesize >= 1) & (table.blocksize >= 1) & (table.shuffle <= 2)).all()
     assert (table.nbytes == expected).all()
-    start, end = slab.offsets[streams.frame], (slab.offsets + slab.sizes)[streams.frame]
+    start, end = staging_buffer.offsets[streams.frame], (staging_buffer.offsets + staging_buffer.sizes)[streams.frame]
     assert (streams.source >= start + 5).all()
     assert ((streams.csize > 0) & (streams.source + streams.csize <= end)).all()
     assert ((streams.nbytes > 0) & (streams.dest >= 0) & (streams.dest + streams.nbytes <= expected)).all()
@@ -161,13 +161,13 @@ def check_table(slab: Slab, table: BloscTable, expected: int) -> None:
     assert (table.shuffle[table.to_host | table.memcpy] == 0).all()
 
 
-def parsed(chunks: Sequence[bytes], expected: int, seed: int = 0) -> tuple[Slab, BloscTable]:
-    slab = slab_of(chunks, seed=seed)
-    table = parse_frames(*slab, expected)
+def parsed(chunks: Sequence[bytes], expected: int, seed: int = 0) -> tuple[StagingBuffer, BloscTable]:
+    staging_buffer = staging_buffer_of(chunks, seed=seed)
+    table = parse_frames(*staging_buffer, expected)
     with config.set({"cpu.native": False}):
-        assert same(table, parse_frames(*slab, expected))
-    check_table(slab, table, expected)
-    return slab, table
+        assert same(table, parse_frames(*staging_buffer, expected))
+    check_table(staging_buffer, table, expected)
+    return staging_buffer, table
 
 
 def content(kind: int, nbytes: int, typesize: int) -> bytes:
@@ -210,8 +210,8 @@ def test_all_parameters_of_numcodecs() -> None:
     decoders: set[int] = set()
     taken = split = several = 0
     for nbytes, rows in batches.items():
-        slab, table = parsed([row[0] for row in rows], nbytes, seed=nbytes)
-        for got, (_, data, cname), memcpy in zip(decode(slab, table), rows, table.memcpy, strict=True):
+        staging_buffer, table = parsed([row[0] for row in rows], nbytes, seed=nbytes)
+        for got, (_, data, cname), memcpy in zip(decode(staging_buffer, table), rows, table.memcpy, strict=True):
             taken += got is not None
             assert (got is None) == (cname == "blosclz" and not memcpy)
             assert got is None or got == data
@@ -235,29 +235,29 @@ def test_all_parameters_of_numcodecs() -> None:
 def test_frames_of_several_blocks_that_are_split(cname: str, mode: int, typesize: int) -> None:
     nbytes = 2_500_000 + typesize * 3 + 1
     rows = [content(2, nbytes, typesize), content(3, nbytes, typesize)]
-    slab, table = parsed([encode(data, cname, 1, mode, 0, typesize) for data in rows], nbytes)
-    assert decode(slab, table) == rows
+    staging_buffer, table = parsed([encode(data, cname, 1, mode, 0, typesize) for data in rows], nbytes)
+    assert decode(staging_buffer, table) == rows
     assert (table.blocksize < nbytes).all()
     assert (np.bincount(table.streams.frame) > 2).all()
 
 
 def test_frames_of_nothing_have_no_streams() -> None:
     empty = struct.pack("<4B3I", 2, 1, 0x21, 4, 0, 1, 16)
-    slab, table = parsed([empty, bytes(Blosc("lz4").encode(b"")), empty + b"behind"], 0)
-    assert decode(slab, table) == [b"", b"", b""]
+    staging_buffer, table = parsed([empty, bytes(Blosc("lz4").encode(b"")), empty + b"behind"], 0)
+    assert decode(staging_buffer, table) == [b"", b"", b""]
     assert len(table.streams.frame) == 0
 
 
 def test_no_frames_give_an_empty_table() -> None:
-    slab, table = parsed([], 100)
-    assert decode(slab, table) == []
+    staging_buffer, table = parsed([], 100)
+    assert decode(staging_buffer, table) == []
 
 
 def test_bytes_behind_a_frame_are_ignored() -> None:
     data = content(2, 4000, 4)
     frame = encode(data, "lz4", 5, 1, 0, 4)
-    slab, table = parsed([frame + b"behind", frame], 4000)
-    assert decode(slab, table) == [data, data]
+    staging_buffer, table = parsed([frame + b"behind", frame], 4000)
+    assert decode(staging_buffer, table) == [data, data]
 
 
 # -- frames made by hand -----------------------------------------------------------------------------------------
@@ -342,8 +342,8 @@ def test_frames_of_any_layout(rows: list[tuple[int, int, int, int, bool, int]], 
         decoded.append(data)
         if codec != SNAPPY:
             assert blosc_decompress(chunks[-1]) == data
-    slab, table = parsed(chunks, nbytes, seed=seed)
-    assert decode(slab, table) == decoded
+    staging_buffer, table = parsed(chunks, nbytes, seed=seed)
+    assert decode(staging_buffer, table) == decoded
     assert not table.to_host.any()
 
 
@@ -354,8 +354,8 @@ def test_blocks_are_split_as_c_blosc_splits_them(typesize: int, items: int) -> N
     data = content(3, 3 * items * typesize, typesize)
     frame = make_frame(data, typesize=typesize, blocksize=items * typesize)
     assert blosc_decompress(frame) == data
-    slab, table = parsed([frame], len(data))
-    assert decode(slab, table) == [data]
+    staging_buffer, table = parsed([frame], len(data))
+    assert decode(staging_buffer, table) == [data]
     assert len(table.streams.frame) == (3 * typesize if typesize <= 16 and items >= 128 else 3)
 
 
@@ -364,8 +364,8 @@ def test_bits_of_single_bytes_are_shuffled_even_if_bytes_are_said_to_be() -> Non
     frame = make_frame(data, typesize=1, mode=2)
     both = changed(frame, 2, "B", frame[2] | 1)
     assert blosc_decompress(both) == data
-    slab, table = parsed([both, changed(frame, 2, "B", frame[2] & ~4)], 4096)
-    assert decode(slab, table)[0] == data
+    staging_buffer, table = parsed([both, changed(frame, 2, "B", frame[2] & ~4)], 4096)
+    assert decode(staging_buffer, table)[0] == data
     assert table.shuffle.tolist() == [2, 0]
 
 
@@ -414,9 +414,9 @@ def test_frames_that_go_to_the_host() -> None:
         "zstd of another size": make_frame(bytes(4096), codec=ZSTD, compress=lambda d: bytes(Zstd().encode(d[:-1]))),
     }
     for what, frame in odd.items():
-        slab, table = parsed([good, frame, good], 4096)
+        staging_buffer, table = parsed([good, frame, good], 4096)
         assert table.to_host.tolist() == [False, True, False], what
-        assert decode(slab, table) == [data, None, data]
+        assert decode(staging_buffer, table) == [data, None, data]
     for what in ("blosclz", "tiny blocks", "zstd without size"):
         assert len(blosc_decompress(odd[what])) == 4096, what
 
@@ -427,8 +427,8 @@ def test_stored_frames_are_copied_whatever_their_other_flags(flags: int, version
     data = content(1, 1000, 4)
     frame = struct.pack("<4B3I", 2, version_lz, flags, 4, 1000, 64, 1016) + data
     assert blosc_decompress(frame) == data
-    slab, table = parsed([frame], 1000)
-    assert decode(slab, table) == [data]
+    staging_buffer, table = parsed([frame], 1000)
+    assert decode(staging_buffer, table) == [data]
     assert table.streams.raw.all()
 
 
@@ -498,10 +498,10 @@ def test_streams_with_a_wrong_header_are_refused(codec: int, compress: Callable[
     assert message in refusal(bad, make_frame(bytes(4096), codec=codec), 4096)
 
 
-def test_ranges_outside_the_slab_are_refused() -> None:
-    slab = slab_of([GOOD, GOOD])
-    with pytest.raises(ValueError, match="are not in a slab"):
-        parse_frames(slab.data, slab.offsets, slab.sizes + 5, 4096)
+def test_ranges_outside_the_staging_buffer_are_refused() -> None:
+    staging_buffer = staging_buffer_of([GOOD, GOOD])
+    with pytest.raises(ValueError, match="are not in a staging buffer"):
+        parse_frames(staging_buffer.data, staging_buffer.offsets, staging_buffer.sizes + 5, 4096)
 
 
 def same(one: Any, other: Any) -> bool:
@@ -527,11 +527,11 @@ def check_damage(chunk: bytes, expected: int) -> str:
         assert got[:2] == (0, "blosc")
         assert answer is None or "multiple of" in got[2], "the CPU decodes what is refused here"
         return "refused"
-    slab = Slab(np.frombuffer(b"\0" + chunk, np.uint8), np.array([1]), np.array([len(chunk)]))
-    check_table(slab, got, expected)
+    staging_buffer = StagingBuffer(np.frombuffer(b"\0" + chunk, np.uint8), np.array([1]), np.array([len(chunk)]))
+    check_table(staging_buffer, got, expected)
     if answer is None or got.to_host[0]:
         return "host" if got.to_host[0] else "found later"
-    assert decode(slab, got) == [answer]
+    assert decode(staging_buffer, got) == [answer]
     return "decoded"
 
 

@@ -1,4 +1,4 @@
-"""As many waves are under way as there are lanes, under one cap, in the caller's order; failures stop the rest."""
+"""As many batches are under way as there are pipeline slots, in the caller's order; failures stop the rest."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.emulated_streams import EmulatedStream
 from gzarr.gpu.device.hostbuild import find_compiler
-from gzarr.gpu.device.lanes import N_LANES, Lanes
+from gzarr.gpu.device.pipeline_slots import N_PIPELINE_SLOTS, PipelineSlots
 from gzarr.storage import LocalStore, MemoryStore
 from tests.gpu.direct_files import DirectFiles
 from tests.support.meeting import Meeting
@@ -42,7 +42,7 @@ def opened(array: gzarr.Array, device: EmulatedDevice, **options) -> gzarr.Array
 
 
 class SlowDevice(EmulatedDevice):
-    """Lets a test do something when a wave is placed."""
+    """Lets a test do something when a batch is placed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ def watched() -> WatchedStore:
     return store
 
 
-def test_a_wave_is_read_while_the_one_before_it_is_placed() -> None:
+def test_a_batch_is_read_while_the_one_before_it_is_placed() -> None:
     device, store = SlowDevice(), watched()
     array = gzarr.open_array(store, mode="r", device=GpuBackend(device, max_device_nbytes=CAP_NBYTES))
     second_read, first_placed = threading.Event(), threading.Event()
@@ -82,7 +82,7 @@ def test_a_wave_is_read_while_the_one_before_it_is_placed() -> None:
             reads.append(len(keys))
             if len(reads) == 2:
                 second_read.set()
-                # The first wave is placed, or waits to be, before this read ends.
+                # The first batch is placed, or waits to be, before this read ends.
                 met.append(first_placed.wait(WAIT_S))
 
     def on_place() -> None:
@@ -97,15 +97,15 @@ def test_a_wave_is_read_while_the_one_before_it_is_placed() -> None:
     assert len(reads) > 2
 
 
-def test_there_are_never_more_waves_than_lanes_whoever_reads() -> None:
+def test_there_are_never_more_batches_than_pipeline_slots_whoever_reads() -> None:
     device, store = SlowDevice(), watched()
     array = gzarr.open_array(store, mode="r", device=GpuBackend(device, max_device_nbytes=CAP_NBYTES))
-    meeting = Meeting(N_LANES)
+    meeting = Meeting(N_PIPELINE_SLOTS)
     device.on_place = meeting.attend
     with ThreadPoolExecutor(6) as pool:
         for found in pool.map(lambda _: array[:], range(12)):
             np.testing.assert_array_equal(found, DATA)
-    assert meeting.most == N_LANES
+    assert meeting.most == N_PIPELINE_SLOTS
     assert device.memory.peak <= CAP_NBYTES
 
 
@@ -128,19 +128,23 @@ def test_device_memory_stays_under_the_cap(tmp_path, compressor, sharded, where)
 
 @pytest.mark.parametrize("n_rows", [640, 180, 100])
 @pytest.mark.parametrize("compressor", COMPRESSORS)
-def test_a_second_read_in_waves_allocates_nothing_whichever_lane_they_come_to(compressor, n_rows) -> None:
+def test_a_second_read_in_batches_allocates_nothing_whichever_pipeline_slot_they_come_to(compressor, n_rows) -> None:
     options = {"compressor": COMPRESSORS[compressor]} if compressor != "default" else {}
     store = stored(**options).store
     for _ in range(5):
         device = EmulatedDevice()
         array = opened(gzarr.open_array(store), device)
         array[:n_rows]
-        lanes = array.backend._lanes._all
-        used = [lane for lane in lanes if lane.memory.nbytes]
+        pipeline_slots = array.backend._pipeline_slots._all
+        used = [pipeline_slot for pipeline_slot in pipeline_slots if pipeline_slot.memory.nbytes]
         n_placed = sum(device.launches.count(name) for name in ("copy_plain", "copy_bytes"))
-        n_waves = max(n_placed, device.launches.count("zstd"))  # some are decoded straight into the result
-        assert len(used) == min(N_LANES, n_waves)
-        assert len({lane.memory.nbytes for lane in used}) == len({lane.staging.nbytes for lane in used}) == 1
+        n_batches = max(n_placed, device.launches.count("zstd"))  # some are decoded straight into the result
+        assert len(used) == min(N_PIPELINE_SLOTS, n_batches)
+        assert (
+            len({pipeline_slot.memory.nbytes for pipeline_slot in used})
+            == len({pipeline_slot.staging.nbytes for pipeline_slot in used})
+            == 1
+        )
         before = device.memory.n, device.pinned.n
         for _ in range(3):
             np.testing.assert_array_equal(array[:n_rows], DATA[:n_rows])
@@ -148,7 +152,7 @@ def test_a_second_read_in_waves_allocates_nothing_whichever_lane_they_come_to(co
         assert device.memory.peak <= CAP_NBYTES
 
 
-def test_lanes_that_cannot_have_more_memory_stay_as_they_are() -> None:
+def test_pipeline_slots_that_cannot_have_more_memory_stay_as_they_are() -> None:
     class Full(EmulatedDevice):
         full = False
 
@@ -158,28 +162,28 @@ def test_lanes_that_cannot_have_more_memory_stay_as_they_are() -> None:
             return super().allocate(nbytes)
 
     device = Full()
-    lanes = Lanes(device, 1 << 20)
+    pipeline_slots = PipelineSlots(device, 1 << 20)
 
     def take(number: int) -> None:
-        with lanes.borrow():
+        with pipeline_slots.borrow():
             device.empty(1000 * number)
 
-    lanes.run(take, range(4))
+    pipeline_slots.run(take, range(4))
     held = device.memory.live
     device.full = True
-    lanes._all[0].memory.release()
-    lanes._level(N_LANES)
-    assert device.memory.live == held * (N_LANES - 1) // N_LANES
+    pipeline_slots._all[0].memory.release()
+    pipeline_slots._level(N_PIPELINE_SLOTS)
+    assert device.memory.live == held * (N_PIPELINE_SLOTS - 1) // N_PIPELINE_SLOTS
     device.full = False
-    lanes._level(N_LANES)
+    pipeline_slots._level(N_PIPELINE_SLOTS)
     assert device.memory.live == held
 
 
-def test_waves_of_a_read_share_the_memory_of_the_lanes() -> None:
+def test_batches_of_a_read_share_the_memory_of_the_pipeline_slots() -> None:
     device = EmulatedDevice()
     array = opened(stored(compressor=None), device)
     array[:]
-    assert device.memory.n <= N_LANES  # each lane has one block, however many waves there are
+    assert device.memory.n <= N_PIPELINE_SLOTS  # each pipeline slot has one block, however many batches there are
     assert device.memory.live <= CAP_NBYTES
 
 
@@ -194,7 +198,7 @@ def test_released_memory_is_allocated_anew() -> None:
     np.testing.assert_array_equal(array[:], DATA)
 
 
-def test_waves_that_do_not_fit_are_cut() -> None:
+def test_batches_that_do_not_fit_are_cut() -> None:
     """Many tiny zstd streams need far more scratch memory than their decoded size suggests."""
     data = np.arange(4096, dtype="i4")
     array = gzarr.create_array(data=data, chunks=8)
@@ -217,7 +221,7 @@ def test_a_chunk_that_does_not_fit_is_named_and_others_are_still_read(tmp_path, 
 
 
 @pytest.mark.parametrize("failure", [gzarr.StoreError("the store broke"), KeyboardInterrupt()])
-def test_a_failing_read_stops_the_waves_after_it(failure) -> None:
+def test_a_failing_read_stops_the_batches_after_it(failure) -> None:
     device, store = EmulatedDevice(), watched()
     array = gzarr.open_array(store, mode="r", device=GpuBackend(device, max_device_nbytes=CAP_NBYTES))
     reads: list[int] = []
@@ -231,12 +235,12 @@ def test_a_failing_read_stops_the_waves_after_it(failure) -> None:
     live = device.memory.live, device.pinned.live
     device.launches.clear()
     array[:]
-    n_waves = device.launches.count("copy_plain")
+    n_batches = device.launches.count("copy_plain")
     device.launches.clear()
     store.on_read = on_read
     with pytest.raises(type(failure)):
         array[:]
-    assert device.launches.count("copy_plain") <= N_LANES < n_waves - 1
+    assert device.launches.count("copy_plain") <= N_PIPELINE_SLOTS < n_batches - 1
     assert (device.memory.live, device.pinned.live) == live
     store.on_read = lambda keys: None
     np.testing.assert_array_equal(array[:], DATA)
@@ -245,7 +249,7 @@ def test_a_failing_read_stops_the_waves_after_it(failure) -> None:
 
 @pytest.mark.parametrize("failure", [gzarr.DeviceError("the device broke"), KeyboardInterrupt()])
 @pytest.mark.parametrize("single", [False, True])
-def test_a_failing_wave_leaves_the_device_usable(failure, single) -> None:
+def test_a_failing_batch_leaves_the_device_usable(failure, single) -> None:
     device, store = SlowDevice(), watched()
     cap = None if single else CAP_NBYTES
     array = gzarr.open_array(store, mode="r", device=GpuBackend(device, max_device_nbytes=cap))
@@ -259,17 +263,17 @@ def test_a_failing_wave_leaves_the_device_usable(failure, single) -> None:
             raise failure
 
     device.on_place = on_place
-    for _ in range(2 * N_LANES):  # no lane is lost
+    for _ in range(2 * N_PIPELINE_SLOTS):  # no pipeline slot is lost
         placed.clear()
         with pytest.raises(type(failure)):
             array[:]
-        assert len(placed) <= N_LANES + 1
+        assert len(placed) <= N_PIPELINE_SLOTS + 1
     device.on_place = lambda: None
     np.testing.assert_array_equal(array[:], DATA)
     assert (device.memory.live, device.pinned.live) == live
 
 
-def test_an_interrupt_of_the_caller_waits_for_the_waves_under_way() -> None:
+def test_an_interrupt_of_the_caller_waits_for_the_batches_under_way() -> None:
     device = SlowDevice()
     array = gzarr.open_array(watched(), mode="r", device=GpuBackend(device, max_device_nbytes=CAP_NBYTES))
     under_way = threading.Semaphore(0)
@@ -289,12 +293,12 @@ def test_an_interrupt_of_the_caller_waits_for_the_waves_under_way() -> None:
     device.on_place = lambda: None
     n = len(ended)
     time.sleep(0.1)
-    assert 1 <= len(ended) == n <= 2 * N_LANES
+    assert 1 <= len(ended) == n <= 2 * N_PIPELINE_SLOTS
     np.testing.assert_array_equal(array[:], DATA)
 
 
 @pytest.mark.parametrize("codecs", ["default", "blosc"])
-def test_damage_in_one_of_many_waves_is_named(codecs) -> None:
+def test_damage_in_one_of_many_batches_is_named(codecs) -> None:
     array = stored(**({} if codecs == "default" else {"compressor": COMPRESSORS[codecs]}))
     array.store["c/33/0"] = array.store["c/33/0"][:40]
     device = EmulatedDevice()
@@ -305,20 +309,20 @@ def test_damage_in_one_of_many_waves_is_named(codecs) -> None:
     np.testing.assert_array_equal(array[:500], DATA[:500])
 
 
-def test_lanes_wait_for_the_caller_and_the_caller_for_them() -> None:
+def test_pipeline_slots_wait_for_the_caller_and_the_caller_for_them() -> None:
     stream = EmulatedStream()
     device = EmulatedDevice()
     array = opened(stored(), device, stream=stream)
-    lanes = array.backend._lanes._all
+    pipeline_slots = array.backend._pipeline_slots._all
     array[:]
-    own = {id(lane.stream) for lane in lanes}
-    assert len(own) == N_LANES
-    for lane in lanes:
-        # Lanes wait for the caller's stream alone: if they waited for each other, they would take turns.
-        assert {id(event) for event in lane.stream.waited_for} <= {id(stream)}
+    own = {id(pipeline_slot.stream) for pipeline_slot in pipeline_slots}
+    assert len(own) == N_PIPELINE_SLOTS
+    for pipeline_slot in pipeline_slots:
+        # Pipeline slots wait for the caller's stream alone: if they waited for each other, they would take turns.
+        assert {id(event) for event in pipeline_slot.stream.waited_for} <= {id(stream)}
     assert {id(event) for event in stream.waited_for} <= own
     assert stream.waited_for
-    assert array.backend._lanes._all == lanes
+    assert array.backend._pipeline_slots._all == pipeline_slots
     with pytest.raises(gzarr.DeviceError, match="stream: expected"):
         GpuBackend(device, stream="mine")
 
@@ -339,8 +343,8 @@ def test_reads_on_a_stream_of_their_own_leave_the_caller_s_alone() -> None:
     assert own[0] is own[1] is not callers
     assert not callers.waited_for
     assert own[0].waited_for
-    for lane in backend._lanes._all:
-        assert {id(event) for event in lane.stream.waited_for} <= {id(own[0])}
+    for pipeline_slot in backend._pipeline_slots._all:
+        assert {id(event) for event in pipeline_slot.stream.waited_for} <= {id(own[0])}
 
 
 def test_only_the_caller_s_thread_makes_its_stream_wait() -> None:
@@ -358,8 +362,8 @@ def test_only_the_caller_s_thread_makes_its_stream_wait() -> None:
         waits.clear()
         np.testing.assert_array_equal(array[selection], DATA[selection])
         assert {thread for waiting, thread in waits if waiting is stream} == {threading.get_ident()}
-    lanes = array.backend._lanes._all
-    assert {id(event) for event in stream.waited_for} <= {id(lane.stream) for lane in lanes}
+    pipeline_slots = array.backend._pipeline_slots._all
+    assert {id(event) for event in stream.waited_for} <= {id(pipeline_slot.stream) for pipeline_slot in pipeline_slots}
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
@@ -376,7 +380,7 @@ def test_a_child_that_was_forked_in_a_read_reads_too() -> None:
     store.on_read = on_read
     reading = threading.Thread(target=lambda: array[:])
     reading.start()
-    assert all(busy.acquire(timeout=WAIT_S) for _ in range(N_LANES))
+    assert all(busy.acquire(timeout=WAIT_S) for _ in range(N_PIPELINE_SLOTS))
     child = os.fork()
     if child == 0:
         signal.alarm(WAIT_S)
@@ -386,23 +390,23 @@ def test_a_child_that_was_forked_in_a_read_reads_too() -> None:
     assert os.waitpid(child, 0)[1] == 0
 
 
-def test_a_run_within_a_wave_has_memory_of_its_own() -> None:
+def test_a_run_within_a_batch_has_memory_of_its_own() -> None:
     device = EmulatedDevice()
-    lanes = Lanes(device, 1 << 20)
+    pipeline_slots = PipelineSlots(device, 1 << 20)
     seen: list[np.ndarray] = []
 
     def inner(number: int) -> None:
-        with lanes.borrow():
+        with pipeline_slots.borrow():
             seen.append(device.empty(1000))
 
     def outer(number: int) -> None:
-        with lanes.borrow():
+        with pipeline_slots.borrow():
             mine = device.empty(1000)
             mine[:] = number
-            lanes.run(inner, [1, 2, 3])
+            pipeline_slots.run(inner, [1, 2, 3])
             assert (mine == number).all()
 
-    lanes.run(outer, range(6))
+    pipeline_slots.run(outer, range(6))
     assert len(seen) == 18
 
 

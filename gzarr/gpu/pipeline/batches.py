@@ -1,81 +1,84 @@
-"""Cuts work into waves that fit into a lane, and keeps errors from holding the memory of a wave."""
+"""Cuts work into batches that fit into a pipeline slot, and keeps errors from holding the memory of a batch."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 from gzarr.errors import CodecError, DeviceError
-from gzarr.gpu.device.lanes import Lane
 from gzarr.gpu.device.memory import OverLimitError
+from gzarr.gpu.device.pipeline_slots import PipelineSlot
 from gzarr.gpu.pipeline.placement import Learned
 
-#: How much smaller a wave becomes if it does not fit, and it is not known how much of it would.
+#: How much smaller a batch becomes if it does not fit, and it is not known how much of it would.
 _UNKNOWN_SHARE = 0.5
 #: And how much smaller than what would fit, as chunks differ.
 _MARGIN = 0.95
 
 
-def in_waves(
-    lane: Lane,
+def in_batches(
+    pipeline_slot: PipelineSlot,
     n: int,
     size: int,
     task: Callable[[slice], None],
     too_large: Callable[[int], DeviceError],
     learned: Learned | None = None,
 ) -> None:
-    """Carry out a task for n chunks in waves of ``size``, or of fewer chunks if they do not fit.
+    """Carry out a task for n chunks in batches of ``size``, or of fewer chunks if they do not fit.
 
     task: takes a range of chunks. It has no effects if it raises OverLimitError; otherwise it waits for the device.
     too_large: makes the error for a single chunk that does not fit. learned: is told what chunks take if they do not.
     Raises: CodecError with the index of the chunk among all, DeviceError.
     """
     start = 0
-    limit = lane.memory.limit or 0
+    limit = pipeline_slot.memory.limit or 0
     while start < n:
-        if learned is not None and learned.memory:  # perhaps by another lane, since this one began
+        if learned is not None and learned.memory:  # perhaps by another pipeline slot, since this one began
             size = min(size, max(limit // learned.memory, 1))
-        wave = slice(start, min(start + size, n))
+        context = slice(start, min(start + size, n))
         try:
-            share = _try_wave(lane, wave, task, too_large)
+            share = _try_batch(pipeline_slot, context, task, too_large)
         except CodecError as error:
             error.index += start
             raise
         if share == 1:
-            start = wave.stop
+            start = context.stop
             continue
-        size = max(int((wave.stop - start) * share), 1)
+        size = max(int((context.stop - start) * share), 1)
         if learned is not None:
             learned.add(limit // size)
 
 
-def _try_wave(lane: Lane, wave: slice, task: Callable[[slice], None], too_large: Callable[[int], DeviceError]) -> float:
-    """Carry out one wave. Returns: the share of it that fits into the lane; if it is less than 1, nothing was done.
+def _try_batch(
+    pipeline_slot: PipelineSlot, context: slice, task: Callable[[slice], None], too_large: Callable[[int], DeviceError]
+) -> float:
+    """Carry out one batch. Returns: the share of it that fits into the slot; below 1, nothing was done.
 
-    If what does not fit was not asked for at once, the lane's memory is compacted, and the wave is tried once more.
+    If what does not fit was not asked for at once, the pipeline slot's memory is compacted, and the batch is tried once
+    more.
     """
-    marks = lane.memory.mark(), lane.staging.mark()
+    marks = pipeline_slot.memory.mark(), pipeline_slot.staging.mark()
     for attempt in ("as it is", "compacted"):
         try:
-            task(wave)
+            task(context)
         except OverLimitError as error:
-            lane.device.synchronize()
+            pipeline_slot.device.synchronize()
             if error.share is not None and error.share < 1:
                 return error.share * _MARGIN
-            if attempt == "compacted" and wave.stop - wave.start == 1:
-                raise too_large(wave.start) from error
+            if attempt == "compacted" and context.stop - context.start == 1:
+                raise too_large(context.start) from error
         else:
             return 1
         finally:
-            lane.memory.rewind(marks[0])
-            lane.staging.rewind(marks[1])
-        lane.memory.compact()
+            pipeline_slot.memory.rewind(marks[0])
+            pipeline_slot.staging.rewind(marks[1])
+        pipeline_slot.memory.compact()
     return _UNKNOWN_SHARE
 
 
 class positions:  # noqa: N801 - a context, used like a function; contextlib's would put the frames back
-    """A context for batches of some chunks of a wave. A CodecError gets the position of its chunk in the wave.
+    """A context for batches of some chunks of a batch. A CodecError gets the position of its chunk in the batch.
 
-    The error loses its traceback, because it would keep the memory of the wave.
+    The error loses its traceback, because it would keep the memory of the batch.
     """
 
     def __init__(self, where: Sequence[int]) -> None:

@@ -1,4 +1,4 @@
-"""Chunks laid into one slab, as a reader leaves them, and damage done to them."""
+"""Chunks laid into one staging buffer, as a reader leaves them, and damage done to them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from gzarr.errors import CodecError
 
 
-class Slab(NamedTuple):
+class StagingBuffer(NamedTuple):
     """Bytes, and where each chunk lies in them."""
 
     data: np.ndarray[Any, np.dtype[np.uint8]]
@@ -22,8 +22,10 @@ class Slab(NamedTuple):
         return self.data[start : start + int(self.sizes[index])].tobytes()
 
 
-def slab_of(chunks: Sequence[bytes], *, filler: int = 0xA5, seed: int = 0, tight: bool = False) -> Slab:
-    """Lay chunks at odd places, in any order, the last of them up to the very end of the slab."""
+def staging_buffer_of(
+    chunks: Sequence[bytes], *, filler: int = 0xA5, seed: int = 0, tight: bool = False
+) -> StagingBuffer:
+    """Lay chunks at odd places, in any order, the last of them up to the very end of the staging buffer."""
     rng = np.random.default_rng(seed)
     gaps = np.zeros(len(chunks), np.int64) if tight else rng.integers(0, 5, len(chunks))
     sizes = np.array([len(chunk) for chunk in chunks], np.int64)
@@ -35,11 +37,11 @@ def slab_of(chunks: Sequence[bytes], *, filler: int = 0xA5, seed: int = 0, tight
     for chunk, offset in zip(chunks, offsets, strict=True):
         data[offset : offset + len(chunk)] = np.frombuffer(chunk, np.uint8)
     data.flags.writeable = False
-    return Slab(data, offsets, sizes)
+    return StagingBuffer(data, offsets, sizes)
 
 
 def outcome(parse: Callable[..., Any], chunk: bytes, expected: int, filler: int) -> Any:
-    """The table, or the error, that a function gives for a chunk alone in a slab, with one byte before it."""
+    """The table, or the error, that a function gives for a chunk alone in a staging buffer, with one byte before it."""
     data = np.full(len(chunk) + 1, filler, np.uint8)
     data[1:] = np.frombuffer(chunk, np.uint8)
     try:

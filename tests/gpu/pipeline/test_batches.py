@@ -1,4 +1,4 @@
-"""Waves that do not fit are cut before anything is uploaded, and what is learned of their size is remembered."""
+"""Batches that do not fit are cut before anything is uploaded, and what is learned of their size is remembered."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.detection.thresholds import NEVER
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.hostbuild import find_compiler
-from gzarr.gpu.device.lanes import N_LANES, Lane
 from gzarr.gpu.device.memory import Arena, OverLimitError
+from gzarr.gpu.device.pipeline_slots import N_PIPELINE_SLOTS, PipelineSlot
+from gzarr.gpu.pipeline.batches import in_batches
 from gzarr.gpu.pipeline.placement import Learned
-from gzarr.gpu.pipeline.waves import in_waves
 from gzarr.storage import MemoryStore
 from tests.gpu.counted import CountingDevice
 
@@ -28,7 +28,7 @@ DATA = np.random.default_rng(1).integers(0, 40, (256, 4096)).astype("u1")  # 1 M
 CHUNKS = (8, 4096)  # 32 of 32 KiB
 #: Parts of chunks are placed, whole ones are decoded straight into the result.
 PLACED = np.s_[:, :4080]
-#: Codecs, and the device memory of a lane that is too small for the waves that are expected.
+#: Codecs, and the device memory of a pipeline slot that is too small for the batches that are expected.
 CHAINS: dict[str, tuple[dict[str, Any], int]] = {
     "blosc lz4, 1 KiB": ({"compressor": Blosc("lz4", 5, Blosc.NOSHUFFLE, blocksize=1 << 10)}, 600_000),
     "blosc zstd, 1 KiB": ({"compressor": Blosc("zstd", 3, Blosc.NOSHUFFLE, blocksize=1 << 10)}, 1_000_000),
@@ -43,7 +43,7 @@ CHAINS: dict[str, tuple[dict[str, Any], int]] = {
 
 @pytest.fixture
 def refused(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """How often waves were found to be too large: "early", before anything was uploaded, or "late"."""
+    """How often batches were found to be too large: "early", before anything was uploaded, or "late"."""
     found: Counter[str] = Counter()
 
     def counting(name: str, when: str) -> None:
@@ -63,31 +63,35 @@ def refused(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     return found
 
 
-def opened(options: dict[str, Any], lane_nbytes: int) -> tuple[gzarr.Array, CountingDevice]:
+def opened(options: dict[str, Any], pipeline_slot_nbytes: int) -> tuple[gzarr.Array, CountingDevice]:
     stored = gzarr.create_array(MemoryStore(), data=DATA, chunks=CHUNKS, zarr_format=2, device="cpu", **options)
     device = CountingDevice(EmulatedDevice())
-    backend = GpuBackend(device, max_device_nbytes=N_LANES * lane_nbytes, small_reads=NEVER, small_writes=NEVER)
+    backend = GpuBackend(
+        device, max_device_nbytes=N_PIPELINE_SLOTS * pipeline_slot_nbytes, small_reads=NEVER, small_writes=NEVER
+    )
     return gzarr.open_array(stored.store, device=backend), device
 
 
 @pytest.mark.parametrize("chain", CHAINS)
-def test_no_wave_is_tried_in_vain_on_the_device(chain: str, refused: Counter[str]) -> None:
+def test_no_batch_is_tried_in_vain_on_the_device(chain: str, refused: Counter[str]) -> None:
     array, device = opened(*CHAINS[chain])
     for number in range(4):
         refused.clear()
         device.forget()
         np.testing.assert_array_equal(array[PLACED], DATA[PLACED])
         assert refused["late"] == 0
-        assert refused["early"] <= (0 if number else N_LANES)  # the first waves, which are parsed at the same time
+        assert refused["early"] <= (
+            0 if number else N_PIPELINE_SLOTS
+        )  # the first batches, which are parsed at the same time
         found = device.taken()
-        assert found["launch copy_plain"] > N_LANES
+        assert found["launch copy_plain"] > N_PIPELINE_SLOTS
         if "raw" not in chain:
             decoded = [name for name in found if name.startswith("decode")]
             assert all(found[name] <= found["launch copy_plain"] for name in decoded)
     assert device.inner.memory.peak <= array.backend._cap
 
 
-def test_waves_that_are_cut_are_as_large_as_fits(refused: Counter[str]) -> None:
+def test_batches_that_are_cut_are_as_large_as_fits(refused: Counter[str]) -> None:
     array, device = opened(*CHAINS["blosc zstd, 1 KiB"])
     array[PLACED]
     assert refused["early"] > 0
@@ -139,9 +143,9 @@ def test_a_single_chunk_is_tried_whatever_was_estimated() -> None:
         array[:8, :4080]
 
 
-def reads(options: dict[str, Any], lane_nbytes: int) -> bool:
+def reads(options: dict[str, Any], pipeline_slot_nbytes: int) -> bool:
     try:
-        return bool((opened(options, lane_nbytes)[0][:8, :4080] == DATA[:8, :4080]).all())
+        return bool((opened(options, pipeline_slot_nbytes)[0][:8, :4080] == DATA[:8, :4080]).all())
     except DeviceError:
         return False
 
@@ -149,47 +153,47 @@ def reads(options: dict[str, Any], lane_nbytes: int) -> bool:
 class Tasks:
     """A task whose chunks take memory, as they say only when they take it, or before."""
 
-    def __init__(self, lane: Lane, nbytes: int, *, asks: bool) -> None:
-        self.lane, self.nbytes, self.asks = lane, nbytes, asks
+    def __init__(self, pipeline_slot: PipelineSlot, nbytes: int, *, asks: bool) -> None:
+        self.pipeline_slot, self.nbytes, self.asks = pipeline_slot, nbytes, asks
         self.tried: list[int] = []
         self.done: list[int] = []
 
-    def __call__(self, wave: slice) -> None:
-        n = wave.stop - wave.start
+    def __call__(self, context: slice) -> None:
+        n = context.stop - context.start
         self.tried.append(n)
         if self.asks:
-            self.lane.memory.require(n * self.nbytes)
+            self.pipeline_slot.memory.require(n * self.nbytes)
         for _ in range(n):
-            self.lane.memory.take(self.nbytes)
-        self.done += range(wave.start, wave.stop)
+            self.pipeline_slot.memory.take(self.nbytes)
+        self.done += range(context.start, context.stop)
 
 
 @pytest.mark.parametrize(("asks", "wanted"), [(True, [50, 9, 9, 9, 9, 9, 5]), (False, [50, 50, 25, 25, 12, 12, 6] * 1)])
-def test_a_wave_is_cut_once_if_it_says_what_it_takes(asks: bool, wanted: list[int]) -> None:
-    lane = Lane(EmulatedDevice(), 10 << 20)
+def test_a_batch_is_cut_once_if_it_says_what_it_takes(asks: bool, wanted: list[int]) -> None:
+    pipeline_slot = PipelineSlot(EmulatedDevice(), 10 << 20)
     learned = Learned()
-    tasks = Tasks(lane, 1 << 20, asks=asks)
-    in_waves(lane, 50, 50, tasks, lambda number: DeviceError(str(number)), learned)
+    tasks = Tasks(pipeline_slot, 1 << 20, asks=asks)
+    in_batches(pipeline_slot, 50, 50, tasks, lambda number: DeviceError(str(number)), learned)
     assert tasks.done == list(range(50))
     assert tasks.tried[: len(wanted)] == wanted
     assert 1 << 20 <= learned.memory < 2 << 20
 
 
 def test_a_chunk_that_does_not_fit_alone_is_an_error() -> None:
-    lane = Lane(EmulatedDevice(), 10 << 20)
-    tasks = Tasks(lane, 11 << 20, asks=False)
+    pipeline_slot = PipelineSlot(EmulatedDevice(), 10 << 20)
+    tasks = Tasks(pipeline_slot, 11 << 20, asks=False)
     with pytest.raises(DeviceError, match=r"^0$"):
-        in_waves(lane, 3, 3, tasks, lambda number: DeviceError(str(number)))
+        in_batches(pipeline_slot, 3, 3, tasks, lambda number: DeviceError(str(number)))
     assert tasks.done == []
 
 
 def test_an_error_of_a_codec_has_its_number_among_all_chunks() -> None:
-    lane = Lane(EmulatedDevice(), 10 << 20)
+    pipeline_slot = PipelineSlot(EmulatedDevice(), 10 << 20)
 
-    def task(wave: slice) -> None:
-        if wave.start <= 7 < wave.stop:
-            raise CodecError("damaged", index=7 - wave.start, codec="x")
+    def task(context: slice) -> None:
+        if context.start <= 7 < context.stop:
+            raise CodecError("damaged", index=7 - context.start, codec="x")
 
     with pytest.raises(CodecError) as caught:
-        in_waves(lane, 10, 4, task, lambda number: DeviceError(str(number)))
+        in_batches(pipeline_slot, 10, 4, task, lambda number: DeviceError(str(number)))
     assert caught.value.index == 7
