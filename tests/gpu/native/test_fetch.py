@@ -90,7 +90,7 @@ def plan_of(array: gzarr.Array, key: Any = ...) -> tuple[BoxPlan, Wanted]:
     return plan, wanted_by(array, plan)
 
 
-def slab_of(nbytes: int) -> np.ndarray:
+def staging_buffer_of(nbytes: int) -> np.ndarray:
     memory = np.full(nbytes + ALIGNMENT, 0xAA, np.uint8)
     start = -memory.__array_interface__["data"][0] % ALIGNMENT
     return memory[start : start + nbytes]
@@ -113,7 +113,7 @@ def by_reference(array: gzarr.Array, plan: Plan) -> list[tuple[Any, bytes | int 
     return found
 
 
-def answers(wanted: Wanted, fetched: Fetched, slab: np.ndarray, phase: int = 0) -> list[tuple[Any, Any]]:
+def answers(wanted: Wanted, fetched: Fetched, staging_buffer: np.ndarray, phase: int = 0) -> list[tuple[Any, Any]]:
     """The same of what was fetched."""
     found: list[tuple[Any, Any]] = []
     rows = zip(map(tuple, wanted.coords.tolist()), fetched.offsets.tolist(), fetched.sizes.tolist(), strict=True)
@@ -124,16 +124,16 @@ def answers(wanted: Wanted, fetched: Fetched, slab: np.ndarray, phase: int = 0) 
         else:
             assert start >= 0
             assert (start - phase) % ALIGNMENT == 0
-            assert start + size + ALIGNMENT <= slab.size
-            found.append((at, slab[start : start + size].tobytes()))
+            assert start + size + ALIGNMENT <= staging_buffer.size
+            found.append((at, staging_buffer[start : start + size].tobytes()))
     return found
 
 
 def everything(array: gzarr.Array, key: Any = ..., *threads: int) -> tuple[list[Any], list[Any]]:
     plan, wanted = plan_of(array, key)
-    slab = slab_of(1 << 20)
-    fetched = fetch(source_of(array), wanted, slab, 0, *threads)
-    return answers(wanted, fetched, slab), by_reference(array, plan)
+    staging_buffer = staging_buffer_of(1 << 20)
+    fetched = fetch(source_of(array), wanted, staging_buffer, 0, *threads)
+    return answers(wanted, fetched, staging_buffer), by_reference(array, plan)
 
 
 # -- what is fetched -------------------------------------------------------------------------------------------------
@@ -153,12 +153,14 @@ def test_some_chunks_are_what_the_reference_path_reads(
     assert isinstance(plan, BoxPlan)
     numbers = np.flatnonzero(data.draw(st.lists(st.booleans(), min_size=plan.nparts, max_size=plan.nparts)))
     phase = data.draw(st.integers(0, ALIGNMENT - 1))
-    slab, n_threads = slab_of(1 << 18), data.draw(st.sampled_from([1, 2, 3]))
+    staging_buffer, n_threads = staging_buffer_of(1 << 18), data.draw(st.sampled_from([1, 2, 3]))
     wanted = wanted_by(array, plan).take(numbers) if numbers.size else wanted_by(array, plan)
-    fetched = fetch(source_of(array), wanted, slab, phase, n_threads)
+    fetched = fetch(source_of(array), wanted, staging_buffer, phase, n_threads)
     expected = by_reference(array, plan)
-    assert answers(wanted, fetched, slab, phase) == ([expected[i] for i in numbers] if numbers.size else expected)
-    assert (slab[int((fetched.offsets + fetched.sizes).max()) :] == 0xAA).all()
+    assert answers(wanted, fetched, staging_buffer, phase) == (
+        [expected[i] for i in numbers] if numbers.size else expected
+    )
+    assert (staging_buffer[int((fetched.offsets + fetched.sizes).max()) :] == 0xAA).all()
 
 
 def copies_of(array: gzarr.Array, starts: Any) -> tuple[CopyPlan, Wanted]:
@@ -179,16 +181,16 @@ def test_a_list_of_chunks_is_what_the_reference_path_reads(
     array = make(tmp_path_factory.mktemp("list"), name, missing=0.4, seed=data.draw(st.integers(0, 99)))
     point = st.tuples(st.integers(0, SHAPE[0] - 1), st.integers(0, SHAPE[1] - 1))
     plan, wanted = copies_of(array, data.draw(st.lists(point, min_size=1, max_size=40)))
-    slab = slab_of(1 << 18)
-    fetched = fetch(source_of(array), wanted, slab, 0, data.draw(st.sampled_from([1, 2])))
-    assert answers(wanted, fetched, slab) == by_reference(array, plan)
+    staging_buffer = staging_buffer_of(1 << 18)
+    fetched = fetch(source_of(array), wanted, staging_buffer, 0, data.draw(st.sampled_from([1, 2])))
+    assert answers(wanted, fetched, staging_buffer) == by_reference(array, plan)
     owners = dict.fromkeys(owner for owner, _ in plan.groups(layout_of(array).objects))
     if "files" not in name:
         assert list(map(tuple, wanted.owners.tolist())) == list(owners)  # each shard is opened once
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_threads_share_a_slab(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_share_a_staging_buffer(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gzarr.gpu.native.fetch._MIN_PIECE", 2)
     array = make(tmp_path, name, missing=0.2)
     found, wanted = everything(array, ..., 4)
@@ -219,27 +221,27 @@ def test_chunks_without_room_have_their_sizes(tmp_path: Path) -> None:
         array = make(tmp_path / name, name, missing=0.2)
         plan, wanted = plan_of(array)
         source, sizes = source_of(array), [-1 if b is None else len(b) for _, b in by_reference(array, plan)]
-        asked = fetch(source, wanted, slab_of(0))
+        asked = fetch(source, wanted, staging_buffer_of(0))
         assert asked.sizes.tolist() == sizes
         assert (asked.offsets == -1).all()
-        slab = slab_of(1000)
-        some = fetch(source, wanted, slab, 3)
+        staging_buffer = staging_buffer_of(1000)
+        some = fetch(source, wanted, staging_buffer, 3)
         assert some.sizes.tolist() == sizes
         fits = some.offsets >= 0
         assert 0 < fits.sum() < (some.sizes > 0).sum()
         read = [(at, b) for (at, b), fit in zip(by_reference(array, plan), fits, strict=True) if fit]
         only = Fetched(some.offsets[fits], some.sizes[fits])
-        assert answers(wanted.take(np.flatnonzero(fits)), only, slab, 3) == read
+        assert answers(wanted.take(np.flatnonzero(fits)), only, staging_buffer, 3) == read
 
 
 def test_a_buffer_is_filled_to_its_end(tmp_path: Path) -> None:
     array = make(tmp_path, "files")
     _, wanted = plan_of(array)
     source, n = source_of(array), len(wanted.coords)
-    sizes = fetch(source, wanted, slab_of(0)).sizes
+    sizes = fetch(source, wanted, staging_buffer_of(0)).sizes
     used = int((-(-(sizes + 5) // ALIGNMENT) * ALIGNMENT).sum()) + ALIGNMENT
-    assert (fetch(source, wanted, slab_of(used), 5).offsets >= 0).sum() == n
-    assert (fetch(source, wanted, slab_of(used - 1), 5).offsets < 0).sum() == 1
+    assert (fetch(source, wanted, staging_buffer_of(used), 5).offsets >= 0).sum() == n
+    assert (fetch(source, wanted, staging_buffer_of(used - 1), 5).offsets < 0).sum() == 1
 
 
 def test_chunks_far_apart_and_out_of_order_and_shared(tmp_path: Path) -> None:
@@ -291,8 +293,8 @@ def test_what_is_no_regular_file_is_left(name: str, tmp_path: Path) -> None:
         path = tmp_path / layout_of(array).key(coords)
         path.unlink()
         replace(path)
-    slab = slab_of(1 << 18)
-    for room in (slab, slab[:0]):
+    staging_buffer = staging_buffer_of(1 << 18)
+    for room in (staging_buffer, staging_buffer[:0]):
         found = fetch(source_of(array), wanted, room)
         each = 1 if name == "files" else 9
         assert (found.sizes == LEFT).sum() == 3 * each
@@ -321,8 +323,8 @@ def test_damaged_and_truncated_shards(name: str, tmp_path: Path) -> None:
     for nbytes in (len(whole) - 1, len(whole) // 2, 148, 147, 100, 1):
         path.write_bytes(whole[:nbytes])
         plan, wanted = plan_of(array)
-        slab = slab_of(1 << 18)
-        found = answers(wanted, fetch(source_of(array), wanted, slab), slab)
+        staging_buffer = staging_buffer_of(1 << 18)
+        found = answers(wanted, fetch(source_of(array), wanted, staging_buffer), staging_buffer)
         for (at, item), (coords, expected) in zip(found, by_reference(array, plan), strict=True):
             assert at == coords
             # The reference path reads a range that is cut off as far as it goes, and its caller refuses it.
@@ -334,7 +336,7 @@ def test_damaged_and_truncated_shards(name: str, tmp_path: Path) -> None:
         damaged[at + bit] ^= 0x80
         path.write_bytes(damaged)
         plan, wanted = plan_of(array)
-        fetched = fetch(source_of(array), wanted.take(np.arange(9)), slab_of(1 << 18))
+        fetched = fetch(source_of(array), wanted.take(np.arange(9)), staging_buffer_of(1 << 18))
         assert "without" in name or (fetched.sizes == LEFT).all()  # nothing else tells a wrong place
 
 
@@ -350,7 +352,7 @@ def test_an_index_that_lies(lie: tuple[int, int], tmp_path: Path) -> None:
     index[4] = lie
     store(path, whole[:-148], index)
     plan, wanted = plan_of(array)
-    fetched = fetch(source_of(array), wanted.take(np.arange(9)), slab_of(1 << 18))
+    fetched = fetch(source_of(array), wanted.take(np.arange(9)), staging_buffer_of(1 << 18))
     try:
         layout_of(array).index(array._io.store, (0, 0), token_of(array._io.store, "c/0/0"))
     except CodecError:
@@ -358,28 +360,28 @@ def test_an_index_that_lies(lie: tuple[int, int], tmp_path: Path) -> None:
     else:
         assert (fetched.sizes == LEFT).tolist() == [i == 4 for i in range(9)]
     others = wanted.take(np.arange(9, plan.nparts))
-    assert (fetch(source_of(array), others, slab_of(1 << 18)).sizes > 0).all()
+    assert (fetch(source_of(array), others, staging_buffer_of(1 << 18)).sizes > 0).all()
 
 
 def test_tables_that_disagree_are_refused(tmp_path: Path) -> None:
     array = make(tmp_path, "shards")
     _, wanted = plan_of(array)
-    source, slab = source_of(array), slab_of(1000)
+    source, staging_buffer = source_of(array), staging_buffer_of(1000)
     for phase in (-1, 16):
         with pytest.raises(ValueError, match="tables"):
-            fetch(source, wanted, slab, phase)
+            fetch(source, wanted, staging_buffer, phase)
     for at in range(wanted.bounds.size):
         for lie in (-1, 2**62, 1000):
             bounds = wanted.bounds.copy()
             bounds[at] = lie
             with pytest.raises(ValueError, match="tables"):
-                fetch(source, wanted._replace(bounds=bounds), slab)
+                fetch(source, wanted._replace(bounds=bounds), staging_buffer)
     for lying in (wanted._replace(owners=wanted.owners[1:]), wanted._replace(bounds=wanted.bounds[:-1])):
         with pytest.raises(ValueError, match="tables"):
-            fetch(source, lying, slab)
+            fetch(source, lying, staging_buffer)
     for name in ("coords", "owners"):  # chunks of other shards, or of none
         for lie in (-1, 1000, 2**62):
-            fetched = fetch(source, wanted._replace(**{name: np.full_like(getattr(wanted, name), lie)}), slab)
+            fetched = fetch(source, wanted._replace(**{name: np.full_like(getattr(wanted, name), lie)}), staging_buffer)
             assert (fetched.sizes < 0).all()
 
 
