@@ -4,6 +4,7 @@
 #   make test-long    the tests that take long: sanitizers, distributions, benchmarks, torture, PTX
 #   make test-torch    the tests that need PyTorch, which it installs without CUDA's libraries where there is no GPU
 #   make test-lowest    some tests with the oldest packages that pyproject.toml allows
+#   make test-gpu-driver    the GPU tests on real CuPy and KvikIO, without a GPU (4 minutes, Python 3.12)
 #   make test-zarr     the suites of zarr-python, dask and xarray on gzarr (10 minutes, Python 3.12)
 #   make coverage    the tests again, twice as slow, with a table of the lines that the tests miss
 #   make docs    build the documentation site into site/, with warnings as errors
@@ -45,6 +46,13 @@ test-lowest: .venv-lowest/ready
 	    tests/codecs tests/dtypes tests/hierarchy tests/api tests/contracts/test_codec.py tests/convert tests/storage \
 	    tests/interop --deselect tests/hierarchy/test_keywords.py::test_a_type_checker_knows_the_keywords \
 	    --ignore tests/dtypes/test_fill.py
+
+# The driver is made of software (tests/gpu/driver); OF_DRIVER=tests/gpu/driver runs a part.
+test-gpu-driver: .venv/ready .venv-gpu-driver/ready
+	PYTHONPATH='$(CURDIR)' HYPOTHESIS_PROFILE=few .venv-gpu-driver/bin/python -m pytest -q -p tests.gpu.driver.plugin \
+	    --durations=10 $(OF_DRIVER)
+
+OF_DRIVER = tests/gpu/driver tests/gpu/hardware
 
 # SUITES="zarr2" runs one of them; "--quick plugin", the files of zarr-python's suite that read and write most chunks.
 test-zarr: .venv/ready .venv-zarr/ready
@@ -159,6 +167,13 @@ TORTURE ?= --minutes 60 --writer gzarr,zarr,tensorstore --json benchmarks/result
 	$(PYTHON_LOADER) -m venv --clear $(@D)
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -r $<
 	$(@D)/bin/python tools/peer_suites.py --fetch
+	touch $@
+
+# Python 3.12, as numpy's newest needs it. KvikIO's Python part would bring CUDA's libraries.
+.venv-gpu-driver/ready: tests/gpu/driver/requirements.txt
+	$(PYTHON_LOADER) -m venv --clear $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -r $<
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps 'kvikio-cu13==26.10.*'
 	touch $@
 
 .venv-bench-v2/ready: benchmarks/requirements-v2.txt

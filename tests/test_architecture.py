@@ -73,7 +73,7 @@ KNOWS_FORMATS = {
 #: Folders of tests that mirror no room: what they test goes through the whole house. Kernels are no Python modules.
 ACROSS = {
     *("benchmarks", "concurrency", "conformance", "contracts", "examples", "faults", "properties", "reference"),
-    *("gpu/hardware", "gpu/kernels", "gpu/ptx"),
+    *("gpu/driver", "gpu/hardware", "gpu/kernels", "gpu/ptx"),
 }
 
 

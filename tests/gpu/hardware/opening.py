@@ -30,3 +30,8 @@ def pipeline_slot_of(device: Any) -> Iterator[PipelineSlot]:
     with pipeline_slot.active():
         yield pipeline_slot
         device.synchronize()
+
+
+def is_software(cuda: Any) -> bool:
+    """Whether the device is a stand-in, on which much work takes long."""
+    return b"no GPU" in cuda.cupy.cuda.runtime.getDeviceProperties(0)["name"]

@@ -82,8 +82,8 @@ def test_results_are_ordered_on_the_callers_stream(cuda: Any) -> None:
     stream = cuda.cupy.cuda.Stream(non_blocking=True)
     for _ in range(20):
         with stream:
-            total = array[:].sum(dtype="i8")
-            assert int(total) == int(DATA.sum(dtype="i8"))
+            total = array[:][::64].sum(dtype="i8")
+            assert int(total) == int(DATA[::64].sum(dtype="i8"))
 
 
 def test_threads_read_at_once(cuda: Any) -> None:

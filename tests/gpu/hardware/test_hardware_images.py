@@ -38,7 +38,7 @@ def test_blocks_are_downsampled_as_on_the_cpu(cuda: Any, dtype: str) -> None:
     backend = cuda_backend(cuda)
     block = np.random.default_rng(1).integers(0, 9, (9, 40, 51)).astype(dtype)
     there = backend.xp.asarray(block)
-    for method in METHODS:
+    for method in set(METHODS) - {"gaussian"}:  # it needs what is around a block
         for factors in ((2, 2, 2), (1, 3, 2)):
             found = downsample(backend, there, factors, method)
             assert isinstance(found, cuda.cupy.ndarray)

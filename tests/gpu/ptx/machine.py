@@ -59,13 +59,17 @@ class _Column(NamedTuple):
     block: np.ndarray
 
 
-def run(entry: Entry, grid: Grid, args: Sequence[int], warps: Sequence[int], memory: Global) -> Run:
+def run(
+    entry: Entry, grid: Grid, args: Sequence[int], warps: Sequence[int], memory: Global, *, checked: bool = True
+) -> Run:
     """Run warps of a launch to their end; they are numbered block by block. With barriers, blocks must be whole.
 
+    checked: whether threads may meet in shared memory at barriers only; else they may rely on the order within a warp.
     Raises: Fault for what a device would not do.
     """
     with np.errstate(all="ignore"):
         machine = _Machine(entry, grid, args, warps, memory)
+        machine.shared.is_checked = checked
         machine.go()
     return Run(machine.issues, memory, np.asarray(warps))
 

@@ -41,7 +41,7 @@ class Entry:
         return any(one.parts[0] in ("bar", "barrier") for one in self.instructions)
 
 
-_VARIABLE = re.compile(r"\.shared\s+(?:\.align\s+(\d+)\s+)?\.[busf](\d+)\s+([\w$]+)(?:\[(\d+)\])?\s*;")
+_VARIABLE = re.compile(r"\.shared\s+(?:\.align\s+(\d+)\s+)?\.[busf](\d+)\s+([\w$]+)(\[\d*\])?\s*;")
 _PARAM = re.compile(
     r"\.param\s+(?:\.align\s+(\d+)\s+)?\.[busf](\d+)\s+(?:\.ptr\s+)?(?:\.align\s+\d+\s+)?(\w+)(?:\[(\d+)\])?"
 )
@@ -118,8 +118,9 @@ def _instruction(text: str) -> Instruction:
 def _packed(variables: list[tuple[str, str, str, str]]) -> tuple[dict[str, int], int]:
     end = 0
     starts = {}
-    for align, bits, name, count in dict.fromkeys(variables):
-        nbytes = int(bits) // 8 * int(count or 1)
+    # An array without a size is what the launch gives besides, behind everything else.
+    for align, bits, name, count in sorted(dict.fromkeys(variables), key=lambda variable: variable[3] == "[]"):
+        nbytes = int(bits) // 8 * int(count.strip("[]") or count != "[]")
         step = int(align or int(bits) // 8)
         starts[name] = -(-end // step) * step
         end = starts[name] + nbytes

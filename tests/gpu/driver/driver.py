@@ -1,0 +1,69 @@
+"""What tests ask of the driver made of software, and tell it to do. Importing it installs the driver."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.gpu.driver.install import install, install_later
+
+install_later()
+LIBRARY = install()
+
+DEVICE, PINNED = 0, 1
+_state: list[int] = [0]
+
+
+def faults() -> str:
+    """What the driver has noticed since the last call. The queues are empty then, and the device works again."""
+    drain()
+    return _text("driver_faults")
+
+
+def called() -> list[str]:
+    """Names of all calls that were made."""
+    return _text("driver_called").split("\n")[:-1]
+
+
+def _text(function: str) -> str:
+    text = ctypes.create_string_buffer(1 << 15)
+    LIBRARY[function](text, ctypes.c_size_t(len(text) - 1))
+    return text.value.decode()
+
+
+@contextmanager
+def schedule(seed: int | None) -> Iterator[None]:
+    """A context with another order of work. seed: None to do nothing but what is waited for."""
+    _state.append(-1 if seed is None else seed)
+    LIBRARY.driver_schedule(ctypes.c_long(_state[-1]))
+    try:
+        yield
+    finally:
+        _state.pop()
+        LIBRARY.driver_schedule(ctypes.c_long(_state[-1]))
+
+
+@contextmanager
+def failing(call: str, error: int, after: int = 0) -> Iterator[None]:
+    """A context in which one call gives an error, after some that do not."""
+    LIBRARY.driver_inject(call.encode(), ctypes.c_long(after), error)
+    try:
+        yield
+    finally:
+        LIBRARY.driver_injections()
+
+
+def calls(name: str) -> int:
+    """How often a function was called."""
+    return int(LIBRARY.driver_calls(name.encode()))
+
+
+def live_nbytes(kind: int = DEVICE) -> int:
+    """Bytes that are allocated."""
+    return int(LIBRARY.driver_live(kind))
+
+
+def drain() -> None:
+    """Do all work that is queued."""
+    LIBRARY.driver_drain()

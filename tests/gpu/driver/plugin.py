@@ -1,0 +1,45 @@
+"""A plugin for pytest: all tests run on the driver made of software, and fail if it has noticed something wrong.
+
+``python -m pytest -p tests.gpu.driver.plugin tests/gpu/hardware``
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+
+import pytest
+
+from gzarr.gpu.detection.cache_folder import cache_folder
+from tests.gpu.driver import driver
+
+#: What the driver cannot do, by the names of tests, in full or up to a parameter.
+_NOT_HERE = {
+    "test_formats_that_only_a_gpu_has": "only nvCOMP knows these formats",
+    **{
+        f"test_nvcomp_there_and_back[{name}]": "only nvCOMP knows it" for name in ("ans", "bitcomp", "cascaded", "gzip")
+    },
+    "test_the_self_check_passes_in_a_process_of_its_own_in_time": "it takes the time of hardware",
+}
+
+
+def pytest_configure() -> None:
+    """Forget what earlier versions of the driver were found to do."""
+    shutil.rmtree(cache_folder("self-checks") or "", ignore_errors=True)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what cannot be tested here, and say why."""
+    for item in items:
+        why = _NOT_HERE.get(item.name) or _NOT_HERE.get(item.name.partition("[")[0])
+        if why:
+            item.add_marker(pytest.mark.skip(reason=f"the driver made of software: {why}"))
+
+
+@pytest.fixture(autouse=True)
+def _no_faults() -> Iterator[None]:
+    yield
+    driver.drain()
+    found = driver.faults()
+    if found:
+        pytest.fail(f"the driver made of software has noticed:\n{found}")

@@ -1,0 +1,164 @@
+"""What the driver leaves to Python: kernels of CuPy, as PTX, and nvCOMP's batched calls, by codecs of the host."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from gzarr.gpu.device.emulated import EmulatedDevice
+from gzarr.gpu.device.nvcomp_tables import CODECS, bound_compress_temp_nbytes, compress_options
+from tests.gpu.ptx import machine, program
+from tests.gpu.ptx.memory import Global
+
+_Callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p, ctypes.POINTER(ctypes.c_uint64), ctypes.c_int)
+_CODEC = {codec.symbol: name for name, codec in CODECS.items()}
+_HOST = EmulatedDevice()
+#: Warps that are interpreted together.
+_WARPS = 4096
+#: crc32c (RFC 3720, 12.1); the other polynomial is that of gzip.
+_CASTAGNOLI = 0x1EDC6F41
+#: Names of what was called, in order: kernels as PTX, and nvCOMP's calls.
+calls: list[str] = []
+_kept: list[Any] = []
+
+
+def start(driver: ctypes.CDLL) -> Any:
+    """The function that the driver calls. Its errors become errors of the device."""
+
+    def call(what: bytes, arguments: Any, n: int) -> int:
+        try:
+            name, _, codec = what.decode().partition(" ")
+            row = arguments[:n]
+            if name == "ptx":
+                _run(driver, row)
+            elif codec:
+                calls.append(what.decode())
+                _WORK[name](_CODEC[codec], *row)
+            else:
+                _WORK[name](*row)
+        except BaseException as error:  # noqa: BLE001 - it cannot pass through the driver
+            driver.driver_report(f"{what.decode()}: {type(error).__name__}: {error}".encode())
+            return 1
+        return 0
+
+    _kept.append(_Callback(call))
+    return _kept[-1]
+
+
+# -- kernels of PTX
+
+
+@cache
+def _entries(image: bytes) -> dict[str, program.Entry]:
+    return program.entries(image.decode())
+
+
+def _parse(image: int, name: int, out: int) -> None:
+    entry = _entries(ctypes.string_at(image))[ctypes.string_at(name).decode()]
+    sizes = [nbytes for _, nbytes in entry.params.values()]
+    _table(out, 2 + len(sizes), np.uint64)[:] = [len(sizes), entry.shared_nbytes, *sizes]
+
+
+@cache
+def _entry(image: bytes, name: str, shared: int) -> program.Entry:
+    """A kernel, with so much shared memory besides its own."""
+    entry = _entries(image)[name]
+    return replace(entry, shared_nbytes=entry.shared_nbytes + shared)
+
+
+def _run(driver: ctypes.CDLL, row: list[int]) -> None:
+    image, name, *shape, shared = row[:9]
+    entry = _entry(ctypes.string_at(image), ctypes.string_at(name).decode(), shared)
+    calls.append(entry.name)
+    pairs = zip(row[9:], entry.params.values(), strict=True)
+    arguments = [int.from_bytes(ctypes.string_at(at, nbytes), "little") for at, (_, nbytes) in pairs]
+    grid = machine.Grid(tuple(shape[:3]), tuple(shape[3:]))
+    each = -(-grid.block_threads // 32)
+    n = each * int(np.prod(grid.blocks))
+    step = max(_WARPS // each, 1) * each
+    for first in range(0, n, step):
+        machine.run(entry, grid, arguments, range(first, min(first + step, n)), Global(_blocks(driver)), checked=False)
+
+
+def _blocks(driver: ctypes.CDLL) -> np.ndarray:
+    out = np.empty((1 << 16, 2), np.int64)
+    n = driver.driver_blocks(ctypes.c_void_p(out.ctypes.data), ctypes.c_size_t(len(out)))
+    return out[:n]
+
+
+# -- nvCOMP
+
+
+def _table(address: int, n: int, dtype: Any) -> np.ndarray:
+    nbytes = n * np.dtype(dtype).itemsize
+    return np.frombuffer((ctypes.c_uint8 * nbytes).from_address(address), dtype)
+
+
+def _sizes(address: int, n: int) -> np.ndarray:
+    return _table(address, n, np.uint64).astype(np.int64)
+
+
+def _decompress(
+    codec: str,
+    source: int,
+    nbytes: int,
+    capacities: int,
+    sizes: int,
+    n: int,
+    temp: int,
+    temp_nbytes: int,
+    target: int,
+    statuses: int,
+    options: int,
+) -> None:
+    found = _HOST.decompress(codec, *(_sizes(at, n) for at in (source, nbytes, target, capacities)))
+    _table(statuses, n, np.int32)[:] = found.statuses
+    _table(sizes, n, np.uint64)[:] = found.sizes
+
+
+def _compress(
+    codec: str,
+    source: int,
+    nbytes: int,
+    largest: int,
+    n: int,
+    temp: int,
+    temp_nbytes: int,
+    target: int,
+    sizes: int,
+    statuses: int,
+    *options: int,
+) -> None:
+    words = b"".join(word.to_bytes(8, "little") for word in options)
+    typesize = next(size for size in (1, 2, 4, 8) if compress_options(codec, size).startswith(words))
+    rows = [_sizes(at, n) for at in (source, nbytes, target)]
+    if rows[1].max() > largest or temp_nbytes < bound_compress_temp_nbytes(codec, n, largest):
+        raise ValueError("a chunk is larger than the call says, or there is too little scratch")
+    found = _HOST.compress(codec, *rows, CODECS[codec].compress_bound(largest), typesize)
+    _table(statuses, n, np.int32)[:] = found.statuses
+    _table(sizes, n, np.uint64)[:] = found.sizes
+
+
+def _scratch(codec: str, n: int, largest: int, total: int, out: int) -> None:
+    _table(out, 1, np.uint64)[:] = bound_compress_temp_nbytes(codec, n, largest)
+
+
+def _crc(source: int, nbytes: int, n: int, out: int, statuses: int, polynomial: int) -> None:
+    found = _HOST.crc("crc32c" if polynomial == _CASTAGNOLI else "crc32", _sizes(source, n), _sizes(nbytes, n))
+    _table(out, n, np.uint32)[:] = found.sums
+    if statuses:
+        _table(statuses, n, np.int32)[:] = found.statuses
+
+
+_WORK: dict[str, Callable[..., None]] = {
+    "parse": _parse,
+    "decompress": _decompress,
+    "compress": _compress,
+    "scratch": _scratch,
+    "crc": _crc,
+}
