@@ -84,20 +84,7 @@ def test_fill_values_pass_both_ways_with_tensorstore(tensorstore: TensorStore, z
     ]
     ours = Gzarr()
     problems = [p for c in cases for pair in ((ours, tensorstore), (tensorstore, ours)) for p in exchange(*pair, c)]
-    for dtype, payload in (("<f4", 0x7FC00001), ("<f8", 0xFFF8000000000001), ("bfloat16", 0x7FC1)):
-        size = as_dtype(dtype).itemsize
-        fill = np.frombuffer(payload.to_bytes(size, "little"), as_dtype(dtype))[0]  # it writes no payloads itself
-        problems += exchange(ours, tensorstore, Case(dtype, RAW[3], LINE, 3, 0, {"fill_value": fill}))
     assert not problems, "\n".join(problems[:20])
-
-
-@pytest.mark.parametrize("zarr_format", [2, 3])
-def test_default_fill_values_are_those_of_zarr_python(zarr_python: ZarrPython, zarr_format: int) -> None:
-    for dtype in ("?", ">i4", "f8", "c8", "S6", "U4", "M8[D]", "m8[10s]", "M8", "V5", str):
-        options = {"shape": (2,), "chunks": (2,), "dtype": dtype, "zarr_format": zarr_format}
-        theirs, ours = (library.create_array({}, **options).fill_value for library in (zarr_python.zarr, gzarr))
-        assert type(ours) is type(theirs)
-        assert ours == theirs or np.asarray(ours).tobytes() == np.asarray(theirs).tobytes(), dtype
 
 
 # -- attributes, names, unknown fields ---------------------------------------------------------------------------------
@@ -151,7 +138,7 @@ def test_documents_of_peers_survive_a_change_of_attributes(zarr_python, tensorst
     peer = zarr_python if name == "zarr-python" else tensorstore
     ours, problems = Gzarr(), []
     for zarr_format in (2, 3):
-        for case in sample(zarr_format, name, 29):
+        for case in sample(zarr_format, name, 11):
             if not possible(peer, case):
                 continue
             stored = peer.create(case)

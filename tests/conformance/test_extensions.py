@@ -235,11 +235,9 @@ def test_codec_objects_of_zarr_python_make_the_same_array_here(zarr_python: Zarr
         {"compressors": None, "serializer": sharding},
         {"compressors": zn.BZ2(level=2), "filters": [zn.Delta(dtype="<i4")]},
         {"compressors": [zn.Shuffle(elementsize=4), zn.Zlib(level=2)]},
-        {"compressors": z.BloscCodec(), "chunks": (2, 9), "shards": (8, 9)},
-        *({"compressors": z.BloscCodec(), "dtype": dtype} for dtype in ("i1", "f8", "?", "c16")),
     ):
-        keywords = {"shape": (8, 9), "chunks": (4, 9), "dtype": "i4", "fill_value": 1, **options}
-        values = np.arange(72).reshape(8, 9).astype(keywords["dtype"])
+        keywords = {"shape": (8, 9), "chunks": (4, 9), "dtype": "i4", "fill_value": 7, **options}
+        values = np.arange(72, dtype="i4").reshape(8, 9)
         ours: dict = {}
         theirs: dict = {}
         gzarr.create_array(ours, **keywords)[...] = values
