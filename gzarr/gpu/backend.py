@@ -432,8 +432,8 @@ class GpuBackend:
     def _too_large(self, coords: Coords, chunk: ArrayRepr, doing: str) -> DeviceError:
         return DeviceError(
             f"chunk {coords}: {chunk.nbytes} bytes of shape {chunk.shape} take more device memory to {doing} than "
-            f"the {self._pipeline_slots.limit} bytes of a batch, 1/{N_PIPELINE_SLOTS} of the cap of {self._cap}; raise "
-            "max_device_nbytes or use device='cpu'"
+            f"the {self._pipeline_slots.limit} bytes of a batch, 1/{N_PIPELINE_SLOTS} of the cap of {self._cap} "
+            "bytes; raise max_device_nbytes or use device='cpu'"
         )
 
 

@@ -173,7 +173,7 @@ def test_a_batch_is_read_while_another_is_decoded_and_a_third_placed() -> None:
         for read in by_stage["read"]
         for decode in by_stage["decode"]
         for place in by_stage["place"]
-        if len({read.context, decode.context, place.context}) == 3
+        if len({read.batch, decode.batch, place.batch}) == 3
         and max(read.start, decode.start, place.start) < min(read.end, decode.end, place.end)
     ]
     assert met

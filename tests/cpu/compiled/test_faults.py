@@ -146,15 +146,15 @@ READ, some = 4, set()
 for error in (5, 0):
     for after in range(0, 70, 3):
         for count in (1, 1 << 30):
-            staging buffer = np.zeros(1 << 16, np.uint8)
+            staging_buffer = np.zeros(1 << 16, np.uint8)
             set_fault(READ, error, after, count)
-            offsets, sizes = fetch(source, wanted, staging buffer)
+            offsets, sizes = fetch(source, wanted, staging_buffer)
             set_fault(0, 0, 0, 0)
             for at, start, size in zip(wanted.coords, offsets, sizes):
                 i, j = at * 10
                 assert size in (400, LEFT) and (start < 0) == (size < 0)
                 if size > 0:
-                    chunk = staging buffer[start : start + size].view("i4").reshape(10, 10)
+                    chunk = staging_buffer[start : start + size].view("i4").reshape(10, 10)
                     assert (chunk == model[i : i + 10, j : j + 10]).all()
             some.add(int((sizes == LEFT).sum()))
 assert {0, 60} < some and (12 if options else 1) in some, some
