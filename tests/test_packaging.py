@@ -110,9 +110,8 @@ def test_a_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert {name.split("/")[0].split("-")[0] for name in names} == {"gzarr"}
     tracked = [path for path in (ROOT / "gzarr").rglob("*") if path.is_file() and "__pycache__" not in path.parts]
-    wanted = {
-        path.relative_to(ROOT).as_posix() for path in tracked if path.suffix != ".so" and path.parent.name != "loop"
-    }
+    sources = {path for folder in ("cpu/loop", "gpu/native") for path in (ROOT / "gzarr" / folder).glob("*.[ch]")}
+    wanted = {path.relative_to(ROOT).as_posix() for path in tracked if path.suffix != ".so" and path not in sources}
     assert {name for name in names if name.startswith("gzarr/") and not name.endswith(".so")} == wanted
 
 
@@ -221,8 +220,9 @@ def test_an_sdist_made_on_windows_has_the_c_files_and_no_tests(tmp_path: Path) -
 
 
 def loop_sources() -> set[str]:
-    """The C files of the compiled loop and their header."""
-    return {path.relative_to(ROOT).as_posix() for path in (ROOT / "gzarr/cpu/loop").iterdir()}
+    """The C files of the compiled loop and their headers."""
+    folders = ROOT / "gzarr/cpu/loop", ROOT / "gzarr/gpu/native"
+    return {path.relative_to(ROOT).as_posix() for folder in folders for path in folder.glob("*.[ch]")}
 
 
 def names_in_sdist(sources: Path, target: Path) -> set[str]:

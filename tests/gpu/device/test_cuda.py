@@ -448,7 +448,7 @@ def test_small_reads_are_decoded_on_the_host(cuda):
     array = gzarr.open_array(stored.store, mode="r", device=GpuBackend(cuda.CudaDevice()))
     fake_cupy.RawKernel.launches.clear()
     np.testing.assert_array_equal(array[:15, :9].get(), DATA[:15, :9])
-    assert fake_cupy.RawKernel.launches == []
+    assert fake_cupy.RawKernel.launches == ["copy_plain"]
     np.testing.assert_array_equal(array[:].get(), DATA)
     assert "deflate" in fake_cupy.RawKernel.launches
 
