@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(
 
 def complaints(workflow: Path) -> list[str]:
     """What actionlint says of a workflow. It does not know all labels of machines, as new ones come every year."""
-    done = subprocess.run([ACTIONLINT, workflow], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run([ACTIONLINT, workflow], capture_output=True, text=True, check=False, timeout=300)
     found = re.findall(r"^\S+\.yml:\d+:\d+ .*", re.sub(r"\x1b\[\d+m", "", done.stdout), re.MULTILINE)
     assert found or done.returncode == 0, done.stdout + done.stderr
     return [line for line in found if "[ runner-label ]" not in line]
