@@ -132,7 +132,7 @@ class CudaDevice:
         interface = getattr(value, "__cuda_array_interface__", None)
         if interface is None:
             return None
-        with cuda_errors(self.name):
+        with cuda_errors(self.name), _device_at(interface["data"][0]):  # CuPy would copy it to the current device
             adopted = cupy.asarray(value)
             if interface.get("version", 0) < _STREAM_VERSION and interface.get("stream") is None:
                 adopted.device.synchronize()
@@ -416,6 +416,11 @@ class CudaDevice:
         with self._device:
             free, _ = cupy.cuda.runtime.memGetInfo()
             return int(free) + int(cupy.get_default_memory_pool().free_bytes())
+
+
+def _device_at(address: int) -> Any:
+    """The device with the memory at an address; the current one for no address."""
+    return cupy.cuda.Device(cupy.cuda.runtime.pointerGetAttributes(address).device if address else None)
 
 
 def _is_pinned(array: NDArray[Any]) -> bool:

@@ -84,6 +84,7 @@ def module() -> ModuleType:
         CUDARuntimeError=CUDARuntimeError,
         driverGetVersion=lambda: 0,
         runtimeGetVersion=lambda: 0,
+        pointerGetAttributes=lambda address: SimpleNamespace(device=Device().id),
         getDeviceProperties=lambda _: _PROPERTIES,
     )
     fake.cuda = SimpleNamespace(
