@@ -49,8 +49,8 @@ test-lowest: .venv-lowest/ready
 
 # The driver is made of software (tests/gpu/driver); OF_DRIVER=tests/gpu/driver runs a part.
 test-gpu-driver: .venv/ready .venv-gpu-driver/ready
-	PYTHONPATH='$(CURDIR)' HYPOTHESIS_PROFILE=few .venv-gpu-driver/bin/python -m pytest -q -p tests.gpu.driver.plugin \
-	    --durations=10 $(OF_DRIVER)
+	PYTHONPATH='$(CURDIR)' PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 HYPOTHESIS_PROFILE=few \
+	    .venv-gpu-driver/bin/python -m pytest -q -p tests.gpu.driver.plugin --durations=10 $(OF_DRIVER)
 
 OF_DRIVER = tests/gpu/driver tests/gpu/hardware
 

@@ -17,7 +17,7 @@ from gzarr.codecs import BloscCodec, ZstdCodec
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.device import nvcomp, nvcomp_tables
 from gzarr.gpu.reading.select import find_missing_kvikio
-from tests.gpu.hardware.opening import on_cuda
+from tests.gpu.hardware.opening import cuda_backend, on_cuda
 
 pytestmark = pytest.mark.gpu
 
@@ -203,3 +203,30 @@ def test_a_profile_shows_what_the_device_did(cuda: Any) -> None:
         assert seconds is not None
         assert seconds > 0
     assert p.stages["decode"].bytes_out == DATA.nbytes
+
+
+class OfAnotherLibrary:
+    """An array of which nothing but the CUDA array interface is known."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+        self.__cuda_array_interface__ = array.__cuda_array_interface__
+        self.shape, self.dtype = array.shape, array.dtype
+
+
+def test_arrays_of_another_device_are_written_from_and_not_read_into(cuda: Any) -> None:
+    if cuda.cupy.cuda.runtime.getDeviceCount() < 2:
+        pytest.skip("it takes two GPUs")
+    array = on_cuda(stored_as("zstd"), cuda)
+    with cuda.cupy.cuda.Device(1):
+        there = cuda.cupy.zeros(DATA.shape, DATA.dtype)
+        cuda.cupy.cuda.Device().synchronize()
+    with pytest.raises(ValueError, match="out is not on cuda:0"):
+        array.get_basic_selection(slice(None), out=OfAnotherLibrary(there))
+    with cuda.cupy.cuda.Device(1):
+        assert not there.any()
+        there.set(DATA)
+        cuda.cupy.cuda.Device().synchronize()
+    written = gzarr.create_array(shape=DATA.shape, chunks=(128, 128), dtype=DATA.dtype, device=cuda_backend(cuda))
+    written[:] = OfAnotherLibrary(there)
+    np.testing.assert_array_equal(written[:].get(), DATA)

@@ -74,7 +74,8 @@ struct Stream {
 
 namespace {
 
-std::set<Stream *> &streams = *new std::set<Stream *>;
+// Those that are open, and those that were destroyed while they had work, which is done all the same.
+std::set<Stream *> &streams = *new std::set<Stream *>, &closing = *new std::set<Stream *>;
 Stream *legacy[N_DEVICES];
 thread_local Stream *of_thread[N_DEVICES];
 
@@ -159,6 +160,13 @@ void work(Stream *stream) {
         changed.notify_all();
     }
     stream->has_thread = false;
+    closing.erase(stream);
+}
+
+std::vector<Stream *> working() {
+    std::vector<Stream *> found(streams.begin(), streams.end());
+    found.insert(found.end(), closing.begin(), closing.end());
+    return found;
 }
 
 // Let chance add to what is wanted: all that is queued on a stream, or a part.
@@ -181,7 +189,7 @@ void add_default_order(Stream *stream, std::vector<Point> &after) {
         if (is_blocking(stream) && common != nullptr) after.push_back({common, common->submitted});
         return;
     }
-    for (Stream *other : streams) {
+    for (Stream *other : working()) {
         if (other != stream && other->device == stream->device && is_blocking(other)) {
             after.push_back({other, other->submitted});
         }
@@ -277,6 +285,7 @@ bool close_stream(cudaStream_t handle) {
         add_fault("a stream is destroyed twice");
         return false;
     }
+    if (stream->done < stream->submitted) closing.insert(stream);
     want({stream, stream->submitted});
     stream->is_closed = true;  // it stays in memory: events may name it
     stream->turn.notify_one();
@@ -323,7 +332,7 @@ void reach_all(int device) {
     if (is_worker) return;
     Lock lock(mutex);
     std::vector<Point> points;
-    for (Stream *stream : streams) {
+    for (Stream *stream : working()) {
         if (stream->device == device) points.push_back({stream, stream->submitted});
     }
     for (Point point : points) want(point);
@@ -554,13 +563,6 @@ size_t driver_blocks(int64_t *out, size_t most) {
         n++;
     }
     return blocks.size();
-}
-
-long driver_queued() {
-    Lock lock(mutex);
-    long n = 0;
-    for (Stream *stream : streams) n += long(stream->submitted - stream->done);
-    return n;
 }
 
 void driver_drain() {
