@@ -84,6 +84,10 @@ def test_fill_values_pass_both_ways_with_tensorstore(tensorstore: TensorStore, z
     ]
     ours = Gzarr()
     problems = [p for c in cases for pair in ((ours, tensorstore), (tensorstore, ours)) for p in exchange(*pair, c)]
+    for dtype, payload in (("<f4", 0x7FC00001), ("<f8", 0xFFF8000000000001), ("bfloat16", 0x7FC1)):
+        size = as_dtype(dtype).itemsize
+        fill = np.frombuffer(payload.to_bytes(size, "little"), as_dtype(dtype))[0]  # it writes no payloads itself
+        problems += exchange(ours, tensorstore, Case(dtype, RAW[3], LINE, 3, 0, {"fill_value": fill}))
     assert not problems, "\n".join(problems[:20])
 
 
