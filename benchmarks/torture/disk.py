@@ -21,7 +21,7 @@ from benchmarks.torture import kills
 from benchmarks.torture.children import apart, error_text, found, is_own, shared
 from benchmarks.torture.libraries import Gzarr
 from benchmarks.torture.scenario import Counts, Scenario, Setting, rounds
-from benchmarks.torture.stores import Place, strays
+from benchmarks.torture.stores import Place, leftover_files
 
 DISK_BYTES = 3 << 20
 PAGE = 4096
@@ -68,7 +68,7 @@ def _fill(library: Gzarr, kind: str, folder: Path, seed: int) -> Any:
         except Exception as error:  # noqa: BLE001 - any failure is one
             counts += Counts(damaged=1, notes=(f"with room again: {error_text(error)}",))
         counts += found(apart(kills.check_rows, library, place, state))
-    counts += strays(place)
+    counts += leftover_files(place)
     return (counts + Counts(notes=(f"by {how}",) if how != "tmpfs" else ())).to_json()
 
 

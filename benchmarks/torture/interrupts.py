@@ -15,7 +15,7 @@ from benchmarks.torture.children import Child, apart, ended, found, shared
 from benchmarks.torture.kills import Numbers
 from benchmarks.torture.libraries import Gzarr
 from benchmarks.torture.scenario import Counts, Scenario, Setting, rounds
-from benchmarks.torture.stores import AT_CLOSE, KEPT, Place, strays
+from benchmarks.torture.stores import AT_CLOSE, KEPT, Place, leftover_files
 
 ROUND_S = 1.0
 TYPICAL_S = (0.002, 0.01, 0.05)  # from the begin of a write until it is interrupted
@@ -53,7 +53,7 @@ def interrupts(setting: Setting) -> Counts:
             stop[0] = 1
             total += found(child.wait())
         total += found(apart(kills.check_rows, library, place, state))
-        total += found(apart(kills.rewrite, library, place, state)) + strays(place)
+        total += found(apart(kills.rewrite, library, place, state)) + leftover_files(place)
         place.remove()
     return total
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from benchmarks.torture.children import Child, Log, apart, ended, found, killed, logged, shared
 from benchmarks.torture.libraries import Gzarr, Layout
 from benchmarks.torture.scenario import Counts, Scenario, Setting, rounds
-from benchmarks.torture.stores import AT_CLOSE, DATABASES, KEPT, PROCESSES, Place, strays
+from benchmarks.torture.stores import AT_CLOSE, DATABASES, KEPT, PROCESSES, Place, leftover_files
 
 Held = list[Any]  # an open store, or none
 Numbers = npt.NDArray[np.int64]
@@ -41,7 +41,7 @@ def kills(setting: Setting) -> Counts:
             if checked.damaged:
                 break  # and be counted once
         else:
-            total += found(apart(rewrite, library, place, state)) + strays(place)
+            total += found(apart(rewrite, library, place, state)) + leftover_files(place)
         total += Counts(operations=int(state[1].sum()))
         place.remove()
     return total
@@ -185,7 +185,7 @@ def kills_of_appends(setting: Setting) -> Counts:
             if checked.damaged:
                 break
         else:
-            total += found(apart(_append_to_the_end, library, place, layout)) + strays(place)
+            total += found(apart(_append_to_the_end, library, place, layout)) + leftover_files(place)
         total += Counts(operations=int(state[1]))
         place.remove()
     return total
@@ -260,7 +260,7 @@ def kills_beside_writers(setting: Setting) -> Counts:
             stop[0] = 1
             total += logged([child.wait() for child in others])[1]
         total += found(apart(check_rows, library, place, state))
-        total += found(apart(rewrite, library, place, state)) + strays(place)
+        total += found(apart(rewrite, library, place, state)) + leftover_files(place)
         place.remove()
     return total
 

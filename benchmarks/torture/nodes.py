@@ -15,7 +15,7 @@ import numpy.typing as npt
 from benchmarks.torture.children import Child, Log, apart, ended, found, logged, shared, together
 from benchmarks.torture.libraries import LIBRARIES, Layout, Library
 from benchmarks.torture.scenario import Counts, Scenario, Setting, rounds
-from benchmarks.torture.stores import PROCESSES, SEEN, Place, strays
+from benchmarks.torture.stores import PROCESSES, SEEN, Place, leftover_files
 
 N_PROCESSES = 4
 CALLS = 8
@@ -241,7 +241,7 @@ def overwriting(setting: Setting) -> Counts:
         layouts = _layouts(rng)
         outcomes = together([partial(_overwrite, library, place, n, layouts) for n in range(N_PROCESSES)])
         _, counts = logged(outcomes)
-        total += counts + found(apart(_check_overwritten, library, place, layouts)) + strays(place)
+        total += counts + found(apart(_check_overwritten, library, place, layouts)) + leftover_files(place)
         place.remove()
     return total
 

@@ -37,7 +37,7 @@ class Counts:
         Objects or nodes that can no longer be read.
     hung : int
         Processes that had to be killed because they did not end.
-    strays : int
+    leftover_files : int
         Files left that are no objects of the store, beyond what the documentation allows.
     leaked : int
         Kinds of resources (descriptors, threads, memory) of which ever more are in use.
@@ -53,7 +53,7 @@ class Counts:
     wrong: int = 0
     damaged: int = 0
     hung: int = 0
-    strays: int = 0
+    leftover_files: int = 0
     leaked: int = 0
     raw_errors: int = 0
     notes: tuple[str, ...] = ()

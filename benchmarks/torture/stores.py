@@ -57,12 +57,12 @@ class Place:
             store.clear()
 
 
-def strays(place: Place) -> Counts:
+def leftover_files(place: Place) -> Counts:
     """Files of a local directory that are no objects: temporary ones, and locks."""
     if place.kind not in ("local", "views"):
         return Counts()
     names = [str(p.relative_to(place.path)) for p in place.path.rglob("*") if TEMPORARY in p.name]
-    return Counts(strays=len(names), notes=(f"strays: {sorted(names)[:5]}",) if names else ())
+    return Counts(leftover_files=len(names), notes=(f"leftover files: {sorted(names)[:5]}",) if names else ())
 
 
 def _local(place: Place, mode: str) -> Any:

@@ -92,15 +92,15 @@ def repair(
     ----------
     store : Array, Group, Store, path, URL or mapping
         What to repair.
-    *kinds : {"chunks", "strays", "consolidated"}
+    *kinds : {"chunks", "leftovers", "consolidated"}
         What to repair. "chunks" drops chunks that cannot be decoded, which then read as the fill value; of a shard
-        only the bad ones, if its index is sound. "strays" deletes what killed writers have left, and chunks outside of
-        their array. "consolidated" consolidates metadata again.
+        only the bad ones, if its index is sound. "leftovers" deletes what killed writers have left, and chunks outside
+        of their array. "consolidated" consolidates metadata again.
     path : str, optional
         Path of the array or group in the store.
     remove : iterable of str
-        Keys of other strays to delete, as the verification lists them. Files that gzarr did not write are deleted only
-        if they are named here.
+        Keys of other leftover files to delete, as the verification lists them. Files that gzarr did not write are
+        deleted only if they are named here.
     apply : bool
         Whether to do it.
     progress : bool or callable, optional
@@ -122,7 +122,7 @@ def repair(
     ReadOnlyError
         If the store was opened for reading.
     ValueError
-        If a kind is unknown, or a name in ``remove`` is no stray.
+        If a kind is unknown, or a name in ``remove`` is no leftover file.
 
     Examples
     --------

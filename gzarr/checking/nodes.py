@@ -1,4 +1,4 @@
-"""Walks through a hierarchy and finds what is wrong besides chunks: documents and strays.
+"""Walks through a hierarchy and finds what is wrong besides chunks: documents and leftover files.
 
 Theory of operation. Nodes are visited level by level: their documents are fetched together, then groups are listed.
 Arrays are listed by `list_objects`, which tells chunks from other objects. Nothing is listed twice but folders without
@@ -48,7 +48,7 @@ class Findings:
 
     Attributes
     ----------
-    problems, strays, unchecked : list
+    problems, leftover_files, unchecked : list
         As in `Verification`.
     groups : list of str
         Paths of the groups.
@@ -59,7 +59,7 @@ class Findings:
     """
 
     problems: list[Problem] = field(default_factory=list)
-    strays: list[Problem] = field(default_factory=list)
+    leftover_files: list[Problem] = field(default_factory=list)
     unchecked: list[str] = field(default_factory=list)
     groups: list[str] = field(default_factory=list)
     arrays: list[tuple[str, ArrayMeta]] = field(default_factory=list)
@@ -105,8 +105,8 @@ def _survey_some(store: Store, visits: list[_Visit], found: Findings) -> Iterato
             name: data for name, data in zip(names, islice(stored, len(names)), strict=True) if data is not None
         }
         making = [name for name in _MAKING if name in documents]
-        found.strays += [
-            Problem("stray", join_path(path, name), "a document without a node", path)
+        found.leftover_files += [
+            Problem("leftover", join_path(path, name), "a document without a node", path)
             for name in documents
             if not making
         ]
@@ -162,7 +162,7 @@ def _survey_group(
         elif name in _UNFINISHED:
             found.problems.append(_unfinished(path, name))
         elif name not in DOCUMENTS:
-            found.strays.append(Problem("stray", join_path(path, name), "belongs to no node", path))
+            found.leftover_files.append(Problem("leftover", join_path(path, name), "belongs to no node", path))
     _note_not_allowed(found, path, not_allowed)
     yield from (_Visit(join_path(path, name), meta.zarr_format) for name in below[1])
 
@@ -181,7 +181,7 @@ def _note_not_allowed(found: Findings, path: str, names: list[str]) -> None:
 
 
 def _survey_folder(store: Store, path: str, found: Findings) -> Iterator[_Visit]:
-    """A folder without documents: nodes below it miss a group, other objects are strays."""
+    """A folder without documents: nodes below it miss a group, other objects are leftover files."""
     tops = listed(found, store, path, lambda: _top_nodes(store, path)) or []
     below = tuple(f"{node}/" for node in tops)
     not_allowed: list[str] = []
@@ -195,7 +195,7 @@ def _survey_folder(store: Store, path: str, found: Findings) -> Iterator[_Visit]
         found.problems.append(_unfinished(path))
     elif others and others[False]:
         reason = f"{number(others[False], 'object')} of no node; if they are chunks, the array's document is lost"
-        found.strays.append(Problem("stray", f"{path}/", reason, path))
+        found.leftover_files.append(Problem("leftover", f"{path}/", reason, path))
 
 
 def _count_others(store: Store, path: str, below: tuple[str, ...], not_allowed: list[str]) -> Counter[bool]:
@@ -232,7 +232,7 @@ def listed(found: Findings, store: Store, path: str, listing: Callable[[], T]) -
         if found.lists or store.files is not None:
             found.problems.append(Problem("unreadable", f"{path}/", str(error), path))
         else:
-            found.unchecked.append(f"strays, and members beside those in consolidated metadata: {error}")
+            found.unchecked.append(f"leftover files, and members beside those in consolidated metadata: {error}")
         return None
     found.lists = True
     return result
@@ -253,7 +253,7 @@ def list_objects(store: Store, path: str, meta: ArrayMeta, found: Findings) -> I
     """Yield the coordinates of an array's stored objects; note what else is below it. Raises: StoreError."""
     skip = len(path) + 1 if path else 0
     shape = tuple(axis.nchunks for axis in meta.grid)
-    strays: Counter[str] = Counter()
+    others: Counter[str] = Counter()
     nodes: set[str] = set()
     outside: list[tuple[str, Coords]] = []
     not_allowed: list[str] = []
@@ -270,7 +270,7 @@ def list_objects(store: Store, path: str, meta: ArrayMeta, found: Findings) -> I
             found.problems.append(_unfinished(path, inner))
         elif inner.rpartition("/")[2] not in DOCUMENTS:
             first, slash, _ = inner.partition("/")
-            strays[first + slash] += 1
+            others[first + slash] += 1
         elif "/" in inner:
             nodes.add(inner.rpartition("/")[0] + "/")
     _note_not_allowed(found, path, not_allowed)
@@ -285,21 +285,21 @@ def list_objects(store: Store, path: str, meta: ArrayMeta, found: Findings) -> I
     for name in sorted(nodes):
         reason = "a node is here, but an array has no members"
         found.problems.append(Problem("unreachable", join_path(path, name), reason, path))
-    for name in sorted(strays.keys() - {node.partition("/")[0] + "/" for node in nodes}):
-        reason = f"{number(strays[name], 'object')} of no node" if name.endswith("/") else "belongs to no node"
-        found.strays.append(Problem("stray", join_path(path, name), reason, path))
+    for name in sorted(others.keys() - {node.partition("/")[0] + "/" for node in nodes}):
+        reason = f"{number(others[name], 'object')} of no node" if name.endswith("/") else "belongs to no node"
+        found.leftover_files.append(Problem("leftover", join_path(path, name), reason, path))
 
 
-def stray_objects(store: Store, stray: Problem) -> Iterator[str]:
-    """Yield the keys that a stray stands for: for a folder, those in it that are no chunks and belong to no node."""
-    if not stray.key.endswith("/"):
-        yield stray.key
+def leftover_objects(store: Store, leftover: Problem) -> Iterator[str]:
+    """Yield the keys of a leftover file: for a folder, those in it that are no chunks and belong to no node."""
+    if not leftover.key.endswith("/"):
+        yield leftover.key
         return
-    folder = stray.key[:-1]
-    meta = read_node(store, stray.path)
+    folder = leftover.key[:-1]
+    meta = read_node(store, leftover.path)
     below = tuple(f"{node}/" for node in _top_nodes(store, folder))
     for key in store.list_prefix(folder):
-        is_chunk = isinstance(meta, ArrayMeta) and coords_of(meta, stray.path, key) is not None
+        is_chunk = isinstance(meta, ArrayMeta) and coords_of(meta, leftover.path, key) is not None
         if not is_chunk and not key.startswith(below) and key.rpartition("/")[2] not in DOCUMENTS:
             yield key
 

@@ -1,4 +1,4 @@
-"""Repairs what a verification has found and a caller names: drops bad chunks, removes strays, consolidates again.
+"""Repairs what a verification has found and a caller names: drops chunks, removes leftover files, consolidates again.
 
 Rules. Only what is asked for is touched. A chunk is read again under its lock, and stays if it is sound by then. In a
 shard, only the bad chunks are dropped; the others are copied as they are encoded.
@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from gzarr.checking.chunks import check_object, prepare_chunks
 from gzarr.checking.leftovers import remove_leftover
-from gzarr.checking.nodes import coords_of, is_outside, stray_objects
+from gzarr.checking.nodes import coords_of, is_outside, leftover_objects
 from gzarr.checking.report import Place, Problem, Verification, number, one_line
 from gzarr.errors import GzarrError
 from gzarr.errors.escaping import as_lines, escaped
@@ -26,11 +26,11 @@ from gzarr.metadata.model import ArrayMeta
 from gzarr.storage.base import Buffer, Change, Request, Store
 from gzarr.storage.invalidation import invalidate
 
-Repairable: TypeAlias = Literal["chunks", "strays", "consolidated"]
+Repairable: TypeAlias = Literal["chunks", "leftovers", "consolidated"]
 KINDS: tuple[str, ...] = get_args(Repairable)
 
 #: Which problems each kind of repair deals with.
-_DEALS_WITH = {"chunk": "chunks", "shard": "chunks", "temporary": "strays", "unreachable": "strays"}
+_DEALS_WITH = {"chunk": "chunks", "shard": "chunks", "temporary": "leftovers", "unreachable": "leftovers"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +102,14 @@ def repair_found(
 ) -> Repair:
     """Repair what was found at a place.
 
-    kinds: some of `KINDS`. names: keys of strays to delete. apply: whether to do it.
-    Raises: ValueError for other kinds, or names that are no strays; ReadOnlyError.
+    kinds: some of `KINDS`. names: keys of leftover files to delete. apply: whether to do it.
+    Raises: ValueError for other kinds, or names that are no leftover files; ReadOnlyError.
     """
     kinds, names = set(kinds), set(names)
     if unknown := sorted(kinds - set(KINDS)):
         raise ValueError(f"repair: {unknown[0]!r} is not one of {', '.join(map(repr, KINDS))}")
-    if missing := sorted(names - {stray.key for stray in found.strays}):
-        raise ValueError(f"{found.name}: {missing[0]!r} is no stray; name one that the verification lists")
+    if missing := sorted(names - {leftover.key for leftover in found.leftover_files}):
+        raise ValueError(f"{found.name}: {missing[0]!r} is no leftover file; name one that the verification lists")
     if apply:
         place.store.check_metadata_writable()
     steps = list(_steps(place, found, kinds, names))
@@ -143,9 +143,9 @@ def _steps(place: Place, found: Verification, kinds: set[str], names: set[str]) 
         else:
             step = partial(_delete_outside, store, path, key)
         yield what, key, step, problems
-    for stray in found.strays:
-        if stray.key in names:
-            yield "delete", stray.key, partial(_delete, store, stray_objects(store, stray)), []
+    for leftover in found.leftover_files:
+        if leftover.key in names:
+            yield "delete", leftover.key, partial(_delete, store, leftover_objects(store, leftover)), []
 
 
 def _done(what: str, key: str, step: Callable[[], bool]) -> Action:

@@ -51,7 +51,7 @@ class Problem:
         "codec" (an array that cannot be decoded here), "document" (malformed), "conflict" (several nodes at one
         place), "group" (missing above a node), "unreachable" (outside the grid, or below an array), "consolidated"
         (differs from the documents), "key" (not allowed), "temporary" (left by a killed writer), "unfinished" (a copy,
-        or levels), "stray" (belongs to no node).
+        or levels), "leftover" (belongs to no node).
     key : str
         Key of the stored object, or path of a folder, which ends with a slash.
     reason : str
@@ -87,7 +87,7 @@ class Verification:
         Store and path of what was verified.
     problems : tuple of Problem
         What is wrong.
-    strays : tuple of Problem
+    leftover_files : tuple of Problem
         Objects that belong to no node, such as a README. They harm nothing.
     unchecked : tuple of str
         What could not be checked, and why.
@@ -112,7 +112,7 @@ class Verification:
 
     name: str
     problems: tuple[Problem, ...]
-    strays: tuple[Problem, ...]
+    leftover_files: tuple[Problem, ...]
     unchecked: tuple[str, ...]
     ngroups: int
     narrays: int
@@ -147,7 +147,7 @@ class Verification:
             The attributes and ``ok``.
         """
         counts = {name: getattr(self, name) for name in ("ngroups", "narrays", "nobjects", "nbytes")}
-        lists = {"problems": list(map(asdict, self.problems)), "strays": list(map(asdict, self.strays))}
+        lists = {"problems": list(map(asdict, self.problems)), "leftover_files": list(map(asdict, self.leftover_files))}
         return {"name": self.name, "ok": self.ok, **counts, **lists, "unchecked": list(self.unchecked)}
 
     def __repr__(self) -> str:
@@ -158,7 +158,7 @@ class Verification:
             [
                 f"{self.name}: {nodes}, {objects}: {verdict}",
                 *map(str, self.problems),
-                *map(str, self.strays),
+                *map(str, self.leftover_files),
                 *(f"not checked: {one_line(reason)}" for reason in self.unchecked),
             ]
         )

@@ -1,4 +1,4 @@
-"""Verifies a hierarchy: documents, chunks, shard indexes, strays, consolidated metadata. Changes nothing."""
+"""Verifies a hierarchy: documents, chunks, shard indexes, leftover files, consolidated metadata. Changes nothing."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def verify_place(place: Place, progress: ProgressLike = None) -> Verification:
     return Verification(
         name=str(place),
         problems=tuple(found.problems),
-        strays=tuple(found.strays),
+        leftover_files=tuple(found.leftover_files),
         unchecked=tuple(dict.fromkeys(found.unchecked)),
         ngroups=len(found.groups),
         narrays=len(found.arrays),

@@ -31,12 +31,12 @@ def verify(
         typer.Option(
             parser=_kinds,
             metavar="KIND,...",
-            help="Say what a repair would do: chunks (drop bad ones), strays (delete what killed writers have left, and"
-            " chunks outside of arrays), consolidated (consolidate metadata again).",
+            help="Say what a repair would do: chunks (drop bad ones), leftovers (delete what killed writers have left,"
+            " and chunks outside of arrays), consolidated (consolidate metadata again).",
         ),
     ] = None,
     remove: Annotated[
-        list[str] | None, typer.Option(metavar="KEY", help="Delete this stray, as the report lists it.")
+        list[str] | None, typer.Option(metavar="KEY", help="Delete this leftover file, as the report lists it.")
     ] = None,
     apply: Annotated[bool, typer.Option("--apply", help="Do what --repair and --remove say.")] = False,
 ) -> int:
@@ -47,8 +47,8 @@ def verify(
     Examples
     --------
     $ gzarr verify data.zarr
-    $ gzarr verify data.zarr --repair chunks,strays
-    $ gzarr verify data.zarr --repair chunks,strays --apply
+    $ gzarr verify data.zarr --repair chunks,leftovers
+    $ gzarr verify data.zarr --repair chunks,leftovers --apply
     """
     if apply and not repair and not remove:
         raise misuse("only with --repair or --remove", "--apply")

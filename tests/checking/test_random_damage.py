@@ -73,7 +73,7 @@ def test_what_cannot_be_read_is_found_and_repaired(zarr_format: Any, seed: int) 
         failed = failures(store)
         found = gzarr.verify(store)
         assert failed <= {problem.path for problem in found.problems}
-        report = gzarr.repair(store, "chunks", "strays", "consolidated", apply=True)
+        report = gzarr.repair(store, "chunks", "leftovers", "consolidated", apply=True)
         left = {problem.path for problem in report.left}
         assert failures(store) <= left
         assert not {"chunk", "shard"} & {problem.kind for problem in gzarr.verify(store).problems}

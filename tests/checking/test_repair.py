@@ -37,7 +37,7 @@ def root(request: pytest.FixtureRequest, tmp_path: Path) -> gzarr.Group:
     return root
 
 
-ALL = ("chunks", "strays", "consolidated")
+ALL = ("chunks", "leftovers", "consolidated")
 
 
 def snapshot(root: gzarr.Group) -> dict[str, bytes]:
@@ -68,7 +68,7 @@ def test_what_is_asked_for_is_done(root: gzarr.Group) -> None:
     report = gzarr.repair(root, *ALL, remove=["README"], apply=True)
     assert (report.ok, report.left, report.to_json()["ok"]) == (True, (), True)
     assert gzarr.verify(root).ok
-    assert not gzarr.verify(root).strays
+    assert not gzarr.verify(root).leftover_files
     expected = DATA.copy()
     expected[30:40] = 0
     assert root["x"][...].tolist() == expected.tolist()
@@ -79,7 +79,7 @@ def test_what_is_asked_for_is_done(root: gzarr.Group) -> None:
 
 @pytest.mark.parametrize(
     ("kinds", "changed"),
-    [(["chunks"], {"x/c/3", "s/c/0", "s/c/1"}), (["strays"], {"x/c/20"}), (["consolidated"], {"zarr.json"})],
+    [(["chunks"], {"x/c/3", "s/c/0", "s/c/1"}), (["leftovers"], {"x/c/20"}), (["consolidated"], {"zarr.json"})],
 )
 def test_nothing_else_is_touched(root: gzarr.Group, kinds: Any, changed: set[str]) -> None:
     before = snapshot(root)
@@ -109,7 +109,7 @@ def test_a_chunk_that_was_written_again_stays(root: gzarr.Group, monkeypatch: py
     assert root["s"][:50].tolist() == [7] * 50
 
 
-def test_folders_of_strays_lose_nothing_else(tmp_path: Path) -> None:
+def test_folders_of_leftover_files_lose_nothing_else(tmp_path: Path) -> None:
     for kind in (lambda: tmp_path / "x.zarr", MemoryStore):
         root = gzarr.open_group(kind(), "w")
         root.create_array("a/x", data=DATA, chunks=10)
@@ -118,20 +118,20 @@ def test_folders_of_strays_lose_nothing_else(tmp_path: Path) -> None:
             store[key] = b"text"
         for name in ("zarr.json", "c/0"):
             store[f"lost/deep/x/{name}"] = bytes(store[f"a/x/{name}"])
-        keys = [stray.key for stray in gzarr.verify(root).strays]
+        keys = [leftover.key for leftover in gzarr.verify(root).leftover_files]
         assert sorted(keys) == ["a/x/backup/", "a/x/c/", "lost/"]
         before = set(store)
         report = gzarr.repair(root, remove=keys, apply=True)
         assert report.ok
         assert before - set(store) == {"a/x/c/notes.txt", "a/x/c/old/4", "lost/README", "a/x/backup/1"}
-        assert not gzarr.verify(root).strays
+        assert not gzarr.verify(root).leftover_files
 
 
-def test_strays_at_the_root(tmp_path: Path) -> None:
+def test_leftover_files_at_the_root(tmp_path: Path) -> None:
     """The root is no group here: removing what lies in it must not remove the nodes below."""
     gzarr.create_array(tmp_path / "a" / "x.zarr", data=DATA)
     (tmp_path / "a" / "README").write_text("text")
-    assert [stray.key for stray in gzarr.verify(tmp_path / "a").strays] == ["/"]
+    assert [leftover.key for leftover in gzarr.verify(tmp_path / "a").leftover_files] == ["/"]
     gzarr.repair(tmp_path / "a", remove=["/"], apply=True)
     assert not (tmp_path / "a" / "README").exists()
     assert gzarr.verify(tmp_path / "a" / "x.zarr").nobjects == 1
@@ -152,7 +152,7 @@ def test_chunks_of_an_array_that_grew_stay(tmp_path: Path, monkeypatch: pytest.M
         return report
 
     monkeypatch.setattr(checking, "verify_place", verify_and_grow)
-    report = gzarr.repair(tmp_path / "x.zarr", "strays", apply=True)
+    report = gzarr.repair(tmp_path / "x.zarr", "leftovers", apply=True)
     assert [action.error for action in report.actions] == ["it has changed since it was verified"]
     assert gzarr.open_array(tmp_path / "x.zarr")[100:].tolist() == DATA[:10].tolist()
 
@@ -160,9 +160,9 @@ def test_chunks_of_an_array_that_grew_stay(tmp_path: Path, monkeypatch: pytest.M
 def test_what_is_refused(tmp_path: Path) -> None:
     gzarr.create_array(tmp_path / "x.zarr", data=DATA, chunks=10)
     (tmp_path / "x.zarr" / "README").write_text("text")
-    with pytest.raises(ValueError, match="'README2' is no stray"):
+    with pytest.raises(ValueError, match="'README2' is no leftover file"):
         gzarr.repair(tmp_path / "x.zarr", remove=["README2"])
-    with pytest.raises(ValueError, match="'c/0' is no stray"):
+    with pytest.raises(ValueError, match="'c/0' is no leftover file"):
         gzarr.repair(tmp_path / "x.zarr", remove=["c/0"], apply=True)
     with pytest.raises(ValueError, match="'chunk' is not one of 'chunks'"):
         gzarr.repair(tmp_path / "x.zarr", "chunk")  # type: ignore[arg-type]
@@ -175,7 +175,7 @@ def test_leftovers_of_killed_writers(tmp_path: Path) -> None:
     gzarr.create_array(tmp_path / "x.zarr", data=DATA, chunks=10)
     (tmp_path / "x.zarr/c/.__gzarr_tmp_3").touch()
     (tmp_path / "x.zarr/.__gzarr_tmp_deleted_y/c").mkdir(parents=True)
-    report = gzarr.repair(tmp_path / "x.zarr", "strays", apply=True)
+    report = gzarr.repair(tmp_path / "x.zarr", "leftovers", apply=True)
     assert [action.done for action in report.actions] == [True, True]
     assert not list((tmp_path / "x.zarr").rglob(".__gzarr*"))
     assert gzarr.open(tmp_path / "x.zarr")[...].tolist() == DATA.tolist()
@@ -185,7 +185,7 @@ def test_a_lost_group_is_left_to_the_user(tmp_path: Path) -> None:
     root = gzarr.open_group(tmp_path / "x.zarr", "w")
     root.create_array("a/x", data=DATA)
     (tmp_path / "x.zarr/a/zarr.json").unlink()
-    report = gzarr.repair(root, "chunks", "strays", "consolidated", apply=True)
+    report = gzarr.repair(root, "chunks", "leftovers", "consolidated", apply=True)
     assert [problem.kind for problem in report.left] == ["group"]
     assert not report.actions
 

@@ -69,7 +69,7 @@ def found(root: Any) -> list[tuple[Any, ...]]:
 def test_a_sound_hierarchy(root: gzarr.Group) -> None:
     report = gzarr.verify(root.store)
     assert report.ok
-    assert (report.problems, report.strays, report.unchecked) == ((), (), ())
+    assert (report.problems, report.leftover_files, report.unchecked) == ((), (), ())
     sharded = root.zarr_format == 3
     assert (report.ngroups, report.narrays, report.nobjects) == (2, 2 + sharded, 33 + 2 + 2 * sharded)
     assert report.nbytes == DATA.nbytes * (1 + sharded) + 3 * 8
@@ -101,12 +101,12 @@ def test_objects_that_belong_to_no_node(root: gzarr.Group) -> None:
         store[key] = b"text"
     report = root.verify()
     assert report.ok
-    assert [(p.kind, p.key) for p in report.strays] == [
-        ("stray", "README"),
-        ("stray", "lost/"),
-        ("stray", "a/x/notes.txt"),
+    assert [(p.kind, p.key) for p in report.leftover_files] == [
+        ("leftover", "README"),
+        ("leftover", "lost/"),
+        ("leftover", "a/x/notes.txt"),
     ]
-    assert "2 objects" in report.strays[1].reason
+    assert "2 objects" in report.leftover_files[1].reason
 
 
 def plant(store: Store, path: str, zarr_format: int) -> None:
@@ -143,7 +143,7 @@ def test_documents(root: gzarr.Group) -> None:
     kinds = {(p.kind, p.key) for p in report.problems}
     assert ("document", document) in kinds
     assert ("conflict", "a/.zgroup") in kinds
-    assert [p.key for p in report.strays][:1] == ["lonely/.zattrs"]
+    assert [p.key for p in report.leftover_files][:1] == ["lonely/.zattrs"]
     assert any("malformed" in reason for reason in report.unchecked)
     assert root["a/x"].verify().ok
 

@@ -40,7 +40,7 @@ def test_repairs_need_apply(data: Path, capsys: pytest.CaptureFixture[str]) -> N
     bad, readme = data / "foo/bar/c/0/1", data / "README"
     bad.write_bytes(b"damaged")
     readme.write_text("text")
-    assert main(["verify", str(data), "--repair=chunks,strays", "--remove", "README"]) == 1
+    assert main(["verify", str(data), "--repair=chunks,leftovers", "--remove", "README"]) == 1
     assert "dry run: would do 2 repairs" in capsys.readouterr().out
     assert bad.exists()
     assert readme.exists()

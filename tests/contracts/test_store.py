@@ -169,7 +169,7 @@ def test_keys_that_are_not_allowed_are_reported_and_lead_nowhere(store: Store, m
         *(("key", key) for key in (min(FOREIGN_KEYS), "grp/../zarr.json", "loose//b/zarr.json", "ok/../zarr.json")),
     ]
     assert "more here are not allowed" in found.problems[0].reason
-    assert (found.ngroups, found.narrays, found.strays) == (2, 1, ())
+    assert (found.ngroups, found.narrays, found.leftover_files) == (2, 1, ())
     store.delete_many(FOREIGN_KEYS)
     assert root.verify().ok
 

@@ -18,7 +18,7 @@ def test_verify_and_repair(name: str, tmp_path: Path, request: pytest.FixtureReq
         shards = (6, 10) if root.zarr_format == 3 else None
         x = root.create_array("a/x", data=np.arange(100.0).reshape(10, 10), chunks=(3, 5), shards=shards)
         found = root.verify()
-        assert (found.problems, found.strays, found.unchecked) == ((), (), ())
+        assert (found.problems, found.leftover_files, found.unchecked) == ((), (), ())
         key = x._io.layout.key((1, 0))
         store[key] = b"damaged"
         assert [problem.key for problem in root.verify().problems] == [key]

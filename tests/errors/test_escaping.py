@@ -54,7 +54,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     edit(folder.parent / f"odd{BAD}/zarr.json", codecs=[{"name": BAD, "configuration": {BAD: BAD}}])
     gzarr.create_array(folder.parent, name=f"damaged{BAD}", data=ROWS, chunks=(4, 4))
     (folder.parent / f"damaged{BAD}/c/0/0").write_bytes(b"damaged")
-    (folder / NAMES["array"] / f"stray{BAD}").write_bytes(b"x")
+    (folder / NAMES["array"] / f"leftover{BAD}").write_bytes(b"x")
     image = create_image(group, ROWS, axes="yx", path=NAMES["image"], units=None)
     image.group.attrs["ome"] = _hostile_image(image.group.attrs["ome"])
     gzarr.save_array(folder / f"v2{BAD}", ROWS, zarr_format=2, chunks=(4, 4))
@@ -86,7 +86,7 @@ COMMANDS: dict[str, list[str]] = {
     "serve": ["serve", "{root}/none{bad}"],
     "verify": ["verify", "{root}"],
     "verify --json": ["verify", "{root}", "--json"],
-    "verify --repair": ["verify", "{root}", "--repair", "chunks,strays"],
+    "verify --repair": ["verify", "{root}", "--repair", "chunks,leftovers"],
     "verify --remove": ["verify", "{root}", "--remove", "{bad}"],
     "compare": ["compare", "{root}", "{array}"],
     "compare groups": ["compare", "{root}", "{group}", "--strict"],
@@ -152,7 +152,7 @@ def _shown_things(root: Path) -> Iterator[Any]:
     yield from (group.store, array.store_path, repr(array.store_path), array.metadata, group.metadata)
     yield from (image, image.labels, image.axes, image.channels, validate(root), gzarr.advise(root))
     found = gzarr.verify(root)
-    yield from (found, *found.problems, *found.strays, gzarr.repair(root, "chunks", "strays"))
+    yield from (found, *found.problems, *found.leftover_files, gzarr.repair(root, "chunks", "leftovers"))
     differing = gzarr.compare(root, root / NAMES["group"], strict=True)
     yield from (differing, *differing.differences, *differing.layout)
     report = gzarr.transfer(array, gzarr.MemoryStore(), path=f"x{BAD}", dry_run=True)

@@ -743,7 +743,7 @@ def test_clearing_removes_what_killed_processes_left(tmp_path: Path) -> None:
     assert names_in(tmp_path) == []
 
 
-def test_a_directory_that_holds_only_strays_goes_with_its_last_object(tmp_path: Path) -> None:
+def test_a_directory_that_holds_only_leftover_files_goes_with_its_last_object(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
     store["a/b/k"] = b""
     litter(tmp_path / "a")
@@ -755,7 +755,7 @@ def test_a_directory_that_holds_only_strays_goes_with_its_last_object(tmp_path: 
     assert len(names_in(tmp_path / "a")) == 4, "nobody looks for them beside objects"
 
 
-def test_strays_are_removed_and_locks_are_not(tmp_path: Path) -> None:
+def test_leftover_files_are_removed_and_locks_are_not(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
     store["a/k"] = b""
     litter(tmp_path / "a")

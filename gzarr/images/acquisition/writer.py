@@ -63,7 +63,7 @@ class ImageWriter:
     pyramid, as soon as whole chunks (or shards) of frames are there; nothing is stored twice. Readers see
     complete frames at most a second later. If the program is killed, these are there and
     the image's metadata are valid. Chunks of later frames may be left over then, outside of the arrays: `gzarr.verify`
-    names them, and `gzarr.repair` deletes them as strays.
+    names them, and `gzarr.repair` deletes them as leftover files.
 
     Parameters
     ----------

@@ -92,5 +92,5 @@ def test_verify_tells_of_what_is_unfinished(tmp_path: Path) -> None:
         ("unfinished", "0/" + PROGRESS),
     ]
     assert "resume it" in problems[0].reason
-    assert not group.verify().strays
+    assert not group.verify().leftover_files
     assert json.loads((tmp_path / "image.zarr" / PROGRESS).read_text())["name"] == "build"
