@@ -31,8 +31,8 @@ from gzarr.images.image_data import read_image
 from gzarr.images.new_levels import new_chunks, numbers
 from gzarr.images.ome.axes import new_axes
 from gzarr.images.ome.channels import new_channels
-from gzarr.images.ome.collection import collection_attributes
 from gzarr.images.ome.documents import VERSION_OF, Dataset, Multiscale, to_attributes
+from gzarr.images.ome.series import collection_attributes
 from gzarr.images.pyramid.build_pyramid import build_pyramid
 from gzarr.images.shown import show_values
 from gzarr.images.validation.level_checks import count_channels
@@ -98,7 +98,7 @@ def write_images(
     groups: dict[str, Mapping[str, Any]] = {}
     arrays: dict[str, Source] = {}
     if len(given) > 1:
-        groups |= collection_attributes(names, VERSION_OF[zarr_format])
+        groups |= collection_attributes(names, zarr_format)
     for name, (number, series, levels) in zip(names, given, strict=True):
         arrangement = arrange(series.axes, levels[0].shape, f"{source}, series {number}")
         said = describe(file, number, series)

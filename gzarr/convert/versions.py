@@ -11,7 +11,7 @@ from gzarr.copying.transfer import destination, transfer
 from gzarr.errors import CopyError
 from gzarr.hierarchy.group import Group
 from gzarr.images.image import open_image
-from gzarr.images.ome.documents import VERSION_OF, to_attributes
+from gzarr.images.ome.documents import as_attributes, to_attributes
 from gzarr.indexing.keys import join_path
 
 #: Attributes that OME-Zarr 0.4 has at the top, and 0.5 in "ome".
@@ -63,7 +63,5 @@ def copy_image(group: Group, dest: Any, /, **options: Unpack[TransferKeywords]) 
             others = {name: value for name, value in image.group.attrs.items() if name not in _OME_FIELDS}
             found.attrs.put(to_attributes(image.metadata, others, zarr_format))
         if len(images) > 1:
-            listed: dict[str, Any] = {"labels": list(source.labels)}
-            version = VERSION_OF[zarr_format]
-            copy["labels"].attrs.put({"ome": {"version": version, **listed}} if zarr_format == 3 else listed)
+            copy["labels"].attrs.put(as_attributes({"labels": list(source.labels)}, zarr_format))
     return report

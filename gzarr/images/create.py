@@ -26,7 +26,7 @@ from gzarr.images.named_data import Placed, place
 from gzarr.images.new_levels import level_keywords, new_dtype, nodata_keywords, numbers
 from gzarr.images.ome.axes import new_axes
 from gzarr.images.ome.channels import lacks_window, new_channels
-from gzarr.images.ome.documents import FORMAT_OF, Dataset, Multiscale, write_multiscale
+from gzarr.images.ome.documents import Dataset, Multiscale, write_multiscale, zarr_format_of
 from gzarr.images.pyramid.downsample import Method
 from gzarr.images.pyramid.level_arrays import is_bare
 from gzarr.images.pyramid.levels import Factors
@@ -173,8 +173,7 @@ def create_image(
     check_keywords(kwargs, ImageKeywords, create_image)
     given: dict[str, Any] = {**kwargs}
     reach = {key: given.pop(key) for key in GroupKeywords.__annotations__ if key in given}
-    if version not in FORMAT_OF:
-        raise MetadataError(f"version: {version!r} is not written; choose '0.5' or '0.4'")
+    zarr_format = zarr_format_of(version)
     if data is not None:
         data = from_tensor(data if hasattr(data, "shape") else np.asarray(data))
         shape, dtype = tuple(data.shape) if shape is None else shape, dtype_of(data, {}) if dtype is None else dtype
@@ -197,7 +196,7 @@ def create_image(
         metadata={},
         channels=new_channels(channels, count_channels(found, extents), kind),
     )
-    given = {**nodata_keywords(skip, data, kind, FORMAT_OF[version]), **given}
+    given = {**nodata_keywords(skip, data, kind, zarr_format), **given}
     given |= {"shape": extents, "dtype": kind, "chunks": chunks, "shards": shards}
     level = level_keywords(multiscale, given)
     recipe = Recipe(levels, factors, method, max_nbytes, resume, False, progress)
@@ -213,7 +212,7 @@ def create_image(
         recipe = recipe._replace(run=identify("create_image", resume, inputs={"data": data}))
     if overwrite and isinstance(data, Array):
         check_apart(data, store, path)
-    opening: dict[str, Any] = {"path": path, "zarr_format": FORMAT_OF[version], "device": device, **reach}
+    opening: dict[str, Any] = {"path": path, "zarr_format": zarr_format, "device": device, **reach}
     group = new_group(store, opening, resume=bool(resume), overwrite=overwrite)
     return _finished(put_image(group, multiscale, level, data, recipe), data, channels, skip)
 

@@ -14,7 +14,7 @@ from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.images.ome.axes import by_axis, names_of, spatial, unit_factor, units_by_axis
 from gzarr.images.ome.channels import Channel
-from gzarr.images.ome.documents import Dataset, Multiscale, field_of, read_multiscale
+from gzarr.images.ome.documents import Dataset, Multiscale, field_of, place_name, read_multiscale
 from gzarr.images.ome.faults import Notes
 from gzarr.images.ome.transformations import Numbers
 from gzarr.images.region import Region, level_for, spans
@@ -106,8 +106,7 @@ class ImageData:
     @property
     def name(self) -> str:
         """Name of the image; without one, that of its group or file."""
-        place = self.group.basename or str(self.group.store).rstrip("/").rsplit("/", 1)[-1]
-        return self.metadata.name or place.removesuffix(".zarr").removesuffix(".ome") or "image"
+        return self.metadata.name or place_name(self.group).removesuffix(".zarr").removesuffix(".ome") or "image"
 
     @property
     def device(self) -> str:

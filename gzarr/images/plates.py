@@ -12,7 +12,7 @@ from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.keywords import GroupKeywords, OpenMode
 from gzarr.images.create import create_image
 from gzarr.images.image import Image, open_image
-from gzarr.images.ome.documents import FORMAT_OF, VERSION_OF, change_ome, field_of, ome_of
+from gzarr.images.ome.documents import VERSION_OF, change_ome, field_of, ome_of, place_name, zarr_format_of
 from gzarr.images.ome.faults import Notes
 from gzarr.images.ome.plate_documents import (
     Acquisition,
@@ -298,18 +298,15 @@ def create_plate(
     >>> [image.shape for image in plate["A/1"]]
     [(64, 64)]
     """
-    if version not in FORMAT_OF:
-        raise MetadataError(f"version: {version!r} is not written; choose '0.5' or '0.4'")
+    zarr_format = zarr_format_of(version)
     document = PlateDocument(
         rows=new_names(rows, "rows", letters=True),
         columns=new_names(columns, "columns", letters=False),
         acquisitions=new_acquisitions(acquisitions),
         name=name,
     )
-    zarr_format = FORMAT_OF[version]
     group = open_group(store, "w" if overwrite else "w-", path=path, zarr_format=zarr_format, device=device, **kwargs)
-    place = group.basename or str(group.store).rstrip("/").rsplit("/", 1)[-1]
-    named = {"name": name or place.removesuffix(".zarr").removesuffix(".ome") or "plate"}
+    named = {"name": name or place_name(group).removesuffix(".zarr").removesuffix(".ome") or "plate"}
     described = {**named, **document.to_json(version)}
     change_ome(group, lambda found: {**found, "plate": described})
     return Plate(group)

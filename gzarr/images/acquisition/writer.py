@@ -30,7 +30,7 @@ from gzarr.images.create import NewImageKeywords, create_image
 from gzarr.images.image import Image
 from gzarr.images.new_levels import new_chunks, new_dtype
 from gzarr.images.ome.axes import new_axes
-from gzarr.images.ome.collection import create_collection
+from gzarr.images.ome.series import create_collection
 from gzarr.images.pyramid.downsample import Method, check_method, resident
 from gzarr.images.pyramid.levels import SMALLEST, Factors
 from gzarr.images.pyramid.recipes import Recipe

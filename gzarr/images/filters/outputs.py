@@ -21,6 +21,7 @@ from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.new_nodes import like
 from gzarr.images.image import Image
 from gzarr.images.new_levels import level_keywords, nodata_keywords
+from gzarr.images.ome.documents import place_name
 from gzarr.images.pyramid.building import Build, make_build
 from gzarr.images.pyramid.downsample import GAUSSIAN
 from gzarr.images.pyramid.level_arrays import is_bare
@@ -100,7 +101,7 @@ def _new_image(template: Image, out: Any, dtype: np.dtype[Any], recipe: Recipe) 
             anew = is_bare(group, datasets[0].path)
             if not anew:
                 level = open_array(group, "r+", path=datasets[0].path)
-                return Image(group, replace(multiscale, name=_name_of(group)), (level,))
+                return Image(group, replace(multiscale, name=place_name(group)), (level,))
     recorded = nodata_keywords(recipe.skip, first, dtype, first.zarr_format)
     keywords = level_keywords(multiscale, _like(first, dtype) | recorded)
     del keywords["zarr_format"]
@@ -108,11 +109,7 @@ def _new_image(template: Image, out: Any, dtype: np.dtype[Any], recipe: Recipe) 
     check_image(multiscale, keywords, recipe._replace(max_nbytes=_ANY_NBYTES))
     group = open_group(out, "w" if anew else "w-", zarr_format=first.zarr_format)
     level = group.create_array(datasets[0].path, **keywords)
-    return Image(group, replace(multiscale, name=_name_of(group)), (level,))
-
-
-def _name_of(group: Group) -> str:
-    return group.basename or str(group.store).rstrip("/").rsplit("/", 1)[-1]
+    return Image(group, replace(multiscale, name=place_name(group)), (level,))
 
 
 def _like(template: Array, dtype: np.dtype[Any]) -> dict[str, Any]:

@@ -138,6 +138,23 @@ def ome_of(group: Group) -> Mapping[str, Any]:
     return ome_attributes(group.attrs.asdict(), group.metadata.zarr_format)
 
 
+def as_attributes(fields: Mapping[str, Any], zarr_format: int) -> dict[str, Any]:
+    """The attributes of a group that has these of OME-Zarr."""
+    return {"ome": {"version": "0.5", **fields}} if zarr_format == 3 else dict(fields)
+
+
+def zarr_format_of(version: str) -> ZarrFormat:
+    """The format of Zarr that a version of OME-Zarr is written in. Raises MetadataError for versions that are not."""
+    if version not in FORMAT_OF:
+        raise MetadataError(f"version: {version!r} is not written; choose '0.5' or '0.4'")
+    return FORMAT_OF[version]
+
+
+def place_name(group: Group) -> str:
+    """The last part of a group's path, or of its store's."""
+    return group.basename or str(group.store).rstrip("/").rsplit("/", 1)[-1]
+
+
 def field_of(group: Group, name: str) -> str:
     """Where a member of these attributes stands in those of the group: "ome.plate" of v3."""
     return f"ome.{name}" if group.metadata.zarr_format == 3 else name
@@ -152,7 +169,7 @@ def change_ome(group: Group, change: Callable[[dict[str, Any]], Mapping[str, Any
 
     def changed(stored: Mapping[str, Any]) -> dict[str, Any]:
         made = change(dict(ome_attributes(stored, zarr_format)))
-        return {**stored, "ome": {"version": "0.5", **made}} if zarr_format == 3 else {**stored, **made}
+        return {**stored, **as_attributes(made, zarr_format)}
 
     change_attributes(group.store, group.path, zarr_format, changed)
     group.attrs.refresh()
@@ -333,7 +350,7 @@ def write_multiscale(group: Group, multiscale: Multiscale) -> None:
 def to_attributes(multiscale: Multiscale, stored: Mapping[str, Any], zarr_format: ZarrFormat) -> dict[str, Any]:
     """The attributes of an image's group, given those that are stored."""
     found = _with_image(multiscale, dict(ome_attributes(stored, zarr_format)), VERSION_OF[zarr_format])
-    return {**stored, "ome": {"version": "0.5", **found}} if zarr_format == 3 else found
+    return {**stored, **as_attributes(found, zarr_format)}
 
 
 def _with_image(multiscale: Multiscale, found: dict[str, Any], version: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Groups that hold images but are none: collections of bioformats2raw, plates, wells, labels.
+"""Groups that hold images but are none: collections, as bioformats2raw makes them, plates, wells, labels.
 
 Source: OME-Zarr 0.4 and 0.5, "bioformats2raw.layout" metadata and high-content screening.
 """
@@ -9,14 +9,64 @@ from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Any
 
+from gzarr.api.groups import open_group
 from gzarr.errors import MetadataError, NodeNotFoundError
 from gzarr.hierarchy.group import Group
-from gzarr.images.ome.documents import field_of, ome_of
+from gzarr.hierarchy.keywords import GroupKeywords
+from gzarr.images.ome.documents import as_attributes, field_of, ome_of, zarr_format_of
 from gzarr.images.ome.faults import Notes, Taker, raise_fatal, short
 from gzarr.indexing.keys import join_path
 
 #: Paths that a message names.
 _NAMED = 8
+
+
+# -- creating ----------------------------------------------------------------------------------------------------------
+
+
+def create_collection(store: Any, names: Sequence[str], given: Mapping[str, Any]) -> tuple[Group, dict[str, Any]]:
+    """Create a collection, as yet without its images.
+
+    Parameters
+    ----------
+    store : Store, path, URL or mapping
+        Where.
+    names : sequence of str
+        Paths of the images in it.
+    given : mapping
+        Keywords of `create_image`, of which this takes those that say how the store and the device are used.
+
+    Returns
+    -------
+    tuple
+        The group, and the keywords that are left for the images.
+
+    Raises
+    ------
+    MetadataError
+        If the names are none, or not different.
+    ContainsArrayError, ContainsGroupError
+        If something is stored there and ``overwrite`` is false.
+    """
+    if isinstance(names, str) or not names or len(set(names)) < len(names) or "OME" in names:
+        raise MetadataError(f"positions: expected different names of images, none of them 'OME', got {names!r}")
+    left = dict(given)
+    reach = {name: left.pop(name) for name in (*GroupKeywords.__annotations__, "device") if name in left}
+    zarr_format, mode = zarr_format_of(left.get("version", "0.5")), "w" if left.pop("overwrite", False) else "w-"
+    root = open_group(store, mode, path=left.pop("path", None), zarr_format=zarr_format, **reach)
+    fields = collection_attributes(names, zarr_format)
+    root.attrs.put(fields[""])
+    root.create_group("OME").attrs.put(fields["OME"])
+    return root, left
+
+
+def collection_attributes(names: Sequence[str], zarr_format: int) -> dict[str, dict[str, Any]]:
+    """The attributes of a collection's groups, by path. names: paths of the images."""
+    fields = {"": {"bioformats2raw.layout": 3}, "OME": {"series": list(names)}}
+    return {path: as_attributes(found, zarr_format) for path, found in fields.items()}
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
 
 
 def group_of_image(group: Group, series: int | str | None) -> Group:
