@@ -1,9 +1,9 @@
-"""The values of a variable in the encoding of the array that holds it already, and their place there."""
+"""What is written into arrays that exist: the part that a region means, and values in the encoding of the array."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import xarray as xr
@@ -12,6 +12,8 @@ from xarray.backends.zarr import encode_zarr_variable
 
 from gzarr.hierarchy.array import Array
 from gzarr.interop.xarray.variables import variable_of
+
+Region: TypeAlias = Mapping[Any, slice | Literal["auto"]] | Literal["auto"] | None
 
 
 def into(
@@ -89,3 +91,73 @@ def _check_text(name: str, variable: xr.Variable, array: Array) -> None:
     needed = text.astype(array.dtype.kind).dtype
     if needed.itemsize > array.dtype.itemsize:
         raise ValueError(f"variable {name!r}: text of type {needed} does not fit into {array.dtype}; write it anew")
+
+
+# -- regions -----------------------------------------------------------------------------------------------------------
+
+
+def region_slices(
+    dataset: xr.Dataset, region: Region, append_dim: Hashable | None, arrays: Mapping[str, Array]
+) -> tuple[dict[Hashable, slice], xr.Dataset]:
+    """Return slices by dimension, and the dataset without indexes, which a region does not change.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        What is written.
+    region : mapping or "auto"
+        See `to_zarr`.
+    append_dim : hashable, optional
+        A dimension that the region must leave out.
+    arrays : mapping of str to Array
+        The stored variables, which "auto" looks coordinates up in.
+
+    Raises
+    ------
+    KeyError
+        If "auto" does not find all values of a coordinate.
+    ValueError
+        If the region does not fit the dataset.
+    """
+    given = dict.fromkeys(dataset.dims, "auto") if isinstance(region, str) and region == "auto" else region
+    if not isinstance(given, Mapping):
+        raise TypeError(f"region is 'auto', or a mapping of dimensions to slices, got {region!r}")
+    unknown = sorted(map(str, set(given) - set(dataset.dims)))
+    if unknown:
+        raise ValueError(f"region: the dataset has no dimensions {unknown}; it has {list(dataset.dims)}")
+    if append_dim in given and append_dim is not None:
+        raise ValueError(f"{append_dim!r} is in both append_dim and region")
+    found = {dim: _slice(dataset, dim, part, arrays) for dim, part in given.items()}
+    apart = [name for name, variable in dataset.variables.items() if not set(found) & set(variable.dims)]
+    if found and apart:
+        raise ValueError(
+            f"variables {apart} have no dimension of the region {list(found)}: leave them out with .drop_vars({apart})"
+        )
+    return found, dataset.drop_vars(dataset.indexes)
+
+
+def _slice(dataset: xr.Dataset, dim: Hashable, part: Any, arrays: Mapping[str, Array]) -> slice:
+    if isinstance(part, str) and part == "auto":
+        return _looked_up(dataset, dim, arrays)
+    if not isinstance(part, slice) or part.step not in (1, None):
+        raise ValueError(f"region: a slice with step 1 is needed for {dim!r}, got {part!r}")
+    return part
+
+
+def _looked_up(dataset: xr.Dataset, dim: Hashable, arrays: Mapping[str, Array]) -> slice:
+    """Return where the values of a dataset's coordinate are in the stored one."""
+    if dim not in dataset.variables:
+        return slice(0, dataset.sizes[dim])
+    if dim not in arrays:
+        raise ValueError(f"region: 'auto' needs the coordinate {dim!r} in the store; give a slice")
+    is_time = may_be_time(dataset[dim].variable)
+    found = variable_of(arrays[str(dim)])
+    stored = conventions.decode_cf_variable(dim, found, decode_times=is_time, decode_timedelta=is_time)
+    places = stored.to_index().get_indexer(dataset[dim].to_index())
+    if (places == -1).any():
+        raise KeyError(
+            f"region: values of {dim!r} are missing in the store; append them with append_dim, or give a slice"
+        )
+    if (np.diff(places) != 1).any():
+        raise ValueError(f"region: the values of {dim!r} are not next to each other in the store; write them in parts")
+    return slice(int(places[0]), int(places[-1]) + 1)

@@ -25,9 +25,8 @@ from gzarr.hierarchy.new_nodes import options_from
 from gzarr.hierarchy.reaching import close_if_opened_here, join_storage_options, open_store_at
 from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.interop.finding import reads
-from gzarr.interop.xarray.existing_arrays import into
+from gzarr.interop.xarray.existing_arrays import Region, into, region_slices
 from gzarr.interop.xarray.new_arrays import array_options
-from gzarr.interop.xarray.regions import Region, region_slices
 from gzarr.interop.xarray.variables import dimensions
 from gzarr.metadata.conventions import UNLIMITED
 from gzarr.storage import Store, ZipStore

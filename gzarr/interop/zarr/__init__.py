@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from gzarr.errors import GzarrError, MissingExtraError
 
 try:
+    import zarr
     from zarr.core.array import create_codec_pipeline
     from zarr.core.buffer import NDBuffer
     from zarr.core.codec_pipeline import BatchedCodecPipeline
@@ -35,6 +36,12 @@ if TYPE_CHECKING:
 __all__ = ["CodecPipeline", "install"]
 
 _logger = logging.getLogger(__name__)
+#: Settings that choose the memory which arrays are read into.
+_BUFFERS = {
+    "auto": {},
+    "cpu": {"buffer": "zarr.buffer.cpu.Buffer", "ndbuffer": "zarr.buffer.cpu.NDBuffer"},
+    "cuda": {"buffer": "zarr.buffer.gpu.Buffer", "ndbuffer": "zarr.buffer.gpu.NDBuffer"},
+}
 
 
 def install(device: str = "auto", *, whole_selections: bool = False) -> None:
@@ -68,9 +75,13 @@ def install(device: str = "auto", *, whole_selections: bool = False) -> None:
     56
     >>> zarr.config.reset()
     """
-    from gzarr.interop.zarr import installing
+    if device not in _BUFFERS:
+        raise ValueError(f"device must be one of {', '.join(map(repr, _BUFFERS))}; got {device!r}")
+    if device == "cuda":
+        from gzarr.devices import backend_for
 
-    installing.install(f"{CodecPipeline.__module__}.{CodecPipeline.__name__}", device)
+        backend_for(device)  # says what is missing
+    zarr.config.set({"codec_pipeline.path": f"{__name__}.{CodecPipeline.__name__}", **_BUFFERS[device]})
     if whole_selections:
         try:
             from gzarr.interop.zarr.whole_selections import replace_planning
