@@ -35,7 +35,7 @@ from gzarr.images.ome.documents import VERSION_OF, Dataset, Multiscale, to_attri
 from gzarr.images.ome.series import collection_attributes
 from gzarr.images.pyramid.build_pyramid import build_pyramid
 from gzarr.images.shown import show_values
-from gzarr.images.validation.level_checks import count_channels
+from gzarr.images.stored_levels import count_channels
 from gzarr.indexing.grid import Axis, Grid, RegularAxis
 from gzarr.indexing.keys import join_path
 from gzarr.indexing.regions import Region

@@ -34,7 +34,7 @@ from gzarr.images.pyramid.making import build_levels, check_image
 from gzarr.images.pyramid.recipes import Recipe
 from gzarr.images.pyramid.resuming import read_marks
 from gzarr.images.shown import show_values
-from gzarr.images.validation.level_checks import count_channels
+from gzarr.images.stored_levels import count_channels
 from gzarr.indexing.chunking import parse_shape
 from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.metadata.documents import documents

@@ -14,13 +14,10 @@ from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.images.ome.axes import by_axis, names_of, spatial, unit_factor, units_by_axis
 from gzarr.images.ome.channels import Channel
-from gzarr.images.ome.documents import Dataset, Multiscale, field_of, place_name, read_multiscale
+from gzarr.images.ome.documents import Multiscale, place_name, read_multiscale
 from gzarr.images.ome.faults import Notes
-from gzarr.images.ome.transformations import Numbers
 from gzarr.images.region import Region, level_for, spans
-from gzarr.indexing.keys import join_path, normalize_path
-from gzarr.metadata.documents import found_instead, read_members
-from gzarr.metadata.model import ArrayMeta, NodeMeta
+from gzarr.images.stored_levels import open_levels, scaled_by_shape
 
 if TYPE_CHECKING:
     from gzarr.backend import Backend
@@ -267,100 +264,3 @@ def read_image(group: Group, which: int | str = 0) -> tuple[Group, Multiscale, t
     if multiscale.version in ("0.1", "0.2", "0.3"):
         multiscale = replace(multiscale, datasets=scaled_by_shape(multiscale.datasets, arrays))
     return group, multiscale, arrays
-
-
-def open_levels(group: Group, multiscale: Multiscale, notes: Notes) -> list[Array | None]:
-    """The arrays of the levels, their metadata fetched together; None for those that are not there.
-
-    Levels that do not fit the image are noted.
-    """
-    places = [place_of(multiscale, group, number) for number in range(len(multiscale.datasets))]
-    paths = [
-        _path_of(dataset, f"{place}.path", notes) for dataset, place in zip(multiscale.datasets, places, strict=True)
-    ]
-    metas = _read_metas(group, paths, notes)
-    levels: list[Array | None] = []
-    for number, path in enumerate(paths):
-        meta, place = metas.get(path), places[number]
-        where = join_path(group.path, path)
-        if isinstance(meta, ArrayMeta):
-            levels.append(Array(group.store, where, meta, group.opened_with, read_only=group.read_only))
-            _check_level(levels, number, multiscale, notes, place)
-            continue
-        levels.append(None)
-        if path and path not in metas:
-            what = f"level {number}, the array {path!r}, is missing: {found_instead(group.store, where, None)}"
-            notes.fatal(f"{place}.path", what, "restore the array, or take it off the list")
-        elif meta is not None:
-            what = f"level {number}, {path!r}, is a group"
-            notes.fatal(f"{place}.path", what, "give the path of an array")
-    return levels
-
-
-def _path_of(dataset: Dataset, field: str, notes: Notes) -> str:
-    """The path of a level, or "" if it is none."""
-    try:
-        path = normalize_path(dataset.path)
-    except MetadataError as error:
-        notes.fatal(field, str(error), "put levels below the group of the image")
-        return ""
-    if not path:
-        notes.fatal(field, f"{dataset.path!r} is no path of an array", "put levels below the group of the image")
-    return path
-
-
-def _read_metas(group: Group, paths: list[str], notes: Notes) -> dict[str, NodeMeta | None]:
-    """The metadata of what is at some paths below a group; None for what is malformed, which is noted."""
-    store, zarr_format = group.store, group.metadata.zarr_format
-    wanted = list(dict.fromkeys(path for path in paths if path))
-    try:
-        return dict(read_members(store, group.path, wanted, zarr_format))
-    except MetadataError:  # of one of them
-        found: dict[str, NodeMeta | None] = {}
-        for path in wanted:
-            try:
-                found.update(read_members(store, group.path, [path], zarr_format))
-            except MetadataError as error:
-                Notes(join_path(notes.path, path), notes.take).fatal("", str(error), "restore the document")
-                found[path] = None
-        return found
-
-
-def place_of(multiscale: Multiscale, group: Group, level: int | None = None) -> str:
-    """The field of a group's attributes that holds the metadata of an image, or those of a level."""
-    place = f"{field_of(group, 'multiscales')}[{multiscale.index}]"
-    return place if level is None else f"{place}.datasets[{level}]"
-
-
-def _check_level(levels: list[Array | None], number: int, multiscale: Multiscale, notes: Notes, place: str) -> None:
-    """Note how the last level does not fit the image's axes or its level 0."""
-    level, first = levels[number], levels[0]
-    what = f"level {number}, {multiscale.datasets[number].path!r}, has"
-    if level is None:
-        return
-    axes = names_of(multiscale.axes)
-    if level.ndim != len(axes):
-        notes.fatal(
-            place, f"{what} the shape {level.shape}, of {level.ndim} axes, instead of {axes}", "correct the axes"
-        )
-        return
-    kind = level.dtype.kind
-    if multiscale.image_label is not None and kind not in "iu":
-        notes.fatal(place, f"{what} labels of type {level.dtype}", "store labels as integers")
-    if first is None or number == 0 or first.ndim != level.ndim:
-        return
-    if level.dtype != first.dtype:
-        notes.fatal(place, f"{what} the data type {level.dtype}, level 0 has {first.dtype}", "write the level anew")
-    if any(extent > whole for extent, whole in zip(level.shape, first.shape, strict=True)):
-        more = f"{what} the shape {level.shape}, which is larger than {first.shape} of level 0"
-        notes.fatal(place, more, "list the largest level first")
-
-
-def scaled_by_shape(datasets: tuple[Dataset, ...], levels: tuple[Array, ...]) -> tuple[Dataset, ...]:
-    """Levels with the scales that their shapes tell, as documents before 0.4 have none."""
-    first = levels[0].shape
-    scales: list[Numbers] = [
-        tuple(float(max(round(whole / max(n, 1)), 1)) for whole, n in zip(first, level.shape, strict=True))
-        for level in levels
-    ]
-    return tuple(replace(dataset, scale=scale) for dataset, scale in zip(datasets, scales, strict=True))

@@ -21,14 +21,14 @@ from gzarr.errors.escaping import as_lines
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.keywords import GroupKeywords
-from gzarr.images.image_data import ImageData, open_levels, place_of
+from gzarr.images.image_data import ImageData
 from gzarr.images.ome.documents import Multiscale, field_of, ome_attributes, ome_of, read_multiscale
 from gzarr.images.ome.faults import Fault, Notes, short
 from gzarr.images.ome.image_label import SOURCE
 from gzarr.images.ome.plate_documents import parse_plate, parse_well
 from gzarr.images.ome.series import series_paths
 from gzarr.images.pyramid.resuming import read_marks
-from gzarr.images.validation.level_checks import check_channels, check_label_shape, check_levels
+from gzarr.images.stored_levels import check_channels, check_label_shape, open_levels
 from gzarr.images.validation.level_data import check_data
 from gzarr.indexing.keys import join_path
 from gzarr.metadata.documents import member_names, read_node
@@ -252,8 +252,6 @@ class _Validator:
                     notes.fatal("", str(error))
                 continue
             levels = open_levels(group, multiscale, notes)
-            place = place_of(multiscale, group)
-            check_levels(multiscale, levels, notes, place)
             check_channels(multiscale, levels[0], notes, field_of(group, "omero"))
             if self.data:
                 check_data(levels, self.faults.append, self.progress)
