@@ -25,7 +25,7 @@ from gzarr.images.new_levels import level_keywords
 from gzarr.images.ome.axes import ImageAxis, names_of
 from gzarr.images.ome.documents import VERSION_OF, Dataset, Multiscale, change_ome, ome_of
 from gzarr.images.ome.image_label import new_image_label
-from gzarr.images.pyramid.building import building, chunk_of, fill, producer
+from gzarr.images.pyramid.building import chunk_of, fill, make_build, producer
 from gzarr.images.pyramid.downsample import check_method
 from gzarr.images.pyramid.level_arrays import is_bare
 from gzarr.images.pyramid.making import check_image
@@ -107,7 +107,8 @@ def write_label(
         recipe = recipe._replace(levels=len(steps), factors=steps or None)
     given = _computed(data, image) if computes else producer(data, base.backend, found)
     try:
-        with building(group, base, alone, recipe, is_last=False) as build:
+        build = make_build(group, base, alone, recipe, is_last=False)
+        with build.writing():
             fill(build, _checked(given, base), chunk_of(image.levels[0] if computes else data))
     except Exception:
         if read_marks(base.store, group.path) is None:  # nothing to go on with
@@ -227,10 +228,8 @@ def _label_dtype(dtype: np.dtype[Any], image: ImageData, name: str) -> np.dtype[
 
 def _probe(function: LabelFunction, image: ImageData) -> np.dtype[Any]:
     """The data type that a function gives, for the first chunk of an image."""
-    block = image[0][tuple(slice(0, n) for n in image[0].chunks)]
-    result = function(block)
-    _check_shape(result, block, tuple(slice(0, n) for n in block.shape), image)
-    found: np.dtype[Any] = np.dtype(result.dtype)
+    first = tuple(slice(0, min(pair)) for pair in zip(image.shape, image[0].chunks, strict=True))
+    found: np.dtype[Any] = np.dtype(_computed(function, image)(first).dtype)
     return found
 
 
@@ -240,18 +239,14 @@ def _computed(function: LabelFunction, image: ImageData) -> Callable[[Region], A
     def produce(region: Region) -> AnyArray:
         block = image[0][region]
         result = function(block)
-        _check_shape(result, block, region, image)
+        shape = getattr(result, "shape", None)
+        if shape != block.shape:
+            raise ValueError(
+                f"the function must return labels of shape {block.shape}, got {shape}, for {_named(region, image[0])}"
+            )
         return result
 
     return produce
-
-
-def _check_shape(result: Any, block: AnyArray, region: Region, image: ImageData) -> None:
-    shape = getattr(result, "shape", None)
-    if shape != block.shape:
-        raise ValueError(
-            f"the function must return labels of shape {block.shape}, got {shape}, for {_named(region, image[0])}"
-        )
 
 
 def _checked(produce: Callable[[Region], AnyArray], base: Array) -> Callable[[Region], AnyArray]:

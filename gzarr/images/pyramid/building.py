@@ -9,7 +9,7 @@ levels. What is noted is in `gzarr.images.pyramid.resuming`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Self, TypeAlias
@@ -117,7 +117,10 @@ class Build:
 
     @contextmanager
     def writing(self) -> Iterator[Self]:
-        """A context in which levels are filled; at its end they are complete, and the metadata name them."""
+        """A context in which levels are filled; at its end they are complete, and the metadata name them.
+
+        Raises: ContainsNodeError if something is in the place of a level, or an unfinished build is not resumed.
+        """
         try:
             yield self
             self.cascade.finish()
@@ -136,25 +139,25 @@ class Build:
             self.marks.remove()
 
 
-def building(
-    group: Group,
+def make_build(
+    node: Group | Array,
     base: Array,
-    multiscale: Multiscale,
+    multiscale: Multiscale | None,
     recipe: Recipe,
     *,
     write_base: bool = True,
     after: str | None = None,
     is_last: bool = True,
-) -> AbstractContextManager[Build]:
-    """A context in which levels are built; at its end, the metadata name them.
+) -> Build:
+    """Plan levels of which nothing is written yet.
 
     Parameters
     ----------
-    group : Group
-        Of the image.
+    node : Group or Array
+        The group of the image; or the array, if there is no image.
     base : Array
         Level 0.
-    multiscale : Multiscale
+    multiscale : Multiscale or None
         The metadata of the image with level 0 alone; further datasets are replaced.
     recipe : Recipe
         How the levels are made.
@@ -167,18 +170,7 @@ def building(
     ------
     MetadataError, ValueError
         If there can be no such levels.
-    ContainsNodeError
-        If something is in the place of a level, or an unfinished build is not resumed.
     """
-    build = make_build(group, base, multiscale, recipe, write_base=write_base)
-    build.after, build.is_last = after, is_last
-    return build.writing()
-
-
-def make_build(
-    node: Group | Array, base: Array, multiscale: Multiscale | None, recipe: Recipe, *, write_base: bool = True
-) -> Build:
-    """Plan levels of which nothing is written yet; the parameters are those of `building` and `Build`."""
     found: PlannedLevels = "nearest", None, ()
     arrays: list[Array] = []
     if multiscale is not None and isinstance(node, Group):
@@ -189,7 +181,8 @@ def make_build(
     factors = [level.factors for level in planned]
     cascade = Cascade([base, *arrays], factors, method, backend=base.backend, write_base=write_base, missing=missing)
     run = _run_of(node, base, planned, cascade, recipe, write_base=write_base)
-    return Build(node, multiscale, (base, *arrays), cascade, recipe._replace(run=run.joined(recipe.run or Run())))
+    recipe = recipe._replace(run=run.joined(recipe.run or Run()))
+    return Build(node, multiscale, (base, *arrays), cascade, recipe, after, is_last)
 
 
 def naming(multiscale: Multiscale, method: Method, planned: Sequence[PyramidLevel]) -> Multiscale:
@@ -211,7 +204,7 @@ def fill(build: Build, produce: Callable[[Region], AnyArray], chunk: tuple[int, 
     Parameters
     ----------
     build : Build
-        Of `building`.
+        Of `make_build`, in its context `Build.writing`.
     produce : callable
         Given a region (a tuple of slices) of level 0, returns its elements on the device of level 0. It is called once
         for each unit, by several threads at once.

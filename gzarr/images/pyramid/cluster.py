@@ -83,7 +83,7 @@ def build_on(client: ClusterClient, build: Build) -> None:
     client : ClusterClient
         Hands tasks to the cluster. A method that is a function must be one that can be pickled.
     build : Build
-        Of `gzarr.images.pyramid.building.building`; its ``max_nbytes`` is the memory of one task.
+        Of `gzarr.images.pyramid.building.make_build`; its ``max_nbytes`` is the memory of one task.
 
     Raises
     ------

@@ -9,7 +9,7 @@ from gzarr.api.groups import open_group
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.images.ome.documents import FORMAT_OF, Multiscale, ome_of
-from gzarr.images.pyramid.building import Build, building, chunk_of, fill, plan, producer
+from gzarr.images.pyramid.building import Build, chunk_of, fill, make_build, plan, producer
 from gzarr.images.pyramid.cascade import Cascade
 from gzarr.images.pyramid.cluster import build_on
 from gzarr.images.pyramid.downsample import GAUSSIAN, check_method
@@ -34,7 +34,7 @@ def build_levels(
     """Build levels from data: level 0, or what becomes level 0.
 
     write_base: whether level 0 is written. is_last: whether the notes of what is done are removed at the end.
-    Raises: what `gzarr.images.pyramid.building.building` and `fill` raise.
+    Raises: what `make_build`, `Build.writing` and `fill` raise.
     """
     method = recipe.method_for(multiscale)
     after = None
@@ -47,7 +47,8 @@ def build_levels(
         write_base = False
     if recipe.client is not None and method == GAUSSIAN:
         raise ValueError("method='gaussian' is not built on a cluster; leave client= out, or choose another method")
-    with building(group, base, multiscale, recipe, write_base=write_base, after=after, is_last=is_last) as build:
+    build = make_build(group, base, multiscale, recipe, write_base=write_base, after=after, is_last=is_last)
+    with build.writing():
         if recipe.client is not None:
             build_on(recipe.client, build)
         elif method == GAUSSIAN:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 import gzarr
 from gzarr.errors import ContainsNodeError, MetadataError, StoreError
 from gzarr.images import create_image, open_image
-from gzarr.images.pyramid.building import building, fill, plan
+from gzarr.images.pyramid.building import Build, fill, make_build, plan
 from gzarr.images.pyramid.downsample import downsample
 from gzarr.images.pyramid.recipes import Recipe
 from gzarr.images.pyramid.units import plan_units
@@ -28,6 +29,10 @@ def halved(data: np.ndarray[Any, Any], n: int, method: str = "mean") -> list[np.
 
 def noise(shape: tuple[int, ...], seed: int = 0) -> np.ndarray[Any, Any]:
     return np.random.default_rng(seed).integers(1, 60000, shape, "u2")
+
+
+def building(image: Any, recipe: Recipe, **how: Any) -> AbstractContextManager[Build]:
+    return make_build(image.group, image[0], image.metadata, recipe, **how).writing()
 
 
 class Full(CountingStore):
@@ -53,12 +58,7 @@ def test_a_full_disk_is_one_error_and_the_build_goes_on(room: int) -> None:
     with gzarr.config.set({"threading.max_workers": 2}):
         with (
             pytest.raises(StoreError, match="no space left on device") as raised,
-            building(
-                image.group,
-                image[0],
-                image.metadata,
-                Recipe(levels=2, factors=2, max_nbytes=2 * 2 * 64 * 64 * 2 + 20000),
-            ) as build,
+            building(image, Recipe(levels=2, factors=2, max_nbytes=36384)) as build,
         ):
             fill(build, data.__getitem__)
         assert any("resume=True goes on" in note for note in raised.value.__notes__)
@@ -67,11 +67,11 @@ def test_a_full_disk_is_one_error_and_the_build_goes_on(room: int) -> None:
         before = len(store.written)
         with (
             pytest.raises(ContainsNodeError, match="an unfinished build_pyramid is at"),
-            building(image.group, image[0], image.metadata, Recipe(levels=2, factors=2)) as build,
+            building(image, Recipe(levels=2, factors=2)) as build,
         ):
             fill(build, data.__getitem__)
         regions: list[Any] = []
-        with building(image.group, image[0], image.metadata, Recipe(levels=2, factors=2, resume=True)) as build:
+        with building(image, Recipe(levels=2, factors=2, resume=True)) as build:
             fill(build, lambda region: (regions.append(region), data[region])[1])
             done = build.marks.n_done if build.marks else 0
     for level, expected in zip(open_image(store), halved(data, 2), strict=True):
@@ -86,7 +86,7 @@ def test_a_full_disk_is_one_error_and_the_build_goes_on(room: int) -> None:
 def test_levels_of_huge_shards_have_smaller_ones_that_fit_into_memory() -> None:
     shape, shards = (128, 4096, 4096), (128, 2048, 2048)
     image = create_image(shape=shape, dtype="u2", chunks=(64, 64, 64), shards=shards)
-    with building(image.group, image[0], image.metadata, Recipe(levels=3, factors=2), write_base=False) as build:
+    with building(image, Recipe(levels=3, factors=2), write_base=False) as build:
         assert [level.shards for level in build.levels] == [shards, *[(128, 256, 512)] * 3]
         assert plan_units(build.cascade.geometry, 256 << 20, 2).workers == 2
 
@@ -100,7 +100,7 @@ def test_channels_are_not_joined() -> None:
 def test_levels_are_of_the_format_of_the_image(tmp_path: Path) -> None:
     data = noise((3, 100, 100))
     image = create_image(tmp_path / "image.zarr", shape=data.shape, dtype="u2", axes="cyx", version="0.4")
-    with building(image.group, image[0], image.metadata, Recipe(levels=1)) as build:
+    with building(image, Recipe(levels=1)) as build:
         fill(build, data.__getitem__)
     level = image.reopened()[1]
     assert level.attrs.asdict() == {"_ARRAY_DIMENSIONS": ["c", "y", "x"]}
@@ -113,7 +113,7 @@ def test_chunks_of_several_sizes_are_refused() -> None:
     base = gzarr.create_array(shape=(64, 64), dtype="u2", chunks=[[30, 34], [64]])
     with (
         pytest.raises(MetadataError, match="has chunks of several sizes; rechunk it first"),
-        building(image.group, base, image.metadata, Recipe(levels=1)),
+        make_build(image.group, base, image.metadata, Recipe(levels=1)).writing(),
     ):
         pass
 
@@ -132,9 +132,7 @@ def test_done_units_are_not_asked_for_again() -> None:
     for attempt in range(2):
         with gzarr.config.set({"threading.max_workers": 1}):
             try:
-                with building(
-                    image.group, image[0], image.metadata, Recipe(levels=3, resume=attempt == 1, max_nbytes=40000)
-                ) as build:
+                with building(image, Recipe(levels=3, resume=attempt == 1, max_nbytes=40000)) as build:
                     fill(build, produce)
             except RuntimeError:
                 assert attempt == 0
