@@ -61,13 +61,9 @@ def shown(
         where: list[Any] = [slice(None)] * level.ndim
         if axis is not None:
             where[axis] = number
-        if first is None or len(planes) == n_planes:
-            return np.asarray(level[tuple(where)])
-        parts = []
-        for plane in planes:
-            where[first] = plane
-            parts.append(level[tuple(where)])
-        return np.asarray(parts)
+        if first is not None and len(planes) < n_planes:
+            where[first] = planes
+        return np.asarray(level.oindex[tuple(where)])
 
     def present(found: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         return found if nodata is None else found[found != nodata]

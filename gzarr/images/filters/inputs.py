@@ -52,16 +52,11 @@ class Applied(NamedTuple):
         return not self.on_host or any(source.store.concurrency > 1 for source in self.sources)
 
 
-def parse_inputs(
-    name: str, func: Callable[..., Any], inputs: Any, device: str | None, max_device_nbytes: int | None
-) -> Applied:
-    """Check what is applied to what, and take it to a device. Raises: TypeError, ValueError, DeviceError."""
-    if not callable(func):
-        raise TypeError(f"{name}: func must be callable, got {type(func).__name__}")
-    given = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
-    if not given:
+def arrays_of(name: str, inputs: Sequence[Any]) -> list[Array]:
+    """The inputs, of images level 0. Raises: TypeError, ValueError if there is none, or their shapes differ."""
+    if not inputs:
         raise ValueError(f"{name}: there is no input")
-    sources = [one.levels[0] if isinstance(one, Image) else one for one in given]
+    sources = [one.levels[0] if isinstance(one, Image) else one for one in inputs]
     for source in sources:
         if not isinstance(source, Array):
             raise TypeError(
@@ -73,34 +68,40 @@ def parse_inputs(
                 f"{name}: {source.store_path} has shape {source.shape}, but {sources[0].store_path} has "
                 f"{sources[0].shape}; inputs must have one shape"
             )
+    return sources
+
+
+def parse_inputs(
+    name: str, func: Callable[..., Any], inputs: Any, device: str | None, max_device_nbytes: int | None
+) -> Applied:
+    """Check what is applied to what, and take it to a device. Raises: TypeError, ValueError, DeviceError."""
+    if not callable(func):
+        raise TypeError(f"{name}: func must be callable, got {type(func).__name__}")
+    given = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
+    sources = arrays_of(name, given)
     if not sources[0].ndim:
         raise ValueError(f"{name}: {sources[0].store_path} has no axes")
     moved = sources[0].to(sharing(device or sources[0].backend, max_device_nbytes))
     return Applied(name, func, [moved, *(source.to(moved.backend) for source in sources[1:])], given[0])
 
 
-class Compute:
-    """Calls the function for a block, and checks what it returns."""
+def computing(
+    applied: Applied, depths: Sequence[Depth], dtype: np.dtype[Any]
+) -> Callable[[Bounds, list[AnyArray]], AnyArray]:
+    """A function that makes a block of the output from the inputs with halos, and checks what the user's returns."""
 
-    def __init__(self, applied: Applied, depths: Sequence[Depth], dtype: np.dtype[Any]) -> None:
-        self._applied, self._depths, self._dtype = applied, depths, dtype
-
-    def __call__(self, block: Bounds, views: list[AnyArray]) -> AnyArray:
-        """A block of the output, from the inputs with halos."""
-        where = "the block " + "[" + ", ".join(f"{start}:{stop}" for start, stop in block) + "]"
+    def compute(block: Bounds, views: list[AnyArray]) -> AnyArray:
+        where = "the block [" + ", ".join(f"{start}:{stop}" for start, stop in block) + "]"
         try:
-            result = self._applied.func(*views)
+            result = applied.func(*views)
         except Exception as error:
-            error.add_note(f"{self._applied.name}: in {where} of {self._applied.sources[0].store_path}")
+            error.add_note(f"{applied.name}: in {where} of {applied.sources[0].store_path}")
             raise
-        check_result(result, views[0].shape, self._dtype, f"{self._applied.name}: func", where)
-        inner = result[
-            tuple(
-                slice(before, before + stop - start)
-                for (start, stop), (before, _) in zip(block, self._depths, strict=True)
-            )
-        ]
-        return resident(self._applied.sources[0].backend, inner)
+        check_result(result, views[0].shape, dtype, f"{applied.name}: func", where)
+        core = [slice(low, low + stop - start) for (start, stop), (low, _) in zip(block, depths, strict=True)]
+        return resident(applied.sources[0].backend, result[tuple(core)])
+
+    return compute
 
 
 def check_result(result: Any, shape: tuple[int, ...], dtype: np.dtype[Any], what: str, where: str) -> None:

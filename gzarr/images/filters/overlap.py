@@ -18,7 +18,7 @@ from gzarr.hierarchy.node import lies_within
 from gzarr.hierarchy.options import check_keywords
 from gzarr.identity.runs import Resume, identify
 from gzarr.images.create import check_apart
-from gzarr.images.filters.inputs import Applied, Compute, check_result, parse_block, parse_inputs
+from gzarr.images.filters.inputs import Applied, check_result, computing, parse_block, parse_inputs
 from gzarr.images.filters.outputs import new_output, output_build, result_of
 from gzarr.images.halo.blockwise import BlockwiseJob, done_groups, run_blockwise
 from gzarr.images.halo.boundary import check_cval, parse_depths, parse_modes
@@ -226,7 +226,7 @@ def _fill(given: Applied, build: Build, geometry: Geometry, trial: DryRun, block
 
         job = BlockwiseJob(
             sources=given.sources,
-            compute=Compute(given, geometry.depth, target.dtype),
+            compute=computing(given, geometry.depth, target.dtype),
             put=cascade.put,
             geometry=geometry,
             costs=costs,

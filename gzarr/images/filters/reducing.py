@@ -10,6 +10,7 @@ from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.missing import fold_present, missing_of
 from gzarr.hierarchy.reductions import MAX_NBYTES, fold_along
 from gzarr.images.filters.alike import Alike
+from gzarr.images.filters.inputs import arrays_of
 from gzarr.images.halo.boundary import axis_of
 from gzarr.images.image import Image
 
@@ -94,18 +95,7 @@ def reduce_blocks(
     array([30.,  8., 28.])
     """
     given = list(array) if isinstance(array, Sequence) else [array]
-    arrays = [one.levels[0] if isinstance(one, Image) else one for one in given]
-    for one in arrays:
-        if not isinstance(one, Array):
-            raise TypeError(f"reduce_blocks: expected a gzarr array, got {type(one).__name__}; put it into gzarr.array")
-        if one.shape != arrays[0].shape:
-            raise ValueError(
-                f"reduce_blocks: {one.store_path} has shape {one.shape}, but {arrays[0].store_path} has "
-                f"{arrays[0].shape}; arrays must have one shape"
-            )
-    if not arrays:
-        raise ValueError("reduce_blocks: there is no array")
-    found, *others = arrays
+    found, *others = arrays_of("reduce_blocks", given)
     if not found.size:
         raise ValueError(f"reduce_blocks: {found.store_path} has no elements, so there is nothing to combine")
     found = found if device is None else found.to(device)

@@ -42,7 +42,7 @@ def test_objects_of_an_image_are_measured() -> None:
     image, labels = create_image(data=data), gzarr.array(numbers, chunks=(3, 5))
     sums = reduce_blocks(lambda n, x: np.bincount(n.ravel(), x.ravel(), 5), [labels, image], np.add, device="emulated")
     np.testing.assert_array_equal(sums, np.bincount(numbers.ravel(), data.ravel()))
-    with pytest.raises(ValueError, match="arrays must have one shape"):
+    with pytest.raises(ValueError, match="inputs must have one shape"):
         reduce_blocks(lambda n, x: 0, [labels, gzarr.zeros((5, 12))], np.add)
 
 
@@ -138,7 +138,7 @@ def test_shapes_of_projections_are_checked() -> None:
 
 
 def test_bad_arguments_are_refused() -> None:
-    with pytest.raises(TypeError, match="expected a gzarr array, got ndarray"):
+    with pytest.raises(TypeError, match="inputs must be gzarr arrays, got ndarray"):
         reduce_blocks(np.sum, np.zeros(3), np.add)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="has no elements, so there is nothing to combine"):
         reduce_blocks(np.sum, gzarr.zeros(0), np.add)
