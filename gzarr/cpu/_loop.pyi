@@ -117,22 +117,21 @@ def put(
     /,
 ) -> int: ...
 
-# Whether all chunks of a slab are single Zstandard frames of so many decoded bytes, with nothing unusual in them.
-def is_plain_zstd(slab: Buffer, offsets: Buffer, sizes: Buffer, nbytes: int, /) -> bool: ...
+# Find the chunks of a slab that are single Zstandard frames with nothing unusual in them. nbytes: int64 (n,), decoded.
+def plain_zstd(slab: Buffer, offsets: Buffer, sizes: Buffer, nbytes: Buffer, plain: Buffer, /) -> None: ...
 
-# Describe the Blosc frames of a slab. If there are no streams, `bounds` is the answer: where those of each kind begin;
-# otherwise the streams are noted, int64 (5, bounds[-1]). Returns: whether nothing is unusual, else nothing is valid.
+# Describe the Blosc frames of a slab, and say which the host must decode. If there are no streams, `bounds` is the
+# answer: where those of each kind begin; otherwise the streams are noted, int64 (5, bounds[-1]). Returns: whether there
+# are as many as were counted, else nothing is valid.
 def parse_blosc(
     slab: Buffer,
     offsets: Buffer,
     sizes: Buffer,
     nbytes: int,
-    codecs: Buffer,
-    whole: Buffer,
+    to_host: Buffer,
     shuffles: Buffer,
     typesizes: Buffer,
     blocksizes: Buffer,
-    cbytes: Buffer,
     bounds: Buffer,
     streams: Buffer,
     /,

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-
-from gzarr.errors import CodecError
 
 
 class StagingBuffer(NamedTuple):
@@ -38,16 +36,6 @@ def staging_buffer_of(
         data[offset : offset + len(chunk)] = np.frombuffer(chunk, np.uint8)
     data.flags.writeable = False
     return StagingBuffer(data, offsets, sizes)
-
-
-def outcome(parse: Callable[..., Any], chunk: bytes, expected: int, filler: int) -> Any:
-    """The table, or the error, that a function gives for a chunk alone in a staging buffer, with one byte before it."""
-    data = np.full(len(chunk) + 1, filler, np.uint8)
-    data[1:] = np.frombuffer(chunk, np.uint8)
-    try:
-        return parse(data, np.array([1]), np.array([len(chunk)]), expected)
-    except CodecError as error:
-        return (error.index, error.codec, str(error))
 
 
 def damaged(chunk: bytes, rng: np.random.Generator, n: int) -> list[bytes]:

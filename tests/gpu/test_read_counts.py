@@ -81,9 +81,6 @@ COSTS = {
 #: must be idle before a read.
 DIRECT_COSTS = {
     "raw": COSTS["raw"]._replace(uploads=1, waits=2),
-    "blosc": COSTS["blosc"]._replace(
-        calls=COSTS["blosc"].calls | {"launch blosc_parse"}, uploads=4, waits=4, down=16 + 4 * (12 + 18)
-    ),
     "lz4": COSTS["lz4"]._replace(uploads=2, waits=3, down=16),
 }
 #: What is read: parts of chunks, which are placed, and all of them, which are decoded straight into the result.

@@ -56,7 +56,7 @@ _NAMES = tuple(_FUNCTIONS)
 _INFLATE = "libdeflate_alloc_decompressor", "libdeflate_free_decompressor"
 _DEFLATE = "libdeflate_alloc_compressor", "libdeflate_free_compressor"
 #: Version of the interface to the extension (`loop/module.c`).
-_VERSION = 27
+_VERSION = 28
 #: Compressors by the name of their codec: the loop's number, and the functions that decoding and encoding need.
 _CODECS: Mapping[str, tuple[int, tuple[str, ...], tuple[str, ...]]] = {
     "bytes": (0, (), ()),

@@ -4,7 +4,7 @@
 #include <string.h>
 
 /* Counts what Python and the loop agree on: arguments, tables, results. */
-enum { VERSION = 27 };
+enum { VERSION = 28 };
 
 static const char SORT[] = "gzarr.sort";
 
@@ -168,9 +168,9 @@ static PyMethodDef methods[] = {
      "Write a table of chunks. Returns how many were left, bytes gathered, bytes made, and what a shard or a store needs."},
     {"fetch", loop_fetch, METH_VARARGS, "Fetch encoded chunks into a buffer, or find them in files."},
     {"put", loop_put, METH_VARARGS, "Store encoded chunks as files or shards. Returns how many of these were left."},
-    {"is_plain_zstd", loop_is_plain_zstd, METH_VARARGS, "Whether chunks are Zstandard frames without anything odd."},
+    {"plain_zstd", loop_plain_zstd, METH_VARARGS, "Find the chunks that are Zstandard frames without anything odd."},
     {"parse_blosc", loop_parse_blosc, METH_VARARGS,
-     "Describe Blosc frames, and count or note their streams. Returns whether nothing is odd."},
+     "Describe Blosc frames, and count or note their streams. Returns whether there are as many as were counted."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -51,7 +51,7 @@ PyObject *loop_write(PyObject *module, PyObject *args);
 /* device.c */
 PyObject *loop_fetch(PyObject *module, PyObject *args);
 PyObject *loop_put(PyObject *module, PyObject *args);
-PyObject *loop_is_plain_zstd(PyObject *module, PyObject *args);
+PyObject *loop_plain_zstd(PyObject *module, PyObject *args);
 PyObject *loop_parse_blosc(PyObject *module, PyObject *args);
 
 /* items.c */

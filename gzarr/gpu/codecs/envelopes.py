@@ -13,24 +13,12 @@ Source: LZ4 block format; RFC 1950 (zlib), RFC 1952 (gzip), RFC 8878 (Zstandard)
 
 from __future__ import annotations
 
-from itertools import islice
-
 import numpy as np
 
 from gzarr.cpu.codecs.compressors import LZ4_RATIO
-from gzarr.cpu.codecs.frames import (
-    CHECKSUM,
-    DICTIONARY,
-    MAX_BLOCK_NBYTES,
-    SINGLE_SEGMENT,
-    blocks,
-    content_size,
-    header_fields,
-    size_field,
-)
+from gzarr.cpu.codecs.frames import CHECKSUM
 from gzarr.cpu.compiled import library
 from gzarr.gpu.codecs.headers import Bytes, Mask, Sizes, Stored, peek, read
-from gzarr.storage.base import host_view
 
 #: Bytes of the decoded size in front of an LZ4 block.
 LZ4_HEADER = 4
@@ -43,11 +31,6 @@ GZIP_HEADER, GZIP_TRAILER = 10, 8
 GZIP_START = b"\x1f\x8b\x08\0"
 #: An empty block of two bytes is the shortest Deflate stream.
 _SHORTEST_DEFLATE = 2
-#: Zstandard frames with more blocks, or with windows that libzstd refuses unless told otherwise
-#: (ZSTD_WINDOWLOG_LIMIT_DEFAULT), are unusual; the reserved bit of the frame header descriptor must be 0 (3.1.1.1.1).
-_MAX_ZSTD_BLOCKS, _MAX_WINDOW, _RESERVED = 4096, 1 << 27, 0x08
-#: The kind of block that the format reserves.
-_RESERVED_BLOCK = 3
 
 
 def is_usual_lz4(staging_buffer: Bytes, offsets: Sizes, sizes: Sizes, expected: Sizes) -> Mask:
@@ -93,37 +76,12 @@ def is_usual_gzip(staging_buffer: Bytes, offsets: Sizes, sizes: Sizes, expected:
 def is_usual_zstd(staging_buffer: Bytes, offsets: Sizes, sizes: Sizes, expected: Sizes) -> Mask:
     """Whether each chunk is one whole Zstandard frame that claims the expected size. Arguments: see `is_usual_lz4`.
 
-    A frame is followed block by block to its end. Unusual are frames without content size, several frames in a chunk,
-    skippable frames, dictionaries, windows above 128 MiB, and frames of more than 4096 blocks.
+    Compiled code follows a frame block by block to its end. Unusual are frames without content size, several frames in
+    a chunk, skippable frames, dictionaries, windows above 128 MiB, and frames of more than 4096 blocks.
     """
-    loop = library.loop()
-    n = len(sizes)
-    if loop is None:
-        frames = (host_view(staging_buffer)[start : start + size] for start, size in zip(offsets, sizes, strict=True))
-        return np.fromiter(map(_is_usual_frame, frames, expected.tolist()), np.bool_, n)
-    if n and (expected == expected[0]).all() and loop.is_plain_zstd(staging_buffer, offsets, sizes, int(expected[0])):
-        return np.ones(n, np.bool_)
-    each = (slice(i, i + 1) for i in range(n))
-    usual = (loop.is_plain_zstd(staging_buffer, offsets[i], sizes[i], int(expected[i][0])) for i in each)
-    return np.fromiter(usual, np.bool_, n)
-
-
-def _is_usual_frame(frame: memoryview, nbytes: int) -> bool:
-    """What the compiled loop says of one chunk."""
-    try:
-        if content_size(frame) != nbytes or frame[4] & (_RESERVED | DICTIONARY):
-            return False
-        first = header_fields(frame[4]) + size_field(frame[4])
-        found = list(islice(blocks(frame, first), _MAX_ZSTD_BLOCKS + 1))
-    except ValueError:  # no frame, or one that is cut
-        return False
-    _, _, end = found[-1]
-    if end + (4 if frame[4] & CHECKSUM else 0) != len(frame) or len(found) > _MAX_ZSTD_BLOCKS:
-        return False
-    # Exponent and mantissa of the window (RFC 8878, 3.1.1.1.2).
-    if not frame[4] & SINGLE_SEGMENT and (8 + (frame[5] & 7)) << (7 + (frame[5] >> 3)) > _MAX_WINDOW:
-        return False
-    return all(kind != _RESERVED_BLOCK and size <= MAX_BLOCK_NBYTES for kind, size, _ in found)
+    usual = np.empty(len(sizes), np.bool_)
+    library.extension().plain_zstd(staging_buffer, offsets, sizes, expected, usual.view(np.uint8))
+    return usual
 
 
 def stored_adler32(staging_buffer: Bytes, offsets: Sizes, sizes: Sizes) -> Stored:

@@ -38,25 +38,3 @@ def refuse(codec: str, bad: Mask, describe: Callable[[int], str]) -> None:
     if bad.any():
         index = int(bad.argmax())
         raise CodecError(f"{codec}: {describe(index)}", index=index, codec=codec)
-
-
-def refuse_sizes(codec: str, claimed: Sizes, expected_nbytes: int) -> None:
-    """Raise CodecError for the first item that claims a wrong decoded size."""
-    refuse(codec, claimed != expected_nbytes, lambda i: f"expected {expected_nbytes} decoded bytes, got {claimed[i]}")
-
-
-def check_ranges(staging_buffer: Bytes, offsets: Sizes, sizes: Sizes) -> None:
-    """Raise ValueError unless the staging buffer is flat bytes and every range is in it."""
-    if staging_buffer.dtype != np.uint8 or staging_buffer.ndim != 1 or not staging_buffer.flags.c_contiguous:
-        raise ValueError(
-            f"expected contiguous uint8 of one dimension, got {staging_buffer.dtype} of {staging_buffer.ndim}"
-        )
-    if offsets.shape != sizes.shape or offsets.ndim != 1 or offsets.dtype != np.int64 or sizes.dtype != np.int64:
-        got = f"{offsets.dtype}{offsets.shape} and {sizes.dtype}{sizes.shape}"
-        raise ValueError(f"offsets and sizes: expected int64[n] both, got {got}")
-    outside = (offsets < 0) | (sizes < 0) | (offsets > len(staging_buffer) - sizes)
-    if outside.any():
-        i = int(outside.argmax())
-        raise ValueError(
-            f"chunk {i}: {sizes[i]} bytes at {offsets[i]} are not in a staging buffer of {len(staging_buffer)}"
-        )

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from gzarr.backend import Array
 from gzarr.codecs.nvcomp import PREFIX
 from gzarr.codecs.spec import BytesRepr, CodecSpec, Step
 from gzarr.cpu.codecs import factory_for
-from gzarr.errors import CodecError
+from gzarr.cpu.compiled import library
 from gzarr.gpu.codecs import checksums
 from gzarr.gpu.codecs import envelopes as env
 from gzarr.gpu.codecs.batch import BatchContext, Chunks, Encoded, Streams
@@ -160,16 +160,6 @@ class Format:
         )
 
 
-def parsed(name: str, parse: Callable[..., Any], *args: Any) -> Any:
-    """Call a parser. Its errors get the name that the codec has in the metadata."""
-    try:
-        with stage("parse"):
-            return parse(*args)
-    except CodecError as error:
-        error.codec = name
-        raise
-
-
 # -- decoding ----------------------------------------------------------------------------------------------------
 
 
@@ -177,13 +167,16 @@ def _decoder(form: Format, step: Step, device: Device) -> Decoder | str:
     nbytes, name, limits = decoded_nbytes(step), step.spec.name, NVCOMP[form.decoder]
     if nbytes is None or form.decoder not in device.decoders() or nbytes > limits.max_decompressed_nbytes:
         return UNFIT
+    if form.decoder == "zstd" and (problem := library.problem()) is not None:
+        return f"compiled code looks at the frames: {problem}"
     on_host = factory_for(step.spec)(step).decode
     # Some decoders may write whole units.
     stride = -(-nbytes // limits.alignment.output) * limits.alignment.output
 
     def decode(context: BatchContext, batch: Streams) -> Chunks:
         n, expected = len(batch), np.full(len(batch), nbytes, np.int64)
-        usual = parsed(name, _usual, form, name, batch, expected)
+        with stage("parse"):
+            usual = _usual(form, name, batch, expected)
         here = np.flatnonzero(usual)
         source, encoded = batch.offsets[here] + form.header, batch.sizes[here] - form.header - form.trailer
         sizes = expected[here]

@@ -24,17 +24,6 @@ PLAIN, BYTE_SHUFFLED, BIT_SHUFFLED = 0, 1, 2
 NUMBERS = ("b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")
 OPERATIONS = ("", "add", "subtract", "multiply", "divide", "rint")
 
-#: Values of ``stream_error`` of blosc_parse, as the end of a sentence that begins with "the Blosc frame".
-BLOSC_ERRORS = {
-    0: "is sound",
-    1: "is truncated",
-    2: "has a bad header",
-    3: "does not have the blocks that its header was counted to have",
-    4: "has a block that begins outside it",
-    5: "has a stream that reaches past its end",
-}
-
-
 #: NumPy type of a table's elements.
 TABLE_DTYPES: dict[str, np.dtype[Any]] = {
     "u8": np.dtype(np.uint8),
@@ -45,7 +34,7 @@ TABLE_DTYPES: dict[str, np.dtype[Any]] = {
 
 
 def box_threads(n_elements: int, copy_nbytes: int) -> int:
-    """Threads for place_box and gather_box: one for a unit of elements of 1, 2, 4 or 8 bytes, or for a unit of one."""
+    """Threads for place_box: one for a unit of elements of 1, 2, 4 or 8 bytes, or for a unit of one."""
     if copy_nbytes in (1, 2, 4, 8):
         return -(-n_elements * copy_nbytes // UNIT_NBYTES)
     return n_elements * -(-copy_nbytes // UNIT_NBYTES)
@@ -57,7 +46,7 @@ def xxh64_threads(n_streams: int) -> int:
 
 
 def point_threads(n_points: int, copy_nbytes: int) -> int:
-    """Threads for place_points and gather_points: one for each 16-byte piece of each element."""
+    """Threads for place_points: one for each 16-byte piece of each element."""
     return n_points * -(-copy_nbytes // UNIT_NBYTES)
 
 

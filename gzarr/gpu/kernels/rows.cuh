@@ -1,7 +1,7 @@
 // The body that copy_plain, copy_bytes and copy_bits share: boxes of a wave whose rows are contiguous in the source and
 // in the target, with one descriptor for each part.
 //
-// It is what place_box and gather_box do, for what is common; the host decides for each part (gzarr.gpu.kernels.parts).
+// It is what place_box does, for what is common; the host decides for each part (gzarr.gpu.kernels.parts).
 // One thread makes four units, 256 units apart. A unit is K items of T bytes (of a plain part, V bytes), the most that
 // the addresses of its part allow, so the kind of a part is the same for a whole block.
 #pragma once

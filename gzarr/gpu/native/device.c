@@ -95,46 +95,43 @@ static bool take_frames(const Py_buffer *slab, const Py_buffer *offsets, const P
     return offsets->len == sizes->len && sizes->len % WORD == 0;
 }
 
-/* is_plain_zstd(slab, offsets, sizes, nbytes) */
-PyObject *loop_is_plain_zstd(PyObject *module, PyObject *args) {
-    enum { SLAB, OFFSETS, SIZES, N };
+/* plain_zstd(slab, offsets, sizes, nbytes, plain) */
+PyObject *loop_plain_zstd(PyObject *module, PyObject *args) {
+    enum { SLAB, OFFSETS, SIZES, NBYTES, PLAIN, N };
     Py_buffer b[N];
     Frames frames = {0};
-    long long nbytes;
-    bool plain = false;
-    if (!PyArg_ParseTuple(args, "y*y*y*L", &b[SLAB], &b[OFFSETS], &b[SIZES], &nbytes)) return NULL;
-    frames.nbytes = nbytes;
-    if (take_frames(&b[SLAB], &b[OFFSETS], &b[SIZES], &frames)) {
+    if (!PyArg_ParseTuple(args, "y*y*y*y*w*", &b[SLAB], &b[OFFSETS], &b[SIZES], &b[NBYTES], &b[PLAIN])) return NULL;
+    const bool sound = take_frames(&b[SLAB], &b[OFFSETS], &b[SIZES], &frames) && b[NBYTES].len == b[SIZES].len &&
+                       b[PLAIN].len == frames.n;
+    if (sound) {
         Py_BEGIN_ALLOW_THREADS
-        plain = zstd_is_plain(&frames);
+        find_plain_zstd(&frames, b[NBYTES].buf, b[PLAIN].buf);
         Py_END_ALLOW_THREADS
     }
     release(b, N);
-    return PyBool_FromLong(plain);
+    if (!sound) return refuse();
+    Py_RETURN_NONE;
 }
 
-/* parse_blosc(slab, offsets, sizes, nbytes, codecs, whole, shuffles, typesizes, blocksizes, cbytes, bounds, streams) */
+/* parse_blosc(slab, offsets, sizes, nbytes, to_host, shuffles, typesizes, blocksizes, bounds, streams) */
 PyObject *loop_parse_blosc(PyObject *module, PyObject *args) {
-    enum { SLAB, OFFSETS, SIZES, CODECS, WHOLE, SHUFFLES, TYPESIZES, BLOCKSIZES, CBYTES, BOUNDS, STREAMS, N };
+    enum { SLAB, OFFSETS, SIZES, TO_HOST, SHUFFLES, TYPESIZES, BLOCKSIZES, BOUNDS, STREAMS, N };
     Py_buffer b[N];
     Frames frames = {0};
     long long nbytes;
-    bool plain = false;
-    if (!PyArg_ParseTuple(args, "y*y*y*Lw*w*w*w*w*w*w*w*", &b[SLAB], &b[OFFSETS], &b[SIZES], &nbytes, &b[CODECS],
-                          &b[WHOLE], &b[SHUFFLES], &b[TYPESIZES], &b[BLOCKSIZES], &b[CBYTES], &b[BOUNDS], &b[STREAMS]))
+    bool counted = false;
+    if (!PyArg_ParseTuple(args, "y*y*y*Lw*w*w*w*w*w*", &b[SLAB], &b[OFFSETS], &b[SIZES], &nbytes, &b[TO_HOST],
+                          &b[SHUFFLES], &b[TYPESIZES], &b[BLOCKSIZES], &b[BOUNDS], &b[STREAMS]))
         return NULL;
-    bool sound = take_frames(&b[SLAB], &b[OFFSETS], &b[SIZES], &frames) && b[CODECS].len == frames.n &&
-                 b[WHOLE].len == frames.n && b[SHUFFLES].len == frames.n &&
-                 b[TYPESIZES].len == frames.n * (Py_ssize_t)sizeof(int32_t) && b[BLOCKSIZES].len == frames.n * WORD &&
-                 b[CBYTES].len == frames.n * WORD && b[BOUNDS].len == (STREAM_KINDS + 1) * WORD &&
+    bool sound = take_frames(&b[SLAB], &b[OFFSETS], &b[SIZES], &frames) && nbytes > 0 && b[TO_HOST].len == frames.n &&
+                 b[SHUFFLES].len == frames.n && b[TYPESIZES].len == frames.n * (Py_ssize_t)sizeof(int32_t) &&
+                 b[BLOCKSIZES].len == frames.n * WORD && b[BOUNDS].len == (STREAM_KINDS + 1) * WORD &&
                  b[STREAMS].len % (STREAM_COLUMNS * WORD) == 0;
     frames.nbytes = nbytes;
-    frames.codecs = b[CODECS].buf;
-    frames.whole = b[WHOLE].buf;
+    frames.to_host = b[TO_HOST].buf;
     frames.shuffles = b[SHUFFLES].buf;
     frames.typesizes = b[TYPESIZES].buf;
     frames.blocksizes = b[BLOCKSIZES].buf;
-    frames.cbytes = b[CBYTES].buf;
     frames.bounds = b[BOUNDS].buf;
     frames.streams = b[STREAMS].len ? b[STREAMS].buf : NULL;
     frames.n_streams = b[STREAMS].len / (STREAM_COLUMNS * WORD);
@@ -142,10 +139,10 @@ PyObject *loop_parse_blosc(PyObject *module, PyObject *args) {
         sound = !frames.streams || (frames.bounds[kind] >= 0 && frames.bounds[kind] <= frames.n_streams);
     if (sound) {
         Py_BEGIN_ALLOW_THREADS
-        plain = parse_blosc(&frames);
+        counted = parse_blosc(&frames);
         Py_END_ALLOW_THREADS
     }
     release(b, N);
     if (!sound) return refuse();
-    return PyBool_FromLong(plain);
+    return PyBool_FromLong(counted);
 }

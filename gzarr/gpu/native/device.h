@@ -54,9 +54,10 @@ typedef struct {
     const int64_t *offsets, *sizes;
     int64_t n;
     int64_t nbytes; /* of a decoded chunk */
-    uint8_t *codecs, *whole, *shuffles;
+    uint8_t *to_host; /* whether the host must decode a frame, which then has no streams */
+    uint8_t *shuffles;
     int32_t *typesizes;
-    int64_t *blocksizes, *cbytes;
+    int64_t *blocksizes;
     int64_t *bounds;  /* (STREAM_KINDS + 1,): where the streams of each kind begin */
     int64_t *streams; /* (STREAM_COLUMNS, n_streams): frame, place in the slab, bytes, place in the chunk, decoded bytes */
     int64_t n_streams;
@@ -65,9 +66,10 @@ typedef struct {
 /* put.c. Returns: the number of files that are left. */
 int64_t put_all(const Put *put, Sink *sink, char *status);
 
-/* frames.c: whether all frames are plain; if not, Python must look. Blosc's are first described and counted (`bounds` are
- * the answer), then their streams are noted. */
-bool zstd_is_plain(const Frames *frames);
+/* frames.c. Which chunks are single frames of Zstandard that the device decodes; nbytes: of each, decoded. */
+void find_plain_zstd(const Frames *frames, const int64_t *nbytes, uint8_t *plain);
+/* Blosc's frames are first described and counted (`bounds` are the answer), then their streams are noted. False if there
+ * are others than were counted. */
 bool parse_blosc(Frames *frames);
 
 /* fetch.c */

@@ -1,10 +1,12 @@
 /* Takes the frames of compressors apart for a device: follows their headers to the streams in them.
  *
- * Only frames that are plain in every way are taken. For anything else, damage or what is merely unusual, the answer is
- * that Python must look: its parsers (gzarr/gpu/codecs) are the reference, and know what to say. Rules: a position is
- * compared with the end of its frame before a byte is read there.
+ * Only frames that are plain in every way are taken. Anything else, damage or what is merely unusual, is left to the host,
+ * whose decoders know every variant and say what is wrong. Rules: a position is compared with the end of its frame before
+ * a byte is read there; the streams of a frame that is taken fill its decoded bytes exactly once, still shuffled.
  */
 #include "device.h"
+
+#include <string.h>
 
 /* Zstandard frames (RFC 8878). */
 static const uint32_t ZSTD_MAGIC = 0xFD2FB528;
@@ -41,52 +43,71 @@ static bool is_plain_zstd(const uint8_t *frame, int64_t size, int64_t nbytes) {
     return false;
 }
 
-static bool ranges_are_sound(const Frames *frames) {
-    for (int64_t i = 0; i < frames->n; i++) {
-        const int64_t size = frames->sizes[i];
-        if (size < 0 || size > frames->slab_nbytes || frames->offsets[i] < 0 ||
-            frames->offsets[i] > frames->slab_nbytes - size)
-            return false;
-    }
-    return true;
+/* Whether a chunk lies in the staging buffer. */
+static bool is_inside(const Frames *frames, int64_t i) {
+    const int64_t size = frames->sizes[i];
+    return size >= 0 && size <= frames->slab_nbytes && frames->offsets[i] >= 0 &&
+           frames->offsets[i] <= frames->slab_nbytes - size;
 }
 
-bool zstd_is_plain(const Frames *frames) {
-    if (!ranges_are_sound(frames)) return false;
+void find_plain_zstd(const Frames *frames, const int64_t *nbytes, uint8_t *plain) {
     for (int64_t i = 0; i < frames->n; i++)
-        if (!is_plain_zstd(frames->slab + frames->offsets[i], frames->sizes[i], frames->nbytes)) return false;
-    return true;
+        plain[i] = is_inside(frames, i) && is_plain_zstd(frames->slab + frames->offsets[i], frames->sizes[i], nbytes[i]);
 }
 
-/* Blosc frames (c-blosc 1.21). */
+/* Blosc frames (c-blosc 1.21). A frame is a header, a table of block starts, and blocks in any order. A block is one
+ * stream, or one for each byte of an element. Each stream follows its size; one as long as its decoded bytes is stored. */
 enum { HEADER = 16, FLAG_SHUFFLE = 1, FLAG_MEMCPY = 2, FLAG_BITS = 4, FLAG_RESERVED = 8, FLAG_WHOLE = 16 };
+/* Frames of many smaller blocks would make large tables. */
 enum { MAX_SPLITS = 16, MIN_SPLIT = 128, MIN_BLOCK = 64 };
-enum { RAW_STREAM, LZ4_STREAM, ZSTD_STREAM = 4 };
+enum { RAW_STREAM, LZ4_STREAM, SNAPPY_STREAM, DEFLATE_STREAM, ZSTD_STREAM };
+/* The envelope of zlib, and the shortest Deflate stream. */
+enum { ZLIB_HEADER = 2, ZLIB_TRAILER = 4, MIN_DEFLATE = 2 };
 
 typedef struct {
     const uint8_t *bytes;
     int64_t typesize, blocksize, cbytes;
     int flags, codec;
-    bool whole; /* stored as it is */
 } Blosc;
 
-/* Read a header. False if Python must look at it. */
+/* Read a header. False if the host must decode the frame. */
 static bool read_header(const Frames *frames, int64_t i, Blosc *frame) {
+    if (!is_inside(frames, i) || frames->sizes[i] < HEADER) return false;
     const uint8_t *bytes = frame->bytes = frames->slab + frames->offsets[i];
     const int64_t nbytes = frames->nbytes;
-    if (frames->sizes[i] < HEADER || bytes[0] != 2 || bytes[2] & FLAG_RESERVED) return false;
     frame->flags = bytes[2];
     frame->codec = bytes[2] >> 5;
     frame->typesize = bytes[3];
-    frame->whole = frame->flags & FLAG_MEMCPY;
     frame->blocksize = (int64_t)number((const char *)bytes + 8);
     frame->cbytes = (int64_t)number((const char *)bytes + 12);
-    if ((int64_t)number((const char *)bytes + 4) != nbytes || frame->cbytes > frames->sizes[i]) return false;
-    if (!frame->typesize || !frame->blocksize || frame->blocksize > nbytes) return false;
-    if (frame->whole) return frame->cbytes == nbytes + HEADER;
-    if (bytes[1] != 1 || (frame->codec != LZ4_STREAM && frame->codec != ZSTD_STREAM)) return false;
+    if (bytes[0] != 2 || frame->flags & FLAG_RESERVED || (int64_t)number((const char *)bytes + 4) != nbytes) return false;
+    if (frame->cbytes != frames->sizes[i] || !frame->typesize || !frame->blocksize || frame->blocksize > nbytes) return false;
+    if (frame->flags & FLAG_MEMCPY) return frame->cbytes == nbytes + HEADER;
+    if (bytes[1] != 1 || frame->codec < LZ4_STREAM || frame->codec > ZSTD_STREAM) return false;
     if (frame->blocksize < MIN_BLOCK && frame->blocksize < nbytes) return false;
     return frame->cbytes >= HEADER + 4 * ((nbytes + frame->blocksize - 1) / frame->blocksize);
+}
+
+/* Whether a stream begins with a zlib header, without a preset dictionary (RFC 1950). */
+static bool is_plain_zlib(const uint8_t *stream, int64_t size) {
+    return size >= ZLIB_HEADER + MIN_DEFLATE + ZLIB_TRAILER && (stream[0] & 15) == 8 && stream[0] >> 4 <= 7 &&
+           !(stream[1] & 0x20) && (stream[0] << 8 | stream[1]) % 31 == 0;
+}
+
+/* Whether a Snappy stream says that it decodes to `nbytes`, in 7 bits a byte. */
+static bool is_plain_snappy(const uint8_t *stream, int64_t size, int64_t nbytes) {
+    int64_t claimed = 0;
+    for (int k = 0; k < 5 && k < size; k++) {
+        claimed |= (int64_t)(stream[k] & 127) << 7 * k;
+        if (stream[k] < 128) return claimed == nbytes;
+    }
+    return false;
+}
+
+static bool is_plain_stream(int kind, const uint8_t *stream, int64_t size, int64_t nbytes) {
+    if (kind == SNAPPY_STREAM) return is_plain_snappy(stream, size, nbytes);
+    if (kind == DEFLATE_STREAM) return is_plain_zlib(stream, size);
+    return kind != ZSTD_STREAM || is_plain_zstd(stream, size, nbytes);
 }
 
 /* Note a stream, or only count it. Streams of one kind stand together. */
@@ -98,7 +119,7 @@ static bool add_stream(Frames *frames, int64_t *next, int kind, const int64_t *r
     return true;
 }
 
-/* Follow the streams of a frame. False if Python must look at it. */
+/* Follow the streams of a frame. False if the host must decode it. */
 static bool walk(Frames *frames, int64_t i, const Blosc *frame, int64_t *next) {
     const int64_t nbytes = frames->nbytes, blocksize = frame->blocksize, cbytes = frame->cbytes;
     for (int64_t block = 0; block * blocksize < nbytes; block++) {
@@ -115,41 +136,44 @@ static bool walk(Frames *frames, int64_t i, const Blosc *frame, int64_t *next) {
             at += 4;
             if (csize <= 0 || csize > cbytes - at) return false;
             const int kind = csize == each ? RAW_STREAM : frame->codec;
-            if (kind == ZSTD_STREAM && !frames->streams && !is_plain_zstd(frame->bytes + at, csize, each)) return false;
-            const int64_t row[STREAM_COLUMNS] = {i, frames->offsets[i] + at, csize, block * blocksize + k * each, each};
-            if (!add_stream(frames, next, kind, row)) return false;
+            if (!frames->streams && !is_plain_stream(kind, frame->bytes + at, csize, each)) return false;
+            const int64_t skip = kind == DEFLATE_STREAM ? ZLIB_HEADER : 0, around = skip ? ZLIB_HEADER + ZLIB_TRAILER : 0;
+            const int64_t source = frames->offsets[i] + at + skip, target = block * blocksize + k * each;
+            if (!add_stream(frames, next, kind, (int64_t[STREAM_COLUMNS]){i, source, csize - around, target, each}))
+                return false;
             at += csize;
         }
     }
     return true;
 }
 
-static void note_frame(const Frames *frames, int64_t i, const Blosc *frame) {
-    const bool bytes = frame->flags & FLAG_SHUFFLE && frame->typesize > 1, bits = frame->flags & FLAG_BITS;
-    frames->codecs[i] = (uint8_t)frame->codec;
-    frames->whole[i] = frame->whole;
-    frames->shuffles[i] = frame->whole ? 0 : bytes ? 1 : bits ? 2 : 0;
-    frames->typesizes[i] = frame->whole ? 1 : (int32_t)frame->typesize;
-    frames->blocksizes[i] = frame->whole ? frames->nbytes : frame->blocksize;
-    frames->cbytes[i] = frame->cbytes;
+static bool add_frame(Frames *frames, int64_t i, int64_t *next) {
+    Blosc frame;
+    if (!read_header(frames, i, &frame)) return false;
+    const int64_t nbytes = frames->nbytes, row[STREAM_COLUMNS] = {i, frames->offsets[i] + HEADER, nbytes, 0, nbytes};
+    if (frame.flags & FLAG_MEMCPY) return add_stream(frames, next, RAW_STREAM, row);
+    if (!walk(frames, i, &frame, next)) return false;
+    /* elements of one byte have no byte shuffle, but may have a bit shuffle */
+    const bool bytes = frame.flags & FLAG_SHUFFLE && frame.typesize > 1, bits = frame.flags & FLAG_BITS;
+    frames->shuffles[i] = bytes ? 1 : bits ? 2 : 0;
+    frames->typesizes[i] = (int32_t)frame.typesize;
+    frames->blocksizes[i] = frame.blocksize;
+    return true;
 }
 
 bool parse_blosc(Frames *frames) {
-    if (frames->nbytes <= 0 || !ranges_are_sound(frames)) return false;
     int64_t next[STREAM_KINDS] = {0};
-    if (frames->streams)
-        for (int kind = 0; kind < STREAM_KINDS; kind++) next[kind] = frames->bounds[kind];
-    Blosc frame;
-    /* frames that are stored whole come first */
+    if (frames->streams) memcpy(next, frames->bounds, sizeof next);
     for (int64_t i = 0; i < frames->n; i++) {
-        if (!read_header(frames, i, &frame)) return false;
-        if (!frames->streams) note_frame(frames, i, &frame);
-        const int64_t row[STREAM_COLUMNS] = {i, frames->offsets[i] + HEADER, frames->nbytes, 0, frames->nbytes};
-        if (frame.whole && !add_stream(frames, next, RAW_STREAM, row)) return false;
-    }
-    for (int64_t i = 0; i < frames->n; i++) {
-        if (!read_header(frames, i, &frame)) return false;
-        if (!frame.whole && !walk(frames, i, &frame, next)) return false;
+        if (frames->streams) {
+            if (!frames->to_host[i] && !add_frame(frames, i, next)) return false;
+            continue;
+        }
+        int64_t before[STREAM_KINDS];
+        memcpy(before, next, sizeof next);
+        frames->shuffles[i] = 0, frames->typesizes[i] = 1, frames->blocksizes[i] = frames->nbytes;
+        frames->to_host[i] = !add_frame(frames, i, next);
+        if (frames->to_host[i]) memcpy(next, before, sizeof next);
     }
     if (!frames->streams) {
         frames->bounds[0] = 0;

@@ -1,4 +1,4 @@
-"""Compiled code that takes frames apart: `tests/gpu/codecs` compares its tables with those of the parsers in Python."""
+"""Compiled code that takes frames apart refuses tables that do not fit; `tests/gpu/codecs` looks at what it finds."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def arguments() -> list[Any]:
     frame = np.frombuffer(Blosc("lz4", 5, 1).encode(np.arange(NBYTES // 4, dtype="i4")), np.uint8)
     staging_buffer, places = np.concatenate([frame] * N), np.arange(N, dtype=np.int64) * frame.size
     sizes = np.full(N, frame.size, np.int64)
-    small = [np.empty(N, np.uint8) for _ in range(3)]
-    wide = [np.empty(N, np.int32), np.empty(N, np.int64), np.empty(N, np.int64)]
+    small = [np.empty(N, np.uint8) for _ in range(2)]
+    wide = [np.empty(N, np.int32), np.empty(N, np.int64)]
     return [staging_buffer, places, sizes, NBYTES, *small, *wide, np.zeros(6, np.int64), np.empty((5, 0), np.int64)]
 
 
@@ -36,7 +36,7 @@ def test_frames_are_counted_and_then_noted() -> None:
     assert (args[-1] >= 0).all()
 
 
-@pytest.mark.parametrize("position", [2, 4, 7, 8, 9, 10])
+@pytest.mark.parametrize("position", [2, 4, 6, 7, 8])
 def test_tables_that_do_not_fit_each_other_are_refused(position: int) -> None:
     args = arguments()
     args[position] = args[position][:-1].copy()
@@ -54,9 +54,10 @@ def test_counts_that_lie_are_noticed() -> None:
     assert not library.loop().parse_blosc(*args)
 
 
-def test_ranges_outside_the_staging_buffer_are_left() -> None:
-    for i, change in ((1, -1), (1, 1), (2, 1), (2, -(1 << 62)), (1, 1 << 62)):
-        args = arguments()
-        args[i][-1] += change
-        assert not library.loop().parse_blosc(*args)
-        assert not library.loop().is_plain_zstd(*args[:4])
+def test_tables_of_zstandard_that_do_not_fit_are_refused() -> None:
+    staging_buffer, places, sizes, *_ = arguments()
+    for nbytes, plain in ((N - 1, N), (N, N - 1)):
+        with pytest.raises(ValueError, match="tables"):
+            library.extension().plain_zstd(
+                staging_buffer, places, sizes, np.zeros(nbytes, np.int64), np.zeros(plain, np.uint8)
+            )

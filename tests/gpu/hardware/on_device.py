@@ -26,7 +26,6 @@ POINTERS = {
     "shuffle": (("src", "nbytes", False), ("dst", "nbytes", True)),
     "unshuffle": (("src", "nbytes", False), ("dst", "nbytes", True)),
     "copy_streams": (("src", "nbytes", False), ("dst", "nbytes", True)),
-    "blosc_parse": (("frame", "frame_nbytes", False),),
 }
 #: Each range is surrounded by so many bytes: writes beside it would show in another range.
 _ALIGNMENT = 64

@@ -100,11 +100,6 @@ class Header(NamedTuple):
         may_split = not self.flags & 16 and self.typesize <= 16 and block_nbytes // self.typesize >= 128
         return self.typesize if is_whole and may_split else 1
 
-    def counts(self) -> tuple[int, int]:
-        """(blocks, streams)."""
-        sizes = self.block_sizes()
-        return len(sizes), sum(self.n_splits(n) for n in sizes)
-
     def shuffle(self) -> Shuffle:
         """How the decoded streams lie."""
         if self.is_memcpy or not self.flags & 5:
@@ -120,63 +115,18 @@ def header_of(frame: bytes) -> Header:
     return Header(*struct.unpack_from("<BBBBIII", frame))
 
 
-class Stream(NamedTuple):
-    """One row of blosc_parse's result; offset is from the beginning of the frame."""
-
-    offset: int
-    csize: int
-    raw: bool
-    error: int
-
-
-def parse(frame: bytes, counts: tuple[int, int]) -> list[Stream]:
-    """The streams of a frame in which the host counted so many blocks and streams."""
-    error = _header_error(frame)
-    if error == 0 and header_of(frame).counts() != counts:
-        error = 3
-    if error:
-        return [Stream(0, 0, raw=False, error=error)] * (counts[1] if counts[0] else 0)
+def streams_of(frame: bytes) -> Iterator[tuple[bytes, int]]:
+    """The streams of a sound frame, in the order of its decoded bytes, each with its decoded size."""
     header = header_of(frame)
     if header.is_memcpy:
-        return [Stream(16, header.nbytes, raw=True, error=0)] if header.nbytes else []
-    return [stream for block, size in enumerate(header.block_sizes()) for stream in _walk(frame, header, block, size)]
-
-
-def _header_error(frame: bytes) -> int:
-    if len(frame) < 16:
-        return 1
-    header = header_of(frame)
-    if header.version != 2 or header.version_lz != 1 or header.flags & 8 or not header.typesize:
-        return 2
-    if header.nbytes >= 1 << 31:
-        return 2
-    if not 16 <= header.cbytes <= len(frame):
-        return 1
-    if header.nbytes == 0:
-        return 0
-    if header.is_memcpy:
-        return 0 if header.cbytes == header.nbytes + 16 else 2
-    if not 0 < header.blocksize < 1 << 31:
-        return 2
-    return 1 if -(-header.nbytes // header.blocksize) > (header.cbytes - 16) // 4 else 0
-
-
-def _walk(frame: bytes, header: Header, block: int, size: int) -> Iterator[Stream]:
-    splits = header.n_splits(size)
-    (at,) = struct.unpack_from("<i", frame, 16 + 4 * block)
-    error = 0 if 0 <= at <= header.cbytes - 4 else 4
-    for _ in range(splits):
-        if not error and at > header.cbytes - 4:
-            error = 5
-        if not error:
+        yield frame[16:], header.nbytes
+        return
+    for block, size in enumerate(header.block_sizes()):
+        (at,) = struct.unpack_from("<i", frame, 16 + 4 * block)
+        for _ in range(splits := header.n_splits(size)):
             (csize,) = struct.unpack_from("<i", frame, at)
-            at += 4
-            error = 0 if 0 <= csize <= header.cbytes - at else 5
-        if error:
-            yield Stream(0, 0, raw=False, error=error)
-        else:
-            yield Stream(at, csize, raw=csize == size // splits, error=0)
-            at += csize
+            yield frame[at + 4 : at + 4 + csize], size // splits
+            at += 4 + csize
 
 
 def _lz4_block(data: bytes, nbytes: int) -> bytes:
@@ -192,17 +142,12 @@ _DECOMPRESS: dict[int, Callable[[bytes, int], bytes]] = {
 
 def decoded_streams(frame: bytes) -> Bytes:
     """The bytes of a sound frame, its streams decompressed but still shuffled."""
-    header = header_of(frame)
-    rows = parse(frame, header.counts())
-    sizes = [n // header.n_splits(n) for n in header.block_sizes() for _ in range(header.n_splits(n))]
-    decompress = _DECOMPRESS.get(header.flags >> 5)
+    decompress = _DECOMPRESS.get(header_of(frame).flags >> 5)
     pieces = []
-    for row, nbytes in zip(rows, sizes, strict=True):
-        assert row.error == 0
-        data = frame[row.offset : row.offset + row.csize]
-        if not row.raw:
+    for data, nbytes in streams_of(frame):
+        if len(data) != nbytes:
             assert decompress is not None
-            data = decompress(data, nbytes)
+            data = decompress(data, nbytes)  # noqa: PLW2901
         assert len(data) == nbytes
         pieces.append(data)
     return np.frombuffer(b"".join(pieces), np.uint8)

@@ -10,19 +10,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from gzarr.codecs.spec import CodecSpec, Step
+from gzarr.codecs.spec import Step
 from gzarr.cpu.codecs import factory_for
-from gzarr.errors import CodecError
+from gzarr.cpu.compiled import library
 from gzarr.gpu.codecs import checksums
 from gzarr.gpu.codecs.batch import BatchContext, Chunks, Encoded, Shuffle, Streams
 from gzarr.gpu.codecs.blosc import headers
 from gzarr.gpu.codecs.blosc.framing import frame_of, framed, guess_nstreams
-from gzarr.gpu.codecs.blosc.on_device import parse_blosc
-from gzarr.gpu.codecs.blosc.parsing import BloscStreams, BloscTable
-from gzarr.gpu.codecs.entry import UNFIT, Decoder, DeviceCodec, Encoder, decoded_nbytes
+from gzarr.gpu.codecs.blosc.parsing import BloscStreams, parse_frames
+from gzarr.gpu.codecs.entry import UNFIT, Decoder, DeviceCodec, Encoder, decoded_nbytes, headers_on_host
 from gzarr.gpu.codecs.envelopes import ZLIB_HEADER, ZLIB_TRAILER, stored_adler32, stored_xxh64
-from gzarr.gpu.codecs.headers import Mask
-from gzarr.gpu.codecs.single_stream import parsed
 from gzarr.gpu.codecs.transfers import (
     as_rows,
     at_targets,
@@ -35,6 +32,7 @@ from gzarr.gpu.codecs.transfers import (
     rows_as_chunks,
 )
 from gzarr.gpu.device.protocol import Device, Table
+from gzarr.profiling.recorder import stage
 
 #: The device's decoder for each of blosc's compressors.
 _DECODERS = {headers.LZ4: "lz4", headers.SNAPPY: "snappy", headers.DEFLATE: "deflate", headers.ZSTD: "zstd"}
@@ -44,23 +42,25 @@ def _decoder(step: Step, device: Device) -> Decoder | str:
     nbytes = decoded_nbytes(step)
     if nbytes is None:
         return UNFIT
+    if (problem := library.problem()) is not None:
+        return f"compiled code takes frames apart: {problem}"
     on_host, name = factory_for(step.spec)(step).decode, step.spec.name
     missing = [number for number, decoder in _DECODERS.items() if decoder not in device.decoders()]
 
     def decode(context: BatchContext, batch: Streams) -> Chunks:
-        table = parsed(name, parse_blosc, context, batch, nbytes)
-        _refuse_more_than_a_frame(name, table.cbytes, batch)
-        to_host = table.to_host.copy()
+        with stage("parse"):
+            table = parse_frames(batch.host, batch.offsets, batch.sizes, nbytes)
+        to_host, groups = table.to_host, list(table.groups)
         for number in missing:
-            to_host[table.streams.frame[table.group(number)]] = True
-        groups = [_group(table, number, to_host) for number in range(headers.DECODERS)]
-        mode = np.where(to_host, 0, table.shuffle).astype(np.uint8)
-        placed = at_targets(context, 1, mode == 0)
+            to_host[groups[number].frame] = True
+        if missing and to_host.any():
+            groups = [streams.take(~to_host[streams.frame]) for streams in groups]
+        mode = np.where(to_host, headers.NO_SHUFFLE, table.shuffle).astype(np.uint8)
+        placed = at_targets(context, 1, mode == headers.NO_SHUFFLE)
         cost = (count_rows(len(batch), placed) + int(to_host.sum())) * nbytes + 64 * groups[headers.RAW].source.size
         for number, decoder in _DECODERS.items():
             streams = groups[number]
-            if streams.source.size:
-                cost += decompress_nbytes(context, decoder, streams.source, streams.csize, streams.nbytes)
+            cost += decompress_nbytes(context, decoder, streams.source, streams.csize, streams.nbytes)
         context.require(len(batch), batch.upload_nbytes + cost)
         base = context.device.address(batch.staging_buffer)
         chunks = new_chunks(context, len(batch), nbytes, placed)
@@ -80,25 +80,8 @@ def _decoder(step: Step, device: Device) -> Decoder | str:
     return decode
 
 
-def _group(table: BloscTable, number: int, to_host: Mask) -> BloscStreams:
-    """The streams of one decoder, of frames that the device decodes."""
-    streams = table.streams.take(table.group(number))
-    return streams.take(~to_host[streams.frame]) if to_host.any() else streams
-
-
-def _refuse_more_than_a_frame(name: str, claimed: Table, batch: Streams) -> None:
-    """Bytes behind a frame, which the parser does not look at, mean that something is wrong, as on the CPU."""
-    bad = np.flatnonzero(claimed != batch.sizes)
-    if bad.size:
-        i = int(bad[0])
-        text = f"{name}: too long: expected {claimed[i]} encoded bytes, got {batch.sizes[i]}"
-        raise CodecError(text, index=i, codec=name)
-
-
 def _expect_checksums(context: BatchContext, number: int, batch: Streams, streams: BloscStreams, target: Table) -> None:
     """Those of zlib streams, and of Zstandard frames that have one (c-blosc writes none)."""
-    if not streams.source.size:  # the bytes may not be on the host
-        return
     if number == headers.DEFLATE:
         starts, sizes = streams.source - ZLIB_HEADER, streams.csize + ZLIB_HEADER + ZLIB_TRAILER
         kind, (which, stored) = "adler32", stored_adler32(batch.host, starts, sizes)
@@ -121,13 +104,7 @@ def _encoder(step: Step, device: Device) -> Encoder | str:
     return encode
 
 
-def _host_round_trip(spec: CodecSpec) -> str | None:
-    """A kernel follows LZ4 streams; those of other compressors have headers that the host reads."""
-    cname = spec.configuration().get("cname", "lz4")
-    return None if cname in ("lz4", "lz4hc") else f"headers of {cname} within blosc are read on the host"
-
-
 _BLOSC = DeviceCodec(
-    _decoder, _encoder, takes_streams=True, scratch=4, host_round_trip=_host_round_trip, nstreams=guess_nstreams
+    _decoder, _encoder, takes_streams=True, scratch=4, host_round_trip=headers_on_host, nstreams=guess_nstreams
 )
 CODECS = {"blosc": _BLOSC, "numcodecs.blosc": _BLOSC}

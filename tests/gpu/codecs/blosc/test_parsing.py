@@ -7,7 +7,6 @@ import struct
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -20,12 +19,10 @@ from numcodecs.blosc import decompress as blosc_decompress
 from numcodecs.lz4 import compress as lz4_compress
 from numcodecs.lz4 import decompress as lz4_decompress
 
-from gzarr.config import config
 from gzarr.cpu.codecs.compressors import blosc_decoder, blosc_encoder
-from gzarr.errors import CodecError
 from gzarr.gpu.codecs.blosc.headers import DEFLATE, LZ4, RAW, SNAPPY, ZSTD
 from gzarr.gpu.codecs.blosc.parsing import BloscStreams, BloscTable, parse_frames
-from tests.gpu.staging_buffers import StagingBuffer, damaged, outcome, staging_buffer_of
+from tests.gpu.staging_buffers import StagingBuffer, damaged, staging_buffer_of
 
 CNAMES = ("blosclz", "lz4", "lz4hc", "zlib", "zstd")
 TYPESIZES = (*range(1, 17), 17, 32, 255, 300)
@@ -112,20 +109,15 @@ def shuffle(block: np.ndarray[Any, Any], mode: int, typesize: int) -> np.ndarray
     return np.concatenate((body, tail))
 
 
-def decode(staging_buffer: StagingBuffer, table: BloscTable) -> list[bytes | None]:
+def decode(staging_buffer: StagingBuffer, table: BloscTable, nbytes: int) -> list[bytes | None]:
     """Decode all frames with nothing but the table; None for those that go to the host."""
-    n = len(table.nbytes)
-    out = [np.full(int(size), 0xEE, np.uint8) for size in table.nbytes]
-    streams = table.streams
-    for decoder in range(5):
-        rows = table.group(decoder)
-        assert (streams.decoder[rows] == decoder).all()
-        columns = (streams.frame, streams.source, streams.csize, streams.dest, streams.nbytes)
-        for frame, source, csize, dest, nbytes in zip(*(column[rows].tolist() for column in columns), strict=True):
-            part = DECODE[decoder](staging_buffer.data[source : source + csize].tobytes(), nbytes)
-            assert len(part) == nbytes
-            out[frame][dest : dest + nbytes] = np.frombuffer(part, np.uint8)
-    return [None if table.to_host[i] else plain(out[i], table, i) for i in range(n)]
+    out = [np.full(nbytes, 0xEE, np.uint8) for _ in table.to_host]
+    for decoder, group in enumerate(table.groups):
+        for frame, source, csize, dest, size in zip(*(column.tolist() for column in group), strict=True):
+            part = DECODE[decoder](staging_buffer.data[source : source + csize].tobytes(), size)
+            assert len(part) == size
+            out[frame][dest : dest + size] = np.frombuffer(part, np.uint8)
+    return [None if table.to_host[i] else plain(data, table, i) for i, data in enumerate(out)]
 
 
 def plain(data: np.ndarray[Any, Any], table: BloscTable, i: int) -> bytes:
@@ -134,22 +126,22 @@ def plain(data: np.ndarray[Any, Any], table: BloscTable, i: int) -> bytes:
     return b"".join(block.tobytes() for block in blocks)
 
 
+def streams_of(table: BloscTable) -> BloscStreams:
+    """The streams of all decoders."""
+    return BloscStreams(*map(np.concatenate, zip(*table.groups, strict=True)))
+
+
 def check_table(staging_buffer: StagingBuffer, table: BloscTable, expected: int) -> None:
     """Columns agree, every range lies in its frame and in the chunk, and streams fill each taken frame once."""
-    streams = table.streams
-    n, m = len(staging_buffer.sizes), len(streams.frame)
-    assert {len(getattr(table, name)) for name in ("codec", "shuffle", "typesize", "blocksize", "nbytes")} == {n}
-    assert (len(table.memcpy), len(table.to_host), len(table.bounds)) == (n, n, 6)
-    assert {len(getattr(streams, field.name)) for field in fields(streams)} == {m}
-    assert (table.bounds[0], table.bounds[-1]) == (0, m)
-    assert (np.diff(streams.decoder.astype(int)) >= 0).all()
+    n, streams = len(staging_buffer.sizes), streams_of(table)
+    assert {len(column) for column in table[:-1]} == {n}
+    assert all((np.diff(group.frame) >= 0).all() for group in table.groups)
     assert ((table.typesize >= 1) & (table.blocksize >= 1) & (table.shuffle <= 2)).all()
-    assert (table.nbytes == expected).all()
     start, end = staging_buffer.offsets[streams.frame], (staging_buffer.offsets + staging_buffer.sizes)[streams.frame]
     assert (streams.source >= start + 5).all()
     assert ((streams.csize > 0) & (streams.source + streams.csize <= end)).all()
     assert ((streams.nbytes > 0) & (streams.dest >= 0) & (streams.dest + streams.nbytes <= expected)).all()
-    assert (streams.csize[streams.raw] == streams.nbytes[streams.raw]).all()
+    assert (table.groups[RAW].csize == table.groups[RAW].nbytes).all()
     assert not table.to_host[streams.frame].any()
     order = np.lexsort((streams.dest, streams.frame))
     frame, dest, ends = (column[order] for column in (streams.frame, streams.dest, streams.dest + streams.nbytes))
@@ -158,14 +150,12 @@ def check_table(staging_buffer: StagingBuffer, table: BloscTable, expected: int)
     assert (dest[follows] == ends[:-1][follows[1:]]).all()
     filled = np.bincount(streams.frame, streams.nbytes, minlength=n)
     assert (filled[~table.to_host] == expected).all()
-    assert (table.shuffle[table.to_host | table.memcpy] == 0).all()
+    assert (table.shuffle[table.to_host] == 0).all()
 
 
 def parsed(chunks: Sequence[bytes], expected: int, seed: int = 0) -> tuple[StagingBuffer, BloscTable]:
     staging_buffer = staging_buffer_of(chunks, seed=seed)
     table = parse_frames(*staging_buffer, expected)
-    with config.set({"cpu.native": False}):
-        assert same(table, parse_frames(*staging_buffer, expected))
     check_table(staging_buffer, table, expected)
     return staging_buffer, table
 
@@ -211,18 +201,18 @@ def test_all_parameters_of_numcodecs() -> None:
     taken = split = several = 0
     for nbytes, rows in batches.items():
         staging_buffer, table = parsed([row[0] for row in rows], nbytes, seed=nbytes)
-        for got, (_, data, cname), memcpy in zip(decode(staging_buffer, table), rows, table.memcpy, strict=True):
+        for got, (frame, data, cname) in zip(decode(staging_buffer, table, nbytes), rows, strict=True):
             taken += got is not None
-            assert (got is None) == (cname == "blosclz" and not memcpy)
+            assert (got is None) == (cname == "blosclz" and not frame[2] & 2)
             assert got is None or got == data
-        streams = table.streams
-        decoders |= set(streams.decoder.tolist())
+        streams = streams_of(table)
+        decoders |= {number for number, group in enumerate(table.groups) if group.frame.size}
         split += int(
             (
                 (streams.nbytes < table.blocksize[streams.frame]) & (streams.dest % table.blocksize[streams.frame] > 0)
             ).sum()
         )
-        several += int((table.blocksize < table.nbytes).sum())
+        several += int((table.blocksize < nbytes).sum())
     assert sum(map(len, batches.values())) > 7000
     assert decoders == {RAW, LZ4, DEFLATE, ZSTD}
     assert taken > 5500
@@ -236,28 +226,14 @@ def test_frames_of_several_blocks_that_are_split(cname: str, mode: int, typesize
     nbytes = 2_500_000 + typesize * 3 + 1
     rows = [content(2, nbytes, typesize), content(3, nbytes, typesize)]
     staging_buffer, table = parsed([encode(data, cname, 1, mode, 0, typesize) for data in rows], nbytes)
-    assert decode(staging_buffer, table) == rows
+    assert decode(staging_buffer, table, nbytes) == rows
     assert (table.blocksize < nbytes).all()
-    assert (np.bincount(table.streams.frame) > 2).all()
-
-
-def test_frames_of_nothing_have_no_streams() -> None:
-    empty = struct.pack("<4B3I", 2, 1, 0x21, 4, 0, 1, 16)
-    staging_buffer, table = parsed([empty, bytes(Blosc("lz4").encode(b"")), empty + b"behind"], 0)
-    assert decode(staging_buffer, table) == [b"", b"", b""]
-    assert len(table.streams.frame) == 0
+    assert (np.bincount(streams_of(table).frame) > 2).all()
 
 
 def test_no_frames_give_an_empty_table() -> None:
     staging_buffer, table = parsed([], 100)
-    assert decode(staging_buffer, table) == []
-
-
-def test_bytes_behind_a_frame_are_ignored() -> None:
-    data = content(2, 4000, 4)
-    frame = encode(data, "lz4", 5, 1, 0, 4)
-    staging_buffer, table = parsed([frame + b"behind", frame], 4000)
-    assert decode(staging_buffer, table) == [data, data]
+    assert decode(staging_buffer, table, 100) == []
 
 
 # -- frames made by hand -----------------------------------------------------------------------------------------
@@ -343,7 +319,7 @@ def test_frames_of_any_layout(rows: list[tuple[int, int, int, int, bool, int]], 
         if codec != SNAPPY:
             assert blosc_decompress(chunks[-1]) == data
     staging_buffer, table = parsed(chunks, nbytes, seed=seed)
-    assert decode(staging_buffer, table) == decoded
+    assert decode(staging_buffer, table, nbytes) == decoded
     assert not table.to_host.any()
 
 
@@ -355,8 +331,8 @@ def test_blocks_are_split_as_c_blosc_splits_them(typesize: int, items: int) -> N
     frame = make_frame(data, typesize=typesize, blocksize=items * typesize)
     assert blosc_decompress(frame) == data
     staging_buffer, table = parsed([frame], len(data))
-    assert decode(staging_buffer, table) == [data]
-    assert len(table.streams.frame) == (3 * typesize if typesize <= 16 and items >= 128 else 3)
+    assert decode(staging_buffer, table, len(data)) == [data]
+    assert len(streams_of(table).frame) == (3 * typesize if typesize <= 16 and items >= 128 else 3)
 
 
 def test_bits_of_single_bytes_are_shuffled_even_if_bytes_are_said_to_be() -> None:
@@ -365,7 +341,7 @@ def test_bits_of_single_bytes_are_shuffled_even_if_bytes_are_said_to_be() -> Non
     both = changed(frame, 2, "B", frame[2] | 1)
     assert blosc_decompress(both) == data
     staging_buffer, table = parsed([both, changed(frame, 2, "B", frame[2] & ~4)], 4096)
-    assert decode(staging_buffer, table)[0] == data
+    assert decode(staging_buffer, table, 4096)[0] == data
     assert table.shuffle.tolist() == [2, 0]
 
 
@@ -374,12 +350,9 @@ def test_streams_are_grouped_by_decoder_and_keep_the_order_of_frames() -> None:
     data = content(2, 8192, 4)
     codecs = rng.choice([LZ4, SNAPPY, DEFLATE, ZSTD], 50)
     _, table = parsed([make_frame(data, codec=int(codec)) for codec in codecs], 8192)
-    assert table.codec.tolist() == codecs.tolist()
-    for decoder in range(5):
-        frame = table.streams.frame[table.group(decoder)]
-        assert len(frame)
-        assert (np.diff(frame) >= 0).all()
-    assert (table.codec[table.streams.frame] == table.streams.decoder)[~table.streams.raw].all()
+    assert all(group.frame.size for group in table.groups)
+    for decoder, group in enumerate(table.groups[1:], start=1):
+        assert (codecs[group.frame] == decoder).all()
 
 
 # -- what the host decodes ---------------------------------------------------------------------------------------
@@ -416,7 +389,7 @@ def test_frames_that_go_to_the_host() -> None:
     for what, frame in odd.items():
         staging_buffer, table = parsed([good, frame, good], 4096)
         assert table.to_host.tolist() == [False, True, False], what
-        assert decode(staging_buffer, table) == [data, None, data]
+        assert decode(staging_buffer, table, 4096) == [data, None, data]
     for what in ("blosclz", "tiny blocks", "zstd without size"):
         assert len(blosc_decompress(odd[what])) == 4096, what
 
@@ -428,18 +401,11 @@ def test_stored_frames_are_copied_whatever_their_other_flags(flags: int, version
     frame = struct.pack("<4B3I", 2, version_lz, flags, 4, 1000, 64, 1016) + data
     assert blosc_decompress(frame) == data
     staging_buffer, table = parsed([frame], 1000)
-    assert decode(staging_buffer, table) == [data]
-    assert table.streams.raw.all()
+    assert decode(staging_buffer, table, 1000) == [data]
+    assert table.groups[RAW].frame.size == 1
 
 
 # -- damage ------------------------------------------------------------------------------------------------------
-
-
-def refusal(bad: bytes, good: bytes, expected: int) -> str:
-    with pytest.raises(CodecError) as caught:
-        parsed([good, good, bad, good], expected)
-    assert (caught.value.index, caught.value.codec) == (2, "blosc")
-    return str(caught.value)
 
 
 DATA = content(3, 4096, 4)
@@ -449,93 +415,66 @@ STORED = struct.pack("<4B3I", 2, 1, 0x22, 4, 4096, 1024, 4113) + DATA
 
 
 @pytest.mark.parametrize(
-    ("bad", "message"),
+    "bad",
     [
-        (b"", "truncated: 0 bytes are too few for a blosc header of 16"),
-        (GOOD[:15], "truncated: 15 bytes are too few"),
-        (GOOD[:16], f"truncated: expected {len(GOOD)} encoded bytes, got 16"),
-        (GOOD[:-1], f"truncated: expected {len(GOOD)} encoded bytes, got {len(GOOD) - 1}"),
-        (make_frame(DATA[:-1]), "expected 4096 decoded bytes, got 4095"),
-        (changed(GOOD, 4, "<I", 0), "expected 4096 decoded bytes, got 0"),
-        (changed(GOOD, 3, "B", 0), "expected elements of 1 to 255 bytes, got 0"),
-        (changed(GOOD, 8, "<I", 0), "expected blocks of 1 to 4096 bytes, got 0"),
-        (changed(GOOD, 8, "<I", 4097), "expected blocks of 1 to 4096 bytes, got 4097"),
-        (changed(GOOD, 8, "<I", 2**32 - 1), "expected blocks of 1 to 4096 bytes, got 4294967295"),
-        (changed(GOOD, 12, "<I", 31), "expected header and block starts of 32 bytes, got 31 in all"),
-        (changed(GOOD, 2, "B", GOOD[2] | 2), f"stored whole: expected 4112 encoded bytes, got {len(GOOD)}"),
-        (STORED + b"x", "stored whole: expected 4112 encoded bytes, got 4113"),
-        (changed(GOOD, 20, "<i", 0), f"block 1: expected a start of 1 to {len(GOOD) - 4}, got 0"),
-        (changed(GOOD, 20, "<i", -5), f"block 1: expected a start of 1 to {len(GOOD) - 4}, got -5"),
-        (changed(GOOD, 28, "<i", len(GOOD) - 3), "block 3: expected a start of 1 to"),
-        (changed(GOOD, FIRST, "<i", 0), "block 0: expected a stream of 1 to"),
-        (changed(GOOD, FIRST, "<i", -1), "block 0: expected a stream of 1 to"),
-        (changed(GOOD, FIRST, "<i", len(GOOD) - FIRST - 3), f"got {len(GOOD) - FIRST - 3}"),
-        (changed(GOOD, FIRST, "<i", len(GOOD) - FIRST - 5), "block 0: truncated: no room for the size of a stream"),
-    ],
-)  # fmt: skip
-def test_damaged_frames_are_refused(bad: bytes, message: str) -> None:
-    assert message in refusal(bad, GOOD, 4096)
-    with pytest.raises((ValueError, RuntimeError)):
-        blosc_decoder(4096)(bad)
-
-
-def test_split_blocks_of_no_whole_elements_are_refused() -> None:
-    # c-blosc leaves the rest of such a block as it finds its memory
-    bad = changed(make_frame(DATA, blocksize=1024), 8, "<I", 1025)
-    assert "block 0: expected a multiple of 4 bytes, got 1025" in refusal(bad, GOOD, 4096)
-
-
-@pytest.mark.parametrize(
-    ("codec", "compress", "message"),
-    [
-        (SNAPPY, lambda d: snappy_encode(d + d[:1]), "snappy: expected 256 decoded bytes, got 257"),
-        (SNAPPY, lambda d: b"\x80\x80\x80\x80\x80\x80", "snappy: expected 256 decoded bytes, got 0"),
-        (SNAPPY, lambda d: b"\x80", "snappy: expected 256 decoded bytes, got 0"),
+        b"",
+        GOOD[:15],
+        GOOD[:16],
+        GOOD[:-1],
+        GOOD + b"x",
+        make_frame(DATA[:-1]),
+        changed(GOOD, 4, "<I", 0),
+        changed(GOOD, 3, "B", 0),
+        *(changed(GOOD, 8, "<I", blocksize) for blocksize in (0, 4097, 2**32 - 1)),
+        changed(GOOD, 12, "<I", 31),
+        changed(GOOD, 2, "B", GOOD[2] | 2),
+        STORED + b"x",
+        *(changed(GOOD, 20, "<i", start) for start in (0, -5)),
+        changed(GOOD, 28, "<i", len(GOOD) - 3),
+        *(changed(GOOD, FIRST, "<i", size) for size in (0, -1, len(GOOD) - FIRST - 3, len(GOOD) - FIRST - 5)),
+        # c-blosc leaves the rest of a split block of no whole elements as it finds its memory
+        changed(make_frame(DATA, blocksize=1024), 8, "<I", 1025),
+        *(
+            make_frame(bytes(4096), codec=SNAPPY, compress=compress)
+            for compress in (lambda d: snappy_encode(d + d[:1]), lambda d: b"\x80" * 6, lambda d: b"\x80")
+        ),
     ],
 )
-def test_streams_with_a_wrong_header_are_refused(codec: int, compress: Callable[[bytes], bytes], message: str) -> None:
-    bad = make_frame(bytes(4096), codec=codec, compress=compress)
-    assert message in refusal(bad, make_frame(bytes(4096), codec=codec), 4096)
+def test_damaged_frames_go_to_the_host(bad: bytes) -> None:
+    staging_buffer, table = parsed([GOOD, bad, GOOD], 4096)
+    assert table.to_host.tolist() == [False, True, False]
+    assert decode(staging_buffer, table, 4096) == [DATA, None, DATA]
 
 
-def test_ranges_outside_the_staging_buffer_are_refused() -> None:
-    staging_buffer = staging_buffer_of([GOOD, GOOD])
-    with pytest.raises(ValueError, match="are not in a staging buffer"):
-        parse_frames(staging_buffer.data, staging_buffer.offsets, staging_buffer.sizes + 5, 4096)
-
-
-def same(one: Any, other: Any) -> bool:
-    """Whether two outcomes are the same error, or tables of the same rows and dtypes."""
-    if isinstance(one, tuple) or isinstance(other, tuple):
-        return bool(one == other)
-    names = [name for name in BloscTable.__slots__ if name != "streams"]
-    columns = [(getattr(one, name), getattr(other, name)) for name in names]
-    columns += [(getattr(one.streams, name), getattr(other.streams, name)) for name in BloscStreams.__slots__]
-    return all(a.dtype == b.dtype and np.array_equal(a, b) for a, b in columns)
+def test_ranges_outside_the_staging_buffer_go_to_the_host() -> None:
+    data, offsets, sizes = staging_buffer_of([GOOD, GOOD], tight=True)
+    for offset, size in ((-1, 0), (1, 0), (0, 1), (0, -(1 << 62)), (1 << 62, 0)):
+        table = parse_frames(data, offsets + np.array([0, offset]), sizes + np.array([0, size]), 4096)
+        assert table.to_host.tolist() == [False, True]
 
 
 def check_damage(chunk: bytes, expected: int) -> str:
-    """An error or a table in bounds, whatever lies around the frame; never an error where the CPU has an answer."""
-    got = outcome(parse_frames, chunk, expected, 0)
-    with config.set({"cpu.native": False}):
-        assert same(got, outcome(parse_frames, chunk, expected, 255))
+    """A table in bounds, whatever lies around the frame, which gives what the CPU gives, if it has an answer."""
+    tables = []
+    for filler in (0, 255):
+        data = np.full(len(chunk) + 1, filler, np.uint8)
+        data[1:] = np.frombuffer(chunk, np.uint8)
+        staging_buffer = StagingBuffer(data, np.array([1]), np.array([len(chunk)]))
+        table = parse_frames(*staging_buffer, expected)
+        check_table(staging_buffer, table, expected)
+        tables.append([*table[:-1], *streams_of(table)])
+    assert all(map(np.array_equal, *tables))
+    if table.to_host[0]:
+        return "host"
     try:
         answer = bytes(blosc_decoder(expected)(chunk))
     except (ValueError, RuntimeError):
-        answer = None
-    if isinstance(got, tuple):
-        assert got[:2] == (0, "blosc")
-        assert answer is None or "multiple of" in got[2], "the CPU decodes what is refused here"
-        return "refused"
-    staging_buffer = StagingBuffer(np.frombuffer(b"\0" + chunk, np.uint8), np.array([1]), np.array([len(chunk)]))
-    check_table(staging_buffer, got, expected)
-    if answer is None or got.to_host[0]:
-        return "host" if got.to_host[0] else "found later"
-    assert decode(staging_buffer, got) == [answer]
+        return "found later"
+    assert decode(staging_buffer, table, expected) == [answer]
     return "decoded"
 
 
-def test_damage_gives_an_error_or_a_table_in_bounds() -> None:
+def test_damage_gives_a_table_in_bounds() -> None:
     rng = np.random.default_rng(12)
     seen: set[str] = set()
     for codec, mode, typesize, kind in itertools.product((LZ4, DEFLATE, ZSTD), (0, 1, 2), (1, 4, 16, 20), (0, 2)):
@@ -544,7 +483,7 @@ def test_damage_gives_an_error_or_a_table_in_bounds() -> None:
                 content(kind, nbytes, typesize), codec=codec, mode=mode, typesize=typesize, blocksize=blocksize
             )
             seen |= {check_damage(bad, nbytes) for bad in damaged(frame, rng, 24)}
-    assert seen == {"refused", "host", "found later", "decoded"}
+    assert seen == {"host", "found later", "decoded"}
 
 
 @given(
@@ -559,7 +498,7 @@ def test_damage_gives_an_error_or_a_table_in_bounds() -> None:
     starts=st.lists(st.integers(-1, 60), max_size=6),
     behind=st.binary(max_size=80),
 )
-def test_any_bytes_behind_a_header_give_an_error_or_a_table_in_bounds(
+def test_any_bytes_behind_a_header_give_a_table_in_bounds(
     header: tuple[int, int, int, int, int], claimed: int | None, starts: list[int], behind: bytes
 ) -> None:
     body = struct.pack(f"<{len(starts)}i", *starts) + behind
@@ -568,8 +507,8 @@ def test_any_bytes_behind_a_header_give_an_error_or_a_table_in_bounds(
     check_damage(chunk, 300)
 
 
-@given(st.binary(max_size=64), st.integers(0, 300))
-def test_any_bytes_give_an_error_or_a_table_in_bounds(chunk: bytes, expected: int) -> None:
+@given(st.binary(max_size=64), st.integers(1, 300))
+def test_any_bytes_give_a_table_in_bounds(chunk: bytes, expected: int) -> None:
     check_damage(chunk, expected)
 
 
@@ -584,4 +523,4 @@ def test_tables_stay_small_whatever_frames_claim(blocksize: int, to_host: bool) 
     frame = struct.pack("<4B3I", 2, 1, 0x30, 1, nbytes, blocksize, end + len(body)) + starts + body
     _, table = parsed([frame], nbytes)
     assert table.to_host.tolist() == [to_host]
-    assert len(table.streams.frame) == (0 if to_host else nbytes // 64)
+    assert len(streams_of(table).frame) == (0 if to_host else nbytes // 64)
