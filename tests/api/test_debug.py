@@ -1,6 +1,7 @@
 """What users paste into a report of a bug."""
 
 from importlib import metadata
+from types import SimpleNamespace
 
 import gzarr
 from gzarr.cpu.compiled.library import status
@@ -12,7 +13,8 @@ def lines(text):
 
 
 def test_versions_and_states_are_printed(capsys):
-    gzarr.print_debug_info()
+    with gzarr.config.set(device="cpu"):
+        gzarr.print_debug_info()
     facts = lines(capsys.readouterr().out)
     assert facts["numpy"] == metadata.version("numpy")
     assert facts["compiled loop"] == status()
@@ -25,8 +27,9 @@ def test_a_lack_of_metadata_is_no_error(capsys, monkeypatch):
     def missing(name):
         raise metadata.PackageNotFoundError(name)
 
-    monkeypatch.setattr(metadata, "version", missing)
-    monkeypatch.setattr(metadata, "requires", missing)
+    # Not those of `metadata` itself: a module that is imported meanwhile would keep them.
+    without = SimpleNamespace(version=missing, requires=missing, PackageNotFoundError=metadata.PackageNotFoundError)
+    monkeypatch.setattr("gzarr.api.debug.metadata", without)
     gzarr.print_debug_info()
     assert lines(capsys.readouterr().out)["numpy"] == "not installed"
 
@@ -36,4 +39,5 @@ def test_a_gpu_is_named_or_what_it_lacks(monkeypatch):
     assert describe_gpu() == "off: no driver: install it; no CuPy"
     monkeypatch.setattr("gzarr.devices._problems", lambda kvikio: ())
     monkeypatch.setattr("gzarr.gpu.detection.detect.device_count", lambda: 2)
-    assert describe_gpu() == "cuda:0 (), cuda:1 ()"
+    monkeypatch.setattr("gzarr.gpu.detection.detect.identify", lambda number: SimpleNamespace(name=f"GPU {number}"))
+    assert describe_gpu() == "cuda:0 (GPU 0), cuda:1 (GPU 1)"
