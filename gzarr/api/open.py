@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Unpack
 
 from gzarr.api.consolidated import read_with_consolidated
 from gzarr.api.groups import open_group as open_group  # noqa: PLC0414 - also found here
-from gzarr.errors import (
-    ArrayNotFoundError,
-    ContainsNodeError,
-    NodeNotFoundError,
-)
+from gzarr.errors import ArrayNotFoundError, NodeNotFoundError
 from gzarr.hierarchy import new_nodes
 from gzarr.hierarchy.array import Array
-from gzarr.hierarchy.create import check_free, check_vacant
+from gzarr.hierarchy.create import check_free, check_vacant, found_or_created
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.keywords import OpenArrayKeywords, OpenKeywords, OpenLikeKeywords, OpenMode
 from gzarr.hierarchy.options import check_keywords, given_usage
 from gzarr.hierarchy.reaching import reach_node, take_format, take_mode
 from gzarr.metadata.catalog import may_be_consolidated
 from gzarr.metadata.documents import expect_array, expect_node, read_node
-from gzarr.metadata.model import GroupMeta
+from gzarr.metadata.model import GroupMeta, NodeMeta
 
 
 def open_array(
@@ -89,17 +86,16 @@ def open_array(
         if mode != "w" and given.get("shape") is None and given.get("data") is None:
             check_free(opened, where)
         return new_nodes.make(opened, where, opened_with, overwrite=mode == "w", **given)
-    meta = read_node(opened, where, wanted)
-    if meta is None and mode == "a" and (given.get("shape") is not None or given.get("data") is not None):
-        check_vacant(opened, where, ArrayNotFoundError)
-        try:
-            return new_nodes.make(opened, where, opened_with, **given)
-        except ContainsNodeError:  # another process was faster, or something else is in the way
-            meta = read_node(opened, where, wanted)
-            if meta is None:
-                raise
-    found = expect_array(opened, where, meta)
-    return Array(opened, where, found, opened_with, read_only=mode == "r", **given_usage(given))
+    found: Array | NodeMeta | None
+    if mode == "a" and (given.get("shape") is not None or given.get("data") is not None):
+        create = partial(new_nodes.make, opened, where, opened_with, **given)
+        found = found_or_created(opened, where, wanted, ArrayNotFoundError, create)
+    else:
+        found = read_node(opened, where, wanted)
+    if isinstance(found, Array):
+        return found
+    meta = expect_array(opened, where, found)
+    return Array(opened, where, meta, opened_with, read_only=mode == "r", **given_usage(given))
 
 
 def open_like(a: Any, path: Any = None, *, store: Any = None, **kwargs: Unpack[OpenLikeKeywords]) -> Array:

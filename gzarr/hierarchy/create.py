@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from gzarr.errors import (
     OVERWRITE,
@@ -32,6 +33,8 @@ from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta, ZarrFormat
 from gzarr.metadata.occupied import MARK, occupant, unfinished_copy, unfinished_run
 from gzarr.storage.base import Store
 from gzarr.storage.locks import while_locked
+
+T = TypeVar("T")
 
 
 def new_array(
@@ -111,16 +114,27 @@ def require_group_meta(store: Store, path: str, attributes: Mapping[str, Any], z
     Raises ContainsArrayError, ReadOnlyError.
     """
     wanted = None if zarr_format is None else checked_format(zarr_format)
-    meta = read_node(store, path, wanted)
-    if meta is None:
-        check_vacant(store, path, GroupNotFoundError)
+    create = partial(new_group_meta, store, path, attributes, zarr_format)
+    return expect_group(store, path, found_or_created(store, path, wanted, GroupNotFoundError, create))
+
+
+def found_or_created(
+    store: Store, path: str, zarr_format: Any, error: type[NodeNotFoundError], create: Callable[[], T]
+) -> NodeMeta | T:
+    """Return the metadata of what is at a path, or what is created if nothing is there. Several processes get the same.
+
+    Raises ``error`` if data of another kind are in the way, and what ``create`` raises.
+    """
+    found = read_node(store, path, zarr_format)
+    if found is None:
+        check_vacant(store, path, error)
         try:
-            return new_group_meta(store, path, attributes, zarr_format)
+            return create()
         except ContainsNodeError:  # another process was faster, or something else is in the way
-            meta = read_node(store, path, wanted)
-            if meta is None:
+            found = read_node(store, path, zarr_format)
+            if found is None:
                 raise
-    return expect_group(store, path, meta)
+    return found
 
 
 def put_node(store: Store, path: str, meta: NodeMeta, *, overwrite: bool) -> None:
@@ -159,17 +173,7 @@ def make_room(store: Store, path: str, *, overwrite: bool, zarr_format: ZarrForm
     """
     store.check_metadata_writable()
     store = store.live()
-    parts = path.split("/")[:-1] if path else []
-    missing = []
-    for depth in range(len(parts) + bool(path)):
-        parent = "/".join(parts[:depth])
-        node = read_node(store, parent)
-        if isinstance(node, ArrayMeta):
-            raise ContainsArrayError(
-                f"an array is stored at {join_path(str(store), parent)!r}: an array cannot contain other nodes"
-            )
-        if node is None:
-            missing.append(parent)
+    missing = _missing_groups(store, _above(path))
     if overwrite:
         clear(store, path)
     else:
@@ -177,6 +181,17 @@ def make_room(store: Store, path: str, *, overwrite: bool, zarr_format: ZarrForm
     for parent in missing:
         if store.set_if_missing(*documents(GroupMeta({}, zarr_format), parent)[0]):
             refresh(store, parent, zarr_format)
+
+
+def _missing_groups(store: Store, paths: Iterable[str]) -> list[str]:
+    """Return those of some paths at which no group is. Raises ContainsArrayError if an array is."""
+    found = {path: read_node(store, path) for path in paths}
+    for path, node in found.items():
+        if isinstance(node, ArrayMeta):
+            raise ContainsArrayError(
+                f"an array is stored at {join_path(str(store), path)!r}: an array cannot contain other nodes"
+            )
+    return [path for path, node in found.items() if node is None]
 
 
 def check_free(store: Store, path: str) -> None:
@@ -235,16 +250,8 @@ def create_nodes(store: Store, path: str, nodes: Mapping[str, Any], *, overwrite
     if not asked:
         return {}
     zarr_format = next(iter(asked.values())).zarr_format
-    above = {parent for name in asked for parent in _above(name)} - asked.keys()
-    missing = {}
-    for name in above:
-        found = read_node(store, join_path(path, name))
-        if isinstance(found, ArrayMeta):
-            raise ContainsArrayError(
-                f"an array is stored at {join_path(str(store), join_path(path, name))!r}: it cannot contain other nodes"
-            )
-        if found is None:
-            missing[name] = GroupMeta({}, zarr_format)
+    above = {join_path(path, parent): parent for name in asked for parent in _above(name) if parent not in asked}
+    missing = {above[place]: GroupMeta({}, zarr_format) for place in _missing_groups(store, above)}
     if not overwrite:
         for name in asked:
             check_free(store, join_path(path, name))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numcodecs
@@ -21,7 +22,7 @@ from gzarr.codecs.vlen import VLenBytesCodec, VLenUTF8Codec
 from gzarr.dtypes import cast_fill, parse_dtype
 from gzarr.errors import ArrayNotFoundError, ContainsNodeError, GzarrError, MetadataError
 from gzarr.hierarchy.array import Array
-from gzarr.hierarchy.create import check_vacant, new_array
+from gzarr.hierarchy.create import found_or_created, new_array
 from gzarr.hierarchy.named_axes import axis_names
 from gzarr.hierarchy.new_metadata import checked_format
 from gzarr.hierarchy.node import Node
@@ -32,7 +33,6 @@ from gzarr.hierarchy.reaching import take_format
 from gzarr.indexing.chunking import parse_shape
 from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.metadata.conventions import ATTRIBUTE
-from gzarr.metadata.documents import read_node
 from gzarr.metadata.model import ArrayMeta, GroupMeta
 from gzarr.metadata.parts import split_codecs
 from gzarr.storage.base import Store
@@ -301,20 +301,15 @@ def require_member(
     group: Node[GroupMeta], name: str, shape: Any, dtype: Any, keywords: dict[str, Any], *, exact: bool
 ) -> Array:
     """Open the array with a name, creating it if it is missing. Raises TypeError if it has another shape or type."""
-    path = member_path(group, name)
-    meta = read_node(group.store, path, group.metadata.zarr_format)
-    if meta is None:
-        check_vacant(group.store, path, ArrayNotFoundError)
-        try:
-            return new_member(group, name, None, {"shape": shape, "dtype": dtype, **keywords})
-        except ContainsNodeError:  # another process was faster, or something else is in the way
-            meta = read_node(group.store, path, group.metadata.zarr_format)
-            if meta is None:
-                raise
-    if isinstance(meta, GroupMeta):
+    path, given = member_path(group, name), {"shape": shape, "dtype": dtype, **keywords}
+    create = partial(new_member, group, name, None, given)
+    found = found_or_created(group.store, path, group.metadata.zarr_format, ArrayNotFoundError, create)
+    if isinstance(found, Array):
+        return found
+    if isinstance(found, GroupMeta):
         raise ContainsNodeError(f"a group, not an array, is stored at {join_path(str(group.store), path)!r}")
     usage = given_usage(keywords)
-    array = Array(group.store, path, meta, group.opened_with, read_only=group._read_only, **usage)
+    array = Array(group.store, path, found, group.opened_with, read_only=group._read_only, **usage)
     wanted = parse_shape(shape)
     if array.shape != wanted:
         raise TypeError(f"the existing array has shape {array.shape}, not {wanted}")
