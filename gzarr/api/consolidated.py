@@ -133,9 +133,8 @@ def open_consolidated(
     if not use_consolidated:
         raise ValueError("use_consolidated must be True here; use open_group to do without consolidated metadata")
     store, path = (path, None) if store is None else (store, path)
-    given: dict[str, Any] = {**kwargs}
-    wanted = take_format(zarr_format, given)
-    opened, where, mode, opened_with = reach_group(open_consolidated, store, path, mode, device, given)
+    given: dict[str, Any] = {**kwargs, "zarr_format": zarr_format}
+    opened, where, mode, opened_with, wanted = reach_group(open_consolidated, store, path, mode, device, given)
     opened, meta = open_consolidated_node(opened, where, wanted, metadata_key, frozen=True)
     meta = expect_node(opened, where, meta)
     require_consolidated(opened, meta, join_path(str(opened), where))

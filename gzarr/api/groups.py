@@ -13,7 +13,7 @@ from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.create import create_nodes, new_group_meta, require_group_meta
 from gzarr.hierarchy.group import Group, opened_node
 from gzarr.hierarchy.keywords import GroupKeywords, OpenMode
-from gzarr.hierarchy.reaching import reach_group, reach_node, take_format
+from gzarr.hierarchy.reaching import reach_group, reach_node
 from gzarr.indexing.keys import join_path
 from gzarr.metadata.documents import expect_group, read_node
 
@@ -76,9 +76,8 @@ def open_group(
     ('test run', ['speed'])
     """
     store, path = (path, None) if store is None else (store, path)
-    given: dict[str, Any] = {**kwargs}
-    wanted = take_format(zarr_format, given)
-    opened, where, mode, opened_with = reach_group(open_group, store, path, mode, device, given)
+    given: dict[str, Any] = {**kwargs, "zarr_format": zarr_format}
+    opened, where, mode, opened_with, wanted = reach_group(open_group, store, path, mode, device, given)
     if mode in ("w", "w-", "x"):
         made = new_group_meta(opened, where, attributes or {}, wanted, overwrite=mode == "w")
         return Group(opened, where, made, opened_with)
@@ -142,9 +141,8 @@ def group(
         └── bar
             └── baz (100, 100) int32
     """
-    given: dict[str, Any] = {**kwargs}
-    wanted = take_format(zarr_format, given)
-    opened, where, _, opened_with = reach_group(group, store, path, "w" if overwrite else "a", device, given)
+    given: dict[str, Any] = {**kwargs, "zarr_format": zarr_format}
+    opened, where, _, opened_with, wanted = reach_group(group, store, path, "w" if overwrite else "a", device, given)
     if overwrite:
         meta = new_group_meta(opened, where, attributes or {}, wanted, overwrite=True)
     elif opened.read_only and read_node(opened, where, wanted) is None:
@@ -200,9 +198,9 @@ def create_group(
     >>> root.attrs["title"]
     'test run'
     """
-    given: dict[str, Any] = {**kwargs}
-    wanted = take_format(zarr_format, given)
-    opened, where, _, opened_with = reach_group(create_group, store, path, "w" if overwrite else "a", device, given)
+    mode: OpenMode = "w" if overwrite else "a"
+    given: dict[str, Any] = {**kwargs, "zarr_format": zarr_format}
+    opened, where, _, opened_with, wanted = reach_group(create_group, store, path, mode, device, given)
     made = new_group_meta(opened, where, attributes or {}, wanted, overwrite=overwrite)
     return Group(opened, where, made, opened_with)
 

@@ -21,7 +21,7 @@ from gzarr.concurrency import new_lock
 from gzarr.config import config
 from gzarr.display.info import PlacementReport, Report
 from gzarr.display.progress import ProgressLike
-from gzarr.errors import ArrayNotFoundError, GzarrError, MetadataError, MissingExtraError, UnknownCodecError
+from gzarr.errors import ArrayNotFoundError, GzarrError, MissingExtraError, UnknownCodecError
 from gzarr.hierarchy.array_info import (
     array_page,
     array_report,
@@ -35,7 +35,7 @@ from gzarr.hierarchy.array_views import casting_dtype, view_metadata
 from gzarr.hierarchy.asynchronous import AsyncArray, take_over, unwrapped
 from gzarr.hierarchy.keywords import ConstructorKeywords, DeviceKeywords
 from gzarr.hierarchy.node import Node, same_objects
-from gzarr.hierarchy.open_options import OpenedWith, opened_with_settings
+from gzarr.hierarchy.open_options import OpenedWith
 from gzarr.hierarchy.options import ArrayConfig, given_config
 from gzarr.hierarchy.reaching import reach_existing, split_positional
 from gzarr.hierarchy.resizing import append_to, resize_array
@@ -51,7 +51,6 @@ from gzarr.hierarchy.selecting import (
 from gzarr.hierarchy.threads import run_in_thread
 from gzarr.indexing.chunking import parse_shape
 from gzarr.indexing.grid import nchunks
-from gzarr.indexing.keys import join_path
 from gzarr.indexing.selection import (
     normalize,
     normalize_basic,
@@ -60,10 +59,9 @@ from gzarr.indexing.selection import (
     normalize_vindex,
     split_fields,
 )
-from gzarr.metadata.documents import as_meta, documents, expect_array, read_node
+from gzarr.metadata.documents import documents, expect_array, read_node
 from gzarr.metadata.model import ArrayMeta
 from gzarr.metadata.parts import split_codecs
-from gzarr.storage import open_store
 from gzarr.storage.base import Store
 from gzarr.tensors import dlpack
 
@@ -105,6 +103,7 @@ class Array(Node[ArrayMeta]):
     (4, 2)
     """
 
+    _metadata_kind = ArrayMeta
     __slots__ = ("_bound", "_out_dtype", "is_view", "read_missing_chunks", "write_empty_chunks")
     _bound: ArrayIO | GzarrError | None  # None until it is needed, as most of many arrays are opened in vain
 
@@ -1262,56 +1261,6 @@ class Array(Node[ArrayMeta]):
     def async_array(self) -> AsyncArray:
         """The same array for callers that await."""
         return AsyncArray(self)
-
-    @classmethod
-    def open(cls, store: Any, zarr_format: int | None = None) -> Self:
-        """Open the array in a store.
-
-        Parameters
-        ----------
-        store : Store, StorePath, Group, path, URL or mapping
-            Where the array is stored.
-        zarr_format : {2, 3}, optional
-            Format to look for. By default both.
-
-        Returns
-        -------
-        Array
-            The array.
-
-        Raises
-        ------
-        ArrayNotFoundError
-            If no array is stored there.
-        """
-        return cls(store) if zarr_format is None else cls(store, zarr_version=zarr_format)
-
-    @classmethod
-    def from_dict(cls, store_path: Any, data: Any) -> Self:
-        """Return the array that a document describes, which need not be stored.
-
-        Parameters
-        ----------
-        store_path : Store, StorePath, path, URL or mapping
-            Where the chunks are.
-        data : mapping or metadata
-            What ``array.metadata.to_dict()`` gives, or metadata of gzarr or zarr-python.
-
-        Returns
-        -------
-        Array
-            The array.
-
-        Raises
-        ------
-        MetadataError
-            If the document is malformed, or that of a group.
-        """
-        opened, path = open_store(store_path)
-        meta = as_meta(data)
-        if not isinstance(meta, ArrayMeta):
-            raise MetadataError(f"{join_path(str(opened), path)}: expected the metadata of an array, got a group's")
-        return cls(opened, path, meta, opened_with_settings())
 
     # -- inside --------------------------------------------------------------------------------------------------
 

@@ -51,6 +51,16 @@ class AsyncNode:
             raise TypeError(f"{name} wraps a gzarr.{self._kind.__name__}, got {node!r}; use await {name}.open(...)")
         self._node = node
 
+    @classmethod
+    async def open(cls, store: Any, **kwargs: Any) -> Self:
+        """Open an array or group: see `Group.open`."""
+        return cls(await run_in_thread(cls._kind.open, store, **kwargs))
+
+    @classmethod
+    def from_dict(cls, store_path: Any, data: Any) -> Self:
+        """Return the array or group that a document describes: see `Group.from_dict`."""
+        return cls(cls._kind.from_dict(store_path, data))
+
     @property
     def attrs(self) -> dict[str, Any]:
         """User attributes, as they were read. `update_attributes` changes them."""
@@ -97,16 +107,6 @@ class AsyncArray(AsyncNode):
 
     __slots__ = ()
 
-    @classmethod
-    async def open(cls, store: Any, **kwargs: Any) -> Self:
-        """Open an array: see `Array.open`."""
-        return cls(await run_in_thread(cls._kind.open, store, **kwargs))
-
-    @classmethod
-    def from_dict(cls, store_path: Any, data: Any) -> Self:
-        """Return the array that a document describes: see `Array.from_dict`."""
-        return cls(cls._kind.from_dict(store_path, data))
-
 
 class AsyncGroup(AsyncNode):
     """A group whose methods are awaited: ``await group.getitem("a/b")``, ``await group.create_array("c", shape=5)``.
@@ -131,16 +131,6 @@ class AsyncGroup(AsyncNode):
     """
 
     __slots__ = ()
-
-    @classmethod
-    async def open(cls, store: Any, **kwargs: Any) -> Self:
-        """Open a group: see `Group.open`."""
-        return cls(await run_in_thread(cls._kind.open, store, **kwargs))
-
-    @classmethod
-    def from_dict(cls, store_path: Any, data: Any) -> Self:
-        """Return the group that a document describes: see `Group.from_dict`."""
-        return cls(cls._kind.from_dict(store_path, data))
 
     @classmethod
     async def from_store(cls, store: Any, **kwargs: Any) -> Self:
@@ -204,26 +194,22 @@ def unwrapped(value: Any) -> Any:
     return value._node if isinstance(value, AsyncNode) else value
 
 
-def awaited(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a coroutine function that makes a call on a thread, with asynchronous nodes."""
-
-    @wraps(call)
-    async def run(*args: Any, **kwargs: Any) -> Any:
-        return wrapped(await run_in_thread(call, *map(unwrapped, args), **_unwrapped(kwargs)))
-
-    return run
-
-
-def _unwrapped(keywords: dict[str, Any]) -> dict[str, Any]:
-    return {name: unwrapped(value) for name, value in keywords.items()}
-
-
 def _at_once(call: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that takes and returns asynchronous nodes."""
 
     @wraps(call)
     def run(*args: Any, **kwargs: Any) -> Any:
-        return wrapped(call(*map(unwrapped, args), **_unwrapped(kwargs)))
+        return wrapped(call(*map(unwrapped, args), **{name: unwrapped(value) for name, value in kwargs.items()}))
+
+    return run
+
+
+def awaited(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a coroutine function that makes a call on a thread, with asynchronous nodes."""
+
+    @wraps(call)
+    async def run(*args: Any, **kwargs: Any) -> Any:
+        return await run_in_thread(_at_once(call), *args, **kwargs)
 
     return run
 
@@ -233,8 +219,8 @@ def iterating(call: Callable[..., Iterable[Any]]) -> Callable[..., AsyncIterator
 
     @wraps(call)
     async def run(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-        for item in await run_in_thread(lambda: list(call(*map(unwrapped, args), **_unwrapped(kwargs)))):
-            yield wrapped(item)
+        for item in await run_in_thread(_at_once(lambda *a, **k: tuple(call(*a, **k))), *args, **kwargs):
+            yield item
 
     return run
 

@@ -73,6 +73,7 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
     array([2, 3])
     """
 
+    _metadata_kind = GroupMeta
     __slots__ = ()
 
     def __init__(
@@ -281,56 +282,6 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
     def async_group(self) -> AsyncGroup:
         """The same group for callers that await."""
         return AsyncGroup(self)
-
-    @classmethod
-    def open(cls, store: Any, zarr_format: int | None = None) -> Self:
-        """Open the group in a store.
-
-        Parameters
-        ----------
-        store : Store, StorePath, Group, path, URL or mapping
-            Where the group is stored.
-        zarr_format : {2, 3}, optional
-            Format to look for. By default both.
-
-        Returns
-        -------
-        Group
-            The group.
-
-        Raises
-        ------
-        GroupNotFoundError
-            If no group is stored there.
-        """
-        return cls(store) if zarr_format is None else cls(store, zarr_version=zarr_format)
-
-    @classmethod
-    def from_dict(cls, store_path: Any, data: Any) -> Self:
-        """Return the group that a document describes, which need not be stored.
-
-        Parameters
-        ----------
-        store_path : Store, StorePath, path, URL or mapping
-            Where the members are.
-        data : mapping or metadata
-            What ``group.metadata.to_dict()`` gives, or metadata of gzarr or zarr-python.
-
-        Returns
-        -------
-        Group
-            The group.
-
-        Raises
-        ------
-        MetadataError
-            If the document is malformed, or that of an array.
-        """
-        opened, path = open_store(store_path)
-        meta = as_meta(data)
-        if not isinstance(meta, GroupMeta):
-            raise MetadataError(f"{join_path(str(opened), path)}: expected the metadata of a group, got an array's")
-        return cls(opened, path, meta, opened_with_settings())
 
     @classmethod
     def from_store(

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeAlias, TypeVar
 
 import numpy as np
 
 from gzarr.backend import Backend
 from gzarr.display.progress import ProgressLike
-from gzarr.errors import NodeNotFoundError, ReadOnlyError
+from gzarr.errors import MetadataError, NodeNotFoundError, ReadOnlyError
 from gzarr.hierarchy.attributes import Attributes
-from gzarr.hierarchy.open_options import OpenedWith
+from gzarr.hierarchy.open_options import OpenedWith, opened_with_settings
 from gzarr.hierarchy.threads import run_in_thread
-from gzarr.metadata.documents import change_attributes, document_key, read_node
-from gzarr.metadata.model import ArrayMeta, GroupMeta
+from gzarr.indexing.keys import join_path
+from gzarr.metadata.documents import as_meta, change_attributes, document_key, read_node
+from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta
+from gzarr.storage import open_store
 from gzarr.storage.base import Store
 from gzarr.storage.store_path import StorePath
 from gzarr.storage.wrappers import seen_through, type_name
@@ -59,6 +61,7 @@ class Node(Generic[M]):
         The backend, the cache of decoded chunks, and whether pickles are loaded.
     """
 
+    _metadata_kind: ClassVar[type[NodeMeta]]
     __slots__ = ("__weakref__", "_read_only", "metadata", "opened_with", "path", "store")
     metadata: M
 
@@ -70,6 +73,60 @@ class Node(Generic[M]):
         self.metadata = metadata
         self.opened_with = opened_with if isinstance(opened_with, OpenedWith) else OpenedWith(opened_with)
         self._read_only = read_only
+
+    @classmethod
+    def open(cls, store: Any, zarr_format: int | None = None) -> Self:
+        """Open the array or group, whichever the class is of, in a store.
+
+        Parameters
+        ----------
+        store : Store, StorePath, Group, path, URL or mapping
+            Where it is stored.
+        zarr_format : {2, 3}, optional
+            Format to look for. By default both.
+
+        Returns
+        -------
+        Array or Group
+            It.
+
+        Raises
+        ------
+        ArrayNotFoundError, GroupNotFoundError
+            If none is stored there.
+        """
+        constructor: type[Any] = cls
+        node: Self = constructor(store) if zarr_format is None else constructor(store, zarr_version=zarr_format)
+        return node
+
+    @classmethod
+    def from_dict(cls, store_path: Any, data: Any) -> Self:
+        """Return the array or group that a document describes, which need not be stored.
+
+        Parameters
+        ----------
+        store_path : Store, StorePath, path, URL or mapping
+            Where the chunks or the members are.
+        data : mapping or metadata
+            What ``metadata.to_dict()`` gives, or metadata of gzarr or zarr-python.
+
+        Returns
+        -------
+        Array or Group
+            It.
+
+        Raises
+        ------
+        MetadataError
+            If the document is malformed, or is of the other kind.
+        """
+        opened, path = open_store(store_path)
+        meta: Any = as_meta(data)
+        kind: type[Any] = cls._metadata_kind
+        if not isinstance(meta, kind):
+            expected, got = ("an array", "a group's") if kind is ArrayMeta else ("a group", "an array's")
+            raise MetadataError(f"{join_path(str(opened), path)}: expected the metadata of {expected}, got {got}")
+        return cls(opened, path, meta, opened_with_settings())
 
     @property
     def backend(self) -> Backend:

@@ -82,10 +82,14 @@ def reach_group(
     mode: OpenMode | None,
     device: Any,
     keywords: dict[str, Any],
-) -> tuple[Store, str, OpenMode, OpenedWith]:
-    """`reach_node` for a group that a function opens. Raises TypeError for keywords that the function does not take."""
+) -> tuple[Store, str, OpenMode, OpenedWith, Any]:
+    """`reach_node` for a group that a function opens, and the Zarr format asked for, or None.
+
+    Raises TypeError for keywords that the function does not take.
+    """
+    zarr_format = take_format(keywords.pop("zarr_format"), keywords)
     check_keywords(keywords, GroupKeywords, function)
-    return reach_node(store, path, mode, device, keywords)
+    return *reach_node(store, path, mode, device, keywords), zarr_format
 
 
 def take_mode(mode: OpenMode | None, keywords: dict[str, Any]) -> OpenMode | None:
