@@ -15,11 +15,10 @@ import numpy as np
 
 from gzarr.concurrency import new_lock
 from gzarr.convert.classic import check_whole
-from gzarr.convert.writing import node_of, replacing, write
-from gzarr.copying.arrays import BUDGET_NBYTES, copy_regions, decoding_route
+from gzarr.convert.writing import node_of, replacing, write, write_regions
 from gzarr.copying.report import TransferReport
 from gzarr.copying.settings import TransferKeywords
-from gzarr.copying.sources import Source, SourceTree, check_name, from_array, on_host, reading, regular_grid
+from gzarr.copying.sources import Source, SourceTree, check_name, from_array, reading, regular_grid
 from gzarr.errors import CopyError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
@@ -244,14 +243,13 @@ def _write_variable(dataset: Any, path: str, array: Array, compression: str | No
     variable.set_auto_maskandscale(False)
     variable.set_auto_chartostring(False)
     _set_attributes(variable, {**attributes, **extra})
-    grid = regular_grid(source.shape, tuple(chunks))
 
     def put(region: Region, data: Any) -> None:
-        values = convert(on_host(data))
+        values = convert(data)
         with _LOCK:
             variable[region] = values
 
-    copy_regions(source, put, decoding_route(source, grid, BUDGET_NBYTES))
+    write_regions(source, put, tuple(chunks))
 
 
 def _require_dimension(group: Any, name: str, extent: int, what: str) -> None:

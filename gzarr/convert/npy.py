@@ -13,24 +13,13 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from gzarr.convert.writing import node_of, replacing, write
-from gzarr.copying.arrays import BUDGET_NBYTES, copy_regions, decoding_route
+from gzarr.convert.writing import node_of, replacing, write, write_regions
 from gzarr.copying.report import TransferReport
 from gzarr.copying.settings import TransferKeywords
-from gzarr.copying.sources import (
-    Source,
-    SourceTree,
-    check_name,
-    from_array,
-    from_memory,
-    on_host,
-    reading,
-    regular_grid,
-)
+from gzarr.copying.sources import Source, SourceTree, check_name, from_array, from_memory, on_host, reading
 from gzarr.errors import CopyError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.lazy import allocate
-from gzarr.indexing.regions import Region
 
 
 def from_npy(source: str | os.PathLike[str], dest: Any, **options: Unpack[TransferKeywords]) -> TransferReport:
@@ -177,10 +166,5 @@ def _save(array: Array, file: Path) -> None:
     if not array.nbytes:
         return
     mapped = np.memmap(file, dtype, "r+", offset=begin, shape=array.shape)
-    source = from_array(array)
-
-    def put(region: Region, data: Any) -> None:
-        mapped[region] = on_host(data)
-
-    copy_regions(source, put, decoding_route(source, regular_grid(array.shape), BUDGET_NBYTES))
+    write_regions(from_array(array), mapped.__setitem__)
     mapped.flush()

@@ -5,22 +5,26 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Unpack
 
+from numpy.typing import NDArray
+
 from gzarr.api.consolidated import consolidate_metadata
 from gzarr.api.open import open as open_node
+from gzarr.copying.arrays import BUDGET_NBYTES, copy_regions, decoding_route
 from gzarr.copying.planning import check_copy
 from gzarr.copying.report import TransferReport
 from gzarr.copying.settings import CopyKeywords, Settings, TransferKeywords
-from gzarr.copying.sources import SourceTree, of_file
+from gzarr.copying.sources import Source, SourceTree, of_file, on_host, regular_grid
 from gzarr.copying.transfer import destination, transfer_tree
 from gzarr.errors import OVERWRITE, CopyError, GzarrError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
+from gzarr.indexing.regions import Region
 
 #: With less space left, the disk counts as full; libraries say only that something failed.
 _FULL_NBYTES = 1 << 20
@@ -46,6 +50,14 @@ def write(tree: SourceTree, dest: Any, /, **options: Unpack[TransferKeywords]) -
 def node_of(source: Any) -> Array | Group:
     """The array or group that is written to a file: itself, or what is stored at a path."""
     return source if isinstance(source, (Array, Group)) else open_node(source, mode="r")
+
+
+def write_regions(
+    source: Source, put: Callable[[Region, NDArray[Any]], None], chunks: tuple[int, ...] | None = None
+) -> None:
+    """Read an array in bounded memory, and put every region of it into a file. chunks: that the file writes whole."""
+    route = decoding_route(source, regular_grid(source.shape, chunks), BUDGET_NBYTES)
+    copy_regions(source, lambda region, data: put(region, on_host(data)), route)
 
 
 @contextmanager
