@@ -39,60 +39,57 @@ def with_memory(name: str, max_nbytes: int | None, limit: int) -> str:
 
 
 class Budget:
-    """What tasks hold, in bytes.
+    """What tasks hold, in bytes: each the same.
 
     Attributes
     ----------
-    max_nbytes : int
-        The most that tasks may hold, unless one that needs more runs alone.
-    most : int
-        How many tasks may run at once.
     failed : bool
         Whether a task has failed, so that no other begins.
     """
 
-    def __init__(self, max_nbytes: int, most: int, pending: Callable[[], int] = int) -> None:
-        self.max_nbytes, self.most = max_nbytes, most
+    def __init__(self, max_nbytes: int, cost_nbytes: int, most: int, pending: Callable[[], int] = int) -> None:
+        """Begin with no task.
+
+        max_nbytes: what tasks and ``pending`` bytes may hold, unless a task runs alone. most: how many run at once.
+        """
         self.failed = False
+        self._limits = max_nbytes, cost_nbytes, most
         self._pending = pending
         self._lock = new_lock()
-        self._held = self._n_tasks = 0
-        self._waiting: deque[tuple[int, SimpleQueue[None]]] = deque()
+        self._n_tasks = 0
+        self._waiting: deque[SimpleQueue[None]] = deque()
 
-    def take(self, nbytes: int) -> None:
+    def take(self) -> None:
         """Wait until those who asked before were let in and there is room for a task, and hold it."""
-        entry = nbytes, SimpleQueue[None]()
+        turn = SimpleQueue[None]()
         try:
-            self._waiting.append(entry)
+            self._waiting.append(turn)
             self._let_in()
-            entry[1].get()
+            turn.get()
         except BaseException:  # an interrupt
             with self._lock:
-                if entry in self._waiting:
-                    self._waiting.remove(entry)
+                if turn in self._waiting:
+                    self._waiting.remove(turn)
                 else:
-                    self.give(nbytes)
+                    self.give()
             raise
 
-    def give(self, nbytes: int) -> None:
+    def give(self) -> None:
         """Give back what a task held."""
         with self._lock:
-            self._held -= nbytes
             self._n_tasks -= 1
         self._let_in()
 
     def _let_in(self) -> None:
         with self._lock:
-            while self._waiting and self._has_room(self._waiting[0][0]):
-                nbytes, turn = self._waiting.popleft()
-                self._held += nbytes
+            while self._waiting and self._has_room():
                 self._n_tasks += 1
-                turn.put(None)
+                self._waiting.popleft().put(None)
 
-    def _has_room(self, nbytes: int) -> bool:
-        if not self._n_tasks:
-            return True
-        return self._n_tasks < self.most and self._held + nbytes + self._pending() <= self.max_nbytes
+    def _has_room(self) -> bool:
+        max_nbytes, cost_nbytes, most = self._limits
+        n = self._n_tasks + 1
+        return n == 1 or (n <= most and n * cost_nbytes + self._pending() <= max_nbytes)
 
 
 def worker_count(backend: Backend, concurrency: int) -> int:
@@ -108,7 +105,7 @@ def run_tasks(
     items: Iterable[T],
     *,
     n_items: int,
-    cost_nbytes: int | Callable[[T], int],
+    cost_nbytes: int,
     max_nbytes: int,
     workers: int | None = None,
     waits: bool = False,
@@ -126,8 +123,8 @@ def run_tasks(
         Taken in order.
     n_items : int
         How many there are.
-    cost_nbytes : int or callable
-        Bytes that a task holds, or a function of an item that gives them.
+    cost_nbytes : int
+        Bytes that a task holds.
     max_nbytes : int
         What all tasks under way, and what is pending, may hold. A task always begins if no other is under way.
     workers : int, optional
@@ -142,14 +139,12 @@ def run_tasks(
     Exception
         What the first failing task raised, after all tasks under way have ended. No task begins after it.
     """
-    budget = Budget(max_nbytes, max(1, n_items if workers is None else workers), pending)
-    cost = cost_nbytes if callable(cost_nbytes) else lambda _: cost_nbytes
+    budget = Budget(max_nbytes, cost_nbytes, n_items if workers is None else workers, pending)
     before = backend.record()
     ends: dict[int, object] = {}  # by stream, which later tasks take again
 
     def carry_out(item: T) -> None:
-        nbytes = cost(item)
-        budget.take(nbytes)
+        budget.take()
         try:
             if not budget.failed:
                 with backend.own_stream():
@@ -162,7 +157,7 @@ def run_tasks(
             budget.failed = True
             raise
         finally:
-            budget.give(nbytes)
+            budget.give()
 
     try:
         backend.run(carry_out, items, Work(n_items, max(max_nbytes, 1 << 20), 1, unlocked=True, waits=waits))

@@ -20,21 +20,20 @@ def _several_threads() -> Any:
         yield
 
 
-def peak_of(cost: Any, max_nbytes: int, items: list[int], **options: Any) -> int:
-    """The most bytes that tasks held at once."""
-    lock, held, most = threading.Lock(), 0, 0
+def most_at_once(cost: int, max_nbytes: int, n: int = 20, **options: Any) -> int:
+    """How many tasks ran at once."""
+    lock, running, most = threading.Lock(), 0, 0
 
     def task(item: int) -> None:
-        nonlocal held, most
-        nbytes = cost(item) if callable(cost) else cost
+        nonlocal running, most
         with lock:
-            held += nbytes
-            most = max(most, held)
+            running += 1
+            most = max(most, running)
         time.sleep(0.002)
         with lock:
-            held -= nbytes
+            running -= 1
 
-    run_tasks(CpuBackend(), task, items, n_items=len(items), cost_nbytes=cost, max_nbytes=max_nbytes, **options)
+    run_tasks(CpuBackend(), task, range(n), n_items=n, cost_nbytes=cost, max_nbytes=max_nbytes, **options)
     return most
 
 
@@ -44,39 +43,37 @@ def test_every_item_is_done_once() -> None:
     assert sorted(done) == list(range(100))
 
 
-def test_tasks_stay_within_the_budget() -> None:
-    assert peak_of(10, 35, [1] * 40) == 30
-    assert peak_of(lambda item: item, 50, [30, 10, 40, 20, 50, 5] * 5) <= 50
+@pytest.mark.parametrize(
+    ("cost", "max_nbytes", "options", "most"),
+    [
+        (10, 35, {}, 3),
+        (10, 35, {"pending": lambda: 20}, 1),
+        (1, 100, {"workers": 2}, 2),
+        (100, 10, {}, 1),
+        (1, 0, {"workers": 0}, 1),
+    ],
+    ids=["limit", "what is pending", "workers", "beyond the limit", "no workers"],
+)
+def test_tasks_stay_within_the_budget(cost: int, max_nbytes: int, options: Any, most: int) -> None:
+    assert most_at_once(cost, max_nbytes, **options) == most
 
 
-def test_what_is_pending_counts() -> None:
-    assert peak_of(10, 35, [1] * 20, pending=lambda: 20) == 10
+def test_tasks_are_let_in_in_order() -> None:
+    budget, let_in = Budget(1, 1, most=3), SimpleQueue[int]()
+    budget.take()
 
+    def wait(number: int) -> None:
+        budget.take()
+        let_in.put(number)
 
-def test_no_more_workers_than_wanted() -> None:
-    assert peak_of(1, 100, [1] * 20, workers=2) == 2
-
-
-def test_a_task_beyond_the_budget_runs_alone() -> None:
-    assert peak_of(lambda item: item, 10, [100, 1, 1, 100, 1, 1, 100]) == 100
-
-
-def test_no_task_is_put_off_by_later_ones() -> None:
-    budget, let_in = Budget(10, most=3), SimpleQueue[int]()
-    budget.take(6)
-
-    def wait_for(nbytes: int) -> None:
-        budget.take(nbytes)
-        let_in.put(nbytes)
-
-    threads = [threading.Thread(target=wait_for, args=(nbytes,), daemon=True) for nbytes in (7, 1)]
-    for n, thread in enumerate(threads):
-        thread.start()
-        while len(budget._waiting) <= n:
+    for number in range(2):
+        threading.Thread(target=wait, args=(number,), daemon=True).start()
+        while len(budget._waiting) <= number:
             time.sleep(0.001)
-    assert let_in.empty()  # there is room for 1, but 7 asked first
-    budget.give(6)
-    assert {let_in.get(timeout=10), let_in.get(timeout=10)} == {7, 1}
+    for number in range(2):
+        assert let_in.empty()
+        budget.give()
+        assert let_in.get(timeout=10) == number
 
 
 def test_the_first_error_stops_the_rest() -> None:
@@ -96,6 +93,7 @@ def test_the_first_error_stops_the_rest() -> None:
 def test_reads_within_a_task_stay_on_its_thread() -> None:
     z = gzarr.array(list(range(1000)), chunks=10)
     sums: list[int] = []
-    run_tasks(CpuBackend(), lambda n: sums.append(int(z[: n + 1].sum())), range(50), n_items=50, cost_nbytes=1,
-              max_nbytes=4)  # fmt: skip
+    run_tasks(
+        CpuBackend(), lambda n: sums.append(int(z[: n + 1].sum())), range(50), n_items=50, cost_nbytes=1, max_nbytes=4
+    )
     assert sorted(sums) == [n * (n + 1) // 2 for n in range(50)]
