@@ -3,54 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Literal, Unpack
 
 import numpy as np
 
-from gzarr.api.groups import open_group
 from gzarr.display.progress import ProgressLike
-from gzarr.errors import OVERWRITE, RESUME, ContainsNodeError, GroupNotFoundError, MetadataError
+from gzarr.errors import MetadataError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.keywords import GroupKeywords, RareArrayKeywords, StoreKeywords
-from gzarr.hierarchy.lazy import meets
 from gzarr.hierarchy.missing import missing_of
 from gzarr.hierarchy.new_nodes import dtype_of
 from gzarr.hierarchy.options import check_keywords
-from gzarr.hierarchy.reaching import open_store_at
 from gzarr.identity.runs import Resume, identify
 from gzarr.images.image import Image
 from gzarr.images.named_data import Placed, place
-from gzarr.images.new_levels import level_keywords, new_dtype, nodata_keywords, numbers
+from gzarr.images.new_levels import EncodingKeywords, level_keywords, new_dtype, nodata_keywords, numbers
 from gzarr.images.ome.axes import new_axes
 from gzarr.images.ome.channels import lacks_window, new_channels
 from gzarr.images.ome.documents import Dataset, Multiscale, write_multiscale, zarr_format_of
 from gzarr.images.pyramid.downsample import Method
-from gzarr.images.pyramid.level_arrays import is_bare
 from gzarr.images.pyramid.levels import Factors
-from gzarr.images.pyramid.making import build_levels, check_image
+from gzarr.images.pyramid.making import build_levels, check_apart, check_image, first_level, new_group
 from gzarr.images.pyramid.recipes import Recipe
-from gzarr.images.pyramid.resuming import read_marks
 from gzarr.images.shown import show_values
 from gzarr.images.stored_levels import count_channels
 from gzarr.indexing.chunking import parse_shape
-from gzarr.indexing.keys import join_path, normalize_path
-from gzarr.metadata.documents import documents
 from gzarr.tensors import from_tensor
 
 
-class ImageKeywords(RareArrayKeywords, StoreKeywords, total=False):
+class ImageKeywords(EncodingKeywords, RareArrayKeywords, StoreKeywords, total=False):
     """Of `create_image`: how chunks are encoded, and how the store and the device are used."""
 
-    compressor: Any
-    compressors: Any
-    filters: Any
-    serializer: Any
-    codecs: Any
     order: Literal["C", "F"] | None
-    fill_value: Any
     write_empty_chunks: bool | None
 
 
@@ -217,19 +203,6 @@ def create_image(
     return _finished(put_image(group, multiscale, level, data, recipe), data, channels, skip)
 
 
-def new_group(store: Any, opening: Mapping[str, Any], *, resume: bool, overwrite: bool, first: str = "0") -> Group:
-    """The group of a new image, or with ``resume`` that of one that was not finished. Raises: ContainsNodeError.
-
-    first: path of level 0.
-    """
-    if resume:
-        with suppress(GroupNotFoundError):
-            group = open_group(store, "r+", **opening)
-            if read_marks(group.store, group.path) is not None or is_bare(group, first):
-                return group
-    return open_group(store, "w" if overwrite else "w-", **opening)
-
-
 def _finished(image: Image, data: Any, channels: Sequence[Any] | None, skip: Any) -> Image:
     if data is None or channels is None:
         return image
@@ -241,15 +214,7 @@ def put_image(
 ) -> Image:
     """Make the levels of an image in its group, of which it has none, and write the metadata at last."""
     recipe = Recipe() if recipe is None else recipe
-    name = multiscale.datasets[0].path
-    array = group.get(name) if recipe.resume else None
-    if not isinstance(array, Array):
-        array = group.create_array(name, **level)
-    elif documents(array.metadata, "") != documents(check_image(multiscale, level, None), ""):
-        raise ContainsNodeError(
-            f"{array.store_path} was begun with another shape, data type or chunks: go on with the same ones, or pass "
-            f"{OVERWRITE} instead of {RESUME} to begin anew"
-        )
+    array = first_level(group, multiscale, level, resume=bool(recipe.resume))
     image = Image(group, multiscale, (array,))
     named = replace(multiscale, name=image.name)
     if data is None:
@@ -257,12 +222,3 @@ def put_image(
         return replace(image, metadata=named)
     build = build_levels(group, array, named, data, recipe._replace(name="create_image"), write_base=True)
     return Image(group, build.multiscale or named, build.levels)
-
-
-def check_apart(data: Array, store: Any, path: str | None = None) -> None:
-    """Refuse to replace a place in which an array lies that is read. Raises: MetadataError."""
-    place, base = open_store_at(store, "a")
-    if meets((place, join_path(base, normalize_path(path or ""))), (data.store, data.path)):
-        raise MetadataError(
-            f"data: {data.store_path} would be deleted before it is read; choose another place for the image"
-        )

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias, TypedDict, Unpack
+from typing import Any, TypeAlias, Unpack
 
 import numpy as np
 
 from gzarr.backend import Array as AnyArray
-from gzarr.errors import ContainsGroupError, MetadataError
+from gzarr.errors import MetadataError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.keywords import Layout
@@ -21,17 +21,16 @@ from gzarr.hierarchy.named_axes import axis_names, check_aligned
 from gzarr.hierarchy.options import check_keywords
 from gzarr.identity.runs import identify
 from gzarr.images.image_data import ImageData
-from gzarr.images.new_levels import level_keywords
+from gzarr.images.new_levels import EncodingKeywords, level_keywords
 from gzarr.images.ome.axes import ImageAxis, names_of
 from gzarr.images.ome.documents import VERSION_OF, Dataset, Multiscale, change_ome, ome_of
 from gzarr.images.ome.image_label import new_image_label
 from gzarr.images.pyramid.building import chunk_of, fill, make_build, producer
 from gzarr.images.pyramid.downsample import check_method
-from gzarr.images.pyramid.level_arrays import is_bare
-from gzarr.images.pyramid.making import check_image
+from gzarr.images.pyramid.making import check_image, first_level, is_begun
 from gzarr.images.pyramid.recipes import Recipe
 from gzarr.images.pyramid.resuming import read_marks
-from gzarr.indexing.keys import join_path, normalize_path
+from gzarr.indexing.keys import normalize_path
 from gzarr.indexing.regions import Region
 from gzarr.metadata.documents import delete_node
 from gzarr.tensors import from_tensor, numpy_dtype
@@ -40,17 +39,11 @@ from gzarr.tensors import from_tensor, numpy_dtype
 LabelFunction: TypeAlias = Callable[[AnyArray], AnyArray]
 
 
-class LabelKeywords(TypedDict, total=False):
+class LabelKeywords(EncodingKeywords, total=False):
     """Of `gzarr.images.Image.write_label`: how chunks are encoded."""
 
     chunks: Any
     shards: Any
-    compressor: Any
-    compressors: Any
-    filters: Any
-    serializer: Any
-    codecs: Any
-    fill_value: Any
     layout: Layout | None
 
 
@@ -144,37 +137,19 @@ def _created(
 ) -> tuple[Group, Array]:
     """Make the group and level 0 of labels, neither filled nor listed yet; or open those that were not finished.
 
-    given: keywords of level 0. Raises: ContainsGroupError if there are labels of that name that are not replaced.
+    given: keywords of level 0. Raises: ContainsNodeError if there are labels of that name that are not replaced.
     """
     path, group = normalize_path(name), image.group
     group.check_metadata_writable()
     labels = group.require_group("labels")
-    where = join_path(str(labels.store_path), path)
-    is_begun = read_marks(labels.store, join_path(labels.path, path)) is not None
-    if recipe.resume and is_begun:
-        own = labels[path]
-        base = own.get("0") if isinstance(own, Group) else None
-        if (
-            isinstance(own, Group)
-            and isinstance(base, Array)
-            and (base.shape, base.dtype) == (given["shape"], given["dtype"])
-        ):
-            return own, base
-        raise ContainsGroupError(f"the labels that were begun at {where!r} are others: pass overwrite=True")
-    begun = labels.get(path) if recipe.resume else None
-    overwrite = recipe.overwrite or (isinstance(begun, Group) and is_bare(begun, "0"))
-    if path in labels and not overwrite:
-        if is_begun:
-            raise ContainsGroupError(
-                f"labels at {where!r} are unfinished: pass resume=True to go on, or overwrite=True"
-            )
-        raise ContainsGroupError(f"labels are already stored at {where!r}: pass overwrite=True to replace them")
     level = level_keywords(multiscale, given)
-    check_image(multiscale, level, recipe)
-    if path in label_names(group):
-        _list(group, path, listed=False)
-    own = labels.create_group(path, overwrite=overwrite)
-    return own, own.create_array("0", **level)
+    own = labels.get(path) if recipe.resume else None
+    if not isinstance(own, Group) or not is_begun(own, "0"):
+        check_image(multiscale, level, recipe)
+        if recipe.overwrite and path in label_names(group):
+            _list(group, path, listed=False)
+        own = labels.create_group(path, overwrite=recipe.overwrite)
+    return own, first_level(own, multiscale, level, resume=bool(recipe.resume))
 
 
 def _factors(image: ImageData, axes: Sequence[ImageAxis], shape: Sequence[int]) -> list[dict[str, int]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -19,6 +19,17 @@ from gzarr.metadata.conventions import nodata_attributes, nodata_of
 
 #: Decoded bytes of a chunk of a new image, at most: a viewer fetches few, and shows them soon.
 CHUNK_NBYTES = 1 << 20
+
+
+class EncodingKeywords(TypedDict, total=False):
+    """How chunks are encoded: see `gzarr.create_array`."""
+
+    compressor: Any
+    compressors: Any
+    filters: Any
+    serializer: Any
+    codecs: Any
+    fill_value: Any
 
 
 def new_dtype(dtype: Any) -> np.dtype[Any]:

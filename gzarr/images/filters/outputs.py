@@ -5,27 +5,27 @@ What has been written is noted (`gzarr.images.pyramid.resuming`), so that the sa
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
 
 from gzarr.api.create import create_array
-from gzarr.api.groups import open_group
 from gzarr.api.open import open_array
-from gzarr.errors import ArrayNotFoundError, GroupNotFoundError
+from gzarr.errors import ArrayNotFoundError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.new_nodes import like
+from gzarr.hierarchy.node import lies_within
 from gzarr.images.image import Image
 from gzarr.images.new_levels import level_keywords, nodata_keywords
 from gzarr.images.ome.documents import place_name
 from gzarr.images.pyramid.building import Build, make_build
 from gzarr.images.pyramid.downsample import GAUSSIAN
-from gzarr.images.pyramid.level_arrays import is_bare
-from gzarr.images.pyramid.making import check_image
+from gzarr.images.pyramid.making import check_image, first_level, new_group
 from gzarr.images.pyramid.recipes import Recipe
 
 #: The limit of memory is checked when the output is planned.
@@ -44,6 +44,20 @@ def output_build(output: Array | Image, recipe: Recipe) -> Build:
     build = make_build(output.group, output.levels[0], alone, recipe)
     build.replaced = output.metadata if len(output) > 1 else None
     return build
+
+
+def check_output(name: str, output: Array | Image, shape: tuple[int, ...], sources: Sequence[Any]) -> None:
+    """Check an output that exists. Raises: ValueError if its shape is another, or it is one of the inputs."""
+    levels = output.levels if isinstance(output, Image) else (output,)
+    if levels[0].shape != shape:
+        raise ValueError(f"{name}: the output {levels[0].store_path} has shape {levels[0].shape}, the result {shape}")
+    for source, level in product(sources, levels):
+        if isinstance(source, Array) and lies_within(source.store, source.path, level.store, level.path):
+            raise ValueError(
+                f"{name}: the output {level.store_path} is an input, and would be read after it was written; "
+                "give another output"
+            )
+    levels[0].check_writable()
 
 
 def result_of(build: Build) -> Array | Image:
@@ -85,30 +99,22 @@ def new_output(template: Array | Image, out: Any, dtype: np.dtype[Any], recipe: 
 
 def _new_image(template: Image, out: Any, dtype: np.dtype[Any], recipe: Recipe) -> Image:
     first, multiscale = template.levels[0], template.metadata
-    changes = dtype != first.dtype
-    datasets, anew = (multiscale.datasets[0],), recipe.overwrite
     multiscale = replace(
         multiscale,
-        datasets=datasets,
+        datasets=multiscale.datasets[:1],
         name=None,
         index=0,
         channels=tuple(replace(c, window=None) for c in multiscale.channels),  # of other values
-        image_label=None if changes else multiscale.image_label,
+        image_label=multiscale.image_label if dtype == first.dtype else None,
     )
-    if recipe.resume:
-        with suppress(GroupNotFoundError):
-            group = open_group(out, "r+")
-            anew = is_bare(group, datasets[0].path)
-            if not anew:
-                level = open_array(group, "r+", path=datasets[0].path)
-                return Image(group, replace(multiscale, name=place_name(group)), (level,))
     recorded = nodata_keywords(recipe.skip, first, dtype, first.zarr_format)
     keywords = level_keywords(multiscale, _like(first, dtype) | recorded)
     del keywords["zarr_format"]
     _check_method(recipe)
     check_image(multiscale, keywords, recipe._replace(max_nbytes=_ANY_NBYTES))
-    group = open_group(out, "w" if anew else "w-", zarr_format=first.zarr_format)
-    level = group.create_array(datasets[0].path, **keywords)
+    resume, path, opening = bool(recipe.resume), multiscale.datasets[0].path, {"zarr_format": first.zarr_format}
+    group = new_group(out, opening, resume=resume, overwrite=recipe.overwrite, first=path)
+    level = first_level(group, multiscale, keywords, resume=resume)
     return Image(group, replace(multiscale, name=place_name(group)), (level,))
 
 

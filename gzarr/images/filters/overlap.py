@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import product
 from math import prod
 from typing import Any, TypedDict, Unpack
 
@@ -14,12 +13,10 @@ from gzarr.cpu.threads import thread_count
 from gzarr.display.progress import ProgressLike, counted
 from gzarr.dtypes import parse_dtype
 from gzarr.hierarchy.array import Array
-from gzarr.hierarchy.node import lies_within
 from gzarr.hierarchy.options import check_keywords
 from gzarr.identity.runs import Resume, identify
-from gzarr.images.create import check_apart
 from gzarr.images.filters.inputs import Applied, check_result, computing, parse_block, parse_inputs
-from gzarr.images.filters.outputs import new_output, output_build, result_of
+from gzarr.images.filters.outputs import check_output, new_output, output_build, result_of
 from gzarr.images.halo.blockwise import BlockwiseJob, done_groups, run_blockwise
 from gzarr.images.halo.boundary import check_cval, parse_depths, parse_modes
 from gzarr.images.halo.choosing import make_plan, plan_again
@@ -31,6 +28,7 @@ from gzarr.images.pyramid.cascade import unit_of
 from gzarr.images.pyramid.device_memory import left_nbytes
 from gzarr.images.pyramid.downsample import Method
 from gzarr.images.pyramid.levels import Factors
+from gzarr.images.pyramid.making import check_apart
 from gzarr.images.pyramid.recipes import Recipe
 from gzarr.images.shown import show_values
 from gzarr.images.tasks import limit_of, with_memory
@@ -184,7 +182,9 @@ def map_overlap(
     )
     if skip is not None and not isinstance(out, Image) and not isinstance(given.template, Image):
         raise ValueError(f"{given.name}: skip= is of the pyramid of an image, but the output is an array; leave it out")
-    output = _existing(given, out) if isinstance(out, (Array, Image)) else None
+    output = out if isinstance(out, (Array, Image)) else None
+    if output is not None:
+        check_output(given.name, output, first.shape, given.sources)
     for source in given.sources if output is None and overwrite else ():
         check_apart(source, out)
     trial = None if 0 in first.shape else dry_run(func, given.sources, depths)
@@ -308,21 +308,3 @@ def _dtype_of(given: Applied, trial: DryRun | None, dtype: Any) -> np.dtype[Any]
         return parse_dtype(dtype).dtype
     made: np.dtype[Any] = given.sources[0].dtype if trial is None else getattr(trial.result, "dtype", np.dtype("f8"))
     return made
-
-
-def _existing(given: Applied, out: Array | Image) -> Array | Image:
-    """An output that exists. Raises: ValueError if it does not fit, or is an input."""
-    first = given.sources[0]
-    levels = out.levels if isinstance(out, Image) else (out,)
-    if levels[0].shape != first.shape:
-        raise ValueError(
-            f"{given.name}: the output {levels[0].store_path} has shape {levels[0].shape}, but the input {first.shape}"
-        )
-    for source, level in product(given.sources, levels):
-        if lies_within(source.store, source.path, level.store, level.path):
-            raise ValueError(
-                f"{given.name}: the output {level.store_path} is an input, and would be read after it was written; "
-                "give another output"
-            )
-    levels[0].check_writable()
-    return out

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from functools import reduce
 from math import lcm, prod
 from typing import Any, TypeAlias
 
@@ -21,10 +21,11 @@ from numcodecs import Blosc
 from numpy.typing import NDArray
 
 from gzarr.concurrency import new_lock
+from gzarr.images.blocks import BlockGrid
+from gzarr.indexing.keys import Coords
 from gzarr.indexing.regions import Region
 from gzarr.storage.extras import require
 
-Coords: TypeAlias = tuple[int, ...]
 #: An axis, and its end: -1 for the low one, 1 for the high one.
 Side: TypeAlias = tuple[int, int]
 #: Pairs of labels, (n, 2) int64: those of one block, and those of its neighbour.
@@ -46,42 +47,6 @@ _PAIR_NBYTES = 96
 _BLOCK_NBYTES = 2048
 #: So many pairs are not worth being reduced.
 _MANY_PAIRS = 1 << 18
-
-
-@dataclass(frozen=True, slots=True)
-class BlockGrid:
-    """A regular grid of blocks over an array.
-
-    Attributes
-    ----------
-    shape, block : tuple of int
-        Shapes of the array and of a block; the last blocks of an axis may be smaller.
-    """
-
-    shape: Coords
-    block: Coords
-
-    @property
-    def counts(self) -> Coords:
-        """Number of blocks along each axis."""
-        return tuple(-(-extent // step) for extent, step in zip(self.shape, self.block, strict=True))
-
-    def __len__(self) -> int:
-        return prod(self.counts)
-
-    def __iter__(self) -> Iterator[Coords]:
-        return itertools.product(*map(range, self.counts))
-
-    def region(self, coords: Coords) -> Region:
-        """Where a block lies."""
-        each = zip(coords, self.block, self.shape, strict=True)
-        return tuple(slice(at * step, min((at + 1) * step, extent)) for at, step, extent in each)
-
-    def neighbour(self, coords: Coords, step: Coords) -> Coords | None:
-        """The block a step away; None beyond the ends."""
-        there = tuple(at + move for at, move in zip(coords, step, strict=True))
-        inside = all(0 <= at < count for at, count in zip(there, self.counts, strict=True))
-        return there if inside else None
 
 
 def choose_block(shape: Coords, cell: Coords, chunks: Coords, max_voxels: int) -> Coords:
@@ -137,6 +102,13 @@ def _opposite(step: int, shift: int) -> tuple[slice, slice]:
     return most if shift > 0 else most[::-1]
 
 
+def runs_of(*arrays: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return where runs of equal elements begin in flat arrays of one size, and their lengths."""
+    differs = reduce(np.logical_or, [array[1:] != array[:-1] for array in arrays])
+    starts = np.flatnonzero(np.concatenate(([True], differs)))[: arrays[0].size]
+    return starts, np.diff(np.append(starts, arrays[0].size))
+
+
 def count_pairs(mine: NDArray[Any], other: NDArray[Any]) -> tuple[Pairs, NDArray[np.int64]]:
     """Return the pairs of labels that lie at the same places of two arrays, and how often; 0 is no label."""
     a, b = mine.reshape(-1), other.reshape(-1)
@@ -145,8 +117,7 @@ def count_pairs(mine: NDArray[Any], other: NDArray[Any]) -> tuple[Pairs, NDArray
     if not a.size:
         return np.empty((0, 2), np.int64), np.empty(0, np.int64)
     # Pairs come in runs: sorting these takes a small part of the time.
-    starts = np.flatnonzero(np.concatenate(([True], (a[1:] != a[:-1]) | (b[1:] != b[:-1]))))
-    lengths = np.diff(np.append(starts, a.size))
+    starts, lengths = runs_of(a, b)
     codes, where = np.unique(a[starts] * (int(b.max()) + 1) + b[starts], return_inverse=True)
     counts = np.bincount(where, lengths, len(codes)).astype(np.int64)
     return np.stack(np.divmod(codes, int(b.max()) + 1), axis=1), counts

@@ -18,9 +18,8 @@ from gzarr.backend import Backend
 from gzarr.cpu.threads import thread_count
 from gzarr.display.progress import ProgressLike
 from gzarr.identity.runs import Resume, identify
+from gzarr.images.blocks import BlockGrid
 from gzarr.images.labels.components import (
-    BlockGrid,
-    Coords,
     Pairs,
     choose_block,
     face_of,
@@ -42,6 +41,7 @@ from gzarr.images.labels.numbering import (
     number_blocks,
 )
 from gzarr.images.tasks import limit_of
+from gzarr.indexing.keys import Coords
 from gzarr.tensors import to_host
 
 #: Fewer voxels are not worth a block of their own.

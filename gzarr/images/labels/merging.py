@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from gzarr.display.progress import ProgressLike
 from gzarr.identity.runs import Resume, identify
-from gzarr.images.labels.components import NOWHERE, BlockGrid, Coords, Pairs, count_pairs, face_of, places_in, side_of
+from gzarr.images.blocks import BlockGrid
+from gzarr.images.labels.components import NOWHERE, Pairs, count_pairs, face_of, places_in, runs_of, side_of
 from gzarr.images.labels.numbering import (
     BlockMethod,
     LabelledBlock,
@@ -26,6 +27,7 @@ from gzarr.images.labels.numbering import (
     label_recipe,
     number_blocks,
 )
+from gzarr.indexing.keys import Coords
 from gzarr.tensors import to_host
 
 
@@ -171,16 +173,15 @@ def _stored_region(blocks: BlockGrid, coords: Coords, margins: Coords, stored: C
 def compact(xp: Any, labels: Any) -> tuple[Any, int]:
     """Return labels that count from 1 in int32, in the order of the given ones, and how many there are; 0 stays."""
     flat = labels.reshape(-1)
-    if xp is np and flat.size:  # labels come in runs: sorting these takes a small part of the time
-        starts = np.flatnonzero(np.concatenate(([True], flat[1:] != flat[:-1])))
-        lengths = np.diff(np.append(starts, flat.size))
+    if xp is np:  # labels come in runs: sorting these takes a small part of the time
+        starts, lengths = runs_of(flat)
         values, where = np.unique(flat[starts], return_inverse=True)
     else:
         values, where = xp.unique(flat, return_inverse=True)
     counted = xp.cumsum(values != 0).astype(np.int32)
     counted[values == 0] = 0
     local = counted[where]
-    local = np.repeat(local, lengths) if xp is np and flat.size else local
+    local = np.repeat(local, lengths) if xp is np else local
     return local.reshape(labels.shape), int((values != 0).sum())
 
 
@@ -189,7 +190,7 @@ def first_of_each(xp: Any, labels: Any, n: int) -> NDArray[np.int64]:
     flat = labels.reshape(-1)
     found = np.full(n + 1, NOWHERE)
     if xp is np:
-        starts = np.flatnonzero(np.concatenate(([True], flat[1:] != flat[:-1]))) if flat.size else np.empty(0, int)
+        starts, _ = runs_of(flat)
         values, first = np.unique(flat[starts], return_index=True)
         found[values] = starts[first]
     else:

@@ -26,15 +26,16 @@ from gzarr.display.progress import ProgressLike, counted
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.create import check_free
 from gzarr.hierarchy.group import Group
-from gzarr.hierarchy.node import lies_within
 from gzarr.hierarchy.reaching import reach_node
 from gzarr.identity.runs import Resume, Run
-from gzarr.images.filters.outputs import output_build
+from gzarr.images.blocks import BlockGrid, start_of
+from gzarr.images.filters.outputs import check_output, output_build
 from gzarr.images.image import Image, open_image
-from gzarr.images.labels.components import RUN_VOXELS, BlockGrid, BlockObjects, Coords, Link, Side
+from gzarr.images.labels.components import RUN_VOXELS, BlockObjects, Link, Side
 from gzarr.images.pyramid.building import Build
 from gzarr.images.pyramid.recipes import Recipe
 from gzarr.images.tasks import limit_of, run_tasks, with_memory
+from gzarr.indexing.keys import Coords
 from gzarr.indexing.regions import Region, size_of
 from gzarr.metadata.documents import read_node
 from gzarr.metadata.model import ArrayMeta
@@ -210,7 +211,9 @@ def find_output(request: LabelRequest, source: LabelSource) -> LabelOutput:
     array = out[0] if isinstance(out, Image) else out
     if not isinstance(array, Array):
         raise TypeError(f"out must be an array, an image or a path, got {type(out).__name__}")
-    _check_out(array, source.array, request.shape)
+    check_output(request.recipe.name, out, request.shape, [source.array])
+    if array.dtype.kind not in "ui":
+        raise ValueError(f"{name_of(array)}: numbers of objects are integers, out has {array.dtype}")
     build = output_build(out.to(source.backend), request.recipe)
     return LabelOutput(build.cascade.unit, array.itemsize, build)
 
@@ -240,16 +243,6 @@ def _create(request: LabelRequest, source: LabelSource, n: int) -> Array:
         if like.dimension_names and like.metadata.zarr_format == 3:
             made["dimension_names"] = like.dimension_names
     return create_array(request.out, shape=request.shape, dtype=np.min_scalar_type(n), **made)
-
-
-def _check_out(out: Array, mask: Any, shape: Coords) -> None:
-    if out.shape != shape:
-        raise ValueError(f"{name_of(out)}: out has shape {out.shape}, the result {shape}; give an array of that shape")
-    if out.dtype.kind not in "ui":
-        raise ValueError(f"{name_of(out)}: numbers of objects are integers, out has {out.dtype}")
-    if isinstance(mask, Array) and lies_within(mask.store, mask.path, out.store, out.path):
-        raise ValueError(f"{name_of(out)}: out is what is read; give another array")
-    out.check_writable()
 
 
 def number_blocks(request: LabelRequest, source: LabelSource, output: LabelOutput, method: BlockMethod) -> int:
@@ -308,7 +301,7 @@ def _write_numbers(
             if len(made.firsts) + 1 != len(table):
                 raise ValueError(f"{source.name} was changed while it was labelled: {region}")
             labels = made.labels
-        build.cascade.put(tuple(part.start for part in region), _look_up(source.backend.xp, table, labels))
+        build.cascade.put(start_of(region), _look_up(source.backend.xp, table, labels))
         marks.note(numbers[coords])
 
     build.restore([blocks.region(coords) for coords in done])

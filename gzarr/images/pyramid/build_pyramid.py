@@ -11,7 +11,7 @@ from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.new_nodes import like
 from gzarr.identity.runs import Resume, identify
-from gzarr.images.create import check_apart, new_group, put_image
+from gzarr.images.create import put_image
 from gzarr.images.image import Image, open_image
 from gzarr.images.new_levels import level_keywords, nodata_keywords
 from gzarr.images.ome.axes import new_axes
@@ -21,7 +21,7 @@ from gzarr.images.pyramid.device_memory import left_nbytes, sharing
 from gzarr.images.pyramid.downsample import Method
 from gzarr.images.pyramid.level_arrays import take_off_levels
 from gzarr.images.pyramid.levels import Factors
-from gzarr.images.pyramid.making import build_levels, check_image, check_recipe
+from gzarr.images.pyramid.making import build_levels, check_apart, check_image, check_recipe, new_group
 from gzarr.images.pyramid.recipes import ClusterClient, Recipe
 from gzarr.images.pyramid.resuming import read_marks
 from gzarr.images.shown import show_values

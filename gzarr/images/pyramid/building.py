@@ -27,6 +27,7 @@ from gzarr.hierarchy.lazy import computed, is_lazy
 from gzarr.hierarchy.missing import Missing, missing_of
 from gzarr.identity.inputs import describe_metadata
 from gzarr.identity.runs import Run, identify
+from gzarr.images.blocks import start_of
 from gzarr.images.ome.axes import with_lengths
 from gzarr.images.ome.documents import Dataset, Multiscale, write_multiscale
 from gzarr.images.pyramid.cascade import Cascade
@@ -112,7 +113,7 @@ class Build:
     def restore(self, done: Iterable[Region]) -> None:
         """Take regions of level 0 for written by an earlier run."""
         for region in done:
-            self.cascade.note(_start(region), tuple(s.stop - s.start for s in region))
+            self.cascade.note(start_of(region), tuple(s.stop - s.start for s in region))
         self.cascade.restore()
 
     @contextmanager
@@ -235,7 +236,7 @@ def fill(build: Build, produce: Callable[[Region], AnyArray], chunk: tuple[int, 
     def task(item: tuple[int, Region], add: Callable[[int, str], None]) -> None:
         number, region = item
         block = produce(region)
-        cascade.put(_start(region), block)
+        cascade.put(start_of(region), block)
         marks.note(number)
         add(block.nbytes, name)
 
@@ -323,10 +324,6 @@ def _run_of(
         arguments=arguments,
         beside=(node.store, node.path),
     )
-
-
-def _start(region: Region) -> tuple[int, ...]:
-    return tuple(s.start for s in region)
 
 
 def method_name(method: Method) -> str:

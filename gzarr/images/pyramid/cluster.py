@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Iterator, Sequence
-from itertools import product
+from collections.abc import Sequence
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
@@ -19,6 +18,7 @@ from gzarr.display.progress import counted
 from gzarr.errors import StoreError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.missing import Missing
+from gzarr.images.blocks import BlockGrid, start_of
 from gzarr.images.pyramid.building import Build
 from gzarr.images.pyramid.cascade import Cascade
 from gzarr.images.pyramid.downsample import Method
@@ -26,6 +26,7 @@ from gzarr.images.pyramid.recipes import ClusterClient
 from gzarr.images.pyramid.resuming import UnitsDone
 from gzarr.images.tasks import limit_of
 from gzarr.indexing.keys import Coords
+from gzarr.indexing.regions import Region
 from gzarr.storage.wrappers import type_name
 
 #: Tasks for each thread of the cluster that are handed over at once: one runs, the others are on their way.
@@ -105,7 +106,8 @@ def build_on(client: ClusterClient, build: Build) -> None:
     number = 0
     with counted(build.recipe.progress, total) as add:
         for each in rounds:
-            tasks = list(enumerate(_blocks(levels[each.base].shape, each.block), number))
+            blocks = BlockGrid(levels[each.base].shape, each.block)
+            tasks = list(enumerate(map(blocks.region, blocks), number))
             number += len(tasks)
             missing = build.cascade.missing[each.base]
             given = (levels[each.base : each.last + 1], factors[each.base : each.last], build.cascade.method, missing)
@@ -118,29 +120,21 @@ def put_block(
     factors: Sequence[Coords],
     method: Method,
     missing: Missing | None,
-    start: Coords,
-    shape: Coords,
+    region: Region,
     run: str,
 ) -> None:
     """Do one task. run: makes it unlike the same task of another run, whose result a cluster may have kept."""
     del run
     base = levels[0]
     cascade = Cascade(levels, factors, method, backend=base.backend, write_base=False, missing=missing)
-    cascade.put(start, base[tuple(slice(o, o + n) for o, n in zip(start, shape, strict=True))])
+    cascade.put(start_of(region), base[region])
     cascade.finish()
-
-
-def _blocks(shape: Coords, block: Coords) -> Iterator[tuple[Coords, Coords]]:
-    """Start and shape of every block."""
-    for coords in product(*[range(-(-n // b)) for n, b in zip(shape, block, strict=True)]):
-        start = tuple(k * b for k, b in zip(coords, block, strict=True))
-        yield start, tuple(min(b, n - o) for b, n, o in zip(block, shape, start, strict=True))
 
 
 def _run(
     client: ClusterClient,
     given: tuple[Sequence[Array], Sequence[Coords], Method, Missing | None],
-    tasks: Sequence[tuple[int, tuple[Coords, Coords]]],
+    tasks: Sequence[tuple[int, Region]],
     marks: UnitsDone,
 ) -> None:
     """Run tasks, and note those that are done. Raises: what the first failing task raised."""
@@ -149,8 +143,8 @@ def _run(
     most = _TASKS_A_THREAD * _n_threads(client)
 
     def begin() -> None:
-        for number, (start, shape) in waiting:
-            future = client.submit(put_block, *given, start, shape, run)
+        for number, region in waiting:
+            future = client.submit(put_block, *given, region, run)
             under_way[number] = future
             future.add_done_callback(lambda future, number=number: ended.put((number, future)))
             return

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from gzarr.images.blocks import BlockGrid
 from gzarr.images.tasks import limit_of
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.regions import Region
@@ -85,15 +86,12 @@ class Units:
     max_nbytes: int
 
     def __len__(self) -> int:
-        return math.prod(-(-n // u) for n, u in zip(self.shape, self.unit, strict=True))
+        return len(BlockGrid(self.shape, self.unit))
 
     def __iter__(self) -> Iterator[Region]:
         """The units in order: those of one cell of the highest level first, within it those of one cell of the next."""
-        whole = tuple((0, -(-n // u)) for n, u in zip(self.shape, self.unit, strict=True))
-        for coords in _walk(whole, self.unit, self.footprints[::-1]):
-            yield tuple(
-                slice(k * u, min((k + 1) * u, n)) for k, u, n in zip(coords, self.unit, self.shape, strict=True)
-            )
+        blocks = BlockGrid(self.shape, self.unit)
+        yield from map(blocks.region, _walk([(0, n) for n in blocks.counts], self.unit, self.footprints[::-1]))
 
 
 def plan_units(cells: Cells, max_nbytes: int | None, workers: int, unit: Coords | None = None) -> Units:
@@ -186,7 +184,7 @@ def _units_of(cells: Cells, unit: Coords, max_nbytes: int, workers: int) -> Unit
         if any(u % f and u < n for f, u, n in zip(footprint, unit, cells.shape, strict=True)):
             pending += nbytes * math.prod(ways)
     cost = math.ceil(max(_BLOCKS_A_TASK, 1 + cells.method_share) * block)
-    n_units = math.prod(-(-n // u) for n, u in zip(cells.shape, unit, strict=True))
+    n_units = len(BlockGrid(cells.shape, unit))
     fitting = max(0, (max_nbytes - pending) // max(cost, 1))
     workers = min(workers, fitting, max(n_units, 1))
     return Units(cells.shape, unit, cells.footprints, workers, cost, pending, max_nbytes)

@@ -266,7 +266,7 @@ def identity(block: Any) -> Any:
         ({"func": lambda x: x.astype("f4"), "out": "same"}, "returned float32 .* but the output is of uint16"),
         ({"max_nbytes": 1000}, "max_nbytes=1000 is too small: blocks of .* elements, which the output stores whole"),
         ({"out": "input"}, "is an input, and would be read after it was written"),
-        ({"out": "short"}, r"has shape \(3,\), but the input \(20, 33, 41\)"),
+        ({"out": "short"}, r"has shape \(3,\), the result \(20, 33, 41\)"),
         ({"block": 0}, "block 0 must be of positive integers"),
         ({"inputs": []}, "there is no input"),
         ({"inputs": gzarr.array(3)}, "has no axes"),

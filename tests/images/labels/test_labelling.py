@@ -99,7 +99,7 @@ def test_numbers_that_do_not_fit_are_not_written() -> None:
 @pytest.mark.parametrize(
     ("out", "options", "message"),
     [
-        (gzarr.zeros((4, 5), dtype="u1"), {}, r"out has shape \(4, 5\), the result \(4, 4\)"),
+        (gzarr.zeros((4, 5), dtype="u1"), {}, r"has shape \(4, 5\), the result \(4, 4\)"),
         (gzarr.zeros((4, 4), dtype="f4"), {}, "numbers of objects are integers, out has float32"),
         (None, {}, "out must be an array, an image or a path, got NoneType"),
         (gzarr.zeros((4, 4), dtype="u1"), {"connectivity": 3}, "connectivity must be from 1 to 2"),
@@ -127,7 +127,7 @@ def test_chunks_may_be_of_several_sizes(tmp_path: Path) -> None:
 
 def test_out_is_not_the_mask() -> None:
     z = gzarr.zeros((4, 4), dtype="u1")
-    with pytest.raises(ValueError, match="out is what is read"):
+    with pytest.raises(ValueError, match="is an input"):
         label(z, z)
 
 
