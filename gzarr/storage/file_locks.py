@@ -12,8 +12,7 @@ Rules
   the file that is locked. Renaming goes by names, so that is looked at again before: directories may be replaced too.
 - A process writes only to a file that it has made itself for this lock. What is there already is a lock that somebody
   holds, and is waited for; or it is left, and is removed under its own lock: another user's file, a link to a finished
-  object (`FileLock.link`). A pipe and others that cannot be locked are removed under the lock of the directory, so that
-  nobody removes what another has made in their place.
+  object (`FileLock.link`). Links, pipes and others that are no files are an error, which names them.
 - A thread that holds the lock of a file may store it: it finds its lock by the path, or by the file that the name leads
   to where links give it another one. Re-entrant code (`gzarr.concurrency`) that wants to store what its thread is
   storing gets a `StoreError`.
@@ -126,7 +125,7 @@ class FileLock:
         Whether the thread is writing the file.
     """
 
-    __slots__ = ("_files", "_key", "_removed", "_temporary", "inode", "is_written", "path")
+    __slots__ = ("_files", "_key", "_temporary", "inode", "is_written", "path")
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -134,7 +133,6 @@ class FileLock:
         self.is_written = False
         self._files: list[io.FileIO] = []  # the temporary file while the lock is held or awaited
         self._temporary = temporary_path(path)
-        self._removed: os.stat_result | None = None  # what was in its place
         self._key = get_ident(), path
 
     def fileno(self) -> int:
@@ -195,11 +193,10 @@ class FileLock:
         raise AssertionError
 
     def _open_found(self) -> None:
-        """Open the file that is there already; what can have no lock is removed."""
+        """Open the file that is there already."""
         try:
             if not stat.S_ISREG(os.lstat(self._temporary).st_mode):
-                self._remove_other()
-                return
+                raise OSError(errno.EBUSY, f"{self._temporary!r}, its lock, is no file; delete it")
             try:
                 self._files.append(io.FileIO(self._temporary, "r+", opener=_open_found))  # NFS needs it to be writable
             except PermissionError:
@@ -211,18 +208,6 @@ class FileLock:
                 errno.EBUSY,
                 f"its lock {self._temporary!r} is another user's, whom you cannot wait for; delete it if it is left",
             ) from error
-
-    def _remove_other(self) -> None:
-        """Remove what is no file, under the lock of the directory: nobody removes what another makes in its place."""
-        directory = os.open(os.path.dirname(self.path), FOUND_FLAGS)
-        try:
-            with contextlib.suppress(OSError):
-                fcntl.flock(directory, fcntl.LOCK_EX)
-            found = os.lstat(self._temporary)
-            if not stat.S_ISREG(found.st_mode):
-                self._remove(found)
-        finally:
-            os.close(directory)
 
     def _wait(self) -> FileLock | None:
         """Wait for the lock of the open file. Returns: what `take` does."""
@@ -251,35 +236,18 @@ class FileLock:
             self._remove(here)
             return False
         self.inode = here.st_ino
-        if self._removed is not None:
-            self._warn_of(self._removed, here)
         return True
 
     def _remove(self, found: os.stat_result) -> None:
-        """Remove what has the name of the temporary file, and is nobody's."""
+        """Remove what is at the name of the temporary file, and is nobody's."""
         try:
             os.unlink(self._temporary)
         except FileNotFoundError:
             pass
         except OSError as error:
-            what = f"left by user {found.st_uid}" if stat.S_ISREG(found.st_mode) else "no file"
-            raise OSError(errno.EBUSY, f"{self._temporary!r}, its lock, is {what}; delete it") from error
-        self._removed = found
-
-    def _warn_of(self, found: os.stat_result, here: os.stat_result) -> None:
-        """Warn of what was removed, unless it was as this process would have left it."""
-        self._removed = None
-        expected, was = (
-            f"{stat.filemode(info.st_mode)} of user {info.st_uid} with {info.st_nlink} link(s)"
-            for info in (here, found)
-        )
-        if expected != was:
-            warnings.warn(
-                f"removed {self._temporary!r}, which was in the place of a lock: expected {expected}, found {was}; none"
-                " of it was used",
-                RuntimeWarning,
-                stacklevel=2,
-            )
+            raise OSError(
+                errno.EBUSY, f"{self._temporary!r}, its lock, is left by user {found.st_uid}; delete it"
+            ) from error
 
     def _held_by_another_name(self) -> FileLock | None:
         here = os.fstat(self.fileno())
