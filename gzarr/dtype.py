@@ -17,7 +17,7 @@ from gzarr.dtypes import parse_dtype as parse_data_type
 from gzarr.dtypes.datatype import BYTES, STRING, DataType
 from gzarr.errors import MetadataError
 
-Endianness: TypeAlias = Literal["little", "big"]
+_Endianness: TypeAlias = Literal["little", "big"]
 _ORDERS = {"little": "<", "big": ">"}
 
 
@@ -216,7 +216,7 @@ class UInt8(ZDType):
 
 @dataclass(frozen=True)
 class _Number(ZDType):
-    endianness: Endianness = "little" if sys.byteorder == "little" else "big"
+    endianness: _Endianness = "little" if sys.byteorder == "little" else "big"
 
 
 class Int16(_Number):
@@ -289,7 +289,7 @@ class Complex128(_Number):
 class _Time(ZDType):
     unit: str = "generic"
     scale_factor: int = 1
-    endianness: Endianness = "little" if sys.byteorder == "little" else "big"
+    endianness: _Endianness = "little" if sys.byteorder == "little" else "big"
 
 
 class DateTime64(_Time):
@@ -309,7 +309,7 @@ class FixedLengthUTF32(ZDType):
     """Text of at most ``length`` characters."""
 
     length: int
-    endianness: Endianness = "little" if sys.byteorder == "little" else "big"
+    endianness: _Endianness = "little" if sys.byteorder == "little" else "big"
     _native = "{order}U{length}"
 
 
@@ -432,7 +432,7 @@ def _named(data_type: DataType) -> ZDType:
         return VariableLengthBytes()
     dtype = data_type.dtype
     code = dtype.str[1:]
-    order: Endianness = "big" if dtype.str[0] == ">" else "little"
+    order: _Endianness = "big" if dtype.str[0] == ">" else "little"
     found: Any = None
     if dtype.names is not None:
         found = Struct(_fields(dtype))
@@ -455,33 +455,7 @@ def _fields(dtype: np.dtype[Any]) -> tuple[tuple[str, ZDType], ...]:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
-
-
-__all__ = [
-    "Bool",
-    "Complex64",
-    "Complex128",
-    "DateTime64",
-    "FixedLengthUTF32",
-    "Float16",
-    "Float32",
-    "Float64",
-    "Int8",
-    "Int16",
-    "Int32",
-    "Int64",
-    "NullTerminatedBytes",
-    "RawBytes",
-    "Struct",
-    "Structured",
-    "TimeDelta64",
-    "UInt8",
-    "UInt16",
-    "UInt32",
-    "UInt64",
-    "VariableLengthBytes",
-    "VariableLengthUTF8",
-    "ZDType",
-    "parse_dtype",
-]
+    """What is defined here."""
+    return sorted(
+        name for name, found in globals().items() if name[0] != "_" and getattr(found, "__module__", "") == __name__
+    )

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
+from gzarr.dtypes import DataType, cast_fill
+from gzarr.dtypes.scalars import from_bits
 from gzarr.errors import MetadataError
+
+_HEX = re.compile("0[xX]([0-9a-fA-F]+)")
 
 
 def check_fields(
@@ -63,25 +69,12 @@ def scalar_from_json(codec: str, field: str, value: Any, dtype: np.dtype[Any]) -
     ``codec`` and ``field`` are named in errors. ``value`` is a JSON number, "NaN", "Infinity", "-Infinity", a decimal,
     or a hexadecimal bit pattern. ``dtype`` is native. Raises MetadataError if the dtype has no such value.
     """
-    number = isinstance(value, int | float | str | np.integer | np.floating) and not isinstance(value, bool)
-    try:
-        if not number:
-            raise TypeError("not a number")  # noqa: TRY301
-        if isinstance(value, str) and value.lower().startswith("0x"):
-            bits = bytes.fromhex(value[2:])
-            if len(bits) != dtype.itemsize:
-                raise ValueError("wrong number of hexadecimal digits")  # noqa: TRY301
-            return dtype.type(np.frombuffer(bits, dtype.newbyteorder(">"))[0])
-        if dtype.kind == "f":
-            return dtype.type(float(value))
-        integer = int(value)
-        if not isinstance(value, str) and integer != value:
-            raise ValueError("not an integer")  # noqa: TRY301
-        info = np.iinfo(dtype)
-        if not info.min <= integer <= info.max:
-            raise OverflowError("out of range")  # noqa: TRY301
-        return dtype.type(integer)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise MetadataError(
-            f"codec {codec!r}: {field} {value!r} is not a value of data type {dtype}: {error}"
-        ) from error
+    is_number = isinstance(value, int | float | str | np.integer | np.floating) and not isinstance(value, bool)
+    bits = _HEX.fullmatch(value) if isinstance(value, str) else None
+    if is_number and bits is not None and len(bits[1]) == 2 * dtype.itemsize:
+        return from_bits(int(bits[1], 16), dtype)
+    with suppress(MetadataError):
+        if is_number and bits is None:
+            return cast_fill(value, DataType(dtype))
+    digits = "" if bits is None else f", whose bits have {2 * dtype.itemsize} hexadecimal digits"
+    raise MetadataError(f"codec {codec!r}: {field} {value!r} is not a value of data type {dtype}{digits}")
