@@ -16,7 +16,7 @@ from gzarr.storage.capabilities import ANY, Buffer, Change, Conditional, Request
 from gzarr.storage.extras import require
 from gzarr.storage.flat import KeyConditions, KeyValueStore
 from gzarr.storage.remote import run_together
-from gzarr.storage.rules import check_path, cut, pickled
+from gzarr.storage.rules import cut, pickled
 
 #: Milliseconds to wait for a server; the driver's own 30 s are long to learn that a name is wrong.
 _SELECTION_TIMEOUT_MS = 5000
@@ -97,17 +97,12 @@ class MongoDBStore(KeyValueStore):
         return [cut(values[key], start, length) if key in values else None for key, start, length in requests]
 
     def _sizes(self, keys: Sequence[str]) -> list[int | None]:
-        found = self._measured({"key": {"$in": list(keys)}})
+        stages = [
+            {"$match": {"key": {"$in": list(keys)}}},
+            {"$project": {"_id": 0, "key": 1, "nbytes": {"$binarySize": "$value"}}},
+        ]
+        found = {document["key"]: int(document["nbytes"]) for document in self.collection.aggregate(stages)}
         return [found.get(key) for key in keys]
-
-    def nbytes_stored(self, path: str = "") -> int:
-        """Bytes stored under a path; the server measures them."""
-        with self._failures("look up sizes"):
-            return sum(self._measured(_under(path)).values())
-
-    def _measured(self, query: dict[str, Any]) -> dict[str, int]:
-        stages = [{"$match": query}, {"$project": {"_id": 0, "key": 1, "nbytes": {"$binarySize": "$value"}}}]
-        return {document["key"]: int(document["nbytes"]) for document in self.collection.aggregate(stages)}
 
     @property
     def conditional(self) -> Conditional | None:
@@ -118,7 +113,8 @@ class MongoDBStore(KeyValueStore):
         return KeyConditions(self)
 
     def _keys(self, path: str) -> list[str]:
-        return [document["key"] for document in self.collection.find(_under(path), {"_id": 0, "key": 1})]
+        query = {"key": {"$regex": f"^{re.escape(path)}/"}} if path else {}  # an anchored expression uses the index
+        return [document["key"] for document in self.collection.find(query, {"_id": 0, "key": 1})]
 
     def _prepared(self) -> Any:
         """The collection, with an index."""
@@ -187,9 +183,3 @@ def _hosts(given: Any, kwargs: dict[str, Any]) -> str:
         name = str(host).rpartition("://")[2].rpartition("@")[2].partition("/")[0].partition("?")[0]
         names.append(name if ":" in name or "," in name else f"{name}:{kwargs.get('port') or 27017}")
     return ",".join(names)
-
-
-def _under(path: str) -> dict[str, Any]:
-    """A query for the keys under a path; an anchored expression uses the index."""
-    check_path(path)
-    return {"key": {"$regex": f"^{re.escape(path)}/"}} if path else {}

@@ -1,7 +1,7 @@
 """Objects as strings of a Redis server, under ``prefix:key``, as zarr 2 named them.
 
 Many requests travel together in one pipeline, so a batch costs one round trip. Redis has no versions of strings, so
-shards are read whole. A string has at most 512 MiB.
+objects are read whole. A string has at most 512 MiB.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Literal
 from gzarr.storage.capabilities import ANY, Buffer, Change, Conditional, Request
 from gzarr.storage.extras import require
 from gzarr.storage.flat import KeyConditions, KeyValueStore
-from gzarr.storage.rules import cut_suffix, pickled
+from gzarr.storage.rules import cut, pickled
 
 #: Seconds to wait for a connection: a server that is there answers within a few milliseconds.
 _CONNECT_TIMEOUT_S = 5.0
@@ -23,8 +23,6 @@ _ANSWER_TIMEOUT_S = 60.0
 _PIPELINE_NBYTES = 64 << 20
 #: Keys asked for with each step of a listing.
 _SCAN_COUNT = 1000
-#: Beyond the end of any string.
-_FAR = 1 << 60
 #: Begins the errors of servers, or of proxies before them, that do not let this client watch strings.
 _REFUSALS = ("NOPERM", "unknown command", "ERR unknown command")
 
@@ -82,19 +80,9 @@ class RedisStore(KeyValueStore):
         return f"{self._prefix}:{key}"
 
     def _read(self, requests: Sequence[Request]) -> list[Buffer | None]:
-        if all(request.start is None for request in requests):
-            return list(self.client.mget([self._key(request.key) for request in requests]))
-        pipeline = self.client.pipeline(transaction=False)
-        for request in requests:
-            pipeline.exists(self._key(request.key))  # a missing string reads as an empty one
-            pipeline.getrange(self._key(request.key), *_bounds(request.start or 0, request.length))
-        answers = pipeline.execute()
-        found: list[Buffer | None] = []
-        for request, exists, value in zip(requests, answers[::2], answers[1::2], strict=True):
-            start, length = request.start, request.length
-            whole = start is None or start >= 0
-            found.append(None if not exists else value if whole else cut_suffix(value, start or 0, length))
-        return found
+        values = self.client.mget([self._key(request.key) for request in requests])
+        pairs = zip(requests, values, strict=True)
+        return [None if value is None else cut(value, start, length) for (_, start, length), value in pairs]
 
     def _sizes(self, keys: Sequence[str]) -> list[int | None]:
         pipeline = self.client.pipeline(transaction=False)
@@ -109,8 +97,7 @@ class RedisStore(KeyValueStore):
         pattern = re.sub(r"([\\*?\[\]])", r"\\\1", start) + "*"
         nskip = len(self._key("").encode())
         # Step by step: the server stays responsive. A key may come twice where the server's table grows meanwhile.
-        keys = set(self.client.scan_iter(match=pattern, count=_SCAN_COUNT))
-        return [_encoded(key)[nskip:].decode() for key in keys]
+        return [key[nskip:].decode() for key in set(self.client.scan_iter(match=pattern, count=_SCAN_COUNT))]
 
     @property
     def conditional(self) -> Conditional | None:
@@ -169,10 +156,6 @@ class RedisStore(KeyValueStore):
         return pickled(self, RedisStore, *given, read_only=self.read_only, **self._kwargs)
 
 
-def _encoded(key: str | bytes) -> bytes:
-    return key.encode() if isinstance(key, str) else key
-
-
 def _batches(changes: Sequence[Change]) -> Iterator[list[Change]]:
     """Changes that one pipeline carries each."""
     batch, nbytes = [], 0
@@ -184,13 +167,3 @@ def _batches(changes: Sequence[Change]) -> Iterator[list[Change]]:
             batch, nbytes = [], 0
     if batch:
         yield batch
-
-
-def _bounds(start: int, length: int | None) -> tuple[int, int]:
-    """The first and the last byte of a range, for Redis; those of a whole suffix if it is a part of one."""
-    if start < 0:
-        return max(start, -_FAR), -1
-    if length is not None and length <= 0:
-        return _FAR, _FAR  # an empty range of an object that may be there
-    begin = min(start, _FAR)
-    return begin, -1 if length is None else begin + min(length, _FAR) - 1

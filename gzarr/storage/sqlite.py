@@ -25,7 +25,7 @@ from gzarr.storage.base import R
 from gzarr.storage.capabilities import ANY, Buffer, Change, Conditional, Request, TokensBy, Versioned, Versions
 from gzarr.storage.flat import KeyConditions, KeyValueStore
 from gzarr.storage.forks import inside_library, one_call
-from gzarr.storage.rules import check_path, pickled
+from gzarr.storage.rules import pickled
 
 _CREATE = "CREATE TABLE IF NOT EXISTS zarr(k TEXT PRIMARY KEY, v BLOB)"
 _SET = (
@@ -168,12 +168,10 @@ class SQLiteStore(KeyValueStore):
         return self._call(lambda db: [_get(db, request) for request in requests], begin)
 
     def _sizes(self, keys: Sequence[str]) -> list[int | None]:
-        return self._look_up("length(v)", keys)
+        return [None if row is None else int(row[0]) for row in self._rows("length(v)", keys)]
 
     def _read_tagged(self, keys: Sequence[str]) -> list[Versioned | None]:
-        query = "SELECT v, rowid FROM zarr WHERE k = ?"
-        rows = self._call(lambda db: [db.execute(query, (key,)).fetchone() for key in keys])
-        return [None if row is None else Versioned(bytes(row[0]), row[1]) for row in rows]
+        return [None if row is None else Versioned(bytes(row[0]), row[1]) for row in self._rows("v, rowid", keys)]
 
     @property
     def versions(self) -> Versions | None:
@@ -187,15 +185,16 @@ class SQLiteStore(KeyValueStore):
 
     def _token(self, key: str) -> object | None:
         with self._failures(f"look up {key!r}"):
-            return self._look_up("rowid", (key,))[0]
+            row = self._rows("rowid", (key,))[0]
+            return row and row[0]
 
-    def _look_up(self, what: str, keys: Sequence[str]) -> list[int | None]:
-        query = f"SELECT {what} FROM zarr WHERE k = ?"  # noqa: S608 - one of two names
-        rows = self._call(lambda db: [db.execute(query, (key,)).fetchone() for key in keys])
-        return [None if row is None else int(row[0]) for row in rows]
+    def _rows(self, what: str, keys: Sequence[str]) -> list[tuple[Any, ...] | None]:
+        query = f"SELECT {what} FROM zarr WHERE k = ?"  # noqa: S608 - names of columns
+        return self._call(lambda db: [db.execute(query, (key,)).fetchone() for key in keys])
 
     def _keys(self, path: str) -> list[str]:
-        bounds = _bounds(path)
+        # "0" follows "/" in ASCII; blobs follow all text.
+        bounds: tuple[str, str | bytes] = (f"{path}/", f"{path}0") if path else ("", b"")
         return self._call(
             lambda db: [key for (key,) in db.execute("SELECT k FROM zarr WHERE k >= ? AND k < ?", bounds)]
         )
@@ -216,13 +215,6 @@ class SQLiteStore(KeyValueStore):
             raise StoreError(f"store {self} cannot be pickled: its contents live in this process")
         given = (self.path, self.dimension_separator)
         return pickled(self, SQLiteStore, *given, read_only=self.read_only, **self._kwargs)
-
-
-def _bounds(path: str) -> tuple[str, str | bytes]:
-    """Between which keys those under a path lie."""
-    check_path(path)
-    # "0" follows "/" in ASCII; blobs follow all text.
-    return (f"{path}/", f"{path}0") if path else ("", b"")
 
 
 def _close_all(connections: list[sqlite3.Connection], pid: int) -> None:
