@@ -42,7 +42,7 @@ from gzarr.gpu.pipeline.sizing import batch_nchunks, read_cost, write_cost
 from gzarr.gpu.pipeline.taking import take_rows
 from gzarr.gpu.pipeline.values import OnHost, values_of
 from gzarr.gpu.pipeline.write import buffers_of, encode_batch
-from gzarr.gpu.reading.host import Reader, on_host, phase_of
+from gzarr.gpu.reading.host import Reader, phase_of
 from gzarr.gpu.reading.select import ReaderChoice, choose_reader
 from gzarr.indexing.copies import Slots
 from gzarr.indexing.keys import Coords
@@ -243,13 +243,8 @@ class GpuBackend:
         return out
 
     def load(self, store: Store, wanted: Sequence[Located], chain: Chain | None = None) -> list[Any]:
-        """Fetch located chunks to where their decoding begins. Raises: CodecError(index) for a short item."""
-        plan: DevicePlan | None = None if chain is None else chain.prepared.plan
-        if plan is None or plan.host or not self._pipeline_slots.under_way:
-            return self._host.load(store, wanted)
-        with self._pipeline_slots.borrow() as pipeline_slot:
-            pipeline_slot.rewind()
-            return self._reader.read(pipeline_slot, store, wanted, plan)
+        """Fetch located chunks into host memory. Raises: CodecError(index) for a short item."""
+        return self._host.load(store, wanted)
 
     def place(self, chain: Chain, buffers: Sequence[Any], parts: Sequence[Part], out: Array, fields: Fields) -> None:
         """Decode chunks on the device and copy their parts into ``out``. Raises: CodecError(index), DeviceError."""
@@ -258,7 +253,7 @@ class GpuBackend:
             self._place_copies(chain, buffers, parts, out)
             return
         if plan is None or type(out) is Slots or not self._device.owns(out):
-            self._host.place(host, [on_host(buffer) for buffer in buffers], parts, out, fields)
+            self._host.place(host, buffers, parts, out, fields)
             return
         places = is_placeable(plan, out, fields)
         if self.strict and not places and has_dtype(out.dtype):
@@ -272,7 +267,7 @@ class GpuBackend:
                 return
             on_the_host = np.empty(out.shape, out.dtype)
             with np.errstate(all="ignore"):  # as the device casts
-                self._host.place(host, [on_host(buffer) for buffer in buffers], parts, on_the_host, fields)
+                self._host.place(host, buffers, parts, on_the_host, fields)
             place_from_host(self._resources, pipeline_slot, plan, on_the_host, parts, out)
 
     def _place_copies(self, chain: Chain, buffers: Sequence[Any], parts: Sequence[Part], slots: Slots) -> None:

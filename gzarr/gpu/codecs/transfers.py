@@ -63,13 +63,24 @@ def copy(buffers: Sequence[Any], staging_buffer: NDArray[np.uint8], offsets: Tab
             staging_buffer[start : start + view.size] = view  # without the interpreter's lock
 
 
-def upload_streams(context: BatchContext, buffers: Sequence[Any]) -> Streams:
-    """Encoded chunks, to be uploaded in one transfer, each aligned."""
+def spread_out(sizes: Table, phase: int) -> tuple[Table, int]:
+    """Lay out chunks in a staging buffer. Returns: the position of each, and the bytes of the staging buffer.
+
+    phase: where chunks begin, modulo `ALIGNMENT`. Decoders may read a few bytes past the end of a stream, so there are
+    some behind the last one.
+    """
+    if not sizes.size:
+        return np.zeros(0, np.int64), ALIGNMENT
+    room = -(-(sizes + phase) // ALIGNMENT) * ALIGNMENT
+    ends = np.cumsum(room)
+    return ends - room + phase, int(ends[-1]) + ALIGNMENT
+
+
+def upload_streams(context: BatchContext, buffers: Sequence[Any], phase: int = 0) -> Streams:
+    """Encoded chunks, to be uploaded in one transfer. phase: as of `spread_out`."""
     sizes = measure(buffers)
-    ends = np.cumsum(-(-sizes // ALIGNMENT) * ALIGNMENT)
-    offsets = np.concatenate([[0], ends[:-1]]).astype(np.int64)
-    # Decoders may read a few bytes past the end of a stream, so there must be some.
-    staging = context.device.staging(int(ends[-1]) + ALIGNMENT)
+    offsets, total = spread_out(sizes, phase)
+    staging = context.device.staging(total)
     copy(buffers, staging, offsets)
     return Streams(staging, None, offsets, sizes, context.device, context=context)
 

@@ -193,11 +193,6 @@ class PipelineSlots:
         """Device memory of one pipeline slot, in bytes."""
         return self._limit
 
-    @property
-    def under_way(self) -> bool:
-        """Whether this thread carries out a batch."""
-        return self._turn is not None
-
     def run(self, task: Callable[[T], None], batches: Iterable[T]) -> None:
         """Carry out a task for every batch, several at once; on the caller's thread if there is only one batch.
 

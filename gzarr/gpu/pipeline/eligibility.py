@@ -27,9 +27,6 @@ from gzarr.indexing.plan import BoxPlan, PointPlan
 from gzarr.layout.chunk_layout import Layout
 from gzarr.storage.base import Store
 
-#: The tables do not pay for fewer chunks.
-MIN_NCHUNKS = 2
-
 
 class Chunked(NamedTuple):
     """An array: where its chunks are, and how the device decodes and encodes them.
@@ -70,8 +67,8 @@ class DeviceJobs:
 
     def take_read(self, plan: Plan, nparts: int, out: Array, fields: Fields) -> ReadExecutor | str:
         """Return a read in batches, or the reason why the reference path has to do it. nparts: of the plan."""
-        if nparts < (1 if isinstance(plan, CopyPlan) and plan.grid else MIN_NCHUNKS):
-            return "too few chunks to gain from tables"
+        if not nparts:
+            return "nothing is read"
         if isinstance(plan, PointPlan):
             return "points are read by the reference path"
         source = self._read or self._decide()
@@ -164,6 +161,8 @@ def _read_source(array: Chunked) -> Source | str:
         return "chunks differ in shape"
     if plan.host:
         return "codecs run on the host"
+    if not layout.grid:
+        return "the array has no axes"
     files = make_fetch(store, layout)
     if not isinstance(files, str):
         return Source(store, layout, plan, files, EncodedSizes())

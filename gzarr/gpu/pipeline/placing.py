@@ -30,7 +30,6 @@ from gzarr.gpu.pipeline.placement import DevicePlan
 from gzarr.gpu.pipeline.read import decoded
 from gzarr.gpu.pipeline.resources import Resources
 from gzarr.gpu.pipeline.sizing import later_nbytes, read_cost
-from gzarr.gpu.reading.host import is_on_host
 from gzarr.indexing.copies import Slots
 from gzarr.indexing.plan import Part
 from gzarr.profiling.recorder import stage
@@ -98,7 +97,7 @@ def place_parts(
 
 def is_small(resources: Resources, plan: DevicePlan, buffers: Sequence[Buffer | None], out: Array) -> bool:
     """Whether decoding on the host and uploading once should be faster."""
-    if not plan.host_decodes or out.nbytes > resources.small_reads.nbytes or not all(map(is_on_host, buffers)):
+    if not plan.host_decodes or out.nbytes > resources.small_reads.nbytes:
         return False
     present = sum(buffer is not None for buffer in buffers)
     return resources.small_reads.prefers_host(present, present * (plan.chunk.nbytes or 0), out.nbytes)

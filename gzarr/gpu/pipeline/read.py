@@ -11,17 +11,15 @@ from gzarr.errors import DeviceError
 from gzarr.gpu.codecs.batch import BatchContext, Chunks
 from gzarr.gpu.codecs.transfers import upload_rows, upload_streams
 from gzarr.gpu.pipeline.placement import DevicePlan
-from gzarr.gpu.reading.host import on_host, streams_of
 
 
 def decoded(context: BatchContext, plan: DevicePlan, buffers: Sequence[Any]) -> Chunks:
-    """Decode chunks that exist. buffers: for each, an item of a reader or host bytes.
+    """Decode chunks that exist. buffers: for each, its bytes on the host.
 
     Raises: CodecError with the index of a damaged chunk; `BatchContext.finish` raises it for what decoders report.
     """
-    return decode_streams(
-        context, plan, _decoded_on_host(context, plan, buffers) if plan.host else streams_of(context, buffers)
-    )
+    there = _decoded_on_host(context, plan, buffers) if plan.host else upload_streams(context, buffers, plan.phase)
+    return decode_streams(context, plan, there)
 
 
 def decode_streams(context: BatchContext, plan: DevicePlan, batch: Any) -> Chunks:
@@ -38,7 +36,7 @@ def decode_streams(context: BatchContext, plan: DevicePlan, batch: Any) -> Chunk
 
 def _decoded_on_host(context: BatchContext, plan: DevicePlan, buffers: Sequence[Any]) -> Any:
     """Do the host's part of a chain, and upload its result."""
-    items: Sequence[Any] = [on_host(buffer) for buffer in buffers]
+    items = buffers
     for codec in reversed(plan.host):
         items = codec.decode(items)
     if isinstance(items[0], np.ndarray) and (not plan.device or items[0].ndim != 1 or items[0].dtype != np.uint8):

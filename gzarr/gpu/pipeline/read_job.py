@@ -32,7 +32,7 @@ from gzarr.gpu.pipeline.placing import place_batch
 from gzarr.gpu.pipeline.read import decode_streams
 from gzarr.gpu.pipeline.resources import Resources
 from gzarr.gpu.pipeline.sizing import read_cost
-from gzarr.gpu.reading.host import Batch, fetch_from_store, streams_in
+from gzarr.gpu.reading.host import Batch, fetch_from_store
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import Groups, Part
 from gzarr.indexing.tables import Batches, CopyTable
@@ -259,7 +259,7 @@ class DeviceRead:
         def decode(context: BatchContext) -> Chunks | None:
             if not n:
                 return None
-            streams = streams_in(context, batch.staging_buffer, batch.offsets[present], batch.sizes[present])
+            streams = batch.take(present).streams(context)
             if noted := here():
                 noted.count(n, int(streams.sizes.sum()), n * chunk_nbytes)
             return decode_streams(context, plan, streams)

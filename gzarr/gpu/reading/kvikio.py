@@ -2,8 +2,8 @@
 
 All reads of a batch (of as many files as may be open) are submitted at once and then awaited; neighbouring chunks of a
 shard are one read. Files stay open for the next batches. Batches take the `HostReader` if the host must read the
-headers of chunks (more than a few bytes that are copied back), if few bytes are wanted of each file, if the store does
-not have them in files, or if a file changes while its batch is read.
+headers of chunks (more than a few bytes that are copied back), if few bytes are wanted of each file, or if a file
+changes while its batch is read. What is not read by tables passes through the host.
 
 cuFile reads zeros from file systems that it does not know (tmpfs) without an error. So the beginning of the first file
 of every file system is compared with what the host reads. A file system where they differ is read on the host from then
@@ -24,18 +24,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gzarr.backend import Array
 from gzarr.codecs.spec import CodecSpec
 from gzarr.cpu.threads import thread_count
+from gzarr.gpu.codecs.transfers import spread_out
 from gzarr.gpu.device.memory import OverLimitError
 from gzarr.gpu.device.pipeline_slots import PipelineSlot
 from gzarr.gpu.device.protocol import Device, Table
 from gzarr.gpu.native.fetch import Fetch, Wanted, locate
 from gzarr.gpu.pipeline.placement import DevicePlan
-from gzarr.gpu.reading.files import file_version, locate_spans
-from gzarr.gpu.reading.host import Batch, HostReader, Item, StagingBuffer, host_round_trip_of, spread_out
-from gzarr.gpu.reading.open_files import FileCache, Future, OpenFile
-from gzarr.layout.chunk_layout import Located
-from gzarr.storage.base import Store
+from gzarr.gpu.reading.host import Batch, HostReader, host_round_trip_of
+from gzarr.gpu.reading.open_files import FileCache, Future, OpenFile, file_version
 from gzarr.storage.coalesce import MAX_GAP_NBYTES
 
 #: Bytes wanted of a file from which it pays to open it: opening takes 1 to 3 ms (`gzarr.gpu.reading.open_files`), in
@@ -105,21 +104,6 @@ class KvikioReader:
         """Why chunks pass through host memory first; None if they do not."""
         return host_round_trip_of(specs)
 
-    def read(self, pipeline_slot: PipelineSlot, store: Store, wanted: Sequence[Located], plan: DevicePlan) -> list[Any]:
-        """Read located chunks into device memory. Raises: CodecError(index), StoreError."""
-        spans = locate_spans(store, wanted) if plan.skips_host else None
-        here = [span for span in spans or () if span is not None]
-        if here and spans is not None:
-            versions = {span.path: span.version for span in here}
-            number = {path: i for i, path in enumerate(versions)}
-            columns = np.array([(number[span.path], span.start, span.nbytes) for span in here], np.int64)
-            found = self._read(pipeline_slot, Ranges(versions, *columns.T), plan.phase)
-            if found is not None:
-                staging_buffer, offsets = found
-                places = iter(offsets.tolist())
-                return [None if span is None else Item(staging_buffer, next(places), span.nbytes) for span in spans]
-        return self._host.read(pipeline_slot, store, wanted, plan)
-
     def fetch(self, pipeline_slot: PipelineSlot, source: Fetch, wanted: Wanted, plan: DevicePlan, nbytes: int) -> Batch:
         """Read chunks into device memory, or into pinned memory if that is faster."""
         batch = self._fetch(pipeline_slot, source, wanted, plan.phase, nbytes) if plan.skips_host and nbytes else None
@@ -128,40 +112,33 @@ class KvikioReader:
     def _fetch(
         self, pipeline_slot: PipelineSlot, source: Fetch, wanted: Wanted, phase: int, nbytes: int
     ) -> Batch | None:
-        """Read chunks of files into device memory; None if the host reader should read them."""
+        """Read chunks of files into device memory; None if the host reader should read them.
+
+        Whatever goes wrong, it does too, or finds and names the reason.
+        """
         is_sharded = source.n_entries > 0
         files = wanted.owners if is_sharded else wanted.coords
-        is_large = nbytes >= self._min_file_nbytes * len(files)
-        if not is_large and not (is_sharded and len(self.files)):
-            return None
         paths = list(map(source.path, files.tolist()))
-        if not is_large and not self.files.has_all(paths):
+        if nbytes < self._min_file_nbytes * len(files) and not self.files.has_all(paths):
             return None
         versions = _versions(paths)  # before they are located, so that what is read is what was located
         located = locate(source, wanted, thread_count())
         rows = np.flatnonzero(located.sizes >= 0)
         used, files = np.unique(wanted.owner_of(rows) if is_sharded else rows, return_inverse=True)
         here = {paths[i]: versions.get(paths[i], ()) for i in used.tolist()}
-        if not rows.size or not all(here.values()):
+        if not rows.size or not all(here.values()) or not all(self._is_sound.get(v[0], True) for v in here.values()):
             return None
-        found = self._read(pipeline_slot, Ranges(here, files, located.offsets[rows], located.sizes[rows]), phase)
-        if found is None:
+        runs, run, inside = merged(Ranges(here, files, located.offsets[rows], located.sizes[rows]))
+        begins, total = spread_out(runs.sizes, phase)
+        memory = self._read(pipeline_slot, runs, begins, total)
+        if memory is None:
             return None
-        staging_buffer, offsets = found
         located.offsets[:] = -1
-        located.offsets[rows] = offsets
-        return Batch(staging_buffer, located.offsets, located.sizes)
+        located.offsets[rows] = begins[run] + inside
+        return Batch(None, memory, located.offsets, located.sizes)
 
-    def _read(self, pipeline_slot: PipelineSlot, ranges: Ranges, phase: int) -> tuple[StagingBuffer, Table] | None:
-        """Read ranges into a staging buffer, and say where each is; None if the host reader should read them.
-
-        Whatever goes wrong, it does too, or finds and names the reason.
-        """
-        is_sound = all(self._is_sound.get(version[0], True) for version in ranges.versions.values())
-        if not is_sound or not self._pays(ranges):
-            return None
-        runs, run, inside = merged(ranges)
-        offsets, total = spread_out(runs.sizes, phase)
+    def _read(self, pipeline_slot: PipelineSlot, runs: Ranges, offsets: Table, total: int) -> Array | None:
+        """Read ranges to positions in a new staging buffer; None if that failed. total: bytes of the buffer."""
         limit = pipeline_slot.memory.limit
         if limit is not None and total > limit * _MAX_SHARE:
             self.failure = f"{total} encoded bytes of a batch take more than half of the {limit} bytes that it may have"
@@ -179,13 +156,7 @@ class KvikioReader:
             self.failure = str(error)
             pipeline_slot.memory.rewind()
             return None
-        return StagingBuffer(pipeline_slot.device, None, memory), offsets[run] + inside
-
-    def _pays(self, ranges: Ranges) -> bool:
-        """Whether so much is wanted of each file that it pays to open it, or all files are open."""
-        return int(ranges.sizes.sum()) >= self._min_file_nbytes * len(ranges.versions) or self.files.has_all(
-            ranges.versions
-        )
+        return memory
 
     def _read_files(self, device: Device, memory: Any, runs: Ranges, offsets: Table) -> None:
         """Read ranges of files, which are sorted, to positions in device memory; a limited number of files at once."""
@@ -225,7 +196,7 @@ def _versions(paths: Sequence[str]) -> dict[str, tuple[int, ...]]:
     versions = {}
     for path in paths:
         with suppress(OSError):
-            info = os.stat(path)  # noqa: PTH116 - see `gzarr.gpu.reading.files`
+            info = os.stat(path)  # noqa: PTH116 - pathlib costs more than the system call itself
             if stat.S_ISREG(info.st_mode):
                 versions[path] = file_version(info)
     return versions

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple, Protocol
 
 from gzarr.concurrency import Pool, new_lock, run_in_threads
 from gzarr.gpu.device.pipeline_slots import N_PIPELINE_SLOTS
-from gzarr.gpu.reading.files import file_version
 
 #: Threads that open files: an open waits for the driver most of the time.
 N_THREADS = 16
@@ -24,6 +23,11 @@ _DEFAULT_LIMIT = 1024
 #: Share of them that these files may take, and descriptors of each: one with O_DIRECT, one without.
 _SHARE, _DESCRIPTORS = 0.75, 2
 _pool = Pool()
+
+
+def file_version(info: os.stat_result) -> tuple[int, ...]:
+    """The version of a file: device, inode, size, and time of the last change."""
+    return info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns
 
 
 class Future(Protocol):

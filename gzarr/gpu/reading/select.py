@@ -5,10 +5,10 @@ The driver is queried with ctypes first, because without one, opening a file wit
 
 from __future__ import annotations
 
-import ctypes
 from typing import Any, NamedTuple
 
 from gzarr.errors import DeviceError
+from gzarr.gpu.detection.detect import ask_driver
 from gzarr.gpu.reading.host import HostReader, Reader
 from gzarr.gpu.reading.kvikio import KvikioReader
 from gzarr.gpu.reading.open_files import OpenFile
@@ -61,14 +61,8 @@ def choose_reader(asked: str | Reader) -> tuple[Reader, ReaderChoice]:
 
 def find_missing_kvikio() -> str | None:
     """Why KvikIO cannot be used; None if it can."""
-    try:
-        driver = ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return "there is no NVIDIA driver (libcuda.so.1)"
-    count = ctypes.c_int(0)
-    status = driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count))
-    if status or count.value == 0:
-        return f"the NVIDIA driver sees no device (status {status})"
+    if problem := ask_driver().problem:
+        return problem
     try:
         import kvikio  # noqa: F401
     except Exception as error:  # noqa: BLE001 - it raises errors of its own if cuFile is missing

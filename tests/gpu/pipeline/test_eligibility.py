@@ -104,7 +104,7 @@ def test_single_reads_are_left_for_reasons_of_their_own(tmp_path: Path, answers:
     np.testing.assert_array_equal(array[1:3, 2:4], DATA[1:3, 2:4])
     np.testing.assert_array_equal(array.vindex[[1, 20], [2, 3]], DATA[[1, 20], [2, 3]])
     np.testing.assert_array_equal(array.get_basic_selection(..., out=np.empty((30, 20), "f8")), DATA)
-    assert answers == ["too few chunks to gain from tables", "points are read by the reference path", ""]
+    assert answers == ["", "points are read by the reference path", ""]
     small = opened(tmp_path / "b", {"device": GpuBackend(EmulatedDevice(), small_reads=Crossover(4, 2000))})
     np.testing.assert_array_equal(small[:9, :9], DATA[:9, :9])
     np.testing.assert_array_equal(small[:], DATA)

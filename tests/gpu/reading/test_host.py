@@ -15,10 +15,10 @@ import gzarr
 from gzarr.codecs import NvcompDeflateCodec
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.codecs.batch import Streams
+from gzarr.gpu.codecs.transfers import spread_out
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.gpu.device.pipeline_slots import N_PIPELINE_SLOTS
-from gzarr.gpu.reading.host import spread_out
 from gzarr.gpu.reading.kvikio import KvikioReader
 from gzarr.gpu.reading.open_files import Limits
 from gzarr.storage import LocalStore

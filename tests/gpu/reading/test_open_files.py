@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from gzarr.gpu.reading import files as files_module
-from gzarr.gpu.reading.open_files import N_THREADS, FileCache, Limits
+from gzarr.gpu.reading.open_files import N_THREADS, FileCache, Limits, file_version
 from gzarr.gpu.reading.open_files import limits as limits_of_process
 from tests.gpu.direct_files import DirectFiles
 
@@ -20,7 +19,7 @@ def test_file_handles_are_bounded_and_closed(tmp_path) -> None:
     paths = [tmp_path / str(i) for i in range(10)]
     for path in paths:
         path.write_bytes(b"x")
-    versions = {str(path): files_module.file_version(path.stat()) for path in paths}
+    versions = {str(path): file_version(path.stat()) for path in paths}
     with cache.open(versions) as found:
         assert len(found) == 10
         assert direct.closed == 0  # all are in use
@@ -47,7 +46,7 @@ def made(folder: Path, n: int) -> dict[str, tuple[int, ...]]:
     versions = {}
     for i in range(n):
         (folder / str(i)).write_bytes(b"x")
-        versions[str(folder / str(i))] = files_module.file_version((folder / str(i)).stat())
+        versions[str(folder / str(i))] = file_version((folder / str(i)).stat())
     return versions
 
 
