@@ -7,7 +7,7 @@ streams are means of a sample times these counts. Nothing here is a time. The ru
 - A shard costs a request for its index and requests for its chunks. Chunks that are adjacent, or as close as the gap
   for files, share a request; chunks are assumed to be stored in order and of equal size. The whole shard is fetched in
   one request if at least half of its chunks are wanted, if the store has no version tokens, or if codecs enclose the
-  shard. (A GPU reads local files in pieces in any case, which this ignores.)
+  shard. (A GPU reads local files in parts in any case, which this ignores.)
 - A GPU decodes in batches of whole objects. All streams of the batches in flight are decoded at once, and
 `FULL_STREAMS` of
   them keep a large GPU busy.

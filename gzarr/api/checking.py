@@ -16,8 +16,7 @@ from gzarr.display.progress import ProgressLike
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.keywords import OpenMode
-from gzarr.hierarchy.reaching import close_if_opened_here, join_storage_options, open_store_at
-from gzarr.indexing.keys import join_path, normalize_path
+from gzarr.hierarchy.reaching import close_if_opened_here, open_place
 
 
 def verify(
@@ -211,7 +210,7 @@ def _place_of(node: Array | Group) -> Place:
 def _place(
     store: Any, path: str | None, mode: OpenMode, storage_options: Mapping[str, Any] | None, *, allow_pickle: bool
 ) -> Place:
-    opened, base = open_store_at(join_storage_options(store, {"storage_options": storage_options}), mode)
+    opened, where = open_place(store, path, mode, {"storage_options": storage_options})
     if isinstance(store, (Array, Group)):
         allow_pickle = allow_pickle or store.opened_with.allow_pickle
-    return Place(opened, join_path(base, normalize_path(path or "")), backend_for("cpu"), allow_pickle)
+    return Place(opened, where, backend_for("cpu"), allow_pickle)

@@ -9,8 +9,8 @@ from gzarr.errors import MetadataError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group, opened_node
 from gzarr.hierarchy.keywords import GroupKeywords, OpenMode
-from gzarr.hierarchy.reaching import join_storage_options, open_store_at, reach_group, take_format
-from gzarr.indexing.keys import join_path, normalize_path
+from gzarr.hierarchy.reaching import open_place, reach_group, take_format
+from gzarr.indexing.keys import join_path
 from gzarr.metadata.catalog import open_consolidated_node, require_consolidated
 from gzarr.metadata.consolidated import DEFAULT_KEY, consolidate
 from gzarr.metadata.documents import expect_node, read_node
@@ -68,8 +68,7 @@ def consolidate_metadata(
     >>> list(gzarr.open_consolidated("many.zarr", mode="r"))
     ['a0', 'a1', 'a2']
     """
-    opened, base = open_store_at(join_storage_options(store, {"storage_options": storage_options}), "a")
-    where = join_path(base, normalize_path(path or ""))
+    opened, where = open_place(store, path, "a", {"storage_options": storage_options})
     wanted = take_format(zarr_format, {})
     if wanted == 3 and metadata_key != DEFAULT_KEY:
         raise MetadataError(f"metadata_key={metadata_key!r}: Zarr v3 keeps consolidated metadata in zarr.json")

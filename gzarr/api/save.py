@@ -18,8 +18,7 @@ from gzarr.hierarchy.keywords import LoadKeywords, SaveArrayKeywords
 from gzarr.hierarchy.lazy import computed, is_lazy, is_separate
 from gzarr.hierarchy.new_metadata import array_meta
 from gzarr.hierarchy.options import check_keywords
-from gzarr.hierarchy.reaching import close_if_opened_here, join_storage_options, open_store_at, take_format
-from gzarr.indexing.keys import join_path, normalize_path
+from gzarr.hierarchy.reaching import close_if_opened_here, open_place, take_format
 from gzarr.storage.base import Store
 from gzarr.tensors import from_tensor
 
@@ -78,9 +77,9 @@ def save_array(store: Any, arr: Any, *, path: str | None = None, **kwargs: Unpac
     """
     check_keywords(kwargs, SaveArrayKeywords, save_array)
     given: dict[str, Any] = {**kwargs}
-    opened, base = open_store_at(join_storage_options(store, given), "w")
+    opened, where = open_place(store, path, "w", given)
     given["mode"] = given.get("mode") or "w"
-    create_array(opened, name=join_path(base, normalize_path(path or "")), data=arr, **given)
+    create_array(opened, name=where, data=arr, **given)
     close_if_opened_here(store, opened)
 
 
@@ -108,11 +107,10 @@ def save_group(store: Any, *args: Any, path: str | None = None, zarr_format: int
     """
     options = {name: kwargs.pop(name) for name in _OPTIONS & kwargs.keys() if not _is_array(name, kwargs[name])}
     options["zarr_format"] = take_format(zarr_format, kwargs)
-    store = join_storage_options(store, kwargs)
+    of_url = {"storage_options": kwargs.pop("storage_options", None)}
     if not args and not kwargs:
         raise ValueError("at least one array must be provided")
-    opened, base = open_store_at(store, "w")
-    where = join_path(base, normalize_path(path or ""))
+    opened, where = open_place(store, path, "w", of_url)
     values = {**{f"arr_{i}": a for i, a in enumerate(args)}, **kwargs}
     # Load and check all values before anything is replaced: some may be where they are to be saved.
     values = {name: from_tensor(value) for name, value in values.items()}

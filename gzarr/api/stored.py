@@ -7,12 +7,11 @@ from typing import Any, Unpack
 from gzarr.api.create import create
 from gzarr.api.groups import create_group
 from gzarr.errors import NodeNotFoundError
-from gzarr.hierarchy.keywords import CreateKeywords, OpenMode
-from gzarr.hierarchy.reaching import open_store_at
+from gzarr.hierarchy.keywords import CreateKeywords
+from gzarr.hierarchy.reaching import open_place
 from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.metadata.documents import delete_node, move_node, read_node
 from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta
-from gzarr.storage.base import Store
 
 
 def init_array(
@@ -70,14 +69,14 @@ def contains_group(store: Any, path: str | None = None) -> bool:
 
 def listdir(store: Any, path: str | None = None) -> list[str]:
     """Return the names directly under a path, sorted."""
-    opened, where = _place(store, path, "r")
+    opened, where = open_place(store, path, "r")
     objects, below = opened.list_dir(where)
     return sorted({*objects, *below})
 
 
 def getsize(store: Any, path: str | None = None) -> int:
     """Return the bytes that the object at a path occupies, or the objects directly under it."""
-    opened, where = _place(store, path, "r")
+    opened, where = open_place(store, path, "r")
     size = opened.getsize(where) if where else None
     if size is not None:
         return size
@@ -86,22 +85,17 @@ def getsize(store: Any, path: str | None = None) -> int:
 
 def rmdir(store: Any, path: str | None = None) -> None:
     """Delete everything under a path."""
-    delete_node(*_place(store, path, "r+"))
+    delete_node(*open_place(store, path, "r+"))
 
 
 def rename(store: Any, src_path: str, dst_path: str) -> None:
     """Rename everything under a path."""
-    opened, source = _place(store, src_path, "r+")
+    opened, source = open_place(store, src_path, "r+")
     move_node(opened, source, join_path(source.removesuffix(normalize_path(src_path)), normalize_path(dst_path)))
-
-
-def _place(store: Any, path: str | None, mode: OpenMode) -> tuple[Store, str]:
-    opened, base = open_store_at(store, mode)
-    return opened, join_path(base, normalize_path(path or ""))
 
 
 def _node(store: Any, path: str | None) -> NodeMeta | None:
     try:
-        return read_node(*_place(store, path, "r"))
+        return read_node(*open_place(store, path, "r"))
     except NodeNotFoundError:  # no archive
         return None

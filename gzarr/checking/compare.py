@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gzarr.checking.report import Place, number, one_line
+from gzarr.checking.report import Place, one_line
 from gzarr.checking.values import Tolerance, ValueDifferences, compare_values
+from gzarr.display.info import number
 from gzarr.display.progress import ProgressLike, counted
 from gzarr.errors import ChunkError
 from gzarr.errors.escaping import as_lines, escaped

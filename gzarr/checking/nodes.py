@@ -17,7 +17,8 @@ from operator import lt
 from typing import Any, NamedTuple, TypeVar
 
 from gzarr.checking.consolidated import check_consolidated, consolidated_nodes, parse_document
-from gzarr.checking.report import Place, Problem, number
+from gzarr.checking.report import Place, Problem
+from gzarr.display.info import number
 from gzarr.errors import MetadataError, StoreError, UnknownCodecError, UnknownDataTypeError
 from gzarr.errors.escaping import escaped
 from gzarr.indexing.keys import Coords, join_path

@@ -15,7 +15,8 @@ from typing import Any, Literal, TypeAlias, get_args
 from gzarr.checking.chunks import check_object, prepare_chunks
 from gzarr.checking.leftovers import remove_leftover
 from gzarr.checking.nodes import coords_of, is_outside, leftover_objects
-from gzarr.checking.report import Place, Problem, Verification, number, one_line
+from gzarr.checking.report import Place, Problem, Verification, one_line
+from gzarr.display.info import number
 from gzarr.errors import GzarrError
 from gzarr.errors.escaping import as_lines, escaped
 from gzarr.indexing.keys import Coords

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from gzarr.backend import Backend
-from gzarr.display.info import size_text
+from gzarr.display.info import number, size_text
 from gzarr.errors import StoreError
 from gzarr.errors.escaping import as_lines, escaped
 from gzarr.indexing.keys import join_path
@@ -167,8 +167,3 @@ class Verification:
 def one_line(reason: str) -> str:
     """A reason that an error gave in several lines."""
     return reason.replace("\n", " ")
-
-
-def number(n: int, what: str) -> str:
-    """A number of things, in words."""
-    return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"

@@ -7,7 +7,6 @@ then, and a migration that was interrupted can be repeated: what has a document 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,7 +20,7 @@ from gzarr.hierarchy.open_options import OpenedWith
 from gzarr.hierarchy.reaching import reach_node
 from gzarr.indexing.keys import join_path
 from gzarr.metadata.consolidated import consolidate
-from gzarr.metadata.documents import members, read_node, write_node
+from gzarr.metadata.documents import descendants, read_node, write_node
 from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta
 from gzarr.storage.base import Store
 
@@ -96,7 +95,8 @@ def migrate(store: Any, *, remove_v2: bool = False, dry_run: bool = False) -> Mi
     root = read_node(opened, path, 2)
     if root is None:
         raise NodeNotFoundError(f"there is nothing of Zarr v2 at {join_path(str(opened), path)!r}; check the path")
-    nodes = [*_below(opened, path, root), (path, root)]
+    below = [] if isinstance(root, ArrayMeta) else list(descendants(opened, path, 2))
+    nodes = [*((join_path(path, inner), meta) for inner, meta in reversed(below)), (path, root)]  # groups come last
     planned = [(at, _in_v3(opened, at, meta, opened_with)) for at, meta in nodes if read_node(opened, at, 3) is None]
     keys = [join_path(at, name) for at, _ in nodes for name in (*_V2, _CONSOLIDATED)]
     there = [key for key, found in zip(keys, opened.contains_many(keys), strict=True) if found]
@@ -109,16 +109,6 @@ def migrate(store: Any, *, remove_v2: bool = False, dry_run: bool = False) -> Mi
                 consolidate(opened, key.rpartition("/")[0])
         opened.delete_many(removed)
     return Migration(tuple(join_path(at, "zarr.json") for at, _ in planned), removed, dry_run)
-
-
-def _below(store: Store, path: str, meta: NodeMeta) -> Iterator[tuple[str, NodeMeta]]:
-    """What is below a group, members before their group."""
-    if isinstance(meta, ArrayMeta):
-        return
-    for name, member in members(store, path, 2):
-        at = join_path(path, name)
-        yield from _below(store, at, member)
-        yield at, member
 
 
 def _in_v3(store: Store, path: str, before: NodeMeta, opened_with: OpenedWith) -> NodeMeta:

@@ -47,16 +47,12 @@ def with_lengths(keywords: Mapping[str, Any], source: Source) -> dict[str, Any]:
     """
     given, names = dict(keywords), axis_names(source)
     stored = source.options.get("chunks") if source.array is None else source.array.chunks
-    if is_named(given.get("chunks")):
-        lengths = given.pop("chunks")
-        if any(name in lengths for name in names):
-            rest = stored or source.shape
-            given["chunks"] = tuple(lengths.get(name, length) for name, length in zip(names, rest, strict=True))
-    if is_named(given.get("shards")):
-        lengths = given.pop("shards")
-        if any(name in lengths for name in names):
-            rest = given.get("chunks", stored) or source.shape
-            given["shards"] = tuple(lengths.get(name, length) for name, length in zip(names, rest, strict=True))
+    for key in ("chunks", "shards"):
+        if is_named(given.get(key)):
+            lengths = given.pop(key)
+            if any(name in lengths for name in names):
+                rest = given.get("chunks", stored) or source.shape
+                given[key] = tuple(lengths.get(name, length) for name, length in zip(names, rest, strict=True))
     return given
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gzarr.display.info import number
 from gzarr.errors.escaping import escaped
 
 _HOW = {"decode": "decoded and encoded", "chunks": "chunks copied encoded", "objects": "objects copied as they are"}
@@ -57,7 +58,7 @@ class ArrayReport:
         region = f" in regions of {self.region}" if self.region else ""
         return escaped(
             f"/{self.path} {self.shape} {self.dtype} chunks={self.chunks}{shards}: {self.nbytes:,} bytes, "
-            f"{_count(self.nobjects, 'object')}, {_HOW[self.how]}{region}{again}"
+            f"{number(self.nobjects, 'object')}, {_HOW[self.how]}{region}{again}"
         )
 
 
@@ -98,12 +99,8 @@ class TransferReport:
 
     def __str__(self) -> str:
         begin = "dry run: would copy" if self.dry_run else "copied"
-        arrays, groups, skipped = _count(len(self.arrays), "array"), _count(self.ngroups, "group"), ""
+        arrays, groups, skipped = number(len(self.arrays), "array"), number(self.ngroups, "group"), ""
         if self.nskipped:
-            skipped = f", {_count(self.nskipped, 'array')} existed already"
+            skipped = f", {number(self.nskipped, 'array')} existed already"
         summary = f"{begin} {arrays} ({self.nbytes:,} bytes) and {groups}"
         return "\n".join([*map(str, self.arrays), summary + skipped])
-
-
-def _count(n: int, what: str) -> str:
-    return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"

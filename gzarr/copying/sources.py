@@ -37,7 +37,7 @@ class Source:
     read : callable
         Function of a region that returns its elements, on the host or on the source's device.
     grid : Grid
-        The pieces that are read and decoded whole.
+        The parts that are read and decoded whole.
     attributes : mapping
         User attributes, as JSON values.
     dimension_names : tuple or None
@@ -97,7 +97,7 @@ class SourceTree:
 
 
 def regular_grid(shape: tuple[int, ...], chunks: tuple[int, ...] | None = None) -> Grid:
-    """A grid of chunks of one shape; by default of single elements, for what can be read in any pieces."""
+    """A grid of chunks of one shape; by default of single elements, for what can be read in any parts."""
     return tuple(RegularAxis(n, max(min(c, n), 1)) for n, c in zip(shape, chunks or (1,) * len(shape), strict=True))
 
 

@@ -118,3 +118,8 @@ def _scaled(nbytes: int) -> tuple[float, str]:
             break
         size, unit = size / 1024, letter
     return size, unit
+
+
+def number(n: int, what: str) -> str:
+    """A number of things, in words."""
+    return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"

@@ -852,9 +852,9 @@ class Array(Node[ArrayMeta]):
         value : array-like
             Values, on the host or on a GPU; broadcast to the selection's shape and cast as NumPy does. A value of
             xarray must have its axes where the array has those of the same names. An h5py dataset, or a gzarr array at
-            another place, of the selection's shape is read in pieces. Any other lazy value (of Dask or xarray, say)
+            another place, of the selection's shape is read in parts. Any other lazy value (of Dask or xarray, say)
             might read this array, so it is computed before anything is written: in memory or, above 256 MiB, in a
-            temporary file. `gzarr.interop.dask.to_zarr` stores large Dask arrays in pieces.
+            temporary file. `gzarr.interop.dask.to_zarr` stores large Dask arrays in parts.
 
         Raises
         ------

@@ -41,9 +41,9 @@ from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.metadata.documents import (
     as_meta,
     delete_node,
+    descendants,
     expect_group,
     member_names,
-    members,
     move_node,
     node_exists,
     read_node,
@@ -931,22 +931,7 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
         return type(self)(self.store, path, meta, self.opened_with, read_only=self._read_only)
 
     def _descendants(self, max_depth: int | None) -> Iterator[tuple[str, NodeMeta]]:
-        """Iterate over everything in the group, groups before their members: (path from the group, metadata).
-
-        max_depth: how many levels to go down; 0 lists the group's own members, None lists all.
-        """
-        zarr_format = self.metadata.zarr_format
-        levels = [("", members(self.store, self.path, zarr_format))]
-        while levels:  # not by recursion: an archive may be deeper than Python allows
-            prefix, listed = levels[-1]
-            for name, meta in listed:
-                path = prefix + name
-                yield path, meta
-                if isinstance(meta, GroupMeta) and (max_depth is None or path.count("/") < max_depth):
-                    levels.append((f"{path}/", members(self.store, join_path(self.path, path), zarr_format)))
-                    break
-            else:
-                levels.pop()
+        return descendants(self.store, self.path, self.metadata.zarr_format, max_depth)
 
     def _nodes(self, recurse: bool) -> tuple[tuple[str, Array | Self], ...]:
         return tuple((name.rpartition("/")[2], node) for name, node in self.members(None if recurse else 0))

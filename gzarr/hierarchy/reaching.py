@@ -55,6 +55,14 @@ def join_storage_options(store: Any, keywords: dict[str, Any]) -> Any:
     return StoreURL(os.fspath(store), {**getattr(store, "options", {}), **options})
 
 
+def open_place(
+    store: Any, path: str | None, mode: OpenMode, keywords: dict[str, Any] | None = None
+) -> tuple[Store, str]:
+    """Return (store, path in it) of a path within a store, whose ``storage_options`` are among a call's keywords."""
+    opened, base = open_store_at(join_storage_options(store, keywords or {}), mode)
+    return opened, join_path(base, normalize_path(path or ""))
+
+
 def reach_node(
     store: Any, path: str | None, mode: OpenMode | None, device: str | Backend | None, keywords: dict[str, Any]
 ) -> tuple[Store, str, OpenMode, OpenedWith]:
@@ -66,13 +74,12 @@ def reach_node(
         del keywords[name]
     options = take_open_options(keywords)
     opened_with = options.opened_with(OpenedWith(take_backend(options.device(device), keywords)))
-    store = join_storage_options(store, keywords)
     if mode is None:
         mode = "r" if isinstance(store, Store) and store.read_only else "a"
     if mode not in _MODES:
         raise ValueError(f"mode must be 'r', 'r+', 'a', 'w', 'w-' or 'x', got {mode!r}")
-    opened, base = open_store_at(store, mode)
-    return options.store(opened), join_path(base, normalize_path(path or "")), mode, opened_with
+    opened, where = open_place(store, path, mode, keywords)
+    return options.store(opened), where, mode, opened_with
 
 
 def reach_group(

@@ -19,9 +19,9 @@ from gzarr.hierarchy.node import GzarrArray
 from gzarr.hierarchy.reductions import fill_of
 
 #: Elements that are reduced at once: with what is made of them, they stay in cache.
-_PIECE = 1 << 13
+_PART_SIZE = 1 << 13
 #: Elements whose values are counted at once: as many as there may be different ones.
-_COUNTED_PIECE = 1 << 16
+_COUNTED_SIZE = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,8 +110,8 @@ def _finite(array: GzarrArray, limits: tuple[Any, Any], *, is_empty: bool) -> tu
 def _counts(block: AnyArray, *, xp: Any) -> NDArray[np.int64]:
     """How often every value occurs, the least first."""
     counts = np.zeros(1 << (8 * block.dtype.itemsize), np.int64)
-    for piece in _pieces(block, _COUNTED_PIECE):
-        found = _on_host(xp.bincount(piece.astype("i4") - _least(block.dtype)))
+    for elements in _parts(block, _COUNTED_SIZE):
+        found = _on_host(xp.bincount(elements.astype("i4") - _least(block.dtype)))
         counts[: len(found)] += found
     return counts
 
@@ -177,23 +177,23 @@ _NOTHING = _Moments(0, 0, math.nan, math.nan, 0, 0.0)
 def _part(block: AnyArray, *, xp: Any) -> _Moments:
     part = _NOTHING
     with np.errstate(all="ignore"):
-        for piece in _pieces(block):
-            part = _joined(part, _part_of(piece, xp))
+        for elements in _parts(block):
+            part = _joined(part, _part_of(elements, xp))
     return part
 
 
-def _part_of(piece: AnyArray, xp: Any) -> _Moments:
-    size = piece.size
-    if piece.dtype.kind == "f":
-        nan = xp.isnan(piece)
+def _part_of(elements: AnyArray, xp: Any) -> _Moments:
+    size = elements.size
+    if elements.dtype.kind == "f":
+        nan = xp.isnan(elements)
         if bool(nan.any()):
-            piece = piece[~nan]
-        if not piece.size:
+            elements = elements[~nan]
+        if not elements.size:
             return _NOTHING._replace(n_nan=size)
-    n, total = piece.size, _total(piece)
-    apart = piece.astype("f8") - _mean(total, n)
+    n, total = elements.size, _total(elements)
+    apart = elements.astype("f8") - _mean(total, n)
     squares = float(xp.dot(apart, apart))
-    return _Moments(n, size - n, piece.min().item(), piece.max().item(), total, squares)
+    return _Moments(n, size - n, elements.min().item(), elements.max().item(), total, squares)
 
 
 def _total(values: AnyArray) -> Any:
@@ -226,8 +226,8 @@ def _joined(one: _Moments, two: _Moments) -> _Moments:
 def _binned(block: AnyArray, *, xp: Any, bins: int, limits: tuple[Any, Any]) -> NDArray[np.int64]:
     """How many elements are in each bin."""
     counts = np.zeros(bins, np.int64)
-    for piece in _pieces(block):
-        counts += _on_host(xp.histogram(piece, bins, limits)[0])
+    for elements in _parts(block):
+        counts += _on_host(xp.histogram(elements, bins, limits)[0])
     return counts
 
 
@@ -239,8 +239,8 @@ def _mean(total: Any, n: int) -> float:
     return total / n if n else math.nan
 
 
-def _pieces(block: AnyArray, size: int = _PIECE) -> Iterator[AnyArray]:
-    """A block as one axis, on the host in pieces that stay in cache."""
+def _parts(block: AnyArray, size: int = _PART_SIZE) -> Iterator[AnyArray]:
+    """A block as one axis, on the host in parts that stay in cache."""
     flat = block.reshape(-1)
     if not isinstance(block, np.ndarray):
         size = max(flat.size, 1)

@@ -31,7 +31,7 @@ from gzarr.tensors import is_on_device, is_tensor, to_host
 #: Deeper or larger values are not followed: a run that is not resumed shall not wait for them.
 _DEPTH, _MOST = 100, 200_000
 #: Elements are copied in parts of this size where they are not contiguous.
-_PIECE_NBYTES = 1 << 24
+_PART_NBYTES = 1 << 24
 _MISSING = object()
 
 
@@ -162,12 +162,12 @@ def contents_of(array: np.ndarray[Any, Any]) -> bytes:
         return _joined("objects", [repr(array.tolist()).encode("utf-8", "surrogatepass")])
     if array.flags.f_contiguous and not array.flags.c_contiguous:
         return _joined("F", [contents_of(array.T)])
-    if not array.flags.c_contiguous and array.nbytes > _PIECE_NBYTES:
+    if not array.flags.c_contiguous and array.nbytes > _PART_NBYTES:
         return _joined("pieces", [contents_of(part) for part in (array if len(array) == 1 else _halves(array))])
     checksum = require("google_crc32c", "", "comparing data with those of another run").value
     digest, data = sha256(), np.ascontiguousarray(array).reshape(-1).view("u1")
-    for start in range(0, len(data), _PIECE_NBYTES):
-        digest.update(checksum(data[start : start + _PIECE_NBYTES]).to_bytes(4, "little"))
+    for start in range(0, len(data), _PART_NBYTES):
+        digest.update(checksum(data[start : start + _PART_NBYTES]).to_bytes(4, "little"))
     return digest.digest()
 
 

@@ -336,6 +336,26 @@ def members(store: Store, path: str, zarr_format: ZarrFormat) -> Iterator[tuple[
         yield from read_members(store, path, names, zarr_format)
 
 
+def descendants(
+    store: Store, path: str, zarr_format: ZarrFormat, max_depth: int | None = None
+) -> Iterator[tuple[str, NodeMeta]]:
+    """Everything in a group, groups before their members: (path from the group, metadata). Raises: MetadataError.
+
+    max_depth: how many levels to go down; 0 lists the group's own members, None lists all.
+    """
+    levels = [("", members(store, path, zarr_format))]
+    while levels:  # not by recursion: an archive may be deeper than Python allows
+        prefix, listed = levels[-1]
+        for name, meta in listed:
+            inner = prefix + name
+            yield inner, meta
+            if isinstance(meta, GroupMeta) and (max_depth is None or inner.count("/") < max_depth):
+                levels.append((f"{inner}/", members(store, join_path(path, inner), zarr_format)))
+                break
+        else:
+            levels.pop()
+
+
 def _names_below(store: Store, path: str) -> Iterator[Sequence[str]]:
     names = store.list_dir(path)[1]
     return (names[start : start + _MEMBERS_AT_ONCE] for start in range(0, len(names), _MEMBERS_AT_ONCE))
