@@ -19,6 +19,7 @@ from gzarr.copying.settings import TransferKeywords
 from gzarr.copying.sources import Source, SourceTree, check_name, from_array, from_memory, on_host, reading
 from gzarr.errors import CopyError
 from gzarr.hierarchy.array import Array
+from gzarr.hierarchy.create import paths_above
 from gzarr.hierarchy.lazy import allocate
 
 
@@ -64,17 +65,9 @@ def from_npy(source: str | os.PathLike[str], dest: Any, **options: Unpack[Transf
         return write(SourceTree(str(path), {}, {"": _mapped(path, str(path))}, files=[str(path)]), dest, **options)
     with _unpacked(path) as files:
         arrays = {name: _mapped(file, f"{path}:{name}") for name, file in files.items()}
-        groups: dict[str, dict[str, Any]] = {
-            "": {},
-            **{parent: {} for name in sorted(arrays) for parent in _parents(name)},
-        }
+        groups: dict[str, dict[str, Any]] = {"": {}}
+        groups |= {parent: {} for name in sorted(arrays) for parent in paths_above(name)}
         return write(SourceTree(str(path), groups, arrays, files=[str(path)]), dest, **options)
-
-
-def _parents(name: str) -> list[str]:
-    """The groups that a member is in, outermost first."""
-    parts = name.split("/")[:-1]
-    return ["/".join(parts[: depth + 1]) for depth in range(len(parts))]
 
 
 def _mapped(file: Path, name: str) -> Source:

@@ -173,7 +173,7 @@ def make_room(store: Store, path: str, *, overwrite: bool, zarr_format: ZarrForm
     """
     store.check_metadata_writable()
     store = store.live()
-    missing = _missing_groups(store, _above(path))
+    missing = _missing_groups(store, paths_above(path))
     if overwrite:
         clear(store, path)
     else:
@@ -250,7 +250,7 @@ def create_nodes(store: Store, path: str, nodes: Mapping[str, Any], *, overwrite
     if not asked:
         return {}
     zarr_format = next(iter(asked.values())).zarr_format
-    above = {join_path(path, parent): parent for name in asked for parent in _above(name) if parent not in asked}
+    above = {join_path(path, parent): parent for name in asked for parent in paths_above(name) if parent not in asked}
     missing = {above[place]: GroupMeta({}, zarr_format) for place in _missing_groups(store, above)}
     if not overwrite:
         for name in asked:
@@ -275,7 +275,7 @@ def _parsed(nodes: Mapping[str, Any]) -> dict[str, NodeMeta]:
     if len(formats) > 1:
         raise MetadataError("all nodes of a hierarchy must have the same zarr_format, got 2 and 3")
     for name in parsed:
-        outer = next((one for one in _above(name) if isinstance(parsed.get(one), ArrayMeta)), None)
+        outer = next((one for one in paths_above(name) if isinstance(parsed.get(one), ArrayMeta)), None)
         if outer is not None:
             raise MetadataError(f"the node at {outer!r} is an array, so it cannot contain the node at {name!r}")
     return parsed
@@ -289,7 +289,7 @@ def _check_storable(path: str, meta: NodeMeta) -> None:
         raise MetadataError(f"the metadata of {path!r} cannot be stored: {error}") from error
 
 
-def _above(name: str) -> Iterator[str]:
+def paths_above(name: str) -> Iterator[str]:
     """Return the paths of the groups above a path, the root first."""
     parts = name.split("/") if name else []
     return ("/".join(parts[:depth]) for depth in range(len(parts)))

@@ -9,9 +9,6 @@ from gzarr import codecs
 from gzarr.errors import MetadataError
 from tests.support.naming import name_of
 
-# -- shape and chunks --------------------------------------------------------------------------------------------
-
-
 # -- data types --------------------------------------------------------------------------------------------------
 
 
@@ -201,14 +198,6 @@ def test_bad_keywords_write_nothing_and_delete_nothing(bad):
     with pytest.raises((MetadataError, TypeError)):
         gzarr.open_array(store, mode="w", path="a", **{"shape": (4, 4), **bad})
     assert store == before
-
-
-@pytest.mark.parametrize("call", [gzarr.zeros, gzarr.create_array, gzarr.open_array])
-def test_unknown_keywords_are_named(call):
-    keywords = {"shape": (3,)} if call is not gzarr.zeros else {}
-    args = ((3,),) if call is gzarr.zeros else ()
-    with pytest.raises(TypeError, match="'chuncks'"):
-        call(*args, chuncks=(1,), **keywords)
 
 
 # -- keys, names, order ------------------------------------------------------------------------------------------

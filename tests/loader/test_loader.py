@@ -326,14 +326,6 @@ def test_a_state_after_the_last_batch_begins_the_next_epoch():
     assert again.state_dict()["epoch"] == 1
 
 
-def test_a_state_of_other_data_is_refused():
-    _, z = images()
-    state = gzarr.Loader(z, 16, shuffle=True).state_dict()
-    for other in (gzarr.Loader(z, 16), gzarr.Loader(images(N + 1)[1], 16, shuffle=True)):
-        with pytest.raises(ValueError, match="state is of another"):
-            other.load_state_dict(state)
-
-
 @pytest.mark.parametrize("shuffle", ["exact", "blocks"])
 def test_other_ranks_go_on(shuffle):
     _, z = images()
