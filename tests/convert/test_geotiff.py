@@ -52,7 +52,6 @@ def with_hole(nodata: float) -> np.ndarray:
     return data
 
 
-@pytest.mark.parametrize("zarr_format", [2, 3])
 @pytest.mark.parametrize("nodata", ["-9999", "nan", "-3.40282346638529e+38"])
 def test_levels_leave_nodata_out(tmp_path: Path, nodata: str, zarr_format: int) -> None:
     value = np.float32(nodata)
@@ -77,7 +76,6 @@ def test_levels_leave_nodata_out(tmp_path: Path, nodata: str, zarr_format: int) 
     assert image[0].stats().min == data[~hole].min()
 
 
-@pytest.mark.parametrize("zarr_format", [2, 3])
 def test_xarray_reads_what_is_missing(tmp_path: Path, zarr_format: int) -> None:
     xarray = pytest.importorskip("xarray")
     source = geotiff(tmp_path / "a.tif", with_hole(-9999), "-9999", bands=BANDS)

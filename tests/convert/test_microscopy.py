@@ -31,7 +31,6 @@ def converted(path: Path, **options: Any) -> Any:
     return open_image(dest, "r") if "multiscales" in str(gzarr.open_group(dest).attrs.asdict()) else dest
 
 
-@pytest.mark.parametrize("zarr_format", [2, 3])
 def test_ome_tiff_keeps_channels_voxel_sizes_and_units(tmp_path: Path, zarr_format: int) -> None:
     data = data_of(3, 2, 4, 40, 50)
     metadata = {

@@ -63,7 +63,6 @@ def raw(path, name):
         return np.asarray(file[name][...])
 
 
-@pytest.mark.parametrize("zarr_format", [2, 3])
 @pytest.mark.parametrize("format", FORMATS)
 def test_values_names_and_attributes_are_kept(tmp_path, format, zarr_format):
     make_file(tmp_path / "a.nc", format)
@@ -88,7 +87,6 @@ def test_values_names_and_attributes_are_kept(tmp_path, format, zarr_format):
         assert root["inner/most/chunked"].chunks == (2, 3)
 
 
-@pytest.mark.parametrize("zarr_format", [2, 3])
 def test_the_way_back_gives_the_same_file(tmp_path, zarr_format):
     make_file(tmp_path / "a.nc")
     convert.from_netcdf(tmp_path / "a.nc", tmp_path / "a.zarr", zarr_format=zarr_format)
@@ -106,7 +104,6 @@ def test_the_way_back_gives_the_same_file(tmp_path, zarr_format):
                 assert np.array_equal(np.ma.getmaskarray(other[...]), np.ma.getmaskarray(variable[...])), name
 
 
-@pytest.mark.parametrize("zarr_format", [2, 3])
 def test_xarray_sees_the_same_in_file_zarr_and_file(tmp_path, zarr_format):
     make_file(tmp_path / "a.nc")
     convert.from_netcdf(tmp_path / "a.nc", tmp_path / "a.zarr", zarr_format=zarr_format)
@@ -193,7 +190,6 @@ def test_variables_have_chunks_of_their_own(tmp_path):
         convert.from_netcdf(tmp_path / "a.nc", MemoryStore(), each={"u": {"chunks": 1}})
 
 
-@pytest.mark.parametrize("zarr_format", [2, 3])
 def test_metadata_of_conversions_are_consolidated(tmp_path, zarr_format):
     with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
         file.createDimension("x", 2)
@@ -202,7 +198,6 @@ def test_metadata_of_conversions_are_consolidated(tmp_path, zarr_format):
     assert sorted(gzarr.open_consolidated(tmp_path / "a.zarr")) == ["t"]
 
 
-@pytest.mark.parametrize("zarr_format", [2, 3])
 def test_xarray_opens_characters_with_a_fill_value(tmp_path, zarr_format):
     xarray = pytest.importorskip("xarray", reason="the extra xarray is not installed")
     pytest.importorskip("zarr", reason="xarray reads Zarr with zarr-python")

@@ -13,7 +13,6 @@ from gzarr.errors import ContainsGroupError, MetadataError
 from gzarr.images import Image, create_image, open_image
 
 
-@pytest.mark.parametrize("version", ["0.4", "0.5"])
 def test_what_is_stored_is_what_the_specification_says(tmp_path: Path, version: Any) -> None:
     path = tmp_path / "cell.ome.zarr"
     data = np.arange(2 * 3 * 4, dtype="u2").reshape(2, 3, 4)

@@ -39,7 +39,6 @@ def pyramid(version: str = "0.5", shapes: Any = ((8, 9), (4, 5)), **changes: Any
     return group
 
 
-@pytest.mark.parametrize("version", ["0.4", "0.5"])
 def test_an_image_is_opened(version: str) -> None:
     image = open_image(pyramid(version))
     assert (image.axes, image.shape, image.ndim, image.dtype, len(image)) == (("y", "x"), (8, 9), 2, np.dtype("u1"), 2)
@@ -95,7 +94,6 @@ def test_an_archive_is_opened_for_reading_unless_told_otherwise(tmp_path: Path) 
         assert not group.read_only
 
 
-@pytest.mark.parametrize("device", ["cpu", "emulated"])
 def test_a_device_gets_the_region(device: str) -> None:
     image = open_image(pyramid(), device=device)
     data, coords = image.region(scale=1, y=slice(1, 3), x=1.25)
@@ -158,7 +156,6 @@ def scale(*values: float) -> dict[str, Any]:
         ({"item": {"axes": [*AXES, AXES[0]]}}, r"axes: axis 'y' is there more than once"),
     ],
 )
-@pytest.mark.parametrize("version", ["0.4", "0.5"])
 def test_what_does_not_fit_is_one_error_with_group_level_and_field(version: str, changes: Any, message: str) -> None:
     group = pyramid(version, **changes)
     with pytest.raises(MetadataError, match=message) as caught:

@@ -39,7 +39,6 @@ def test_labels_are_a_mapping_of_images() -> None:
         image.labels["nuclei"]
 
 
-@pytest.mark.parametrize("version", ["0.4", "0.5"])
 def test_labels_have_the_levels_of_their_image(tmp_path: Path, version: str) -> None:
     image = picture(tmp_path / "a.zarr", version)
     labels = image.write_label("cells", MASK, colors={1: (255, 0, 0)}, properties={2: {"class": "x"}}, chunks=(8, 8))

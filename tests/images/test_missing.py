@@ -24,7 +24,6 @@ SHAPE = (203, 190)
 HOLES = np.random.default_rng(1).random(SHAPE) < 0.4
 HOLES[:70, :50] = True
 VALUES = np.random.default_rng(0).normal(1000, 10, SHAPE)
-DEVICES = ("cpu", "emulated")
 METHODS: dict[str, Callable[..., Any]] = {"mean": np.nanmean, "median": np.nanmedian, "min": np.nanmin}
 
 
@@ -55,7 +54,6 @@ def check(image: Any, values: NDArray[Any], gone: NDArray[Any], method: str, nod
         np.testing.assert_array_equal(values[gone], np.full(gone.sum(), nodata, values.dtype))
 
 
-@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("dtype", ["f4", "i2"])
 def test_levels_of_an_image_with_nodata(device: str, method: str, dtype: str) -> None:
@@ -69,7 +67,6 @@ def test_levels_of_an_image_with_nodata(device: str, method: str, dtype: str) ->
     check(again, data, HOLES, method, -9999)
 
 
-@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("kind", ["numpy", "gzarr"])
 def test_levels_of_an_image_with_a_mask(device: str, kind: str) -> None:
     data = VALUES.astype("u2")
@@ -110,7 +107,6 @@ def normalized(values: NDArray[Any], gone: NDArray[Any]) -> NDArray[Any]:
     return sums[0] / np.where(sums[1] > 0, sums[1], 1)
 
 
-@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("kind", ["number", "mask"])
 def test_a_gaussian_is_a_normalized_convolution(device: str, kind: str) -> None:
     data = np.where(HOLES, -9999 if kind == "number" else 7, VALUES)
@@ -163,7 +159,6 @@ def test_a_build_is_resumed_with_what_it_skipped(shards: Any, monkeypatch: pytes
     check(built, data, HOLES, "mean", 0)
 
 
-@pytest.mark.parametrize("device", DEVICES)
 def test_the_pyramid_of_a_filter(device: str) -> None:
     data = np.where(HOLES, -9999, VALUES).astype("f4")
     image = create_image(MemoryStore(), data, skip=-9999, levels=2, chunks=(32, 32), device=device)

@@ -14,7 +14,6 @@ from gzarr.images import create_plate, open_image, open_plate
 from gzarr.images.ome.plate_documents import Acquisition, Field, new_names
 
 
-@pytest.mark.parametrize("version", ["0.4", "0.5"])
 def test_a_plate_is_found_again(tmp_path: Path, version: Any) -> None:
     plate = create_plate(tmp_path / "p.ome.zarr", rows=2, columns=[1, 2, "x7"], name="screen", version=version)
     picture = np.arange(12, dtype="u2").reshape(3, 4)

@@ -257,7 +257,6 @@ def test_blocks_are_decoded_by_the_gpu_pipeline(tmp_path, layout):
 # -- exchange with zarr-python's files ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("zarr_format", [2, 3])
 def test_files_go_both_ways_through_dasks_own_functions(tmp_path, zarr_format):
     pytest.importorskip("zarr", minversion="3")
     x = da.from_array(DATA, chunks=(16, 20))

@@ -16,19 +16,15 @@ from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.images import ImageWriter, open_image
 from gzarr.storage import CountingStore, MemoryStore
+from tests.images.levels import check, levels_of
 
 FRAMES = np.random.default_rng(0).integers(0, 60000, (10, 2, 70, 90), "u2")
 FRAMES_64 = np.random.default_rng(1).integers(1, 60000, (5, 64, 64), "u2")
 
 
-def halved(data: np.ndarray, axes: Sequence[int]) -> np.ndarray:
-    """The mean of windows of two, of what exists."""
-    wide = data.astype("f8")
-    for axis in axes:
-        starts = np.arange(0, wide.shape[axis], 2)
-        counts = np.minimum(2, wide.shape[axis] - starts)
-        wide = np.add.reduceat(wide, starts, axis) / np.expand_dims(counts, [a for a in range(wide.ndim) if a != axis])
-    return np.rint(wide).astype(data.dtype)
+def halved(data: np.ndarray, n: int = 1) -> np.ndarray:
+    """Frames whose planes are n times halved."""
+    return levels_of(data, [(1, 1, 2, 2)] * n)[-1]
 
 
 def writer(store: Any, **keywords: Any) -> ImageWriter:
@@ -41,7 +37,6 @@ def chunks_written(store: CountingStore) -> Counter[str]:
 
 
 @pytest.mark.parametrize(("version", "shards"), [("0.4", None), ("0.5", None), ("0.5", (4, 2, 64, 64))])
-@pytest.mark.parametrize("device", ["cpu", "emulated"])
 def test_all_levels_are_there_and_each_object_is_stored_once(version: str, shards: Any, device: str) -> None:
     if device == "emulated" and find_compiler() is None:
         pytest.skip("no C++ compiler: the kernels cannot be built")
@@ -51,10 +46,7 @@ def test_all_levels_are_there_and_each_object_is_stored_once(version: str, shard
         for frame in FRAMES:
             to.append(frame)
     image = open_image(store, "r")
-    expected = FRAMES
-    for level in image:
-        np.testing.assert_array_equal(level[...], expected)
-        expected = halved(expected, (2, 3))
+    check(image, FRAMES)
     assert len(image) == 3
     assert set(chunks_written(store).values()) == {1}
     assert image.scale(2) == {"t": 1, "c": 1, "y": 4, "x": 4}
@@ -69,20 +61,8 @@ def test_stacks_are_halved_along_the_axis_that_grows() -> None:
         assert len(open_image(store, "r")) == 1
     image = open_image(store, "r")
     assert [level.shape[0] for level in image] == [9, 5, 3]
-    expected = stack[:9]
-    for level in image:
-        np.testing.assert_array_equal(level[...], expected)
-        expected = means(expected)
+    check(image, stack[:9])
     assert set(chunks_written(store).values()) == {1}
-
-
-def means(data: np.ndarray) -> np.ndarray:
-    """Windows of 2 x 2 x 2, of what exists, in one rounding."""
-    total, count = data.astype("f8"), np.ones(data.shape)
-    for axis in range(3):
-        starts = np.arange(0, total.shape[axis], 2)
-        total, count = np.add.reduceat(total, starts, axis), np.add.reduceat(count, starts, axis)
-    return np.rint(total / count).astype(data.dtype)
 
 
 def test_others_see_whole_frames_only(tmp_path: Path) -> None:
@@ -95,7 +75,7 @@ def test_others_see_whole_frames_only(tmp_path: Path) -> None:
             complete = (number + 1) // 4 * 4
             assert [level.shape[0] for level in seen] == [complete] * 3
             np.testing.assert_array_equal(seen[0][...], FRAMES[:complete])
-            np.testing.assert_array_equal(seen[2][...], halved(halved(FRAMES[:complete], (2, 3)), (2, 3)))
+            np.testing.assert_array_equal(seen[2][...], halved(FRAMES[:complete], 2))
         assert to.image().shape == (4, 2, 70, 90)
     np.testing.assert_array_equal(open_image(path, "r")[0][...], FRAMES[:6])
 

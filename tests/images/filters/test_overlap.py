@@ -26,7 +26,6 @@ def data() -> np.ndarray:
     return np.random.default_rng(0).integers(0, 1000, (20, 33, 41)).astype("u2")
 
 
-@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("mode", ["reflect", "mirror", "nearest", "wrap", "constant"])
 def test_filters_are_those_of_scipy(data: np.ndarray, mode: str, device: str) -> None:
     z = gzarr.array(data, chunks=(8, 16, 16))
@@ -84,7 +83,6 @@ def test_a_halo_may_lie_on_one_side(data: np.ndarray) -> None:
     np.testing.assert_array_equal(out[:3], np.broadcast_to(data[0], (3, 33, 41)))
 
 
-@pytest.mark.parametrize("device", DEVICES)
 def test_inputs_differ_in_chunks_and_dtype(data: np.ndarray, device: str) -> None:
     z, mask = gzarr.array(data, chunks=(8, 16, 16)), gzarr.array(data > 500, chunks=(20, 7, 41))
 
@@ -114,7 +112,6 @@ def test_every_shard_is_written_once_and_every_chunk_read_once(data: np.ndarray,
     np.testing.assert_array_equal(out[...], ndi.maximum_filter(data, 3))
 
 
-@pytest.mark.parametrize("device", DEVICES)
 def test_map_blocks_goes_element_by_element(data: np.ndarray, tmp_path: Path, device: str) -> None:
     z = gzarr.array(data, chunks=(8, 16, 16), compressors=gzarr.codecs.ZstdCodec(level=3))
     out = map_blocks(lambda x: (x > 500).astype("u1"), z, tmp_path / "o.zarr", device=device, max_nbytes=10**5)
@@ -167,8 +164,6 @@ def picture(folder: Path, data: np.ndarray, **options: Any) -> Image:
     return create_image(folder, data, chunks=(8, 8, 8), scale=(2, 0.5, 0.5), units="micrometer", **options)
 
 
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("version", ["0.4", "0.5"])
 def test_the_pyramid_of_a_new_image_is_built_in_the_same_pass(
     data: np.ndarray, tmp_path: Path, version: str, device: str
 ) -> None:

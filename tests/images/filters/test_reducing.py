@@ -11,7 +11,6 @@ import gzarr
 from gzarr.images import create_image, reduce_blocks
 
 
-@pytest.mark.parametrize("device", ["cpu", "emulated"])
 def test_blocks_are_combined_in_order(device: str) -> None:
     data = np.arange(1 << 16, dtype="i4")
     z = gzarr.array(data, chunks=1000)
@@ -46,7 +45,6 @@ def test_objects_of_an_image_are_measured() -> None:
         reduce_blocks(lambda n, x: 0, [labels, gzarr.zeros((5, 12))], np.add)
 
 
-@pytest.mark.parametrize("device", ["cpu", "emulated"])
 @pytest.mark.parametrize("axis", [0, (1,), (0, 2), -1, "y", (0, 1, 2)])
 def test_projections_are_those_of_the_whole_array(axis: Any, device: str) -> None:
     data = np.random.default_rng(0).integers(0, 60_000, (23, 17, 30)).astype("u2")

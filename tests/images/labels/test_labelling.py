@@ -131,7 +131,6 @@ def test_out_is_not_the_mask() -> None:
         label(z, z)
 
 
-@pytest.mark.parametrize("device", ["cpu", "emulated"])
 def test_an_image_of_labels_gets_its_pyramid_in_the_same_pass(tmp_path: Path, device: str) -> None:
     """Objects extend in space only: those of different times have numbers of their own."""
     data = masks(3, (2, 40, 600), "u1", 0.3)

@@ -42,7 +42,6 @@ def segmented(mask: np.ndarray, block: tuple[int, ...], depth: tuple[int, ...], 
     return stored
 
 
-@pytest.mark.parametrize("device", ["cpu", "emulated"])
 @pytest.mark.parametrize(
     ("shape", "block", "depth"),
     [

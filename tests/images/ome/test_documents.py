@@ -29,7 +29,6 @@ def group_of(item: Any, version: str = "0.5", **more: Any) -> gzarr.Group:
     return gzarr.group(zarr_format=2, attributes={"multiscales": [{"version": version, **item}], **more})
 
 
-@pytest.mark.parametrize("version", ["0.4", "0.5"])
 def test_what_is_unknown_survives_a_rewrite(version: str) -> None:
     axes = [{**AXES[0], "shade": 1}, AXES[1]]
     level = {"path": "0", "coordinateTransformations": [{"type": "scale", "scale": [1.0, 0.5]}], "kind": "raw"}

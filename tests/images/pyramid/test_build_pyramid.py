@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import subprocess
 import sys
 from collections import Counter
@@ -15,30 +14,9 @@ import pytest
 import gzarr
 from gzarr.errors import ChunkError, ContainsGroupError, ContainsNodeError, MetadataError
 from gzarr.images import build_pyramid, create_image, open_image
-from gzarr.images.pyramid.downsample import METHODS, downsample
+from gzarr.images.pyramid.downsample import METHODS
 from gzarr.storage import CountingStore, LocalStore, MemoryStore
-
-
-def noise(shape: tuple[int, ...], dtype: str = "u2", seed: int = 0) -> np.ndarray[Any, Any]:
-    return np.random.default_rng(seed).integers(1, 200 if dtype == "u1" else 60000, shape).astype(dtype)
-
-
-def levels_of(data: np.ndarray[Any, Any], factors: list[tuple[int, ...]], method: Any) -> list[np.ndarray[Any, Any]]:
-    """The levels, each made of the whole one before."""
-    levels, backend = [data], gzarr.zeros(1).backend
-    for step in factors:
-        levels.append(downsample(backend, levels[-1], step, method))
-    return levels
-
-
-def check(image: Any, data: np.ndarray[Any, Any], method: Any = "mean") -> None:
-    """Compare every level with the oracle; the image as it is stored."""
-    image = open_image(image.group)
-    shapes = [level.shape for level in image]
-    factors = [tuple(-(-a // b) for a, b in zip(one, two, strict=True)) for one, two in itertools.pairwise(shapes)]
-    for level, expected in zip(image, levels_of(data, factors, method), strict=True):
-        np.testing.assert_array_equal(level[...], expected)
-
+from tests.images.levels import check, noise
 
 CASES: dict[str, Any] = {
     "plane": ((600, 530), {"chunks": (64, 64)}, {}),
@@ -152,7 +130,6 @@ def test_an_image_is_not_created_over_its_data(tmp_path: Path) -> None:
     assert open_image(tmp_path / "image.zarr").shape == (64, 64)
 
 
-@pytest.mark.parametrize("version", ["0.4", "0.5"])
 def test_a_new_image_is_made_of_an_image_in_one_pass(tmp_path: Path, version: Any) -> None:
     data = noise((2, 300, 280))
     shards = {"shards": (1, 64, 128)} if version == "0.5" else {}

@@ -6,29 +6,16 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import gzarr
 from gzarr.errors import ContainsNodeError, MetadataError, StoreError
 from gzarr.images import create_image, open_image
 from gzarr.images.pyramid.building import Build, fill, make_build, plan
-from gzarr.images.pyramid.downsample import downsample
 from gzarr.images.pyramid.recipes import Recipe
 from gzarr.images.pyramid.units import plan_units
 from gzarr.storage import CountingStore, MemoryStore
-
-
-def halved(data: np.ndarray[Any, Any], n: int, method: str = "mean") -> list[np.ndarray[Any, Any]]:
-    """The levels of a plane, each made of the whole one before."""
-    levels, backend = [data], gzarr.zeros(1).backend
-    for _ in range(n):
-        levels.append(downsample(backend, levels[-1], (2, 2), method))
-    return levels
-
-
-def noise(shape: tuple[int, ...], seed: int = 0) -> np.ndarray[Any, Any]:
-    return np.random.default_rng(seed).integers(1, 60000, shape, "u2")
+from tests.images.levels import check, noise
 
 
 def building(image: Any, recipe: Recipe, **how: Any) -> AbstractContextManager[Build]:
@@ -74,8 +61,7 @@ def test_a_full_disk_is_one_error_and_the_build_goes_on(room: int) -> None:
         with building(image, Recipe(levels=2, factors=2, resume=True)) as build:
             fill(build, lambda region: (regions.append(region), data[region])[1])
             done = build.marks.n_done if build.marks else 0
-    for level, expected in zip(open_image(store), halved(data, 2), strict=True):
-        np.testing.assert_array_equal(level[...], expected)
+    check(image, data)
     again = [key for key in store.written[before:] if not key.endswith(".json")]
     assert len(again) == len(set(again))
     repeated = set(again) & set(store.written[:before])
@@ -138,5 +124,4 @@ def test_done_units_are_not_asked_for_again() -> None:
                 assert attempt == 0
     starts = [tuple(s.start for s in region) for region in asked]
     assert len(starts) == len(set(starts)) + 1
-    for level, expected in zip(image.reopened(), halved(data, 3), strict=True):
-        np.testing.assert_array_equal(level[...], expected)
+    check(image, data)

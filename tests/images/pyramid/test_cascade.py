@@ -14,10 +14,10 @@ import pytest
 
 import gzarr
 from gzarr.images.pyramid.cascade import Cascade
-from gzarr.images.pyramid.downsample import downsample
 from gzarr.images.pyramid.units import plan_units
 from gzarr.indexing.regions import Region
 from gzarr.storage import CountingStore, MemoryStore
+from tests.images.levels import levels_of, noise
 
 
 def make_levels(
@@ -39,14 +39,6 @@ def make_levels(
                 **options,
             )
         )
-    return levels
-
-
-def expected(data: np.ndarray[Any, Any], factors: list[tuple[int, ...]], method: Any) -> list[np.ndarray[Any, Any]]:
-    backend = gzarr.zeros(1).backend
-    levels = [data]
-    for step in factors:
-        levels.append(downsample(backend, levels[-1], step, method))
     return levels
 
 
@@ -77,7 +69,7 @@ CASES = {
 @pytest.mark.parametrize("write_base", [True, False])
 def test_all_levels_are_written_once_in_any_order(case: Any, times: int, write_base: bool) -> None:
     shape, factors, chunks, shards = case
-    data = np.random.default_rng(1).integers(1, 60000, shape, "u2")
+    data = noise(shape)
     store = CountingStore(MemoryStore())
     levels = make_levels(store, shape, factors, chunks, shards)
     if not write_base:
@@ -91,13 +83,13 @@ def test_all_levels_are_written_once_in_any_order(case: Any, times: int, write_b
         cascade.put(tuple(s.start for s in region), data[region])
     cascade.finish()
     assert cascade.pending_nbytes == 0
-    for array, level in zip(levels, expected(data, factors, "mean"), strict=True):
+    for array, level in zip(levels, levels_of(data, factors), strict=True):
         np.testing.assert_array_equal(array[...], level)
     assert writes_of_chunks(store) <= {1}
 
 
 def test_units_in_order_leave_little_pending() -> None:
-    data = np.random.default_rng(1).integers(1, 60000, (512, 512), "u2")
+    data = noise((512, 512))
     factors = [(2, 2)] * 4
     levels = make_levels(MemoryStore(), data.shape, factors, (16, 16))
     cascade = Cascade(levels, factors, backend=levels[0].backend)
@@ -108,13 +100,13 @@ def test_units_in_order_leave_little_pending() -> None:
         most = max(most, cascade.pending_nbytes)
     cascade.finish()
     assert most <= 4 * 16 * 16 * 2
-    np.testing.assert_array_equal(levels[4][...], expected(data, factors, "mean")[4])
+    np.testing.assert_array_equal(levels[4][...], levels_of(data, factors)[4])
 
 
 @pytest.mark.parametrize("n_done", [0, 1, 5, 23, 62])
 def test_what_was_pending_is_restored(n_done: int) -> None:
     shape, factors = (61, 125), [(2, 2), (2, 2), (2, 2)]
-    data = np.random.default_rng(1).integers(1, 60000, shape, "u2")
+    data = noise(shape)
     store = CountingStore(MemoryStore())
     levels = make_levels(store, shape, factors, [(8, 8), (8, 8), (12, 10), (3, 3)])
     first = Cascade(levels, factors, backend=levels[0].backend)
@@ -131,7 +123,7 @@ def test_what_was_pending_is_restored(n_done: int) -> None:
     for region in blocks[n_done:]:
         second.put(tuple(s.start for s in region), data[region])
     second.finish()
-    for array, level in zip(levels, expected(data, factors, "mean"), strict=True):
+    for array, level in zip(levels, levels_of(data, factors), strict=True):
         np.testing.assert_array_equal(array[...], level)
     assert writes_of_chunks(store) == {1}
 
@@ -153,7 +145,7 @@ def test_what_is_missing_is_named() -> None:
 
 
 def test_arrays_may_grow_until_the_end() -> None:
-    data = np.random.default_rng(1).integers(1, 60000, (29, 20), "u2")
+    data = noise((29, 20))
     factors = [(2, 2), (2, 2)]
     levels = make_levels(MemoryStore(), data.shape, factors, (4, 8))
     endless = make_levels(levels[0].store, (1 << 20, 20), factors, (4, 8), overwrite=True)
@@ -163,7 +155,7 @@ def test_arrays_may_grow_until_the_end() -> None:
     cascade.levels = tuple(levels)
     cascade.put((28, 0), data[28:])
     cascade.finish()
-    for array, level in zip(levels, expected(data, factors, "mean"), strict=True):
+    for array, level in zip(levels, levels_of(data, factors), strict=True):
         np.testing.assert_array_equal(array[...], level)
 
 

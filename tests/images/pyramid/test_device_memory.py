@@ -45,7 +45,6 @@ def largest(block: Any, factors: tuple[int, ...]) -> Any:
 
 
 @needs_compiler
-@pytest.mark.parametrize("device", ["cpu", "emulated"])
 def test_units_are_smaller_for_functions_that_take_much(tmp_path: Path, device: str) -> None:
     seen: list[tuple[int, ...]] = []
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +9,9 @@ import numpy as np
 import pytest
 
 import gzarr
-from gzarr.images import build_pyramid, create_image, open_image
+from gzarr.images import build_pyramid, create_image
 from gzarr.images.pyramid.smoothing import smooth, weights_of
+from tests.images.levels import check
 
 
 def whole(data: np.ndarray[Any, Any], factors: tuple[int, ...]) -> np.ndarray[Any, Any]:
@@ -20,14 +20,6 @@ def whole(data: np.ndarray[Any, Any], factors: tuple[int, ...]) -> np.ndarray[An
     padded = np.pad(data, [(w.before, w.after) for w in weights], mode="symmetric")
     shape = tuple(-(-n // f) for n, f in zip(data.shape, factors, strict=True))
     return np.asarray(smooth(gzarr.zeros(1).backend, padded, weights, shape))
-
-
-def check(image: Any, data: np.ndarray[Any, Any]) -> None:
-    levels = [level[...] for level in open_image(image.group)]
-    np.testing.assert_array_equal(levels[0], data)
-    for below, level in itertools.pairwise(levels):
-        factors = tuple(-(-a // b) for a, b in zip(below.shape, level.shape, strict=True))
-        np.testing.assert_array_equal(level, whole(below, factors))
 
 
 @pytest.mark.parametrize(
@@ -43,7 +35,7 @@ def test_levels_are_those_of_whole_arrays(shape: Any, created: Any, built: Any) 
     data = np.random.default_rng(0).integers(0, 60000, shape, "u2")
     image = create_image(data=data, levels=0, **created)
     image = build_pyramid(image, method="gaussian", **built)
-    check(image, data)
+    check(image, data, whole)
     assert image.metadata.type == "gaussian"
 
 
@@ -77,5 +69,5 @@ def test_extremes_do_not_wrap_around() -> None:
 def test_an_image_is_created_with_smoothed_levels(tmp_path: Path) -> None:
     data = np.random.default_rng(0).standard_normal((130, 120)).astype("f4")
     image = create_image(tmp_path / "image.zarr", data, chunks=(32, 32), levels=2, method="gaussian")
-    check(image, data)
+    check(image, data, whole)
     assert image.translation(1) == {"y": 0.5, "x": 0.5}

@@ -348,7 +348,6 @@ def _places(value: Any, place: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 WRONG = [None, -1.5, "", "../..", "a\0b", [], {}, True, math.nan, 10**400, [None], {"a": 1}, "\ud800", "gone"]
 
 
-@pytest.mark.parametrize("version", ["0.4", "0.5"])
 def test_whatever_metadata_say_the_error_is_of_gzarr_and_validation_tells_it(version: str) -> None:
     group = make(gzarr.MemoryStore(), version)
     rng = np.random.default_rng(7)

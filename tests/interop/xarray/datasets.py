@@ -2,7 +2,22 @@
 
 import numpy as np
 import pandas as pd
+import pytest
 import xarray as xr
+
+from gzarr.interop.xarray import GzarrBackendEntrypoint
+
+#: What zarr-python warns of.
+IGNORED = [
+    pytest.mark.filterwarnings("ignore:.*does not have a Zarr V3 specification"),  # of fixed-length text
+    pytest.mark.filterwarnings("ignore:.*[Cc]onsolidated metadata"),
+    pytest.mark.filterwarnings("ignore:Numcodecs codecs are not in the Zarr version 3"),
+    pytest.mark.filterwarnings("ignore:.*not currently part in the Zarr format 3 specification"),
+]
+
+
+def opened(path, **kwargs):
+    return xr.open_dataset(path, engine=GzarrBackendEntrypoint, **kwargs)
 
 
 def climate():

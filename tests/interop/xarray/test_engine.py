@@ -18,16 +18,11 @@ import gzarr
 from gzarr.interop.xarray import GzarrBackendEntrypoint, as_dataarray, open_dataset, to_zarr
 from gzarr.storage import CountingStore
 from tests.interop.duck_device import DeviceArray, DuckBackend
-from tests.interop.xarray.datasets import ENCODING, climate
+from tests.interop.xarray.datasets import ENCODING, IGNORED, climate, opened
 from tests.support.building import NO_COMPILERS, build, copy_sources
 
 ROOT = Path(__file__).parents[3]
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:.*does not have a Zarr V3 specification"),  # zarr-python, of fixed-length text
-    pytest.mark.filterwarnings("ignore:.*[Cc]onsolidated metadata"),
-    pytest.mark.filterwarnings("ignore:Numcodecs codecs are not in the Zarr version 3"),
-    pytest.mark.filterwarnings("ignore:.*not currently part in the Zarr format 3 specification"),
-]
+pytestmark = IGNORED
 
 
 @pytest.fixture(params=[2, 3], ids=["v2", "v3"])
@@ -37,10 +32,6 @@ def path(request, tmp_path):
         tmp_path / "x.zarr", zarr_format=request.param, encoding=ENCODING, consolidated=request.param == 2
     )
     return tmp_path / "x.zarr"
-
-
-def opened(path, **kwargs):
-    return xr.open_dataset(path, engine=GzarrBackendEntrypoint, **kwargs)
 
 
 # -- files ---------------------------------------------------------------------------------------------------------
@@ -64,7 +55,6 @@ def test_gzarr_reads_what_to_zarr_writes(path):
     np.testing.assert_array_equal(root["mask"][:], climate()["mask"].values)
 
 
-@pytest.mark.parametrize("zarr_format", [2, 3])
 def test_open_zarr_reads_what_gzarr_writes(tmp_path, zarr_format):
     root = gzarr.open_group(tmp_path / "x.zarr", "w", zarr_format=zarr_format, attributes={"title": "ours"})
     data = np.arange(60, dtype="f4").reshape(6, 10)
@@ -81,7 +71,6 @@ def test_open_zarr_reads_what_gzarr_writes(tmp_path, zarr_format):
 
 
 @pytest.mark.parametrize("write", [xr.Dataset.to_zarr, to_zarr])
-@pytest.mark.parametrize("zarr_format", [2, 3])
 def test_what_the_engine_opens_is_stored_again_with_its_codecs_and_fill_values(tmp_path, zarr_format, write):
     names = {"dimension_names": ["x"]} if zarr_format == 3 else {"attributes": {"_ARRAY_DIMENSIONS": ["x"]}}
     root = gzarr.open_group(tmp_path / "x.zarr", "w", zarr_format=zarr_format)
@@ -352,7 +341,6 @@ def test_an_array_as_a_lazy_dataarray():
     assert as_dataarray(gzarr.array(3.5)).item() == 3.5
 
 
-@pytest.mark.parametrize("zarr_format", [2, 3])
 def test_a_consolidated_dataset_is_opened_with_one_read_of_metadata(tmp_path, zarr_format):
     climate().drop_vars("place").to_zarr(tmp_path / "x.zarr", zarr_format=zarr_format, consolidated=False)
     gzarr.consolidate_metadata(tmp_path / "x.zarr")
@@ -374,9 +362,9 @@ def test_options_reach_the_server(s3_options):
     for name, variable in expected.variables.items():
         if name in ("t", "count"):
             root.create_array(name, data=variable.values, dimension_names=variable.dims)
-    for opened in (
+    for found in (
         xr.open_dataset("s3://bucket/climate.zarr", engine=GzarrBackendEntrypoint, storage_options=s3_options),
         open_dataset("s3://bucket/climate.zarr", storage_options=s3_options, chunks={}),
         xr.open_datatree("s3://bucket/climate.zarr", engine=GzarrBackendEntrypoint, storage_options=s3_options),
     ):
-        assert np.array_equal(opened["t"].values, expected["t"].values, equal_nan=True)
+        assert np.array_equal(found["t"].values, expected["t"].values, equal_nan=True)

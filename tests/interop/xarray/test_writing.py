@@ -10,20 +10,11 @@ import xarray as xr
 from dask.delayed import Delayed
 
 import gzarr
-from gzarr.interop.xarray import GzarrBackendEntrypoint, open_dataset, to_zarr
+from gzarr.interop.xarray import open_dataset, to_zarr
 from gzarr.storage import CountingStore
-from tests.interop.xarray.datasets import ENCODING, climate
+from tests.interop.xarray.datasets import ENCODING, IGNORED, climate, opened
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:.*does not have a Zarr V3 specification"),
-    pytest.mark.filterwarnings("ignore:.*[Cc]onsolidated metadata"),
-    pytest.mark.filterwarnings("ignore:Numcodecs codecs are not in the Zarr version 3"),
-    pytest.mark.filterwarnings("ignore:.*not currently part in the Zarr format 3 specification"),
-]
-
-
-def opened(path, **kwargs):
-    return xr.open_dataset(path, engine=GzarrBackendEntrypoint, **kwargs)
+pytestmark = IGNORED
 
 
 def with_text():
@@ -35,7 +26,6 @@ def encodings(dataset):
     return {name: {k: str(v) for k, v in variable.encoding.items()} for name, variable in dataset.variables.items()}
 
 
-@pytest.mark.parametrize("zarr_format", [2, 3])
 def test_the_files_are_those_of_xarray(tmp_path, zarr_format):
     dataset, encoding = with_text(), {**ENCODING, "count": {"fill_value": 5} if zarr_format == 3 else {}}
     dataset.to_zarr(tmp_path / "theirs", zarr_format=zarr_format, encoding=encoding)
@@ -61,7 +51,6 @@ def test_zarr_python_takes_no_part(tmp_path):
     assert (done.stdout, done.stderr) == ("4.0\n", "")
 
 
-@pytest.mark.parametrize("zarr_format", [2, 3])
 @pytest.mark.parametrize("blocks", [None, {"time": 7, "lon": 5}])
 def test_appending(tmp_path, zarr_format, blocks):
     """Blocks that share chunks with each other and with what is stored."""
@@ -113,7 +102,6 @@ def test_variables_are_added_and_overwritten(tmp_path):
     assert found["count"].values.tolist() == list(range(9))
 
 
-@pytest.mark.parametrize("zarr_format", [2, 3])
 def test_blocks_are_written_later(tmp_path, zarr_format):
     dataset = climate().drop_vars("place").chunk(time=9)
     delayed = to_zarr(dataset, tmp_path / "x", compute=False, zarr_format=zarr_format)
@@ -148,7 +136,6 @@ def test_a_dataset_that_reads_what_it_replaces_is_computed_first(tmp_path, chunk
     np.testing.assert_array_equal(opened(tmp_path / "x")["t"], dataset["t"][::-1, ::-1])
 
 
-@pytest.mark.parametrize("zarr_format", [2, 3])
 def test_encodings_of_the_other_format(tmp_path, zarr_format):
     to_zarr(climate(), tmp_path / "x", zarr_format=5 - zarr_format, encoding=ENCODING)
     root = to_zarr(opened(tmp_path / "x"), tmp_path / "y", zarr_format=zarr_format)
@@ -284,7 +271,6 @@ def test_longer_text_is_not_cut_off(tmp_path):
     assert opened(tmp_path / "x")["s"].values.tolist() == [b"ab", b"a"]
 
 
-@pytest.mark.parametrize("zarr_format", [2, 3])
 def test_variable_text_and_empty_axes(tmp_path, zarr_format):
     words = np.array(["a", "bcd"], np.dtypes.StringDType())
     root = to_zarr(xr.Dataset({"w": ("x", words), "s": ((), 2.5)}).chunk(), tmp_path / "x", zarr_format=zarr_format)
@@ -303,7 +289,6 @@ def test_missing_text_is_stored_as_xarray_does(tmp_path):
     assert opened(tmp_path / "x")["w"].values.tolist() == ["a", ""]
 
 
-@pytest.mark.parametrize("zarr_format", [2, 3])
 def test_a_variable_without_missing_data(tmp_path, zarr_format):
     dataset = xr.Dataset({"t": ("x", np.ones(2))})
     root = to_zarr(dataset, tmp_path / "x", encoding={"t": {"_FillValue": None}}, zarr_format=zarr_format)

@@ -123,7 +123,6 @@ def test_any_store(store, caplog):
         (RECORD, [(1, 2.5, 3), (4, 5.5, 6), (7, 8.5, 9), (0, 0, 0)]),
     ],
 )
-@pytest.mark.parametrize("zarr_format", [2, 3])
 def test_elements_that_are_no_numbers(dtype, values, zarr_format, caplog):
     array = create(shape=5, chunks=3, dtype=dtype, zarr_format=zarr_format)
     array[:4] = np.array(values, array.dtype)
@@ -133,7 +132,6 @@ def test_elements_that_are_no_numbers(dtype, values, zarr_format, caplog):
 
 
 @pytest.mark.parametrize("dtype", [">i4", ">M8[s]"])
-@pytest.mark.parametrize("zarr_format", [2, 3])
 def test_big_endian_elements(dtype, zarr_format):
     values = np.arange(5, dtype=">i8").view(dtype) if dtype[1] in "mM" else np.arange(5).astype(dtype)
     array = create(data=values, shape=None, chunks=3, zarr_format=zarr_format)
