@@ -10,22 +10,8 @@ from gzarr.errors import MetadataError
 
 #: An object of zarr-python, and the code that makes the same of ours.
 BOTH = [
-    *[
-        f"{name}()"
-        for name in [
-            "Bool",
-            "Int8",
-            "UInt8",
-            "Int16",
-            "UInt16",
-            "Int32",
-            "Int64",
-            "Float16",
-            "Float32",
-            "Complex64",
-            "Complex128",
-        ]
-    ],
+    *("Bool()", "Int8()", "UInt8()", "Int16()", "UInt16()", "Int32()", "Int64()"),
+    *("Float16()", "Float32()", "Complex64()", "Complex128()"),
     "Int32(endianness='big')",
     "DateTime64(unit='ms', scale_factor=10)",
     "TimeDelta64(unit='s')",

@@ -3,10 +3,7 @@
 import numpy as np
 import pytest
 
-from gzarr.codecs import (
-    BloscCodec,
-    BytesRepr,
-)
+from gzarr.codecs import BloscCodec, BytesRepr
 
 
 @pytest.mark.parametrize(

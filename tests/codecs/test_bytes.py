@@ -3,11 +3,7 @@
 import numpy as np
 import pytest
 
-from gzarr.codecs import (
-    ArrayRepr,
-    BytesCodec,
-    BytesRepr,
-)
+from gzarr.codecs import ArrayRepr, BytesCodec, BytesRepr
 from gzarr.errors import MetadataError
 
 

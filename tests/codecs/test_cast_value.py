@@ -6,11 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from gzarr.codecs import (
-    ArrayRepr,
-    CastValueCodec,
-    ScaleOffsetCodec,
-)
+from gzarr.codecs import ArrayRepr, CastValueCodec, ScaleOffsetCodec
 from gzarr.codecs.rounding import ROUNDINGS, cast_values
 from gzarr.errors import CodecError, MetadataError
 from tests.codecs.chains import codec_for

@@ -2,9 +2,7 @@
 
 import numpy as np
 
-from gzarr.codecs import (
-    ScaleOffsetCodec,
-)
+from gzarr.codecs import ScaleOffsetCodec
 
 
 def test_hexadecimal_scalars_are_bit_patterns() -> None:

@@ -3,10 +3,7 @@
 import numpy as np
 import pytest
 
-from gzarr.codecs import (
-    ArrayRepr,
-    TransposeCodec,
-)
+from gzarr.codecs import ArrayRepr, TransposeCodec
 from gzarr.errors import MetadataError
 
 I4 = ArrayRepr(np.dtype("<i4"), (4, 6))

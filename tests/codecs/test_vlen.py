@@ -3,10 +3,7 @@
 import numpy as np
 import pytest
 
-from gzarr.codecs import (
-    VLenBytesCodec,
-    VLenUTF8Codec,
-)
+from gzarr.codecs import VLenBytesCodec, VLenUTF8Codec
 from gzarr.errors import CodecError
 from tests.codecs.chains import chain_for, objects, round_trip
 

@@ -6,37 +6,15 @@ import sys
 import numpy as np
 import pytest
 
-from gzarr.dtypes import (
-    DataType,
-    from_v2,
-    from_v3,
-    parse_dtype,
-    to_v2,
-    to_v3,
-)
+from gzarr.dtypes import DataType, from_v2, from_v3, parse_dtype, to_v2, to_v3
 
 ml_dtypes = pytest.importorskip("ml_dtypes")
 
 
-ML = sorted(
-    [
-        "bfloat16",
-        "float4_e2m1fn",
-        "float6_e2m3fn",
-        "float6_e3m2fn",
-        "float8_e3m4",
-        "float8_e4m3",
-        "float8_e4m3b11fnuz",
-        "float8_e4m3fn",
-        "float8_e4m3fnuz",
-        "float8_e5m2",
-        "float8_e5m2fnuz",
-        "float8_e8m0fnu",
-        "int2",
-        "int4",
-        "uint2",
-        "uint4",
-    ]
+ML = (
+    *("bfloat16", "float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn", "float8_e3m4", "float8_e4m3"),
+    *("float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"),
+    *("float8_e8m0fnu", "int2", "int4", "uint2", "uint4"),
 )
 
 

@@ -3,12 +3,7 @@
 import numpy as np
 import pytest
 
-from gzarr.dtypes import (
-    DataType,
-    from_v3,
-    parse_dtype,
-    to_v3,
-)
+from gzarr.dtypes import DataType, from_v3, parse_dtype, to_v3
 from gzarr.dtypes.datatype import BYTES, OBJECT, STRING
 from gzarr.errors import MetadataError, UnknownDataTypeError
 
