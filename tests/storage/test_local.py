@@ -5,17 +5,15 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import gzarr
 from gzarr.errors import ReadOnlyError, StoreError
-from gzarr.storage import CountingStore, LocalStore, Request
+from gzarr.storage import LocalStore, Request
 from gzarr.storage import local_files as local_module
 from gzarr.storage.base import token_of
 
@@ -237,40 +235,6 @@ def test_a_directory_is_no_object_to_any_way_of_reading(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
     assert store.get_one(Request("a")) is None
     assert store.get_many([Request("a"), Request("a", 0, 3), Request("a", 3, 3)]) == [None] * 3
-
-
-class Inverted(LocalStore):
-    """Stores every byte inverted, as an encrypting store would."""
-
-    def get_one(self, request: Request) -> bytes | None:
-        return self.get_many((request,))[0]
-
-    def get_many(self, requests: Sequence[Request]) -> list[Any]:
-        found = super().get_many(requests)
-        return [None if data is None else bytes(255 - byte for byte in bytes(data)) for data in found]
-
-    def set_many(self, items: Iterable[tuple[str, Any]]) -> None:
-        for key, value in items:
-            self.set(key, value)
-
-    def set(self, key: str, value: Any) -> None:
-        super().set(key, bytes(255 - byte for byte in bytes(value)))
-
-
-def test_a_subclass_that_reads_in_its_own_way_is_not_passed_by(tmp_path: Path) -> None:
-    model = np.arange(100_000, dtype="<i4")  # large enough for a part of a chunk to be read alone
-    for store in (Inverted(tmp_path / "x"), CountingStore(Inverted(tmp_path / "y"))):
-        array = gzarr.create_array(store, shape=model.shape, chunks=model.shape, dtype=model.dtype, compressors=None)
-        array[...] = model
-        np.testing.assert_array_equal(array[7:9], model[7:9])
-        np.testing.assert_array_equal(array[...], model)
-        assert store.files is None
-    root = gzarr.open_group(Inverted(tmp_path / "z"), mode="w")
-    root.create_group("a")
-    assert list(root) == ["a"]
-    files = LocalStore(tmp_path).files
-    assert files is not None
-    assert files.path("a") == str(tmp_path / "a")
 
 
 def test_a_relative_root_stays_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

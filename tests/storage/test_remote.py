@@ -93,15 +93,6 @@ def test_a_thousand_chunks_are_read_together(slow_http_server: tuple[str, Path],
     assert took_s < 5
 
 
-def test_a_batch_is_written_and_deleted_together(s3: ObjectStore) -> None:
-    keys = [f"c/{i}" for i in range(300)]
-    s3.set_many((key, key.encode()) for key in keys)
-    assert s3.get_many([Request(key) for key in keys]) == [key.encode() for key in keys]
-    assert s3.nbytes_stored("c") == sum(map(len, keys))
-    s3.delete_many(keys)
-    assert list(s3) == []
-
-
 def test_a_setting_limits_the_calls_at_once(s3: ObjectStore) -> None:
     meeting = Meeting(3)
     with gzarr.config.set({"remote.concurrency": 3}):

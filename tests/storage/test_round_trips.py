@@ -18,7 +18,7 @@ import gzarr
 from gzarr.codecs import BytesCodec, ShardingCodec
 from gzarr.errors import ReplacedError
 from gzarr.storage import CountingStore, HTTPStore, LoggingStore, ObjectStore, Request, open_store
-from gzarr.storage.base import Buffer, Versioned, Versions, host_view, token_of, tokens_of
+from gzarr.storage.base import Versioned, Versions, token_of, tokens_of
 from gzarr.storage.wrappers import ForwardedVersions, PinnedStore, WrapperStore
 from tests.support.fileserver import answer
 
@@ -244,23 +244,6 @@ def test_a_shard_that_is_replaced_once_its_index_has_come_is_read_anew(nested: b
     assert len([request for request in watched.requests if (request.start or 0) < 0 and request.length]) >= 4
 
 
-def test_a_wrapper_that_changes_what_is_read_is_not_passed_by() -> None:
-    class Decrypted(WrapperStore):
-        def get_one(self, request: Request) -> Buffer | None:
-            return self.get_many((request,))[0]
-
-        def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
-            found = super().get_many(requests)
-            return [None if item is None else bytes(255 - byte for byte in host_view(item)) for item in found]
-
-    store = memory()
-    sharded(store)
-    for key in store:
-        store[key] = bytes(255 - byte for byte in store[key])
-    assert gzarr.open_array(Decrypted(store), mode="r")[5:20:7].tolist() == [6, 13, 20]
-    assert gzarr.open_array(CountingStore(Decrypted(store)), mode="r")[5:20:7].tolist() == [6, 13, 20]
-
-
 def test_consolidated_and_logged_stores_are_read_in_pinned_ranges() -> None:
     store = memory()
     root = gzarr.open_group(store, mode="w")
@@ -304,19 +287,3 @@ def test_no_bytes_of_another_version_are_not_given(asked: tuple[int, int | None]
     store["a"] = b"four"
     with pytest.raises(ReplacedError, match="'a'"):
         store.versions.get_pinned([Request("a", *asked)], old)
-
-
-def test_a_store_that_changes_what_is_read_is_not_read_past() -> None:
-    class Inverted(ObjectStore):
-        def get_one(self, request: Request) -> Buffer | None:
-            return self.get_many((request,))[0]
-
-        def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
-            found = super().get_many(requests)
-            return [None if item is None else bytes(255 - byte for byte in host_view(item)) for item in found]
-
-    plain = memory()
-    sharded(plain)
-    for key in plain:
-        plain[key] = bytes(255 - byte for byte in plain[key])
-    assert gzarr.open_array(Inverted(plain.store), mode="r")[5:20:7].tolist() == [6, 13, 20]

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +13,6 @@ import gzarr
 from gzarr.errors import ReadOnlyError
 from gzarr.storage import CountingStore, LocalStore, LoggingStore, MemoryStore, Request, read_only
 from gzarr.storage.base import token_of
-from gzarr.storage.wrappers import WrapperStore
 
 
 def test_everything_is_recorded() -> None:
@@ -41,27 +38,6 @@ def test_everything_is_recorded() -> None:
     store.reset()
     assert store.nbatches == 0
     assert store.requests == store.written == store.deleted == store.listed == store.sized == []
-
-
-def test_a_wrapper_that_changes_reads_is_asked_for_whole_objects(tmp_path: Path) -> None:
-    class Recording(WrapperStore):
-        def get_many(self, requests: Sequence[Request]) -> list[Any]:
-            seen.extend(requests)
-            return super().get_many(requests)
-
-    class More(CountingStore):
-        def get_many(self, requests: Sequence[Request]) -> list[Any]:
-            seen.extend(requests)
-            return super().get_many(requests)
-
-    model = np.arange(100_000, dtype="<i4")
-    gzarr.save_array(LocalStore(tmp_path), model, chunks=model.shape, compressors=None)
-    for store in (Recording(LocalStore(tmp_path)), More(LocalStore(tmp_path))):
-        seen: list[Request] = []
-        np.testing.assert_array_equal(gzarr.open_array(store, mode="r")[7:9], model[7:9])
-        assert [request for request in seen if request.key == "c/0"] == [Request("c/0")]
-    for other in (CountingStore(LocalStore(tmp_path)), LoggingStore(LocalStore(tmp_path))):
-        assert other.files is not None, "these have files of their own"
 
 
 def test_a_read_of_a_part_of_a_chunk_is_one_request_for_it(tmp_path: Path) -> None:
