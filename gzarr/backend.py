@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gzarr.codecs.spec import ArrayRepr, Codec, Step
-from gzarr.concurrency import Pool, raise_again
+from gzarr.concurrency import Pool, reraise
 from gzarr.indexing.copies import Plan
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import Groups, Part
@@ -428,7 +428,7 @@ def run_ahead(backend: Backend, pool: Pool, most: int, task: Callable[[], object
         end, error = answer.get()
         backend.wait(end)
         try:
-            raise_again(error)
+            reraise(error)
         finally:
             del error  # no cycle of an error and this frame
 

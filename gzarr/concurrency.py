@@ -186,7 +186,7 @@ class Pool:
         self.submit(lambda: answer.put(_outcome(function)), 1)
         results, error = answer.get()
         try:
-            raise_again(error)
+            reraise(error)
         finally:
             del error  # no cycle of an error and this frame
         return results[0]
@@ -200,7 +200,7 @@ _pools: WeakSet[Pool] = WeakSet()
 _here = threading.local()  # the tasks of the pool that a thread belongs to
 
 
-def raise_again(error: BaseException | None) -> None:
+def reraise(error: BaseException | None) -> None:
     """Raise what another thread has raised, if it has, without a cycle of the error and this frame."""
     if error is not None:
         try:

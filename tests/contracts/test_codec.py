@@ -45,7 +45,6 @@ NUMBERS = ("<i4", ">i4", "u1", "<f8", ">f2", "?", "<M8[s]", "S3", ">U2", [("a", 
 INTEGERS = ("<i2", ">i4", "<u8")
 FLOATS = ("<f4", ">f8")
 SHAPES = ((), (1,), (0,), (7,), (4, 6), (3, 0, 2), (2, 3, 5))
-SOME_SHAPES = tuple(shape for shape in SHAPES if 0 not in shape and shape)
 
 
 class Case(NamedTuple):

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Self, Unpack
 import numpy as np
 
 from gzarr.backend import Array as AnyArray
-from gzarr.concurrency import Pool, after_fork, new_lock, raise_again
+from gzarr.concurrency import Pool, after_fork, new_lock, reraise
 from gzarr.errors import MetadataError, SelectionError
 from gzarr.hierarchy.named_axes import axis_names, check_aligned
 from gzarr.images.acquisition.frames import FrameRow, WriterPosition, place_of
@@ -188,7 +188,7 @@ class ImageWriter:
         with self._lock:
             self._check_open()
             self._collect()
-            raise_again(self._error)
+            reraise(self._error)
             where = self._position(position)
             image = where.image
             names = image.image.axes
@@ -205,7 +205,7 @@ class ImageWriter:
         with self._lock:
             self._check_open()
             self._wait()
-            raise_again(self._error)
+            reraise(self._error)
             for position in self._positions.values():
                 position.image.show()
 
@@ -220,7 +220,7 @@ class ImageWriter:
             self._wait()  # if this is interrupted, the writer is still open
             del _open[id(self)]
             try:
-                raise_again(self._error)
+                reraise(self._error)
                 for position in self._positions.values():
                     self._end(position)
             except BaseException:
@@ -279,7 +279,7 @@ class ImageWriter:
                 return
             if self._n_under_way:
                 self._take(self._ended.get())
-                raise_again(self._error)
+                reraise(self._error)
             elif self._nbytes:
                 raise ValueError(
                     f"{image.image.group.store_path}: {self._nbytes} bytes of incomplete frames are held: give all "
