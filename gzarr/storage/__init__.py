@@ -54,47 +54,40 @@ if TYPE_CHECKING:
     rename: Callable[..., None]
     rmdir: Callable[..., None]
 
-# Stores that are imported when they are first asked for: what they stand on takes time to load.
-_LATER = {
-    "ABSStore": "azure",
-    "DBMStore": "dbm",
-    "FSStore": "fsstore",
-    "FsspecStore": "fsspec",
-    "HTTPStore": "http",
-    "LMDBStore": "lmdb",
-    "MongoDBStore": "mongodb",
-    "N5FSStore": "n5",
-    "N5Store": "n5",
-    "ObjectStore": "objects",
-    "RedisStore": "redis",
-    "SQLiteStore": "sqlite",
-    "StoreURL": "urls",
-    "ZarrStore": "foreign",
+# Names by the module that has them, which is imported when one of them is first asked for: what these stores stand on
+# takes time to load. Functions that zarr 2 has in this module make and find nodes, and one store needs a device, of
+# which the module for stores must know neither.
+_NAMES = {
+    "gzarr.api.gpu_memory": "GpuMemoryStore",
+    "gzarr.api.stored": "contains_array contains_group getsize init_array init_group listdir rename rmdir",
+    "gzarr.storage.azure": "ABSStore",
+    "gzarr.storage.dbm": "DBMStore",
+    "gzarr.storage.foreign": "ZarrStore",
+    "gzarr.storage.fsspec": "FsspecStore",
+    "gzarr.storage.fsstore": "FSStore",
+    "gzarr.storage.http": "HTTPStore",
+    "gzarr.storage.lmdb": "LMDBStore",
+    "gzarr.storage.mongodb": "MongoDBStore",
+    "gzarr.storage.n5": "N5FSStore N5Store",
+    "gzarr.storage.objects": "ObjectStore",
+    "gzarr.storage.redis": "RedisStore",
+    "gzarr.storage.sqlite": "SQLiteStore",
+    "gzarr.storage.urls": "StoreURL",
 }
-# Functions that zarr 2 has in this module make and find nodes, and one store needs a device: the module for stores must
-# know neither.
-_ABOVE = {
-    **dict.fromkeys(
-        ("contains_array", "contains_group", "getsize", "init_array", "init_group", "listdir", "rename", "rmdir"),
-        "gzarr.api.stored",
-    ),
-    "GpuMemoryStore": "gzarr.api.gpu_memory",
-}
+_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 
 if not TYPE_CHECKING:  # a type checker would take every name to exist
 
     def __getattr__(name: str) -> Any:
-        module = _ABOVE.get(name) or (f"{__name__}.{_LATER[name]}" if name in _LATER else None)
-        if module is None:
+        if name not in _HOMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        found = getattr(import_module(module), name)
-        globals()[name] = found
+        found = globals()[name] = getattr(import_module(_HOMES[name]), name)
         return found
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, *_ABOVE})
+    return sorted({*__all__, *_HOMES})
 
 
 #: Another name of zarr 2.

@@ -82,18 +82,10 @@ class LRUStoreCache(WrapperStore):
     """
 
     _process_bound = frozenset(
-        {
-            "hits",
-            "misses",
-            "_nbytes",
-            "_editing",
-            "_oldest",
-            "_numbers",
-            "_objects",
-            "_listings",
-            "_changes",
+        (
+            *("hits", "misses", "_nbytes", "_editing", "_oldest", "_numbers", "_objects", "_listings", "_changes"),
             "_has_tokens",
-        }
+        )
     )
 
     def __init__(self, store: Store | MutableMapping[str, Any], max_size: int | None) -> None:
