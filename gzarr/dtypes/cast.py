@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -162,25 +162,39 @@ def _cast_struct(value: Any, dtype: np.dtype[Any]) -> Any:
         value = [value] * len(names)  # one value for every field
     if len(value) != len(names):
         return None
+    return struct_of(dict(zip(names, value, strict=True)), dtype, _cast_field, spreads=True)
+
+
+def _cast_field(value: Any, dtype: np.dtype[Any]) -> Any:
+    return cast_fill(value, DataType(dtype))
+
+
+def struct_of(
+    values: Mapping[str, Any], dtype: np.dtype[Any], element: Callable[[Any, np.dtype[Any]], Any], *, spreads: bool
+) -> Any:
+    """A struct of the values of some fields, of which `element` makes scalars; other fields are zero.
+
+    spreads: whether one value stands for all elements of an array.
+    """
     struct = np.zeros((), dtype)
-    for name, item in zip(names, value, strict=True):
+    for name, value in values.items():
         field = dtype.fields[name][0]  # type: ignore[index]
-        struct[name] = _cast_nested(item, field.base, field.shape)
+        struct[name] = _nested(value, field.base, field.shape, element, spreads=spreads)
     return from_bytes(struct.tobytes(), dtype)
 
 
-def _cast_nested(value: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
+def _nested(value: Any, dtype: np.dtype[Any], shape: tuple[int, ...], element: Any, *, spreads: bool) -> Any:
     if not shape:
-        return cast_fill(value, DataType(dtype))
-    array = np.empty(shape, dtype)
-    if isinstance(value, (list, np.ndarray)) or (isinstance(value, tuple) and dtype.names is None):
-        if len(value) != shape[0]:
-            raise fill_error(value, f"a list of length {shape[0]}")
+        return element(value, dtype)
+    is_array = isinstance(value, list | np.ndarray) or (isinstance(value, tuple) and dtype.names is None)
+    if is_array and len(value) == shape[0]:
+        array = np.empty(shape, dtype)
         for index, item in enumerate(value):
-            array[index] = _cast_nested(item, dtype, shape[1:])
-    else:
-        array[...] = cast_fill(value, DataType(dtype))  # one value for every element
-    return array
+            array[index] = _nested(item, dtype, shape[1:], element, spreads=spreads)
+        return array
+    if is_array or not spreads:
+        raise fill_error(value, f"a list of length {shape[0]}")
+    return element(value, dtype)  # one value for every element
 
 
 def _cast_custom(value: Any, dtype: np.dtype[Any]) -> Any:

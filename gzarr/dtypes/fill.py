@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from gzarr.dtypes.cast import cast_fill, default_fill, fill_error
+from gzarr.dtypes.cast import cast_fill, default_fill, fill_error, struct_of
 from gzarr.dtypes.datatype import DataType, packed_little
 from gzarr.dtypes.scalars import NAT, component, family, from_bits, from_bytes, time_scalar, to_bits, to_float
 from gzarr.errors import MetadataError
@@ -190,23 +190,8 @@ def _struct_from_json(value: Any, dtype: np.dtype[Any], zarr_format: int) -> Any
         value = dict(zip(names, value, strict=True))
     if not set(value) <= set(names):
         raise fill_error(value, f"no other fields than {names}")
-    struct = np.zeros((), dtype)
-    for name, item in value.items():  # missing fields are zero, as in zarr-python 3.4
-        field = dtype.fields[name][0]  # type: ignore[index]
-        struct[name] = _nested_from_json(item, field.base, field.shape, zarr_format)
-    return from_bytes(struct.tobytes(), dtype)
-
-
-def _nested_from_json(value: Any, dtype: np.dtype[Any], shape: tuple[int, ...], zarr_format: int) -> Any:
-    if not shape:
-        return _READERS[family(dtype)](value, dtype, zarr_format)
-    if type(value) is not list or len(value) != shape[0]:
-        raise fill_error(value, f"a list of length {shape[0]}")
-    items = [_nested_from_json(item, dtype, shape[1:], zarr_format) for item in value]
-    array = np.empty(shape, dtype)
-    for index, item in enumerate(items):
-        array[index] = item
-    return array
+    # Missing fields are zero, as in zarr-python 3.4.
+    return struct_of(value, dtype, lambda item, of: _READERS[family(of)](item, of, zarr_format), spreads=False)
 
 
 def _read_custom(value: Any, dtype: np.dtype[Any], _zarr_format: int) -> Any:
