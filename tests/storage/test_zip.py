@@ -11,7 +11,6 @@ import subprocess
 import sys
 import warnings
 import zipfile
-from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -229,17 +228,6 @@ def test_a_range_of_a_stored_entry_reads_only_that() -> None:
     assert nread < 300
 
 
-def test_many_threads_read_one_archive(tmp_path: Path) -> None:
-    for compression in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2):
-        file = io.BytesIO()
-        for target in (tmp_path / "x.zip", file):
-            with ZipStore(target, mode="w", compression=compression) as store:
-                store.update({f"c/{i}": bytes([i]) * 3000 for i in range(20)})
-            with ZipStore(target) as store, ThreadPoolExecutor(8) as pool:
-                requests = [Request(f"c/{i % 20}", i, 100) for i in range(200)]
-                assert list(pool.map(store.get_one, requests)) == [bytes([i % 20]) * 100 for i in range(200)]
-
-
 # -- closing -------------------------------------------------------------------------------------------------------
 
 
@@ -259,19 +247,6 @@ def test_a_forgotten_store_is_finished_at_the_end_of_the_program(tmp_path: Path)
     )
     assert done.stderr == b""
     assert names_in(tmp_path / "x.zip") == ["zarr.json"]
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system cannot fork")
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_forked_child_does_not_finish_the_archive_of_its_parent(tmp_path: Path) -> None:
-    store = ZipStore(tmp_path / "x.zip", mode="w")
-    store["c/0"] = DATA
-    size = (tmp_path / "x.zip").stat().st_size
-    run_in_child(store.close)
-    assert (tmp_path / "x.zip").stat().st_size == size
-    store["c/1"] = DATA
-    store.close()
-    assert names_in(tmp_path / "x.zip") == ["c/0", "c/1"]
 
 
 def test_an_empty_store_is_a_valid_archive(tmp_path: Path) -> None:
@@ -649,15 +624,6 @@ def test_damage_is_an_error_that_names_the_key(compression: int, change: Any) ->
     if change is not flip_data or compression:
         with pytest.raises(StoreError, match="key 'c/0'"):
             store.get_one(Request("c/0", 5, 5))
-
-
-def test_a_truncated_archive_is_refused(tmp_path: Path) -> None:
-    with ZipStore(tmp_path / "x.zip", mode="w") as store:
-        store["c/0"] = DATA
-    data = (tmp_path / "x.zip").read_bytes()
-    (tmp_path / "x.zip").write_bytes(data[:-30])
-    with pytest.raises(StoreError, match="not a ZIP archive"):
-        ZipStore(tmp_path / "x.zip")
 
 
 def test_what_a_killed_writer_left_goes_with_the_next_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
