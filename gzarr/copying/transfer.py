@@ -349,7 +349,7 @@ def _what_is_left(store: Store, path: str, made: list[str], settings: Settings, 
     if not made:
         # nothing is deleted before everything that must not be has been found
         gone = settings.if_exists == "replace" and not isinstance(error, ContainsNodeError)
-        before = " (existing data may be gone, as {REPLACE} demands)" if gone else ""
+        before = f" (existing data may be gone, as {REPLACE} demands)" if gone else ""
         return f"the copy to {where} failed before it wrote anything{before}: {reason}"
     complete, current = made[1:-1], "/" + made[-1] if len(made) > 1 else "its groups"
     return (

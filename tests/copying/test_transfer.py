@@ -361,15 +361,15 @@ def test_a_folder_that_is_not_zarr_is_kept_and_the_error_says_so(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
 
 
+def test_the_error_of_a_replacement_says_that_data_may_be_gone(monkeypatch):
+    store = MemoryStore()
+    gzarr.save(store, np.arange(3))
+    monkeypatch.setattr(store, "set", lambda *_: (_ for _ in ()).throw(OSError("the disk is full")))
+    with pytest.raises(CopyError, match=r"may be gone, as if_exists='replace' demands\): the disk is full"):
+        gzarr.transfer(np.arange(4), store, if_exists="replace")
+
+
 def test_into_an_archive(tmp_path):
     source = hierarchy()
     gzarr.transfer(source, tmp_path / "b.zip")
     check_hierarchy(gzarr.open_group(tmp_path / "b.zip", mode="r"), source)
-
-
-def test_folders_that_are_not_zarr_are_never_replaced(tmp_path):
-    (tmp_path / "photos").mkdir()
-    (tmp_path / "photos" / "a.jpg").write_bytes(b"x")
-    with pytest.raises(CopyError, match=r"a\.jpg"):
-        gzarr.transfer(hierarchy(), tmp_path / "photos", if_exists="replace")
-    assert [p.name for p in (tmp_path / "photos").iterdir()] == ["a.jpg"]
