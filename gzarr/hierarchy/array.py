@@ -1,7 +1,7 @@
 """The array: NumPy-like reads and writes of chunks in a store, on the device that it was opened for.
 
 The class holds the state and the documentation. The work is done by functions of other modules, by topic:
-``selecting``, ``array_resizing``, ``array_views``, ``array_info``, ``stats``.
+``selecting``, ``resizing``, ``array_views``, ``array_info``, ``stats``.
 """
 
 from __future__ import annotations

@@ -206,20 +206,22 @@ def _at_once(call: Callable[..., Any]) -> Callable[..., Any]:
 
 def awaited(call: Callable[..., Any]) -> Callable[..., Any]:
     """Return a coroutine function that makes a call on a thread, with asynchronous nodes."""
+    made = _at_once(call)
 
     @wraps(call)
     async def run(*args: Any, **kwargs: Any) -> Any:
-        return await run_in_thread(_at_once(call), *args, **kwargs)
+        return await run_in_thread(made, *args, **kwargs)
 
     return run
 
 
 def iterating(call: Callable[..., Iterable[Any]]) -> Callable[..., AsyncIterator[Any]]:
     """Return an asynchronous generator function over what a call lists on a thread."""
+    listed = _at_once(lambda *args, **kwargs: tuple(call(*args, **kwargs)))
 
     @wraps(call)
     async def run(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-        for item in await run_in_thread(_at_once(lambda *a, **k: tuple(call(*a, **k))), *args, **kwargs):
+        for item in await run_in_thread(listed, *args, **kwargs):
             yield item
 
     return run

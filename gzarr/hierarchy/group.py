@@ -1,7 +1,7 @@
 """The group: a mapping of names to arrays and groups, with the calls of h5py, zarr 2 and zarr-python 3.
 
 The class holds the state and the documentation. The work is done by functions of other modules, by topic:
-``group_arrays``, ``group_listing``, ``group_info``, ``create``, ``new_hierarchy``.
+``new_nodes``, ``create``, ``group_info``.
 """
 
 from __future__ import annotations

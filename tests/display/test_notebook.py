@@ -9,8 +9,6 @@ import gzarr
 from gzarr.display.info import size_text
 from gzarr.storage import CountingStore
 
-VOID = {"br", "img", "hr"}
-
 
 class Checker(HTMLParser):
     """Collects the text; notes tags that do not close in order, and tags that nothing here writes."""

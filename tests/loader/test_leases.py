@@ -13,12 +13,10 @@ import pytest
 from gzarr.cpu.backend import CpuBackend
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.device.emulated import EmulatedDevice
-from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.loader.leases import ALIGNMENT, Leases
 from tests.gpu.device.test_cuda import cuda  # noqa: F401 - a fixture
 
 INT = np.dtype("i4")
-on_double = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
 
 
 @pytest.fixture(params=["cpu", "emulated"])
