@@ -35,10 +35,6 @@ def _items(argument: Any) -> tuple[Any, Sequence[Any]]:
     return items, [key for key, _ in items]
 
 
-def _wholes(keys: Sequence[str]) -> tuple[Any, Sequence[Any]]:
-    return keys, [Request(key) for key in keys]
-
-
 def _watched(verb: str, method: F, about: Callable[[Any], tuple[Any, Sequence[Any]]]) -> F:
     """A method that is watched. about: gives its first argument, to be passed on, and what the call is about."""
 
