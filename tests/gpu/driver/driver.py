@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import os
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -12,7 +14,16 @@ install_later()
 LIBRARY = install()
 
 DEVICE, PINNED = 0, 1
-_state: list[int] = [0]
+#: The order of work: a seed, or None to do nothing but what is waited for.
+_orders: list[int | None] = [int(os.environ.get("GZARR_TEST_SEED", "0"))]
+
+
+def _set_order() -> None:
+    seed = _orders[-1]
+    LIBRARY.driver_schedule(ctypes.c_long(seed or 0), seed is not None)
+
+
+_set_order()
 
 
 def faults() -> str:
@@ -35,13 +46,32 @@ def _text(function: str) -> str:
 @contextmanager
 def schedule(seed: int | None) -> Iterator[None]:
     """A context with another order of work. seed: None to do nothing but what is waited for."""
-    _state.append(-1 if seed is None else seed)
-    LIBRARY.driver_schedule(ctypes.c_long(_state[-1]))
+    _orders.append(seed)
+    _set_order()
     try:
         yield
     finally:
-        _state.pop()
-        LIBRARY.driver_schedule(ctypes.c_long(_state[-1]))
+        _orders.pop()
+        _set_order()
+
+
+@contextmanager
+def slow(seconds_per_byte: float) -> Iterator[Counter[str]]:
+    """A context with a device that takes its time to copy and decode. Yields: seconds, by what they are spent on.
+
+    Each stream goes on as it can. One copy in each direction and one decoder is under way at once; kernels take no
+    time.
+    """
+    from tests.gpu.driver.python import COSTS
+
+    COSTS.rate = seconds_per_byte
+    COSTS.spent.clear()
+    LIBRARY.driver_slow(1)
+    try:
+        yield COSTS.spent
+    finally:
+        LIBRARY.driver_slow(0)
+        COSTS.rate = 0.0
 
 
 @contextmanager

@@ -119,6 +119,7 @@ def install() -> ctypes.CDLL:
     from tests.gpu.driver import python
 
     driver.driver_start(python.start(driver))
+    driver.driver_handle_signals()
     atexit.register(driver.driver_drain)
     kernels = ctypes.CDLL(str(build() / "libkernels.so"))
     for name, arguments in KERNELS.items():

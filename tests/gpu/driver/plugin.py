@@ -28,6 +28,11 @@ def pytest_configure() -> None:
     shutil.rmtree(cache_folder("self-checks") or "", ignore_errors=True)
 
 
+def pytest_sessionstart() -> None:
+    """Let the driver see faults before pytest's faulthandler, which began later, prints them."""
+    driver.LIBRARY.driver_handle_signals()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip what cannot be tested here, and say why."""
     for item in items:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import threading
+import time
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -24,7 +27,33 @@ _WARPS = 4096
 _CASTAGNOLI = 0x1EDC6F41
 #: Names of what was called, in order: kernels as PTX, and nvCOMP's calls.
 calls: list[str] = []
+#: How much more time a slow device takes to decode a byte than to copy it.
+DECODE_FACTOR = 1
 _kept: list[Any] = []
+
+
+class Costs:
+    """What work costs on a slow device (`tests.gpu.driver.driver.slow`): one thing at a time on each engine.
+
+    Attributes:
+        rate: seconds for a byte.
+        spent: seconds by engine.
+    """
+
+    def __init__(self) -> None:
+        self.rate = 0.0
+        self.spent: Counter[str] = Counter()
+        self._busy: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+
+    def spend(self, engine: str, nbytes: int) -> None:
+        """Let time pass."""
+        if self.rate:
+            with self._busy[engine]:
+                time.sleep(self.rate * nbytes)
+                self.spent[engine] += self.rate * nbytes
+
+
+COSTS = Costs()
 
 
 def start(driver: ctypes.CDLL) -> Any:
@@ -119,6 +148,7 @@ def _decompress(
     found = _HOST.decompress(codec, *(_sizes(at, n) for at in (source, nbytes, target, capacities)))
     _table(statuses, n, np.int32)[:] = found.statuses
     _table(sizes, n, np.uint64)[:] = found.sizes
+    COSTS.spend("decode", DECODE_FACTOR * int(found.sizes.sum()))
 
 
 def _compress(
@@ -140,6 +170,7 @@ def _compress(
     if rows[1].max() > largest or temp_nbytes < bound_compress_temp_nbytes(codec, n, largest):
         raise ValueError("a chunk is larger than the call says, or there is too little scratch")
     found = _HOST.compress(codec, *rows, CODECS[codec].compress_bound(largest), typesize)
+    COSTS.spend("encode", int(rows[1].sum()))
     _table(statuses, n, np.int32)[:] = found.statuses
     _table(sizes, n, np.uint64)[:] = found.sizes
 
@@ -156,6 +187,8 @@ def _crc(source: int, nbytes: int, n: int, out: int, statuses: int, polynomial: 
 
 
 _WORK: dict[str, Callable[..., None]] = {
+    "up": lambda nbytes: COSTS.spend("up", nbytes),
+    "down": lambda nbytes: COSTS.spend("down", nbytes),
     "parse": _parse,
     "decompress": _decompress,
     "compress": _compress,

@@ -17,9 +17,11 @@ from tests.gpu.hardware.opening import cuda_backend
 
 pytestmark = pytest.mark.gpu
 
-VOLUME = np.random.default_rng(0).integers(0, 60_000, (24, 150, 170)).astype("u2")
+VOLUME = np.random.default_rng(0).integers(0, 60_000, (12, 100, 110)).astype("u2")
 #: Device memory of a computation: some units, of which three are under way.
-CAP_NBYTES = 16 << 20
+CAP_NBYTES = 4 << 20
+#: Memory of the units under way: the image is computed in many.
+UNITS_NBYTES = 300_000
 
 
 def stored(folder: Path, **options: Any) -> gzarr.images.Image:
@@ -49,7 +51,7 @@ def test_blocks_are_downsampled_as_on_the_cpu(cuda: Any, dtype: str) -> None:
 def test_levels_are_those_of_the_cpu(cuda: Any, tmp_path: Path, shards: Any) -> None:
     images = [stored(tmp_path / name, shards=shards) for name in ("cpu", "cuda")]
     gzarr.images.build_pyramid(images[0], 3)
-    gzarr.images.build_pyramid(on_device(cuda, images[1]), 3, max_nbytes=4 << 20)
+    gzarr.images.build_pyramid(on_device(cuda, images[1]), 3, max_nbytes=UNITS_NBYTES)
     levels = [gzarr.images.open_image(tmp_path / name, device="cpu").levels for name in ("cpu", "cuda")]
     assert len(levels[1]) == 4
     for wanted, found in zip(*levels, strict=True):
@@ -64,9 +66,26 @@ def test_a_function_of_the_user_gets_arrays_on_the_device(cuda: Any, tmp_path: P
         return result
 
     source = on_device(cuda, stored(tmp_path / "source"))
-    made = gzarr.images.map_overlap(plus_neighbour, source, tmp_path / "target", {"y": 1}, levels=1, max_nbytes=4 << 20)
+    made = gzarr.images.map_overlap(plus_neighbour, source, tmp_path / "target", {"y": 1}, levels=1, max_nbytes=UNITS_NBYTES)
     wanted = VOLUME + np.pad(VOLUME, 1, mode="symmetric")[1:-1, :-2, 1:-1]
     np.testing.assert_array_equal(made.levels[0].to("cpu")[...], wanted)
     above = made.levels[1].to("cpu")[...]
     factors = [-(-n // m) for n, m in zip(wanted.shape, above.shape, strict=True)]
     np.testing.assert_array_equal(above, downsample(CpuBackend(), wanted, factors, "mean"))
+
+
+def test_an_image_is_made_of_what_is_still_being_computed(cuda: Any, tmp_path: Path) -> None:
+    """On the caller's stream, which goes on to change it."""
+    cupy, volume = cuda.cupy, cuda.cupy.asarray(VOLUME)
+    value = cupy.empty(VOLUME.shape, VOLUME.dtype)
+    cupy.cuda.get_current_stream().synchronize()
+    backend = cuda_backend(cuda, small_writes=NEVER, max_device_nbytes=CAP_NBYTES)
+    with cupy.cuda.Stream(non_blocking=True):
+        value.data.copy_from_device_async(volume.data, volume.nbytes)
+        gzarr.images.create_image(
+            tmp_path, data=value, axes="zyx", chunks=(8, 32, 32), levels=1, max_nbytes=UNITS_NBYTES, device=backend
+        )
+        value.fill(0)
+    levels = gzarr.images.open_image(tmp_path, device="cpu").levels
+    np.testing.assert_array_equal(levels[0][...], VOLUME)
+    np.testing.assert_array_equal(levels[1][...], downsample(CpuBackend(), VOLUME, (2, 2, 2), "mean"))

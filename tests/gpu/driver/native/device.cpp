@@ -47,7 +47,7 @@ std::list<Flight> &flights = *new std::list<Flight>;
 size_t total = size_t(2) << 30;
 size_t live[2], peak[2];
 
-bool has_chance = true;
+bool has_chance = true, is_eager = false, is_slow = false;
 std::mt19937_64 &chance = *new std::mt19937_64(0);
 
 // Whether a device that gave an error gives it ever after.
@@ -107,6 +107,7 @@ void on_fault(int number, siginfo_t *info, void *context) {
 
 // Without the lock. Returns: whether the device still works.
 bool carry_out(Task &task) {
+    if (is_slow && task.engine != nullptr) python(task.engine, &task.nbytes, 1);
     if (!task.is_native) return task.run();
     sigjmp_buf here;
     if (sigsetjmp(here, 1) != 0) {
@@ -171,6 +172,7 @@ std::vector<Stream *> working() {
 
 // Let chance add to what is wanted: all that is queued on a stream, or a part.
 void perhaps_want(Stream *stream) {
+    if (is_eager) return want({stream, stream->submitted});
     if (!has_chance || stream->wanted >= stream->submitted) return;
     uint64_t queued = stream->submitted - stream->wanted;
     switch (chance() % 4) {
@@ -423,6 +425,8 @@ cudaError_t copy(void *to, const void *from, size_t nbytes, cudaMemcpyKind kind,
     }
     Task task;
     task.what = "a copy";
+    task.engine = kind == cudaMemcpyHostToDevice ? "up" : kind == cudaMemcpyDeviceToHost ? "down" : nullptr;
+    task.nbytes = nbytes;
     bool waits = false;
     if (kind == cudaMemcpyHostToDevice) {
         Flight flight = {source, source + nbytes, false};
@@ -483,19 +487,31 @@ cudaError_t fill(void *to, int value, size_t nbytes, Stream *stream) {
 
 extern "C" {
 
-void driver_start(Python callback) {
-    python = callback;
+void driver_start(Python callback) { python = callback; }
+
+// Handle signals before whoever handles them now, such as Python's faulthandler.
+void driver_handle_signals() {
     struct sigaction action = {};
     action.sa_sigaction = on_fault;
     action.sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK;
-    for (int number : SIGNALS) sigaction(number, &action, &before[number]);
+    for (int number : SIGNALS) {
+        struct sigaction now;
+        sigaction(number, &action, &now);
+        if (now.sa_sigaction != on_fault) before[number] = now;
+    }
 }
 
-// Work is done in another order for each seed; below 0, only what is waited for.
-void driver_schedule(long seed) {
+// Work is done in another order for each seed; without chance, only what is waited for.
+void driver_schedule(long seed, int by_chance) {
     Lock lock(mutex);
-    has_chance = seed >= 0;
+    has_chance = by_chance != 0;
     chance.seed(uint64_t(seed));
+}
+
+// A device that takes its time, and begins with all work as soon as it can.
+void driver_slow(int slow) {
+    Lock lock(mutex);
+    is_eager = is_slow = slow != 0;
 }
 
 void driver_inject(const char *call, long after, int error) {

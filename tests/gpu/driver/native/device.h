@@ -28,6 +28,8 @@ struct Task {
     std::function<bool()> run;  // false: the device has failed
     std::vector<Point> after;
     bool is_native = true;  // whether an access to unmapped memory can be caught
+    const char *engine = nullptr;  // what a slow device does it with (driver.py, slow), and how much of it
+    uint64_t nbytes = 0;
 };
 
 // A range of host memory that a queued copy reads or writes.

@@ -1,6 +1,7 @@
 """Streams are ordered by events alone: results are right in every order of work that events allow, wrong without one.
 
-The double of CuPy carries out work in an order that chance chooses among these (`tests.gpu.fake_cupy.streams`).
+The driver carries out work in an order that chance chooses among these. Loaders and images have their own tests of what
+is right (`tests/gpu/hardware`); here they do without some event.
 """
 
 from __future__ import annotations
@@ -18,18 +19,16 @@ from numcodecs import LZ4, Blosc, Zlib
 import gzarr
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.detection.thresholds import NEVER, Crossover
-from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.storage import LocalStore, MemoryStore
-from tests.gpu.device.test_cuda import cuda  # noqa: F401 - a fixture
-from tests.gpu.direct_files import DirectFiles
-from tests.gpu.fake_cupy.streams import schedule
-
-pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
+from tests.gpu.driver import driver
+from tests.gpu.driver.driver import schedule
+from tests.gpu.hardware import test_hardware_images as images
+from tests.gpu.hardware import test_hardware_loader as loaders
 
 DATA = np.cumsum(np.random.default_rng(0).integers(0, 9, (256, 64)), axis=0).astype("i4")
-SEEDS = range(2)
-#: An order in which something goes wrong is found with one of these.
-MANY_SEEDS = range(20)
+SEEDS = (None, 0)
+#: An order in which something goes wrong is found with one of these. None: nothing is done that is not waited for.
+MANY_SEEDS = (None, *range(12))
 CHAINS: dict[str, dict[str, Any]] = {
     "raw": {"compressor": None},
     "raw, sharded": {"compressor": None, "shards": (64, 64)},
@@ -44,7 +43,7 @@ CAP_NBYTES = {"raw": 100_000, "raw, sharded": 100_000}
 ALL_ON_HOST = Crossover(nchunks=1000, nbytes=1 << 20)
 
 
-def opened(cuda: Any, where: Path | None, chain: str = "raw", **options: Any) -> gzarr.Array:  # noqa: F811
+def opened(cuda: Any, where: Path | None, chain: str = "raw", **options: Any) -> gzarr.Array:
     """An array on the double, filled. where: a folder, or None for memory."""
     store = MemoryStore() if where is None else LocalStore(where)
     gzarr.create_array(store, data=DATA, device="cpu", overwrite=True, **{"chunks": (16, 32), **CHAINS[chain]})
@@ -56,7 +55,13 @@ def opened(cuda: Any, where: Path | None, chain: str = "raw", **options: Any) ->
     return gzarr.open_array(store, mode="r+", device=GpuBackend(cuda.CudaDevice(), **options))
 
 
-def on_stream(cuda: Any, array: gzarr.Array) -> None:  # noqa: F811
+def directly(array: gzarr.Array) -> gzarr.Array:
+    """The array, whose small files are read by KvikIO too."""
+    array.backend._reader._min_file_nbytes = 0
+    return array
+
+
+def on_stream(cuda: Any, array: gzarr.Array) -> None:
     """Read into an array that the caller is still filling on a stream, overwrite it there, and read it again."""
     cupy = cuda.cupy
     stream = cupy.cuda.Stream(non_blocking=True)
@@ -74,7 +79,7 @@ def on_stream(cuda: Any, array: gzarr.Array) -> None:  # noqa: F811
         assert (out[:16].get() == 8).all()
 
 
-def written_from_stream(cuda: Any, array: gzarr.Array) -> None:  # noqa: F811
+def written_from_stream(cuda: Any, array: gzarr.Array) -> None:
     """Write what the caller is still computing on a stream, changed as soon as the write has returned."""
     cupy = cuda.cupy
     stream = cupy.cuda.Stream(non_blocking=True)
@@ -89,14 +94,14 @@ def written_from_stream(cuda: Any, array: gzarr.Array) -> None:  # noqa: F811
     np.testing.assert_array_equal(found[90:], DATA[90:])
 
 
-def in_pieces(cuda: Any, array: gzarr.Array) -> None:  # noqa: F811
+def in_pieces(cuda: Any, array: gzarr.Array) -> None:
     """Read pieces without looking at them before all have been read."""
     found = [array[row : row + 9, ::-1] for row in range(0, 119, 7)]
-    for row, piece in zip(range(0, 119, 7), found, strict=True):
+    for row, piece in zip(range(112, -7, -7), reversed(found), strict=True):  # no wait for others comes before the last
         np.testing.assert_array_equal(piece.get(), DATA[row : row + 9, ::-1])
 
 
-def handed_over(cuda: Any, array: gzarr.Array) -> None:  # noqa: F811
+def handed_over(cuda: Any, array: gzarr.Array) -> None:
     """Fill two batches in turns on a stream of its own, each of which the caller computes with on another one."""
     cupy, backend = cuda.cupy, array.backend
     stream = cupy.cuda.Stream(non_blocking=True)
@@ -128,22 +133,26 @@ USES = (on_stream, written_from_stream, in_pieces)
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("how", ["memory", "files", "directly", "decoded on the host"])
 @pytest.mark.parametrize("chain", CHAINS)
-def test_results_are_right_in_any_order_of_streams(cuda, tmp_path, chain, how, seed) -> None:  # noqa: F811
-    options: dict[str, Any] = {"reader": DirectFiles().reader()} if how == "directly" else {"reader": "host"}
+def test_results_are_right_in_any_order_of_streams(cuda, tmp_path, chain, how, seed) -> None:
+    options: dict[str, Any] = {"reader": "kvikio" if how == "directly" else "host"}
     if how == "decoded on the host":
         options |= {"small_reads": ALL_ON_HOST, "small_writes": ALL_ON_HOST}
     with schedule(seed):
         for use in USES:
-            use(cuda, opened(cuda, None if how == "memory" else tmp_path / use.__name__, chain, **options))
+            array = opened(cuda, None if how == "memory" else tmp_path / use.__name__, chain, **options)
+            use(cuda, directly(array) if how == "directly" else array)
 
 
 def is_seen(use: Callable[[], None]) -> bool:
-    """Whether some order of work gives a wrong result."""
+    """Whether some order of work gives a wrong result, or one that the driver objects to."""
     for seed in MANY_SEEDS:
         with schedule(seed):
             try:
                 use()
             except AssertionError:
+                driver.faults()
+                return True
+            if driver.faults():
                 return True
     return False
 
@@ -162,30 +171,30 @@ def without(kind: type, name: str, module: str) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("use", USES[:2])
-def test_pipeline_slots_that_wait_for_nothing_are_seen(cuda, use) -> None:  # noqa: F811
+def test_pipeline_slots_that_wait_for_nothing_are_seen(cuda, use) -> None:
     with without(cuda.CudaDevice, "wait", "gzarr.gpu.device.pipeline_slots"):
         assert is_seen(lambda: use(cuda, opened(cuda, None)))
     assert not is_seen(lambda: use(cuda, opened(cuda, None)))
 
 
-def test_callers_that_wait_for_no_pipeline_slot_are_seen(cuda) -> None:  # noqa: F811
+def test_callers_that_wait_for_no_pipeline_slot_are_seen(cuda) -> None:
     """What the host decodes is uploaded without a wait: only an event tells the caller's stream."""
     with without(cuda.CudaDevice, "wait", "gzarr.gpu.device.pipeline_slots"):
         assert is_seen(lambda: in_pieces(cuda, opened(cuda, None, small_reads=ALL_ON_HOST)))
 
 
 @pytest.mark.parametrize("seed", MANY_SEEDS)
-def test_batches_are_handed_over_in_any_order_of_streams(cuda, seed) -> None:  # noqa: F811
+def test_batches_are_handed_over_in_any_order_of_streams(cuda, seed) -> None:
     with schedule(seed):
         handed_over(cuda, opened(cuda, None))
 
 
 @pytest.mark.parametrize("dtype", ["i4", "f8"])
-def test_nobody_waits_until_rows_are_taken(cuda, dtype) -> None:  # noqa: F811
+def test_nobody_waits_until_rows_are_taken(cuda, dtype) -> None:
     backend = GpuBackend(cuda.CudaDevice())
     with schedule(None), backend.own_stream():
         pool, out = backend.empty((9, 5), np.dtype("i4")), backend.empty((4, 5), np.dtype(dtype))
-        pool[:] = np.arange(45, dtype="i4").reshape(9, 5)
+        pool.set(np.arange(45, dtype="i4").reshape(9, 5))
         stream: Any = backend.current_stream()
         stream.synchronize()
         backend.take(pool, np.array([7, 0, 0, 3]), out)
@@ -195,42 +204,27 @@ def test_nobody_waits_until_rows_are_taken(cuda, dtype) -> None:  # noqa: F811
         assert mark.done
 
 
-def test_batches_that_are_handed_over_without_a_wait_are_seen(cuda) -> None:  # noqa: F811
+def test_batches_that_are_handed_over_without_a_wait_are_seen(cuda) -> None:
     with without(cuda.CudaDevice, "wait", "gzarr.gpu.backend"):
         assert is_seen(lambda: handed_over(cuda, opened(cuda, None)))
 
 
-def test_a_direct_read_into_memory_that_is_in_use_is_seen(cuda, tmp_path) -> None:  # noqa: F811
-    array = opened(cuda, tmp_path, reader=DirectFiles().reader())
-
-    def use() -> None:
-        in_pieces(cuda, array)
-
-    use()  # the first file of a file system is compared with what the host reads
-    with without(cuda.CudaDevice, "synchronize", "gzarr.gpu.reading.kvikio"):
-        assert is_seen(use)
-    assert not is_seen(use)
+def dropped_batches(cuda: Any, folder: Path) -> None:
+    loaders.test_batches_hold_while_a_busy_stream_has_yet_to_read_them(cuda, folder / "whole", "pool")
+    loaders.test_an_iteration_may_end_early_while_its_batches_are_read(cuda, folder / "part")
 
 
-def test_orders_are_the_same_for_the_same_seed() -> None:
-    from tests.gpu.fake_cupy.streams import Stream
+#: Modules that wait, and what is wrong without it.
+WAITS: list[tuple[str, Callable[[Any, Path], None]]] = [
+    *((f"gzarr.{module}", dropped_batches) for module in ("loader.leases", "loader.loader", "backend")),
+    ("gzarr.images.gathered", lambda cuda, folder: images.test_levels_are_those_of_the_cpu(cuda, folder, None)),
+    ("gzarr.images.tasks", images.test_a_function_of_the_user_gets_arrays_on_the_device),
+    ("gzarr.images.tasks", images.test_an_image_is_made_of_what_is_still_being_computed),
+]
 
-    def order(seed: int | None) -> list[str]:
-        done: list[str] = []
-        streams = [Stream(non_blocking=True) for _ in range(3)]
-        with schedule(seed):
-            for number, stream in enumerate(streams):
-                for step in range(3):
-                    stream.queue.submit(lambda name=f"{number}{step}": done.append(name))
-            for stream in streams:
-                stream.synchronize()
-        return done
 
-    assert order(None) == [f"{number}{step}" for number in range(3) for step in range(3)]
-    assert len({tuple(order(seed)) for seed in range(20)}) > 5
-    for seed in range(20):
-        found = order(seed)
-        assert all(
-            [name for name in found if name[0] == number] == [number + "0", number + "1", number + "2"]
-            for number in "012"
-        )
+@pytest.mark.parametrize(("module", "use"), WAITS)
+def test_a_missing_wait_is_seen(cuda, tmp_path, module, use) -> None:
+    numbers = iter(range(100))
+    with without(GpuBackend, "wait", module):
+        assert is_seen(lambda: use(cuda, tmp_path / str(next(numbers))))
