@@ -5,6 +5,7 @@ Times are slept, and much longer than what the host computes meanwhile, so propo
 
 from __future__ import annotations
 
+import gc
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -24,8 +25,8 @@ from gzarr.gpu.reading.host import HostReader
 from gzarr.storage import LocalStore
 from tests.gpu.driver import driver
 
-#: All stages are as fast: each batch takes some 30 ms in each.
-SECONDS_PER_BYTE = 0.03 / (1 << 17)
+#: All stages are as fast: each batch takes some 40 ms in each.
+SECONDS_PER_BYTE = 0.04 / (1 << 17)
 #: LZ4 can do nothing with it.
 DATA = np.random.default_rng(0).integers(-(2**31), 2**31, (512, 512)).astype("i4")
 N_BATCHES = 8
@@ -91,7 +92,7 @@ def test_batches_overlap(array: gzarr.Array, reader: SlowReader) -> None:
         reader.spent = 0.0
         taken, spent = seconds(array)
         assert spent["up"] > 0.9 * SECONDS_PER_BYTE * DATA.nbytes
-        return taken < 0.6 * (reader.spent + spent["up"] + spent["decode"])
+        return taken < 0.75 * (reader.spent + spent["up"] + spent["decode"])
 
     array[:]
     assert once(holds)
@@ -107,6 +108,7 @@ def test_the_slowest_stage_sets_the_time(array: gzarr.Array, monkeypatch: pytest
 
 
 def test_only_the_first_read_pins_memory(array: gzarr.Array) -> None:
+    gc.collect()  # what other tests have pinned
     before = driver.calls("cudaHostAlloc"), driver.live_nbytes(driver.PINNED)
     array[:]
     after = driver.calls("cudaHostAlloc"), driver.live_nbytes(driver.PINNED)
