@@ -12,7 +12,7 @@ from __future__ import annotations
 import operator
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from typing import Any
 
@@ -61,6 +61,19 @@ class _Handle:
     def __cuda_stream__(self) -> tuple[int, int]:
         """The version of the protocol, and the address."""
         return 0, self._address
+
+
+class _PinnedMemory(cupy.cuda.PinnedMemory):  # type: ignore[misc]
+    """Pinned memory that is freed when its device is done with it. CUDA does not promise that freeing it waits."""
+
+    def __init__(self, nbytes: int, device: Any) -> None:
+        super().__init__(nbytes)
+        self._owner = device
+
+    def __del__(self) -> None:
+        with suppress(Exception):  # of a device that has failed, or memory that there never was
+            self._owner.synchronize()
+        super().__del__()
 
 
 @contextmanager
@@ -214,7 +227,7 @@ class CudaDevice:
         """A block of pinned host memory."""
         # Not from CuPy's pool, which rounds up to a power of two and keeps what it has.
         with cuda_errors(self.name), self._device:
-            memory = cupy.cuda.PinnedMemory(max(nbytes, 1))
+            memory = _PinnedMemory(max(nbytes, 1), self._device)
         return np.frombuffer(cupy.cuda.PinnedMemoryPointer(memory, 0), np.uint8, nbytes)
 
     def empty(self, nbytes: int) -> Any:
