@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,17 +11,14 @@ from numcodecs import BZ2, LZ4, AsType, Blosc, Delta, FixedScaleOffset, GZip, Pa
 
 import gzarr
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.detection.thresholds import NEVER, Crossover
+from gzarr.gpu.detection.thresholds import NEVER
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.gpu.device.memory import MIN_BLOCK_NBYTES
 from gzarr.gpu.device.pipeline_slots import N_PIPELINE_SLOTS
 from gzarr.storage import LocalStore, MemoryStore
 from tests.gpu.counted import CountingDevice
-from tests.gpu.device.test_cuda import cuda  # noqa: F401 - a fixture
 from tests.gpu.direct_files import DirectFiles
-from tests.gpu.fake_cupy import POOL, memory
-from tests.gpu.fake_cupy.memory import pinned_nbytes
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
 
@@ -52,8 +48,6 @@ CHAINS: dict[str, tuple[str, dict[str, Any]]] = {
     "astype": ("f8", {"filters": [AsType("f4", "f8")]}),
     "packbits": ("?", {"filters": [PackBits()]}),
 }
-#: Chains that are also tried with reads so small that the host decodes them.
-SMALL = ("raw", "blosc", "sharded", "delta")
 
 
 def stored(where: Any, chain: str) -> gzarr.Array:
@@ -89,32 +83,12 @@ def check(array: gzarr.Array, device: CountingDevice) -> None:
     assert found["results"] == n
 
 
-#: Reads of as much are decoded on the host.
-SMALL_ON_HOST = Crossover(nchunks=8, nbytes=256 << 10)
-
-
 @pytest.mark.parametrize("reader", ["host", "direct"])
 @pytest.mark.parametrize("chain", CHAINS)
 def test_on_the_emulated_device(tmp_path, chain, reader) -> None:
     device = CountingDevice(EmulatedDevice())
     backend = GpuBackend(device, reader=DirectFiles().reader() if reader == "direct" else "host")
     check(gzarr.open_array(stored(tmp_path, chain).store, mode="r", device=backend), device)
-
-
-@pytest.mark.parametrize(
-    ("chain", "small_reads"), [*((chain, NEVER) for chain in CHAINS), *((chain, SMALL_ON_HOST) for chain in SMALL)]
-)
-def test_on_cuda(tmp_path, cuda, chain, small_reads, monkeypatch) -> None:  # noqa: F811
-    """CuPy's own operations count as well here: only the results come from its pool."""
-    device = CountingDevice(cuda.CudaDevice())
-    backend = GpuBackend(device, reader="host", small_reads=small_reads)
-    array = gzarr.open_array(stored(tmp_path, chain).store, mode="r", device=backend)
-    check(array, device)
-    sizes: list[int] = []
-    malloc = POOL.malloc
-    monkeypatch.setattr(memory, "allocators", [lambda size: sizes.append(size) or malloc(size)])
-    found = [result.nbytes for result in reads(array)]
-    assert sizes == found
 
 
 class Keeping(MemoryStore):
@@ -184,23 +158,3 @@ def test_pinned_memory_is_little_more_than_the_encoded_batches_in_flight(tmp_pat
     live = device.pinned.live
     backend.release()
     assert device.pinned.live == 0 < live
-
-
-def test_cuda_pins_as_much_as_the_encoded_batches_in_flight(cuda) -> None:  # noqa: F811
-    """CuPy's pool would round staging buffers up to a power of two, and keep them."""
-    data = np.random.default_rng(0).integers(0, 1 << 20, (24, 128, 1024), "i4")  # 12 MiB
-    store = MemoryStore()
-    gzarr.create_array(store, data=data, chunks=(1, 64, 512), device="cpu", compressor=None)
-    backend = GpuBackend(cuda.CudaDevice(), max_device_nbytes=N_PIPELINE_SLOTS * (8 << 20), reader="host")
-    array = gzarr.open_array(store, mode="r", device=backend)
-    gc.collect()  # what earlier tests have pinned
-    before = pinned_nbytes()
-    for _ in range(2):
-        np.testing.assert_array_equal(array[:].get(), data)
-    io = array._io
-    context = backend.batch_nchunks(io.only_chain, array.nchunks, io.chunk_nbytes, writing=False)
-    assert context * N_PIPELINE_SLOTS < array.nchunks
-    pinned = pinned_nbytes() - before
-    assert 0 < pinned <= N_PIPELINE_SLOTS * (1.3 * context * io.chunk_nbytes + MIN_BLOCK_NBYTES)
-    backend.release()
-    assert pinned_nbytes() == before

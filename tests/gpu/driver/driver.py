@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from tests.gpu.driver.install import install, install_later
 
 install_later()
-LIBRARY = install()
+LIBRARY, CUFILE = install(), ctypes.CDLL("libcufile.so.0")
 
 DEVICE, PINNED = 0, 1
 #: The order of work: a seed, or None to do nothing but what is waited for.
@@ -92,6 +92,11 @@ def calls(name: str) -> int:
 def live_nbytes(kind: int = DEVICE) -> int:
     """Bytes that are allocated."""
     return int(LIBRARY.driver_live(kind))
+
+
+def cufile_nbytes() -> int:
+    """Bytes that cuFile has read since this was last called."""
+    return int(CUFILE.driver_cufile_nbytes())
 
 
 def drain() -> None:

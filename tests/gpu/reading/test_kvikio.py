@@ -1,12 +1,11 @@
-"""KvikIO, or what stands in for it, reads straight to the device where that pays and gives the right bytes."""
+"""Reads go straight to the device where that pays, and give the right bytes, with files as KvikIO's are.
+
+KvikIO itself reads in `tests/gpu/driver/test_kvikio.py`.
+"""
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -27,35 +26,8 @@ from gzarr.storage import LocalStore
 from gzarr.storage.coalesce import MAX_GAP_NBYTES
 from tests.gpu.direct_files import DirectFiles
 
-HERE = Path(__file__).parent
-#: A cuFile that finds no driver can spin forever.
-TIMEOUT_S = 120
 needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
 
-
-# It cannot be a test requirement: its Python part requires cupy-cuda13x[ctk], 1.2 GiB of libraries.
-@pytest.mark.skipif(importlib.util.find_spec("kvikio") is None, reason="KvikIO is not installed")
-@pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc: the stand-in for CUDA cannot be built")
-@pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
-def test_kvikio_reads_what_the_cpu_reads(tmp_path: Path) -> None:
-    library = tmp_path / "libcuda.so.1"
-    command = ["gcc", "-shared", "-fPIC", "-O1", "-Wall", "-Werror", str(HERE / "fake_cuda.c"), "-o", str(library)]
-    subprocess.run(command, check=True, timeout=60)
-    environment = os.environ | {
-        "LD_LIBRARY_PATH": f"{tmp_path}:{os.environ.get('LD_LIBRARY_PATH', '')}",
-        "KVIKIO_COMPAT_MODE": "ON",
-        "PYTHONPATH": os.pathsep.join([str(HERE.parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]),
-    }
-    command = [sys.executable, "-m", "tests.gpu.reading.kvikio_session", str(tmp_path / "arrays")]
-    # It runs in a folder of its own, as cuFile leaves a log where it starts.
-    result = subprocess.run(
-        command, check=False, timeout=TIMEOUT_S, cwd=tmp_path, env=environment, capture_output=True, text=True
-    )
-    assert result.returncode == 0, result.stderr[-3000:]
-    assert "all read with KvikIO" in result.stdout
-
-
-# -- with files that are read as KvikIO reads them ----------------------------------------------------------------
 
 DATA = np.arange(1, 1 + 64 * 96, dtype="i4").reshape(64, 96)
 #: Bytes of a file of an array of whole shards, and of one of its chunks.
