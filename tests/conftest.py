@@ -71,7 +71,7 @@ def _import_ahead(config: pytest.Config) -> None:
 #: What takes minutes and changes seldom: folders, files and tests. `make test-long` runs it, `make test` all others.
 LONG = (
     *("benchmarks/", "gpu/ptx/", "cpu/compiled/test_sanitizers.py", "test_packaging.py", "test_site.py"),
-    *("conformance/test_image_viewers.py", "concurrency/test_reentrant_code.py", "gpu/device/test_cuda"),
+    *("conformance/test_image_viewers.py", "concurrency/test_reentrant_code.py"),
     "api/test_keywords.py::test_a_type_checker_knows_the_keywords",
     *(f"gpu/kernels/test_build.py::test_{name}" for name in ("nvcc", "no_kernel_makes", "kernels_pass", "planted")),
 )

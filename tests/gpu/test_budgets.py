@@ -2,7 +2,7 @@
 
 A device that does nothing takes the place of a GPU, and one thread carries out all batches. See also
 `tests.gpu.test_read_counts` and `tests.gpu.test_write_counts` (launches, copies and waits of a batch),
-`tests.gpu.test_reuse` (allocations of a second read) and `tests.gpu.test_overlap` (virtual time).
+`tests.gpu.test_reuse` (allocations of a second read) and `tests.gpu.driver.test_overlap` (what overlaps).
 """
 
 from __future__ import annotations

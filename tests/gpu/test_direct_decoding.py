@@ -22,7 +22,6 @@ from gzarr.gpu.pipeline.eligibility import DeviceJobs
 from gzarr.gpu.pipeline.read_job import DeviceRead
 from gzarr.indexing.plan import Part
 from gzarr.storage import LocalStore, MemoryStore
-from tests.gpu.device.test_cuda import cuda  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
 
@@ -184,20 +183,3 @@ def test_damage_is_an_error_and_other_chunks_are_right(tmp_path: Path, compresso
             assert answers[0] == answers[1]
         path.write_bytes(whole)
         np.testing.assert_array_equal(array[:], ROWS)
-
-
-@pytest.mark.parametrize("compressor", ["lz4", "gzip", "blosc"])
-def test_reads_on_a_double_of_cuda(cuda: Any, tmp_path: Path, compressor: str) -> None:  # noqa: F811
-    options = {"chunks": (10, 24), "compressor": COMPRESSORS[compressor], "device": "cpu"}
-    stored = gzarr.create_array(LocalStore(tmp_path), data=ROWS, **options)
-    array = opened(stored, cuda.CudaDevice())
-    out = cuda.cupy.empty((45, 24), "i4")
-    for start in (0, 3, 40):
-        np.testing.assert_array_equal(
-            array.get_basic_selection(np.s_[start : start + 45], out=out).get(), ROWS[start:][:45]
-        )
-        np.testing.assert_array_equal(array[start].get(), ROWS[start])
-    path = tmp_path / "c" / "3" / "0"
-    path.write_bytes(path.read_bytes()[:-9])
-    with pytest.raises(ChunkError, match=r"c/3/0"):
-        array[:]

@@ -11,13 +11,11 @@ from numcodecs import LZ4, Blosc, Delta, GZip, Zlib, Zstd
 
 import gzarr
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.detection.thresholds import NEVER
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.gpu.device.pipeline_slots import N_PIPELINE_SLOTS
 from gzarr.storage import LocalStore, MemoryStore
 from tests.gpu.counted import CountingDevice
-from tests.gpu.device.test_cuda import cuda  # noqa: F401 - a fixture
 from tests.gpu.direct_files import DirectFiles
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
@@ -157,12 +155,3 @@ def test_a_batch_that_is_read_to_the_device_is_few_calls_and_waits(tmp_path, cha
         return gzarr.open_array(stored.store, mode="r", device=backend)
 
     check(DIRECT_COSTS[chain], open_on, tmp_path, encoded_go_up=False)
-
-
-@pytest.mark.parametrize("chain", ["raw", "blosc", "gzip", "sharded crc32c"])
-def test_a_batch_on_cuda_is_few_calls_and_waits(cuda, chain) -> None:  # noqa: F811
-    def open_on(stored: gzarr.Array, cap: int | None) -> gzarr.Array:
-        backend = GpuBackend(CountingDevice(cuda.CudaDevice()), max_device_nbytes=cap, small_reads=NEVER)
-        return gzarr.open_array(stored.store, mode="r", device=backend)
-
-    check(COSTS[chain], open_on, None, encoded_go_up=True)

@@ -15,7 +15,6 @@ from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.gpu.device.pipeline_slots import N_PIPELINE_SLOTS
 from gzarr.storage import MemoryStore
 from tests.gpu.counted import CountingDevice, on_device
-from tests.gpu.device.test_cuda import cuda  # noqa: F401 - a fixture
 from tests.gpu.test_read_counts import COSTS, DATA
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
@@ -111,9 +110,3 @@ def check(chain: str, inner: Any, value: Any, *, partly: bool) -> None:
 @pytest.mark.parametrize("chain", WRITES)
 def test_a_batch_of_a_write_is_few_calls_and_waits(chain, partly) -> None:
     check(chain, None, on_device(DATA + 1), partly=partly)
-
-
-@pytest.mark.parametrize("chain", ["raw", "blosc", "gzip"])
-def test_a_batch_of_a_write_on_cuda_is_few_calls_and_waits(cuda, chain) -> None:  # noqa: F811
-    for partly in (False, True):
-        check(chain, cuda.CudaDevice(), cuda.cupy.asarray(DATA + 1), partly=partly)

@@ -14,7 +14,6 @@ from gzarr.cpu.backend import CpuBackend
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.loader.leases import ALIGNMENT, Leases
-from tests.gpu.device.test_cuda import cuda  # noqa: F401 - a fixture
 
 INT = np.dtype("i4")
 

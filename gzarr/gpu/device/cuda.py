@@ -12,7 +12,7 @@ from __future__ import annotations
 import operator
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -71,8 +71,10 @@ class _PinnedMemory(cupy.cuda.PinnedMemory):  # type: ignore[misc]
         self._owner = device
 
     def __del__(self) -> None:
-        with suppress(Exception):  # of a device that has failed, or memory that there never was
+        try:  # noqa: SIM105 - at the interpreter's end, names of this module are gone
             self._owner.synchronize()
+        except Exception:  # noqa: BLE001, S110 - of a device that has failed, or memory that there never was
+            pass
         super().__del__()
 
 

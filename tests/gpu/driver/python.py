@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import sys
 import threading
 import time
 from collections import Counter, defaultdict
@@ -148,7 +150,17 @@ def _decompress(
     found = _HOST.decompress(codec, *(_sizes(at, n) for at in (source, nbytes, target, capacities)))
     _table(statuses, n, np.int32)[:] = found.statuses
     _table(sizes, n, np.uint64)[:] = found.sizes
+    _spoil(codec, int(_sizes(target, 1)[0]))
     COSTS.spend("decode", DECODE_FACTOR * int(found.sizes.sum()))
+
+
+def _spoil(codec: str, address: int) -> None:
+    """In a process that checks the device, do what DRIVER_SPOILS says: decode a codec wrongly, or crash."""
+    spoilt = os.environ.get("DRIVER_SPOILS") if "gzarr.selfcheck" in sys.modules else None
+    if spoilt == "crash":
+        os.abort()
+    if spoilt == codec:
+        _table(address, 1, np.uint8)[0] ^= 1
 
 
 def _compress(

@@ -66,7 +66,9 @@ def test_a_function_of_the_user_gets_arrays_on_the_device(cuda: Any, tmp_path: P
         return result
 
     source = on_device(cuda, stored(tmp_path / "source"))
-    made = gzarr.images.map_overlap(plus_neighbour, source, tmp_path / "target", {"y": 1}, levels=1, max_nbytes=UNITS_NBYTES)
+    made = gzarr.images.map_overlap(
+        plus_neighbour, source, tmp_path / "target", {"y": 1}, levels=1, max_nbytes=UNITS_NBYTES
+    )
     wanted = VOLUME + np.pad(VOLUME, 1, mode="symmetric")[1:-1, :-2, 1:-1]
     np.testing.assert_array_equal(made.levels[0].to("cpu")[...], wanted)
     above = made.levels[1].to("cpu")[...]

@@ -250,3 +250,27 @@ def test_a_profile_sees_what_a_loader_reads(cuda: Any, tmp_path: Path) -> None:
     for name in ("upload", "decode", "place"):
         assert any(row.stage == name and row.thread.startswith("cuda:0, ") for row in p.timeline)
         assert (p.stages[name].device_seconds or 0) > 0
+
+
+def test_crops_of_arrays_in_memory_are_cast_bit_for_bit(cuda: Any) -> None:
+    """Subnormal numbers and NaNs, of which CuPy makes others; numbers that become infinite, without a warning."""
+    bits = np.random.default_rng(0).integers(0, 2**32, (20, 10, 10), np.uint32)
+    bits[::2] &= 0x807FFFFF  # subnormal
+    bits[1::4] |= 0x7F800000  # not a number
+    large = np.random.default_rng(1).normal(size=bits.shape) * 1e38
+    options: dict[str, Any] = {"crops": gzarr.Crops((4, 5, 6), n=20)}
+    for values, dtype in ((bits.view("f4"), "f8"), (large, "f4")):
+        backends = (cuda_backend(cuda), "cpu", "emulated")
+        loaders = [gzarr.Loader(values, 8, dtype=dtype, device=backend, **options) for backend in backends]
+        for found, wanted, emulated in zip(*loaders, strict=True):
+            assert found.get().tobytes() == wanted.tobytes() == emulated.tobytes()
+
+
+def test_a_window_with_a_damaged_chunk_is_left_out(cuda: Any, tmp_path: Path) -> None:
+    way = WAYS["windows"]
+    loader = loader_on(cuda, tmp_path, way, on_error="skip")
+    store = LocalStore(tmp_path / "image")
+    store["c/3/0/0"] = flipped(store["c/3/0/0"])
+    loader.set_epoch(0)
+    good = [ids[(ids + STEPS <= 24) | (ids >= 32)] for ids in map(loader.batch_ids, range(len(loader)))]
+    check(list(loader), [windows(loader, ids) for ids in good if ids.size])

@@ -1,4 +1,4 @@
-"""The suites that every backend runs, on CUDA. `tests/gpu/device/test_cuda.py` rehearses them on a double of CuPy.
+"""The suites that every backend runs, on CUDA.
 
 Damaged input is left to `test_hardware_damage.py`: a decoder that goes astray takes its whole process with it.
 """

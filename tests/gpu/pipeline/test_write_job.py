@@ -26,7 +26,6 @@ from gzarr.gpu.pipeline.write_job import DeviceWrite
 from gzarr.storage import LocalStore, MemoryStore
 from tests.cpu.compiled.looping import files
 from tests.gpu.counted import CountingDevice, on_device
-from tests.gpu.device.test_cuda import cuda  # noqa: F401 - a fixture
 
 pytestmark = [
     pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built"),
@@ -165,23 +164,6 @@ def test_a_write_in_many_batches(tmp_path: Path, device: CountingDevice, taken: 
             assert isinstance(taken[-1], DeviceWrite)
             assert len(list(taken[-1].batches)) > 1
             assert (array.to("cpu")[...] == model).all()
-
-
-@pytest.mark.parametrize("chain", ["zstd", "blosc", "shards", "transposed shards"])
-def test_writes_on_a_double_of_cuda(chain: str, tmp_path: Path, cuda: Any, taken: list[Any]) -> None:  # noqa: F811
-    """Its uploads and kernels run late, in any order that streams allow."""
-    model = np.random.default_rng(6).integers(0, 99, SHAPE, "i4")
-    device = cuda.CudaDevice()
-    for cap in (None, 3 * 2_000_000):
-        array = made(tmp_path / f"{cap}", device, chain, max_device_nbytes=cap)
-        for value in (model, cuda.cupy.asarray(model), np.broadcast_to(model[0], SHAPE), model[::-1]):
-            array[...] = 0
-            array[...] = value
-            on_host = value.get() if hasattr(value, "get") else value
-            assert (gzarr.open_array(tmp_path / f"{cap}")[...] == on_host).all()
-            array[3:97, 5:75] = value[3:97, 5:75] + 1
-            assert (gzarr.open_array(tmp_path / f"{cap}")[3:97, 5:75] == on_host[3:97, 5:75] + 1).all()
-    assert all(isinstance(job, DeviceWrite) for job in taken)
 
 
 def test_what_is_empty_is_deleted(tmp_path: Path, device: CountingDevice) -> None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tests.gpu.flushing import flushed, result_of
+from tests.gpu.ptx.flushing import flushed, result_of
 from tests.gpu.ptx.program import Instruction
 
 Numbers = np.ndarray

@@ -1,0 +1,61 @@
+"""``device="auto"`` takes the GPU after a self-check in a process of its own, and the CPU where that fails."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from gzarr.gpu.detection.cache_folder import cache_folder
+
+ASK = """
+import json, warnings
+import gzarr
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    z = gzarr.array([1, 2, 3])
+    gzarr.zeros(3)
+found = z[:]
+print(json.dumps([z.device, (found.get() if z.device != "cpu" else found).tolist(), [str(w.message) for w in caught]]))
+"""
+
+
+def ask(folder: Path, spoilt: str) -> tuple[str, list[str]]:
+    """The device of an array in a process with a cache of its own, and its warnings."""
+    (folder / "gzarr").mkdir(exist_ok=True)
+    for name in ("driver", "kernels"):  # they take time to compile
+        compiled, here = cache_folder(name), folder / "gzarr" / name
+        if compiled is not None and not here.exists():
+            here.symlink_to(compiled)
+    env = os.environ | {"XDG_CACHE_HOME": str(folder), "GZARR_DEVICE": "auto", "DRIVER_SPOILS": spoilt}
+    done = subprocess.run([sys.executable, "-c", ASK], env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    device, values, warned = json.loads(done.stdout.splitlines()[-1])
+    assert values == [1, 2, 3]
+    return device, warned
+
+
+def kept(folder: Path) -> dict[str, Any]:
+    (path,) = (folder / "gzarr" / "self-checks").iterdir()
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
+def test_a_gpu_that_passes_is_taken_and_checked_once(tmp_path: Path) -> None:
+    assert ask(tmp_path, "") == ("cuda:0", [])
+    file = kept(tmp_path)
+    assert file["faults"] == []
+    assert "made of software" in file["about"]["gpu"]["name"]
+    assert ask(tmp_path, "crash") == ("cuda:0", [])  # it would: it is not asked again
+
+
+def test_a_gpu_that_answers_wrongly_is_not_taken(tmp_path: Path) -> None:
+    device, (warning,) = ask(tmp_path, "zstd")  # of two arrays
+    assert device == "cpu"
+    for words in ("zstd: another answer than the CPU's", "GZARR_DEVICE=cuda", "GZARR_DEVICE=cpu"):
+        assert words in warning
+    assert kept(tmp_path)["faults"]
+    assert ask(tmp_path, "") == ("cpu", [warning])  # the next process believes it, and does not pay again
