@@ -1,4 +1,4 @@
-"""The questions and the benchmark that `make gpu-check` puts to hardware run through; their figures mean nothing here."""
+"""The questions and the benchmark that `make gpu-check` puts to hardware run through. Their figures mean nothing."""
 
 from __future__ import annotations
 

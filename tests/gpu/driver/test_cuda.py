@@ -24,7 +24,7 @@ from gzarr.gpu.detection.thresholds import NEVER
 from gzarr.gpu.device.memory import MIN_BLOCK_NBYTES, OverLimitError
 from gzarr.gpu.device.pinned import MAX_TABLE_NBYTES
 from gzarr.gpu.device.pipeline_slots import N_PIPELINE_SLOTS, PipelineSlot, PipelineSlots
-from gzarr.gpu.reading.host import Item, StagingBuffer, streams_of
+from gzarr.gpu.reading.host import Batch
 from gzarr.hierarchy.lazy import Separate
 from tests.gpu.driver import driver
 from tests.gpu.hardware.opening import cuda_backend, on_cuda, pipeline_slot_of
@@ -281,16 +281,16 @@ def test_decoders_are_called_without_waiting(cuda) -> None:
 def test_a_batch_holds_the_memory_of_its_streams(cuda, where) -> None:
     """Whoever asked for them may drop streams and staging buffer before the device has come to them."""
     device, cupy = cuda.CudaDevice(), cuda.cupy
-    staging_buffer = StagingBuffer(device, device.staging(1000))
-    staging_buffer.host[:] = 7
-    if where == "device":
-        staging_buffer.on_device = device.upload(staging_buffer.host)
+    host = device.staging(1000)
+    host[:] = 7
+    there = device.upload(host) if where == "device" else None
+    batch = Batch(None if where == "device" else host, there, np.array([16]), np.array([100]))
     target, context = cupy.empty(100, "u1"), BatchContext(device)
     device.synchronize()
     with cupy.cuda.Stream(non_blocking=True):
-        streams = streams_of(context, [Item(staging_buffer, 16, 100)])
+        streams = batch.streams(context)
         target.data.copy_from_device_async(streams.staging_buffer[16:].data, 100)
-        del streams, staging_buffer
+        del streams, batch, host, there
         gc.collect()
         assert set(target.get().tolist()) == {7}
 
