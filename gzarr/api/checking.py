@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from gzarr.api.open import open as open_node
@@ -68,11 +69,8 @@ def verify(
     >>> found.ok, [problem.key for problem in found.problems]
     (False, ['speed/c/0'])
     """
-    place = _place(store, path, "r", storage_options, allow_pickle=allow_pickle)
-    try:
+    with _opened(store, path, "r", storage_options, allow_pickle=allow_pickle) as place:
         return verify_place(place, progress)
-    finally:
-        close_if_opened_here(store, place.store)
 
 
 def repair(
@@ -136,11 +134,8 @@ def repair(
     >>> z[...]
     array([1, 0, 3])
     """
-    place = _place(store, path, "r+" if apply else "r", storage_options, allow_pickle=allow_pickle)
-    try:
+    with _opened(store, path, "r+" if apply else "r", storage_options, allow_pickle=allow_pickle) as place:
         return repair_found(place, verify_place(place, progress), kinds, remove, apply=apply)
-    finally:
-        close_if_opened_here(store, place.store)
 
 
 def compare(
@@ -207,10 +202,15 @@ def _place_of(node: Array | Group) -> Place:
     return Place(node.store, node.path, node.backend.host, node.opened_with.allow_pickle)
 
 
-def _place(
+@contextmanager
+def _opened(
     store: Any, path: str | None, mode: OpenMode, storage_options: Mapping[str, Any] | None, *, allow_pickle: bool
-) -> Place:
+) -> Iterator[Place]:
+    """The place that a call names. A store that is opened here is closed at the end."""
     opened, where = open_place(store, path, mode, {"storage_options": storage_options})
     if isinstance(store, (Array, Group)):
         allow_pickle = allow_pickle or store.opened_with.allow_pickle
-    return Place(opened, where, backend_for("cpu"), allow_pickle)
+    try:
+        yield Place(opened, where, backend_for("cpu"), allow_pickle)
+    finally:
+        close_if_opened_here(store, opened)

@@ -54,11 +54,11 @@ class ArrayReport:
 
     def __str__(self) -> str:
         shards = f" shards={self.shards}" if self.shards else ""
-        again = f", each source chunk {self.reads:.1f} times" if self.reads > 1.05 else ""
+        repeated = f", each source chunk {self.reads:.1f} times" if self.reads > 1.05 else ""
         region = f" in regions of {self.region}" if self.region else ""
         return escaped(
             f"/{self.path} {self.shape} {self.dtype} chunks={self.chunks}{shards}: {self.nbytes:,} bytes, "
-            f"{number(self.nobjects, 'object')}, {_HOW[self.how]}{region}{again}"
+            f"{number(self.nobjects, 'object')}, {_HOW[self.how]}{region}{repeated}"
         )
 
 

@@ -116,10 +116,7 @@ def choose_chunks(
     if access == "batch" and chunk:
         rest = math.prod(chunk[1:]) * itemsize
         chunk[0] = min(max(LEAST_CHUNK_NBYTES * factor // max(rest, 1), 1), chunk[0])
-    while math.prod(chunk) * itemsize > limit and max(chunk) > 1:
-        longest = chunk.index(max(chunk))
-        chunk[longest] = -(-chunk[longest] // 2)
-    return tuple(chunk)
+    return tuple(_halved(chunk, limit // itemsize))
 
 
 def choose_shards(shape: Sequence[int], chunks: Sequence[int], itemsize: int) -> tuple[int, ...] | None:
@@ -127,11 +124,16 @@ def choose_shards(shape: Sequence[int], chunks: Sequence[int], itemsize: int) ->
     counts = [-(-n // c) if n > 0 else _UNKNOWN_EXTENT for n, c in zip(shape, chunks, strict=True)]
     if math.prod(counts) <= 1:
         return None
-    limit = max(SHARD_NBYTES // max(math.prod(chunks) * itemsize, 1), 1)
-    while math.prod(counts) > limit and max(counts) > 1:
-        most = counts.index(max(counts))
-        counts[most] = -(-counts[most] // 2)
+    counts = _halved(counts, max(SHARD_NBYTES // max(math.prod(chunks) * itemsize, 1), 1))
     return tuple(c * n for c, n in zip(chunks, counts, strict=True)) if max(counts) > 1 else None
+
+
+def _halved(lengths: list[int], most: int) -> list[int]:
+    """Return lengths of which the longest was halved until their product is small enough."""
+    while math.prod(lengths) > most and max(lengths) > 1:
+        longest = lengths.index(max(lengths))
+        lengths[longest] = -(-lengths[longest] // 2)
+    return lengths
 
 
 def _shapes(
