@@ -11,7 +11,7 @@ from gzarr.storage import MemoryStore
 
 
 @pytest.mark.parametrize("mode", ["1", "L", "LA", "RGB", "RGBA", "I;16", "I", "F", "CMYK"])
-def test_images_keep_their_pixels(tmp_path, mode):
+def test_images_keep_their_pixels_and_mode(tmp_path, mode):
     rng = np.random.default_rng(0)
     suffix = {"F": "tif", "CMYK": "tif", "I": "tif"}.get(mode, "png")
     dtype = {"I;16": "u2", "I": "i4", "F": "f4"}.get(mode, "u1")
@@ -21,13 +21,19 @@ def test_images_keep_their_pixels(tmp_path, mode):
     if mode == "CMYK":
         image = Image.frombytes("CMYK", (9, 6), pixels.tobytes())
     assert image.mode == mode
-    image.save(tmp_path / f"a.{suffix}")
+    image.save(tmp_path / f"a.{suffix}", dpi=(72, 72))
     dest = MemoryStore()
     convert.from_image(tmp_path / f"a.{suffix}", dest)
     z = gzarr.open(dest, mode="r")
     assert np.array_equal(z[:], pixels > 100 if mode == "1" else pixels)
     assert z.attrs["mode"] == mode
     assert z.dimension_names == ("y", "x", "c")[: z.ndim]
+    if mode not in ("I", "F"):
+        convert.to_image(z, tmp_path / f"b.{suffix}")
+        with Image.open(tmp_path / f"b.{suffix}") as image:
+            assert image.mode == mode
+            assert np.array_equal(np.asarray(image), z[...])
+            assert round(image.info["dpi"][0]) == 72
 
 
 def test_a_palette_becomes_colours(tmp_path):
@@ -56,22 +62,6 @@ def test_several_images_and_frames_become_one_array(tmp_path):
     Image.new("RGB", (6, 3)).save(paths[2])
     with pytest.raises(CopyError, match=r"2\.png, frame 0, is \(3, 6, 3\)"):
         convert.from_image(paths, MemoryStore())
-
-
-@pytest.mark.parametrize("mode", ["1", "L", "LA", "RGB", "RGBA", "I;16", "CMYK"])
-def test_pixels_become_an_image_of_their_mode(tmp_path, mode):
-    suffix = "tif" if mode == "CMYK" else "png"
-    bands = {"LA": 2, "RGB": 3, "RGBA": 4, "CMYK": 4}.get(mode)
-    shape = (6, 9, bands) if bands else (6, 9)
-    pixels = np.random.default_rng(0).integers(0, 200, shape).astype("u2" if mode == "I;16" else "u1")
-    z = gzarr.array(pixels > 100 if mode == "1" else pixels, attributes={"mode": mode, "dpi": [72, 72]})
-    convert.to_image(z, tmp_path / f"a.{suffix}")
-    with Image.open(tmp_path / f"a.{suffix}") as image:
-        assert image.mode == mode
-        assert np.array_equal(np.asarray(image), z[...])
-        assert round(image.info["dpi"][0]) == 72
-    convert.from_image(tmp_path / f"a.{suffix}", dest := MemoryStore())
-    assert np.array_equal(gzarr.open(dest)[...], z[...])
 
 
 def test_planes_and_channels_are_found(tmp_path):

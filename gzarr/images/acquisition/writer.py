@@ -24,8 +24,7 @@ from gzarr.backend import Array as AnyArray
 from gzarr.concurrency import Pool, after_fork, new_lock, reraise
 from gzarr.errors import MetadataError, SelectionError
 from gzarr.hierarchy.named_axes import axis_names, check_aligned
-from gzarr.images.acquisition.frames import FrameRow, WriterPosition, place_of
-from gzarr.images.acquisition.growing import GrowingImage
+from gzarr.images.acquisition.growing import FrameRow, GrowingImage, WriterPosition, place_of
 from gzarr.images.create import NewImageKeywords, create_image
 from gzarr.images.image import Image
 from gzarr.images.new_levels import new_chunks, new_dtype

@@ -75,6 +75,6 @@ def _vector(item: Mapping[str, Any], kind: str, axes: tuple[ImageAxis, ...], not
     bad = [n for n in value if not -_LARGEST <= n <= _LARGEST or (kind == "scale" and n <= 0)]
     if bad:
         what = f"must be {'numbers > 0' if kind == 'scale' else 'finite numbers'}, got {short(value)}"
-        notes.fatal(f"{place}.{kind}", what, "write 1 where the size of a voxel is unknown" * (kind == "scale"))
+        notes.fatal(f"{place}.{kind}", what, f"write {default:g} where it is not known")
         return tuple(default if n in bad or n != n else float(n) for n in value)  # noqa: PLR0124 - NaN
     return tuple(map(float, value))

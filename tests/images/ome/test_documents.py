@@ -10,6 +10,7 @@ import pytest
 
 import gzarr
 from gzarr.errors import MetadataError, ReadOnlyError
+from gzarr.images import validate
 from gzarr.images.ome.documents import read_multiscale, write_multiscale
 from gzarr.images.ome.transformations import Transformation
 
@@ -127,6 +128,11 @@ def test_malformed_metadata_are_one_error_with_group_and_field(changes: Any, fie
     assert message.startswith(f"{group.store_path}: ome.multiscales[0].")
     assert field in message
     assert what in message
+    found = [fault for fault in validate(group).faults if what in fault.what]
+    assert [(fault.severity, fault.path, field in fault.field) for fault in found[:1]] == [
+        ("fatal", str(group.store_path), True)
+    ]
+    assert found[0].remedy
 
 
 def test_metadata_of_the_other_format_are_refused() -> None:

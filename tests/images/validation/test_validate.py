@@ -107,16 +107,6 @@ def channels(change: Callable[[Any], Any]) -> Callable[[Ome], Any]:
 SCALE = {"type": "scale", "scale": [1.0, 0.5, 0.5]}
 #: What is changed in the metadata of a sound image, the severity of the fault, its field and what it says.
 PLANTED: dict[str, tuple[Callable[[Ome], Any], str, str, str]] = {
-    "scale of wrong length": (scale(1, 1, 1), "fatal", "datasets[1].coordinateTransformations[0].scale", "must be 3"),
-    "scale of 0": (scale(0, 1, 0, 1), "fatal", "datasets[0].coordinateTransformations[0].scale", "numbers > 0"),
-    "negative scale": (scale(2, 1, -1, 1), "fatal", "datasets[2].coordinateTransformations[0].scale", "numbers > 0"),
-    "scale of NaN": (
-        scale(0, 1, math.nan, 1),
-        "fatal",
-        "datasets[0].coordinateTransformations[0].scale",
-        "numbers > 0",
-    ),
-    "no transformations": (level(0, None), "fatal", "datasets[0].coordinateTransformations", "is missing"),
     "two scales": (level(0, [SCALE, SCALE]), "error", "datasets[0].coordinateTransformations", "must be a scale, then"),
     "scale against shapes": (scale(1, 1, 0.5, 0.5), "error", "datasets[1].coordinateTransformations", "'y' is 1 times"),
     "shift": (
@@ -125,9 +115,7 @@ PLANTED: dict[str, tuple[Callable[[Ome], Any], str, str, str]] = {
         "datasets[1].coordinateTransformations",
         "translation of axis 'x' moves the level by 9",
     ),
-    "axes repeated": (axes("c", "y", "y"), "fatal", "axes", "'y' is there more than once"),
     "axes unordered": (axes("y", "x", "c"), "fatal", "axes", "then the channel or another axis, then space"),
-    "axes without space": (axes("t", "c"), "fatal", "axes", "2 or 3 axes of type 'space'"),
     "too few axes": (axes("y", "x"), "fatal", "datasets[0]", "the shape (2, 16, 21), of 3 axes"),
     "level missing": (
         lambda ome: ome["multiscales"][0]["datasets"][2].update(path="7"),
@@ -151,7 +139,6 @@ PLANTED: dict[str, tuple[Callable[[Ome], Any], str, str, str]] = {
     "too few channels": (channels(lambda c: c.pop()), "error", "omero.channels", "lists 1 channels, the image has 2"),
     "no colour": (channels(lambda c: c[1].update(color="red")), "error", "channels[1].color", "six hexadecimal digits"),
     "window": (channels(lambda c: c[0]["window"].update(start=9, end=1)), "error", "channels[0].window", "wrong order"),
-    "no levels": (item(datasets=[]), "fatal", "datasets", "must be a list of levels"),
 }
 
 
