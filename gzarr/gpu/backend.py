@@ -29,7 +29,7 @@ from gzarr.errors import DeviceError
 from gzarr.gpu.codecs.dtypes import has_dtype
 from gzarr.gpu.codecs.floats import why_not_cast
 from gzarr.gpu.detection.thresholds import NEVER, Crossover, crossover_for
-from gzarr.gpu.device.pipeline_slots import N_PIPELINE_SLOTS, PipelineSlots
+from gzarr.gpu.device.pipeline_slots import PipelineSlots
 from gzarr.gpu.device.protocol import Device
 from gzarr.gpu.pipeline.batches import in_batches, positions
 from gzarr.gpu.pipeline.eligibility import Chunked, DeviceJobs
@@ -45,7 +45,6 @@ from gzarr.gpu.pipeline.write import buffers_of, encode_batch
 from gzarr.gpu.reading.host import Reader, phase_of
 from gzarr.gpu.reading.select import ReaderChoice, choose_reader
 from gzarr.indexing.copies import Slots
-from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import Part
 from gzarr.layout.chunk_layout import Layout, Located
 from gzarr.profiling import transfers
@@ -146,7 +145,6 @@ class GpuBackend:
             self._reader,
             self._small_reads,
             self._writes,
-            lambda coords, chunk: self._too_large(coords, chunk, "decode and place"),
         )
 
     @property
@@ -173,16 +171,15 @@ class GpuBackend:
         """Make a chain ready to run. Raises: UnknownCodecError, MissingExtraError, DeviceError in strict mode."""
         host = self._host.prepare(steps, chunk)
         if chunk.nbytes is None:
-            why = "Python objects live on the host"
-            placement = tuple(Placement(step.spec.name, "host", why) for step in steps)
-            return host._replace(placement=placement, prepared=_Prepared(host, None))
+            return host._replace(
+                placement=_all_on_host(steps, "Python objects live on the host"), prepared=_Prepared(host, None)
+            )
         plan, placement = make_device_plan(steps, chunk, host.codecs, self._device, strict=self.strict)
         if not has_dtype(chunk.dtype):
             why = f"arrays on {self.device} cannot have dtype {chunk.dtype}"
             if chunk.dtype.names is not None:
                 why = f"records are put together on the host; reads of one field of numbers run on {self.device}"
-            placement = tuple(Placement(step.spec.name, "host", why) for step in steps)
-            return host._replace(placement=placement, prepared=_Prepared(host, plan))
+            return host._replace(placement=_all_on_host(steps, why), prepared=_Prepared(host, plan))
         specs = [step.spec for step in steps[: len(steps) - len(plan.host)]]
         host_round_trip = self._reader.host_round_trip(specs)
         plan = replace(plan, phase=phase_of(specs), skips_host=host_round_trip is None)
@@ -319,19 +316,17 @@ class GpuBackend:
         ready = [self._device.record(stream) for stream in streams if stream is not None]
         encoded: list[Buffer | None] = []
 
-        def context(some: slice) -> None:
+        def encode_some(some: slice) -> None:
             found = encode_batch(pipeline_slot, plan, old[some], (values, some), keep_empty=keep_empty)
             encoded.extend(buffers_of(plan.encoding, found, some.stop - some.start))
 
         with self._pipeline_slots.borrow_to_write() as pipeline_slot:
             for event in ready:
                 self._device.wait(pipeline_slot.stream, event)
-            size = max(self._pipeline_slots.limit // write_cost(plan, plan.chunk.nbytes or 1).memory, 1)
-
-            def too_large(number: int) -> DeviceError:
-                return self._too_large(parts[number].coords, plan.chunk, "encode")
-
-            in_batches(pipeline_slot, len(parts), size, context, too_large, plan.writing)
+            cost = write_cost(plan, plan.chunk.nbytes or 1).memory
+            in_batches(
+                pipeline_slot, len(parts), cost, encode_some, lambda i: (parts[i].coords, plan.chunk), plan.writing
+            )
         return encoded
 
     def run(self, task: Callable[[T], None], batches: Iterable[T], work: Work) -> None:
@@ -424,12 +419,9 @@ class GpuBackend:
                 chain, old, OnHost(pipeline_slot, value), parts, fields, keep_empty=keep_empty
             )
 
-    def _too_large(self, coords: Coords, chunk: ArrayRepr, doing: str) -> DeviceError:
-        return DeviceError(
-            f"chunk {coords}: {chunk.nbytes} bytes of shape {chunk.shape} take more device memory to {doing} than "
-            f"the {self._pipeline_slots.limit} bytes of a batch, 1/{N_PIPELINE_SLOTS} of the cap of {self._cap} "
-            "bytes; raise max_device_nbytes or use device='cpu'"
-        )
+
+def _all_on_host(steps: Sequence[Step], why: str) -> tuple[Placement, ...]:
+    return tuple(Placement(step.spec.name, "host", why) for step in steps)
 
 
 def _noted(placement: tuple[Placement, ...], step: int, note: str) -> tuple[Placement, ...]:

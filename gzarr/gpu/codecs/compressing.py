@@ -42,15 +42,12 @@ class Slots:
         Where they begin in their rows.
     capacity : int
         Bytes that a stream may have.
-    behind : int
-        Bytes of a row behind the longest possible stream.
     """
 
     rows: Array
     addresses: Table
     front: int
     capacity: int
-    behind: int
 
 
 def new_slots(context: BatchContext, encoder: str, n: int, nbytes: int, front: int = 0, behind: int = 0) -> Slots:
@@ -59,7 +56,7 @@ def new_slots(context: BatchContext, encoder: str, n: int, nbytes: int, front: i
     front = -(-front // ALIGNMENT) * ALIGNMENT
     stride = -(-(front + capacity + behind) // ALIGNMENT) * ALIGNMENT
     rows, addresses = new_rows(context, n, stride)
-    return Slots(rows, addresses + front, front, capacity, stride - front - capacity)
+    return Slots(rows, addresses + front, front, capacity)
 
 
 def compress(

@@ -98,6 +98,18 @@ def filter_dtypes(step: Step, first: str = "dtype", second: str = "astype") -> D
     return decoded.newbyteorder("="), encoded.newbyteorder("=")
 
 
+def _of_numbers(
+    make: Callable[[Step, np.dtype[Any], np.dtype[Any]], Filter | str], first: str = "dtype", second: str = "astype"
+) -> Maker:
+    """The maker of a filter of numcodecs from a function of its step and `filter_dtypes`."""
+
+    def maker(step: Step) -> Filter | str:
+        dtypes = filter_dtypes(step, first, second)
+        return DATA_TYPE if dtypes is None else make(step, *dtypes)
+
+    return maker
+
+
 def casting(source: np.dtype[Any], target: np.dtype[Any]) -> Filter | str:
     """A cast, or why the device would not give the host's bits."""
     return floats.why_not_cast(source, target) or (lambda context, rows: floats.cast(context, rows, source, target))
@@ -180,12 +192,12 @@ def _encoding_packbits(step: Step) -> Filter | str:
 # -- numbers stored as another data type: astype, and the exact casts of cast_value ----------------------------------
 
 
-def _astype(step: Step, direction: str) -> Filter | str:
-    dtypes = filter_dtypes(step, "decode_dtype", "encode_dtype")
-    if dtypes is None:
-        return DATA_TYPE
-    decoded, encoded = dtypes
-    return casting(decoded, encoded) if direction == "encode" else casting(encoded, decoded)
+def _cast(step: Step, decoded: np.dtype[Any], encoded: np.dtype[Any]) -> Filter | str:
+    return casting(decoded, encoded)
+
+
+def _uncast(step: Step, decoded: np.dtype[Any], encoded: np.dtype[Any]) -> Filter | str:
+    return casting(encoded, decoded)
 
 
 def _cast_value(step: Step, direction: str) -> Filter | str:
@@ -221,23 +233,15 @@ def _cast_value(step: Step, direction: str) -> Filter | str:
 # -- differences of neighbouring numbers, and their running sums -----------------------------------------------------
 
 
-def _decoding_delta(step: Step) -> Filter | str:
-    dtypes = filter_dtypes(step)
-    if dtypes is None:
-        return DATA_TYPE
-    decoded, encoded = dtypes
+def _decoding_delta(step: Step, decoded: np.dtype[Any], encoded: np.dtype[Any]) -> Filter | str:
     if decoded.kind in "iu" and encoded.kind in "iu":
         return lambda context, rows: context.device.xp.cumsum(rows.view(encoded), axis=1, dtype=decoded).view(np.uint8)
-    return _why_not_floats(dtypes) or (lambda context, rows: floats.running_sums(context, rows, decoded))
+    return _why_not_floats(decoded, encoded) or (lambda context, rows: floats.running_sums(context, rows, decoded))
 
 
-def _encoding_delta(step: Step) -> Filter | str:
-    dtypes = filter_dtypes(step)
-    if dtypes is None:
-        return DATA_TYPE
-    decoded, encoded = dtypes
+def _encoding_delta(step: Step, decoded: np.dtype[Any], encoded: np.dtype[Any]) -> Filter | str:
     if decoded.kind not in "iu" or encoded.kind not in "iu":
-        return _why_not_floats(dtypes) or (lambda context, rows: floats.differences(context, rows, decoded))
+        return _why_not_floats(decoded, encoded) or (lambda context, rows: floats.differences(context, rows, decoded))
     if not np.can_cast(decoded, encoded, "safe"):
         return "the host refuses a first number that is out of range"
 
@@ -252,11 +256,11 @@ def _encoding_delta(step: Step) -> Filter | str:
     return encode
 
 
-def _why_not_floats(dtypes: Dtypes) -> str:
+def _why_not_floats(decoded: np.dtype[Any], encoded: np.dtype[Any]) -> str:
     """Why the host runs a delta of floats; empty if the device does."""
-    if dtypes[0].str[1:] == "f2":
+    if decoded.str[1:] == "f2":
         return floats.HALF_FLOATS
-    if dtypes[0] != dtypes[1] or dtypes[0].kind not in "fc":
+    if decoded != encoded or decoded.kind not in "fc":
         return "the device takes differences of integers, and of floats stored in their own type"
     return ""
 
@@ -264,36 +268,28 @@ def _why_not_floats(dtypes: Dtypes) -> str:
 # -- floats that are scaled and rounded ------------------------------------------------------------------------------
 
 
-def _decoding_fixed(step: Step) -> Filter | str:
-    dtypes, config = filter_dtypes(step), step.spec.configuration()
-    if dtypes is None or "b" in (dtypes[0].kind, dtypes[1].kind):
+def _decoding_fixed(step: Step, decoded: np.dtype[Any], encoded: np.dtype[Any]) -> Filter | str:
+    if "b" in (decoded.kind, encoded.kind):
         return DATA_TYPE
-    decoded, encoded = dtypes
+    config = step.spec.configuration()
     work = encoded if encoded.kind in "fc" else np.dtype(np.float64)
     return calculated((encoded, work), decoded, ("divide", config["scale"]), ("add", config["offset"]))
 
 
-def _encoding_fixed(step: Step) -> Filter | str:
-    dtypes, config = filter_dtypes(step), step.spec.configuration()
-    if dtypes is None or "b" in (dtypes[0].kind, dtypes[1].kind):
+def _encoding_fixed(step: Step, decoded: np.dtype[Any], encoded: np.dtype[Any]) -> Filter | str:
+    if "b" in (decoded.kind, encoded.kind):
         return DATA_TYPE
-    decoded, encoded = dtypes
+    config = step.spec.configuration()
     if decoded.kind in "iu":
         return "integers are scaled on the host"
     steps = ("subtract", config["offset"]), ("multiply", config["scale"]), ("rint", None)
     return calculated((decoded, decoded), encoded, *steps)
 
 
-def _decoding_quantize(step: Step) -> Filter | str:
-    dtypes = filter_dtypes(step)
-    return DATA_TYPE if dtypes is None else casting(dtypes[1], dtypes[0])
-
-
-def _encoding_quantize(step: Step) -> Filter | str:
-    dtypes = filter_dtypes(step)
-    if dtypes is None or dtypes[0].kind != "f":
+def _encoding_quantize(step: Step, decoded: np.dtype[Any], encoded: np.dtype[Any]) -> Filter | str:
+    if decoded.kind != "f":
         return DATA_TYPE
-    (decoded, encoded), scale = dtypes, _quantum(step.spec.configuration()["digits"])
+    scale = _quantum(step.spec.configuration()["digits"])
     return calculated((decoded, decoded), encoded, ("multiply", scale), ("rint", None), ("divide", scale))
 
 
@@ -387,12 +383,14 @@ def _either_way(make: Callable[[Step, str], Filter | str]) -> DeviceCodec:
 
 CODECS = {
     "cast_value": _either_way(_cast_value),
-    "numcodecs.astype": _either_way(_astype),
+    "numcodecs.astype": filter_codec(
+        _of_numbers(_uncast, "decode_dtype", "encode_dtype"), _of_numbers(_cast, "decode_dtype", "encode_dtype")
+    ),
     "numcodecs.bitround": filter_codec(lambda step: _unchanged, _encoding_bitround),
-    "numcodecs.delta": filter_codec(_decoding_delta, _encoding_delta),
-    "numcodecs.fixedscaleoffset": filter_codec(_decoding_fixed, _encoding_fixed),
+    "numcodecs.delta": filter_codec(_of_numbers(_decoding_delta), _of_numbers(_encoding_delta)),
+    "numcodecs.fixedscaleoffset": filter_codec(_of_numbers(_decoding_fixed), _of_numbers(_encoding_fixed)),
     "numcodecs.packbits": filter_codec(_decoding_packbits, _encoding_packbits),
-    "numcodecs.quantize": filter_codec(_decoding_quantize, _encoding_quantize),
+    "numcodecs.quantize": filter_codec(_of_numbers(_uncast), _of_numbers(_encoding_quantize)),
     "numcodecs.shuffle": DeviceCodec(_shuffle_decoder, _shuffle_encoder),
     "scale_offset": filter_codec(
         lambda step: _scale_offset(step, ("divide", "scale"), ("add", "offset")),

@@ -342,27 +342,13 @@ _FORMATS = {
     "zstd": Format("zstd", _zstd, env.is_usual_zstd, checksum="xxh64", stored=env.stored_xxh64, scratch=4),
 }
 _CODECS = {name: form.codec() for name, form in (_ALGORITHMS | _FORMATS).items()}
-#: The algorithms of KvikIO's codec.
-_IN_BATCH = {name: _CODECS[name] for name in (*_ALGORITHMS, "lz4", "zstd")}
+_UNKNOWN = DeviceCodec(lambda step, device: UNFIT, lambda step, device: UNFIT)
 
 
-def _in_batch(spec: CodecSpec) -> DeviceCodec | None:
-    return _IN_BATCH.get(str(spec.configuration().get("algorithm", "")).lower())
-
-
-def _batch_host_round_trip(spec: CodecSpec) -> str | None:
-    codec = _in_batch(spec)
-    return None if codec is None else codec.host_round_trip(spec)
-
-
-def _batch_decoder(step: Step, device: Device) -> Decoder | str:
-    codec = _in_batch(step.spec)
-    return UNFIT if codec is None else codec.decoder(step, device)
-
-
-def _batch_encoder(step: Step, device: Device) -> Encoder | str:
-    codec = _in_batch(step.spec)
-    return UNFIT if codec is None else codec.encoder(step, device)
+def _of_batch(spec: CodecSpec) -> DeviceCodec:
+    """What KvikIO's codec does: one of the algorithms, by its configuration."""
+    algorithm = str(spec.configuration().get("algorithm", "")).lower()
+    return _CODECS[algorithm] if algorithm in (*_ALGORITHMS, "lz4", "zstd") else _UNKNOWN
 
 
 CODECS = {
@@ -370,6 +356,10 @@ CODECS = {
     **{f"numcodecs.{name}": _CODECS[name] for name in _FORMATS},
     **{PREFIX + name: _CODECS[name] for name in _ALGORITHMS},
     "numcodecs.nvcomp_batch": DeviceCodec(
-        _batch_decoder, _batch_encoder, takes_streams=True, host_round_trip=_batch_host_round_trip, host_may_lack=True
+        lambda step, device: _of_batch(step.spec).decoder(step, device),
+        lambda step, device: _of_batch(step.spec).encoder(step, device),
+        takes_streams=True,
+        host_round_trip=lambda spec: _of_batch(spec).host_round_trip(spec),
+        host_may_lack=True,
     ),
 }

@@ -160,7 +160,8 @@ def decompress_async(
     in_sizes, out_capacities: device tables of n sizes in bytes (uint64).
     out_actual: receives n sizes in bytes (uint64). statuses: receives n statuses (int32).
     temp, temp_nbytes: scratch of at least `query_temp_nbytes`; 0 and 0 where none is needed.
-    When the stream is done, check both results, sizes too (`NvcompCodec.hides_corruption`).
+    When the stream is done, check both results, sizes too. Only LZ4 and ANS report damage for sure: other damaged input
+    may decode "successfully", or read and write out of bounds. Verify a checksum first if the format has one.
     Raises: DeviceError if the call is refused; damaged streams show only in the results.
     """
     check_batch(codec, n)

@@ -200,9 +200,6 @@ class NvcompCodec:
         Largest chunk that can be decompressed.
     max_compress_nbytes : int
         Largest chunk that can be compressed.
-    hides_corruption : bool
-        Whether damaged input may decode "successfully", or read and write out of bounds. Only the other codecs
-        report a status for it. Verify a checksum first if the format has one.
     decompress_options : bytes
         The 64 bytes passed to decompression: which decoder; the library's defaults behind it, unless they are named.
     compress_options : bytes
@@ -229,7 +226,6 @@ class NvcompCodec:
     compress_alignment: Alignment = _ANY
     max_decompressed_nbytes: int = (1 << 32) - 1
     max_compress_nbytes: int = 1 << 24
-    hides_corruption: bool = True
     decompress_options: bytes = _options("i", CUDA_BACKEND)
     compress_options: bytes = _options()
     typed_options: Mapping[int, bytes] = field(default_factory=dict)
@@ -247,7 +243,6 @@ CODECS: Mapping[str, NvcompCodec] = {
         "LZ4",
         lambda n: _up(n + n // 255 + 2, 8),
         compress_alignment=Alignment(1, 1, 2),
-        hides_corruption=False,
         compress_scratch=lambda n: 1 << 15,
     ),
     "snappy": NvcompCodec("Snappy", lambda n: n + n // 6 + 32, max_decompressed_nbytes=(1 << 31) - 1),
@@ -309,7 +304,6 @@ CODECS: Mapping[str, NvcompCodec] = {
         Alignment(16, 16, 1),
         Alignment(16, 16, 1),
         max_decompressed_nbytes=1 << 25,
-        hides_corruption=False,
         decompress_options=_options("2i", CUDA_BACKEND, TYPE_BITS),
     ),
     "cascaded": NvcompCodec(

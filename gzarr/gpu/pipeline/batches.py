@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from gzarr.codecs.spec import ArrayRepr
 from gzarr.errors import CodecError, DeviceError
 from gzarr.gpu.device.memory import OverLimitError
-from gzarr.gpu.device.pipeline_slots import PipelineSlot
+from gzarr.gpu.device.pipeline_slots import N_PIPELINE_SLOTS, PipelineSlot
 from gzarr.gpu.pipeline.placement import Learned
+from gzarr.indexing.keys import Coords
 
 #: How much smaller a batch becomes if it does not fit, and it is not known how much of it would.
 _UNKNOWN_SHARE = 0.5
@@ -18,38 +20,43 @@ _MARGIN = 0.95
 def in_batches(
     pipeline_slot: PipelineSlot,
     n: int,
-    size: int,
+    nbytes: int,
     task: Callable[[slice], None],
-    too_large: Callable[[int], DeviceError],
+    chunk_at: Callable[[int], tuple[Coords, ArrayRepr]],
     learned: Learned | None = None,
 ) -> None:
-    """Carry out a task for n chunks in batches of ``size``, or of fewer chunks if they do not fit.
+    """Carry out a task for n chunks in batches that should fit into a pipeline slot, or smaller ones if they do not.
 
-    task: takes a range of chunks. It has no effects if it raises OverLimitError; otherwise it waits for the device.
-    too_large: makes the error for a single chunk that does not fit. learned: is told what chunks take if they do not.
+    nbytes: device memory that a chunk should take. task: takes a range of chunks. It has no effects if it raises
+    OverLimitError; otherwise it waits for the device. chunk_at: what an error says of a chunk that does not fit alone.
+    learned: is told what chunks take if batches do not fit.
     Raises: CodecError with the index of the chunk among all, DeviceError.
     """
     start = 0
     limit = pipeline_slot.memory.limit or 0
+    size = max(limit // max(nbytes, 1), 1)
     while start < n:
         if learned is not None and learned.memory:  # perhaps by another pipeline slot, since this one began
             size = min(size, max(limit // learned.memory, 1))
-        context = slice(start, min(start + size, n))
+        some = slice(start, min(start + size, n))
         try:
-            share = _try_batch(pipeline_slot, context, task, too_large)
+            share = _try_batch(pipeline_slot, some, task, chunk_at)
         except CodecError as error:
             error.index += start
             raise
         if share == 1:
-            start = context.stop
+            start = some.stop
             continue
-        size = max(int((context.stop - start) * share), 1)
+        size = max(int((some.stop - start) * share), 1)
         if learned is not None:
             learned.add(limit // size)
 
 
 def _try_batch(
-    pipeline_slot: PipelineSlot, context: slice, task: Callable[[slice], None], too_large: Callable[[int], DeviceError]
+    pipeline_slot: PipelineSlot,
+    some: slice,
+    task: Callable[[slice], None],
+    chunk_at: Callable[[int], tuple[Coords, ArrayRepr]],
 ) -> float:
     """Carry out one batch. Returns: the share of it that fits into the slot; below 1, nothing was done.
 
@@ -59,13 +66,13 @@ def _try_batch(
     marks = pipeline_slot.memory.mark(), pipeline_slot.staging.mark()
     for attempt in ("as it is", "compacted"):
         try:
-            task(context)
+            task(some)
         except OverLimitError as error:
             pipeline_slot.device.synchronize()
             if error.share is not None and error.share < 1:
                 return error.share * _MARGIN
-            if attempt == "compacted" and context.stop - context.start == 1:
-                raise too_large(context.start) from error
+            if attempt == "compacted" and some.stop - some.start == 1:
+                raise _too_large(*chunk_at(some.start), pipeline_slot.memory.limit or 0) from error
         else:
             return 1
         finally:
@@ -73,6 +80,14 @@ def _try_batch(
             pipeline_slot.staging.rewind(marks[1])
         pipeline_slot.memory.compact()
     return _UNKNOWN_SHARE
+
+
+def _too_large(coords: Coords, chunk: ArrayRepr, limit: int) -> DeviceError:
+    return DeviceError(
+        f"chunk {coords}: {chunk.nbytes} bytes of shape {chunk.shape} take more device memory to decode or encode than "
+        f"the {limit} bytes of a batch, 1/{N_PIPELINE_SLOTS} of the cap of {limit * N_PIPELINE_SLOTS} bytes; "
+        "raise max_device_nbytes or use device='cpu'"
+    )
 
 
 class positions:  # noqa: N801 - a context, used like a function; contextlib's would put the frames back

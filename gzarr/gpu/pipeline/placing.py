@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 
 from gzarr.backend import Array, Fields
-from gzarr.codecs.spec import ArrayRepr
-from gzarr.errors import DeviceError
 from gzarr.gpu.codecs.batch import BatchContext, Chunks
 from gzarr.gpu.codecs.transfers import ALIGNMENT
 from gzarr.gpu.device.pipeline_slots import PipelineSlot
@@ -79,7 +77,7 @@ def place_parts(
     parts, out, fields = wanted
     memory = memory_of(resources.device, out.blocks if isinstance(out, Slots) else out)
 
-    def context(some: slice) -> None:
+    def place_some(some: slice) -> None:
         present = [i for i, buffer in enumerate(buffers[some]) if buffer is not None]
         there = [buffers[some.start + i] for i in present]
         into = copies_of(resources.device, plan, parts[some], out), memory, fields
@@ -88,11 +86,8 @@ def place_parts(
                 pipeline_slot, plan, into, present, lambda context: decoded(context, plan, there) if there else None
             )
 
-    def too_large(number: int) -> DeviceError:
-        return resources.too_large(parts[number].coords, plan.chunk)
-
-    fitting = max(resources.pipeline_slots.limit // read_cost(plan, plan.chunk.nbytes or 1).memory, 1)
-    in_batches(pipeline_slot, len(parts), fitting, context, too_large, plan.reading)
+    cost = read_cost(plan, plan.chunk.nbytes or 1).memory
+    in_batches(pipeline_slot, len(parts), cost, place_some, lambda i: (parts[i].coords, plan.chunk), plan.reading)
 
 
 def is_small(resources: Resources, plan: DevicePlan, buffers: Sequence[Buffer | None], out: Array) -> bool:
@@ -122,7 +117,7 @@ def place_from_host(
         return
     memory = memory_of(resources.device, out)
 
-    def context(some: slice) -> None:
+    def place_some(some: slice) -> None:
         if some.start:
             pipeline_slot.device.synchronize()  # else staging memory would be used again too soon
         context = BatchContext(pipeline_slot.device, pipeline_slot=pipeline_slot)
@@ -131,12 +126,8 @@ def place_from_host(
             context, source.addresses, of_packed(copies_of(pipeline_slot.device, plan, parts[some], out)), memory
         )
 
-    def too_large(number: int) -> DeviceError:
-        piece = decoded[parts[number].out]
-        return resources.too_large(parts[number].coords, ArrayRepr(piece.dtype, piece.shape))
-
-    nbytes = max(out.nbytes // len(parts), 1)
-    in_batches(pipeline_slot, len(parts), max(resources.pipeline_slots.limit // (2 * nbytes), 1), context, too_large)
+    cost = 2 * out.nbytes // len(parts)
+    in_batches(pipeline_slot, len(parts), cost, place_some, lambda i: (parts[i].coords, plan.chunk))
 
 
 def packed(context: BatchContext, pieces: Sequence[Array], dtype: np.dtype[Any]) -> Memory:

@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gzarr.backend import Work
-from gzarr.errors import CodecError, DeviceError
+from gzarr.codecs.spec import ArrayRepr
+from gzarr.errors import CodecError
 from gzarr.gpu.codecs.batch import BatchContext, Chunks
 from gzarr.gpu.device.pipeline_slots import PipelineSlot
 from gzarr.gpu.device.protocol import Table
@@ -232,9 +233,9 @@ class DeviceRead:
         if not ready.all():
             numbers = np.flatnonzero(ready)
             table, batch = take(table, numbers), batch.take(numbers)
-        n = table.nchunks
+        n, chunk_nbytes = table.nchunks, plan.chunk.nbytes or 1
 
-        def context(some: slice) -> None:
+        def place_some(some: slice) -> None:
             nonlocal table, batch
             if some.start == 0 and some.stop < n:
                 # In the order of the buffer, so that a batch is a piece of it.
@@ -245,11 +246,10 @@ class DeviceRead:
                 pipeline_slot, table if every else take(table, some), batch if every else batch.take(some)
             )
 
-        def too_large(number: int) -> DeviceError:
-            return self.resources.too_large(tuple(table.coords[number].tolist()), plan.chunk)
+        def chunk_at(number: int) -> tuple[Coords, ArrayRepr]:
+            return tuple(table.coords[number].tolist()), plan.chunk
 
-        size = max(self.resources.pipeline_slots.limit // read_cost(plan, plan.chunk.nbytes or 1).memory, 1)
-        in_batches(pipeline_slot, n, size, context, too_large, plan.reading)
+        in_batches(pipeline_slot, n, read_cost(plan, chunk_nbytes).memory, place_some, chunk_at, plan.reading)
 
     def _place_batch(self, pipeline_slot: PipelineSlot, table: CopyTable, batch: Batch) -> None:
         plan, there = self.source.plan, batch.offsets >= 0

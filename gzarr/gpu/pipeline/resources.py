@@ -6,14 +6,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from gzarr.backend import Fields
-from gzarr.codecs.spec import ArrayRepr
-from gzarr.errors import DeviceError
 from gzarr.gpu.detection.thresholds import Crossover
 from gzarr.gpu.device.pipeline_slots import PipelineSlots
 from gzarr.gpu.device.protocol import Device
 from gzarr.gpu.pipeline.placement import DevicePlan
 from gzarr.gpu.reading.host import Reader
-from gzarr.indexing.keys import Coords
 
 
 class Resources(NamedTuple):
@@ -32,8 +29,6 @@ class Resources(NamedTuple):
     encodes : callable
         Whether the device encodes a write: takes the plan, the value, the number of chunks, and fields.
         Raises: DeviceError in strict mode, if it cannot.
-    too_large : callable
-        Makes the error for a chunk, of some coordinates, that does not fit into a pipeline slot alone.
     """
 
     device: Device
@@ -41,4 +36,3 @@ class Resources(NamedTuple):
     reader: Reader
     small_reads: Crossover
     encodes: Callable[[DevicePlan, Any, int, Fields], bool]
-    too_large: Callable[[Coords, ArrayRepr], DeviceError]

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gzarr.backend import Array, Work
+from gzarr.codecs.spec import ArrayRepr
 from gzarr.cpu.compiled import library
 from gzarr.errors import CodecError, DeviceError
 from gzarr.gpu.codecs.floats import why_not_cast
@@ -191,16 +192,16 @@ class DeviceWrite:
         encoded: list[Packed] = []
         with resources.pipeline_slots.borrow_to_write() as pipeline_slot:
 
-            def context(some: slice) -> None:
+            def encode_some(some: slice) -> None:
                 none = [None] * (some.stop - some.start)
                 found = encode_batch(pipeline_slot, plan, none, (values, some), keep_empty=self.keep_empty)
                 encoded.append(found._replace(numbers=found.numbers + some.start))
 
-            def too_large(number: int) -> DeviceError:
-                return resources.too_large(tuple(piece.table.coords[chunks[number]].tolist()), plan.chunk)
+            def chunk_at(number: int) -> tuple[Coords, ArrayRepr]:
+                return tuple(piece.table.coords[chunks[number]].tolist()), plan.chunk
 
-            fitting = max(resources.pipeline_slots.limit // write_cost(plan, plan.chunk.nbytes or 1).memory, 1)
-            in_batches(pipeline_slot, chunks.size, fitting, context, too_large, plan.writing)
+            cost = write_cost(plan, plan.chunk.nbytes or 1).memory
+            in_batches(pipeline_slot, chunks.size, cost, encode_some, chunk_at, plan.writing)
         return encoded
 
     def _store(self, keys: Sequence[str], encoded: Sequence[Packed]) -> None:

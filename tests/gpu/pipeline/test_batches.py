@@ -10,6 +10,7 @@ import pytest
 from numcodecs import Blosc, GZip, Zlib, Zstd
 
 import gzarr
+from gzarr.codecs.spec import ArrayRepr
 from gzarr.errors import CodecError, DeviceError
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.detection.thresholds import NEVER
@@ -168,12 +169,16 @@ class Tasks:
         self.done += range(context.start, context.stop)
 
 
+def chunk_at(number: int) -> tuple[tuple[int, ...], ArrayRepr]:
+    return (number,), ArrayRepr(np.dtype("f4"), (2,))
+
+
 @pytest.mark.parametrize(("asks", "wanted"), [(True, [50, 9, 9, 9, 9, 9, 5]), (False, [50, 50, 25, 25, 12, 12, 6] * 1)])
 def test_a_batch_is_cut_once_if_it_says_what_it_takes(asks: bool, wanted: list[int]) -> None:
     pipeline_slot = PipelineSlot(EmulatedDevice(), 10 << 20)
     learned = Learned()
     tasks = Tasks(pipeline_slot, 1 << 20, asks=asks)
-    in_batches(pipeline_slot, 50, 50, tasks, lambda number: DeviceError(str(number)), learned)
+    in_batches(pipeline_slot, 50, (10 << 20) // 50, tasks, chunk_at, learned)
     assert tasks.done == list(range(50))
     assert tasks.tried[: len(wanted)] == wanted
     assert 1 << 20 <= learned.memory < 2 << 20
@@ -182,8 +187,8 @@ def test_a_batch_is_cut_once_if_it_says_what_it_takes(asks: bool, wanted: list[i
 def test_a_chunk_that_does_not_fit_alone_is_an_error() -> None:
     pipeline_slot = PipelineSlot(EmulatedDevice(), 10 << 20)
     tasks = Tasks(pipeline_slot, 11 << 20, asks=False)
-    with pytest.raises(DeviceError, match=r"^0$"):
-        in_batches(pipeline_slot, 3, 3, tasks, lambda number: DeviceError(str(number)))
+    with pytest.raises(DeviceError, match=r"chunk \(0,\): 8 bytes of shape \(2,\) .* 1/3 of the cap of"):
+        in_batches(pipeline_slot, 3, (10 << 20) // 3, tasks, chunk_at)
     assert tasks.done == []
 
 
@@ -195,5 +200,5 @@ def test_an_error_of_a_codec_has_its_number_among_all_chunks() -> None:
             raise CodecError("damaged", index=7 - context.start, codec="x")
 
     with pytest.raises(CodecError) as caught:
-        in_batches(pipeline_slot, 10, 4, task, lambda number: DeviceError(str(number)))
+        in_batches(pipeline_slot, 10, (10 << 20) // 4, task, chunk_at)
     assert caught.value.index == 7
