@@ -10,7 +10,6 @@ for other processes. CuPy's errors become `DeviceError` at the end of the contex
 from __future__ import annotations
 
 import operator
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -24,6 +23,7 @@ from gzarr.backend import T
 from gzarr.concurrency import new_lock
 from gzarr.errors import DeviceError
 from gzarr.gpu.device import nvcomp
+from gzarr.gpu.device.base import ThreadedDevice
 from gzarr.gpu.device.cuda_transfers import watching
 from gzarr.gpu.device.memory import Arena
 from gzarr.gpu.device.nvcomp_tables import (
@@ -101,7 +101,7 @@ def _out_of_memory(device: str, error: Exception) -> DeviceError:
     )
 
 
-class CudaDevice:
+class CudaDevice(ThreadedDevice):
     """One CUDA device.
 
     Attributes
@@ -121,7 +121,7 @@ class CudaDevice:
             raise DeviceError(f"no device cuda:{number}: there are {count}, counted from 0")
         self.name = f"cuda:{number}"
         self._device = cupy.cuda.Device(number)
-        self._local = threading.local()
+        super().__init__()
         self._kernels: dict[str, Any] = {}
 
     def owns(self, array: Any) -> bool:
@@ -201,17 +201,11 @@ class CudaDevice:
 
         Raises: DeviceError for CuPy's errors within the context.
         """
-        state = self._local.__dict__
-        outer = dict(state)
         # Blocks come from the user's allocator: the default pool, or another one.
-        state.update(allocator=outer.get("allocator") or cupy.cuda.get_allocator(), staging=staging)
-        try:
-            own = cupy.cuda.using_allocator(lambda nbytes: memory.take(nbytes).data)
-            with cuda_errors(self.name), self._device, stream, own:
-                yield
-        finally:
-            state.clear()
-            state.update(outer)
+        allocator = getattr(self._local, "allocator", None) or cupy.cuda.get_allocator()
+        own = cupy.cuda.using_allocator(lambda nbytes: memory.take(nbytes).data)
+        with self._active(allocator=allocator, staging=staging), cuda_errors(self.name), self._device, stream, own:
+            yield
 
     def allocate(self, nbytes: int) -> Any:
         """A block of device memory from the user's allocator."""
@@ -255,23 +249,15 @@ class CudaDevice:
         with self._device:
             return cupy.ndarray(array.shape, array.dtype, cupy.cuda.MemoryPointer(memory, 0))
 
-    def staging(self, nbytes: int) -> NDArray[np.uint8]:
-        """Pinned host memory."""
-        pipeline_slot: Staging | None = getattr(self._local, "staging", None)
-        memory: NDArray[np.uint8] = (
-            self.allocate_pinned(nbytes) if pipeline_slot is None else pipeline_slot.take(nbytes)
-        )
-        return memory
-
     def upload(self, host: NDArray[Any]) -> Any:
         """Copy a host array to the device in stream order."""
         array = cupy.empty(host.shape, host.dtype)
         source = np.asarray(host, order="C")
-        pipeline_slot: Staging | None = getattr(self._local, "staging", None)
+        arena = self._staging
         if not source.nbytes or _is_pinned(source):
             array.set(source)
-        elif pipeline_slot is not None and source.nbytes <= MAX_TABLE_NBYTES:
-            staged = pipeline_slot.take(source.nbytes).view(source.dtype).reshape(source.shape)
+        elif arena is not None and source.nbytes <= MAX_TABLE_NBYTES:
+            staged = arena.take(source.nbytes).view(source.dtype).reshape(source.shape)
             staged[...] = source
             array.set(staged)
         else:  # CUDA may read pageable memory as late as pinned memory, when the caller may have freed it
@@ -287,14 +273,11 @@ class CudaDevice:
 
     def download_all(self, arrays: Sequence[Any]) -> list[NDArray[Any]]:
         """Copy device arrays to pinned memory. Waits once."""
-        copies = []
         with cuda_errors(self.name):
-            for array in arrays:
-                host = self.staging(array.nbytes).view(array.dtype).reshape(array.shape)
-                array.get(out=host, blocking=False)
-                copies.append(host)
-            self.synchronize()
-        return copies
+            return super().download_all(arrays)
+
+    def _begin_download(self, array: Any, host: NDArray[Any]) -> None:
+        array.get(out=host, blocking=False)
 
     def synchronize(self) -> None:
         """Wait for the stream."""
@@ -408,14 +391,9 @@ class CudaDevice:
         In a pipeline slot, they pass through its staging memory, which is not reused before the batch is done, so
         nothing waits. Outside of one, the copy is complete when this returns.
         """
-        pipeline_slot: Staging | None = getattr(self._local, "staging", None)
-        shape = len(tables), tables[0].size
+        arena, shape = self._staging, (len(tables), tables[0].size)
         nbytes = 8 * shape[0] * shape[1]
-        host = (
-            np.empty(shape, np.uint64)
-            if pipeline_slot is None
-            else pipeline_slot.take(nbytes).view(np.uint64).reshape(shape)
-        )
+        host = np.empty(shape, np.uint64) if arena is None else arena.take(nbytes).view(np.uint64).reshape(shape)
         for row, table in zip(host, tables, strict=True):
             row[:] = table
         return self.upload(host)

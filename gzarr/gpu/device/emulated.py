@@ -8,10 +8,9 @@ cannot show races, warp-level behaviour, the order of streams, or speed.
 from __future__ import annotations
 
 import ctypes
-import threading
 import weakref
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from time import perf_counter
 from typing import Any
@@ -30,6 +29,7 @@ from gzarr.cpu.codecs.nvcomp import installed
 from gzarr.cpu.measuring import measured
 from gzarr.errors import DeviceError
 from gzarr.gpu.device import emulated_cupy, emulated_streams
+from gzarr.gpu.device.base import ThreadedDevice
 from gzarr.gpu.device.emulated_arrays import EmulatedArray, address_of, allocated, host_of, view
 from gzarr.gpu.device.emulated_streams import EmulatedStream
 from gzarr.gpu.device.hostbuild import HostKernels
@@ -86,7 +86,7 @@ class Tally:
             self.live -= nbytes
 
 
-class EmulatedDevice:
+class EmulatedDevice(ThreadedDevice):
     """A device whose memory is the host's.
 
     Parameters
@@ -115,6 +115,7 @@ class EmulatedDevice:
     name = "emulated"
 
     def __init__(self, *, free: int = 1 << 30, arrays: str = "numpy") -> None:
+        super().__init__()
         self.xp: Any = np if arrays == "numpy" else emulated_cupy
         self._made: Callable[[Any], Any] = _unchanged if arrays == "numpy" else view
         self.launches: list[str] = []
@@ -122,7 +123,6 @@ class EmulatedDevice:
         self.memory = Tally()
         self.pinned = Tally()
         self._kernels = HostKernels()
-        self._local = threading.local()
 
     def owns(self, array: Any) -> bool:
         """Whether an array is in the device's memory: one of its own arrays, of a dtype that a GPU has."""
@@ -170,15 +170,8 @@ class EmulatedDevice:
     @contextmanager
     def activate(self, stream: EmulatedStream, memory: Arena, staging: Staging) -> Iterator[None]:
         """Take this thread's memory from arenas."""
-        state = self._local.__dict__
-        outer = dict(state)
-        state.update(memory=memory, staging=staging)
-        try:
-            with stream, transfers.inside():
-                yield
-        finally:
-            state.clear()
-            state.update(outer)
+        with self._active(memory=memory, staging=staging), stream, transfers.inside():
+            yield
 
     def allocate(self, nbytes: int) -> Any:
         """A new block, which is counted."""
@@ -203,14 +196,6 @@ class EmulatedDevice:
         """An array in the same memory, which keeps an owner alive."""
         return self._made(owned_by(_host(array), owner))
 
-    def staging(self, nbytes: int) -> NDArray[np.uint8]:
-        """Host memory."""
-        pipeline_slot: Staging | None = getattr(self._local, "staging", None)
-        memory: NDArray[np.uint8] = (
-            self.allocate_pinned(nbytes) if pipeline_slot is None else pipeline_slot.take(nbytes)
-        )
-        return memory
-
     def upload(self, host: NDArray[Any]) -> Any:
         """A copy."""
         transfers.notify("to_device", host.nbytes, inside=True)
@@ -227,16 +212,9 @@ class EmulatedDevice:
         into[...] = _host(array)
         return into
 
-    def download_all(self, arrays: Sequence[Any]) -> list[NDArray[Any]]:
-        """Copies in staging memory."""
-        copies = []
-        for array in arrays:
-            host = self.staging(array.nbytes).view(array.dtype).reshape(array.shape)
-            transfers.notify("to_host", array.nbytes, inside=True)
-            host[...] = _host(array)
-            copies.append(host)
-        self.synchronize()
-        return copies
+    def _begin_download(self, array: Any, host: NDArray[Any]) -> None:
+        transfers.notify("to_host", array.nbytes, inside=True)
+        host[...] = _host(array)
 
     def synchronize(self) -> None:
         """Tell observers, as no work is pending."""

@@ -5,9 +5,10 @@ not mixed with NumPy arrays, and its reductions stay on the device as arrays wit
 no hidden copies. Texts of errors are CuPy's (CuPy 14.2), so that a search for one finds the same answers. Copies and
 waits are told to `gzarr.profiling.transfers`.
 
-Values are NumPy's: no rounding, order of sums or overflow of a GPU is emulated. Indices out of bounds raise an
-IndexError here; CuPy wraps them around. DLPack exports the memory as the host's, as no library has this device: PyTorch
-and JAX take it as an array of their CPU. NumPy is refused, as by CuPy.
+Values are NumPy's: no rounding, order of sums or overflow of a GPU is emulated. So are the keywords of functions, of
+which CuPy lacks some. Indices out of bounds raise an IndexError here; CuPy wraps them around. DLPack exports the memory
+as the host's, as no library has this device: PyTorch and JAX take it as an array of their CPU. NumPy is refused, as by
+CuPy.
 """
 
 from __future__ import annotations
@@ -278,18 +279,10 @@ class EmulatedArray(NDArrayOperatorsMixin, DeviceArray):
         def __getattr__(self, name: str) -> Any: ...  # what the tables at the end of this module name
 
 
-def check_keywords(name: str, keywords: dict[str, Any]) -> None:
-    """Raise TypeError for keywords of a function or method of NumPy that CuPy's does not take."""
-    unknown = [key for key in keywords if name in _WITHOUT.get(key, ())]
-    if unknown:
-        raise TypeError(f"{name}() got an unexpected keyword argument {unknown[0]!r}")
-
-
 def _method(name: str, convert: Callable[[Any], Any]) -> Callable[..., Any]:
     """Return a method of NumPy's arrays for arrays of the device. convert: what makes its arguments NumPy's."""
 
     def call(self: EmulatedArray, *args: Any, out: Any = None, **keywords: Any) -> Any:
-        check_keywords(name, keywords)
         host = host_of(self)
         given = {key: convert(value) for key, value in keywords.items() if (name, key) != ("astype", "subok")}
         if out is not None:
@@ -315,33 +308,6 @@ _METHODS = (
 )
 #: Those whose arguments may be arrays of the host, as they are indices.
 TAKING_INDICES = "choose compress put repeat take"
-_REDUCTIONS = "amax amin max min nanmax nanmin nanprod nansum prod sum"
-_DEVIATIONS = "nanstd nanvar std var"
-#: Keywords of NumPy, with the functions and methods that take them in NumPy and not in CuPy.
-_WITHOUT = {
-    keyword: frozenset(names.split())
-    for keyword, names in {
-        "correction": _DEVIATIONS,
-        "count": "unpackbits",
-        "device": "arange astype empty empty_like eye full full_like linspace ones ones_like zeros zeros_like",
-        "hermitian": "matrix_rank pinv svd",
-        "initial": _REDUCTIONS,
-        "keepdims": "count_nonzero",
-        "kind": "argpartition isin partition",
-        "like": "arange empty eye full identity ones tri zeros",
-        "mean": _DEVIATIONS,
-        "mode": "take",
-        "order": "argpartition argsort partition sort",
-        "out": "fft fft2 fftn hfft ifft ifft2 ifftn ihfft irfft irfft2 irfftn rfft rfft2 rfftn",
-        "rtol": "matrix_rank pinv",
-        "sparse": "indices",
-        "stable": "argsort sort",
-        "subok": "broadcast_arrays broadcast_to copy",
-        "upper": "cholesky",
-        "weights": "percentile quantile",
-        "where": f"{_REDUCTIONS} {_DEVIATIONS} all any mean nanmean",
-    }.items()
-}
 
 
 def view(host: NDArray[Any]) -> EmulatedArray:

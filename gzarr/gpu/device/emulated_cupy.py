@@ -19,7 +19,6 @@ from gzarr.gpu.device.emulated_arrays import (
     TAKING_INDICES,
     Device,
     EmulatedArray,
-    check_keywords,
     host_of,
     operand,
     sent,
@@ -70,13 +69,6 @@ _KERNELS = ("ElementwiseKernel", "RawKernel", "RawModule", "ReductionKernel", "f
 _MAKERS = ("Generator", "RandomState")
 #: Objects of NumPy whose brackets make arrays.
 _BRACKETS = ("c_", "mgrid", "ogrid", "r_")
-#: Functions whose first argument is an array, and no list or scalar that NumPy would make one of.
-_OF_ARRAYS = _names(
-    "all any argmax argmin argwhere ascontiguousarray asfortranarray bincount count_nonzero cumprod cumsum empty_like "
-    "flip full_like histogram median nanmean nansum nonzero norm ones_like size unique where zeros_like"
-)
-#: Functions whose first argument is a shape or a length.
-_OF_SHAPES = _names("empty eye full identity indices ones tri zeros")
 #: Functions that call the method of their argument, whatever that is: NumPy arrays stay on the host.
 _BY_METHOD = _names(
     "amax amin argpartition argsort clip copy diagonal dot max mean min partition prod put ravel repeat reshape sort "
@@ -162,11 +154,9 @@ def wrap_function(function: Callable[..., Any], name: str) -> Callable[..., Any]
     """Return a function of NumPy or SciPy for arrays of the device."""
 
     def call(*args: Any, **keywords: Any) -> Any:
-        check_keywords(name, keywords)
         if name in _ON_HOST or name.startswith("assert_"):
             return function(*map(_got, args), **{key: _got(value) for key, value in keywords.items()})
         if args:
-            _check_first(name, args[0])
             if name in _BY_METHOD and isinstance(args[0], (np.ndarray, np.generic)):
                 return function(*args, **keywords)
             if name in _TAKING_INDICES and isinstance(args[0], EmulatedArray):
@@ -184,19 +174,6 @@ def wrap_function(function: Callable[..., Any], name: str) -> Callable[..., Any]
     call.__name__ = call.__qualname__ = name
     call.__doc__ = function.__doc__
     return call
-
-
-def _check_first(name: str, value: Any) -> None:
-    """Raise what CuPy raises for a first argument that NumPy would convert."""
-    if isinstance(value, (list, tuple, int, float, complex)):
-        if name in _BY_METHOD:
-            raise AttributeError(f"{type(value).__name__!r} object has no attribute {name!r}")
-        if name in _OF_ARRAYS:
-            raise TypeError(f"'a' must be a cupy.ndarray object, not {type(value)}")
-    if name in _OF_SHAPES:
-        for item in value if isinstance(value, (list, tuple)) else (value,):
-            if isinstance(item, EmulatedArray):
-                raise TypeError("'cupy.ndarray' object cannot be interpreted as an integer")
 
 
 class Namespace:

@@ -1,0 +1,62 @@
+"""What devices do alike: each thread takes its memory from what is active."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gzarr.gpu.device.pinned import Staging
+
+
+class ThreadedDevice:
+    """A device whose memory comes, for each thread, from the arenas that are active."""
+
+    def __init__(self) -> None:
+        self._local = threading.local()
+
+    @contextmanager
+    def _active(self, **state: Any) -> Iterator[None]:
+        """Set what this thread's memory comes from."""
+        current = self._local.__dict__
+        outer = dict(current)
+        current.update(state)
+        try:
+            yield
+        finally:
+            current.clear()
+            current.update(outer)
+
+    @property
+    def _staging(self) -> Staging | None:
+        """The active arena for pinned memory."""
+        return getattr(self._local, "staging", None)
+
+    def staging(self, nbytes: int) -> NDArray[np.uint8]:
+        """Pinned host memory."""
+        arena = self._staging
+        return self.allocate_pinned(nbytes) if arena is None else arena.take(nbytes)
+
+    def download_all(self, arrays: Sequence[Any]) -> list[NDArray[Any]]:
+        """Copy device arrays to pinned memory. Waits once."""
+        copies = [self.staging(array.nbytes).view(array.dtype).reshape(array.shape) for array in arrays]
+        for array, host in zip(arrays, copies, strict=True):
+            self._begin_download(array, host)
+        self.synchronize()
+        return copies
+
+    def allocate_pinned(self, nbytes: int) -> NDArray[np.uint8]:
+        """A block of pinned host memory."""
+        raise NotImplementedError
+
+    def synchronize(self) -> None:
+        """Wait for the stream."""
+        raise NotImplementedError
+
+    def _begin_download(self, array: Any, host: NDArray[Any]) -> None:
+        """Copy an array to pinned memory in stream order, without a wait."""
+        raise NotImplementedError
