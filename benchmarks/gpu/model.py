@@ -165,7 +165,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--costs", type=Path, default=ROOT / "benchmarks" / "results" / "gpu-host.json")
     parser.add_argument("--kernels", type=Path, default=ROOT / "benchmarks" / "results" / "gpu-kernels.json")
-    parser.add_argument("--page", type=Path, default=ROOT / "docs" / "gpu.md")
+    parser.add_argument("--page", type=Path, default=ROOT / "docs" / "gpu-speed.md")
     arguments = parser.parse_args()
     text = tables(json.loads(arguments.costs.read_text()), json.loads(arguments.kernels.read_text()))
     arguments.page.write_text(with_predictions(arguments.page.read_text(), text))

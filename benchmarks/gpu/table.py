@@ -1,6 +1,6 @@
-"""Writes the tables of docs/gpu.md, and the plots beside it, from the results of benchmarks.gpu measured on a GPU.
+"""Writes the tables of docs/gpu-speed.md, and the plots beside it, from the results of benchmarks.gpu measured on a GPU.
 
-python -m benchmarks.gpu.table [--results benchmarks/results] [--page docs/gpu.md]
+python -m benchmarks.gpu.table [--results benchmarks/results] [--page docs/gpu-speed.md]
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def main() -> None:
     """Replace the generated part of the page, and the plots."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
-    parser.add_argument("--page", type=Path, default=ROOT / "docs" / "gpu.md")
+    parser.add_argument("--page", type=Path, default=ROOT / "docs" / "gpu-speed.md")
     arguments = parser.parse_args()
     arguments.page.write_text(with_tables(arguments.page.read_text(), tables(arguments.results)))
     for name, text in plots(arguments.results).items():

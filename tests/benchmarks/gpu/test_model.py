@@ -23,8 +23,8 @@ def test_batches_are_those_of_the_code() -> None:
 
 
 def test_the_page_shows_the_predictions_of_the_measured_costs() -> None:
-    page = (ROOT / "docs" / "gpu.md").read_text()
+    page = (ROOT / "docs" / "gpu-speed.md").read_text()
     host, kernels = (json.loads((RESULTS / f"gpu-{name}.json").read_text()) for name in ("host", "kernels"))
     assert model.with_predictions(page, model.tables(host, kernels)) == page, (
-        "docs/gpu.md is out of step: run python -m benchmarks.gpu.model"
+        "docs/gpu-speed.md is out of step: run python -m benchmarks.gpu.model"
     )

@@ -10,9 +10,9 @@ ROOT = Path(__file__).parents[3]
 
 
 def test_the_page_shows_the_results_there_are() -> None:
-    page = (ROOT / "docs" / "gpu.md").read_text()
+    page = (ROOT / "docs" / "gpu-speed.md").read_text()
     assert table.with_tables(page, table.tables(ROOT / "benchmarks" / "results")) == page, (
-        "docs/gpu.md is out of step: run python -m benchmarks.gpu.table"
+        "docs/gpu-speed.md is out of step: run python -m benchmarks.gpu.table"
     )
 
 
