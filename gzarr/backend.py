@@ -215,14 +215,11 @@ class Backend(Protocol):
     ----------
     device : str
         Its name: "cpu", "cuda:0".
-    reads_files : bool
-        Whether `load` reads ranges of local files into place; whole shards are then better not fetched.
     xp : module
         The array module of its memory, for computing with what is read: numpy or cupy.
     """
 
     device: str
-    reads_files: bool
     xp: Any
 
     @property
@@ -274,10 +271,9 @@ class Backend(Protocol):
         """
         ...
 
-    def load(self, store: Store, wanted: Sequence[Located], chain: Chain | None = None) -> list[Any]:
-        """Fetch located chunks for `place` in the same batch, which alone knows what the items are.
+    def load(self, store: Store, wanted: Sequence[Located]) -> list[Buffer | None]:
+        """Fetch located chunks into host memory.
 
-        chain: of the chunks; of one of them where they differ in shape.
         Raises: CodecError with the index of an item that is shorter than its request.
         """
         ...

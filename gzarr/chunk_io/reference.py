@@ -112,7 +112,7 @@ class ReferenceRead(NamedTuple):
             if not batch:
                 return []
         parts = batch[0][1] if len(batch) == 1 else [part for _, members in batch for part in members]
-        buffers = load(io, batch, parts, io.only_chain or io.chain(parts[0].coords))
+        buffers = load(io, batch, parts)
         if not io.read_missing:
             check_present(io, batch, buffers)
         for chain, positions in by_chain(io, parts):
@@ -247,28 +247,23 @@ def _slots(job: ReadJob) -> Slots:
     return slots
 
 
-def load_encoded(io: ArrayIO, groups: Groups, parts: Sequence[Part]) -> list[Buffer | None]:
-    """Fetch the encoded chunks of a batch, all of their bytes, into host memory whatever the backend."""
-    return load(io._replace(backend=io.backend.host), groups, parts, None)
-
-
-def load(io: ArrayIO, groups: Groups, parts: Sequence[Part], chain: Chain | None) -> list[Any]:
-    """Fetch what `Backend.place` will place. chain: as of `Backend.load`."""
+def load(io: ArrayIO, groups: Groups, parts: Sequence[Part]) -> list[Buffer | None]:
+    """Fetch the encoded chunks of a batch into host memory."""
     layout, store = io.layout, io.store
     if layout.objects is layout.grid:
         try:
-            return io.backend.load(store, [Request(layout.key(part.coords)) for part in parts], chain)
+            return io.backend.load(store, [Request(layout.key(part.coords)) for part in parts])
         except CodecError as error:
             raise chunk_error(io, groups, error, range(len(parts))) from error
     keys = [layout.key(coords) for coords, _ in groups]
     versions = store.versions
     if versions is not None and versions.pins:
-        return _load_pinned(io, groups, parts, chain)
+        return _load_pinned(io, groups, parts)
     for _ in range(MAX_RETRIES):
         before = tokens_of(store, keys)
         try:
             located = _locate(io, store, groups, before)
-            buffers = io.backend.load(store, located, chain)
+            buffers = io.backend.load(store, located)
         except (CodecError, ChunkError) as error:
             if tokens_of(store, keys) != before:
                 continue
@@ -281,8 +276,8 @@ def load(io: ArrayIO, groups: Groups, parts: Sequence[Part], chain: Chain | None
     raise _replaced_too_often(io, keys[0])
 
 
-def _load_pinned(io: ArrayIO, groups: Groups, parts: Sequence[Part], chain: Chain | None) -> list[Any]:
-    """Fetch what `Backend.place` will place from a store that ties reads to versions itself.
+def _load_pinned(io: ArrayIO, groups: Groups, parts: Sequence[Part]) -> list[Buffer | None]:
+    """Fetch the chunks of a batch from a store that ties reads to versions itself.
 
     A version whose index is cached is assumed to be the current one; if it is, reading takes a single round trip.
     Otherwise the answer that brings the index says which version that is, and the chunks are of the same version.
@@ -299,7 +294,7 @@ def _load_pinned(io: ArrayIO, groups: Groups, parts: Sequence[Part], chain: Chai
             if assumed and tokens_of(io.store, assumed) != [versions[key] for key in assumed]:
                 versions = {}
                 continue
-            return io.backend.load(pinned, located, chain)
+            return io.backend.load(pinned, located)
         except ReplacedError:
             versions = {}
         except CodecError as error:
@@ -328,9 +323,7 @@ def _locate(io: ArrayIO, store: Store, groups: Groups, tokens: Sequence[object |
     def locate(item: tuple[tuple[Coords, list[Part]], object | None]) -> list[Located]:
         (coords, parts), token = item
         try:
-            files = store.files if io.backend.reads_files else None
-            may_fetch = files is None or files.path(io.layout.key(coords)) is None
-            return io.layout.locate(store, coords, [part.coords for part in parts], token, may_fetch=may_fetch)
+            return io.layout.locate(store, coords, [part.coords for part in parts], token)
         except CodecError as error:
             raise _object_error(io, io.layout.key(coords), error) from error
 

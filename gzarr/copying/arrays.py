@@ -11,7 +11,7 @@ from typing import Any
 from gzarr.backend import Work
 from gzarr.chunk_io.array_io import ArrayIO
 from gzarr.chunk_io.prepare import find_shardings, prepare_array
-from gzarr.chunk_io.reference import load_encoded
+from gzarr.chunk_io.reference import load
 from gzarr.codecs.chain import prepare
 from gzarr.codecs.spec import ArrayRepr, CodecSpec
 from gzarr.copying.sources import Source
@@ -229,7 +229,7 @@ def _build_object(source: ArrayIO, dest: ArrayIO, coords: Coords) -> None:
     plan = make_plan(box_between([part.start for part in region], [part.stop for part in region]), source.layout.grid)
     chunks: dict[Coords, Buffer | None] = {}
     for group in plan.groups(source.layout.objects):
-        buffers = load_encoded(source, [group], group[1])
+        buffers = load(source, [group], group[1])
         chunks |= {part.coords: data for part, data in zip(group[1], buffers, strict=True)}
     data = dest.layout.build(None, coords, chunks)
     if data is not None:

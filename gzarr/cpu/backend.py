@@ -97,14 +97,11 @@ class CpuBackend:
     ----------
     device
         "cpu".
-    reads_files
-        No: a whole shard is one read.
     xp
         The module numpy.
     """
 
     device = "cpu"
-    reads_files = False
     xp: Any = np
     options: Mapping[str, Any] = MappingProxyType({})
     marker = None
@@ -148,7 +145,7 @@ class CpuBackend:
             raise TypeError(f"out must be an array, got {type(out).__name__}")
         return out
 
-    def load(self, store: Store, wanted: Sequence[Located], chain: Chain | None = None) -> list[Any]:
+    def load(self, store: Store, wanted: Sequence[Located]) -> list[Buffer | None]:
         """Fetch what was located, ranges of one object together. Raises: CodecError(index) for a short item."""
         return load_host(store, wanted)
 

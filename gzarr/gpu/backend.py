@@ -103,8 +103,6 @@ class GpuBackend:
     ----------
     device : str
         Name of the device.
-    reads_files
-        Yes, as chunks of shards are read straight to where they are decoded or uploaded from.
     xp : module
         The array module of the device's memory: cupy, or numpy for the emulated device.
     strict : bool
@@ -114,8 +112,6 @@ class GpuBackend:
     reader : ReaderChoice
         The reader of files ("host" or "kvikio"), why it was chosen, and what has turned out since.
     """
-
-    reads_files = True
 
     def __init__(
         self,
@@ -239,7 +235,7 @@ class GpuBackend:
             raise DeviceError(f"out is on the host, so the host would decode (strict=True); give one on {self.device}")
         return out
 
-    def load(self, store: Store, wanted: Sequence[Located], chain: Chain | None = None) -> list[Any]:
+    def load(self, store: Store, wanted: Sequence[Located]) -> list[Buffer | None]:
         """Fetch located chunks into host memory. Raises: CodecError(index) for a short item."""
         return self._host.load(store, wanted)
 
