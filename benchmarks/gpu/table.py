@@ -1,4 +1,4 @@
-"""Writes the tables of docs/gpu-speed.md, and the plots beside it, from the results of benchmarks.gpu measured on a GPU.
+"""Writes the tables of docs/gpu-speed.md, and the plots beside it, from results of benchmarks.gpu measured on a GPU.
 
 python -m benchmarks.gpu.table [--results benchmarks/results] [--page docs/gpu-speed.md]
 """
