@@ -15,9 +15,6 @@ from gzarr.gpu.device.pipeline_slots import PipelineSlot
 from gzarr.gpu.device.protocol import Device, Outcome, Table
 from gzarr.profiling.recorder import stage
 
-#: How the bytes of a chunk are shuffled, as the placement kernels number it.
-PLAIN, BYTE_SHUFFLE, BIT_SHUFFLE = 0, 1, 2
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shuffle:
@@ -26,7 +23,7 @@ class Shuffle:
     Attributes
     ----------
     mode : NDArray[np.uint8]
-        uint8, one of PLAIN, BYTE_SHUFFLE, BIT_SHUFFLE for each chunk.
+        uint8, PLAIN, BYTE_SHUFFLED or BIT_SHUFFLED (`gzarr.gpu.kernels`) for each chunk.
     typesize : NDArray[np.int32]
         int32, bytes of the elements that were shuffled.
     blocksize : NDArray[np.int64]

@@ -331,7 +331,7 @@ def unshuffled(context: BatchContext, chunks: Chunks) -> Chunks:
 def shuffled(context: BatchContext, chunks: Chunks, mode: int, typesize: int, blocksize: int) -> Chunks:
     """A copy of plain chunks with the bytes or bits of their elements shuffled, Blosc block by Blosc block.
 
-    mode: BYTE_SHUFFLE or BIT_SHUFFLE. typesize: bytes of an element. blocksize: bytes of a block.
+    mode: BYTE_SHUFFLED or BIT_SHUFFLED. typesize: bytes of an element. blocksize: bytes of a block.
     """
     n, nbytes = len(chunks), chunks.nbytes
     rows, addresses = new_rows(context, n, nbytes)

@@ -32,6 +32,7 @@ from gzarr.gpu.codecs.transfers import (
     rows_as_chunks,
 )
 from gzarr.gpu.device.protocol import Device, Table
+from gzarr.gpu.kernels import PLAIN
 from gzarr.profiling.recorder import stage
 
 #: The device's decoder for each of blosc's compressors.
@@ -55,8 +56,8 @@ def _decoder(step: Step, device: Device) -> Decoder | str:
             to_host[groups[number].frame] = True
         if missing and to_host.any():
             groups = [streams.take(~to_host[streams.frame]) for streams in groups]
-        mode = np.where(to_host, headers.NO_SHUFFLE, table.shuffle).astype(np.uint8)
-        placed = at_targets(context, 1, mode == headers.NO_SHUFFLE)
+        mode = np.where(to_host, PLAIN, table.shuffle).astype(np.uint8)
+        placed = at_targets(context, 1, mode == PLAIN)
         cost = (count_rows(len(batch), placed) + int(to_host.sum())) * nbytes + 64 * groups[headers.RAW].source.size
         for number, decoder in _DECODERS.items():
             streams = groups[number]

@@ -23,7 +23,7 @@ from gzarr.codecs.numcodecs import NumcodecsCodec
 from gzarr.codecs.spec import BytesRepr, Step
 from gzarr.cpu.codecs.compressors import MAX_TYPESIZE
 from gzarr.gpu.codecs import checksums
-from gzarr.gpu.codecs.batch import PLAIN, BatchContext, Chunks, Encoded
+from gzarr.gpu.codecs.batch import BatchContext, Chunks, Encoded
 from gzarr.gpu.codecs.blosc import headers
 from gzarr.gpu.codecs.compressing import ROOM, Piece, Slots, compress, copy_pieces, new_slots
 from gzarr.gpu.codecs.entry import decoded_nbytes
@@ -31,7 +31,7 @@ from gzarr.gpu.codecs.envelopes import ZLIB_HEAD, ZLIB_HEADER, ZLIB_TRAILER
 from gzarr.gpu.codecs.transfers import ALIGNMENT, shuffled, upload_tables
 from gzarr.gpu.device.nvcomp_tables import CODECS
 from gzarr.gpu.device.protocol import Table
-from gzarr.gpu.kernels import prefix_sums
+from gzarr.gpu.kernels import BIT_SHUFFLED, BYTE_SHUFFLED, PLAIN, prefix_sums
 
 #: Compressor -> (blosc's number for it, the device's encoder).
 _COMPRESSORS = {
@@ -60,7 +60,7 @@ class Frame:
     typesize : int
         Bytes of an element, for the header.
     shuffle : int
-        PLAIN, BYTE_SHUFFLE or BIT_SHUFFLE.
+        PLAIN, BYTE_SHUFFLED or BIT_SHUFFLED.
     compressor : int
         Blosc's number.
     encoder : str
@@ -122,8 +122,8 @@ def frame_of(step: Step) -> Frame | None:
         typesize = 1
     shuffle = config["shuffle"]
     if shuffle == AUTO_SHUFFLE:
-        shuffle = headers.BIT_SHUFFLE if typesize == 1 else headers.BYTE_SHUFFLE
-    if shuffle == headers.BYTE_SHUFFLE and typesize == 1:
+        shuffle = BIT_SHUFFLED if typesize == 1 else BYTE_SHUFFLED
+    if shuffle == BYTE_SHUFFLED and typesize == 1:
         shuffle = PLAIN
     number, encoder = compressor
     may_split = number != headers.ZSTD and typesize <= headers.MOST_SPLITS
@@ -168,7 +168,7 @@ def _configuration(step: Step) -> dict[str, Any]:
         fields = {"cname": spec.cname, "clevel": spec.clevel, "shuffle": shuffle, "blocksize": spec.blocksize}
         return {**fields, "typesize": spec.typesize or 1}
     config = step.spec.configuration() if isinstance(step.spec, NumcodecsCodec) else {}
-    defaults = {"cname": "lz4", "clevel": 5, "shuffle": headers.BYTE_SHUFFLE, "blocksize": 0}
+    defaults = {"cname": "lz4", "clevel": 5, "shuffle": BYTE_SHUFFLED, "blocksize": 0}
     itemsize = step.decoded.itemsize if isinstance(step.decoded, BytesRepr) else 1
     return {**defaults, **config, "typesize": itemsize}
 

@@ -7,8 +7,6 @@ import numpy as np
 #: How a stream is decoded; `RAW` is stored, the others are blosc's numbers for compressors.
 RAW, LZ4, SNAPPY, DEFLATE, ZSTD = range(5)
 DECODERS = 5
-#: How a frame is shuffled.
-NO_SHUFFLE, BYTE_SHUFFLE, BIT_SHUFFLE = range(3)
 
 HEADER_NBYTES = 16
 VERSION = 2

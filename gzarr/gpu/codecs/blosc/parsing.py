@@ -57,7 +57,7 @@ class BloscTable(NamedTuple):
     to_host : Mask
         bool (n,), whether the host decodes the frame, which then has no streams.
     shuffle : NDArray[np.uint8]
-        uint8 (n,), `NO_SHUFFLE`, `BYTE_SHUFFLE` or `BIT_SHUFFLE` for the decoded streams; stored frames and frames
+        uint8 (n,), `PLAIN`, `BYTE_SHUFFLED` or `BIT_SHUFFLED` for the decoded streams; stored frames and frames
         that the host decodes are plain.
     typesize : NDArray[np.int32]
         int32 (n,), bytes of the elements that were shuffled; 1 for plain frames.
