@@ -41,6 +41,8 @@ class Streams:
 
     Attributes
     ----------
+    context : BatchContext
+        What uploads the staging buffer.
     copy : NDArray[np.uint8] or None
         uint8, a copy of the staging buffer on the host; None if the chunks were read straight to the device.
     there : Array or None
@@ -49,18 +51,13 @@ class Streams:
         int64, where each chunk begins.
     sizes : Table
         int64, bytes of each chunk.
-    device : Device or None
-        The staging buffer's device; needed if there is no copy.
-    context : BatchContext or None
-        What uploads the staging buffer.
     """
 
+    context: BatchContext
     copy: NDArray[np.uint8] | None
     there: Array | None
     offsets: Table
     sizes: Table
-    device: Device | None = None
-    context: BatchContext | None = None
 
     def __len__(self) -> int:
         return self.offsets.size
@@ -69,8 +66,8 @@ class Streams:
     def staging_buffer(self) -> Array:
         """The staging buffer on the device. Raises: OverLimitError if there is no room for it."""
         if self.there is None:
-            if self.context is None or self.copy is None:
-                raise TypeError("streams that are not on the device need a copy on the host and their batch")
+            if self.copy is None:
+                raise TypeError("streams that are not on the device need a copy on the host")
             self.context.require(len(self), self.copy.nbytes)
             with stage("upload", timed=True) as noted:
                 self.there = self.context.upload(self.copy)
@@ -86,9 +83,7 @@ class Streams:
     def host(self) -> NDArray[np.uint8]:
         """The whole staging buffer on the host. If it is only on the device, it is downloaded once, which waits."""
         if self.copy is None:
-            if self.device is None:
-                raise TypeError("streams without a copy on the host need their device")
-            self.copy = self.device.download(self.staging_buffer)
+            self.copy = self.context.device.download(self.staging_buffer)
         return self.copy
 
     def window(self, starts: Table, nbytes: int) -> NDArray[np.uint8]:
@@ -97,23 +92,11 @@ class Streams:
         If the staging buffer is only on the device, they are downloaded, which waits.
         """
         positions = starts[:, None] + np.arange(nbytes)
-        if self.copy is not None or self.device is None:
-            window: NDArray[np.uint8] = self.host[positions]
-            return window
-        return self.device.download(self.staging_buffer[self.device.upload(positions)])
-
-    def sparse(self, nbytes: int) -> NDArray[np.uint8]:
-        """A staging buffer on the host in which at least the first ``nbytes`` bytes of every chunk are valid.
-
-        Shorter chunks are valid as a whole.
-        """
         if self.copy is not None:
-            return self.copy
-        staging_buffer = np.zeros(self.staging_buffer.size, np.uint8)  # memory that is never touched costs nothing
-        starts = np.minimum(self.offsets, max(staging_buffer.size - nbytes, 0))
-        nbytes = min(nbytes, staging_buffer.size)
-        staging_buffer[starts[:, None] + np.arange(nbytes)] = self.window(starts, nbytes)
-        return staging_buffer
+            window: NDArray[np.uint8] = self.copy[positions]
+            return window
+        device = self.context.device
+        return device.download(self.staging_buffer[device.upload(positions)])
 
 
 @dataclass(frozen=True, slots=True, eq=False)

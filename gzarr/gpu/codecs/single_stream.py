@@ -202,8 +202,10 @@ def _usual(form: Format, name: str, batch: Streams, expected: Sizes) -> Mask:
     if form.is_usual is None:
         refuse(name, batch.sizes == 0, lambda _: "truncated: there are no bytes")
         return np.ones(len(batch), np.bool_)
-    headers = batch.host if form.reads is None else batch.sparse(form.reads)
-    return form.is_usual(headers, batch.offsets, batch.sizes, expected)
+    if form.reads is None:
+        return form.is_usual(batch.host, batch.offsets, batch.sizes, expected)
+    heads = np.ascontiguousarray(batch.window(batch.offsets, form.reads)).reshape(-1)
+    return form.is_usual(heads, np.arange(len(batch)) * form.reads, batch.sizes, expected)
 
 
 # -- encoding ----------------------------------------------------------------------------------------------------

@@ -82,7 +82,7 @@ def upload_streams(context: BatchContext, buffers: Sequence[Any], phase: int = 0
     offsets, total = spread_out(sizes, phase)
     staging = context.device.staging(total)
     copy(buffers, staging, offsets)
-    return Streams(staging, None, offsets, sizes, context.device, context=context)
+    return Streams(context, staging, None, offsets, sizes)
 
 
 def new_rows(context: BatchContext, n: int, nbytes: int) -> tuple[Array, Table]:

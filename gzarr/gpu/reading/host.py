@@ -52,10 +52,10 @@ class Batch(NamedTuple):
         offsets, sizes = self.offsets, self.sizes
         if self.host is None:
             context.held.append(self.on_device)
-            return Streams(None, self.on_device, offsets, sizes, context.device)
+            return Streams(context, None, self.on_device, offsets, sizes)
         low = int(offsets.min()) // ALIGNMENT * ALIGNMENT
         high = (-(-int((offsets + sizes).max()) // ALIGNMENT) + 1) * ALIGNMENT  # with the bytes behind them
-        return Streams(self.host[low:high], None, offsets - low, sizes, context.device, context=context)
+        return Streams(context, self.host[low:high], None, offsets - low, sizes)
 
 
 class Reader(Protocol):
