@@ -180,14 +180,13 @@ class KvikioReader:
         """
         for path, version in versions.items():
             number, nbytes = version[0], min(version[2], _COMPARED_NBYTES, int(memory.nbytes))
-            if number in self._is_sound:
-                continue
-            expected = os.pread(files[path].fileno(), nbytes, 0)
-            if not any(expected):  # zeros are what a wrong read gives, too
-                continue
-            _read_at_once(memory, [(files[path], 0, nbytes, 0)])
-            self._is_sound[number] = device.download(memory[:nbytes]).tobytes() == expected
-            if not self._is_sound[number]:
+            if number not in self._is_sound:
+                expected = os.pread(files[path].fileno(), nbytes, 0)
+                if not any(expected):  # zeros are what a wrong read gives, too
+                    continue
+                _read_at_once(memory, [(files[path], 0, nbytes, 0)])
+                self._is_sound[number] = device.download(memory[:nbytes]).tobytes() == expected
+            if not self._is_sound[number]:  # as this batch has found, or another one meanwhile
                 raise OSError(f"{path}: KvikIO read other bytes than the host: {self.note}")
 
 

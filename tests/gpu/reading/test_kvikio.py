@@ -134,6 +134,19 @@ def test_a_file_system_that_is_read_as_zeros_is_read_on_the_host(tmp_path: Path,
 
 
 @needs_compiler
+def test_what_another_batch_finds_meanwhile_counts(tmp_path: Path) -> None:
+    create(tmp_path / "a")
+
+    class Meanwhile(FromTmpfs):
+        def __call__(self, path: str) -> Any:
+            reader._is_sound[Path(path).stat().st_dev] = False
+            return super().__call__(path)
+
+    reader = Meanwhile().reader()
+    np.testing.assert_array_equal(opened(tmp_path / "a", reader)[:], DATA)
+
+
+@needs_compiler
 def test_zeros_of_a_file_decide_nothing(tmp_path: Path) -> None:
     data = DATA.copy()
     data[:8] = 0
