@@ -70,7 +70,7 @@ def test_arrays_are_those_of_the_array_module(backend: Backend) -> None:
 
 def test_the_memory_of_a_call_is_measured(backend: Backend) -> None:
     def call() -> Any:
-        one = backend.xp.full(1 << 20, 3, "u1")
+        one = backend.xp.full(1 << 18, 3, "u1")
         for _ in range(3):
             one = one + one
         return one
@@ -78,7 +78,7 @@ def test_the_memory_of_a_call_is_measured(backend: Backend) -> None:
     result, nbytes = backend.measured(call)
     assert int(result[5]) == 24
     assert nbytes is not None
-    assert 2 << 20 <= nbytes < 2.2 * (1 << 20)
+    assert 2 << 18 <= nbytes < 2.2 * (1 << 18)
 
 
 def chain_for(

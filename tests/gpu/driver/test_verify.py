@@ -58,4 +58,3 @@ def test_a_gpu_that_answers_wrongly_is_not_taken(tmp_path: Path) -> None:
     for words in ("zstd: another answer than the CPU's", "GZARR_DEVICE=cuda", "GZARR_DEVICE=cpu"):
         assert words in warning
     assert kept(tmp_path)["faults"]
-    assert ask(tmp_path, "") == ("cpu", [warning])  # the next process believes it, and does not pay again
