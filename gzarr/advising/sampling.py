@@ -162,7 +162,7 @@ def _look(io: ArrayIO, coords: Coords, specs: Sequence[CodecSpec]) -> tuple[str,
         return key, size, head or b""
     if version is None and size > _WHOLE_NBYTES:
         return key, None, b""
-    (located,) = layout.locate(store, owner, [coords], version, may_fetch=False)
+    (located,) = layout.locate(store, owner, version).located(key, [coords])
     if located is None:
         return key, 0, b""
     if not isinstance(located, Request):

@@ -7,6 +7,7 @@ and the shard is read whole.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache, partial
 from typing import Any, NamedTuple, TypeVar
@@ -27,6 +28,7 @@ from gzarr.dtypes.scalars import lacks_unit
 from gzarr.errors import MetadataError, MissingExtraError
 from gzarr.indexing.grid import Grid, RegularAxis, chunk_shape, is_regular
 from gzarr.indexing.keys import Coords, join_path
+from gzarr.indexing.selection import Indices
 from gzarr.layout.chunk_layout import Layout, Names
 from gzarr.layout.shard import Level, write_order
 from gzarr.layout.sharded import Sharded
@@ -276,5 +278,14 @@ def _level(sharding: _Sharding, counts: Coords, host: Backend) -> Level:
         index_nbytes=encoded.nbytes,
         location=sharding.spec.index_location,
         wrap=host.prepare(prepare(sharding.wrap, BytesRepr()), index) if sharding.wrap else None,
+        steps=_steps(sharding.order, shape),
         write_order=write_order(sharding.spec.subchunk_write_order, shape),
     )
+
+
+def _steps(order: Coords, shape: Coords) -> Indices:
+    """How many entries further the next one is along each axis. order: the axis of each one of an index. shape: its."""
+    steps = np.ones(len(shape), np.int64)
+    for number, axis in enumerate(order):
+        steps[axis] = math.prod(shape[number + 1 :])
+    return steps

@@ -320,12 +320,14 @@ def _replaced_too_often(io: ArrayIO, key: str) -> ChunkError:
 def _locate(io: ArrayIO, store: Store, groups: Groups, tokens: Sequence[object | None]) -> list[Located]:
     """Say where the chunks of a batch are."""
 
-    def locate(item: tuple[tuple[Coords, list[Part]], object | None]) -> list[Located]:
+    def locate(item: tuple[tuple[Coords, list[Part]], object | None]) -> Sequence[Located]:
         (coords, parts), token = item
+        key = io.layout.key(coords)
         try:
-            return io.layout.locate(store, coords, [part.coords for part in parts], token)
+            places = io.layout.locate(store, coords, token, wanted=len(parts))
+            return places.located(key, [part.coords for part in parts])
         except CodecError as error:
-            raise _object_error(io, io.layout.key(coords), error) from error
+            raise _object_error(io, key, error) from error
 
     return [place for places in store.together(locate, list(zip(groups, tokens, strict=True))) for place in places]
 

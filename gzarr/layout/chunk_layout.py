@@ -1,9 +1,9 @@
-"""Where chunks are: chunk coordinates to requests, and new chunks to stored objects. Sharding is addressing.
+"""Where chunks are: chunk coordinates to places, and new chunks to stored objects. Sharding is addressing.
 
 Theory of operation. An *object* is what has a key in the store. In a plain `Layout`, every chunk is an object. In a
-`gzarr.layout.sharded.Sharded` layout, an object holds a grid of chunks and an index. ``locate`` turns the chunks
-wanted from one object into byte ranges. ``build`` makes an object's new bytes from its old ones and the chunks that
-change; it copies the other chunks encoded.
+`gzarr.layout.sharded.Sharded` layout, an object holds a grid of chunks and an index. ``locate`` says where the chunks
+of one object are, as a table with a row for each: its offset, and its bytes (`Places`). ``build`` makes an object's
+new bytes from its old ones and the chunks that change; it copies the other chunks encoded.
 
 Rules: nothing here decodes chunks; every inconsistency raises CodecError.
 """
@@ -13,15 +13,46 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
 from gzarr.indexing.grid import Grid, cut_chunks
 from gzarr.indexing.keys import Coords, KeyEncoding
+from gzarr.indexing.selection import Indices
 from gzarr.storage.base import Buffer, Request, Store
 
 #: A located chunk: a request that fetches it, its bytes, or None if it is missing.
 Located: TypeAlias = "Request | Buffer | None"
 
+#: In place of the offset and the bytes of a chunk: it is missing. In place of its bytes alone: all of the object.
+MISSING = 2**64 - 1
+
 #: In place of an object's token: the store reads one version of it, and says itself which (`PinnedStore`).
 PINNED: object = object()
+
+
+class Places:
+    """Where the chunks of one stored object are, of one version of it: here, the object is the chunk."""
+
+    __slots__ = ()
+
+    def find(self, chunks: Sequence[Coords] | Indices) -> tuple[memoryview | None, NDArray[np.uint64]]:
+        """Find chunks. Raises: CodecError, StoreError.
+
+        chunks: coordinates, (n, ndim). Returns: the bytes that they are in, None if these are the object's, which is
+        not in memory; and a row for each chunk, (n, 2): offset and number of bytes (see `MISSING`).
+        """
+        return None, np.array([(0, MISSING)], np.uint64)
+
+    def located(self, key: str, chunks: Sequence[Coords] | Indices) -> list[Located]:
+        """Find chunks, as items for `Backend.load`. key: of the object. Raises: as `find`."""
+        data, rows = self.find(chunks)
+        if data is not None:
+            return [None if start == MISSING else data[start : start + n] for start, n in rows.tolist()]
+        return [
+            None if start == MISSING else Request(key) if n == MISSING else Request(key, start, n)
+            for start, n in rows.tolist()
+        ]
 
 
 class Names(NamedTuple):
@@ -73,18 +104,19 @@ class Layout:
         self,
         store: Store,
         object_coords: Coords,
-        chunks: Sequence[Coords],
         token: object | None = None,
         *,
-        may_fetch: bool = True,
-    ) -> list[Located]:
+        stored: Buffer | None = None,
+        wanted: int = 0,
+    ) -> Places:
         """Say where the chunks of one object are.
 
         token: of the object (`Versions.token`), taken just before; None if the store has none; `PINNED`.
-        may_fetch: whether an object may be fetched whole if most of its chunks are wanted, which saves a request.
+        stored: the object, if it was fetched whole; the token is then its own (`Versions.of`).
+        wanted: how many chunks are wanted, if an object may be fetched whole for most of them, which saves a request.
         Raises: CodecError.
         """
-        return [Request(self.key(object_coords))]
+        return Places()
 
     def extract(self, stored: Buffer, object_coords: Coords, chunks: Sequence[Coords]) -> list[Buffer | None]:
         """Take chunks out of an object's bytes. Raises: CodecError."""

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from gzarr.errors import CodecError
 from gzarr.indexing.keys import Coords
+from gzarr.indexing.selection import Indices
+from gzarr.layout.chunk_layout import MISSING
 from gzarr.storage.base import Buffer, host_view
-
-MISSING = 2**64 - 1
 
 
 class Coder(Protocol):
@@ -188,6 +188,8 @@ class Level(NamedTuple):
         Where the index lies.
     wrap : Coder or None
         Codecs around the shard, or None.
+    steps : Indices
+        How many entries of the index further the next chunk along each axis of the array is.
     write_order : tuple of int, or None
         Numbers of the chunks, in C order of the index, in the order in which they are written; None for C order.
     """
@@ -199,11 +201,16 @@ class Level(NamedTuple):
     index_nbytes: int
     location: Literal["start", "end"]
     wrap: Coder | None
+    steps: Indices
     write_order: tuple[int, ...] | None = None
 
     def place(self, coords: Coords) -> Coords:
         """Coordinates of a chunk in the index."""
         return coords if self.order is None else tuple(coords[axis] for axis in self.order)
+
+    def blank_index(self) -> NDArray[np.uint64]:
+        """The index of a shard without chunks."""
+        return np.full((*self.place(self.counts), 2), MISSING, np.uint64)
 
 
 def by_owner(inner: Sequence[Level], chunks: Sequence[Coords]) -> dict[Coords, list[tuple[int, Coords]]]:

@@ -12,7 +12,7 @@ def test_chunks_of_an_unsharded_layout_are_objects() -> None:
     grid = (RegularAxis(10, 4),)
     layout = Layout(grid, grid, Names("", KeyEncoding()))
     assert layout.objects is layout.grid
-    assert layout.locate(MemoryStore(), (2,), [(2,)]) == [Request("c/2")]
+    assert layout.locate(MemoryStore(), (2,)).located("c/2", [(2,)]) == [Request("c/2")]
     assert layout.extract(b"x", (2,), [(2,)]) == [b"x"]
     assert layout.build(b"old", (2,), {(2,): b"new"}) == b"new"
     assert layout.build(b"old", (2,), {(2,): None}) is None

@@ -79,14 +79,14 @@ def test_what_is_built_is_found(name: str, steps: list[Any], asked: list[tuple[i
         ]
     for wanted in (asked[:1], asked[:5], asked):
         token = token_of(store, "c/0/0")
-        located = layout.locate(store, (0, 0), wanted, token)
+        located = layout.locate(store, (0, 0), token, wanted=len(wanted)).located("c/0/0", wanted)
         found = [store.get_one(item) if isinstance(item, Request) else item for item in located]
         assert [None if d is None else bytes(d) for d in found] == [model.get(c) for c in wanted]
 
 
 def test_nothing_is_found_where_no_shard_is(layout: Layout) -> None:
-    assert layout.locate(MemoryStore(), (0, 0), COORDS) == [None] * 24
-    assert layout.locate(MemoryStore(), (0, 0), COORDS[:1]) == [None]
+    assert layout.locate(MemoryStore(), (0, 0), wanted=24).located("c/0/0", COORDS) == [None] * 24
+    assert layout.locate(MemoryStore(), (0, 0)).located("c/0/0", COORDS[:1]) == [None]
 
 
 def test_removing_all_chunks_leaves_nothing(layout: Layout) -> None:
@@ -160,7 +160,7 @@ def find_all(layout: Layout, stored: bytes) -> None:
     """Look for every chunk, one at a time and all at once, in memory and in a store."""
     store = MemoryStore({"c/0/0": stored})
     for chunks in ([c] for c in COORDS):
-        for item in layout.locate(store, (0, 0), chunks, token_of(store, "c/0/0")):
+        for item in layout.locate(store, (0, 0), token_of(store, "c/0/0")).located("c/0/0", chunks):
             if isinstance(item, Request):
                 found = store.get_one(item)
                 if found is None or len(found) != item.length:
@@ -206,7 +206,7 @@ def test_a_nested_index_must_not_point_into_its_neighbour() -> None:
         store = MemoryStore({"c/0/0": bytes(stored)})
         for token in (None, token_of(store, "c/0/0")):  # fetched whole, and in ranges
             with pytest.raises(CodecError, match="points outside"):
-                layout.locate(store, (0, 0), [(0, 0)], token)
+                layout.locate(store, (0, 0), token).find([(0, 0)])
     with pytest.raises(CodecError, match="points outside"):
         layout.extract(bytes(stored), (0, 0), [(0, 0)])
 

@@ -18,7 +18,6 @@ import numpy as np
 
 from gzarr.cpu.compiled import library
 from gzarr.cpu.compiled.source import Source, swapped
-from gzarr.cpu.compiled.write import level_of
 from gzarr.dtypes.scalars import as_assigned
 from gzarr.indexing.grid import RegularAxis
 from gzarr.indexing.keys import Coords
@@ -33,7 +32,6 @@ from gzarr.storage.locks import while_locked
 #: What became of a chunk: stored (0), left to the caller, or equal to the fill value and deleted.
 _LEFT, _EMPTY = 1, 2
 
-_ENTRY = np.dtype(np.uint64)
 #: Data types that numbers of Python are cast to as NumPy casts them.
 _NUMBERS = "biufc"
 
@@ -118,8 +116,7 @@ def _make_basic(source: Source, target: Target | None, *, writes: bool) -> Any:
     written = shards = None
     counts: Coords = (1,) * len(extents)
     if isinstance(layout, Sharded):
-        level, index = layout.blank_index((0,) * len(extents))
-        counts, shards = level.counts, (_known_shard(layout), _table(index.steps))
+        counts, shards = layout.level.counts, (_known_shard(layout), layout.level.steps)
     index_format = _index_format(layout) if writes else None
     if chain.encoder is not None and index_format is not None:
         keep_beyond = {*(layout.cut or layout.find_cut())[0]} != {-1}
@@ -155,7 +152,7 @@ def _index_format(layout: Layout) -> tuple[bool, bool] | None:
     """Whether a checksum follows the indexes of shards, and whether they come first; None if others write them."""
     if not isinstance(layout, Sharded):
         return False, False
-    level = level_of(layout)
+    level = layout.level
     checksum = None if level.write_order is not None else checksum_of(level)
     return None if checksum is None else (checksum, level.location == "start")
 
@@ -164,8 +161,8 @@ def _known_shard(layout: Sharded) -> Callable[[Coords], tuple[Any, bytes] | None
     """Return what gives the index of a shard and the version that it is of, if it is cached."""
 
     def find(coords: Coords) -> tuple[Any, bytes] | None:
-        cached = layout.cached_entries(layout.key(coords))
-        if cached is None or type(cached[0]) is not FileVersion or cached[1].dtype != _ENTRY:
+        cached = layout.cached_index(layout.key(coords))
+        if cached is None or type(cached[0]) is not FileVersion:
             return None
         return cached[1], cached[0].packed()
 

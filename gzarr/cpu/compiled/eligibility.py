@@ -18,7 +18,7 @@ from gzarr.cpu.compiled.elements import make_element
 from gzarr.cpu.compiled.points import make_point_batches
 from gzarr.cpu.compiled.read import LoopRead, are_few, batch_size, make_read
 from gzarr.cpu.compiled.source import MAX_EXTENT, PLAIN_ARRAYS, ChunkTime, LoopChain, Source, swapped
-from gzarr.cpu.compiled.write import LoopWrite, fits, level_of, make_write, shared_size, write_size
+from gzarr.cpu.compiled.write import LoopWrite, fits, make_write, shared_size, write_size
 from gzarr.cpu.threads import thread_count
 from gzarr.indexing.copies import CopyPlan, Plan, make_batches
 from gzarr.indexing.grid import RegularAxis
@@ -41,9 +41,6 @@ _PER_CHUNK, _PER_SHARD, MIN_SAVED = 32, 100, 40
 
 #: Kinds of dtypes of which points are cast before they are written: no large values, as those of boxes may be.
 _NUMBERS = frozenset("biufc")
-
-#: Fewer chunks of nested shards, of so many inner shards each, are read by the reference path.
-_NESTED_SHARE = 2
 
 _FEW = "too few chunks to gain from the loop"
 _IRREGULAR = "points of grids that are not regular, or of too many chunks, are handled by the reference path"
@@ -119,8 +116,6 @@ class CompiledLoop:
         batches = _batches(source, plan, element.start, batch_size(source, nparts, n_threads))
         if batches is None:
             return _IRREGULAR
-        if source.nested and _are_few_of_nested(source, batches):
-            return _FEW
         return make_read(source, plan, batches, (blocks, element), n_threads)
 
     def take_write(self, plan: Plan, nparts: int, value: Any, fields: Fields, *, keep_empty: bool) -> LoopWrite | str:
@@ -204,16 +199,15 @@ def _decision(store: Store, layout: Layout, chain: LoopChain | str, *, cached: b
         return _Decision(why, why)
     if any(axis.extent > MAX_EXTENT for axis in layout.grid):
         return _Decision(why := "an axis is too long", why)
-    nested = isinstance(layout, Sharded) and not layout.is_flat
-    if isinstance(layout, Sharded) and nested and (in_memory or not layout.is_nested):
-        return _Decision(why := "shards are nested, or codecs are around them", why)
+    if isinstance(layout, Sharded) and layout.is_wrapped:
+        return _Decision(why := "codecs are around shards", why)
     no_read = "decoded chunks are cached" if cached else None
     if swapped(chain.dtype, chain.chunk.dtype) is None:
         no_read = f"dtype {chain.chunk.dtype} is stored in another byte order"
     prefix = join_path(names.path, "_")[:-1] if prefix is None else prefix
     source = Source(store, layout, names.path, names.keys, prefix, chain, ChunkTime(), ChunkTime(), in_memory)
-    if nested:
-        return _Decision(no_read or source._replace(nested=True), "shards are nested")
+    if isinstance(layout, Sharded) and not layout.is_flat:
+        return _Decision(no_read or source, "shards are nested")
     read, write = no_read or source, _write_obstacle(source) or source
     return _Decision(read, write, make_basic(read, write, _target(source)))
 
@@ -237,13 +231,6 @@ def _is_plain(block: Any) -> bool:
     return bool(block.flags.writeable and block[:1].flags.c_contiguous)
 
 
-def _are_few_of_nested(source: Source, batches: Batches) -> bool:
-    """Whether too few chunks of nested shards are wanted for the loop, which needs and keeps all indexes of a shard."""
-    layout = source.layout
-    chunks = prod(level_of(layout).counts) if isinstance(layout, Sharded) else 0
-    return batches.nchunks * _NESTED_SHARE < batches.nobjects * chunks
-
-
 def _target(source: Source) -> Target | None:
     files = source.store.files
     return None if files is None else files.target(source.path)
@@ -260,7 +247,7 @@ def _write_obstacle(source: Source) -> str | None:
     if not all(isinstance(axis, RegularAxis) for axis in (*layout.grid, *layout.objects)):
         return "shards differ in shape"
     if isinstance(layout, Sharded):
-        level = level_of(layout)
+        level = layout.level
         if level.order is not None:
             return "the indexes of shards are transposed"
         if not fits(level, chain.widest):
@@ -270,4 +257,4 @@ def _write_obstacle(source: Source) -> str | None:
 
 def _saved(layout: Sharded, nshards: int, nparts: int) -> int:
     """Return the entries that the loop saves by writing so many parts of so many shards."""
-    return nshards * (prod(level_of(layout).counts) - _PER_SHARD) + nparts * _PER_CHUNK
+    return nshards * (prod(layout.level.counts) - _PER_SHARD) + nparts * _PER_CHUNK

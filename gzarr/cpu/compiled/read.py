@@ -5,7 +5,7 @@ for points). The loop reads the chunks of a table from files or from shards, or 
 that has them in memory; it decodes and copies them, and reports the chunks that it has left: damaged ones, odd ones,
 files that cannot be read. The reference path reads those, so its answers and its errors are the only ones there are.
 
-The loop is given the cached index of each shard and the version that the index belongs to. It compares that with the
+The loop is given the places of the chunks of each shard and the version that these belong to. It compares that with the
 file that it has opened, before the first chunk and after the last one. Versions of other stores are compared here.
 
 Rules: all chunks of a shard that a read takes are of one version. A shard of which anything is left is read from
@@ -37,6 +37,7 @@ from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import Groups, Part
 from gzarr.indexing.selection import Indices
 from gzarr.indexing.tables import Batches, table_of_parts
+from gzarr.layout.chunk_layout import MISSING, Places
 from gzarr.layout.sharded import Sharded
 from gzarr.profiling.recorder import here, stage, sum_nbytes
 from gzarr.storage.base import Buffer, Request, token_of
@@ -58,25 +59,39 @@ _FEW_NCHUNKS, _SMALL_NBYTES = 8, 1 << 18
 _TELLING_S = 100e-6
 
 
-class _ShardRow(NamedTuple):
-    """What the loop is told of a shard.
+#: What the loop is told of an object, in the order of its OBJECT_STATE: all of its chunks are left, no version is
+#: checked, one is, and there must be no such file.
+_LEFT, _UNCHECKED, _CHECKED, _MISSING = range(-1, 3)
+
+
+class _Object(NamedTuple):
+    """A stored object, as the loop is told of it.
 
     Attributes
     ----------
+    key : str
+        Its key.
     token : object or None
-        Of the version that the index is of; None if there is no shard, or if it must be left.
-    entries : NDArray[np.uint64] or None
-        Its index, which must live as long as its address is used.
-    row : bytes
-        Its columns of the loop's table but for the first two.
+        Of the version that is read; None if there is no object, or if it must be left.
+    state : int
+        What is known of it.
+    places : Places or None
+        Where its chunks are; None if there is no object, or if it must be left.
     stored : Buffer or None
         Its bytes, if they are in memory.
     """
 
+    key: str
     token: object | None
-    entries: NDArray[np.uint64] | None
-    row: bytes
+    state: int
+    places: Places | None = None
     stored: Buffer | None = None
+
+    @property
+    def numbers(self) -> bytes:
+        """The loop's numbers of it."""
+        version = self.token.packed() if isinstance(self.token, FileVersion) else bytes(40)
+        return struct.pack("q40s", self.state, version)
 
 
 @dataclass(slots=True, eq=False)
@@ -102,7 +117,7 @@ class LoopRead:
     job, places
         Arguments of the loop that are the same for all batches.
     shared : dict
-        The shards that have chunks in several batches, with the numbers of these.
+        The shards that have chunks in several batches, with what the first of these found, and their numbers.
     given_up : dict
         The shards that are left to the reference path, with the numbers of their batches.
     """
@@ -116,7 +131,7 @@ class LoopRead:
     n_threads: int
     job: bytes
     places: Indices | None
-    shared: dict[Coords, tuple[_ShardRow, list[int]]] = field(default_factory=dict)
+    shared: dict[Coords, tuple[_Object, list[int]]] = field(default_factory=dict)
     given_up: dict[Coords, list[int]] = field(default_factory=dict)
     stage = "loop"
 
@@ -163,72 +178,84 @@ class LoopRead:
 
     def _read_shards(self, number: int, table: Any) -> None:
         owners, bounds = list(map(tuple, table.owners.tolist())), table.bounds.tolist()
-        layout = self._layout
-        rows: list[bytes] = []
-        used: list[_ShardRow] = []  # whose indexes must live
+        source, coords = self.source, table.coords
+        objects: list[_Object] = []
+        rows: list[NDArray[np.uint64]] = []
         for at, shard in enumerate(owners):
             is_shared = (at == 0 and table.cut[0]) or (at == len(owners) - 1 and table.cut[1])
-            found = self._shard(number, shard) if is_shared else self._find(shard)
-            rows += [_pack_run(bounds[at], bounds[at + 1] - bounds[at]), found.row]
-            used.append(found)
-        items = [found.stored for found in used] if self.source.in_memory else None
-        status = self._call(table, b"".join(rows), items)
+            found, places = self._find(shard, coords[bounds[at] : bounds[at + 1]], number if is_shared else None)
+            objects.append(found)
+            rows.append(places)
+        items = [found.stored for found in objects] if source.in_memory else None
+        paths = b"".join([os.fsencode(source.file(found.key)) + b"\0" for found in objects]) if items is None else b""
+        numbers = b"".join([found.numbers for found in objects])
+        all_rows = rows[0] if len(rows) == 1 else np.concatenate(rows)
+        status = self._call(table, (all_rows, table.bounds, numbers, paths), items)
         if any(status):
             for at, shard in enumerate(owners):
                 if any(status[bounds[at] : bounds[at + 1]]):
                     self._give_up(shard, number)
-        for shard, found in zip(owners, used, strict=True) if items is None else ():
-            if type(found.token) is not FileVersion and token_of(self.source.store, layout.key(shard)) != found.token:
+        for shard, found in zip(owners, objects, strict=True) if items is None else ():
+            if found.state == _UNCHECKED and token_of(source.store, self._layout.key(shard)) != found.token:
                 self._give_up(shard, number)
-
-    def _shard(self, number: int, shard: Coords) -> _ShardRow:
-        """What the loop is told of a shard that has chunks in several batches: these see one version."""
-        entry = self.shared.get(shard)
-        if entry is None:
-            entry = self.shared.setdefault(shard, (self._find(shard), []))
-        entry[1].append(number)
-        return entry[0]
 
     def _give_up(self, shard: Coords, number: int) -> None:
         self.given_up[shard] = self.shared[shard][1] if shard in self.shared else [number]
         self._layout.forget(self._layout.key(shard))
 
-    def _find(self, shard: Coords) -> _ShardRow:
-        """Find what the loop is told of a shard. Raises: StoreError."""
+    def _find(self, shard: Coords, chunks: Indices, number: int | None) -> tuple[_Object, NDArray[np.uint64]]:
+        """Find a shard, and the places of some of its chunks. Raises: StoreError.
+
+        number: of the batch, if other ones have chunks of the shard: they see one version.
+        """
+        if number is None:
+            found = self._locate(shard)
+        else:
+            entry = self.shared.get(shard)
+            if entry is None:
+                entry = self.shared.setdefault(shard, (self._locate(shard), []))
+            entry[1].append(number)
+            found = entry[0]
+        if found.places is not None:
+            try:
+                return found, found.places.find(chunks)[1]
+            except CodecError:  # the reference path says what is wrong
+                found = found._replace(state=_LEFT)
+        return found, np.full((len(chunks), 2), MISSING, np.uint64)
+
+    def _locate(self, shard: Coords) -> _Object:
         layout, store = self._layout, self.source.store
-        axes = zip(layout.grid, layout.objects, shard, strict=True)
-        origin = tuple([axis.locate(owner.bounds(at)[0]) for axis, owner, at in axes])
-        key, stored, token = layout.key(shard), None, None
+        key, state = layout.key(shard), _UNCHECKED
         try:
             if self.source.in_memory:
                 (stored,) = self._fetch([key])
-                versions = store.versions
-                version = None if versions is None or stored is None else versions.of(stored)
-                entries = None if stored is None else layout.index(store, shard, version, stored)
-            else:
-                token, entries = layout.cached_entries(key, nested=self.source.nested) or (None, None)
-                if not isinstance(token, FileVersion):  # else the loop will see whether it holds
-                    token = token_of(store, key)
-                    entries = layout.index(store, shard, token)
-                    if entries is not None and token is None:  # it has just come
-                        return _left(len(shard))
+                if stored is None:
+                    return _Object(key, None, _MISSING)
+                token = None if store.versions is None else store.versions.of(stored)
+                return _Object(key, token, state, layout.locate(store, shard, token, stored=stored), stored)
+            token = layout.cached_token(key)
+            if isinstance(token, FileVersion):  # the loop will see whether it holds
+                return _Object(key, token, _CHECKED, layout.locate(store, shard, token))
+            token = token_of(store, key)
+            places = layout.locate(store, shard, token)
+            if token is None:
+                return _Object(key, None, _MISSING if places.index() is None else _LEFT)  # or it has just come
+            if places.index() is None:
+                return _Object(key, None, _MISSING)
+            return _Object(key, token, _CHECKED if isinstance(token, FileVersion) else state, places)
         except CodecError:  # the reference path says what is wrong
-            return _left(len(shard))._replace(stored=stored)
-        if entries is None:
-            return _ShardRow(None, None, _pack_shard(shard, origin))
-        entries = np.ascontiguousarray(entries, np.uint64)
-        return _ShardRow(token, entries, _pack_shard(shard, origin, layout.steps(entries), entries, token), stored)
+            return _Object(key, None, _LEFT)
 
-    def _call(self, table: Any, shards: bytes | None, items: Sequence[Any] | None) -> bytes | bytearray:
+    def _call(self, table: Any, sources: tuple[Any, ...] | None, items: Sequence[Any] | None) -> bytes | bytearray:
         """Let the loop read a table.
 
-        shards: the table of those. items: the chunks, or the shards, if they are in memory.
+        sources: where chunks are in shards. items: the chunks, or the shards, if they are in memory.
         Returns: for every chunk whether it was left.
         """
         source = self.source
         path = os.fsencode(source.prefix + source.keys.prefix)
         places, rows, fill = self.places, self.rows, self.element.fill
-        arguments = self.job, self.element.table, table.columns, places, rows, shards, items, path, WRITTEN, fill
+        arguments = self.job, self.element.table, table.columns, places, rows, sources, items, path, WRITTEN, fill
         started = perf_counter()
         status, taken, placed = _call_loop(source.chain, table.nchunks, arguments)
         seconds = perf_counter() - started
@@ -334,25 +361,3 @@ def _call_loop(chain: LoopChain, n: int, arguments: tuple[Any, ...]) -> tuple[by
             else:
                 return status, taken, placed
     return b"\1" * n, 0, 0
-
-
-_pack_run = struct.Struct("2q").pack
-
-
-def _pack_shard(
-    coords: Coords,
-    origin: Sequence[int],
-    steps: Coords | None = None,
-    entries: NDArray[np.uint64] | None = None,
-    token: object | None = None,
-) -> bytes:
-    """The loop's columns of a shard but for the first two. entries: None if the shard is missing."""
-    place = (0, 0) if entries is None else (entries.__array_interface__["data"][0], entries.size // 2)
-    version = token.packed() if isinstance(token, FileVersion) else bytes(40)
-    numbers = *place, isinstance(token, FileVersion), version, *coords, *origin, *(steps or origin)
-    return struct.pack(f"3q40s{3 * len(coords)}q", *numbers)
-
-
-def _left(ndim: int) -> _ShardRow:
-    """A shard with the coordinates of none: the loop leaves its chunks."""
-    return _ShardRow(None, None, _pack_shard((-1,) * ndim, (0,) * ndim))

@@ -140,8 +140,6 @@ class Source(NamedTuple):
         How long the loop takes to read and to write one.
     in_memory : bool
         Whether the store brings chunks into memory, as it has no files; the prefix is that of their keys.
-    nested : bool
-        Whether shards hold shards.
     """
 
     store: Store
@@ -153,7 +151,10 @@ class Source(NamedTuple):
     chunk_time: ChunkTime
     write_chunk_time: ChunkTime
     in_memory: bool = False
-    nested: bool = False
+
+    def file(self, key: str) -> str:
+        """Path of the file of a stored object."""
+        return self.prefix + (key[len(self.path) + 1 :] if self.path else key)
 
 
 class _Stored(NamedTuple):

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
-from operator import eq, mul, sub
+from operator import eq
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -34,12 +34,13 @@ from gzarr.cpu.scratch import lent_scratch
 from gzarr.cpu.threads import share as share_out
 from gzarr.cpu.threads import spread
 from gzarr.errors import CodecError
-from gzarr.indexing.grid import chunk_shape
 from gzarr.indexing.keys import join_path
 from gzarr.indexing.plan import Groups, Part
+from gzarr.indexing.selection import Indices
 from gzarr.indexing.tables import Batches
-from gzarr.layout.shard import MISSING, Level, decode_index, split_index
-from gzarr.layout.sharded import Sharded, ShardIndex
+from gzarr.layout.chunk_layout import MISSING
+from gzarr.layout.shard import Level, decode_index, split_index
+from gzarr.layout.sharded import Sharded
 from gzarr.profiling.recorder import here, stage
 from gzarr.storage.base import Buffer, Request, Target, host_view
 
@@ -192,19 +193,18 @@ class LoopWrite:
 
     def _write_shard(self, loop: Any, layout: Sharded, batch: _Batch, key: str, *, covered: bool) -> bool:
         """Put a shard together and store it. Returns: whether that could be done."""
-        level, index = layout.blank_index(batch.shard or ())
-        chain = self.source.chain
+        chain, level, index = self.source.chain, layout.level, layout.level.blank_index()
         try:
             old = (None, None) if covered else self._old_shard(layout, level, batch, key)
         except CodecError:  # the reference path says what is wrong
             return False
         head = level.index_nbytes if level.location == "start" else 0
-        shares = self._shares(batch, index, head, len(old[0] or b""))
+        entries = [layout.entries(batch.shard or (), table.coords) for _, table in batch.tables]
+        shares = self._shares(batch, entries, head, len(old[0] or b""), index.size // 2)
         nbytes = shares[-1].limit
         if nbytes > _MAX_SHARD_NBYTES:
             return False
         done: list[tuple[int, int]] = []
-        grid = np.array([index.origin, index.steps], np.int64)
         with lent_scratch() as scratch:
             room = scratch.room(nbytes + level.index_nbytes + len(shares) * chain.write_nbytes)
             shard, rests = room[: nbytes + level.index_nbytes], room[nbytes + level.index_nbytes :]
@@ -212,9 +212,9 @@ class LoopWrite:
             def encode(share: _Share) -> None:
                 rest = rests[share.number * chain.write_nbytes :][: chain.write_nbytes]
                 share.end, after = share.start, share.entry
-                for table in share.tables:
-                    until = share.until if table is share.tables[-1] else 0
-                    into = shard[: share.limit], index.entries, share.end, after, until, *old, grid
+                for table, numbers in share.tables:
+                    until = share.until if table is share.tables[-1][0] else 0
+                    into = shard[: share.limit], index, share.end, after, until, *old, numbers
                     answer = self._call(loop, table, (None, into, None), rest, bytearray(table.nchunks))
                     share.n_left, *counts, share.end, after = answer
                     done.append((counts[0], counts[1]))
@@ -224,13 +224,13 @@ class LoopWrite:
             share_out(encode, shares)
             if any(share.n_left for share in shares):
                 return False
-            end = _join(shard, index.entries.reshape(-1, 2), shares)
-            if end == head and (index.entries == MISSING).all():
+            end = _join(shard, index.reshape(-1, 2), shares)
+            if end == head and (index == MISSING).all():
                 self.source.store.delete_many([key])
             else:
                 if level.write_order is not None:
-                    _reorder(shard, index.entries.reshape(-1, 2), head, level.write_order)
-                encoded = np.frombuffer(level.coder.encode([index.entries.astype("<u8", copy=False)])[0], np.uint8)
+                    _reorder(shard, index.reshape(-1, 2), head, level.write_order)
+                encoded = np.frombuffer(level.coder.encode([index.astype("<u8", copy=False)])[0], np.uint8)
                 at = 0 if head else end
                 shard[at : at + len(encoded)] = encoded
                 self.source.store.set(key, shard.data[: end if head else end + len(encoded)])
@@ -238,9 +238,14 @@ class LoopWrite:
             doing.count(batch.nchunks, *map(sum, zip(*done, strict=True)))
         return True
 
-    def _shares(self, batch: _Batch, index: ShardIndex, head: int, old_nbytes: int) -> list[_Share]:
-        """Cut the tables of a shard into runs that are encoded at once. head: where its first chunk begins."""
-        chain, tables = self.source.chain, [table for _, table in batch.tables]
+    def _shares(
+        self, batch: _Batch, entries: Sequence[Indices], head: int, old_nbytes: int, n_entries: int
+    ) -> list[_Share]:
+        """Cut the tables of a shard into runs that are encoded at once.
+
+        entries: of the chunks of each table. head: where the first chunk begins.
+        """
+        chain, tables = self.source.chain, [(table, of) for (_, table), of in zip(batch.tables, entries, strict=True)]
         most = _most_encoded(chain.widest)
         n = min(self.threads_a_shard, len(tables), batch.nchunks * chain.nbytes // _SHARE_NBYTES)
         if n < 2 or batch.nchunks * most + n * (old_nbytes + most) > _MAX_SHARD_NBYTES:
@@ -249,9 +254,9 @@ class LoopWrite:
         each = -(-len(tables) // n)
         for first in range(0, len(tables), each):
             some = tables[first : first + each]
-            start, entry = (shares[-1].limit, _entry(some[0], index)) if shares else (head, 0)
-            limit = start + old_nbytes + sum(table.nchunks for table in some) * most + chain.max_encoded
-            shares.append(_Share(len(shares), some, start, limit, entry, index.entries.size // 2))
+            start, entry = (shares[-1].limit, int(some[0][1][0])) if shares else (head, 0)
+            limit = start + old_nbytes + sum(table.nchunks for table, _ in some) * most + chain.max_encoded
+            shares.append(_Share(len(shares), some, start, limit, entry, n_entries))
         for share, following in pairwise(shares):
             share.until = following.entry
         return shares
@@ -260,7 +265,7 @@ class LoopWrite:
         """The bytes and the index of a shard. Raises: CodecError."""
         stored = self.source.store.get_one(Request(key))
         if stored is None:
-            return b"", layout.blank_index(batch.shard or ())[1].entries
+            return b"", level.blank_index()
         encoded = split_index(host_view(stored), level.index_nbytes, level.location)
         # A copy: the index may lie anywhere in the bytes, its numbers across the words of memory.
         return stored, np.array(decode_index(encoded, level.coder), np.uint64, order="C")
@@ -289,7 +294,7 @@ class _Share:
     number : int
         Of the share.
     tables : list
-        Its chunks.
+        Its chunks, and the entries of the index that are theirs.
     start, limit : int
         Where its bytes begin, and where there is no more room.
     entry, until : int
@@ -301,7 +306,7 @@ class _Share:
     """
 
     number: int
-    tables: list[Any]
+    tables: list[tuple[Any, Indices]]
     start: int
     limit: int
     entry: int
@@ -320,11 +325,6 @@ def _join(shard: Any, entries: NDArray[np.uint64], shares: Sequence[_Share]) -> 
         mine[mine != MISSING] -= np.uint64(share.start - end)
         end += moved
     return end
-
-
-def _entry(table: Any, index: ShardIndex) -> int:
-    """The place of the first chunk of a table in the index of its shard."""
-    return sum(map(mul, map(sub, table.coords[0].tolist(), index.origin), index.steps))
 
 
 def write_size(source: Source, target: Target | None, nparts: int, n_threads: int) -> int:
@@ -405,8 +405,3 @@ def _most_encoded(nbytes: int) -> int:
 def fits(level: Level, nbytes: int) -> bool:
     """Whether the loop can put shards together. nbytes: of a decoded chunk."""
     return prod(level.counts) * _most_encoded(nbytes) <= _MAX_SHARD_NBYTES
-
-
-def level_of(layout: Sharded) -> Level:
-    """The level of a flat layout."""
-    return layout.levels(chunk_shape(layout.objects, (0,) * len(layout.grid)))[0]

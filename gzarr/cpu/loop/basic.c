@@ -24,7 +24,7 @@ static Call make_call(const Basic *basic, const Job *job, const Copies *copies) 
         .n = copies->n,
         .spans = copies->spans,
         .n_copies = copies->n,
-        .grid = &copies->grid,
+        .entries = basic->find ? copies->entries : NULL,
         .path = PyBytes_AsString(basic->path),
         .path_length = PyBytes_Size(basic->path),
         .fill = PyBytes_AsString(basic->fill),

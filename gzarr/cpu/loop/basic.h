@@ -11,7 +11,7 @@ enum { MAX_PARTS = 16, MAX_NBYTES = 1 << 19 };
 typedef struct {
     Span spans[MAX_PARTS * MAX_NDIM];
     int n;
-    ShardGrid grid; /* of the shard that holds all of them */
+    int64_t entries[MAX_PARTS]; /* in the index of the shard that holds all of them */
 } Copies;
 
 typedef struct {

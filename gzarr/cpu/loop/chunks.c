@@ -1,56 +1,66 @@
 /* Reads and writes tables of chunks: see gzarr/cpu/compiled/{read,write}.py. */
 #include "module.h"
 
-enum { TABLE_COLUMNS = 4 };
+enum { TABLE_COLUMNS = 4, OBJECT_COLUMNS = 4 };
 
 /* Take the columns of a table. (Apart from other arguments, as CPython counts those of nested tuples wrong.) */
 static bool take_columns(PyObject *table, Py_buffer *b) {
     return PyArg_ParseTuple(table, "y*y*z*z*", &b[0], &b[1], &b[2], &b[3]);
 }
 
-/* read(job, element, table, blocks, rows, shards, items, path, written, fill, scratch, status): table: see `take_table`.
- * blocks: None for a single result; rows: of each. shards: None for chunks that are stored alone. items: what is stored of
- * every chunk, or of every shard, None for nothing; None for files. Returns: (chunks left, bytes read, bytes placed). */
+/* Take (places, bounds, numbers, paths): see Objects. in_memory: whether they are no files, and have no paths. */
+static bool take_objects(PyObject *sources, Py_buffer *b, bool in_memory, Objects *objects) {
+    if (!PyArg_ParseTuple(sources, "y*y*y*y*", &b[0], &b[1], &b[2], &b[3])) return false;
+    const int64_t n = b[2].len / (OBJECT_NUMBERS * WORD);
+    const char *paths = b[3].buf;
+    *objects = (Objects){b[0].buf, b[1].buf, b[2].buf, paths, n};
+    int64_t n_paths = 0;
+    for (Py_ssize_t i = 0; i < b[3].len; i++) n_paths += !paths[i];
+    return n > 0 && b[2].len == n * OBJECT_NUMBERS * WORD && b[1].len == (n + 1) * WORD && (in_memory || n_paths == n);
+}
+
+/* read(job, element, table, blocks, rows, sources, items, path, written, fill, scratch, status): table: see `take_table`.
+ * blocks: None for a single result; rows: of each. sources: see `take_objects`; None for chunks that are stored alone. items:
+ * what is stored of every chunk, or of every object, None for nothing; None for files. Returns: (chunks left, bytes read, bytes placed). */
 PyObject *loop_read(PyObject *module, PyObject *args) {
-    enum { JOB, ELEMENT, TABLE, BLOCKS = TABLE + TABLE_COLUMNS, SHARDS, PATH, WRITTEN, FILL, SCRATCH, STATUS, N };
+    enum { JOB, ELEMENT, TABLE, BLOCKS = TABLE + TABLE_COLUMNS, OBJECTS, PATH = OBJECTS + OBJECT_COLUMNS, WRITTEN, FILL, SCRATCH, STATUS, N };
     Py_buffer b[N];
-    PyObject *table, *objects;
+    PyObject *table, *sources, *given;
     Items items = {0};
+    Objects objects = {0};
     long long rows;
     Done done = {0};
     memset(b, 0, sizeof b);
-    if (!PyArg_ParseTuple(args, "y*z*Oz*Lz*Oy*y*y*w*w*", &b[JOB], &b[ELEMENT], &table, &b[BLOCKS], &rows, &b[SHARDS], &objects,
+    if (!PyArg_ParseTuple(args, "y*z*Oz*LOOy*y*y*w*w*", &b[JOB], &b[ELEMENT], &table, &b[BLOCKS], &rows, &sources, &given,
                           &b[PATH], &b[WRITTEN], &b[FILL], &b[SCRATCH], &b[STATUS]))
         return NULL;
-    const bool in_memory = objects != Py_None;
+    const bool in_memory = given != Py_None, sharded = sources != Py_None;
     Job job = {0};
     const int64_t n = b[STATUS].len;
-    bool sound = take_columns(table, &b[TABLE]) && (!in_memory || take_items(objects, &items)) && take_job(&b[JOB], &job);
+    bool sound = take_columns(table, &b[TABLE]) && (!sharded || take_objects(sources, &b[OBJECTS], in_memory, &objects)) &&
+                 (!in_memory || take_items(given, &items)) && take_job(&b[JOB], &job);
     Call call = {
         .job = &job,
         .blocks = b[BLOCKS].buf,
         .n_blocks = b[BLOCKS].len / (2 * WORD),
         .rows = rows,
-        .items = b[SHARDS].buf ? NULL : items.all,
+        .items = sharded ? NULL : items.all,
         .written = b[WRITTEN].buf,
         .n_written = b[WRITTEN].len / WORD,
         .path = b[PATH].buf,
         .path_length = b[PATH].len,
-        .sharded = b[SHARDS].buf != NULL,
+        .sharded = sharded,
         .fill = b[FILL].buf,
     };
     sound = sound && take_element(&b[ELEMENT], &job, &call.element) && b[FILL].len == out_size(&call) &&
             b[SCRATCH].len >= job.max_encoded + job.nbytes && b[WRITTEN].len >= WORD && take_table(&call, &b[TABLE], n) &&
             (job.npoints >= 0 || !call.slots || (call.blocks && rows > 0));
-    const Py_ssize_t width = (SHARD_COORDS + 3 * (sound ? job.ndim : 1)) * WORD;
-    const int64_t n_shards = b[SHARDS].len / width;
-    if (sound && call.sharded)
-        sound = b[SHARDS].len == n_shards * width && shards_are_sound(b[SHARDS].buf, n_shards, job.ndim, n);
-    if (in_memory) sound = sound && items.n == (call.sharded ? n_shards : n);
+    if (sharded) sound = sound && b[OBJECTS].len == 2 * n * WORD && objects_are_sound(&objects, n);
+    if (in_memory) sound = sound && items.n == (sharded ? objects.n_objects : n);
     if (sound) {
         Py_BEGIN_ALLOW_THREADS
-        if (call.sharded)
-            done = read_shards(&call, b[SHARDS].buf, n_shards, items.all, b[STATUS].buf, b[SCRATCH].buf);
+        if (sharded)
+            done = read_objects(&call, &objects, items.all, b[STATUS].buf, b[SCRATCH].buf);
         else
             done = read_all(&call, b[STATUS].buf, b[SCRATCH].buf);
         Py_END_ALLOW_THREADS
@@ -60,13 +70,12 @@ PyObject *loop_read(PyObject *module, PyObject *args) {
     return sound ? report(&done) : refuse();
 }
 
-enum { FILE_PATH, TEMPORARY, GENERATIONS, MADE, INDEX, OLD, OLD_INDEX, GRID, N_HELD };
+enum { FILE_PATH, TEMPORARY, GENERATIONS, MADE, INDEX, OLD, OLD_INDEX, ENTRIES, N_HELD };
 
 /* Where a write puts its chunks, and the memory that this is. */
 typedef struct {
     Py_buffer held[N_HELD];
     Items items;
-    ShardGrid grid;
     uint64_t *entries; /* of chunks for a store */
 } Destination;
 
@@ -82,20 +91,20 @@ static bool take_files(PyObject *files, Destination *to, Call *call, Sink *sink)
     return held[GENERATIONS].len >= WORD;
 }
 
-/* Take (made, index, position, next, until, old, old_index, grid): a shard that is put together in memory. old, old_index:
- * of the old shard, nothing and a blank one if there is none, None if it is covered whole. grid: as in ShardGrid. */
+/* Take (made, index, position, next, until, old, old_index, entries): a shard that is put together in memory. old, old_index:
+ * of the old shard, nothing and a blank one if there is none, None if it is covered whole. entries: as in Call. */
 static bool take_shard(PyObject *shard, Destination *to, Call *call, Sink *sink) {
     Py_buffer *held = to->held;
     long long position, next, until;
     if (!PyArg_ParseTuple(shard, "w*w*LLLz*z*y*", &held[MADE], &held[INDEX], &position, &next, &until, &held[OLD],
-                          &held[OLD_INDEX], &held[GRID]))
+                          &held[OLD_INDEX], &held[ENTRIES]))
         return false;
-    call->sharded = true, call->grid = &to->grid;
+    call->sharded = true, call->entries = held[ENTRIES].buf;
     call->index = held[OLD_INDEX].buf, call->n_index = held[INDEX].len / (2 * WORD);
     call->bytes = held[OLD].buf, call->n_bytes = held[OLD].len, call->bytes_may_change = !held[OLD].readonly;
     sink->shard = held[MADE].buf, sink->capacity = held[MADE].len, sink->index = held[INDEX].buf;
     sink->position = position, sink->next = next, sink->until = until;
-    return unpack(&held[GRID], call->job->ndim, 0, 2, 0, (int64_t *)&to->grid) && !call->index == !call->bytes &&
+    return held[ENTRIES].len == call->n * WORD && !call->index == !call->bytes &&
            (!call->index || held[OLD_INDEX].len == held[INDEX].len) && position >= 0 && position <= held[MADE].len &&
            next >= 0 && until <= call->n_index;
 }

@@ -158,12 +158,6 @@ typedef struct {
     int64_t full; /* whether that is every element of the chunk that lies in the array */
 } Span;
 
-/* Where the entries of the chunks of a shard are in its index. */
-typedef struct {
-    int64_t origin[MAX_NDIM]; /* coordinates of the shard's first chunk */
-    int64_t step[MAX_NDIM];   /* entries from one chunk to the next */
-} ShardGrid;
-
 /* What is taken of every element, all of it or a field, and what becomes of that. Zeros: all of it, as it is. */
 typedef struct {
     int64_t start, size; /* bytes */
@@ -171,10 +165,16 @@ typedef struct {
     CastRun cast;        /* NULL if they are copied as they are */
 } Element;
 
-/* Columns of a shard in the table of a call: its first chunk among those of the call, their number, the address of its
- * index and the entries of that (0 for a shard that is missing), whether its version is to be checked, and that. What
- * follows are the coordinates of the shard, those of its first chunk, and entries from one chunk to the next. */
-enum { SHARD_FIRST, SHARD_N, SHARD_INDEX, SHARD_ENTRIES, SHARD_CHECKED, SHARD_VERSION, SHARD_COORDS = SHARD_VERSION + 5 };
+/* Where the chunks of a call are stored (gzarr/layout/chunk_layout.py, Places), those of one object together. */
+enum { OBJECT_STATE, OBJECT_VERSION, OBJECT_NUMBERS = OBJECT_VERSION + 5 };
+enum { OBJECT_LEFT = -1, OBJECT_UNCHECKED, OBJECT_CHECKED, OBJECT_MISSING };
+typedef struct {
+    const void *places;     /* (n, 2): offset and bytes of each chunk, as `look_up` reads them */
+    const int64_t *bounds;  /* (n_objects + 1,): the first chunk of each object, and how many there are */
+    const int64_t *numbers; /* (n_objects, OBJECT_NUMBERS): what is known of each, and the version that the places are of */
+    const char *paths;      /* of objects that are files, strings one after the other */
+    int64_t n_objects;
+} Objects;
 
 /* A chunk as it is stored, in memory. */
 typedef struct {
@@ -204,10 +204,10 @@ typedef struct {
     int64_t n_written;
     const char *path; /* of the shard, or what the chunks' paths begin with */
     int64_t path_length;
-    const ShardGrid *grid; /* of the shard */
-    const void *index; /* offset and size of each chunk of the shard, as `look_up` reads them from anywhere in memory;
+    const void *index; /* offset and size of chunks of the shard, as `look_up` reads them from anywhere in memory;
                         * NULL if there is no shard, or, of one that is written, if it is covered whole */
-    int64_t n_index;       /* entries */
+    int64_t n_index;        /* entries */
+    const int64_t *entries; /* of the chunks in it, (n,); NULL if it has those of the call, in their order */
     const char *bytes; /* of the shard, if they are in memory: it is then not opened */
     int64_t n_bytes;
     bool bytes_may_change; /* as in Item */
@@ -426,8 +426,8 @@ bool read_exactly(int fd, char *to, int64_t n, int64_t at);
 bool write_at(int fd, const char *data, int64_t n, int64_t at);
 bool write_exactly(int fd, const char *data, int64_t n);
 bool make_path(const Call *call, const int64_t *coords, char *path);
-bool find_entry(const Call *call, const int64_t *coords, uint64_t *at);
-Found look_up(const Call *call, uint64_t at, int64_t shard_size, uint64_t *start, int64_t *size);
+Found look_up(const void *index, int64_t at, int64_t shard_size, uint64_t *start, int64_t *size);
+Found look_up_chunk(const Call *call, int64_t number, int64_t shard_size, uint64_t *start, int64_t *size);
 int open_regular(const char *path, int64_t *size);
 bool is_version(const Call *call, int fd);
 Found find_stored(const Call *call, const int64_t *coords, Reader *reader, Stored *stored);
@@ -455,11 +455,10 @@ enum { MAX_ZSTD_LEVEL = 22 }; /* and what is above */
 int64_t compress_zstd(int64_t level, bool checksum, const char *data, int64_t n, char *to, int64_t room, State *state);
 bool has_zstd_encoder(void);
 
-/* read.c, write.c: what became of each chunk of the call is put into `status`. shards: a table of them; items: their bytes,
- * NULL for files. */
+/* read.c, write.c: what became of each chunk of the call is put into `status`. items: the bytes of objects, NULL for files. */
 Done read_all(const Call *call, char *status, char *scratch);
-Done read_shards(Call *call, const int64_t *shards, int64_t n_shards, const Item *items, char *status, char *scratch);
-bool shards_are_sound(const int64_t *shards, int64_t n_shards, int64_t ndim, int64_t n);
+Done read_objects(Call *call, const Objects *objects, const Item *items, char *status, char *scratch);
+bool objects_are_sound(const Objects *objects, int64_t n);
 /* Bytes of scratch memory that a write takes. */
 int64_t write_room(const Job *job, const Encoder *encoder);
 Done write_all(const Call *call, Sink *sink, char *status, char *scratch);

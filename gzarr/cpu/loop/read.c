@@ -117,32 +117,20 @@ Done read_all(const Call *call, char *status, char *scratch) {
 
 /* -- shards ---------------------------------------------------------------------------------------------------- */
 
-/* Open a shard, or take it from memory. False if it can not be. */
-static bool take_shard(Call *call, const int64_t *shard, const Item *item, Reader *reader) {
-    char path[MAX_PATH];
+/* Read the chunks of one object. item: its bytes; NULL for a file. False if nothing of it counts. */
+static bool read_object(Call *call, const int64_t *numbers, const int64_t *bounds, const char *path, const Item *item,
+                        Reader *reader, char *status, Done *done) {
+    const int64_t state = numbers[OBJECT_STATE];
     if (item) {
         call->bytes = item->bytes, call->n_bytes = item->size, call->bytes_may_change = item->may_change;
-        return !item->bytes == !shard[SHARD_INDEX] && !shard[SHARD_CHECKED];
+    } else {
+        reader->fd = open_regular(path, &reader->shard_size);
     }
-    if (!make_path(call, shard + SHARD_COORDS, path)) return false;
-    reader->fd = open_regular(path, &reader->shard_size);
-    return reader->fd >= 0 || (reader->fd == -1 && !shard[SHARD_INDEX]);
-}
-
-/* Read the chunks of one shard. item: the shard in memory; NULL for a file. False if nothing of it counts. */
-static bool read_shard(Call *call, const int64_t *shard, const Item *item, Reader *reader, char *status, Done *done) {
-    const int64_t ndim = call->job->ndim, first = shard[SHARD_FIRST], n = shard[SHARD_N];
-    if (!take_shard(call, shard, item, reader)) return false;
-    ShardGrid grid;
-    memcpy(grid.origin, shard + SHARD_COORDS + ndim, (size_t)ndim * sizeof(int64_t));
-    memcpy(grid.step, shard + SHARD_COORDS + 2 * ndim, (size_t)ndim * sizeof(int64_t));
-    call->grid = &grid;
-    call->index = (const void *)(intptr_t)shard[SHARD_INDEX];
-    call->n_index = shard[SHARD_ENTRIES];
-    call->version = shard[SHARD_CHECKED] ? shard + SHARD_VERSION : NULL;
+    call->version = state == OBJECT_CHECKED && !item ? numbers + OBJECT_VERSION : NULL;
     const bool is_open = reader->fd >= 0;
-    bool sound = item || (is_open == (call->index != NULL) && (!is_open || is_version(call, reader->fd)));
-    for (int64_t i = first; sound && i < first + n; i++) {
+    bool sound = state >= OBJECT_UNCHECKED && state <= OBJECT_MISSING &&
+                 (item || (is_open == (state != OBJECT_MISSING) && reader->fd >= -1 && (!is_open || is_version(call, reader->fd))));
+    for (int64_t i = bounds[0]; sound && i < bounds[1]; i++) {
         status[i] = (char)read_chunk(call, i, reader, done);
         sound = status[i] == DONE;
     }
@@ -154,30 +142,29 @@ static bool read_shard(Call *call, const int64_t *shard, const Item *item, Reade
     return sound;
 }
 
-Done read_shards(Call *call, const int64_t *shards, int64_t n_shards, const Item *items, char *status, char *scratch) {
+Done read_objects(Call *call, const Objects *objects, const Item *items, char *status, char *scratch) {
     Reader reader = {.encoded = scratch, .decoded = scratch + call->job->max_encoded, .fd = -1};
     Done done = {0};
-    for (int64_t s = 0; s < n_shards; s++) {
-        const int64_t *shard = shards + s * (SHARD_COORDS + 3 * call->job->ndim);
-        Done of_shard = {0};
-        if (read_shard(call, shard, items ? items + s : NULL, &reader, status, &of_shard)) {
-            done.taken += of_shard.taken, done.placed += of_shard.placed;
+    const char *path = objects->paths;
+    call->index = objects->places, call->n_index = call->n;
+    for (int64_t i = 0; i < objects->n_objects; i++, path += items ? 0 : strlen(path) + 1) {
+        const int64_t *bounds = objects->bounds + i;
+        Done of_object = {0};
+        if (read_object(call, objects->numbers + i * OBJECT_NUMBERS, bounds, path, items ? items + i : NULL, &reader, status,
+                        &of_object)) {
+            done.taken += of_object.taken, done.placed += of_object.placed;
             continue;
         }
-        memset(status + shard[SHARD_FIRST], LEFT, (size_t)shard[SHARD_N]);
-        done.left += shard[SHARD_N];
+        memset(status + bounds[0], LEFT, (size_t)(bounds[1] - bounds[0]));
+        done.left += bounds[1] - bounds[0];
     }
     close_reader(&reader);
     return done;
 }
 
-/* Whether rows of the tables, of so many chunks, are within each other. */
-bool shards_are_sound(const int64_t *shards, int64_t n_shards, int64_t ndim, int64_t n) {
-    int64_t next = 0;
-    for (int64_t s = 0; s < n_shards; s++, shards += SHARD_COORDS + 3 * ndim) {
-        if (shards[SHARD_FIRST] != next || shards[SHARD_N] < 1 || shards[SHARD_N] > n - next) return false;
-        if (shards[SHARD_ENTRIES] < 0) return false;
-        next += shards[SHARD_N];
-    }
-    return next == n;
+/* Whether objects, of so many chunks, have some of them each. */
+bool objects_are_sound(const Objects *objects, int64_t n) {
+    for (int64_t i = 0; i < objects->n_objects; i++)
+        if (objects->bounds[i] >= objects->bounds[i + 1]) return false;
+    return objects->bounds[0] == 0 && objects->bounds[objects->n_objects] == n;
 }

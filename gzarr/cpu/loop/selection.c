@@ -90,8 +90,12 @@ bool find_object(const Basic *basic, Copies *copies, int64_t *coords) {
     for (int64_t a = 0; a < basic->job.ndim; a++) {
         coords[a] = first[a].chunk / basic->counts[a];
         if (last[a].chunk / basic->counts[a] != coords[a]) return false;
-        copies->grid.origin[a] = coords[a] * basic->counts[a];
-        copies->grid.step[a] = basic->steps[a];
+    }
+    for (int i = 0; i < copies->n; i++) {
+        const Span *spans = first + i * basic->job.ndim;
+        copies->entries[i] = 0;
+        for (int64_t a = 0; a < basic->job.ndim; a++)
+            copies->entries[i] += spans[a].chunk % basic->counts[a] * basic->steps[a];
     }
     return true;
 }

@@ -57,27 +57,21 @@ bool make_path(const Call *call, const int64_t *coords, char *path) {
     return true;
 }
 
-/* Which entry of a shard's index is a chunk's. False if none is. */
-bool find_entry(const Call *call, const int64_t *coords, uint64_t *at) {
-    const ShardGrid *grid = call->grid;
-    *at = 0;
-    for (int64_t a = 0; a < call->job->ndim; a++) {
-        const uint64_t within = (uint64_t)coords[a] - (uint64_t)grid->origin[a];
-        if (within >= (uint64_t)call->n_index) return false; /* a product of larger numbers may wrap to another chunk's */
-        *at += within * (uint64_t)grid->step[a];
-    }
-    return *at < (uint64_t)call->n_index;
-}
-
-/* Where a chunk of a shard of so many bytes is. at: a number below n_index. ODD if it is not within the shard. */
-Found look_up(const Call *call, uint64_t at, int64_t shard_size, uint64_t *start, int64_t *size) {
+/* What an entry of the index of a shard of so many bytes says. ODD if that is not within the shard. */
+Found look_up(const void *index, int64_t at, int64_t shard_size, uint64_t *start, int64_t *size) {
     uint64_t entry[2]; /* a copy, as an index may lie anywhere in a shard */
-    memcpy(entry, (const char *)call->index + at * sizeof entry, sizeof entry);
+    memcpy(entry, (const char *)index + (size_t)at * sizeof entry, sizeof entry);
     *start = entry[0];
     if (*start == MISSING) return ABSENT;
-    if (*start > (uint64_t)shard_size || entry[1] > (uint64_t)shard_size - *start) return ODD;
+    if (shard_size < 0 || *start > (uint64_t)shard_size || entry[1] > (uint64_t)shard_size - *start) return ODD;
     *size = (int64_t)entry[1];
     return FOUND;
+}
+
+/* The same of a chunk of a call. */
+Found look_up_chunk(const Call *call, int64_t number, int64_t shard_size, uint64_t *start, int64_t *size) {
+    const int64_t at = call->entries ? call->entries[number] : number;
+    return at < 0 || at >= call->n_index ? ODD : look_up(call->index, at, shard_size, start, size);
 }
 
 /* Open a regular file. Returns: its descriptor; -1 if there is none, -2 if it is to be left. Nothing waits for a pipe. */
@@ -123,21 +117,12 @@ static Found find_file(const Call *call, const int64_t *coords, Reader *reader, 
     return FOUND;
 }
 
-static bool is_missing(const Call *call, uint64_t at) {
-    uint64_t start;
-    memcpy(&start, (const char *)call->index + at * 2 * sizeof start, sizeof start);
-    return start == MISSING;
-}
-
-static Found find_range(const Call *call, const int64_t *coords, Reader *reader, Stored *stored) {
+static Found find_range(const Call *call, const Reader *reader, Stored *stored) {
     if (!call->index) return ABSENT;
-    uint64_t at, start;
-    if (!find_entry(call, coords, &at)) return ODD;
-    if (is_missing(call, at)) return ABSENT;
-    if (!call->bytes && reader->fd == -1) reader->fd = open_regular(call->path, &reader->shard_size);
-    if (!call->bytes && reader->fd < 0) return ODD;
+    uint64_t start = 0;
     *stored = (Stored){.bytes = call->bytes, .may_change = call->bytes_may_change, .fd = reader->fd};
-    const Found found = look_up(call, at, call->bytes ? call->n_bytes : reader->shard_size, &start, &stored->size);
+    const int64_t shard_size = call->bytes ? call->n_bytes : reader->fd < 0 ? -1 : reader->shard_size;
+    const Found found = look_up_chunk(call, reader->number, shard_size, &start, &stored->size);
     stored->start = (int64_t)start;
     return found;
 }
@@ -151,7 +136,7 @@ static Found find_item(const Item *item, Stored *stored) {
 /* Find where a chunk is stored. If it is there, `leave_stored` is to be called. */
 Found find_stored(const Call *call, const int64_t *coords, Reader *reader, Stored *stored) {
     if (call->items) return find_item(&call->items[reader->number], stored);
-    return (call->sharded ? find_range : find_file)(call, coords, reader, stored);
+    return call->sharded ? find_range(call, reader, stored) : find_file(call, coords, reader, stored);
 }
 
 void leave_stored(const Call *call, const Stored *stored) {

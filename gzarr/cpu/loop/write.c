@@ -188,7 +188,7 @@ static bool copy_entries(const Call *call, Sink *sink, int64_t end, const Reader
     uint64_t start, from = 0;
     int64_t size, run = 0;
     for (; call->index && sink->next < end; sink->next++) {
-        const Found found = look_up(call, (uint64_t)sink->next, old_nbytes, &start, &size);
+        const Found found = look_up(call->index, sink->next, old_nbytes, &start, &size);
         if (found == ABSENT) continue;
         if (found == ODD || size > sink->capacity - sink->position - run) return false;
         if (start != from + (uint64_t)run) {
@@ -207,14 +207,12 @@ static bool copy_entries(const Call *call, Sink *sink, int64_t end, const Reader
 
 /* Come to the entry of a chunk that is written; parts come in the order of their entries. False if it cannot be
  * replaced. */
-static bool reach_entry(const Call *call, Sink *sink, const int64_t *coords, const Reader *reader, int64_t *entry) {
-    uint64_t at, start;
+static bool reach_entry(const Call *call, Sink *sink, int64_t entry, const Reader *reader) {
+    uint64_t start;
     int64_t size;
-    if (!find_entry(call, coords, &at) || (int64_t)at < sink->next) return false;
-    *entry = (int64_t)at;
-    if (!copy_entries(call, sink, *entry, reader)) return false;
+    if (entry < sink->next || entry >= call->n_index || !copy_entries(call, sink, entry, reader)) return false;
     sink->next++;
-    return !call->index || look_up(call, at, call->bytes ? call->n_bytes : reader->shard_size, &start, &size) != ODD;
+    return !call->index || look_up(call->index, entry, call->bytes ? call->n_bytes : reader->shard_size, &start, &size) != ODD;
 }
 
 /* -- one part -------------------------------------------------------------------------------------------------- */
@@ -239,12 +237,11 @@ static bool lies_in_runs(const Call *call, const Encoder *encoder, Piece *piece)
 
 static int write_one(const Call *call, Sink *sink, int64_t part, Done *done, State *state) {
     const Job *job = call->job;
-    int64_t entry = 0;
+    const int64_t entry = call->entries ? call->entries[part] : part;
     Piece piece;
     if (!plan_piece(call, sink->encoder, part, &piece)) return LEFT;
-    const bool found = call->items   ? (entry = state->reader.number, true)
-                       : sink->shard ? reach_entry(call, sink, piece.coords, &state->reader, &entry)
-                                     : make_path(call, piece.coords, state->path);
+    const bool found = call->items ||
+                       (sink->shard ? reach_entry(call, sink, entry, &state->reader) : make_path(call, piece.coords, state->path));
     if (!found || (sink->shard && !call->items && !call->index && !piece.covers)) return LEFT;
     char *to = room_for(job, sink, state);
     if (!to) return LEFT;

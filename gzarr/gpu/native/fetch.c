@@ -140,16 +140,29 @@ static void read_ranges(const Fetch *fetch, int fd, const Range *ranges, int64_t
     }
 }
 
+/* Which entry of the index of its shard is a chunk's. False if none is. */
+static bool find_entry(const Places *places, const int64_t *shard, const int64_t *coords, int64_t *at) {
+    uint64_t entry = 0;
+    for (int64_t a = 0; a < places->ndim; a++) {
+        const uint64_t within = (uint64_t)coords[a] - (uint64_t)shard[a] * (uint64_t)places->counts[a];
+        if (within >= (uint64_t)places->entries) return false; /* a product of larger numbers may wrap to another chunk's */
+        entry += within * (uint64_t)places->steps[a];
+    }
+    *at = (int64_t)entry;
+    return entry < (uint64_t)places->entries;
+}
+
 /* Look chunks of a shard up. Returns: how many are to be read; these are put into `ranges`, in the order of the file. */
-static int64_t find_ranges(const Fetch *fetch, const Call *call, int64_t first, int64_t last, int64_t shard_size,
+static int64_t find_ranges(const Fetch *fetch, const int64_t *shard, const void *index, int64_t first, int64_t last, int64_t shard_size,
                            Range *ranges) {
     int64_t n = 0;
     bool in_order = true;
     for (int64_t i = first; i < last; i++) {
-        uint64_t at, start;
-        int64_t size = LEFT_CHUNK, *offset = &fetch->offsets[i];
+        uint64_t start;
+        int64_t at, size = LEFT_CHUNK, *offset = &fetch->offsets[i];
         const int64_t *coords = fetch->coords + i * fetch->places->ndim;
-        const Found found = find_entry(call, coords, &at) ? look_up(call, at, shard_size, &start, &size) : ODD;
+        const bool is_known = find_entry(fetch->places, shard, coords, &at);
+        const Found found = is_known ? look_up(index, at, shard_size, &start, &size) : ODD;
         fetch->sizes[i] = found == FOUND ? size : found == ABSENT ? MISSING_CHUNK : LEFT_CHUNK;
         *offset = -1;
         if (found != FOUND) continue;
@@ -168,20 +181,14 @@ static void fetch_shard(const Fetch *fetch, int64_t number) {
     const int64_t first = fetch->bounds[number], last = fetch->bounds[number + 1];
     const int64_t *shard = fetch->owners + number * places->ndim;
     const Job job = {.ndim = places->ndim, .separator = places->separator};
-    ShardGrid grid;
-    for (int64_t a = 0; a < places->ndim; a++) {
-        grid.origin[a] = (int64_t)((uint64_t)shard[a] * (uint64_t)places->counts[a]);
-        grid.step[a] = places->steps[a];
-    }
-    Call call = {.job = &job, .grid = &grid, .path = fetch->path, .path_length = fetch->path_length};
+    const Call call = {.job = &job, .path = fetch->path, .path_length = fetch->path_length};
     char path[MAX_PATH];
     int64_t size;
     const int fd = make_path(&call, shard, path) ? open_regular(path, &size) : -2;
     uint64_t *index = fd < 0 ? NULL : malloc((size_t)(16 * places->entries + CHECKSUM));
     Range *ranges = fd < 0 ? NULL : malloc((size_t)(last - first) * sizeof(Range));
     if (index && ranges && read_index(places, fd, size, index)) {
-        call.index = index, call.n_index = places->entries;
-        read_ranges(fetch, fd, ranges, find_ranges(fetch, &call, first, last, size, ranges));
+        read_ranges(fetch, fd, ranges, find_ranges(fetch, shard, index, first, last, size, ranges));
     } else {
         for (int64_t i = first; i < last; i++) {
             fetch->sizes[i] = fd == -1 ? MISSING_CHUNK : LEFT_CHUNK;

@@ -26,7 +26,7 @@ from gzarr.cpu.compiled import library
 from gzarr.cpu.compiled.basic import checksum_of
 from gzarr.cpu.compiled.source import MAX_EXTENT, MAX_NDIM
 from gzarr.cpu.threads import spread
-from gzarr.indexing.grid import RegularAxis, chunk_shape
+from gzarr.indexing.grid import RegularAxis
 from gzarr.indexing.selection import Indices
 from gzarr.indexing.tables import CopyTable
 from gzarr.layout.chunk_layout import Layout
@@ -153,7 +153,7 @@ def make_fetch(store: Store, layout: Layout) -> Fetch | str:
         return f"the loop supports 1 to {MAX_NDIM} dimensions"
     if any(axis.extent > MAX_EXTENT for axis in layout.grid):
         return "an axis is too long"
-    shard = _shard_of(layout) if isinstance(layout, Sharded) else (0, 0, 0, 0, (0,) * ndim, (0,) * ndim)
+    shard = _shard_of(layout) if isinstance(layout, Sharded) else (0, 0, 0, 0, (0,) * ndim, np.zeros(ndim, np.int64))
     if isinstance(shard, str):
         return shard
     n_entries, index_nbytes, checksum, at_start, counts, steps = shard
@@ -243,18 +243,16 @@ def _pieces(wanted: Wanted, n: int, size: int, uncut: int) -> list[tuple[int, in
     ]
 
 
-def _shard_of(layout: Sharded) -> tuple[int, int, int, int, Sequence[int], Sequence[int]] | str:
+def _shard_of(layout: Sharded) -> tuple[int, int, int, int, Sequence[int], Indices] | str:
     """Entries and bytes of the index, whether it has a checksum and comes first, chunks and steps of every axis."""
     if not layout.is_flat:
         return "shards are nested, or codecs are around them"
     if not all(isinstance(axis, RegularAxis) for axis in (*layout.grid, *layout.objects)):
         return "shards differ in shape"
-    first = (0,) * len(layout.grid)
-    level = layout.levels(chunk_shape(layout.objects, first))[0]
+    level = layout.level
     if level.index_nbytes > _MAX_INDEX_NBYTES:
         return f"the indexes of shards are larger than {_MAX_INDEX_NBYTES >> 20} MiB"
     checksum = checksum_of(level)
     if checksum is None:
         return "the indexes of shards are encoded in a way that the loop does not know"
-    steps = layout.blank_index(first)[1].steps
-    return prod(level.counts), level.index_nbytes, checksum, level.location == "start", level.counts, steps
+    return prod(level.counts), level.index_nbytes, checksum, level.location == "start", level.counts, level.steps

@@ -35,7 +35,7 @@ from gzarr.gpu.pipeline.sizing import batch_nchunks, batch_size, write_cost
 from gzarr.gpu.pipeline.values import values_of, values_of_table
 from gzarr.gpu.pipeline.write import Packed, encode_batch
 from gzarr.indexing.copies import make_batches
-from gzarr.indexing.grid import RegularAxis, chunk_shape
+from gzarr.indexing.grid import RegularAxis
 from gzarr.indexing.keys import Coords, join_path
 from gzarr.indexing.plan import BoxPlan, Groups
 from gzarr.indexing.selection import Indices
@@ -84,9 +84,7 @@ def make_writable(store: Store, layout: Layout, plan: DevicePlan | None) -> Writ
     if isinstance(layout, Sharded):
         if isinstance(into, str):
             return into
-        first = (0,) * len(layout.grid)
-        level = layout.levels(chunk_shape(layout.objects, first))[0]
-        return Writable(store, layout, plan, into, level.counts, layout.blank_index(first)[1].steps)
+        return Writable(store, layout, plan, into, layout.level.counts, tuple(layout.level.steps.tolist()))
     return Writable(store, layout, plan, None if isinstance(into, str) else into)
 
 

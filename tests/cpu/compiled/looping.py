@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import struct
 import threading
 from collections.abc import Callable, Sequence
@@ -122,10 +121,6 @@ def wanted(kind: str, model: np.ndarray) -> Any:
     return model[np.ix_(*KEYS[kind][:2])] if kind == "lists" else model[KEYS[kind]]
 
 
-#: Numbers of a row of the table of shards before the coordinates.
-_SHARD_COORDS = 10
-
-
 class Watched:
     """Counts the chunks that the loop is asked to read, finds itself, is to write, and leaves."""
 
@@ -153,17 +148,9 @@ class Recorder:
 
     def __init__(self) -> None:
         self.calls: list[list[Any]] = []
-        self._indexes: list[Any] = []  # of shards: the tables have their addresses
 
     def read(self, *args: Any) -> tuple[int, int, int]:
-        shards = None if args[5] is None else np.frombuffer(args[5], np.int64).copy()
-        if shards is not None:
-            ndim = int.from_bytes(args[0][:8], "little")
-            for row in shards.reshape(-1, _SHARD_COORDS + 3 * ndim):
-                index = ctypes.create_string_buffer(ctypes.string_at(int(row[2]), 16 * int(row[3])) if row[2] else b"")
-                row[2] = row[2] and ctypes.addressof(index)
-                self._indexes.append(index)
-        self.calls.append([*args[:5], shards if shards is None else shards.tobytes(), *args[6:]])
+        self.calls.append(list(args))
         return 0, 0, 0
 
     def write(self, *args: Any) -> tuple[Any, ...]:
@@ -215,11 +202,11 @@ def made_to_lie(data: st.DataObject, table: bytes, *, is_job: bool) -> bytes:
 
 def lying_read(data: st.DataObject, args: list[Any]) -> list[Any]:
     """Arguments of `read` with some numbers changed, but for those that say where memory is and how much."""
-    job, element, columns, places, rows, shards, items, path, written, fill, scratch, status = args
+    job, element, columns, places, rows, sources, items, path, written, fill, scratch, status = args
     columns = [None if column is None else np.asarray(column).tobytes() for column in columns]
-    ndim = int.from_bytes(job[:8], "little")
+    sources = sources and [column if type(column) is bytes else column.tobytes() for column in sources]
     for _ in range(data.draw(st.integers(1, 3))):
-        which = data.draw(st.sampled_from(["job", "element", "rows", "written", "shards", 0, 0, 1, 2, 3]))
+        which = data.draw(st.sampled_from(["job", "element", "rows", "written", "sources", 0, 0, 1, 2, 3]))
         if which == "job":
             job = made_to_lie(data, job, is_job=True)
         elif which == "element" and element is not None:
@@ -228,17 +215,15 @@ def lying_read(data: st.DataObject, args: list[Any]) -> list[Any]:
             rows = data.draw(st.integers(-5, rows))
         elif which == "written":
             written = written[: data.draw(st.integers(0, 3))]
-        elif which == "shards" and shards is not None:
-            lying = bytearray(made_to_lie(data, shards, is_job=False))
-            width = 8 * (_SHARD_COORDS + 3 * ndim)
-            for at in range(0, len(lying) - width + 1, width):
-                lying[at + 16 : at + 32] = shards[at + 16 : at + 32]  # where the index is, and its entries
-            shards = bytes(lying)
+        elif which == "sources" and sources is not None:
+            at = data.draw(st.integers(0, 3))
+            sources[at] = made_to_lie(data, sources[at], is_job=False)
         elif isinstance(which, int) and columns[which] is not None:
             columns[which] = made_to_lie(data, columns[which], is_job=False)
     # The scratch memory has guards around it.
     room = bytearray(len(scratch))
-    return [job, element, tuple(columns), places, rows, shards, items, path, written, fill, room, bytearray(status)]
+    sources = sources and tuple(sources)
+    return [job, element, tuple(columns), places, rows, sources, items, path, written, fill, room, bytearray(status)]
 
 
 def read_is_refused_or_left(data: st.DataObject, calls: list[list[Any]]) -> None:
@@ -256,8 +241,8 @@ def write_is_refused_or_left(data: st.DataObject, calls: list[list[Any]]) -> Non
     job, encoder, element, columns, fill, files, shard, chunks, scratch, status = data.draw(st.sampled_from(calls))
     columns = [None if column is None else np.asarray(column).tobytes() for column in columns]
     if shard is not None:  # memory with guards around it
-        made, index, *numbers, old, old_index, grid = shard
-        olds = [None if table is None else np.asarray(table).tobytes() for table in (old_index, grid)]
+        made, index, *numbers, old, old_index, entries = shard
+        olds = [None if table is None else np.asarray(table).tobytes() for table in (old_index, entries)]
         made, index = bytearray(len(made)), bytearray(index.tobytes())
     for _ in range(data.draw(st.integers(1, 3))):
         which = data.draw(st.sampled_from(["job", "encoder", "element", 0, 0, 1, "shard", "olds", "chunks"]))

@@ -53,7 +53,7 @@ def test_files_of_known_codecs_are_for_the_loop(tmp_path: Path) -> None:
         ([BytesCodec(), NumcodecsCodec("bz2")], "codec 'numcodecs.bz2' is not in the compiled loop"),
         ([BytesCodec(), Crc32cCodec(), ZstdCodec(1)], "codec 'zstd' is not in the compiled loop"),
         ([BytesCodec(), ZstdCodec(1), GzipCodec(1)], "codec 'gzip' is not in the compiled loop"),
-        ([ShardingCodec((5, 5), [BytesCodec()]), ZstdCodec(1)], "codecs are around them"),
+        ([ShardingCodec((5, 5), [BytesCodec()]), ZstdCodec(1)], "codecs are around shards"),
     ],
 )
 def test_placement_says_why_a_chain_is_not_for_the_loop(codecs: list[Any], why: str, tmp_path: Path) -> None:

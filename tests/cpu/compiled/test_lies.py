@@ -81,11 +81,11 @@ def test_writes_by_tables_that_lie_are_refused_or_left(
     write_is_refused_or_left(data, recorder.calls)
 
 
-@pytest.mark.parametrize("ndim", [0, -1, 33, 1 << 60, -10 * pow(3, -1, 1 << 61) % (1 << 61)])
+@pytest.mark.parametrize("ndim", [0, -1, 33, 1 << 60])
 def test_numbers_of_axes_that_lie_are_refused(ndim: int) -> None:
-    """The last one makes the rows of the table of shards empty, modulo 2^64 bytes."""
     job, columns = struct.pack("q", ndim) + bytes(72), (b"", b"", bytes(16), b"")
-    more = bytes(8), 1, bytes(80), None, b"", bytes(8), b"", bytearray(8), bytearray(1)
+    sources = bytes(16), struct.pack("2q", 0, 1), bytes(48), b"\0"
+    more = bytes(8), 1, sources, None, b"", bytes(8), b"", bytearray(8), bytearray(1)
     with pytest.raises(ValueError, match="tables"):
         library.extension().read(job, None, columns, *more)
 

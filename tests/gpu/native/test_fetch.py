@@ -103,7 +103,7 @@ def by_reference(array: gzarr.Array, plan: Plan) -> list[tuple[Any, bytes | int 
         coords = [part.coords for part in parts]
         token = token_of(store, layout.key(owner)) if layout.objects is not layout.grid else None
         try:
-            located = layout.locate(store, owner, coords, token, may_fetch=False)
+            located = layout.locate(store, owner, token).located(layout.key(owner), coords)
         except CodecError:
             found += [(at, LEFT) for at in coords]
             continue
@@ -354,7 +354,7 @@ def test_an_index_that_lies(lie: tuple[int, int], tmp_path: Path) -> None:
     plan, wanted = plan_of(array)
     fetched = fetch(source_of(array), wanted.take(np.arange(9)), staging_buffer_of(1 << 18))
     try:
-        layout_of(array).index(array._io.store, (0, 0), token_of(array._io.store, "c/0/0"))
+        layout_of(array).locate(array._io.store, (0, 0), token_of(array._io.store, "c/0/0")).index()
     except CodecError:
         assert (fetched.sizes == LEFT).all()
     else:

@@ -47,7 +47,7 @@ def put_of(array: gzarr.Array) -> Put:
 def encoded_chunks(array: gzarr.Array, model: np.ndarray) -> tuple[np.ndarray, list[Any]]:
     """Coordinates of the objects, and for each its encoded chunks in the order of its index, None for empty ones."""
     layout = array._io.layout
-    steps = layout.blank_index((0, 0))[1].steps if layout.objects is not layout.grid else (1, 1)
+    steps = layout.level.steps if layout.objects is not layout.grid else (1, 1)
     plan = make_plan(normalize(..., SHAPE), layout.grid)
     coords, objects = [], []
     for owner, parts in plan.groups(layout.objects):
