@@ -1,6 +1,6 @@
 """The levels of an image as they are stored: opened together, and checked against what its metadata say.
 
-Opening raises what keeps an image from being read; validation tells all that is noted here.
+Opening raises what keeps an image from being read; validation tells that, and what opening tolerates.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gzarr.metadata.model import ArrayMeta, NodeMeta
 def open_levels(group: Group, multiscale: Multiscale, notes: Notes) -> list[Array | None]:
     """The arrays of the levels, their metadata fetched together; None for those that are not there.
 
-    Levels that do not fit the image, or are not as the specification wants them, are noted.
+    Levels that do not fit the image are noted.
     """
     places = [place_of(multiscale, group, number) for number in range(len(multiscale.datasets))]
     paths = [
@@ -37,7 +37,7 @@ def open_levels(group: Group, multiscale: Multiscale, notes: Notes) -> list[Arra
         where = join_path(group.path, path)
         if isinstance(meta, ArrayMeta):
             levels.append(Array(group.store, where, meta, group.opened_with, read_only=group.read_only))
-            _check_level(levels, multiscale, notes, place)
+            _check_fit(levels, multiscale, notes, place)
             continue
         levels.append(None)
         if path and path not in metas:
@@ -97,13 +97,13 @@ def scaled_by_shape(datasets: tuple[Dataset, ...], levels: tuple[Array, ...]) ->
 # -- checks ------------------------------------------------------------------------------------------------------------
 
 
-def _check_level(levels: Sequence[Array | None], multiscale: Multiscale, notes: Notes, place: str) -> None:
-    """Note how the last level does not fit the image's axes, the level before or level 0."""
+def _check_fit(levels: Sequence[Array | None], multiscale: Multiscale, notes: Notes, place: str) -> None:
+    """Note how the last level does not fit the image's axes or level 0, which keeps it from being opened."""
     number, axes = len(levels) - 1, names_of(multiscale.axes)
     level, first = levels[number], levels[0]
-    what = f"level {number}, {multiscale.datasets[number].path!r}, has"
     if level is None:
         return
+    what = f"level {number}, {multiscale.datasets[number].path!r}, has"
     if level.ndim != len(axes):
         notes.fatal(
             place, f"{what} the shape {level.shape}, of {level.ndim} axes, instead of {axes}", "correct the axes"
@@ -111,10 +111,6 @@ def _check_level(levels: Sequence[Array | None], multiscale: Multiscale, notes: 
         return
     if multiscale.image_label is not None and level.dtype.kind not in "iu":
         notes.fatal(place, f"{what} labels of type {level.dtype}", "store labels as integers")
-    _check_array(level, multiscale, Notes(join_path(notes.path, multiscale.datasets[number].path), notes.take))
-    before = levels[number - 1] if number else None
-    if before is not None and before.ndim == level.ndim:
-        _check_order(before, level, number, notes, place)
     if not number or first is None or first.ndim != level.ndim:
         return
     if level.dtype != first.dtype:
@@ -122,8 +118,19 @@ def _check_level(levels: Sequence[Array | None], multiscale: Multiscale, notes: 
     if any(extent > whole for extent, whole in zip(level.shape, first.shape, strict=True)):
         more = f"{what} the shape {level.shape}, which is larger than {first.shape} of level 0"
         notes.fatal(place, more, "list the largest level first")
-    if multiscale.version in ("0.4", "0.5"):
-        _check_scale(multiscale, first, level, number, notes, f"{place}.coordinateTransformations")
+
+
+def check_levels(levels: Sequence[Array | None], multiscale: Multiscale, group: Group, notes: Notes) -> None:
+    """Note what opening tolerates: levels that are not as the specification wants them, or contradict each other."""
+    known = [(n, one) for n, one in enumerate(levels) if one is not None and one.ndim == len(multiscale.axes)]
+    fitting = dict(known)
+    for number, level in known:
+        place = place_of(multiscale, group, number)
+        _check_array(level, multiscale, Notes(join_path(notes.path, multiscale.datasets[number].path), notes.take))
+        if number - 1 in fitting:
+            _check_order(fitting[number - 1], level, number, notes, place)
+        if number and 0 in fitting and multiscale.version in ("0.4", "0.5"):
+            _check_scale(multiscale, fitting[0], level, number, notes, f"{place}.coordinateTransformations")
 
 
 def _check_array(level: Array, multiscale: Multiscale, notes: Notes) -> None:

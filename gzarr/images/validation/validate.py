@@ -28,7 +28,7 @@ from gzarr.images.ome.image_label import SOURCE
 from gzarr.images.ome.plate_documents import parse_plate, parse_well
 from gzarr.images.ome.series import series_paths
 from gzarr.images.pyramid.resuming import read_marks
-from gzarr.images.stored_levels import check_channels, check_label_shape, open_levels
+from gzarr.images.stored_levels import check_channels, check_label_shape, check_levels, open_levels
 from gzarr.images.validation.level_data import check_data
 from gzarr.indexing.keys import join_path
 from gzarr.metadata.documents import member_names, read_node
@@ -252,6 +252,7 @@ class _Validator:
                     notes.fatal("", str(error))
                 continue
             levels = open_levels(group, multiscale, notes)
+            check_levels(levels, multiscale, group, notes)
             check_channels(multiscale, levels[0], notes, field_of(group, "omero"))
             if self.data:
                 check_data(levels, self.faults.append, self.progress)
