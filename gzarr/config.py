@@ -27,6 +27,7 @@ DEFAULTS: Mapping[str, Any] = {
     "gpu.strict": False,  # whether a step that the device lacks is an error, instead of running on the host
     "gpu.reader": "auto",  # how files reach the device: "host", "kvikio" or "auto"
     "emulated.arrays": "device",  # of device="emulated": "device", which behave as CuPy's, or "numpy"
+    "virtual.containers": (),  # paths and URLs that references to chunks may lead to, besides what lies beside them
     "gpu.nvtx": False,  # whether stages are marked for NVIDIA's profilers
 }
 

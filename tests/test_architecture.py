@@ -31,6 +31,7 @@ FLOORS = (
     {"hierarchy"},
     {"api", "identity"},
     {"copying", "images", "loader", "selfcheck", "testing"},
+    {"virtual"},
     {"advising", "convert", "interop", "demo"},
     {"__init__"},
     {"cli"},
@@ -176,8 +177,9 @@ SEAM = {
     "indexing": "chunking grid keys regions",
     "layout": "sharded",
     "metadata": "conventions documents enumerations model occupied parts",
-    "storage": "base coalesce extras wrappers",
+    "storage": "base coalesce extras local wrappers",
     "tensors": ".",
+    "virtual": "netcdf3 store tiff tiff_tags",
 }
 #: How many names these are. They only become fewer.
 MAX_SEAM = 149
@@ -252,7 +254,7 @@ def test_locks_and_threads_come_from_one_module() -> None:
 
 
 def test_the_house_stays_small() -> None:
-    assert len(FLOORS) <= 16
+    assert len(FLOORS) <= 17
     assert len(list(PACKAGE.glob("*.py"))) <= 10
 
 
@@ -270,7 +272,6 @@ def test_folders_of_tests_mirror_the_rooms() -> None:
 #: How many files have more than 400 lines, and which functions more than 40. Both only become fewer.
 MAX_LONG_FILES = 16
 LONG_FUNCTIONS = {
-    "convert/classic": "_expected_nbytes",
     "copying/transfer": "transfer_tree",
     "cpu/compiled/source": "make_loop_chain",
     "cpu/compiled/write": "_write_shard",

@@ -18,7 +18,6 @@ import numpy as np
 
 from gzarr.api.groups import open_group
 from gzarr.convert.tiff_metadata import Description, describe
-from gzarr.convert.tiff_tags import tags_of
 from gzarr.convert.writing import write
 from gzarr.copying.planning import format_of
 from gzarr.copying.report import TransferReport
@@ -40,6 +39,7 @@ from gzarr.indexing.grid import Axis, Grid, RegularAxis
 from gzarr.indexing.keys import join_path
 from gzarr.indexing.regions import Region
 from gzarr.metadata.model import ZarrFormat
+from gzarr.virtual.tiff_tags import tags_of
 
 _ORDER = "tczyx"
 #: Colours of the samples of a pixel, and the photometric interpretations that have them.

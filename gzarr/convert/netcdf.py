@@ -14,7 +14,6 @@ from typing import Any, Unpack
 import numpy as np
 
 from gzarr.concurrency import new_lock
-from gzarr.convert.classic import check_whole
 from gzarr.convert.writing import node_of, replacing, write, write_regions
 from gzarr.copying.report import TransferReport
 from gzarr.copying.settings import TransferKeywords
@@ -27,6 +26,7 @@ from gzarr.indexing.regions import Region
 from gzarr.metadata.conventions import ATTRIBUTE, MASK, UNLIMITED, as_json, decode_mask, split_names
 from gzarr.metadata.enumerations import enum_attributes, split_enum
 from gzarr.storage.extras import require
+from gzarr.virtual.netcdf3 import MAGIC, read_header
 
 _LOCK = new_lock()
 #: NumPy's units of time, as netCDF writes them.
@@ -82,7 +82,7 @@ def from_netcdf(source: str | os.PathLike[str], dest: Any, **options: Unpack[Tra
     netcdf4 = _netcdf4()
     with reading(f"{name!r} as NetCDF"):
         if "://" not in name and os.path.exists(name):  # noqa: PTH110 - netCDF4 opens URLs too
-            check_whole(name)
+            _check_whole(name)
         dataset = netcdf4.Dataset(name, "r")
     with dataset:
         groups: dict[str, dict[str, Any]] = {}
@@ -92,6 +92,14 @@ def from_netcdf(source: str | os.PathLike[str], dest: Any, **options: Unpack[Tra
             dataset.set_auto_chartostring(False)
             _add_group(dataset, "", name, groups, arrays)
         return write(SourceTree(name, groups, arrays, files=[name]), dest, **options)
+
+
+def _check_whole(path: str) -> None:
+    """Refuse a classic file that is cut off, where the library would read zeros. Raises CopyError."""
+    with open(path, "rb") as file:  # noqa: PTH123 - a name, as it was given
+        if file.read(4) in MAGIC:
+            file.seek(0)
+            read_header(file, path)
 
 
 def _add_group(group: Any, path: str, name: str, groups: dict[str, dict[str, Any]], arrays: dict[str, Source]) -> None:

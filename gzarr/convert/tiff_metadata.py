@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from xml.etree import ElementTree as ET
 
-from gzarr.convert.tiff_tags import band_names, fraction, pixel_size
 from gzarr.images.ome.axes import unit_name, unit_type
+from gzarr.virtual.tiff_tags import band_names, fraction, pixel_size
 
 #: Micrometers of the units of the tag ResolutionUnit.
 _RESOLUTION_UM = {2: 25400.0, 3: 10000.0}

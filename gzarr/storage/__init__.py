@@ -1,6 +1,6 @@
 """Stores: the bytes of arrays and groups, and how a path, a URL or a mapping becomes a store."""
 # os.path: URLs and paths are taken apart as text and given back unchanged.
-# ruff: noqa: PTH112
+# ruff: noqa: PTH112, PTH113
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ if TYPE_CHECKING:
     rmdir: Callable[..., None]
 
 # Names by the module that has them, which is imported when one of them is first asked for: what these stores stand on
-# takes time to load. Functions that zarr 2 has in this module make and find nodes, and one store needs a device, of
-# which the module for stores must know neither.
+# takes time to load. Functions that zarr 2 has in this module make and find nodes, one store needs a device, and files of
+# other formats need readers, of which the module for stores must know nothing.
 _NAMES = {
     "gzarr.api.gpu_memory": "GpuMemoryStore",
     "gzarr.api.stored": "contains_array contains_group getsize init_array init_group listdir rename rmdir",
@@ -73,6 +73,7 @@ _NAMES = {
     "gzarr.storage.redis": "RedisStore",
     "gzarr.storage.sqlite": "SQLiteStore",
     "gzarr.storage.urls": "StoreURL",
+    "gzarr.virtual.opening": "open_virtual",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
@@ -87,7 +88,7 @@ if not TYPE_CHECKING:  # a type checker would take every name to exist
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, *_HOMES})
+    return sorted({*__all__, *_HOMES} - {"open_virtual"})
 
 
 #: Another name of zarr 2.
@@ -101,6 +102,8 @@ StoreLike: TypeAlias = Store | StorePath | MutableMapping[str, Any] | str | os.P
 Mode: TypeAlias = Literal["r", "r+", "a", "w", "w-"]
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)(?:://|::)")
+#: How the names of files of other formats end, of which a URL may name one: asking the server takes a round trip.
+_VIRTUAL = re.compile(r"\.(?:nc|nc4|cdf|h5|hdf5|he5|tif|tiff|svs|npy|fits|json)(?=/|$)", re.IGNORECASE)
 _SUPPORTED = "a path, a path to a .zip file, or a URL (file, zip, memory, s3, gs, az, http(s), or another of fsspec)"
 
 
@@ -229,7 +232,10 @@ def _open_path(
     if match and (scheme not in ("file", "zip", "memory") or not match[0].endswith("://") or "::" in path):
         from gzarr.storage.urls import open_url
 
-        found = open_url(path, options, read_only=read_only)
+        at = _VIRTUAL.search(path)
+        if at and (virtual := _open_virtual(path[: at.end()], options)) is not None:
+            return virtual, path[at.end() :].strip("/")
+        found: Store = open_url(path, options, read_only=read_only)
         return (_n5(found) if path.rstrip("/").lower().endswith(".n5") else found), ""
     if set(options) - {"auto_mkdir"}:  # directories are made when they are needed
         raise StoreError(f"{path!r} takes no storage_options, got {sorted(options)}; they go with URLs of servers")
@@ -245,7 +251,28 @@ def _open_path(
     if archive is not None:
         return ZipStore(archive, _zip_mode(mode, inner, read_only)), inner
     container, inner = _split(path, ".n5")
-    return (LocalStore(path, read_only), "") if container is None else (_n5(LocalStore(container, read_only)), inner)
+    if container is not None:
+        return _n5(LocalStore(container, read_only)), inner
+    file = _file_in(path)
+    virtual = None if file is None else _open_virtual(file, options)
+    if file is None or virtual is None:
+        return LocalStore(path, read_only), ""
+    return virtual, path[len(file) :].strip("/")
+
+
+def _file_in(path: str) -> str | None:
+    """The beginning of a path that names a file, if one does: of a format that is read in place, perhaps."""
+    while path and not os.path.isdir(path):
+        if os.path.isfile(path):
+            return path
+        path = path.rpartition("/")[0]
+    return None
+
+
+def _open_virtual(path: str, options: Mapping[str, Any]) -> Store | None:
+    """A file of another format in place. What reads such files stands above stores."""
+    found: Store | None = import_module(_HOMES["open_virtual"]).open_virtual(path, options)
+    return found
 
 
 def _n5(store: Store) -> Store:

@@ -1,0 +1,170 @@
+"""Recognizes files of other formats, and opens them in place as read-only stores."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import IO, Any
+
+from gzarr.copying import hdf5
+from gzarr.errors import StoreError
+from gzarr.storage import open_store
+from gzarr.storage.base import Request, Store, host_view
+from gzarr.virtual.hdf5 import find_in_hdf5
+from gzarr.virtual.kerchunk import find_in_kerchunk
+from gzarr.virtual.netcdf3 import MAGIC, find_in_netcdf3
+from gzarr.virtual.raw import find_in_fits, find_in_npy
+from gzarr.virtual.store import Contents, VirtualStore
+from gzarr.virtual.tiff import find_in_tiff
+
+
+class StoreFile(io.RawIOBase):
+    """An object of a store as a file for libraries, which read it in blocks. The last blocks are kept.
+
+    Parameters
+    ----------
+    store, key
+        The object.
+    """
+
+    _BLOCK, _KEPT = 1 << 20, 16
+
+    def __init__(self, store: Store, key: str) -> None:
+        nbytes = store.getsize(key)
+        if nbytes is None:
+            raise StoreError(f"{store}: {key!r} is missing")
+        self._store, self._key, self._nbytes, self._at = store, key, nbytes, 0
+        self._blocks: dict[int, memoryview] = {}
+
+    def readable(self) -> bool:
+        """True."""
+        return True
+
+    def seekable(self) -> bool:
+        """True."""
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Move to another place."""
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._nbytes}[whence]
+        return self._at
+
+    def tell(self) -> int:
+        """The place that is read next."""
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        """Read bytes, fewer than asked for where a block ends."""
+        number, start = divmod(self._at, self._BLOCK)
+        part = self._block(number)[start : start + len(buffer)]
+        buffer[: len(part)] = part
+        self._at += len(part)
+        return len(part)
+
+    def _block(self, number: int) -> memoryview:
+        block = self._blocks.pop(number, None)
+        if block is None:
+            begin = number * self._BLOCK
+            length = min(self._BLOCK, self._nbytes - begin)
+            if length <= 0:
+                return memoryview(b"")
+            answer = self._store.get_one(Request(self._key, begin, length))
+            block = host_view(b"" if answer is None else answer)
+            while len(self._blocks) >= self._KEPT:
+                self._blocks.pop(next(iter(self._blocks)))
+        self._blocks[number] = block
+        return block
+
+
+#: How files begin, by format. HDF5 may have a block of the user's before it.
+_BEGIN = {
+    "hdf5": (b"\x89HDF\r\n\x1a\n",),
+    "netcdf3": MAGIC,
+    "tiff": (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"),
+    "npy": (b"\x93NUMPY",),
+    "fits": (b"SIMPLE  =",),
+}
+_HDF5_BLOCKS = (512, 1024, 2048, 4096)
+_READ_NBYTES = 16
+
+
+def recognize(store: Store, key: str) -> str | None:
+    """The format of an object by its first bytes; None if it is none that is read in place."""
+    begin = _bytes(store, key, 0)
+    for name, magics in _BEGIN.items():
+        if begin.startswith(magics):
+            return name
+    if any(_bytes(store, key, at).startswith(_BEGIN["hdf5"]) for at in _HDF5_BLOCKS):
+        return "hdf5"
+    return "kerchunk" if key.endswith(".json") and begin.lstrip()[:1] == b"{" else None
+
+
+def _bytes(store: Store, key: str, at: int) -> bytes:
+    answer = store.get_one(Request(key, at, _READ_NBYTES))
+    return b"" if answer is None else bytes(host_view(answer))
+
+
+def open_virtual(path: str, storage_options: Mapping[str, Any] | None = None) -> VirtualStore | None:
+    """Open a file of another format as a read-only store.
+
+    Parameters
+    ----------
+    path : str
+        Path or URL of the file.
+    storage_options : mapping, optional
+        What the server of a URL needs to be told.
+
+    Returns
+    -------
+    VirtualStore or None
+        The store; None if the format is none that is read in place.
+
+    Raises
+    ------
+    CopyError, StoreError
+        If the file cannot be read, is damaged, or holds something that Zarr lacks.
+    MissingExtraError
+        If the library that reads its header is not installed.
+    """
+    above, _, name = path.rpartition("/")
+    store = open_store(above or ("/" if path.startswith("/") else "."), storage_options=storage_options, mode="r")[0]
+    kind = recognize(store, name)
+    if kind is None:
+        return None
+    return VirtualStore(partial(_find, kind, store, name), path)
+
+
+def _find(kind: str, store: Store, key: str) -> Contents:
+    return _FINDERS[kind](store, key)
+
+
+def _file(store: Store, key: str) -> Any:
+    """What libraries read an object from: its path if it is a local file, or a file made of ranges."""
+    path = store.files.path(key) if store.files is not None else None
+    return io.BufferedReader(StoreFile(store, key), 1 << 16) if path is None else path
+
+
+def _find_in_hdf5(store: Store, key: str) -> Contents:
+    h5py = hdf5.h5py_module()
+    return find_in_hdf5(lambda: h5py.File(_file(store, key), "r"), store, key)
+
+
+def _with_file(find: Callable[[IO[bytes], Store, str], Contents]) -> Callable[[Store, str], Contents]:
+    """A finder that reads the header of a file through the store."""
+
+    def call(store: Store, key: str) -> Contents:
+        with io.BufferedReader(StoreFile(store, key), 1 << 16) as file:
+            return find(file, store, key)
+
+    return call
+
+
+_FINDERS: dict[str, Callable[[Store, str], Contents]] = {
+    "hdf5": _find_in_hdf5,
+    "tiff": lambda store, key: find_in_tiff(_file(store, key), store, key),
+    "netcdf3": _with_file(find_in_netcdf3),
+    "npy": _with_file(find_in_npy),
+    "fits": _with_file(find_in_fits),
+    "kerchunk": find_in_kerchunk,
+}

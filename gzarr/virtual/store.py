@@ -1,0 +1,272 @@
+"""A read-only store over files of other formats: its documents are in memory, its chunks are parts of those files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from gzarr.errors import ReplacedError, StoreError
+from gzarr.indexing.keys import Coords, KeyEncoding
+from gzarr.storage.base import Buffer, Request, Store, host_view, token_of
+from gzarr.storage.coalesce import get_coalesced
+from gzarr.storage.rules import byte_range, children, cut, under
+from gzarr.virtual.table import INLINE, MISSING, ChunkTable, inline_bytes
+
+
+class Reader(NamedTuple):
+    """Chunks that a library has to read, as nothing else decodes them.
+
+    Attributes
+    ----------
+    counts : tuple of int
+        Number of chunks along each axis.
+    read : callable
+        Returns the encoded bytes of the chunk at some coordinates; None if it is not stored.
+    """
+
+    counts: Coords
+    read: Callable[[Coords], Buffer | None]
+
+
+Chunks: TypeAlias = "ChunkTable | Reader"
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What files hold, in terms of Zarr.
+
+    Attributes
+    ----------
+    documents : mapping
+        Metadata documents by key.
+    arrays : mapping
+        The chunks of arrays by path.
+    objects : sequence
+        The objects that hold chunks, each a store and a key.
+    keys : mapping
+        How arrays name their chunks, by path, where that is not by default.
+    """
+
+    documents: Mapping[str, bytes]
+    arrays: Mapping[str, Chunks]
+    objects: Sequence[tuple[Store, str]]
+    keys: Mapping[str, KeyEncoding] | None = None
+
+
+class VirtualStore(Store):
+    """Files of other formats as a hierarchy of arrays and groups, without a copy.
+
+    If an object is replaced after it was first read, reads raise `ReplacedError`.
+
+    Parameters
+    ----------
+    find : callable
+        Finds the contents. Pickles of the store call it again.
+    name : str
+        What errors call the store.
+
+    Raises
+    ------
+    StoreError
+        If an object cannot be read, is cut off, or is missing.
+    """
+
+    read_only = True
+
+    def __init__(self, find: Callable[[], Contents], name: str) -> None:
+        self._find, self._name = find, name
+        self._contents = contents = find()
+        self._keys = contents.keys or {}
+        self._tokens: dict[int, object | None] = {}
+        if len(contents.objects) == 1:  # it was just read
+            self._tokens[0] = token_of(*contents.objects[0])
+        self.concurrency = max((store.concurrency for store, _ in contents.objects), default=1)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._find, self._name)
+
+    def __str__(self) -> str:
+        return self._name
+
+    def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
+        """Fetch every request, in order; None where the key is missing."""
+        found: list[Buffer | None] = [None] * len(requests)
+        ranges: list[_Range] = []
+        for position, request in enumerate(requests):
+            key, start, length = request
+            document = self._contents.documents.get(key)
+            if document is not None:
+                found[position] = cut(document, start, length)
+                continue
+            place = self._place(key)
+            if place is None:
+                continue
+            chunks, coords = place
+            if isinstance(chunks, Reader):
+                chunk = chunks.read(coords)
+                found[position] = None if chunk is None else cut(host_view(chunk), start, length)
+                continue
+            row = chunks.row(coords)
+            number = MISSING if row is None else int(chunks.objects[row])
+            if row is None or number == MISSING:
+                continue
+            if number == INLINE:
+                found[position] = cut(host_view(inline_bytes(chunks.inline[row])), start, length)
+            else:
+                nbytes = int(chunks.lengths[row])
+                ranges.append(_Range(position, request, number, int(chunks.offsets[row]), nbytes, chunks.padded_nbytes))
+        for store in {id(self._contents.objects[one.number][0]): one.number for one in ranges}.values():
+            self._read(self._contents.objects[store][0], ranges, found)
+        return found
+
+    def _read(self, store: Store, ranges: Sequence[_Range], found: list[Buffer | None]) -> None:
+        """Read the ranges of objects that are in one store."""
+        objects, name = self._contents.objects, self._name
+        mine = [one for one in ranges if objects[one.number][0] is store]
+        numbers = dict.fromkeys(one.number for one in mine)
+        versions = store.versions
+        if versions is not None:
+            new = [number for number in numbers if number not in self._tokens]
+            self._tokens |= zip(new, versions.tokens([objects[number][1] for number in new]), strict=True)
+        wanted = [one.request_of(objects[one.number][1]) for one in mine]
+        if versions is not None and versions.pins:
+            answers = versions.get_pinned(wanted, {objects[number][1]: self._tokens[number] for number in numbers})
+        else:
+            answers = get_coalesced(store, wanted)
+        if versions is not None and not versions.pins:
+            for number in numbers:
+                if versions.token(objects[number][1]) != self._tokens[number]:
+                    raise ReplacedError(f"{name}: {objects[number][1]!r} was replaced; open it again")
+        for one, answer in zip(mine, answers, strict=True):
+            if answer is None:
+                raise StoreError(f"{name}: {objects[one.number][1]!r} is missing, which has {one.request.key!r}")
+            found[one.position] = one.cut(answer, name, objects[one.number][1])
+
+    def _place(self, key: str) -> tuple[Chunks, Coords] | None:
+        """The array that a key belongs to, and the coordinates of the chunk; None if it is no chunk's key."""
+        end = len(key)
+        while end >= 0:
+            end = key.rfind("/", 0, end)
+            path = key[:end] if end >= 0 else ""
+            chunks = self._contents.arrays.get(path)
+            if chunks is not None:
+                coords = self._encoding(path).decode(key[end + 1 :], len(chunks.counts))
+                if coords is not None:
+                    return chunks, coords
+        return None
+
+    def _encoding(self, path: str) -> KeyEncoding:
+        return self._keys.get(path, _DEFAULT)
+
+    def list_prefix(self, prefix: str = "") -> Iterator[str]:
+        """All keys that lie under a path."""
+        yield from under(self._contents.documents, prefix)
+        for path in self._contents.arrays:
+            if not prefix or f"{path}/".startswith(f"{prefix}/") or f"{prefix}/".startswith(f"{path}/") or not path:
+                yield from under(self._chunk_keys(path), prefix)
+
+    def list_dir(self, path: str = "") -> tuple[list[str], list[str]]:
+        """Names directly under a path, sorted: (objects, sub-paths)."""
+        keys = list(under(self._contents.documents, path))
+        for array in self._contents.arrays:
+            if array == path or not array or f"{path}/".startswith(f"{array}/"):
+                keys += self._chunk_keys(array)
+        return children(keys, path)
+
+    def _chunk_keys(self, path: str) -> Iterator[str]:
+        """Keys of the chunks that an array has."""
+        chunks, key = self._contents.arrays[path], self._encoding(path).under(path)
+        if isinstance(chunks, Reader):
+            yield from map(key, product(*map(range, chunks.counts)))
+            return
+        rows = np.flatnonzero(chunks.objects != MISSING)
+        coords = np.stack(np.unravel_index(rows, chunks.counts), 1) if chunks.counts else np.zeros((len(rows), 0), int)
+        yield from (key(tuple(at)) for at in coords.tolist())
+
+    def getsize(self, key: str) -> int | None:
+        """Size of an object in bytes, or None if it is missing."""
+        (value,) = self.get_many((Request(key),))
+        return None if value is None else host_view(value).nbytes
+
+    def nbytes_stored(self, path: str = "") -> int:
+        """Bytes stored under a path."""
+        total = sum(len(self._contents.documents[key]) for key in under(self._contents.documents, path))
+        for array, chunks in self._contents.arrays.items():
+            if (not path or f"{array}/".startswith(f"{path}/")) and isinstance(chunks, ChunkTable):
+                total += int(chunks.lengths.clip(0).sum())
+        return total
+
+    def lock_name(self, key: str) -> Hashable:
+        """A name for the object that is the same for every store in this process that can reach it."""
+        return type(self), self._name, key
+
+    def set_many(self, items: Iterable[tuple[str, Buffer]]) -> None:
+        """Refuse. Raises: ReadOnlyError."""
+        self.check_writable()
+
+    def delete_many(self, keys: Iterable[str]) -> None:
+        """Refuse. Raises: ReadOnlyError."""
+        self.check_writable()
+
+
+_DEFAULT = KeyEncoding()
+
+
+class _Range(NamedTuple):
+    """A chunk to read, or a part of it.
+
+    Attributes
+    ----------
+    position, request
+        Which request it answers.
+    number : int
+        Of the object.
+    offset, nbytes : int
+        Where the chunk is; -1 bytes for the whole object.
+    padded : int
+        What the chunk is filled up to with zeros; 0 for nothing.
+    """
+
+    position: int
+    request: Request
+    number: int
+    offset: int
+    nbytes: int
+    padded: int
+
+    @property
+    def in_part(self) -> bool:
+        """Whether no more is read than is wanted of the chunk."""
+        return self.request.start is not None and self.nbytes >= 0 and not self.padded
+
+    def request_of(self, key: str) -> Request:
+        """What to fetch of the object."""
+        if self.nbytes < 0:
+            return Request(key, *self.request[1:])
+        if not self.in_part:
+            return Request(key, self.offset, self.nbytes)
+        begin, end = byte_range(*self.request[1:], self.nbytes)
+        return Request(key, self.offset + begin, end - begin)
+
+    def cut(self, answer: Buffer, name: str, key: str) -> Buffer:
+        """The answer to the request. Raises: StoreError if the object ends too soon."""
+        if self.nbytes < 0:
+            return answer
+        expected = self.request_of(key).length
+        nbytes = host_view(answer).nbytes
+        if nbytes != expected:
+            raise StoreError(
+                f"{name}: {key!r} is cut off: {self.request.key!r} should have {expected} bytes at {self.offset}, and"
+                f" {nbytes} are there; get the whole file"
+            )
+        if not self.padded or self.in_part:
+            return answer
+        if nbytes < self.padded:
+            whole = np.zeros(self.padded, np.uint8)
+            whole[:nbytes] = np.frombuffer(answer, np.uint8)
+            answer = whole
+        return cut(host_view(answer), self.request.start, self.request.length)

@@ -1,0 +1,174 @@
+"""HDF5 and netCDF-4 files in place: the values of h5py, netCDF4 and xarray, decoded by gzarr's own codecs."""
+
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import h5py
+import netCDF4
+import numpy as np
+import pytest
+import xarray as xr
+
+import gzarr
+from gzarr.errors import CopyError, ReadOnlyError, ReplacedError, StoreError
+from tests.virtual.hdf5_filters import DATA, DATASETS
+
+RNG = np.random.default_rng(0)
+
+
+@pytest.fixture(scope="module")
+def filters(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of all filters, written by another process: netCDF4 brings plug-ins for Blosc that fail in h5py's HDF5."""
+    path = tmp_path_factory.mktemp("filters") / "filters.h5"
+    environment = {name: value for name, value in os.environ.items() if name != "HDF5_PLUGIN_PATH"}
+    command = [sys.executable, "-m", "tests.virtual.hdf5_filters", str(path)]
+    subprocess.run(command, check=True, cwd=Path(__file__).parents[2], env=environment, timeout=60)
+    return path
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "a.h5"
+
+
+@pytest.mark.parametrize("name", DATASETS)
+@pytest.mark.parametrize("device", ["cpu", "emulated"])
+def test_every_filter(filters, name, device):
+    options, is_own = DATASETS[name]
+    array = gzarr.open(filters, mode="r", device=device)[name]
+    found = array[...]
+    np.testing.assert_array_equal(np.asarray(found), DATA)
+    np.testing.assert_array_equal(np.asarray(array[5:40:3, [1, 70]].tolist()), DATA[5:40:3, [1, 70]])
+    assert (len(array.metadata.codecs) == 1) == (not is_own or "compression" not in options)
+    assert array.chunks == options.get("chunks", DATA.shape)
+
+
+ELEMENTS = {
+    "big": np.arange(12, dtype=">f8").reshape(3, 4),
+    "bool": np.array([True, False]),
+    "bytes": np.array([b"ab", b"c"], "S5"),
+    "complex": np.array([1 + 2j, 3]),
+    "empty": np.zeros((0, 5), "u2"),
+    "half": np.arange(5, dtype="f2"),
+    "record": np.array([(1, 2.5), (3, 4.5)], [("a", "<i4"), ("b", "<f8")]),
+    "mixed": np.array([(1, 2.5), (3, 4.5)], [("a", "<i4"), ("b", ">f8")]),
+    "padded": np.zeros(3, np.dtype([("a", "u1"), ("b", "<f8")], align=True)),
+    "scalar": np.float64(3.5),
+}
+
+
+@pytest.mark.parametrize("name", ELEMENTS)
+def test_every_type(path, name):
+    with h5py.File(path, "w") as file:
+        file["x"] = ELEMENTS[name]
+    found = gzarr.open(path, mode="r")["x"][...]
+    assert np.asarray(found).tolist() == ELEMENTS[name].tolist()
+
+
+def test_texts_enumerations_and_what_was_never_written(path):
+    with h5py.File(path, "w") as file:
+        file["texts"] = ["a", "bcd", "", "ü"]
+        file.create_dataset("many", data=[["x"] * 7] * 5, chunks=(2, 3), dtype=h5py.string_dtype())
+        file.create_dataset("enum", data=[0, 1], dtype=h5py.enum_dtype({"red": 0, "green": 1}, "i1"))
+        sparse = file.create_dataset("sparse", (100, 100), "i2", chunks=(10, 10), fillvalue=7)
+        sparse[5:25, 5:25] = 3
+        file.create_dataset("unwritten", (4, 4), "f4", fillvalue=2.5)
+        compact = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        compact.set_layout(h5py.h5d.COMPACT)
+        h5py.h5d.create(file.id, b"compact", h5py.h5t.NATIVE_INT32, h5py.h5s.create_simple((3,)), compact).write(
+            h5py.h5s.ALL, h5py.h5s.ALL, np.arange(3, dtype="i4")
+        )
+        expected = sparse[...]
+    group = gzarr.open_group(path, mode="r")
+    assert group["texts"][:].tolist() == ["a", "bcd", "", "ü"]
+    assert group["many"][3:, 5:].tolist() == [["x", "x"]] * 2
+    assert group["enum"].attrs["enum"] == {"red": 0, "green": 1}
+    np.testing.assert_array_equal(group["sparse"][...], expected)
+    assert group["sparse"].nchunks_initialized == 9
+    assert set(group["unwritten"][...].ravel().tolist()) == {2.5}
+    assert group["compact"][:].tolist() == [0, 1, 2]
+
+
+def test_chunks_that_skip_a_filter_are_read_all_the_same(path):
+    with h5py.File(path, "w") as file:
+        dataset = file.create_dataset("x", (32, 16), "i4", chunks=(16, 16), compression="gzip", shuffle=True)
+        dataset[:16] = np.arange(256).reshape(16, 16)
+        raw = np.arange(256, 512, dtype="<i4").reshape(16, 16)
+        dataset.id.write_direct_chunk((16, 0), raw.tobytes(), filter_mask=0b11)
+    np.testing.assert_array_equal(gzarr.open(path, mode="r")["x"][...], np.arange(512).reshape(32, 16))
+
+
+def test_groups_attributes_and_names_of_axes(path):
+    with h5py.File(path, "w") as file:
+        file.attrs["title"] = "hello"
+        group = file.create_group("a/b")
+        group.attrs["numbers"] = [1, 2]
+        group["x"] = np.arange(3)
+        group["y"] = DATA[:3, :2]
+        group["x"].make_scale("x")
+        group["y"].dims[0].attach_scale(group["x"])
+        file["link"] = h5py.SoftLink("/a/b/x")
+    root = gzarr.open(path, mode="r")
+    assert dict(root.attrs) == {"title": "hello"}
+    assert dict(root["a/b"].attrs) == {"numbers": [1, 2]}
+    assert root["a/b/y"].dimension_names == ("x", None)
+    assert root["link"][:].tolist() == [0, 1, 2]
+    assert gzarr.open(path / "a/b/x", mode="r")[2] == 2
+    assert sorted(name for name, _ in root.members(None)) == ["a", "a/b", "a/b/x", "a/b/y", "link"]
+
+
+@pytest.mark.parametrize("format", ["NETCDF4", "NETCDF4_CLASSIC"])
+def test_xarray_sees_what_it_sees_through_netcdf4(path, format):
+    with netCDF4.Dataset(path, "w", format=format) as file:
+        file.createDimension("t", None)
+        file.createDimension("y", 4)
+        file.createDimension("x", 3)
+        file.createVariable("t", "f8", ("t",))[:] = range(5)
+        file["t"].units = "days since 2000-01-01"
+        file.createVariable("y", "f4", ("y",))[:] = range(4)
+        packed = file.createVariable("packed", "i2", ("t", "y", "x"), fill_value=-9, zlib=True)
+        packed.scale_factor, packed.add_offset = 0.5, 3.0
+        packed[:] = np.ma.masked_less(RNG.integers(0, 9, (5, 4, 3)), 3)
+        file.createVariable("number", "i4", ())[...] = 7
+        file.title = "hello"
+    with xr.open_dataset(path, engine="netcdf4") as one, xr.open_dataset(path, engine="gzarr") as other:
+        xr.testing.assert_identical(one.load(), other.load())
+
+
+def test_the_store_is_read_only_and_is_pickled(path):
+    with h5py.File(path, "w") as file:
+        file["x"] = DATA
+    array = gzarr.open_array(path / "x", mode="r")
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(array))[...], DATA)
+    with pytest.raises(ReadOnlyError):
+        array[0, 0] = 1
+    with pytest.raises(ReadOnlyError):
+        gzarr.open(path, mode="r+")["x"][0, 0] = 1
+    with h5py.File(path, "r+") as file:  # nobody holds it open
+        file["x"][0, 0] = 5
+
+
+def test_a_file_that_is_replaced_or_cut_off_is_noticed(path):
+    with h5py.File(path, "w") as file:
+        file.create_dataset("x", data=DATA, chunks=(16, 16), compression="gzip")
+    array = gzarr.open(path, mode="r")["x"]
+    assert array[0, 0] == DATA[0, 0]
+    whole = path.read_bytes()
+    path.write_bytes(whole + b"\0")
+    with pytest.raises(ReplacedError, match=r"a\.h5.*was replaced; open it again"):
+        array[0, 0]
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises((CopyError, StoreError), match=r"a\.h5"):
+        gzarr.open(path, mode="r")["x"][...]
+
+
+def test_strict_devices_decode_deflate_and_shuffle(path):
+    with h5py.File(path, "w") as file:
+        file.create_dataset("x", data=DATA, chunks=(16, 16), compression="gzip", shuffle=True)
+    with gzarr.config.set({"gpu.strict": True}):
+        array = gzarr.open(path, mode="r", device="emulated")["x"]
+        np.testing.assert_array_equal(np.asarray(array[...]), DATA)
+    assert {step.where for step in array.placement} == {"emulated"}

@@ -1,0 +1,98 @@
+"""References in kerchunk's form."""
+
+import base64
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gzarr
+from gzarr.errors import CopyError, MetadataError, StoreError
+
+RNG = np.random.default_rng(0)
+
+
+def references(folder: Path, array: gzarr.Array, name: str = "a", **more):
+    """References to all objects of an array in a folder beside them, and the array's documents."""
+    root = folder / "data.zarr"
+    refs = (
+        {".zgroup": '{"zarr_format": 2}'}
+        if array.zarr_format == 2
+        else {"zarr.json": '{"zarr_format": 3, "node_type": "group"}'}
+    )
+    for file in filter(Path.is_file, root.rglob("*")):
+        key = file.relative_to(root).as_posix()
+        is_document = file.name.startswith(".z") or file.name == "zarr.json"
+        place = [f"data.zarr/{key}", 0, file.stat().st_size]
+        refs[f"{name}/{key}"] = file.read_text() if is_document else place
+    return refs | more
+
+
+def written(folder, refs, **more):
+    (folder / "refs.json").write_text(json.dumps({"version": 1, "refs": refs, **more}))
+    return gzarr.open(folder / "refs.json", mode="r")
+
+
+OPTIONS = [
+    {"zarr_format": 2},
+    {"zarr_format": 2, "dimension_separator": "/"},
+    {"zarr_format": 3},
+    {"zarr_format": 3, "chunk_key_encoding": {"name": "v2", "separator": "."}},
+    {"zarr_format": 3, "chunks": (5, 5), "shards": (10, 20)},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_references_to_arrays(tmp_path, options):
+    data = RNG.integers(0, 99, (30, 41))
+    data[10:20, 10:20] = 0
+    stored = gzarr.create_array(tmp_path / "data.zarr", data=data, **{"chunks": (10, 10), **options})
+    group = written(tmp_path, references(tmp_path, stored))
+    np.testing.assert_array_equal(group["a"][...], data)
+    np.testing.assert_array_equal(group["a"][3:25:4, [0, 40]], data[3:25:4, [0, 40]])
+    assert group["a"].nchunks_initialized == stored.nchunks_initialized
+    assert sorted(group["a"].store.list_prefix("")) == sorted(references(tmp_path, stored))
+
+
+def test_inline_chunks_templates_whole_objects_and_version_0(tmp_path):
+    stored = gzarr.create_array(tmp_path / "data.zarr", data=np.arange(6), chunks=2, compressor=None, zarr_format=2)
+    refs = references(tmp_path, stored)
+    refs["a/0"] = "base64:" + base64.b64encode(np.array([7, 8]).tobytes()).decode()
+    refs["a/1"] = ["{{ there }}/1"]
+    group = written(tmp_path, refs, templates={"there": "data.zarr"})
+    assert group["a"][:].tolist() == [7, 8, 2, 3, 4, 5]
+    refs["a/1"] = ["data.zarr/1"]
+    (tmp_path / "old.json").write_text(json.dumps(refs))
+    assert gzarr.open(tmp_path / "old.json", mode="r")["a"][:].tolist() == [7, 8, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("place", ["/etc/hostname", "../secret", "file:///etc/hostname", "s3://bucket/x"])
+def test_references_elsewhere_are_refused_unless_they_are_allowed(tmp_path, place):
+    stored = gzarr.create_array(tmp_path / "data.zarr", data=np.arange(6), chunks=2, zarr_format=2)
+    refs = references(tmp_path, stored) | {"a/1": [place, 0, 4]}
+    with pytest.raises(StoreError, match="which is not beside it; if you trust it, allow the place"):
+        written(tmp_path, refs)
+
+
+def test_allowed_places_are_read_and_not_what_is_above_them(tmp_path):
+    stored = gzarr.create_array(tmp_path / "data.zarr", data=np.arange(6), chunks=2, zarr_format=2)
+    refs = references(tmp_path, stored) | {"a/1": [f"{tmp_path}/data.zarr/1"]}
+    with gzarr.config.set({"virtual.containers": [f"{tmp_path}/data.zarr"]}):
+        assert written(tmp_path, refs)["a"][:].tolist() == [0, 1, 2, 3, 4, 5]
+        with pytest.raises(StoreError, match="not beside"):
+            written(tmp_path, refs | {"a/1": [f"{tmp_path}/data.zarr/../other"]})
+
+
+def test_faulty_references_are_refused(tmp_path):
+    stored = gzarr.create_array(tmp_path / "data.zarr", data=np.arange(6), chunks=2, zarr_format=2)
+    refs = references(tmp_path, stored)
+    with pytest.raises(MetadataError, match="no chunk of a grid"):
+        written(tmp_path, refs | {"a/9": ["data.zarr/1"]})
+    with pytest.raises(StoreError, match="'there', which is missing"):
+        written(tmp_path, refs | {"a/1": ["{{there}}/1"]})
+    with pytest.raises(CopyError, match="still to be generated"):
+        written(tmp_path, refs, gen=[{}])
+    (tmp_path / "data.zarr/1").unlink()
+    with pytest.raises(StoreError, match=r"'data\.zarr/1' is missing, which has 'a/1'"):
+        written(tmp_path, refs)["a"][:]

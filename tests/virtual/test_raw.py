@@ -1,0 +1,67 @@
+"""Files whose elements lie one after the other: .npy and FITS."""
+
+import numpy as np
+import pytest
+
+import gzarr
+from gzarr.errors import CopyError
+from gzarr.virtual.table import RUN_NBYTES
+
+RNG = np.random.default_rng(0)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("dtype", ["<i4", ">f8", "u1", "<M8[s]", "S3", "?", [("a", "<i2"), ("b", "<f4")]], ids=str)
+def test_npy_of_every_type(tmp_path, order, dtype):
+    data = np.asarray(RNG.integers(0, 100, (7, 5, 4)).astype("i8").astype(dtype), order=order)
+    np.save(tmp_path / "a.npy", data)
+    array = gzarr.open(tmp_path / "a.npy", mode="r")
+    np.testing.assert_array_equal(array[...], data)
+    assert array.order == order
+    assert array.dtype == np.dtype(dtype).newbyteorder("=") or array.dtype.names
+
+
+@pytest.mark.parametrize("shape", [(3000, 200), (2, 3, 70_001), (), (0, 4), (5_000_003,)])
+def test_large_ones_are_cut_into_virtual_chunks(tmp_path, shape):
+    data = RNG.integers(0, 100, shape)
+    np.save(tmp_path / "a.npy", data)
+    array = gzarr.open(tmp_path / "a.npy", mode="r")
+    np.testing.assert_array_equal(array[...], data)
+    assert np.prod(array.chunks, dtype=int) * 8 <= RUN_NBYTES
+    assert array.nbytes_stored - data.nbytes in range(2000)
+
+
+def test_python_objects_are_refused(tmp_path):
+    np.save(tmp_path / "a.npy", np.array([{}], object), allow_pickle=True)
+    with pytest.raises(CopyError, match=r"a\.npy"):
+        gzarr.open(tmp_path / "a.npy", mode="r")
+
+
+def card(keyword, value):
+    text = f"'{value}'" if isinstance(value, str) else ("T" if value is True else str(value))
+    return f"{keyword:8}= {text:>20} / of a test".ljust(80)
+
+
+def unit(cards, data):
+    header = "".join([*(card(*one) for one in cards.items()), "COMMENT nothing", "END"][: len(cards)])
+    header += "COMMENT nothing".ljust(80) + "END".ljust(80)
+    return header.ljust(-(-len(header) // 2880) * 2880).encode() + data.ljust(-(-len(data) // 2880) * 2880, b"\0")
+
+
+def test_images_of_fits(tmp_path):
+    first, second = RNG.integers(0, 9, (4, 5)).astype(">i2"), RNG.random((2, 3, 4)).astype(">f4")
+    axes = {"BITPIX": 16, "NAXIS": 2, "NAXIS1": 5, "NAXIS2": 4}
+    table = {"XTENSION": "BINTABLE", "BITPIX": 8, "NAXIS": 2, "NAXIS1": 10, "NAXIS2": 3, "PCOUNT": 0, "GCOUNT": 1}
+    image = {"XTENSION": "IMAGE", "BITPIX": -32, "NAXIS": 3, "NAXIS1": 4, "NAXIS2": 3, "NAXIS3": 2, "EXTNAME": "SCI"}
+    content = unit({"SIMPLE": True, **axes, "BZERO": 32768, "BLANK": -5, "OBJECT": "M 31"}, first.tobytes())
+    content += unit(table, b"x" * 30) + unit(image, second.tobytes())
+    (tmp_path / "a.fits").write_bytes(content)
+    group = gzarr.open(tmp_path / "a.fits", mode="r")
+    assert sorted(group.array_keys()) == ["SCI", "primary"]
+    np.testing.assert_array_equal(group["primary"][...], first)
+    np.testing.assert_array_equal(group["SCI"][...], second)
+    expected = {"OBJECT": "M 31", "scale_factor": 1.0, "add_offset": 32768.0, "_FillValue": -5}
+    assert dict(group["primary"].attrs) == expected
+    (tmp_path / "a.fits").write_bytes(content[:-2880])
+    with pytest.raises(CopyError, match="cut off"):
+        gzarr.open(tmp_path / "a.fits", mode="r")
