@@ -12,19 +12,20 @@ VERSION: Final[int]
 def bind(addresses: bytes, /) -> None: ...
 
 # Read a table of chunks: its columns, of gzarr.indexing.tables or of points.py. element: start and size of what is
-# wanted of each, its size in the result, types of a cast (casts.py); None for all of it as it is. places: int64 (n, 2),
-# of every block of slots the address and the bytes of a row; None for a single result. rows: slots of a block. shards:
-# see loop.h; None for chunks that are stored alone. items: what is stored of every chunk, or of every shard, None for
-# nothing; None if they are files. path: what the paths of files begin with. written: of a Target. Returns: chunks left,
-# bytes read, bytes placed. Raises: ValueError if the tables disagree, TypeError or BufferError if an item is no
-# contiguous buffer.
+# wanted of each, its size in the result, types of a cast (casts.py); None for all of it as it is. places: int64 (n,
+# 2), of every block of slots the address and the bytes of a row; None for a single result. rows: slots of a block.
+# sources: where chunks are in shards, as loop.h has it: offset and bytes of each, the first chunk of each shard, what
+# is known of every shard, paths; None for chunks that are stored alone. items: what is stored of every chunk, or of
+# every shard, None for nothing; None if they are files. path: what the paths of files begin with. written: of a
+# Target. Returns: chunks left, bytes read, bytes placed. Raises: ValueError if the tables disagree, TypeError or
+# BufferError if an item is no contiguous buffer.
 def read(
     job: Buffer,
     element: Buffer | None,
     columns: tuple[Buffer | None, ...],
     places: Buffer | None,
     rows: int,
-    shards: Buffer | None,
+    sources: tuple[Buffer, Buffer, Buffer, bytes] | None,
     items: Sequence[Buffer | None] | None,
     path: bytes,
     written: Buffer,
@@ -67,11 +68,12 @@ def take(
 # loop can do that. Raises: ValueError if shapes disagree.
 def reduce(block: Buffer, factors: Buffer, out: Buffer, kind: int, method: int, /) -> bool: ...
 
-# Write a table of chunks. files: path, beginning of the names of temporary files, table and number of a Target. shard:
-# memory, index, where its bytes end, its next entry, the entry up to which old chunks are copied, the old bytes and
-# index (None if the table covers the shard), grid. chunks: what is stored of every chunk, None for nothing, or if the
-# table covers it; memory for all of them. All but one of the three are None. Returns: chunks left, bytes gathered,
-# bytes made; then where the shard ends and its next entry, or the list of chunks. Raises: as `read`.
+# Write a table of chunks. files: path, beginning of the names of temporary files, table and number of a Target.
+# shard: memory, index, where its bytes end, its next entry, the entry up to which old chunks are copied, the old
+# bytes and index (None if the table covers the shard), entries of the chunks. chunks: what is stored of every chunk,
+# None for nothing, or if the table covers it; memory for all of them. All but one of the three are None. Returns:
+# chunks left, bytes gathered, bytes made; then where the shard ends and its next entry, or the list of chunks.
+# Raises: as `read`.
 def write(
     job: Buffer,
     encoder: Buffer,
