@@ -176,18 +176,22 @@ class KvikioReader:
     ) -> None:
         """Compare what KvikIO and the host read of a file of each file system of which nothing is known.
 
-        Raises: OSError if they differ.
+        Raises: OSError if they differ, or if only zeros could be compared.
         """
+        unknown = set()
         for path, version in versions.items():
             number, nbytes = version[0], min(version[2], _COMPARED_NBYTES, int(memory.nbytes))
             if number not in self._is_sound:
                 expected = os.pread(files[path].fileno(), nbytes, 0)
                 if not any(expected):  # zeros are what a wrong read gives, too
+                    unknown.add(number)
                     continue
                 _read_at_once(memory, [(files[path], 0, nbytes, 0)])
                 self._is_sound[number] = device.download(memory[:nbytes]).tobytes() == expected
             if not self._is_sound[number]:  # as this batch has found, or another one meanwhile
                 raise OSError(f"{path}: KvikIO read other bytes than the host: {self.note}")
+        if not all(self._is_sound.get(number) for number in unknown):
+            raise OSError("files begin with zeros, which do not show whether KvikIO reads what is in them")
 
 
 def _versions(paths: Sequence[str]) -> dict[str, tuple[int, ...]]:
