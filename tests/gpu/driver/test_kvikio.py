@@ -22,7 +22,6 @@ pytest.importorskip("kvikio.defaults")
 
 DATA = np.random.default_rng(0).integers(0, 100, (600, 500)).astype("i4")
 CAP_NBYTES = 3 << 20
-#: The compressors whose chunks need not pass through the host.
 COMPRESSORS = {"none": None, "lz4": LZ4(), "blosc": Blosc("lz4", 5, Blosc.SHUFFLE), "zstd": Zstd()}
 MEMORY = Path("/dev/shm")
 

@@ -118,7 +118,7 @@ def test_only_the_first_read_pins_memory(array: gzarr.Array) -> None:
 
 
 def test_reading_computing_and_writing_overlap(cuda: Any, tmp_path: Path) -> None:
-    rate, data = 2 * SECONDS_PER_BYTE, DATA.view("u2")  # CuPy's kernels take their time as well
+    rate, data = 4 * SECONDS_PER_BYTE, DATA.view("u2")  # CuPy's kernels take their time as well
     reader = SlowReader(rate)
     options = {"axes": "yx", "chunks": (64, 128), "compressors": LZ4(), "version": "0.4", "device": "cpu"}
     gzarr.images.create_image(tmp_path, data=data, levels=0, **options)
@@ -130,6 +130,6 @@ def test_reading_computing_and_writing_overlap(cuda: Any, tmp_path: Path) -> Non
             start = time.perf_counter()
             gzarr.images.build_pyramid(image, levels=1, max_nbytes=1 << 20, overwrite=True)
             taken = time.perf_counter() - start
-        return taken < 0.8 * (reader.spent + sum(spent.values()))
+        return taken < 0.9 * (reader.spent + sum(spent.values()))
 
     assert once(holds)

@@ -9,14 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gzarr.gpu.device import cuda_transfers
 from gzarr.testing import OutOfMemoryError, out_of_memory, transfers
 
 VALUES = np.arange(8.0)
 
 
 @pytest.fixture
-def cupy(cuda: Any) -> Any:
-    """CuPy, which is watched while someone observes."""
+def cupy(cuda: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """CuPy, which is watched while someone observes. The pool of these tests is a part of it."""
+    monkeypatch.setattr(cuda_transfers, "_STEPS", (*cuda_transfers._STEPS, "tests"))
     return cuda.cupy
 
 
