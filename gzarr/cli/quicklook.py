@@ -62,7 +62,7 @@ def _pixels(array: gzarr.Array, size: int, at: str | None) -> NDArray[np.uint8]:
     """What is drawn of an array: (height, width) or (height, width, colours). Raises MetadataError."""
     import numpy as np
 
-    from gzarr.metadata.conventions import nodata_of
+    from gzarr.hierarchy.missing import missing_by_convention
 
     if array.dtype.kind not in "biufc" or not array.ndim or not array.size:
         raise MetadataError(f"{array.store_path}: {array.shape} elements of {array.dtype} make no picture")
@@ -75,9 +75,9 @@ def _pixels(array: gzarr.Array, size: int, at: str | None) -> NDArray[np.uint8]:
         for axis in range(first, array.ndim)
     )
     values: NDArray[Any] = array[(*cut, *seen)]
-    nodata = nodata_of(array.metadata)
-    if nodata is not None and not in_color:
-        values = np.where(values == nodata, np.nan, values)
+    missing = missing_by_convention(None, array)
+    if missing is not None and not in_color:
+        values = np.where(missing.find(array.backend, values, ()), np.nan, values)
     if in_color:
         return values
     shades = _shades(abs(values) if values.dtype.kind == "c" else values)

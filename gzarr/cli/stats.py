@@ -6,7 +6,7 @@ import json
 import math
 from dataclasses import asdict
 from itertools import pairwise
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import typer
 
@@ -19,11 +19,45 @@ from gzarr.display.progress import in_terminal
 _BAR = 50
 
 
+#: An option of commands that show values.
+Raw: TypeAlias = Annotated[
+    bool, typer.Option("--raw", help="Take elements as they are stored: none is missing, and none is scaled.")
+]
+
+
+class _Scale(NamedTuple):
+    """What makes values of stored elements (CF conventions, "Packed data"), and their unit."""
+
+    factor: float = 1
+    offset: float = 0
+    units: str = ""
+
+    @classmethod
+    def of(cls, array: Any) -> _Scale:
+        """What an array says."""
+        attributes = array.attrs.asdict()
+        factor, offset = attributes.get("scale_factor", 1), attributes.get("add_offset", 0)
+        if not (isinstance(factor, (int, float)) and isinstance(offset, (int, float)) and factor):
+            factor, offset = 1, 0
+        return cls(factor, offset, str(attributes.get("units", "")))
+
+    def value(self, element: Any) -> Any:
+        """The value of an element."""
+        return element if (self.factor, self.offset) == (1, 0) else element * self.factor + self.offset
+
+
 @command("Look at data")
 def stats(
-    path: ArrayPath, skip: Skip = None, as_json: AsJson = False, memory: Memory = 256, device: Device = None
+    path: ArrayPath,
+    skip: Skip = None,
+    raw: Raw = False,
+    as_json: AsJson = False,
+    memory: Memory = 256,
+    device: Device = None,
 ) -> None:
     """Print the minimum, maximum, mean and standard deviation of an array of any size.
+
+    Missing data are left out, as the attributes name them, and packed data are unpacked: scale_factor, add_offset.
 
     Examples
     --------
@@ -32,8 +66,13 @@ def stats(
     $ gzarr stats heights.zarr/0 --skip -9999
     """
     array = open_array(path, device or "cpu")
+    skip, scale = (False if raw and skip is None else skip), _Scale() if raw else _Scale.of(array)
     found = asdict(array.stats(skip=skip, max_nbytes=memory << 20, progress=in_terminal()))
     del found["histogram"]
+    found |= {name: scale.value(found[name]) for name in ("min", "max", "mean")}
+    found["std"] = found["std"] * abs(scale.factor)
+    if scale.factor < 0:
+        found["min"], found["max"] = found["max"], found["min"]
     if as_json:
         print(json.dumps({name: _number(value) for name, value in found.items()}, indent=2))
         return
@@ -42,7 +81,9 @@ def stats(
     counts = {"Elements": found["count"], "NaN": found["n_nan"], "Missing": found["n_missing"]}
     values = {"Minimum": "min", "Maximum": "max", "Mean": "mean", "Standard deviation": "std"}
     items = [(name, f"{count:,}") for name, count in counts.items()]
-    print_report(Report([*items, *((name, str(found[value])) for name, value in values.items())]))
+    print_report(
+        Report([*items, *((name, f"{found[value]} {scale.units}".rstrip()) for name, value in values.items())])
+    )
 
 
 @command("Look at data")
@@ -56,6 +97,7 @@ def histogram(
         ),
     ] = None,
     skip: Skip = None,
+    raw: Raw = False,
     as_json: AsJson = False,
     memory: Memory = 256,
     device: Device = None,
@@ -69,11 +111,17 @@ def histogram(
     """
     if range is not None and (len(range) != 2 or not range[0] < range[1]):
         raise typer.BadParameter("give two numbers, the lower one first", param_hint="--range")
-    limits = None if range is None else (range[0], range[1])
     array = open_array(path, device or "cpu")
+    skip, scale = (False if raw and skip is None else skip), _Scale() if raw else _Scale.of(array)
+    limits = None
+    if range is not None:
+        one, other = ((end - scale.offset) / scale.factor for end in range)
+        limits = min(one, other), max(one, other)
     found = array.stats(bins, limits, skip=skip, max_nbytes=memory << 20, progress=in_terminal()).histogram
     assert found is not None
-    counts, edges = found
+    counts, edges = found[0], scale.value(found[1])
+    if scale.factor < 0:
+        counts, edges = counts[::-1], edges[::-1]
     if as_json:
         print(json.dumps({"counts": counts.tolist(), "edges": edges.tolist()}, indent=2))
         return

@@ -18,7 +18,7 @@ from gzarr.errors import MetadataError
 from gzarr.hierarchy.node import GzarrArray
 from gzarr.hierarchy.reductions import fill_of, fold
 from gzarr.indexing.keys import Coords
-from gzarr.metadata.conventions import nodata_of
+from gzarr.metadata.conventions import MissingData, missing_data_of, nodata_of
 from gzarr.tensors import from_tensor
 
 P = TypeVar("P")
@@ -38,11 +38,14 @@ class Missing(NamedTuple):
         True for each element of the array that is missing. None if those are missing that equal the value.
     window : tuple of int or None
         How many elements of the mask make one element, by axis; None for one. An element is missing if all of them are.
+    others : MissingData or None
+        Elements that are missing, where these are not only those that equal the value.
     """
 
     value: Any
     mask: Any = None
     window: Coords | None = None
+    others: MissingData | None = None
 
     def above(self, factors: Coords) -> Missing:
         """The same of an array whose elements are made of windows of this one."""
@@ -51,9 +54,18 @@ class Missing(NamedTuple):
 
     def find(self, backend: Backend, block: AnyArray, start: Coords) -> AnyArray:
         """Which elements of a block are missing. start: where it lies in the array."""
-        if self.mask is None:
+        if self.mask is not None:
+            return self.read(backend, start, block.shape)
+        if self.others is None:
             return block != block if self.value != self.value else block == self.value  # noqa: PLR0124 - NaN
-        return self.read(backend, start, block.shape)
+        found = backend.xp.zeros(block.shape, bool)
+        for value in self.others.values:
+            found |= block == value
+        if self.others.low is not None:
+            found |= block < self.others.low
+        if self.others.high is not None:
+            found |= block > self.others.high
+        return found
 
     def read(self, backend: Backend, start: Coords, shape: Coords) -> AnyArray:
         """What the mask says of a block, on the device of a backend."""
@@ -77,6 +89,19 @@ class Missing(NamedTuple):
         out = backend.empty(shape, part.dtype)
         backend.reduce_windows(part, window, "min", out)
         return out
+
+
+def missing_by_convention(skip: Any, array: GzarrArray) -> Missing | None:
+    """What ``skip=`` means for what is shown of an array: by default, what netCDF, CF and xarray take for missing.
+
+    Arguments and errors: as of `missing_of`.
+    """
+    if skip is not None:
+        return missing_of(skip, array)
+    said = missing_data_of(array.metadata)
+    if not said.values and said.low is None and said.high is None:
+        return None
+    return Missing(said.values[0] if said.values else None, others=said)
 
 
 def missing_of(skip: Any, array: GzarrArray) -> Missing | None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from gzarr.backend import Array as AnyArray
 from gzarr.display.progress import ProgressLike
 from gzarr.errors import MetadataError
-from gzarr.hierarchy.missing import fold_present, missing_of
+from gzarr.hierarchy.missing import fold_present, missing_by_convention
 from gzarr.hierarchy.node import GzarrArray
 from gzarr.hierarchy.reductions import fill_of
 
@@ -66,9 +66,9 @@ def stats_of(
     dtype = array.dtype
     if dtype.kind not in "biuf":
         raise MetadataError(f"{array.store_path}: statistics need real numbers, but the elements are {dtype}")
-    missing = missing_of(skip, array)
-    if missing is not None and missing.value != missing.value and missing.mask is None:  # n_nan says it
-        missing = None
+    missing = missing_by_convention(skip, array)
+    if missing is not None and missing.value != missing.value and missing.mask is None and missing.others is None:
+        missing = None  # n_nan says it
     fold_all = partial(fold_present, array, missing, max_nbytes=max_nbytes, progress=progress)
     fill, xp = fill_of(array), array.backend.xp
     if dtype.kind in "biu" and dtype.itemsize <= 2:

@@ -221,6 +221,59 @@ def nodata_of(meta: ArrayMeta) -> Any:
     return None
 
 
+@dataclass(frozen=True, slots=True)
+class MissingData:
+    """What an array's attributes say of missing data.
+
+    Attributes
+    ----------
+    values : tuple of scalar
+        The elements that stand for it, other than NaN.
+    low, high : scalar or None
+        Smaller and greater elements are no data either; None if there is no such limit.
+    """
+
+    values: tuple[Any, ...] = ()
+    low: Any = None
+    high: Any = None
+
+
+def missing_data_of(meta: ArrayMeta) -> MissingData:
+    """What the attributes of an array say of missing data, as netCDF, CF and xarray have them.
+
+    ``nodata``, ``_FillValue``, ``missing_value``, ``valid_range``, ``valid_min`` and ``valid_max``; for Zarr v2, where
+    xarray keeps ``_FillValue`` as the fill value, also a fill value other than zero of an array with names of axes.
+    Source: CF conventions 1.11, section 2.5.1; NetCDF Users Guide, "Attribute Conventions".
+    """
+    dtype, attributes = meta.data_type.dtype, meta.attributes
+    if dtype.kind not in "iuf" or meta.data_type.variable:
+        nodata = nodata_of(meta)
+        return MissingData(() if nodata is None else (nodata,))
+    given = [attributes.get(NODATA), *_listed(attributes.get(_MISSING))]
+    with suppress(ValueError, TypeError):
+        given += [decode_mask(value, dtype) for value in _listed(attributes.get(MASK))]
+    if meta.zarr_format == 2 and ATTRIBUTE in attributes and meta.fill_value:
+        given.append(meta.fill_value)
+    low, high = (*_listed(attributes.get("valid_range")), None, None)[:2]
+    limits = [attributes.get("valid_min", low), attributes.get("valid_max", high)]
+    elements = dict.fromkeys(_as_element(one, meta.data_type) for one in given)
+    values = tuple(value for value in elements if value is not None and value == value)  # noqa: PLR0124 - NaN
+    return MissingData(values, *(_as_element(one, meta.data_type) for one in limits))
+
+
+def _listed(value: Any) -> list[Any]:
+    return [] if value is None else value if isinstance(value, list) else [value]
+
+
+def _as_element(value: Any, data_type: DataType) -> Any:
+    """The element that a number in an attribute is, rounded to the precision of the type; None if it is none."""
+    with suppress(MetadataError, ValueError, TypeError, OverflowError):
+        if isinstance(value, str):
+            value = fill_from_json(value, data_type, 3)
+        return np.asarray(cast_fill(value, data_type))[()]
+    return None
+
+
 def nodata_attributes(value: Any, data_type: DataType, zarr_format: int) -> dict[str, Any]:
     """The attributes that name an element, which is the fill value, as missing data: to gzarr, and to xarray."""
     return {NODATA: fill_to_json(value, data_type, 3), **_mask_attribute(value, data_type, zarr_format)}

@@ -55,8 +55,8 @@ if TYPE_CHECKING:
     rmdir: Callable[..., None]
 
 # Names by the module that has them, which is imported when one of them is first asked for: what these stores stand on
-# takes time to load. Functions that zarr 2 has in this module make and find nodes, one store needs a device, and files of
-# other formats need readers, of which the module for stores must know nothing.
+# takes time to load. Functions that zarr 2 has in this module make and find nodes, one store needs a device, and files
+# of other formats need readers, of which the module for stores must know nothing.
 _NAMES = {
     "gzarr.api.gpu_memory": "GpuMemoryStore",
     "gzarr.api.stored": "contains_array contains_group getsize init_array init_group listdir rename rmdir",

@@ -77,3 +77,16 @@ def test_a_group_and_text_have_none(tmp_path: Path, capsys: pytest.CaptureFixtur
     for name, why in {"g.zarr": "is a group: give the path", "t.zarr": "real numbers"}.items():
         assert main(["stats", str(tmp_path / name)]) == 1
         assert why in capsys.readouterr().err
+
+
+def test_packed_data_are_unpacked_and_missing_ones_left_out(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    attributes = {"scale_factor": -0.5, "add_offset": 10, "units": "K", "_FillValue": -1}
+    gzarr.create_array(path, data=np.array([-1, 2, 4], "i2"), attributes=attributes, overwrite=True)
+    assert main(["stats", path]) == 0
+    assert (
+        "Minimum            : 8.0 K\nMaximum            : 9.0 K\nMean               : 8.5 K" in capsys.readouterr().out
+    )
+    assert main(["stats", path, "--raw", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["min"] == -1
+    assert main(["histogram", path, "--bins", "2", "--range", "8,9", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"counts": [1, 1], "edges": [8.0, 8.5, 9.0]}

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 import gzarr
 from gzarr.hierarchy.missing import missing_of
+from gzarr.metadata.conventions import encode_mask
 
 SHAPE = (203, 190)
 HOLES = np.random.default_rng(1).random(SHAPE) < 0.4
@@ -68,3 +71,43 @@ def test_what_is_recorded() -> None:
         assert (None if found is None else found.value) == expected
     assert np.isnan(missing_of(None, gzarr.zeros(2, attributes={"nodata": "NaN"})).value)
     assert missing_of(None, gzarr.zeros(2, dtype="u1", attributes=RECORDED)) is None
+
+
+#: Elements, attributes, and those that are left.
+BY_CONVENTION = [
+    ("i2", {"_FillValue": -99}, [1, 2, 3, 30]),
+    ("i2", {"missing_value": [-99, 30]}, [1, 2, 3]),
+    ("i2", {"valid_range": [0, 10], "missing_value": 3}, [1, 2]),
+    ("i2", {"valid_min": 2}, [2, 3, 30]),
+    ("i2", {"valid_max": 2, "_FillValue": -99}, [1, 2]),
+    ("i2", {"missing_value": "text", "_FillValue": 1e9}, [-99, 1, 2, 3, 30]),
+    ("f4", {"_FillValue": encode_mask(-99, np.dtype("f4"))}, [1, 2, 3, 30]),
+    ("f4", {"missing_value": -99.0, "valid_range": [-100.0, 10.0]}, [1, 2, 3]),
+    ("f4", {"_FillValue": "NaN"}, [-99, 1, 2, 3, 30]),
+]
+
+
+@pytest.mark.parametrize(("dtype", "attributes", "left"), BY_CONVENTION, ids=str)
+@pytest.mark.parametrize("device", ["cpu", "emulated"])
+def test_what_netcdf_and_xarray_take_for_missing_is_left_out(
+    dtype: str, attributes: Any, left: Any, device: str
+) -> None:
+    data = np.array([-99, 1, 2, 3, 30], dtype)
+    array = gzarr.create_array(data=data, chunks=2, attributes=attributes, device=device)
+    found = array.stats()
+    assert (found.count, found.min, found.max, found.n_missing) == (len(left), min(left), max(left), 5 - len(left))
+    assert array.stats(skip=False).count == 5
+
+
+def test_limits_leave_nan_to_itself() -> None:
+    data = np.array([np.nan, 1, 2, 30], "f8")
+    found = gzarr.create_array(data=data, attributes={"valid_max": 10.0}).stats()
+    assert (found.count, found.n_nan, found.n_missing) == (2, 1, 1)
+
+
+@pytest.mark.parametrize(("fill", "names", "n"), [(-99, ["x"], 4), (-99, None, 5), (0, ["x"], 5)])
+def test_a_fill_value_of_v2_is_missing_where_xarray_reads_the_array(fill: int, names: Any, n: int) -> None:
+    attributes = {} if names is None else {"_ARRAY_DIMENSIONS": names}
+    data = np.array([-99, 0, 2, 3, 30], "i4")
+    array = gzarr.create_array(data=data, fill_value=fill, zarr_format=2, attributes=attributes)
+    assert array.stats().count == n
