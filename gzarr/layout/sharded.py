@@ -320,7 +320,7 @@ class ShardPlaces(Places):
         """The first level's index, (n, 2); None if the object is missing. Raises: CodecError, StoreError."""
         indexes = self._indexes
         if not indexes.known[0][0]:
-            self._read(0, self._data, indexes, [0])
+            self._read_first()
         return indexes.tables[0] if indexes.known[0][0] else None
 
     def find(self, chunks: Sequence[Coords] | Indices) -> tuple[memoryview | None, NDArray[np.uint64]]:
@@ -335,35 +335,45 @@ class ShardPlaces(Places):
                 data = self._read(depth, data, indexes, holders[~indexes.known[depth][holders]].tolist())
         return data, indexes.tables[-1][numbers]
 
+    def _read_first(self) -> None:
+        """Read the first level's index, unless the object is missing. Raises: CodecError, StoreError."""
+        indexes, data, (store, key, token) = self._indexes, self._data, self._source
+        level, nbytes = indexes.levels[0], None if data is None else len(data)
+        (item,) = self._bytes_of(data, [_index_range((0, None), nbytes, level)])
+        if item is None:
+            self._layout.forget(key)
+            return
+        indexes.tables[0] = _placed(_index_of(item, level), 0, nbytes)
+        # The token was taken before the index was read, which belongs to it only if it still holds.
+        now = token_of(store, key) if data is None and store is not None and token is not None else token
+        if token is PINNED:
+            indexes.token = now
+        indexes.known[0] = np.ones(1, np.bool_)
+        if now is not None and now == indexes.token:
+            self._layout.cache(key, indexes, indexes.tables[0].nbytes)
+
     def _read(self, depth: int, data: memoryview | None, indexes: _Indexes, shards: Sequence[int]) -> memoryview | None:
-        """Read the indexes of some shards of a level. Raises: CodecError, StoreError.
+        """Read the indexes of some shards of a level below the first. Raises: CodecError, StoreError.
 
         data: the bytes that the shards are in; None if these are not in memory. Returns: the same of what they hold.
         """
         (store, key, token), level = self._source, indexes.levels[depth]
         table = indexes.tables[depth].reshape(-1, math.prod(level.counts), 2)
-        all_places: Sequence[_Range] = indexes.tables[depth - 1][shards].tolist() if depth else [(0, None)]
+        all_places: Sequence[_Range] = indexes.tables[depth - 1][shards].tolist()
         there = {number: place for number, place in zip(shards, all_places, strict=True) if place[0] != MISSING}
         places: Sequence[_Range] = [*there.values()]
-        if level.wrap is not None and depth and places:
+        if level.wrap is not None and places:
             data, places = self._unwrap(level.wrap, data, places)
         nbytes = None if data is None else len(data)
         encoded = self._bytes_of(data, [_index_range(at, nbytes, level) for at in places])
-        made: list[NDArray[np.uint64]] = []
-        for (start, length), item in zip(places, encoded, strict=True):
-            if item is None and length is None:
-                self._layout.forget(key)
-                return data
-            size = 0 if item is None else host_view(item).nbytes
-            if item is None or size != level.index_nbytes:
-                raise _truncated(f"its index has {size} bytes, expected {level.index_nbytes}")
-            index = decode_index(item, level.coder).reshape(-1, 2)
-            made.append(_placed(index, start, nbytes if length is None else length))
-        # The token was taken before the indexes were read: they belong to it only if it still holds.
+        made = [
+            _placed(_index_of(item, level), start, length)
+            for (start, length), item in zip(places, encoded, strict=True)
+        ]
         now = token_of(store, key) if data is None and store is not None and token is not None else token
         if token is PINNED:
             indexes.token = now
-        elif now != token and depth:
+        elif now != token:
             raise CodecError("the shard was replaced between its index and a nested one", codec="sharding_indexed")
         # What other threads know already is only written over by the same.
         for number, index in zip(there, made, strict=True):
@@ -372,7 +382,7 @@ class ShardPlaces(Places):
         known = indexes.known[depth].copy()
         known[shards] = True
         indexes.known[depth] = known  # now, as other threads may look
-        if now is not None and now == indexes.token and not (depth and indexes.wraps):
+        if now is not None and now == indexes.token and not indexes.wraps:
             self._layout.cache(key, indexes, len(shards) * table[0].nbytes)
         return data
 
@@ -426,6 +436,14 @@ def _number_axes(levels: Sequence[Level]) -> list[Indices]:
     return axes
 
 
+def _index_of(item: Buffer | None, level: Level) -> NDArray[np.uint64]:
+    """The entries of an encoded index, (n, 2). Raises: CodecError."""
+    size = 0 if item is None else host_view(item).nbytes
+    if item is None or size != level.index_nbytes:
+        raise _truncated(f"its index has {size} bytes, expected {level.index_nbytes}")
+    return decode_index(item, level.coder).reshape(-1, 2)
+
+
 def _truncated(why: str) -> CodecError:
     return CodecError(f"the shard is truncated: {why}", codec="sharding_indexed")
 
@@ -443,6 +461,8 @@ def _index_range(shard: _Range, object_nbytes: int | None, level: Level) -> _Ran
 
 def _placed(index: NDArray[np.uint64], start: int, nbytes: int | None) -> NDArray[np.uint64]:
     """Let the places of an index count from the start of the object. Raises: CodecError if they leave the shard."""
+    if nbytes is None and not start:
+        return index
     there = index[:, 0] != MISSING
     ends = index.sum(axis=1)
     if nbytes is not None and (outside := np.flatnonzero(there & (ends > nbytes))).size:

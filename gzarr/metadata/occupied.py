@@ -15,16 +15,11 @@ MARK = "gzarr-unfinished-copy.json"
 #: Name of the object beside levels, or in an array, that are being computed: see `gzarr.images.pyramid.resuming`.
 PROGRESS = "gzarr-unfinished.json"
 
-_CONVERTED = "convert it with gzarr.convert or the command 'gzarr convert'"
-#: What files begin with, and what to do with them.
+#: What files begin with, and what to do with them. Files in HDF5, NetCDF, TIFF and the like are opened in place.
 _MAGIC = {
-    b"\x89HDF": f"in HDF5: {_CONVERTED}",
-    b"CDF": f"in NetCDF: {_CONVERTED}",
     b"PK": "an archive: open it by a name that ends in .zip, or as zip://",
     b"SQLite": "a database: open it with SQLiteStore",
-    **dict.fromkeys((b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"), f"in TIFF: {_CONVERTED}"),
-    **dict.fromkeys((b"\x89PNG", b"\xff\xd8\xff"), f"an image: {_CONVERTED}"),
-    b"\x93NUMPY": f"an array of NumPy: {_CONVERTED}",
+    **dict.fromkeys((b"\x89PNG", b"\xff\xd8\xff"), "an image: convert it with gzarr.convert or 'gzarr convert'"),
 }
 
 

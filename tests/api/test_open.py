@@ -11,6 +11,8 @@ from gzarr.errors import (
     ArrayNotFoundError,
     ContainsArrayError,
     ContainsGroupError,
+    ContainsNodeError,
+    CopyError,
     GroupNotFoundError,
     MetadataError,
     NodeNotFoundError,
@@ -306,8 +308,7 @@ def files_in(folder):
         ("other/c/0", bytes(24), "which holds 'c'"),  # chunks without an array
         ("other/attributes.json", b'{"n5": "2.0.0"}', "perhaps N5; open that with N5Store"),
         ("other", b"text", "other' is a file, not a directory; choose another path"),
-        ("other", b"\x89HDF\r\n\x1a\n", "in HDF5: convert it with"),
-        ("other", b"CDF\x01", "in NetCDF: convert it with"),
+        ("other", b"\x89PNG", "an image: convert it with"),
         ("other", b"PK\x03\x04", r"an archive: open it by a name that ends in \.zip"),
         ("other/gzarr-unfinished-copy.json", b'{"source": "abc"}', "an unfinished copy of abc is at .*resume=True"),
         ("other/gzarr-unfinished-copy.json", b"damaged", "an unfinished copy is at"),
@@ -323,6 +324,26 @@ def test_opening_creates_nothing_where_something_else_is(root, opener, name, con
     with pytest.raises(NodeNotFoundError, match=expected):
         gzarr.open(root / "other", mode="r+")
     assert files_in(root) == before
+
+
+@pytest.mark.parametrize("opener", [gzarr.open, gzarr.open_group, gzarr.open_array])
+@pytest.mark.parametrize("content", [b"\x89HDF\r\n\x1a\n", b"CDF\x01", b"\x93NUMPY", b"II*\0"])
+def test_damaged_files_of_other_formats_are_left_alone(tmp_path, opener, content):
+    (tmp_path / "other").write_bytes(content)
+    with pytest.raises(CopyError, match=r"cannot read 'other'.*damaged or cut off"):
+        opener(tmp_path / "other")
+    assert files_in(tmp_path) == [(str(tmp_path / "other"), content)]
+
+
+@pytest.mark.parametrize("mode", ["r+", "a", "w", "w-"])
+def test_files_of_other_formats_are_not_written_to(tmp_path, mode):
+    np.save(tmp_path / "a.npy", np.arange(3))
+    before = files_in(tmp_path)
+    with pytest.raises((ReadOnlyError, ContainsNodeError)):
+        gzarr.open_array(tmp_path / "a.npy", mode, shape=3)[0] = 1
+    with pytest.raises((ReadOnlyError, ContainsNodeError)):
+        gzarr.save(tmp_path / "a.npy", [1])
+    assert files_in(tmp_path) == before
 
 
 def test_a_folder_of_nodes_becomes_a_group_on_request(tmp_path):

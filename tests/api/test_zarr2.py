@@ -191,13 +191,6 @@ def test_writing_can_be_forbidden_and_allowed() -> None:
         reader[0] = 1
 
 
-@pytest.mark.parametrize(("magic", "what"), [(b"II*\0", "TIFF"), (b"\x89HDF", "HDF5"), (b"\x93NUMPY", "NumPy")])
-def test_a_file_of_another_format_is_named_with_its_converter(tmp_path: Path, magic: bytes, what: str) -> None:
-    (tmp_path / "data").write_bytes(magic)
-    with pytest.raises(gzarr.NodeNotFoundError, match=rf"{what}: convert it with gzarr\.convert"):
-        gzarr.open(tmp_path / "data")
-
-
 def test_a_missing_node_is_a_value_error_too() -> None:
     for function in (gzarr.open, gzarr.open_array, gzarr.open_group):
         with pytest.raises(ValueError, match="nothing is there"):
