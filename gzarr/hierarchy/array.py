@@ -778,8 +778,8 @@ class Array(Node[ArrayMeta]):
             Where the first bin begins, and the last one ends. By default the least and the greatest element.
         skip : number, array of bool or False, optional
             Elements that are missing, which are left out: those that equal a number, or a mask of the array's shape, in
-            memory or of gzarr. By default those that the attributes ``nodata``, ``_FillValue``, ``missing_value``,
-            ``valid_range``, ``valid_min`` and ``valid_max`` name; False for none.
+            memory or of gzarr. By default those that the attributes ``nodata``, ``_FillValue`` (other than zero),
+            ``missing_value``, ``valid_range``, ``valid_min`` and ``valid_max`` name; False for none.
         max_nbytes : int
             Memory for decoded chunks.
         progress : bool or callable, optional

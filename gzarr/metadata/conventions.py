@@ -242,7 +242,8 @@ def missing_data_of(meta: ArrayMeta) -> MissingData:
     """What the attributes of an array say of missing data, as netCDF, CF and xarray have them.
 
     ``nodata``, ``_FillValue``, ``missing_value``, ``valid_range``, ``valid_min`` and ``valid_max``; for Zarr v2, where
-    xarray keeps ``_FillValue`` as the fill value, also a fill value other than zero of an array with names of axes.
+    xarray keeps ``_FillValue`` as the fill value, also the fill value of an array with names of axes. A ``_FillValue``
+    of zero does not count: arrays of v2 in which nothing is missing have it, and so have their copies in v3.
     Source: CF conventions 1.11, section 2.5.1; NetCDF Users Guide, "Attribute Conventions".
     """
     dtype, attributes = meta.data_type.dtype, meta.attributes
@@ -251,7 +252,7 @@ def missing_data_of(meta: ArrayMeta) -> MissingData:
         return MissingData(() if nodata is None else (nodata,))
     given = [attributes.get(NODATA), *_listed(attributes.get(_MISSING))]
     with suppress(ValueError, TypeError):
-        given += [decode_mask(value, dtype) for value in _listed(attributes.get(MASK))]
+        given += [value for value in (decode_mask(one, dtype) for one in _listed(attributes.get(MASK))) if value]
     if meta.zarr_format == 2 and ATTRIBUTE in attributes and meta.fill_value:
         given.append(meta.fill_value)
     low, high = (*_listed(attributes.get("valid_range")), None, None)[:2]

@@ -140,7 +140,8 @@ def remove_tree(path: str) -> None:
             if not os.path.lexists(path):
                 return
         except OSError as error:
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST) or attempt == _ATTEMPTS - 1:
+            # Without a number: rmtree has opened another directory than it looked at, and takes it for a link.
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, None) or attempt == _ATTEMPTS - 1:
                 raise
         else:
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -352,3 +353,20 @@ def test_nobody_waits_for_a_pipe_in_the_place_of_a_chunk(native: bool, tmp_path:
             store.get_one(request)
     z[:2] = 2
     assert z[:].tolist() == [2, 2, 1, 1]
+
+
+def test_a_tree_that_is_replaced_while_it_is_deleted_is_deleted_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = LocalStore(tmp_path)
+    store["a/b"] = b"x"
+    rmtree, failures = shutil.rmtree, [OSError("Cannot call rmtree on a symbolic link")]  # as of Python 3.11
+
+    def replaced(path: str) -> None:
+        if failures:
+            raise failures.pop()
+        rmtree(path)
+
+    monkeypatch.setattr(shutil, "rmtree", replaced)
+    store.delete_prefix("a")
+    assert list(tmp_path.iterdir()) == []
