@@ -6,60 +6,88 @@ import math
 import struct
 import zlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 import gzarr
 from gzarr.cli.commands import command
 from gzarr.cli.options import NodePath, no_array
-from gzarr.errors import MetadataError
+from gzarr.cli.stats import Raw, Scale
+from gzarr.errors import GzarrError, MetadataError
 from gzarr.errors.escaping import escaped
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-#: Percentiles that are black and white, where the type of the elements does not say.
+#: Percentiles at the ends of the colour scale, where the type of the elements does not say.
 _CONTRAST = (0.1, 99.9)
 #: Numbers of the last axis that are taken for colours.
 _COLORS = (3, 4)
+#: The colour scale: viridis at equal steps (Matplotlib's, which is free of rights), and what is missing.
+_VIRIDIS = "440154 482878 3e4a89 31688e 26828e 1f9e89 35b779 6ece58 b5de2b fde725"
+_MISSING = (128, 128, 128)
+#: Digits of 3 by 5 pixels, an octal digit for each line.
+_DIGITS = {
+    "0": "75557",
+    "1": "26227",
+    "2": "71747",
+    "3": "71717",
+    "4": "55711",
+    "5": "74717",
+    "6": "74757",
+    "7": "71111",
+}
+_DIGITS |= {"8": "75757", "9": "75717", ".": "00002", "-": "00700", "e": "35743", "+": "02720"}
+#: Pixels of the colour bar: of its gap, its width, and each pixel of a digit.
+_GAP, _BAR, _DOT = 8, 16, 2
+#: Names and units of coordinates that grow to the north.
+_NORTH = ("lat", "latitude", "degrees_north", "degree_north", "degrees_n", "projection_y_coordinate")
+#: A curve's pixels along its values.
+_CURVE = 128
 
 
 @command("Look at data")
 def quicklook(
     path: NodePath,
-    out: Annotated[Path, typer.Argument(metavar="PNG", help="The file to write.")],
-    size: Annotated[int, typer.Option(metavar="N", min=1, help="Pixels of the longer side, at most.")] = 512,
+    out: Annotated[
+        Path | None, typer.Argument(metavar="PNG", help="The file to write. By default, NAME.png of the array.")
+    ] = None,
+    size: Annotated[int, typer.Option(metavar="N", min=1, help="Pixels of the longer side.")] = 512,
     at: Annotated[
         str | None,
         typer.Option(metavar="AXIS=N,...", help="Where axes are cut, by name or number. By default, in the middle."),
     ] = None,
+    raw: Raw = False,
 ) -> None:
     """Draw an array as PNG: the last two axes, a curve of one axis, or an OME-Zarr image in its colours.
 
+    A bar has the colours of numbers. Missing data are grey. North is up, where coordinates say where it is.
+
     Examples
     --------
-    $ gzarr quicklook data.zarr/temperature map.png
+    $ gzarr quicklook data.zarr/temperature
     $ gzarr quicklook data.zarr/temperature map.png --at time=3,level=0
     $ gzarr quicklook slide.zarr slide.png --size 1024
     """
-    if out.suffix.lower() not in ("", ".png"):
+    if out is not None and out.suffix.lower() not in ("", ".png"):
         raise typer.BadParameter(f"{str(out)!r} would be a PNG file: end its name in .png", param_hint="PNG")
     node = gzarr.open(path, mode="r", device="cpu")
+    place = Path(f"{node.basename or Path(path.rstrip('/')).stem or 'array'}.png") if out is None else out
     if isinstance(node, gzarr.Group):
         if not {"ome", "multiscales"} & set(node.attrs):
             raise no_array(path, node)
         from gzarr.images import open_image
 
-        out.write_bytes(open_image(path, "r", device="cpu").thumbnail(size))
+        place.write_bytes(open_image(path, "r", device="cpu").thumbnail(size))
     else:
-        out.write_bytes(_png(_pixels(node, size, at)))
-    print(f"wrote {escaped(out)}")
+        place.write_bytes(_png(_pixels(node, path.rstrip("/").rpartition("/")[0] or ".", size, at, raw=raw)))
+    print(f"wrote {escaped(place)}")
 
 
-def _pixels(array: gzarr.Array, size: int, at: str | None) -> NDArray[np.uint8]:
-    """What is drawn of an array: (height, width) or (height, width, colours). Raises MetadataError."""
+def _pixels(array: gzarr.Array, folder: str, size: int, at: str | None, *, raw: bool) -> NDArray[np.uint8]:
+    """What is drawn of an array in a group: (height, width) or (height, width, colours). Raises MetadataError."""
     import numpy as np
 
     from gzarr.hierarchy.missing import missing_by_convention
@@ -75,13 +103,78 @@ def _pixels(array: gzarr.Array, size: int, at: str | None) -> NDArray[np.uint8]:
         for axis in range(first, array.ndim)
     )
     values: NDArray[Any] = array[(*cut, *seen)]
-    missing = missing_by_convention(None, array)
-    if missing is not None and not in_color:
+    missing = None if raw or in_color else missing_by_convention(None, array)
+    if missing is not None:
         values = np.where(missing.find(array.backend, values, ()), np.nan, values)
-    if in_color:
+    values = abs(values) if values.dtype.kind == "c" else values
+    if array.ndim == 1:
+        return _curve(_scaled(values)[0])
+    y, x = (_coordinate(array, first + axis, folder) for axis in (0, 1))
+    if y is not None and y.to_north:
+        values = values[::-1]
+    ratio = None if y is None or x is None or y.units != x.units or not x.extent * y.extent else y.extent / x.extent
+    values = _resized(values, size, ratio)
+    if in_color or values.dtype == np.uint8:
         return values
-    shades = _shades(abs(values) if values.dtype.kind == "c" else values)
-    return _curve(shades) if array.ndim == 1 else shades
+    scale = Scale() if raw else Scale.of(array)
+    shares, low, high = _scaled(values)
+    picture = _colors(shares)
+    return np.hstack([picture, _bar(len(picture), float(scale.value(low)), float(scale.value(high)))])
+
+
+class _Coordinate(NamedTuple):
+    """What the coordinates along an axis say.
+
+    Attributes
+    ----------
+    extent : float
+        Length of the axis.
+    units : str
+        Their unit, degrees without a direction.
+    to_north : bool
+        Whether they grow to the north, so that the first row is the southernmost.
+    """
+
+    extent: float
+    units: str
+    to_north: bool
+
+
+def _coordinate(array: gzarr.Array, axis: int, folder: str) -> _Coordinate | None:
+    """What the array of coordinates beside an array says, that has the name of an axis; None if there is none."""
+    name = array.dimension_names[axis] if array.dimension_names else None
+    if name is None:
+        return None
+    try:
+        found = gzarr.open_array(f"{folder}/{name}", mode="r", device="cpu")
+    except (GzarrError, OSError):
+        return None
+    if found.shape != (array.shape[axis],) or found.dtype.kind not in "iuf" or found.size < 2:
+        return None
+    first, last = float(found[0]), float(found[-1])
+    units = str(found.attrs.get("units", ""))
+    said = {name.lower(), units.lower(), str(found.attrs.get("standard_name", "")).lower()}
+    is_degree = "degree" in units.lower()
+    extent = abs(last - first) * found.size / (found.size - 1)
+    return _Coordinate(extent, "degrees" if is_degree else units, last > first and bool(said & {*_NORTH}))
+
+
+def _resized(values: NDArray[Any], size: int, ratio: float | None) -> NDArray[Any]:
+    """A plane whose longer side has about so many pixels, each of the nearest element.
+
+    ratio: of its height to its width; None for square elements, which become whole numbers of pixels.
+    """
+    import numpy as np
+
+    height, width = values.shape[:2]
+    if ratio is None:
+        factor = max(size // max(height, width), 1)
+        lengths = height * factor, width * factor
+    else:
+        lengths = max(round(size * min(ratio, 1)), 1), max(round(size * min(1 / ratio, 1)), 1)
+    rows, columns = (((np.arange(n) + 0.5) * m / n).astype(int) for n, m in zip(lengths, (height, width), strict=True))
+    resized: NDArray[Any] = values[rows][:, columns]
+    return resized
 
 
 def _cut(array: gzarr.Array, at: str | None, count: int) -> tuple[int, ...]:
@@ -99,25 +192,60 @@ def _cut(array: gzarr.Array, at: str | None, count: int) -> tuple[int, ...]:
     return tuple(where)
 
 
-def _shades(values: NDArray[Any]) -> NDArray[np.uint8]:
-    """Values as greys, from 0 to 255; what is not finite is black."""
+def _scaled(values: NDArray[Any]) -> tuple[NDArray[np.float64], float, float]:
+    """Values as shares of their range, NaN where they are not finite, and the ends of the range."""
     import numpy as np
 
-    if values.dtype == np.uint8:
-        return values
     numbers = values.astype(np.float64)
     finite = np.isfinite(numbers)
     low, high = np.percentile(numbers[finite], _CONTRAST) if finite.any() else (0.0, 1.0)
-    shares = np.clip((numbers - low) / (high - low), 0, 1) if high > low else np.zeros(numbers.shape)
-    return np.where(finite, np.nan_to_num(shares) * 255, 0).round().astype(np.uint8)
+    with np.errstate(all="ignore"):
+        shares = np.clip((numbers - low) / (high - low), 0, 1) if high > low else np.zeros(numbers.shape)
+    return np.where(finite, shares, np.nan), float(low), float(high)
 
 
-def _curve(heights: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """A curve in white on black, from shades as heights."""
+def _colors(shares: NDArray[np.float64]) -> NDArray[np.uint8]:
+    """Shares as colours of the scale."""
     import numpy as np
 
-    canvas = np.zeros((128, len(heights)), np.uint8)
-    canvas[127 - heights // 2, np.arange(len(heights))] = 255
+    scale = np.array([list(bytes.fromhex(color)) for color in _VIRIDIS.split()])
+    places = np.linspace(0, 1, len(scale))
+    picture = np.stack([np.interp(shares, places, scale[:, channel]) for channel in range(3)], axis=-1)
+    return np.where(np.isnan(shares)[..., None], _MISSING, np.nan_to_num(picture).round()).astype(np.uint8)
+
+
+def _bar(height: int, low: float, high: float) -> NDArray[np.uint8]:
+    """The colour scale, with the values at its ends and in its middle, as far as there is room."""
+    import numpy as np
+
+    labels = [f"{value:.4g}" for value in (high, (low + high) / 2, low)]
+    tall = 5 * _DOT
+    bar = np.zeros((height, 2 * _GAP + _BAR + 4 * _DOT * max(map(len, labels)), 3), np.uint8)
+    bar[:, _GAP : _GAP + _BAR] = _colors(np.linspace(1, 0, height))[:, None]
+    tops = (0, (height - tall) // 2, height - tall)
+    for label, top in zip(labels, tops, strict=True):
+        if height < 4 * tall and top:
+            continue
+        text = _text(label)[: height - top]
+        bar[top : top + len(text), 2 * _GAP + _BAR :][:, : text.shape[1]] = text[..., None]
+    return bar
+
+
+def _text(label: str) -> NDArray[np.uint8]:
+    """A number in white on black."""
+    import numpy as np
+
+    digits = [[[int(line) >> shift & 1 for shift in (2, 1, 0, 3)] for line in _DIGITS[char]] for char in label]
+    return np.kron(np.hstack(digits), np.full((_DOT, _DOT), 255)).astype(np.uint8)
+
+
+def _curve(shares: NDArray[np.float64]) -> NDArray[np.uint8]:
+    """A curve in white on black; what is not finite is not drawn."""
+    import numpy as np
+
+    canvas = np.zeros((_CURVE, len(shares)), np.uint8)
+    (drawn,) = np.nonzero(np.isfinite(shares))
+    canvas[_CURVE - 1 - (shares[drawn] * (_CURVE - 1)).astype(int), drawn] = 255
     return canvas
 
 

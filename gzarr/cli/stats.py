@@ -25,7 +25,7 @@ Raw: TypeAlias = Annotated[
 ]
 
 
-class _Scale(NamedTuple):
+class Scale(NamedTuple):
     """What makes values of stored elements (CF conventions, "Packed data"), and their unit."""
 
     factor: float = 1
@@ -33,7 +33,7 @@ class _Scale(NamedTuple):
     units: str = ""
 
     @classmethod
-    def of(cls, array: Any) -> _Scale:
+    def of(cls, array: Any) -> Scale:
         """What an array says."""
         attributes = array.attrs.asdict()
         factor, offset = attributes.get("scale_factor", 1), attributes.get("add_offset", 0)
@@ -66,7 +66,7 @@ def stats(
     $ gzarr stats heights.zarr/0 --skip -9999
     """
     array = open_array(path, device or "cpu")
-    skip, scale = (False if raw and skip is None else skip), _Scale() if raw else _Scale.of(array)
+    skip, scale = (False if raw and skip is None else skip), Scale() if raw else Scale.of(array)
     found = asdict(array.stats(skip=skip, max_nbytes=memory << 20, progress=in_terminal()))
     del found["histogram"]
     found |= {name: scale.value(found[name]) for name in ("min", "max", "mean")}
@@ -112,7 +112,7 @@ def histogram(
     if range is not None and (len(range) != 2 or not range[0] < range[1]):
         raise typer.BadParameter("give two numbers, the lower one first", param_hint="--range")
     array = open_array(path, device or "cpu")
-    skip, scale = (False if raw and skip is None else skip), _Scale() if raw else _Scale.of(array)
+    skip, scale = (False if raw and skip is None else skip), Scale() if raw else Scale.of(array)
     limits = None
     if range is not None:
         one, other = ((end - scale.offset) / scale.factor for end in range)

@@ -23,11 +23,49 @@ def drawn(array: np.ndarray, tmp_path: Path, *options: str, **named: object) -> 
         return np.asarray(picture)
 
 
-def test_a_plane_is_drawn_in_grey(tmp_path: Path) -> None:
-    seen = drawn(RAMP, tmp_path).astype(int)
-    assert seen.shape == RAMP.shape
-    assert np.abs(seen - RAMP / RAMP.max() * 255).max() <= 1
-    assert drawn(RAMP, tmp_path, "--size", "20").shape == (14, 20)
+def test_a_plane_is_drawn_in_the_colours_of_a_bar(tmp_path: Path) -> None:
+    seen = drawn(RAMP, tmp_path)
+    plane, bar = seen[:, : 60 * 8], seen[:, 60 * 8 + 8 : 60 * 8 + 24]
+    assert seen.shape[0] == 40 * 8
+    light = plane[4::8, 4::8].sum(axis=-1).astype(int)
+    assert (np.diff(light.ravel()) >= -3).mean() > 0.97  # the scale grows lighter
+    assert [tuple(plane[0, 0]), tuple(plane[-1, -1])] == [(68, 1, 84), (253, 231, 37)]
+    assert [tuple(bar[-1, 0]), tuple(bar[0, 0])] == [(68, 1, 84), (253, 231, 37)]
+    assert set(seen[:, 60 * 8 + 24 :].reshape(-1, 3).sum(axis=-1)) == {0, 765}  # digits in white on black
+    assert drawn(RAMP, tmp_path, "--size", "20").shape[0] == 14
+
+
+def test_numbers_of_the_bar_are_those_of_the_data(tmp_path: Path) -> None:
+    plane = np.zeros((8, 8), "i2")
+    plane[:4] = 100
+    packed = drawn(plane, tmp_path, attributes={"scale_factor": 0.5})
+    same = drawn(plane / 2, tmp_path)
+    np.testing.assert_array_equal(packed, same)
+    assert not np.array_equal(drawn(plane, tmp_path, "--raw", attributes={"scale_factor": 0.5}), same)
+
+
+def test_what_is_missing_is_grey_and_north_is_up(tmp_path: Path) -> None:
+    group = gzarr.open_group(tmp_path / "g.zarr", mode="w")
+    data = np.arange(12, dtype="f4").reshape(3, 4)
+    data[0, 1] = -1e34
+    group.create_array("t", data=data, dimension_names=("lat", "lon"), attributes={"missing_value": -1e34})
+    group.create_array("lat", data=[-30.0, 0.0, 30.0], attributes={"units": "degrees_north"})
+    group.create_array("lon", data=[0.0, 15.0, 30.0, 45.0], attributes={"units": "degrees_east"})
+    assert main(["quicklook", str(tmp_path / "g.zarr/t"), str(tmp_path / "a.png"), "--size", "120"]) == 0
+    with Picture.open(tmp_path / "a.png") as picture:
+        seen = np.asarray(picture)
+    assert seen.shape[0] == 120  # 90 degrees high, 60 wide
+    assert tuple(seen[0, 79]) == (253, 231, 37)
+    assert tuple(seen[-1, 0]) == (68, 1, 84)
+    assert tuple(seen[-1, 30]) == (128, 128, 128)
+
+
+def test_a_picture_is_named_as_its_array(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gzarr.create_array(tmp_path / "d.zarr/sst", data=RAMP)
+    monkeypatch.chdir(tmp_path)
+    assert main(["quicklook", "d.zarr/sst"]) == 0
+    assert main(["quicklook", "d.zarr/sst/"]) == 0
+    assert (tmp_path / "sst.png").exists()
 
 
 def test_other_axes_are_cut_where_one_says(tmp_path: Path) -> None:
@@ -49,20 +87,23 @@ def test_a_place_that_is_none_is_misuse(tmp_path: Path, at: str, capsys: pytest.
 
 def test_colours_and_curves(tmp_path: Path) -> None:
     colors = np.random.default_rng(0).integers(0, 255, (30, 20, 3)).astype("u1")
-    np.testing.assert_array_equal(drawn(colors, tmp_path), colors)
-    np.testing.assert_array_equal(drawn(np.dstack([colors, colors[..., :1]]), tmp_path)[..., :3], colors)
+    np.testing.assert_array_equal(drawn(colors, tmp_path, "--size", "30"), colors)
+    np.testing.assert_array_equal(drawn(colors, tmp_path)[8::17, 8::17], colors)
+    np.testing.assert_array_equal(
+        drawn(np.dstack([colors, colors[..., :1]]), tmp_path, "--size", "30")[..., :3], colors
+    )
     curve = drawn(np.arange(100.0), tmp_path)
     assert curve.shape == (128, 100)
     assert np.argmax(curve, axis=0).tolist() == sorted(np.argmax(curve, axis=0), reverse=True)
+    assert not drawn(np.array([1.0, np.nan, 2.0]), tmp_path)[:, 1].any()
 
 
 @pytest.mark.parametrize("value", [0.0, np.nan, np.inf, 1e300])
 def test_any_numbers_can_be_drawn(tmp_path: Path, value: float) -> None:
     plane = np.full((5, 6), value)
     plane[0, 0] = -1
-    assert drawn(plane, tmp_path).shape == (5, 6)
-    assert drawn(plane > 0, tmp_path).shape == (5, 6)
-    assert drawn(plane.astype("c16"), tmp_path).shape == (5, 6)
+    for values in (plane, plane > 0, plane.astype("c16")):
+        assert drawn(values, tmp_path, "--size", "6").shape[0] == 5
 
 
 def test_images_are_drawn_as_images_and_groups_are_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
