@@ -26,7 +26,7 @@ from gzarr.storage.extras import have
 from gzarr.storage.memory import MemoryStore
 from gzarr.virtual.documents import Codec, array_document, codec, group_document, has_one_order
 from gzarr.virtual.store import Chunks, Contents, Reader
-from gzarr.virtual.table import INLINE, ChunkTable, cut_run
+from gzarr.virtual.table import INLINE, MISSING, ChunkTable, cut_run
 
 _DEFLATE, _SHUFFLE, _FLETCHER32, _BLOSC, _LZ4, _ZSTD = 1, 2, 3, 32001, 32004, 32015
 _BLOSC_CODECS = "blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd"
@@ -136,21 +136,39 @@ def _array(dataset: Any, source: Source, opened: Opened) -> tuple[bytes, Chunks]
 
 def _stored(dataset: Any, dtype: np.dtype[Any], opened: Opened) -> tuple[Coords, list[Codec], ChunkTable] | None:
     """Shape of a chunk, codecs after "bytes", and where the chunks are; None if only h5py can read them."""
+    h5d = hdf5.h5py_module().h5d
     properties = dataset.id.get_create_plist()
     if dataset.is_virtual or dataset.external:
         return None
     if dataset.chunks is None:
-        offset = dataset.id.get_offset()
-        if offset is None and dataset.id.get_storage_size():
-            return None  # compact: among the metadata
-        chunks, table = cut_run(dataset.shape, dtype.itemsize, offset or 0)
-        if offset is None:
-            table.objects[:] = -1
+        if properties.get_layout() == h5d.COMPACT:
+            return None  # among the metadata
+        is_stored = dataset.id.get_storage_size() > 0  # behind a user's block, HDF5 gives an offset in any case
+        chunks, table = cut_run(dataset.shape, dtype.itemsize, dataset.id.get_offset() if is_stored else 0)
+        if not is_stored:
+            table.objects[:] = MISSING
         return chunks, [], table
     codecs = _codecs(properties)
-    if codecs is None:
+    if codecs is None or _are_misplaced(dataset):
         return None
     return dataset.chunks, codecs, _chunk_table(dataset, partial(_encoded, opened, dataset.chunks, dtype, codecs))
+
+
+def _are_misplaced(dataset: Any) -> bool:
+    """Whether HDF5 may say wrongly where chunks are in the grid, as releases up to 2.0 at least do.
+
+    An extensible array counts chunks along its only unlimited axis first, and HDF5 as if that were in its place: all
+    chunks then seem to be the first ones along the axes before it.
+    """
+    unlimited = [axis for axis, length in enumerate(dataset.maxshape) if length is None]
+    if len(unlimited) != 1:
+        return False
+    before = slice(unlimited[0])
+    if all(n <= c for n, c in zip(dataset.maxshape[before], dataset.chunks, strict=False)):
+        return False
+    found = []
+    dataset.id.chunk_iter(lambda info: found.append(1) or True if any(info.chunk_offset[before]) else None)
+    return not found
 
 
 def _codecs(properties: Any) -> list[Codec] | None:
@@ -158,9 +176,9 @@ def _codecs(properties: Any) -> list[Codec] | None:
     codecs = []
     for number in range(properties.get_nfilters()):
         code, _, values, _ = properties.get_filter(number)
-        if code == _DEFLATE:
+        if code == _DEFLATE and values:
             found = codec("numcodecs.zlib", level=values[0])
-        elif code == _SHUFFLE:
+        elif code == _SHUFFLE and values and not codecs:  # of what is no whole number of elements, HDF5 keeps the rest
             found = codec("numcodecs.shuffle", elementsize=values[0])
         elif code == _FLETCHER32:
             found = codec("numcodecs.fletcher32")

@@ -14,6 +14,7 @@ import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 
@@ -109,6 +110,10 @@ def _table(
         if isinstance(value, str):
             table.objects[row], inline[row] = INLINE, _inline(value)
             continue
+        if not _is_place(value):
+            raise MetadataError(
+                f"array {path!r}: the reference {key!r} is neither a text nor [URL] or [URL, offset, length]: {value!r}"
+            )
         url = value[0]
         number = numbers.get(url)
         table.objects[row] = places.add(url) if number is None else number
@@ -119,11 +124,22 @@ def _table(
     return table
 
 
+def _is_place(value: Any) -> bool:
+    """Whether a reference names an object, or a part of one."""
+    if not isinstance(value, list) or len(value) not in (1, 3) or not isinstance(value[0], str):
+        return False
+    return all(type(number) is int and number >= 0 for number in value[1:])
+
+
 def _rows(path: str, counts: Coords, encoding: KeyEncoding, keys: Sequence[str]) -> Sequence[int]:
     """The rows of a table that some keys mean. Raises: MetadataError for keys that the array does not have."""
+    below = len(join_path(path, "_")) - 1
+    for key in keys:
+        if encoding.decode(key[below:], len(counts)) is None:
+            raise MetadataError(f"array {path!r}: the reference {key!r} is of no chunk of a grid of {counts}")
     if not counts:
         return [0] * len(keys)
-    start = len(join_path(path, "_")) - 1 + len(encoding.prefix)
+    start = below + len(encoding.prefix)
     text = " ".join([key[start:] for key in keys]).replace(encoding.separator, " ")
     try:
         coords = np.array(text.split(), np.int64).reshape(len(keys), len(counts))
@@ -186,4 +202,6 @@ class _Places:
 def _is_within(url: str, place: str) -> bool:
     """Whether a place contains a URL or path, which must not lead out of it again."""
     plain = posixpath.normpath(url.removeprefix("file://")) if not re.match(r"(?!file)\w+://", url) else url
-    return ".." not in plain.split("/") and plain.startswith(place.removeprefix("file://").rstrip("/") + "/")
+    # Clients of HTTP decode dots, take a backslash for a slash, and drop tabs and ends of lines.
+    parts = re.split(r"[/\\]", re.sub(r"[\t\r\n]", "", unquote(plain)))
+    return ".." not in parts and plain.startswith(place.removeprefix("file://").rstrip("/") + "/")

@@ -172,3 +172,29 @@ def test_strict_devices_decode_deflate_and_shuffle(path):
         array = gzarr.open(path, mode="r", device="emulated")["x"]
         np.testing.assert_array_equal(np.asarray(array[...]), DATA)
     assert {step.where for step in array.placement} == {"emulated"}
+
+
+def test_what_was_never_written_behind_a_block_of_the_users(path):
+    with h5py.File(path, "w", userblock_size=512) as file:
+        file.create_dataset("x", (4, 4), "i4", fillvalue=7)
+    assert set(gzarr.open(path, mode="r")["x"][...].ravel().tolist()) == {7}
+
+
+@pytest.mark.parametrize("libver", ["earliest", "latest"])
+def test_axes_that_grow_and_are_not_the_first(path, libver):
+    data = np.arange(240).reshape(8, 5, 6)
+    with h5py.File(path, "w", libver=libver) as file:
+        file.create_dataset("x", data=data, chunks=(3, 2, 4), maxshape=(8, None, 6))
+    np.testing.assert_array_equal(gzarr.open(path, mode="r")["x"][...], data)
+
+
+def test_shuffled_bytes_that_are_no_whole_number_of_elements(path):
+    data = np.arange(12, dtype="i8")
+    with h5py.File(path, "w") as file:
+        filters = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        filters.set_chunk((6,))
+        filters.set_fletcher32()
+        filters.set_shuffle()
+        made = h5py.h5d.create(file.id, b"x", h5py.h5t.NATIVE_INT64, h5py.h5s.create_simple((12,)), filters)
+        made.write(h5py.h5s.ALL, h5py.h5s.ALL, data)
+    np.testing.assert_array_equal(gzarr.open(path, mode="r")["x"][...], data)

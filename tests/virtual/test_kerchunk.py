@@ -96,3 +96,23 @@ def test_faulty_references_are_refused(tmp_path):
     (tmp_path / "data.zarr/1").unlink()
     with pytest.raises(StoreError, match=r"'data\.zarr/1' is missing, which has 'a/1'"):
         written(tmp_path, refs)["a"][:]
+
+
+@pytest.mark.parametrize(
+    "more", [{"a/01": ["x", 0, 4]}, {"a/1": ["x", -4, 4]}, {"a/1": None}, {"a/1": ["x", 0]}], ids=str
+)
+def test_references_that_mean_nothing_are_refused(tmp_path, more):
+    stored = gzarr.create_array(tmp_path / "data.zarr", data=np.arange(6), chunks=2, zarr_format=2)
+    with pytest.raises(MetadataError, match="the reference"):
+        written(tmp_path, references(tmp_path, stored) | more)
+
+
+@pytest.mark.parametrize("up", ["%2e%2e", "..\\x", ".\t."])
+def test_encoded_dots_do_not_lead_out_of_an_allowed_place(tmp_path, up):
+    stored = gzarr.create_array(tmp_path / "data.zarr", data=np.arange(6), chunks=2, zarr_format=2)
+    refs = references(tmp_path, stored) | {"a/1": [f"http://127.0.0.1:9/d/{up}/secret"]}
+    with (
+        gzarr.config.set({"virtual.containers": ["http://127.0.0.1:9/d/"]}),
+        pytest.raises(StoreError, match="not beside"),
+    ):
+        written(tmp_path, refs)
