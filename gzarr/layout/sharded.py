@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from itertools import accumulate
 from operator import mul, sub
 from typing import TypeAlias
@@ -77,18 +78,19 @@ class _Indexes:
 
     __slots__ = ("_axes", "_offset", "known", "levels", "nbytes", "origin", "tables", "token", "wraps")
 
-    def __init__(self, token: object | None, levels: Sequence[Level], origin: Coords) -> None:
-        self.token, self.levels, self.nbytes, self.origin = token, levels, 0, origin
+    def __init__(
+        self, token: object | None, levels: Sequence[Level], origin: Coords, axes: Sequence[Indices] = ()
+    ) -> None:
+        self.token, self.levels, self.nbytes, self.origin, self._axes = token, levels, 0, origin, axes
         counts = list(accumulate([math.prod(level.counts) for level in levels], mul, initial=1))
         self.known = [np.zeros(n, np.bool_) for n in counts[:-1]]
         self.tables = [np.empty((n, 2), np.uint64) for n in counts[1:]]  # of which only what is known takes memory
         self._offset = np.dot(origin, levels[0].steps)
         self.wraps = any(level.wrap is not None for level in levels[1:])
-        self._axes = _number_axes(levels) if len(levels) > 1 else []
 
     def first(self) -> _Indexes:
         """The first level alone, for a lookup that finds shards in memory of its own."""
-        first = _Indexes(self.token, self.levels, self.origin)
+        first = _Indexes(self.token, self.levels, self.origin, self._axes)
         first.tables[0], first.known[0] = self.tables[0], self.known[0]
         return first
 
@@ -122,6 +124,8 @@ class Sharded(Layout):
     def __init__(self, grid: Grid, objects: Grid, levels: Callable[[Coords], Sequence[Level]], names: Names) -> None:
         super().__init__(grid, objects, names)
         self.levels = levels
+        #: By the shape of an object: what `_number_axes` makes of its levels.
+        self._axes = lru_cache(maxsize=64)(lambda shape: _number_axes(levels(shape)))
         self.whole_share = WHOLE_SHARD_SHARE
         self._indexes: OrderedDict[str, _Indexes] = OrderedDict()
         self._cached_nbytes = 0
@@ -156,13 +160,12 @@ class Sharded(Layout):
             if stored is None:
                 return _NoPlaces()
         data = None if stored is None else _opened(stored, levels)
-        return ShardPlaces(self, (store, key, token), _Indexes(now, levels, self._origin(object_coords)), data)
+        return ShardPlaces(self, (store, key, token), self._unknown(now, object_coords), data)
 
     def extract(self, stored: Buffer, object_coords: Coords, chunks: Sequence[Coords]) -> list[Buffer | None]:
         """Take chunks out of an object's bytes. Raises: CodecError."""
         levels = self.levels(chunk_shape(self.objects, object_coords))
-        indexes = _Indexes(None, levels, self._origin(object_coords))
-        places = ShardPlaces(self, (None, "", None), indexes, _opened(stored, levels))
+        places = ShardPlaces(self, (None, "", None), self._unknown(None, object_coords), _opened(stored, levels))
         return [item for item in places.located("", chunks) if not isinstance(item, Request)]
 
     def cached_token(self, key: str) -> object | None:
@@ -276,6 +279,11 @@ class Sharded(Layout):
             self._cached_nbytes += nbytes
             while self._cached_nbytes > INDEX_CACHE_NBYTES and len(self._indexes) > 1:
                 self._drop(next(iter(self._indexes)))
+
+    def _unknown(self, token: object | None, object_coords: Coords) -> _Indexes:
+        """Indexes of an object of which nothing is known yet."""
+        shape = chunk_shape(self.objects, object_coords)
+        return _Indexes(token, self.levels(shape), self._origin(object_coords), self._axes(shape))
 
     def _origin(self, object_coords: Coords) -> Coords:
         """Coordinates of the first chunk of an object."""
@@ -425,9 +433,12 @@ class _NoPlaces(ShardPlaces):
 
 
 def _number_axes(levels: Sequence[Level]) -> list[Indices]:
-    """For every axis what each coordinate within an object adds to the number of a chunk (`_Indexes`)."""
+    """For every axis what each coordinate within an object adds to the number of a chunk (`_Indexes`).
+
+    None for a single level, where products say it.
+    """
     axes = []
-    for axis in range(len(levels[0].counts)):
+    for axis in range(len(levels[0].counts) if len(levels) > 1 else 0):
         numbers = np.zeros(1, np.int64)
         for level in levels:
             entries = np.arange(level.counts[axis]) * level.steps[axis]
