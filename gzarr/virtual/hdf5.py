@@ -166,14 +166,16 @@ def _are_misplaced(dataset: Any) -> bool:
     before = slice(unlimited[0])
     if all(n <= c for n, c in zip(dataset.maxshape[before], dataset.chunks, strict=False)):
         return False
-    found = []
-    dataset.id.chunk_iter(lambda info: found.append(1) or True if any(info.chunk_offset[before]) else None)
-    return not found
+
+    def is_apart(info: Any) -> bool | None:
+        return any(info.chunk_offset[before]) or None  # None goes on
+
+    return not dataset.id.chunk_iter(is_apart)
 
 
 def _codecs(properties: Any) -> list[Codec] | None:
     """The filters of a dataset as codecs; None if gzarr lacks one."""
-    codecs = []
+    codecs: list[Codec] = []
     for number in range(properties.get_nfilters()):
         code, _, values, _ = properties.get_filter(number)
         if code == _DEFLATE and values:

@@ -66,8 +66,10 @@ def find_in_fits(file: IO[bytes], store: Store, key: str) -> Contents:
     with reading(f"{key!r} as FITS"):
         nbytes = file.seek(0, 2)
         file.seek(0)
-        while file.tell() < nbytes:
+        while file.tell() < nbytes and _begins_here(file):  # there may be other records behind the last header and data
             cards = _cards(file, key)
+            if cards.get("GROUPS") is True or int(cards.get("GCOUNT", 1)) != 1:
+                raise CopyError(f"{key!r} holds random groups, which are not read in place; use astropy.io.fits")
             shape = tuple(int(cards[f"NAXIS{axis}"]) for axis in range(int(cards["NAXIS"]), 0, -1))
             dtype = np.dtype(_TYPES[int(cards["BITPIX"])])
             begin = file.tell()
@@ -93,9 +95,19 @@ def _image(shape: tuple[int, ...], dtype: np.dtype[Any], chunks: tuple[int, ...]
 
 def _name(wanted: str, taken: Mapping[str, Any]) -> str:
     """A name for an image that no other has."""
-    wanted = wanted.strip().replace("/", "_") or "image"
+    wanted = re.sub(r"[/\\\0]", "_", wanted.strip())
+    if not wanted.strip(".") or wanted.startswith("__"):
+        wanted = "image"
     numbered = (f"{wanted}_{number}" for number in range(1, len(taken) + 2))
     return wanted if wanted not in taken else next(name for name in numbered if name not in taken)
+
+
+def _begins_here(file: IO[bytes]) -> bool:
+    """Whether a header begins where a file is."""
+    at = file.tell()
+    begin = file.read(8)
+    file.seek(at)
+    return begin == (b"XTENSION" if at else b"SIMPLE  ")
 
 
 def _cards(file: IO[bytes], key: str) -> dict[str, Any]:

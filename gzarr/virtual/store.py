@@ -108,6 +108,7 @@ class VirtualStore(Store):
             chunks, coords = place
             if isinstance(chunks, Reader):
                 chunk = chunks.read(coords)
+                self._check_kept()
                 found[position] = None if chunk is None else cut(host_view(chunk), start, length)
                 continue
             row = chunks.row(coords)
@@ -116,6 +117,7 @@ class VirtualStore(Store):
                 continue
             if number == INLINE:
                 found[position] = cut(host_view(inline_bytes(chunks.inline[row])), start, length)
+                self._check_kept()
             else:
                 nbytes = int(chunks.lengths[row])
                 ranges.append(_Range(position, request, number, int(chunks.offsets[row]), nbytes, chunks.padded_nbytes))
@@ -145,6 +147,12 @@ class VirtualStore(Store):
             if answer is None:
                 raise StoreError(f"{name}: {objects[one.number][1]!r} is missing, which has {one.request.key!r}")
             found[one.position] = one.cut(answer, name, objects[one.number][1])
+
+    def _check_kept(self) -> None:
+        """Raise ReplacedError if the file that a library has just read is not the one that was opened."""
+        token = self._tokens.get(0)
+        if token is not None and token_of(*self._contents.objects[0]) != token:
+            raise ReplacedError(f"{self._name}: {self._contents.objects[0][1]!r} was replaced; open it again")
 
     def _place(self, key: str) -> tuple[Chunks, Coords] | None:
         """The array that a key belongs to, and the coordinates of the chunk; None if it is no chunk's key."""

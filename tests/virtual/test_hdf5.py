@@ -154,12 +154,15 @@ def test_the_store_is_read_only_and_is_pickled(path):
 def test_a_file_that_is_replaced_or_cut_off_is_noticed(path):
     with h5py.File(path, "w") as file:
         file.create_dataset("x", data=DATA, chunks=(16, 16), compression="gzip")
-    array = gzarr.open(path, mode="r")["x"]
+        file["texts"] = ["a", "b"]
+    array, texts = (gzarr.open(path, mode="r")[name] for name in ("x", "texts"))
     assert array[0, 0] == DATA[0, 0]
     whole = path.read_bytes()
     path.write_bytes(whole + b"\0")
     with pytest.raises(ReplacedError, match=r"a\.h5.*was replaced; open it again"):
         array[0, 0]
+    with pytest.raises(ReplacedError, match=r"a\.h5.*was replaced; open it again"):
+        texts[0]
     path.write_bytes(whole[: len(whole) // 2])
     with pytest.raises((CopyError, StoreError), match=r"a\.h5"):
         gzarr.open(path, mode="r")["x"][...]

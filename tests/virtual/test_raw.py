@@ -65,3 +65,15 @@ def test_images_of_fits(tmp_path):
     (tmp_path / "a.fits").write_bytes(content[:-2880])
     with pytest.raises(CopyError, match="cut off"):
         gzarr.open(tmp_path / "a.fits", mode="r")
+
+
+def test_odd_files_of_fits(tmp_path):
+    data = np.arange(6, dtype=">i2").reshape(2, 3)
+    axes = {"BITPIX": 16, "NAXIS": 2, "NAXIS1": 3, "NAXIS2": 2}
+    first = unit({"SIMPLE": True, **axes, "EXTNAME": ".."}, data.tobytes())
+    (tmp_path / "a.fits").write_bytes(first + b"other records".ljust(2880))
+    np.testing.assert_array_equal(gzarr.open(tmp_path / "a.fits", mode="r")["image"][...], data)
+    groups = unit({"SIMPLE": True, **axes, "NAXIS1": 0, "GROUPS": True, "GCOUNT": 2, "PCOUNT": 1}, b"")
+    (tmp_path / "a.fits").write_bytes(groups)
+    with pytest.raises(CopyError, match="random groups"):
+        gzarr.open(tmp_path / "a.fits", mode="r")
