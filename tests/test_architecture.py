@@ -271,7 +271,7 @@ def test_folders_of_tests_mirror_the_rooms() -> None:
 
 
 #: How many files have more than 400 lines, and which functions more than 40. Both only become fewer.
-MAX_LONG_FILES = 16
+MAX_LONG_FILES = 13
 LONG_FUNCTIONS = {
     "copying/transfer": "transfer_tree",
     "cpu/compiled/source": "make_loop_chain",
