@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from gzarr.errors import ReplacedError, StoreError
+from gzarr.errors import ReadOnlyError, ReplacedError, StoreError
 from gzarr.indexing.keys import Coords, KeyEncoding
 from gzarr.storage.base import Buffer, Request, Store, host_view, token_of
 from gzarr.storage.coalesce import get_coalesced
@@ -211,6 +211,13 @@ class VirtualStore(Store):
     def lock_name(self, key: str) -> Hashable:
         """A name for the object that is the same for every store in this process that can reach it."""
         return type(self), self._name, key
+
+    def check_writable(self) -> None:
+        """Refuse. Raises: ReadOnlyError."""
+        raise ReadOnlyError(
+            f"{self._name} is of another format than Zarr: it is read in place and never changed; copy it to Zarr with"
+            " gzarr.transfer or 'gzarr copy' to write"
+        )
 
     def set_many(self, items: Iterable[tuple[str, Buffer]]) -> None:
         """Refuse. Raises: ReadOnlyError."""

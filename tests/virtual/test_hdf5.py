@@ -145,7 +145,7 @@ def test_the_store_is_read_only_and_is_pickled(path):
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(array))[...], DATA)
     with pytest.raises(ReadOnlyError):
         array[0, 0] = 1
-    with pytest.raises(ReadOnlyError):
+    with pytest.raises(ReadOnlyError, match="read in place and never changed"):
         gzarr.open(path, mode="r+")["x"][0, 0] = 1
     with h5py.File(path, "r+") as file:  # nobody holds it open
         file["x"][0, 0] = 5
