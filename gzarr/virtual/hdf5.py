@@ -57,7 +57,7 @@ class Opened(NamedTuple):
     path: str
 
 
-def find_in_hdf5(open_file: Callable[[], Any], store: Store, key: str, group: str = "/") -> Contents:
+def find_in_hdf5(open_file: Callable[[], Any], store: Store, key: str) -> Contents:
     """Find what an HDF5 file holds.
 
     Parameters
@@ -67,8 +67,6 @@ def find_in_hdf5(open_file: Callable[[], Any], store: Store, key: str, group: st
         whenever h5py has to read something.
     store, key
         The object that the file is.
-    group : str
-        Path of the group in the file that becomes the root.
 
     Returns
     -------
@@ -81,13 +79,13 @@ def find_in_hdf5(open_file: Callable[[], Any], store: Store, key: str, group: st
         If the file is damaged, or holds something that Zarr lacks.
     """
     with reading(f"{key!r} as HDF5"), open_file() as file:
-        tree = hdf5.tree(file[group], links="copy")
+        tree = hdf5.tree(file, links="copy")
         is_netcdf = any(name in file.attrs for name in _NETCDF)
         clean = _netcdf_attributes if is_netcdf else dict
         documents = {join_path(path, "zarr.json"): group_document(clean(attrs)) for path, attrs in tree.groups.items()}
         arrays: dict[str, Chunks] = {}
         for path, source in tree.arrays.items():
-            dataset = file[f"{group.rstrip('/')}/{path}"]
+            dataset = file[f"/{path}"]
             if is_netcdf and _is_dimension(dataset):
                 continue
             at = path.replace(_NOT_OF_DIMENSION, "") if is_netcdf else path
@@ -235,9 +233,7 @@ def _block(opened: Opened, chunks: Coords, coords: Coords, dtype: Any) -> Any:
         axes = zip(coords, chunks, dataset.shape, strict=True)
         region = tuple([slice(at * c, min((at + 1) * c, n)) for at, c, n in axes])
         values = np.asarray((dataset.asstr() if dtype is None else dataset)[region])
-        block = (
-            np.full(chunks, "", object) if dtype is None else np.zeros(chunks, dataset.dtype if dtype == () else dtype)
-        )
+    block = np.full(chunks, "", object) if dtype is None else np.zeros(chunks, dtype)
     block[tuple(map(slice, values.shape))] = values
     return block
 

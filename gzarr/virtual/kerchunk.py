@@ -1,9 +1,9 @@
-"""References as kerchunk and VirtualiZarr write them, in JSON or Parquet: keys of Zarr, with places in other files.
+"""References as kerchunk and VirtualiZarr write them in JSON: keys of Zarr, with places in other files.
 
 A reference leads somewhere else, so a file from a stranger could make a program read what it should not. References may
 name what lies beside them; other places have to be allowed (`gzarr.config`, ``virtual.containers``).
 
-Source: kerchunk, "References specification", versions 0 and 1, and its Parquet form.
+Source: kerchunk, "References specification", versions 0 and 1.
 """
 
 from __future__ import annotations
@@ -134,19 +134,13 @@ def _is_place(value: Any) -> bool:
 def _rows(path: str, counts: Coords, encoding: KeyEncoding, keys: Sequence[str]) -> Sequence[int]:
     """The rows of a table that some keys mean. Raises: MetadataError for keys that the array does not have."""
     below = len(join_path(path, "_")) - 1
-    for key in keys:
-        if encoding.decode(key[below:], len(counts)) is None:
+    coords = [encoding.decode(key[below:], len(counts)) for key in keys]
+    for key, at in zip(keys, coords, strict=True):
+        if at is None or any(c >= n for c, n in zip(at, counts, strict=True)):
             raise MetadataError(f"array {path!r}: the reference {key!r} is of no chunk of a grid of {counts}")
-    if not counts:
+    if not counts or not keys:
         return [0] * len(keys)
-    start = below + len(encoding.prefix)
-    text = " ".join([key[start:] for key in keys]).replace(encoding.separator, " ")
-    try:
-        coords = np.array(text.split(), np.int64).reshape(len(keys), len(counts))
-        found = np.ravel_multi_index(tuple(coords.T), counts)
-    except ValueError as error:
-        raise MetadataError(f"array {path!r}: a reference is of no chunk of a grid of {counts}: {error}") from error
-    rows: list[int] = np.asarray(found).tolist()
+    rows: list[int] = np.ravel_multi_index(tuple(np.array(coords, np.int64).T), counts).tolist()
     return rows
 
 
