@@ -400,6 +400,8 @@ class ShardPlaces(Places):
         if data is not None or store is None:
             memory = memoryview(b"") if data is None else data
             return [memory[start : start + (length or 0)] for start, length in ranges]
+        if len(ranges) == 1:
+            return [store.get_one(Request(key, *ranges[0]))]  # which zarr-python's stores tell from ranges
         return get_coalesced(store, [Request(key, start, length) for start, length in ranges])
 
     def _unwrap(
