@@ -42,8 +42,7 @@ def find_in_npy(file: IO[bytes], store: Store, key: str) -> Contents:
 def _reversed(table: ChunkTable) -> ChunkTable:
     """A table of chunks whose axes are reversed."""
     order = np.arange(table.objects.size).reshape(table.counts).T.ravel()
-    objects, offsets, lengths = table.objects[order], table.offsets[order], table.lengths[order]
-    return replace(table, counts=table.counts[::-1], objects=objects, offsets=offsets, lengths=lengths)
+    return replace(table, counts=table.counts[::-1], objects=table.objects[order], places=table.places[order])
 
 
 # -- FITS --------------------------------------------------------------------------------------------------------

@@ -1,70 +1,19 @@
-"""Where the chunks of an array are: a row for each chunk of its grid, with an object, an offset and a length."""
+"""Tables of where chunks are (`gzarr.storage.tables`), of elements that follow each other."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from math import prod
-from typing import Final, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gzarr.indexing.keys import Coords
 from gzarr.storage.base import Buffer
+from gzarr.storage.tables import INLINE, MISSING, ChunkTable, Inline
 
-#: In place of an object's number: the chunk is not stored, or its bytes are in `ChunkTable.inline`.
-MISSING: Final = -1
-INLINE: Final = -2
+__all__ = ["INLINE", "MISSING", "RUN_NBYTES", "ChunkTable", "Inline", "cut_run", "inline_bytes"]
 
 #: Bytes of a virtual chunk: so many that the table is small, so few that little is read that is not wanted.
 RUN_NBYTES = 1 << 20
-
-#: Bytes of an encoded chunk, or a function that makes them.
-Inline: TypeAlias = "Buffer | Callable[[], Buffer]"
-
-
-@dataclass(frozen=True, slots=True)
-class ChunkTable:
-    """Where the chunks of an array are. It takes 20 bytes for each.
-
-    Attributes
-    ----------
-    counts : tuple of int
-        Number of chunks along each axis. Rows are in C order.
-    objects : numpy.ndarray
-        For each chunk, the number of the object that it is in (int32); `MISSING` or `INLINE`.
-    offsets, lengths : numpy.ndarray
-        Its bytes there (int64). A length of -1 stands for the whole object.
-    inline : mapping
-        Encoded chunks that are in no object, by row.
-    padded_nbytes : int
-        Shorter chunks are filled up with zeros to this: the last ones of data that are stored without gaps, whose
-        elements outside the array are not stored.
-    """
-
-    counts: Coords
-    objects: NDArray[np.int32]
-    offsets: NDArray[np.int64]
-    lengths: NDArray[np.int64]
-    inline: Mapping[int, Inline] = field(default_factory=dict)
-    padded_nbytes: int = 0
-
-    @classmethod
-    def empty(cls, counts: Coords, *, padded_nbytes: int = 0) -> ChunkTable:
-        """A table without chunks, to be filled."""
-        n = prod(counts)
-        objects, offsets, lengths = np.full(n, MISSING, np.int32), np.zeros(n, np.int64), np.zeros(n, np.int64)
-        return cls(counts, objects, offsets, lengths, {}, padded_nbytes)
-
-    def row(self, coords: Coords) -> int | None:
-        """The row of a chunk; None if the grid does not have it."""
-        number = 0
-        for at, count in zip(coords, self.counts, strict=True):
-            if at >= count:
-                return None
-            number = number * count + at
-        return number
 
 
 def cut_run(

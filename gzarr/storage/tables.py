@@ -1,0 +1,92 @@
+"""Where the chunks of an array are that are parts of other objects: a row for each, with object, offset and length."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gzarr.storage.capabilities import Buffer
+
+#: In place of an object's number: the chunk is not stored, or its bytes are in `ChunkTable.inline`.
+MISSING: Final = -1
+INLINE: Final = -2
+
+#: Bytes of an encoded chunk, or a function that makes them.
+Inline: TypeAlias = "Buffer | Callable[[], Buffer]"
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkTable:
+    """Where the chunks of an array are. It takes 20 bytes for each.
+
+    Attributes
+    ----------
+    counts : tuple of int
+        Number of chunks along each axis. Rows are in C order.
+    objects : numpy.ndarray
+        For each chunk, the number of the object that it is in (int32); `MISSING` or `INLINE`.
+    places : numpy.ndarray
+        Its first byte there, and how many there are, (n, 2) of int64. -1 bytes stand for the whole object.
+    inline : mapping
+        Encoded chunks that are in no object, by row.
+    padded_nbytes : int
+        Shorter chunks are filled up with zeros to this: the last ones of data that are stored without gaps, whose
+        elements outside the array are not stored.
+    """
+
+    counts: tuple[int, ...]
+    objects: NDArray[np.int32]
+    places: NDArray[np.int64]
+    inline: Mapping[int, Inline] = field(default_factory=dict)
+    padded_nbytes: int = 0
+
+    @classmethod
+    def empty(cls, counts: tuple[int, ...], *, padded_nbytes: int = 0) -> ChunkTable:
+        """A table without chunks, to be filled."""
+        n = prod(counts)
+        return cls(counts, np.full(n, MISSING, np.int32), np.full((n, 2), MISSING, np.int64), {}, padded_nbytes)
+
+    @property
+    def offsets(self) -> NDArray[np.int64]:
+        """The first byte of each chunk, a view."""
+        return self.places[:, 0]
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """The bytes of each chunk, a view."""
+        return self.places[:, 1]
+
+    def row(self, coords: tuple[int, ...]) -> int | None:
+        """The row of a chunk; None if the grid does not have it."""
+        number = 0
+        for at, count in zip(coords, self.counts, strict=True):
+            if at >= count:
+                return None
+            number = number * count + at
+        return number
+
+    @property
+    def steps(self) -> NDArray[np.int64]:
+        """How many rows further the next chunk along each axis is."""
+        return np.array([prod(self.counts[axis + 1 :]) for axis in range(len(self.counts))], np.int64)
+
+
+class Tables(ABC):
+    """A capability: chunks that are ranges of other objects, which others may read without asking the store."""
+
+    @abstractmethod
+    def table(self, path: str) -> ChunkTable | None:
+        """Where the chunks of an array are; None if only the store reads them. Raises: StoreError, CopyError."""
+
+    @abstractmethod
+    def file(self, number: int) -> tuple[str, Any] | None:
+        """The file that an object is: its path, and the token of the version that is read (None: there is none).
+
+        None if the object is no local file.
+        """
