@@ -48,6 +48,7 @@ if TYPE_CHECKING:  # what `__getattr__` finds
         GzarrError,
         MetadataError,
         NodeNotFoundError,
+        OutOfMemoryError,
         ReadOnlyError,
         SelectionError,
         StoreError,
@@ -108,7 +109,8 @@ _NAMES = {
     "gzarr.copying.transfer": "transfer",
     "gzarr.dtypes": "register_data_type",
     "gzarr.errors": "ArrayNotFoundError ChunkError ContainsArrayError ContainsGroupError CopyError DeviceError "
-    "GroupNotFoundError GzarrError MetadataError NodeNotFoundError ReadOnlyError SelectionError StoreError",
+    "GroupNotFoundError GzarrError MetadataError NodeNotFoundError OutOfMemoryError ReadOnlyError "
+    "SelectionError StoreError",
     "gzarr.hierarchy.array": "Array",
     "gzarr.hierarchy.asynchronous": "AsyncArray AsyncGroup",
     "gzarr.hierarchy.group": "Group",
@@ -187,6 +189,7 @@ __all__ = [
     "MemoryStore",
     "MetadataError",
     "NodeNotFoundError",
+    "OutOfMemoryError",
     "ProcessSynchronizer",
     "ReadOnlyError",
     "Repair",

@@ -195,6 +195,10 @@ class DeviceError(GzarrError, RuntimeError):
     """The device asked for cannot be used. The message says what is missing and which extra installs it."""
 
 
+class OutOfMemoryError(DeviceError, MemoryError):
+    """Device memory ran out, also after what gzarr and CuPy keep for later was freed. The message says what to do."""
+
+
 class MissingExtraError(GzarrError, ImportError):
     """An optional dependency is missing. The message names the extra that installs it."""
 

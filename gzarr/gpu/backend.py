@@ -87,7 +87,7 @@ class GpuBackend:
     device : Device
         Where to decode.
     max_device_nbytes : int, optional
-        The cap on device memory besides the results; None for a share of what is free now.
+        The cap on device memory besides the results; None for a share of what is free when a read or write begins.
     strict : bool
         Whether a step that the device lacks is an error, instead of running on the host.
     reader : str or Reader
@@ -132,8 +132,8 @@ class GpuBackend:
         self._small_writes = NEVER if strict else small_writes or crossover_for(device)
         self._device = device
         self._host = CpuBackend()
-        self._cap = int(max_device_nbytes or device.free_nbytes() * DEFAULT_MEMORY_SHARE)
-        self._pipeline_slots = PipelineSlots(device, self._cap, None if stream is None else device.as_stream(stream))
+        cap = max_device_nbytes or (lambda held: int((device.free_nbytes() + held) * DEFAULT_MEMORY_SHARE))
+        self._pipeline_slots = PipelineSlots(device, cap, None if stream is None else device.as_stream(stream))
         self._reader, self._choice = choose_reader(reader)
         self._resources = Resources(
             device,

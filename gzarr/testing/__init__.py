@@ -3,7 +3,8 @@
 The fixture `gzarr_device` comes with gzarr, as a plug-in of pytest (`gzarr.testing.plugin`).
 """
 
-from gzarr.testing.faults import OutOfMemoryError, damaged_chunk, out_of_memory
+from gzarr.errors import OutOfMemoryError
+from gzarr.testing.faults import damaged_chunk, out_of_memory
 from gzarr.testing.transfers import Crossed, Transfers, transfers
 
 __all__ = ["Crossed", "OutOfMemoryError", "Transfers", "damaged_chunk", "out_of_memory", "transfers"]

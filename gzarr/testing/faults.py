@@ -7,15 +7,11 @@ from contextlib import contextmanager
 from itertools import count
 from typing import TYPE_CHECKING
 
-from gzarr.errors import DeviceError
+from gzarr.errors import OutOfMemoryError
 from gzarr.profiling import transfers
 
 if TYPE_CHECKING:
     from gzarr.hierarchy.array import Array
-
-
-class OutOfMemoryError(DeviceError, MemoryError):
-    """Device memory ran out, because `out_of_memory` asked for it."""
 
 
 class _Full:
@@ -56,7 +52,7 @@ def out_of_memory(after: int = 0) -> Iterator[None]:
     >>> with out_of_memory():
     ...     z[:]
     Traceback (most recent call last):
-    gzarr.testing.faults.OutOfMemoryError: no device memory for 32 bytes: gzarr.testing.out_of_memory(after=0)
+    gzarr.errors.OutOfMemoryError: no device memory for 32 bytes: gzarr.testing.out_of_memory(after=0)
     """
     if after < 0:
         raise ValueError(f"after must be a number of allocations >= 0, got {after}")

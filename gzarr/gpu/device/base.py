@@ -3,21 +3,45 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gzarr.gpu.device.allocators import is_out_of_memory
 from gzarr.gpu.device.pinned import Staging
 
 
 class ThreadedDevice:
-    """A device whose memory comes, for each thread, from the arenas that are active."""
+    """A device whose memory comes, for each thread, from the arenas that are active.
+
+    Attributes
+    ----------
+    keepers
+        What keeps memory for later, and frees it by ``release()``.
+    """
 
     def __init__(self) -> None:
         self._local = threading.local()
+        self.keepers: WeakSet[Any] = WeakSet()
+
+    def _allocated(self, allocate: Callable[[], Any]) -> Any:
+        """Allocate, once more if there is no memory before what is kept for later has been given back."""
+        try:
+            return allocate()
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+        for keeper in list(self.keepers):
+            keeper.release()
+        self._empty_pools()
+        return allocate()
+
+    def _empty_pools(self) -> None:
+        """Give back the unused memory of pools."""
 
     @contextmanager
     def _active(self, **state: Any) -> Iterator[None]:

@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 
 from gzarr.backend import T
 from gzarr.concurrency import new_lock
-from gzarr.errors import DeviceError
+from gzarr.errors import DeviceError, OutOfMemoryError
 from gzarr.gpu.device import nvcomp
+from gzarr.gpu.device.allocators import available_nbytes, is_out_of_memory
 from gzarr.gpu.device.base import ThreadedDevice
 from gzarr.gpu.device.cuda_transfers import watching
 from gzarr.gpu.device.memory import Arena
@@ -83,8 +84,8 @@ def cuda_errors(device: str) -> Iterator[None]:
     """Turn CuPy's errors of driver and memory into errors that name a remedy. Raises: DeviceError."""
     try:
         yield
-    except cupy.cuda.memory.OutOfMemoryError as error:
-        raise _out_of_memory(device, error) from error
+    except DeviceError:
+        raise
     except (cupy.cuda.runtime.CUDARuntimeError, cupy.cuda.driver.CUDADriverError) as error:
         if error.status == _NO_MEMORY:
             raise _out_of_memory(device, error) from error
@@ -92,12 +93,17 @@ def cuda_errors(device: str) -> Iterator[None]:
             f"{device}: the driver reports {error}; after a failed kernel CUDA refuses all further work of a process: "
             "if other reads fail too, start it anew"
         ) from error
+    except (MemoryError, RuntimeError) as error:
+        if is_out_of_memory(error):
+            raise _out_of_memory(device, error) from error
+        raise
 
 
-def _out_of_memory(device: str, error: Exception) -> DeviceError:
-    return DeviceError(
+def _out_of_memory(device: str, error: Exception) -> OutOfMemoryError:
+    return OutOfMemoryError(
         f"{device}: memory could not be allocated ({error}); lower max_device_nbytes, read a smaller selection, or "
-        "free memory: delete arrays, then cupy.get_default_memory_pool().free_all_blocks()"
+        "free memory: delete arrays, then cupy.get_default_memory_pool().free_all_blocks(), or "
+        "torch.cuda.empty_cache() if PyTorch has it"
     )
 
 
@@ -202,22 +208,33 @@ class CudaDevice(ThreadedDevice):
         Raises: DeviceError for CuPy's errors within the context.
         """
         # Blocks come from the user's allocator: the default pool, or another one.
-        allocator = getattr(self._local, "allocator", None) or cupy.cuda.get_allocator()
+        allocator = self._allocator
         own = cupy.cuda.using_allocator(lambda nbytes: memory.take(nbytes).data)
         with self._active(allocator=allocator, staging=staging), cuda_errors(self.name), self._device, stream, own:
             yield
 
     def allocate(self, nbytes: int) -> Any:
-        """A block of device memory from the user's allocator."""
-        allocator = getattr(self._local, "allocator", None)
+        """A block of device memory from the user's allocator. Raises: OutOfMemoryError."""
+        allocator = self._allocator
         give_back = getattr(getattr(allocator, "__self__", None), "free_all_blocks", None)
-        allocator = allocator or cupy.cuda.get_allocator()
-        with self._device:
+        with cuda_errors(self.name), self._device:
             if give_back is not None:
                 # A pool keeps what a pipeline slot has freed for the pipeline slot's stream only, beyond the pipeline
                 # slot's limit. The next block is larger, so that this would be of no use.
                 give_back(stream=cupy.cuda.get_current_stream())
-            return cupy.ndarray((nbytes,), cupy.uint8, allocator(nbytes))
+            return self._allocated(lambda: cupy.ndarray((nbytes,), cupy.uint8, allocator(nbytes)))
+
+    @property
+    def _allocator(self) -> Callable[[int], Any]:
+        """The user's allocator, also where a pipeline slot's is current."""
+        allocator: Callable[[int], Any] = getattr(self._local, "allocator", None) or cupy.cuda.get_allocator()
+        return allocator
+
+    def _empty_pools(self) -> None:
+        pool: Any = getattr(self._allocator, "__self__", None)
+        for some in (cupy.get_default_memory_pool(), pool):
+            if hasattr(some, "free_all_blocks"):
+                some.free_all_blocks()
 
     def allocate_pinned(self, nbytes: int) -> NDArray[np.uint8]:
         """A block of pinned host memory."""
@@ -238,10 +255,9 @@ class CudaDevice(ThreadedDevice):
         """
         # CuPy's pool may return memory that work on the same stream still uses, and pipeline slots wait for that stream
         # only. In a read within a write, or within a store, a pipeline slot's allocator is current.
-        allocator = getattr(self._local, "allocator", None)
-        outside = nullcontext() if allocator is None else cupy.cuda.using_allocator(allocator)
+        outside = cupy.cuda.using_allocator(self._allocator)
         with cuda_errors(self.name), self._device, outside, nullcontext() if stream is None else stream:
-            return cupy.empty(shape, dtype)
+            return self._allocated(lambda: cupy.empty(shape, dtype))
 
     def owned_by(self, array: Any, owner: object) -> Any:
         """An array in the same memory, which keeps an owner alive."""
@@ -405,10 +421,10 @@ class CudaDevice(ThreadedDevice):
             return call(), pool.total_bytes()
 
     def free_nbytes(self) -> int:
-        """Free device memory, including unused memory of CuPy's pool."""
+        """Free device memory, including what the allocator's pool keeps."""
         with self._device:
             free, _ = cupy.cuda.runtime.memGetInfo()
-            return int(free) + int(cupy.get_default_memory_pool().free_bytes())
+            return available_nbytes(self._allocator, cupy.get_default_memory_pool(), int(free), self._device.id)
 
 
 def _device_at(address: int) -> Any:

@@ -175,7 +175,8 @@ class EmulatedDevice(ThreadedDevice):
 
     def allocate(self, nbytes: int) -> Any:
         """A new block, which is counted."""
-        return self._made(self.memory.count(allocated((nbytes,), np.dtype(np.uint8), inside=True)))
+        block = self._allocated(lambda: allocated((nbytes,), np.dtype(np.uint8), inside=True))
+        return self._made(self.memory.count(block))
 
     def allocate_pinned(self, nbytes: int) -> NDArray[np.uint8]:
         """A new block, which is counted."""
@@ -190,7 +191,7 @@ class EmulatedDevice(ThreadedDevice):
 
     def result(self, shape: tuple[int, ...], dtype: np.dtype[Any], stream: Any = None) -> Any:
         """An uninitialized array. It is the caller's, so it is not counted."""
-        return self._made(allocated(shape, dtype))
+        return self._made(self._allocated(lambda: allocated(shape, dtype)))
 
     def owned_by(self, array: Any, owner: object) -> Any:
         """An array in the same memory, which keeps an owner alive."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gzarr.errors import DeviceError
+from gzarr.errors import DeviceError, OutOfMemoryError
 
 #: Pieces begin at multiples of this many bytes, as those of cudaMalloc do (CUDA C++ Programming Guide, 5.3.2).
 ALIGNMENT = 256
@@ -46,6 +46,11 @@ class Arena:
         Makes a block: a flat uint8 array of so many bytes.
     limit : int, optional
         Most bytes of all blocks together; None for no limit.
+
+    Attributes
+    ----------
+    failure : str
+        What the allocator said when it could not allocate a block, so that the limit was lowered; "" if it could.
     """
 
     def __init__(self, allocate: Callable[[int], Any], limit: int | None = None) -> None:
@@ -54,11 +59,18 @@ class Arena:
         self._blocks: list[Any] = []
         self._taken: list[int] = []
         self._whole = False
+        self.failure = ""
 
     @property
     def limit(self) -> int | None:
         """Most bytes of all blocks together; None for no limit."""
         return self._limit
+
+    def set_limit(self, limit: int) -> None:
+        """Change the limit. Blocks beyond it are freed. Nothing may be taken."""
+        self._limit, self.failure = limit, ""
+        if self.nbytes > limit:
+            self.release()
 
     @property
     def nbytes(self) -> int:
@@ -147,11 +159,27 @@ class Arena:
 
     def _add(self, nbytes: int, more: int = 0) -> None:
         """Add a block of so many bytes, and of more if the limit allows it."""
-        size = max(nbytes + more, MIN_BLOCK_NBYTES)
+        # When memory is short, little more than is needed.
+        size = max(nbytes, MIN_BLOCK_NBYTES // 16) if self.failure else max(nbytes + more, MIN_BLOCK_NBYTES)
         if self._limit is not None:
             room = self._limit - self.nbytes
             size = room if self._whole else min(size, room)
             size = max(size - size % GRANULARITY, nbytes)
             self._whole = False
-        self._blocks.append(self._allocate(size))
+        self._blocks.append(self._block(size, nbytes))
         self._taken.append(0)
+
+    def _block(self, size: int, least: int) -> Any:
+        """Allocate a block of a size, or the least. Raises: OverLimitError, with a lower limit for what follows."""
+        try:
+            return self._allocate(size)
+        except OutOfMemoryError as error:
+            held = self.nbytes
+            self._free_unused()
+            if size > least or self.nbytes < held:
+                return self._block(least, least)
+            if self._limit is None:
+                raise
+            # Others have taken what was free when the limit was set. Half a batch asks for half of what this one did.
+            self._limit, self.failure = (self.nbytes + least) // 2, str(error)
+            raise OverLimitError(self.failure, 0.5) from error

@@ -39,6 +39,8 @@ from gzarr.gpu.device.protocol import Device
 #: pipeline slots, the slowest resource never waits for a pipeline slot; with two pipeline slots, if all three take
 #: equally long, the rate drops to 2/3. More pipeline slots would only divide the memory.
 N_PIPELINE_SLOTS = 3
+#: Share of a limit below which another one is not the same: what is free always changes a little.
+_SAME = 0.75
 
 
 class PipelineSlot:
@@ -120,15 +122,18 @@ class PipelineSlots:
     ----------
     device : Device
         Where they run.
-    cap : int
-        Device memory of all pipeline slots together, in bytes.
+    cap : int or callable
+        Device memory of all pipeline slots together, in bytes; or what gives it, which takes how much they have.
     stream : object
         The caller's stream; None for the one that is current when a read begins.
     """
 
-    def __init__(self, device: Device, cap: int, stream: Any = None) -> None:
+    def __init__(self, device: Device, cap: int | Callable[[int], int], stream: Any = None) -> None:
         self._device = device
-        self._limit = cap // N_PIPELINE_SLOTS
+        self._cap = cap
+        self._limit = 0
+        self._all: list[PipelineSlot] = []
+        self._limit = self.limit
         self._stream = stream
         self._local = threading.local()
         self._streams: list[Any] = []
@@ -136,6 +141,7 @@ class PipelineSlots:
         self._all = [self._new_pipeline_slot() for _ in range(N_PIPELINE_SLOTS)]
         self.take_back()
         _EVERY.add(self)
+        device.keepers.add(self)
 
     def _new_pipeline_slot(self) -> PipelineSlot:
         return PipelineSlot(self._device, self._limit, self._pinned)
@@ -190,7 +196,13 @@ class PipelineSlots:
 
     @property
     def limit(self) -> int:
-        """Device memory of one pipeline slot, in bytes."""
+        """Device memory of one pipeline slot in the next batches, in bytes."""
+        if not callable(self._cap):
+            self._limit = self._cap // N_PIPELINE_SLOTS
+        else:
+            limit = self._cap(sum(pipeline_slot.memory.nbytes for pipeline_slot in self._all)) // N_PIPELINE_SLOTS
+            if not self._limit * _SAME <= limit <= self._limit / _SAME:  # else batches would change with every read
+                self._limit = limit
         return self._limit
 
     def run(self, task: Callable[[T], None], batches: Iterable[T]) -> None:
@@ -332,7 +344,10 @@ class PipelineSlots:
     def _take(self) -> PipelineSlot:
         """Wait for an idle pipeline slot."""
         self._tickets.get()
-        return self._idle.pop()
+        pipeline_slot = self._idle.pop()
+        if pipeline_slot.memory.limit != self._limit:
+            pipeline_slot.memory.set_limit(self._limit)
+        return pipeline_slot
 
     def _give_back(self, turn: _Turn) -> None:
         pipeline_slot, turn.pipeline_slot = turn.pipeline_slot, None

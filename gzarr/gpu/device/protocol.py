@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol, TypeAlias
+from weakref import WeakSet
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,10 +67,13 @@ class Device(Marker, Protocol):
         "cuda:0", or "emulated".
     xp : object
         The array module of the device's memory: cupy or numpy.
+    keepers : WeakSet
+        What keeps memory for later, and frees it by ``release()`` when there is none left.
     """
 
     name: str
     xp: Any
+    keepers: WeakSet[Any]
 
     def owns(self, array: Any) -> bool:
         """Whether an array is in the device's memory."""
@@ -121,7 +125,7 @@ class Device(Marker, Protocol):
         ...
 
     def allocate(self, nbytes: int) -> Array:
-        """A block of device memory for an arena: a flat uint8 array."""
+        """A block of device memory for an arena: a flat uint8 array. Raises: OutOfMemoryError."""
         ...
 
     def allocate_pinned(self, nbytes: int) -> NDArray[np.uint8]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from gzarr.codecs.spec import ArrayRepr
-from gzarr.errors import CodecError, DeviceError
+from gzarr.errors import CodecError, DeviceError, OutOfMemoryError
 from gzarr.gpu.device.memory import OverLimitError
 from gzarr.gpu.device.pipeline_slots import N_PIPELINE_SLOTS, PipelineSlot
 from gzarr.gpu.pipeline.placement import Learned
@@ -33,9 +33,10 @@ def in_batches(
     Raises: CodecError with the index of the chunk among all, DeviceError.
     """
     start = 0
-    limit = pipeline_slot.memory.limit or 0
-    size = max(limit // max(nbytes, 1), 1)
+    size = n
     while start < n:
+        limit = pipeline_slot.memory.limit or 0
+        size = min(size, max(limit // max(nbytes, 1), 1))
         if learned is not None and learned.memory:  # perhaps by another pipeline slot, since this one began
             size = min(size, max(limit // learned.memory, 1))
         some = slice(start, min(start + size, n))
@@ -49,7 +50,7 @@ def in_batches(
             continue
         size = max(int((some.stop - start) * share), 1)
         if learned is not None:
-            learned.add(limit // size)
+            learned.add((pipeline_slot.memory.limit or 0) // size)
 
 
 def _try_batch(
@@ -69,10 +70,14 @@ def _try_batch(
             task(some)
         except OverLimitError as error:
             pipeline_slot.device.synchronize()
-            if error.share is not None and error.share < 1:
+            is_single = some.stop - some.start == 1
+            if error.share is not None and error.share < 1 and not is_single:
                 return error.share * _MARGIN
-            if attempt == "compacted" and some.stop - some.start == 1:
-                raise _too_large(*chunk_at(some.start), pipeline_slot.memory.limit or 0) from error
+            if attempt == "compacted" and is_single:
+                coords, chunk = chunk_at(some.start)
+                if pipeline_slot.memory.failure:
+                    raise OutOfMemoryError(f"chunk {coords}: {pipeline_slot.memory.failure}") from error
+                raise _too_large(coords, chunk, pipeline_slot.memory.limit or 0) from error
         else:
             return 1
         finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from gzarr.errors import OutOfMemoryError
 from gzarr.gpu.device.memory import ALIGNMENT, MIN_BLOCK_NBYTES, Arena, OverLimitError
 
 
@@ -95,4 +96,22 @@ def test_compacting_makes_room_for_what_pieces_of_other_sizes_left_no_block_for(
     arena.compact()
     assert arena.take(4 * MIN_BLOCK_NBYTES).nbytes == 4 * MIN_BLOCK_NBYTES
     arena.release()
+    assert arena.nbytes == 0
+
+
+def test_an_allocator_that_has_less_than_the_limit_lowers_it() -> None:
+    def allocate(nbytes: int) -> np.ndarray:
+        if nbytes > 5000:
+            raise OutOfMemoryError("none left")
+        return np.zeros(nbytes, np.uint8)
+
+    arena = Arena(allocate, 1 << 30)
+    with pytest.raises(OverLimitError, match="none left") as raised:
+        arena.require(8000)
+    assert (raised.value.share, arena.limit, arena.failure) == (0.5, 4000, "none left")
+    arena.require(4000)
+    assert arena.nbytes <= 5000
+    arena.set_limit(1 << 20)
+    assert (arena.limit, arena.failure) == (1 << 20, "")
+    arena.set_limit(100)
     assert arena.nbytes == 0

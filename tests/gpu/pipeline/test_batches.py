@@ -89,7 +89,7 @@ def test_no_batch_is_tried_in_vain_on_the_device(chain: str, refused: Counter[st
         if "raw" not in chain:
             decoded = [name for name in found if name.startswith("decode")]
             assert all(found[name] <= found["launch copy_plain"] for name in decoded)
-    assert device.inner.memory.peak <= array.backend._cap
+    assert device.inner.memory.peak <= array.backend._pipeline_slots.limit * N_PIPELINE_SLOTS
 
 
 def test_batches_that_are_cut_are_as_large_as_fits(refused: Counter[str]) -> None:
@@ -131,7 +131,7 @@ def test_writes_remember_what_fits(chain: str, refused: Counter[str]) -> None:
         array[:] = DATA + np.uint8(number)
         assert refused.total() == 0 or number == 0
     np.testing.assert_array_equal(array[:], DATA + np.uint8(2))
-    assert device.inner.memory.peak <= array.backend._cap
+    assert device.inner.memory.peak <= array.backend._pipeline_slots.limit * N_PIPELINE_SLOTS
 
 
 def test_a_single_chunk_is_tried_whatever_was_estimated() -> None:
