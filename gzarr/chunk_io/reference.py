@@ -34,6 +34,7 @@ from gzarr.indexing.copies import CopyPlan, Plan, Slots
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import Groups, Part
 from gzarr.layout.chunk_layout import PINNED, Located
+from gzarr.layout.shard_file import ShardFile, find_shard_file
 from gzarr.profiling.recorder import stage, sum_nbytes
 from gzarr.storage.base import Buffer, Request, Store, tokens_of
 from gzarr.storage.wrappers import PinnedStore
@@ -345,6 +346,12 @@ def _covers_known(job: WriteJob, coords: Coords, parts: Sequence[Part]) -> bool:
 def _merge_and_store(job: WriteJob, groups: Groups, keys: Sequence[str], merged: Sequence[str]) -> None:
     """Merge and store the objects of a batch, which are locked."""
     store = job.io.store
+    if merged:
+        left = [i for i, key in enumerate(keys) if key not in merged or not _append(job, groups[i])]
+        if not left:
+            return
+        groups, keys = pick(groups, left), pick(keys, left)
+        merged = [key for key in merged if key in keys]
     old = _load_old(job, keys, merged) if merged else [None] * len(keys)
     segments = store.segments
     build = job.io.layout.build if segments is None else job.io.layout.segments
@@ -367,6 +374,16 @@ def _merge_and_store(job: WriteJob, groups: Groups, keys: Sequence[str], merged:
         if noted:
             nbytes = sum(sum_nbytes((data,) if segments is None else data) for _, data in items)
             noted.count(0, nbytes, nbytes)
+
+
+def _append(job: WriteJob, group: tuple[Coords, list[Part]]) -> bool:
+    """Replace chunks of an object, which is locked, in a copy of its file. Returns: whether that was done."""
+    coords, parts = group
+    shard = find_shard_file(job.io.layout, job.io.store, coords, len(parts))
+    try:
+        return shard is not None and shard.replace(_new_chunks(job, [group], [shard])[0])
+    except (CodecError, ChunkError):  # damaged or just replaced by others: its bytes will tell, read at once
+        return False
 
 
 def _rebuild(
@@ -411,7 +428,9 @@ def _load_old(job: WriteJob, keys: Sequence[str], merged: Sequence[str]) -> list
     return [old.get(key) for key in keys]
 
 
-def _new_chunks(job: WriteJob, groups: Groups, stored: Sequence[Buffer | None]) -> list[dict[Coords, Buffer | None]]:
+def _new_chunks(
+    job: WriteJob, groups: Groups, stored: Sequence[Buffer | ShardFile | None]
+) -> list[dict[Coords, Buffer | None]]:
     """The new encoded contents of the chunks of each object; None for those that are now empty."""
     io = job.io
     parts = [part for _, members in groups for part in members]
@@ -447,7 +466,7 @@ def _merge_and_encode(
             old[at] = None  # damaged, and all of it that is known to lie in the array is replaced
 
 
-def _old_chunks(job: WriteJob, groups: Groups, stored: Sequence[Buffer | None]) -> list[Buffer | None]:
+def _old_chunks(job: WriteJob, groups: Groups, stored: Sequence[Buffer | ShardFile | None]) -> list[Buffer | None]:
     """The encoded old contents of the chunks that are not replaced whole; None for the others."""
     layout = job.io.layout
     cut = layout.cut or layout.find_cut()
@@ -467,11 +486,16 @@ def _old_chunks(job: WriteJob, groups: Groups, stored: Sequence[Buffer | None]) 
 
 
 def _extract(
-    job: WriteJob, object_coords: Coords, parts: Sequence[Part], merged: Sequence[int], data: Buffer
+    job: WriteJob, object_coords: Coords, parts: Sequence[Part], merged: Sequence[int], data: Buffer | ShardFile
 ) -> Sequence[Buffer | None]:
     """The encoded old contents of some chunks of an object. Raises: ChunkError."""
+    chunks = [parts[i].coords for i in merged]
+    if not chunks:
+        return ()
     try:
-        return job.io.layout.extract(data, object_coords, [parts[i].coords for i in merged]) if merged else ()
+        if isinstance(data, ShardFile):
+            return data.extract(chunks)
+        return job.io.layout.extract(data, object_coords, chunks)
     except CodecError as error:
         if not _covers_known(job, object_coords, parts):
             raise _object_error(job.io, job.io.layout.key(object_coords), error) from error

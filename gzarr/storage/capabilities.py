@@ -75,6 +75,9 @@ class Target(NamedTuple):
         Gives the first of 65,536 such numbers.
     tidy : callable
         To be called with the keys of files that were deleted: removes directories that are now empty.
+    replace_end : callable
+        Replaces a file by a copy with another end. Arguments: its key, its version (`Versions.token`), how many bytes
+        are kept, and what comes behind them. Returns whether that was done: not if it has another version.
     """
 
     prefix: str
@@ -82,6 +85,7 @@ class Target(NamedTuple):
     written: Any
     number: Callable[[], int]
     tidy: Callable[[Iterable[str]], None]
+    replace_end: Callable[[str, object, int, bytes], bool]
 
 
 class Files:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import os
 import stat
@@ -13,7 +14,7 @@ import time
 from array import array
 from collections.abc import Iterable
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from gzarr.errors import StoreError
 from gzarr.storage.capabilities import Buffer, Files, Target, Versions
@@ -21,6 +22,11 @@ from gzarr.storage.file_locks import ATTEMPTS, FULL, FileLock, held_lock, is_loc
 from gzarr.storage.leftover_files import prune
 from gzarr.storage.rules import TEMPORARY_PREFIX, byte_range, check_key, check_path
 from gzarr.storage.temporary_files import link_or_rename, make_directory
+
+try:
+    from fcntl import ioctl
+except ImportError:  # Windows
+    ioctl = None  # type: ignore[assignment]
 
 # Nobody waits for the other end of a pipe; files are read as without O_NONBLOCK.
 READ_FLAGS = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_BINARY", "O_NONBLOCK"))
@@ -36,6 +42,11 @@ _CALL_NBYTES = 1 << 28
 # out to be shorter is cheaper than a stat. Longer lengths may come from a damaged shard index and are checked.
 _UNCHECKED_NBYTES = 1 << 20
 _LAST_OFFSET = (1 << 63) - 1
+
+#: Linux's request to share the blocks of another file (FICLONE, linux/fs.h), and bytes of a copy without such help.
+_CLONE, _COPIED_NBYTES = 0x40049409, 1 << 20
+#: An open file, and a number of its first bytes.
+_Start: TypeAlias = tuple[int, int]
 
 # Inode numbers are used again, and clocks of file systems tick every few milliseconds, so a replaced file can look like
 # the one before. Files that this process writes therefore also leave a number here, by inode, before they can be seen.
@@ -80,9 +91,12 @@ def read_range(fd: int, start: int | None, length: int | None) -> Buffer:
     return _read_all(fd, end - begin, begin)
 
 
-def write_atomically(path: str, view: bytes | memoryview, *, only_new: bool = False) -> bool:
-    """Replace one file under its lock; directories are made. only_new: unless it is there.
+def write_atomically(
+    path: str, view: bytes | memoryview, *, only_new: bool = False, start: _Start | None = None
+) -> bool:
+    """Replace one file under its lock; directories are made.
 
+    only_new: unless it is there. start: an open file, and how many of its bytes come before the others.
     Whatever fails, the old file stays and no temporary file does. Returns: whether it was stored. Raises: OSError.
     """
     if only_new and os.path.isfile(path):
@@ -92,9 +106,9 @@ def write_atomically(path: str, view: bytes | memoryview, *, only_new: bool = Fa
         try:
             taken = lock.take()
             if taken is None:
-                return _write_unlocked(path, view, only_new=only_new)
+                return _write_unlocked(path, view, only_new=only_new, start=start)
             taken.is_written = True
-            _write(taken.fileno(), view)
+            _write(taken.fileno(), view, start)
             WRITTEN[taken.inode % len(WRITTEN)] = next(_numbers)
             if only_new:
                 return taken.link()
@@ -134,7 +148,55 @@ def delete_file(path: str) -> bool:
     return True
 
 
-def _write(fd: int, view: bytes | memoryview) -> None:
+def replace_end(path: str, version: FileVersion, kept: int, tail: bytes) -> bool:
+    """Replace a file by a copy of its first bytes and others behind them, under its lock.
+
+    Returns: whether that was done: not if it is another version. Raises: OSError.
+    """
+    try:
+        fd = os.open(path, READ_FLAGS)
+    except MISSING:
+        return False
+    try:
+        info = os.fstat(fd)
+        if (info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns) != version[:4]:
+            return False
+        return write_atomically(path, tail, start=(fd, kept))
+    finally:
+        os.close(fd)
+
+
+def _copy_start(source: int, nbytes: int, target: int) -> None:
+    """Copy the first bytes of an open file to the start of another, which is empty and then stands behind them."""
+    try:
+        ioctl(target, _CLONE, source)
+        os.ftruncate(target, nbytes)
+    except (TypeError, OSError):  # the system or the file system cannot
+        copy, done = getattr(os, "copy_file_range", _copy_range), 0
+        while done < nbytes:
+            try:
+                copied = copy(source, target, min(nbytes - done, _CALL_NBYTES), done, done)
+            except OSError as error:
+                if copy is _copy_range or error.errno in FULL:
+                    raise
+                copy, copied = _copy_range, 0
+            else:
+                if not copied:
+                    raise OSError(errno.EIO, f"the file ends after {done} of {nbytes} bytes")
+            done += copied
+    os.lseek(target, nbytes, os.SEEK_SET)
+
+
+def _copy_range(source: int, target: int, nbytes: int, offset: int, at: int) -> int:
+    """What os.copy_file_range does, for systems and file systems without it."""
+    part = _pread(source, min(nbytes, _COPIED_NBYTES), offset)
+    os.lseek(target, at, os.SEEK_SET)
+    return os.write(target, part)
+
+
+def _write(fd: int, view: bytes | memoryview, start: _Start | None = None) -> None:
+    if start is not None:
+        _copy_start(*start, fd)
     view = view if len(view) <= _CALL_NBYTES else memoryview(view)
     part = view[:_CALL_NBYTES]
     done = 0
@@ -143,7 +205,7 @@ def _write(fd: int, view: bytes | memoryview) -> None:
         part = view[done : done + _CALL_NBYTES]
 
 
-def _write_unlocked(path: str, view: bytes | memoryview, *, only_new: bool) -> bool:
+def _write_unlocked(path: str, view: bytes | memoryview, *, only_new: bool, start: _Start | None) -> bool:
     """Replace one file where files cannot be locked. only_new: unless it is there. Returns: whether it was stored."""
     directory = os.path.dirname(path)
     temporary = os.path.join(directory, TEMPORARY_PREFIX + os.urandom(8).hex())
@@ -151,7 +213,7 @@ def _write_unlocked(path: str, view: bytes | memoryview, *, only_new: bool) -> b
         try:
             fd = os.open(temporary, _WRITE_FLAGS, 0o666)
             try:
-                _write(fd, view)
+                _write(fd, view, start)
                 WRITTEN[os.fstat(fd).st_ino % len(WRITTEN)] = next(_numbers)
             finally:
                 os.close(fd)
@@ -207,7 +269,16 @@ class LocalFiles(Files):
         """How files under a path may be replaced by others; None if they cannot be locked."""
         if not is_lockable(self._prefix):
             return None
-        return Target(self.prefix(path), TEMPORARY_PREFIX, WRITTEN, partial(next, _numbers), self._tidy)
+        return Target(
+            self.prefix(path), TEMPORARY_PREFIX, WRITTEN, partial(next, _numbers), self._tidy, self._replace_end
+        )
+
+    def _replace_end(self, key: str, version: object, kept: int, tail: bytes) -> bool:
+        path = self._prefix + key
+        try:
+            return isinstance(version, FileVersion) and replace_end(path, version, kept, tail)
+        except OSError as error:
+            raise failure(f"file://{self._prefix}", "write", path, error) from error
 
     def _tidy(self, keys: Iterable[str]) -> None:
         for directory in {os.path.dirname(self._prefix + key) for key in keys}:

@@ -23,6 +23,7 @@ from gzarr.indexing.grid import RegularAxis
 from gzarr.indexing.keys import Coords
 from gzarr.layout.chunk_layout import Layout
 from gzarr.layout.shard import Level
+from gzarr.layout.shard_file import can_be_large, find_shard_file
 from gzarr.layout.sharded import Sharded
 from gzarr.storage.base import Buffer, Request, Store, Target, host_view
 from gzarr.storage.invalidation import invalidate
@@ -49,11 +50,13 @@ class BasicSelections:
         Whether the loop writes them.
     """
 
-    __slots__ = ("_source", "_target", "_writer", "_writes", "read")
+    __slots__ = ("_has_large_shards", "_source", "_target", "_writer", "_writes", "read")
 
     def __init__(self, source: Source, target: Target | None, *, writes: bool) -> None:
         self._source, self._target, self._writes = source, target, writes
-        at_once = writes and not isinstance(source.layout, Sharded)
+        layout = source.layout
+        at_once = writes and not isinstance(layout, Sharded)
+        self._has_large_shards = isinstance(layout, Sharded) and can_be_large(layout.level, source.chain.nbytes)
         basic = _make_basic(source, target, writes=at_once)
         #: What writes; None before the first write of shards, as finding out how their indexes are stored takes time.
         self._writer = basic if at_once else None
@@ -75,7 +78,10 @@ class BasicSelections:
             value = as_assigned(value, dtype)
         elif type(value) is not np.ndarray:
             return False
-        store, name = self._source.store, self._source.layout.key(coords)
+        store, layout = self._source.store, self._source.layout
+        if self._has_large_shards and find_shard_file(layout, store, coords, 1) is not None:
+            return False
+        name = layout.key(coords)
         write = partial(writer.write, coords, key, value, keep_empty)
         try:
             if target is None:

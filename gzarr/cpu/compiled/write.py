@@ -34,12 +34,13 @@ from gzarr.cpu.scratch import lent_scratch
 from gzarr.cpu.threads import share as share_out
 from gzarr.cpu.threads import spread
 from gzarr.errors import CodecError
-from gzarr.indexing.keys import join_path
+from gzarr.indexing.keys import Coords, join_path
 from gzarr.indexing.plan import Groups, Part
 from gzarr.indexing.selection import Indices
 from gzarr.indexing.tables import Batches
 from gzarr.layout.chunk_layout import MISSING
 from gzarr.layout.shard import Level, decode_index, split_index
+from gzarr.layout.shard_file import can_be_large, find_shard_file
 from gzarr.layout.sharded import Sharded
 from gzarr.profiling.recorder import here, stage
 from gzarr.storage.base import Buffer, Request, Target, host_view
@@ -194,6 +195,8 @@ class LoopWrite:
     def _write_shard(self, loop: Any, layout: Sharded, batch: _Batch, key: str, *, covered: bool) -> bool:
         """Put a shard together and store it. Returns: whether that could be done."""
         chain, level, index = self.source.chain, layout.level, layout.level.blank_index()
+        if not covered and batch.shard is not None and self._is_appended(layout, batch.shard, batch.nchunks):
+            return False
         try:
             old = (None, None) if covered else self._old_shard(layout, level, batch, key)
         except CodecError:  # the reference path says what is wrong
@@ -237,6 +240,12 @@ class LoopWrite:
         if doing := here():
             doing.count(batch.nchunks, *map(sum, zip(*done, strict=True)))
         return True
+
+    def _is_appended(self, layout: Sharded, shard: Coords, nchunks: int) -> bool:
+        """Whether the reference path replaces chunks in a copy of the shard's file."""
+        return can_be_large(layout.level, self.source.chain.nbytes) and (
+            find_shard_file(layout, self.source.store, shard, nchunks) is not None
+        )
 
     def _shares(
         self, batch: _Batch, entries: Sequence[Indices], head: int, old_nbytes: int, n_entries: int
