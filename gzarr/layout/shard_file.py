@@ -24,8 +24,8 @@ from gzarr.layout.shard import Level
 from gzarr.layout.sharded import Sharded
 from gzarr.storage.base import Buffer, Request, Store, Target, host_view, token_of
 
-#: Bytes of shards from which on copying the file is faster than putting the shard together.
-LARGE_NBYTES = 1 << 20
+#: Bytes of shards from which on copying the file takes no longer than putting the shard together, clones aside.
+LARGE_NBYTES = 1 << 23
 #: At most this share of a shard's chunks is appended.
 _APPENDED_SHARE = 1 / 8
 
