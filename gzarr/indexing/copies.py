@@ -1,8 +1,9 @@
 """Plans of many small boxes, each with a place of its own: samples, windows and crops, or the tiles of an image.
 
-Theory of operation. Boxes of one size are cut along the chunk grid into `Fragments`, and the fragments sorted by chunk
-into a `CopyPlan`: every chunk stands there once, with all the copies that are made of it, so that it is decoded once.
-The boxes are put into *slots*. The memory of slots is some *blocks* of equal shape, each with the slots of some rows.
+Theory of operation. Boxes of one size are cut along the chunk grid into `Fragments`, which are sorted by chunk. Every
+chunk then stands once in a `CopyPlan`, with all the copies that are made of it, so that it is decoded once. The plan
+has the columns of a `CopyTable`, and a batch is some of its rows. The boxes are put into *slots*. The memory of slots
+is some *blocks* of equal shape, each with the slots of some rows.
 
 Rules: everything is a column of numbers, and no Python object is made for a box. Only the reference path makes a `Part`
 for a chunk, which takes all of the chunk and hands it to `Slots`: those make the copies.
@@ -12,8 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby, islice, pairwise, repeat
-from operator import itemgetter
+from itertools import islice, pairwise, repeat
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -21,10 +21,10 @@ import numpy as np
 from gzarr.errors import SelectionError
 from gzarr.indexing.grid import Grid, RegularAxis, nchunks
 from gzarr.indexing.keys import Coords
-from gzarr.indexing.plan import BoxPlan, Part, SelectionPlan
+from gzarr.indexing.plan import BoxPlan, Owned, Part, SelectionPlan, find_owned, owners_of
 from gzarr.indexing.selection import Indices
 from gzarr.indexing.spans import CHUNK, COUNT, IN_START, N_COLUMNS, OUT_START
-from gzarr.indexing.tables import BoxBatches, CopyTable, find_owned
+from gzarr.indexing.tables import BoxBatches, CopyTable
 
 #: Chunks of one array that have numbers of 64 bits.
 _MAX_NCHUNKS = 2**63 - 1
@@ -33,9 +33,11 @@ _MAX_NARROW = 1 << 16
 #: Chunks that are made into parts together.
 _RUN = 256
 
+_NO_LISTS = np.empty(0, np.int64)
+
 
 class Fragments(NamedTuple):
-    """Boxes cut along a chunk grid. A row stands for one chunk that a box touches.
+    """Which boxes of one size touch which chunks. A row stands for one chunk that a box touches.
 
     Attributes
     ----------
@@ -43,15 +45,13 @@ class Fragments(NamedTuple):
         (f,): number of the box; the fragments of a box stand together, in C order of its chunks.
     chunk : Indices
         (f,): number of the chunk, in C order of the grid.
-    inside, counts, place : Indices
-        (f, ndim): first element within the chunk, number of elements, first element within the box.
+    start : Indices
+        (f, ndim): first element of the box, in the array.
     """
 
     box: Indices
     chunk: Indices
-    inside: Indices
-    counts: Indices
-    place: Indices
+    start: Indices
 
     def take(self, rows: Any) -> Fragments:
         """Some of the fragments. rows: an index of NumPy."""
@@ -63,14 +63,8 @@ class CopyPlan(NamedTuple):
 
     Attributes
     ----------
-    coords : Indices
-        (m, ndim): coordinates of the chunks; those of one stored object stand together.
-    firsts : Indices
-        (m + 1,): where the copies of each begin, and where the last end.
-    inside, counts, place : Indices
-        (f, ndim): first element within the chunk, number of elements, first element within the slot.
-    slots : Indices
-        (f,): the slot that a copy goes to: row ``slot % rows`` of block ``slot // rows``.
+    spans, firsts, slots : Indices
+        As in `gzarr.indexing.tables.CopyTable`. The chunks of one stored object stand together.
     shape : tuple[int, ...]
         Number of slots, and the size of each.
     rows : int
@@ -79,11 +73,8 @@ class CopyPlan(NamedTuple):
         The chunk grid.
     """
 
-    coords: Indices
+    spans: Indices
     firsts: Indices
-    inside: Indices
-    counts: Indices
-    place: Indices
     slots: Indices
     shape: tuple[int, ...]
     rows: int
@@ -92,45 +83,46 @@ class CopyPlan(NamedTuple):
     @property
     def nparts(self) -> int:
         """Number of chunks."""
-        return len(self.coords)
+        return len(self.firsts) - 1
 
     @property
     def nelements(self) -> int:
         """Number of elements that are copied."""
-        return int(self.counts.prod(axis=1).sum())
+        return int(self.spans[:, :, COUNT].prod(axis=1).sum())
+
+    def table(self, first: int, last: int) -> CopyTable:
+        """The chunks from ``first`` to ``last``, without their objects."""
+        firsts = self.firsts[first : last + 1]
+        copies = slice(*firsts[[0, -1]].tolist())
+        one_each = copies.stop - copies.start == last - first
+        return CopyTable(self.spans[copies], _NO_LISTS, None if one_each else firsts - firsts[0], self.slots[copies])
 
     def parts(self) -> Iterator[Part]:
-        """Every chunk as a part (`part`)."""
-        for first in range(0, self.nparts, _RUN):
-            yield from self._run(first, min(first + _RUN, self.nparts))
-
-    def groups(self, objects: Grid) -> Iterator[tuple[Coords, list[Part]]]:
-        """Parts by stored object: (its coordinates in the grid of objects, the parts)."""
-        owners = map(tuple, self.owners(objects).tolist())
-        for owner, members in groupby(zip(owners, self.parts(), strict=True), itemgetter(0)):
-            yield owner, [part for _, part in members]
-
-    def owners(self, objects: Grid) -> Indices:
-        """Coordinates (m, ndim) of the stored objects that hold the chunks."""
-        return _owners(self.coords, self.grid, objects)
-
-    def part(self, row: int) -> Part:
-        """One chunk as a part: all of it, for a list of copies, each a part whose ``out`` is (block, row, *slices).
+        """Every chunk as a part: all of it, for a list of copies, each a part whose ``out`` is (block, row, *slices).
 
         None of them is ``full``: nobody checks what copies cover.
         """
-        return next(self._run(row, row + 1))
+        for first in range(0, self.nparts, _RUN):
+            yield from self.some_parts(first, min(first + _RUN, self.nparts))
 
-    def _run(self, first: int, last: int) -> Iterator[Part]:
+    def groups(self, objects: Grid) -> Iterator[tuple[Coords, list[Part]]]:
+        """Parts by stored object: (its coordinates in the grid of objects, the parts)."""
+        return self.owned(objects).group(self.parts())
+
+    def owned(self, objects: Grid) -> Owned:
+        """Whose the chunks are."""
+        return find_owned(self.spans[self.firsts[:-1], :, CHUNK], self.grid, objects)
+
+    def some_parts(self, first: int, last: int) -> Iterator[Part]:
         """Some chunks as parts, made column by column: a copy costs a microsecond."""
         make: Any = Part
-        firsts, chunks = self.firsts[first : last + 1].tolist(), list(map(tuple, self.coords[first:last].tolist()))
-        copies = slice(firsts[0], firsts[-1])
-        blocks, rows = np.divmod(self.slots[copies], self.rows)
-        inside, put = (_slices(starts[copies], self.counts[copies]) for starts in (self.inside, self.place))
+        table = self.table(first, last)
+        ends = (self.firsts[first : last + 1] - self.firsts[first]).tolist()
+        blocks, rows = np.divmod(self.slots[self.firsts[first] : self.firsts[last]], self.rows)
+        inside, put = (_slices(table.spans[:, :, at], table.spans[:, :, COUNT]) for at in (IN_START, OUT_START))
         taken: Iterator[Any] = zip(*inside, strict=True) if inside else repeat((), len(rows))
         outs = zip(blocks.tolist(), rows.tolist(), *put, strict=True)
-        for coords, (low, high) in zip(chunks, pairwise(firsts), strict=True):
+        for coords, (low, high) in zip(map(tuple, table.coords.tolist()), pairwise(ends), strict=True):
             n = high - low
             copies_of_chunk = list(map(make, repeat(coords, n), islice(taken, n), islice(outs, n), repeat(False)))
             yield Part(coords, ..., copies_of_chunk, full=False)
@@ -157,23 +149,14 @@ class CopyBatches:
     def __init__(self, plan: CopyPlan, objects: Grid, size: int) -> None:
         self._plan, self._size, self.nchunks = plan, size, plan.nparts
         self.n = -(-plan.nparts // size)
-        self._owned = None if objects is plan.grid else find_owned(plan.owners(objects))
+        self._owned = None if objects is plan.grid else plan.owned(objects)
         self.nobjects = 0 if self._owned is None else len(self._owned.owners)
 
     def table(self, number: int) -> CopyTable:
         """Return a batch by its number."""
-        plan, first = self._plan, number * self._size
-        last = min(first + self._size, plan.nparts)
-        firsts = plan.firsts[first : last + 1]
-        copies = slice(*firsts[[0, -1]].tolist())
-        spans = np.empty((copies.stop - copies.start, len(plan.grid), N_COLUMNS), np.int64)
-        spans[:] = 0, 0, 0, 1, -1, 0, 1, -1, 0
-        one_each = len(spans) == last - first
-        coords = plan.coords[first:last]
-        spans[:, :, CHUNK] = coords if one_each else np.repeat(coords, np.diff(firsts), axis=0)
-        spans[:, :, COUNT], spans[:, :, IN_START] = plan.counts[copies], plan.inside[copies]
-        spans[:, :, OUT_START] = plan.place[copies]
-        table = CopyTable(spans, np.empty(0, np.int64), None if one_each else firsts - firsts[0], plan.slots[copies])
+        first = number * self._size
+        last = min(first + self._size, self.nchunks)
+        table = self._plan.table(first, last)
         if self._owned is None:
             return table
         owners, bounds, cut = self._owned.cut(first, last)
@@ -181,7 +164,8 @@ class CopyBatches:
 
     def parts(self, number: int, table: CopyTable, chunks: Iterable[int]) -> list[Part]:
         """Return some chunks of a batch as parts."""
-        return [self._plan.part(number * self._size + chunk) for chunk in chunks]
+        rows = [number * self._size + chunk for chunk in chunks]
+        return [part for row in rows for part in self._plan.some_parts(row, row + 1)]
 
 
 def make_batches(
@@ -243,12 +227,11 @@ class Slots:
 
 def cut_boxes(starts: Indices, size: tuple[int, ...], grid: Grid) -> Fragments:
     """Cut boxes, which are within the array, along the grid. starts: (n, ndim). Raises: SelectionError."""
-    n, ndim = len(starts), len(grid)
+    n = len(starts)
     _check_numbers(grid)
     if 0 in size:
         n, starts = 0, starts[:0]
-    # The other axes have a single chunk, which every box takes whole: all of their columns are constant.
-    cut = [i for i, axis in enumerate(grid) if axis.nchunks > 1 or size[i] < axis.extent]
+    cut = [i for i, axis in enumerate(grid) if axis.nchunks > 1]
     lows = {i: grid[i].locate_all(starts[:, i]) for i in cut}
     spans = {i: grid[i].locate_all(starts[:, i] + (size[i] - 1)) - lows[i] + 1 for i in cut}
     one_each = all(bool((span == 1).all()) for span in spans.values())
@@ -258,20 +241,14 @@ def cut_boxes(starts: Indices, size: tuple[int, ...], grid: Grid) -> Fragments:
         box = np.repeat(box, per_box)
         number = np.arange(len(box)) - np.repeat(np.cumsum(per_box) - per_box, per_box)
     chunk, scale = np.zeros(len(box), np.int64), 1
-    inside, place = np.zeros((len(box), ndim), np.int64), np.zeros((len(box), ndim), np.int64)
-    counts = np.full((len(box), ndim), size, np.int64)
     for i in reversed(cut):
-        coords, first = lows[i], starts[:, i]
+        coords = lows[i]
         if not one_each:
             number, nth = np.divmod(number, spans[i][box])
-            coords, first = coords[box] + nth, first[box]
-        low, high = grid[i].starts_of(coords), grid[i].starts_of(coords + 1)
-        begin = np.maximum(first, low)
-        inside[:, i], place[:, i] = begin - low, begin - first
-        counts[:, i] = np.minimum(first + size[i], high) - begin
+            coords = coords[box] + nth
         chunk += coords * scale
         scale *= grid[i].nchunks
-    return Fragments(box, chunk, inside, counts, place)
+    return Fragments(box, chunk, starts if one_each else starts[box])
 
 
 def make_copies(
@@ -296,13 +273,28 @@ def make_copies(
     numbers = fragments.chunk[order[firsts[:-1]]]
     coords = _unravel(numbers, grid)
     if objects is not grid:
-        owners = chunk_numbers(_owners(coords, grid, objects), objects)
+        owners = chunk_numbers(owners_of(coords, grid, objects), objects)
         if (owners[1:] < owners[:-1]).any():
             by_owner = np.argsort(owners, kind="stable")
             coords = coords[by_owner]
             order, firsts = order[_moved(firsts, by_owner)], _moved_firsts(firsts, by_owner)
-    _, _, inside, counts, place = fragments
-    return CopyPlan(coords, firsts, inside[order], counts[order], place[order], slots[order], shape, rows, grid)
+    spans = _spans(np.repeat(coords, np.diff(firsts), axis=0), fragments.start[order], shape[1:], grid)
+    return CopyPlan(spans, firsts, slots[order], shape, rows, grid)
+
+
+def _spans(coords: Indices, starts: Indices, size: tuple[int, ...], grid: Grid) -> Indices:
+    """What boxes have of a chunk each, as rows of spans. coords: of the chunks. starts: of the boxes, (f, ndim)."""
+    spans = np.empty((*coords.shape, N_COLUMNS), np.int64)
+    spans[:] = 0, 0, 0, 1, -1, 0, 1, -1, 0
+    spans[:, :, CHUNK], spans[:, :, COUNT] = coords, size
+    for i, (axis, n) in enumerate(zip(grid, size, strict=True)):
+        if axis.nchunks > 1 or n < axis.extent:
+            chunk, start = coords[:, i], starts[:, i]
+            low = axis.starts_of(chunk)
+            begin = np.maximum(start, low)
+            spans[:, i, COUNT] = np.minimum(start + n, axis.starts_of(chunk + 1)) - begin
+            spans[:, i, IN_START], spans[:, i, OUT_START] = begin - low, begin - start
+    return spans
 
 
 def plan_arrays(
@@ -320,22 +312,13 @@ def plan_arrays(
     fragments = cut_boxes(np.column_stack([which, starts]), (1, *size), all_chunks)
     plan = make_copies(fragments, fragments.box, (len(which), 1, *size), 1, all_chunks, all_objects)
     numbers = np.arange(arrays.extent + 1)
-    rows, boxes = np.searchsorted(plan.coords[:, 0], numbers), np.searchsorted(which, numbers)
-    firsts = plan.firsts[rows]
-    coords, inside, counts, place = (column[:, 1:].copy() for column in plan[:1] + plan[2:5])
+    chunks = plan.spans[plan.firsts[:-1], 0, CHUNK]
+    rows, boxes = np.searchsorted(chunks, numbers), np.searchsorted(which, numbers)
+    firsts, spans = plan.firsts[rows], plan.spans[:, 1:].copy()
     cuts = zip(pairwise(rows.tolist()), pairwise(boxes.tolist()), pairwise(firsts.tolist()), strict=True)
     for (row, end), (box, last), (low, high) in cuts:
-        yield CopyPlan(
-            coords[row:end],
-            plan.firsts[row : end + 1] - low,
-            inside[low:high],
-            counts[low:high],
-            place[low:high],
-            plan.slots[low:high] - box,
-            (last - box, *size),
-            1,
-            grid,
-        )
+        own = plan.firsts[row : end + 1] - low
+        yield CopyPlan(spans[low:high], own, plan.slots[low:high] - box, (last - box, *size), 1, grid)
 
 
 def _slices(starts: Indices, counts: Indices) -> list[list[slice]]:
@@ -381,13 +364,3 @@ def _unravel(numbers: Indices, grid: Grid) -> Indices:
     for i in reversed(range(len(grid))):
         numbers, coords[:, i] = np.divmod(numbers, max(grid[i].nchunks, 1))
     return coords
-
-
-def _owners(coords: Indices, grid: Grid, objects: Grid) -> Indices:
-    """Coordinates (n, ndim) of the stored objects that hold some chunks."""
-    if objects is grid:
-        return coords
-    owners = np.empty_like(coords)
-    for i, (axis, owner_axis) in enumerate(zip(grid, objects, strict=True)):
-        owners[:, i] = owner_axis.locate_all(axis.starts_of(coords[:, i]))
-    return owners

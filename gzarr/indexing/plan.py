@@ -3,7 +3,7 @@
 Theory of operation. For a `Box` every axis is cut on its own into spans, and the parts are their product, made one at a
 time: a plan's memory is the sum of the axes, not the product. For `Points` the points are sorted by chunk once, and
 each part is a run of the sorted order. `Plan.groups` gathers parts by the stored object (the shard) that holds their
-chunks. Backends that want tables read `BoxPlan.axes`, whose spans may be columns, and `PointPlan.table`.
+chunks. Tables are made of `BoxPlan.axes`, whose spans may be columns, and of `PointPlan.coords`.
 
 Source: the partition idea is TensorStore's "grid partition": strided axes separate, index arrays form joint sets.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, groupby, product
+from itertools import accumulate, groupby, islice, product
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -53,34 +53,89 @@ class Part(NamedTuple):
 Groups: TypeAlias = list[tuple[Coords, list[Part]]]
 
 
-class PointTable(NamedTuple):
-    """Points sorted by the chunks that hold them. A row stands for one chunk.
+class Owned(NamedTuple):
+    """Chunks in order, of which those of one stored object stand together: whose they are.
 
     Attributes
     ----------
-    rows : list of Coords
-        Coordinates of every chunk.
-    owners : list of Coords
-        Coordinates of the stored object that holds it.
-    starts : list of int
-        Where the points of every chunk begin, and where the last end.
-    inside : list of Indices
-        For every axis the positions of the sorted points, relative to their chunks.
-    order : Indices
-        Where the sorted points are in the result.
-    contiguous : bool
-        Whether they are sorted in the result, too.
-    may_be_single : bool
-        Whether some chunks may have a single element.
+    owners : Indices
+        (k, ndim): coordinates of the objects.
+    bounds : Indices
+        (k + 1,): the first chunk of each, and how many chunks there are.
     """
 
-    rows: list[Coords]
-    owners: list[Coords]
-    starts: list[int]
-    inside: list[Indices]
+    owners: Indices
+    bounds: Indices
+
+    def group(self, parts: Iterator[Part]) -> Iterator[tuple[Coords, list[Part]]]:
+        """Parts of all chunks by object."""
+        owners, counts = self.owners.tolist(), np.diff(self.bounds).tolist()
+        return ((tuple(owner), list(islice(parts, n))) for owner, n in zip(owners, counts, strict=True))
+
+    def cut(self, first: int, last: int) -> tuple[Indices, Indices, tuple[bool, bool]]:
+        """`CopyTable.owners`, `bounds` and `cut` of some of the chunks."""
+        low, high = np.searchsorted(self.bounds, [first, last - 1], side="right").tolist()
+        bounds = self.bounds[low - 1 : high + 1]
+        cut = bool(bounds[0] < first), bool(bounds[-1] > last)
+        return self.owners[low - 1 : high], bounds.clip(first, last) - first, cut
+
+
+def find_owned(coords: Indices, grid: Grid, objects: Grid) -> Owned:
+    """Find out whose chunks are. coords: (m, ndim), of the chunks. objects: the grid of stored objects."""
+    owners = owners_of(coords, grid, objects)
+    is_first = np.ones(len(owners), np.bool_)
+    is_first[1:] = (owners[1:] != owners[:-1]).any(axis=1)
+    firsts = np.flatnonzero(is_first)
+    return Owned(owners[firsts], np.append(firsts, len(owners)))
+
+
+def owners_of(coords: Indices, grid: Grid, objects: Grid) -> Indices:
+    """Coordinates (m, ndim) of the stored objects that hold some chunks."""
+    if objects is grid:
+        return coords
+    axes = zip(grid, objects, coords.T, strict=True)
+    return np.stack([owner.locate_all(axis.starts_of(at)) for axis, owner, at in axes], axis=1)
+
+
+class PointTable(NamedTuple):
+    """Points sorted by the chunks that hold them: the second kind of table. A row stands for one chunk. All int64.
+
+    Attributes
+    ----------
+    coords : Indices
+        (m, ndim): coordinates of the chunks.
+    starts : Indices
+        (m + 1,): where the points of each chunk begin, and where the last end.
+    places : Indices or None
+        (number of points,): of all sorted points their bytes in their chunks, if the loop has sorted them.
+    order : Indices
+        (number of points,): where they are in the result.
+    owners, bounds, cut
+        As in `gzarr.indexing.tables.CopyTable`.
+    """
+
+    coords: Indices
+    starts: Indices
+    places: Indices | None
     order: Indices
-    contiguous: bool
-    may_be_single: bool
+    owners: Indices | None = None
+    bounds: Indices | None = None
+    cut: tuple[bool, bool] = (False, False)
+
+    @property
+    def nchunks(self) -> int:
+        """Number of chunks."""
+        return len(self.coords)
+
+    @property
+    def full(self) -> NDArray[np.bool_]:
+        """None of the chunks: points are laid over what is there."""
+        return np.zeros(self.nchunks, np.bool_)
+
+    @property
+    def columns(self) -> tuple[Indices | None, ...]:
+        """The columns that the compiled loop is given."""
+        return self[:4]
 
 
 class BoxPlan(NamedTuple):
@@ -153,42 +208,30 @@ class PointPlan(NamedTuple):
 
     def groups(self, objects: Grid) -> Iterator[tuple[Coords, list[Part]]]:
         """Parts by stored object: (its coordinates in the grid of objects, the parts)."""
-        if not self.shape[0]:
-            return
-        table = self.table(objects)
-        current, batch = table.owners[0], list[Part]()
-        for row, owner in enumerate(table.owners):
-            if owner != current:
-                yield current, batch
-                current, batch = owner, []
-            batch.append(self.part(table, row))
-        yield current, batch
+        table = self._sorted(objects)
+        parts = (self.part(table, row) for row in range(table.nchunks))
+        return find_owned(table.coords, self.grid, objects).group(parts)
 
     def part(self, table: PointTable, row: int) -> Part:
-        """The part of one chunk of the plan's table."""
-        coords, run = table.rows[row], slice(table.starts[row], table.starts[row + 1])
-        single = table.may_be_single and all(n == 1 for n in chunk_shape(self.grid, coords))
-        out = run if table.contiguous else table.order[run]
-        inside: Any = tuple(a[run] for a in table.inside)
+        """The part of one chunk of a table."""
+        coords, (first, last) = tuple(table.coords[row].tolist()), table.starts[row : row + 2].tolist()
+        order = table.order[first:last]
+        axes = zip(self.grid, self.coords, coords, strict=True)
+        inside: Any = tuple([points[order] - axis.bounds(at)[0] for axis, points, at in axes])
         if len(inside) > MAX_INDEX_ARRAYS:
             inside = _as_mask(inside, chunk_shape(self.grid, coords))
-        return Part(coords, inside, out, single)
+        return Part(coords, inside, order, {*chunk_shape(self.grid, coords)} <= {1})
 
-    def table(self, objects: Grid) -> PointTable:
-        """The points, of which there must be some, by chunk; the chunks of one object stand together."""
+    def _sorted(self, objects: Grid) -> PointTable:
+        """The points by chunk; the chunks of one object stand together."""
         chunks = [axis.locate_all(c) for axis, c in zip(self.grid, self.coords, strict=True)]
-        owners = chunks
+        keys = chunks
         if objects is not self.grid:
-            owners = [axis.locate_all(c) for axis, c in zip(objects, self.coords, strict=True)]
-        order, starts = _sort_by(chunks if owners is chunks else [*owners, *chunks])
+            keys = [*[axis.locate_all(c) for axis, c in zip(objects, self.coords, strict=True)], *chunks]
+        order, starts = _sort_by(keys, self.shape[0])
         firsts = order[starts]
-        rows = _rows(chunks, firsts)
-        owner_rows = rows if owners is chunks else _rows(owners, firsts)
-        axes = zip(self.grid, self.coords, chunks, strict=True)
-        inside = [(coords - axis.starts_of(chunk))[order] for axis, coords, chunk in axes]
-        contiguous = bool(np.all(order[1:] > order[:-1]))
-        may_be_single = all(not isinstance(axis, RegularAxis) or axis.length == 1 for axis in self.grid)
-        return PointTable(rows, owner_rows, [*starts.tolist(), order.size], inside, order, contiguous, may_be_single)
+        coords = np.array([chunk[firsts] for chunk in chunks], np.int64).reshape(len(chunks), firsts.size).T
+        return PointTable(coords, np.append(starts, order.size), None, order)
 
 
 SelectionPlan: TypeAlias = BoxPlan | PointPlan
@@ -292,17 +335,10 @@ def _by_object(spans: Sequence[Span], chunks: Axis, objects: Axis) -> list[tuple
     return [(owner, tuple(members)) for owner, members in groups.items()]
 
 
-def _rows(columns: list[Indices], picked: Indices) -> list[Coords]:
-    """Coordinates of some points, as one tuple each."""
-    if not columns:
-        return [()] * picked.size
-    return list(zip(*[column[picked].tolist() for column in columns], strict=True))
-
-
-def _sort_by(keys: list[Indices]) -> tuple[Indices, Indices]:
-    """Stable order that sorts points by their keys, which are not negative, and where each distinct key begins."""
-    if not keys:
-        return np.zeros(1, np.int64), np.zeros(1, np.int64)
+def _sort_by(keys: list[Indices], n: int) -> tuple[Indices, Indices]:
+    """Stable order that sorts n points by their keys, which are not negative, and where each distinct key begins."""
+    if not keys or not n:
+        return np.arange(n), np.arange(min(n, 1))
     extents = [int(key.max()) + 1 for key in keys]
     if math.prod(extents) > _MAX_JOINT_KEY:
         order = np.lexsort(keys[::-1])

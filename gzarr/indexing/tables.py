@@ -89,35 +89,6 @@ class CopyTable(NamedTuple):
         return spans[:, :, CHUNK]
 
 
-class Owned(NamedTuple):
-    """Chunks in order, of which those of one stored object stand together: whose they are.
-
-    Attributes
-    ----------
-    owners : Indices
-        (k, ndim): coordinates of the objects.
-    bounds : Indices
-        (k + 1,): the first chunk of each, and how many chunks there are.
-    """
-
-    owners: Indices
-    bounds: Indices
-
-    def cut(self, first: int, last: int) -> tuple[Indices, Indices, tuple[bool, bool]]:
-        """`CopyTable.owners`, `bounds` and `cut` of some of the chunks."""
-        low, high = np.searchsorted(self.bounds, [first, last - 1], side="right").tolist()
-        bounds = self.bounds[low - 1 : high + 1]
-        cut = bool(bounds[0] < first), bool(bounds[-1] > last)
-        return self.owners[low - 1 : high], bounds.clip(first, last) - first, cut
-
-
-def find_owned(owners: Indices) -> Owned:
-    """Find out whose chunks are. owners: (m, ndim), the coordinates of the object of each."""
-    firsts = np.flatnonzero((owners[1:] != owners[:-1]).any(axis=1)) + 1
-    bounds = np.concatenate([[0], firsts, [len(owners)]])
-    return Owned(owners[bounds[:-1]], bounds)
-
-
 class Batches(Protocol):
     """A plan as tables.
 

@@ -252,10 +252,5 @@ def one_by_one(plan: CopyPlan) -> Iterator[CopyPlan]:
     for row in range(plan.nparts):
         copies = slice(*plan.firsts[row : row + 2].tolist())
         yield plan._replace(
-            coords=plan.coords[row : row + 1],
-            firsts=np.array([0, copies.stop - copies.start]),
-            inside=plan.inside[copies],
-            counts=plan.counts[copies],
-            place=plan.place[copies],
-            slots=plan.slots[copies],
+            spans=plan.spans[copies], firsts=np.array([0, copies.stop - copies.start]), slots=plan.slots[copies]
         )

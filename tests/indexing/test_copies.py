@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gzarr.errors import SelectionError
-from gzarr.indexing.copies import CopyPlan, Fragments, Slots, cut_boxes, make_copies
+from gzarr.indexing.copies import CopyPlan, Slots, cut_boxes, make_copies
 from gzarr.indexing.grid import Grid, RegularAxis, VaryingAxis, chunk_shape
+from gzarr.indexing.spans import COUNT, IN_START, OUT_START
 
 IMAGES = (RegularAxis(5, 2), RegularAxis(7, 3))
 
@@ -76,13 +77,15 @@ def test_every_box_is_whole_in_its_slot(data: st.DataObject) -> None:
 @settings(max_examples=40)
 def test_every_chunk_is_there_once_and_those_of_an_object_stand_together(data: st.DataObject) -> None:
     grid, objects = data.draw(grids())
-    fragments = cut_boxes(*data.draw(boxes(grid)), grid)
-    plan = make_copies(fragments, fragments.box, (8, *map(int, [1] * len(grid))), 8, grid, objects)
-    assert plan.nparts == len(np.unique(plan.coords, axis=0)) == len(np.unique(fragments.chunk))
+    starts, size = data.draw(boxes(grid))
+    fragments = cut_boxes(starts, size, grid)
+    plan = make_copies(fragments, fragments.box, (8, *size), 8, grid, objects)
+    coords = plan.table(0, plan.nparts).coords
+    assert plan.nparts == len(np.unique(coords, axis=0)) == len(np.unique(fragments.chunk))
     assert plan.firsts[0] == 0
     assert plan.firsts[-1] == len(fragments.box)
     assert (np.diff(plan.firsts) > 0).all()
-    assert plan.nelements == fragments.counts.prod(axis=1).sum()
+    assert plan.nelements == len(starts) * np.prod(size, dtype=int)
     groups = list(plan.groups(objects))
     assert len({owner for owner, _ in groups}) == len(groups)
     for owner, parts in groups:
@@ -97,17 +100,11 @@ def test_fragments_are_in_c_order_of_chunks_for_each_box() -> None:
     fragments = cut_boxes(np.array([[1, 2], [4, 0]]), (1, 3), IMAGES)
     assert fragments.box.tolist() == [0, 0, 1]
     assert fragments.chunk.tolist() == [0, 1, 6]
-    assert fragments.inside.tolist() == [[1, 2], [1, 0], [0, 0]]
-    assert fragments.counts.tolist() == [[1, 1], [1, 2], [1, 3]]
-    assert fragments.place.tolist() == [[0, 0], [0, 1], [0, 0]]
-
-
-def test_some_fragments_are_taken_out() -> None:
-    fragments = cut_boxes(np.array([[1, 2], [4, 0]]), (1, 3), IMAGES)
-    taken = fragments.take(fragments.chunk > 0)
-    assert isinstance(taken, Fragments)
-    assert taken.box.tolist() == [0, 1]
-    assert taken.place.tolist() == [[0, 1], [0, 0]]
+    assert fragments.start.tolist() == [[1, 2], [1, 2], [4, 0]]
+    plan = make_copies(fragments, fragments.box, (2, 1, 3), 2, IMAGES, IMAGES)
+    assert plan.spans[:, :, COUNT].tolist() == [[1, 1], [1, 2], [1, 3]]
+    assert plan.spans[:, :, IN_START].tolist() == [[1, 2], [1, 0], [0, 0]]
+    assert plan.spans[:, :, OUT_START].tolist() == [[0, 0], [0, 1], [0, 0]]
 
 
 def test_no_boxes_make_an_empty_plan() -> None:

@@ -32,10 +32,12 @@ class Memory:
 
     def read(self, step: PlanStep) -> None:
         """Carry out the copies of a step."""
-        grid, (_, chunk, inside, counts, place) = self.epoch.grid, step.fragments
-        coords = np.stack(np.unravel_index(chunk, [axis.nchunks for axis in grid]), axis=1)
-        low = np.stack([axis.starts_of(coords[:, i]) for i, axis in enumerate(grid)], axis=1)
-        for slot, start, n in zip(step.slots, low + inside - place, counts.prod(axis=1), strict=True):
+        grid, (_, chunk, starts) = self.epoch.grid, step.fragments
+        coords = np.unravel_index(chunk, [axis.nchunks for axis in grid])
+        low, high = (np.stack([axis.starts_of(c + n) for axis, c in zip(grid, coords, strict=True)], 1) for n in (0, 1))
+        counts = np.minimum(starts + self.epoch.size, high) - np.maximum(starts, low)
+        assert (counts > 0).all()
+        for slot, start, n in zip(step.slots, starts, counts.prod(axis=1), strict=True):
             assert not self.lent[slot]
             if (self.owner[slot] != start).any() or self.placed[slot] == prod(self.epoch.size):
                 self.owner[slot], self.placed[slot] = start, 0

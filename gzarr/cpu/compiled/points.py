@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gzarr.cpu.compiled import library
 from gzarr.cpu.compiled.source import MIN_IN_BLOCKS, LoopChain
 from gzarr.cpu.threads import share, thread_count
 from gzarr.indexing.grid import RegularAxis
-from gzarr.indexing.plan import Part, PointPlan, PointTable
+from gzarr.indexing.plan import Owned, Part, PointPlan, PointTable, find_owned
 from gzarr.indexing.selection import Indices
-from gzarr.indexing.tables import Owned, find_owned
 from gzarr.layout.chunk_layout import Layout
 
 #: Points of large chunks are sorted by pieces of so many bytes (GRANULE), too.
@@ -25,45 +23,6 @@ _MAX_KEYS, _MAX_EXTENT, _MAX_POINTS = 1 << 62, 1 << 50, 1 << 32
 #: Each thread sorts so many points, at least: they take 100 us, and a thread some 30 to wake. It takes blocks of them,
 #: so that one that is slow does not hold up the others.
 _MIN_SORTED, _BLOCKS_PER_THREAD = 1 << 13, 2
-
-
-class SortedPoints(NamedTuple):
-    """A batch of chunks that hold points: the second kind of table. All numbers are int64.
-
-    Attributes
-    ----------
-    coords : Indices
-        (m, ndim): coordinates of the chunks.
-    starts : Indices
-        (m + 1,): where the points of each chunk begin, and where the last end.
-    places, order : Indices
-        (number of points,): of all points, their bytes in their chunks, and where they are in the result.
-    owners, bounds, cut
-        As in `gzarr.indexing.tables.CopyTable`.
-    """
-
-    coords: Indices
-    starts: Indices
-    places: Indices
-    order: Indices
-    owners: Indices | None = None
-    bounds: Indices | None = None
-    cut: tuple[bool, bool] = (False, False)
-
-    @property
-    def nchunks(self) -> int:
-        """Number of chunks."""
-        return len(self.coords)
-
-    @property
-    def full(self) -> NDArray[np.bool_]:
-        """None of the chunks: points are laid over what is there."""
-        return np.zeros(self.nchunks, np.bool_)
-
-    @property
-    def columns(self) -> tuple[Indices, ...]:
-        """The columns that the compiled loop is given."""
-        return self[:4]
 
 
 class PointBatches:
@@ -81,23 +40,20 @@ class PointBatches:
 
     cuts = 1
 
-    def __init__(self, plan: PointPlan, layout: Layout, points: SortedPoints, size: int, *, whole: bool) -> None:
-        self._plan, self._layout, self._points = plan, layout, points
-        self._table: PointTable | None = None
+    def __init__(self, plan: PointPlan, layout: Layout, points: PointTable, size: int, *, whole: bool) -> None:
+        self._plan, self._points = plan, points
         self.nchunks, self.npoints = points.nchunks, plan.shape[0]
         self._firsts = np.append(np.arange(0, self.nchunks, size), self.nchunks)
         self._owned: Owned | None = None
         self.nobjects = 0
         if layout.objects is not layout.grid:
-            axes = zip(layout.grid, layout.objects, points.coords.T, strict=True)
-            owners = np.stack([owner.locate_all(axis.starts_of(at)) for axis, owner, at in axes], axis=1)
-            self._owned = find_owned(owners)
+            self._owned = find_owned(points.coords, layout.grid, layout.objects)
             self.nobjects = len(self._owned.owners)
             if whole:
                 self._firsts = self._owned.bounds
         self.n = len(self._firsts) - 1
 
-    def table(self, number: int) -> SortedPoints:
+    def table(self, number: int) -> PointTable:
         """Return a batch by its number."""
         first, last = self._firsts[number : number + 2].tolist()
         points = self._points
@@ -107,12 +63,9 @@ class PointBatches:
         owners, bounds, cut = self._owned.cut(first, last)
         return table._replace(owners=owners, bounds=bounds, cut=cut)
 
-    def parts(self, number: int, table: SortedPoints, chunks: Iterable[int]) -> list[Part]:
-        """Return some chunks of a batch as parts: the reference path sorts the chunks in the same way."""
-        if self._table is None:
-            self._table = self._plan.table(self._layout.objects)
-        first = int(self._firsts[number])
-        return [self._plan.part(self._table, first + chunk) for chunk in chunks]
+    def parts(self, number: int, table: PointTable, chunks: Iterable[int]) -> list[Part]:
+        """Return some chunks of a batch as parts."""
+        return [self._plan.part(table, chunk) for chunk in chunks]
 
 
 def make_point_batches(
@@ -134,7 +87,7 @@ def make_point_batches(
     sort = loop.begin_sort(axes, n, n_blocks, granule_bits, start)
     found: list[int] = []
     share(lambda _: found.append(loop.sort_points(sort, coords, order, places, starts, rows)), range(n_threads))
-    points = SortedPoints(rows[: found[0]], starts[: found[0] + 1], places, order)
+    points = PointTable(rows[: found[0]], starts[: found[0] + 1], places, order)
     return PointBatches(plan, layout, points, size, whole=whole)
 
 

@@ -43,25 +43,26 @@ def test_points_are_sorted_as_on_the_reference_path(
     if batches[0] is None:  # too many chunks
         assert np.prod([float(extent) for extent in shape]) / np.prod(chunk) > 2**61
         return
-    wanted = plan.table(layout.objects)
-    places = np.ravel_multi_index(wanted.inside, chunk) * 2
+    wanted = [(owner, part) for owner, parts in plan.groups(layout.objects) for part in parts]
     for whole, some in enumerate(batches):
         assert some is not None
-        rows, owners = iter(zip(wanted.rows, wanted.starts, wanted.starts[1:], strict=False)), list[Any]()
+        rest, seen = iter(wanted), set[Any]()
         for number in range(some.n):
             table = some.table(number)
             assert whole or table.nchunks <= size
-            for at in range(table.nchunks):
-                coords, first, last = next(rows)
-                assert (table.coords[at].tolist(), table.starts[at : at + 2].tolist()) == (list(coords), [first, last])
-            assert table.order.tolist() == wanted.order.tolist()
-            assert table.places.tolist() == places.tolist()
-            assert [part.coords for part in some.parts(number, table, [0])] == [tuple(table.coords[0].tolist())]
-            if more:
-                owners += map(tuple, np.repeat(table.owners, np.diff(table.bounds), axis=0).tolist())
-                assert not whole or len(table.owners) == 1
-        assert next(rows, None) is None
-        assert not more or (owners, some.nobjects) == (wanted.owners, len({*owners}))
+            owners = table.coords if table.owners is None else np.repeat(table.owners, np.diff(table.bounds), axis=0)
+            assert not more or not whole or len(table.owners) == 1
+            for at, part in enumerate(some.parts(number, table, range(table.nchunks))):
+                owner, reference = next(rest)
+                run = slice(*table.starts[at : at + 2])
+                assert part.coords == reference.coords == tuple(table.coords[at].tolist())
+                assert part.out.tolist() == reference.out.tolist() == table.order[run].tolist()
+                assert [at.tolist() for at in part.inside] == [at.tolist() for at in reference.inside]
+                assert table.places[run].tolist() == (np.ravel_multi_index(reference.inside, chunk) * 2).tolist()
+                assert tuple(owners[at].tolist()) == owner
+                seen.add(owner)
+        assert next(rest, None) is None
+        assert not more or some.nobjects == len(seen)
 
 
 @pytest.mark.parametrize(("n", "n_blocks"), [(1, 1), (5, 3), (3000, 1), (3000, 7), (40_000, 32)])
