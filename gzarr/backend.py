@@ -358,6 +358,10 @@ class Backend(Protocol):
         """
         ...
 
+    def current(self) -> AbstractContextManager[None]:
+        """A context in which the array module works on this device, on the stream of `current_stream`."""
+        ...
+
     def current_stream(self) -> object | None:
         """The stream on which this thread's results are ready: of `own_stream`, or the caller's. None on the CPU."""
         ...

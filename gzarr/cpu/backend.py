@@ -225,6 +225,10 @@ class CpuBackend:
         """Nothing: there are no streams."""
         return nullcontext()
 
+    def current(self) -> AbstractContextManager[None]:
+        """Nothing: there are no streams."""
+        return nullcontext()
+
     def current_stream(self) -> None:
         """None: there are no streams."""
 

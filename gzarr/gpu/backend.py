@@ -361,6 +361,10 @@ class GpuBackend:
         """A context in which this thread's work goes to a stream of its own, which waits for no other."""
         return self._pipeline_slots.own_stream()
 
+    def current(self) -> AbstractContextManager[None]:
+        """A context in which the array module works on this device, on the stream of `current_stream`."""
+        return self._device.use(self.current_stream())
+
     def current_stream(self) -> object:
         """The stream on which this thread's results are ready."""
         stream: object = self._pipeline_slots.stream

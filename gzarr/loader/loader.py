@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from functools import partial
-from typing import Any, Literal, Self
+from itertools import islice
+from typing import Any, Literal, Self, cast
 
 from gzarr.backend import Array as AnyArray
 from gzarr.concurrency import Pool, new_lock
@@ -17,11 +19,15 @@ from gzarr.hierarchy.group import Group
 from gzarr.indexing.selection import Indices
 from gzarr.loader.batches import BatchItem, BatchIterator
 from gzarr.loader.producing import produce
+from gzarr.loader.ranks import parse_ranks
 from gzarr.loader.samples import Crops, Samples, Window
 from gzarr.loader.setup import Begun, Setup, integer
 from gzarr.loader.state import LoaderProgress, read_state, write_state
 from gzarr.loader.stats import LoaderStats, Meter
 from gzarr.loader.summary import Summary
+
+#: Of `LoaderStats`, what adds up; of the rest, the mean is told, but for the longest time elapsed.
+_SUMS = ("batches", "samples", "nbytes", "skipped", "chunks", "stall_s")
 
 
 class Loader:
@@ -48,6 +54,9 @@ class Loader:
         "35 %". Three batches come on top, and a chunk for each thread while it is decoded.
     device : str, optional
         Where batches are; see `gzarr.devices.backend_for`. By default where the arrays are open.
+    devices : sequence of str, optional
+        Several devices, which have the batches in turn, the first one the first batch: the batches that as many ranks
+        would have. Each has the ``memory`` and decodes what its batches need.
     rank, world_size : int, optional
         Which part of each epoch this process takes. By default those of torch.distributed if it is initialised, or all.
         Every rank gets equally many batches of equal sizes: if samples do not suffice, some come twice, or, with
@@ -104,6 +113,12 @@ class Loader:
     3
     """
 
+    def __new__(cls, *_: Any, devices: Sequence[str] | None = None, **__: Any) -> Self:
+        """Make a loader of one device, or of several."""
+        if devices is None:
+            return super().__new__(cls)
+        return cast("Self", super().__new__(LoaderOnDevices))
+
     def __init__(
         self,
         arrays: Array | Group | Mapping[str, Any] | AnyArray,
@@ -113,6 +128,7 @@ class Loader:
         seed: int = 0,
         memory: int | str = "1 GiB",
         device: str | None = None,
+        devices: Sequence[str] | None = None,
         rank: int | None = None,
         world_size: int | None = None,
         window: Window | None = None,
@@ -167,7 +183,7 @@ class Loader:
             lease.hand_to(stream)
         if setup.transform is not None and stream is not None:
             meter: Any = self._meter
-            with meter.stage("transform"):
+            with meter.stage("transform"), backend.current():
                 batch = setup.transform(batch)
         self._steps = item.step + 1
         return batch
@@ -467,3 +483,92 @@ def _unpickled(
     loader = kind.__new__(kind)
     loader._take(given, part, progress, resumed=resumed)  # noqa: SLF001 - of this module
     return loader
+
+
+class LoaderOnDevices(Loader):
+    """A `Loader` over several devices, which have its batches in turn: a loader for each, as if each were a rank.
+
+    Each device has a producer, memory and streams of its own, and decodes what its batches need. Nothing is copied from
+    one device to another.
+    """
+
+    def _take(self, given: Mapping[str, Any], part: Samples | None, begin: LoaderProgress, *, resumed: bool) -> None:
+        devices = given["devices"]
+        if given["device"] is not None or isinstance(devices, str) or not devices:
+            raise ValueError(f"devices={devices!r}: give a list of devices, one at least, and leave device= away")
+        rank, world_size = parse_ranks(given["rank"], given["world_size"])
+        self._given, self._part = given, part
+        self._loaders: list[Loader] = []
+        for number, device in enumerate(devices):
+            own = {"rank": rank * len(devices) + number, "world_size": world_size * len(devices), "on_epoch": None}
+            loader = Loader.__new__(Loader)
+            loader._take({**given, **own, "device": device}, part, begin, resumed=resumed)  # noqa: SLF001 - a part
+            self._loaders.append(loader)
+        self._setup = self._loaders[0]._setup  # noqa: SLF001 - the samples and arrays of all
+
+    def __iter__(self) -> Iterator[Any]:
+        for loader in self._loaders:
+            with loader._ending("a later iteration of the loader has ended this one"):  # noqa: SLF001 - a part
+                pass
+        self.set_epoch(max(loader.epoch for loader in self._loaders))  # some may have given no batch of the last one
+        return self._in_turn([iter(loader) for loader in self._loaders])
+
+    def _in_turn(self, iterators: list[Iterator[Any]]) -> Iterator[Any]:
+        on_epoch: Callable[[LoaderStats], object] | None = self._given["on_epoch"]
+        has_given = True
+        while has_given:
+            has_given = False
+            for iterator in iterators:
+                for batch in islice(iterator, 1):
+                    has_given = True
+                    yield batch
+        if on_epoch is not None:
+            on_epoch(self.stats())
+
+    def __len__(self) -> int:
+        return sum(map(len, self._loaders))
+
+    def close(self) -> None:
+        """End the iteration under way; see `Loader.close`."""
+        for loader in self._loaders:
+            loader.close()
+
+    def batch_ids(self, step: int) -> Indices:
+        """Compute which samples a batch has; see `Loader.batch_ids`."""
+        return self._loaders[step % len(self._loaders)].batch_ids(step // len(self._loaders))
+
+    def batch_starts(self, step: int) -> Indices:
+        """Compute where the samples of a batch begin; see `Loader.batch_starts`."""
+        return self._loaders[step % len(self._loaders)].batch_starts(step // len(self._loaders))
+
+    @property
+    def epoch(self) -> int:
+        """Number of the epoch that is under way, or of the next one, from 0."""
+        return self._loaders[-1].epoch
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the epoch of the next iteration; see `Loader.set_epoch`."""
+        for loader in self._loaders:
+            loader.set_epoch(epoch)
+
+    def _progress(self) -> LoaderProgress:
+        return self._loaders[-1]._progress()  # noqa: SLF001 - the one that has given the fewest batches
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Let the next iteration begin where a state says; see `Loader.load_state_dict`."""
+        for loader in self._loaders:
+            loader.load_state_dict(state)
+        self._setup = self._loaders[0]._setup  # noqa: SLF001 - with the seed of the state
+
+    def stats(self) -> LoaderStats:
+        """Return what the iteration has cost so far: counts of all devices, seconds of one on average."""
+        rows = [asdict(loader.stats()) for loader in self._loaders]
+        sums: dict[str, Any] = {name: sum(row[name] for row in rows) for name in rows[0]}
+        means = {name: value / len(rows) for name, value in sums.items() if name not in _SUMS}
+        return LoaderStats(**sums | means | {"epoch": rows[0]["epoch"], "elapsed_s": max(r["elapsed_s"] for r in rows)})
+
+    def _coming(self) -> Any:
+        return self._loaders[0]._coming()  # noqa: SLF001 - a part
+
+    def __repr__(self) -> str:
+        return f"{super().__repr__()[:-1]} and {len(self._loaders) - 1} others in turn>"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
+from gzarr.backend import Backend
 from gzarr.display.progress import ProgressLike
 from gzarr.errors import OVERWRITE, ContainsNodeError
 from gzarr.hierarchy.array import Array
@@ -22,9 +25,11 @@ from gzarr.images.pyramid.downsample import Method
 from gzarr.images.pyramid.level_arrays import take_off_levels
 from gzarr.images.pyramid.levels import Factors
 from gzarr.images.pyramid.making import build_levels, check_apart, check_image, check_recipe, new_group
+from gzarr.images.pyramid.on_devices import OnDevices
 from gzarr.images.pyramid.recipes import ClusterClient, Recipe
 from gzarr.images.pyramid.resuming import read_marks
 from gzarr.images.shown import show_values
+from gzarr.images.tasks import DEVICE_WORKERS
 from gzarr.indexing.keys import join_path
 
 
@@ -41,6 +46,7 @@ def build_pyramid(
     overwrite: bool = False,
     progress: ProgressLike = None,
     device: str | None = None,
+    devices: Sequence[str] | None = None,
     max_device_nbytes: int | None = None,
     client: ClusterClient | None = None,
 ) -> Image:
@@ -79,9 +85,12 @@ def build_pyramid(
         True for a progress bar, or a function of (bytes done, bytes in all, name of the array).
     device : str, optional
         Where chunks are decoded, downsampled and encoded. By default, the device of the image.
+    devices : sequence of str, optional
+        Several devices, such as ``["cuda:0", "cuda:1"]``, which take blocks in turn, three at once each. Blocks are
+        those that ``client`` has.
     max_device_nbytes : int, optional
-        On a device, memory for everything: blocks, what a function takes for itself, decoding and encoding. By default
-        ``max_nbytes``, besides what the image was opened with for decoding and encoding.
+        On each device, memory for everything: blocks, what a function takes for itself, decoding and encoding. By
+        default ``max_nbytes``, besides what the image was opened with for decoding and encoding.
     client : distributed.Client or concurrent.futures.Executor, optional
         Runs the units on a Dask cluster or in other processes, each in up to ``max_nbytes``. A unit is then a block of
         whole chunks or shards of as many levels as fit; levels above are made of these.
@@ -126,9 +135,18 @@ def build_pyramid(
     >>> gzarr.images.build_pyramid(heights, 1, out="heights.zarr", skip=-9999)[1][...]
     array([[3.]])
     """
-    recipe = Recipe(levels, factors, method, max_nbytes, resume, overwrite, progress, client, skip=skip)
-    if max_device_nbytes is not None and client is not None:
-        raise ValueError("max_device_nbytes: workers of client= have their own; leave one of them away")
+    if client is not None and (max_device_nbytes is not None or devices is not None):
+        raise ValueError("max_device_nbytes, devices: workers of client= have their own; leave one of them away")
+    if devices is not None and (device is not None or not devices):
+        raise ValueError(f"devices={devices!r}: name one device at least, and leave device= away")
+    backends = [sharing(each, max_device_nbytes) for each in devices or ()]
+    with OnDevices(backends) if backends else nullcontext(client) as tasks:
+        recipe = Recipe(levels, factors, method, max_nbytes, resume, overwrite, progress, tasks, skip=skip)
+        return _built(image, out, recipe, backends[0] if backends else device, max_device_nbytes)
+
+
+def _built(image: Any, out: Any, recipe: Recipe, device: str | Backend | None, max_device_nbytes: int | None) -> Image:
+    """An image with its levels. Arguments and errors: as of `build_pyramid`."""
     if out is not None:
         given = image if isinstance(image, (Array, Image)) else open_image(image, "r")
         given, recipe = _limited(given, recipe, device, max_device_nbytes)
@@ -146,13 +164,18 @@ def build_pyramid(
     return show_values(Image(source.group, build.multiscale or alone, build.levels), missing=build.cascade.missing[0])
 
 
-def _limited(source: Any, recipe: Recipe, device: str | None, max_device_nbytes: int | None) -> tuple[Any, Recipe]:
+def _limited(
+    source: Any, recipe: Recipe, device: str | Backend | None, max_device_nbytes: int | None
+) -> tuple[Any, Recipe]:
     """An array or image on a device, of whose memory it leaves a part to the recipe."""
     if device is None and max_device_nbytes is None:
         return source, recipe
     given = (source if isinstance(source, Array) else source.levels[0]).backend
     backend = sharing(device or given, max_device_nbytes)
-    return source.to(backend), recipe._replace(max_nbytes=left_nbytes(backend, recipe.max_nbytes, max_device_nbytes))
+    left = left_nbytes(backend, recipe.max_nbytes, max_device_nbytes)
+    if max_device_nbytes is not None and isinstance(recipe.client, OnDevices):
+        left = max(int(left or 0) // DEVICE_WORKERS, 1)  # of one task
+    return source.to(backend), recipe._replace(max_nbytes=left)
 
 
 def _take_off(source: Image, alone: Multiscale, recipe: Recipe) -> bool:
@@ -181,7 +204,7 @@ def _copied(source: Array | Image, out: Any, recipe: Recipe) -> Image:
     base = source if isinstance(source, Array) else source.levels[0]
     multiscale = _of_array(base) if isinstance(source, Array) else source.metadata
     if recipe.client is not None:
-        raise ValueError("client= builds the levels of an image that is stored: leave out= away, or client=")
+        raise ValueError("client= and devices= build levels of an image that is stored: leave them away, or out=")
     if recipe.overwrite:
         check_apart(base, out)
     opening = {"zarr_format": base.metadata.zarr_format, "device": base.backend}

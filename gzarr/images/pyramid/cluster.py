@@ -22,6 +22,7 @@ from gzarr.images.blocks import BlockGrid, start_of
 from gzarr.images.pyramid.building import Build
 from gzarr.images.pyramid.cascade import Cascade
 from gzarr.images.pyramid.downsample import Method
+from gzarr.images.pyramid.on_devices import OnDevices
 from gzarr.images.pyramid.recipes import ClusterClient
 from gzarr.images.pyramid.resuming import UnitsDone
 from gzarr.images.tasks import limit_of
@@ -94,7 +95,7 @@ def build_on(client: ClusterClient, build: Build) -> None:
         What the first failing task raised. Tasks that had not begun are cancelled.
     """
     levels, factors = build.levels, build.cascade.factors
-    if type_name(levels[0].store) == "MemoryStore":
+    if type_name(levels[0].store) == "MemoryStore" and not isinstance(client, OnDevices):
         raise StoreError(
             f"{build.node.store_path} is in the memory of this process, which workers cannot see: store the image in "
             "a directory or on a server, or leave client= out"

@@ -97,7 +97,7 @@ def build_levels(
             build_levels(group, base, multiscale, data, first, write_base=True, is_last=False)
         write_base = False
     if recipe.client is not None and method == GAUSSIAN:
-        raise ValueError("method='gaussian' is not built on a cluster; leave client= out, or choose another method")
+        raise ValueError("method='gaussian' is not built by client= or on several devices; choose another method")
     build = make_build(group, base, multiscale, recipe, write_base=write_base, after=after, is_last=is_last)
     with build.writing():
         if recipe.client is not None:

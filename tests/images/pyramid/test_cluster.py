@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gzarr.cpu.backend import CpuBackend
 from gzarr.errors import ChunkError, StoreError
 from gzarr.images import build_pyramid, create_image, open_image
 from gzarr.images.pyramid.cluster import plan_rounds
@@ -62,5 +63,41 @@ def test_memory_of_this_process_is_refused() -> None:
     image = create_image(MemoryStore(), noise((300, 300)), levels=0)
     with pytest.raises(StoreError, match="is in the memory of this process, which workers cannot see"):
         build_pyramid(image, client=ThreadPoolExecutor(1))
-    with pytest.raises(ValueError, match="method='gaussian' is not built on a cluster"):
+    with pytest.raises(ValueError, match="method='gaussian' is not built by client="):
         build_pyramid(image, method="gaussian", client=ThreadPoolExecutor(1))
+
+
+@pytest.mark.parametrize("mask", [False, True], ids=["", "mask"])
+def test_blocks_are_built_on_devices_in_turn(mask: bool) -> None:
+    class Backend(CpuBackend):
+        def __init__(self) -> None:
+            super().__init__()
+            self.made = 0
+
+        def reduce_windows(self, *arguments: Any) -> None:
+            self.made += 1
+            super().reduce_windows(*arguments)
+
+    data, backends = noise((300, 411)), [Backend(), Backend()]
+    store = CountingStore(MemoryStore())
+    image = create_image(store, data, levels=0, chunks=(32, 32), device="cpu")
+    store.written.clear()
+    options = {"skip": data % 3 == 0} if mask else {}
+    built = build_pyramid(image, 3, max_nbytes=20_000, devices=backends, **options)
+    assert set(Counter(key for key in store.written if "/c/" in key).values()) == {1}
+    assert min(backend.made for backend in backends) > 10
+    alone = build_pyramid(create_image(data=data, levels=0, chunks=(32, 32), device="cpu"), 3, **options)
+    for one, other in zip(built.levels, alone.levels, strict=True):
+        np.testing.assert_array_equal(one[...], other[...])
+
+
+def test_devices_beside_a_device_or_a_cluster_are_refused() -> None:
+    image = create_image(data=noise((300, 300)), levels=0, device="cpu")
+    with pytest.raises(ValueError, match="name one device at least"):
+        build_pyramid(image, devices=[])
+    with pytest.raises(ValueError, match="leave device= away"):
+        build_pyramid(image, devices=["cpu"], device="cpu")
+    with pytest.raises(ValueError, match="workers of client= have their own"):
+        build_pyramid(image, devices=["cpu"], client=ThreadPoolExecutor(1))
+    with pytest.raises(ValueError, match="leave them away, or out="):
+        build_pyramid(image, devices=["cpu"], out=MemoryStore())

@@ -1,0 +1,107 @@
+"""A loader over several devices has the batches of as many ranks, in turn, and one place in the epoch."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Iterable
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gzarr
+from gzarr.tensors import to_host
+
+DATA = np.arange(103 * 6, dtype="i4").reshape(103, 6)
+ARRAY = gzarr.array(DATA, chunks=(8, 6), device="cpu")
+GIVEN = {"shuffle": True, "seed": 4}
+
+
+def loader(**options: Any) -> gzarr.Loader:
+    return gzarr.Loader(ARRAY, 10, **{"devices": ["cpu", "cpu"], **GIVEN, **options})
+
+
+def of_ranks(epoch: int, n: int = 2, **options: Any) -> list[np.ndarray]:
+    """What as many loaders of one rank give, in turn."""
+    made = [gzarr.Loader(ARRAY, 10, rank=rank, world_size=n, **GIVEN | options) for rank in range(n)]
+    for one in made:
+        one.set_epoch(epoch)
+    return [batch for step in zip(*made, strict=True) for batch in step]
+
+
+def check(found: Iterable[Any], wanted: list[np.ndarray]) -> None:
+    found = list(found)
+    assert len(found) == len(wanted)
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(to_host(one), other)
+
+
+@pytest.mark.parametrize("options", [{}, {"shuffle": "blocks", "block_chunks": 2}, {"drop_last": True}])
+def test_batches_are_those_of_ranks_in_turn(options: dict[str, Any]) -> None:
+    ended: list[Any] = []
+    both = loader(on_epoch=ended.append, **options)
+    wanted = of_ranks(0, **options)
+    assert len(both) == len(wanted)
+    check([DATA[both.batch_ids(number)] for number in range(len(both))], wanted)
+    check(both, wanted)
+    assert [(one.epoch, one.batches, one.samples) for one in ended] == [(0, len(wanted), sum(map(len, wanted)))]
+    assert both.epoch == 1
+    check(both, of_ranks(1, **options))
+    assert len(ended) == 2
+
+
+def test_an_iteration_that_is_dropped_ends_the_epoch_on_all_devices() -> None:
+    both = loader()
+    check(islice(both, 1), of_ranks(0)[:1])
+    check(both, of_ranks(1))
+    check(islice(both, 3), of_ranks(2)[:3])
+    both.close()
+    check(both, of_ranks(3))
+
+
+def test_ranks_have_devices_of_their_own() -> None:
+    parts = [loader(rank=rank, world_size=2) for rank in (0, 1)]
+    steps = [batch for a, b in zip(*(list(one) for one in parts), strict=True) for batch in (a, b)]
+    wanted = of_ranks(0, 4)
+    in_turn = [wanted[4 * (n // 4) + (0, 2, 1, 3)[n % 4]] for n in range(len(wanted))]
+    check(steps, in_turn)
+
+
+@pytest.mark.parametrize("how", ["state", "pickle"])
+def test_a_place_goes_on_behind_the_last_whole_step(how: str) -> None:
+    both = loader()
+    batches = iter(both)
+    for _ in range(5):
+        next(batches)
+    if how == "state":
+        again = loader(seed=99)
+        again.load_state_dict(json.loads(json.dumps(both.state_dict())))
+    else:
+        again = pickle.loads(pickle.dumps(both))
+    check(again, of_ranks(0)[4:])
+    check(again, of_ranks(1))
+    alone = gzarr.Loader(ARRAY, 10, device="cpu", **GIVEN)
+    alone.load_state_dict(both.state_dict())
+    np.testing.assert_array_equal(next(iter(alone)), of_ranks(0)[4])
+
+
+def test_parts_of_a_split_are_on_the_devices_too() -> None:
+    train, other = loader().split(0.7, 0.3)
+    assert len(train) + len(other) >= 10
+    found = np.concatenate([to_host(batch) for part in (train, other) for batch in part])
+    assert set(found[:, 0].tolist()) == set(DATA[:, 0].tolist())
+    assert train.stats().batches == len(train)
+    assert repr(train).endswith("on 'cpu' and 1 others in turn>")
+    assert loader().summary().decodes == gzarr.Loader(ARRAY, 10, rank=0, world_size=2, **GIVEN).summary().decodes
+
+
+def test_no_device_or_two_answers_are_refused() -> None:
+    for options in ({"devices": []}, {"device": "cpu"}, {"devices": "cpu"}):
+        with pytest.raises(ValueError, match="give a list of devices, one at least, and leave device= away"):
+            loader(**options)
+    with pytest.raises(ValueError, match="on_error='skip' with world_size=2"):
+        loader(on_error="skip")
+    with pytest.raises(IndexError, match="there is no batch 6"):
+        loader().batch_ids(12)
