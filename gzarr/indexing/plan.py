@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, groupby, islice, product
+from itertools import accumulate, groupby, islice, pairwise, product
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -209,18 +209,21 @@ class PointPlan(NamedTuple):
     def groups(self, objects: Grid) -> Iterator[tuple[Coords, list[Part]]]:
         """Parts by stored object: (its coordinates in the grid of objects, the parts)."""
         table = self._sorted(objects)
-        parts = (self.part(table, row) for row in range(table.nchunks))
-        return find_owned(table.coords, self.grid, objects).group(parts)
+        return find_owned(table.coords, self.grid, objects).group(self.parts_of(table))
 
-    def part(self, table: PointTable, row: int) -> Part:
-        """The part of one chunk of a table."""
-        coords, (first, last) = tuple(table.coords[row].tolist()), table.starts[row : row + 2].tolist()
-        order = table.order[first:last]
-        axes = zip(self.grid, self.coords, coords, strict=True)
-        inside: Any = tuple([points[order] - axis.bounds(at)[0] for axis, points, at in axes])
-        if len(inside) > MAX_INDEX_ARRAYS:
-            inside = _as_mask(inside, chunk_shape(self.grid, coords))
-        return Part(coords, inside, order, {*chunk_shape(self.grid, coords)} <= {1})
+    def parts_of(self, table: PointTable) -> Iterator[Part]:
+        """The chunks of a table as parts."""
+        order = table.order[slice(*table.starts[[0, -1]].tolist())]
+        which, ends = np.arange(table.nchunks).repeat(np.diff(table.starts)), (table.starts - table.starts[0]).tolist()
+        axes = zip(self.grid, self.coords, table.coords.T, strict=True)
+        insides = [points[order] - axis.starts_of(chunks)[which] for axis, points, chunks in axes]
+        may_be_single = all(not isinstance(axis, RegularAxis) or axis.length == 1 for axis in self.grid)
+        for coords, (first, last) in zip(map(tuple, table.coords.tolist()), pairwise(ends), strict=True):
+            inside: Any = tuple([column[first:last] for column in insides])
+            if len(inside) > MAX_INDEX_ARRAYS:
+                inside = _as_mask(inside, chunk_shape(self.grid, coords))
+            single = may_be_single and {*chunk_shape(self.grid, coords)} <= {1}
+            yield Part(coords, inside, order[first:last], single)
 
     def _sorted(self, objects: Grid) -> PointTable:
         """The points by chunk; the chunks of one object stand together."""

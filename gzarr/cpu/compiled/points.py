@@ -65,7 +65,8 @@ class PointBatches:
 
     def parts(self, number: int, table: PointTable, chunks: Iterable[int]) -> list[Part]:
         """Return some chunks of a batch as parts."""
-        return [self._plan.part(table, chunk) for chunk in chunks]
+        parts = list(self._plan.parts_of(table))
+        return [parts[chunk] for chunk in chunks]
 
 
 def make_point_batches(
