@@ -5,43 +5,36 @@ for points). The loop reads the chunks of a table from files or from shards, or 
 that has them in memory; it decodes and copies them, and reports the chunks that it has left: damaged ones, odd ones,
 files that cannot be read. The reference path reads those, so its answers and its errors are the only ones there are.
 
-The loop is given the places of the chunks of each shard and the version that these belong to. It compares that with the
-file that it has opened, before the first chunk and after the last one. Versions of other stores are compared here.
-
-Rules: all chunks of a shard that a read takes are of one version. A shard of which anything is left is read from
-scratch by the reference path, once all batches are done: how it reads a shard depends on how much is wanted and on
-whether the index is cached. Memory that somebody may write to is copied before the loop looks at it.
+Rule: memory that somebody may write to is copied before the loop looks at it.
 """
 
 from __future__ import annotations
 
 import os
-import struct
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gzarr.backend import Array, Work
 from gzarr.cpu.compiled import library
 from gzarr.cpu.compiled.elements import Element
+from gzarr.cpu.compiled.shards import ReadShards
 from gzarr.cpu.compiled.source import PLAIN_ARRAYS, LoopChain, Source, swapped
 from gzarr.cpu.scratch import lent_scratch
 from gzarr.cpu.threads import spread
-from gzarr.errors import CodecError
 from gzarr.indexing.copies import CopyPlan
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import Groups, Part
 from gzarr.indexing.selection import Indices
 from gzarr.indexing.tables import Batches, table_of_parts
-from gzarr.layout.chunk_layout import MISSING, Places
 from gzarr.layout.sharded import Sharded
 from gzarr.profiling.recorder import here, stage, sum_nbytes
-from gzarr.storage.base import Buffer, Request, token_of
-from gzarr.storage.local_files import WRITTEN, FileVersion
+from gzarr.storage.base import Buffer, Request, Store
+from gzarr.storage.local_files import WRITTEN
 
 #: Chunks of one batch at most, and decoded bytes: a signal waits until the batch is done.
 MAX_NCHUNKS, MAX_NBYTES = 256, 1 << 22
@@ -57,41 +50,6 @@ STORE_NCHUNKS, STORE_NBYTES = 64, 1 << 20
 _FEW_NCHUNKS, _SMALL_NBYTES = 8, 1 << 18
 #: A batch that takes so many seconds tells how long its chunks take, however few they are.
 _TELLING_S = 100e-6
-
-
-#: What the loop is told of an object, in the order of its OBJECT_STATE: all of its chunks are left, no version is
-#: checked, one is, and there must be no such file.
-_LEFT, _UNCHECKED, _CHECKED, _MISSING = range(-1, 3)
-
-
-class _Object(NamedTuple):
-    """A stored object, as the loop is told of it.
-
-    Attributes
-    ----------
-    key : str
-        Its key.
-    token : object or None
-        Of the version that is read; None if there is no object, or if it must be left.
-    state : int
-        What is known of it.
-    places : Places or None
-        Where its chunks are; None if there is no object, or if it must be left.
-    stored : Buffer or None
-        Its bytes, if they are in memory.
-    """
-
-    key: str
-    token: object | None
-    state: int
-    places: Places | None = None
-    stored: Buffer | None = None
-
-    @property
-    def numbers(self) -> bytes:
-        """The loop's numbers of it."""
-        version = self.token.packed() if isinstance(self.token, FileVersion) else bytes(40)
-        return struct.pack("q40s", self.state, version)
 
 
 @dataclass(slots=True, eq=False)
@@ -116,10 +74,8 @@ class LoopRead:
         How many threads will share the work.
     job, places
         Arguments of the loop that are the same for all batches.
-    shared : dict
-        The shards that have chunks in several batches, with what the first of these found, and their numbers.
-    given_up : dict
-        The shards that are left to the reference path, with the numbers of their batches.
+    shards : ReadShards or None
+        The shards, if chunks are in shards.
     """
 
     source: Source
@@ -131,8 +87,7 @@ class LoopRead:
     n_threads: int
     job: bytes
     places: Indices | None
-    shared: dict[Coords, tuple[_Object, list[int]]] = field(default_factory=dict)
-    given_up: dict[Coords, list[int]] = field(default_factory=dict)
+    shards: ReadShards | None
     stage = "loop"
 
     @property
@@ -145,12 +100,16 @@ class LoopRead:
         table = self.tables.table(number)
         if not table.nchunks:
             return []
-        if table.owners is not None:
-            self._read_shards(number, table)
+        source, shards = self.source, self.shards
+        if shards is not None:
+            found = shards.find(number, table)
+            items = [shard.stored for shard in found.shards] if source.in_memory else None
+            sources = found.columns(None if source.in_memory else source.file)
+            shards.give_up(number, table, found, self._call(table, sources, items))
             return []
-        encode, prefix = self.source.keys.encode, self.source.prefix
+        encode, prefix = source.keys.encode, source.prefix
         keys = (prefix + encode(at) for at in table.coords.tolist())
-        status = self._call(table, None, self._fetch(keys) if self.source.in_memory else None)
+        status = self._call(table, None, fetch_items(source.store, keys) if source.in_memory else None)
         if not any(status):
             return []
         parts = self.tables.parts(number, table, [chunk for chunk, left in enumerate(status) if left])
@@ -158,93 +117,7 @@ class LoopRead:
 
     def retry(self) -> Iterator[tuple[Coords, list[Part]]] | None:
         """All parts of the shards that were given up; None if none was."""
-        return map(self._all_of, sorted(self.given_up)) if self.given_up else None
-
-    def _all_of(self, shard: Coords) -> tuple[Coords, list[Part]]:
-        parts: list[Part] = []
-        for number in sorted(self.given_up[shard]):
-            table = self.tables.table(number)
-            at = table.owners.tolist().index(list(shard))
-            parts += self.tables.parts(number, table, range(*table.bounds[at : at + 2].tolist()))
-        return shard, parts
-
-    def _fetch(self, keys: Iterable[str]) -> Sequence[Buffer | None]:
-        """What the store has of some chunks or shards. Raises: StoreError."""
-        with stage("read") as noted:
-            items = self.source.store.get_many(list(map(Request, keys)))
-            if noted:
-                noted.count(len(items), sum_nbytes(items), sum_nbytes(items))
-        return items
-
-    def _read_shards(self, number: int, table: Any) -> None:
-        owners, bounds = list(map(tuple, table.owners.tolist())), table.bounds.tolist()
-        source, coords = self.source, table.coords
-        objects: list[_Object] = []
-        rows: list[NDArray[np.uint64]] = []
-        for at, shard in enumerate(owners):
-            is_shared = (at == 0 and table.cut[0]) or (at == len(owners) - 1 and table.cut[1])
-            found, places = self._find(shard, coords[bounds[at] : bounds[at + 1]], number if is_shared else None)
-            objects.append(found)
-            rows.append(places)
-        items = [found.stored for found in objects] if source.in_memory else None
-        paths = b"".join([os.fsencode(source.file(found.key)) + b"\0" for found in objects]) if items is None else b""
-        numbers = b"".join([found.numbers for found in objects])
-        all_rows = rows[0] if len(rows) == 1 else np.concatenate(rows)
-        status = self._call(table, (all_rows, table.bounds, numbers, paths), items)
-        if any(status):
-            for at, shard in enumerate(owners):
-                if any(status[bounds[at] : bounds[at + 1]]):
-                    self._give_up(shard, number)
-        for shard, found in zip(owners, objects, strict=True) if items is None else ():
-            if found.state == _UNCHECKED and token_of(source.store, self._layout.key(shard)) != found.token:
-                self._give_up(shard, number)
-
-    def _give_up(self, shard: Coords, number: int) -> None:
-        self.given_up[shard] = self.shared[shard][1] if shard in self.shared else [number]
-        self._layout.forget(self._layout.key(shard))
-
-    def _find(self, shard: Coords, chunks: Indices, number: int | None) -> tuple[_Object, NDArray[np.uint64]]:
-        """Find a shard, and the places of some of its chunks. Raises: StoreError.
-
-        number: of the batch, if other ones have chunks of the shard: they see one version.
-        """
-        if number is None:
-            found = self._locate(shard)
-        else:
-            entry = self.shared.get(shard)
-            if entry is None:
-                entry = self.shared.setdefault(shard, (self._locate(shard), []))
-            entry[1].append(number)
-            found = entry[0]
-        if found.places is not None:
-            try:
-                return found, found.places.find(chunks)[1]
-            except CodecError:  # the reference path says what is wrong
-                found = found._replace(state=_LEFT)
-        return found, np.full((len(chunks), 2), MISSING, np.uint64)
-
-    def _locate(self, shard: Coords) -> _Object:
-        layout, store = self._layout, self.source.store
-        key, state = layout.key(shard), _UNCHECKED
-        try:
-            if self.source.in_memory:
-                (stored,) = self._fetch([key])
-                if stored is None:
-                    return _Object(key, None, _MISSING)
-                token = None if store.versions is None else store.versions.of(stored)
-                return _Object(key, token, state, layout.locate(store, shard, token, stored=stored), stored)
-            token = layout.cached_token(key)
-            if isinstance(token, FileVersion):  # the loop will see whether it holds
-                return _Object(key, token, _CHECKED, layout.locate(store, shard, token))
-            token = token_of(store, key)
-            places = layout.locate(store, shard, token)
-            if token is None:
-                return _Object(key, None, _MISSING if places.index() is None else _LEFT)  # or it has just come
-            if places.index() is None:
-                return _Object(key, None, _MISSING)
-            return _Object(key, token, _CHECKED if isinstance(token, FileVersion) else state, places)
-        except CodecError:  # the reference path says what is wrong
-            return _Object(key, None, _LEFT)
+        return None if self.shards is None else self.shards.retry()
 
     def _call(self, table: Any, sources: tuple[Any, ...] | None, items: Sequence[Any] | None) -> bytes | bytearray:
         """Let the loop read a table.
@@ -265,12 +138,14 @@ class LoopRead:
             doing.count(status.count(0), taken, placed)
         return status
 
-    @property
-    def _layout(self) -> Sharded:
-        layout = self.source.layout
-        if not isinstance(layout, Sharded):
-            raise TypeError("chunks are objects")
-        return layout
+
+def fetch_items(store: Store, keys: Iterable[str]) -> Sequence[Buffer | None]:
+    """What a store has of some chunks or shards. Raises: StoreError."""
+    with stage("read") as noted:
+        items = store.get_many(list(map(Request, keys)))
+        if noted:
+            noted.count(len(items), sum_nbytes(items), sum_nbytes(items))
+    return items
 
 
 def make_read(
@@ -298,6 +173,9 @@ def make_read(
         places = np.array(addresses, np.int64)
     first = blocks[0][0] if rows else blocks[0]
     nparts, swap = batches.nchunks, swapped(chain.dtype, chain.chunk.dtype) or 0
+    shards, store = None, source.store
+    if isinstance(source.layout, Sharded):
+        shards = ReadShards(store, source.layout, batches, partial(fetch_items, store) if source.in_memory else None)
     part_nbytes, each = slots * first.nbytes // nparts, -(-nparts // batches.n)
     return LoopRead(
         source=source,
@@ -309,6 +187,7 @@ def make_read(
         n_threads=n_threads,
         job=chain.job(swap, source.keys.separator, first, batches.npoints),
         places=places,
+        shards=shards,
     )
 
 
