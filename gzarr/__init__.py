@@ -58,6 +58,7 @@ if TYPE_CHECKING:  # what `__getattr__` finds
     from gzarr.hierarchy.group import Group
     from gzarr.loader.loader import Loader
     from gzarr.loader.samples import Crops, Window
+    from gzarr.loader.writer import Writer
     from gzarr.profiling.report import profile
     from gzarr.storage import (
         DirectoryStore,
@@ -116,6 +117,7 @@ _NAMES = {
     "gzarr.hierarchy.group": "Group",
     "gzarr.loader.loader": "Loader",
     "gzarr.loader.samples": "Crops Window",
+    "gzarr.loader.writer": "Writer",
     "gzarr.profiling.report": "profile",
     "gzarr.storage": "ABSStore DBMStore DirectoryStore KVStore LMDBStore LRUStoreCache LocalStore MemoryStore "
     "MongoDBStore N5FSStore N5Store NestedDirectoryStore ProcessSynchronizer RedisStore SQLiteStore TempStore "
@@ -198,6 +200,7 @@ __all__ = [
     "ThreadSynchronizer",
     "Verification",
     "Window",
+    "Writer",
     "ZipStore",
     "__version__",
     "advise",
