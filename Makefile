@@ -4,7 +4,7 @@
 #   make test-long    the tests that take long: sanitizers, distributions, benchmarks, torture, PTX
 #   make test-torch    the tests that need PyTorch, which it installs without CUDA's libraries where there is no GPU
 #   make test-lowest    some tests with the oldest packages that pyproject.toml allows
-#   make test-gpu-driver    the GPU tests on real CuPy and KvikIO, without a GPU (4 minutes, Python 3.12)
+#   make test-gpu-driver    the GPU tests on real CuPy and KvikIO, without a GPU (4 minutes, Python 3.12); CUDA=12 for its wheels
 #   make test-zarr     the suites of zarr-python, dask and xarray on gzarr (10 minutes, Python 3.12)
 #   make coverage    the tests again, twice as slow, with a table of the lines that the tests miss
 #   make docs    build the documentation site into site/, with warnings as errors
@@ -48,9 +48,11 @@ test-lowest: .venv-lowest/ready
 	    --ignore tests/dtypes/test_fill.py
 
 # The driver is made of software (tests/gpu/driver); OF_DRIVER=tests/gpu/driver runs a part.
-test-gpu-driver: .venv/ready .venv-gpu-driver/ready
+CUDA ?= 13
+ON_DRIVER = .venv-gpu-driver$(CUDA:13=)
+test-gpu-driver: .venv/ready $(ON_DRIVER)/ready
 	PYTHONPATH='$(CURDIR)' PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 HYPOTHESIS_PROFILE=few \
-	    .venv-gpu-driver/bin/python -m pytest -q -p tests.gpu.driver.plugin --durations=10 $(OF_DRIVER)
+	    $(ON_DRIVER)/bin/python -m pytest -q -p tests.gpu.driver.plugin --durations=10 $(OF_DRIVER)
 
 OF_DRIVER = tests/gpu/driver tests/gpu/hardware
 
@@ -170,10 +172,13 @@ TORTURE ?= --minutes 60 --writer gzarr,zarr,tensorstore --json benchmarks/result
 	touch $@
 
 # Python 3.12, as numpy's newest needs it. KvikIO's Python part would bring CUDA's libraries.
-.venv-gpu-driver/ready: tests/gpu/driver/requirements.txt
+.venv-gpu-driver/ready: WHEELS = 13
+.venv-gpu-driver12/ready: WHEELS = 12
+.venv-gpu-driver/ready .venv-gpu-driver12/ready: $(wildcard tests/gpu/driver/requirements*.txt)
 	$(PYTHON_LOADER) -m venv --clear $(@D)
-	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -r $<
-	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps 'kvikio-cu13==26.10.*'
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile \
+	    -r tests/gpu/driver/requirements-cuda$(WHEELS).txt
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps 'kvikio-cu$(WHEELS)==26.10.*'
 	touch $@
 
 .venv-bench-v2/ready: benchmarks/requirements-v2.txt
@@ -182,6 +187,6 @@ TORTURE ?= --minutes 60 --writer gzarr,zarr,tensorstore --json benchmarks/result
 	touch $@
 
 clean:
-	rm -rf .venv .venv-demo .venv-docs .venv-torch .venv-lowest .venv-zarr .venv-bench-v2 .venv-bench-v3 .venv-bench-loader .venv-bench-images .bench-cache demo-out site build dist .coverage .hypothesis .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-demo .venv-docs .venv-torch .venv-lowest .venv-zarr .venv-gpu-driver .venv-gpu-driver12 .venv-bench-v2 .venv-bench-v3 .venv-bench-loader .venv-bench-images .bench-cache demo-out site build dist .coverage .hypothesis .pytest_cache .mypy_cache .ruff_cache
 	rm -rf gzarr.egg-info gzarr/cpu/_loop.*so gzarr/gpu/_host_kernels*.so tests/support/node/node_modules
 	find gzarr tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -123,7 +123,7 @@ def backend_or_auto(device: str, options: Mapping[str, Any]) -> Backend:
 
 def describe_gpu() -> str:
     """Whether the GPU backend can be used, in a line: the devices that there are, or what is missing."""
-    from gzarr.gpu.detection.detect import device_count, identify
+    from gzarr.gpu.detection.driver import device_count, identify
 
     if problems := _problems(kvikio=False):
         return "off: " + "; ".join(problems)
@@ -202,7 +202,7 @@ def _origin(option: str, given: Any) -> str:
 
 
 def _check_usable(name: str, number: int, reader: str) -> None:
-    from gzarr.gpu.detection.detect import device_count
+    from gzarr.gpu.detection.driver import device_count
 
     reasons = _problems(reader == "kvikio")
     if reasons:
@@ -243,7 +243,7 @@ def _takes_gpu(options: _Options) -> bool:
 
 @cache
 def _has_gpu(kvikio: bool) -> bool:
-    from gzarr.gpu.detection.detect import device_count, may_be_usable
+    from gzarr.gpu.detection.driver import device_count, may_be_usable
 
     return may_be_usable() and device_count() > 0 and not _problems(kvikio)
 

@@ -14,7 +14,7 @@ import gzarr
 from gzarr.devices import backend_for
 from gzarr.errors import DeviceError
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.detection import detect
+from gzarr.gpu.detection import driver
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.emulated_streams import EmulatedStream
 from gzarr.gpu.device.hostbuild import find_compiler
@@ -151,8 +151,8 @@ def test_import_loads_no_gpu_library():
         "print(sorted({n.split('.')[0] for n in sys.modules} & {'cupy', 'kvikio', 'nvidia', 'cuda'}))\n"
         "print(*[n for n in sys.modules if (n + '.').startswith('gzarr.gpu.')])"
     )
-    expected = ["[]", "gzarr.gpu", "gzarr.gpu.detection", "gzarr.gpu.detection.detect"]
-    assert run_python(code, {"GZARR_DEVICE": "auto"}).split() == expected or detect.ask_driver().devices
+    expected = ["[]", "gzarr.gpu", "gzarr.gpu.detection", "gzarr.gpu.detection.driver"]
+    assert run_python(code, {"GZARR_DEVICE": "auto"}).split() == expected or driver.ask_driver().devices
 
 
 def test_threads_that_ask_at_once_get_one_backend(monkeypatch):

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.gpu.streams import Gpu
+from gzarr.gpu.detection.detect import KVIKIOS, versions
+from gzarr.gpu.detection.packages import installed
 
 ROOT = Path(__file__).parents[2]
 
@@ -77,9 +79,8 @@ def describe_machine(gpu: Gpu | None) -> dict[str, Any]:
         "commit": _commit(),
         "gpu": None,
     }
-    packages = ("numpy", "numcodecs", "cupy-cuda13x", "nvidia-libnvcomp-cu13", "kvikio-cu13", "nvidia-cufile")
-    packages += ("nvidia-cuda-nvrtc", "zarr", "zarrs", "tensorstore")
-    about["packages"] = {name: version_of(name) for name in packages}
+    peers = {name: version_of(name) for name in ("zarr", "zarrs", "tensorstore")}
+    about["packages"] = {**versions(), **peers, **installed(*KVIKIOS, "nvidia-cufile", "nvidia-cufile-cu12")}
     if gpu is not None and hasattr(gpu.cupy, "__version__"):
         runtime = gpu.cupy.cuda.runtime
         properties = runtime.getDeviceProperties(0)

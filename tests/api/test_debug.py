@@ -38,6 +38,6 @@ def test_a_gpu_is_named_or_what_it_lacks(monkeypatch):
     monkeypatch.setattr("gzarr.devices._problems", lambda kvikio: ("no driver: install it", "no CuPy"))
     assert describe_gpu() == "off: no driver: install it; no CuPy"
     monkeypatch.setattr("gzarr.devices._problems", lambda kvikio: ())
-    monkeypatch.setattr("gzarr.gpu.detection.detect.device_count", lambda: 2)
-    monkeypatch.setattr("gzarr.gpu.detection.detect.identify", lambda number: SimpleNamespace(name=f"GPU {number}"))
+    monkeypatch.setattr("gzarr.gpu.detection.driver.device_count", lambda: 2)
+    monkeypatch.setattr("gzarr.gpu.detection.driver.identify", lambda number: SimpleNamespace(name=f"GPU {number}"))
     assert describe_gpu() == "cuda:0 (GPU 0), cuda:1 (GPU 1)"

@@ -99,7 +99,7 @@ def _algorithm(name: str, algorithm: str) -> HostAlgorithm:
     if f"{PREFIX}{algorithm}" in BY_NAME:
         raise MissingExtraError(
             f"codec {name!r}: only a GPU decodes and encodes {algorithm}; open the array with device='cuda' on a "
-            "machine that has one (pip install 'gzarr[cuda13]')"
+            "machine that has one (pip install 'gzarr[cuda13]' or 'gzarr[cuda12]')"
         )
     raise MissingExtraError(f"codec {name!r}: algorithm {algorithm!r} of nvCOMP is unknown to gzarr")
 

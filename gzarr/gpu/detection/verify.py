@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from gzarr.gpu.detection import detect
+from gzarr.gpu.detection import detect, driver
 from gzarr.gpu.detection.cache_folder import cache_folder
 
 #: Compiling all kernels and loading the libraries takes some seconds on a slow machine; anything longer is a hang.
@@ -91,7 +91,7 @@ def _about() -> dict[str, Any]:
     package = Path(__file__).parents[2]
     files = [path for path in package.rglob("*") if path.suffix in (".py", ".cu", ".cuh")]
     return {
-        "gpu": detect.identify(0)._asdict(),
+        "gpu": driver.identify(0)._asdict(),
         "versions": detect.versions(),
         "python": platform.python_version(),
         "code": [str(package), max(path.stat().st_mtime_ns for path in files)],

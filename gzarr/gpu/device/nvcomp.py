@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from gzarr.errors import DeviceError
+from gzarr.gpu.detection.packages import install_command
 from gzarr.gpu.device.nvcomp_tables import (
     OPTIONS_NBYTES,
     Alignment,
@@ -33,7 +34,6 @@ from gzarr.gpu.device.nvcomp_tables import (
 #: The release series of the signatures below. Version 5 has the same names with other arguments.
 MAJOR = 6
 SONAME = "libnvcomp.so.6"
-REMEDY = "install it with: pip install 'gzarr[cuda13]'"
 
 #: Most checksums in one call: the limit of the codecs. The library does not check it here.
 _MAX_CRC_BATCH = (1 << 31) - 1
@@ -111,13 +111,19 @@ def load() -> ctypes.CDLL:
             return library
         seen.append(f"{path}: version {'.'.join(map(str, release))}")
     raise DeviceError(
-        f"nvCOMP {MAJOR} is needed to decode on the GPU and cannot be loaded ({'; '.join(seen)}); {REMEDY}"
+        f"nvCOMP {MAJOR} is needed to decode on the GPU and cannot be loaded ({'; '.join(seen)}); install it with: "
+        f"{install_command()}"
     )
 
 
 def version() -> tuple[int, int, int]:
     """Version of the loaded library. Raises: DeviceError if there is none."""
     return _version_of(load())
+
+
+def cuda() -> int:
+    """The major version of CUDA that the loaded library is built for. Raises: DeviceError if there is none."""
+    return int(_properties_of(load()).cudart) // 1000
 
 
 def query_alignment(codec: str, *, compress: bool = False, typesize: int = 1) -> Alignment:
@@ -252,6 +258,7 @@ def _candidates(seen: list[str]) -> Iterator[str]:
         folders[str(Path(place) / "lib64")] = None
     for place in sys.path:
         folders[str(Path(place).absolute() / "nvidia" / "libnvcomp" / "lib64")] = None
+    folders[str(Path(sys.prefix) / "lib")] = None  # of conda
     for folder in map(Path, folders):
         if (folder / SONAME).is_file():
             yield str(folder / SONAME)
@@ -260,9 +267,14 @@ def _candidates(seen: list[str]) -> Iterator[str]:
     yield SONAME
 
 
-def _version_of(library: ctypes.CDLL) -> tuple[int, int, int]:
+def _properties_of(library: ctypes.CDLL) -> _Properties:
     properties = _Properties()
     _check(library.nvcompGetProperties(ctypes.byref(properties)), "nvcompGetProperties")
+    return properties
+
+
+def _version_of(library: ctypes.CDLL) -> tuple[int, int, int]:
+    properties = _properties_of(library)
     return properties.version // 1000, properties.version % 1000 // 100, properties.version % 100
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from gzarr.errors import DeviceError
-from gzarr.gpu.detection.detect import ask_driver
+from gzarr.gpu.detection.driver import ask_driver
 from gzarr.gpu.reading.host import HostReader, Reader
 from gzarr.gpu.reading.kvikio import KvikioReader
 from gzarr.gpu.reading.open_files import OpenFile

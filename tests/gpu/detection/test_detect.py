@@ -5,10 +5,12 @@ from __future__ import annotations
 import importlib.util
 import os
 import subprocess
+import sys
+from types import SimpleNamespace
 
 import pytest
 
-from gzarr.gpu.detection import detect
+from gzarr.gpu.detection import detect, driver, packages
 from gzarr.gpu.device.hostbuild import find_compiler
 from tests.support.processes import ROOT, run_python
 
@@ -16,7 +18,7 @@ needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="no C++ comp
 
 
 @pytest.fixture
-def driver(tmp_path):
+def asked_driver(tmp_path):
     """Makes a folder with a libcuda.so.1 that says what it is told to."""
 
     def make(*, version=13000, count=2, status=0):
@@ -49,25 +51,25 @@ SOUND = "import gzarr.gpu.detection.detect as p\np._cupy_problem = p._nvcomp_pro
 @pytest.mark.parametrize(
     ("driver_says", "words"),
     [
-        ({"version": 12080}, "the NVIDIA driver is too old: it runs CUDA 12.8, CUDA 13 is needed: install driver 580"),
+        ({"version": 11080}, "the NVIDIA driver is too old: it runs CUDA 11.8, CUDA 12 or newer is needed: install"),
         ({"count": 0}, "the NVIDIA driver sees no device (status 0)"),
         ({"status": 100}, "the NVIDIA driver sees no device (status 100)"),
     ],
 )
-def test_drivers_that_do_not_do(driver, driver_says, words):
-    assert words in run_python(REFUSED.format("cuda", "auto"), driver(**driver_says))
+def test_drivers_that_do_not_do(asked_driver, driver_says, words):
+    assert words in run_python(REFUSED.format("cuda", "auto"), asked_driver(**driver_says))
 
 
 @needs_compiler
-def test_a_device_that_is_not_there(driver):
-    two = run_python(SOUND + REFUSED.format("cuda:7", "host"), driver())
+def test_a_device_that_is_not_there(asked_driver):
+    two = run_python(SOUND + REFUSED.format("cuda:7", "host"), asked_driver())
     assert two == "no device 'cuda:7': there are 2 devices, cuda:0 to cuda:1\n"
-    one = run_python(SOUND + REFUSED.format("cuda:1", "host"), driver(count=1))
+    one = run_python(SOUND + REFUSED.format("cuda:1", "host"), asked_driver(count=1))
     assert one == "no device 'cuda:1': there is one device, cuda:0\n"
 
 
 def test_everything_that_is_missing_is_said_at_once(tmp_path):
-    if detect.ask_driver().devices:
+    if driver.ask_driver().devices:
         pytest.skip("this machine has a usable GPU")
     (tmp_path / "cupy.py").write_text("raise SystemError('imported')")
     said = run_python(REFUSED.format("cuda", "kvikio"), {"PYTHONPATH": f"{tmp_path}:{ROOT}"})
@@ -79,18 +81,128 @@ def test_everything_that_is_missing_is_said_at_once(tmp_path):
     assert "KvikIO" not in run_python(REFUSED.format("cuda", "auto"), {})
 
 
+H100, T4, V100, P100 = (9, 0), (7, 5), (7, 0), (6, 0)
+NO_DRIVER = 0
+FIRST = "pip install 'gzarr[cuda13]'"
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """Lets packages be installed on a machine with a driver and a device."""
+
+    def make(version, capability, installed, nvcomp=None):
+        said = driver.Driver(version, int(version > 0), "" if version else "there is no driver")
+        for module in (detect, packages):
+            monkeypatch.setattr(module, "ask_driver", lambda: said)
+        monkeypatch.setattr(packages, "identify", lambda number: driver.Gpu("GPU", "", "", capability, 0))
+        found = {f"{name.partition(' ')[0]}": name.partition(" ")[2] or "26.10" for name in installed}
+        there = lambda *names: {name: found[name] for name in names if name in found}  # noqa: E731
+        for module in (detect, packages):
+            monkeypatch.setattr(module, "installed", there)
+        monkeypatch.setattr(detect.importlib.util, "find_spec", lambda name: any(name in i for i in installed) or None)
+        monkeypatch.setattr("gzarr.gpu.device.nvcomp.cuda", lambda: nvcomp or 12)
+
+    return make
+
+
+CUDA_12, CUDA_13 = "cupy-cuda12x 14.2.0", "cupy-cuda13x 14.2.0"
+
+
 @pytest.mark.parametrize(
-    ("installed", "words"),
+    ("version", "capability", "installed", "words"),
     [
-        ({}, "CuPy is missing: pip install 'gzarr[cuda13]'"),
-        ({"cupy-cuda13x": "13.6.0"}, "CuPy 13.6.0 is too old, 14.0.1 is needed: pip install 'gzarr[cuda13]'"),
-        ({"cupy-cuda12x": "14.2.0"}, "CuPy is built for another CUDA (cupy-cuda12x 14.2.0)"),
-        ({"cupy-cuda13x": "14.2.0", "kvikio-cu13": "25.8.0"}, "KvikIO 25.8.0 is too old, 26.10 is needed"),
-        ({"cupy": "14.0.1", "kvikio-cu13": "26.10.0"}, ""),
+        # What fits: a driver runs older CUDAs, too.
+        (13000, H100, [CUDA_13], ""),
+        (13000, H100, [CUDA_12], ""),
+        (12020, H100, [CUDA_12], ""),
+        (12020, V100, [CUDA_12], ""),
+        (13000, (0, 0), [CUDA_13], ""),
+        # The driver is older than the wheels.
+        (
+            12080,
+            H100,
+            [CUDA_13],
+            (
+                "CuPy is built for CUDA 13, and the driver runs CUDA 12.8: pip uninstall cupy-cuda13x, then "
+                "pip install 'gzarr[cuda12]', or install driver 580 or newer"
+            ),
+        ),
+        # The GPU is too old for the wheels; the driver runs both.
+        (
+            13000,
+            V100,
+            [CUDA_13],
+            (
+                "CuPy is built for CUDA 13, and the GPU has compute capability 7.0, which CUDA 12 is the last to "
+                "support: pip uninstall cupy-cuda13x, then pip install 'gzarr[cuda12]'"
+            ),
+        ),
+        # None, and the extra that the driver and the GPU run.
+        (13000, H100, [], f"CuPy is missing: {FIRST}"),
+        (13000, V100, [], "CuPy is missing: pip install 'gzarr[cuda12]'"),
+        (12080, T4, [], "CuPy is missing: pip install 'gzarr[cuda12]'"),
+        (NO_DRIVER, H100, [], f"CuPy is missing: {FIRST}, or 'gzarr[cuda12]' for drivers older than 580"),
+        # Both, of which the second has overwritten the first.
+        (
+            12080,
+            H100,
+            [CUDA_12, CUDA_13],
+            (
+                "several packages have installed CuPy, one over the other (cupy-cuda12x 14.2.0, cupy-cuda13x 14.2.0): "
+                "pip uninstall cupy-cuda12x cupy-cuda13x, then pip install 'gzarr[cuda12]'"
+            ),
+        ),
+        (
+            13000,
+            H100,
+            ["cupy-cuda11x 13.6.0"],
+            f"CuPy is built for another CUDA (cupy-cuda11x 13.6.0): pip uninstall cupy-cuda11x, then {FIRST}",
+        ),
+        (13000, H100, ["cupy-cuda13x 13.6.0"], f"CuPy 13.6.0 is too old, 14.0.1 is needed: {FIRST}"),
+        (12020, H100, ["cupy-cuda12x 13.6.0"], "CuPy 13.6.0 is too old, 14.0.1 is needed: pip install 'gzarr[cuda12]'"),
+        (13000, P100, [CUDA_12], "the GPU is too old: compute capability 7.0 or newer is needed"),
     ],
 )
-def test_packages_that_do_not_do(monkeypatch, installed, words):
-    monkeypatch.setattr(detect, "_version", installed.get)
-    monkeypatch.setattr(detect.importlib.util, "find_spec", lambda name: any(name in i for i in installed) or None)
-    found = [problem for problem in (detect._cupy_problem(), detect._kvikio_problem()) if problem]
-    assert any(problem.startswith(words) for problem in found) if words else found == []
+def test_the_message_names_the_extra_that_fits_driver_and_gpu(machine, version, capability, installed, words):
+    machine(version, capability, installed)
+    problems = detect.find_problems()[not version :]
+    assert problems == ([words] if words else [])
+
+
+def test_nvcomp_for_another_cuda_is_named(machine):
+    machine(12080, H100, [CUDA_12, "nvidia-libnvcomp-cu12", "nvidia-libnvcomp-cu13"], nvcomp=13)
+    assert detect.find_problems() == [
+        (
+            "nvCOMP is built for CUDA 13, and the driver runs CUDA 12.8: pip uninstall nvidia-libnvcomp-cu12 "
+            "nvidia-libnvcomp-cu13, then pip install 'gzarr[cuda12]', or install driver 580 or newer"
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("version", "installed", "words"),
+    [
+        (13000, [CUDA_13, "kvikio-cu13 26.10.0"], ""),
+        (13000, [CUDA_12, "kvikio 26.10.0"], ""),
+        (13000, [CUDA_13, "kvikio-cu13 25.8.0"], "KvikIO 25.8.0 is too old, 26.10 is needed: "),
+        (
+            12020,
+            [CUDA_12],
+            "KvikIO is missing: pip install 'gzarr[cuda12]' and pip install --no-deps 'kvikio-cu12==26.10.*'",
+        ),
+        (13000, [], "KvikIO is missing: pip install 'gzarr[cuda13]' and pip install --no-deps 'kvikio-cu13==26.10.*'"),
+    ],
+)
+def test_kvikio_is_that_of_the_cuda_of_cupy(machine, version, installed, words):
+    machine(version, H100, installed)
+    found = detect.kvikio_problem()
+    assert found.startswith(words) if words else not found
+
+
+def test_a_cupy_from_conda_is_asked_what_it_is_built_for(machine, monkeypatch):
+    machine(12020, H100, ["cupy 14.2.0"])
+    runtime = SimpleNamespace(runtimeGetVersion=lambda: 13000)
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=SimpleNamespace(runtime=runtime)))
+    assert detect.find_problems()[0].startswith("CuPy is built for CUDA 13, and the driver runs CUDA 12.2: ")
+    monkeypatch.setitem(sys.modules, "cupy", None)  # it cannot be imported, which is said when it is
+    assert detect.find_problems() == []

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from gzarr.gpu.detection import detect, verify
+from gzarr.gpu.detection import driver, verify
 from gzarr.gpu.device.hostbuild import find_compiler
 from tests.support.processes import run_python
 
@@ -29,6 +29,8 @@ extern "C" int cuDeviceGetCount(int *n) { *n = 1; return 0; }
 extern "C" int cuDeviceGet(int *d, int n) { *d = n; return 0; }
 extern "C" int cuDeviceGetName(char *s, int, int) { std::strcpy(s, "Stand-in 1"); return 0; }
 extern "C" int cuDeviceGetUuid(char *s, int) { std::memset(s, 0xab, 16); return 0; }
+extern "C" int cuDeviceGetAttribute(int *n, int, int) { *n = 9; return 0; }
+extern "C" int cuDeviceTotalMem_v2(size_t *n, int) { *n = 1; return 0; }
 """
 
 
@@ -68,7 +70,7 @@ def test_a_check_that_ends_otherwise_is_a_fault(monkeypatch: pytest.MonkeyPatch,
 
 
 def test_without_a_driver_the_cpu_is_taken_at_once() -> None:
-    if detect.ask_driver().devices:
+    if driver.ask_driver().devices:
         pytest.skip("this machine has a GPU")
     code = (
         "import os, sys, warnings, gzarr\nwarnings.simplefilter('error')\n"
@@ -80,7 +82,7 @@ def test_without_a_driver_the_cpu_is_taken_at_once() -> None:
     assert {name.split(".")[0] for name in loaded} <= {"gzarr", "nvidia"}
     assert {name for name in loaded if name.startswith("gzarr.gpu.")} <= {
         "gzarr.gpu.detection",
-        "gzarr.gpu.detection.detect",
+        "gzarr.gpu.detection.driver",
     }
     assert float(seconds) < 0.1  # of its processors and its children's: some milliseconds
 
@@ -90,7 +92,7 @@ def test_the_driver_is_not_asked_where_cupy_is_missing(machine: Path) -> None:
     code = (
         "import importlib.util as u, gzarr\nfind = u.find_spec\n"
         "u.find_spec = lambda name, *a: None if name == 'cupy' else find(name, *a)\n"
-        "import gzarr.gpu.detection.detect as p\nz = gzarr.zeros(3)\n"
+        "import gzarr.gpu.detection.driver as p\nz = gzarr.zeros(3)\n"
         "print(p.may_be_usable(), z.device, p.ask_driver.cache_info().currsize)"
     )
     assert run_python(code, {"LD_LIBRARY_PATH": str(machine), "GZARR_DEVICE": "auto"}).split() == ["False", "cpu", "0"]
@@ -171,7 +173,7 @@ def test_a_program_without_an_interpreter_is_not_started_again(monkeypatch: pyte
 @needs_compiler
 def test_a_forked_process_asks_the_driver_anew(machine: Path) -> None:
     code = (
-        "import os, gzarr.gpu.detection.detect as p\nprint(p.device_count(), flush=True)\n"
+        "import os, gzarr.gpu.detection.driver as p\nprint(p.device_count(), flush=True)\n"
         "if os.fork() == 0:\n    print(p.ask_driver.cache_info().currsize, flush=True)\n    os._exit(0)\nos.wait()"
     )
     assert run_python(code, {"LD_LIBRARY_PATH": str(machine)}).split() == ["1", "0"]

@@ -47,19 +47,22 @@ def why_missing() -> str | None:
     """Why the driver cannot be built; None if it can."""
     if find_spec("cupy") is None:
         return "CuPy is not installed"
-    return None if _headers() else "the package nvidia-cuda-runtime, with CUDA's headers, is not installed"
+    has = any((folder / "cuda.h").exists() for folder in _headers())
+    return None if has else "the package nvidia-cuda-runtime, with CUDA's headers, is not installed"
 
 
-def _headers() -> Path | None:
+def _headers() -> list[Path]:
+    """Folders of CUDA's headers: one of CUDA 13, two of CUDA 12."""
     spec = find_spec("nvidia")
     places = spec.submodule_search_locations if spec else None
-    return next((path.parent for place in places or () for path in Path(place).glob("cu*/include/cuda.h")), None)
+    return [path for place in places or () for path in sorted(Path(place).glob("cu*/include"))]
 
 
 def build() -> Path:
     """Compile the libraries, unless they are cached. Returns: their folder."""
     sources = sorted(_NATIVE.iterdir())
-    texts = [*(path.read_bytes() for path in sources), host_source().encode(), str((_FLAGS, _CHECKED)).encode()]
+    flags = [*_FLAGS, *(f"-I{folder}" for folder in _headers())]
+    texts = [*(path.read_bytes() for path in sources), host_source().encode(), str((flags, _CHECKED)).encode()]
     digest = hashlib.sha256(b"\0".join(texts)).hexdigest()
     folder = cache_folder("driver") or Path(tempfile.mkdtemp())
     target = folder / digest[:24]
@@ -68,7 +71,7 @@ def build() -> Path:
         for name, is_cufile in zip(_NAMES, (False, True), strict=True):
             files = [str(p) for p in sources if p.suffix == ".cpp" and (p.stem == "cufile") == is_cufile]
             links = ["-lpthread", f"-Wl,-soname,{name}", *([str(place / _NAMES[0])] if is_cufile else [])]
-            command = [os.environ.get("CXX") or "g++", *_FLAGS, f"-I{_headers()}", *files, "-o", str(place / name)]
+            command = [os.environ.get("CXX") or "g++", *flags, *files, "-o", str(place / name)]
             subprocess.run([*command, *links], check=True, timeout=300)
         (place / "kernels.cpp").write_text(host_source())
         command = [os.environ.get("CXX") or "g++", *HOST_FLAGS, *_CHECKED, str(place / "kernels.cpp"), "-o"]

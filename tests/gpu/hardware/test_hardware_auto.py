@@ -9,7 +9,7 @@ import pytest
 
 import gzarr
 from gzarr import selfcheck
-from gzarr.gpu.detection import detect, verify
+from gzarr.gpu.detection import driver, verify
 
 pytestmark = pytest.mark.gpu
 
@@ -25,5 +25,5 @@ def test_the_self_check_passes_in_a_process_of_its_own_in_time() -> None:
 
 
 def test_auto_is_the_gpu() -> None:
-    assert detect.identify(0).name
+    assert driver.identify(0).name
     assert gzarr.zeros(3, device="auto").device == "cuda:0"

@@ -116,7 +116,7 @@ void driver_kernel(const char *name, void *function, int n_arguments) {
 
 CUresult cuInit(unsigned) { return CUDA_SUCCESS; }
 CUresult cuDriverGetVersion(int *version) {
-    *version = 13000;
+    *version = CUDA_VERSION;
     return CUDA_SUCCESS;
 }
 CUresult cuDeviceGetCount(int *n) {
@@ -135,8 +135,12 @@ CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device) {
     memset(uuid, device + 1, sizeof *uuid);
     return CUDA_SUCCESS;
 }
-CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute, CUdevice) {
-    *value = 0;
+CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice) {
+    *value = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR ? 9 : 0;
+    return CUDA_SUCCESS;
+}
+CUresult cuDeviceTotalMem_v2(size_t *size, CUdevice) {
+    *size = total_nbytes();
     return CUDA_SUCCESS;
 }
 CUresult cuGetErrorName(CUresult, const char **text) {

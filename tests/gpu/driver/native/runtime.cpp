@@ -63,11 +63,11 @@ cudaError_t cudaGetLastError() { return cudaSuccess; }
 
 cudaError_t cudaDriverGetVersion(int *version) {
     CALL_ANYWAY;
-    *version = 13000;
+    *version = CUDA_VERSION;
     return cudaSuccess;
 }
 cudaError_t cudaRuntimeGetVersion(int *version) {
-    *version = 13000;
+    *version = CUDART_VERSION;
     return cudaSuccess;
 }
 cudaError_t cudaGetDevice(int *device) {
