@@ -17,6 +17,8 @@ UNIT_NBYTES = 16
 #: Threads of a block. With the 64 registers that the copies may take, four blocks are half of the 2048 threads of a
 #: multiprocessor; rounding up to 256 wastes few threads on small launches.
 BLOCK_THREADS = 256
+#: How NVRTC makes them; CuPy adds options of its own.
+COMPILER_OPTIONS = ("-std=c++17",)
 #: How the host's compiler makes the kernels. -fno-strict-aliasing: kernels read raw bytes as wider numbers, which
 #: device compilers allow. -ffp-contract=off: compilers may fuse two operations into one with another result.
 HOST_FLAGS = ("-std=c++17", "-O2", "-fno-strict-aliasing", "-ffp-contract=off")

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gzarr.gpu.detection.cache_folder import cache_folder
-from gzarr.gpu.kernels.sources import all_sources
+from gzarr.gpu.kernels.sources import COMPILER_OPTIONS, KERNELS, source
 
 #: The options of `gzarr.gpu.device.cuda` and those that CuPy adds (cupy/cuda/compiler.py); -v makes ptxas talk.
-OPTIONS = ("-std=c++17", "--device-as-default-execution-space", "-ftz=true", "--ptxas-options=-v")
+OPTIONS = (*COMPILER_OPTIONS, "--device-as-default-execution-space", "-ftz=true", "--ptxas-options=-v")
 
 
 class Resources(NamedTuple):
@@ -31,7 +31,7 @@ class Resources(NamedTuple):
 
 
 class Module(NamedTuple):
-    """A compiled text: PTX, what each kernel takes, and the seconds of CPU that compiling took."""
+    """What was compiled: PTX, what each kernel takes, and the seconds of CPU that compiling took."""
 
     ptx: str
     resources: dict[str, Resources]
@@ -45,15 +45,17 @@ def why_missing() -> str | None:
 
 @cache
 def kernels(arch: int) -> Module:
-    """All kernels of the package in one module for an architecture such as 90, compiled once and cached on disk."""
-    text = all_sources()
+    """All kernels of the package, one by one, for an architecture such as 90, compiled once and cached on disk."""
+    texts = [source(name) for name in KERNELS]
     folder = cache_folder("ptx")
-    digest = hashlib.sha256("\0".join([text, str(_path()), str(arch), *OPTIONS]).encode()).hexdigest()[:24]
+    digest = hashlib.sha256("\0".join([*texts, str(_path()), str(arch), *OPTIONS]).encode()).hexdigest()[:24]
     cached = folder / f"{digest}.json" if folder else None
     if cached and cached.exists():
         ptx, resources, seconds = json.loads(cached.read_text())
         return Module(ptx, {name: Resources(*row) for name, row in resources.items()}, seconds)
-    module = compile_module(text, arch)
+    made = [compile_module(text, arch) for text in texts]
+    resources = {name: row for module in made for name, row in module.resources.items()}
+    module = Module("\n".join(module.ptx for module in made), resources, sum(module.seconds for module in made))
     if cached and folder:
         with tempfile.NamedTemporaryFile("w", dir=folder, delete=False) as file:
             json.dump(module, file)
@@ -77,6 +79,22 @@ def compile_module(text: str, arch: int, options: Sequence[str] = OPTIONS) -> Mo
         return Module(_text(library, program, "PTX"), _resources(log), seconds)
     finally:
         library.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+def release() -> int:
+    """The major version of NVRTC."""
+    library, major, minor = ctypes.CDLL(str(_path())), ctypes.c_int(), ctypes.c_int()
+    _check(library, library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)))
+    return major.value
+
+
+def architectures() -> list[int]:
+    """What NVRTC compiles for, such as 90."""
+    library, n = ctypes.CDLL(str(_path())), ctypes.c_int()
+    _check(library, library.nvrtcGetNumSupportedArchs(ctypes.byref(n)))
+    found = (ctypes.c_int * n.value)()
+    _check(library, library.nvrtcGetSupportedArchs(found))
+    return list(found)
 
 
 def _resources(log: str) -> dict[str, Resources]:
