@@ -143,9 +143,9 @@ def parse_blosc(
 # extents, counts: int64, of the array, and chunks of a shard, ones if chunks are files. path: what the paths of files
 # begin with. arrays: their dtype; what makes them; the dtype that these are made of, if not their own; the type of
 # NumPy's integers. written: of a Target. target: the table of an encoder, what the names of temporary files begin with,
-# `number` of a Target; None if nothing is written. shards: what gives the index of a shard and its version, or None,
-# and the entries from one chunk to the next; None if there are none. fetch: gives chunks by their coordinates, None for
-# one that is missing; None if chunks are files.
+# `number` of a Target; None if nothing is written. shards: what gives the index of a shard, its version and perhaps
+# its path, or None, and the entries from one chunk to the next; None if there are none. fetch: gives chunks by
+# their coordinates, None for one that is missing; None if chunks are files.
 # Raises: ValueError if the tables disagree.
 class Basic:
     def __new__(
@@ -158,7 +158,7 @@ class Basic:
         arrays: tuple[np.dtype[Any], Callable[..., Any], np.dtype[Any] | None, type],
         written: Buffer,
         target: tuple[Buffer, bytes, Callable[[], int] | None, bool, bool] | None,
-        shards: tuple[Callable[[tuple[int, ...]], tuple[Buffer, bytes] | None], Buffer] | None,
+        shards: tuple[Callable[[tuple[int, ...]], tuple[object, ...] | None], Buffer] | None,
         fetch: Callable[[list[tuple[int, ...]]], Sequence[Buffer | None]] | None,
         /,
     ) -> Self: ...

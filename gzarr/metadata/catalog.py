@@ -95,6 +95,7 @@ class ConsolidatedStore(WrapperStore):
     transparent = True
     # Only chunks are reached this way; documents never are: changes of them ask `live`.
     files, versions, conditional = WrapperStore.files, WrapperStore.versions, WrapperStore.conditional
+    tables = WrapperStore.tables
 
     def __init__(self, store: Store, path: str, key: str, *, frozen: bool) -> None:
         super().__init__(store)

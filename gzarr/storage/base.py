@@ -1,8 +1,7 @@
 """The interface of stores: a few batched verbs on keys and bytes, with range reads as first-class citizens.
 
-A store maps keys (``"foo/bar/c/0/1"``: no leading or trailing slash, no empty segment) to immutable byte objects.
-Subclasses implement the verbs marked *required*; everything else has a default made from them. Every store is also a
-``MutableMapping[str, bytes]``, which is what zarr 2, xarray and dask accept.
+A store maps keys (``"foo/bar/c/0/1"``: no leading or trailing slash, no empty segment) to immutable byte objects, and
+is a ``MutableMapping[str, bytes]``. Subclasses implement the verbs marked *required*; others are made of them.
 
 Rules that ``tests/contracts/test_store.py`` checks for every store:
 
@@ -37,6 +36,7 @@ from gzarr.storage.capabilities import (
 )
 from gzarr.storage.locks import document_lock, key_locks, node_lock, while_locked
 from gzarr.storage.rules import check_move
+from gzarr.storage.tables import Tables
 
 __all__ = [
     "ANY",
@@ -114,12 +114,12 @@ class Store(MutableMapping[str, Any]):
     """Base class of all stores.
 
     All bytes pass through ``get_many``, ``set_many`` and ``delete_many``. To change how bytes are read or written,
-    override these. The shortcuts ``get_one``, ``set`` and ``contains_many`` are then made of them, whatever the base
-    class has, unless they are overridden too. A class that overrides ``get_one`` without ``get_many``, ``set`` without
-    ``set_many``, or a verb of mappings (``__getitem__``) is refused with a `TypeError`. The same holds for mixins.
+    override these. The shortcuts ``get_one``, ``set`` and ``contains_many`` are then made of them, unless they are
+    overridden too. A class or mixin that overrides ``get_one`` without ``get_many``, ``set`` without ``set_many``, or a
+    verb of mappings (``__getitem__``) is refused with a `TypeError`.
 
-    A store offers capabilities beyond its verbs as objects: `files`, `versions`, `conditional` and `segments`. They
-    bypass the verbs, so **a subclass inherits them only if it leaves the bytes alone**:
+    A store offers capabilities beyond its verbs as objects: `files`, `versions`, `conditional`, `segments`, `tables`.
+    They bypass the verbs, so **a subclass inherits them only if it leaves the bytes alone**:
 
     - it has one base class that is a store; and
     - neither its body nor a mixin overrides a verb that bytes pass through, or a private method of the base.
@@ -129,13 +129,11 @@ class Store(MutableMapping[str, Any]):
     as they are declares so in one line::
 
         class Retrying(WrapperStore):
-            files, versions = WrapperStore.files, WrapperStore.versions
-            conditional = WrapperStore.conditional
+            files, versions, tables = WrapperStore.files, WrapperStore.versions, WrapperStore.tables
 
             def get_many(self, requests): ...
 
-    A class that changes bytes may offer other capabilities: a property that returns a `Files`, `Versions` or
-    `Conditional`.
+    A class that changes bytes may offer other capabilities: a property that returns a `Files`, say.
 
     Attributes
     ----------
@@ -173,7 +171,7 @@ class Store(MutableMapping[str, Any]):
                 if _SHORTCUTS[verb] in names and verb not in names | own:
                     setattr(cls, verb, shortcut)
             changes = changes or any(name in _BYTE_VERBS or _is_hook(stores[0], name) for name in names)
-        for capability in {"files", "versions", "conditional", "segments"} - own if changes else ():
+        for capability in {"files", "versions", "conditional", "segments", "tables"} - own if changes else ():
             setattr(cls, capability, vars(Store)[capability])
 
     @property
@@ -194,6 +192,11 @@ class Store(MutableMapping[str, Any]):
     @property
     def segments(self) -> Segments | None:
         """Objects stored from several buffers; None if callers join them."""
+        return None
+
+    @property
+    def tables(self) -> Tables | None:
+        """Chunks that are ranges of other objects, which others may read; None if the store has its own objects."""
         return None
 
     # -- required ------------------------------------------------------------------------------------------------

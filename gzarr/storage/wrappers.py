@@ -26,6 +26,7 @@ from gzarr.storage.capabilities import (
     host_view,
 )
 from gzarr.storage.rules import cut
+from gzarr.storage.tables import Tables
 
 
 def read_only(store: Store) -> Store:
@@ -135,6 +136,10 @@ class WrapperStore(Store):
     @property
     def conditional(self) -> Conditional | None:
         return self._store.conditional
+
+    @property
+    def tables(self) -> Tables | None:
+        return self._store.tables
 
     def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
         """Fetch every request, in order; None where the key is missing. All reads of bytes go through it.

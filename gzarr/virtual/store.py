@@ -13,7 +13,9 @@ from gzarr.errors import ReadOnlyError, ReplacedError, StoreError
 from gzarr.indexing.keys import Coords, KeyEncoding
 from gzarr.storage.base import Buffer, Request, Store, host_view, token_of
 from gzarr.storage.coalesce import get_coalesced
+from gzarr.storage.local_files import FileVersion
 from gzarr.storage.rules import byte_range, children, cut, under
+from gzarr.storage.tables import Tables
 from gzarr.virtual.table import INLINE, MISSING, ChunkTable, inline_bytes
 
 
@@ -92,6 +94,23 @@ class VirtualStore(Store):
     def __str__(self) -> str:
         return self._name
 
+    @property
+    def tables(self) -> Tables:
+        """The chunks of arrays in local files."""
+        return _VirtualTables(self)
+
+    def place_of(self, path: str) -> ChunkTable | None:
+        """Where the chunks of an array are; None if a library reads them, or if there is none."""
+        chunks = self._contents.arrays.get(path)
+        return chunks if isinstance(chunks, ChunkTable) else None
+
+    def object_at(self, number: int) -> tuple[Store, str, object | None]:
+        """An object by its number: the store that has it, its key, and the token of the version that is read."""
+        store, key = self._contents.objects[number]
+        if number not in self._tokens:
+            self._tokens.setdefault(number, token_of(store, key))
+        return store, key, self._tokens[number]
+
     def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
         """Fetch every request, in order; None where the key is missing."""
         found: list[Buffer | None] = [None] * len(requests)
@@ -141,7 +160,7 @@ class VirtualStore(Store):
             answers = get_coalesced(store, wanted)
         if versions is not None and not versions.pins:
             for number in numbers:
-                if versions.token(objects[number][1]) != self._tokens[number]:
+                if _is_other(versions.token(objects[number][1]), self._tokens[number]):
                     raise ReplacedError(f"{name}: {objects[number][1]!r} was replaced; open it again")
         for one, answer in zip(mine, answers, strict=True):
             if answer is None:
@@ -151,7 +170,7 @@ class VirtualStore(Store):
     def _check_kept(self) -> None:
         """Raise ReplacedError if the file that a library has just read is not the one that was opened."""
         token = self._tokens.get(0)
-        if token is not None and token_of(*self._contents.objects[0]) != token:
+        if token is not None and _is_other(token_of(*self._contents.objects[0]), token):
             raise ReplacedError(f"{self._name}: {self._contents.objects[0][1]!r} was replaced; open it again")
 
     def _place(self, key: str) -> tuple[Chunks, Coords] | None:
@@ -226,6 +245,30 @@ class VirtualStore(Store):
     def delete_many(self, keys: Iterable[str]) -> None:
         """Refuse. Raises: ReadOnlyError."""
         self.check_writable()
+
+
+class _VirtualTables(Tables):
+    """The tables of a store."""
+
+    def __init__(self, store: VirtualStore) -> None:
+        self._store = store
+
+    def table(self, path: str) -> ChunkTable | None:
+        """Where the chunks of an array are; None if a library reads them."""
+        return self._store.place_of(path)
+
+    def file(self, number: int) -> tuple[str, object | None] | None:
+        """Path and token of the file that an object is; None if it is none."""
+        store, key, token = self._store.object_at(number)
+        path = None if store.files is None else store.files.path(key)
+        return None if path is None else (path, token)
+
+
+def _is_other(now: object | None, before: object | None) -> bool:
+    """Whether an object was replaced. What this process writes does not count, as tokens may share its numbers."""
+    if isinstance(now, FileVersion) and isinstance(before, FileVersion):
+        return now[:4] != before[:4]
+    return now != before
 
 
 _DEFAULT = KeyEncoding()

@@ -14,6 +14,8 @@ import xarray as xr
 
 import gzarr
 from gzarr.errors import CopyError, ReadOnlyError, ReplacedError, StoreError
+from gzarr.storage.base import Request
+from gzarr.storage.local_files import WRITTEN
 from tests.virtual.hdf5_filters import DATA, DATASETS
 
 RNG = np.random.default_rng(0)
@@ -166,6 +168,20 @@ def test_a_file_that_is_replaced_or_cut_off_is_noticed(path):
     path.write_bytes(whole[: len(whole) // 2])
     with pytest.raises((CopyError, StoreError), match=r"a\.h5"):
         gzarr.open(path, mode="r")["x"][...]
+
+
+def test_files_that_this_process_writes_are_not_taken_for_the_one_that_is_read(path):
+    with h5py.File(path, "w") as file:
+        file.create_dataset("x", data=DATA, chunks=(16, 16), compression="gzip")
+        file["texts"] = ["a", "b"]
+    group = gzarr.open(path, mode="r")
+    array = group["x"]
+    assert array[0, 0] == DATA[0, 0]
+    WRITTEN[path.stat().st_ino % len(WRITTEN)] += 1  # as a file does whose inode has the same remainder
+    np.testing.assert_array_equal(array[...], DATA)
+    np.testing.assert_array_equal(array[40], DATA[40])
+    assert group["texts"][0] == "a"
+    assert group.store.get_many([Request("x/c/0/0")])[0] is not None
 
 
 def test_strict_devices_decode_deflate_and_shuffle(path):

@@ -121,7 +121,9 @@ def _make_basic(source: Source, target: Target | None, *, writes: bool) -> Any:
     extents = tuple([axis.extent for axis in layout.grid])
     written = shards = None
     counts: Coords = (1,) * len(extents)
-    if isinstance(layout, Sharded):
+    if source.ranges is not None:
+        counts, shards = source.ranges.shard()
+    elif isinstance(layout, Sharded):
         counts, shards = layout.level.counts, (_known_shard(layout), layout.level.steps)
     index_format = _index_format(layout) if writes else None
     if chain.encoder is not None and index_format is not None:

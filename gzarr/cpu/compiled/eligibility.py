@@ -16,6 +16,7 @@ from gzarr.cpu.compiled import library
 from gzarr.cpu.compiled.basic import BasicSelections, make_basic
 from gzarr.cpu.compiled.elements import make_element
 from gzarr.cpu.compiled.points import make_point_batches
+from gzarr.cpu.compiled.ranges import make_ranges
 from gzarr.cpu.compiled.read import LoopRead, are_few, batch_size, make_read
 from gzarr.cpu.compiled.source import MAX_EXTENT, PLAIN_ARRAYS, ChunkTime, LoopChain, Source, swapped
 from gzarr.cpu.compiled.write import LoopWrite, fits, make_write, shared_size, write_size
@@ -193,8 +194,9 @@ def _decision(store: Store, layout: Layout, chain: LoopChain | str, *, cached: b
         return _Decision(chain, chain)
     names, files = layout.names, store.files
     prefix = None if files is None else files.prefix(names.path)
-    in_memory = files is None and _is_in_memory(store, layout)
-    if not in_memory and (prefix is None or "\0" in prefix):
+    ranges = make_ranges(store, names.path) if layout.objects is layout.grid else None
+    in_memory = ranges is None and files is None and _is_in_memory(store, layout)
+    if ranges is None and not in_memory and (prefix is None or "\0" in prefix):
         why = f"the store does not expose local files{'' if files else ': it has no files'}"
         return _Decision(why, why)
     if any(axis.extent > MAX_EXTENT for axis in layout.grid):
@@ -205,7 +207,7 @@ def _decision(store: Store, layout: Layout, chain: LoopChain | str, *, cached: b
     if swapped(chain.dtype, chain.chunk.dtype) is None:
         no_read = f"dtype {chain.chunk.dtype} is stored in another byte order"
     prefix = join_path(names.path, "_")[:-1] if prefix is None else prefix
-    source = Source(store, layout, names.path, names.keys, prefix, chain, ChunkTime(), ChunkTime(), in_memory)
+    source = Source(store, layout, names.path, names.keys, prefix, chain, ChunkTime(), ChunkTime(), in_memory, ranges)
     if isinstance(layout, Sharded) and not layout.is_flat:
         return _Decision(no_read or source, "shards are nested")
     read, write = no_read or source, _write_obstacle(source) or source

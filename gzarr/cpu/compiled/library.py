@@ -70,6 +70,9 @@ _CODECS: Mapping[str, tuple[int, tuple[str, ...], tuple[str, ...]]] = {
     "numcodecs.zlib": (5, (*_INFLATE, "libdeflate_zlib_decompress_ex"), (*_DEFLATE, "libdeflate_zlib_compress")),
 }
 
+#: Checksums by the name of their codec: the loop's number.
+CHECKSUMS: Mapping[str, int] = {"crc32c": 1, "numcodecs.fletcher32": 2}
+
 _BLOSC_HEADER_NBYTES = 16
 
 #: Codecs that the loop may find between the bytes and a checksum.
@@ -110,24 +113,24 @@ def extension() -> Any:
     return _loaded()[0]
 
 
-def codec_number(codec: str, *, checksum: bool, encodes: bool = False) -> int | None:
+def codec_number(codec: str, *, checksum: int, encodes: bool = False) -> int | None:
     """The loop's number of a compressor ("bytes" for none), or None if it cannot decode (or encode) that.
 
-    checksum: whether a crc32c follows the encoded bytes.
+    checksum: that follows the encoded bytes, by its number in `CHECKSUMS`; 0 for none.
     """
     module, addresses = _loaded()
     known = _CODECS.get(codec)
     if module is None or known is None:
         return None
     number, *needed = known
-    names = (*needed[encodes], "crc32c_value") if checksum else needed[encodes]
+    names = (*needed[encodes], "crc32c_value") if checksum == 1 else needed[encodes]
     return number if all(addresses[name] for name in names) else None
 
 
-def lacking(codec: str, *, checksum: bool, encodes: bool = False) -> str:
+def lacking(codec: str, *, checksum: int, encodes: bool = False) -> str:
     """Say which package lacks what the loop needs to decode (or encode) a compressor."""
     _, decoding, encoding = _CODECS[codec]
-    needed = (*(encoding if encodes else decoding), *(("crc32c_value",) if checksum else ()))
+    needed = (*(encoding if encodes else decoding), *(("crc32c_value",) if checksum == 1 else ()))
     owner = next((_FUNCTIONS[name] for name in needed if not _loaded()[1][name]), "").partition(".")[0]
     if find_spec(owner) is None:
         return f"codec {codec!r} needs the package {owner!r}: pip install {owner}"

@@ -109,7 +109,8 @@ class LoopRead:
             return []
         encode, prefix = source.keys.encode, source.prefix
         keys = (prefix + encode(at) for at in table.coords.tolist())
-        status = self._call(table, None, fetch_items(source.store, keys) if source.in_memory else None)
+        ranges = None if source.ranges is None else source.ranges.columns(table.coords)
+        status = self._call(table, ranges, fetch_items(source.store, keys) if source.in_memory else None)
         if not any(status):
             return []
         parts = self.tables.parts(number, table, [chunk for chunk, left in enumerate(status) if left])
@@ -195,7 +196,7 @@ def batch_size(source: Source, nparts: int, n_threads: int) -> int:
     """Number of chunks that a batch of a read should have. nparts: of the plan."""
     nbytes = source.chain.nbytes
     smallest = min(_MIN_NCHUNKS, -(-_LARGE_NBYTES // nbytes))
-    if isinstance(source.layout, Sharded):
+    if isinstance(source.layout, Sharded) or source.ranges is not None:
         smallest = min(_MIN_NCHUNKS_OF_SHARD, -(-_LARGE_NBYTES_OF_SHARD // nbytes))
     if source.chunk_time.chunk_s:
         smallest = max(int(_BATCH_S / source.chunk_time.chunk_s), smallest)

@@ -25,6 +25,7 @@ from gzarr.cpu.codecs.compressors import DEFLATE_LEVELS, MAX_TYPESIZE
 from gzarr.cpu.compiled import library
 from gzarr.cpu.compiled.encoder import CNAME_NBYTES, Encoder, with_frames
 from gzarr.cpu.compiled.filters import ARRAY_FILTERS, BYTES_FILTERS, FILTERS, make_filters
+from gzarr.cpu.compiled.ranges import FileRanges
 from gzarr.indexing.keys import KeyEncoding
 from gzarr.layout.chunk_layout import Layout
 from gzarr.storage.base import Store
@@ -55,8 +56,8 @@ class LoopChain(NamedTuple):
         Dtype as stored, with its byte order.
     number : int
         The loop's number of the compressor.
-    checksum : bool
-        Whether a crc32c follows.
+    checksum : int
+        The loop's number of the checksum that follows; 0 for none.
     in_blocks : bool
         Whether chunks are so large that only the blocks a part touches are read.
     lengths, strides : tuple[int, ...]
@@ -78,7 +79,7 @@ class LoopChain(NamedTuple):
     chunk: ArrayRepr
     dtype: np.dtype[Any]
     number: int
-    checksum: bool
+    checksum: int
     in_blocks: bool
     lengths: tuple[int, ...]
     strides: tuple[int, ...]
@@ -140,6 +141,8 @@ class Source(NamedTuple):
         How long the loop takes to read and to write one.
     in_memory : bool
         Whether the store brings chunks into memory, as it has no files; the prefix is that of their keys.
+    ranges : FileRanges or None
+        The chunks, if they are ranges of files of another format.
     """
 
     store: Store
@@ -151,6 +154,7 @@ class Source(NamedTuple):
     chunk_time: ChunkTime
     write_chunk_time: ChunkTime
     in_memory: bool = False
+    ranges: FileRanges | None = None
 
     def file(self, key: str) -> str:
         """Path of the file of a stored object."""
@@ -170,15 +174,15 @@ class _Stored(NamedTuple):
         The array axis of every stored axis.
     compressor : Step or None
         None if there is none.
-    checksum : bool
-        Whether there is one.
+    checksum : int
+        As of `LoopChain`.
     """
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
     order: tuple[int, ...]
     compressor: Step | None
-    checksum: bool
+    checksum: int
 
 
 def _stored(steps: Sequence[Step]) -> _Stored | None:
@@ -194,8 +198,9 @@ def _stored(steps: Sequence[Step]) -> _Stored | None:
         transpose: Any = step.spec
         order = tuple(order[axis] for axis in transpose.order)
     rest = {step.spec.name in library.COMPRESSORS: step for step in steps[n + 1 :]}
+    checksum = library.CHECKSUMS[rest[False].spec.name] if False in rest else 0
     dtype = stored.dtype if spec.endian is None else stored.dtype.newbyteorder(spec.endian)
-    return _Stored(dtype, stored.shape, order, rest.get(True), False in rest)
+    return _Stored(dtype, stored.shape, order, rest.get(True), checksum)
 
 
 def make_loop_chain(steps: Sequence[Step], chunk: ArrayRepr) -> LoopChain | str:
@@ -252,10 +257,10 @@ def _without_filters(steps: Sequence[Step], decoded: ArrayRepr) -> _Stored | Non
     return stored._replace(dtype=decoded.dtype)
 
 
-def make_encoder(step: Step | None, *, checksum: bool) -> Encoder | None:
+def make_encoder(step: Step | None, *, checksum: int) -> Encoder | None:
     """Return parameters with which the loop encodes as the CPU's codec does; None if it cannot.
 
-    step: of the compressor, None for none. checksum: whether a crc32c follows.
+    step: of the compressor, None for none. checksum: the loop's number of what follows.
     """
     encoder = _encoder(step, checksum=checksum)
     if encoder is None or {*map(type, encoder[:4])} != {int} or type(encoder.cname) is not str:
@@ -267,7 +272,7 @@ def make_encoder(step: Step | None, *, checksum: bool) -> Encoder | None:
     return with_frames(encoder, step.decoded.nbytes or 0) if step is not None and encoder.cname else encoder
 
 
-def _encoder(step: Step | None, *, checksum: bool) -> Encoder | None:
+def _encoder(step: Step | None, *, checksum: int) -> Encoder | None:
     if library.codec_number("bytes" if step is None else step.spec.name, checksum=checksum, encodes=True) is None:
         return None
     if step is None:
@@ -294,7 +299,7 @@ _ORDER: tuple[tuple[Collection[str], bool], ...] = (
     (("bytes",), False),
     (BYTES_FILTERS, True),
     (library.COMPRESSORS, False),
-    (("crc32c",), False),
+    (library.CHECKSUMS, False),
 )
 
 

@@ -66,9 +66,10 @@ static bool find_shard(const Basic *basic, Call *call, Copies *copies, Shard *sh
     call->n_written = basic->written.len / WORD;
     call->sharded = true;
     if (!call->version || PyBytes_Size(version) != 5 * WORD) return false;
-    if (!make_path(call, coords, shard->path)) return false;
-    call->path = shard->path;
-    return true;
+    const bool has_path = PyTuple_Size(shard->found) == 3; /* which does not come from its coordinates */
+    if (!has_path && !make_path(call, coords, shard->path)) return false;
+    call->path = has_path ? PyBytes_AsString(PyTuple_GetItem(shard->found, 2)) : shard->path;
+    return call->path != NULL;
 }
 
 /* Chunks that a store has given. */

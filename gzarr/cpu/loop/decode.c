@@ -31,7 +31,7 @@ static bool decode(const Job *job, const char *data, int64_t size, char *to, int
 static bool load_plain(const Job *job, const Stored *stored, char *into, int64_t wanted, Reader *reader, char **chunk) {
     const bool plain = job->codec == PLAIN;
     int64_t size = stored->size;
-    if (plain ? size != job->nbytes + CHECKSUM * job->checksum : size > job->max_encoded) return false;
+    if (plain ? size != job->nbytes + CHECKSUM * !!job->checksum : size > job->max_encoded) return false;
     char *data = plain && !job->checksum && into ? into : reader->encoded;
     reader->taken = (uint64_t)size;
     /* Memory is decoded where it is, unless something is done to it in place. */
@@ -41,7 +41,7 @@ static bool load_plain(const Job *job, const Stored *stored, char *into, int64_t
         return false;
     if (job->checksum) {
         size -= CHECKSUM;
-        if (size < 0 || number(data + size) != lib.crc32c_value((const uint8_t *)data, (size_t)size)) return false;
+        if (size < 0 || number(data + size) != checksum_of(job, data, size)) return false;
     }
     *chunk = data;
     if (!plain) {
@@ -129,7 +129,7 @@ void close_reader(Reader *reader) {
 
 /* Whether the functions that a job needs are there. */
 bool has_decoder(const Job *job) {
-    if (job->checksum && !lib.crc32c_value) return false;
+    if (!has_checksum(job)) return false;
     switch (job->codec) {
         case PLAIN:
             return true;

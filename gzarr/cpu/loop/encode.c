@@ -34,7 +34,7 @@ int64_t encode(const Job *job, const Encoder *e, const char *data, char *to, Sta
 }
 
 bool has_encoder(const Job *job) {
-    if (job->checksum && !lib.crc32c_value) return false;
+    if (!has_checksum(job)) return false;
     switch (job->codec) {
         case PLAIN:
             return true;

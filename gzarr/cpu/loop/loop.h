@@ -5,7 +5,7 @@
  * chunks need no plan: basic.c makes the table from what stands between the brackets.
  *
  * Reading (read.c) finds the bytes of every chunk (stored.c): a file of its own, a range of a shard, or memory.
- * It decodes them (decode.c, zstd.c, deflate.c), large chunks block by block (blocks.c), undoes the filters (filters.c,
+ * It decodes them (decode.c, zstd.c, deflate.c, checksums.c), large chunks block by block (blocks.c), undoes the filters (filters.c,
  * values.c, shuffle.c), and copies what is wanted into the result (copy.c), where numbers may be cast (cast.c, half.h). A
  * missing chunk gives the fill value.
  *
@@ -43,6 +43,7 @@
 
 enum { MAX_NDIM = 32, MAX_PATH = 4096, MAX_CNAME = 16 };
 enum { PLAIN, BLOSC, ZSTD, LZ4, GZIP, ZLIB };
+enum { NO_CHECKSUM, CRC32C, FLETCHER32 };
 /* What became of a part: done, left to the Python path, or (of one that is written) equal to the fill value, so that
  * its chunk is to be deleted. */
 enum { DONE, LEFT, EMPTY };
@@ -133,7 +134,7 @@ typedef struct {
     int64_t max_encoded; /* larger files and ranges are left */
     int64_t codec;
     int64_t swap;     /* bytes of what is to be swapped, 0 for nothing */
-    int64_t checksum; /* whether a crc32c follows the encoded bytes */
+    int64_t checksum; /* what follows the encoded bytes */
     int64_t separator;
     int64_t out;                    /* address of the result, or of the value; of the first slot, if there are several */
     int64_t npoints;                /* -1 for boxes */
@@ -433,6 +434,10 @@ bool is_version(const Call *call, int fd);
 Found find_stored(const Call *call, const int64_t *coords, Reader *reader, Stored *stored);
 void leave_stored(const Call *call, const Stored *stored);
 bool read_stored(const Stored *stored, char *to, int64_t n, int64_t at);
+
+/* checksums.c */
+bool has_checksum(const Job *job);
+uint32_t checksum_of(const Job *job, const char *data, int64_t n);
 
 /* decode.c */
 bool load_stored(const Job *job, const Stored *stored, char *into, int64_t wanted, Reader *reader, char **chunk);

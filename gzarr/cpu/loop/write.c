@@ -287,7 +287,7 @@ static int write_one(const Call *call, Sink *sink, int64_t part, Done *done, Sta
         }
     }
     if (job->checksum) {
-        const uint32_t sum = lib.crc32c_value((const uint8_t *)data, (size_t)size);
+        const uint32_t sum = checksum_of(job, data, size);
         memcpy(to + size, &sum, sizeof sum);
         size += CHECKSUM;
     }

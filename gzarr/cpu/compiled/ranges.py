@@ -1,0 +1,151 @@
+"""Chunks that are ranges of files, as the compiled loop is told of them: as those of shards, whose index is known.
+
+Theory of operation. A table (`gzarr.storage.tables`) says in which file each chunk is, and where. Chunks of a batch
+that follow each other in one file are an object of the loop, which opens the file, compares its version with the one
+that the table is of, before and after, and reads the ranges. What is in no local file is left to the store.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gzarr.cpu.compiled.shards import ABSENT, CHECKED, LEFT
+from gzarr.indexing.selection import Indices
+from gzarr.storage.base import Store
+from gzarr.storage.local_files import WRITTEN, FileVersion
+from gzarr.storage.tables import INLINE, ChunkTable, Tables
+from gzarr.storage.tables import MISSING as NO_OBJECT
+
+#: Files whose versions are kept at hand.
+_N_KEPT = 1024
+
+
+class File(NamedTuple):
+    """A file with chunks.
+
+    Attributes
+    ----------
+    path : bytes
+        Its path.
+    state : int
+        Whether the loop may read it.
+    token : FileVersion
+        The version to compare it with.
+    """
+
+    path: bytes
+    state: int
+    token: FileVersion = FileVersion(0, 0, 0, 0, 0)
+
+    @property
+    def version(self) -> bytes:
+        """The version as the loop compares it. What this process has written to other files does not count."""
+        return self.token._replace(number=int(WRITTEN[self.token.inode % len(WRITTEN)])).packed()
+
+    @property
+    def numbers(self) -> bytes:
+        """The loop's numbers of it."""
+        return struct.pack("q40s", self.state, self.version)
+
+
+_NO_FILE = File(b"", ABSENT)
+
+
+class FileRanges:
+    """The chunks of one array in files.
+
+    Parameters
+    ----------
+    tables : Tables
+        Says which files those are.
+    table : ChunkTable
+        Where the chunks are.
+    """
+
+    def __init__(self, tables: Tables, table: ChunkTable) -> None:
+        self.file = lru_cache(_N_KEPT)(lambda number: _file(tables, number))
+        self._counts, self._steps = table.counts, table.steps
+        self._objects, self._places = table.objects, table.places
+        if table.padded_nbytes:
+            self._pad(table.padded_nbytes)
+        odd = self._objects < 0
+        if odd.any() and (self._places[odd] != self._objects[odd, None]).any():
+            self._places = np.where(odd[:, None], self._objects[:, None], self._places)  # outside of every file
+        there = self._objects[~odd]
+        #: The only object, from which the loop may read any chunks in one call; None if there are several.
+        self._only = int(there[0]) if there.size and (there == there[0]).all() else None
+
+    def _pad(self, nbytes: int) -> None:
+        """Let short chunks have so many bytes: what follows in the file stands for elements that nobody sees."""
+        self._objects, self._places = self._objects.copy(), self._places.copy()
+        for row in np.flatnonzero((self._places[:, 1] < nbytes) & (self._objects >= 0)).tolist():
+            fits = self._places[row, 0] + nbytes <= self.file(int(self._objects[row])).token.nbytes
+            if fits:
+                self._places[row, 1] = nbytes
+            else:
+                self._objects[row] = INLINE
+
+    def find(self, coords: Indices) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """The objects and places of chunks, (n,) and (n, 2); `NO_OBJECT`, or `INLINE` for what the store has to read.
+
+        coords: (n, ndim).
+        """
+        rows = coords @ self._steps
+        objects, places = self._objects[rows], self._places[rows]
+        for row in np.flatnonzero((places[:, 1] < 0) & (objects >= 0)).tolist():
+            places[row] = 0, self.file(int(objects[row])).token.nbytes
+        return objects, places
+
+    def columns(self, coords: Indices) -> tuple[NDArray[np.int64], Indices, bytes, bytes]:
+        """What compiled code takes, as `ShardRows.columns`: chunks that follow each other in a file are an object."""
+        objects, places = self.find(coords)
+        missing = objects == NO_OBJECT
+        if missing.any():  # they stand in the object before them
+            objects = objects[np.maximum.accumulate(np.where(missing, 0, np.arange(missing.size)))]
+        firsts = np.flatnonzero(np.append(True, objects[1:] != objects[:-1]))
+        files = [self.file(number) for number in objects[firsts].tolist()]
+        bounds = np.append(firsts, objects.size)
+        return places, bounds, b"".join([x.numbers for x in files]), b"".join([x.path + b"\0" for x in files])
+
+    def shard(self) -> tuple[tuple[int, ...], tuple[Callable[[tuple[int, ...]], tuple[object, ...] | None], Indices]]:
+        """The array as `Basic` sees shards: one with all chunks, if they are in one object; else each chunk is one.
+
+        Returns: chunks of a shard; what finds its index, its version and its path, and the entries between chunks.
+        """
+        if self._only is not None:
+            file = self.file(self._only)
+            known = file.state == CHECKED
+            return self._counts, (
+                lambda _: (self._places, file.version, file.path) if known else None,
+                self._steps,
+            )
+
+        def find(coords: tuple[int, ...]) -> tuple[object, ...] | None:
+            objects, places = self.find(np.array([coords]))
+            file = self.file(int(objects[0]))
+            return (places, file.version, file.path) if file.state == CHECKED else None
+
+        return (1,) * len(self._counts), (find, self._steps)
+
+
+def make_ranges(store: Store, path: str) -> FileRanges | None:
+    """The chunks of an array, if they are ranges of files on this machine. Raises: StoreError, CopyError."""
+    tables = store.tables
+    table = None if tables is None or store.concurrency > 1 else tables.table(path)
+    return None if tables is None or table is None else FileRanges(tables, table)
+
+
+def _file(tables: Tables, number: int) -> File:
+    if number == NO_OBJECT:
+        return _NO_FILE
+    found = None if number == INLINE else tables.file(number)
+    if found is None or not isinstance(found[1], FileVersion) or "\0" in found[0]:
+        return _NO_FILE._replace(state=LEFT)
+    return File(os.fsencode(found[0]), CHECKED, found[1])
