@@ -130,6 +130,13 @@ def describe_gpu() -> str:
     return ", ".join(f"cuda:{number} ({identify(number).name})" for number in range(device_count()))
 
 
+def gpu_report(*, check: bool = False, warm: bool = False) -> dict[str, Any]:
+    """Everything that is known of GPUs here: see `gzarr.gpu.detection.report`."""
+    from gzarr.gpu.detection import report
+
+    return report.gpu_report(check=check, warm=warm)
+
+
 def gpu_has_dtype(dtype: np.dtype[Any]) -> bool:
     """Return whether arrays on a GPU can have a dtype, byte order aside. Needs no GPU."""
     from gzarr.gpu.codecs.dtypes import has_dtype
@@ -227,18 +234,17 @@ def _takes_gpu(options: _Options) -> bool:
     if not _has_gpu(options[2] == "kvikio"):
         return False
     with _sharing:
-        fault = _fault()
-        if fault is None:
-            fault = _opening_fault(options)
-        if fault is not None and not _warned:
-            _warned.append(fault)
+        faults = _faults() or _opening_faults(options)
+        if faults and not _warned:
+            _warned.extend(faults)
+            listed = "".join(f"\n- {fault}" for fault in faults)
             warnings.warn(
-                f"device='auto' is the CPU, because the GPU failed: {fault}. device='cuda' or GZARR_DEVICE=cuda "
-                "uses it nevertheless; device='cpu' or GZARR_DEVICE=cpu avoids it.",
+                f"device='auto' is the CPU, because the GPU has failed:{listed}\ndevice='cuda' or GZARR_DEVICE=cuda "
+                "uses it nevertheless; device='cpu' or GZARR_DEVICE=cpu avoids it; `gzarr gpu` says more.",
                 RuntimeWarning,
                 stacklevel=4,
             )
-    return fault is None
+    return not faults
 
 
 @cache
@@ -249,23 +255,23 @@ def _has_gpu(kvikio: bool) -> bool:
 
 
 @cache
-def _fault() -> str | None:
-    from gzarr.gpu.detection.verify import find_fault
+def _faults() -> list[str]:
+    from gzarr.gpu.detection.verify import find_faults
 
-    return find_fault()
+    return find_faults()
 
 
 @cache
-def _opening_fault(options: _Options) -> str | None:
+def _opening_faults(options: _Options) -> list[str]:
     """Return what CUDA says when the device is opened: another process may hold it, or all of its memory."""
     try:
         _shared(_gpu, 0, *options)
     except Exception as error:  # noqa: BLE001 - whatever a driver or a library raises
-        return f"{type(error).__name__}: {error}"
-    return None
+        return [f"it cannot be opened: {type(error).__name__}: {error}"]
+    return []
 
 
-#: The fault that this process has warned of.
+#: The faults that this process has warned of.
 _warned: list[str] = []
 
 
@@ -305,5 +311,5 @@ def _shared(make: Callable[..., Backend], *options: Any) -> Backend:
 @after_fork
 def _forget_gpu() -> None:
     """Forget in a forked process what the driver told its parent."""
-    for answer in (_problems, _has_gpu, _fault, _opening_fault):
+    for answer in (_problems, _has_gpu, _faults, _opening_faults):
         answer.cache_clear()

@@ -30,9 +30,9 @@ _V2: dict[str, Any] = {"zarr_format": 2, "compressor": None}
 #: What is checked besides the defaults of codecs: keywords of `gzarr.create_array`.
 CASES: dict[str, dict[str, Any]] = {
     "no codec": {"compressors": None},
-    "big-endian, transposed": {**_V2, "dtype": ">i4", "order": "F"},
-    "blosc lz4, byte shuffle": {"compressors": codecs.BloscCodec("lz4", 5, "shuffle")},
-    "blosc zstd, bit shuffle": {"compressors": codecs.BloscCodec("zstd", 5, "bitshuffle")},
+    "big-endian transposed": {**_V2, "dtype": ">i4", "order": "F"},
+    "blosc lz4 byte-shuffled": {"compressors": codecs.BloscCodec("lz4", 5, "shuffle")},
+    "blosc zstd bit-shuffled": {"compressors": codecs.BloscCodec("zstd", 5, "bitshuffle")},
     "blosc zlib": {**_V2, "compressor": nc.Blosc("zlib", 5, nc.Blosc.SHUFFLE)},
     "zstd and crc32c": {"compressors": [codecs.ZstdCodec(3, checksum=True), codecs.Crc32cCodec()]},
     "zlib": {**_V2, "compressor": nc.Zlib(5)},
@@ -73,7 +73,7 @@ def find_faults(device: str) -> list[str]:
     Returns
     -------
     list of str
-        A phrase for each fault; nothing if all is well.
+        "name: what is wrong" for each fault; nothing if all is well.
     """
     faults = []
     for name, keywords in {**default_cases(), **CASES}.items():
@@ -82,7 +82,7 @@ def find_faults(device: str) -> list[str]:
         except MissingExtraError:
             continue
         except Exception as error:  # noqa: BLE001 - whatever a driver or a library raises is the answer
-            fault = f"{type(error).__name__}: {error}"
+            fault = f"the GPU fails with {type(error).__name__}: {error}"
         if fault:
             faults.append(f"{name}: {fault}")
     return faults
@@ -113,19 +113,19 @@ def _fault(device: str, keywords: dict[str, Any]) -> str:
     data = _data(dtype)
     on_cpu = create_array({}, data=data, device="cpu", **keywords)
     on_device = on_cpu.to(device, strict=True, **OPTIONS)
-    for key in (np.s_[...], np.s_[3:90:2, ::-3], np.s_[50]):
+    for key, text in ((np.s_[...], "..."), (np.s_[3:90:2, ::-3], "3:90:2, ::-3"), (np.s_[50], "50")):
         if not _same(on_device[key], on_cpu[key]):
-            return f"another answer than the CPU's for [{key}]"
+            return f"the GPU reads other values than the CPU at [{text}]"
     points = tuple(np.random.default_rng(1).integers(0, n, 50) for n in SHAPE)
     if not _same(on_device.vindex[points], on_cpu.vindex[points]):
-        return "another answer than the CPU's for points"
+        return "the GPU reads other values than the CPU at single points"
     plain = create_array({}, data=data, chunks=CHUNKS, compressors=None, device="cpu")
     values = plain.to(device, strict=True, **OPTIONS)[...]
     written = create_array({}, shape=SHAPE, dtype=dtype, device=device, strict=False, **OPTIONS, **keywords)
     written[...] = values
     written[5:70, 11:60] = values[5:70, 11:60]
     read_back = open_array(written.store, mode="r", device="cpu")[...]
-    return "" if _same(read_back, on_cpu[...]) else "the CPU reads other values than were written from the device"
+    return "" if _same(read_back, on_cpu[...]) else "the CPU reads other values than the GPU has written"
 
 
 def _same(got: Any, wanted: Any) -> bool:

@@ -173,16 +173,16 @@ def test_a_device_that_cannot_be_opened_is_not_taken(monkeypatch: pytest.MonkeyP
     from gzarr import devices
 
     monkeypatch.setattr(devices, "_has_gpu", lambda kvikio: True)
-    monkeypatch.setattr(devices, "_fault", lambda: None)
+    monkeypatch.setattr(devices, "_faults", list)
     monkeypatch.setattr(devices, "_warned", [])
     monkeypatch.setattr(devices, "_gpu", lambda *options: (_ for _ in ()).throw(RuntimeError("all memory is taken")))
-    devices._opening_fault.cache_clear()
+    devices._opening_faults.cache_clear()
     with pytest.warns(RuntimeWarning, match="RuntimeError: all memory is taken"):
         assert gzarr.zeros(3, device="auto").device == "cpu"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert gzarr.zeros(3, device="auto").device == "cpu"
-    devices._opening_fault.cache_clear()
+    devices._opening_faults.cache_clear()
 
 
 def test_a_chunk_cache_keeps_auto_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,7 +34,7 @@ def test_each_kind_of_fault_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(EmulatedDevice, "decompress", spoil)
         names = {fault.partition(":")[0] for fault in selfcheck.find_faults("emulated")}
-        assert names == {"blosc lz4, byte shuffle", "lz4", "delta and shuffle"}
+        assert names == {"blosc lz4 byte-shuffled", "lz4", "delta and shuffle"}
 
     def no_points(self: Any, kernel: str, n_threads: int, args: Any) -> None:
         if kernel != "place_points":
@@ -43,7 +43,7 @@ def test_each_kind_of_fault_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(EmulatedDevice, "launch", no_points)
         faults = selfcheck.find_faults("emulated")
-        assert "big-endian, transposed: another answer than the CPU's for points" in faults
+        assert "big-endian transposed: the GPU reads other values than the CPU at single points" in faults
     with monkeypatch.context() as patch:
         patch.setattr(EmulatedDevice, "decoders", lambda self: frozenset())
         assert any("DeviceError" in fault for fault in selfcheck.find_faults("emulated"))

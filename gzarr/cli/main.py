@@ -22,6 +22,7 @@ from gzarr.cli import (  # noqa: F401 - which register themselves
     convert,
     copy,
     demo,
+    gpu,
     info,
     ls,
     migrate,

@@ -35,7 +35,7 @@ class Report:
         width = max((len(name) for name, _ in items), default=0)
         lines = []
         for name, value in items:
-            wrapped = textwrap.wrap(value, _WIDTH - width - 3, break_long_words=False) or [""]
+            wrapped = textwrap.wrap(value, _WIDTH - width - 3, break_long_words=False, break_on_hyphens=False) or [""]
             labels = [name, *[""] * (len(wrapped) - 1)]
             lines += [f"{label:<{width}} : {line}" for label, line in zip(labels, wrapped, strict=True)]
         return "\n".join(lines)

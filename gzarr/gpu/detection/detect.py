@@ -30,8 +30,8 @@ def find_problems(*, kvikio: bool = False) -> list[str]:
     kvikio: whether files will be read with KvikIO, which nothing else needs.
     """
     problems = [ask_driver().problem, _gpu_problem(), _cupy_problem(), _nvcomp_problem()]
-    if kvikio:
-        problems.append(kvikio_problem())
+    if kvikio and (lacks := kvikio_problem()):
+        problems.append(f"{lacks}, or leave out reader='kvikio'")
     return [problem for problem in problems if problem]
 
 
@@ -81,7 +81,6 @@ def kvikio_problem() -> str:
     """What KvikIO lacks, with the remedy, or ""."""
     cuda = packages.cuda_of_cupy() or packages.fitting_cuda() or max(CUDAS)
     remedy = f"pip install 'gzarr[cuda{cuda}]' and pip install --no-deps 'kvikio-cu{cuda}==26.10.*'"
-    remedy = f"{remedy}, or leave out reader='kvikio'"
     if importlib.util.find_spec("kvikio") is None:
         return f"KvikIO is missing: {remedy}"
     return _too_old("KvikIO", next(iter(installed(*KVIKIOS).values()), ""), KVIKIO_VERSION, remedy)

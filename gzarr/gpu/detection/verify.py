@@ -18,7 +18,7 @@ import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from gzarr.gpu.detection import detect, driver
 from gzarr.gpu.detection.cache_folder import cache_folder
@@ -29,23 +29,79 @@ TIMEOUT_S = 60.0
 FAILURE_S = 600.0
 #: How long to wait for a process that was killed, which may never end if the driver holds it.
 _KILLED_S = 5.0
+#: Most names that one sentence gives.
+_SHOWN = 4
 _CHILD = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from gzarr.selfcheck import main; main()"
 
 
-def find_fault(timeout_s: float = TIMEOUT_S) -> str | None:
-    """Why the first CUDA device must not be used; None if it passes the self-check, or has passed it before."""
+class Verdict(NamedTuple):
+    """The result of a self-check.
+
+    Attributes
+    ----------
+    faults : list of str
+        A sentence for each kind of fault; none if the device has passed.
+    time : float
+        When it was checked, in seconds since 1970.
+    """
+
+    faults: list[str]
+    time: float
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether it still holds: a success does, a failure for some minutes."""
+        return not self.faults or 0 <= time.time() - self.time < FAILURE_S
+
+
+def find_faults(timeout_s: float = TIMEOUT_S, *, anew: bool = False) -> list[str]:
+    """Why the first CUDA device must not be used; nothing if it passes the self-check, or has passed it before.
+
+    anew: check it even if there is a valid result.
+    """
     about = _about()
+    path = _file_of(about)
+    known = last_verdict(path)
+    if known is not None and known.is_valid and not anew:
+        return known.faults
+    faults = sentences(run_self_check(timeout_s))
+    # If another process has meanwhile found that the GPU passes, this failure may only mean that the GPU was full.
+    passed = (meanwhile := last_verdict(path)) is not None and not meanwhile.faults
+    if path is not None and (anew or not (faults and passed)):
+        _remember(path, {"faults": faults, "time": time.time(), "about": about})
+    return faults
+
+
+def last_verdict(path: Path | None = None) -> Verdict | None:
+    """The last result for this GPU and its software, however old; None if there is none."""
+    path = path or _file_of(_about())
+    try:
+        document = json.loads("" if path is None else path.read_text())
+        verdict = Verdict(document["faults"], float(document["time"]))
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    is_list = isinstance(verdict.faults, list) and all(isinstance(fault, str) for fault in verdict.faults)
+    return verdict if is_list else None
+
+
+def sentences(faults: list[str]) -> list[str]:
+    """Faults as "name: what is wrong"; those of which the same is wrong are one."""
+    names: dict[str, list[str]] = {}
+    for fault in faults:
+        name, colon, what = fault.partition(": ")
+        names.setdefault(what if colon else fault, []).append(name if colon else "")
+    return [f"{_enumerated(these)}: {what}" if these[0] else what for what, these in names.items()]
+
+
+def _enumerated(names: list[str]) -> str:
+    shown = names if len(names) <= _SHOWN else [*names[: _SHOWN - 1], f"{len(names) - _SHOWN + 1} others"]
+    return " and ".join(filter(None, [", ".join(shown[:-1]), shown[-1]]))
+
+
+def _file_of(about: dict[str, Any]) -> Path | None:
     folder = cache_folder("self-checks")
     digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:24]
-    path = None if folder is None else folder / f"{digest}.json"
-    remembered = None if path is None else _recall(path)
-    if remembered is not None:
-        return "; ".join(remembered) or None
-    faults = run_self_check(timeout_s)
-    # If another process has meanwhile found that the GPU passes, this failure may only mean that the GPU was full.
-    if path is not None and not (faults and _recall(path) == []):
-        _remember(path, {"faults": faults, "time": time.time(), "about": about})
-    return "; ".join(faults) or None
+    return None if folder is None else folder / f"{digest}.json"
 
 
 def run_self_check(timeout_s: float) -> list[str]:
@@ -96,18 +152,6 @@ def _about() -> dict[str, Any]:
         "python": platform.python_version(),
         "code": [str(package), max(path.stat().st_mtime_ns for path in files)],
     }
-
-
-def _recall(path: Path) -> list[str] | None:
-    """The faults in a file; None if there is no valid file, or if a failure has expired."""
-    try:
-        document = json.loads(path.read_text())
-        faults, age = document["faults"], time.time() - float(document["time"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return None
-    if not isinstance(faults, list) or not all(isinstance(fault, str) for fault in faults):
-        return None
-    return faults if not faults or 0 <= age < FAILURE_S else None
 
 
 def _remember(path: Path, result: dict[str, Any]) -> None:

@@ -102,14 +102,35 @@ def test_what_is_remembered_depends_on_what_it_was_found_with(monkeypatch: pytes
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     answers = iter([["it failed"], [], ["it failed again"], []])
     monkeypatch.setattr(verify, "run_self_check", lambda timeout_s: next(answers))
-    assert verify.find_fault() == verify.find_fault() == "it failed"
+    assert verify.find_faults() == verify.find_faults() == ["it failed"]
     monkeypatch.setattr(verify.detect, "versions", lambda: {"cupy": "99"})
-    assert verify.find_fault() is verify.find_fault() is None
+    assert verify.find_faults() == verify.find_faults() == []
     for path in (tmp_path / "gzarr" / "self-checks").iterdir():
         path.write_text("{")
-    assert verify.find_fault() == "it failed again"
+    assert verify.find_faults() == ["it failed again"]
     monkeypatch.setattr(verify, "FAILURE_S", 0)  # a failure of long ago
-    assert verify.find_fault() is None
+    assert verify.find_faults() == []
+
+
+def test_a_check_anew_replaces_what_passed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    answers = iter([[], ["it fails now"]])
+    monkeypatch.setattr(verify, "run_self_check", lambda timeout_s: next(answers))
+    assert verify.last_verdict() is None
+    assert verify.find_faults() == verify.find_faults() == []
+    assert verify.find_faults(anew=True) == verify.find_faults() == ["it fails now"]
+    verdict = verify.last_verdict()
+    assert verdict is not None
+    assert verdict.faults == ["it fails now"]
+    assert time.time() - verdict.time < 60
+
+
+def test_faults_of_one_kind_are_one_sentence() -> None:
+    names = ["zstd", "gzip", "lz4", "blosc lz4 byte-shuffled", "zlib"]
+    wrong, refused = "the GPU reads other values than the CPU at [...]", "the GPU fails with DeviceError: lz4: no"
+    found = verify.sentences([f"{name}: {wrong}" for name in names] + [f"crc32c: {refused}", "it was killed"])
+    assert found == [f"zstd, gzip, lz4 and 2 others: {wrong}", f"crc32c: {refused}", "it was killed"]
+    assert verify.sentences([f"{name}: {wrong}" for name in names[:2]]) == [f"zstd and gzip: {wrong}"]
 
 
 def test_a_cache_that_cannot_be_written_means_a_check_in_each_process(
@@ -119,7 +140,7 @@ def test_a_cache_that_cannot_be_written_means_a_check_in_each_process(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     answers = iter([["one"], ["two"]])
     monkeypatch.setattr(verify, "run_self_check", lambda timeout_s: next(answers))
-    assert (verify.find_fault(), verify.find_fault()) == ("one", "two")
+    assert (verify.find_faults(), verify.find_faults()) == (["one"], ["two"])
 
 
 def test_a_failure_does_not_replace_what_passed_meanwhile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -127,12 +148,12 @@ def test_a_failure_does_not_replace_what_passed_meanwhile(monkeypatch: pytest.Mo
 
     def check(timeout_s: float) -> list[str]:
         monkeypatch.setattr(verify, "run_self_check", lambda timeout_s: [])
-        assert verify.find_fault() is None  # another process, which found memory enough
+        assert verify.find_faults() == []  # another process, which found memory enough
         return ["no memory"]
 
     monkeypatch.setattr(verify, "run_self_check", check)
-    assert verify.find_fault() == "no memory"
-    assert verify.find_fault() is None
+    assert verify.find_faults() == ["no memory"]
+    assert verify.find_faults() == []
     assert [file["faults"] for file in kept(tmp_path)] == [[]]
 
 
@@ -141,7 +162,7 @@ def test_a_failure_does_not_replace_what_passed_meanwhile(monkeypatch: pytest.Mo
 )
 def test_a_file_that_says_something_else_is_no_answer(text: str, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(text)
-    assert verify._recall(tmp_path / "a.json") is None
+    assert verify.last_verdict(tmp_path / "a.json") is None
 
 
 def test_a_full_disk_leaves_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -23,17 +23,22 @@ print(json.dumps([z.device, (found.get() if z.device != "cpu" else found).tolist
 """
 
 
-def ask(folder: Path, spoilt: str) -> tuple[str, list[str]]:
-    """The device of an array in a process with a cache of its own, and its warnings."""
+def run(folder: Path, spoilt: str, *command: str) -> str:
+    """What Python prints in a process with a cache of its own."""
     (folder / "gzarr").mkdir(exist_ok=True)
     for name in ("driver", "kernels"):  # they take time to compile
         compiled, here = cache_folder(name), folder / "gzarr" / name
         if compiled is not None and not here.exists():
             here.symlink_to(compiled)
     env = os.environ | {"XDG_CACHE_HOME": str(folder), "GZARR_DEVICE": "auto", "DRIVER_SPOILS": spoilt}
-    done = subprocess.run([sys.executable, "-c", ASK], env=env, capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, *command], env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    device, values, warned = json.loads(done.stdout.splitlines()[-1])
+    return done.stdout
+
+
+def ask(folder: Path, spoilt: str) -> tuple[str, list[str]]:
+    """The device of an array in such a process, and its warnings."""
+    device, values, warned = json.loads(run(folder, spoilt, "-c", ASK).splitlines()[-1])
     assert values == [1, 2, 3]
     return device, warned
 
@@ -50,11 +55,26 @@ def test_a_gpu_that_passes_is_taken_and_checked_once(tmp_path: Path) -> None:
     assert file["faults"] == []
     assert "made of software" in file["about"]["gpu"]["name"]
     assert ask(tmp_path, "crash") == ("cuda:0", [])  # it would: it is not asked again
+    page = json.loads(run(tmp_path, "crash", "-m", "gzarr", "gpu", "--json"))
+    assert page["self_check"] == {"faults": [], "time": file["time"], "valid": True}
+    assert page["auto"] == {"device": "cuda:0", "why": "it has passed the self-check"}
+    assert page["cuda"]["CuPy"] == page["cuda"]["nvCOMP"] == page["cuda"]["the driver and the GPU"] in (12, 13)
+    assert [one["device"] for one in page["devices"]] == ["cuda:0", "cuda:1"]
+    assert (page["reader"]["name"], page["reader"]["kvikio_lacks"]) == ("host", None)
 
 
 def test_a_gpu_that_answers_wrongly_is_not_taken(tmp_path: Path) -> None:
     device, (warning,) = ask(tmp_path, "zstd")  # of two arrays
     assert device == "cpu"
-    for words in ("zstd: another answer than the CPU's", "GZARR_DEVICE=cuda", "GZARR_DEVICE=cpu"):
+    for words in (
+        "- blosc, zstd, blosc zstd bit-shuffled and sharding: the GPU reads other values than the CPU at [...]",
+        "GZARR_DEVICE=cuda",
+        "GZARR_DEVICE=cpu",
+    ):
         assert words in warning
     assert kept(tmp_path)["faults"]
+    page = run(tmp_path, "", "-m", "gzarr", "gpu", "--warm")
+    assert "Self-check    : failed on" in page
+    assert "Fault         : blosc, zstd, blosc zstd bit-shuffled and sharding: the GPU reads" in page
+    assert 'device="auto" : cpu: the GPU has failed the self-check' in page
+    assert "18 are compiled and cached" in page
