@@ -36,13 +36,14 @@ def tree(
 def _drawn(node: gzarr.Array | gzarr.Group, name: str, level: int | None, *, stored: bool) -> Tree:
     """A node and what is below it."""
     from gzarr.display.info import Tree
+    from gzarr.hierarchy.group_info import trees_left_out
 
     if isinstance(node, gzarr.Array):
         return Tree(f"{colored(name, bold=True)} {described(node, stored=stored)}")
     members = () if level == 0 else node.members()
     below = None if level is None else level - 1
     children = [_drawn(member, inner, below, stored=stored) for inner, member in members]
-    return Tree(colored(name, "blue", bold=True), children)
+    return Tree(colored(name, "blue", bold=True), [*children, *trees_left_out(node.metadata)])
 
 
 def described(array: gzarr.Array, *, stored: bool) -> str:

@@ -18,7 +18,7 @@ from gzarr.indexing.keys import join_path
 from gzarr.storage.base import Store
 from gzarr.storage.local import LocalStore
 from gzarr.virtual.store import Contents, VirtualStore
-from gzarr.virtual.tiff import Level, levels_of, opened_tiff, series_attributes
+from gzarr.virtual.tiff import ImageLevel, levels_of, opened_tiff, series_attributes
 
 
 def from_tiff(
@@ -112,7 +112,7 @@ def _sources(series: Any, path: Path, name: str) -> list[Source]:
     ]
 
 
-def _source(level: Level, objects: list[tuple[Store, str]], name: str) -> Source:
+def _source(level: ImageLevel, objects: list[tuple[Store, str]], name: str) -> Source:
     contents = Contents({"zarr.json": level.document({})}, {"": level.chunks}, objects)
     array = open_array(VirtualStore(lambda: contents, name), "r", device="cpu")
     dtype = level.dtype.newbyteorder("=")

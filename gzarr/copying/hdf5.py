@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 
@@ -27,6 +27,9 @@ STRUCTURAL = frozenset(
     | {"_nc3_strict", "_NCProperties", "_NCCOPY"}
 )
 
+
+#: Between the path of a node and the name of its attribute: no name has it.
+ATTRIBUTE_MARK = "\0"
 
 #: A group's attribute with further names of what has several in HDF5: paths from the root, by name.
 LINKS = "hdf5_links"
@@ -47,24 +50,39 @@ def place(node: Any) -> str:
     return f"{node.file.filename}:{node.name}"
 
 
-def members(group: Any, ancestors: frozenset[Any] = frozenset()) -> Iterator[tuple[str, Any]]:
+def refuse(name: str, error: CopyError) -> NoReturn:
+    """Raise the error: what is done about members and attributes that Zarr cannot have."""
+    raise error
+
+
+def members(
+    group: Any, ancestors: frozenset[Any] = frozenset(), odd: Callable[[str, CopyError], object] = refuse
+) -> Iterator[tuple[str, Any]]:
     """(name, object) of the members of a group, in h5py's order, with links followed.
 
-    Raises CopyError for a link that leads nowhere, a group within itself, or a name that Zarr cannot have.
+    odd: is told of a link that leads nowhere, a group within itself, or a name that Zarr cannot have.
     """
     with reading(place(group)):
         names = list(group)
     for name in names:
-        check_name(name, place(group))
         try:
-            node = group[name]
-        except (KeyError, OSError) as error:
-            raise CopyError(f"{place(group)}: the link {name!r} leads nowhere: {error}; delete or repair it") from error
-        if not hasattr(node, "shape") and not hasattr(node, "keys"):
-            continue  # a named datatype, which the datasets that use it repeat
-        if hasattr(node, "keys") and node.id in ancestors:
-            raise CopyError(f"{place(group)}: the link {name!r} leads back to a group that contains it; delete it")
-        yield name, node
+            node = _member(group, name, ancestors)
+        except CopyError as error:
+            odd(str(name), error)
+            continue
+        if hasattr(node, "shape") or hasattr(node, "keys"):  # no named datatype, which the datasets that use it repeat
+            yield name, node
+
+
+def _member(group: Any, name: str, ancestors: frozenset[Any]) -> Any:
+    check_name(name, place(group))
+    try:
+        node = group[name]
+    except (KeyError, OSError) as error:
+        raise CopyError(f"{place(group)}: the link {name!r} leads nowhere: {error}; delete or repair it") from error
+    if hasattr(node, "keys") and node.id in ancestors:
+        raise CopyError(f"{place(group)}: the link {name!r} leads back to a group that contains it; delete it")
+    return node
 
 
 def ancestors(group: Any) -> frozenset[Any]:
@@ -76,14 +94,22 @@ def ancestors(group: Any) -> frozenset[Any]:
     return frozenset(ids)
 
 
-def tree(group: Any, *, links: Literal["once", "copy"] = "once") -> SourceTree:
+def tree(
+    group: Any, *, links: Literal["once", "copy"] = "once", odd: Callable[[str, CopyError], object] = refuse
+) -> SourceTree:
     """Everything below an HDF5 group. Raises CopyError.
 
     With ``links="once"``, what has several names is there once; the attribute `LINKS` of a group has its other names.
+    odd: is told the paths of members and attributes (path, `ATTRIBUTE_MARK`, name) that Zarr cannot have and that are
+    left out.
     """
     groups: dict[str, dict[str, Any]] = {}
     arrays: dict[str, Source] = {}
     paths: dict[Any, str] = {}
+
+    def odd_attribute(path: str) -> Callable[[str, CopyError], object]:
+        return lambda name, error: odd(f"{path}{ATTRIBUTE_MARK}{name}", error)
+
     soft: deque[tuple[str, str, Any, frozenset[Any]]] = deque()
 
     def add(path: str, name: str, node: Any, ancestors: frozenset[Any]) -> None:
@@ -91,14 +117,17 @@ def tree(group: Any, *, links: Literal["once", "copy"] = "once") -> SourceTree:
         if links == "once" and paths.setdefault(key, below) != below:
             groups[path].setdefault(LINKS, {})[name] = f"/{paths[key]}"
         elif hasattr(node, "shape"):
-            arrays[below] = dataset_source(node)
+            try:
+                arrays[below] = dataset_source(node, odd=odd_attribute(below))
+            except CopyError as error:
+                odd(below, error)
         else:
             visit(node, below, ancestors)
 
     def visit(node: Any, path: str, ancestors: frozenset[Any]) -> None:
-        groups[path] = attributes_of(node)
+        groups[path] = attributes_of(node, odd_attribute(path))
         inside = ancestors | {node.id}
-        for name, child in members(node, inside):
+        for name, child in members(node, inside, lambda name, error: odd(join_path(path, name), error)):
             if isinstance(node.get(name, getlink=True), h5py_module().HardLink):
                 add(path, name, child, inside)
             else:  # what it leads to may have a name of its own
@@ -116,13 +145,18 @@ def _identity(node: Any) -> tuple[Any, ...]:
     return info.fileno, info.addr
 
 
-def dataset_source(dataset: Any, *, with_attributes: bool = True) -> Source:
-    """An HDF5 dataset as a source. Raises CopyError for element types that Zarr lacks, and for damage."""
+def dataset_source(
+    dataset: Any, *, with_attributes: bool = True, odd: Callable[[str, CopyError], object] = refuse
+) -> Source:
+    """An HDF5 dataset as a source. Raises CopyError for element types that Zarr lacks, and for damage.
+
+    odd: is told of attributes that have no form in JSON.
+    """
     with reading(place(dataset)):
-        return of_file(_dataset_source(dataset, with_attributes=with_attributes))
+        return of_file(_dataset_source(dataset, odd, with_attributes=with_attributes))
 
 
-def _dataset_source(dataset: Any, *, with_attributes: bool) -> Source:
+def _dataset_source(dataset: Any, odd: Callable[[str, CopyError], object], *, with_attributes: bool) -> Source:
     if dataset.shape is None:
         raise CopyError(f"{place(dataset)} is an empty dataset, without a shape; delete it or leave it out")
     is_text = _is_text(dataset.dtype)
@@ -130,7 +164,7 @@ def _dataset_source(dataset: Any, *, with_attributes: bool) -> Source:
     options: dict[str, Any] = {"chunks": dataset.chunks} if dataset.chunks else {}
     if not is_text:
         options["fill_value"] = dataset.fillvalue
-    attributes = attributes_of(dataset) if with_attributes else {}
+    attributes = attributes_of(dataset, odd) if with_attributes else {}
     names = h5py_module().check_enum_dtype(dataset.dtype)
     if names is not None and with_attributes:
         attributes = {**enum_attributes(names), **attributes}
@@ -186,20 +220,27 @@ def dimension_names(dataset: Any) -> tuple[str | None, ...] | None:
     return tuple(names) if any(names) else None
 
 
-def attributes_of(node: Any) -> dict[str, Any]:
-    """The attributes of an HDF5 object as JSON values, without those that tie dimensions. Raises CopyError."""
+def attributes_of(node: Any, odd: Callable[[str, CopyError], object] = refuse) -> dict[str, Any]:
+    """The attributes of an HDF5 object as JSON values, without those that tie dimensions. Raises CopyError.
+
+    odd: is told of those that have no form in JSON.
+    """
     attributes = {}
     with reading(f"the attributes of {place(node)}"):
-        values = {name: node.attrs[name] for name in node.attrs if name not in STRUCTURAL}
-    for name, value in values.items():
+        names = [name for name in node.attrs if name not in STRUCTURAL]
+    for name in names:
         try:
+            with reading(f"the attributes of {place(node)}"):
+                value = node.attrs[name]
             is_element = name == MASK and isinstance(value, (np.void, np.complexfloating))  # no attribute of the copy
             attributes[name] = value if is_element else _in_json(value)
+        except CopyError as error:
+            odd(name, error)
         except (TypeError, ValueError) as error:
-            raise CopyError(
-                f"{place(node)}: attribute {name!r} has no form in JSON: {error}; delete it, or use gzarr.copy with "
-                "without_attrs=True"
-            ) from error
+            what = f"{place(node)}: attribute {name!r} has no form in JSON: {error}"
+            refusal = CopyError(f"{what}; delete it, or use gzarr.copy with without_attrs=True")
+            refusal.__cause__ = error
+            odd(name, refusal)
     return attributes
 
 

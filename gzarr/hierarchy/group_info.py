@@ -10,6 +10,7 @@ from gzarr.display.notebook import Member, group_html
 from gzarr.errors.escaping import escaped
 from gzarr.hierarchy.node import Node
 from gzarr.indexing.keys import join_path
+from gzarr.metadata.conventions import UNREADABLE
 from gzarr.metadata.documents import members
 from gzarr.metadata.model import ArrayMeta, GroupMeta, ZarrFormat
 from gzarr.storage.base import Store
@@ -36,8 +37,20 @@ def group_report(group: Node[GroupMeta]) -> Report:
             ("No. groups", str(len(group_names))),
             *([("Arrays", ", ".join(array_names))] if array_names else []),
             *([("Groups", ", ".join(group_names))] if group_names else []),
+            *(("Left out", f"{name}: {why}") for name, why in left_out(group.metadata).items()),
         ]
     )
+
+
+def left_out(meta: GroupMeta) -> dict[str, str]:
+    """Why members of a group in a file of another format cannot be read, by name."""
+    found = meta.attributes.get(UNREADABLE)
+    return found if isinstance(found, dict) else {}
+
+
+def trees_left_out(meta: GroupMeta) -> list[Tree]:
+    """The same, as parts of a tree."""
+    return [Tree(f"{escaped(name)}: {escaped(str(why))}") for name, why in left_out(meta).items()]
 
 
 def group_page(group: Node[GroupMeta]) -> str:
@@ -67,9 +80,9 @@ def group_tree(group: Node[GroupMeta], level: int | None, max_nodes: int | None)
             if isinstance(meta, ArrayMeta):
                 yield Tree(f"{escaped(name)} {meta.shape} {meta.data_type.dtype}")
             else:
-                yield Tree(escaped(name), list(below(join_path(path, name), deeper)))
+                yield Tree(escaped(name), [*below(join_path(path, name), deeper), *trees_left_out(meta)])
 
-    children = list(below(group.path, level))
+    children = [*below(group.path, level), *trees_left_out(group.metadata)]
     note = f"Truncated at max_nodes={max_nodes}: some arrays and groups are missing\n" if truncated else ""
     return Tree(note + escaped(group.basename or "/"), children)
 

@@ -32,6 +32,8 @@ ATTRIBUTE = "_ARRAY_DIMENSIONS"
 MASK = "_FillValue"
 #: An element that stands for missing data, also where xarray is not asked: as a fill value of v3 in JSON.
 NODATA = "nodata"
+#: Of files of other formats that are read in place: why members of a group, and attributes, were left out, by name.
+UNREADABLE = "not_read_in_place"
 #: A group's attribute with the names of netCDF's unlimited dimensions. Xarray hides attributes that begin with "_nc".
 UNLIMITED = "_nc_unlimited_dims"
 #: What xarray also takes for missing data, in both formats, and the only way to say it of text in v3.

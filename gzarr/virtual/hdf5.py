@@ -17,14 +17,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from numcodecs.vlen import VLenUTF8
 
+from gzarr.concurrency import new_lock
 from gzarr.copying import hdf5
 from gzarr.copying.sources import Source, reading
+from gzarr.errors import CopyError
 from gzarr.hierarchy.array import Array
 from gzarr.indexing.keys import Coords, join_path
+from gzarr.metadata.conventions import UNLIMITED, UNREADABLE
 from gzarr.storage.base import Buffer, Store
 from gzarr.storage.extras import have
 from gzarr.storage.memory import MemoryStore
 from gzarr.virtual.documents import Codec, array_document, codec, group_document, has_one_order
+from gzarr.virtual.lazy_tables import LazyTables
 from gzarr.virtual.store import Chunks, Contents, Reader
 from gzarr.virtual.table import INLINE, MISSING, ChunkTable, cut_run
 
@@ -40,21 +44,53 @@ _NETCDF = "_NCProperties", "_nc3_strict"
 _ONLY_DIMENSION, _NOT_OF_DIMENSION = b"This is a netCDF dimension but not a netCDF variable", "_nc4_non_coord_"
 #: Bytes of a chunk that h5py reads of a dataset without chunks.
 _READ_NBYTES = 1 << 22
+#: Places of chunks that are put into a table at once.
+_N_NOTED = 4096
 
 
-class Opened(NamedTuple):
-    """How a file is opened: for as long as something of it is read, as an open file keeps others from writing to it.
+class Library:
+    """A file as h5py has it: opened when a chunk needs h5py, and then kept open until the store is closed.
+
+    Parameters
+    ----------
+    open_file : callable
+        Opens the file with h5py.
+    """
+
+    def __init__(self, open_file: Callable[[], Any]) -> None:
+        self.open_file, self._opening = open_file, new_lock()
+        self._file: Any = None
+
+    def dataset(self, path: str) -> Any:
+        """A dataset by its path."""
+        with self._opening:
+            if not self._file:
+                self._file = self.open_file()
+        return self._file[path]
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._opening:
+            if self._file:
+                self._file.close()
+
+
+class InChunks(NamedTuple):
+    """A dataset that is read chunk by chunk.
 
     Attributes
     ----------
-    open : callable
-        Opens the file with h5py.
+    library : Library
+        The file.
     path : str
-        Of a dataset.
+        Of the dataset.
+    chunks : tuple of int
+        Shape of a chunk.
     """
 
-    open: Callable[[], Any]
+    library: Library
     path: str
+    chunks: Coords
 
 
 def find_in_hdf5(open_file: Callable[[], Any], store: Store, key: str) -> Contents:
@@ -63,37 +99,56 @@ def find_in_hdf5(open_file: Callable[[], Any], store: Store, key: str) -> Conten
     Parameters
     ----------
     open_file : callable
-        Opens the file with h5py. It is closed again, as an open file keeps others from writing to it, and opened
-        whenever h5py has to read something.
+        Opens the file with h5py.
     store, key
         The object that the file is.
 
     Returns
     -------
     Contents
-        Documents and chunks.
+        Documents and chunks. What Zarr lacks is left out; the attribute `UNREADABLE` of what has it says why.
 
     Raises
     ------
     CopyError
-        If the file is damaged, or holds something that Zarr lacks.
+        If the file is damaged.
     """
+    library, lost = Library(open_file), dict[str, str]()
+    documents, makers = dict[str, bytes](), dict[str, Callable[[], Chunks]]()
     with reading(f"{key!r} as HDF5"), open_file() as file:
-        tree = hdf5.tree(file, links="copy")
+        tree = hdf5.tree(file, links="copy", odd=lambda path, error: lost.setdefault(path, str(error)))
         is_netcdf = any(name in file.attrs for name in _NETCDF)
         clean = _netcdf_attributes if is_netcdf else dict
-        documents = {join_path(path, "zarr.json"): group_document(clean(attrs)) for path, attrs in tree.groups.items()}
-        arrays: dict[str, Chunks] = {}
+        unlimited = dict[str, list[str]]()
         for path, source in tree.arrays.items():
-            dataset = file[f"/{path}"]
+            dataset, at = file[f"/{path}"], path.replace(_NOT_OF_DIMENSION, "") if is_netcdf else path
+            if is_netcdf and dataset.is_scale and dataset.maxshape == (None,):
+                unlimited.setdefault(path.rpartition("/")[0], []).append(path.rpartition("/")[2])
             if is_netcdf and _is_dimension(dataset):
                 continue
-            at = path.replace(_NOT_OF_DIMENSION, "") if is_netcdf else path
-            cleaned = replace(source, attributes=clean(source.attributes))
-            documents[join_path(at, "zarr.json")], arrays[at] = _array(
-                dataset, cleaned, Opened(open_file, dataset.name)
-            )
-    return Contents(documents, arrays, ((store, key),))
+            cleaned = replace(source, attributes=clean(source.attributes) | _lost_of(path, lost))
+            try:
+                with reading(f"{key!r}: {path!r}"):
+                    documents[join_path(at, "zarr.json")], makers[at] = _array(dataset, cleaned, library)
+            except CopyError as error:
+                lost[at] = str(error)
+        for path, attributes in tree.groups.items():
+            axes = {UNLIMITED: sorted(unlimited[path])} if path in unlimited else {}
+            documents[join_path(path, "zarr.json")] = group_document(clean(attributes) | axes | _lost_of(path, lost))
+    arrays = LazyTables(list(makers), lambda path: makers[path]())
+    return Contents(documents, arrays, ((store, key),), unreadable=lost, close=library.close)
+
+
+def _lost_of(path: str, lost: Mapping[str, str]) -> dict[str, Any]:
+    """The attribute that says why members and attributes of a node were left out."""
+    found = {}
+    for name, why in lost.items():
+        owner, mark, attribute = name.partition(hdf5.ATTRIBUTE_MARK)
+        if mark and owner == path:
+            found[f"attribute {attribute}"] = why
+        elif not mark and name.rpartition("/")[0] == path:
+            found[name.rpartition("/")[2]] = why
+    return {UNREADABLE: found} if found else {}
 
 
 def _is_dimension(dataset: Any) -> bool:
@@ -107,33 +162,33 @@ def _netcdf_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
     return {k: v[0] if isinstance(v, list) and len(v) == 1 else v for k, v in attributes.items()}
 
 
-def _array(dataset: Any, source: Source, opened: Opened) -> tuple[bytes, Chunks]:
-    """The document and the chunks of a dataset."""
+def _array(dataset: Any, source: Source, library: Library) -> tuple[bytes, Callable[[], Chunks]]:
+    """The document of a dataset, and what finds its chunks."""
     options: dict[str, Any] = {
         "fill_value": source.options.get("fill_value"),
         "attributes": source.attributes,
         "dimension_names": source.dimension_names,
         "mask_value": source.mask_value,
     }
-    shape = source.shape
-    if source.dtype == "string":
-        chunks = dataset.chunks or _rows(shape, source.itemsize)
-        read = Reader(_counts(shape, chunks), partial(_read_texts, opened, chunks))
-        return array_document(shape, "string", chunks or (), [codec("vlen-utf8")], **options), read
-    dtype: Any = source.dtype
-    found = _stored(dataset, dtype, opened) if has_one_order(dtype) else None
+    shape, dtype, is_text = source.shape, source.dtype, source.dtype == "string"
+    found = None if is_text or not has_one_order(dtype) else _stored(dataset, dtype, library)
     if found is not None:
-        chunks, codecs, table = found
-        return array_document(shape, dtype, chunks, codecs, **options), table
-    if not has_one_order(dtype):
+        chunks, codecs, find = found
+        return array_document(shape, dtype, chunks, codecs, **options), find
+    if not is_text and not has_one_order(dtype):
         dtype = np.dtype([(name, dtype[name].newbyteorder("<")) for name in dtype.names])
-    chunks = dataset.chunks or _rows(shape, dtype.itemsize)
-    read = Reader(_counts(shape, chunks), partial(_read_elements, opened, chunks, dtype))
-    return array_document(shape, dtype, chunks, [], **options), read
+    chunks = dataset.chunks or _rows(shape, source.itemsize if is_text else dtype.itemsize)
+    what = InChunks(library, dataset.name, chunks)
+    read = partial(_read_texts, what) if is_text else partial(_read_elements, what, dtype)
+    obstacle = _missing_filters(dataset)
+    reader = Reader(_counts(shape, chunks), read if obstacle is None else partial(_refuse, obstacle))
+    return array_document(shape, dtype, chunks, [codec("vlen-utf8")] if is_text else [], **options), lambda: reader
 
 
-def _stored(dataset: Any, dtype: np.dtype[Any], opened: Opened) -> tuple[Coords, list[Codec], ChunkTable] | None:
-    """Shape of a chunk, codecs after "bytes", and where the chunks are; None if only h5py can read them."""
+def _stored(
+    dataset: Any, dtype: np.dtype[Any], library: Library
+) -> tuple[Coords, list[Codec], Callable[[], Chunks]] | None:
+    """Shape of a chunk, codecs after "bytes", and what finds the chunks; None if only h5py can read them."""
     h5d = hdf5.h5py_module().h5d
     properties = dataset.id.get_create_plist()
     if dataset.is_virtual or dataset.external:
@@ -145,11 +200,30 @@ def _stored(dataset: Any, dtype: np.dtype[Any], opened: Opened) -> tuple[Coords,
         chunks, table = cut_run(dataset.shape, dtype.itemsize, dataset.id.get_offset() if is_stored else 0)
         if not is_stored:
             table.objects[:] = MISSING
-        return chunks, [], table
+        return chunks, [], lambda: table
     codecs = _codecs(properties)
     if codecs is None or _are_misplaced(dataset):
         return None
-    return dataset.chunks, codecs, _chunk_table(dataset, partial(_encoded, opened, dataset.chunks, dtype, codecs))
+    return dataset.chunks, codecs, partial(_chunk_table, InChunks(library, dataset.name, dataset.chunks), dtype, codecs)
+
+
+def _missing_filters(dataset: Any) -> str | None:
+    """Why h5py cannot read a dataset; None if it can. The package hdf5plugin is used if it is there."""
+    h5z, properties = hdf5.h5py_module().h5z, dataset.id.get_create_plist()
+    filters = [properties.get_filter(number) for number in range(properties.get_nfilters())]
+    if not all(h5z.filter_avail(code) for code, *_ in filters) and have("hdf5plugin"):
+        import hdf5plugin  # noqa: F401 - which registers its filters
+    missing = [f"{name.decode() or 'unknown'} ({code})" for code, _, _, name in filters if not h5z.filter_avail(code)]
+    if not missing:
+        return None
+    return (
+        f"{hdf5.place(dataset)} is stored with the filter {', '.join(missing)}, which neither gzarr nor h5py has; pip"
+        " install hdf5plugin, or convert the file by gzarr.convert where the filter is installed"
+    )
+
+
+def _refuse(why: str, _: Coords) -> Buffer:
+    raise CopyError(why)
 
 
 def _are_misplaced(dataset: Any) -> bool:
@@ -197,23 +271,33 @@ def _codecs(properties: Any) -> list[Codec] | None:
     return codecs
 
 
-def _chunk_table(dataset: Any, encoded: Callable[[Coords], Buffer]) -> ChunkTable:
+def _chunk_table(what: InChunks, dtype: np.dtype[Any], codecs: Sequence[Codec]) -> ChunkTable:
     """Where the chunks of a dataset are. Chunks that skip a filter are read by h5py, and encoded anew."""
-    chunks = dataset.chunks
-    table = ChunkTable.empty(_counts(dataset.shape, chunks))
-    inline: Any = table.inline
+    with reading(what.path), what.library.open_file() as file:
+        dataset = file[what.path]
+        table = ChunkTable.empty(_counts(dataset.shape, what.chunks))
+        inline: Any = table.inline
+        infos: list[Any] = []
 
-    def note(info: Any) -> None:
-        coords = tuple([at // n for at, n in zip(info.chunk_offset, chunks, strict=True)])
-        row = table.row(coords)
-        if row is None:
-            return
-        table.objects[row], table.offsets[row], table.lengths[row] = 0, info.byte_offset, info.size
-        if info.filter_mask:
-            table.objects[row] = INLINE
-            inline[row] = partial(encoded, coords)
+        def note_all() -> None:
+            begins, masks, offsets, sizes = map(np.array, zip(*infos, strict=True))
+            infos.clear()
+            coords = begins // what.chunks
+            there = (coords < table.counts).all(axis=1)
+            rows = coords[there] @ table.steps
+            table.objects[rows], table.offsets[rows], table.lengths[rows] = 0, offsets[there], sizes[there]
+            for odd in np.flatnonzero(there & (masks != 0)).tolist():
+                row = int(coords[odd] @ table.steps)
+                table.objects[row], inline[row] = INLINE, partial(_encoded, what, dtype, codecs, tuple(coords[odd]))
 
-    dataset.id.chunk_iter(note)
+        def note(info: Any) -> None:
+            infos.append(info)
+            if len(infos) == _N_NOTED:
+                note_all()
+
+        dataset.id.chunk_iter(note)
+        if infos:
+            note_all()
     return table
 
 
@@ -226,33 +310,33 @@ def _rows(shape: Coords, itemsize: int) -> Coords:
     return cut_run(shape, itemsize, 0, _READ_NBYTES)[0]
 
 
-def _block(opened: Opened, chunks: Coords, coords: Coords, dtype: Any) -> Any:
+def _block(what: InChunks, coords: Coords, dtype: Any) -> Any:
     """A chunk as h5py reads it, filled up to its whole shape. dtype: None for texts."""
-    with reading(opened.path), opened.open() as file:
-        dataset = file[opened.path]
-        axes = zip(coords, chunks, dataset.shape, strict=True)
+    with reading(what.path):
+        dataset = what.library.dataset(what.path)
+        axes = zip(coords, what.chunks, dataset.shape, strict=True)
         region = tuple([slice(at * c, min((at + 1) * c, n)) for at, c, n in axes])
         values = np.asarray((dataset.asstr() if dtype is None else dataset)[region])
-    block = np.full(chunks, "", object) if dtype is None else np.zeros(chunks, dtype)
+    block = np.full(what.chunks, "", object) if dtype is None else np.zeros(what.chunks, dtype)
     block[tuple(map(slice, values.shape))] = values
     return block
 
 
-def _read_texts(opened: Opened, chunks: Coords, coords: Coords) -> Buffer:
+def _read_texts(what: InChunks, coords: Coords) -> Buffer:
     """Read a chunk of texts, and encode it as the codec "vlen-utf8" does."""
-    encoded: bytes = VLenUTF8().encode(_block(opened, chunks, coords, None).ravel())
+    encoded: bytes = VLenUTF8().encode(_block(what, coords, None).ravel())
     return encoded
 
 
-def _read_elements(opened: Opened, chunks: Coords, dtype: np.dtype[Any], coords: Coords) -> Buffer:
+def _read_elements(what: InChunks, dtype: np.dtype[Any], coords: Coords) -> Buffer:
     """Read a chunk of elements in a byte order that the codec "bytes" describes."""
-    elements: bytes = _block(opened, chunks, coords, dtype).tobytes()
+    elements: bytes = _block(what, coords, dtype).tobytes()
     return elements
 
 
-def _encoded(opened: Opened, chunks: Coords, dtype: np.dtype[Any], codecs: Sequence[Codec], coords: Coords) -> Buffer:
+def _encoded(what: InChunks, dtype: np.dtype[Any], codecs: Sequence[Codec], coords: Coords) -> Buffer:
     """Read a chunk, and encode it as the other chunks of its dataset are."""
-    values = _block(opened, chunks, coords, dtype)
+    values = _block(what, coords, dtype)
     store = MemoryStore({"zarr.json": array_document(values.shape, values.dtype, values.shape, codecs)})
     Array(store, "", write_empty_chunks=True)[...] = values
     return store["c/" + "/".join("0" * values.ndim)]

@@ -147,7 +147,7 @@ def _file(store: Store, key: str) -> Any:
 
 def _find_in_hdf5(store: Store, key: str) -> Contents:
     h5py = hdf5.h5py_module()
-    return find_in_hdf5(lambda: h5py.File(_file(store, key), "r"), store, key)
+    return find_in_hdf5(lambda: h5py.File(_file(store, key), "r", locking=False), store, key)
 
 
 def _with_file(find: Callable[[IO[bytes], Store, str], Contents]) -> Callable[[Store, str], Contents]:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from gzarr.errors import ReadOnlyError, ReplacedError, StoreError
+from gzarr.errors import CopyError, ReadOnlyError, ReplacedError, StoreError
 from gzarr.indexing.keys import Coords, KeyEncoding
 from gzarr.storage.base import Buffer, Request, Store, host_view, token_of
 from gzarr.storage.coalesce import get_coalesced
 from gzarr.storage.local_files import FileVersion
-from gzarr.storage.rules import byte_range, children, cut, under
+from gzarr.storage.rules import DOCUMENTS, byte_range, children, cut, under
 from gzarr.storage.tables import Tables
 from gzarr.virtual.table import INLINE, MISSING, ChunkTable, inline_bytes
 
@@ -51,12 +51,18 @@ class Contents:
         The objects that hold chunks, each a store and a key.
     keys : mapping
         How arrays name their chunks, by path, where that is not by default.
+    unreadable : mapping
+        Why members are left out that cannot be arrays of Zarr, by path.
+    close : callable, optional
+        Releases what reading chunks holds.
     """
 
     documents: Mapping[str, bytes]
     arrays: Mapping[str, Chunks]
     objects: Sequence[tuple[Store, str]]
     keys: Mapping[str, KeyEncoding] | None = None
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+    close: Callable[[], None] | None = None
 
 
 class VirtualStore(Store):
@@ -83,6 +89,7 @@ class VirtualStore(Store):
         self._find, self._name = find, name
         self._contents = contents = find()
         self._keys = contents.keys or {}
+        self._asked: set[str] = set()
         self._tokens: dict[int, object | None] = {}
         if len(contents.objects) == 1:  # it was just read
             self._tokens[0] = token_of(*contents.objects[0])
@@ -101,8 +108,16 @@ class VirtualStore(Store):
 
     def place_of(self, path: str) -> ChunkTable | None:
         """Where the chunks of an array are; None if a library reads them, or if there is none."""
-        chunks = self._contents.arrays.get(path)
+        chunks = self._chunks(path)
         return chunks if isinstance(chunks, ChunkTable) else None
+
+    def _chunks(self, path: str) -> Chunks | None:
+        """The chunks of an array, which may be looked for now. Raises: CopyError, ReplacedError."""
+        chunks = self._contents.arrays.get(path)
+        if chunks is not None and path not in self._asked:
+            self._check_kept()
+            self._asked.add(path)
+        return chunks
 
     def object_at(self, number: int) -> tuple[Store, str, object | None]:
         """An object by its number: the store that has it, its key, and the token of the version that is read."""
@@ -120,6 +135,11 @@ class VirtualStore(Store):
             document = self._contents.documents.get(key)
             if document is not None:
                 found[position] = cut(document, start, length)
+                continue
+            path, _, name = key.rpartition("/")
+            if name in DOCUMENTS:
+                if path in self._contents.unreadable:
+                    raise CopyError(f"{self._name}: {self._contents.unreadable[path]}")
                 continue
             place = self._place(key)
             if place is None:
@@ -179,7 +199,7 @@ class VirtualStore(Store):
         while end >= 0:
             end = key.rfind("/", 0, end)
             path = key[:end] if end >= 0 else ""
-            chunks = self._contents.arrays.get(path)
+            chunks = self._chunks(path)
             if chunks is not None:
                 coords = self._encoding(path).decode(key[end + 1 :], len(chunks.counts))
                 if coords is not None:
@@ -230,6 +250,11 @@ class VirtualStore(Store):
     def lock_name(self, key: str) -> Hashable:
         """A name for the object that is the same for every store in this process that can reach it."""
         return type(self), self._name, key
+
+    def close(self) -> None:
+        """Close the file that a library may hold open."""
+        if self._contents.close is not None:
+            self._contents.close()
 
     def check_writable(self) -> None:
         """Refuse. Raises: ReadOnlyError."""

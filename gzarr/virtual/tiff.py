@@ -42,7 +42,7 @@ _CODECS: dict[int, list[Codec]] = {
 _NO_PREDICTOR, _FIRST_BIT_HIGH = 1, 1
 
 
-class Level(NamedTuple):
+class ImageLevel(NamedTuple):
     """One resolution of a series.
 
     Attributes
@@ -170,7 +170,7 @@ def series_attributes(series: Any) -> dict[str, Any]:
     return attributes
 
 
-def levels_of(series: Any, objects: list[tuple[Store, str]], name: str) -> list[Level]:
+def levels_of(series: Any, objects: list[tuple[Store, str]], name: str) -> list[ImageLevel]:
     """The levels of a series. objects: those that hold segments, to which other files of the series are added."""
     found = []
     for number, level in enumerate(series.levels):
@@ -187,7 +187,7 @@ def levels_of(series: Any, objects: list[tuple[Store, str]], name: str) -> list[
 
 def _level(
     level: Any, objects: list[tuple[Store, str]], name: str, attributes: Mapping[str, Any], nodata: Any
-) -> Level:
+) -> ImageLevel:
     """One resolution of a series. Raises CopyError if its pages do not add up to its shape, or are cut off."""
     page, shape, dtype = level.keyframe, tuple(level.shape), np.dtype(level.dtype)
     stored = dtype.newbyteorder(page.parent.byteorder)
@@ -197,7 +197,7 @@ def _level(
         if end > nbytes:
             raise CopyError(f"{name} is cut off: the file has {nbytes} of {end} bytes; get the whole file")
         chunk_shape, run = cut_run(shape, dtype.itemsize, level.dataoffset)
-        return Level(shape, stored, level.axes, chunk_shape, False, True, [], run, nodata, attributes)
+        return ImageLevel(shape, stored, level.axes, chunk_shape, False, True, [], run, nodata, attributes)
     outer = shape[: len(shape) - page.ndim]
     if shape[len(outer) :] != tuple(page.shape) or prod(outer) != len(level.pages):
         raise CopyError(f"{name}: {len(level.pages)} pages of {page.shape} do not add up to an image of {shape}")
@@ -219,7 +219,7 @@ def _level(
                 inline[row] = partial(decoder.encoded, row, int(table.objects[row]), stored, codecs)
                 table.objects[row] = INLINE
     form = level.axes, chunk_shape, bool(page.is_tiled), False
-    return Level(shape, stored, *form, codecs or [], chunks, nodata, attributes)
+    return ImageLevel(shape, stored, *form, codecs or [], chunks, nodata, attributes)
 
 
 def _is_plain(page: Any, dtype: np.dtype[Any]) -> bool:

@@ -193,6 +193,57 @@ def test_strict_devices_decode_deflate_and_shuffle(path):
     assert {step.where for step in array.placement} == {"emulated"}
 
 
+def test_what_zarr_lacks_is_left_out_and_said(path):
+    with h5py.File(path, "w") as file:
+        file["x"] = DATA
+        file["x"].attrs["who"] = file["x"].ref
+        group = file.create_group("g")
+        group["refs"] = np.array([file["x"].ref], h5py.ref_dtype)
+        group.create_dataset("ragged", (2,), h5py.vlen_dtype("i4"))
+        group["empty"] = h5py.Empty("f4")
+        group["nowhere"] = h5py.SoftLink("/none")
+        group["y"] = [1, 2]
+    root = gzarr.open(path, mode="r")
+    np.testing.assert_array_equal(root["x"][...], DATA)
+    assert set(root["x"].attrs["not_read_in_place"]) == {"attribute who"}
+    assert dict(root["g"].members()).keys() == {"y"}
+    assert root["g/y"][:].tolist() == [1, 2]
+    why = root["g"].attrs["not_read_in_place"]
+    assert set(why) == {"refs", "ragged", "empty", "nowhere"}
+    with pytest.raises(CopyError, match="elements that Zarr lacks: references"):
+        gzarr.open(path / "g/refs", mode="r")
+    assert "ragged: " in repr(root.tree())
+    assert "arrays of variable length" in repr(root["g"].info)
+    with pytest.raises(CopyError, match="empty dataset"):
+        gzarr.convert.from_hdf5(path, path.with_name("a.zarr"))
+
+
+def test_filters_that_nobody_has_are_named(path):
+    with h5py.File(path, "w") as file:
+        properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        properties.set_chunk((4,))
+        properties.set_filter(305, h5py.h5z.FLAG_OPTIONAL, ())  # LZO
+        h5py.h5d.create(file.id, b"x", h5py.h5t.NATIVE_INT32, h5py.h5s.create_simple((8,)), properties)
+        file["y"] = [1]
+    root = gzarr.open(path, mode="r")
+    assert (root["x"].shape, root["y"][0]) == ((8,), 1)
+    with pytest.raises(CopyError, match=r"filter .*305.*pip install hdf5plugin.*gzarr\.convert"):
+        root["x"][...]
+
+
+def test_the_file_stays_open_for_chunks_that_h5py_reads_until_the_store_is_closed(path):
+    with h5py.File(path, "w") as file:
+        file.create_dataset("x", data=DATA, chunks=(8, 8), compression="lzf")
+    array = gzarr.open_array(path / "x", mode="r")
+    np.testing.assert_array_equal(array[...], DATA)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(array))[...], DATA)
+    array.store.close()
+    np.testing.assert_array_equal(array[...], DATA)
+    array.store.close()
+    with h5py.File(path, "r+") as file:
+        file["x"][0, 0] = 5
+
+
 def test_what_was_never_written_behind_a_block_of_the_users(path):
     with h5py.File(path, "w", userblock_size=512) as file:
         file.create_dataset("x", (4, 4), "i4", fillvalue=7)
