@@ -74,15 +74,15 @@ def test_units_are_as_wide_as_addresses_allow(address: int, kind: int) -> None:
         *[(BYTE_SHUFFLED, 4, a, k) for a, k in ((0, 4), (8, 2), (4, 1))],
         *[(BYTE_SHUFFLED, 8, a, k) for a, k in ((0, 2), (8, 1))],
         (BYTE_SHUFFLED, 16, 0, 1),
-        *[(BIT_SHUFFLED, 1, a, k) for a, k in ((0, 8), (8, 8), (4, 4), (1, 1))],
-        *[(BIT_SHUFFLED, 2, a, k) for a, k in ((0, 8), (8, 4), (2, 1))],
-        *[(BIT_SHUFFLED, 4, a, k) for a, k in ((0, 8), (8, 1), (4, 1))],
-        *[(BIT_SHUFFLED, 8, a, k) for a, k in ((0, 8), (8, 1))],
+        *[(BIT_SHUFFLED, 1, a, k) for a, k in ((0, 32), (8, 8), (4, 4), (1, 1))],
+        *[(BIT_SHUFFLED, 2, a, k) for a, k in ((0, 32), (8, 4), (2, 1))],
+        *[(BIT_SHUFFLED, 4, a, k) for a, k in ((0, 32), (8, 1), (4, 1))],
+        *[(BIT_SHUFFLED, 8, a, k) for a, k in ((0, 16), (8, 1))],
     ],
 )
 def test_items_of_a_unit(mode: int, typesize: int, address: int, items: int) -> None:
-    shuffle = (mode, typesize, 128 * typesize, 400 * typesize)
-    found, part = described((400,), (1024, (typesize,)), (4096 + address, (typesize,)), typesize, shuffle)
+    shuffle = (mode, typesize, 128 * typesize, 416 * typesize)
+    found, part = described((416,), (1024, (typesize,)), (4096 + address, (typesize,)), typesize, shuffle)
     assert (found, part[KIND]) == (mode, 8 * (typesize.bit_length() - 1) + items.bit_length() - 1)
 
 

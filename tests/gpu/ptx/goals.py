@@ -44,7 +44,7 @@ FLAT = (1 << 19,), (1 << 14,)
 SQUARE = (512, 512), (128, 128)
 CUBE = (96, 64, 64), (32, 32, 32)
 F = {"order": "F", "zarr_format": 2}
-#: 40 for plain and 90 for byte-shuffled chunks are what a copy at 0.7 of the memory's rate allows; the others are what
+#: 40 for plain and 90 for shuffled chunks are what a copy at 0.7 of the memory's rate allows; the others are what
 #: was reached. With a step, half of each sector is not wanted.
 GOALS = {
     "1-D f4": Goal(_case(*FLAT, PLAIN), 40),
@@ -55,8 +55,10 @@ GOALS = {
     "2-D u2, byte shuffle": Goal(_case(*SQUARE, BYTES, "u2"), 90),
     "2-D f4, byte shuffle": Goal(_case(*SQUARE, BYTES), 90),
     "2-D f8, byte shuffle": Goal(_case(*SQUARE, BYTES, "f8"), 90),
-    "2-D u2, bit shuffle": Goal(_case(*SQUARE, BITS, "u2"), 220),
-    "2-D f4, bit shuffle": Goal(_case(*SQUARE, BITS), 190),
+    "2-D u1, bit shuffle": Goal(_case(*SQUARE, BITS, "u1"), 100),
+    "2-D u2, bit shuffle": Goal(_case(*SQUARE, BITS, "u2"), 90),
+    "2-D f4, bit shuffle": Goal(_case(*SQUARE, BITS), 90),
+    "2-D f8, bit shuffle": Goal(_case(*SQUARE, BITS, "f8"), 110),
     "2-D f4, order F": Goal(_case(*SQUARE, PLAIN, **F), 240),
     "2-D u2, order F": Goal(_case(*SQUARE, PLAIN, "u2", **F), 480),
     "2-D f4, steps": Goal(
