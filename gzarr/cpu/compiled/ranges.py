@@ -81,6 +81,9 @@ class FileRanges:
         there = self._objects[~odd]
         #: The only object, from which the loop may read any chunks in one call; None if there are several.
         self._only = int(there[0]) if there.size and (there == there[0]).all() else None
+        whole = (self._places[:, 1] < 0) & ~odd
+        if self._only is not None and whole.any():
+            self._places = np.where(whole[:, None], (0, self.file(self._only).token.nbytes), self._places)
 
     def _pad(self, nbytes: int) -> None:
         """Let short chunks have so many bytes: what follows in the file stands for elements that nobody sees."""
