@@ -5,7 +5,7 @@
 #   make test-torch    the tests that need PyTorch, which it installs without CUDA's libraries where there is no GPU
 #   make test-lowest    some tests with the oldest packages that pyproject.toml allows
 #   make test-gpu-driver    the GPU tests on real CuPy and KvikIO, without a GPU (4 minutes, Python 3.12); CUDA=12 for its wheels
-#   make test-zarr     the suites of zarr-python, dask and xarray on gzarr (10 minutes, Python 3.12)
+#   make test-zarr     the suites of zarr-python, dask and xarray on gzarr, and tests of Icechunk (10 minutes, Python 3.12)
 #   make coverage    the tests again, twice as slow, with a table of the lines that the tests miss
 #   make docs    build the documentation site into site/, with warnings as errors
 #   make bench   time gzarr beside its peers (docs/benchmarks.md; 20 minutes, 5 GB in .bench-cache)
@@ -60,6 +60,8 @@ OF_DRIVER = tests/gpu/driver tests/gpu/hardware
 test-zarr: .venv/ready .venv-zarr/ready
 	PYTHONPATH='$(CURDIR)' PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 .venv-zarr/bin/python -m pytest -q -p no:cacheprovider \
 	    tests/test_documentation.py -k under_zarr_python
+	PYTHONPATH='$(CURDIR)' PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 .venv-zarr/bin/python -m pytest -q -p no:cacheprovider \
+	    tests/virtual/test_icechunk.py tests/virtual/test_references.py
 	.venv-zarr/bin/python tools/peer_suites.py $(SUITES)
 
 SUITES ?= plugin dask xarray zarr2 zarr3

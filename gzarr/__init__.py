@@ -69,6 +69,11 @@ if TYPE_CHECKING:  # what `__getattr__` finds
         ThreadSynchronizer,
         ZipStore,
     )
+    from gzarr.virtual.icechunk import transaction as transaction
+    from gzarr.virtual.joins import concat as concat
+    from gzarr.virtual.joins import stack as stack
+    from gzarr.virtual.many_files import open_many as open_many
+    from gzarr.virtual.references import save_references as save_references
 
     ABSStore = storage.ABSStore
     DBMStore = storage.DBMStore
@@ -122,6 +127,10 @@ _NAMES = {
     "gzarr.storage": "ABSStore DBMStore DirectoryStore KVStore LMDBStore LRUStoreCache LocalStore MemoryStore "
     "MongoDBStore N5FSStore N5Store NestedDirectoryStore ProcessSynchronizer RedisStore SQLiteStore TempStore "
     "ThreadSynchronizer ZipStore",
+    "gzarr.virtual.icechunk": "transaction",
+    "gzarr.virtual.joins": "concat stack",
+    "gzarr.virtual.many_files": "open_many",
+    "gzarr.virtual.references": "save_references",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 # Codecs that numcodecs has beside optional packages.

@@ -51,6 +51,7 @@ def open_group(
     **kwargs
         ``synchronizer``, ``chunk_store``, ``meta_array``, ``chunk_cache``, ``allow_pickle``, ``storage_options``,
         ``stream``, ``max_device_nbytes``, ``strict``, ``reader``: see `create_array`. They also hold for all members.
+        ``virtual_containers``, ``branch``, ``tag``, ``snapshot``: see `open_array`.
 
     Returns
     -------

@@ -16,6 +16,7 @@ from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.metadata.consolidated import refresh_stored
 from gzarr.storage import open_store
 from gzarr.storage.base import Request, Store, host_view
+from gzarr.storage.in_place import call, is_repository
 from gzarr.storage.rules import KEY_RULE, is_allowed
 
 
@@ -96,8 +97,15 @@ def copy_store(
 
 
 @contextmanager
-def opened(place: Any, mode: Literal["r", "a"] | None) -> Iterator[tuple[Store, str]]:
-    """The store of a place, and the path in it. A store that is opened here, from a path, is closed at the end."""
+def opened(place: Any, mode: Literal["r", "a"] | None, message: str = "Copy") -> Iterator[tuple[Store, str]]:
+    """The store of a place, and the path in it. A store that is opened here, from a path, is closed at the end.
+
+    To a repository of Icechunk, all changes are committed at the end. message: what the version then says of itself.
+    """
+    if mode == "a" and is_repository(place):
+        with call("commits", place, message) as changed:
+            yield changed, ""
+        return
     store, path = open_store(place, mode=mode)
     try:
         yield store, path

@@ -38,6 +38,7 @@ from gzarr.metadata.documents import change_attributes, delete_node, read_node, 
 from gzarr.metadata.model import ArrayMeta, GroupMeta, ZarrFormat
 from gzarr.metadata.occupied import MARK
 from gzarr.storage.base import Store
+from gzarr.storage.foreign import is_transactional
 
 
 def transfer(
@@ -145,7 +146,7 @@ def destination(
             dest.check_metadata_writable()
         yield dest.store, join_path(dest.path, relative), opened_with
     else:
-        with opened(dest, "a" if writable else None) as (store, base):
+        with opened(dest, "a" if writable else None, f"Copy {getattr(source, 'store_path', '')}") as (store, base):
             yield store, join_path(base, relative), opened_with
 
 
@@ -314,11 +315,14 @@ def write_array(
 
     ``add`` is called with the decoded bytes of every part and the name of the source.
     """
-    if not present:  # chunks that a killed copy left would show where this one stores nothing
+    if is_transactional(store):
+        write_node(store, job.path, job.meta)
+    elif not present:  # chunks that a killed copy left would show where this one stores nothing
         delete_objects(store, job)
     array = Array(store, job.path, job.meta, opened_with, write_empty_chunks=False)
     copy_array(job.source, array, job.route, present, lambda nbytes: add(nbytes, job.source.name))
-    write_node(store, job.path, job.meta)
+    if not is_transactional(store):
+        write_node(store, job.path, job.meta)
 
 
 def delete_objects(store: Store, job: Job) -> None:

@@ -18,6 +18,7 @@ from gzarr.errors import REPLACE, ChunkError, CopyError, StoreError
 from gzarr.indexing.keys import join_path
 from gzarr.metadata.occupied import MARK
 from gzarr.storage.base import Request, Store
+from gzarr.storage.foreign import is_transactional
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,8 @@ class UnfinishedMark:
 
 def read_mark(store: Store, path: str) -> UnfinishedMark | None:
     """The mark at a place, or None. Raises CopyError if it cannot be read."""
+    if is_transactional(store):
+        return None
     data = store.get_one(Request(join_path(path, MARK)))
     if data is None:
         return None
@@ -54,7 +57,9 @@ def read_mark(store: Store, path: str) -> UnfinishedMark | None:
 
 
 def write_mark(store: Store, path: str, mark: UnfinishedMark) -> None:
-    """Write the mark at a place."""
+    """Write the mark at a place. What is committed at once needs none."""
+    if is_transactional(store):
+        return
     store.set(join_path(path, MARK), json.dumps(asdict(mark)).encode())
 
 
@@ -68,4 +73,6 @@ def note_failure(store: Store, path: str, mark: UnfinishedMark, error: Exception
 
 def remove_mark(store: Store, path: str) -> None:
     """Remove the mark of a complete copy."""
+    if is_transactional(store):
+        return
     store.delete_many((join_path(path, MARK),))

@@ -52,7 +52,16 @@ class StoreKeywords(DeviceKeywords, total=False):
     storage_options: Mapping[str, Any] | None
 
 
-class GroupKeywords(ReachKeywords, StoreKeywords, total=False):
+class ElsewhereKeywords(StoreKeywords, total=False):
+    """What goes with what is read in place: where references may lead, and which version of a repository is meant."""
+
+    virtual_containers: Any
+    branch: str | None
+    tag: str | None
+    snapshot: str | None
+
+
+class GroupKeywords(ReachKeywords, ElsewhereKeywords, total=False):
     """Of `gzarr.open_group`, `gzarr.group`, `gzarr.create_group` and `gzarr.open_consolidated`."""
 
     zarr_version: int | None
@@ -150,7 +159,7 @@ class ChunkKeywords(CodecKeywords, total=False):
     order: Literal["C", "F"] | None
 
 
-class OpenArrayKeywords(ChunkKeywords, StoreKeywords, total=False):
+class OpenArrayKeywords(ChunkKeywords, ElsewhereKeywords, total=False):
     """Of `gzarr.open_array`, used where it creates."""
 
     overwrite: bool
@@ -233,7 +242,7 @@ class FromArrayKeywords(NewMemberKeywords, NamedKeywords, total=False):
     """Of `gzarr.from_array`, which names the store."""
 
 
-class OpenKeywords(NewMemberKeywords, StoreKeywords, total=False):
+class OpenKeywords(NewMemberKeywords, ElsewhereKeywords, total=False):
     """Of `gzarr.open`: what it takes if there is an array, a group, or nothing yet."""
 
     data: Any

@@ -18,6 +18,7 @@ from gzarr.metadata.documents import read_node
 from gzarr.metadata.model import NodeMeta
 from gzarr.storage import LocalStore, ZipStore, open_store
 from gzarr.storage.base import Store
+from gzarr.storage.in_place import ELSEWHERE
 from gzarr.storage.wrappers import read_only
 
 M = TypeVar("M", bound=NodeMeta)
@@ -40,14 +41,18 @@ def open_store_at(store: Any, mode: OpenMode) -> tuple[Store, str]:
 
 
 def join_storage_options(store: Any, keywords: dict[str, Any]) -> Any:
-    """Take ``storage_options`` out of a call's keywords and join it to the URL that it belongs to.
+    """Take ``storage_options`` and the like out of a call's keywords and join them to the URL that they belong to.
 
     Raises StoreError if there are options and no URL.
     """
-    options = keywords.pop("storage_options", None)
+    options = dict(keywords.pop("storage_options", None) or {})
+    elsewhere = {name: keywords.pop(name) for name in ELSEWHERE & keywords.keys()}
+    options |= {name: value for name, value in elsewhere.items() if value is not None}
     if not options:
         return store
     if not isinstance(store, (str, os.PathLike)):
+        if ELSEWHERE.issuperset(options) and store is not None:
+            return open_store(store, storage_options=options)[0]
         what = "no store" if store is None else f"a {type(store).__name__}"
         raise StoreError(f"storage_options go with a URL; {what} was given")
     from gzarr.storage.urls import StoreURL

@@ -23,8 +23,10 @@ from typing import Any
 
 import numpy as np
 
+from gzarr.codecs.bytes import BytesCodec
 from gzarr.dtypes import DataType, cast_fill, default_fill, fill_from_json, fill_to_json
 from gzarr.errors import MetadataError
+from gzarr.indexing.keys import KeyEncoding
 from gzarr.metadata.fields import dump_json
 from gzarr.metadata.model import ArrayMeta, ZarrFormat
 
@@ -64,6 +66,20 @@ class Stated:
 def stated_by(meta: ArrayMeta) -> Stated:
     """What an array says."""
     return Stated(meta.fill_value, meta.attributes, meta.dimension_names)
+
+
+def described_in(meta: ArrayMeta, zarr_format: ZarrFormat) -> ArrayMeta:
+    """The same chunks as another format describes them, by its default keys. What it lacks words for may be lost."""
+    stated = stated_by(meta) if meta.zarr_format == zarr_format else translate(meta)[0]
+    fill, data_type = stated.fill_value, meta.data_type
+    if zarr_format == 2:
+        if BytesCodec("big") in meta.codecs:  # which the data type says
+            data_type = DataType(data_type.dtype.newbyteorder(">"), data_type.variable)
+        keys = KeyEncoding("v2", ".")
+    else:
+        fill, keys = default_fill(data_type) if fill is None else fill, KeyEncoding()
+    fixed = meta.shape, data_type, meta.grid, keys, fill, meta.codecs, stated.attributes
+    return ArrayMeta(*fixed, stated.names, zarr_format)
 
 
 def with_names(meta: ArrayMeta, names: Sequence[str | None] | None) -> ArrayMeta:

@@ -1,13 +1,12 @@
 """Stores: the bytes of arrays and groups, and how a path, a URL or a mapping becomes a store."""
 # os.path: URLs and paths are taken apart as text and given back unchanged.
-# ruff: noqa: PTH112, PTH113
+# ruff: noqa: PTH112
 
 from __future__ import annotations
 
 import os
 import re
 import reprlib
-import sys
 from collections.abc import Callable, Mapping, MutableMapping
 from importlib import import_module
 from pathlib import PosixPath, WindowsPath
@@ -18,6 +17,7 @@ from gzarr.storage.base import Store
 from gzarr.storage.cache import LRUStoreCache
 from gzarr.storage.capabilities import ANY, Buffer, Change, Conditional, Files, Request, Segments, Versions
 from gzarr.storage.chunk_store import SplitStore
+from gzarr.storage.in_place import ELSEWHERE, ICECHUNK, call, is_instance, open_named, open_object, without_places
 from gzarr.storage.local import LocalStore
 from gzarr.storage.managed import ManagedMemoryStore, named
 from gzarr.storage.memory import MemoryStore, find_memory, is_mapping
@@ -73,7 +73,6 @@ _NAMES = {
     "gzarr.storage.redis": "RedisStore",
     "gzarr.storage.sqlite": "SQLiteStore",
     "gzarr.storage.urls": "StoreURL",
-    "gzarr.virtual.opening": "open_virtual",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
@@ -88,7 +87,7 @@ if not TYPE_CHECKING:  # a type checker would take every name to exist
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, *_HOMES} - {"open_virtual"})
+    return sorted({*__all__, *_HOMES})
 
 
 #: Another name of zarr 2.
@@ -102,8 +101,6 @@ StoreLike: TypeAlias = Store | StorePath | MutableMapping[str, Any] | str | os.P
 Mode: TypeAlias = Literal["r", "r+", "a", "w", "w-"]
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)(?:://|::)")
-#: How the names of files of other formats end, of which a URL may name one: asking the server takes a round trip.
-_VIRTUAL = re.compile(r"\.(?:nc|nc4|cdf|h5|hdf5|he5|tif|tiff|svs|npy|fits|json)(?=/|$)", re.IGNORECASE)
 _SUPPORTED = "a path, a path to a .zip file, or a URL (file, zip, memory, s3, gs, az, http(s), or another of fsspec)"
 
 
@@ -160,8 +157,12 @@ def open_store(
         return _open_path(os.fspath(store_like), read_only, mode, storage_options or {})
     is_place = isinstance(store_like, (str, os.PathLike))
     options = {**getattr(store_like, "options", {}), **(storage_options or {})} if is_place else {}
+    elsewhere = open_object(store_like, storage_options or {})
+    if elsewhere is not None:
+        return (_read_only_view(elsewhere) if read_only else elsewhere), ""
     if storage_options and not is_place:
-        raise StoreError(f"storage_options go with a URL; a {type(store_like).__name__} was given")
+        names = ", ".join(storage_options) if ELSEWHERE.issuperset(storage_options) else "storage_options"
+        raise StoreError(f"{names} cannot be given with a {type(store_like).__name__}: it is no path or URL")
     if isinstance(place := getattr(store_like, "store_path", store_like), StorePath) or _is_zarr_path(place):
         sealed = read_only or bool(getattr(store_like, "read_only", False))  # an array may be, in a store that is not
         return open_store(place.store, read_only=sealed)[0], place.path
@@ -188,25 +189,25 @@ _OBSTORE = ("AzureStore", "GCSStore", "LocalStore", "MemoryStore", "S3Store")
 
 def _brought(value: Any, read_only: bool) -> Store | None:
     """The store over an object of another library, which must be imported already."""
-    if _is_instance(value, "zarr.abc.store", "Store"):
+    if is_instance(value, "zarr.abc.store", "Store"):
         from gzarr.storage.foreign import ZarrStore
 
-        if _is_instance(value, "zarr.storage", "LocalStore"):
+        if is_instance(value, "zarr.storage", "LocalStore"):
             return LocalStore(value.root, read_only or value.read_only)  # the same files, with fewer steps
         return ZarrStore(value, read_only)
-    if _is_instance(value, "obstore.store", "HTTPStore"):
+    if is_instance(value, "obstore.store", "HTTPStore"):
         from gzarr.storage.http import HTTPStore
 
         return HTTPStore(value, url=value.url)
-    if _is_instance(value, "obstore.store", *_OBSTORE):
+    if is_instance(value, "obstore.store", *_OBSTORE):
         from gzarr.storage.objects import ObjectStore
 
         return ObjectStore(value, read_only=read_only)
-    if _is_instance(value, "fsspec.mapping", "FSMap"):
+    if is_instance(value, "fsspec.mapping", "FSMap"):
         from gzarr.storage.fsspec import FsspecStore
 
         return FsspecStore.from_mapper(value, read_only)
-    if _is_instance(value, "upath", "UPath") and getattr(value, "protocol", "") not in ("", "file", "local"):
+    if is_instance(value, "upath", "UPath") and getattr(value, "protocol", "") not in ("", "file", "local"):
         from gzarr.storage.fsspec import FsspecStore
 
         return FsspecStore.from_upath(value, read_only)
@@ -215,13 +216,7 @@ def _brought(value: Any, read_only: bool) -> Store | None:
 
 def _is_zarr_path(value: object) -> bool:
     """Whether a value is a place in a store of zarr-python."""
-    return _is_instance(value, "zarr.storage", "StorePath")
-
-
-def _is_instance(value: object, module: str, *names: str) -> bool:
-    """Whether a value is an instance of some classes of a library, if that is imported."""
-    library = sys.modules.get(module)
-    return library is not None and isinstance(value, tuple(getattr(library, name, ()) for name in names))
+    return is_instance(value, "zarr.storage", "StorePath")
 
 
 def _open_path(
@@ -229,14 +224,18 @@ def _open_path(
 ) -> tuple[Store, str]:
     match = _SCHEME.match(path)
     scheme = match[1].lower() if match else ""
+    if scheme == ICECHUNK:
+        found: tuple[Store, str] = call("open_icechunk", path, **options)
+        return found
+    options, places = without_places(path, options) if options else (options, None)
     if match and (scheme not in ("file", "zip", "memory") or not match[0].endswith("://") or "::" in path):
         from gzarr.storage.urls import open_url
 
-        at = _VIRTUAL.search(path)
-        if at and (virtual := _open_virtual(path[: at.end()], options)) is not None:
-            return virtual, path[at.end() :].strip("/")
-        found: Store = open_url(path, options, read_only=read_only)
-        return (_n5(found) if path.rstrip("/").lower().endswith(".n5") else found), ""
+        in_place = open_named(path, options, places, is_url=True)
+        if in_place is not None:
+            return in_place
+        opened: Store = open_url(path, options, read_only=read_only)
+        return (_n5(opened) if path.rstrip("/").lower().endswith(".n5") else opened), ""
     if set(options) - {"auto_mkdir"}:  # directories are made when they are needed
         raise StoreError(f"{path!r} takes no storage_options, got {sorted(options)}; they go with URLs of servers")
     if scheme == "memory":
@@ -253,26 +252,7 @@ def _open_path(
     container, inner = _split(path, ".n5")
     if container is not None:
         return _n5(LocalStore(container, read_only)), inner
-    file = _file_in(path)
-    virtual = None if file is None else _open_virtual(file, options)
-    if file is None or virtual is None:
-        return LocalStore(path, read_only), ""
-    return virtual, path[len(file) :].strip("/")
-
-
-def _file_in(path: str) -> str | None:
-    """The beginning of a path that names a file, if one does: of a format that is read in place, perhaps."""
-    while path and not os.path.isdir(path):
-        if os.path.isfile(path):
-            return path
-        path = path.rpartition("/")[0]
-    return None
-
-
-def _open_virtual(path: str, options: Mapping[str, Any]) -> Store | None:
-    """A file of another format in place. What reads such files stands above stores."""
-    found: Store | None = import_module(_HOMES["open_virtual"]).open_virtual(path, options)
-    return found
+    return open_named(path, options, places, is_url=False) or (LocalStore(path, read_only), "")
 
 
 def _n5(store: Store) -> Store:

@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any
 
 from gzarr.errors import StoreError
-from gzarr.storage.base import R, T
+from gzarr.storage.base import R, Store, T
 from gzarr.storage.capabilities import Buffer, Change, Request
 from gzarr.storage.flat import KeyValueStore
 from gzarr.storage.forks import ICECHUNK, OBSTORE, ForkGuard
@@ -29,6 +29,11 @@ def _client_of(store: Any) -> ForkGuard | None:
     if name == "ObjectStore" and not type(store.store).__name__.startswith("Memory"):
         return OBSTORE
     return ICECHUNK if name == "IcechunkStore" else None
+
+
+def is_transactional(store: Store) -> bool:
+    """Whether nobody sees changes of a store before all are committed: then documents come before chunks."""
+    return isinstance(store, ZarrStore) and type(store.store).__name__ == "IcechunkStore"
 
 
 class ZarrStore(KeyValueStore):
@@ -130,6 +135,14 @@ class ZarrStore(KeyValueStore):
         if inspect.isawaitable(names):
             names = await names
         return [name async for name in names]
+
+    def collected(self, items: AsyncIterator[T]) -> list[T]:
+        """All that an asynchronous iterator of the store gives."""
+
+        async def run() -> list[T]:
+            return [item async for item in items]
+
+        return self._sync(run())
 
     # -- verbs ---------------------------------------------------------------------------------------------------
 

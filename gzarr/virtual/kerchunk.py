@@ -1,8 +1,5 @@
 """References as kerchunk and VirtualiZarr write them in JSON: keys of Zarr, with places in other files.
 
-A reference leads somewhere else, so a file from a stranger could make a program read what it should not. References may
-name what lies beside them; other places have to be allowed (`gzarr.config`, ``virtual.containers``).
-
 Source: kerchunk, "References specification", versions 0 and 1.
 """
 
@@ -10,34 +7,32 @@ from __future__ import annotations
 
 import base64
 import json
-import posixpath
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
-from urllib.parse import unquote
 
 import numpy as np
 
-from gzarr.config import config
 from gzarr.copying.sources import reading
 from gzarr.errors import CopyError, MetadataError, StoreError
 from gzarr.indexing.keys import Coords, KeyEncoding, join_path
 from gzarr.metadata.documents import read_node
 from gzarr.metadata.model import ArrayMeta
-from gzarr.storage import open_store
 from gzarr.storage.base import Request, Store, host_view
 from gzarr.storage.memory import MemoryStore
-from gzarr.storage.rules import DOCUMENTS, without_secrets
+from gzarr.storage.rules import DOCUMENTS
+from gzarr.virtual.places import Containers
 from gzarr.virtual.store import Chunks, Contents
 from gzarr.virtual.table import INLINE, ChunkTable
 
 _BASE64 = "base64:"
-_TEMPLATE = re.compile(r"\{\{ *(\w+) *\}\}")
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
-def find_in_kerchunk(store: Store, key: str) -> Contents:
-    """Find what references in JSON lead to. Raises: CopyError, StoreError, MetadataError."""
+def find_in_kerchunk(store: Store, key: str, where: str, allowed: Sequence[str]) -> Contents:
+    """Find what references in JSON lead to.
+
+    where: path or URL of the folder that they are in. allowed: other places (`allowed_places`).
+    Raises: CopyError, StoreError, MetadataError.
+    """
     text = store.get_one(Request(key))
     if text is None:
         raise StoreError(f"{store}: {key!r} is missing")
@@ -46,11 +41,16 @@ def find_in_kerchunk(store: Store, key: str) -> Contents:
         refs = given.get("refs", given)
     if given.get("gen"):
         raise CopyError(f"{key!r} has references that are still to be generated (gen); let kerchunk write them out")
-    places = _Places(store, key, given.get("templates", {}))
+    beside = store, key.rpartition("/")[0], where
+    return find_references(refs, Containers(str(store), beside, allowed, given.get("templates", {})))
+
+
+def find_references(refs: Mapping[str, Any], places: Containers) -> Contents:
+    """Find what references by key lead to. Raises: StoreError, MetadataError."""
     documents = {name: _document(value) for name, value in refs.items() if _is_document(name)}
     arrays: dict[str, Chunks] = {}
     encodings: dict[str, KeyEncoding] = {}
-    described = dict(_described(documents))
+    described = dict(described_arrays(documents))
     for path, keys in _by_array(refs, described).items():
         counts, encodings[path] = described[path]
         arrays[path] = _table(path, counts, encodings[path], keys, refs, places)
@@ -69,7 +69,7 @@ def _inline(text: str) -> bytes:
     return base64.b64decode(text[len(_BASE64) :]) if text.startswith(_BASE64) else text.encode()
 
 
-def _described(documents: Mapping[str, bytes]) -> Iterator[tuple[str, tuple[Coords, KeyEncoding]]]:
+def described_arrays(documents: Mapping[str, bytes]) -> Iterator[tuple[str, tuple[Coords, KeyEncoding]]]:
     """For every array its path, the number of chunks along each axis, and how it names them."""
     store = MemoryStore(dict(documents), read_only=True)
     for key in documents:
@@ -98,13 +98,12 @@ def _by_array(refs: Mapping[str, Any], described: Mapping[str, Any]) -> dict[str
 
 
 def _table(
-    path: str, counts: Coords, encoding: KeyEncoding, keys: Sequence[str], refs: Mapping[str, Any], places: _Places
+    path: str, counts: Coords, encoding: KeyEncoding, keys: Sequence[str], refs: Mapping[str, Any], places: Containers
 ) -> ChunkTable:
     """Where the chunks of an array are."""
     table = ChunkTable.empty(counts)
     rows = _rows(path, counts, encoding, keys)
     inline: Any = table.inline
-    numbers = places.numbers
     for row, key in zip(rows, keys, strict=True):
         value = refs[key]
         if isinstance(value, str):
@@ -114,9 +113,7 @@ def _table(
             raise MetadataError(
                 f"array {path!r}: the reference {key!r} is neither a text nor [URL] or [URL, offset, length]: {value!r}"
             )
-        url = value[0]
-        number = numbers.get(url)
-        table.objects[row] = places.add(url) if number is None else number
+        table.objects[row] = places.add(value[0])
         if len(value) > 1:
             table.offsets[row], table.lengths[row] = value[1], value[2]
         else:
@@ -142,60 +139,3 @@ def _rows(path: str, counts: Coords, encoding: KeyEncoding, keys: Sequence[str])
         return [0] * len(keys)
     rows: list[int] = np.ravel_multi_index(tuple(np.array(coords, np.int64).T), counts).tolist()
     return rows
-
-
-class _Places:
-    """The objects that references lead to.
-
-    Parameters
-    ----------
-    store, key
-        The references, beside which relative places are.
-    templates : mapping
-        What stands for names in double braces.
-    """
-
-    def __init__(self, store: Store, key: str, templates: Mapping[str, str]) -> None:
-        self._store, self._templates = store, templates
-        self._folder = key.rpartition("/")[0]
-        self._stores: dict[str, Store] = {}
-        self.objects: list[tuple[Store, str]] = []
-        self.numbers: dict[str, int] = {}
-
-    def add(self, url: str) -> int:
-        """The number of the object at a URL. Raises: StoreError if the place is not allowed."""
-        number = self.numbers[url] = len(self.objects)
-        self.objects.append(self._find(_TEMPLATE.sub(self._template, url)))
-        return number
-
-    def _template(self, match: re.Match[str]) -> str:
-        try:
-            return self._templates[match[1]]
-        except KeyError as error:
-            raise StoreError(f"{self._store}: a reference names the template {match[1]!r}, which is missing") from error
-
-    def _find(self, url: str) -> tuple[Store, str]:
-        scheme = _SCHEME.match(url)
-        if scheme is None and not url.startswith("/"):
-            key = posixpath.normpath(join_path(self._folder, url))
-            if not key.startswith(".."):
-                return self._store, key
-        allowed = [str(place) for place in config.get("virtual.containers")]
-        if not any(_is_within(url, place) for place in allowed):
-            raise StoreError(
-                f"{self._store}: a reference leads to {without_secrets(url)!r}, which is not beside it; if you trust"
-                " it, allow the place: gzarr.config.set({'virtual.containers': ['s3://bucket/', '/data/']})"
-            )
-        above, _, name = url.rpartition("/")
-        store = self._stores.get(above)
-        if store is None:
-            store = self._stores[above] = open_store(above or "/", mode="r")[0]
-        return store, name
-
-
-def _is_within(url: str, place: str) -> bool:
-    """Whether a place contains a URL or path, which must not lead out of it again."""
-    plain = posixpath.normpath(url.removeprefix("file://")) if not re.match(r"(?!file)\w+://", url) else url
-    # Clients of HTTP decode dots, take a backslash for a slash, and drop tabs and ends of lines.
-    parts = re.split(r"[/\\]", re.sub(r"[\t\r\n]", "", unquote(plain)))
-    return ".." not in parts and plain.startswith(place.removeprefix("file://").rstrip("/") + "/")

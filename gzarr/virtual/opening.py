@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import IO, Any
 
@@ -12,8 +13,10 @@ from gzarr.errors import StoreError
 from gzarr.storage import open_store
 from gzarr.storage.base import Request, Store, host_view
 from gzarr.virtual.hdf5 import find_in_hdf5
-from gzarr.virtual.kerchunk import find_in_kerchunk
+from gzarr.virtual.kerchunk import find_in_kerchunk, find_references
+from gzarr.virtual.kerchunk_parquet import METADATA, PARQUET, RECORD_SIZE, find_in_parquet
 from gzarr.virtual.netcdf3 import MAGIC, find_in_netcdf3
+from gzarr.virtual.places import Containers, allowed_places
 from gzarr.virtual.raw import find_in_fits, find_in_npy
 from gzarr.virtual.store import Contents, VirtualStore
 from gzarr.virtual.tiff import find_in_tiff
@@ -91,6 +94,9 @@ _READ_NBYTES = 16
 
 def recognize(store: Store, key: str) -> str | None:
     """The format of an object by its first bytes; None if it is none that is read in place."""
+    if key.lower().endswith(PARQUET):
+        metadata = store.get_one(Request(f"{key}/{METADATA}"))
+        return "parquet" if metadata is not None and f'"{RECORD_SIZE}"'.encode() in bytes(metadata) else None
     begin = _bytes(store, key, 0)
     for name, magics in _BEGIN.items():
         if begin.startswith(magics):
@@ -105,7 +111,7 @@ def _bytes(store: Store, key: str, at: int) -> bytes:
     return b"" if answer is None else bytes(host_view(answer))
 
 
-def open_virtual(path: str, storage_options: Mapping[str, Any] | None = None) -> VirtualStore | None:
+def open_virtual(path: str, storage_options: Mapping[str, Any] | None = None, places: Any = None) -> Store | None:
     """Open a file of another format as a read-only store.
 
     Parameters
@@ -114,10 +120,12 @@ def open_virtual(path: str, storage_options: Mapping[str, Any] | None = None) ->
         Path or URL of the file.
     storage_options : mapping, optional
         What the server of a URL needs to be told.
+    places : str or sequence of str, optional
+        Containers that references may lead to, besides what lies beside them and those of the setting.
 
     Returns
     -------
-    VirtualStore or None
+    Store or None
         The store; None if the format is none that is read in place.
 
     Raises
@@ -132,11 +140,34 @@ def open_virtual(path: str, storage_options: Mapping[str, Any] | None = None) ->
     kind = recognize(store, name)
     if kind is None:
         return None
+    if kind in _REFERENCES:
+        where = above if "://" in above else os.path.abspath(above or "/" * path.startswith("/"))  # noqa: PTH100
+        return VirtualStore(partial(_find_references, kind, store, name, where, allowed_places(places)), path)
     return VirtualStore(partial(_find, kind, store, name), path)
+
+
+def open_dataset(dataset: Any, virtual_containers: Any = None) -> VirtualStore:
+    """Open a dataset of VirtualiZarr, an Xarray dataset whose arrays are manifests.
+
+    virtual_containers: places that its references may lead to, besides those of the setting.
+    Raises: StoreError, MetadataError.
+    """
+    if not hasattr(dataset, "virtualize"):
+        raise StoreError("only datasets of VirtualiZarr are opened; write others with gzarr.interop.xarray.to_zarr")
+    refs = dataset.virtualize.to_kerchunk(format="dict", zarr_format=3)["refs"]
+    return VirtualStore(partial(_find_in_memory, refs, allowed_places(virtual_containers)), "dataset")
 
 
 def _find(kind: str, store: Store, key: str) -> Contents:
     return _FINDERS[kind](store, key)
+
+
+def _find_references(kind: str, store: Store, key: str, where: str, allowed: Sequence[str]) -> Contents:
+    return _REFERENCES[kind](store, key, where, allowed)
+
+
+def _find_in_memory(refs: Mapping[str, Any], allowed: Sequence[str]) -> Contents:
+    return find_references(refs, Containers("dataset", None, allowed))
 
 
 def _file(store: Store, key: str) -> Any:
@@ -166,5 +197,5 @@ _FINDERS: dict[str, Callable[[Store, str], Contents]] = {
     "netcdf3": _with_file(find_in_netcdf3),
     "npy": _with_file(find_in_npy),
     "fits": _with_file(find_in_fits),
-    "kerchunk": find_in_kerchunk,
 }
+_REFERENCES = {"kerchunk": find_in_kerchunk, "parquet": find_in_parquet}

@@ -28,10 +28,17 @@ class Reader(NamedTuple):
         Number of chunks along each axis.
     read : callable
         Returns the encoded bytes of the chunk at some coordinates; None if it is not stored.
+    several : callable, optional
+        The same for several chunks at once, if that is faster.
     """
 
     counts: Coords
     read: Callable[[Coords], Buffer | None]
+    several: Callable[[Sequence[Coords]], Sequence[Buffer | None]] | None = None
+
+    def read_all(self, chunks: Sequence[Coords]) -> Sequence[Buffer | None]:
+        """Read several chunks."""
+        return list(map(self.read, chunks)) if self.several is None else self.several(chunks)
 
 
 Chunks: TypeAlias = "ChunkTable | Reader"
@@ -102,6 +109,11 @@ class VirtualStore(Store):
         return self._name
 
     @property
+    def contents(self) -> Contents:
+        """What the files hold."""
+        return self._contents
+
+    @property
     def tables(self) -> Tables:
         """The chunks of arrays in local files."""
         return _VirtualTables(self)
@@ -130,6 +142,7 @@ class VirtualStore(Store):
         """Fetch every request, in order; None where the key is missing."""
         found: list[Buffer | None] = [None] * len(requests)
         ranges: list[_Range] = []
+        made: dict[int, tuple[Reader, list[tuple[int, Coords]]]] = {}
         for position, request in enumerate(requests):
             key, start, length = request
             document = self._contents.documents.get(key)
@@ -146,9 +159,7 @@ class VirtualStore(Store):
                 continue
             chunks, coords = place
             if isinstance(chunks, Reader):
-                chunk = chunks.read(coords)
-                self._check_kept()
-                found[position] = None if chunk is None else cut(host_view(chunk), start, length)
+                made.setdefault(id(chunks), (chunks, []))[1].append((position, coords))
                 continue
             row = chunks.row(coords)
             number = MISSING if row is None else int(chunks.objects[row])
@@ -160,6 +171,11 @@ class VirtualStore(Store):
             else:
                 nbytes = int(chunks.lengths[row])
                 ranges.append(_Range(position, request, number, int(chunks.offsets[row]), nbytes, chunks.padded_nbytes))
+        for reader, items in made.values():
+            chunks_made = reader.read_all([coords for _, coords in items])
+            self._check_kept()
+            for (position, _), chunk in zip(items, chunks_made, strict=True):
+                found[position] = None if chunk is None else cut(host_view(chunk), *requests[position][1:])
         for store in {id(self._contents.objects[one.number][0]): one.number for one in ranges}.values():
             self._read(self._contents.objects[store][0], ranges, found)
         return found
@@ -195,7 +211,7 @@ class VirtualStore(Store):
 
     def _place(self, key: str) -> tuple[Chunks, Coords] | None:
         """The array that a key belongs to, and the coordinates of the chunk; None if it is no chunk's key."""
-        end = len(key)
+        end = len(key) if key.rpartition("/")[2] not in DOCUMENTS else -1  # no table is made to look for these
         while end >= 0:
             end = key.rfind("/", 0, end)
             path = key[:end] if end >= 0 else ""

@@ -19,13 +19,23 @@ from gzarr.devices import DEVICE_OPTIONS
 from gzarr.hierarchy.new_nodes import NAMES as H5PY
 from gzarr.hierarchy.open_options import NAMES
 from gzarr.hierarchy.options import HARMLESS, ArrayOptions
+from gzarr.storage.in_place import ELSEWHERE
 
 ROOT = Path(__file__).parents[2]
 REACHING = {*NAMES, "zarr_version"}
 MEMBER = {f.name for f in fields(ArrayOptions)} | HARMLESS | REACHING | {"config", "chunk_shape", "write_data"}
 MEMBER |= {"overwrite", "device", "read_only", *H5PY}
 ARRAY = MEMBER | {*DEVICE_OPTIONS, "storage_options"}
-GROUP = REACHING | {*DEVICE_OPTIONS, "storage_options", "store", "path", "zarr_format", "attributes", "device"}
+GROUP = REACHING | {
+    *DEVICE_OPTIONS,
+    "storage_options",
+    "store",
+    "path",
+    "zarr_format",
+    "attributes",
+    "device",
+    *ELSEWHERE,
+}
 
 #: Functions with what they take in all, by position or by keyword.
 TAKEN: list[tuple[Callable[..., Any], set[str]]] = [
@@ -37,8 +47,8 @@ TAKEN: list[tuple[Callable[..., Any], set[str]]] = [
     (gzarr.full_like, ARRAY | {"mode", "a", "store", "name", "path"}),
     (gzarr.array, ARRAY | {"mode", "data", "store", "name", "path"}),
     (gzarr.from_array, ARRAY | {"mode", "data", "store", "name", "path"}),
-    (gzarr.open_array, ARRAY | {"store", "mode", "path", "data"}),
-    (gzarr.open, ARRAY | {"store", "mode", "path", "data", "use_consolidated"}),
+    (gzarr.open_array, ARRAY | ELSEWHERE | {"store", "mode", "path", "data"}),
+    (gzarr.open, ARRAY | ELSEWHERE | {"store", "mode", "path", "data", "use_consolidated"}),
     (gzarr.open_group, GROUP | {"mode", "use_consolidated"}),
     (gzarr.create_group, GROUP | {"overwrite"}),
     (gzarr.save_array, ARRAY | {"mode", "store", "arr", "path"}),

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -67,6 +68,12 @@ def test_inline_chunks_templates_whole_objects_and_version_0(tmp_path):
     assert gzarr.open(tmp_path / "old.json", mode="r")["a"][:].tolist() == [7, 8, 2, 3, 4, 5]
 
 
+def test_an_array_of_one_chunk_that_is_a_whole_object(tmp_path):
+    stored = gzarr.create_array(tmp_path / "data.zarr", data=np.arange(6), zarr_format=2)
+    group = written(tmp_path, references(tmp_path, stored) | {"a/0": ["data.zarr/0"]})
+    assert group["a"][:].tolist() == group["a"].oindex[[0, 1, 2, 3, 4, 5]].tolist() == [0, 1, 2, 3, 4, 5]
+
+
 @pytest.mark.parametrize("place", ["/etc/hostname", "../secret", "file:///etc/hostname", "s3://bucket/x"])
 def test_references_elsewhere_are_refused_unless_they_are_allowed(tmp_path, place):
     stored = gzarr.create_array(tmp_path / "data.zarr", data=np.arange(6), chunks=2, zarr_format=2)
@@ -78,10 +85,39 @@ def test_references_elsewhere_are_refused_unless_they_are_allowed(tmp_path, plac
 def test_allowed_places_are_read_and_not_what_is_above_them(tmp_path):
     stored = gzarr.create_array(tmp_path / "data.zarr", data=np.arange(6), chunks=2, zarr_format=2)
     refs = references(tmp_path, stored) | {"a/1": [f"{tmp_path}/data.zarr/1"]}
+    (tmp_path / "x").mkdir()
+    for key in ("a/0", "a/2"):
+        refs[key] = [f"file://{tmp_path}/data.zarr/{key[2:]}"]
+    with pytest.raises(StoreError, match="not beside"):
+        written(tmp_path / "x", refs)
+    (tmp_path / "x/data.zarr").symlink_to(tmp_path / "data.zarr")
+    with pytest.raises(StoreError, match="not beside"):  # a link is where it leads
+        written(tmp_path / "x", refs | {f"a/{n}": [f"data.zarr/{n}"] for n in range(3)})
     with gzarr.config.set({"virtual.containers": [f"{tmp_path}/data.zarr"]}):
-        assert written(tmp_path, refs)["a"][:].tolist() == [0, 1, 2, 3, 4, 5]
-        with pytest.raises(StoreError, match="not beside"):
-            written(tmp_path, refs | {"a/1": [f"{tmp_path}/data.zarr/../other"]})
+        assert written(tmp_path / "x", refs)["a"][:].tolist() == [0, 1, 2, 3, 4, 5]
+        assert written(tmp_path / "x", refs | {"a/1": ["data.zarr/1"]})["a"][:].tolist() == [0, 1, 2, 3, 4, 5]
+        for up in ("../other", f"file://{tmp_path}/data.zarr/../other"):
+            with pytest.raises(StoreError, match="not beside"):
+                written(tmp_path / "x", refs | {"a/1": [up]})
+        written(tmp_path / "x", refs)
+    for place in (tmp_path, str(tmp_path), [f"file://{tmp_path}"]):
+        opened = gzarr.open(tmp_path / "x/refs.json", mode="r", virtual_containers=place)
+        assert opened["a"][:].tolist() == [0, 1, 2, 3, 4, 5], place
+        assert pickle.loads(pickle.dumps(opened))["a"][1] == 1
+
+
+def test_paths_of_what_lies_beside_are_allowed_in_every_form(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    stored = gzarr.create_array(tmp_path / "real/data.zarr", data=np.arange(6), chunks=2, zarr_format=2)
+    refs = references(tmp_path / "real", stored) | {
+        "a/0": [f"{tmp_path}/real/data.zarr/0"],
+        "a/1": [f"file://{tmp_path}/link/data.zarr/1"],
+        "a/2": ["data.zarr/2"],
+    }
+    written(tmp_path / "real", refs)
+    for place in ("real", "link"):
+        assert gzarr.open(tmp_path / place / "refs.json", mode="r")["a"][:].tolist() == [0, 1, 2, 3, 4, 5]
 
 
 def test_faulty_references_are_refused(tmp_path):

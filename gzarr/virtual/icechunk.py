@@ -1,0 +1,287 @@
+"""Repositories of Icechunk: a version of one in place, and transactions. Versions are Icechunk's, gzarr has none.
+
+Of a repository in local files, the session says where the chunks are, and gzarr reads them from there: native chunks
+are files, others are within the manifests or virtual. Other repositories are read, and all are written, through
+Icechunk's own store for zarr-python. Files with virtual chunks must not have changed: Icechunk is asked for the first
+and the last chunk of each, which it compares with what it has noted.
+
+Source: Icechunk 2, ``IcechunkStore.array_chunk_iterator``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from gzarr.api.groups import open_group
+from gzarr.errors import ReadOnlyError, StoreError
+from gzarr.hierarchy.group import Group
+from gzarr.indexing.keys import Coords, KeyEncoding, join_path
+from gzarr.storage.base import Request, Store, host_view
+from gzarr.storage.extras import require
+from gzarr.storage.foreign import ZarrStore
+from gzarr.storage.local import LocalStore
+from gzarr.storage.wrappers import read_only
+from gzarr.virtual.kerchunk import described_arrays
+from gzarr.virtual.lazy_tables import LazyTables
+from gzarr.virtual.places import Containers, allowed_places
+from gzarr.virtual.store import Contents, VirtualStore
+from gzarr.virtual.table import INLINE, ChunkTable
+
+_SCHEME = "icechunk://"
+_NATIVE, _VIRTUAL, _INLINE = 1, 2, 3
+_MAIN = "main"
+
+
+class RepositoryStore(VirtualStore):
+    """A version of a repository."""
+
+    def check_writable(self) -> None:
+        """Refuse. Raises: ReadOnlyError."""
+        raise ReadOnlyError(
+            f"{self} is a version of a repository, which never changes; write the next one:"
+            " with gzarr.transaction(repository, message='...') as root"
+        )
+
+
+def open_icechunk(
+    place: Any,
+    *,
+    branch: str | None = None,
+    tag: str | None = None,
+    snapshot: str | None = None,
+    virtual_containers: Any = None,
+    **options: Any,
+) -> tuple[Store, str]:
+    """Open a version of a repository.
+
+    Parameters
+    ----------
+    place : icechunk.Repository, icechunk.Session or str
+        The repository, a session, or "icechunk://" and a path or URL of a repository, perhaps with a path in it.
+    branch, tag, snapshot : str, optional
+        Which version; by default the newest of the branch "main". Not for a session, which is of one.
+    virtual_containers : str or sequence of str, optional
+        Containers of local files that virtual chunks may be in, if the repository was not authorized for any.
+    **options
+        Of Icechunk's storage, for a URL.
+
+    Returns
+    -------
+    tuple of (Store, str)
+        The store, and the path in it. It is read-only unless a writable session was given.
+
+    Raises
+    ------
+    StoreError
+        If there is no such repository or version.
+    """
+    version = {"branch": branch, "tag": tag, "snapshot_id": snapshot}
+    given = {name: value for name, value in version.items() if value is not None}
+    repository, path = (find_repository(place, options), "") if not isinstance(place, str) else _at_url(place, options)
+    if repository is None:
+        if given:
+            raise StoreError(f"a session is of one version; got {', '.join(given)}: give the repository instead")
+        return ZarrStore(place.store), path
+    if len(given) > 1:
+        raise StoreError(f"one of branch, tag and snapshot says which version; got {', '.join(given)}")
+    repository = _authorized(repository, virtual_containers)
+    with _failures(f"open {given or _MAIN!r} of the repository"):
+        session = repository.readonly_session(**(given or {"branch": _MAIN}))
+    folder = _local_folder(repository)
+    if folder is None:
+        return read_only(ZarrStore(session.store)), path
+    allowed = tuple(sorted(repository.authorized_virtual_container_prefixes))
+    return RepositoryStore(partial(_find, session, folder, allowed), f"{_SCHEME}{folder}@{session.snapshot_id}"), path
+
+
+def _authorized(repository: Any, virtual_containers: Any) -> Any:
+    """The repository, authorized for its containers of local files that are within the allowed places."""
+    places = Containers("containers", None, allowed_places(virtual_containers))
+    containers = [prefix for prefix in repository.config.virtual_chunk_containers or {} if prefix.startswith("file://")]
+    wanted = [prefix for prefix in containers if places.allows(prefix + "chunk")]
+    if not wanted or repository.authorized_virtual_container_prefixes:
+        return repository
+    icechunk = require("icechunk", "icechunk", "a repository of Icechunk")
+    access = getattr(icechunk.credentials, "LocalFileSystemAccess", None)
+    return repository.reopen(authorize_virtual_chunk_access=dict.fromkeys(wanted, access))
+
+
+def find_repository(place: Any, options: Mapping[str, Any] | None = None, *, create: bool = False) -> Any:
+    """The repository that is meant; None if it is a session. Raises: StoreError."""
+    icechunk = require("icechunk", "icechunk", "a repository of Icechunk")
+    if not isinstance(place, (str, os.PathLike)):
+        return place if isinstance(place, icechunk.Repository) else None
+    url = os.fspath(place).removeprefix(_SCHEME)
+    scheme, _, rest = url.rpartition("://")
+    bucket, _, prefix = rest.partition("/")
+    settings = {"from_env": True, **(options or {})} if scheme else dict(options or {})
+    with _failures(f"open the repository at {url!r}"):
+        if scheme in ("s3", "gs", "gcs"):
+            make = icechunk.s3_storage if scheme == "s3" else icechunk.gcs_storage
+            storage = make(bucket=bucket, prefix=prefix, **settings)
+        elif scheme in ("", "file"):
+            storage = icechunk.local_filesystem_storage(os.path.abspath(rest), **settings)  # noqa: PTH100
+        else:
+            raise StoreError(f"{url!r}: open the repository with icechunk, and give that")
+        return icechunk.Repository.open_or_create(storage) if create else icechunk.Repository.open(storage)
+
+
+def _at_url(url: str, options: Mapping[str, Any]) -> tuple[Any, str]:
+    """The repository at a URL, and the path in it. Raises: StoreError."""
+    place, inner = url.removeprefix(_SCHEME).rstrip("/"), ""
+    while "://" not in place and place and not os.path.isdir(place):  # noqa: PTH112
+        place, _, name = place.rpartition("/")
+        inner = join_path(name, inner) if inner else name
+    return find_repository(place or url, options), inner
+
+
+def _local_folder(repository: Any) -> str | None:
+    """The folder of a repository in local files, which only its description says."""
+    match = re.search(r"type: local filesystem\s+path: (.+)", str(repository.storage))
+    return match[1].strip() if match and os.path.isdir(match[1].strip()) else None  # noqa: PTH112
+
+
+def _find(session: Any, folder: str, allowed: Sequence[str]) -> Contents:
+    """What a version of a repository in local files holds."""
+    store = ZarrStore(session.store)
+    documents = dict(_documents(store, ""))
+    described = dict(described_arrays(documents))
+    files = LocalStore(os.path.join(folder, "chunks"), read_only=True)  # noqa: PTH118
+    places = Containers(f"{_SCHEME}{folder}", None, allowed)
+
+    def make(path: str) -> ChunkTable:
+        return _table(store, path, *described[path], files, places)
+
+    keys = {path: encoding for path, (_, encoding) in described.items()}
+    return Contents(documents, LazyTables(list(described), make), places.objects, keys)
+
+
+def _documents(store: Store, path: str) -> Iterator[tuple[str, bytes]]:
+    """The documents of a hierarchy, by key."""
+    key = join_path(path, "zarr.json")
+    found = store.get_one(Request(key))
+    if found is None:
+        return
+    text = bytes(host_view(found))
+    yield key, text
+    if json.loads(text).get("node_type") == "group":
+        for name in store.list_dir(path)[1]:
+            yield from _documents(store, join_path(path, name))
+
+
+def _table(
+    store: ZarrStore, path: str, counts: Coords, encoding: KeyEncoding, files: Store, places: Containers
+) -> ChunkTable:
+    """Where the chunks of an array are. Raises: StoreError if a file with virtual chunks has changed."""
+    table = ChunkTable.empty(counts)
+    inline: Any = table.inline
+    strides = np.array([prod(counts[axis + 1 :]) for axis in range(len(counts))], np.int64)
+    for coords, kinds, names, offsets, lengths, within in store.collected(store.store.array_chunk_iterator(f"/{path}")):
+        rows = coords.astype(np.int64) @ strides if len(counts) else np.zeros(len(kinds), np.int64)
+        numbers = np.full(len(kinds), INLINE, np.int32)
+        native = np.flatnonzero(kinds == _NATIVE)
+        first = len(places.objects)
+        numbers[native] = np.arange(first, first + len(native))
+        places.objects += [(files, names[at]) for at in native.tolist()]
+        virtual = np.flatnonzero(kinds == _VIRTUAL).tolist()
+        for at in virtual:
+            numbers[at] = places.add(names[at])
+        ends = [{names[at]: coords[at] for at in order} for order in (reversed(virtual), virtual)]
+        key = encoding.under(path)
+        # Icechunk compares the files with what it has noted of them; it does not tell what that is.
+        store.get_many([Request(key(tuple(at.tolist())), 0, 1) for end in ends for at in end.values()])
+        for at, chunk in within.items():
+            inline[int(rows[at])] = chunk
+        table.objects[rows], table.offsets[rows], table.lengths[rows] = numbers, offsets, lengths
+    return table
+
+
+@contextmanager
+def transaction(
+    repository: Any,
+    message: str,
+    *,
+    branch: str = _MAIN,
+    metadata: Mapping[str, Any] | None = None,
+    rebase_with: Any = None,
+    device: str | None = None,
+) -> Iterator[Group]:
+    """Change a repository of Icechunk: the next version of a branch, with all changes of a ``with`` block, or none.
+
+    Parameters
+    ----------
+    repository : icechunk.Repository or str
+        The repository, or "icechunk://" and its path or URL, where one is made if there is none.
+    message : str
+        What the version says of itself.
+    branch : str
+        The branch that gets the version.
+    metadata : mapping, optional
+        More of what the version says of itself.
+    rebase_with : icechunk.ConflictSolver, optional
+        What decides if others changed the branch meanwhile. By default their changes are kept, and it is an error if
+        they conflict with these.
+    device : str, optional
+        Where reads put their results, as in `gzarr.open_group`.
+
+    Yields
+    ------
+    Group
+        The root group, which is made if there is none. When the block ends, the version is committed; if nothing was
+        changed, there is none. An exception leaves nothing.
+
+    Raises
+    ------
+    StoreError
+        If the changes cannot be committed, as others have changed the same.
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> with gzarr.transaction("icechunk://repository", "Begin") as root:  # doctest: +SKIP
+    ...     root["speed"] = [1.0, 2.5]
+    >>> gzarr.open_group("icechunk://repository", branch="main")["speed"][:]  # doctest: +SKIP
+    array([1. , 2.5])
+    """
+    icechunk = require("icechunk", "icechunk", "a transaction")
+    solver = icechunk.ConflictDetector() if rebase_with is None else rebase_with
+    with commits(repository, message, branch=branch, metadata=metadata, rebase_with=solver) as store:
+        yield open_group(store, mode="a", device=device)
+
+
+@contextmanager
+def commits(repository: Any, message: str, *, branch: str = _MAIN, **how: Any) -> Iterator[Store]:
+    """A store for changes that are committed when the block ends. See `transaction`."""
+    opened = find_repository(repository, create=True)
+    if opened is None:
+        raise StoreError("a session commits its changes itself: session.commit('...'); give the repository instead")
+    with _failures(f"begin a version of branch {branch!r}"):
+        session = opened.writable_session(branch)
+    try:
+        yield ZarrStore(session.store)
+    except BaseException:
+        session.discard_changes()
+        raise
+    if session.has_uncommitted_changes:
+        with _failures(f"commit {message!r} to branch {branch!r}, and nothing of it is stored"):
+            session.commit(message, **how)
+
+
+@contextmanager
+def _failures(what: str) -> Iterator[None]:
+    """Turn errors of Icechunk into StoreError."""
+    try:
+        yield
+    except StoreError:
+        raise
+    except Exception as error:
+        raise StoreError(f"cannot {what}: {type(error).__name__}: {error}") from error
