@@ -49,8 +49,8 @@ def open_array(
     zarr_format : {2, 3}, optional
         Format to look for. By default both.
     **kwargs
-        See `create_array`. Those of the array are used only if it is created. ``read_only=True`` is mode "r". What is read
-        in place takes ``virtual_containers``, places that references may lead to besides what lies beside them; and
+        See `create_array`. Those of the array are used only if it is created. ``read_only=True`` is mode "r". For what
+        is read in place: ``virtual_containers``, places that references may lead to, besides what lies beside them;
         ``branch``, ``tag`` or ``snapshot``, the version of a repository of Icechunk.
 
     Returns
