@@ -450,11 +450,11 @@ def _number_axes(levels: Sequence[Level]) -> list[Indices]:
 
 
 def _index_of(item: Buffer | None, level: Level) -> NDArray[np.uint64]:
-    """The entries of an encoded index, (n, 2). Raises: CodecError."""
+    """The entries of an encoded index, (n, 2), as numbers of this machine. Raises: CodecError."""
     size = 0 if item is None else host_view(item).nbytes
     if item is None or size != level.index_nbytes:
         raise _truncated(f"its index has {size} bytes, expected {level.index_nbytes}")
-    return decode_index(item, level.coder).reshape(-1, 2)
+    return decode_index(item, level.coder).reshape(-1, 2).astype(np.uint64, copy=False)
 
 
 def _truncated(why: str) -> CodecError:

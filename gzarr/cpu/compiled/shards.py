@@ -81,6 +81,12 @@ class ShardRows(NamedTuple):
     bounds: Indices
     shards: list[Shard]
 
+    def cut(self, first: int, last: int) -> ShardRows:
+        """The chunks from ``first`` to ``last``, of which there must be some."""
+        low, high = np.searchsorted(self.bounds, [first, last - 1], side="right").tolist()
+        bounds = self.bounds[low - 1 : high + 1].clip(first, last) - first
+        return ShardRows(self.rows[first:last], bounds, self.shards[low - 1 : high])
+
     def columns(self, path_of: Callable[[str], str] | None) -> tuple[Any, Indices, bytes, bytes]:
         """What compiled code takes. path_of: from a key to the path of a file; None if shards are in memory."""
         paths = b"".join([os.fsencode(path_of(shard.key)) + b"\0" for shard in self.shards]) if path_of else b""
@@ -127,12 +133,16 @@ class ReadShards:
             rows.append(places)
         return ShardRows(rows[0] if len(rows) == 1 else np.concatenate(rows), table.bounds, shards)
 
-    def give_up(self, number: int, table: Any, found: ShardRows, left: Any) -> None:
-        """Note which shards of a batch are read again. left: for every chunk whether it was left."""
+    def give_up(self, number: int, table: Any, found: ShardRows, left: Any, *, checked: bool = True) -> None:
+        """Note which shards of a batch are read again.
+
+        left: for every chunk whether it was left. checked: whether versions of files were compared meanwhile.
+        """
         owners, bounds = list(map(tuple, table.owners.tolist())), found.bounds.tolist()
         some_left = any(left)
         for at, (owner, shard) in enumerate(zip(owners, found.shards, strict=True)):
-            is_other = shard.state == UNCHECKED and self._fetch is None and self._token(shard.key) != shard.token
+            unknown = self._fetch is None and (shard.state == UNCHECKED or not checked)
+            is_other = unknown and self._token(shard.key) != shard.token
             if is_other or (some_left and any(left[bounds[at] : bounds[at + 1]])):
                 self._given_up[owner] = self._shared[owner][1] if owner in self._shared else [number]
                 self._layout.forget(shard.key)

@@ -1,22 +1,11 @@
 /* Reads and writes tables of chunks: see gzarr/cpu/compiled/{read,write}.py. */
 #include "module.h"
 
-enum { TABLE_COLUMNS = 4, OBJECT_COLUMNS = 4 };
+enum { TABLE_COLUMNS = 4 };
 
 /* Take the columns of a table. (Apart from other arguments, as CPython counts those of nested tuples wrong.) */
 static bool take_columns(PyObject *table, Py_buffer *b) {
     return PyArg_ParseTuple(table, "y*y*z*z*", &b[0], &b[1], &b[2], &b[3]);
-}
-
-/* Take (places, bounds, numbers, paths): see Objects. in_memory: whether they are no files, and have no paths. */
-static bool take_objects(PyObject *sources, Py_buffer *b, bool in_memory, Objects *objects) {
-    if (!PyArg_ParseTuple(sources, "y*y*y*y*", &b[0], &b[1], &b[2], &b[3])) return false;
-    const int64_t n = b[2].len / (OBJECT_NUMBERS * WORD);
-    const char *paths = b[3].buf;
-    *objects = (Objects){b[0].buf, b[1].buf, b[2].buf, paths, n};
-    int64_t n_paths = 0;
-    for (Py_ssize_t i = 0; i < b[3].len; i++) n_paths += !paths[i];
-    return n > 0 && b[2].len == n * OBJECT_NUMBERS * WORD && b[1].len == (n + 1) * WORD && (in_memory || n_paths == n);
 }
 
 /* read(job, element, table, blocks, rows, sources, items, path, written, fill, scratch, status): table: see `take_table`.

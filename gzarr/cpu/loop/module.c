@@ -166,7 +166,7 @@ static PyMethodDef methods[] = {
     {"reduce", loop_reduce, METH_VARARGS, "Reduce the windows of a block. Returns whether that was possible."},
     {"write", loop_write, METH_VARARGS,
      "Write a table of chunks. Returns how many were left, bytes gathered, bytes made, and what a shard or a store needs."},
-    {"fetch", loop_fetch, METH_VARARGS, "Fetch encoded chunks into a buffer, or find them in files."},
+    {"fetch", loop_fetch, METH_VARARGS, "Fetch encoded chunks into a buffer."},
     {"put", loop_put, METH_VARARGS, "Store encoded chunks as files or shards. Returns how many of these were left."},
     {"plain_zstd", loop_plain_zstd, METH_VARARGS, "Find the chunks that are Zstandard frames without anything odd."},
     {"parse_blosc", loop_parse_blosc, METH_VARARGS,

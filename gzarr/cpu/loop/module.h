@@ -22,6 +22,9 @@ bool take_element(const Py_buffer *table, const Job *job, Element *element);
 /* Give a call the four columns of a table of so many chunks: of boxes spans, lists, firsts and slots, of points coords,
  * starts, places and order. False if they do not fit each other. */
 bool take_table(Call *call, const Py_buffer *table, int64_t n);
+/* Take (places, bounds, numbers, paths): see Objects. in_memory: whether they are no files, and have no paths. */
+enum { OBJECT_COLUMNS = 4 };
+bool take_objects(PyObject *sources, Py_buffer *b, bool in_memory, Objects *objects);
 void release(Py_buffer *buffers, int n);
 /* Take the memory of the items of a sequence, none of None. Returns: it, to be given to `release_all`; NULL with an
  * exception. */

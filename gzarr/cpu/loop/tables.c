@@ -82,6 +82,16 @@ bool take_table(Call *call, const Py_buffer *table, int64_t n) {
     return call->job->npoints < 0 ? take_boxes(call, table, n) : take_points(call, table, n);
 }
 
+bool take_objects(PyObject *sources, Py_buffer *b, bool in_memory, Objects *objects) {
+    if (!PyArg_ParseTuple(sources, "y*y*y*y*", &b[0], &b[1], &b[2], &b[3])) return false;
+    const int64_t n = b[2].len / (OBJECT_NUMBERS * WORD);
+    const char *paths = b[3].buf;
+    *objects = (Objects){b[0].buf, b[1].buf, b[2].buf, paths, n};
+    int64_t n_paths = 0;
+    for (Py_ssize_t i = 0; i < b[3].len; i++) n_paths += !paths[i];
+    return n > 0 && b[2].len == n * OBJECT_NUMBERS * WORD && b[1].len == (n + 1) * WORD && (in_memory || n_paths == n);
+}
+
 PyObject *refuse(void) {
     if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "internal error in gzarr's compiled loop: inconsistent tables (please report)");
     return NULL;

@@ -4,36 +4,45 @@
 
 #include <string.h>
 
-/* fetch(places, coords, owners, bounds, path, slab, phase, mode, offsets, sizes, cursor) */
+/* fetch(ndim, separator, coords, path, sources, written, slab, phase, offsets, sizes, cursor). coords, path: of files.
+ * sources: see `take_objects`; None for files. */
 PyObject *loop_fetch(PyObject *module, PyObject *args) {
-    enum { PLACES, COORDS, OWNERS, BOUNDS, PATH, SLAB, OFFSETS, SIZES, CURSOR, N };
+    enum { COORDS, PATH, WRITTEN, SLAB, OFFSETS, SIZES, CURSOR, OBJECTS, N = OBJECTS + OBJECT_COLUMNS };
     Py_buffer b[N];
-    long long phase, mode;
-    if (!PyArg_ParseTuple(args, "y*y*y*y*y*w*LLw*w*w*", &b[PLACES], &b[COORDS], &b[OWNERS], &b[BOUNDS], &b[PATH],
-                          &b[SLAB], &phase, &mode, &b[OFFSETS], &b[SIZES], &b[CURSOR]))
+    PyObject *sources;
+    Objects objects = {0};
+    long long ndim, separator, phase;
+    memset(b, 0, sizeof b);
+    if (!PyArg_ParseTuple(args, "LLy*y*Oy*w*Lw*w*w*", &ndim, &separator, &b[COORDS], &b[PATH], &sources, &b[WRITTEN],
+                          &b[SLAB], &phase, &b[OFFSETS], &b[SIZES], &b[CURSOR]))
         return NULL;
-    Places places = {0};
-    const int64_t ndim = b[PLACES].len >= WORD ? *(const int64_t *)b[PLACES].buf : 0;
-    bool sound = unpack(&b[PLACES], ndim, 5, 2, 0, (int64_t *)&places) && b[CURSOR].len == WORD;
-    const Fetch fetch = {
-        .places = &places,
+    const bool sharded = sources != Py_None;
+    const int64_t n = b[SIZES].len / WORD;
+    bool sound = !sharded || (take_objects(sources, &b[OBJECTS], false, &objects) && b[OBJECTS].len == 2 * n * WORD &&
+                              objects_are_sound(&objects, n));
+    const Job job = {.ndim = ndim, .separator = separator};
+    const Call call = {
+        .job = &job,
+        .n = n,
         .coords = b[COORDS].buf,
-        .n = b[SIZES].len / WORD,
-        .owners = b[OWNERS].buf,
-        .bounds = b[BOUNDS].buf,
-        .n_owners = sound ? b[OWNERS].len / (ndim * WORD) : 0,
+        .written = b[WRITTEN].buf,
+        .n_written = b[WRITTEN].len / WORD,
         .path = b[PATH].buf,
         .path_length = b[PATH].len,
+    };
+    const Fetch fetch = {
+        .call = &call,
+        .objects = sharded ? &objects : NULL,
         .slab = b[SLAB].buf,
         .capacity = b[SLAB].len - SLAB_ALIGNMENT,
         .cursor = b[CURSOR].buf,
         .phase = phase,
-        .mode = mode,
         .offsets = b[OFFSETS].buf,
         .sizes = b[SIZES].buf,
     };
-    sound = sound && b[OFFSETS].len == fetch.n * WORD && b[COORDS].len == fetch.n * ndim * WORD &&
-            b[BOUNDS].len == (fetch.n_owners + 1) * WORD && fetch_is_sound(&fetch);
+    sound = sound && ndim >= 1 && ndim <= MAX_NDIM && b[OFFSETS].len == n * WORD && call.n_written > 0 &&
+            (sharded || b[COORDS].len == n * ndim * WORD) && b[CURSOR].len == WORD && *fetch.cursor >= 0 && phase >= 0 &&
+            phase < SLAB_ALIGNMENT;
     if (sound) {
         Py_BEGIN_ALLOW_THREADS
         fetch_all(&fetch);
@@ -55,7 +64,7 @@ PyObject *loop_put(PyObject *module, PyObject *args) {
         return NULL;
     Places places = {0};
     const int64_t ndim = b[PLACES].len >= WORD ? *(const int64_t *)b[PLACES].buf : 0, n = b[STATUS].len;
-    bool sound = unpack(&b[PLACES], ndim, 5, 2, 0, (int64_t *)&places) && places.entries >= 0 &&
+    bool sound = unpack(&b[PLACES], ndim, 5, 0, 0, (int64_t *)&places) && places.entries >= 0 &&
                  places.entries <= INT32_MAX && n <= INT32_MAX && (!places.checksum || lib.crc32c_value);
     const int64_t n_chunks = n * (places.entries ? places.entries : 1);
     sound = sound && b[COORDS].len / WORD == n * ndim && b[SIZES].len / WORD == n_chunks &&

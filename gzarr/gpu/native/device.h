@@ -4,36 +4,26 @@
 
 #include "../../cpu/loop/loop.h"
 
-/* Where the chunks of an array are: in files of their own, or in shards of `entries` chunks. As `Job`, a table. */
+/* How the chunks of an array are stored: as files, or in shards of `entries` chunks. As `Job`, a table. */
 typedef struct {
     int64_t ndim, separator;
-    int64_t entries;          /* 0 if chunks are files */
-    int64_t checksum;         /* whether a crc32c follows the index of a shard */
-    int64_t at_start;         /* whether the index comes first */
-    int64_t counts[MAX_NDIM]; /* chunks of a shard */
-    int64_t steps[MAX_NDIM];  /* entries of its index from one chunk to the next */
+    int64_t entries;  /* 0 if chunks are files */
+    int64_t checksum; /* whether a crc32c follows the index of a shard */
+    int64_t at_start; /* whether the index comes first */
 } Places;
 
-/* What to do: read chunks into the staging buffer, or find them in their files. What became of a chunk, instead of its
- * size. */
-enum { FETCH_CHUNKS, LOCATE_CHUNKS };
+/* What became of a chunk, instead of its size. */
 enum { MISSING_CHUNK = -1, LEFT_CHUNK = -2, SLAB_ALIGNMENT = 16 };
 
 /* The chunks that one call fetches. */
 typedef struct {
-    const Places *places;
-    const int64_t *coords; /* (n, ndim): of the chunks, those of a shard together */
-    int64_t n;
-    const int64_t *owners; /* (n_owners, ndim): of their shards */
-    const int64_t *bounds; /* (n_owners + 1,): number of the first chunk of each shard, and how many there are */
-    int64_t n_owners;
-    const char *path; /* what the paths of files begin with */
-    int64_t path_length;
+    const Call *call;       /* how many they are, and, of files, their coordinates and paths */
+    const Objects *objects; /* where they are in shards; NULL for files */
     char *slab;
     int64_t capacity; /* bytes that chunks may take; negative if there is no buffer */
     int64_t *cursor;  /* bytes that are taken, by all threads */
-    int64_t phase, mode;
-    int64_t *offsets, *sizes; /* of every chunk: place in the buffer or file, -1 for none; bytes, or why not */
+    int64_t phase;
+    int64_t *offsets, *sizes; /* of every chunk: place in the buffer, -1 for none; bytes, or why not */
 } Fetch;
 
 /* Encoded chunks that are stored, each as a file, or as many as a shard has entries. */
@@ -73,7 +63,6 @@ void find_plain_zstd(const Frames *frames, const int64_t *nbytes, uint8_t *plain
 bool parse_blosc(Frames *frames);
 
 /* fetch.c */
-bool fetch_is_sound(const Fetch *fetch);
 void fetch_all(const Fetch *fetch);
 
 #endif

@@ -12,6 +12,7 @@ import numpy as np
 
 from gzarr.backend import Array, Compiled, Fields, Placement, ReadExecutor, Work, WriteExecutor
 from gzarr.cpu.compiled import library
+from gzarr.cpu.compiled.shards import ReadShards
 from gzarr.cpu.compiled.source import PLAIN_ARRAYS
 from gzarr.gpu.native.fetch import make_fetch
 from gzarr.gpu.pipeline.copies import memory_of
@@ -25,6 +26,7 @@ from gzarr.gpu.pipeline.write_job import Writable, make_writable, make_write
 from gzarr.indexing.copies import CopyPlan, Plan, make_batches
 from gzarr.indexing.plan import BoxPlan, PointPlan
 from gzarr.layout.chunk_layout import Layout
+from gzarr.layout.sharded import Sharded
 from gzarr.storage.base import Store
 
 
@@ -88,11 +90,12 @@ class DeviceJobs:
                 return str(resources.small_reads)
         size = batch_nchunks(nparts, read_cost(decoding, decoding.chunk.nbytes or 1), resources.pipeline_slots.limit)
         batches = make_batches(plan, layout.objects, batch_size(plan, layout, size))
-        if source.files is not None and (why := source.files.obstacle(nparts, batches.nobjects)) is not None:
-            return why
+        if source.files is not None and (off := library.obstacle()) is not None:
+            return off
         waits = self._array.store.concurrency > 1
         work = Work(nparts, nbytes // nparts, size, unlocked=True, waits=waits)
-        return DeviceRead(resources, source, batches, memory_of(resources.device, out), work)
+        shards = ReadShards(self._array.store, layout, batches) if isinstance(layout, Sharded) else None
+        return DeviceRead(resources, source, batches, memory_of(resources.device, out), work, shards)
 
     def reads_copies(self) -> bool:
         """Whether the device makes copies of the array's chunks."""

@@ -3,17 +3,17 @@
 Theory of operation. A read is cut into batches, each one table (`gzarr.indexing.tables`). The pipeline slot that reads
 a batch fetches its encoded chunks into one staging buffer, which gives offsets and sizes as columns. These become the
 streams of the decoders, and the table becomes the descriptors of the placement kernels. Chunks that found no room in
-the buffer are fetched once more, into one that is large enough.
+the buffer are fetched once more, into one that is large enough. Of those of shards, the places are known before.
 
 Rules: chunks that are odd in any way (files that cannot be read, damaged chunks) are left to the reference path, so its
-answers and its errors are the only ones there are. All chunks of a shard are of one version; else the reference path
-reads the shard again once all batches are done.
+answers and its errors are the only ones there are. All chunks of a shard are of one version (`ReadShards`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -21,11 +21,12 @@ from numpy.typing import NDArray
 
 from gzarr.backend import Work
 from gzarr.codecs.spec import ArrayRepr
+from gzarr.cpu.compiled.shards import ReadShards
 from gzarr.errors import CodecError
 from gzarr.gpu.codecs.batch import BatchContext, Chunks
 from gzarr.gpu.device.pipeline_slots import PipelineSlot
 from gzarr.gpu.device.protocol import Table
-from gzarr.gpu.native.fetch import LEFT, MISSING, Fetch, Wanted, longest_uncut, wanted_of
+from gzarr.gpu.native.fetch import LEFT, MISSING, Fetch, Wanted
 from gzarr.gpu.pipeline.batches import in_batches
 from gzarr.gpu.pipeline.copies import Memory, box_copies, take
 from gzarr.gpu.pipeline.placement import DevicePlan
@@ -39,12 +40,14 @@ from gzarr.indexing.plan import Groups, Part
 from gzarr.indexing.tables import Batches, CopyTable
 from gzarr.layout.chunk_layout import Layout
 from gzarr.profiling.recorder import here, stage
-from gzarr.storage.base import Store, token_of
+from gzarr.storage.base import Store
 
 #: Chunks whose sizes are asked for before the first buffer is taken, if its chunks have more decoded bytes than this.
 _N_SAMPLED, _MAX_UNSAMPLED_NBYTES = 16, 1 << 22
 #: A buffer is larger than the last chunks were, as chunks differ; alignment and checksums take some bytes for each.
 _SPARE, _SPARE_NBYTES = 1.15, 32
+#: Encoded chunks of more times the decoded bytes, and these besides, are left: an index may say anything.
+_MAX_GROWTH, _MAX_OVERHEAD = 8, 1 << 16
 
 
 class Source(NamedTuple):
@@ -94,6 +97,11 @@ class EncodedSizes:
         return int(n * (mean * _SPARE + _SPARE_NBYTES)) + _SPARE_NBYTES
 
 
+def _room(sizes: Table) -> int:
+    """Bytes of a buffer for chunks of some sizes."""
+    return int((np.maximum(sizes, 0) + _SPARE_NBYTES).sum()) + _SPARE_NBYTES
+
+
 @dataclass(slots=True, eq=False)
 class DeviceRead:
     """A read in batches.
@@ -108,10 +116,8 @@ class DeviceRead:
         Where it goes.
     work : Work
         How much there is to do.
-    shared : dict
-        The token of every shard that is read in several batches, or by several threads, with the numbers of these.
-    given_up : dict
-        The shards that are left to the reference path, with the numbers of their batches.
+    shards : ReadShards or None
+        The shards, if chunks are in shards.
     """
 
     resources: Resources
@@ -119,8 +125,7 @@ class DeviceRead:
     tables: Batches
     memory: Memory
     work: Work
-    shared: dict[Coords, tuple[object, list[int]]] = field(default_factory=dict)
-    given_up: dict[Coords, list[int]] = field(default_factory=dict)
+    shards: ReadShards | None = None
     stage = "locate"
 
     @property
@@ -133,76 +138,40 @@ class DeviceRead:
         table: CopyTable = self.tables.table(number)
         if not table.nchunks:
             return []
-        shared = self._shared(number, table)
-        with self.resources.pipeline_slots.borrow() as pipeline_slot:
-            try:
-                odd = self._read(pipeline_slot, table, shared)
-            except CodecError:  # the reference path says what is wrong
-                odd = np.ones(table.nchunks, np.bool_)
-        if table.owners is None or table.bounds is None:
+        found = None if self.shards is None else self.shards.find(number, table)
+        odd, on_host = np.ones(table.nchunks, np.bool_), False
+        wanted = Wanted(np.ascontiguousarray(table.coords), found)
+        with self.resources.pipeline_slots.borrow() as pipeline_slot, suppress(CodecError):
+            # The reference path says what is wrong.
+            odd, on_host = self._read(pipeline_slot, table, wanted)
+        if self.shards is None or found is None:
             parts = self.tables.parts(number, table, np.flatnonzero(odd).tolist())
             return [(part.coords, [part]) for part in parts]
-        is_odd = np.logical_or.reduceat(odd, table.bounds[:-1])
-        for at, shard in enumerate(map(tuple, table.owners.tolist())):
-            if is_odd[at] or (shard in shared and self._is_other(shard)):
-                self.given_up[shard] = self.shared[shard][1] if shard in shared else [number]
+        self.shards.give_up(number, table, found, odd, checked=on_host)
         return []
 
     def retry(self) -> Iterator[tuple[Coords, list[Part]]] | None:
         """All parts of the shards that were given up; None if none was."""
-        return map(self._all_of, sorted(self.given_up)) if self.given_up else None
+        return None if self.shards is None else self.shards.retry()
 
-    def _all_of(self, shard: Coords) -> tuple[Coords, list[Part]]:
-        parts: list[Part] = []
-        for number in sorted(self.given_up[shard]):
-            table = self.tables.table(number)
-            at = table.owners.tolist().index(list(shard))
-            parts += self.tables.parts(number, table, range(*table.bounds[at : at + 2].tolist()))
-        return shard, parts
+    def _read(self, pipeline_slot: PipelineSlot, table: CopyTable, wanted: Wanted) -> tuple[NDArray[np.bool_], bool]:
+        """Read chunks into the result. Raises: CodecError.
 
-    def _shared(self, number: int, table: CopyTable) -> set[Coords]:
-        """The shards that are read in several batches, or by several threads. Their tokens are taken."""
-        if table.owners is None or table.bounds is None:
-            return set()
-        cut = np.diff(table.bounds) > longest_uncut(self.source.plan.chunk.nbytes or 1)
-        cut[0] |= table.cut[0]
-        cut[-1] |= table.cut[1]
-        shared = set(map(tuple, table.owners[cut].tolist()))
-        for shard in shared:
-            if shard not in self.shared:
-                self.shared.setdefault(shard, (self._token(shard), []))
-            self.shared[shard][1].append(number)
-        return shared
-
-    def _is_other(self, shard: Coords) -> bool:
-        """Whether a shard may be of another version than when it was read first."""
-        token, _ = self.shared[shard]
-        return token is None or self._token(shard) != token
-
-    def _token(self, shard: Coords) -> object:
-        return token_of(self.source.store, self.source.layout.key(shard))
-
-    def _read(self, pipeline_slot: PipelineSlot, table: CopyTable, shared: set[Coords]) -> NDArray[np.bool_]:
-        """Read chunks into the result. Returns: which of them are left. Raises: CodecError."""
-        wanted = wanted_of(table)
+        Returns: which of them are left, and whether files were read on the host.
+        """
         batch = self._fetch(pipeline_slot, wanted, self._buffer_nbytes(pipeline_slot, wanted))
         odd: NDArray[np.bool_] = batch.sizes == LEFT
         waiting = (batch.offsets < 0) & (batch.sizes >= 0)
+        on_host = batch.host is not None
         self._place(pipeline_slot, table, batch, ~odd & ~waiting)
-        if not waiting.any():
-            return odd
-        # All chunks of a shard are fetched at once, and are then of one version. Versions of shared ones are compared.
-        if wanted.owners.size:
-            whole = [at for at, shard in enumerate(map(tuple, wanted.owners.tolist())) if shard not in shared]
-            owner = wanted.owner_of(np.arange(waiting.size))
-            waiting |= np.isin(owner, owner[waiting]) & np.isin(owner, whole) & ~odd
+        if wanted.shards is not None or not waiting.any():
+            return odd | waiting, on_host
         numbers = np.flatnonzero(waiting)
-        room = int((np.maximum(batch.sizes[numbers], 0) + _SPARE_NBYTES).sum()) + _SPARE_NBYTES
-        batch = self._fetch(pipeline_slot, wanted.take(numbers), room)
+        batch = self._fetch(pipeline_slot, Wanted(wanted.coords[numbers]), _room(batch.sizes[numbers]))
         ready = (batch.offsets >= 0) | (batch.sizes == MISSING)
         self._place(pipeline_slot, take(table, numbers), batch, ready)
         odd[numbers[~ready]] = True  # what grows while it is read, too
-        return odd
+        return odd, on_host
 
     def _fetch(self, pipeline_slot: PipelineSlot, wanted: Wanted, nbytes: int) -> Batch:
         """Fetch chunks into a buffer of so many bytes."""
@@ -223,8 +192,13 @@ class DeviceRead:
     def _buffer_nbytes(self, pipeline_slot: PipelineSlot, wanted: Wanted) -> int:
         """Bytes of a buffer for some chunks. If there are many and nothing is known, a few of them are asked for."""
         sizes, chunk_nbytes, n = self.source.sizes, self.source.plan.chunk.nbytes or 1, len(wanted.coords)
+        if wanted.shards is not None:
+            known = wanted.shards.rows[:, 1].astype(np.int64)
+            known[known > _MAX_GROWTH * chunk_nbytes + _MAX_OVERHEAD] = 0  # which find no room
+            sizes.add(known)
+            return max(_room(known), sizes.buffer_nbytes(n, chunk_nbytes))
         if self.source.files and sizes.mean is None and n * chunk_nbytes > _MAX_UNSAMPLED_NBYTES:
-            self._fetch(pipeline_slot, wanted.take(np.arange(0, n, -(-n // _N_SAMPLED))), 0)
+            self._fetch(pipeline_slot, Wanted(wanted.coords[:: -(-n // _N_SAMPLED)].copy()), 0)
         return sizes.buffer_nbytes(n, chunk_nbytes)
 
     def _place(self, pipeline_slot: PipelineSlot, table: CopyTable, batch: Batch, ready: NDArray[np.bool_]) -> None:

@@ -20,9 +20,12 @@ from gzarr.gpu.codecs.entry import DeviceCodec
 from gzarr.gpu.codecs.transfers import ALIGNMENT, copy, measure, spread_out
 from gzarr.gpu.device.pipeline_slots import PipelineSlot
 from gzarr.gpu.device.protocol import Table
-from gzarr.gpu.native.fetch import Fetch, Wanted, fetch, longest_uncut
+from gzarr.gpu.native.fetch import Fetch, Wanted, fetch
 from gzarr.gpu.pipeline.placement import DevicePlan
 from gzarr.storage.base import Request, Store
+
+#: Decoded bytes of a shard that one thread reads: it copies as much in some milliseconds.
+_UNCUT_NBYTES = 1 << 24
 
 
 class Batch(NamedTuple):
@@ -104,7 +107,7 @@ class HostReader:
     def fetch(self, pipeline_slot: PipelineSlot, source: Fetch, wanted: Wanted, plan: DevicePlan, nbytes: int) -> Batch:
         """Read chunks of local files into pinned memory."""
         buffer = pipeline_slot.staging_buffer(nbytes)
-        uncut = longest_uncut(plan.chunk.nbytes or 1)
+        uncut = max(_UNCUT_NBYTES // (plan.chunk.nbytes or 1), 1)
         return Batch(buffer, None, *fetch(source, wanted, buffer, plan.phase, thread_count(), uncut))
 
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -26,16 +25,19 @@ import numpy as np
 
 from gzarr.backend import Array
 from gzarr.codecs.spec import CodecSpec
-from gzarr.cpu.threads import thread_count
+from gzarr.cpu.compiled.shards import LEFT, UNCHECKED, Shard
 from gzarr.gpu.codecs.transfers import spread_out
 from gzarr.gpu.device.memory import OverLimitError
 from gzarr.gpu.device.pipeline_slots import PipelineSlot
 from gzarr.gpu.device.protocol import Device, Table
-from gzarr.gpu.native.fetch import Fetch, Wanted, locate
+from gzarr.gpu.native.fetch import MISSING, Fetch, Wanted
 from gzarr.gpu.pipeline.placement import DevicePlan
 from gzarr.gpu.reading.host import Batch, HostReader, host_round_trip_of
 from gzarr.gpu.reading.open_files import FileCache, Future, OpenFile, file_version
+from gzarr.indexing.selection import Indices
+from gzarr.layout.chunk_layout import MISSING as NO_PLACE
 from gzarr.storage.coalesce import MAX_GAP_NBYTES
+from gzarr.storage.local_files import FileVersion
 
 #: Bytes wanted of a file from which it pays to open it: opening takes 1 to 3 ms (`gzarr.gpu.reading.open_files`), in
 #: which a drive reads 7 to 20 MB. On 16 threads, opening files of 8 MiB takes some tenth of the time of reading them.
@@ -116,26 +118,26 @@ class KvikioReader:
 
         Whatever goes wrong, it does too, or finds and names the reason.
         """
-        is_sharded = source.n_entries > 0
-        files = wanted.owners if is_sharded else wanted.coords
-        paths = list(map(source.path, files.tolist()))
-        if nbytes < self._min_file_nbytes * len(files) and not self.files.has_all(paths):
+        paths = list(map(source.file, wanted.keys(source)))
+        if nbytes < self._min_file_nbytes * len(paths) and not self.files.has_all(paths):
             return None
-        versions = _versions(paths)  # before they are located, so that what is read is what was located
-        located = locate(source, wanted, thread_count())
-        rows = np.flatnonzero(located.sizes >= 0)
-        used, files = np.unique(wanted.owner_of(rows) if is_sharded else rows, return_inverse=True)
-        here = {paths[i]: versions.get(paths[i], ()) for i in used.tolist()}
-        if not rows.size or not all(here.values()) or not all(self._is_sound.get(v[0], True) for v in here.values()):
+        located = _locate(paths, wanted)
+        if located is None:
             return None
-        runs, run, inside = merged(Ranges(here, files, located.offsets[rows], located.sizes[rows]))
+        versions, files, starts, sizes = located
+        rows = np.flatnonzero(sizes >= 0)
+        used, numbers = np.unique(files[rows], return_inverse=True)
+        here = {paths[i]: versions[i] for i in used.tolist()}
+        if not rows.size or not all(self._is_sound.get(version[0], True) for version in here.values()):
+            return None
+        runs, run, inside = merged(Ranges(here, numbers, starts[rows], sizes[rows]))
         begins, total = spread_out(runs.sizes, phase)
         memory = self._read(pipeline_slot, runs, begins, total)
         if memory is None:
             return None
-        located.offsets[:] = -1
-        located.offsets[rows] = begins[run] + inside
-        return Batch(None, memory, located.offsets, located.sizes)
+        offsets = np.full(sizes.size, -1)
+        offsets[rows] = begins[run] + inside
+        return Batch(None, memory, offsets, sizes)
 
     def _read(self, pipeline_slot: PipelineSlot, runs: Ranges, offsets: Table, total: int) -> Array | None:
         """Read ranges to positions in a new staging buffer; None if that failed. total: bytes of the buffer."""
@@ -194,15 +196,43 @@ class KvikioReader:
             raise OSError("files begin with zeros, which do not show whether KvikIO reads what is in them")
 
 
-def _versions(paths: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """The versions of those files that can be read."""
-    versions = {}
-    for path in paths:
-        with suppress(OSError):
-            info = os.stat(path)  # noqa: PTH116 - pathlib costs more than the system call itself
-            if stat.S_ISREG(info.st_mode):
-                versions[path] = file_version(info)
-    return versions
+def _locate(paths: Sequence[str], wanted: Wanted) -> tuple[list[tuple[int, ...]], Indices, Indices, Indices] | None:
+    """Find chunks in files, without reading them; None if anything is odd.
+
+    Returns: the versions of the files, none of a missing one; and for every chunk the number of its file, its first
+    byte and its size, `MISSING` for a missing one.
+    """
+    try:
+        versions = list(map(_version, paths))
+    except OSError:
+        return None
+    known, numbers = np.array([version[2] if version else MISSING for version in versions]), np.arange(len(paths))
+    if wanted.shards is None:
+        return versions, numbers, np.zeros_like(numbers), known
+    rows, bounds, shards = wanted.shards
+    if not all(map(_is_same, shards, versions)):
+        return None
+    files, (starts, sizes) = numbers.repeat(np.diff(bounds)), rows.astype(np.int64).T
+    inside = (starts >= 0) & (sizes >= 0) & (sizes <= known[files] - starts)
+    return (versions, files, starts, sizes) if (inside | (rows[:, 0] == NO_PLACE)).all() else None
+
+
+def _version(path: str) -> tuple[int, ...]:
+    """The version of a file; none if it is missing. Raises: OSError if it is no file that can be read."""
+    try:
+        info = os.stat(path)  # noqa: PTH116 - pathlib costs more than the system call itself
+    except (FileNotFoundError, NotADirectoryError):
+        return ()
+    if not stat.S_ISREG(info.st_mode):
+        raise OSError(f"{path} is no regular file")
+    return file_version(info)
+
+
+def _is_same(shard: Shard, version: tuple[int, ...]) -> bool:
+    """Whether a file is as the places of its chunks say."""
+    if isinstance(shard.token, FileVersion):
+        return version[1:] == shard.token[:3]
+    return bool(version) == (shard.state == UNCHECKED) and shard.state != LEFT
 
 
 def merged(ranges: Ranges) -> tuple[Ranges, Table, Table]:

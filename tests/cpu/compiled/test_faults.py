@@ -128,7 +128,8 @@ import numpy as np
 import gzarr
 from gzarr.codecs import BytesCodec, ShardingCodec
 from gzarr.cpu.compiled import library
-from gzarr.gpu.native.fetch import LEFT, fetch, make_fetch, wanted_of
+from gzarr.cpu.compiled.shards import ReadShards
+from gzarr.gpu.native.fetch import LEFT, Wanted, fetch, make_fetch
 from gzarr.indexing.copies import make_batches
 from gzarr.indexing.plan import make_plan
 from gzarr.indexing.selection import normalize
@@ -141,7 +142,10 @@ z = gzarr.create_array(folder, shape=model.shape, chunks=(20, 60) if options els
 z[...] = model
 layout = z._io.layout
 plan = make_plan(normalize(..., z.shape), layout.grid)
-wanted, source = wanted_of(make_batches(plan, layout.objects, 60).table(0)), make_fetch(z._io.store, layout)
+batches, source = make_batches(plan, layout.objects, 60), make_fetch(z._io.store, layout)
+table = batches.table(0)
+shards = ReadShards(z._io.store, layout, batches).find(0, table) if options else None
+wanted = Wanted(np.ascontiguousarray(table.coords), shards)
 READ, some = 4, set()
 for error in (5, 0):
     for after in range(0, 70, 3):

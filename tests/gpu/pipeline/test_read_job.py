@@ -18,7 +18,6 @@ from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.gpu.device.pipeline_slots import N_PIPELINE_SLOTS
-from gzarr.gpu.native import fetch as fetching
 from gzarr.gpu.pipeline import eligibility, read_job
 from gzarr.gpu.pipeline.eligibility import DeviceJobs
 from gzarr.gpu.pipeline.read_job import EncodedSizes
@@ -229,29 +228,9 @@ def test_all_pieces_of_a_shard_are_of_one_version(tmp_path: Path, monkeypatch: p
     here = opened(array)
     monkeypatch.setattr(eligibility, "batch_nchunks", lambda *_: 20)
     pieces = replaced_after(monkeypatch, n, tmp_path / "a" / "c" / "0" / "0", tmp_path / "b" / "c" / "0" / "0")
-    np.testing.assert_array_equal(here[:], DATA + 1 if n < 3 else here[:])
+    assert len(np.unique(here[:] - DATA)) == 1
     assert len(pieces) >= 3
     np.testing.assert_array_equal(here[:], DATA + 1)
-
-
-@pytest.mark.parametrize("threaded", [False, True])
-def test_a_shard_that_takes_another_turn_is_of_one_version(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threaded: bool
-) -> None:
-    """Chunks of it that found room were read from the version before."""
-    for name, data in (("a", DATA), ("b", DATA + 1)):
-        stored(tmp_path / name, data, shards=(35, 66), compressor=None)
-    here = opened(gzarr.open_array(LocalStore(tmp_path / "a"), mode="r"))
-    monkeypatch.setattr(eligibility, "batch_nchunks", lambda *_: 1000)
-    monkeypatch.setattr(EncodedSizes, "buffer_nbytes", lambda *args: 12_000)  # a shard takes 9,600
-    if threaded:  # and versions are compared
-        monkeypatch.setattr(fetching, "_UNCUT_NBYTES", 1)
-        monkeypatch.setattr(fetching, "_MIN_PIECE", 2)
-    pieces = replaced_after(monkeypatch, 1, tmp_path / "a" / "c" / "1" / "0", tmp_path / "b" / "c" / "1" / "0")
-    changed = here[:] - DATA
-    np.testing.assert_array_equal(changed[:35], 0)
-    assert len(np.unique(changed[35:])) == 1  # that there was no room for the other shard is possible, too
-    assert len(pieces) > 1
 
 
 def test_a_shard_with_a_bad_index_is_left_whole(tmp_path: Path) -> None:
