@@ -13,21 +13,29 @@ from gzarr.convert.image import from_image
 from gzarr.convert.netcdf import from_netcdf
 from gzarr.convert.npy import from_npy
 from gzarr.convert.tiff import from_tiff
+from gzarr.convert.writing import in_place, write
 from gzarr.copying.report import TransferReport
 from gzarr.copying.settings import TransferKeywords
 from gzarr.errors import CopyError
+from gzarr.storage.local import LocalStore
+from gzarr.virtual.opening import recognize as recognize_in_place
 
-_HDF5 = b"\x89HDF\r\n\x1a\n"
+#: What is not read in place begins with these.
 _MAGIC = {
-    "netcdf": (b"CDF\x01", b"CDF\x02", b"CDF\x05"),
-    "tiff": (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"),
-    "npy": (b"\x93NUMPY",),
     "image": (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"BM", b"RIFF", b"\0\0\0\x0cjP", b"P5", b"P6"),
 }
+
+
+def _from_fits(source: str | os.PathLike[str], dest: Any, **options: Unpack[TransferKeywords]) -> TransferReport:
+    with in_place(source, "FITS") as tree:
+        return write(tree, dest, **options)
+
+
 _BY_FORMAT: dict[str, Callable[..., TransferReport]] = {
     "hdf5": from_hdf5,
     "netcdf": from_netcdf,
     "tiff": from_tiff,
+    "fits": _from_fits,
     "npy": from_npy,
     "image": from_image,
 }
@@ -43,7 +51,7 @@ def recognize(path: str | os.PathLike[str]) -> str:
 
     Returns
     -------
-    {"hdf5", "netcdf", "tiff", "npy", "image"}
+    {"hdf5", "netcdf", "tiff", "fits", "npy", "image"}
         The format.
 
     Raises
@@ -65,9 +73,11 @@ def recognize(path: str | os.PathLike[str]) -> str:
     suffix = file.suffix.lower()
     with file.open("rb") as opened:
         begin = opened.read(12)
-        is_hdf5 = begin.startswith(_HDF5) or _has_user_block(opened)
-    if is_hdf5:
-        return "netcdf" if suffix in (".nc", ".nc4", ".cdf", ".netcdf") else "hdf5"
+    found = recognize_in_place(LocalStore(file.parent, read_only=True), file.name)
+    if found == "netcdf3" or (found == "hdf5" and suffix in (".nc", ".nc4", ".cdf", ".netcdf")):
+        return "netcdf"
+    if found in _BY_FORMAT:
+        return found
     if begin.startswith(b"PK") and suffix == ".npz":
         return "npy"
     for name, magic in _MAGIC.items():
@@ -78,17 +88,6 @@ def recognize(path: str | os.PathLike[str]) -> str:
         f"the format of {str(file)!r} is unknown (it begins with {begin[:8]!r}); "
         f"give its format, one of {', '.join(_BY_FORMAT)}"
     )
-
-
-def _has_user_block(file: Any) -> bool:
-    """Whether HDF5 begins after a user block: at 512 bytes, or that doubled any number of times."""
-    offset, size = 512, file.seek(0, os.SEEK_END)
-    while offset < size:
-        file.seek(offset)
-        if file.read(8) == _HDF5:
-            return True
-        offset *= 2
-    return False
 
 
 class FileKeywords(TransferKeywords, total=False):
@@ -111,7 +110,7 @@ def from_file(
         Path of the file.
     dest : path, URL, store or Group
         Where the Zarr node goes.
-    format : {"hdf5", "netcdf", "tiff", "npy", "image"}, optional
+    format : {"hdf5", "netcdf", "tiff", "fits", "npy", "image"}, optional
         Format of the file; by default what `recognize` returns.
     **options
         Keywords of `gzarr.transfer`, and those of the function that reads the format.

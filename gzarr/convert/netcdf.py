@@ -8,25 +8,23 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Unpack
 
 import numpy as np
 
 from gzarr.concurrency import new_lock
-from gzarr.convert.writing import node_of, replacing, write, write_regions
+from gzarr.convert.writing import in_place, node_of, replacing, write, write_regions
 from gzarr.copying.report import TransferReport
 from gzarr.copying.settings import TransferKeywords
-from gzarr.copying.sources import Source, SourceTree, check_name, from_array, reading, regular_grid
+from gzarr.copying.sources import from_array
 from gzarr.errors import CopyError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
-from gzarr.indexing.keys import join_path
 from gzarr.indexing.regions import Region
-from gzarr.metadata.conventions import ATTRIBUTE, MASK, UNLIMITED, as_json, decode_mask, split_names
-from gzarr.metadata.enumerations import enum_attributes, split_enum
+from gzarr.metadata.conventions import ATTRIBUTE, MASK, UNLIMITED, decode_mask, split_names
+from gzarr.metadata.enumerations import split_enum
 from gzarr.storage.extras import require
-from gzarr.virtual.netcdf3 import MAGIC, read_header
 
 _LOCK = new_lock()
 #: NumPy's units of time, as netCDF writes them.
@@ -46,7 +44,7 @@ def from_netcdf(source: str | os.PathLike[str], dest: Any, **options: Unpack[Tra
 
     Groups, dimension names, attributes, packed values and the value for missing data stay. Enumerations become
     integers, with their names in the attribute ``enum``, and in ``flag_values`` and ``flag_meanings``. Variables of
-    compound and variable-length types are refused.
+    variable-length types other than text are refused.
 
     Parameters
     ----------
@@ -67,7 +65,7 @@ def from_netcdf(source: str | os.PathLike[str], dest: Any, **options: Unpack[Tra
     CopyError
         If the file cannot be read, has something that Zarr lacks, or the copy stops.
     MissingExtraError
-        If netCDF4 is missing.
+        If the file is netCDF-4 and h5py is missing.
 
     Examples
     --------
@@ -78,87 +76,8 @@ def from_netcdf(source: str | os.PathLike[str], dest: Any, **options: Unpack[Tra
     >>> gzarr.open(f"{folder}/a.zarr")["data"].dimension_names
     ('data_dim_0',)
     """
-    name = os.fspath(source)
-    netcdf4 = _netcdf4()
-    with reading(f"{name!r} as NetCDF"):
-        if "://" not in name and os.path.exists(name):  # noqa: PTH110 - netCDF4 opens URLs too
-            _check_whole(name)
-        dataset = netcdf4.Dataset(name, "r")
-    with dataset:
-        groups: dict[str, dict[str, Any]] = {}
-        arrays: dict[str, Source] = {}
-        with reading(f"{name!r} as NetCDF"):
-            dataset.set_auto_maskandscale(False)
-            dataset.set_auto_chartostring(False)
-            _add_group(dataset, "", name, groups, arrays)
-        return write(SourceTree(name, groups, arrays, files=[name]), dest, **options)
-
-
-def _check_whole(path: str) -> None:
-    """Refuse a classic file that is cut off, where the library would read zeros. Raises CopyError."""
-    with open(path, "rb") as file:  # noqa: PTH123 - a name, as it was given
-        if file.read(4) in MAGIC:
-            file.seek(0)
-            read_header(file, path)
-
-
-def _add_group(group: Any, path: str, name: str, groups: dict[str, dict[str, Any]], arrays: dict[str, Source]) -> None:
-    where = f"{name}:/{path}"
-    groups[path] = _attributes(group, where)
-    unlimited = sorted(dim for dim, one in group.dimensions.items() if one.isunlimited())
-    if unlimited:
-        groups[path][UNLIMITED] = unlimited
-    for child, variable in group.variables.items():
-        arrays[join_path(path, check_name(child, where))] = _variable(variable, where)
-    for child, below in group.groups.items():
-        _add_group(below, join_path(path, check_name(child, where)), name, groups, arrays)
-
-
-def _variable(variable: Any, where: str) -> Source:
-    """A variable as a source. Raises CopyError for types that Zarr lacks."""
-    name = f"{where.rstrip('/')}/{variable.name}"
-    is_text = variable.dtype is str
-    if not is_text and (variable.dtype.names is not None or isinstance(variable.datatype, _netcdf4().VLType)):
-        raise CopyError(f"{name} has a compound or variable-length type, which cannot be converted; leave it out")
-    chunking = variable.chunking()
-    chunks = tuple(chunking) if isinstance(chunking, Sequence) and not isinstance(chunking, str) else None
-    dtype = "string" if is_text else np.dtype(variable.dtype)
-    attributes = _attributes(variable, name)
-    if isinstance(variable.datatype, _netcdf4().EnumType):
-        attributes = {**enum_attributes(variable.datatype.enum_dict), **attributes}
-    mask = attributes.pop(MASK, None)
-    if mask is not None and not is_text:
-        mask = variable.getncattr(MASK)
-    shape = tuple(variable.shape)
-
-    def read(region: Region) -> Any:
-        with _LOCK:
-            return np.asarray(variable[region])
-
-    itemsize = 16 if is_text else max(np.dtype(variable.dtype).itemsize, 1)
-    return Source(
-        name=name,
-        shape=shape,
-        dtype=dtype,
-        itemsize=itemsize,
-        read=read,
-        grid=regular_grid(shape, chunks),
-        attributes=attributes,
-        dimension_names=tuple(variable.dimensions),
-        # no fill value by default: in v2, xarray would take every zero for missing data
-        options={"fill_value": None, **({"chunks": chunks} if chunks else {})},
-        mask_value=mask,
-    )
-
-
-def _attributes(node: Any, where: str) -> dict[str, Any]:
-    attributes = {}
-    for name in node.ncattrs():
-        try:
-            attributes[name] = as_json(node.getncattr(name))
-        except (TypeError, ValueError) as error:
-            raise CopyError(f"{where}: attribute {name!r} has no form in JSON: {error}; delete it") from error
-    return attributes
+    with in_place(source, "NetCDF") as tree:
+        return write(tree, dest, **options)
 
 
 # -- to netCDF ---------------------------------------------------------------------------------------------------

@@ -14,17 +14,21 @@ from typing import Any, Unpack
 from numpy.typing import NDArray
 
 from gzarr.api.consolidated import consolidate_metadata
+from gzarr.api.groups import open_group
 from gzarr.api.open import open as open_node
 from gzarr.copying.arrays import BUDGET_NBYTES, copy_regions, decoding_route
 from gzarr.copying.planning import check_copy
 from gzarr.copying.report import TransferReport
 from gzarr.copying.settings import CopyKeywords, Settings, TransferKeywords
-from gzarr.copying.sources import Source, SourceTree, of_file, on_host, regular_grid
+from gzarr.copying.sources import Source, SourceTree, from_group, of_file, on_host, regular_grid
 from gzarr.copying.transfer import destination, transfer_tree
 from gzarr.errors import OVERWRITE, CopyError, GzarrError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.indexing.regions import Region
+from gzarr.metadata.conventions import MASK, decode_mask
+from gzarr.virtual.opening import open_virtual
+from gzarr.virtual.store import VirtualStore
 
 #: With less space left, the disk counts as full; libraries say only that something failed.
 _FULL_NBYTES = 1 << 20
@@ -45,6 +49,42 @@ def write(tree: SourceTree, dest: Any, /, **options: Unpack[TransferKeywords]) -
         if tree.groups and not settings.dry_run and store.zarr_format is None:
             consolidate_metadata(store, path=where)
         return report
+
+
+@contextmanager
+def in_place(path: str | os.PathLike[str], format: str) -> Iterator[SourceTree]:
+    """What a file holds that is read in place, to be encoded anew. Raises: CopyError, also for what Zarr lacks."""
+    name = os.fspath(path)
+    store = open_virtual(name)
+    if not isinstance(store, VirtualStore):
+        raise CopyError(f"cannot read {name!r} as {format}: it begins otherwise, or it is cut off")
+    with store:
+        for why in store.contents.unreadable.values():
+            raise CopyError(f"{name}: {why}")
+        tree = from_group(open_group(store, mode="r", device="cpu"))
+        arrays = {at: _anew(source) for at, source in tree.arrays.items()}
+        yield SourceTree(name, tree.groups, arrays, files=[name])
+
+
+def _anew(source: Source) -> Source:
+    """A source that is decoded when it is copied, as its chunks and codecs are those of another format."""
+    array, attributes = source.array, dict(source.attributes)
+    if array is None:
+        return source
+    mask = attributes.pop(MASK, None)
+    options: dict[str, Any] = {"fill_value": None}  # in v2, xarray would take every zero for missing data
+    table = None if array.store.tables is None else array.store.tables.table(array.path)
+    if table is None or not table.padded_nbytes:
+        options["chunks"] = array.chunks
+    text = array.metadata.data_type.variable == "string"
+    return replace(
+        source,
+        array=None,
+        dtype="string" if text else array.dtype.newbyteorder("="),
+        attributes=attributes,
+        options=options,
+        mask_value=mask if mask is None or text else decode_mask(mask, array.dtype),
+    )
 
 
 def node_of(source: Any) -> Array | Group:

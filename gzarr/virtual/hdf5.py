@@ -127,6 +127,8 @@ def find_in_hdf5(open_file: Callable[[], Any], store: Store, key: str) -> Conten
             if is_netcdf and _is_dimension(dataset):
                 continue
             cleaned = replace(source, attributes=clean(source.attributes) | _lost_of(path, lost))
+            if is_netcdf and not source.shape:
+                cleaned = replace(cleaned, dimension_names=())
             try:
                 with reading(f"{key!r}: {path!r}"):
                     documents[join_path(at, "zarr.json")], makers[at] = _array(dataset, cleaned, library)

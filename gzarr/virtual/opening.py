@@ -88,7 +88,7 @@ _BEGIN = {
     "npy": (b"\x93NUMPY",),
     "fits": (b"SIMPLE  =",),
 }
-_HDF5_BLOCKS = (512, 1024, 2048, 4096)
+_HDF5_BLOCKS = [512 << doubled for doubled in range(12)]
 _READ_NBYTES = 16
 
 
@@ -101,7 +101,8 @@ def recognize(store: Store, key: str) -> str | None:
     for name, magics in _BEGIN.items():
         if begin.startswith(magics):
             return name
-    if any(_bytes(store, key, at).startswith(_BEGIN["hdf5"]) for at in _HDF5_BLOCKS):
+    behind = store.get_many([Request(key, at, _READ_NBYTES) for at in _HDF5_BLOCKS])
+    if any(answer is not None and bytes(host_view(answer)).startswith(_BEGIN["hdf5"]) for answer in behind):
         return "hdf5"
     return "kerchunk" if key.endswith(".json") and begin.lstrip()[:1] == b"{" else None
 

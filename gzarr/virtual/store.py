@@ -150,7 +150,7 @@ class VirtualStore(Store):
                 found[position] = cut(document, start, length)
                 continue
             path, _, name = key.rpartition("/")
-            if name in DOCUMENTS:
+            if name in DOCUMENTS:  # no table is made to look for these
                 if path in self._contents.unreadable:
                     raise CopyError(f"{self._name}: {self._contents.unreadable[path]}")
                 continue
@@ -211,7 +211,7 @@ class VirtualStore(Store):
 
     def _place(self, key: str) -> tuple[Chunks, Coords] | None:
         """The array that a key belongs to, and the coordinates of the chunk; None if it is no chunk's key."""
-        end = len(key) if key.rpartition("/")[2] not in DOCUMENTS else -1  # no table is made to look for these
+        end = len(key)
         while end >= 0:
             end = key.rfind("/", 0, end)
             path = key[:end] if end >= 0 else ""
