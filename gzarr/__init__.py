@@ -57,7 +57,7 @@ if TYPE_CHECKING:  # what `__getattr__` finds
     from gzarr.hierarchy.asynchronous import AsyncArray, AsyncGroup
     from gzarr.hierarchy.group import Group
     from gzarr.loader.loader import Loader
-    from gzarr.loader.samples import Crops, Window
+    from gzarr.loader.windows import Crops, Window
     from gzarr.loader.writer import Writer
     from gzarr.profiling.report import profile
     from gzarr.storage import (
@@ -121,7 +121,7 @@ _NAMES = {
     "gzarr.hierarchy.asynchronous": "AsyncArray AsyncGroup",
     "gzarr.hierarchy.group": "Group",
     "gzarr.loader.loader": "Loader",
-    "gzarr.loader.samples": "Crops Window",
+    "gzarr.loader.windows": "Crops Window",
     "gzarr.loader.writer": "Writer",
     "gzarr.profiling.report": "profile",
     "gzarr.storage": "ABSStore DBMStore DirectoryStore KVStore LMDBStore LRUStoreCache LocalStore MemoryStore "

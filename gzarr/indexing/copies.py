@@ -271,7 +271,7 @@ def make_copies(
     """
     order, firsts = _sort(fragments.chunk, nchunks(grid))
     numbers = fragments.chunk[order[firsts[:-1]]]
-    coords = _unravel(numbers, grid)
+    coords = chunk_coords(numbers, grid)
     if objects is not grid:
         owners = chunk_numbers(owners_of(coords, grid, objects), objects)
         if (owners[1:] < owners[:-1]).any():
@@ -358,7 +358,7 @@ def _moved_firsts(firsts: Indices, by_owner: Indices) -> Indices:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(np.diff(firsts)[by_owner])])
 
 
-def _unravel(numbers: Indices, grid: Grid) -> Indices:
+def chunk_coords(numbers: Indices, grid: Grid) -> Indices:
     """Coordinates (n, ndim) of chunks, by their numbers."""
     coords = np.empty((len(numbers), len(grid)), np.int64)
     for i in reversed(range(len(grid))):

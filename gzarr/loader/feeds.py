@@ -7,17 +7,17 @@ module has the memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gzarr.backend import Array, Backend
-from gzarr.chunk_io.array_io import ArrayIO
 from gzarr.chunk_io.reference import ReadJob
-from gzarr.indexing.copies import CopyPlan, make_copies
+from gzarr.indexing.copies import CopyPlan
 from gzarr.indexing.selection import Indices
+from gzarr.loader.arrays import Reader
 from gzarr.loader.leases import Lease, Leases
 from gzarr.loader.look_ahead import DirectPlanner, EpochPlan, Planner, PlanStep, PoolPlanner
 from gzarr.loader.pool import Room
@@ -34,7 +34,7 @@ class FeedSource(NamedTuple):
         Its name in a batch.
     backend : Backend
         Of the device that batches are on.
-    io : ArrayIO or None
+    reader : Reader or None
         How it is read; None for an array in memory.
     data : Array or None
         All of it, for one that is kept in memory.
@@ -44,16 +44,19 @@ class FeedSource(NamedTuple):
         Shape of a sample in a batch.
     stored, dtype : numpy.dtype
         Of the array, and of batches.
+    pad : scalar, optional
+        What elements of samples are that lie past the end of an array; None if there are none.
     """
 
     name: str
     backend: Backend
-    io: ArrayIO | None
+    reader: Reader | None
     data: Array | None
     size: tuple[int, ...]
     sample_shape: tuple[int, ...]
     stored: np.dtype[Any]
     dtype: np.dtype[Any]
+    pad: Any = None
 
 
 class Planned(NamedTuple):
@@ -61,15 +64,15 @@ class Planned(NamedTuple):
 
     Attributes
     ----------
-    job : ReadJob or None
-        What has to be read, with a `CopyPlan`; None for nothing.
+    jobs : dict of ReadJob
+        What has to be read, with a `CopyPlan` each, by name of array.
     batches : sequence
         What stands for each batch afterwards; for the feed only.
     opened : int
         Number of chunks that are read.
     """
 
-    job: ReadJob | None
+    jobs: Mapping[str, ReadJob]
     batches: Sequence[Indices]
     opened: int
 
@@ -179,7 +182,9 @@ class DirectFeed(Feed):
         step = self._planner.step(n)
         for block in np.unique(step.slots // self._rows).tolist():
             if self._blocks[block] is None:
-                self._blocks[block] = self._take_memory()
+                self._blocks[block] = memory, _ = self._take_memory()
+                if self.source.pad is not None:
+                    memory[...] = self.source.pad
         any_block: Any = next(filter(None, self._blocks), None)
         return _planned(self.source, step, tuple([(block or any_block)[0] for block in self._blocks if any_block]))
 
@@ -216,7 +221,7 @@ class KeptFeed(Feed):
         size, lo = self._epoch.batch_size, self._at
         self._at = min(lo + n * size, self._epoch.n)
         ids = self._epoch.ids(lo, self._at)
-        return Planned(None, np.split(ids, range(size, len(ids), size)) if len(ids) else (), 0)
+        return Planned({}, np.split(ids, range(size, len(ids), size)) if len(ids) else (), 0)
 
     def gather(self, batch: Indices, valid: Bools | None) -> tuple[Array, Lease | None]:
         """Copy a batch."""
@@ -238,13 +243,10 @@ class KeptFeed(Feed):
 
 
 def _planned(source: FeedSource, step: PlanStep, blocks: tuple[Array, ...]) -> Planned:
-    """The step as a job: `make_copies` for an array that is read."""
-    if source.io is None or not len(step.slots):  # samples without elements
-        return Planned(None, step.batches, step.opened)
-    layout = source.io.layout
-    shape = (len(blocks) * len(blocks[0]), *source.size)
-    plan = make_copies(step.fragments, step.slots, shape, len(blocks[0]), layout.grid, layout.objects)
-    return Planned(ReadJob(source.io, plan, blocks), step.batches, step.opened)
+    """The step as jobs."""
+    if source.reader is None or not len(step.slots):  # samples without elements
+        return Planned({}, step.batches, step.opened)
+    return Planned(source.reader.jobs(step.fragments, step.slots, blocks), step.batches, step.opened)
 
 
 def one_by_one(plan: CopyPlan) -> Iterator[CopyPlan]:

@@ -17,7 +17,6 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from gzarr.indexing.copies import cut_boxes
 from gzarr.indexing.grid import RegularAxis, nchunks
 from gzarr.indexing.selection import Indices
 from gzarr.loader.look_ahead import DirectPlanner, EpochPlan, Planner, PlanStep, PoolPlanner
@@ -140,7 +139,7 @@ def _renewals(planning: Planning) -> float:
     """
     epoch = planning.epoch
     sample = epoch.ids(0, min(epoch.n, 4096))
-    per_sample = len(cut_boxes(epoch.boxes(sample), epoch.size, epoch.grid).box) / len(sample)
+    per_sample = len(epoch.cut(sample).box) / len(sample)
     gap = max(prod([axis.nchunks for axis in epoch.grid]) / per_sample, 1.0)
     served = planning.slots - planning.ahead * epoch.batch_size // 2
     cycles = epoch.n / (served + gap) + _LAST_CYCLE

@@ -17,14 +17,16 @@ from gzarr.errors.escaping import escaped
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.indexing.selection import Indices
+from gzarr.loader.arguments import integer
 from gzarr.loader.batches import BatchItem, BatchIterator
 from gzarr.loader.producing import produce
 from gzarr.loader.ranks import parse_ranks
-from gzarr.loader.samples import Crops, Samples, Window
-from gzarr.loader.setup import Begun, Setup, integer
+from gzarr.loader.samples import Samples
+from gzarr.loader.setup import Begun, Setup
 from gzarr.loader.state import LoaderProgress, read_state, write_state
 from gzarr.loader.stats import LoaderStats, Meter
 from gzarr.loader.summary import Summary
+from gzarr.loader.windows import Crops, Window
 
 #: Of `LoaderStats`, what adds up; of the rest, the mean is told, but for the longest time elapsed.
 _SUMS = ("batches", "samples", "nbytes", "skipped", "chunks", "stall_s")
@@ -38,9 +40,11 @@ class Loader:
 
     Parameters
     ----------
-    arrays : Array, dict or Group
+    arrays : Array, dict, Group or list
         What to load: an array, or arrays by name, or all arrays of a group. Samples lie along the first axis, which is
-        equally long in all of them. Arrays of NumPy are welcome, too. Batches are arrays, or dicts of arrays.
+        equally long in all of them. Arrays of NumPy are welcome, too. Batches are arrays, or dicts of arrays, nested as
+        those that were given. Lists, also by name, hold arrays of unequal lengths and chunks, or paths of such, which
+        are opened: samples are those of all arrays of a list, and ``crops`` are taken out of arrays of any shape.
     batch_size : int
         Samples of a batch. The last batch of an epoch may have fewer.
     shuffle : bool or {"exact", "blocks"}
@@ -65,6 +69,9 @@ class Loader:
         Take several steps of the first axis as one sample.
     crops : Crops, optional
         Take boxes out of the arrays as samples.
+    weights : sequence of float, optional
+        How likely samples are: a number for each, or for each array of a list, whose samples then share it. An epoch
+        has as many samples as there are, drawn with replacement; or the ``n`` random crops.
     sampler : callable, sequence or iterable, optional
         Another order: a function from positions (int64) and the epoch to samples, or a sequence of samples, or
         something to iterate over, with which no place can be resumed.
@@ -121,7 +128,7 @@ class Loader:
 
     def __init__(
         self,
-        arrays: Array | Group | Mapping[str, Any] | AnyArray,
+        arrays: Array | Group | Mapping[str, Any] | AnyArray | Sequence[Any],
         batch_size: int,
         *,
         shuffle: bool | Literal["exact", "blocks"] = False,
@@ -133,6 +140,7 @@ class Loader:
         world_size: int | None = None,
         window: Window | None = None,
         crops: Crops | None = None,
+        weights: Any = None,
         sampler: Any = None,
         block_chunks: int = 16,
         drop_last: bool = False,
@@ -278,7 +286,8 @@ class Loader:
         -------
         numpy.ndarray
             The first element of each sample, int64: a row, the first row of a window, or the corner of a crop. The
-            shape is (samples, axes), of as many axes as samples are cut along.
+            shape is (samples, axes), of as many axes as samples are cut along. For lists of arrays, the first column is
+            the number of the array.
 
         Raises
         ------
@@ -293,8 +302,7 @@ class Loader:
         array([[2, 0],
                [2, 3]])
         """
-        ids, samples = self.batch_ids(step), self._setup.samples
-        return samples.at(self._setup.seed, self._coming().epoch).boxes(ids, len(samples.size))
+        return self._setup.starts(self.batch_ids(step), self._coming().epoch)
 
     def _coming(self) -> Begun:
         """The iteration under way, or the next one."""
@@ -469,7 +477,7 @@ class Loader:
 
     def __repr__(self) -> str:
         setup = self._setup
-        names = ", ".join(setup.arrays) if setup.named else "an array"
+        names = "an array" if setup.names is None else ", ".join(setup.arrays)
         ranks = f", rank {setup.rank} of {setup.world_size}" if setup.world_size > 1 else ""
         return escaped(
             f"<Loader of {names}: {setup.samples.n} samples in batches of {setup.batch_size}, "

@@ -63,6 +63,8 @@ class EpochPlan(NamedTuple):
         The chunk grid of the array.
     span : int, optional
         Number of positions over which the samples of one chunk are spread; all by default.
+    cutter : callable, optional
+        From the first elements of samples to `Fragments`; by default `cut_boxes` along the grid.
     """
 
     n: int
@@ -72,6 +74,12 @@ class EpochPlan(NamedTuple):
     size: tuple[int, ...]
     grid: Grid
     span: int | None = None
+    cutter: Callable[[Indices], Fragments] | None = None
+
+    def cut(self, ids: Indices) -> Fragments:
+        """Fragments of samples."""
+        boxes = self.boxes(ids)
+        return cut_boxes(boxes, self.size, self.grid) if self.cutter is None else self.cutter(boxes)
 
     @property
     def first_horizon(self) -> int:
@@ -155,8 +163,8 @@ class DirectPlanner:
         self._planned: deque[int] = deque()
         self._at = self._known = 0
         self._horizon = epoch.first_horizon
-        nothing = cut_boxes(np.empty((0, len(epoch.grid)), np.int64), epoch.size, epoch.grid)
         none = np.empty(0, np.int64)
+        nothing = epoch.cut(none)
         self._table = _FragmentTable(nothing, none, none, none, none > 0)
 
     def room(self) -> int:
@@ -190,7 +198,7 @@ class DirectPlanner:
         if n <= 0 or (n < self._least and len(self._begun) >= n_batches):
             return
         lo, hi = self._known, min(self._known + n * size, self.epoch.n)
-        new = cut_boxes(self.epoch.boxes(self.epoch.ids(lo, hi)), self.epoch.size, self.epoch.grid)
+        new = self.epoch.cut(self.epoch.ids(lo, hi))
         blocks = np.array([self._free.popleft() for _ in range(n)], np.int64)
         self._begun.extend(blocks.tolist())
         nth, row = np.divmod(new.box, size)
@@ -295,7 +303,7 @@ class PoolPlanner:
         slots[taken] = self._free[self._n_free : self._n_free + len(taken)]
         batches = tuple(np.split(slots[first : first + n].astype(np.int64), range(size, n, size)))
         self._planned.extend(batches)
-        fragments = cut_boxes(epoch.boxes(ids[taken]), epoch.size, epoch.grid)
+        fragments = epoch.cut(ids[taken])
         at = slots[taken][fragments.box].astype(np.int64)
         return PlanStep(fragments, at, batches, len(rows) * self._per_row)
 

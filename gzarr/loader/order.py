@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 Ints: TypeAlias = NDArray[np.int64]
 Words: TypeAlias = NDArray[np.uint64]
+Floats: TypeAlias = NDArray[np.float64]
 Shuffle: TypeAlias = Literal[False, "exact", "blocks"]
 #: What samples lie together in a chunk, by number of sample: so many in a run (the last may be shorter), or the edges
 #: of the runs, from 0 to the number of samples.
@@ -180,6 +181,65 @@ def shuffle_within(inner: Ints, blocks: Ints, sizes: Ints, *key: int | str) -> I
         here = np.flatnonzero(sizes == size)
         shuffled[here] = Permutation(int(size), *key, "within")(inner[here], blocks[here])
     return shuffled
+
+
+def chances(odds: Floats) -> Floats:
+    """The terms of sums."""
+    return np.diff(odds, prepend=0.0)
+
+
+def draw(odds: Floats, words: Words) -> Ints:
+    """What words choose: numbers as likely as the terms of which ``odds`` has the sums, with those of zero never."""
+    found = np.searchsorted(odds, (words >> np.uint64(11)) * (odds[-1] / (1 << 53)), side="right")
+    last = np.searchsorted(odds, odds[-1])  # the last that is not zero, should rounding reach the end
+    numbers: Ints = np.minimum(found, last).astype(np.int64)
+    return numbers
+
+
+def parse_weights(weights: Any, n_arrays: int, n: int) -> Floats:
+    """Weights, of arrays or of samples. Raises: TypeError, ValueError."""
+    found = np.asarray(weights)
+    if found.ndim != 1 or found.dtype.kind not in "iuf" or len(found) not in (n_arrays, n):
+        arrays = f"{n_arrays} arrays, or of " if n_arrays > 1 else ""
+        raise ValueError(f"weights must be numbers, those of {arrays}{n} samples, got {found.dtype} {found.shape}")
+    found = found.astype(np.float64)
+    if not (np.isfinite(found).all() and (found >= 0).all() and found.sum() > 0):
+        raise ValueError("weights must be finite, not negative, and not all zero")
+    return found
+
+
+class Weighted:
+    """A sampler that draws with replacement: as many samples as there are, likely in proportion to weights.
+
+    Parameters
+    ----------
+    weights : array of float
+        Of runs of samples: a sample is one of its run, all equally likely.
+    firsts : array of int64
+        Number of samples before each run, and of all.
+    seed : int
+        What the draws depend on, besides the epoch.
+    """
+
+    def __init__(self, weights: Floats, firsts: Ints, seed: int) -> None:
+        self._odds, self._firsts, self._seed = np.cumsum(weights), firsts, seed
+
+    def __len__(self) -> int:
+        return int(self._firsts[-1])
+
+    @property
+    def digest(self) -> int:
+        """What tells the weights from others."""
+        return word_of(self._odds.astype("<f8").tobytes().hex())
+
+    def __call__(self, positions: Ints, epoch: int) -> Ints:
+        """The samples at these positions of an epoch."""
+        keys = [np.uint64(word_of(self._seed, epoch, what)) for what in ("run", "sample")]
+        run_words, words = [mix(positions.astype(np.uint64) * GOLDEN + key) for key in keys]
+        runs = draw(self._odds, run_words)
+        counts = np.diff(self._firsts)[runs].astype(np.uint64)
+        found: Ints = self._firsts[runs] + (words % counts).astype(np.int64)
+        return found
 
 
 SamplerFunction: TypeAlias = Callable[[Ints, int], Any]

@@ -80,6 +80,8 @@ class Want(NamedTuple):
         Over how many positions the samples of one chunk are spread (`gzarr.loader.look_ahead.mode_of`).
     span_is_all : bool
         Whether that is the whole epoch.
+    padded : bool
+        Whether samples may reach past the ends of arrays: only batches are filled with a value beforehand.
     """
 
     size: tuple[int, ...]
@@ -88,6 +90,7 @@ class Want(NamedTuple):
     sample_nbytes: int
     span: int
     span_is_all: bool = True
+    padded: bool = False
 
 
 class Room(NamedTuple):
@@ -198,7 +201,7 @@ def _room(want: Want, share: int, batch_size: int, ahead: int) -> Room:
     planned_direct = max(PLANNED_NBYTES, FRAGMENT_NBYTES * _fragments_of(want))
     blocks = max(share // ((want.sample_nbytes + planned_direct) * batch_size), 1)
     blocks = min(blocks, -(-useful // batch_size))
-    if mode_of(want.size, want.grid, useful, blocks * batch_size) == "pool":
+    if not want.padded and mode_of(want.size, want.grid, useful, blocks * batch_size) == "pool":
         slots = min(slots, useful + most * batch_size)
         return Room("pool", slots, most, planned * slots // KNOWN_NBYTES)
     if want.span_is_all:

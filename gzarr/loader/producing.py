@@ -27,6 +27,7 @@ from gzarr.indexing.selection import Indices
 from gzarr.loader.batches import BatchItem
 from gzarr.loader.feeds import Bools, Feed, Planned, one_by_one
 from gzarr.loader.setup import Begun, Setup
+from gzarr.loader.sources import nested
 
 
 class _Read(NamedTuple):
@@ -59,7 +60,7 @@ class _Production:
                 try:
                     read.wait()
                 finally:
-                    self._setup.watch.check(self._setup.rooms)  # also where it explains an error
+                    self._setup.watch.check([name for step in read.steps for name in step.jobs])  # explains errors, too
             planned = [each.batches for each in read.steps]
             del read  # which keeps the memory that it was read into
             for batches in zip(*planned, strict=True):
@@ -86,7 +87,7 @@ class _Production:
     def _start(self, steps: Sequence[Planned]) -> Callable[[], None]:
         """Begin to read what steps need. Returns: a function that waits for it."""
         setup = self._setup
-        wanted = [(feed, step) for feed, step in zip(self._feeds, steps, strict=True) if step.job is not None]
+        wanted = [(feed, step) for feed, step in zip(self._feeds, steps, strict=True) if step.jobs]
         if not wanted:
             return lambda: None
         return run_ahead(setup.backend, self._readers, setup.n_readers, partial(_read, wanted, skip=setup.skip))
@@ -105,8 +106,9 @@ class _Production:
                 return None
         nbytes = sum(int(array.nbytes) for array, _ in made)
         batch: Any = made[0][0]
-        if setup.named:
-            batch = {feed.source.name: array for feed, (array, _) in zip(self._feeds, made, strict=True)}
+        if setup.names is not None:
+            arrays = {feed.source.name: array for feed, (array, _) in zip(self._feeds, made, strict=True)}
+            batch = nested(arrays, setup.names)
         if setup.transform is not None and self._begun.stream is None:
             with meter.stage("transform"):
                 batch = setup.transform(batch)
@@ -135,9 +137,8 @@ def produce(setup: Setup, begun: Begun, first: int) -> Iterator[BatchItem]:
 
 
 def _read(wanted: Sequence[tuple[Feed, Planned]], *, skip: bool) -> None:
-    jobs = [step.job for _, step in wanted if step.job is not None]
     try:
-        engine.read(jobs)
+        engine.read([job for _, step in wanted for job in step.jobs.values()])
     except ChunkError:
         if not skip:
             raise
@@ -147,12 +148,12 @@ def _read(wanted: Sequence[tuple[Feed, Planned]], *, skip: bool) -> None:
 
 def _read_valid(feed: Feed, step: Planned) -> None:
     """Read chunk by chunk, and note the samples of those that are damaged."""
-    job: Any = step.job
-    for plan in one_by_one(job.plan):
-        try:
-            engine.read((job._replace(plan=plan),))
-        except ChunkError:
-            feed.mark_damaged(plan.slots)
+    for job in step.jobs.values():
+        for plan in one_by_one(job.plan):  # type: ignore[arg-type] # of many boxes
+            try:
+                engine.read((job._replace(plan=plan),))
+            except ChunkError:
+                feed.mark_damaged(plan.slots)
 
 
 def _all_valid(masks: Sequence[Bools | None]) -> Bools | None:

@@ -7,30 +7,50 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import prod
-from operator import index
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from gzarr.hierarchy.array import Array
-from gzarr.indexing.grid import Axis, RegularAxis, nchunks
+from gzarr.indexing.grid import Axis, RegularAxis
 from gzarr.indexing.selection import Indices
+from gzarr.loader.arguments import check_on_error, check_sampler, integer, parse_pads
+from gzarr.loader.arrays import (
+    JoinedArrays,
+    Reader,
+    chunk_nbytes_of,
+    grid_of,
+    make_reader,
+    nchunks_of,
+    stored_dtype,
+    watched,
+)
 from gzarr.loader.feeds import DirectFeed, Feed, FeedMemory, FeedSource, KeptFeed, PoolFeed
 from gzarr.loader.forecast import Planning
+from gzarr.loader.joining import join_arrays
 from gzarr.loader.leases import Leases
 from gzarr.loader.look_ahead import EpochPlan
-from gzarr.loader.order import Order, Shuffle, check_kind, is_repeatable, make_order, make_sampled, parse_shuffle
+from gzarr.loader.order import (
+    Order,
+    Weighted,
+    is_repeatable,
+    make_order,
+    make_sampled,
+    parse_shuffle,
+)
 from gzarr.loader.pool import Room, Want, batches_of_step, choose_kept, divide, parse_memory
 from gzarr.loader.ranks import History, Share, is_within, make_share, parse_ranks
-from gzarr.loader.samples import Samples, make_samples, positive
-from gzarr.loader.sources import Arrays, Kept, collect, find_backend, io_of, make_source, parse_dtypes, stored_dtype
+from gzarr.loader.samples import Samples
+from gzarr.loader.sources import Arrays, Kept, collect, find_backend, parse_dtypes
 from gzarr.loader.state import fingerprint
 from gzarr.loader.stats import Meter
 from gzarr.loader.summary import Epochs, Summary, summarize
 from gzarr.loader.watch import ArrayWatch
+from gzarr.loader.windows import positive
 
 #: Steps that are read at once where a store waits for a server; elsewhere one keeps all processors busy.
 WAITING_READS = 3
+STORED = Array, JoinedArrays
 
 
 class Begun(NamedTuple):
@@ -71,8 +91,8 @@ class Setup:
     ----------
     arrays : dict
         The arrays by name.
-    named : bool
-        Whether they were given by name.
+    names : dict or None
+        By name, the keys of nested dicts that lead to it in a batch; None for an array that was given without a name.
     watch : ArrayWatch
         What others do to them.
     backend : Backend
@@ -104,26 +124,30 @@ class Setup:
     """
 
     def __init__(self, given: Mapping[str, Any], part: Samples | None = None) -> None:
-        self.arrays, self.named = collect(given["arrays"])
-        shapes = {name: tuple(array.shape) for name, array in self.arrays.items()}
-        self.backend = find_backend(self.arrays, given["device"])
+        arrays, self.names = collect(given["arrays"])
+        self.backend = find_backend(arrays, given["device"])
         self.seed, self.shuffle = integer("seed", given["seed"]), parse_shuffle(given["shuffle"])
-        self.samples = part or make_samples(shapes, window=given["window"], crops=given["crops"])
+        self.arrays, samples, self._offsets, weighted = join_arrays(arrays, given, self.backend)
+        self.samples = part or samples
         self.batch_size = positive(given["batch_size"], "batch_size")
         self.block_chunks = positive(given["block_chunks"], "block_chunks")
         self.prefetch = positive(given["prefetch"], "prefetch")
         self.rank, self.world_size = parse_ranks(given["rank"], given["world_size"])
         self.sampler, self.drop_last = given["sampler"], bool(given["drop_last"])
+        if weighted is not None:
+            self.sampler, self.shuffle = weighted, False
         check_sampler(self.sampler, self.shuffle, self.world_size)
+        self._pads = parse_pads(given["crops"], self.arrays)
+        self._readers: dict[str, Reader] = {}
         self._check_steps()
         self.dtypes = parse_dtypes(given["dtype"], self.arrays)
         self.memory = parse_memory(given["memory"], sum(array.nbytes for array in self.arrays.values()))
         self.skip = check_on_error(given["on_error"], self.world_size)
-        stored = {name: array for name, array in self.arrays.items() if isinstance(array, Array)}
+        stored = {name: array for name, array in self.arrays.items() if isinstance(array, STORED)}
         self.axis = axis_of(stored or self.arrays, self.samples)
         if self.shuffle == "blocks":
             self.samples.runs(self.axis)  # random crops have none
-        self.watch = ArrayWatch(stored)
+        self.watch = ArrayWatch(*self._watched())
         self.rooms, self.most, self.n_readers = self._divide(stored)
         self.kept = Kept({name: a for name, a in self.arrays.items() if name not in self.rooms}, self.backend)
         self.reused: dict[str, FeedMemory] = {}
@@ -143,13 +167,23 @@ class Setup:
                 "drop_last=False"
             )
 
-    def _divide(self, stored: Mapping[str, Array]) -> tuple[dict[str, Room], int, int]:
+    def _watched(self) -> tuple[dict[str, Array], dict[str, Array]]:
+        """The arrays that others may change: single ones, and those that are joined."""
+        single = {name: array for name, array in self.arrays.items() if isinstance(array, Array)}
+        joined = {name: array for name, array in self.arrays.items() if isinstance(array, JoinedArrays)}
+        return single, {watched(name, n): one for name, many in joined.items() for n, one in enumerate(many.arrays)}
+
+    def _divide(self, stored: Mapping[str, Array | JoinedArrays]) -> tuple[dict[str, Room], int, int]:
         """Divide the memory. Returns: rooms by name, the most batches of a step, how many steps are read at once."""
         wants = {name: self._want(array, self.dtypes[name]) for name, array in stored.items()}
         nbytes = {name: array.nbytes for name, array in stored.items()}
-        kept = set() if self.skip else choose_kept(nbytes, wants, self.memory, self.batch_size)
+        rows = self.samples.kind in ("rows", "window")
+        may = {name: nbytes[name] for name, array in stored.items() if rows or not isinstance(array, JoinedArrays)}
+        kept = set() if self.skip else choose_kept(may, wants, self.memory, self.batch_size)
         wants = {name: want for name, want in wants.items() if name not in kept}
-        waits = any(stored[name].store.concurrency > 1 for name in wants)
+        waits = any(
+            one.store.concurrency > 1 for name in wants for one in getattr(stored[name], "arrays", [stored[name]])
+        )
         n_readers = WAITING_READS if waits else 1
         step = batches_of_step(self.batch_size * sum(want.sample_nbytes for want in wants.values()), waits=waits)
         left = self.memory - sum(nbytes[name] for name in kept)
@@ -158,11 +192,12 @@ class Setup:
         most = min([step, *[max(room.ahead // steps, 1) for room in divided]])
         return dict(zip(wants, divided, strict=True)), most, n_readers
 
-    def _want(self, array: Array, dtype: np.dtype[Any]) -> Want:
+    def _want(self, array: Array | JoinedArrays, dtype: np.dtype[Any]) -> Want:
         """What an array wants of the memory."""
-        size, grid = self.samples.box(array.shape), io_of(array).layout.grid
+        size, grid = self.samples.box(array.shape), grid_of(array)
         n, span = prod(size), self._span(grid[0])
-        return Want(size, grid, n * stored_dtype(array).itemsize, n * dtype.itemsize, span, span == self.samples.n)
+        nbytes = n * stored_dtype(array).itemsize, n * dtype.itemsize
+        return Want(size, grid, *nbytes, span, span == self.samples.n, self.samples.padded)
 
     def _span(self, axis: Axis) -> int:
         """Over how many positions the samples of one chunk are spread. axis: axis 0 of their array."""
@@ -172,19 +207,18 @@ class Setup:
         sampled = self.sampler is not None
         if sampled or self.shuffle == "exact" or self.samples.draws or self.samples.kind == "tiles":
             return n
-        if not (isinstance(axis, RegularAxis) and isinstance(self.axis, RegularAxis)):
+        lengths = getattr(axis, "length", 0), getattr(self.axis, "length", 0)
+        if not all(lengths) or (self.shuffle == "blocks" and axis is not self.axis and lengths[1] % lengths[0]):
             return n
-        if self.shuffle == "blocks" and self.axis.length % axis.length:
-            return n
-        length = axis.length + self.samples.size[0] - 1
+        length = lengths[0] + self.samples.size[0] - 1
         if self.shuffle == "blocks":
-            length = self.block_chunks * self.axis.length
+            length = self.block_chunks * lengths[1]
         return min(-(-length // self.samples.starts[0].stride) + 1, n)
 
     @property
     def n_chunks(self) -> float:
         """Number of chunks that are read, for each rank."""
-        return sum(nchunks(io_of(self.arrays[name]).layout.grid) for name in self.rooms) / self.world_size
+        return sum(nchunks_of(self.arrays[name]) for name in self.rooms) / self.world_size
 
     @property
     def resumable(self) -> bool:
@@ -205,6 +239,8 @@ class Setup:
             "samples": self.samples.describe(),
             "shuffle": "sampler" if self.sampler is not None else self.shuffle,
         }
+        if isinstance(self.sampler, Weighted):
+            told["weights"] = self.sampler.digest
         return told | ({"block_chunks": self.block_chunks} if self.shuffle == "blocks" else {})
 
     def n_positions(self) -> int:
@@ -255,8 +291,17 @@ class Setup:
     def feeds(self, begun: Begun, first: int) -> list[Feed]:
         """Make the feeds of all arrays from one batch on."""
         made = [self._feed(name, begun, first) for name in self.arrays]
-        self.watch.check([name for name, array in self.arrays.items() if isinstance(array, Array)])
+        single, joined = self._watched()
+        self.watch.check([*single, *[name for name in joined if name.rpartition("[")[0] not in self.rooms]])
         return made
+
+    def reader(self, name: str) -> Reader:
+        """How samples of an array are read."""
+        if name not in self._readers:
+            array = self.arrays[name]
+            size = self.samples.box(tuple(array.shape))
+            self._readers[name] = make_reader(name, array, self.backend, size, padded=self.samples.padded)
+        return self._readers[name]
 
     def epoch_of(self, name: str, begun: Begun, first: int) -> EpochPlan:
         """What is wanted of an array from one batch on."""
@@ -272,13 +317,16 @@ class Setup:
         n, size = share.n - skipped, samples.box(tuple(array.shape))
         if name not in self.rooms:
             return EpochPlan(n, self.batch_size, ids, boxes, size, ())
-        grid = io_of(array).layout.grid
-        return EpochPlan(n, self.batch_size, ids, boxes, size, grid, self._span(grid[0]))
+        grid = grid_of(array)
+        return EpochPlan(n, self.batch_size, ids, boxes, size, grid, self._span(grid[0]), self.reader(name).cut)
 
     def _feed(self, name: str, begun: Begun, first: int) -> Feed:
         """Make the feed of an array from one batch on."""
         kept, room, dtype = self.kept.get(name), self.rooms.get(name), self.dtypes[name]
-        source = make_source(name, self.arrays[name], self.backend, self.samples, dtype, kept=kept)
+        shape, stored = tuple(self.arrays[name].shape), stored_dtype(self.arrays[name])
+        reader, sample = self.reader(name) if kept is None else None, self.samples.shape(shape)
+        box, pad = self.samples.box(shape), self._pads.get(name)
+        source = FeedSource(name, self.backend, reader, kept, box, sample, stored, dtype, pad)
         epoch = self.epoch_of(name, begun, first)
         held = self.reused.get(name)
         if held is None:
@@ -302,11 +350,21 @@ class Setup:
             pool = self.backend.empty((room.slots, *source.size), source.stored)
         return FeedMemory(leases, pool)
 
+    def starts(self, ids: Indices, epoch: int) -> Indices:
+        """First elements of samples: beside them, in joined arrays, the number of the array."""
+        samples = self.samples.at(self.seed, epoch)
+        found = samples.boxes(ids, len(samples.size))
+        if self._offsets is None:
+            return found
+        which = np.searchsorted(self._offsets, found[:, 0], side="right") - 1
+        found[:, 0] -= self._offsets[which]
+        return np.column_stack([which, found])
+
     def summary(self, begun: Begun, correlation: float) -> Summary:
         """What an epoch costs, before anything is read."""
         plannings = []
         for name, room in self.rooms.items():
-            shown, nbytes = name if self.named else "", io_of(self.arrays[name]).chunk_nbytes
+            shown, nbytes = "" if self.names is None else name, chunk_nbytes_of(self.arrays[name])
             epoch = self.epoch_of(name, begun, 0)
             plannings.append(Planning(shown, epoch, room.mode, room.slots, room.ahead, nbytes))
         kind: Any = "sampler" if self.sampler is not None else self.shuffle or "in order"
@@ -322,46 +380,9 @@ class Setup:
         return summarize(plannings, epochs, begun.share.n)
 
 
-def integer(name: str, value: Any) -> int:
-    """Return an integer argument. Raises: TypeError."""
-    try:
-        return index(value)
-    except TypeError:
-        raise TypeError(f"{name} must be an integer, got {value!r}") from None
-
-
-def check_sampler(sampler: Any, shuffle: Shuffle, world_size: int) -> None:
-    """Refuse a sampler beside another order, one that is there for one epoch only, and one that ranks cannot share."""
-    if sampler is None:
-        return
-    check_kind(sampler)
-    if shuffle:
-        raise ValueError(f"sampler= is an order of its own: leave shuffle={shuffle!r} out")
-    if hasattr(sampler, "__next__"):
-        raise TypeError("sampler is an iterator, which ends with its first epoch; give what iterators are made of")
-    if world_size > 1 and not is_repeatable(sampler):
-        raise ValueError(
-            f"sampler is iterated over, with world_size={world_size}: ranks may get different orders of it and take "
-            "samples twice; give a function of positions and epoch; or, if it has the samples of one rank, rank=0 and "
-            "world_size=1"
-        )
-
-
-def check_on_error(on_error: Any, world_size: int) -> bool:
-    """Return whether damaged samples are left out. Raises: ValueError."""
-    if on_error not in ("raise", "skip"):
-        raise ValueError(f"on_error must be 'raise' or 'skip', got {on_error!r}")
-    if on_error == "skip" and world_size > 1:
-        raise ValueError(
-            f"on_error='skip' with world_size={world_size}: a rank with damaged samples would take fewer steps, and "
-            "the others would wait for it forever; use 'raise', and gzarr.verify to find the damage"
-        )
-    return bool(on_error == "skip")
-
-
 def axis_of(arrays: Arrays, samples: Samples) -> Axis:
     """How axis 0 of the array with the largest samples is cut into chunks; NumPy's has chunks of a row."""
     largest = max(arrays.values(), key=lambda a: prod(samples.box(tuple(a.shape))) * a.dtype.itemsize)
-    if isinstance(largest, Array):
-        return io_of(largest).layout.grid[0]
+    if isinstance(largest, STORED):
+        return grid_of(largest)[0]
     return RegularAxis(len(largest), 1)

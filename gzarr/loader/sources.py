@@ -3,49 +3,106 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from gzarr.api.create import array as new_array
+from gzarr.api.many import read_many
+from gzarr.api.open import open as open_node
 from gzarr.backend import Array as AnyArray
 from gzarr.backend import Backend
-from gzarr.chunk_io.array_io import ArrayIO
-from gzarr.concurrency import new_lock
+from gzarr.concurrency import Pool, new_lock, run_in_threads
 from gzarr.devices import backend_for
 from gzarr.dtypes import parse_dtype
 from gzarr.errors import DeviceError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.named_axes import axis_names, stored_names
-from gzarr.loader.feeds import FeedSource
-from gzarr.loader.samples import Samples
+from gzarr.loader.arrays import JoinedArrays, stored_dtype
+from gzarr.loader.windows import Crops
 from gzarr.tensors import to_host
 
 #: Arrays by name, of gzarr or NumPy.
 Arrays: TypeAlias = dict[str, Any]
+#: By name of array, the keys that lead to it in nested dicts.
+Names: TypeAlias = dict[str, tuple[str, ...]]
+#: Nodes that are opened at once where a server is asked for each.
+OPENED_AT_ONCE = 32
+_opening = Pool()
 #: What an array is called that was given without a name.
 ONLY = "array"
 
 
-def collect(arrays: Any) -> tuple[Arrays, bool]:
-    """Return the arrays by name, and whether they were given by name. Raises: TypeError, ValueError."""
+def collect(arrays: Any) -> tuple[Arrays, Names | None]:
+    """Return the arrays by name, and where each is in a batch; None for one that was given without a name.
+
+    Raises: TypeError, ValueError.
+    """
+    if isinstance(arrays, (list, tuple)) and arrays:
+        arrays = opened(arrays)
+        if isinstance(arrays[0], (Group, Mapping)):
+            arrays = _transposed(arrays)
     named = isinstance(arrays, (Group, Mapping))
-    if isinstance(arrays, Group):
-        arrays = dict(arrays.arrays())
-    elif not named:
-        arrays = {ONLY: arrays}
-    if not arrays:
+    found: dict[tuple[str, ...], Any] = dict(flatten(arrays)) if named else {(ONLY,): arrays}
+    if not found:
         raise ValueError("arrays: there are none; give an array, a dict of arrays, or a group that has some")
-    bad = next((name for name in arrays if not isinstance(name, str)), None)
-    if bad is not None:
-        raise TypeError(f"arrays: names must be strings, got {bad!r}")
-    _check_first({name: _names(array) for name, array in arrays.items()})
-    return {name: _checked(name, array) for name, array in arrays.items()}, named
+    names = {"/".join(path): path for path in found}
+    if len(names) < len(found):
+        raise ValueError(f"arrays: names of nested dicts must differ if joined by '/', got {list(found)}")
+    _check_first({name: _names(found[path]) for name, path in names.items()})
+    return {name: _checked(name, found[path]) for name, path in names.items()}, names if named else None
+
+
+def flatten(arrays: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """All arrays of nested dicts and groups, with the keys that lead to them."""
+    items = arrays.arrays() if isinstance(arrays, Group) else arrays.items()
+    for name, item in items:
+        if not isinstance(name, str):
+            raise TypeError(f"arrays: names must be strings, got {name!r}")
+        if isinstance(item, (Group, Mapping)):
+            yield from flatten(item, (*path, name))
+        else:
+            yield (*path, name), item
+
+
+def nested(arrays: Mapping[str, Any], names: Names) -> dict[str, Any]:
+    """Arrays by name as nested dicts."""
+    found: dict[str, Any] = {}
+    for name, path in names.items():
+        inner = found
+        for key in path[:-1]:
+            inner = inner.setdefault(key, {})
+        inner[path[-1]] = arrays[name]
+    return found
+
+
+def opened(items: Sequence[Any]) -> list[Any]:
+    """Items of a list, paths and URLs among them opened for reading, several at a time where servers are asked."""
+    found = list(items)
+    paths = [n for n, item in enumerate(found) if isinstance(item, (str, os.PathLike))]
+
+    def open_one(number: int) -> None:
+        found[number] = open_node(found[number], "r")
+
+    remote = any("://" in str(found[n]) for n in paths)
+    run_in_threads(open_one, paths, OPENED_AT_ONCE if remote else 1, _opening)
+    return found
+
+
+def _transposed(items: Sequence[Any]) -> dict[str, Any]:
+    """Lists by name of what many dicts or groups have."""
+    each = [dict(flatten(item)) for item in items]
+    for number, arrays in enumerate(each):
+        if set(arrays) != set(each[0]):
+            raise ValueError(f"arrays: item {number} of the list has {sorted(arrays)}, item 0 has {sorted(each[0])}")
+    return nested({"/".join(path): [one[path] for one in each] for path in each[0]}, {"/".join(p): p for p in each[0]})
 
 
 def _names(array: Any) -> tuple[Any, ...]:
+    array = array[0] if isinstance(array, (list, tuple)) and array else array
     return stored_names(array.metadata) if isinstance(array, Array) else axis_names(array)
 
 
@@ -62,6 +119,8 @@ def _check_first(axes: Mapping[str, tuple[Any, ...]]) -> None:
 
 
 def _checked(name: str, array: Any) -> Any:
+    if isinstance(array, (list, tuple)) and array and any(map(_is_array, array)):
+        return [_checked(f"{name}[{number}]", one) for number, one in enumerate(opened(array))]
     if not isinstance(array, Array):
         if isinstance(array, (str, bytes)) or not hasattr(array, "__array__") or getattr(array, "chunks", None):
             raise TypeError(f"arrays: {name!r} must be a gzarr or NumPy array, got {_told(array)}")
@@ -69,6 +128,10 @@ def _checked(name: str, array: Any) -> Any:
     if not array.ndim:
         raise ValueError(f"arrays: {name!r} has no axes; samples lie along the first one")
     return array
+
+
+def _is_array(item: Any) -> bool:
+    return isinstance(item, (Array, str, os.PathLike)) or bool(getattr(item, "ndim", 0))
 
 
 def _told(array: Any) -> str:
@@ -81,7 +144,7 @@ def _told(array: Any) -> str:
     elif isinstance(array, (str, bytes, os.PathLike)):
         remedy = f"; open it: gzarr.open_array({array!r}), or gzarr.open_group"
     elif isinstance(array, (list, tuple)):
-        remedy = "; make an array of it with numpy.asarray, or a dict of several arrays"
+        remedy = "; make an array of it with numpy.asarray, or give a list of arrays"
     return (kind if module == "builtins" else f"{module}.{kind}") + remedy
 
 
@@ -89,7 +152,8 @@ def find_backend(arrays: Arrays, device: str | Backend | None) -> Backend:
     """Return the backend of the device asked for, or of the arrays. Raises: DeviceError."""
     if device is not None:
         return backend_for(device)
-    backends = {id(a.backend): a.backend for a in arrays.values() if isinstance(a, Array)}
+    members = [one for a in arrays.values() for one in (a if isinstance(a, list) else [a])]
+    backends = {id(a.backend): a.backend for a in members if isinstance(a, Array)}
     if len(backends) > 1:
         names = ", ".join(sorted({backend.device for backend in backends.values()}))
         raise DeviceError(f"the arrays are open on several devices or with several options ({names}); give device=")
@@ -119,27 +183,26 @@ def _cast(name: str, array: Any, wanted: Any) -> np.dtype[Any]:
     return dtype
 
 
-def stored_dtype(array: Any) -> np.dtype[Any]:
-    """The data type that chunks are decoded to, in native byte order."""
-    dtype: np.dtype[Any] = array.metadata.data_type.dtype if isinstance(array, Array) else array.dtype
-    return dtype.newbyteorder("=")
+def join(arrays: Arrays, crops: Crops | None, backend: Backend) -> Arrays:
+    """Arrays with those of lists joined; single ones, too, if samples may reach past their ends."""
+    padded = crops is not None and crops.is_padded
+    return {
+        name: _joined(name, array if isinstance(array, list) else [array], crops, backend)
+        if padded or isinstance(array, list)
+        else array
+        for name, array in arrays.items()
+    }
 
 
-def io_of(array: Array) -> ArrayIO:
-    """How an array is read. Raises: UnknownCodecError, MissingExtraError."""
-    return array._io  # noqa: SLF001 - of the same package
-
-
-def make_source(
-    name: str, array: Any, backend: Backend, samples: Samples, dtype: np.dtype[Any], *, kept: AnyArray | None
-) -> FeedSource:
-    """An array as it is read. kept: all of it, if it is kept in memory."""
-    io = None
-    if kept is None:
-        io = io_of(array if array.backend is backend else array.to(backend))
-    shape = tuple(array.shape)
-    stored = stored_dtype(array)
-    return FeedSource(name, backend, io, kept, samples.box(shape), samples.shape(shape), stored, dtype)
+def _joined(name: str, arrays: list[Any], crops: Crops | None, backend: Backend) -> Any:
+    """Arrays of a list as one. Those of NumPy become one, or, if boxes are cut out of them, arrays in memory."""
+    if crops is None and not any(isinstance(array, Array) for array in arrays):
+        if len({array.shape[1:] for array in arrays}) > 1:
+            raise ValueError(f"arrays: those of {name!r} differ in shape beyond axis 0; give crops=")
+        return np.concatenate(arrays)
+    device: Any = backend
+    made = [one if isinstance(one, Array) else new_array(one, compressors=None, device=device) for one in arrays]
+    return JoinedArrays(name, made)
 
 
 class Kept:
@@ -166,10 +229,19 @@ class Kept:
 
 def _on_device(array: Any, backend: Backend) -> AnyArray:
     """All of an array on a device, contiguous and in native byte order."""
+    data: AnyArray
+    if isinstance(array, JoinedArrays):
+        data = backend.empty(array.shape, array.stored)
+        ends = pairwise(array.offsets.tolist())
+        some = [(one.to(backend), lo, hi) for one, (lo, hi) in zip(array.arrays, ends, strict=True) if lo < hi]
+        read_many(
+            [(one.astype(array.stored) if one.dtype != array.stored else one, (), data[lo:hi]) for one, lo, hi in some]
+        )
+        return data
     if isinstance(array, Array):
         there = array if array.backend is backend else array.to(backend)
         # Views made by `astype` are cast when batches are put together.
-        data: AnyArray = (there if array.dtype == stored_dtype(array) else there.astype(stored_dtype(array)))[...]
+        data = (there if array.dtype == stored_dtype(array) else there.astype(stored_dtype(array)))[...]
         return data
     array = np.ascontiguousarray(array, stored_dtype(array))
     if backend.device == "cpu":

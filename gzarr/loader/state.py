@@ -17,9 +17,12 @@ import numpy as np
 from gzarr.hierarchy.array import Array
 from gzarr.identity.inputs import sampled_contents
 from gzarr.indexing.grid import is_regular
+from gzarr.loader.arrays import JoinedArrays
 from gzarr.loader.ranks import History
 
 VERSION = 1
+#: Of joined arrays, so many are told from others by their contents, too.
+CONTENTS = 32
 
 
 class LoaderProgress(NamedTuple):
@@ -38,11 +41,16 @@ class LoaderProgress(NamedTuple):
     history: History
 
 
-def fingerprint(array: Array | np.ndarray[Any, Any]) -> str:
+def fingerprint(array: Array | JoinedArrays | np.ndarray[Any, Any]) -> str:
     """What tells an array from others: type, shape, chunks, codecs, and a digest of a sample of its contents.
 
     Where it is and when it was written do not matter: a copy of a data set serves as well.
     """
+    if isinstance(array, JoinedArrays):
+        n = len(array.arrays)
+        each = [f"{one.shape} {one.chunks} {one.shards}" for one in array.arrays]
+        each += [fingerprint(array.arrays[number * n // min(n, CONTENTS)]) for number in range(min(n, CONTENTS))]
+        return f"{array.dtype} {n} arrays of {array.shape[0]} rows, {crc32(repr(each).encode()):08x}"
     told = f"{array.dtype} {tuple(array.shape)}"
     if isinstance(array, Array):
         codecs = json.dumps([codec.to_json() for codec in array.codecs], sort_keys=True)

@@ -3,7 +3,8 @@
 Theory of operation. The documents are read when an epoch begins. Within it, their tokens are compared after every read
 of chunks, before any of its rows is handed out; a document with another token is read again. Stores across a network,
 and those without tokens, are asked every `EVERY_S` seconds at most. Arrays that have become longer are as good as
-before: the rows of a loader are those that the arrays had when it was made.
+before: the rows of a loader are those that the arrays had when it was made. Of arrays that are joined, which are many,
+each is looked at after its first read in an epoch.
 """
 
 from __future__ import annotations
@@ -32,10 +33,13 @@ class ArrayWatch:
     ----------
     arrays : mapping
         By name.
+    joined : mapping
+        Those that are joined, by name.
     """
 
-    def __init__(self, arrays: Mapping[str, Array]) -> None:
-        self._arrays = arrays
+    def __init__(self, arrays: Mapping[str, Array], joined: Mapping[str, Array]) -> None:
+        self._singles, self._joined, self._seen = list(arrays), joined, set[str]()
+        self._arrays = arrays = {**arrays, **joined}
         # A view has metadata of its own. What is stored below it counts from the first look on, but for its extents.
         self._made = {name: array.metadata for name, array in arrays.items() if not array.is_view}
         self._shapes = {name: array.shape for name, array in arrays.items()}
@@ -45,7 +49,8 @@ class ArrayWatch:
     def begin(self) -> None:
         """Read all documents, as an epoch begins. Raises: as `check`."""
         self._next = time.monotonic() + EVERY_S
-        self._look_at(self._arrays)
+        self._seen.clear()
+        self._look_at(self._singles)
 
     def check(self, names: Iterable[str]) -> None:
         """Look whether some arrays still have the rows that they had.
@@ -68,14 +73,19 @@ class ArrayWatch:
         changed = []
         for name in names:
             known = self._tokens.get(name)
-            if is_due if known is None else known[0].token(known[1]) != known[2]:
+            is_first = name in self._joined and name not in self._seen and not self._is_remote(name)
+            if is_first or is_due if known is None or is_first else known[0].token(known[1]) != known[2]:
                 changed.append(name)
         if changed:
             self._look_at(changed)
 
+    def _is_remote(self, name: str) -> bool:
+        return self._arrays[name].store.concurrency > 1
+
     def _look_at(self, names: Iterable[str]) -> None:
         by_store: dict[int, list[str]] = {}
         for name in names:
+            self._seen.add(name)
             by_store.setdefault(id(self._arrays[name].store), []).append(name)
         for some in by_store.values():
             self._arrays[some[0]].store.together(self._look, some)

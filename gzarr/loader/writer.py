@@ -23,9 +23,10 @@ from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.indexing.grid import RegularAxis
 from gzarr.indexing.selection import Indices
+from gzarr.loader.arrays import io_of
 from gzarr.loader.feeds import Bools
 from gzarr.loader.pool import parse_memory
-from gzarr.loader.sources import collect, io_of
+from gzarr.loader.sources import collect, flatten
 from gzarr.tensors import to_host
 
 #: Small objects are stored together: so many bytes a block, and this share of the memory at most.
@@ -132,7 +133,7 @@ class Writer:
     def __init__(
         self, out: Array | Group | Mapping[str, Array], *, memory: int | str = "1 GiB", complete: bool = True
     ) -> None:
-        arrays, self._named = collect(out)
+        arrays, self._names = collect(out)
         for name, array in arrays.items():
             if not isinstance(array, Array):
                 raise TypeError(f"Writer: {name!r} must be a gzarr array, got {type(array).__name__}")
@@ -177,9 +178,12 @@ class Writer:
             if self._error is not None:
                 raise self._error
             rows = self._checked(ids)
-            if self._named and (not isinstance(values, Mapping) or set(values) != set(self._targets)):
-                raise ValueError(f"Writer: expected values of {', '.join(map(repr, self._targets))}")
-            named = values if self._named else dict.fromkeys(self._targets, values)
+            named = dict.fromkeys(self._targets, values)
+            if self._names is not None:
+                given = dict(flatten(values)) if isinstance(values, Mapping) else {}
+                if set(given) != set(self._names.values()):
+                    raise ValueError(f"Writer: expected values of {', '.join(map(repr, self._targets))}")
+                named = {name: given[path] for name, path in self._names.items()}
             made = {name: target.checked(name, named[name], len(rows)) for name, target in self._targets.items()}
             self._given[rows] = True
             for name, target in self._targets.items():

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 import gzarr
 from gzarr.indexing.grid import Axis, RegularAxis, VaryingAxis
-from gzarr.loader.samples import Crops, Samples, Window, make_samples
+from gzarr.loader.samples import Samples, make_samples
+from gzarr.loader.windows import Crops, Window
 
 
 def boxes(samples: Samples, ndim: int = 1) -> np.ndarray:

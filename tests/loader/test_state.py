@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import gzarr
-from gzarr.loader.samples import Window, make_samples
+from gzarr.loader.samples import make_samples
 from gzarr.loader.state import LoaderProgress, fingerprint, read_state, write_state
+from gzarr.loader.windows import Window
 
 
 def identity(array: gzarr.Array, shuffle: str = "exact", window: Window | None = None) -> dict:

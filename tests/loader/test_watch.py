@@ -150,7 +150,7 @@ def test_what_looking_costs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert store.sized.count("zarr.json") <= 25 + 2
     monkeypatch.setattr(CountingStore, "versions", None)
     store.reset()
-    watch = ArrayWatch({"x": array})
+    watch = ArrayWatch({"x": array}, {})
     watch.begin()
     for _ in range(100):
         watch.check(["x"])

@@ -1,0 +1,62 @@
+"""Arguments of a loader that need no data to be checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from operator import index
+from typing import Any
+
+import numpy as np
+
+from gzarr.loader.order import Shuffle, check_kind, is_repeatable
+from gzarr.loader.windows import Crops
+
+
+def integer(name: str, value: Any) -> int:
+    """Return an integer argument. Raises: TypeError."""
+    try:
+        return index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be an integer, got {value!r}") from None
+
+
+def check_sampler(sampler: Any, shuffle: Shuffle, world_size: int) -> None:
+    """Refuse a sampler beside another order, one that is there for one epoch only, and one that ranks cannot share."""
+    if sampler is None:
+        return
+    check_kind(sampler)
+    if shuffle:
+        raise ValueError(f"sampler= is an order of its own: leave shuffle={shuffle!r} out")
+    if hasattr(sampler, "__next__"):
+        raise TypeError("sampler is an iterator, which ends with its first epoch; give what iterators are made of")
+    if world_size > 1 and not is_repeatable(sampler):
+        raise ValueError(
+            f"sampler is iterated over, with world_size={world_size}: ranks may get different orders of it and take "
+            "samples twice; give a function of positions and epoch; or, if it has the samples of one rank, rank=0 and "
+            "world_size=1"
+        )
+
+
+def check_on_error(on_error: Any, world_size: int) -> bool:
+    """Return whether damaged samples are left out. Raises: ValueError."""
+    if on_error not in ("raise", "skip"):
+        raise ValueError(f"on_error must be 'raise' or 'skip', got {on_error!r}")
+    if on_error == "skip" and world_size > 1:
+        raise ValueError(
+            f"on_error='skip' with world_size={world_size}: a rank with damaged samples would take fewer steps, and "
+            "the others would wait for it forever; use 'raise', and gzarr.verify to find the damage"
+        )
+    return bool(on_error == "skip")
+
+
+def parse_pads(crops: Crops | None, arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """By name, what elements past the ends of an array are. Raises: ValueError."""
+    if crops is None or not crops.is_padded:
+        return {}
+    pads = crops.pad if isinstance(crops.pad, Mapping) else dict.fromkeys(arrays, crops.pad)
+    if set(pads) != set(arrays):
+        raise ValueError(f"pad of Crops has {sorted(pads)}; expected a value for each of {sorted(arrays)}")
+    for name, pad in pads.items():
+        if np.ndim(pad) or not np.can_cast(np.min_scalar_type(pad), arrays[name].dtype, "same_kind"):
+            raise ValueError(f"pad of Crops: {pad!r} is no value of {name!r}, which is {arrays[name].dtype}")
+    return dict(pads)

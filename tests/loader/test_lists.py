@@ -1,0 +1,390 @@
+"""Loaders of lists of arrays against NumPy: rows, windows and crops of arrays of unequal shapes, chunks and codecs."""
+
+import json
+import shutil
+from collections import Counter
+
+import numpy as np
+import pytest
+
+import gzarr
+from gzarr.errors import ArrayNotFoundError
+
+DEVICES = ["cpu", "emulated"]
+RNG = np.random.default_rng(3)
+
+
+@pytest.fixture(params=DEVICES)
+def device(request):
+    return request.param
+
+
+def host(batch):
+    return batch.get() if hasattr(batch, "get") else np.asarray(batch)
+
+
+def stored(data, number, **keywords):
+    """Arrays of unequal chunks, codecs and layouts."""
+    kinds = [
+        {"chunks": (4, *data.shape[1:])},
+        {"chunks": (3, *[max(n // 2, 1) for n in data.shape[1:]]), "compressors": None},
+        {"chunks": (2, *data.shape[1:]), "shards": (6, *data.shape[1:])},
+        {"chunks": (tuple([1] * (len(data) - 1) + [1]), *data.shape[1:])}
+        if data.ndim == 1
+        else {"chunks": (5, *[3] * (data.ndim - 1))},
+    ]
+    return gzarr.array(data, **{**kinds[number % len(kinds)], **keywords})
+
+
+def rows(n_arrays=7, shape=(5, 3)):
+    return [RNG.integers(0, 1000, (int(n), *shape)).astype("i4") for n in RNG.integers(1, 30, n_arrays)]
+
+
+def pictures(n_arrays=9, low=9):
+    shapes = [(int(RNG.integers(low, 40)), int(RNG.integers(low, 33))) for _ in range(n_arrays)]
+    return [RNG.integers(1, 255, shape).astype("u1") for shape in shapes]
+
+
+def crop(data, start, size, pad):
+    """What a crop holds, by NumPy."""
+    out = np.full(size, pad if isinstance(pad, int) else 0, data.dtype)
+    part = data[tuple(slice(a, a + n) for a, n in zip(start, size, strict=True))]
+    out[tuple(map(slice, part.shape))] = part
+    return out
+
+
+# -- rows and windows ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shuffle", [False, "exact", "blocks"])
+@pytest.mark.parametrize("memory", [8_000, 1 << 20], ids=["little memory", "all in memory"])
+def test_rows_of_arrays_of_unequal_lengths_and_chunks(device, shuffle, memory):
+    data = rows()
+    loader = gzarr.Loader(
+        [stored(one, n) for n, one in enumerate(data)], 8, shuffle=shuffle, memory=memory, device=device, block_chunks=2
+    )
+    whole, seen = np.concatenate(data), []
+    for step, batch in enumerate(loader):
+        ids = loader.batch_ids(step)
+        assert np.array_equal(host(batch), whole[ids])
+        starts = loader.batch_starts(step)
+        assert np.array_equal(host(batch), [data[array][row] for array, row in starts])
+        seen.append(ids)
+    seen = np.concatenate(seen)
+    assert sorted(seen.tolist()) == list(range(len(whole)))
+    assert (seen.tolist() == sorted(seen.tolist())) == (not shuffle)
+    assert memory > 8000 or loader.summary().decodes[""] >= 1
+    assert loader.stats().samples == len(whole)
+
+
+def test_a_list_has_the_order_of_the_array_it_makes():
+    data = rows()
+    whole = gzarr.array(np.concatenate(data), chunks=(4, 5, 3))
+    one, many = (
+        gzarr.Loader(given, 8, shuffle=True, seed=5) for given in (whole, [stored(d, n) for n, d in enumerate(data)])
+    )
+    for left, right in zip(one, many, strict=True):
+        assert np.array_equal(left, right)
+
+
+def test_each_chunk_is_decoded_once_if_memory_suffices():
+    data = rows()
+    arrays = [gzarr.array(one, chunks=(4, 5, 3)) for one in data]
+    loader = gzarr.Loader(arrays, 8, shuffle=True, memory=1 << 19)
+    list(loader)
+    assert loader.stats().decodes <= 1.0
+
+
+def test_lists_by_name_with_labels_of_any_kind(device):
+    data = rows()
+    labels = [np.arange(len(one)) + 100 * n for n, one in enumerate(data)]
+    flat = np.concatenate(labels)
+    given = {
+        "image": [stored(one, n) for n, one in enumerate(data)],
+        "label": [stored(one, n) for n, one in enumerate(labels)],
+        "same": labels,
+        "flat": flat,
+    }
+    loader = gzarr.Loader(given, 8, shuffle=True, device=device)
+    whole = np.concatenate(data)
+    for step, batch in enumerate(loader):
+        ids = loader.batch_ids(step)
+        assert np.array_equal(host(batch["image"]), whole[ids])
+        for name in ("label", "same", "flat"):
+            assert host(batch[name]).tolist() == flat[ids].tolist()
+
+
+@pytest.mark.parametrize("kind", ["stored", "NumPy"])
+def test_windows_cross_no_array(kind):
+    data = [np.arange(n) + 100 * number for number, n in enumerate([7, 2, 12, 4])]
+    arrays = data if kind == "NumPy" else [gzarr.array(one, chunks=5) for one in data]
+    loader = gzarr.Loader(arrays, 4, shuffle=True, window=gzarr.Window(4, stride=2))
+    found = sorted(map(list, np.concatenate(list(loader)).tolist()))
+    assert found == [list(one[i : i + 4]) for one in data for i in range(0, len(one) - 3, 2)]
+
+
+def test_windows_of_lists_have_no_ends():
+    with pytest.raises(ValueError, match="arrays of a list are its episodes"):
+        gzarr.Loader([np.arange(9)], 2, window=gzarr.Window(2, ends=[4]))
+
+
+# -- crops -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pad", [None, 0, 7, "skip"])
+@pytest.mark.parametrize("n", [None, 60], ids=["tiles", "random"])
+@pytest.mark.parametrize("memory", [16_000, 1 << 20])
+def test_crops_of_arrays_of_unequal_shapes(device, pad, n, memory):
+    size = (12, 10) if pad is not None else (9, 9)
+    data = pictures(low=7 if pad is not None else 9)
+    labels = [one.astype("i8") * 1000 for one in data]
+    pads = {"image": pad, "label": -1} if isinstance(pad, int) else pad
+    loader = gzarr.Loader(
+        {
+            "image": [stored(one, k) for k, one in enumerate(data)],
+            "label": [stored(one, k + 1) for k, one in enumerate(labels)],
+        },
+        8,
+        crops=gzarr.Crops(size, n=n, pad=pads),
+        shuffle=n is None,
+        memory=memory,
+        device=device,
+    )
+    covered = [np.zeros(one.shape, int) for one in data]
+    count = 0
+    for step, batch in enumerate(loader):
+        starts = loader.batch_starts(step)
+        count += len(starts)
+        for image, label, (array, *start) in zip(
+            host(batch["image"]), host(batch["label"]), starts.tolist(), strict=True
+        ):
+            assert np.array_equal(image, crop(data[array], start, size, pad))
+            assert np.array_equal(label, crop(labels[array], start, size, -1))
+            covered[array][tuple(slice(a, a + k) for a, k in zip(start, size, strict=True))] += 1
+    assert count == (n or loader._setup.samples.n)
+    for one, times in zip(data, covered, strict=True):
+        small = any(a < b for a, b in zip(one.shape, size, strict=True))
+        if small and pad == "skip":
+            assert not times.any()
+        elif n is None:
+            assert times.all()
+            if isinstance(pad, int):
+                assert (times == 1).all()  # tiles do not overlap
+
+
+def test_a_volume_is_padded_at_its_edges():
+    data = RNG.integers(1, 9, (10, 7)).astype("u1")
+    loader = gzarr.Loader(gzarr.array(data, chunks=(3, 4)), 3, crops=gzarr.Crops((4, 4), pad=0))
+    found = np.concatenate(list(loader))
+    assert len(found) == 3 * 2
+    assert loader.batch_starts(0).tolist() == [[0, 0], [0, 4], [4, 0]]
+    assert np.array_equal(found[5], crop(data, (8, 4), (4, 4), 0))
+
+
+def test_arrays_smaller_than_a_crop_are_an_error_that_names_them():
+    arrays = [gzarr.zeros((20, 20)), gzarr.zeros((8, 20))]
+    with pytest.raises(
+        ValueError, match=r'number 1 has \(8, 20\) elements where samples take \(9, 9\); .*pad= .*"skip"'
+    ):
+        gzarr.Loader(arrays, 2, crops=gzarr.Crops((9, 9)))
+    assert len(gzarr.Loader(arrays, 2, crops=gzarr.Crops((9, 9), pad="skip"))) == 5
+    with pytest.raises(ValueError, match="takes all of axis 0, along which arrays differ"):
+        gzarr.Loader(arrays, 2, crops=gzarr.Crops((None, 9)))
+
+
+def test_random_crops_are_uniform_over_all_places():
+    shapes = [(4, 4), (4, 40), (13, 4)]
+    loader = gzarr.Loader(
+        [gzarr.zeros(shape, chunks=(4, 4)) for shape in shapes], 1000, crops=gzarr.Crops((4, 4), n=12_000)
+    )
+    starts = np.concatenate([loader.batch_starts(step) for step in range(12)])
+    counts = Counter(map(tuple, starts.tolist()))
+    assert len(counts) == 1 + 37 + 10
+    assert max(counts.values()) < 330  # 250 each
+    assert min(counts.values()) > 180
+
+
+def test_random_crops_are_weighted_by_array():
+    shapes = [(4, 4), (4, 40), (13, 4)]
+    arrays = [gzarr.zeros(shape, chunks=(4, 4)) for shape in shapes]
+    loader = gzarr.Loader(arrays, 1000, crops=gzarr.Crops((4, 4), n=12_000), weights=[3, 0, 1])
+    which = np.concatenate([loader.batch_starts(step)[:, 0] for step in range(12)])
+    counts = np.bincount(which, minlength=3)
+    assert counts[1] == 0
+    assert abs(counts[0] - 9000) < 200
+
+
+def test_split_keeps_arrays_whole():
+    data = pictures(40)
+    loader = gzarr.Loader([stored(one, k) for k, one in enumerate(data)], 4, crops=gzarr.Crops((9, 9)), shuffle=True)
+    train, validation = loader.split(0.75, 0.25)
+    arrays = [
+        set(np.concatenate([part.batch_starts(step)[:, 0] for step in range(len(part))]).tolist())
+        for part in (train, validation)
+    ]
+    assert not arrays[0] & arrays[1]
+    assert arrays[0] | arrays[1] == set(range(40))
+    for batch, starts in zip(validation, map(validation.batch_starts, range(len(validation))), strict=False):
+        for image, (array, *start) in zip(batch, starts.tolist(), strict=True):
+            assert np.array_equal(image, crop(data[array], start, (9, 9), 0))
+        break
+
+
+# -- weights ---------------------------------------------------------------------------------------------------------
+
+
+def test_rows_are_weighted_by_array_or_by_a_table():
+    data = [np.full(100, number) for number in range(3)]
+    loader = gzarr.Loader(data, 50, weights=[1, 2, 0])
+    counts = sum(np.bincount(np.concatenate(list(loader)), minlength=3) for _ in range(20))
+    assert counts.sum() == 6000
+    assert counts[2] == 0
+    assert abs(counts[0] - 2000) < 200
+    table = np.zeros(300)
+    table[[5, 150]] = 1, 3
+    loader = gzarr.Loader({"x": gzarr.array(np.arange(300), chunks=7)}, 50, weights=table)
+    found = np.concatenate([batch["x"] for batch in loader])
+    assert set(found.tolist()) == {5, 150}
+    assert 40 < np.count_nonzero(found == 5) < 110
+
+
+def test_draws_are_shared_by_ranks_and_resumed():
+    z, weights = gzarr.array(np.arange(100), chunks=7), np.arange(100.0)
+    whole = np.concatenate(list(gzarr.Loader(z, 10, weights=weights)))
+    ranks = [gzarr.Loader(z, 5, weights=weights, rank=rank, world_size=2) for rank in range(2)]
+    both = np.concatenate([np.concatenate(pair) for pair in zip(*ranks, strict=True)])
+    assert np.array_equal(whole, both)
+    loader = gzarr.Loader(z, 10, weights=weights)
+    batches = iter(loader)
+    next(batches)
+    again = gzarr.Loader(z, 10, weights=weights)
+    again.load_state_dict(json.loads(json.dumps(loader.state_dict())))
+    assert np.array_equal(next(iter(again)), next(batches))
+    with pytest.raises(ValueError, match="weights was"):
+        gzarr.Loader(z, 10, weights=weights + 1).load_state_dict(loader.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("weights", "more", "match"),
+    [
+        ([1, 2], {}, "those of 3 arrays, or of 15 samples"),
+        ([1, -1, 1], {}, "not negative"),
+        ([0, 0, 0], {}, "not all zero"),
+        ([1, np.nan, 1], {}, "finite"),
+        ([1, 1, 1], {"shuffle": "blocks"}, "leave sampler= and shuffle='blocks' out"),
+        ([1, 1, 1], {"sampler": range(3)}, "leave sampler="),
+    ],
+)
+def test_bad_weights(weights, more, match):
+    with pytest.raises(ValueError, match=match):
+        gzarr.Loader([np.arange(5)] * 3, 2, weights=weights, **more)
+
+
+# -- places ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("crops", [None, gzarr.Crops((9, 3), n=50), gzarr.Crops((9, 3), pad=0)])
+def test_resume_with_another_number_of_ranks(crops):
+    data = [RNG.integers(0, 99, (int(n), 3)).astype("i4") for n in RNG.integers(9, 40, 12)]
+    arrays = [stored(one, k) for k, one in enumerate(data)]
+    make = {"crops": crops, "shuffle": True, "seed": 1}
+    expected = list(gzarr.Loader(arrays, 4, **make))
+    ranks = [gzarr.Loader(arrays, 4, rank=rank, world_size=2, **make) for rank in range(2)]
+    iterators = list(map(iter, ranks))
+    taken = [next(iterators[rank]) for _ in range(3) for rank in range(2)]
+    again = gzarr.Loader(arrays, 4, **make)
+    again.load_state_dict(json.loads(json.dumps(ranks[1].state_dict())))
+    for left, right in zip([*taken, *again], expected, strict=True):
+        assert np.array_equal(left, right)
+
+
+def test_a_state_of_other_arrays_is_refused():
+    data = pictures(4)
+    one, other = (
+        gzarr.Loader([stored(d, k) for k, d in enumerate(given)], 2, crops=gzarr.Crops((9, 9), n=9))
+        for given in (data, data[::-1])
+    )
+    with pytest.raises(ValueError, match="the state is of another loader"):
+        other.load_state_dict(one.state_dict())
+
+
+def test_arrays_that_others_change_are_noticed(tmp_path):
+    paths = [str(tmp_path / f"{n}.zarr") for n in range(5)]
+    for n, path in enumerate(paths):
+        gzarr.create_array(path, data=np.full((8, 400), n, "i8"), chunks=(2, 400))
+    loader = gzarr.Loader(paths, 4, shuffle=True, memory=60_000)
+    assert sorted(np.concatenate(list(loader))[:, 0].tolist()) == sorted([n for n in range(5) for _ in range(8)])
+    gzarr.open_array(paths[3], "r+").resize((4, 400))
+    with pytest.raises(ValueError, match=r"array 'array\[3\]'.* resized from \(8, 400\) to \(4, 400\)"):
+        list(loader)
+    shutil.rmtree(paths[4])
+    with pytest.raises((ValueError, ArrayNotFoundError)):
+        list(loader)
+
+
+# -- what is given ---------------------------------------------------------------------------------------------------
+
+
+def test_a_list_of_groups_and_of_dicts():
+    groups, labels = [], []
+    for n in range(4):
+        group = gzarr.create_group()
+        group.create_array("x", data=np.full((n + 1, 2), n), chunks=(2, 2))
+        group.create_array("y", data=np.arange(n + 1))
+        groups.append(group)
+        labels += list(range(n + 1))
+    loader = gzarr.Loader(groups, 4)
+    assert np.concatenate([batch["y"] for batch in loader]).tolist() == labels
+    with pytest.raises(ValueError, match=r"item 1 of the list has \[\('x',\)\], item 0 has"):
+        gzarr.Loader([groups[0], {"x": np.zeros(3)}], 2)
+
+
+def test_nested_dicts():
+    z = gzarr.array(np.arange(20), chunks=4)
+    group = gzarr.create_group()
+    group.create_array("state", data=np.arange(40).reshape(20, 2), chunks=(3, 2))
+    loader = gzarr.Loader(
+        {"obs": {"image": z, "robot": group}, "action": np.arange(20) * 2}, 8, shuffle=True, dtype={"obs/image": "f4"}
+    )
+    for step, batch in enumerate(loader):
+        ids = loader.batch_ids(step)
+        assert batch["obs"]["image"].dtype == np.float32
+        assert batch["obs"]["image"].tolist() == ids.tolist()
+        assert batch["obs"]["robot"]["state"][:, 1].tolist() == (2 * ids + 1).tolist()
+        assert batch["action"].tolist() == (2 * ids).tolist()
+    with pytest.raises(ValueError, match="must differ if joined"):
+        gzarr.Loader({"a/b": z, "a": {"b": z}}, 8)
+
+
+@pytest.mark.parametrize(
+    ("given", "keywords", "error", "match"),
+    [
+        ([np.zeros(3), np.zeros((3, 2))], {}, ValueError, r"array\[1\] has shape \(3, 2\), array\[0\] \(3,\)"),
+        ({"x": [np.zeros(3)], "y": [np.zeros(3)] * 2}, {}, ValueError, "'y' are 2, 'x' 1; expected equally many"),
+        (
+            {"x": [np.zeros(3)] * 2, "y": [np.zeros(3), np.zeros(4)]},
+            {},
+            ValueError,
+            r"y\[1\] has \(4,\) .* x\[1\] \(3,\)",
+        ),
+        ({"x": [np.zeros(3)], "y": np.zeros(4)}, {}, ValueError, "differ in extent"),
+        (
+            {"x": [np.zeros((9, 9))], "y": np.zeros((9, 9))},
+            {"crops": gzarr.Crops((2, 2))},
+            ValueError,
+            "'y' is a single one",
+        ),
+        (
+            [gzarr.zeros(3, dtype="i4"), gzarr.zeros(3, dtype="f4")],
+            {},
+            ValueError,
+            r"types float32, int32; expected one",
+        ),
+        ([np.zeros(3), 5], {}, TypeError, r"'array\[1\]' must be a gzarr or NumPy array, got int"),
+        ([], {}, TypeError, "got list"),
+        ([gzarr.zeros((5, 5))], {"crops": gzarr.Crops((2, 2), pad=1.5j)}, ValueError, "is no value of 'array'"),
+    ],
+)
+def test_what_does_not_fit(given, keywords, error, match):
+    with pytest.raises(error, match=match):
+        gzarr.Loader(given, 2, **keywords)
