@@ -23,22 +23,20 @@ from gzarr.hierarchy.array import Array
 from gzarr.metadata.conventions import MASK, decode_mask, described_in, marking, same_value
 from gzarr.storage.extras import require
 
-_MISSING = "missing_value"
 _PACKING = "scale_factor", "add_offset"
-_CODING = (*_PACKING, MASK, _MISSING)
-#: Limits are in terms of packed numbers.
-_LIMITS = "valid_min", "valid_max", "valid_range"
-#: Attributes that say what the elements mean, besides those of the coding.
+_CODING = (*_PACKING, MASK, "missing_value")
+#: What is in terms of elements as they are stored, so that these must not be decoded.
+_OF_STORED = "_Unsigned", "valid_min", "valid_max", "valid_range", "flag_values", "flag_masks"
+#: Attributes that say what the elements mean, besides those of the coding and the units.
 _MEANING = (
-    *("units", "calendar", "standard_name", "positive", "axis", "grid_mapping", "proj:code", "_Unsigned"),
-    *("flag_values", "flag_masks", "flag_meanings", *_LIMITS),
+    *("calendar", "standard_name", "positive", "axis", "grid_mapping", "proj:code", "flag_meanings"),
+    *_OF_STORED,
 )
-_TIME = re.compile(r"(\w+) +since +\S.*", re.IGNORECASE)
+_TIME = re.compile(r"(\w+?)s? +since +\S.*", re.IGNORECASE)
 #: Microseconds of the units of time that have a fixed length, by the names that CF and udunits give them.
-_US = {"microsecond": 1, "millisecond": 10**3, "second": 10**6, "minute": 60 * 10**6, "hour": 3600 * 10**6}
-_US |= {"day": 86400 * 10**6, "us": 1, "ms": 10**3, "s": 10**6, "sec": 10**6, "min": 60 * 10**6, "h": 3600 * 10**6}
-_US |= {"hr": 3600 * 10**6, "d": 86400 * 10**6}
-_UNITS = "day", "hour", "minute", "second", "millisecond", "microsecond"
+_UNITS = {"day": 86400 * 10**6, "hour": 3600 * 10**6, "minute": 60 * 10**6, "second": 10**6}
+_UNITS |= {"millisecond": 1000, "microsecond": 1}
+_ALIASES = {"d": "day", "h": "hour", "hr": "hour", "min": "minute", "s": "second", "sec": "second", "m": "millisecond"}
 #: Integers up to this are exact in float64, and those up to the other one can be added without overflow.
 _EXACT, _SAFE = 2**53, 2**62
 
@@ -68,26 +66,28 @@ class Conversion:
     factor: Any = 1
     offset: Any = 0
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether elements are only cast."""
+        return not self.missing and (self.factor, self.offset) == (1, 0)
+
     def __call__(self, values: Any) -> Any:
         """Convert elements. Raises: StoreError if integers become too large to stay exact."""
-        gone = np.isin(values, np.asarray(self.missing)) if self.missing else None
-        if (self.factor, self.offset) != (1, 0) or self.dtype.kind != values.dtype.kind:
-            self._check(values if gone is None else values[~gone])
+        gone = np.isin(values, np.asarray(self.missing)) if self.missing else np.False_
+        there = values[~gone] if self.missing else values
+        is_scaled = (self.factor, self.offset) != (1, 0)
+        is_large = values.dtype.kind in "iu" and values.dtype.itemsize == 8
+        if is_large and there.size and (is_scaled or self.dtype != values.dtype):
+            is_integer = self.dtype.kind == "i"
+            limit = _SAFE // abs(int(self.factor)) - abs(int(self.offset)) if is_integer else _EXACT
+            if max(abs(int(there.min())), abs(int(there.max()))) > limit:
+                raise StoreError(f"{self.name} has integers that are not exact as {self.dtype}; convert it first")
         found = values.astype(self.dtype)
-        if (self.factor, self.offset) != (1, 0):
+        if is_scaled:
             found = found * self.dtype.type(self.factor) + self.dtype.type(self.offset)
-        if gone is not None:
+        if self.missing:
             found[gone] = self.gone
         return found
-
-    def _check(self, values: Any) -> None:
-        if values.dtype.kind not in "iu" or values.dtype.itemsize < 8 or not values.size:
-            return
-        limit = _SAFE // max(abs(int(self.factor)), 1) - abs(int(self.offset)) if self.dtype.kind == "i" else _EXACT
-        if max(abs(int(values.min())), abs(int(values.max()))) > limit:
-            raise StoreError(
-                f"{self.name} has integers that cannot be joined exactly as {self.dtype}; convert it first"
-            )
 
 
 class Agreed(NamedTuple):
@@ -127,171 +127,146 @@ class _Stated(NamedTuple):
     @property
     def missing(self) -> tuple[Any, ...]:
         """The elements that stand for missing data."""
-        found: list[Any] = []
-        for name in (MASK, _MISSING):
-            value = self.attributes.get(name, [])
-            found += [decode_mask(one, self.dtype) for one in (value if isinstance(value, list) else [value])]
-        return tuple(found)
+        values = [self.attributes.get(name, []) for name in _CODING[2:]]
+        listed = [one for value in values for one in (value if isinstance(value, list) else [value])]
+        return tuple(decode_mask(one, self.dtype) for one in listed)
 
-    @property
-    def packing(self) -> tuple[float, float]:
-        """Factor and offset of packed numbers."""
-        return float(self.attributes.get("scale_factor", 1)), float(self.attributes.get("add_offset", 0))
+    def conversion(self, dtype: np.dtype[Any], **how: Any) -> Conversion | None:
+        """How its elements become those of another type; None if they stay."""
+        made = Conversion(self.name, dtype, **how)
+        return None if self.dtype == dtype and made.is_plain else made
 
 
 def agree(arrays: Sequence[Array]) -> Agreed:
     """Find what arrays have in common. Raises: MetadataError with both values, for what differs and must not."""
-    parts = [_part_of(array) for array in arrays]
-    first = parts[0]
-    names = _names(parts)
+    parts = [_stated_by(array) for array in arrays]
+    first, named = parts[0], [one for one in parts if one.names is not None]
+    _expect_same(named, "dimension names", [one.names for one in named])
+    for name in _MEANING:
+        _expect_same(parts, name)
     attributes = {
         name: value
         for name, value in first.attributes.items()
         if all(one.attributes.get(name) == value for one in parts)
     }
-    times = _times(parts)
-    for name in _MEANING:
-        if not (name == "units" and times is not None):
-            _expect_same(parts, name)
-    if times is not None:
-        attributes["units"] = times.units
-        if any(step != (1, 0) for step in times.steps):
-            return _joined_times(parts, times, attributes, names)
+    units, steps = _time_steps(parts)
+    if units is not None:
+        attributes["units"] = units
     codings = [{name: one.attributes[name] for name in _CODING if name in one.attributes} for one in parts]
-    same_types = all(one.data_type == first.data_type for one in parts)
-    if same_types and all(coding == codings[0] for coding in codings):
-        same_fill = all(same_value(one.fill_value, first.fill_value, first.data_type) for one in parts)
-        fill = first.fill_value if same_fill else default_fill(first.data_type)
-        return Agreed(first.data_type, fill, attributes, names, [None] * len(parts))
-    if not any(codings):
-        data_type = parse_dtype(_common_dtype(parts))
-        plain = [_conversion(one, data_type.dtype) for one in parts]
-        return Agreed(data_type, default_fill(data_type), attributes, names, plain)
-    return _decoded(parts, attributes, names)
+    is_moved, are_alike = set(steps) != {(1, 0)}, all(coding == codings[0] for coding in codings)
+    is_fixed = any(name in attributes for name in _OF_STORED)
+    if is_moved or is_fixed:
+        for name in _CODING:
+            _expect_same(parts, name)
+    if is_fixed:
+        _expect_same_types(parts)
+    fill = first.fill_value
+    if is_moved:
+        dtype, conversions = _moved(parts, steps)
+    elif are_alike and all(one.data_type == first.data_type for one in parts):
+        data_type = first.data_type
+        same_fill = all(same_value(one.fill_value, fill, data_type) for one in parts)
+        fill = fill if same_fill else default_fill(data_type)
+        return Agreed(data_type, fill, attributes, named[0].names if named else None, [None] * len(parts))
+    elif any(codings):
+        dtype, conversions = _decoded(parts)
+        attributes = {name: value for name, value in attributes.items() if name not in _CODING}
+        attributes |= marking(nan, parse_dtype(dtype), attributes)
+    else:
+        dtype = _common_dtype(parts)
+        conversions = [one.conversion(dtype) for one in parts]
+    data_type = parse_dtype(dtype)
+    return Agreed(data_type, default_fill(data_type), attributes, named[0].names if named else None, conversions)
 
 
-def _part_of(array: Array) -> _Stated:
+def _stated_by(array: Array) -> _Stated:
     meta = described_in(array.metadata, 3)
     data_type = parse_dtype(array.dtype) if array.is_view else meta.data_type
-    return _Stated(
-        str(array.store_path), data_type, array.dtype, meta.fill_value, meta.attributes, meta.dimension_names
-    )
+    said = meta.fill_value, meta.attributes, meta.dimension_names
+    return _Stated(str(array.store_path), data_type, array.dtype, *said)
 
 
-def _refuse(parts: Sequence[_Stated], what: str, values: Sequence[Any]) -> MetadataError:
-    other = next(at for at, value in enumerate(values) if value != values[0])
-    return MetadataError(
-        f"cannot join arrays that differ in {what}: {values[0]!r} of {parts[0].name}, and {values[other]!r} of"
-        f" {parts[other].name}; convert one of them first"
-    )
-
-
-def _expect_same(parts: Sequence[_Stated], name: str) -> None:
-    values = [one.attributes.get(name) for one in parts]
+def _expect_same(parts: Sequence[_Stated], name: str, values: Sequence[Any] | None = None) -> None:
+    """Raise MetadataError if arrays differ in something, by default in an attribute."""
+    values = [one.attributes.get(name) for one in parts] if values is None else values
     if name == "calendar":
         values = ["standard" if value in (None, "gregorian") else value for value in values]
-    if any(value != values[0] for value in values):
-        raise _refuse(parts, name, values)
+    for value, other in zip(values, parts, strict=True):
+        if value != values[0]:
+            raise MetadataError(
+                f"cannot join arrays that differ in {name}: {values[0]!r} of {parts[0].name}, and {value!r} of"
+                f" {other.name}; convert one of them first"
+            )
 
 
-def _names(parts: Sequence[_Stated]) -> tuple[str | None, ...] | None:
-    """The names of the axes. An array without names takes those of the others."""
-    given = [one for one in parts if one.names is not None]
-    if any(one.names != given[0].names for one in given):
-        raise _refuse(given, "dimension names", [one.names for one in given])
-    return given[0].names if given else None
-
-
-def _conversion(part: _Stated, dtype: np.dtype[Any], **how: Any) -> Conversion | None:
-    made = Conversion(part.name, dtype, **how)
-    return None if part.dtype == dtype and not made.missing and (made.factor, made.offset) == (1, 0) else made
+def _expect_same_types(parts: Sequence[_Stated]) -> None:
+    """Raise MetadataError if no type holds the elements of all arrays, as they are stored."""
+    _expect_same(parts, "data type, and no other one does for both", [one.data_type.name for one in parts])
 
 
 def _common_dtype(parts: Sequence[_Stated]) -> np.dtype[Any]:
     """The smallest type that holds the elements of all exactly. Raises: MetadataError."""
     dtypes = [one.dtype.newbyteorder("=") for one in parts]
-    variable = [one.data_type.variable for one in parts]
-    common = None
-    if not any(variable) and all(dtype.kind in "biufc" for dtype in dtypes):
+    kinds = {one.data_type.variable or one.dtype.kind for one in parts}
+    if kinds <= set("biufc"):
         common = np.result_type(*dtypes)
-        digits = {"f": 1, "c": 2}.get(common.kind)
-        room = 63 if digits is None else np.finfo(common).nmant + 1
-        widest = max((dtype.itemsize * 8 - (dtype.kind == "i") for dtype in dtypes if dtype.kind in "iu"), default=0)
-        if digits is not None and widest > room:
-            common = None
-    elif not any(variable) and len({dtype.kind for dtype in dtypes}) == 1 and dtypes[0].kind in "SU":
-        common = np.result_type(*dtypes)
-    elif len({(dtype, name) for dtype, name in zip(dtypes, variable, strict=True)}) == 1:
-        common = dtypes[0]
-    if common is None:
-        raise _refuse(parts, "data type, of which none holds both exactly", [str(one.dtype) for one in parts])
-    return common
+        widest = max((one.itemsize * 8 - (one.kind == "i") for one in dtypes if one.kind in "iu"), default=0)
+        if common.kind not in "fc" or widest <= np.finfo(common).nmant + 1:
+            return common
+    if len(kinds) == 1 and kinds <= set("SU"):
+        return np.result_type(*dtypes)
+    _expect_same_types(parts)
+    return dtypes[0]
 
 
-def _decoded(parts: Sequence[_Stated], attributes: Mapping[str, Any], names: tuple[str | None, ...] | None) -> Agreed:
+def _decoded(parts: Sequence[_Stated]) -> tuple[np.dtype[Any], list[Conversion | None]]:
     """Arrays that differ in how they pack numbers or mark missing data: as floats, with NaN. Raises: MetadataError."""
-    is_inexact = any(one.dtype.kind not in "iuf" or (one.dtype.kind != "f" and one.dtype.itemsize > 4) for one in parts)
-    if is_inexact or any(name in attributes for name in _LIMITS):
+    if any(one.dtype.kind not in "iuf" or (one.dtype.kind != "f" and one.dtype.itemsize > 4) for one in parts):
         for name in _CODING:
             _expect_same(parts, name)
-        raise _refuse(parts, "data type", [str(one.dtype) for one in parts])
+        _expect_same_types(parts)
     is_packed = any(name in one.attributes for one in parts for name in _PACKING)
     dtype = np.dtype("f8") if is_packed else np.result_type(_common_dtype(parts), "f4")
     conversions = []
     for one in parts:
-        factor, offset = one.packing
-        conversions.append(_conversion(one, dtype, missing=one.missing, factor=factor, offset=offset))
-    data_type = parse_dtype(dtype)
-    rest = {name: value for name, value in attributes.items() if name not in _CODING}
-    return Agreed(data_type, default_fill(data_type), {**rest, **marking(nan, data_type, rest)}, names, conversions)
+        factor, offset = float(one.attributes.get(_PACKING[0], 1)), float(one.attributes.get(_PACKING[1], 0))
+        conversions.append(one.conversion(dtype, missing=one.missing, factor=factor, offset=offset))
+    return dtype, conversions
 
 
-class _Times(NamedTuple):
-    """How times of different units become those of one: a factor and what is then added, for each array."""
+def _time_steps(parts: Sequence[_Stated]) -> tuple[str | None, Sequence[tuple[int, int]]]:
+    """The unit of all, and how elements become times in it: a factor, and what is then added, for each array.
 
-    units: str
-    steps: Sequence[tuple[int, int]]
-
-
-def _times(parts: Sequence[_Stated]) -> _Times | None:
-    """The common unit of times whose units differ; None if these are no such times. Raises: MetadataError."""
+    Raises: MetadataError for units that differ, and are not of times.
+    """
     units = [one.attributes.get("units") for one in parts]
+    same = units[0], [(1, 0)] * len(parts)
+    if all(unit == units[0] for unit in units):
+        return same
     matches = [_TIME.fullmatch(unit.strip()) if isinstance(unit, str) else None for unit in units]
-    if all(unit == units[0] for unit in units) or not all(matches) or any(one.dtype.kind not in "iuf" for one in parts):
-        return None
-    _expect_same(parts, "calendar")
-    lengths = [_US.get(_singular(match[1].lower()), 0) for match in matches if match]
+    names = [match[1].lower() if match else "none" for match in matches]
+    lengths = [_UNITS.get(_ALIASES.get(name, name), 0) for name in names]
+    if 0 in lengths or any(one.dtype.kind not in "iuf" for one in parts):
+        _expect_same(parts, "units")
     cftime = require("cftime", "netcdf", "joining times of different units")
     calendar = parts[0].attributes.get("calendar", "standard")
     try:
         begin = [cftime.num2date(0, unit, calendar, only_use_cftime_datetimes=True) for unit in units]
-    except ValueError as error:
-        raise _refuse(parts, "units", units) from error
-    if 0 in lengths:
-        raise _refuse(parts, "units", units)
+    except ValueError:
+        _expect_same(parts, "units")
+        raise
     shifts = [round((date - begin[0]).total_seconds() * 10**6) for date in begin]
-    # The longest unit that makes whole numbers of all.
-    name = next(name for name in _UNITS if not any(number % _US[name] for number in (*lengths, *shifts)))
-    n = _US[name]
+    # The longest unit in which all are whole numbers.
+    name, n = next((name, n) for name, n in _UNITS.items() if not any(number % n for number in (*lengths, *shifts)))
     steps = [(length // n, shift // n) for length, shift in zip(lengths, shifts, strict=True)]
-    return _Times(str(units[0]) if set(steps) == {(1, 0)} else f"{name}s since {begin[0].isoformat(' ')}", steps)
+    return same if set(steps) == {(1, 0)} else (f"{name}s since {begin[0].isoformat(' ')}", steps)
 
 
-def _joined_times(
-    parts: Sequence[_Stated], times: _Times, attributes: Mapping[str, Any], names: tuple[str | None, ...] | None
-) -> Agreed:
-    for name in _CODING:
-        _expect_same(parts, name)
-    if parts[0].packing != (1, 0):
-        raise _refuse(parts, "units", [one.attributes["units"] for one in parts])
-    dtype = np.dtype("i8" if all(one.dtype.kind in "iu" for one in parts) else "f8")
-    missing = parts[0].missing
+def _moved(parts: Sequence[_Stated], steps: Sequence[tuple[int, int]]) -> tuple[np.dtype[Any], list[Conversion | None]]:
+    """Times that become those of one unit. Raises: MetadataError for packed ones."""
+    if any(name in parts[0].attributes for name in (*_PACKING, *_OF_STORED)):
+        _expect_same(parts, "units")
+    dtype, missing = np.dtype("i8" if all(one.dtype.kind in "iu" for one in parts) else "f8"), parts[0].missing
     how = {"missing": missing, "gone": missing[0] if missing else nan}
-    found = zip(parts, times.steps, strict=True)
-    conversions = [_conversion(one, dtype, factor=factor, offset=shift, **how) for one, (factor, shift) in found]
-    data_type = parse_dtype(dtype)
-    return Agreed(data_type, default_fill(data_type), attributes, names, conversions)
-
-
-def _singular(unit: str) -> str:
-    return unit if unit in _US else unit.removesuffix("s")
+    found = zip(parts, steps, strict=True)
+    return dtype, [one.conversion(dtype, factor=factor, offset=shift, **how) for one, (factor, shift) in found]

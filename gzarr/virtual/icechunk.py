@@ -16,7 +16,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -37,7 +36,7 @@ from gzarr.virtual.store import Contents, VirtualStore
 from gzarr.virtual.table import INLINE, ChunkTable
 
 _SCHEME = "icechunk://"
-_NATIVE, _VIRTUAL, _INLINE = 1, 2, 3
+_NATIVE, _VIRTUAL = 1, 2
 _MAIN = "main"
 
 
@@ -59,20 +58,17 @@ def open_icechunk(
     tag: str | None = None,
     snapshot: str | None = None,
     virtual_containers: Any = None,
-    **options: Any,
 ) -> tuple[Store, str]:
     """Open a version of a repository.
 
     Parameters
     ----------
     place : icechunk.Repository, icechunk.Session or str
-        The repository, a session, or "icechunk://" and a path or URL of a repository, perhaps with a path in it.
+        The repository, a session, or "icechunk://" and the path of a repository, perhaps with a path in it.
     branch, tag, snapshot : str, optional
         Which version; by default the newest of the branch "main". Not for a session, which is of one.
     virtual_containers : str or sequence of str, optional
         Containers of local files that virtual chunks may be in, if the repository was not authorized for any.
-    **options
-        Of Icechunk's storage, for a URL.
 
     Returns
     -------
@@ -86,7 +82,7 @@ def open_icechunk(
     """
     version = {"branch": branch, "tag": tag, "snapshot_id": snapshot}
     given = {name: value for name, value in version.items() if value is not None}
-    repository, path = (find_repository(place, options), "") if not isinstance(place, str) else _at_url(place, options)
+    repository, path = _at_url(place) if isinstance(place, str) else (find_repository(place), "")
     if repository is None:
         if given:
             raise StoreError(f"a session is of one version; got {', '.join(given)}: give the repository instead")
@@ -115,33 +111,25 @@ def _authorized(repository: Any, virtual_containers: Any) -> Any:
     return repository.reopen(authorize_virtual_chunk_access=dict.fromkeys(wanted, access))
 
 
-def find_repository(place: Any, options: Mapping[str, Any] | None = None, *, create: bool = False) -> Any:
+def find_repository(place: Any, *, create: bool = False) -> Any:
     """The repository that is meant; None if it is a session. Raises: StoreError."""
     icechunk = require("icechunk", "icechunk", "a repository of Icechunk")
     if not isinstance(place, (str, os.PathLike)):
         return place if isinstance(place, icechunk.Repository) else None
-    url = os.fspath(place).removeprefix(_SCHEME)
-    scheme, _, rest = url.rpartition("://")
-    bucket, _, prefix = rest.partition("/")
-    settings = {"from_env": True, **(options or {})} if scheme else dict(options or {})
-    with _failures(f"open the repository at {url!r}"):
-        if scheme in ("s3", "gs", "gcs"):
-            make = icechunk.s3_storage if scheme == "s3" else icechunk.gcs_storage
-            storage = make(bucket=bucket, prefix=prefix, **settings)
-        elif scheme in ("", "file"):
-            storage = icechunk.local_filesystem_storage(os.path.abspath(rest), **settings)  # noqa: PTH100
-        else:
-            raise StoreError(f"{url!r}: open the repository with icechunk, and give that")
+    path = os.fspath(place).removeprefix(_SCHEME).removeprefix("file://")
+    if "://" in path:
+        raise StoreError(f"{place!r} is not local: open the repository with icechunk, and give it")
+    with _failures(f"open the repository at {path!r}"):
+        storage = icechunk.local_filesystem_storage(os.path.abspath(path))  # noqa: PTH100
         return icechunk.Repository.open_or_create(storage) if create else icechunk.Repository.open(storage)
 
 
-def _at_url(url: str, options: Mapping[str, Any]) -> tuple[Any, str]:
+def _at_url(url: str) -> tuple[Any, str]:
     """The repository at a URL, and the path in it. Raises: StoreError."""
-    place, inner = url.removeprefix(_SCHEME).rstrip("/"), ""
-    while "://" not in place and place and not os.path.isdir(place):  # noqa: PTH112
-        place, _, name = place.rpartition("/")
-        inner = join_path(name, inner) if inner else name
-    return find_repository(place or url, options), inner
+    place = path = url.removeprefix(_SCHEME).removeprefix("file://").rstrip("/")
+    while place and "://" not in place and not os.path.isdir(place):  # noqa: PTH112
+        place = place.rpartition("/")[0]
+    return find_repository(place or url), path[len(place) :].strip("/") if place else ""
 
 
 def _local_folder(repository: Any) -> str | None:
@@ -182,26 +170,21 @@ def _table(
     store: ZarrStore, path: str, counts: Coords, encoding: KeyEncoding, files: Store, places: Containers
 ) -> ChunkTable:
     """Where the chunks of an array are. Raises: StoreError if a file with virtual chunks has changed."""
-    table = ChunkTable.empty(counts)
+    table, key = ChunkTable.empty(counts), encoding.under(path)
     inline: Any = table.inline
-    strides = np.array([prod(counts[axis + 1 :]) for axis in range(len(counts))], np.int64)
     for coords, kinds, names, offsets, lengths, within in store.collected(store.store.array_chunk_iterator(f"/{path}")):
-        rows = coords.astype(np.int64) @ strides if len(counts) else np.zeros(len(kinds), np.int64)
-        numbers = np.full(len(kinds), INLINE, np.int32)
-        native = np.flatnonzero(kinds == _NATIVE)
-        first = len(places.objects)
-        numbers[native] = np.arange(first, first + len(native))
+        is_there = (coords < np.array(counts, np.int64)).all(1)  # others are left of a larger shape
+        rows, numbers = coords.astype(np.int64) @ table.steps, np.full(len(kinds), INLINE, np.int32)
+        native, virtual = (np.flatnonzero(is_there & (kinds == kind)) for kind in (_NATIVE, _VIRTUAL))
+        numbers[native] = len(places.objects) + np.arange(len(native))
         places.objects += [(files, names[at]) for at in native.tolist()]
-        virtual = np.flatnonzero(kinds == _VIRTUAL).tolist()
-        for at in virtual:
-            numbers[at] = places.add(names[at])
-        ends = [{names[at]: coords[at] for at in order} for order in (reversed(virtual), virtual)]
-        key = encoding.under(path)
+        numbers[virtual] = [places.add(names[at]) for at in virtual.tolist()]
+        ends = [{names[at]: coords[at].tolist() for at in order} for order in (virtual, virtual[::-1])]
         # Icechunk compares the files with what it has noted of them; it does not tell what that is.
-        store.get_many([Request(key(tuple(at.tolist())), 0, 1) for end in ends for at in end.values()])
-        for at, chunk in within.items():
-            inline[int(rows[at])] = chunk
-        table.objects[rows], table.offsets[rows], table.lengths[rows] = numbers, offsets, lengths
+        store.get_many([Request(key(tuple(at)), 0, 1) for end in ends for at in end.values()])
+        inline.update((int(rows[at]), chunk) for at, chunk in within.items() if is_there[at])
+        kept = rows[is_there]
+        table.objects[kept], table.places[kept] = numbers[is_there], np.stack([offsets, lengths], 1)[is_there]
     return table
 
 
@@ -220,7 +203,7 @@ def transaction(
     Parameters
     ----------
     repository : icechunk.Repository or str
-        The repository, or "icechunk://" and its path or URL, where one is made if there is none.
+        The repository, or "icechunk://" and its path, where one is made if there is none.
     message : str
         What the version says of itself.
     branch : str

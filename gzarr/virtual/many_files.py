@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from glob import glob
 from itertools import pairwise
@@ -16,6 +16,8 @@ from gzarr.errors import MetadataError, NodeNotFoundError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.indexing.keys import join_path
+from gzarr.metadata.conventions import described_in
+from gzarr.virtual.agreement import agree
 from gzarr.virtual.documents import group_document
 from gzarr.virtual.joins import Objects, alone, join
 from gzarr.virtual.lazy_tables import LazyTables
@@ -74,84 +76,58 @@ def open_many(files: Any, dim: str, *, device: str | None = None, **kwargs: Any)
 def _find(groups: Sequence[Group], dim: str) -> Contents:
     """What the joined files hold. Raises: MetadataError."""
     objects, members = Objects(), [dict(one.members(None)) for one in groups]
-    for one, found in zip(groups, members, strict=True):
-        other = sorted(members[0].keys() ^ found.keys())
-        if other:
-            raise MetadataError(f"{groups[0].store_path} and {one.store_path}: only one of them has {other[0]!r}")
     documents = {"zarr.json": _group_document(groups)}
-    makers: dict[str, Callable[[], Chunks]] = {}
-    for path in members[0]:
-        nodes = [found[path] for found in members]
+    joined, others = dict[str, Callable[[], Chunks]](), dict[str, Callable[[], Chunks]]()
+    for path in sorted(set().union(*members)):
+        nodes = [found.get(path) for found in members]
         arrays = [node for node in nodes if isinstance(node, Array)]
+        inner = [node for node in nodes if isinstance(node, Group)]
+        other = next((at for at, node in enumerate(nodes) if type(node) is not type(nodes[0])), None)
         key = join_path(path, "zarr.json")
-        if arrays and len(arrays) < len(nodes):
-            raise MetadataError(f"{path!r} is an array in {arrays[0].store_path} alone, and a group in other files")
-        if not arrays:
-            documents[key] = _group_document([node for node in nodes if isinstance(node, Group)])
-        elif any(dim in names_of(one) for one in arrays):
-            documents[key], makers[path] = join(arrays, dim, objects)
+        if other is not None:
+            raise MetadataError(f"{groups[0].store_path} and {groups[other].store_path}: only one of them has {path!r}")
+        if inner:
+            documents[key] = _group_document(inner)
+        elif any(dim in (described_in(one.metadata, 3).dimension_names or ()) for one in arrays):
+            documents[key], joined[path] = join(arrays, dim, objects)
         else:
             _expect_equal(arrays, dim)
-            documents[key], makers[path] = alone(arrays[0], objects)
-    if not any(dim in names_of(node) for node in members[0].values() if isinstance(node, Array)):
+            documents[key], others[path] = alone(arrays[0], objects)
+    if not joined:
         raise MetadataError(f"{groups[0].store_path} has no array along {dim!r}; join arrays with gzarr.stack")
+    makers = joined | others
     return Contents(documents, LazyTables(list(makers), lambda path: makers[path]()), objects.found)
 
 
-def names_of(array: Array) -> Sequence[str | None]:
-    """The names of the axes of an array, in either format."""
-    names: Any = array.dimension_names or array.attrs.get("_ARRAY_DIMENSIONS", ())
-    return tuple(names)
-
-
-def _group_document(groups: Iterable[Group]) -> bytes:
+def _group_document(groups: Sequence[Group]) -> bytes:
     """The document of a group: the attributes that all have."""
-    first, *others = [one.attrs.asdict() for one in groups]
-    missing = object()
-
-    def is_common(item: tuple[str, Any]) -> bool:
-        return all(other.get(item[0], missing) == item[1] for other in others)
-
-    common: Mapping[str, Any] = dict(filter(is_common, first.items()))
-    return group_document(common)
+    first = groups[0].attrs.asdict().items()
+    return group_document({name: value for name, value in first if all(one.attrs.get(name) == value for one in groups)})
 
 
 def _expect_equal(arrays: Sequence[Array], dim: str) -> None:
     """Raise MetadataError if arrays that are not along the dimension differ."""
-    first, read = arrays[0], arrays[0].to("cpu")[...]
+    is_alike, first = not any(agree(arrays).conversions), arrays[0].to("cpu")[...]
     for other in arrays[1:]:
         values = other.to("cpu")[...]
-        if values.shape != read.shape or other.dtype != first.dtype or not _are_equal(read, values):
+        if not is_alike or not np.array_equal(first, values, equal_nan=first.dtype.kind in "fcmM"):
             raise MetadataError(
-                f"{first.store_path} and {other.store_path} differ, and are not along {dim!r}; leave one of them out"
+                f"{arrays[0].store_path} and {other.store_path} differ, and are not along {dim!r}; leave one out"
             )
-
-
-def _are_equal(one: Any, other: Any) -> bool:
-    return np.array_equal(one, other, equal_nan=np.asarray(one).dtype.kind in "fcmM")
 
 
 def _check_order(groups: Sequence[Group], group: Group, dim: str) -> None:
     """Raise MetadataError if the coordinates of a dimension do not go on from file to file."""
-    if (
-        dim not in group
-        or not isinstance(found := group[dim], Array)
-        or found.ndim != 1
-        or found.dtype.kind not in "iufmM"
-    ):
+    found = group.get(dim)
+    if not isinstance(found, Array) or found.ndim != 1 or found.dtype.kind not in "iufmM":
         return
-    values, at, ends = found.to("cpu")[...], 0, []
-    for one in groups:
-        length = one[dim].shape[0]
-        if length:
-            ends.append((one, values[at], values[at + length - 1]))
-        at += length
-    if len(ends) < 2:
-        return
-    goes_up = ends[1][1] > ends[0][2]
-    for (before, _, last), (after, first, _) in pairwise(ends):
-        if not (first > last if goes_up else first < last):
+    values, lengths = found.to("cpu")[...], [one[dim].shape[0] for one in groups]
+    ends = np.cumsum(lengths)
+    full = [number for number, length in enumerate(lengths) if length]
+    pairs = [(one, other, values[ends[one] - 1], values[ends[one]]) for one, other in pairwise(full)]
+    for one, other, last, first in pairs:
+        if not (first > last if pairs[0][3] > pairs[0][2] else first < last):
             raise MetadataError(
-                f"{dim!r} does not go on from {before.store_path} (to {last}) to {after.store_path} (from {first}):"
-                " give the files in order, as a list"
+                f"{dim!r} does not go on from {groups[one].store_path} (to {last}) to {groups[other].store_path}"
+                f" (from {first}): give the files in order, as a list"
             )

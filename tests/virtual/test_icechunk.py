@@ -81,8 +81,19 @@ def test_versions_are_chosen_by_branch_tag_and_snapshot(repository: Any) -> None
         gzarr.open_group(repository.readonly_session("main"), tag="v1")
     with pytest.raises(StoreError, match="are of Icechunk's repositories"):
         gzarr.open_group("x.zarr", branch="main")
+    with pytest.raises(StoreError, match="open the repository with icechunk"):
+        gzarr.open_group("icechunk://s3://bucket/repo")
     with pytest.raises(StoreError, match="cannot open the repository"):
         gzarr.open_group("icechunk://nowhere/at/all")
+
+
+def test_chunks_outside_the_shape_do_not_show(repository: Any) -> None:
+    session = repository.writable_session("main")
+    document = json.loads(gzarr.open_group(session)["deep/a"].store["deep/a/zarr.json"])
+    gzarr.open_group(session).store["deep/a/zarr.json"] = json.dumps(document | {"shape": [25, 15]}).encode()
+    session.commit("smaller")
+    array = gzarr.open_group(repository)["deep/a"]
+    np.testing.assert_array_equal(array[...], DATA[:25, :15])
 
 
 def test_a_version_is_not_written_to(repository: Any) -> None:

@@ -216,6 +216,7 @@ def test_other_attributes_stay_where_all_have_the_same() -> None:
             "f8",
             ("hours since 2000-01-01 00:00:00", [0, 24, 6, 30]),
         ),
+        (["s since 2000-01-01", "min since 2000-01-01"], "i4", ("seconds since 2000-01-01 00:00:00", [0, 1, 0, 60])),
         (["days since 2000-01-01", "days since 2000-1-1 00:00"], "i4", ("days since 2000-01-01", [0, 1, 0, 1])),
     ],
 )
@@ -231,7 +232,7 @@ def test_times_of_other_calendars_and_missing_times() -> None:
     assert joined[:].tolist() == [0, -9, 365, -9]
     assert joined.attrs["_FillValue"] == -9
     large = named([2**62], units="hours since 2001-01-01")
-    with pytest.raises(gzarr.errors.StoreError, match="cannot be joined exactly"):
+    with pytest.raises(gzarr.errors.StoreError, match="not exact as int64"):
         gzarr.concat([named([1], units="hours since 2000-01-01"), large])[:]
 
 
@@ -249,5 +250,7 @@ def test_packed_numbers_are_decoded_where_they_are_packed_differently() -> None:
     np.testing.assert_array_equal(marked[:], np.array([1, np.nan, -9, np.nan], "f4"))
     with pytest.raises(MetadataError, match=r"_FillValue: -9 of .* and -5"):
         gzarr.concat([named(np.zeros(1, "i8"), _FillValue=-9), named(np.zeros(1, "i8"), _FillValue=-5)])
+    with pytest.raises(MetadataError, match=r"data type.*'int8'.*'int16'"):
+        gzarr.concat([named(np.zeros(1, one), _Unsigned="true") for one in ("i1", "i2")])
     with pytest.raises(MetadataError, match="scale_factor"):
         gzarr.concat([named([1.0], scale_factor=2, valid_max=5), named([1.0], scale_factor=3, valid_max=5)])
