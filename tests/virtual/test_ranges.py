@@ -12,8 +12,12 @@ import pytest
 import gzarr
 from gzarr.cpu.compiled import library
 from gzarr.errors import ReplacedError, StoreError
+from gzarr.gpu.backend import GpuBackend
+from gzarr.gpu.device.emulated import EmulatedDevice
+from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.storage.rules import DOCUMENTS
 from gzarr.virtual.store import VirtualStore
+from tests.gpu.direct_files import DirectFiles
 from tests.virtual.hdf5_filters import DATA
 
 pytestmark = pytest.mark.skipif(library.problem() is not None, reason="the compiled loop was not built")
@@ -136,3 +140,44 @@ def test_a_file_that_is_cut_off_is_noticed(tmp_path: Path) -> None:
     os.truncate(tmp_path / "1.bin", 4000)
     with pytest.raises(StoreError, match=r"1\.bin.*cut off"):
         gzarr.open(path, mode="r")["x"][...]
+
+
+@pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
+@pytest.mark.parametrize("reader", ["host", "kvikio"])
+def test_devices_are_given_the_ranges(tmp_path: Path, asked: list[str], reader: str) -> None:
+    path = tmp_path / "a.h5"
+    options = {"chunks": (16, 16), "compression": "gzip", "shuffle": True}
+    with h5py.File(path, "w") as file:
+        file.create_dataset("x", data=DATA, **options)
+        sparse = file.create_dataset("sparse", DATA.shape, DATA.dtype, fillvalue=7, **options)
+        sparse[10:30, 5:50] = DATA[10:30, 5:50]
+        file.create_dataset("raw", data=DATA)
+        expected = {name: file[name][...] for name in file}
+    direct = DirectFiles()
+    backend = GpuBackend(EmulatedDevice(), reader=direct.reader(0) if reader == "kvikio" else "host")
+    with gzarr.config.set({"gpu.strict": True}):
+        group = gzarr.open_group(path, mode="r", device=backend)
+        for name, data in expected.items():
+            for selection in (..., np.s_[3:40:5, ::7], 5):
+                np.testing.assert_array_equal(np.asarray(group[name][selection]), data[selection])
+    assert asked == []
+    assert bool(direct.reads) == (reader == "kvikio")
+    if reader == "kvikio":  # headers of deflate are read on the host, of files of Zarr too
+        with h5py.File(path) as file:
+            assert (os.fspath(path), file["raw"].id.get_offset(), DATA.nbytes) in direct.reads
+
+
+@pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
+@pytest.mark.parametrize("reader", ["host", "kvikio"])
+def test_devices_read_references_and_notice_files_that_are_replaced(tmp_path: Path, reader: str) -> None:
+    path, data = references(tmp_path, 3)
+    direct = DirectFiles()
+    backend = GpuBackend(EmulatedDevice(), reader=direct.reader(0) if reader == "kvikio" else "host")
+    array = gzarr.open_group(path, mode="r", device=backend)["x"]
+    np.testing.assert_array_equal(np.asarray(array[...]), data)
+    other = tmp_path / "other"
+    other.write_bytes(b"\1" + (tmp_path / "1.bin").read_bytes()[1:])
+    other.replace(tmp_path / "1.bin")
+    np.testing.assert_array_equal(np.asarray(array[:64]), data[:64])
+    with pytest.raises(ReplacedError, match=r"1\.bin.*was replaced; open it again"):
+        array[...]

@@ -8,7 +8,6 @@ that the table is of, before and after, and reads the ranges. What is in no loca
 from __future__ import annotations
 
 import os
-import struct
 from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
@@ -16,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gzarr.cpu.compiled.shards import ABSENT, CHECKED, LEFT
+from gzarr.cpu.compiled.shards import ABSENT, CHECKED, LEFT, Shard, ShardRows
 from gzarr.indexing.selection import Indices
 from gzarr.storage.base import Store
 from gzarr.storage.local_files import WRITTEN, FileVersion
@@ -25,37 +24,6 @@ from gzarr.storage.tables import MISSING as NO_OBJECT
 
 #: Files whose versions are kept at hand.
 _N_KEPT = 1024
-
-
-class File(NamedTuple):
-    """A file with chunks.
-
-    Attributes
-    ----------
-    path : bytes
-        Its path.
-    state : int
-        Whether the loop may read it.
-    token : FileVersion
-        The version to compare it with.
-    """
-
-    path: bytes
-    state: int
-    token: FileVersion = FileVersion(0, 0, 0, 0, 0)
-
-    @property
-    def version(self) -> bytes:
-        """The version as the loop compares it. What this process has written to other files does not count."""
-        return self.token._replace(number=int(WRITTEN[self.token.inode % len(WRITTEN)])).packed()
-
-    @property
-    def numbers(self) -> bytes:
-        """The loop's numbers of it."""
-        return struct.pack("q40s", self.state, self.version)
-
-
-_NO_FILE = File(b"", ABSENT)
 
 
 class FileRanges:
@@ -70,7 +38,7 @@ class FileRanges:
     """
 
     def __init__(self, tables: Tables, table: ChunkTable) -> None:
-        self.file = lru_cache(_N_KEPT)(lambda number: _file(tables, number))
+        self._file = lru_cache(_N_KEPT)(lambda number: _file(tables, number))
         self._counts, self._steps = table.counts, table.steps
         self._objects, self._places = table.objects, table.places
         if table.padded_nbytes:
@@ -83,13 +51,13 @@ class FileRanges:
         self._only = int(there[0]) if there.size and (there == there[0]).all() else None
         whole = (self._places[:, 1] < 0) & ~odd
         if self._only is not None and whole.any():
-            self._places = np.where(whole[:, None], (0, self.file(self._only).token.nbytes), self._places)
+            self._places = np.where(whole[:, None], (0, self._file(self._only).token.nbytes), self._places)
 
     def _pad(self, nbytes: int) -> None:
         """Let short chunks have so many bytes: what follows in the file stands for elements that nobody sees."""
         self._objects, self._places = self._objects.copy(), self._places.copy()
         for row in np.flatnonzero((self._places[:, 1] < nbytes) & (self._objects >= 0)).tolist():
-            fits = self._places[row, 0] + nbytes <= self.file(int(self._objects[row])).token.nbytes
+            fits = self._places[row, 0] + nbytes <= self._file(int(self._objects[row])).token.nbytes
             if fits:
                 self._places[row, 1] = nbytes
             else:
@@ -103,39 +71,35 @@ class FileRanges:
         rows = coords @ self._steps
         objects, places = self._objects[rows], self._places[rows]
         for row in np.flatnonzero((places[:, 1] < 0) & (objects >= 0)).tolist():
-            places[row] = 0, self.file(int(objects[row])).token.nbytes
+            places[row] = 0, self._file(int(objects[row])).token.nbytes
         return objects, places
 
-    def columns(self, coords: Indices) -> tuple[NDArray[np.int64], Indices, bytes, bytes]:
-        """What compiled code takes, as `ShardRows.columns`: chunks that follow each other in a file are an object."""
+    def rows(self, coords: Indices) -> ShardRows:
+        """Chunks as those of shards, whose keys are paths: chunks that follow each other in a file are of one."""
         objects, places = self.find(coords)
         missing = objects == NO_OBJECT
         if missing.any():  # they stand in the object before them
             objects = objects[np.maximum.accumulate(np.where(missing, 0, np.arange(missing.size)))]
         firsts = np.flatnonzero(np.append(True, objects[1:] != objects[:-1]))
-        files = [self.file(number) for number in objects[firsts].tolist()]
-        bounds = np.append(firsts, objects.size)
-        return places, bounds, b"".join([x.numbers for x in files]), b"".join([x.path + b"\0" for x in files])
+        files = [self._file(number).shard() for number in objects[firsts].tolist()]
+        return ShardRows(places.view(np.uint64), np.append(firsts, objects.size), files)
 
     def shard(self) -> tuple[tuple[int, ...], tuple[Callable[[tuple[int, ...]], tuple[object, ...] | None], Indices]]:
         """The array as `Basic` sees shards: one with all chunks, if they are in one object; else each chunk is one.
 
         Returns: chunks of a shard; what finds its index, its version and its path, and the entries between chunks.
         """
-        if self._only is not None:
-            file = self.file(self._only)
-            known = file.state == CHECKED
-            return self._counts, (
-                lambda _: (self._places, file.version, file.path) if known else None,
-                self._steps,
-            )
 
         def find(coords: tuple[int, ...]) -> tuple[object, ...] | None:
-            objects, places = self.find(np.array([coords]))
-            file = self.file(int(objects[0]))
-            return (places, file.version, file.path) if file.state == CHECKED else None
+            number, places = self._only, self._places
+            if number is None:
+                objects, places = self.find(np.array([coords]))
+                number = int(objects[0])
+            path, state, token = self._file(number)
+            return (places, _current(token).packed(), os.fsencode(path)) if state == CHECKED else None
 
-        return (1,) * len(self._counts), (find, self._steps)
+        counts = self._counts if self._only is not None else (1,) * len(self._counts)
+        return counts, (find, self._steps)
 
 
 def make_ranges(store: Store, path: str) -> FileRanges | None:
@@ -145,10 +109,43 @@ def make_ranges(store: Store, path: str) -> FileRanges | None:
     return None if tables is None or table is None else FileRanges(tables, table)
 
 
-def _file(tables: Tables, number: int) -> File:
+class _File(NamedTuple):
+    """A file with chunks: its path, what compiled code may do with it, and the version that is read."""
+
+    path: str
+    state: int
+    token: FileVersion = FileVersion(0, 0, 0, 0, 0)
+
+    def shard(self) -> Shard:
+        """The file as a shard."""
+        return Shard(self.path, _current(self.token) if self.state == CHECKED else None, self.state)
+
+
+def _current(token: FileVersion) -> FileVersion:
+    """A version as compiled code compares it: what this process has written to other files does not count."""
+    return token._replace(number=int(WRITTEN[token.inode % len(WRITTEN)]))
+
+
+def _file(tables: Tables, number: int) -> _File:
     if number == NO_OBJECT:
-        return _NO_FILE
+        return _File("", ABSENT)
     found = None if number == INLINE else tables.file(number)
     if found is None or not isinstance(found[1], FileVersion) or "\0" in found[0]:
-        return _NO_FILE._replace(state=LEFT)
-    return File(os.fsencode(found[0]), CHECKED, found[1])
+        return _File("", LEFT)
+    return _File(found[0], CHECKED, found[1])
+
+
+def replaced(found: ShardRows) -> NDArray[np.bool_]:
+    """Which chunks are in files that are no longer as they were when they were looked up."""
+    changed = [
+        isinstance(shard.token, FileVersion) and _version(shard.key) != shard.token[:4] for shard in found.shards
+    ]
+    return np.repeat(changed, np.diff(found.bounds))
+
+
+def _version(path: str) -> tuple[int, ...]:
+    try:
+        info = os.stat(path)  # noqa: PTH116 - pathlib costs more than the system call itself
+    except OSError:
+        return ()
+    return info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns

@@ -109,7 +109,7 @@ class LoopRead:
             return []
         encode, prefix = source.keys.encode, source.prefix
         keys = (prefix + encode(at) for at in table.coords.tolist())
-        ranges = None if source.ranges is None else source.ranges.columns(table.coords)
+        ranges = None if source.ranges is None else source.ranges.rows(table.coords).columns(str)
         status = self._call(table, ranges, fetch_items(source.store, keys) if source.in_memory else None)
         if not any(status):
             return []

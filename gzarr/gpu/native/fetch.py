@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from gzarr.concurrency import Pool, run_in_threads
 from gzarr.cpu.compiled import library
+from gzarr.cpu.compiled.ranges import FileRanges, make_ranges
 from gzarr.cpu.compiled.shards import ShardRows
 from gzarr.cpu.compiled.source import MAX_EXTENT, MAX_NDIM
 from gzarr.cpu.threads import spread
@@ -45,10 +46,13 @@ class Fetch(NamedTuple):
         Beginning of the paths of its files.
     names : Names
         How the keys of its objects are made.
+    ranges : FileRanges or None
+        Where the chunks are, if they are ranges of files of another format.
     """
 
     prefix: str
     names: Names
+    ranges: FileRanges | None = None
 
     @property
     def chunks(self) -> bytes:
@@ -56,7 +60,9 @@ class Fetch(NamedTuple):
         return os.fsencode(self.prefix + self.names.keys.prefix)
 
     def file(self, key: str) -> str:
-        """Path of the file of a stored object."""
+        """Path of the file of a stored object; of a range, its key is the path."""
+        if self.ranges is not None:
+            return key
         path = self.names.path
         return self.prefix + (key[len(path) + 1 :] if path else key)
 
@@ -102,7 +108,8 @@ def make_fetch(store: Store, layout: Layout) -> Fetch | str:
     names, files = layout.names, store.files
     if (problem := library.problem()) is not None:
         return problem
-    prefix = None if files is None else files.prefix(names.path)
+    ranges = make_ranges(store, names.path) if layout.objects is layout.grid else None
+    prefix = "" if ranges is not None else None if files is None else files.prefix(names.path)
     if prefix is None or "\0" in prefix:
         return f"the store does not expose local files{'' if files else ': it has no files'}"
     if not 0 < len(layout.grid) <= MAX_NDIM:
@@ -111,7 +118,7 @@ def make_fetch(store: Store, layout: Layout) -> Fetch | str:
         return "an axis is too long"
     if isinstance(layout, Sharded) and layout.is_wrapped:
         return "codecs are around shards"
-    return Fetch(prefix, names)
+    return Fetch(prefix, names, ranges)
 
 
 def fetch(

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from gzarr.backend import Work
 from gzarr.codecs.spec import ArrayRepr
+from gzarr.cpu.compiled.ranges import replaced
 from gzarr.cpu.compiled.shards import ReadShards
 from gzarr.errors import CodecError
 from gzarr.gpu.codecs.batch import BatchContext, Chunks
@@ -138,12 +139,17 @@ class DeviceRead:
         table: CopyTable = self.tables.table(number)
         if not table.nchunks:
             return []
-        found = None if self.shards is None else self.shards.find(number, table)
+        ranges = None if self.source.files is None else self.source.files.ranges
+        found = None if ranges is None else ranges.rows(table.coords)
+        if self.shards is not None:
+            found = self.shards.find(number, table)
         odd, on_host = np.ones(table.nchunks, np.bool_), False
         wanted = Wanted(np.ascontiguousarray(table.coords), found)
         with self.resources.pipeline_slots.borrow() as pipeline_slot, suppress(CodecError):
             # The reference path says what is wrong.
             odd, on_host = self._read(pipeline_slot, table, wanted)
+        if ranges is not None and found is not None and not on_host:
+            odd |= replaced(found)
         if self.shards is None or found is None:
             parts = self.tables.parts(number, table, np.flatnonzero(odd).tolist())
             return [(part.coords, [part]) for part in parts]

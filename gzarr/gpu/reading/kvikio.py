@@ -126,6 +126,8 @@ class KvikioReader:
             return None
         versions, files, starts, sizes = located
         rows = np.flatnonzero(sizes >= 0)
+        firsts: dict[str, int] = {}  # chunks of a file of another format may be apart
+        files = np.array([firsts.setdefault(path, number) for number, path in enumerate(paths)])[files]
         used, numbers = np.unique(files[rows], return_inverse=True)
         here = {paths[i]: versions[i] for i in used.tolist()}
         if not rows.size or not all(self._is_sound.get(version[0], True) for version in here.values()):
