@@ -1,4 +1,4 @@
-// copy_bits: copies boxes of bit-shuffled chunks, with items of 1, 2, 4 or 8 bytes.
+// copy_bits: copies boxes of bit-shuffled chunks, with items of 1, 2, 4, 8 or 16 bytes.
 //
 // Eight items share the bytes of their bit rows. A thread makes 32 items (K = 32; 16 of eight bytes) of words of the
 // rows, or 8 items of bytes. For fewer, all eight are loaded several times, from L1.
@@ -127,7 +127,9 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS)
             case 24: unshuffle<8, 1>(part, turn, swap); break;
             case 26: unshuffle<8, 4>(part, turn, swap); break;
             case 28: unshuffle<8, 16>(part, turn, swap); break;
-            default: unshuffle<8, 8>(part, turn, swap); break;
+            case 27: unshuffle<8, 8>(part, turn, swap); break;
+            case 32: unshuffle<16, 1>(part, turn, swap); break;
+            default: unshuffle<16, 8>(part, turn, swap); break;
             }
         }
     }

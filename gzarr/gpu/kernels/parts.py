@@ -23,6 +23,8 @@ MAX_LEVELS, PART_WORDS = 3, 44
 BLOCK_UNITS = 1024
 #: Elements along each side of a tile of copy_tiles, and fewest along the axes of a part that is worth tiles.
 TILE_SIDE, _LEAST_SIDE = 32, 8
+#: Parts of a chunk that are smaller are not worth unshuffling all of it.
+_UNSHUFFLED_SHARE = 8
 #: Numbers of units are below this.
 _LIMIT = 1 << 31
 
@@ -144,8 +146,8 @@ def divisors(numbers: Column) -> tuple[Column, Column]:
 
 def describe(boxes: Boxes, shuffles: Shuffles, swap_unit: int) -> Descriptors:
     """Make the descriptors of parts. swap_unit: bytes of the numbers whose order is reversed, or 0."""
-    levels = _joined(boxes)
-    missing = boxes.source == 0
+    missing = boxes.source == 0  # may be read in any order
+    levels = _joined(replace(boxes, source_strides=np.where(missing, boxes.target_strides, boxes.source_strides)))
     levels.source[:, missing] = 0
     mode, items = _shuffling(shuffles, missing)
     width, log_items = _units(boxes, levels, shuffles, (mode, items))
@@ -156,6 +158,11 @@ def describe(boxes: Boxes, shuffles: Shuffles, swap_unit: int) -> Descriptors:
     extents = [_extent(levels, strides) // width < _LIMIT for strides in (levels.source, levels.target)]
     repeats = (levels.counts > 1) & (levels.target == 0)
     fits &= (total < _LIMIT) & extents[0] & extents[1] & ~repeats.any(axis=0)
+    # Where each item of a large part would be loaded alone, the chunk is unshuffled first.
+    across = ((boxes.counts > 1) & (np.abs(boxes.source_strides) == boxes.nbytes)).any(axis=0)
+    alone = (mode != PLAIN) & across & (levels.run == boxes.nbytes)
+    alone |= (mode == BIT_SHUFFLED) & (log_items < 3) & (levels.run < shuffles.nbytes)
+    fits &= ~alone | (_UNSHUFFLED_SHARE * total * width < shuffles.nbytes)
     kind = np.where(mode == PLAIN, log_items, 8 * _log2(shuffles.typesize) + log_items)
     table = _table(boxes, levels, (mode, kind, width, total, missing))
     _add_blocks(table, boxes, shuffles, items)
@@ -186,10 +193,10 @@ def describe_tiles(boxes: Boxes, shuffles: Shuffles, swap_unit: int) -> Descript
     levels = _joined(replace(boxes, counts=boxes.counts[others], source_strides=strides[0], target_strides=strides[1]))
     width, height = boxes.counts[across], boxes.counts[down]
     steps = boxes.source_strides[down], boxes.target_strides[across]
-    tiles = -(-width // TILE_SIDE), -(-height // TILE_SIDE)
-    total = tiles[0] * tiles[1] * np.prod(levels.counts, axis=0)
     every = boxes.source + boxes.start | boxes.target | steps[0] | steps[1]
     every |= np.bitwise_or.reduce(np.concatenate((levels.source, levels.target)))
+    wide, tiles = _tiles(every, (width, height), size)
+    total = tiles[0] * tiles[1] * np.prod(levels.counts, axis=0)
     spans = [
         _extent(levels, levels.source) + np.abs(steps[0]) * height + size * width,
         _extent(levels, levels.target) + np.abs(steps[1]) * width + size * height,
@@ -198,11 +205,23 @@ def describe_tiles(boxes: Boxes, shuffles: Shuffles, swap_unit: int) -> Descript
     fits &= (spans[0] // size < _LIMIT) & (spans[1] // size < _LIMIT) & (levels.run == size)
     fits &= ~((levels.counts > 1) & (levels.target == 0)).any(axis=0)
     levels.n = np.minimum(levels.n, MAX_LEVELS)
-    constant = np.full(boxes.source.size, PLAIN, np.int64), np.full(boxes.source.size, _log2(np.array([size]))[0])
-    table = _table(boxes, levels, (*constant, np.full_like(total, size), total, boxes.source == 0))
+    mode, kind = np.full(boxes.source.size, PLAIN, np.int64), 8 * wide + _log2(np.array([size]))[0]
+    table = _table(boxes, levels, (mode, kind, np.full_like(total, size), total, boxes.source == 0))
     cut = [column for count in tiles for column in (count, *divisors(np.maximum(count, 1)))]
     table[:, 7:17] = np.stack((*cut, width, height, *(step // size for step in steps)), axis=1).astype(np.uint32)
     return Descriptors(table, np.where(fits, PLAIN, -1))
+
+
+def _tiles(every: Column, extents: tuple[Column, Column], size: int) -> tuple[NDArray[np.bool_], list[Column]]:
+    """Which parts have tiles that are copied by 16 bytes at once, and the tiles along the width and the height.
+
+    every: has the bits of all addresses and strides. extents: the width and the height. size: of an element.
+    """
+    sides = 8 * UNIT_NBYTES // size, TILE_SIDE * max(4 // size, 2)
+    wide = np.full(every.size, size < UNIT_NBYTES)
+    for extent, side in zip(extents, sides, strict=True):  # at least half of a tile is filled
+        wide &= ((every | extent * size) % UNIT_NBYTES == 0) & (2 * extent >= side)
+    return wide, [-(-n // np.where(wide, side, TILE_SIDE)) for n, side in zip(extents, sides, strict=True)]
 
 
 def shuffled_items(source: Column, target: Column, nbytes: int, how: Shuffling) -> Items | None:
@@ -287,7 +306,7 @@ def _units(
     if not mode.any():
         return width, _log2(width)
     typesize = shuffles.typesize.astype(np.int64)
-    known = (typesize & (typesize - 1) == 0) & (typesize <= np.where(mode == BIT_SHUFFLED, 8, 16))
+    known = (typesize & (typesize - 1) == 0) & (typesize <= 16)
     typesize = np.maximum(typesize, 1)
     within = _low_bit(inside | block | rest | 256) // typesize
     room = _low_bit(outside)
@@ -300,7 +319,9 @@ def _units(
         unit = items * typesize
         fits = (within >= items) & (room >= np.minimum(unit, UNIT_NBYTES)) & (steps >= unit)
         if items > 8:  # of words of the bit rows
-            fits &= (boxes.source % (items // 8) == 0) & ((typesize == 8) == (items == 16))
+            fits &= (boxes.source % (items // 8) == 0) & (typesize == 8 if items == 16 else typesize < 8)
+        elif items == 4:
+            fits &= typesize < 16
         by_bits[fits] = items
     by_bits[(block // typesize % 8 != 0) | (rest // typesize % 8 != 0)] = 0
     items = np.where(mode == BYTE_SHUFFLED, by_bytes, by_bits) * known

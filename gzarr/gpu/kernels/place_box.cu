@@ -5,22 +5,24 @@
 // axes. One thread makes one unit of 16 bytes: 16 / nbytes consecutive elements of 1, 2, 4 or 8 bytes, or one 16-byte
 // piece of a larger (or odd) element. If the target is in C order, consecutive threads write consecutive units.
 //
-// Traffic for an element of s bytes: s read and s written. With byte shuffle, too, each byte is read once, from s
-// planes that are each contiguous over the warp. With bit shuffle, each byte is read once from memory and, for s > 2,
-// several times from L1 (a thread loads 8 bytes for each 16 / s that it uses). With a transposed source or a step, each
-// element reads a 32-byte sector and relies on L2 for its neighbours. A missing chunk reads nothing. Each unit makes
-// log2(n) + 5 ndim loads from tables that stay in cache.
-#include "source.cuh"
+// Traffic for an element of s bytes: s read and s written. With a transposed source or a step, each element reads a
+// 32-byte sector and relies on L2 for its neighbours. A missing chunk reads nothing. Each unit makes log2(n) + 5 ndim
+// loads from tables that stay in cache. Chunks are plain: those that are still shuffled are unshuffled first.
+#include "unit.cuh"
 
 // The columns of `gzarr.gpu.kernels.parts.Boxes`: (n,), or (ndim, n) for what every axis has.
 struct Boxes {
     i64 n, ndim;
+    const u64 *source;
     const i64 *start;
     const u64 *target;
     const i64 *count, *source_stride, *target_stride, *source_list, *target_list, *lists, *elem_start;
     i64 nbytes, swap_unit;
     const u8 *fill;
+    const i64 *source_nbytes;
 };
+
+GPU Bytes bytes_of(const Boxes &boxes, i64 box) { return {at_address(boxes.source[box]), boxes.source_nbytes[box]}; }
 
 // A run of elements along the last axis.
 struct Row {
@@ -75,7 +77,7 @@ GPU u8 *to_of(const Boxes &boxes, const Row &row, i64 k) {
 }
 
 // The first n elements of a row, n <= 16 / size, as a unit; elements have `size` bytes.
-GPU Unit read_elements(const Boxes &boxes, const Source &source, const Row &row, int n, int size) {
+GPU Unit read_elements(const Boxes &boxes, const Bytes &source, const Row &row, int n, int size) {
     Unit unit = {0, 0};
     if (source.data == nullptr) {
         u64 fill = load_number(boxes.fill, size);
@@ -85,10 +87,10 @@ GPU Unit read_elements(const Boxes &boxes, const Source &source, const Row &row,
     }
     bool joined = row.axis >= 0 && boxes.source_list[row.axis] < 0 && boxes.source_stride[row.axis] == size;
     if (n * size == 16 && joined) {
-        unit = plain_unit(source, from_of(boxes, row, 0));
+        unit = unit_of(source, from_of(boxes, row, 0), 16);
     } else {
 #pragma unroll 2
-        for (int k = 0; k < n; k++) put(unit, k * size, plain_number(source, from_of(boxes, row, k), size));
+        for (int k = 0; k < n; k++) put(unit, k * size, load_number(source.data + from_of(boxes, row, k), size));
     }
     swap_bytes(unit, boxes.swap_unit);
     return unit;
@@ -105,30 +107,29 @@ GPU void write_elements(const Boxes &boxes, const Row &row, const Unit &unit, in
 }
 
 // Elements [first, last) of all boxes, at most 16 / size of them. They may lie in several rows and boxes.
-GPU void place_small(const Boxes &boxes, const Sources &sources, i64 first, i64 last, int size) {
+GPU void place_small(const Boxes &boxes, i64 first, i64 last, int size) {
     i64 box = find_row(boxes.elem_start, boxes.n, first);
     while (first < last) {
         while (first >= boxes.elem_start[box + 1]) box++;
         Row row = row_of(boxes, box, first - boxes.elem_start[box]);
         int n = (int)(last - first < row.left ? last - first : row.left);
-        write_elements(boxes, row, read_elements(boxes, source_of(sources, box), row, n, size), n, size);
+        write_elements(boxes, row, read_elements(boxes, bytes_of(boxes, box), row, n, size), n, size);
         first += n;
     }
 }
 
 // Bytes [begin, begin + 16) of one element, or as many as it has.
-GPU void place_piece(const Boxes &boxes, const Sources &sources, i64 element, i64 begin) {
+GPU void place_piece(const Boxes &boxes, i64 element, i64 begin) {
     i64 box = find_row(boxes.elem_start, boxes.n, element);
     Row row = row_of(boxes, box, element - boxes.elem_start[box]);
-    Source source = source_of(sources, box);
+    Bytes source = bytes_of(boxes, box);
     i64 n = boxes.nbytes - begin < 16 ? boxes.nbytes - begin : 16;
     u8 *to = to_of(boxes, row, 0) + begin;
     Unit unit;
     if (source.data == nullptr) {
         unit = load_bytes(boxes.fill + begin, n);
     } else {
-        i64 position = from_of(boxes, row, 0) + begin;
-        unit = n == 16 ? plain_unit(source, position) : plain_bytes(source, position, n);
+        unit = unit_of(source, from_of(boxes, row, 0) + begin, n);
         swap_bytes(unit, boxes.swap_unit);
     }
     if (n == 16) {
@@ -138,20 +139,20 @@ GPU void place_piece(const Boxes &boxes, const Sources &sources, i64 element, i6
     }
 }
 
-GPU void place_all_small(const Boxes &boxes, const Sources &sources, int size) {
+GPU void place_all_small(const Boxes &boxes, int size) {
     i64 total = boxes.elem_start[boxes.n];
     i64 each = 16 / size;
     for (i64 first = thread_index() * each; first < total; first += thread_count() * each) {
-        place_small(boxes, sources, first, first + each < total ? first + each : total, size);
+        place_small(boxes, first, first + each < total ? first + each : total, size);
     }
 }
 
-GPU void place_all_pieces(const Boxes &boxes, const Sources &sources) {
+GPU void place_all_pieces(const Boxes &boxes) {
     i64 pieces = (boxes.nbytes + 15) / 16;
     i64 total = boxes.elem_start[boxes.n] * pieces;
     for (i64 unit = thread_index(); unit < total; unit += thread_count()) {
         i64 element = (i64)divide((u64)unit, (u64)pieces);
-        place_piece(boxes, sources, element, (unit - element * pieces) * 16);
+        place_piece(boxes, element, (unit - element * pieces) * 16);
     }
 }
 
@@ -161,15 +162,13 @@ extern "C" __global__ void place_box(i64 n, i64 ndim, const u64 *source, const i
                                      const i64 *count, const i64 *source_stride, const i64 *target_stride,
                                      const i64 *source_list, const i64 *target_list, const i64 *lists,
                                      const i64 *elem_start, i64 nbytes, i64 swap_unit, const void *fill,
-                                     const u8 *mode, const i32 *typesize, const i64 *blocksize,
                                      const i64 *source_nbytes) {
     if (n == 0) return;
-    Sources sources = {source, mode, typesize, blocksize, source_nbytes};
-    Boxes boxes = {n,           ndim,        start, target,     count,  source_stride, target_stride,
-                   source_list, target_list, lists, elem_start, nbytes, swap_unit,     (const u8 *)fill};
+    Boxes boxes = {n,           ndim,        source, start,      target, count,     source_stride,    target_stride,
+                   source_list, target_list, lists,  elem_start, nbytes, swap_unit, (const u8 *)fill, source_nbytes};
     if (nbytes == 1 || nbytes == 2 || nbytes == 4 || nbytes == 8) {
-        place_all_small(boxes, sources, (int)nbytes);
+        place_all_small(boxes, (int)nbytes);
     } else {
-        place_all_pieces(boxes, sources);
+        place_all_pieces(boxes);
     }
 }

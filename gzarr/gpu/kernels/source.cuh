@@ -81,46 +81,12 @@ GPU u32 plain_byte(const Source &source, i64 position) {
     return shuffled_byte(source, place, i, (u32)(place.at - i * source.typesize));
 }
 
-// n <= 16 plain bytes, one by one, which is correct for every chunk: for tails, odd sizes and odd positions. The loop
-// is not unrolled, because it would become a hundred times as long as the rest of a kernel.
+// n <= 16 plain bytes, one by one, which is correct for every chunk. The loop is not unrolled, because it would become a
+// hundred times as long as the rest of a kernel.
 GPU Unit plain_bytes(const Source &source, i64 position, i64 n) {
     Unit unit = {0, 0};
 #pragma unroll 1
     for (int k = 0; k < n; k++) put(unit, k, plain_byte(source, position + k));
-    return unit;
-}
-
-// n = 1, 2, 4 or 8 plain bytes as a number. Fast if they are plain, or if they are bytes of one byte-shuffled item.
-GPU u64 plain_number(const Source &source, i64 position, int n) {
-    if (source.mode == PLAIN) return load_number(source.data + position, n);
-    if (source.mode == BYTE_SHUFFLED) {
-        Place place = locate(source, position);
-        i64 i = (i64)divide((u64)place.at, source.typesize);
-        i64 j = place.at - i * source.typesize;
-        if (place.at + n <= place.body && j + n <= source.typesize) {
-            const u8 *from = place.block + j * place.n + i;
-            u64 value = 0;
-#pragma unroll
-            for (int k = 0; k < 8; k++) {
-                if (k < n) value |= (u64)from[k * place.n] << (8 * k);
-            }
-            return value;
-        }
-    }
-    return plain_bytes(source, position, n).low;
-}
-
-// Sixteen plain bytes of a byte-shuffled body, beginning with an item: 16 / T bytes of each of the T planes.
-template <int T> GPU Unit join_planes(const Place &place) {
-    const int K = 16 / T;
-    Unit unit = {0, 0};
-    const u8 *plane = place.block + place.at / T;
-#pragma unroll
-    for (int j = 0; j < T; j++) {
-        u64 bytes = load_number(plane + j * place.n, K);
-#pragma unroll
-        for (int k = 0; k < K; k++) put(unit, k * T + j, bytes >> (8 * k) & 0xff);
-    }
     return unit;
 }
 
@@ -132,67 +98,4 @@ GPU u64 transpose_bits(u64 x) {
     x ^= t ^ t << 14;
     t = (x ^ x >> 28) & 0x00000000f0f0f0f0ull;
     return x ^ t ^ t << 28;
-}
-
-// Sixteen plain bytes of a bit-shuffled body, beginning with an item. Items come in groups of eight; the 16 / T items
-// of the unit lie in one group, or for T = 1 fill two.
-template <int T> GPU Unit join_bits(const Place &place) {
-    const int K = 16 / T;
-    const int GROUPS = K > 8 ? K / 8 : 1;
-    const int TAKEN = K > 8 ? 8 : K;
-    Unit unit = {0, 0};
-    i64 row_nbytes = place.n / 8;
-    i64 i = place.at / T;
-    const u8 *row = place.block + i / 8;
-    // Two at once keep 16 loads in flight; code for more would take longer to fetch than the bytes.
-#pragma unroll 2
-    for (int j = 0; j < T; j++) {
-#pragma unroll
-        for (int group = 0; group < GROUPS; group++) {
-            u64 bits = 0;
-#pragma unroll
-            for (int b = 0; b < 8; b++) bits |= (u64)row[group + (8 * j + b) * row_nbytes] << (8 * b);
-            bits = transpose_bits(bits) >> (8 * (i & 7));
-#pragma unroll
-            for (int k = 0; k < TAKEN; k++) put(unit, (group * 8 + k) * T + j, bits >> (8 * k) & 0xff);
-        }
-    }
-    return unit;
-}
-
-// How a unit of a shuffled chunk can be read: by planes or bit rows of items of typesize bytes, or byte by byte.
-GPU bool begins_item(const Source &source, const Place &place) {
-    i64 typesize = source.typesize;
-    if (typesize > 16 || (typesize & (typesize - 1)) != 0 || place.at + 16 > place.body) return false;
-    if ((place.at & (typesize - 1)) != 0) return false;
-    if (source.mode == BYTE_SHUFFLED) return true;
-    // All items of the unit are in the same byte of each bit row, or for single bytes in two whole ones.
-    i64 together = typesize == 1 ? 8 : 16 / typesize;
-    return (place.at / typesize & (together - 1)) == 0;
-}
-
-// Sixteen plain bytes of a chunk. Fast if items have 1, 2, 4, 8 or 16 bytes and the unit begins with an item.
-GPU Unit plain_unit(const Source &source, i64 position) {
-    if (source.mode == PLAIN) {
-        return load_unit(source.data + position, source.data, source.data + source.nbytes);
-    }
-    Place place = locate(source, position);
-    if (begins_item(source, place)) {
-        if (source.mode == BYTE_SHUFFLED) {
-            switch (source.typesize) {
-            case 2: return join_planes<2>(place);
-            case 4: return join_planes<4>(place);
-            case 8: return join_planes<8>(place);
-            default: return join_planes<16>(place);
-            }
-        }
-        switch (source.typesize) {
-        case 1: return join_bits<1>(place);
-        case 2: return join_bits<2>(place);
-        case 4: return join_bits<4>(place);
-        case 8: return join_bits<8>(place);
-        default: return join_bits<16>(place);
-        }
-    }
-    return plain_bytes(source, position, 16);
 }

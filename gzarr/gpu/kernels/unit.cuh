@@ -109,6 +109,18 @@ GPU void store_unit(u8 *to, const Unit &unit) {
     }
 }
 
+// Bytes of a plain chunk, or of values. null: the chunk is missing.
+struct Bytes {
+    const u8 *data;
+    i64 nbytes;
+};
+
+// The first n <= 16 bytes from a position on.
+GPU Unit unit_of(const Bytes &bytes, i64 position, i64 n) {
+    const u8 *from = bytes.data + position;
+    return n == 16 ? load_unit(from, bytes.data, bytes.data + bytes.nbytes) : load_bytes(from, n);
+}
+
 // Reverse the bytes of each number of `size` bytes (2, 4 or 8): swap neighbours, then pairs, then fours.
 GPU u64 reversed(u64 x, i64 size) {
     x = (x >> 8 & 0x00ff00ff00ff00ffull) | (x & 0x00ff00ff00ff00ffull) << 8;

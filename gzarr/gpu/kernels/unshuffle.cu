@@ -1,11 +1,8 @@
 // unshuffle: writes decoded chunks whose Blosc blocks are still shuffled as plain bytes to other memory.
 //
-// One thread makes 16 plain bytes. Units are numbered chunk by chunk; unit_start holds the prefix sums of
+// It takes what copy_bytes and copy_bits do not: items of odd sizes, tails, and addresses that are not aligned. One thread
+// makes 16 plain bytes, one by one. Units are numbered chunk by chunk; unit_start holds the prefix sums of
 // ceil(nbytes / 16). Chunks that are PLAIN are copied.
-//
-// Traffic for each byte: one read and one write. Writes are whole lines if dst is a multiple of 16; reads are
-// contiguous over the warp in each plane. Items whose size is not a power of two up to 16 are read byte by byte,
-// through L1.
 #include "source.cuh"
 
 extern "C" __global__ void unshuffle(i64 n_chunks, const u64 *src, const u64 *dst, const i64 *unit_start,
@@ -19,10 +16,12 @@ extern "C" __global__ void unshuffle(i64 n_chunks, const u64 *src, const u64 *ds
         i64 position = (unit - unit_start[chunk]) * 16;
         u8 *to = (u8 *)dst[chunk] + position;
         i64 left = source.nbytes - position;
-        if (left >= 16) {
-            store_unit(to, plain_unit(source, position));
-        } else {
+        if (left < 16) {
             store_bytes(to, plain_bytes(source, position, left), left);
+        } else if (source.mode == PLAIN) {
+            store_unit(to, load_unit(source.data + position, source.data, source.data + source.nbytes));
+        } else {
+            store_unit(to, plain_bytes(source, position, 16));
         }
     }
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from gzarr.backend import Array, Fields
 from gzarr.codecs.spec import fill_of
 from gzarr.errors import DeviceError
-from gzarr.gpu.codecs.batch import BatchContext, Chunks
+from gzarr.gpu.codecs.batch import BatchContext, Chunks, Shuffle
 from gzarr.gpu.codecs.dtypes import has_dtype, swap_unit
 from gzarr.gpu.codecs.floats import cast, why_not_cast
 from gzarr.gpu.codecs.transfers import (
@@ -23,7 +24,7 @@ from gzarr.gpu.codecs.transfers import (
     upload_tables,
 )
 from gzarr.gpu.device.protocol import Table
-from gzarr.gpu.kernels import box_threads, point_threads, prefix_sums
+from gzarr.gpu.kernels import PLAIN, box_threads, point_threads, prefix_sums
 from gzarr.gpu.kernels.parts import Boxes, Shuffles
 from gzarr.gpu.pipeline.copies import BoxCopies, Copies, Memory, PointCopies
 from gzarr.gpu.pipeline.placement import DevicePlan
@@ -206,22 +207,41 @@ def _shuffles(chunks: Chunks | None, present: Any, n: int) -> Shuffles:
 
 
 def _launch_boxes(context: BatchContext, boxes: Boxes, shuffles: Shuffles, values: Values, lists: Table) -> None:
-    """Copy boxes by the fast kernels, where these can, else by place_box."""
+    """Copy boxes by the fast kernels, where these can, else by place_box, from chunks that are unshuffled first."""
     left = copy_boxes(context, boxes, shuffles, values)
+    boxes, shuffles = boxes.take(left), shuffles.take(left)
+    plain = _unshuffled(context, boxes.source, shuffles)
+    if plain is not boxes.source:
+        boxes, shuffles = (
+            replace(boxes, source=plain),
+            _shuffles(None, slice(0), left.size)._replace(nbytes=shuffles.nbytes),
+        )
+        left = copy_boxes(context, boxes, shuffles, values)
+        boxes, shuffles = boxes.take(left), shuffles.take(left)
     if not left.size:
         return
     swap, fill = values
-    boxes, shuffles = boxes.take(left), shuffles.take(left)
     none = np.full(boxes.counts.shape, -1, np.int64)
     named = [none if column is None else column for column in (boxes.source_lists, boxes.target_lists)]
     elements = prefix_sums(boxes.counts.prod(axis=0, dtype=np.int64))
     columns = boxes.source, boxes.start, boxes.target, boxes.counts, boxes.source_strides, boxes.target_strides
     fill_bytes = np.frombuffer(fill.tobytes(), np.uint8)
-    *tables, fill_at, mode, typesize, blocksize, nbytes = upload_tables(
-        context, *columns, *named, lists, elements, fill_bytes, *shuffles
-    )
-    args = (left.size, len(boxes.counts), *tables, boxes.nbytes, swap, fill_at, mode, typesize, blocksize, nbytes)
+    *tables, fill_at, nbytes = upload_tables(context, *columns, *named, lists, elements, fill_bytes, shuffles.nbytes)
+    args = (left.size, len(boxes.counts), *tables, boxes.nbytes, swap, fill_at, nbytes)
     context.device.launch("place_box", box_threads(int(elements[-1]), boxes.nbytes), args)
+
+
+def _unshuffled(context: BatchContext, sources: Table, shuffles: Shuffles) -> Table:
+    """Addresses of chunks, or of plain copies of those that are shuffled, each of which is made once."""
+    odd = np.flatnonzero((sources != 0) & (shuffles.mode != PLAIN))
+    if not odd.size:
+        return sources
+    addresses, first, number = np.unique(sources[odd], return_index=True, return_inverse=True)
+    how = shuffles.take(odd[first])
+    plain = unshuffled(context, Chunks(None, addresses, int(how.nbytes[0]), None, Shuffle(*how[:3])))
+    sources = sources.copy()
+    sources[odd] = plain.addresses[number]
+    return sources
 
 
 def _launch_points(
@@ -238,10 +258,10 @@ def _launch_points(
     """
     (owner, position), (address, offsets), (nbytes, (swap, fill)) = points, into, values
     fill_bytes = np.frombuffer(fill.tobytes(), np.uint8)
-    owner_at, from_at, into_at, source_at, fill_at, *how = upload_tables(
-        context, owner, position, offsets, source[0], fill_bytes, *source[1]
-    )
-    args = (owner.size, owner_at, from_at, into_at, source_at, address, nbytes, swap, fill_at, *how)
+    sources = _unshuffled(context, *source)
+    tables = owner, position, offsets, sources, fill_bytes, source[1].nbytes
+    owner_at, from_at, into_at, source_at, fill_at, nbytes_at = upload_tables(context, *tables)
+    args = (owner.size, owner_at, from_at, into_at, source_at, address, nbytes, swap, fill_at, nbytes_at)
     context.device.launch("place_points", point_threads(owner.size, nbytes), args)
 
 

@@ -49,6 +49,9 @@ def place_batch(
     later = later_nbytes(plan, copies.nchunks)
     if isinstance(copies, BoxCopies):
         later += COPY_NBYTES * (copies.owner.size - copies.nchunks)
+    if isinstance(copies, PointCopies) or copies.lists.size or copies.order != plan.order:
+        # Shuffled chunks are unshuffled first.
+        later += copies.nchunks * (plan.chunk.nbytes or 0)
     context = BatchContext(pipeline_slot.device, pipeline_slot=pipeline_slot, later=later)
     targets = direct_targets(plan, copies, memory.dtype) if fields is None else None
     context.targets = None if targets is None else targets[present]

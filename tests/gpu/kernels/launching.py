@@ -48,7 +48,9 @@ class Sources:
         return self.mode, self.typesize, self.blocksize, self.nbytes
 
 
-def make_sources(chunks: Sequence[np.ndarray | None], shuffles: Sequence[Shuffle]) -> Sources:
+def make_sources(chunks: Sequence[np.ndarray | None], shuffles: Sequence[Shuffle] | None = None) -> Sources:
+    """Chunks with their shuffles; None if they are plain."""
+    shuffles = [Shuffle()] * len(chunks) if shuffles is None else shuffles
     return Sources(
         np.array([0 if c is None else c.ctypes.data for c in chunks], np.uint64),
         np.array([s.mode for s in shuffles], np.uint8),
@@ -122,7 +124,7 @@ def place_boxes(
     columns = (sources.address, starts[0] + first, (starts[1] + addresses).astype(np.uint64), boxes.count, *steps)
     columns += (boxes.list[side], boxes.list[other], boxes.lists, boxes.elem_start)
     threads = box_threads(int(boxes.elem_start[-1]), nbytes) if n_threads is None else n_threads
-    args = (boxes.n, len(boxes.count), *columns, nbytes, unit, fill, *sources.how)
+    args = (boxes.n, len(boxes.count), *columns, nbytes, unit, fill, sources.nbytes)
     DEVICE.launch("place_box", threads, args)
 
 

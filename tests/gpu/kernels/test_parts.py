@@ -91,7 +91,7 @@ def test_items_of_a_unit(mode: int, typesize: int, address: int, items: int) -> 
 )
 def test_rows_of_the_target_are_whole_units(typesize: int, row: int, items: int) -> None:
     strides, chunk = (8 * typesize, typesize), 64 * typesize
-    shuffle = (BIT_SHUFFLED, typesize, chunk, chunk)
+    shuffle = (BIT_SHUFFLED, typesize, chunk, 16 * chunk)  # of a large part, the chunk is unshuffled first
     mode, part = described((8, 8), (1024, strides), (4096, (row, typesize)), typesize, shuffle)
     width = items * typesize
     assert (mode, part[KIND]) == (BIT_SHUFFLED, 8 * (typesize.bit_length() - 1) + items.bit_length() - 1)

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gzarr.gpu.kernels import BIT_SHUFFLED, BYTE_SHUFFLED, PLAIN
 from gzarr.indexing.grid import RegularAxis
 from gzarr.indexing.plan import BoxPlan, Span, make_plan
 from gzarr.indexing.selection import Box, normalize_basic, normalize_orthogonal
@@ -26,9 +25,7 @@ from tests.gpu.kernels.launching import (
     layouts,
     make_sources,
     place_boxes,
-    shuffles,
 )
-from tests.gpu.kernels.reference import Shuffle, shuffled
 
 pytestmark = pytest.mark.skipif(not HAS_COMPILER, reason=NO_COMPILER)
 
@@ -143,22 +140,20 @@ def filled(draw: st.DrawFn, case: Chunking, plan: BoxPlan) -> tuple[Sources, np.
     model = random_array(rng, case.shape, case.dtype)
     _, copied = case.copied
     fill = random_array(rng, (1,), copied)
-    stored, shuffle_rows = [], []
+    stored = []
     result = (model if case.field is None else model[case.field]).copy()
     if case.field is not None:
         result = swapped(result, case.unit)
     absent = draw(st.sampled_from([0, 0, 0.3, 1]))
     for coords in itertools.product(*([span.chunk for span in spans] for spans in plan.axes)):
-        how = draw(shuffles(case.nbytes, case.dtype.itemsize))
-        shuffle_rows.append(how)
         if rng.random() < absent:
             bounds = [axis.bounds(c) for axis, c in zip(case.grid, coords, strict=True)]
             result[tuple(slice(low, high) for low, high in bounds)] = fill[0]
             stored.append(None)
             continue
         plain = chunk_bytes(model, case, coords, rng)
-        stored.append(at_offset(shuffled(plain, how), int(rng.choice([0, 0, 8, 4, 1, 3]))))
-    return make_sources(stored, shuffle_rows), result, fill
+        stored.append(at_offset(plain, int(rng.choice([0, 0, 8, 4, 1, 3]))))
+    return make_sources(stored), result, fill
 
 
 def check(data: st.DataObject, case: Chunking, selection: Box, wanted_of: Any) -> None:
@@ -232,39 +227,35 @@ def test_wide_rows(case: Chunking, kind: str, data: st.DataObject) -> None:
     check(data, case, selection, lambda model: model[:, index])
 
 
-@pytest.mark.parametrize("mode", [PLAIN, BYTE_SHUFFLED, BIT_SHUFFLED])
 @pytest.mark.parametrize(
     ("dtype", "unit"),
     [(d, u) for d in ("u1", "<u2", "<f4", "<f8", "<c16") for u in (0, 2, 4, 8) if u <= np.dtype(d).itemsize],
 )
 @pytest.mark.parametrize("offset", [0, 8, 1])
-def test_whole_chunks_in_c_order_take_the_fast_path(dtype: str, mode: int, unit: int, offset: int) -> None:
+def test_whole_chunks_in_c_order_take_the_fast_path(dtype: str, unit: int, offset: int) -> None:
     """Rows that units divide, at aligned and other addresses, for every size of element."""
     element = np.dtype(dtype)
     case = Chunking((24, 96), (8, 48), element, None, unit, (0, 1))
     rng = np.random.default_rng(7)
     model = random_array(rng, case.shape, element)
     plan = make_plan(normalize_basic((), case.shape), case.grid)
-    how = Shuffle(mode, element.itemsize, 64 * element.itemsize)
     coords = list(itertools.product(range(3), range(2)))
-    chunks = [at_offset(shuffled(chunk_bytes(model, case, c, rng), how), offset) for c in coords]
+    chunks = [at_offset(chunk_bytes(model, case, c, rng), offset) for c in coords]
     out = np.zeros(case.shape, element)
-    place(case, plan, make_sources(chunks, [how] * 6), out, np.zeros(1, element))
+    place(case, plan, make_sources(chunks), out, np.zeros(1, element))
     assert same_bytes(out, model)
 
 
 @pytest.mark.parametrize("field", RECORD.names)
-@pytest.mark.parametrize("mode", [PLAIN, BYTE_SHUFFLED, BIT_SHUFFLED])
-def test_fields_of_wide_rows(mode: int, field: str) -> None:
+def test_fields_of_wide_rows(field: str) -> None:
     """Elements that follow each other in the chunk and in the result, but not byte for byte in the chunk."""
     case = Chunking((2, 64), (1, 64), RECORD, field, 0, (0, 1))
     rng = np.random.default_rng(8)
     model = random_array(rng, case.shape, RECORD)
-    how = Shuffle(mode, RECORD.itemsize, 32 * RECORD.itemsize)
-    chunks = [shuffled(chunk_bytes(model, case, (i, 0), rng), how) for i in range(2)]
+    chunks = [chunk_bytes(model, case, (i, 0), rng) for i in range(2)]
     out = np.zeros(case.shape, case.copied[1])
     plan = make_plan(normalize_basic((), case.shape), case.grid)
-    place(case, plan, make_sources(chunks, [how] * 2), out, np.zeros(1, case.copied[1]))
+    place(case, plan, make_sources(chunks), out, np.zeros(1, case.copied[1]))
     assert same_bytes(out, model[field])
 
 
@@ -288,7 +279,7 @@ def test_parts_without_elements() -> None:
     plan = BoxPlan((tuple(Span(i, *span, full=False) for i, span in enumerate(spans)),), (5,), case.grid)
     chunks = [np.arange(10 * i, 10 * i + 4, dtype="<u2").view(np.uint8) for i in range(4)]
     out = np.zeros(5, "<u2")
-    place(case, plan, make_sources(chunks, [Shuffle()] * 4), out, np.zeros(1, "<u2"))
+    place(case, plan, make_sources(chunks), out, np.zeros(1, "<u2"))
     assert out.tolist() == [0, 1, 2, 31, 32]
 
 
@@ -297,9 +288,9 @@ def test_no_dimensions() -> None:
     plan = make_plan(normalize_basic((), ()), ())
     out = np.zeros((), "f8")
     chunk = np.frombuffer(np.array(2.5, ">f8").tobytes(), np.uint8)
-    place(case, plan, make_sources([chunk], [Shuffle()]), out, np.zeros(1))
+    place(case, plan, make_sources([chunk]), out, np.zeros(1))
     assert out == 2.5
-    place(case, plan, make_sources([None], [Shuffle()]), out, np.array([4.5]))
+    place(case, plan, make_sources([None]), out, np.array([4.5]))
     assert out == 4.5
 
 
@@ -311,7 +302,7 @@ def test_thirty_two_dimensions() -> None:
     coords = itertools.product(*([span.chunk for span in spans] for spans in plan.axes))
     chunks = [chunk_bytes(model, case, c, np.random.default_rng(1)) for c in coords]
     out, _ = Layout(tuple(range(32))[::-1], (1,) * 32, 0).empty(shape, np.dtype("<i4"))
-    place(case, plan, make_sources(chunks, [Shuffle()] * len(chunks)), out, np.zeros(1, "<i4"))
+    place(case, plan, make_sources(chunks), out, np.zeros(1, "<i4"))
     assert (out == model).all()
 
 
@@ -322,7 +313,7 @@ def test_an_axis_without_extent_in_memory() -> None:
     out = np.lib.stride_tricks.as_strided(row, (3, 4), (0, 4))
     chunk = np.frombuffer(np.tile(np.arange(4, dtype="<i4"), (3, 1)).tobytes(), np.uint8)
     plan = make_plan(normalize_basic((), (3, 4)), case.grid)
-    place(case, plan, make_sources([chunk], [Shuffle()]), out, np.zeros(1, "<i4"))
+    place(case, plan, make_sources([chunk]), out, np.zeros(1, "<i4"))
     assert row.tolist() == [0, 1, 2, 3]
 
 

@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gzarr.gpu.kernels import BYTE_SHUFFLED, point_threads
+from gzarr.gpu.kernels import point_threads
 from gzarr.indexing.plan import PointPlan, make_plan
 from gzarr.indexing.selection import Points, normalize_coordinates, normalize_mask
-from tests.gpu.kernels.launching import DEVICE, HAS_COMPILER, NO_COMPILER, Sources, at_offset, make_sources, shuffles
-from tests.gpu.kernels.reference import Shuffle, shuffled
+from tests.gpu.kernels.launching import DEVICE, HAS_COMPILER, NO_COMPILER, Sources, at_offset, make_sources
 from tests.gpu.kernels.test_place_box import DTYPES, Chunking, chunk_bytes, chunkings, random_array, same_bytes, swapped
 
 pytestmark = pytest.mark.skipif(not HAS_COMPILER, reason=NO_COMPILER)
@@ -31,7 +30,7 @@ def place(
     threads = point_threads(part.size, copied.itemsize) if n_threads is None else n_threads
     inside = element.astype(np.int64) * case.dtype.itemsize + offset
     args = (part.size, part.astype(np.int32), inside, position * out.strides[0], sources.address)
-    args += (out, copied.itemsize, case.unit, fill, *sources.how)
+    args += (out, copied.itemsize, case.unit, fill, sources.nbytes)
     DEVICE.launch("place_points", threads, args)
 
 
@@ -46,17 +45,16 @@ def check(data: st.DataObject, case: Chunking, selection: Points, wanted_of: obj
     if case.field is not None:
         result = swapped(result, case.unit)
     absent = data.draw(st.sampled_from([0, 0, 0.3, 1]))
-    stored, how = [], []
+    stored = []
     part, element, position = [np.empty(0, np.int64)], [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for number, (coords, inside, out, _) in enumerate(plan.parts()):
-        how.append(data.draw(shuffles(case.nbytes, case.dtype.itemsize)))
         if rng.random() < absent:
             bounds = [axis.bounds(c) for axis, c in zip(case.grid, coords, strict=True)]
             result[tuple(slice(low, high) for low, high in bounds)] = fill[0]
             stored.append(None)
         else:
             plain = chunk_bytes(model, case, coords, rng)
-            stored.append(at_offset(shuffled(plain, how[-1]), int(rng.choice([0, 0, 8, 1]))))
+            stored.append(at_offset(plain, int(rng.choice([0, 0, 8, 1]))))
         where = np.arange(out.start, out.stop) if isinstance(out, slice) else out
         position.append(where)
         part.append(np.full(where.size, number))
@@ -67,7 +65,7 @@ def check(data: st.DataObject, case: Chunking, selection: Points, wanted_of: obj
     memory = np.full(plan.shape[0] * abs(step) * copied.itemsize, 0xA5, np.uint8)
     out = memory.view(copied)[::step]
     points = np.concatenate(part), np.concatenate(element), np.concatenate(position)
-    place(case, points, make_sources(stored, how), out, fill, data.draw(st.sampled_from([None, None, 1])))
+    place(case, points, make_sources(stored), out, fill, data.draw(st.sampled_from([None, None, 1])))
     assert same_bytes(out, np.asarray(wanted_of(result)).reshape(-1))
     if abs(step) == 2:
         assert (memory.view(copied)[1::2].copy().view(np.uint8) == 0xA5).all()
@@ -92,8 +90,7 @@ def test_points_may_lie_anywhere_in_the_result() -> None:
     """Offsets into the result are free: the same element may go to several places, and the order is any."""
     case = Chunking((8,), (8,), np.dtype("<f4"), None, 4, (0,))
     model = np.arange(8, dtype="<f4")
-    chunk = shuffled(chunk_bytes(model, case, (0,), np.random.default_rng(0)), Shuffle(BYTE_SHUFFLED, 4, 32))
-    sources = make_sources([chunk, None], [Shuffle(BYTE_SHUFFLED, 4, 32), Shuffle()])
+    sources = make_sources([chunk_bytes(model, case, (0,), np.random.default_rng(0)), None])
     out = np.zeros(6, "<f4")
     points = np.array([0, 0, 0, 1]), np.array([3, 3, 7, 5]), np.array([5, 0, 2, 3])
     place(case, points, sources, out, np.array([-1], "<f4"))
@@ -104,7 +101,7 @@ def test_no_points_write_nothing() -> None:
     case = Chunking((8,), (8,), np.dtype("<f4"), None, 0, (0,))
     none = np.empty(0, np.int64)
     out = np.full(2, 7, "<f4")
-    place(case, (none, none, none), make_sources([], []), out, np.zeros(1, "<f4"), n_threads=8)
+    place(case, (none, none, none), make_sources([]), out, np.zeros(1, "<f4"), n_threads=8)
     assert out.tolist() == [7, 7]
 
 
@@ -125,11 +122,11 @@ def test_gathered_points(data: st.DataObject) -> None:
     wanted = rows.copy()
     wanted.view(f"V{size}").reshape(n_parts, n_elements)[part, element] = swapped(value[position], unit)
     threads = data.draw(st.sampled_from([point_threads(n, size), 1]))
-    source = make_sources([value], [Shuffle()])
+    source = make_sources([value])
     low, high = np.lib.array_utils.byte_bounds(value)
     source.address[:], source.nbytes[:] = low, high - low  # memory beside elements is not read
     start = value.ctypes.data - low
     into = (part * n_elements + element) * size
     args = (n, np.zeros(n, np.int32), start + position * value.strides[0], into, source.address, rows, size, unit)
-    DEVICE.launch("place_points", threads, (*args, np.zeros(size, np.uint8), *source.how))
+    DEVICE.launch("place_points", threads, (*args, np.zeros(size, np.uint8), source.nbytes))
     assert np.array_equal(rows, wanted)

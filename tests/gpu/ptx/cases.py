@@ -18,6 +18,7 @@ from gzarr.storage import LocalStore
 from tests.gpu.direct_files import DirectFiles
 from tests.gpu.ptx.capture import PtxDevice, Sample, edges
 
+BITS = Blosc("zstd", 5, Blosc.BITSHUFFLE)
 BYTES = {"name": "bytes", "configuration": {"endian": "little"}}
 
 
@@ -135,6 +136,11 @@ READS = {
     "odd": Case({"compressor": Blosc("lz4", 5, Blosc.SHUFFLE)}, (97, 33), (31, 13), "c16"),
     "many axes": Case({"compressor": Zstd(1)}, (12, 10, 9, 8), (5, 4, 3, 8), "i2"),
     "order F": Case({"compressor": Zstd(1), "order": "F", "zarr_format": 2}),
+    "bits, order F": Case(
+        {"compressor": Blosc("zstd", 5, Blosc.BITSHUFFLE), "order": "F", "zarr_format": 2}, dtype="f8"
+    ),
+    "bits, lists": Case({"compressor": Blosc("zstd", 5, Blosc.BITSHUFFLE)}, dtype="c16", select=lists),
+    "bits, points": Case({"compressor": Blosc("zstd", 5, Blosc.BITSHUFFLE)}, dtype="u2", select=points),
     "order F of bytes": Case({"compressor": Blosc("zstd"), "order": "F", "zarr_format": 2}, dtype="u2"),
     "steps": Case({"compressor": Zstd(1)}, select=lambda array: array[::3, ::-2]),
     "lists": Case({"compressor": Blosc("lz4", 5, Blosc.SHUFFLE)}, select=lists),

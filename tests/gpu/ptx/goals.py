@@ -59,8 +59,12 @@ GOALS = {
     "2-D u2, bit shuffle": Goal(_case(*SQUARE, BITS, "u2"), 90),
     "2-D f4, bit shuffle": Goal(_case(*SQUARE, BITS), 90),
     "2-D f8, bit shuffle": Goal(_case(*SQUARE, BITS, "f8"), 110),
-    "2-D f4, order F": Goal(_case(*SQUARE, PLAIN, **F), 240),
-    "2-D u2, order F": Goal(_case(*SQUARE, PLAIN, "u2", **F), 480),
+    "2-D u1, order F": Goal(_case(*SQUARE, PLAIN, "u1", **F), 90),
+    "2-D u2, order F": Goal(_case(*SQUARE, PLAIN, "u2", **F), 90),
+    "2-D f4, order F": Goal(_case(*SQUARE, PLAIN, **F), 90),
+    "2-D f8, order F": Goal(_case(*SQUARE, PLAIN, "f8", **F), 90),
+    "2-D f4, order F, bit shuffle": Goal(_case(*SQUARE, BITS, **F), 90),
+    "2-D c16, bit shuffle": Goal(_case(*SQUARE, BITS, "c16"), 150),
     "2-D f4, steps": Goal(
         _case(*SQUARE, PLAIN)._replace(select=lambda array: array[::2, ::2]), 180, 2.5 * IDEAL_SECTORS
     ),
