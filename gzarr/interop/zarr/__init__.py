@@ -16,9 +16,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
+from contextlib import suppress
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from gzarr.concurrency import Pool
 from gzarr.errors import GzarrError, MissingExtraError
 
 try:
@@ -36,6 +40,8 @@ if TYPE_CHECKING:
 __all__ = ["CodecPipeline", "install"]
 
 _logger = logging.getLogger(__name__)
+#: Threads that wait for stores: more than an event loop has, whose number follows the machine's cores.
+_waiting, _MAX_WAITING = Pool(), 64
 #: Settings that choose the memory which arrays are read into.
 _BUFFERS = {
     "auto": {},
@@ -123,10 +129,7 @@ class CodecPipeline(BatchedCodecPipeline):
         batch = list(batch_info)
         if self.source is not None and batch:
             try:
-                if len(batch) == 1 and self.is_quick():
-                    self.bound().read(batch, out, drop_axes, None)
-                else:
-                    await asyncio.to_thread(self._read, batch, out, drop_axes, asyncio.get_running_loop())
+                await self._read(batch, out, drop_axes)
             except Exception as error:  # noqa: BLE001  # zarr-python does it over, and raises its own errors
                 _logger.debug("zarr-python reads %r: %s", batch[0][0], error)
             else:
@@ -139,28 +142,61 @@ class CodecPipeline(BatchedCodecPipeline):
         if self.source is not None and batch:
             try:
                 if not self._write_at_once(batch, value, drop_axes):
-                    await asyncio.to_thread(self._write, batch, value, drop_axes, asyncio.get_running_loop())
+                    await self.in_thread(self._write, batch, value, drop_axes)
             except Exception as error:  # noqa: BLE001  # as in `read`
                 _logger.debug("zarr-python writes %r: %s", batch[0][0], error)
             else:
                 return
         await super().write(batch, value, drop_axes)
 
-    def _read(self, batch: list[Any], out: NDBuffer, drop_axes: tuple[int, ...], loop: Any) -> None:
-        self.bound().read(batch, out, drop_axes, loop)
+    async def _read(self, batch: list[Any], out: NDBuffer, drop_axes: tuple[int, ...]) -> None:
+        fetched, bound = None, self.bound()
+        if len(batch) == 1 and bound.is_quick:
+            return bound.read(batch, out, drop_axes, None)
+        if bound.waits:
+            fetched = await bound.fetch(batch)
+            if fetched is not None and bound.is_small(batch):
+                return bound.read(batch, out, drop_axes, asyncio.get_running_loop(), fetched)
+        await self.in_thread(self._read_now, batch, out, drop_axes, fetched)
+        return None
+
+    def _read_now(self, batch: list[Any], out: NDBuffer, drop_axes: tuple[int, ...], fetched: Any, loop: Any) -> None:
+        self.bound().read(batch, out, drop_axes, loop, fetched)
+
+    @property
+    def waits(self) -> bool:
+        """Whether gzarr knows the array, and its store answers by coroutines that may wait for a server."""
+        return self._bound is not None and self.bound().waits
+
+    async def in_thread(self, function: Callable[..., None], *args: Any) -> None:
+        """Call a function, with the running event loop after its arguments, in a thread."""
+        loop = asyncio.get_running_loop()
+        if not self.waits:
+            await asyncio.to_thread(function, *args, loop)
+            return
+        done, context = loop.create_future(), copy_context()
+
+        def task() -> None:
+            error: BaseException | None = None
+            try:
+                context.run(function, *args, loop)
+            except BaseException as raised:  # noqa: BLE001  # raised again by what awaits it
+                error = raised
+            with suppress(RuntimeError):  # the event loop is closed
+                loop.call_soon_threadsafe(_settle, done, error)
+
+        _waiting.submit(task, _MAX_WAITING)
+        await done
 
     def _write_at_once(self, batch: list[Any], value: NDBuffer, drop_axes: tuple[int, ...]) -> bool:
         """Write a small chunk, if a thread is likely to begin no sooner. Returns: whether that was done."""
-        if len(batch) > 1 or self._bound is None or not self.bound().is_quickly_written:
+        bound = self.bound()
+        if len(batch) > 1 or not bound.is_quickly_written:
             return False
-        return self.bound().write(batch, value, drop_axes, None, only_at_once=True)
+        return bound.write(batch, value, drop_axes, None, only_at_once=True)
 
     def _write(self, batch: list[Any], value: NDBuffer, drop_axes: tuple[int, ...], loop: Any) -> None:
         self.bound().write(batch, value, drop_axes, loop)
-
-    def is_quick(self, metadata: Any = None) -> bool:
-        """Return whether a small chunk is likely to be read sooner than a thread can begin."""
-        return self._bound is not None and self.bound(metadata).is_quick
 
     def bound(self, metadata: Any = None) -> BoundArray:
         """Return the array as gzarr knows it. metadata: those of now, if they are known.
@@ -182,6 +218,15 @@ class CodecPipeline(BatchedCodecPipeline):
         if isinstance(bound[1], Exception):
             raise bound[1]
         return bound[1]
+
+
+def _settle(done: asyncio.Future[None], error: BaseException | None) -> None:
+    if done.done():  # cancelled
+        return
+    if error is None:
+        done.set_result(None)
+    else:
+        done.set_exception(error)
 
 
 register_pipeline(CodecPipeline)

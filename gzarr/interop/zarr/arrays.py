@@ -7,6 +7,7 @@ where zarr-python does, which then writes fill values past the end; elsewhere it
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 from dataclasses import replace
@@ -36,11 +37,14 @@ from gzarr.layout.sharded import Sharded
 from gzarr.metadata import v2, v3
 from gzarr.metadata.model import ArrayMeta
 from gzarr.storage.base import Store
+from gzarr.storage.memory import MemoryStore
 
 #: Decoded bytes of a chunk that is read without a thread, and the seconds that this may take.
 _SMALL_NBYTES, _QUICK_S = 1 << 16, 5e-4
 #: Slow reads of small chunks, one after the other, that show a slow store. Fewer are a busy machine's.
 _MAX_SLOW = 4
+#: Chunks, and their decoded bytes, that are fetched before a thread decodes them.
+_MAX_FETCHED, _FETCHED_NBYTES = 16, 1 << 24
 #: Prepared variants of an array: by path, extents and device.
 _MAX_PREPARED = 32
 #: Modules whose codecs are gzarr's codecs of the same name. Others may do something else under it.
@@ -84,17 +88,39 @@ class BoundArray:
         self._is_regular = VaryingAxis not in map(type, self.meta.grid)
         self._nchunks = tuple([axis.nchunks for axis in self.meta.grid])
         self._nowhere = (None,) * len(self.meta.grid)
-        self._is_small = math.prod(self.meta.chunks) * own.itemsize <= _SMALL_NBYTES
-        self._n_slow = _MAX_SLOW
+        self._nbytes = math.prod(self.meta.chunks) * own.itemsize
+        self._n_slow = 0
 
-    def read(self, batch: Batch, out: Any, drop_axes: tuple[int, ...], loop: Any) -> None:
-        """Read what a batch takes. Raises: GzarrError."""
+    @property
+    def waits(self) -> bool:
+        """Whether the store answers by coroutines."""
+        return not self.stores.need_no_loop
+
+    async def fetch(self, batch: Batch) -> dict[str, Any] | None:
+        """Fetch the chunks of a batch of few, by key; None for others, and for shards, of which parts are fetched."""
+        if self.meta.sharding is not None or len(batch) > _MAX_FETCHED or self._nbytes * len(batch) > _FETCHED_NBYTES:
+            return None
+        found = await asyncio.gather(*(entry[0].get(cpu.buffer_prototype) for entry in batch))
+        stored = ((entry[0].path, value) for entry, value in zip(batch, found, strict=True) if value is not None)
+        return {key: memoryview(value.as_numpy_array()).cast("B") for key, value in stored}
+
+    def is_small(self, batch: Batch) -> bool:
+        """Whether a batch whose chunks are there is read sooner than a thread can begin."""
+        return self._nbytes * len(batch) <= _SMALL_NBYTES
+
+    def read(
+        self, batch: Batch, out: Any, drop_axes: tuple[int, ...], loop: Any, fetched: dict[str, Any] | None = None
+    ) -> None:
+        """Read what a batch takes. fetched: its chunks, if they are there (`fetch`). Raises: GzarrError."""
         began = perf_counter()
         place, spec = batch[0][:2]
         target, device = self._array((place.store, spec.config, spec.prototype), out)
         taken, grid = self._take(batch, drop_axes, target.shape, writing=False)
         fields = None if _same(target.dtype, self.dtype) else self._fields(target.dtype)
-        self._read(self._io(taken, grid, device, loop), taken, (target, fields), spec.config)
+        io = self._io(taken, grid, device, loop)
+        if fetched is not None:
+            io = io._replace(store=MemoryStore(fetched), compiled=None)
+        self._read(io, taken, (target, fields), spec.config)
         if len(batch) == 1:
             self._note(began)
 
@@ -126,7 +152,7 @@ class BoundArray:
     @property
     def is_quick(self) -> bool:
         """Whether small chunks were read lately in no more time than it takes to hand them to a thread."""
-        return self._is_small and self._n_slow < _MAX_SLOW and self.stores.need_no_loop
+        return self._nbytes <= _SMALL_NBYTES and self._n_slow < _MAX_SLOW and self.stores.need_no_loop
 
     def _note(self, began: float) -> None:
         """Note how long the read of a chunk took."""
@@ -279,10 +305,15 @@ def _parse(metadata: Any) -> ArrayMeta:
     for codec in codecs:
         if codec is not None and not type(codec).__module__.startswith(_KNOWN_CODECS):
             raise NotHandledError(f"codec {codec!r}")
-    name = ".zarray" if is_v2 else "zarr.json"
-    document = json.loads(metadata.to_buffer_dict(cpu.buffer_prototype)[name].to_bytes())
-    document["attributes"] = {}
-    meta = v2.parse_array(document, {}, "zarr-python") if is_v2 else v3.parse(document, "zarr-python")
+    if is_v2:
+        stored = metadata.to_buffer_dict(cpu.buffer_prototype)[".zarray"].to_bytes()
+        meta: object = v2.parse_array(json.loads(stored), {}, "zarr-python")
+    else:
+        try:
+            stored = json.dumps({**metadata.to_dict(), "attributes": {}}).encode()
+        except TypeError:  # what only zarr-python can encode, which takes five times as long
+            stored = metadata.to_buffer_dict(cpu.buffer_prototype)["zarr.json"].to_bytes()
+        meta = v3.parse_bytes(stored, "zarr-python", {})
     if not isinstance(meta, ArrayMeta):
         raise NotHandledError("no array")
     if meta.fill_value is None:

@@ -5,7 +5,6 @@ This replaces a function that is private to zarr-python, so it is done on reques
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import math
 from collections.abc import Callable
@@ -78,10 +77,10 @@ async def _read(
         names = fields if isinstance(fields, str) else [*(fields or ())] or None
         pipeline.bound(metadata).read_taken(taken, (store_path.store, config, prototype), buffer, names, loop)
 
-    if indexer.shape == () and pipeline.is_quick(metadata):
+    if pipeline.bound(metadata).is_quick and indexer.shape == ():
         read(None)
     else:
-        await asyncio.to_thread(read, asyncio.get_running_loop())
+        await pipeline.in_thread(read)
     is_scalar = isinstance(indexer, BasicIndexer) and indexer.shape == ()
     return buffer.as_scalar() if is_scalar else buffer.as_ndarray_like()
 

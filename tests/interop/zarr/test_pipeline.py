@@ -255,6 +255,53 @@ def test_another_event_loop(store, caplog):
     assert is_gzarrs(caplog)
 
 
+class Slow(WrapperStore):
+    """Notes how many of its reads and writes are under way at once."""
+
+    under_way, most, delay_s = 0, 0, 0
+
+    async def _slowly(self, coroutine):
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        await asyncio.sleep(self.delay_s)
+        self.under_way -= 1
+        return await coroutine
+
+    async def get(self, *args, **how):
+        return await self._slowly(super().get(*args, **how))
+
+    async def set(self, *args, **how):
+        return await self._slowly(super().set(*args, **how))
+
+
+@pytest.mark.parametrize(("chunks", "shards"), [((5, 4), None), (SHAPE, None), ((5, 4), (10, 8))])
+def test_reads_and_writes_of_many_arrays_wait_for_the_store_together(shards, chunks, caplog):
+    plain = MemoryStore()
+    for number in range(40):
+        create(plain, name=str(number), dtype="i4", chunks=chunks, shards=shards)
+    store = Slow(plain)
+    arrays = [zarr.open_array(store, path=str(number))._async_array for number in range(40)]
+
+    async def run():
+        store.most, store.delay_s = 0, 0.1
+        await asyncio.gather(*(array.setitem((slice(0, 5), slice(0, 4)), 1 + n) for n, array in enumerate(arrays)))
+        writing, store.most = store.most, 0
+        found = await asyncio.gather(*(array.getitem((slice(0, 5), slice(0, 4))) for array in arrays))
+        assert [np.unique(values).tolist() for values in found] == [[1 + n] for n in range(40)]
+        return writing, store.most
+
+    assert min(asyncio.run(run())) >= 30
+    assert is_gzarrs(caplog)
+
+
+@pytest.mark.parametrize("scheduler", ["threads", pytest.param("processes", marks=pytest.mark.long)])
+def test_no_block_of_dask_is_lost_where_several_write_one_shard(scheduler, tmp_path):
+    da = pytest.importorskip("dask.array")
+    shared = zarr.create_array(tmp_path / "x.zarr", shape=(4_000,), chunks=(20,), shards=(1_000,), dtype="f8")
+    da.arange(4_000, chunks=100, dtype="f8").store(shared, lock=False, scheduler=scheduler, num_workers=4)
+    np.testing.assert_array_equal(shared[:], np.arange(4_000))
+
+
 def test_small_chunks_are_read_and_written_without_a_thread_while_that_is_quick(monkeypatch, tmp_path):
     array = create(tmp_path / "x.zarr", dtype="i4")
     array[...] = numbers()
