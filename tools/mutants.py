@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-LOOP = Path("gzarr", "cpu", "loop")
+SOURCES = Path("gzarr", "cpu", "loop"), Path("gzarr", "gpu", "native")
 EXTENSION = Path("gzarr", "cpu", "_loop.abi3.so")
 COMPILE = (
     *("cc", "-std=c11", "-O1", "-fPIC", "-D_GNU_SOURCE", "-D_FILE_OFFSET_BITS=64", "-DPy_LIMITED_API=0x030B0000"),
@@ -101,7 +101,7 @@ def compile_loop(tree: Path, changed: Path) -> bool:
     """Compile the loop; of files compiled before, only the one that has changed. Returns: whether it compiles."""
     objects = tree / "objects"
     objects.mkdir(exist_ok=True)
-    sources = sorted((tree / LOOP).glob("*.c"))
+    sources = [source for folder in SOURCES for source in sorted((tree / folder).glob("*.c"))]
     made = []
     for source in sources:
         target = objects / f"{source.stem}.o"

@@ -8,27 +8,21 @@ from typing_extensions import Buffer, CapsuleType
 
 VERSION: Final[int]
 
-# Take the addresses of the functions of codecs, in the order of `struct Library`; 0 for a missing one.
+# Take the fields of `struct Library`: addresses of the functions of codecs, 0 for a missing one, and of a table.
 def bind(addresses: bytes, /) -> None: ...
 
-# Read a table of chunks: its columns, of gzarr.indexing.tables or of points.py. element: start and size of what is
-# wanted of each, its size in the result, types of a cast (casts.py); None for all of it as it is. places: int64 (n,
-# 2), of every block of slots the address and the bytes of a row; None for a single result. rows: slots of a block.
-# sources: where chunks are in shards, as loop.h has it: offset and bytes of each, the first chunk of each shard, what
-# is known of every shard, paths; None for chunks that are stored alone. items: what is stored of every chunk, or of
-# every shard, None for nothing; None if they are files. path: what the paths of files begin with. written: of a
-# Target. Returns: chunks left, bytes read, bytes placed. Raises: ValueError if the tables disagree, TypeError or
-# BufferError if an item is no contiguous buffer.
+# Read a table of chunks: its columns, of gzarr.indexing.tables or of points, and of every block of slots the address
+# and the bytes of a row, int64 (n, 2); None for a single result. sources: where chunks are in shards, as loop.h has it:
+# offset and bytes of each, the first chunk of each shard, what is known of every shard, paths; None for chunks that are
+# stored alone. items: what is stored of every chunk, or of every shard, None for nothing; None if they are files. path:
+# what the paths of files begin with. Returns: chunks left, bytes read, bytes placed. Raises: ValueError if the tables
+# disagree, TypeError or BufferError if an item is no contiguous buffer.
 def read(
     job: Buffer,
-    element: Buffer | None,
     columns: tuple[Buffer | None, ...],
-    places: Buffer | None,
-    rows: int,
     sources: tuple[Buffer, Buffer, Buffer, bytes] | None,
     items: Sequence[Buffer | None] | None,
     path: bytes,
-    written: Buffer,
     fill: Buffer,
     scratch: Buffer,
     status: bytearray,
@@ -68,7 +62,7 @@ def take(
 # loop can do that. Raises: ValueError if shapes disagree.
 def reduce(block: Buffer, factors: Buffer, out: Buffer, kind: int, method: int, /) -> bool: ...
 
-# Write a table of chunks. files: path, beginning of the names of temporary files, table and number of a Target.
+# Write a table of chunks. files: path, beginning of the names of temporary files, number of a Target.
 # shard: memory, index, where its bytes end, its next entry, the entry up to which old chunks are copied, the old
 # bytes and index (None if the table covers the shard), entries of the chunks. chunks: what is stored of every chunk,
 # None for nothing, or if the table covers it; memory for all of them. All but one of the three are None. Returns:
@@ -77,10 +71,9 @@ def reduce(block: Buffer, factors: Buffer, out: Buffer, kind: int, method: int, 
 def write(
     job: Buffer,
     encoder: Buffer,
-    element: Buffer | None,
     columns: tuple[Buffer | None, ...],
     fill: Buffer,
-    files: tuple[bytes, bytes, Buffer, int] | None,
+    files: tuple[bytes, bytes, int] | None,
     shard: tuple[Buffer, Buffer, int, int, int, Buffer | None, Buffer | None, Buffer] | None,
     chunks: tuple[Sequence[Buffer | None], Buffer] | None,
     scratch: Buffer,
@@ -88,19 +81,17 @@ def write(
     /,
 ) -> Any: ...
 
-# Fetch the encoded chunks of a table, whose columns are coords, owners and bounds, from a phase of the slab on. mode: 0
-# into the slab, 1 locate in files. Raises: ValueError if the tables disagree.
+# Fetch the encoded chunks of a table, from a phase of the slab on. coords, path: of files. sources: as of `read`.
+# answer: offsets and sizes. Raises: ValueError if the tables disagree.
 def fetch(
-    places: Buffer,
+    ndim: int,
+    separator: int,
     coords: Buffer,
-    owners: Buffer,
-    bounds: Buffer,
-    path: Buffer,
+    path: bytes,
+    sources: tuple[Buffer, Buffer, Buffer, bytes] | None,
     slab: Buffer,
     phase: int,
-    mode: int,
-    offsets: Buffer,
-    sizes: Buffer,
+    answer: tuple[Buffer, Buffer],
     cursor: Buffer,
     /,
 ) -> None: ...
@@ -113,7 +104,6 @@ def put(
     coords: Buffer,
     addresses: Buffer,
     sizes: Buffer,
-    written: Buffer,
     number: int,
     status: bytearray,
     /,
@@ -130,10 +120,7 @@ def parse_blosc(
     offsets: Buffer,
     sizes: Buffer,
     nbytes: int,
-    to_host: Buffer,
-    shuffles: Buffer,
-    typesizes: Buffer,
-    blocksizes: Buffer,
+    frames: Buffer,
     bounds: Buffer,
     streams: Buffer,
     /,
@@ -142,7 +129,7 @@ def parse_blosc(
 # Reads and writes basic selections of few chunks of an array. job: of a box; where its result lies does not count.
 # extents, counts: int64, of the array, and chunks of a shard, ones if chunks are files. path: what the paths of files
 # begin with. arrays: their dtype; what makes them; the dtype that these are made of, if not their own; the type of
-# NumPy's integers. written: of a Target. target: the table of an encoder, what the names of temporary files begin with,
+# NumPy's integers. target: the table of an encoder, what the names of temporary files begin with,
 # `number` of a Target; None if nothing is written. shards: what gives the index of a shard, its version and perhaps
 # its path, or None, and the entries from one chunk to the next; None if there are none. fetch: gives chunks by
 # their coordinates, None for one that is missing; None if chunks are files.
@@ -156,7 +143,6 @@ class Basic:
         path: bytes,
         fill: bytes,
         arrays: tuple[np.dtype[Any], Callable[..., Any], np.dtype[Any] | None, type],
-        written: Buffer,
         target: tuple[Buffer, bytes, Callable[[], int] | None, bool, bool] | None,
         shards: tuple[Callable[[tuple[int, ...]], tuple[object, ...] | None], Buffer] | None,
         fetch: Callable[[list[tuple[int, ...]]], Sequence[Buffer | None]] | None,

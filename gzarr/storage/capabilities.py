@@ -68,11 +68,9 @@ class Target(NamedTuple):
         What the paths of the files begin with, as in `Files.prefix`.
     temporary : str
         What is put before the name of a file for its temporary one.
-    written : numpy.ndarray
-        A table of uint64. Before a file takes its place, a number is put where its inode, modulo the length, says,
-        so that its `Versions.token` is one that no file has had.
     number : callable
-        Gives the first of 65,536 such numbers.
+        Gives the first of 65,536 numbers. Before a file takes its place, one is put into the store's table of them, so
+        that the `Versions.token` of the file is one that no file has had.
     tidy : callable
         To be called with the keys of files that were deleted: removes directories that are now empty.
     replace_end : callable
@@ -82,7 +80,6 @@ class Target(NamedTuple):
 
     prefix: str
     temporary: str
-    written: Any
     number: Callable[[], int]
     tidy: Callable[[Iterable[str]], None]
     replace_end: Callable[[str, object, int, bytes], bool]

@@ -269,9 +269,7 @@ class LocalFiles(Files):
         """How files under a path may be replaced by others; None if they cannot be locked."""
         if not is_lockable(self._prefix):
             return None
-        return Target(
-            self.prefix(path), TEMPORARY_PREFIX, WRITTEN, partial(next, _numbers), self._tidy, self._replace_end
-        )
+        return Target(self.prefix(path), TEMPORARY_PREFIX, partial(next, _numbers), self._tidy, self._replace_end)
 
     def _replace_end(self, key: str, version: object, kept: int, tail: bytes) -> bool:
         path = self._prefix + key

@@ -27,7 +27,7 @@ from gzarr.layout.shard_file import can_be_large, find_shard_file
 from gzarr.layout.sharded import Sharded
 from gzarr.storage.base import Buffer, Request, Store, Target, host_view
 from gzarr.storage.invalidation import invalidate
-from gzarr.storage.local_files import WRITTEN, FileVersion
+from gzarr.storage.local_files import FileVersion
 from gzarr.storage.locks import while_locked
 
 #: What became of a chunk: stored (0), left to the caller, or equal to the fill value and deleted.
@@ -133,13 +133,12 @@ def _make_basic(source: Source, target: Target | None, *, writes: bool) -> Any:
         files = (b"", None) if target is None else (os.fsencode(target.temporary), target.number)
         written = encoder, *files, *index_format
     return library.extension().Basic(
-        chain.job(swapped(chain.dtype, dtype) or 0, source.keys.separator, np.empty((1,) * len(extents), dtype), -1),
+        chain.job(swapped(chain.dtype, dtype) or 0, source.keys.separator, np.empty((1,) * len(extents), dtype)),
         _table(extents),
         _table(counts),
         os.fsencode(source.prefix + source.keys.prefix),
         chain.fill,
         (dtype, np.empty, _stored_as(dtype), np.int64),
-        WRITTEN,
         written,
         shards,
         _fetch(source) if source.in_memory else None,

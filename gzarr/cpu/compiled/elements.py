@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import struct
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from gzarr.backend import Fields
 from gzarr.cpu.compiled.casts import NO_CAST, cast_numbers
-from gzarr.cpu.compiled.source import LoopChain
+from gzarr.cpu.compiled.source import WHOLE, LoopChain
 
 
 class Element(NamedTuple):
@@ -19,14 +18,14 @@ class Element(NamedTuple):
     ----------
     start : int
         Where in an element that begins, in bytes.
-    table : bytes or None
-        The loop's struct Element; None for all of it as it is.
+    numbers : tuple of int
+        Of the loop's struct Job: start, bytes, bytes in the result, types of a cast (`WHOLE` for all of it as it is).
     fill : bytes
         The same of a missing chunk, as in the result.
     """
 
     start: int
-    table: bytes | None
+    numbers: tuple[int, ...]
     fill: bytes
 
 
@@ -35,7 +34,7 @@ def make_element(chain: LoopChain, dtype: np.dtype[Any], fields: Fields) -> Elem
     stored = chain.chunk.dtype
     if fields is None:
         if dtype == stored:
-            return Element(0, None, chain.fill)
+            return Element(0, WHOLE, chain.fill)
         taken, start = stored, 0
     elif isinstance(fields, str) and stored.fields and fields in stored.fields:
         taken, start = stored.fields[fields][:2]
@@ -47,4 +46,4 @@ def make_element(chain: LoopChain, dtype: np.dtype[Any], fields: Fields) -> Elem
     fill = np.frombuffer(chain.fill, stored)
     with np.errstate(all="ignore"):  # as in chunks that are there
         fill = (fill if fields is None else fill[fields]).astype(dtype)
-    return Element(start, struct.pack("5q", start, taken.itemsize, dtype.itemsize, *cast), fill.tobytes())
+    return Element(start, (start, taken.itemsize, dtype.itemsize, *cast), fill.tobytes())

@@ -160,7 +160,7 @@ class CompiledLoop:
             return _IRREGULAR
         if isinstance(source.layout, Sharded) and _saved(source.layout, batches.nobjects, batches.nchunks) < MIN_SAVED:
             return _FEW
-        given = value, swap, None if element is None else element.table
+        given = value, swap, None if element is None else element.numbers
         return make_write((source, target, batches), given, keep_empty=keep_empty, n_threads=n_threads)
 
     def basic(self) -> BasicSelections | None:

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from gzarr.config import config
+from gzarr.storage.local_files import WRITTEN
 
 #: Functions that the loop calls, in the order of its struct Library (`loop/loop.h`): name -> the module linked with it.
 _FUNCTIONS: Mapping[str, str] = {
@@ -56,7 +57,7 @@ _NAMES = tuple(_FUNCTIONS)
 _INFLATE = "libdeflate_alloc_decompressor", "libdeflate_free_decompressor"
 _DEFLATE = "libdeflate_alloc_compressor", "libdeflate_free_compressor"
 #: Version of the interface to the extension (`loop/module.c`).
-_VERSION = 28
+_VERSION = 29
 #: Compressors by the name of their codec: the loop's number, and the functions that decoding and encoding need.
 _CODECS: Mapping[str, tuple[int, tuple[str, ...], tuple[str, ...]]] = {
     "bytes": (0, (), ()),
@@ -175,7 +176,7 @@ def _loaded() -> tuple[Any, Any]:
     if getattr(_loop, "VERSION", None) != _VERSION:
         return None, "the extension was built for another version of gzarr; install gzarr again"
     addresses = {name: _address(owner, name) for name, owner in _FUNCTIONS.items()}
-    _loop.bind(struct.pack(f"{len(addresses)}P", *addresses.values()))
+    _loop.bind(struct.pack(f"{len(addresses) + 2}P", *addresses.values(), *WRITTEN.buffer_info()))
     return _loop, addresses
 
 

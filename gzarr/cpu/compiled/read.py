@@ -34,7 +34,6 @@ from gzarr.indexing.tables import Batches, table_of_parts
 from gzarr.layout.sharded import Sharded
 from gzarr.profiling.recorder import here, stage, sum_nbytes
 from gzarr.storage.base import Buffer, Request, Store
-from gzarr.storage.local_files import WRITTEN
 
 #: Chunks of one batch at most, and decoded bytes: a signal waits until the batch is done.
 MAX_NCHUNKS, MAX_NBYTES = 256, 1 << 22
@@ -66,13 +65,9 @@ class LoopRead:
         How much there is to do.
     blocks : tuple of Array
         The result, or the blocks of a `CopyPlan`: they must live as long as their addresses are used.
-    rows : int
-        Slots of a block; 0 for a single result.
-    element : Element
-        What is taken of every element.
     n_threads : int
         How many threads will share the work.
-    job, places
+    job, places, fill
         Arguments of the loop that are the same for all batches.
     shards : ReadShards or None
         The shards, if chunks are in shards.
@@ -82,11 +77,10 @@ class LoopRead:
     tables: Batches
     work: Work
     blocks: tuple[Array, ...]
-    rows: int
-    element: Element
     n_threads: int
     job: bytes
     places: Indices | None
+    fill: bytes
     shards: ReadShards | None
     stage = "loop"
 
@@ -128,8 +122,7 @@ class LoopRead:
         """
         source = self.source
         path = os.fsencode(source.prefix + source.keys.prefix)
-        places, rows, fill = self.places, self.rows, self.element.fill
-        arguments = self.job, self.element.table, table.columns, places, rows, sources, items, path, WRITTEN, fill
+        arguments = self.job, (*table.columns, self.places), sources, items, path, self.fill
         started = perf_counter()
         status, taken, placed = _call_loop(source.chain, table.nchunks, arguments)
         seconds = perf_counter() - started
@@ -183,10 +176,9 @@ def make_read(
         tables=batches,
         work=Work(nparts, part_nbytes, each, unlocked=True, chunk_s=source.chunk_time.chunk_s),
         blocks=blocks,
-        rows=rows,
-        element=element,
         n_threads=n_threads,
-        job=chain.job(swap, source.keys.separator, first, batches.npoints),
+        job=chain.job(swap, source.keys.separator, first, batches.npoints, element.numbers, rows),
+        fill=element.fill,
         places=places,
         shards=shards,
     )
@@ -223,8 +215,7 @@ def place_buffers(chain: LoopChain, buffers: Sequence[Any], parts: Sequence[Part
     table = table_of_parts(parts) if is_known and swap is not None else None
     if table is None or swap is None:
         return everything
-    job = chain.job(swap, "/", out, -1)
-    arguments = job, None, table.columns, None, 0, None, buffers, b"", WRITTEN, chain.fill
+    arguments = chain.job(swap, "/", out), (*table.columns, None), None, buffers, b"", chain.fill
     status, *_ = _call_loop(chain, len(parts), arguments)
     return [number for number, left in enumerate(status) if left]
 

@@ -33,6 +33,8 @@ from gzarr.storage.base import Store
 #: Results of these types do nothing but take a copy of what is put into them.
 PLAIN_ARRAYS = (np.ndarray, np.memmap)
 
+#: All of every element, as it is.
+WHOLE = (0, 0, 0, 0, 0)
 #: Axes that the loop's tables have room for (MAX_NDIM).
 MAX_NDIM = 32
 #: Longest axis: no number in the tables overflows, however long the chunks.
@@ -96,16 +98,20 @@ class LoopChain(NamedTuple):
         encoder = self.encoder or Encoder()
         return self.nbytes + self.max_encoded + (2 * encoder.block if encoder.frame else 0)
 
-    def job(self, swap: int, separator: str, array: Any, npoints: int) -> bytes:
+    def job(
+        self, swap: int, separator: str, array: Any, npoints: int = -1, element: Sequence[int] = WHOLE, rows: int = 0
+    ) -> bytes:
         """Return the loop's struct Job. swap: see `swapped`. separator: of keys. array: the result, or the value.
 
-        npoints: -1 for boxes, of which ``array`` is the first slot if there are several.
+        npoints: -1 for boxes, of which ``array`` is the first slot if there are several. element: `Element.numbers`.
+        rows: slots of a block.
         """
         ndim, padding = len(self.lengths), (0,) * (len(self.lengths) - array.ndim)
         head = ndim, self.dtype.itemsize, self.nbytes, self.max_encoded, self.number, swap, self.checksum
         address = array.__array_interface__["data"][0]
         axes = *self.lengths, *self.strides, *array.shape, *padding, *array.strides, *padding
-        return struct.pack(f"{10 + 4 * ndim}q", *head, ord(separator), address, npoints, *axes) + self.filters
+        more = ord(separator), address, npoints, rows, *element
+        return struct.pack(f"{16 + 4 * ndim}q", *head, *more, *axes) + self.filters
 
 
 class ChunkTime:

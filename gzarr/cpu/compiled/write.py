@@ -29,7 +29,7 @@ from gzarr.codecs.spec import fill_of
 from gzarr.cpu.compiled import library
 from gzarr.cpu.compiled.encoder import Encoder
 from gzarr.cpu.compiled.read import BATCHES_PER_THREAD, MAX_NBYTES, STORE_NBYTES
-from gzarr.cpu.compiled.source import Source
+from gzarr.cpu.compiled.source import WHOLE, Source
 from gzarr.cpu.scratch import lent_scratch
 from gzarr.cpu.threads import share as share_out
 from gzarr.cpu.threads import spread
@@ -93,7 +93,7 @@ class LoopWrite:
         How much there is to do.
     value : object
         The values: they must live as long as their address is used.
-    job, encoder, fill, element
+    job, encoder, fill
         Arguments of the loop that are the same for all tables.
     n_threads : int
         How many threads share the work.
@@ -109,7 +109,6 @@ class LoopWrite:
     job: bytes
     encoder: bytes
     fill: bytes
-    element: bytes | None
     n_threads: int
     threads_a_shard: int = 1
     stage = "loop"
@@ -173,7 +172,7 @@ class LoopWrite:
             into: tuple[Any, Any, Any] = None, None, (list(map(old.get, keys)), room[:nbytes])
             if target is not None:
                 prefix = os.fsencode(target.prefix + self.source.keys.prefix)
-                into = (prefix, os.fsencode(target.temporary), target.written, target.number()), None, None
+                into = (prefix, os.fsencode(target.temporary), target.number()), None, None
             try:
                 n_left, taken, placed, *made = self._call(loop, table, into, room[nbytes:], status)
             except (TypeError, BufferError):  # old contents that are no plain memory
@@ -281,7 +280,7 @@ class LoopWrite:
 
     def _call(self, loop: Any, table: Any, into: tuple[Any, Any, Any], room: Any, status: bytearray) -> Any:
         """Let the loop write a table. into: what it writes to, of files, a shard in memory, or chunks for a store."""
-        return loop.write(self.job, self.encoder, self.element, table.columns, self.fill, *into, room, status)
+        return loop.write(self.job, self.encoder, (*table.columns, None), self.fill, *into, room, status)
 
     def _left(self, batch: _Batch, chunks: Sequence[int]) -> Groups:
         """Chunks as parts by stored object, for the reference path."""
@@ -355,7 +354,7 @@ def shared_size(source: Source, size: int) -> int:
 
 def make_write(
     where: tuple[Source, Target | None, Batches],
-    given: tuple[Any, int, bytes | None],
+    given: tuple[Any, int, tuple[int, ...] | None],
     *,
     keep_empty: bool,
     n_threads: int,
@@ -367,7 +366,7 @@ def make_write(
     where : tuple[Source, Target | None, Batches]
         Where the chunks are; how their files may be written, None if the store takes every object; what is written, in
         tables of `write_size` chunks.
-    given : tuple[Any, int, bytes | None]
+    given : tuple[Any, int, tuple[int, ...] | None]
         The value, of the plan's shape; how many of its bytes are swapped at a time; the loop's struct Element for a
         field, None for whole elements.
     keep_empty : bool
@@ -388,10 +387,9 @@ def make_write(
         tables=batches,
         work=Work(batches.nchunks, chain.nbytes, each, unlocked=True, chunk_s=source.write_chunk_time.chunk_s),
         value=value,
-        job=chain.job(swap, source.keys.separator, value, batches.npoints),
+        job=chain.job(swap, source.keys.separator, value, batches.npoints, element or WHOLE),
         encoder=(chain.encoder or Encoder()).table(extents, keep_empty=not drops, keep_beyond=keep_beyond),
         fill=chain.fill if own_dtype else np.asarray(fill_of(chain.chunk), value.dtype).tobytes(),
-        element=element,
         n_threads=n_threads,
         threads_a_shard=n_threads // nobjects if nobjects and chain.encoder is not None else 1,
     )

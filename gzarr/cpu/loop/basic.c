@@ -62,8 +62,6 @@ static bool find_shard(const Basic *basic, Call *call, Copies *copies, Shard *sh
     call->version = (const int64_t *)PyBytes_AsString(version);
     call->index = shard->index.buf;
     call->n_index = shard->index.len / (2 * WORD);
-    call->written = basic->written.buf;
-    call->n_written = basic->written.len / WORD;
     call->sharded = true;
     if (!call->version || PyBytes_Size(version) != 5 * WORD) return false;
     const bool has_path = PyTuple_Size(shard->found) == 3; /* which does not come from its coordinates */
@@ -241,8 +239,6 @@ static PyObject *basic_write(PyObject *self, PyObject *args) {
     Sink sink = {
         .temporary = PyBytes_AsString(basic->temporary),
         .temporary_length = PyBytes_Size(basic->temporary),
-        .written = basic->written.buf,
-        .n_written = basic->written.len / WORD,
         .number = number ? PyLong_AsUnsignedLongLong(number) : 0,
     };
     Py_XDECREF(number);
@@ -290,7 +286,6 @@ static void basic_dealloc(PyObject *self) {
     Basic *basic = (Basic *)self;
     PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
-    if (basic->written.obj) PyBuffer_Release(&basic->written);
     for (int i = 0; i < N_HELD; i++) Py_XDECREF(held(basic, i));
     freefunc release_memory = (freefunc)PyType_GetSlot(type, Py_tp_free);
     release_memory(self);
@@ -339,15 +334,15 @@ static bool take_shards(Basic *basic, PyObject *shards) {
     return sound;
 }
 
-/* Basic(job, extents, counts, path, fill, arrays, written, target, shards, fetch). arrays: (dtype, empty, stored_as,
+/* Basic(job, extents, counts, path, fill, arrays, target, shards, fetch). arrays: (dtype, empty, stored_as,
  * index). target: None if nothing is written. shards: None if there are none. fetch: None if chunks are files. */
 static PyObject *basic_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
     enum { JOB, EXTENTS, COUNTS, N };
     Py_buffer b[N];
-    PyObject *path, *fill, *target, *shards, *fetch, *written, *dtype, *empty, *stored_as, *index;
+    PyObject *path, *fill, *target, *shards, *fetch, *dtype, *empty, *stored_as, *index;
     memset(b, 0, sizeof b);
-    if (!PyArg_ParseTuple(args, "y*y*y*SS(OOOO)OOOO", &b[JOB], &b[EXTENTS], &b[COUNTS], &path, &fill, &dtype, &empty,
-                          &stored_as, &index, &written, &target, &shards, &fetch))
+    if (!PyArg_ParseTuple(args, "y*y*y*SS(OOOO)OOO", &b[JOB], &b[EXTENTS], &b[COUNTS], &path, &fill, &dtype, &empty,
+                          &stored_as, &index, &target, &shards, &fetch))
         return NULL;
     allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
     Basic *basic = (Basic *)allocate(type, 0);
@@ -358,8 +353,7 @@ static PyObject *basic_new(PyTypeObject *type, PyObject *args, PyObject *keyword
         basic->dtype = Py_NewRef(dtype), basic->empty = Py_NewRef(empty), basic->stored_as = Py_NewRef(stored_as);
         basic->index = Py_NewRef(index), basic->path = Py_NewRef(path), basic->fill = Py_NewRef(fill);
         if (fetch != Py_None) basic->fetch = Py_NewRef(fetch);
-        sound = sound && basic_is_sound(basic) && !PyObject_GetBuffer(written, &basic->written, PyBUF_WRITABLE) &&
-                basic->written.len >= WORD && (target == Py_None || take_target(basic, target)) &&
+        sound = sound && basic_is_sound(basic) && (target == Py_None || take_target(basic, target)) &&
                 (shards == Py_None || take_shards(basic, shards));
     }
     release(b, N);

@@ -28,7 +28,6 @@ typedef struct {
     PyObject *fetch;                     /* gives chunks from a store; NULL if they are files */
     int64_t counts[MAX_NDIM], steps[MAX_NDIM]; /* of shards: chunks, and entries of the index from one to the next */
     IndexFormat format;                        /* of shards that are written */
-    Py_buffer written;
 } Basic;
 
 /* What one axis takes of the array. */

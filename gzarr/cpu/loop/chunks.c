@@ -1,49 +1,35 @@
 /* Reads and writes tables of chunks: see gzarr/cpu/compiled/{read,write}.py. */
 #include "module.h"
 
-enum { TABLE_COLUMNS = 4 };
-
-/* Take the columns of a table. (Apart from other arguments, as CPython counts those of nested tuples wrong.) */
-static bool take_columns(PyObject *table, Py_buffer *b) {
-    return PyArg_ParseTuple(table, "y*y*z*z*", &b[0], &b[1], &b[2], &b[3]);
-}
-
-/* read(job, element, table, blocks, rows, sources, items, path, written, fill, scratch, status): table: see `take_table`.
- * blocks: None for a single result; rows: of each. sources: see `take_objects`; None for chunks that are stored alone. items:
- * what is stored of every chunk, or of every object, None for nothing; None for files. Returns: (chunks left, bytes read, bytes placed). */
+/* read(job, table, sources, items, path, fill, scratch, status): table: see `take_table`. sources: see `take_objects`;
+ * None for chunks that are stored alone. items: what is stored of every chunk, or of every object, None for nothing; None
+ * for files. Returns: (chunks left, bytes read, bytes placed). */
 PyObject *loop_read(PyObject *module, PyObject *args) {
-    enum { JOB, ELEMENT, TABLE, BLOCKS = TABLE + TABLE_COLUMNS, OBJECTS, PATH = OBJECTS + OBJECT_COLUMNS, WRITTEN, FILL, SCRATCH, STATUS, N };
+    enum { JOB, TABLE, OBJECTS = TABLE + TABLE_COLUMNS, PATH = OBJECTS + OBJECT_COLUMNS, FILL, SCRATCH, STATUS, N };
     Py_buffer b[N];
     PyObject *table, *sources, *given;
     Items items = {0};
     Objects objects = {0};
-    long long rows;
     Done done = {0};
     memset(b, 0, sizeof b);
-    if (!PyArg_ParseTuple(args, "y*z*Oz*LOOy*y*y*w*w*", &b[JOB], &b[ELEMENT], &table, &b[BLOCKS], &rows, &sources, &given,
-                          &b[PATH], &b[WRITTEN], &b[FILL], &b[SCRATCH], &b[STATUS]))
+    if (!PyArg_ParseTuple(args, "y*OOOy*y*w*w*", &b[JOB], &table, &sources, &given, &b[PATH], &b[FILL], &b[SCRATCH],
+                          &b[STATUS]))
         return NULL;
     const bool in_memory = given != Py_None, sharded = sources != Py_None;
     Job job = {0};
     const int64_t n = b[STATUS].len;
-    bool sound = take_columns(table, &b[TABLE]) && (!sharded || take_objects(sources, &b[OBJECTS], in_memory, &objects)) &&
+    bool sound = (!sharded || take_objects(sources, &b[OBJECTS], in_memory, &objects)) &&
                  (!in_memory || take_items(given, &items)) && take_job(&b[JOB], &job);
     Call call = {
         .job = &job,
-        .blocks = b[BLOCKS].buf,
-        .n_blocks = b[BLOCKS].len / (2 * WORD),
-        .rows = rows,
         .items = sharded ? NULL : items.all,
-        .written = b[WRITTEN].buf,
-        .n_written = b[WRITTEN].len / WORD,
         .path = b[PATH].buf,
         .path_length = b[PATH].len,
         .sharded = sharded,
         .fill = b[FILL].buf,
     };
-    sound = sound && take_element(&b[ELEMENT], &job, &call.element) && b[FILL].len == out_size(&call) &&
-            b[SCRATCH].len >= job.max_encoded + job.nbytes && b[WRITTEN].len >= WORD && take_table(&call, &b[TABLE], n) &&
-            (job.npoints >= 0 || !call.slots || (call.blocks && rows > 0));
+    sound = sound && take_table(&call, table, &b[TABLE], n) && b[FILL].len == out_size(&call) &&
+            b[SCRATCH].len >= job.max_encoded + job.nbytes;
     if (sharded) sound = sound && b[OBJECTS].len == 2 * n * WORD && objects_are_sound(&objects, n);
     if (in_memory) sound = sound && items.n == (sharded ? objects.n_objects : n);
     if (sound) {
@@ -59,7 +45,7 @@ PyObject *loop_read(PyObject *module, PyObject *args) {
     return sound ? report(&done) : refuse();
 }
 
-enum { FILE_PATH, TEMPORARY, GENERATIONS, MADE, INDEX, OLD, OLD_INDEX, ENTRIES, N_HELD };
+enum { FILE_PATH, TEMPORARY, MADE, INDEX, OLD, OLD_INDEX, ENTRIES, N_HELD };
 
 /* Where a write puts its chunks, and the memory that this is. */
 typedef struct {
@@ -68,16 +54,15 @@ typedef struct {
     uint64_t *entries; /* of chunks for a store */
 } Destination;
 
-/* Take (path, temporary, written, number): files. */
+/* Take (path, temporary, number): files. */
 static bool take_files(PyObject *files, Destination *to, Call *call, Sink *sink) {
     Py_buffer *held = to->held;
     unsigned long long number;
-    if (!PyArg_ParseTuple(files, "y*y*w*K", &held[FILE_PATH], &held[TEMPORARY], &held[GENERATIONS], &number)) return false;
+    if (!PyArg_ParseTuple(files, "y*y*K", &held[FILE_PATH], &held[TEMPORARY], &number)) return false;
     call->path = held[FILE_PATH].buf, call->path_length = held[FILE_PATH].len;
     sink->temporary = held[TEMPORARY].buf, sink->temporary_length = held[TEMPORARY].len;
-    sink->written = held[GENERATIONS].buf, sink->n_written = held[GENERATIONS].len / WORD;
     sink->number = number;
-    return held[GENERATIONS].len >= WORD;
+    return true;
 }
 
 /* Take (made, index, position, next, until, old, old_index, entries): a shard that is put together in memory. old, old_index:
@@ -122,26 +107,26 @@ static PyObject *list_made(const Sink *sink, const char *status, Py_ssize_t n) {
     return list;
 }
 
-/* write(job, encoder, element, table, fill, files, shard, chunks, scratch, status). files, shard, chunks: see `take_files`,
+/* write(job, encoder, table, fill, files, shard, chunks, scratch, status). files, shard, chunks: see `take_files`,
  * `take_shard` and `take_chunks`; all but one are None. Returns: (chunks left, bytes gathered, bytes made), and of a shard
  * where it now ends, and its next entry, or the list of chunks. */
 PyObject *loop_write(PyObject *module, PyObject *args) {
-    enum { JOB, ENCODER, ELEMENT, TABLE, FILL = TABLE + TABLE_COLUMNS, SCRATCH, STATUS, N };
+    enum { JOB, ENCODER, TABLE, FILL = TABLE + TABLE_COLUMNS, SCRATCH, STATUS, N };
     Py_buffer b[N];
     PyObject *table, *files, *shard, *chunks, *made = NULL;
     Done done = {0};
     memset(b, 0, sizeof b);
-    if (!PyArg_ParseTuple(args, "y*y*z*Oy*OOOw*w*", &b[JOB], &b[ENCODER], &b[ELEMENT], &table, &b[FILL], &files, &shard,
-                          &chunks, &b[SCRATCH], &b[STATUS]))
+    if (!PyArg_ParseTuple(args, "y*y*Oy*OOOw*w*", &b[JOB], &b[ENCODER], &table, &b[FILL], &files, &shard, &chunks,
+                          &b[SCRATCH], &b[STATUS]))
         return NULL;
     Job job = {0};
     Encoder encoder = {0};
     Destination to = {0};
     Call call = {.job = &job, .fill = b[FILL].buf};
     Sink sink = {.encoder = &encoder};
-    bool sound = take_columns(table, &b[TABLE]) && take_job(&b[JOB], &job) && take_encoder(&b[ENCODER], &job, &encoder) && b[FILL].len == job.itemsize &&
-                 b[SCRATCH].len >= write_room(&job, &encoder) && take_element(&b[ELEMENT], &job, &call.element) &&
-                 !call.element.cast && take_table(&call, &b[TABLE], b[STATUS].len) && !call.slots && !call.firsts;
+    bool sound = take_job(&b[JOB], &job) && take_encoder(&b[ENCODER], &job, &encoder) && b[FILL].len == job.itemsize &&
+                 b[SCRATCH].len >= write_room(&job, &encoder) && take_table(&call, table, &b[TABLE], b[STATUS].len) &&
+                 !call.element.cast && !call.slots && !call.firsts;
     if (sound)
         sound = files != Py_None   ? take_files(files, &to, &call, &sink)
                 : shard != Py_None ? take_shard(shard, &to, &call, &sink)

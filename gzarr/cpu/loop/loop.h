@@ -92,6 +92,8 @@ struct Library {
     void (*libdeflate_free_compressor)(void *);
     size_t (*libdeflate_gzip_compress)(void *, const void *, size_t, void *, size_t);
     size_t (*libdeflate_zlib_compress)(void *, const void *, size_t, void *, size_t);
+    uint64_t *written; /* by inode, a number for each file that this process writes (gzarr/storage/local_files.py) */
+    size_t n_written;
 };
 
 extern struct Library lib;
@@ -138,6 +140,8 @@ typedef struct {
     int64_t separator;
     int64_t out;                    /* address of the result, or of the value; of the first slot, if there are several */
     int64_t npoints;                /* -1 for boxes */
+    int64_t rows;                   /* of a block of slots */
+    int64_t element_start, element_size, result_size, cast_from, cast_to; /* as in Element; zeros for all of it as it is */
     int64_t chunk_shape[MAX_NDIM];  /* elements */
     int64_t chunk_stride[MAX_NDIM]; /* bytes */
     int64_t out_shape[MAX_NDIM];    /* of a list of points only the first is used; of a slot, if there are several */
@@ -192,7 +196,7 @@ typedef struct {
     const int64_t *firsts; /* (n + 1,): where the copies of each chunk begin, and where the last end; NULL for one of each */
     const int64_t *slots;  /* (n_copies,): where they go: rows of blocks, one block after the other; NULL for Job.out */
     const int64_t *blocks; /* slots: (n_blocks, 2), address, bytes from one row to the next */
-    int64_t n_blocks, rows; /* slots: rows of a block */
+    int64_t n_blocks;
     const int64_t *lists;   /* index lists of spans */
     int64_t n_lists;
     const int64_t *coords; /* points: of the chunks, (n, ndim) */
@@ -201,8 +205,6 @@ typedef struct {
     const int64_t *order;  /* points: positions in the result, (npoints,) */
     const Item *items;     /* the chunks, if they are in memory; NULL if not */
     const int64_t *version;  /* of the shard that the index is of (gzarr.storage.local_files.FileVersion); NULL for any */
-    const uint64_t *written; /* with a version: the table that its number is from (Target.written) */
-    int64_t n_written;
     const char *path; /* of the shard, or what the chunks' paths begin with */
     int64_t path_length;
     const void *index; /* offset and size of chunks of the shard, as `look_up` reads them from anywhere in memory;
@@ -214,7 +216,7 @@ typedef struct {
     bool bytes_may_change; /* as in Item */
     bool sharded;
     const char *fill; /* an element of the result, or, if it is written, of the chunk */
-    Element element;
+    Element element; /* of the job */
 } Call;
 
 static inline int64_t element_size(const Call *call) { return call->element.size ? call->element.size : call->job->itemsize; }
@@ -289,8 +291,6 @@ typedef struct {
     const Encoder *encoder;
     const char *temporary; /* files: what is put before their names for temporary ones */
     int64_t temporary_length;
-    uint64_t *written; /* files: what generations are made of, by inode (Target.written) */
-    int64_t n_written;
     uint64_t number; /* files: what is put there next */
     char *shard;      /* a shard, or chunks for a store (Call.items): its bytes, `position` of `capacity` made */
     uint64_t *index;  /* chunks: an entry for each part. A shard: its index, of as many entries as Call.index, `next` of them done */

@@ -4,7 +4,7 @@
 #include <string.h>
 
 /* Counts what Python and the loop agree on: arguments, tables, results. */
-enum { VERSION = 28 };
+enum { VERSION = 29 };
 
 static const char SORT[] = "gzarr.sort";
 
@@ -140,7 +140,7 @@ static PyObject *loop_reduce(PyObject *module, PyObject *args) {
     return sound ? PyBool_FromLong(done) : refuse();
 }
 
-/* bind(addresses): those of the functions of `lib`, in its order, as they lie in memory; 0 for one that is not there. */
+/* bind(addresses): the fields of `lib`, in its order, as they lie in memory; 0 for a function that is not there. */
 static PyObject *loop_bind(PyObject *module, PyObject *args) {
     Py_buffer addresses;
     if (!PyArg_ParseTuple(args, "y*", &addresses)) return NULL;

@@ -9,6 +9,9 @@
 
 static const Py_ssize_t WORD = sizeof(int64_t);
 
+/* Numbers of a Job before its arrays. */
+enum { JOB_HEAD = 16 };
+
 /* tables.c: fill a struct of `head` numbers and then `rows` arrays of MAX_NDIM from a table, in which these have `ndim`
  * numbers. more: bytes that the table has besides. False if it is not so long. */
 bool unpack(const Py_buffer *table, int64_t ndim, int head, int rows, Py_ssize_t more, int64_t *to);
@@ -16,12 +19,11 @@ bool unpack(const Py_buffer *table, int64_t ndim, int head, int rows, Py_ssize_t
 bool take_job(const Py_buffer *table, Job *job);
 bool job_is_sound(const Job *job);
 bool take_encoder(const Py_buffer *table, const Job *job, Encoder *encoder);
-/* Take what is wanted of every element: where it begins, its bytes, those in the result, types of a cast or -1 and -1; all of
- * it without a table. False if they do not fit each other. */
-bool take_element(const Py_buffer *table, const Job *job, Element *element);
-/* Give a call the four columns of a table of so many chunks: of boxes spans, lists, firsts and slots, of points coords,
- * starts, places and order. False if they do not fit each other. */
-bool take_table(Call *call, const Py_buffer *table, int64_t n);
+/* Give a call, which has its job, the columns of a table of so many chunks: of boxes spans, lists, firsts, slots and the
+ * blocks of slots, of points coords, starts, places and order. False if they do not fit each other. (Apart from other
+ * arguments, as CPython counts those of nested tuples wrong.) */
+enum { TABLE_COLUMNS = 5 };
+bool take_table(Call *call, PyObject *columns, Py_buffer *table, int64_t n);
 /* Take (places, bounds, numbers, paths): see Objects. in_memory: whether they are no files, and have no paths. */
 enum { OBJECT_COLUMNS = 4 };
 bool take_objects(PyObject *sources, Py_buffer *b, bool in_memory, Objects *objects);

@@ -18,9 +18,9 @@ static bool plan_copy(const Call *call, int64_t f, Copy *copy) {
     copy->dst = (char *)(intptr_t)call->job->out;
     if (call->slots) {
         const int64_t slot = call->slots[f];
-        if (slot < 0 || slot / call->rows >= call->n_blocks) return false;
-        const int64_t *block = call->blocks + 2 * (slot / call->rows);
-        copy->dst = (char *)(intptr_t)block[0] + slot % call->rows * block[1];
+        if (slot < 0 || slot / call->job->rows >= call->n_blocks) return false;
+        const int64_t *block = call->blocks + 2 * (slot / call->job->rows);
+        copy->dst = (char *)(intptr_t)block[0] + slot % call->job->rows * block[1];
     }
     for (int64_t a = 0; a < ndim; a++)
         if (!add_axis(call, call->spans + f * ndim + a, (int)a, copy)) return false;

@@ -103,7 +103,7 @@ bool is_version(const Call *call, int fd) {
     struct stat info;
     if (!version) return true;
     if (fstat(fd, &info)) return false;
-    const uint64_t *noted = call->written + (uint64_t)info.st_ino % (uint64_t)call->n_written;
+    const uint64_t *noted = lib.written + (uint64_t)info.st_ino % lib.n_written;
     return (int64_t)info.st_ino == version[0] && (int64_t)info.st_size == version[1] &&
            nanoseconds(&info.st_mtim) == (uint64_t)version[2] && nanoseconds(&info.st_ctim) == (uint64_t)version[3] &&
            __atomic_load_n(noted, __ATOMIC_ACQUIRE) == (uint64_t)version[4];

@@ -29,8 +29,8 @@ bool take_job(const Py_buffer *table, Job *job) {
     if (table->len < WORD) return false;
     const int64_t ndim = *(const int64_t *)table->buf;
     if (ndim < 1 || ndim > MAX_NDIM) return false;
-    const Py_ssize_t filters = table->len - (10 + 4 * ndim) * WORD;
-    return filters >= 0 && filters % FILTER_NBYTES == 0 && unpack(table, ndim, 10, 4, filters, (int64_t *)job) &&
+    const Py_ssize_t filters = table->len - (JOB_HEAD + 4 * ndim) * WORD;
+    return filters >= 0 && filters % FILTER_NBYTES == 0 && unpack(table, ndim, JOB_HEAD, 4, filters, (int64_t *)job) &&
            job_is_sound(job) && has_decoder(job) &&
            take_filters(job, (const char *)table->buf + table->len - filters, filters / FILTER_NBYTES);
 }
@@ -50,15 +50,12 @@ bool take_encoder(const Py_buffer *table, const Job *job, Encoder *encoder) {
     return encoder_is_sound(encoder, job);
 }
 
-bool take_element(const Py_buffer *table, const Job *job, Element *element) {
-    const int64_t *numbers = table->buf;
-    *element = (Element){0};
-    if (!numbers) return true;
-    if (table->len != 5 * WORD) return false;
-    element->start = numbers[0], element->size = numbers[1], element->out_size = numbers[2];
+static bool take_element(const Job *job, Element *element) {
+    *element = (Element){.start = job->element_start, .size = job->element_size, .out_size = job->result_size};
+    if (!element->size) return !element->start && !element->out_size;
     return element->start >= 0 && element->size >= 1 && element->size <= job->itemsize &&
            element->start <= job->itemsize - element->size && element->out_size >= 1 && element->out_size <= INT32_MAX &&
-           find_cast(numbers[3], numbers[4], element->size, element->out_size, &element->cast);
+           find_cast(job->cast_from, job->cast_to, element->size, element->out_size, &element->cast);
 }
 
 static bool take_boxes(Call *call, const Py_buffer *table, int64_t n) {
@@ -66,8 +63,9 @@ static bool take_boxes(Call *call, const Py_buffer *table, int64_t n) {
     call->spans = table[0].buf, call->n_copies = table[0].len / (call->job->ndim * (Py_ssize_t)sizeof(Span));
     call->lists = table[1].buf, call->n_lists = table[1].len / WORD;
     call->firsts = table[2].buf, call->slots = table[3].buf;
+    call->blocks = table[4].buf, call->n_blocks = table[4].len / (2 * WORD);
     return (call->firsts ? table[2].len == (n + 1) * WORD : call->n_copies == n) &&
-           (!call->slots || table[3].len == call->n_copies * WORD);
+           (!call->slots || (table[3].len == call->n_copies * WORD && call->blocks && call->job->rows > 0));
 }
 
 static bool take_points(Call *call, const Py_buffer *table, int64_t n) {
@@ -78,8 +76,9 @@ static bool take_points(Call *call, const Py_buffer *table, int64_t n) {
            table[3].len == job->npoints * WORD && table[2].len == table[3].len;
 }
 
-bool take_table(Call *call, const Py_buffer *table, int64_t n) {
-    return call->job->npoints < 0 ? take_boxes(call, table, n) : take_points(call, table, n);
+bool take_table(Call *call, PyObject *columns, Py_buffer *table, int64_t n) {
+    return PyArg_ParseTuple(columns, "y*y*z*z*z*", &table[0], &table[1], &table[2], &table[3], &table[4]) &&
+           take_element(call->job, &call->element) && (call->job->npoints < 0 ? take_boxes : take_points)(call, table, n);
 }
 
 bool take_objects(PyObject *sources, Py_buffer *b, bool in_memory, Objects *objects) {

@@ -146,7 +146,7 @@ static bool write_runs(int fd, const Copy *copy) {
 /* Let the file that was written under a lock take its place. */
 bool publish(Sink *sink, State *state) {
     /* Before it is seen: it must differ from all files that had its inode. */
-    uint64_t *at = sink->written + (uint64_t)state->lock.inode % (uint64_t)sink->n_written;
+    uint64_t *at = lib.written + (uint64_t)state->lock.inode % lib.n_written;
     __atomic_store_n(at, sink->number++, __ATOMIC_RELAXED);
     return rename_lock(&state->lock);
 }

@@ -4,17 +4,17 @@
 
 #include <string.h>
 
-/* fetch(ndim, separator, coords, path, sources, written, slab, phase, offsets, sizes, cursor). coords, path: of files.
+/* fetch(ndim, separator, coords, path, sources, slab, phase, answer, cursor). coords, path: of files. answer: offsets, sizes.
  * sources: see `take_objects`; None for files. */
 PyObject *loop_fetch(PyObject *module, PyObject *args) {
-    enum { COORDS, PATH, WRITTEN, SLAB, OFFSETS, SIZES, CURSOR, OBJECTS, N = OBJECTS + OBJECT_COLUMNS };
+    enum { COORDS, PATH, SLAB, OFFSETS, SIZES, CURSOR, OBJECTS, N = OBJECTS + OBJECT_COLUMNS };
     Py_buffer b[N];
     PyObject *sources;
     Objects objects = {0};
     long long ndim, separator, phase;
     memset(b, 0, sizeof b);
-    if (!PyArg_ParseTuple(args, "LLy*y*Oy*w*Lw*w*w*", &ndim, &separator, &b[COORDS], &b[PATH], &sources, &b[WRITTEN],
-                          &b[SLAB], &phase, &b[OFFSETS], &b[SIZES], &b[CURSOR]))
+    if (!PyArg_ParseTuple(args, "LLy*y*Ow*L(w*w*)w*", &ndim, &separator, &b[COORDS], &b[PATH], &sources, &b[SLAB],
+                          &phase, &b[OFFSETS], &b[SIZES], &b[CURSOR]))
         return NULL;
     const bool sharded = sources != Py_None;
     const int64_t n = b[SIZES].len / WORD;
@@ -25,8 +25,6 @@ PyObject *loop_fetch(PyObject *module, PyObject *args) {
         .job = &job,
         .n = n,
         .coords = b[COORDS].buf,
-        .written = b[WRITTEN].buf,
-        .n_written = b[WRITTEN].len / WORD,
         .path = b[PATH].buf,
         .path_length = b[PATH].len,
     };
@@ -40,7 +38,7 @@ PyObject *loop_fetch(PyObject *module, PyObject *args) {
         .offsets = b[OFFSETS].buf,
         .sizes = b[SIZES].buf,
     };
-    sound = sound && ndim >= 1 && ndim <= MAX_NDIM && b[OFFSETS].len == n * WORD && call.n_written > 0 &&
+    sound = sound && ndim >= 1 && ndim <= MAX_NDIM && b[OFFSETS].len == n * WORD &&
             (sharded || b[COORDS].len == n * ndim * WORD) && b[CURSOR].len == WORD && *fetch.cursor >= 0 && phase >= 0 &&
             phase < SLAB_ALIGNMENT;
     if (sound) {
@@ -53,14 +51,14 @@ PyObject *loop_fetch(PyObject *module, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-/* put(places, path, temporary, coords, addresses, sizes, written, number, status) */
+/* put(places, path, temporary, coords, addresses, sizes, number, status) */
 PyObject *loop_put(PyObject *module, PyObject *args) {
-    enum { PLACES, PATH, TEMPORARY, COORDS, ADDRESSES, SIZES, WRITTEN, STATUS, N };
+    enum { PLACES, PATH, TEMPORARY, COORDS, ADDRESSES, SIZES, STATUS, N };
     Py_buffer b[N];
     unsigned long long number;
     int64_t left = 0;
-    if (!PyArg_ParseTuple(args, "y*y*y*y*y*y*w*Kw*", &b[PLACES], &b[PATH], &b[TEMPORARY], &b[COORDS], &b[ADDRESSES],
-                          &b[SIZES], &b[WRITTEN], &number, &b[STATUS]))
+    if (!PyArg_ParseTuple(args, "y*y*y*y*y*y*Kw*", &b[PLACES], &b[PATH], &b[TEMPORARY], &b[COORDS], &b[ADDRESSES],
+                          &b[SIZES], &number, &b[STATUS]))
         return NULL;
     Places places = {0};
     const int64_t ndim = b[PLACES].len >= WORD ? *(const int64_t *)b[PLACES].buf : 0, n = b[STATUS].len;
@@ -68,7 +66,7 @@ PyObject *loop_put(PyObject *module, PyObject *args) {
                  places.entries <= INT32_MAX && n <= INT32_MAX && (!places.checksum || lib.crc32c_value);
     const int64_t n_chunks = n * (places.entries ? places.entries : 1);
     sound = sound && b[COORDS].len / WORD == n * ndim && b[SIZES].len / WORD == n_chunks &&
-            b[ADDRESSES].len / WORD == n_chunks && b[WRITTEN].len >= WORD;
+            b[ADDRESSES].len / WORD == n_chunks;
     const Put put = {
         .places = &places,
         .coords = b[COORDS].buf,
@@ -81,8 +79,6 @@ PyObject *loop_put(PyObject *module, PyObject *args) {
     Sink sink = {
         .temporary = b[TEMPORARY].buf,
         .temporary_length = b[TEMPORARY].len,
-        .written = b[WRITTEN].buf,
-        .n_written = b[WRITTEN].len / WORD,
         .number = number,
     };
     if (sound) {
@@ -122,25 +118,20 @@ PyObject *loop_plain_zstd(PyObject *module, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-/* parse_blosc(slab, offsets, sizes, nbytes, to_host, shuffles, typesizes, blocksizes, bounds, streams) */
+/* parse_blosc(slab, offsets, sizes, nbytes, frames, bounds, streams) */
 PyObject *loop_parse_blosc(PyObject *module, PyObject *args) {
-    enum { SLAB, OFFSETS, SIZES, TO_HOST, SHUFFLES, TYPESIZES, BLOCKSIZES, BOUNDS, STREAMS, N };
+    enum { SLAB, OFFSETS, SIZES, FRAMES, BOUNDS, STREAMS, N };
     Py_buffer b[N];
     Frames frames = {0};
     long long nbytes;
     bool counted = false;
-    if (!PyArg_ParseTuple(args, "y*y*y*Lw*w*w*w*w*w*", &b[SLAB], &b[OFFSETS], &b[SIZES], &nbytes, &b[TO_HOST],
-                          &b[SHUFFLES], &b[TYPESIZES], &b[BLOCKSIZES], &b[BOUNDS], &b[STREAMS]))
+    if (!PyArg_ParseTuple(args, "y*y*y*Lw*w*w*", &b[SLAB], &b[OFFSETS], &b[SIZES], &nbytes, &b[FRAMES], &b[BOUNDS], &b[STREAMS]))
         return NULL;
-    bool sound = take_frames(&b[SLAB], &b[OFFSETS], &b[SIZES], &frames) && nbytes > 0 && b[TO_HOST].len == frames.n &&
-                 b[SHUFFLES].len == frames.n && b[TYPESIZES].len == frames.n * (Py_ssize_t)sizeof(int32_t) &&
-                 b[BLOCKSIZES].len == frames.n * WORD && b[BOUNDS].len == (STREAM_KINDS + 1) * WORD &&
+    bool sound = take_frames(&b[SLAB], &b[OFFSETS], &b[SIZES], &frames) && nbytes > 0 &&
+                 b[FRAMES].len == frames.n * (Py_ssize_t)sizeof(Frame) && b[BOUNDS].len == (STREAM_KINDS + 1) * WORD &&
                  b[STREAMS].len % (STREAM_COLUMNS * WORD) == 0;
     frames.nbytes = nbytes;
-    frames.to_host = b[TO_HOST].buf;
-    frames.shuffles = b[SHUFFLES].buf;
-    frames.typesizes = b[TYPESIZES].buf;
-    frames.blocksizes = b[BLOCKSIZES].buf;
+    frames.frames = b[FRAMES].buf;
     frames.bounds = b[BOUNDS].buf;
     frames.streams = b[STREAMS].len ? b[STREAMS].buf : NULL;
     frames.n_streams = b[STREAMS].len / (STREAM_COLUMNS * WORD);

@@ -36,6 +36,14 @@ typedef struct {
     int64_t path_length;
 } Put;
 
+/* How the decoded bytes of a Blosc frame are shuffled, and whether the host must decode it, which then has no streams: a
+ * row of gzarr/gpu/codecs/blosc/parsing.py. */
+typedef struct {
+    int64_t blocksize;
+    int32_t typesize;
+    uint8_t shuffle, to_host;
+} Frame;
+
 /* Encoded chunks in a slab, and, of Blosc's frames, what is in them. */
 enum { STREAM_KINDS = 5, STREAM_COLUMNS = 5 };
 typedef struct {
@@ -44,10 +52,7 @@ typedef struct {
     const int64_t *offsets, *sizes;
     int64_t n;
     int64_t nbytes; /* of a decoded chunk */
-    uint8_t *to_host; /* whether the host must decode a frame, which then has no streams */
-    uint8_t *shuffles;
-    int32_t *typesizes;
-    int64_t *blocksizes;
+    Frame *frames;
     int64_t *bounds;  /* (STREAM_KINDS + 1,): where the streams of each kind begin */
     int64_t *streams; /* (STREAM_COLUMNS, n_streams): frame, place in the slab, bytes, place in the chunk, decoded bytes */
     int64_t n_streams;

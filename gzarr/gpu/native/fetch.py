@@ -24,7 +24,6 @@ from gzarr.indexing.selection import Indices
 from gzarr.layout.chunk_layout import Layout, Names
 from gzarr.layout.sharded import Sharded
 from gzarr.storage.base import Store
-from gzarr.storage.local_files import WRITTEN
 
 #: Instead of a size: there is no such chunk; the reference path must look at it.
 MISSING, LEFT = -1, -2
@@ -154,8 +153,8 @@ def fetch(
     def read(piece: tuple[int, int]) -> None:
         some = slice(*piece)
         sources = None if shards is None else shards.cut(*piece).columns(source.file)
-        where = ndim, separator, coords[some], prefix, sources, WRITTEN
-        library.extension().fetch(*where, buffer, phase, answer.offsets[some], answer.sizes[some], cursor)
+        room = buffer, phase, (answer.offsets[some], answer.sizes[some]), cursor
+        library.extension().fetch(ndim, separator, coords[some], prefix, sources, *room)
 
     size = max(-(-n // (n_threads * _PIECES_PER_THREAD)), _MIN_PIECE)
     if n_threads < 2 or n <= size:

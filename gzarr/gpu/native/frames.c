@@ -155,9 +155,7 @@ static bool add_frame(Frames *frames, int64_t i, int64_t *next) {
     if (!walk(frames, i, &frame, next)) return false;
     /* elements of one byte have no byte shuffle, but may have a bit shuffle */
     const bool bytes = frame.flags & FLAG_SHUFFLE && frame.typesize > 1, bits = frame.flags & FLAG_BITS;
-    frames->shuffles[i] = bytes ? 1 : bits ? 2 : 0;
-    frames->typesizes[i] = (int32_t)frame.typesize;
-    frames->blocksizes[i] = frame.blocksize;
+    frames->frames[i] = (Frame){frame.blocksize, (int32_t)frame.typesize, bytes ? 1 : bits ? 2 : 0, false};
     return true;
 }
 
@@ -166,14 +164,14 @@ bool parse_blosc(Frames *frames) {
     if (frames->streams) memcpy(next, frames->bounds, sizeof next);
     for (int64_t i = 0; i < frames->n; i++) {
         if (frames->streams) {
-            if (!frames->to_host[i] && !add_frame(frames, i, next)) return false;
+            if (!frames->frames[i].to_host && !add_frame(frames, i, next)) return false;
             continue;
         }
         int64_t before[STREAM_KINDS];
         memcpy(before, next, sizeof next);
-        frames->shuffles[i] = 0, frames->typesizes[i] = 1, frames->blocksizes[i] = frames->nbytes;
-        frames->to_host[i] = !add_frame(frames, i, next);
-        if (frames->to_host[i]) memcpy(next, before, sizeof next);
+        frames->frames[i] = (Frame){frames->nbytes, 1, 0, false};
+        frames->frames[i].to_host = !add_frame(frames, i, next);
+        if (frames->frames[i].to_host) memcpy(next, before, sizeof next);
     }
     if (!frames->streams) {
         frames->bounds[0] = 0;

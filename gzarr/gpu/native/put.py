@@ -68,7 +68,7 @@ class Put(NamedTuple):
         target = self.target
         temporary = os.fsencode(target.temporary)
         where = np.ascontiguousarray(coords, np.int64), addresses, sizes
-        library.extension().put(self.places, self.path, temporary, *where, target.written, target.number(), status)
+        library.extension().put(self.places, self.path, temporary, *where, target.number(), status)
         return np.frombuffer(status, np.uint8)
 
 

@@ -134,7 +134,7 @@ class Watched:
 
     def read(self, *args: Any) -> tuple[int, int, int]:
         found: tuple[int, int, int] = library._loaded()[0].read(*args)
-        self._count(calls=1, done=len(args[-1]), left=found[0], files=len(args[-1]) if args[6] is None else 0)
+        self._count(calls=1, done=len(args[-1]), left=found[0], files=len(args[-1]) if args[3] is None else 0)
         return found
 
     def write(self, *args: Any) -> tuple[Any, ...]:
@@ -188,7 +188,7 @@ def made_to_lie(data: st.DataObject, table: bytes, *, is_job: bool) -> bytes:
     """
     lying = bytearray(table)
     ndim = int.from_bytes(table[:8], "little", signed=True) if is_job else 0
-    words = [i for i in range(len(lying) // 8) if not is_job or not (i == 8 or i >= 10 + 2 * ndim)]
+    words = [i for i in range(len(lying) // 8) if not is_job or not (i in (8, 10) or i >= 16 + 2 * ndim)]
     if words:
         at = 8 * data.draw(st.sampled_from(words))
         small = st.integers(-3, 80)
@@ -202,19 +202,16 @@ def made_to_lie(data: st.DataObject, table: bytes, *, is_job: bool) -> bytes:
 
 def lying_read(data: st.DataObject, args: list[Any]) -> list[Any]:
     """Arguments of `read` with some numbers changed, but for those that say where memory is and how much."""
-    job, element, columns, places, rows, sources, items, path, written, fill, scratch, status = args
+    job, (*columns, places), sources, items, path, fill, scratch, status = args
     columns = [None if column is None else np.asarray(column).tobytes() for column in columns]
     sources = sources and [column if type(column) is bytes else column.tobytes() for column in sources]
     for _ in range(data.draw(st.integers(1, 3))):
-        which = data.draw(st.sampled_from(["job", "element", "rows", "written", "sources", 0, 0, 1, 2, 3]))
+        which = data.draw(st.sampled_from(["job", "rows", "sources", 0, 0, 1, 2, 3]))
         if which == "job":
             job = made_to_lie(data, job, is_job=True)
-        elif which == "element" and element is not None:
-            element = made_to_lie(data, element, is_job=False)
         elif which == "rows":
-            rows = data.draw(st.integers(-5, rows))
-        elif which == "written":
-            written = written[: data.draw(st.integers(0, 3))]
+            lower = st.integers(-5, struct.unpack_from("q", job, 80)[0])
+            job = job[:80] + struct.pack("q", data.draw(lower)) + job[88:]
         elif which == "sources" and sources is not None:
             at = data.draw(st.integers(0, 3))
             sources[at] = made_to_lie(data, sources[at], is_job=False)
@@ -223,7 +220,7 @@ def lying_read(data: st.DataObject, args: list[Any]) -> list[Any]:
     # The scratch memory has guards around it.
     room = bytearray(len(scratch))
     sources = sources and tuple(sources)
-    return [job, element, tuple(columns), places, rows, sources, items, path, written, fill, room, bytearray(status)]
+    return [job, (*columns, places), sources, items, path, fill, room, bytearray(status)]
 
 
 def read_is_refused_or_left(data: st.DataObject, calls: list[list[Any]]) -> None:
@@ -238,20 +235,18 @@ def read_is_refused_or_left(data: st.DataObject, calls: list[list[Any]]) -> None
 
 def write_is_refused_or_left(data: st.DataObject, calls: list[list[Any]]) -> None:
     """The same of a write."""
-    job, encoder, element, columns, fill, files, shard, chunks, scratch, status = data.draw(st.sampled_from(calls))
+    job, encoder, columns, fill, files, shard, chunks, scratch, status = data.draw(st.sampled_from(calls))
     columns = [None if column is None else np.asarray(column).tobytes() for column in columns]
     if shard is not None:  # memory with guards around it
         made, index, *numbers, old, old_index, entries = shard
         olds = [None if table is None else np.asarray(table).tobytes() for table in (old_index, entries)]
         made, index = bytearray(len(made)), bytearray(index.tobytes())
     for _ in range(data.draw(st.integers(1, 3))):
-        which = data.draw(st.sampled_from(["job", "encoder", "element", 0, 0, 1, "shard", "olds", "chunks"]))
+        which = data.draw(st.sampled_from(["job", "encoder", 0, 0, 1, "shard", "olds", "chunks"]))
         if which == "job":
             job = made_to_lie(data, job, is_job=True)
         elif which == "encoder":
             encoder = made_to_lie(data, encoder, is_job=False)
-        elif which == "element" and element is not None:
-            element = made_to_lie(data, element, is_job=False)
         elif which == "shard" and shard is not None:
             numbers[data.draw(st.integers(0, 2))] = data.draw(st.one_of(st.integers(-5, 100), st.integers(0, 1 << 20)))
         elif which == "olds" and shard is not None:
@@ -266,7 +261,7 @@ def write_is_refused_or_left(data: st.DataObject, calls: list[list[Any]]) -> Non
     status = bytearray(status)
     into = files, shard, chunks, bytearray(len(scratch)), status
     try:
-        n_left, *_ = library.extension().write(job, encoder, element, tuple(columns), fill, *into)
+        n_left, *_ = library.extension().write(job, encoder, tuple(columns), fill, *into)
     except ValueError:
         return
     assert n_left == status.count(1)

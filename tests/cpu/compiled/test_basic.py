@@ -407,7 +407,7 @@ def test_tables_that_lie(folder: Path, data: st.DataObject) -> None:
         compiled_basic._make_basic(basic_of(array)._source, basic_of(array)._target, writes=True)
     job, extents, counts, _, fill, *rest = given
     lies = [made_to_lie(data, table, is_job=table is job) for table in (job, extents, counts)]
-    arrays, written, (encoder, *target, checksum, _), shards, fetch = rest
+    arrays, (encoder, *target, checksum, _), shards, fetch = rest
     lying = (
         made_to_lie(data, encoder, is_job=False),
         *target,
@@ -418,7 +418,7 @@ def test_tables_that_lie(folder: Path, data: st.DataObject) -> None:
     cut = fill[: data.draw(st.integers(3, 4))]
     try:
         made_of_lies = library.extension().Basic(
-            *lies, b"%s/lies/" % str(folder).encode(), cut, arrays, written, lying, *sources
+            *lies, b"%s/lies/" % str(folder).encode(), cut, arrays, lying, *sources
         )
     except ValueError:
         return

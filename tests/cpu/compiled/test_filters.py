@@ -378,6 +378,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_tables_that_lie_are_refused_or_do_no_harm(folder: Path, data: st.DataObject) -> None:
     (asked, _) = calls(data.draw(st.integers(0, len(KNOWN + OF_ZARR) - 1)), folder)
     name, (job, *args) = data.draw(st.sampled_from(asked))
-    filters = 8 * (10 + 4 * 2)
+    filters = 8 * (16 + 4 * 2)
     with suppress(ValueError):
         getattr(library.extension(), name)(job[:filters] + made_to_lie(data, job[filters:], is_job=False), *args)

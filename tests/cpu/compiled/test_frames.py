@@ -9,6 +9,7 @@ import pytest
 from numcodecs.blosc import Blosc
 
 from gzarr.cpu.compiled import library
+from gzarr.gpu.codecs.blosc.parsing import FRAME
 
 pytestmark = pytest.mark.skipif(library.loop() is None, reason=f"the compiled loop is {library.status()}")
 
@@ -19,9 +20,8 @@ def arguments() -> list[Any]:
     frame = np.frombuffer(Blosc("lz4", 5, 1).encode(np.arange(NBYTES // 4, dtype="i4")), np.uint8)
     staging_buffer, places = np.concatenate([frame] * N), np.arange(N, dtype=np.int64) * frame.size
     sizes = np.full(N, frame.size, np.int64)
-    small = [np.empty(N, np.uint8) for _ in range(2)]
-    wide = [np.empty(N, np.int32), np.empty(N, np.int64)]
-    return [staging_buffer, places, sizes, NBYTES, *small, *wide, np.zeros(6, np.int64), np.empty((5, 0), np.int64)]
+    frames = np.empty(N, FRAME).view(np.uint8)
+    return [staging_buffer, places, sizes, NBYTES, frames, np.zeros(6, np.int64), np.empty((5, 0), np.int64)]
 
 
 def test_frames_are_counted_and_then_noted() -> None:
@@ -36,7 +36,7 @@ def test_frames_are_counted_and_then_noted() -> None:
     assert (args[-1] >= 0).all()
 
 
-@pytest.mark.parametrize("position", [2, 4, 6, 7, 8])
+@pytest.mark.parametrize("position", [2, 4, 5])
 def test_tables_that_do_not_fit_each_other_are_refused(position: int) -> None:
     args = arguments()
     args[position] = args[position][:-1].copy()

@@ -83,11 +83,11 @@ def test_writes_by_tables_that_lie_are_refused_or_left(
 
 @pytest.mark.parametrize("ndim", [0, -1, 33, 1 << 60])
 def test_numbers_of_axes_that_lie_are_refused(ndim: int) -> None:
-    job, columns = struct.pack("q", ndim) + bytes(72), (b"", b"", bytes(16), b"")
+    job, columns = struct.pack("q", ndim) + bytes(120), (b"", b"", bytes(16), b"", bytes(8))
     sources = bytes(16), struct.pack("2q", 0, 1), bytes(48), b"\0"
-    more = bytes(8), 1, sources, None, b"", bytes(8), b"", bytearray(8), bytearray(1)
+    more = sources, None, b"", b"", bytearray(8), bytearray(1)
     with pytest.raises(ValueError, match="tables"):
-        library.extension().read(job, None, columns, *more)
+        library.extension().read(job, columns, *more)
 
 
 def test_items_that_are_no_memory_are_refused(folder: Path) -> None:
@@ -95,7 +95,7 @@ def test_items_that_are_no_memory_are_refused(folder: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(library, "loop", lambda: recorder)
         memory, _ = read_into("all", array)
-    *before, items, path, written, fill, scratch, status = recorder.calls[0]
+    *before, items, path, fill, scratch, status = recorder.calls[0]
     for wrong, kind in [
         (["text"] * len(items), TypeError),
         ([memoryview(b"12345678")[::2]] * len(items), BufferError),
@@ -103,7 +103,7 @@ def test_items_that_are_no_memory_are_refused(folder: Path) -> None:
         (5, TypeError),
     ]:
         with pytest.raises(kind):
-            library.extension().read(*before, wrong, path, written, fill, scratch, status)
+            library.extension().read(*before, wrong, path, fill, scratch, status)
     del memory
 
 

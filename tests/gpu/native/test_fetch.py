@@ -22,7 +22,6 @@ from gzarr.indexing.copies import CopyPlan, Plan, cut_boxes, make_batches, make_
 from gzarr.indexing.plan import BoxPlan, make_plan
 from gzarr.indexing.selection import normalize
 from gzarr.storage.base import Request, host_view, token_of
-from gzarr.storage.local_files import WRITTEN
 
 pytestmark = pytest.mark.skipif(library.loop() is None, reason=f"the compiled loop is {library.status()}")
 
@@ -359,10 +358,10 @@ def test_tables_that_disagree_are_refused(tmp_path: Path) -> None:
 
 def call(source: Fetch, coords: np.ndarray, shards: Any, staging_buffer: np.ndarray, n: int = 0) -> None:
     """Call the loop without what cuts tables."""
-    offsets, sizes = np.empty((2, n or len(coords)), np.int64)
+    answer = tuple(np.empty((2, n or len(coords)), np.int64))
     sources = None if shards is None else shards.columns(source.file)
-    more = staging_buffer, 0, offsets, sizes, np.zeros(1, np.int64)
-    library.extension().fetch(coords.shape[1], ord("/"), coords, source.chunks, sources, WRITTEN, *more)
+    more = staging_buffer, 0, answer, np.zeros(1, np.int64)
+    library.extension().fetch(coords.shape[1], ord("/"), coords, source.chunks, sources, *more)
 
 
 # -- what it is for --------------------------------------------------------------------------------------------------

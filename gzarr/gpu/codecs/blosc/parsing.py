@@ -20,6 +20,9 @@ from gzarr.errors import DeviceError
 from gzarr.gpu.codecs.blosc.headers import DECODERS
 from gzarr.gpu.codecs.headers import Bytes, Mask, Sizes
 
+#: What is known of a frame: struct Frame of `gpu/native/device.h`.
+FRAME = np.dtype([("blocksize", "i8"), ("typesize", "i4"), ("shuffle", "u1"), ("to_host", "?")], align=True)
+
 
 class BloscStreams(NamedTuple):
     """Streams of many frames, one row each, in the order of the frames.
@@ -93,12 +96,11 @@ def parse_frames(staging_buffer: Bytes, offsets: Sizes, sizes: Sizes, nbytes: in
         The table. Every range in it is in its frame, and in the decoded chunk.
     """
     n, parse = len(sizes), library.extension().parse_blosc
-    to_host, shuffle = np.empty(n, np.bool_), np.empty(n, np.uint8)
-    typesize, blocksize, bounds = np.empty(n, np.int32), np.empty(n, np.int64), np.empty(DECODERS + 1, np.int64)
-    args = staging_buffer, offsets, sizes, nbytes, to_host.view(np.uint8), shuffle, typesize, blocksize, bounds
+    frames, bounds = np.empty(n, FRAME), np.empty(DECODERS + 1, np.int64)
+    args = staging_buffer, offsets, sizes, nbytes, frames.view(np.uint8), bounds
     parse(*args, np.empty((len(BloscStreams._fields), 0), np.int64))
     streams = np.empty((len(BloscStreams._fields), int(bounds[-1])), np.int64)
     if streams.size and not parse(*args, streams):
         raise DeviceError("the encoded chunks of a batch changed while they were taken apart")
     groups = tuple(BloscStreams(*group) for group in np.split(streams, bounds[1:-1], axis=1))
-    return BloscTable(to_host, shuffle, typesize, blocksize, groups)
+    return BloscTable(frames["to_host"], frames["shuffle"], frames["typesize"], frames["blocksize"], groups)
