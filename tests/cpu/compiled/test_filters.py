@@ -355,7 +355,8 @@ def calls(number: int, folder: Path) -> tuple[list[tuple[str, Any]], Any]:
     asked: list[tuple[str, Any]] = []
     dtype, filters = (KNOWN + OF_ZARR)[number]
     options = {} if number < len(KNOWN) else {"zarr_format": 3, "compressor": None, "fill_value": 3}
-    array, model = create(folder / str(number), dtype, filters, **options), values(dtype) // 20 + 3
+    array = create(folder / str(number), dtype, filters, **options)
+    model = (values("i8") // 20 + 3).astype(dtype)
 
     class Recorded:
         def __getattr__(self, name: str) -> Any:
