@@ -13,6 +13,7 @@
 #   make bench-images    time pyramids and filters beside their peers (docs/benchmarks-images.md; 15 minutes, 5 GB in .bench-cache; Python 3.12)
 #   make torture    an hour of races, kills, full disks and interrupts, beside the peers (docs/reliability.md)
 #   make gpu-check   on a machine with a GPU: tests, open questions, benchmarks; eight minutes at most
+#   make gpu-check-on-driver    the same on a driver made of software, to see that it runs; its figures mean nothing
 #   make PYTHON=python3.12 test    with another Python
 
 PYTHON ?= python3
@@ -21,7 +22,7 @@ PYTHON ?= python3
 PYTEST = PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX='$(CURDIR)/.venv/pycache' .venv/bin/python -m pytest \
     --numprocesses=auto --dist=loadfile --no-loadscope-reorder
 
-.PHONY: demo test test-long test-torch test-lowest test-zarr coverage lint docs bench bench-loader bench-images torture gpu-check clean
+.PHONY: demo test test-long test-torch test-lowest test-zarr coverage lint docs bench bench-loader bench-images torture gpu-check gpu-check-on-driver clean
 
 demo: .venv-demo/ready
 	.venv-demo/bin/python -m examples.relief
@@ -54,7 +55,7 @@ test-gpu-driver: .venv/ready $(ON_DRIVER)/ready
 	PYTHONPATH='$(CURDIR)' PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 HYPOTHESIS_PROFILE=few \
 	    $(ON_DRIVER)/bin/python -m pytest -q -p tests.gpu.driver.plugin --durations=10 $(OF_DRIVER)
 
-OF_DRIVER = tests/gpu/driver tests/gpu/hardware
+OF_DRIVER = tests/gpu/driver tests/gpu/hardware tests/gpu/device/test_calls.py
 
 # SUITES="zarr2" runs one of them; "--quick plugin", the files of zarr-python's suite that read and write most chunks.
 test-zarr: .venv/ready .venv-zarr/ready
@@ -78,17 +79,30 @@ docs: .venv-docs/ready
 	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/python -m mkdocs build
 
 # Uses the Python and the packages that are installed, as a machine with a GPU may reach no package index. The tests of
-# hardware are one folder, so that nothing else needs to be importable. All parts run, whatever fails.
+# hardware are one folder, so that nothing else needs to be importable. All parts run, whatever fails. PATIENCE is a
+# digit before each limit.
 gpu-check:
 	@status=0; \
-	timeout 75 $(PYTHON) -m benchmarks.gpu.questions --deciding --out benchmarks/results/questions-gpu.json \
-	    --budget-s 65 || status=$$?; \
-	timeout -s INT 130 $(PYTHON) -m pytest -m gpu --maxfail=40 --tb=short tests/gpu/hardware || status=$$?; \
-	timeout 95 $(PYTHON) -m benchmarks.gpu.questions --others --out benchmarks/results/questions-gpu.json \
-	    --budget-s 80 || status=$$?; \
-	timeout 170 $(PYTHON) -m benchmarks.gpu --device cuda --out benchmarks/results --budget-s 150 || status=$$?; \
-	$(PYTHON) -m benchmarks.gpu.table || status=$$?; \
+	timeout $(PATIENCE)40 $(PYTHON) -m gzarr gpu --warm || echo "the page of gzarr gpu is missing: see above"; \
+	timeout $(PATIENCE)75 $(PYTHON) -m benchmarks.gpu.questions --deciding --out $(RESULTS)/questions-gpu.json \
+	    --budget-s $(PATIENCE)65 || status=$$?; \
+	timeout -s INT $(PATIENCE)130 $(PYTHON) -m pytest -m gpu --maxfail=40 --tb=short tests/gpu/hardware || status=$$?; \
+	timeout $(PATIENCE)95 $(PYTHON) -m benchmarks.gpu.questions --others --out $(RESULTS)/questions-gpu.json \
+	    --budget-s $(PATIENCE)80 || status=$$?; \
+	timeout $(PATIENCE)170 $(PYTHON) -m benchmarks.gpu --device cuda --out $(RESULTS) --budget-s $(PATIENCE)150 || status=$$?; \
+	$(PYTHON) -m benchmarks.gpu.table --results $(RESULTS) --page $(PAGE) || status=$$?; \
 	exit $$status
+
+RESULTS ?= benchmarks/results
+PAGE ?= docs/gpu-speed.md
+
+# The same on the driver made of software, with small sizes and fifteen minutes more for each part. Its figures mean
+# nothing, and stay in a folder of their own.
+gpu-check-on-driver: .venv/ready $(ON_DRIVER)/ready
+	rm -rf build/gpu-check && mkdir -p build/gpu-check && cp docs/gpu-speed.md build/gpu-check
+	PYTHONPATH='$(CURDIR)' PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 HYPOTHESIS_PROFILE=few \
+	    PYTEST_ADDOPTS='-p tests.gpu.driver.plugin' $(MAKE) gpu-check PYTHON='$(ON_DRIVER)/bin/python -m tests.gpu.driver' \
+	    RESULTS=build/gpu-check PAGE=build/gpu-check/gpu-speed.md PATIENCE=9
 
 # Rebuilt when the dependencies or the C sources change. The package is installed in place, so that other edits need no
 # new installation. Tests keep bytecode elsewhere, of the quarter of the modules that they import.

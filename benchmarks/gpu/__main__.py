@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.gpu.run import run
+from benchmarks.gpu.sizes import SHRINK
 from gzarr.gpu.detection.detect import find_missing
 
 
@@ -27,7 +28,7 @@ def main() -> None:
     command = shlex.join(["python", "-m", "benchmarks.gpu", *sys.argv[1:]])
     kind = arguments.device or _best_device()
     try:
-        print(run(arguments.out, kind, arguments.budget_s, small=arguments.small, command=command))
+        print(run(arguments.out, kind, arguments.budget_s, small=arguments.small or SHRINK > 1, command=command))
     except RuntimeError as error:
         sys.exit(str(error))
 

@@ -24,6 +24,7 @@ from numcodecs import Blosc
 import gzarr
 from benchmarks.gpu import reads
 from benchmarks.gpu.measure import device_seconds, wall_seconds
+from benchmarks.gpu.sizes import rounds, sized, sized_side
 from benchmarks.gpu.stages import batches_of, one_batch_at_a_time
 from benchmarks.gpu.streams import Gpu
 from gzarr.gpu.backend import GpuBackend
@@ -31,13 +32,15 @@ from gzarr.gpu.detection.thresholds import NEVER
 from gzarr.gpu.reading.select import find_missing_kvikio
 
 #: Bytes of the arrays that are placed, of pinned memory, and of the array that is read in batches.
-PLACED_NBYTES, PINNED_NBYTES, READ_NBYTES = 256 << 20, (16 << 20, 65 << 20, 1 << 30), 1 << 30
+PLACED_NBYTES, READ_NBYTES = sized(256 << 20), sized(1 << 30)
+PINNED_NBYTES = tuple(map(sized, (16 << 20, 65 << 20, 1 << 30)))
 #: Launches that are timed together.
-N_LAUNCHES = 8
+N_LAUNCHES = rounds(8)
 #: Sizes of batches, decoded, and of the chunks that are read.
-BATCH_NBYTES, CHUNK_NBYTES = tuple(n << 20 for n in (32, 64, 128, 256, 512, 1024)), (256 << 10, 1 << 20)
+BATCH_NBYTES = tuple(sized(n << 20) for n in (32, 64, 128, 256, 512, 1024))
+CHUNK_NBYTES = tuple(map(sized_side, (256 << 10, 1 << 20)))
 #: Files that cuFile opens, and the sizes that are compared with those of the operating system.
-N_FILES, FILE_NBYTES = 256, 64 << 10
+N_FILES, FILE_NBYTES = max(sized(256), 16), 64 << 10
 #: What is placed: dtype, order of the chunks, compressor, and the shape of chunks in an array of two dimensions.
 PLACED: dict[str, tuple[str, str, Any, tuple[int, int]]] = {
     "f4 plain": ("f4", "C", None, (512, 512)),
@@ -142,7 +145,7 @@ def _rates_of_batches(gpu: Gpu, path: Path, there: Any) -> Iterator[tuple[str, A
             if not bool((array[...] == there).all()):  # to download a GiB takes longer than all reads
                 raise AssertionError("the answer is wrong")
             wait = gpu.cupy.cuda.get_current_stream().synchronize
-            seconds = wall_seconds(lambda a=array: a[...], wait, 5, 0.3)[0]
+            seconds = wall_seconds(lambda a=array: a[...], wait, rounds(5), 0.3)[0]
         yield "as chosen" if nbytes is None else str(nbytes), there.nbytes / seconds / 1e9
         backend.release()
 

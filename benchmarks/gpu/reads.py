@@ -12,6 +12,7 @@ from numcodecs import Blosc, Zstd
 
 import gzarr
 from benchmarks.gpu.measure import wall_seconds
+from benchmarks.gpu.sizes import rounds, sized_side
 from benchmarks.gpu.stages import batches_at_once, batches_of
 from benchmarks.gpu.streams import Gpu
 from gzarr.codecs import BloscCodec, NumcodecsCodec
@@ -25,9 +26,9 @@ ALWAYS = Crossover(nchunks=1 << 40, nbytes=1 << 60)
 NCHUNKS, CHUNK_NBYTES = (1, 2, 4, 8, 16, 32, 64), (4 << 10, 32 << 10, 256 << 10)
 #: Rows and columns of the array that readers and pipeline slots read, of float32; batches that pipeline slots take for
 #: it.
-SIDE, N_BATCHES = 8192, 8
+SIDE, N_BATCHES = sized_side(8192), 8
 #: Rounds of one read or write, and their limit in seconds; small ones have many rounds.
-ROUNDS, LIMIT_S, SMALL_LIMIT_S = 20, 0.3, 0.1
+ROUNDS, LIMIT_S, SMALL_LIMIT_S = rounds(20), 0.3, 0.1
 COMPRESSORS = {"none": None, "blosc-lz4": Blosc("lz4", 5, Blosc.SHUFFLE), "zstd": Zstd(1)}
 #: Codecs whose files either reader brings straight to the device.
 FILES: dict[str, list[Any]] = {

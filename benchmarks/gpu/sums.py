@@ -11,6 +11,7 @@ import numpy as np
 from numcodecs import Zstd
 
 from benchmarks.gpu.measure import device_seconds
+from benchmarks.gpu.sizes import sized
 from benchmarks.gpu.streams import Gpu, compressed, decoded
 from gzarr.cpu.codecs.nvcomp import gdeflate_encode, installed
 from gzarr.gpu.codecs import checksums
@@ -18,7 +19,8 @@ from gzarr.gpu.codecs.batch import BatchContext
 from gzarr.gpu.device.pipeline_slots import PipelineSlot
 
 #: Bytes that are summed, in ranges of these sizes.
-SUM_NBYTES, RANGES = 1 << 28, (1 << 12, 1 << 16, 1 << 20)
+SUM_NBYTES = sized(1 << 28)
+RANGES = tuple(filter(SUM_NBYTES.__ge__, (1 << 12, 1 << 16, 1 << 20)))
 #: Critical sizes of checksums: nothing, odd numbers, the edges of words, pieces and blocks.
 EDGES = (0, 1, 3, 4, 7, 31, 32, 33, 1023, 1024, 1025, 65535, 65536, 65537, 1 << 20)
 KINDS = ("crc32", "crc32c", "adler32", "fletcher32", "xxh64")

@@ -91,7 +91,7 @@ def _too_large(coords: Coords, chunk: ArrayRepr, limit: int) -> DeviceError:
     return DeviceError(
         f"chunk {coords}: {chunk.nbytes} bytes of shape {chunk.shape} take more device memory to decode or encode than "
         f"the {limit} bytes of a batch, 1/{N_PIPELINE_SLOTS} of the cap of {limit * N_PIPELINE_SLOTS} bytes; "
-        "raise max_device_nbytes or use device='cpu'"
+        "raise max_device_nbytes, free device memory, or use device='cpu'"
     )
 
 

@@ -41,6 +41,8 @@ _SYMTAB, _DYNSYM, _FUNCTION = 2, 11, 2
 
 #: CuPy's own kernels come as PTX, which can be interpreted, and without CUB, whose kernels are compiled for GPUs only.
 _ENVIRONMENT = {"CUPY_COMPILE_WITH_PTX": "1", "CUPY_ACCELERATORS": "", "KVIKIO_COMPAT_MODE": "ON"}
+#: Nothing that is timed here means anything (benchmarks/gpu/sizes.py).
+_ENVIRONMENT["GZARR_GPU_CHECK_SHRINK"] = "1024"
 
 
 def why_missing() -> str | None:
