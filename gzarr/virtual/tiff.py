@@ -9,9 +9,11 @@ Source: TIFF 6.0; tifffile's tables of segments.
 from __future__ import annotations
 
 import logging
+import posixpath
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from math import prod
 from typing import IO, Any, NamedTuple
@@ -21,7 +23,7 @@ from numcodecs.registry import get_codec
 
 from gzarr.copying.sources import reading
 from gzarr.dtypes import fill_to_json, parse_dtype
-from gzarr.errors import CopyError, StoreError
+from gzarr.errors import CopyError, MetadataError, StoreError
 from gzarr.indexing.keys import Coords, join_path
 from gzarr.metadata.conventions import NODATA
 from gzarr.storage.base import Buffer, Request, Store
@@ -120,6 +122,8 @@ def find_in_tiff(file: IO[bytes], store: Store, key: str) -> Contents:
             levels = levels_of(series, objects, f"{key}:{path or 'image'}")
             attributes = series_attributes(series)
             if len(levels) > 1:
+                called = series.name or posixpath.basename(key).split(".")[0]
+                attributes = _as_image(levels, (tiff, number, series), attributes, called)
                 documents[join_path(path, "zarr.json")] = group_document(attributes)
             for at, level in enumerate(levels):
                 below = path if len(levels) == 1 else join_path(path, str(at))
@@ -127,6 +131,22 @@ def find_in_tiff(file: IO[bytes], store: Store, key: str) -> Contents:
                 arrays[below] = level.chunks
                 documents[join_path(below, "zarr.json")] = level.document({**rest, **level.attributes})
     return Contents(documents, arrays, objects)
+
+
+def _as_image(
+    levels: Sequence[ImageLevel], of: tuple[Any, int, Any], attributes: Mapping[str, Any], name: str
+) -> dict[str, Any]:
+    """Attributes of levels as those of an OME-Zarr image, if it has such axes: samples of a pixel come last in TIFF.
+
+    of: the file, and number and series of the image.
+    """
+    from gzarr.virtual.ome_levels import image_attributes  # few files are pyramids
+    from gzarr.virtual.tiff_metadata import describe
+
+    try:
+        return image_attributes(levels, describe(*of), attributes, 3, name)
+    except MetadataError:
+        return dict(attributes)
 
 
 @contextmanager
@@ -198,19 +218,24 @@ def _level(
             raise CopyError(f"{name} is cut off: the file has {nbytes} of {end} bytes; get the whole file")
         chunk_shape, run = cut_run(shape, dtype.itemsize, level.dataoffset)
         return ImageLevel(shape, stored, level.axes, chunk_shape, False, True, [], run, nodata, attributes)
-    outer = shape[: len(shape) - page.ndim]
-    if shape[len(outer) :] != tuple(page.shape) or prod(outer) != len(level.pages):
+    ones: Coords = ()  # axes of one element behind those of a page
+    while shape[: len(shape) - len(ones)][-page.ndim :] != tuple(page.shape) and shape[-1 - len(ones)] == 1:
+        ones += (1,)
+    outer = shape[: max(len(shape) - page.ndim - len(ones), 0)]
+    if shape != (*outer, *page.shape, *ones) or prod(outer) != len(level.pages):
         raise CopyError(f"{name}: {len(level.pages)} pages of {page.shape} do not add up to an image of {shape}")
     segments = _Segments(page)
     table = _table(level, outer, segments, objects, name)
-    chunk_shape = (*[1] * len(outer), *segments.shape)
+    if segments.are_counted:
+        table = replace(table, counts=(*table.counts, *ones))
+    chunk_shape = (*[1] * len(outer), *segments.shape, *ones)
     codecs = _CODECS.get(int(page.compression)) if segments.are_counted and _is_plain(page, dtype) else None
     tables = [None if one is None else one.jpegtables for one in level.pages]
     decode = page.decode  # which looks at the file when it is first asked for
     decoder = _Decoder(decode, page.jpegheader, tables, segments, dtype, table, objects)
     chunks: Chunks = table
     if codecs is None:
-        counts = table.counts if segments.are_counted else (*outer, *[1] * page.ndim)
+        counts = table.counts if segments.are_counted else (*outer, *[1] * page.ndim, *ones)
         stored, chunks = dtype.newbyteorder("<"), Reader(counts, decoder.decoded)
     elif codecs and not page.is_tiled:
         inline: Any = table.inline

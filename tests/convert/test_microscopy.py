@@ -12,11 +12,11 @@ import tifffile
 
 import gzarr
 from gzarr import convert
-from gzarr.convert.microscopy import factors
-from gzarr.convert.tiff_metadata import Description, describe
 from gzarr.errors import CopyError
 from gzarr.images import open_image
 from gzarr.storage import MemoryStore
+from gzarr.virtual.ome_levels import factors
+from gzarr.virtual.tiff_metadata import Description, describe
 
 
 def data_of(*shape: int, dtype: str = "u2") -> np.ndarray:

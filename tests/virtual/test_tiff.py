@@ -5,6 +5,7 @@ import pytest
 import tifffile
 
 import gzarr
+from gzarr.images import open_image
 
 RNG = np.random.default_rng(0)
 RGB = {"photometric": "rgb"}
@@ -49,6 +50,25 @@ def test_levels_and_series_are_groups_and_tags_are_attributes(tmp_path):
     np.testing.assert_array_equal(root["series_0/1"][...], data[::2, ::2])
     np.testing.assert_array_equal(root["series_1"][...], data[:30, :40])
     assert root["series_0"].attrs["ImageDescription"] == "hello"
+
+
+def test_the_levels_of_a_pyramid_are_an_image(tmp_path):
+    data = RNG.integers(0, 200, (3, 128, 256)).astype("u1")
+    sizes = {"PhysicalSizeX": 0.5, "PhysicalSizeXUnit": "µm", "PhysicalSizeY": 0.5, "PhysicalSizeYUnit": "µm"}
+    with tifffile.TiffWriter(tmp_path / "a.ome.tif") as file:
+        file.write(data, tile=(64, 64), compression="deflate", subifds=1, metadata={"axes": "CYX", **sizes})
+        file.write(data[:, ::2, ::2], tile=(64, 64), compression="deflate", subfiletype=1)
+    image = open_image(tmp_path / "a.ome.tif", "r")
+    assert (image.axes, len(image), image.scale(1)) == (("c", "y", "x"), 2, {"c": 1, "y": 1.0, "x": 1.0})
+    assert image.units["x"] == "micrometer"
+    np.testing.assert_array_equal(image[1][...], data[:, ::2, ::2])
+
+
+@pytest.mark.parametrize("shape", [(64, 1), (1, 64), (5, 64, 1)])
+@pytest.mark.parametrize("options", [{}, {"compression": "zlib", "rowsperstrip": 16}, {"tile": (16, 16)}], ids=range(3))
+def test_images_of_one_pixel_are_read(tmp_path, shape, options):
+    tifffile.imwrite(tmp_path / "a.tif", RNG.integers(0, 9, shape).astype("u1"), photometric="minisblack", **options)
+    np.testing.assert_array_equal(gzarr.open(tmp_path / "a.tif", mode="r")[...], tifffile.imread(tmp_path / "a.tif"))
 
 
 def test_missing_tiles_are_nodata(tmp_path):
