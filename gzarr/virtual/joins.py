@@ -183,7 +183,7 @@ def _check_shapes(arrays: Sequence[Array], axis: int | None) -> None:
 
 def _as_stored(arrays: Sequence[Array], axis: int, agreed: Agreed, *, is_new: bool) -> ArrayMeta | None:
     """The metadata of an array that has the chunks of its parts; None if there can be none."""
-    metas = [one.metadata for one in arrays]
+    metas = [described_in(one.metadata, 3) for one in arrays]
     first = metas[0]
     if any(agreed.conversions) or any(one.is_view or reader_of(one) for one in arrays):
         return None

@@ -21,7 +21,7 @@ from urllib.parse import unquote
 from gzarr.config import config
 from gzarr.errors import StoreError
 from gzarr.indexing.keys import join_path
-from gzarr.storage import LocalStore, open_store
+from gzarr.storage import open_store
 from gzarr.storage.base import Store
 from gzarr.storage.rules import without_secrets
 
@@ -63,7 +63,7 @@ class Containers:
         self._allowed = allowed if beside is None else (beside[2] or "/", *allowed)
         self._real = lru_cache(maxsize=1024)(os.path.realpath)
         local = [path for path in map(_local_path, self._allowed) if path is not None]
-        self._folders = [posixpath.join(os.path.realpath(path), "") for path in local]
+        self._folders = tuple(posixpath.join(os.path.realpath(path), "") for path in local)
         self._stores: dict[str, Store] = {}
         self.objects: list[tuple[Store, str]] = []
         self.numbers: dict[str, int] = {}
@@ -79,7 +79,9 @@ class Containers:
     def allows(self, url: str) -> bool:
         """Whether references may lead to a URL."""
         path = _local_path(url)
-        return any(_is_within(url, place) for place in self._allowed) if path is None else self._is_inside(path)
+        if path is None:
+            return any(_is_within(url, place) for place in self._allowed)
+        return self._resolved(path).startswith(self._folders)
 
     def _template(self, match: re.Match[str]) -> str:
         try:
@@ -92,37 +94,27 @@ class Containers:
         if path is not None and self._beside is not None and not path.startswith("/"):
             store, folder, where = self._beside
             key = posixpath.normpath(join_path(folder, path))
-            file = posixpath.join(where, path) if key.startswith("..") else _file_of(store, key)
-            if not key.startswith("..") and (file is None or self._is_inside(file)):
+            is_below = not key.startswith("..")
+            file = store.files.path(key) if is_below and store.files is not None else None
+            if is_below and (file is None or self.allows(file)):
                 return store, key
-            if file is not None and _local_path(where) is not None and self._is_inside(file):
-                return self._opened(file)
-        elif self.allows(url):
-            return self._opened(url if path is None else path)
-        raise StoreError(
-            f"{self._name}: a reference leads to {without_secrets(url)!r}, which is not beside it; if you trust it, "
-            "allow the place: virtual_containers=['s3://bucket/', '/data/'], or the setting 'virtual.containers'"
-        )
+            url = posixpath.join(where, path)
+        if not self.allows(url):
+            raise StoreError(
+                f"{self._name}: a reference leads to {without_secrets(url)!r}, which is not beside it; if you trust it,"
+                " allow the place: virtual_containers=['s3://bucket/', '/data/'], or the setting 'virtual.containers'"
+            )
+        path = _local_path(url)  # one store for each server, for each bucket, and for this machine
+        root = "/" if path is not None else "/".join(url.split("/")[:3])
+        if root not in self._stores:
+            self._stores[root] = open_store(root, mode="r")[0]
+        return self._stores[root], (url[len(root) :] if path is None else self._resolved(path)).lstrip("/")
 
-    def _opened(self, url: str) -> tuple[Store, str]:
-        above, _, name = url.rpartition("/")
-        store = self._stores.get(above)
-        if store is None:
-            is_local = _local_path(url) is not None
-            store = LocalStore(above or "/", read_only=True) if is_local else open_store(above, mode="r")[0]
-            self._stores[above] = store
-        return store, name
-
-    def _is_inside(self, path: str) -> bool:
-        """Whether a local file is in an allowed folder, once links are followed."""
+    def _resolved(self, path: str) -> str:
+        """The path of a local file, once links are followed."""
         above, name = posixpath.split(path)
-        whole = name in ("", ".", "..") or os.path.islink(path)
-        real = os.path.realpath(path) if whole else posixpath.join(self._real(above), name)
-        return any(real.startswith(folder) for folder in self._folders)
-
-
-def _file_of(store: Store, key: str) -> str | None:
-    return None if store.files is None else store.files.path(key)
+        is_whole = name in ("", ".", "..") or os.path.islink(path)
+        return os.path.realpath(path) if is_whole else posixpath.join(self._real(above), name)
 
 
 def _local_path(url: str) -> str | None:

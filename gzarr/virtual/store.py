@@ -100,13 +100,21 @@ class VirtualStore(Store):
         self._tokens: dict[int, object | None] = {}
         if len(contents.objects) == 1:  # it was just read
             self._tokens[0] = token_of(*contents.objects[0])
-        self.concurrency = max((store.concurrency for store, _ in contents.objects), default=1)
+        self._n_seen, self._concurrency = 0, 1
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._find, self._name)
 
     def __str__(self) -> str:
         return self._name
+
+    @property
+    def concurrency(self) -> int:  # type: ignore[override]  # what tables lead to is known when they are made
+        """How many requests to have under way at once."""
+        new = self._contents.objects[self._n_seen :]
+        self._n_seen += len(new)
+        self._concurrency = max([self._concurrency, *{store.concurrency for store, _ in new}])
+        return self._concurrency
 
     @property
     def contents(self) -> Contents:
@@ -176,14 +184,20 @@ class VirtualStore(Store):
             self._check_kept()
             for (position, _), chunk in zip(items, chunks_made, strict=True):
                 found[position] = None if chunk is None else cut(host_view(chunk), *requests[position][1:])
-        for store in {id(self._contents.objects[one.number][0]): one.number for one in ranges}.values():
-            self._read(self._contents.objects[store][0], ranges, found)
+        self._read_ranges(ranges, found)
         return found
 
-    def _read(self, store: Store, ranges: Sequence[_Range], found: list[Buffer | None]) -> None:
+    def _read_ranges(self, ranges: Sequence[_Range], found: list[Buffer | None]) -> None:
+        """Read ranges of objects, those in one store together."""
+        by_store: dict[int, list[_Range]] = {}
+        for one in ranges:
+            by_store.setdefault(id(self._contents.objects[one.number][0]), []).append(one)
+        for mine in by_store.values():
+            self._read(self._contents.objects[mine[0].number][0], mine, found)
+
+    def _read(self, store: Store, mine: Sequence[_Range], found: list[Buffer | None]) -> None:
         """Read the ranges of objects that are in one store."""
         objects, name = self._contents.objects, self._name
-        mine = [one for one in ranges if objects[one.number][0] is store]
         numbers = dict.fromkeys(one.number for one in mine)
         versions = store.versions
         if versions is not None:

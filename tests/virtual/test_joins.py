@@ -90,6 +90,10 @@ def test_parts_that_end_with_a_chunk_share_one_table() -> None:
     uneven = gzarr.concat([stored(one, (len(one), 5), {}) for one in values])
     assert uneven.chunk_sizes == ((6, 3, 4), (5,))
     np.testing.assert_array_equal(uneven[...], np.concatenate(values))
+    how = {"fill_value": None, "compressors": None}
+    old = [stored(one, (3, 2), {**how, "zarr_format": n}) for n, one in zip((2, 3, 3), values, strict=True)]
+    assert gzarr.concat(old).chunks == (3, 2)
+    np.testing.assert_array_equal(gzarr.concat(old)[...], np.concatenate(values))
     odd = gzarr.concat([stored(one, (4, 2), {}) for one in values])
     assert [one.name for one in odd.codecs] == ["bytes"]
     np.testing.assert_array_equal(odd[...], np.concatenate(values))

@@ -120,6 +120,20 @@ def test_paths_of_what_lies_beside_are_allowed_in_every_form(tmp_path):
         assert gzarr.open(tmp_path / place / "refs.json", mode="r")["a"][:].tolist() == [0, 1, 2, 3, 4, 5]
 
 
+def test_all_objects_of_a_server_or_of_this_machine_are_in_one_store(tmp_path, http_server):
+    url, folder = http_server
+    stored = gzarr.create_array(folder / "data.zarr", data=np.arange(12).reshape(4, 3), chunks=(1, 3))
+    for place in (url, str(folder)):
+        refs = {f"a/c/{row}/0": [f"{place}/data.zarr/c/{row}/0"] for row in range(4)}
+        refs["a/zarr.json"] = (folder / "data.zarr/zarr.json").read_text()
+        (tmp_path / "refs.json").write_text(
+            json.dumps(refs | {"zarr.json": '{"zarr_format": 3, "node_type": "group"}'})
+        )
+        array = gzarr.open_array(tmp_path / "refs.json/a", mode="r", virtual_containers=place)
+        np.testing.assert_array_equal(array[...], stored[...])
+        assert len({id(store) for store, _ in array.store.contents.objects}) == 1
+
+
 def test_faulty_references_are_refused(tmp_path):
     stored = gzarr.create_array(tmp_path / "data.zarr", data=np.arange(6), chunks=2, zarr_format=2)
     refs = references(tmp_path, stored)

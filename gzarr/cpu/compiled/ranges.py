@@ -105,8 +105,8 @@ class FileRanges:
 def make_ranges(store: Store, path: str) -> FileRanges | None:
     """The chunks of an array, if they are ranges of files on this machine. Raises: StoreError, CopyError."""
     tables = store.tables
-    table = None if tables is None or store.concurrency > 1 else tables.table(path)
-    return None if tables is None or table is None else FileRanges(tables, table)
+    table = None if tables is None else tables.table(path)
+    return None if tables is None or table is None or store.concurrency > 1 else FileRanges(tables, table)
 
 
 class _File(NamedTuple):
