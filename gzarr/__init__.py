@@ -57,6 +57,7 @@ if TYPE_CHECKING:  # what `__getattr__` finds
     from gzarr.hierarchy.asynchronous import AsyncArray, AsyncGroup
     from gzarr.hierarchy.group import Group
     from gzarr.loader.loader import Loader
+    from gzarr.loader.mixture import Mixture
     from gzarr.loader.windows import Crops, Window
     from gzarr.loader.writer import Writer
     from gzarr.profiling.report import profile
@@ -121,6 +122,7 @@ _NAMES = {
     "gzarr.hierarchy.asynchronous": "AsyncArray AsyncGroup",
     "gzarr.hierarchy.group": "Group",
     "gzarr.loader.loader": "Loader",
+    "gzarr.loader.mixture": "Mixture",
     "gzarr.loader.windows": "Crops Window",
     "gzarr.loader.writer": "Writer",
     "gzarr.profiling.report": "profile",
@@ -199,6 +201,7 @@ __all__ = [
     "LocalStore",
     "MemoryStore",
     "MetadataError",
+    "Mixture",
     "NodeNotFoundError",
     "OutOfMemoryError",
     "ProcessSynchronizer",

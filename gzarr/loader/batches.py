@@ -10,6 +10,8 @@ Rules.
 1. The producer refers to a `Handover`, never to the iterator or the loader: dropping these ends the producer.
 2. `Handover.stop` only sets a flag and puts tokens, so that finalizers may call it. Those that can wait call `join`.
 3. In a forked child, the iterator starts a producer of its own where it stands: the order of batches is a function.
+4. Where loaders share memory, one of them has a producer at a time. The others begin again where they stand
+   (`SharedTurn`), and nobody gives a turn away before a batch was handed out.
 """
 
 from __future__ import annotations
@@ -17,14 +19,16 @@ from __future__ import annotations
 import atexit
 import os
 import traceback
+import weakref
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from contextvars import copy_context
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, Self
 from weakref import WeakSet
 
-from gzarr.concurrency import Lock, Pool, after_fork
+from gzarr.concurrency import Lock, Pool, after_fork, new_lock
 from gzarr.loader.stats import Meter
 
 #: Seconds that the exit of the interpreter waits for producers, which end after the read that is under way.
@@ -70,8 +74,8 @@ class Handover:
     ----------
     ready : dict
         Batches by number.
-    stopped, ended : bool
-        Whether the producer is to end, and whether it has ended.
+    stopped, ended, suspended : bool
+        Whether the producer is to end, whether it has ended, and whether it ends for another loader.
     error : BaseException or None
         What it ended with.
     """
@@ -80,7 +84,7 @@ class Handover:
         self.prefetch, self.meter = prefetch, meter
         self.ready: dict[int, BatchItem] = {}
         self.n_taken = 0
-        self.stopped = self.ended = False
+        self.stopped = self.ended = self.suspended = False
         self.error: BaseException | None = None
         self._to_producer: SimpleQueue[None] = SimpleQueue()
         self._to_iterator: SimpleQueue[None] = SimpleQueue()
@@ -186,6 +190,32 @@ def _drain(tokens: SimpleQueue[None]) -> None:
             tokens.get_nowait()
 
 
+class SharedTurn:
+    """Which of some iterators has a producer, and so memory for samples."""
+
+    def __init__(self) -> None:
+        self._lock = new_lock()
+        self._holder: tuple[weakref.ref[BatchIterator], dict[str, Any]] | None = None
+
+    @contextmanager
+    def of(self, iterator: BatchIterator, memory: dict[str, Any]) -> Iterator[None]:
+        """Let an iterator have it for a while.
+
+        memory: what its loader uses again in every epoch, which is dropped once another loader has the turn.
+        """
+        other = self._holder and self._holder[0]()
+        if other is not None and other.is_here():  # the thread that waits for it has the lock
+            raise RuntimeError("transform runs on its loader's thread: it cannot take batches of one that shares pool=")
+        with self._lock:
+            holder, self._holder = self._holder, (weakref.ref(iterator), memory)
+            running = holder and holder[0]()
+            if running is not None and running is not iterator:
+                running.suspend()
+            if holder is not None and holder[1] is not memory:
+                holder[1].clear()
+            yield
+
+
 class BatchIterator:
     """The batches of an epoch: the iterator of a `gzarr.Loader`.
 
@@ -207,6 +237,10 @@ class BatchIterator:
         Called with every item that is handed out, on the caller's thread. Returns what the caller gets.
     ended : callable
         Called at the end of the epoch.
+    turn : SharedTurn, optional
+        Of the loaders that share memory.
+    memory : dict, optional
+        As of `SharedTurn.of`.
     """
 
     def __init__(
@@ -218,13 +252,17 @@ class BatchIterator:
         lock: Lock,
         taken: Callable[[BatchItem], Any],
         ended: Callable[[], object],
+        turn: SharedTurn | None = None,
+        memory: dict[str, Any] | None = None,
     ) -> None:
         self._items, self._prefetch, self._meter, self._threads = items, prefetch, meter, threads
         self._lock, self._taken, self._ended = lock, taken, ended
         self._position = 0, 0  # batches handed out; steps that are over, more where batches were left out
         self._closed = ""
         self._over = False
-        self._begin()
+        self._turn = partial((turn or SharedTurn()).of, memory={} if memory is None else memory)
+        with self._turn(self):
+            self._begin()
 
     def _begin(self) -> None:
         self._pid = os.getpid()
@@ -240,10 +278,8 @@ class BatchIterator:
         with self._lock:
             if self._closed:
                 raise RuntimeError(self._closed)
-            if self._pid != os.getpid():  # the producer is a thread of another process
-                self._begin()
             number = self._position[0]
-            item = self._hand.wait_for(number - self._base)
+            item = None if self._over else self._wait_for(number)
             if item is None and self._closed:  # by another thread
                 raise RuntimeError(self._closed)
             if item is None:
@@ -256,6 +292,23 @@ class BatchIterator:
             self._position = number + 1, item.step + 1
             self._hand.note_taken(number + 1 - self._base)
             return batch
+
+    def _wait_for(self, number: int) -> BatchItem | None:
+        with self._turn(self):
+            if self._pid != os.getpid() or self._hand.suspended:  # the producer is a thread of another process, or over
+                self._begin()
+            return self._hand.wait_for(number - self._base)
+
+    def is_here(self) -> bool:
+        """Whether the producer's thread asks."""
+        return self._threads.is_here()
+
+    def suspend(self) -> None:
+        """End the producer, for another loader. The next batch is made by another one."""
+        self._hand.suspended = True
+        if self._pid == os.getpid():
+            self._hand.stop()
+            self._hand.join()
 
     def close(self, reason: str = "this iteration was closed; iterate over the loader again") -> None:
         """End the iteration and wait for its thread.

@@ -18,7 +18,7 @@ from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.indexing.selection import Indices
 from gzarr.loader.arguments import integer
-from gzarr.loader.batches import BatchItem, BatchIterator
+from gzarr.loader.batches import BatchItem, BatchIterator, SharedTurn
 from gzarr.loader.producing import produce
 from gzarr.loader.ranks import parse_ranks
 from gzarr.loader.samples import Samples
@@ -56,6 +56,10 @@ class Loader:
     memory : int or str
         The most memory that samples take which wait for their batches: bytes, "512 MiB", or a share of the data such as
         "35 %". Three batches come on top, and a chunk for each thread while it is decoded.
+    pool : Loader, optional
+        Another loader, with which this one shares memory: only one of them has samples that wait at a time. If one
+        gives a batch while an iteration of the other is under way, the samples of the other are dropped, and their
+        chunks decoded again when it goes on; batches stay the same. True lets the parts of a `split` share memory.
     device : str, optional
         Where batches are; see `gzarr.devices.backend_for`. By default where the arrays are open.
     devices : sequence of str, optional
@@ -134,6 +138,7 @@ class Loader:
         shuffle: bool | Literal["exact", "blocks"] = False,
         seed: int = 0,
         memory: int | str = "1 GiB",
+        pool: Loader | Literal[True] | None = None,
         device: str | None = None,
         devices: Sequence[str] | None = None,
         rank: int | None = None,
@@ -159,6 +164,7 @@ class Loader:
         self._given, self._part = given, part
         self._setup = Setup(given, part)
         self._threads, self._lock = Pool(), new_lock()
+        self._turn = shared_turn(given["pool"], given["devices"])
         self._begun: Begun | None  # the iteration under way, or the next one if somebody has asked for it
         self._iteration: weakref.ref[BatchIterator] | None
         self._go_to(begin, resumed=resumed)
@@ -173,7 +179,15 @@ class Loader:
             self._meter = begun.meter
             items = partial(produce, setup, begun)  # refers to no loader
             batches = BatchIterator(
-                items, setup.prefetch, begun.meter, self._threads, self._lock, self._taken, self._ended
+                items,
+                setup.prefetch,
+                begun.meter,
+                self._threads,
+                self._lock,
+                self._taken,
+                self._ended,
+                self._turn,
+                setup.reused,
             )
             self._iteration, self._resumed = weakref.ref(batches), False
             return batches
@@ -430,7 +444,9 @@ class Loader:
     def _part_of(self, part: Samples) -> Self:
         loader = type(self).__new__(type(self))
         seed = self._setup.seed
-        loader._take({**self._given, "seed": seed}, part, LoaderProgress(0, seed, ()), resumed=False)  # noqa: SLF001
+        pool = self if self._given["pool"] is True else self._given["pool"]
+        given = {**self._given, "seed": seed, "pool": pool}
+        loader._take(given, part, LoaderProgress(0, seed, ()), resumed=False)  # noqa: SLF001
         return loader
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -493,6 +509,17 @@ def _unpickled(
     return loader
 
 
+def shared_turn(pool: Any, devices: Any) -> SharedTurn:
+    """The turn of a loader, or of those that share memory. Raises: TypeError, ValueError."""
+    if pool is not None and (devices is not None or isinstance(pool, LoaderOnDevices)):
+        raise ValueError("pool: loaders of several devices share no memory; make a loader for each device")
+    if pool is None or pool is True:
+        return SharedTurn()
+    if not isinstance(pool, Loader):
+        raise TypeError(f"pool must be another gzarr.Loader, whose memory is shared, got {pool!r:.100}")
+    return pool._turn  # noqa: SLF001 - of this module
+
+
 class LoaderOnDevices(Loader):
     """A `Loader` over several devices, which have its batches in turn: a loader for each, as if each were a rank.
 
@@ -508,7 +535,9 @@ class LoaderOnDevices(Loader):
         self._given, self._part = given, part
         self._loaders: list[Loader] = []
         for number, device in enumerate(devices):
-            own = {"rank": rank * len(devices) + number, "world_size": world_size * len(devices), "on_epoch": None}
+            shared_turn(given["pool"], devices)
+            own: dict[str, Any] = {"rank": rank * len(devices) + number, "world_size": world_size * len(devices)}
+            own |= {"devices": None, "on_epoch": None}
             loader = Loader.__new__(Loader)
             loader._take({**given, **own, "device": device}, part, begin, resumed=resumed)  # noqa: SLF001 - a part
             self._loaders.append(loader)
