@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from gzarr.concurrency import new_lock
 from gzarr.virtual.store import Chunks
 
 
@@ -20,12 +21,15 @@ class LazyTables(Mapping[str, Chunks]):
 
     def __init__(self, paths: Sequence[str], make: Callable[[str], Chunks]) -> None:
         self._made: dict[str, Chunks | None] = dict.fromkeys(paths)
-        self._make = make
+        self._make, self._lock = make, new_lock()  # as tables number the objects that they share
 
     def __getitem__(self, path: str) -> Chunks:
         made = self._made[path]
         if made is None:
-            made = self._made[path] = self._make(path)
+            with self._lock:
+                made = self._made[path]
+                if made is None:
+                    made = self._made[path] = self._make(path)
         return made
 
     def __contains__(self, path: object) -> bool:
