@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 
-from tests.gpu.driver.install import install, install_later
+from tests.gpu.driver.install import headers, install, install_later
 
 install_later()
 LIBRARY, CUFILE = install(), ctypes.CDLL("libcufile.so.0")
@@ -77,11 +79,28 @@ def slow(seconds_per_byte: float) -> Iterator[Counter[str]]:
 @contextmanager
 def failing(call: str, error: int, after: int = 0) -> Iterator[None]:
     """A context in which one call gives an error, after some that do not."""
-    LIBRARY.driver_inject(call.encode(), ctypes.c_long(after), error)
+    LIBRARY.driver_inject(call.encode(), ctypes.c_long(after), error, error in lasting_errors())
     try:
         yield
     finally:
         LIBRARY.driver_injections()
+
+
+@cache
+def errors() -> dict[int, str]:
+    """What CUDA can report, and what its header says about each error. Those that it calls deprecated are left out."""
+    text = next(path.read_text() for folder in headers() for path in folder.glob("driver_types.h"))
+    body = text[text.index("cudaError\n") :].partition("};")[0]
+    entries = re.findall(r"/\*\*((?:(?!\*/).)*)\*/\s*cudaError\w+\s*=\s*(\d+)", body, re.DOTALL)
+    return {
+        int(number): " ".join(said.replace("*", " ").split()) for said, number in entries if "\\deprecated" not in said
+    }
+
+
+@cache
+def lasting_errors() -> frozenset[int]:
+    """Errors after which CUDA refuses all work of a process: uncorrectable ones of memory, and those that say so."""
+    return frozenset({214} | {number for number, said in errors().items() if "terminated and relaunched" in said})
 
 
 def calls(name: str) -> int:

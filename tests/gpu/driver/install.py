@@ -49,11 +49,11 @@ def why_missing() -> str | None:
     """Why the driver cannot be built; None if it can."""
     if find_spec("cupy") is None:
         return "CuPy is not installed"
-    has = any((folder / "cuda.h").exists() for folder in _headers())
+    has = any((folder / "cuda.h").exists() for folder in headers())
     return None if has else "the package nvidia-cuda-runtime, with CUDA's headers, is not installed"
 
 
-def _headers() -> list[Path]:
+def headers() -> list[Path]:
     """Folders of CUDA's headers: one of CUDA 13, two of CUDA 12."""
     spec = find_spec("nvidia")
     places = spec.submodule_search_locations if spec else None
@@ -63,7 +63,7 @@ def _headers() -> list[Path]:
 def build() -> Path:
     """Compile the libraries, unless they are cached. Returns: their folder."""
     sources = sorted(_NATIVE.iterdir())
-    flags = [*_FLAGS, *(f"-I{folder}" for folder in _headers())]
+    flags = [*_FLAGS, *(f"-I{folder}" for folder in headers())]
     texts = [*(path.read_bytes() for path in sources), host_source().encode(), str((flags, _CHECKED)).encode()]
     digest = hashlib.sha256(b"\0".join(texts)).hexdigest()
     folder = cache_folder("driver") or Path(tempfile.mkdtemp())

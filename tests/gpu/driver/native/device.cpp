@@ -33,6 +33,7 @@ using Lock = std::unique_lock<std::mutex>;
 struct Injection {
     long after;
     int error;
+    bool lasts;  // the device gives the error ever after
 };
 
 std::map<std::string, long> &calls = *new std::map<std::string, long>;
@@ -49,12 +50,6 @@ size_t live[2], peak[2];
 
 bool has_chance = true, is_eager = false, is_slow = false;
 std::mt19937_64 &chance = *new std::mt19937_64(0);
-
-// Whether a device that gave an error gives it ever after.
-bool lasts(cudaError_t error) {
-    return error == cudaErrorECCUncorrectable || error == cudaErrorIllegalAddress || error == cudaErrorMisalignedAddress ||
-           error == cudaErrorLaunchFailure;
-}
 
 void add_fault(const std::string &fault) {
     if (faults.size() < 20000) faults += fault + "\n";
@@ -241,8 +236,8 @@ cudaError_t enter(const char *call, bool outlives_failure) {
     auto found = injections.find(call);
     if (found != injections.end() && found->second.after-- == 0) {
         auto error = cudaError_t(found->second.error);
+        if (found->second.lasts) failed = error;
         injections.erase(found);
-        if (lasts(error)) failed = error;
         return error;
     }
     return outlives_failure ? cudaSuccess : failed;
@@ -514,9 +509,9 @@ void driver_slow(int slow) {
     is_eager = is_slow = slow != 0;
 }
 
-void driver_inject(const char *call, long after, int error) {
+void driver_inject(const char *call, long after, int error, int lasts) {
     Lock lock(mutex);
-    injections[call] = {after, error};
+    injections[call] = {after, error, lasts != 0};
 }
 
 long driver_injections() {
