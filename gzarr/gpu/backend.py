@@ -57,6 +57,8 @@ from gzarr.tensors import from_tensor, memory_of
 #: take it all: on a card of 80 GB, three batches of some 70 streams of 16 MiB are decoded at once, more than one for
 #: each multiprocessor.
 DEFAULT_MEMORY_SHARE = 0.25
+#: And the least that they may try to allocate, in bytes, if less is free.
+LEAST_NBYTES = 48 << 20
 
 
 class _Prepared(NamedTuple):
@@ -132,7 +134,9 @@ class GpuBackend:
         self._small_writes = NEVER if strict else small_writes or crossover_for(device)
         self._device = device
         self._host = CpuBackend()
-        cap = max_device_nbytes or (lambda held: int((device.free_nbytes() + held) * DEFAULT_MEMORY_SHARE))
+        cap = max_device_nbytes or (
+            lambda held: max(int((device.free_nbytes() + held) * DEFAULT_MEMORY_SHARE), LEAST_NBYTES)
+        )
         self._pipeline_slots = PipelineSlots(device, cap, None if stream is None else device.as_stream(stream))
         self._reader, self._choice = choose_reader(reader)
         self._resources = Resources(

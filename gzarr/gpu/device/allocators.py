@@ -47,14 +47,10 @@ def _by_rmm(free: int) -> int:
     rmm: Any = sys.modules.get("rmm")
     resource = None if rmm is None else rmm.mr.get_current_device_resource()
     used, most = 0, sys.maxsize
-    while resource is not None:
-        if hasattr(resource, "get_allocated_bytes"):
-            used = max(used, int(resource.get_allocated_bytes()))
-        elif hasattr(resource, "allocation_counts"):
-            used = max(used, int(resource.allocation_counts.current_bytes))
+    while resource is not None:  # adaptors and pools, each around the next; what one cannot say is 0
+        used = max(used, int(getattr(resource, "get_allocated_bytes", int)()))
+        free += max(int(getattr(resource, "pool_size", int)()) - used, 0)
         if hasattr(resource, "get_allocation_limit"):
             most = int(resource.get_allocation_limit()) - used
-        if hasattr(resource, "pool_size"):
-            free += max(int(resource.pool_size()) - used, 0)
         resource = getattr(resource, "upstream_mr", None)
     return max(min(free, most), 0)

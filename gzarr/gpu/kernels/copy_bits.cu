@@ -1,7 +1,7 @@
 // copy_bits: copies boxes of bit-shuffled chunks, with items of 1, 2, 4, 8 or 16 bytes.
 //
 // Eight items share the bytes of their bit rows. A thread makes 32 items (K = 32; 16 of eight bytes) of words of the
-// rows, or 8 items of bytes. For fewer, all eight are loaded several times, from L1.
+// rows, or 8 items of bytes. For one, all eight are loaded, and come from L1 seven times.
 //
 // Traffic for each byte: one read and one write. A warp reads 128 or 32 contiguous bytes of each bit row. What it makes
 // is contiguous in each thread: one store writes half of every sector that it touches if items have 4 or 8 bytes.
@@ -87,7 +87,7 @@ template <int T, int K> struct Unshuffled {
                     planes[j][0] = low;
                     planes[j][1 % ((K + 3) / 4)] = high;
                 } else {
-                    planes[j][0] = ((item.number & 4) == 0 ? low : high) >> (8 * (item.number & ((u32)(4 - K) & 3)));
+                    planes[j][0] = ((item.number & 4) == 0 ? low : high) >> (8 * (item.number & 3));
                 }
             }
             return join_items<T, K>(planes);
@@ -113,19 +113,15 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS)
             Turn<1> turn = find_units<1>(part, first);
             switch (part.kind) { // 8 log2 T + log2 K
             case 0: unshuffle<1, 1>(part, turn, swap); break;
-            case 2: unshuffle<1, 4>(part, turn, swap); break;
             case 3: unshuffle<1, 8>(part, turn, swap); break;
             case 5: unshuffle<1, 32>(part, turn, swap); break;
             case 8: unshuffle<2, 1>(part, turn, swap); break;
-            case 10: unshuffle<2, 4>(part, turn, swap); break;
             case 11: unshuffle<2, 8>(part, turn, swap); break;
             case 13: unshuffle<2, 32>(part, turn, swap); break;
             case 16: unshuffle<4, 1>(part, turn, swap); break;
-            case 18: unshuffle<4, 4>(part, turn, swap); break;
             case 19: unshuffle<4, 8>(part, turn, swap); break;
             case 21: unshuffle<4, 32>(part, turn, swap); break;
             case 24: unshuffle<8, 1>(part, turn, swap); break;
-            case 26: unshuffle<8, 4>(part, turn, swap); break;
             case 28: unshuffle<8, 16>(part, turn, swap); break;
             case 27: unshuffle<8, 8>(part, turn, swap); break;
             case 32: unshuffle<16, 1>(part, turn, swap); break;

@@ -315,13 +315,11 @@ def _units(
     by_bits = np.zeros_like(within)
     # Units of several stores need no more alignment than one, but offsets are counted in units.
     steps = _low_bit(np.bitwise_or.reduce(levels.target) | 256)
-    for items in (1, 4, 8, 16, 32):
+    for items in (1, 8, 16, 32):
         unit = items * typesize
         fits = (within >= items) & (room >= np.minimum(unit, UNIT_NBYTES)) & (steps >= unit)
         if items > 8:  # of words of the bit rows
             fits &= (boxes.source % (items // 8) == 0) & (typesize == 8 if items == 16 else typesize < 8)
-        elif items == 4:
-            fits &= typesize < 16
         by_bits[fits] = items
     by_bits[(block // typesize % 8 != 0) | (rest // typesize % 8 != 0)] = 0
     items = np.where(mode == BYTE_SHUFFLED, by_bytes, by_bits) * known

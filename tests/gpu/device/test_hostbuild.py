@@ -42,8 +42,7 @@ def test_wrong_launches_are_refused() -> None:
     out = np.zeros(4)
     out.flags.writeable = False
     none = np.zeros(1, np.int64)
-    arguments = [0, none.astype(np.int32), none, none, none.astype(np.uint64), out, 8, 0, np.zeros(1)]
-    arguments += [none.astype(np.uint8), none.astype(np.int32), none, none]
+    arguments = [0, none.astype(np.int32), none, none, none.astype(np.uint64), out, 8, 0, np.zeros(1), none]
     with pytest.raises(ValueError, match="place_points, argument out: the array is written"):
         DEVICE.launch("place_points", 1, arguments)
 

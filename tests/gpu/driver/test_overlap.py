@@ -30,6 +30,8 @@ SECONDS_PER_BYTE = 0.04 / (1 << 17)
 #: LZ4 can do nothing with it.
 DATA = np.random.default_rng(0).integers(-(2**31), 2**31, (512, 512)).astype("i4")
 N_BATCHES = 8
+#: Copies to the host of each batch of a loader, which then takes the caller as long as reading it.
+TIMES = 3
 #: A busy machine may disturb an attempt.
 ATTEMPTS = 3
 
@@ -133,3 +135,36 @@ def test_reading_computing_and_writing_overlap(cuda: Any, tmp_path: Path) -> Non
         return taken < 0.9 * (reader.spent + sum(spent.values()))
 
     assert once(holds)
+
+
+def loader_of(cuda: Any, reader: SlowReader, tmp_path: Path) -> gzarr.Loader:
+    """Two chunks make a batch, and memory is enough for half of the array."""
+    store = LocalStore(tmp_path)
+    gzarr.create_array(store, data=DATA, chunks=(32, 512), compressor=LZ4(), zarr_format=2, device="cpu")
+    array = gzarr.open_array(store, device=backend_of(cuda, reader))
+    return gzarr.Loader(array, 64, memory=DATA.nbytes // 2, prefetch=2)
+
+
+def test_a_loader_reads_ahead_while_the_caller_computes(cuda: Any, reader: SlowReader, tmp_path: Path) -> None:
+    """The caller's work is copies to the host, which have an engine."""
+    loader = loader_of(cuda, reader, tmp_path)
+    pinned = cuda.CudaDevice().allocate_pinned(DATA.nbytes).view("i4").reshape(DATA.shape)
+
+    def compute() -> None:
+        for step, batch in enumerate(loader):
+            for _ in range(TIMES):
+                batch.get(out=pinned[64 * step : 64 * (step + 1)], blocking=False)
+        cuda.cupy.cuda.get_current_stream().synchronize()
+
+    def holds() -> bool:
+        reader.spent = 0.0
+        with driver.slow(SECONDS_PER_BYTE) as spent:
+            start = time.perf_counter()
+            compute()
+            taken = time.perf_counter() - start
+        assert spent["down"] > 0.9 * TIMES * SECONDS_PER_BYTE * DATA.nbytes
+        return taken < 0.75 * (reader.spent + sum(spent.values()))
+
+    compute()
+    assert once(holds)
+    np.testing.assert_array_equal(pinned, DATA)
