@@ -129,14 +129,14 @@ class _References(NamedTuple):
         chunk: Any = self.table.inline[row]
         return bytes(chunk)
 
-    def in_format(self, zarr_format: ZarrFormat) -> ArrayMeta | None:
-        """The metadata in the words of a format; None if it lacks some."""
-        return same_when_read(described_in(self.array.metadata, zarr_format))
-
 
 def _references(array: Array) -> _References:
     """The references to an array. Chunks that none leads to are read. Raises: StoreError."""
     objects = Objects()
+    if array.dtype != array.metadata.data_type.dtype:
+        raise MetadataError(
+            f"{array.store_path} is a view as {array.dtype}; save references to the array that it is of"
+        )
     if reader_of(array) is not None:
         table = ChunkTable.empty(tuple(one.nchunks for one in array.metadata.grid))
         rows = np.arange(table.objects.size)
@@ -178,7 +178,7 @@ _Arrays = Mapping[str, _References]
 
 def _metas(arrays: _Arrays, zarr_format: ZarrFormat) -> dict[str, ArrayMeta] | None:
     """The metadata of all arrays in a format; None if it lacks some."""
-    found = {path: one.in_format(zarr_format) for path, one in arrays.items()}
+    found = {path: same_when_read(described_in(one.array.metadata, zarr_format)) for path, one in arrays.items()}
     metas = {path: meta for path, meta in found.items() if meta is not None}
     return metas if len(metas) == len(found) else None
 
@@ -215,6 +215,9 @@ def _save_parquet(groups: _Groups, arrays: _Arrays, store: Store, folder: str) -
             "references in Parquet describe arrays in Zarr v2, which lacks shards, chunks of different lengths and some"
             " codecs of these arrays; save them in JSON"
         )
+    names, inner = store.list_dir(folder)
+    if (names or inner) and METADATA not in names:
+        raise StoreError(f"{join_path(str(store), folder)} is there and holds no references; choose another name")
     store.delete_prefix(folder)
     for path, one in arrays.items():
         urls, n = pyarrow.array(one.urls(), pyarrow.string()), prod(one.table.counts)

@@ -96,6 +96,20 @@ def test_joined_arrays_are_saved_and_single_arrays_too(tmp_path: Path) -> None:
     np.testing.assert_array_equal(gzarr.open(tmp_path / "refs.json", mode="r")[...], DATA[:20])
 
 
+def test_what_is_no_references_is_not_replaced(group: gzarr.Group, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    (tmp_path / "table.parquet").mkdir()
+    (tmp_path / "table.parquet/part.0.parquet").write_bytes(b"data")
+    with pytest.raises(StoreError, match="holds no references"):
+        gzarr.save_references(group, tmp_path / "table.parquet")
+    assert (tmp_path / "table.parquet/part.0.parquet").read_bytes() == b"data"
+
+
+def test_a_view_has_no_references(group: gzarr.Group, tmp_path: Path) -> None:
+    with pytest.raises(MetadataError, match="is a view as float32"):
+        gzarr.save_references(group["a"].astype("f4"), tmp_path / "refs.json")
+
+
 def test_what_others_cannot_reach_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="no reference leads to"):
         gzarr.save_references(gzarr.group(gzarr.MemoryStore({})).create_array("a", data=[1]), tmp_path / "refs.json")
