@@ -31,7 +31,7 @@ from gzarr.gpu.codecs.floats import why_not_cast
 from gzarr.gpu.detection.thresholds import NEVER, Crossover, crossover_for
 from gzarr.gpu.device.pipeline_slots import PipelineSlots
 from gzarr.gpu.device.protocol import Device
-from gzarr.gpu.pipeline.batches import in_batches, positions
+from gzarr.gpu.pipeline.batches import in_batches
 from gzarr.gpu.pipeline.eligibility import Chunked, DeviceJobs
 from gzarr.gpu.pipeline.launching import is_placeable
 from gzarr.gpu.pipeline.placement import DevicePlan, make_device_plan
@@ -252,12 +252,7 @@ class GpuBackend:
         if plan is None or type(out) is Slots or not self._device.owns(out):
             self._host.place(host, buffers, parts, out, fields)
             return
-        places = is_placeable(plan, out, fields)
-        if self.strict and not places and has_dtype(out.dtype):
-            raise DeviceError(
-                f"{plan.chunk.dtype} become {out.dtype} on the host only (strict=True): read them as they are, then "
-                "convert the result"
-            )
+        places = self._places(plan, out, fields)
         with self._pipeline_slots.borrow() as pipeline_slot:
             if places and not is_small(self._resources, plan, buffers, out):
                 place_parts(self._resources, pipeline_slot, plan, buffers, (parts, out, fields))
@@ -268,16 +263,28 @@ class GpuBackend:
             place_from_host(self._resources, pipeline_slot, plan, on_the_host, parts, out)
 
     def _place_copies(self, chain: Chain, buffers: Sequence[Any], parts: Sequence[Part], slots: Slots) -> None:
-        """Decode each chunk once and make its copies, or decode it for every copy if the host has to."""
-        plan = _unpacked(chain).plan
-        if plan is None or not plan.strides or not is_placeable(plan, slots.blocks[0], None):
-            for block, copies in slots.by_block(parts):
-                owners, singles = [owner for owner, _ in copies], [part for _, part in copies]
-                with positions(owners):
-                    self.place(chain, [buffers[owner] for owner in owners], singles, block, None)
-            return
+        """Decode each chunk once and make its copies, on the host if it has to."""
+        host, plan = _unpacked(chain)
         with self._pipeline_slots.borrow() as pipeline_slot:
-            place_parts(self._resources, pipeline_slot, plan, buffers, (parts, slots, None))
+            if plan is not None and plan.strides and self._places(plan, slots.blocks[0], None):
+                place_parts(self._resources, pipeline_slot, plan, buffers, (parts, slots, None))
+                return
+            here = Slots(tuple([np.empty(block.shape, block.dtype) for block in slots.blocks]))
+            self._host.place(host, buffers, parts, here, None)
+            pipeline_slot.is_copying = True
+            for number, *at in (copy.out for part in parts for copy in part.out):
+                copied = np.ascontiguousarray(here.blocks[number][tuple(at)])
+                slots.blocks[number][tuple(at)] = self._device.upload(copied)
+
+    def _places(self, plan: DevicePlan, out: Array, fields: Fields) -> bool:
+        """Whether the placement kernels can do a read. Raises: DeviceError in strict mode, if they should."""
+        places = is_placeable(plan, out, fields)
+        if self.strict and not places and has_dtype(out.dtype):
+            raise DeviceError(
+                f"{plan.chunk.dtype} become {out.dtype} on the host only (strict=True): read them as they are, then "
+                "convert the result"
+            )
+        return places
 
     def compiled(self, store: Store, layout: Layout, chain: Chain | None, *, cached: bool) -> DeviceJobs | None:
         """Return what decides which reads and writes of an array are done in pieces; None if the host does all."""

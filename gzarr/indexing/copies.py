@@ -12,7 +12,7 @@ for a chunk, which takes all of the chunk and hands it to `Slots`: those make th
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import islice, pairwise, repeat
 from typing import Any, NamedTuple, TypeAlias
 
@@ -203,26 +203,6 @@ class Slots:
         with np.errstate(all="ignore"):  # as the loop and devices cast
             for _, inside, (block, *at), _ in copies:
                 self.blocks[block][tuple(at)] = value[inside] if is_chunk else value
-
-    def by_block(self, parts: Sequence[Part]) -> Iterator[tuple[Any, list[tuple[int, Part]]]]:
-        """Every copy as a part of its own: (a result, the position of each one's chunk in ``parts`` and the part).
-
-        A result is a block, or one of its slots if they do not follow one another in its memory.
-        """
-        of_block: dict[tuple[int, int], list[tuple[int, Part]]] = {}
-        flat = [block.ndim > 1 and block.flags.c_contiguous for block in self.blocks]
-        for number, part in enumerate(parts):
-            for copy in part.out:
-                block, row, *index = copy.out
-                if flat[block]:
-                    n = self.blocks[block].shape[1]
-                    index[0] = slice(row * n + index[0].start, row * n + index[0].stop)
-                single = copy._replace(out=tuple(index))
-                of_block.setdefault((block, 0 if flat[block] else row), []).append((number, single))
-        for (block, row), copies in of_block.items():
-            memory = self.blocks[block]
-            shape = (-1, *memory.shape[2:]) if flat[block] else memory.shape[1:]
-            yield memory.reshape(shape) if flat[block] else memory[row : row + 1].reshape(shape), copies
 
 
 def cut_boxes(starts: Indices, size: tuple[int, ...], grid: Grid) -> Fragments:

@@ -124,24 +124,6 @@ def test_a_box_that_is_copied_twice_needs_its_chunk_once() -> None:
     assert part.out[0].out[2:] == (slice(0, 1), slice(0, 3))
 
 
-@pytest.mark.parametrize("block", [np.zeros((3, 2, 4), int), np.zeros((3, 4, 4), int)[:, :2], np.zeros((3, 2, 0), int)])
-def test_copies_are_parts_of_their_own_for_who_needs_that(block: np.ndarray) -> None:
-    """Blocks whose slots do not follow one another give each slot by itself."""
-    grid = (RegularAxis(5, 2), RegularAxis(7, 4))
-    size = block.shape[1:]
-    fragments = cut_boxes(np.array([[1, 2], [2, 3], [3, 0]]), size, grid)
-    plan = make_copies(fragments, np.array([2, 0, 4])[fragments.box], (6, *size), 3, grid, grid)
-    blocks, wanted = (block, block.copy()), (block.copy(), block.copy())
-    array = np.arange(35).reshape(5, 7)
-    chunks = [array[part.coords[0] * 2 :][:2, part.coords[1] * 4 :][:, :4] for part in plan.parts()]
-    for chunk, part in zip(chunks, plan.parts(), strict=True):
-        Slots(wanted)[part.out] = chunk
-    for result, copies in Slots(blocks).by_block(list(plan.parts())):
-        for number, part in copies:
-            result[part.out] = chunks[number][part.inside]
-    np.testing.assert_array_equal(blocks, wanted)
-
-
 def test_chunks_without_numbers_are_refused() -> None:
     grid = (RegularAxis(2**62, 1), RegularAxis(4, 1))
     with pytest.raises(SelectionError, match="numbers of 64 bits"):
