@@ -272,9 +272,9 @@ class GpuBackend:
             here = Slots(tuple([np.empty(block.shape, block.dtype) for block in slots.blocks]))
             self._host.place(host, buffers, parts, here, None)
             pipeline_slot.is_copying = True
-            for number, *at in (copy.out for part in parts for copy in part.out):
-                copied = np.ascontiguousarray(here.blocks[number][tuple(at)])
-                slots.blocks[number][tuple(at)] = self._device.upload(copied)
+            for number, row, *inside in (copy.out for part in parts for copy in part.out):
+                at = slice(row, row + 1), *inside
+                slots.blocks[number][at] = self._device.upload(np.ascontiguousarray(here.blocks[number][at]))
 
     def _places(self, plan: DevicePlan, out: Array, fields: Fields) -> bool:
         """Whether the placement kernels can do a read. Raises: DeviceError in strict mode, if they should."""
