@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { OPEN = 1, WRITE, RENAME, READ, FOLDER };
+enum { OPEN = 1, WRITE, RENAME, READ, FOLDER, LOCK };
 
 static int fault, fault_errno, skipped, failing;
 
@@ -22,6 +22,26 @@ static int fails(int function) {
     if (function != fault || skipped-- > 0 || failing-- <= 0) return 0;
     errno = fault_errno;
     return 1;
+}
+
+/* Do what another process may: publish a file, and begin another one in its place. */
+static void replace(int fd) {
+    char link[64], path[4096] = {0}, moved[4200];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    if (readlink(link, path, sizeof path - 1) < 0) return;
+    snprintf(moved, sizeof moved, "%s.moved", path);
+    rename(path, moved);
+    const int other = open(path, O_WRONLY | O_CREAT, 0666);
+    dprintf(other, "other");
+    close(other);
+}
+
+int flock(int fd, int how) {
+    if (fails(LOCK)) {
+        dprintf(fd, "kept");
+        replace(fd);
+    }
+    return ((int (*)(int, int))dlsym(RTLD_NEXT, "flock"))(fd, how);
 }
 
 static int opens(const char *name, const char *path, int flags, int mode) {
@@ -57,7 +77,10 @@ OPENS_IN(openat)
 OPENS_IN(openat64)
 
 ssize_t write(int fd, const void *data, size_t n) {
-    if (fd > 2 && fails(WRITE)) return -1;
+    if (fd > 2 && fails(WRITE)) {
+        if (fault_errno >= 0) return -1;
+        replace(fd);
+    }
     return ((ssize_t(*)(int, const void *, size_t))dlsym(RTLD_NEXT, "write"))(fd, data, n);
 }
 

@@ -199,6 +199,32 @@ for function, errors in ((OPEN, (13, 24, 30)), (WRITE, (28, 5)), (RENAME, (28, 1
 print("all cases hold")
 """
 
+#: Another: another process that takes a new file before it is locked, or puts one in its place while it is written.
+RACES = """
+import ctypes, sys
+from pathlib import Path
+import numpy as np
+import gzarr
+from gzarr.cpu.compiled import library
+assert library.status() == "on"
+folder, set_fault = Path(sys.argv[1]), ctypes.CDLL(None).set_fault
+z = gzarr.create_array(folder, shape=1200, chunks=100, dtype="i4", compressors=None)
+gzarr.config.set(threading__max_workers=1)
+WRITE, LOCK = 2, 6
+for function, error in ((LOCK, 0), (WRITE, -1)):
+    for n in (12, 1):
+        new = np.arange(100 * n, dtype="i4") + function + n
+        set_fault(function, error, n // 2, 1)
+        z[: 100 * n] = new
+        set_fault(0, 0, 0, 0)
+        (moved,) = folder.glob("c/*.moved")
+        assert function != LOCK or moved.read_text() == "kept", moved.read_text()
+        moved.unlink()
+        assert (z[: 100 * n] == new).all(), (function, n)
+        assert sorted(path.name for path in folder.glob("c/*")) == sorted(map(str, range(12)))
+print("all cases hold")
+"""
+
 
 @pytest.fixture(scope="module")
 def preload(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -239,6 +265,10 @@ def test_chunks_that_cannot_be_fetched_are_left(options: str, preload: Path, tmp
 @pytest.mark.parametrize("options", ["'sharded'", "''"])
 def test_objects_that_cannot_be_stored_are_left_as_they_were(options: str, preload: Path, tmp_path: Path) -> None:
     run(PUTS, options, preload, tmp_path)
+
+
+def test_files_that_another_process_puts_in_the_place_of_a_lock_are_not_touched(preload: Path, tmp_path: Path) -> None:
+    run(RACES, "", preload, tmp_path)
 
 
 def run(code: str, options: str, preload: Path, tmp_path: Path) -> None:

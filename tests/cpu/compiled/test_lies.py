@@ -20,6 +20,7 @@ from gzarr.cpu.compiled import read as compiled_read
 from gzarr.storage import LocalStore, MemoryStore
 from tests.cpu.compiled.looping import (
     CHAINS,
+    CHUNK,
     KEYS,
     Recorder,
     read,
@@ -88,6 +89,20 @@ def test_numbers_of_axes_that_lie_are_refused(ndim: int) -> None:
     more = sources, None, b"", b"", bytearray(8), bytearray(1)
     with pytest.raises(ValueError, match="tables"):
         library.extension().read(job, columns, *more)
+
+
+def test_lists_that_end_one_behind_a_chunk_are_left(folder: Path) -> None:
+    (array, _), recorder = made("plain", "files", 0, False, folder), Recorder()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(library, "loop", lambda: recorder)
+        memory, _ = read_into("lists", array)
+    n_left = 0
+    for job, (spans, lists, *more), *rest in recorder.calls:
+        beyond = np.where(lists >= 0, CHUNK[0], lists)
+        n_left += library.extension().read(job, (spans, beyond, *more), *rest)[0]
+        assert lists.size
+    assert n_left > 0
+    del memory
 
 
 def test_items_that_are_no_memory_are_refused(folder: Path) -> None:
