@@ -1,4 +1,4 @@
-"""Every call of CuPy and KvikIO, with the parameters that the packages have; nvCOMP's are in `test_nvcomp.py`.
+"""Every call of CuPy, KvikIO and nvCOMP, with the parameters that the packages have.
 
 That each name and each call fits the table is tested everywhere; that the packages fit it, where they are installed
 (`make test-gpu-driver`).
@@ -7,6 +7,7 @@ That each name and each call fits the table is tested everywhere; that the packa
 from __future__ import annotations
 
 import ast
+import ctypes
 import importlib
 import inspect
 import re
@@ -18,6 +19,7 @@ from typing import Any
 import pytest
 
 import gzarr
+from gzarr.gpu.device import nvcomp, nvcomp_tables
 
 GPU = Path(gzarr.__file__).parent / "gpu"
 LIBRARIES = {"cupy", "kvikio"}
@@ -186,3 +188,38 @@ def test_the_installed_package_has_these_names(name: str) -> None:
     if find_spec(name.partition(".")[0]) is None:
         pytest.skip(f"make test-gpu-driver runs it: {name.partition('.')[0]} is not installed")
     assert real(name) is not None
+
+
+def headers() -> str:
+    """nvCOMP's own declarations, in the wheel; "" without it."""
+    spec = find_spec("nvidia.libnvcomp") if find_spec("nvidia") else None
+    folders = [Path(place) / "include" / "nvcomp" for place in (spec.submodule_search_locations or ())] if spec else []
+    text = "\n".join(path.read_text() for folder in folders for path in sorted(folder.glob("*.h")))
+    return re.sub(r"//[^\n]*|/\*[\s\S]*?\*/", "", text)
+
+
+def kind_of(parameter: str) -> str:
+    """What is passed for a parameter of C."""
+    words = parameter.split()
+    if "*" in parameter or "cudaStream_t" in words:
+        return "pointer"
+    return {"size_t": "size", "int": "int", "nvcompCRC32SegmentKind_t": "int"}.get(words[-2], words[-2])
+
+
+def passed(argument: Any) -> str:
+    """The same for an argument type of ctypes."""
+    kinds = {ctypes.c_size_t: "size", ctypes.c_int: "int", nvcomp._Options: "options", nvcomp._CrcOptions: "options"}
+    return kinds.get(argument, "pointer")
+
+
+@pytest.mark.skipif(not headers(), reason="nvCOMP's headers are not installed")
+@pytest.mark.parametrize("kind", nvcomp._SIGNATURES)
+def test_functions_of_nvcomp_are_declared_so_in_its_headers(kind: str) -> None:
+    text = headers()
+    symbols = [""] if kind.startswith("CRC32") else [codec.symbol for codec in nvcomp_tables.CODECS.values()]
+    for symbol in symbols:
+        (declared,) = re.findall(rf"nvcompStatus_t\s+nvcompBatched{symbol}{kind}\s*\(([^)]*)\)", text)
+        kinds = [kind_of(" ".join(parameter.split())) for parameter in declared.split(",")]
+        assert [re.sub(r"nvcomp\w+Opts_t", "options", kind) for kind in kinds] == [
+            passed(argument) for argument in nvcomp._SIGNATURES[kind]
+        ]
