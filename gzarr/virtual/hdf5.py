@@ -320,7 +320,8 @@ def _block(what: InChunks, coords: Coords, dtype: Any) -> Any:
         region = tuple([slice(at * c, min((at + 1) * c, n)) for at, c, n in axes])
         values = np.asarray((dataset.asstr() if dtype is None else dataset)[region])
     block = np.full(what.chunks, "", object) if dtype is None else np.zeros(what.chunks, dtype)
-    block[tuple(map(slice, values.shape))] = values
+    there: Any = (*map(slice, values.shape), ...)  # without axes, the value alone
+    block[there] = values
     return block
 
 

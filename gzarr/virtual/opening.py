@@ -9,7 +9,7 @@ from functools import partial
 from typing import IO, Any
 
 from gzarr.copying import hdf5
-from gzarr.errors import StoreError
+from gzarr.errors import CopyError, StoreError
 from gzarr.storage import open_store
 from gzarr.storage.base import Request, Store, host_view
 from gzarr.virtual.hdf5 import find_in_hdf5
@@ -178,8 +178,23 @@ def _file(store: Store, key: str) -> Any:
 
 
 def _find_in_hdf5(store: Store, key: str) -> Contents:
+    return find_in_hdf5(lambda: _open_hdf5(_file(store, key)), store, key)
+
+
+def _open_hdf5(file: Any) -> Any:
+    """Open a file by h5py. Raises: OSError, and CopyError if this process may be writing to it."""
     h5py = hdf5.h5py_module()
-    return find_in_hdf5(lambda: h5py.File(_file(store, key), "r", locking=False), store, key)
+    for locking in (False, None, True, "best-effort"):  # HDF5 wants the way in which this process already has it open
+        try:
+            opened = h5py.File(file, "r", locking=locking)
+            break
+        except OSError as error:
+            if "locking" not in str(error) or locking == "best-effort":
+                raise
+    if opened.id.get_intent() & h5py.h5f.ACC_RDWR:  # whose last writes are in no file yet
+        opened.close()
+        raise CopyError(f"{file} is open for writing in this process; close it there first")
+    return opened
 
 
 def _with_file(find: Callable[[IO[bytes], Store, str], Contents]) -> Callable[[Store, str], Contents]:

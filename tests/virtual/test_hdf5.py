@@ -59,6 +59,7 @@ ELEMENTS = {
     "mixed": np.array([(1, 2.5), (3, 4.5)], [("a", "<i4"), ("b", ">f8")]),
     "padded": np.zeros(3, np.dtype([("a", "u1"), ("b", "<f8")], align=True)),
     "scalar": np.float64(3.5),
+    "text": np.array("ä", object),
 }
 
 
@@ -268,3 +269,13 @@ def test_shuffled_bytes_that_are_no_whole_number_of_elements(path):
         made = h5py.h5d.create(file.id, b"x", h5py.h5t.NATIVE_INT64, h5py.h5s.create_simple((12,)), filters)
         made.write(h5py.h5s.ALL, h5py.h5s.ALL, data)
     np.testing.assert_array_equal(gzarr.open(path, mode="r")["x"][...], data)
+
+
+@pytest.mark.parametrize("locking", [False, None, True, "best-effort"])
+def test_files_that_this_process_has_open_in_any_way(path, locking):
+    with h5py.File(path, "w", locking=locking) as file:
+        file.create_dataset("x", data=np.arange(10), chunks=(5,), compression="lzf")
+        with pytest.raises(CopyError, match="is open for writing in this process; close it"):
+            gzarr.open(path, mode="r")
+    with h5py.File(path, "r", locking=locking):
+        assert gzarr.open(path, mode="r")["x"][5:].tolist() == [5, 6, 7, 8, 9]
