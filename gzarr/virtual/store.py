@@ -12,6 +12,7 @@ import numpy as np
 from gzarr.errors import CopyError, ReadOnlyError, ReplacedError, StoreError
 from gzarr.indexing.keys import Coords, KeyEncoding
 from gzarr.storage.base import Buffer, Request, Store, host_view, token_of
+from gzarr.storage.capabilities import TokensBy, Versions
 from gzarr.storage.coalesce import get_coalesced
 from gzarr.storage.local_files import FileVersion
 from gzarr.storage.rules import DOCUMENTS, byte_range, children, cut, under
@@ -125,6 +126,19 @@ class VirtualStore(Store):
     def tables(self) -> Tables:
         """The chunks of arrays in local files."""
         return _VirtualTables(self)
+
+    @property
+    def versions(self) -> Versions | None:
+        """Tokens of objects across a network, so that shards are read in part; local ones are read by their tables."""
+        return TokensBy(self._token_of, self.together) if self.concurrency > 1 else None
+
+    def _token_of(self, key: str) -> object | None:
+        """The token of the version of an object that is read, which reads compare."""
+        chunks, coords = self._place(key) or (None, ())
+        row = chunks.row(coords) if isinstance(chunks, ChunkTable) else None
+        if not isinstance(chunks, ChunkTable) or row is None or chunks.objects[row] < 0:
+            return None
+        return self.object_at(int(chunks.objects[row]))[2]
 
     def place_of(self, path: str) -> ChunkTable | None:
         """Where the chunks of an array are; None if a library reads them, or if there is none."""

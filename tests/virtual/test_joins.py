@@ -258,3 +258,17 @@ def test_packed_numbers_are_decoded_where_they_are_packed_differently() -> None:
         gzarr.concat([named(np.zeros(1, one), _Unsigned="true") for one in ("i1", "i2")])
     with pytest.raises(MetadataError, match="scale_factor"):
         gzarr.concat([named([1.0], scale_factor=2, valid_max=5), named([1.0], scale_factor=3, valid_max=5)])
+
+
+def test_shards_across_a_network_are_read_in_part(http_server: tuple[str, Path]) -> None:
+    url, folder = http_server
+    values = RNG.integers(0, 1000, (2, 40, 30))
+    for number, one in enumerate(values):
+        gzarr.create_array(folder / f"{number}.zarr", data=one, chunks=(2, 3), shards=(20, 30), compressors=None)
+    joined = gzarr.concat([f"{url}/{number}.zarr" for number in range(2)])
+    np.testing.assert_array_equal(joined[...], values.reshape(80, 30))
+    np.testing.assert_array_equal(joined[3:75:9, 5], values.reshape(80, 30)[3:75:9, 5])
+    assert not [step for step in joined.placement if "read whole" in step.why]
+    (folder / "0.zarr/c/0/0").write_bytes((folder / "0.zarr/c/1/0").read_bytes() + b"longer")
+    with pytest.raises(ReplacedError):
+        joined[:2]
