@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,6 +51,8 @@ READ_NBYTES, CORES = 4 << 30, 16
 GOAL = 0.8
 #: Smallest chunks of the reads of 1 GiB.
 LEAST_NBYTES = 256 << 10
+#: Measured costs of the host, and counted ones of kernels, in the folder of results.
+MEASURED = "gpu-host.json", "gpu-kernels.json"
 #: Codecs of the tables.
 SHOWN = ("none", "zstd", "blosc-lz4")
 
@@ -241,6 +244,15 @@ def predict(gpu: Gpu, costs: Costs, design: Design, nbytes: int = READ_NBYTES, c
     limit = max(raw, bare)
     rates = (n * costs.chunk_nbytes / s / 1e9 if s else float("inf") for s in (seconds, raw, bare))
     return Prediction(*rates, limit / seconds)
+
+
+def predicted(name: str, codec: str, layout: str, chunk_nbytes: int, nbytes: int, cores: int) -> float | None:
+    """GB/s that were predicted for a read on a GPU with a name, such as "NVIDIA H200"; None if none were."""
+    gpu = next((one for one in GPUS if re.search(rf"\b{one.name.split(',')[0].split()[0]}\b", name)), None)
+    result, kernels = (json.loads((ROOT / "benchmarks" / "results" / path).read_text()) for path in MEASURED)
+    of_array = (costs for costs in costs_of(result) if _key(costs) == (chunk_nbytes, layout, codec))
+    costs = next(of_array, None)
+    return None if gpu is None or costs is None else predict(gpu, costs, design_now(kernels), nbytes, cores).read
 
 
 def batches_of(n: int, most: int) -> list[int]:
