@@ -65,7 +65,7 @@ test-zarr: .venv/ready .venv-zarr/ready
 	    tests/virtual/test_icechunk.py tests/virtual/test_references.py
 	.venv-zarr/bin/python tools/peer_suites.py $(SUITES)
 
-SUITES ?= plugin dask xarray zarr2 zarr3
+SUITES ?= plugin dask xarray engine zarr2 zarr3
 
 coverage: .venv/ready
 	$(PYTEST) --cov=gzarr --cov-branch --cov-report=term:skip-covered

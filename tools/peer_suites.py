@@ -3,9 +3,10 @@
     python tools/peer_suites.py [options] SUITE... [-- options of pytest]
 
 ``plugin``, ``dask`` and ``xarray`` run with gzarr's codec pipeline in zarr-python: no test may fail that passes with
-zarr-python's own. ``zarr2`` and ``zarr3`` are the suites of zarr 2 and zarr-python with ``zarr`` aliased to gzarr. The
-tests that may fail are listed in tests/support/suites, with the reason as a comment above each group of node IDs (``*``
-is a wildcard). A failure that is not listed is an error; so is a line that matches no failure.
+zarr-python's own. ``engine`` are Xarray's tests of its engine "zarr" on gzarr's engine and writer, ``zarr2`` and
+``zarr3`` the suites of zarr 2 and zarr-python with ``zarr`` aliased to gzarr. The tests that may fail are listed in
+tests/support/suites, with the reason as a comment above each group of node IDs (``*`` is a wildcard). A failure that
+is not listed is an error; so is a line that matches no failure.
 
 Runs in an environment with zarr-python and its test requirements, which `make test-zarr` makes; gzarr is that of this
 folder, and its entry points are those that an installation in place left here. The sources of zarr come from the
@@ -58,6 +59,9 @@ SUITES = {
     "plugin": Suite("zarr", "tests", changed=_PIPELINE),
     "dask": Suite("dask", "array/tests", ("test_array_core.py",), "zarr", None, False, "", _PIPELINE),
     "xarray": Suite("xarray", "tests", ("test_backends.py::TestZarrDirectoryStore",), "", None, False, "", _PIPELINE),
+    "engine": Suite(
+        "xarray", "tests", ("test_backends.py::TestZarrDirectoryStore",), sources=False, plugin="xarray_engine"
+    ),
     "zarr2": Suite(
         "zarr",
         "zarr/tests",

@@ -64,8 +64,8 @@ class GzarrBackendEntrypoint(BackendEntrypoint):
     description = "Open Zarr v2 and v3 groups (.zarr, .zip) with gzarr, on the CPU or a GPU"
     supports_groups = True
     open_dataset_parameters = (
-        *("filename_or_obj", "group", "storage_options", "device", "consolidated", "use_zarr_fill_value_as_mask"),
-        *("mask_and_scale",),
+        *("filename_or_obj", "group", "mode", "zarr_format", "storage_options", "device", "consolidated"),
+        *("cache_members", "use_zarr_fill_value_as_mask", "mask_and_scale"),
         *("decode_times", "decode_timedelta", "decode_coords", "concat_characters", "use_cftime", "drop_variables"),
     )
 
@@ -94,6 +94,9 @@ class GzarrBackendEntrypoint(BackendEntrypoint):
         consolidated: bool | None = None,
         use_zarr_fill_value_as_mask: bool | None = None,
         storage_options: Mapping[str, Any] | None = None,
+        zarr_format: Literal[2, 3] | None = None,
+        mode: Literal["r", "r+"] = "r",
+        cache_members: bool = True,
         **decoders: Any,
     ) -> xr.Dataset:
         """Open a group as a dataset.
@@ -114,6 +117,12 @@ class GzarrBackendEntrypoint(BackendEntrypoint):
             Whether fill values count as missing values. By default in v2 only, as in Xarray.
         storage_options : mapping, optional
             Options for the server of a URL.
+        zarr_format : {2, 3}, optional
+            Format of the group, if it has metadata of both.
+        mode : {"r", "r+"}
+            Both open for reading; for writing see `gzarr.interop.xarray.to_zarr`.
+        cache_members : bool
+            Taken as the engine "zarr" does, without an effect: members are listed once.
         drop_variables
             See `xarray.open_dataset`.
         **decoders
@@ -134,7 +143,9 @@ class GzarrBackendEntrypoint(BackendEntrypoint):
         DeviceError
             If the device cannot be used.
         """
-        opened = open_at(filename_or_obj, group, storage_options, consolidated)
+        if mode not in ("r", "r+"):
+            raise ValueError(f"mode={mode!r} would replace what is opened; mode must be 'r' or 'r+'")
+        opened = open_at(filename_or_obj, group, storage_options, consolidated, zarr_format)
         dropped = {drop_variables} if isinstance(drop_variables, str) else set(drop_variables or ())
         arrays = {name: array for name, array in opened.arrays() if name not in dropped}
         variables = {name: variable_of(array, use_zarr_fill_value_as_mask) for name, array in arrays.items()}
@@ -152,13 +163,14 @@ class GzarrBackendEntrypoint(BackendEntrypoint):
         group: str | None = None,
         consolidated: bool | None = None,
         storage_options: Mapping[str, Any] | None = None,
+        zarr_format: Literal[2, 3] | None = None,
         **each: Any,
     ) -> dict[str, xr.Dataset]:
         """Open a group and all groups below it as datasets.
 
         Parameters
         ----------
-        filename_or_obj, group, consolidated, storage_options
+        filename_or_obj, group, consolidated, storage_options, zarr_format
             See `open_dataset`.
         **each
             Other parameters of `open_dataset`, for every dataset.
@@ -168,7 +180,7 @@ class GzarrBackendEntrypoint(BackendEntrypoint):
         dict of str to xarray.Dataset
             Datasets by path, "/" first.
         """
-        opened = open_at(filename_or_obj, group, storage_options, consolidated)
+        opened = open_at(filename_or_obj, group, storage_options, consolidated, zarr_format)
         paths = ["", *(path for path, node in opened.members(None) if isinstance(node, Group))]
         datasets = {f"/{path}": self.open_dataset(opened, group=path or None, **each) for path in paths}
         _closing(datasets["/"], filename_or_obj, opened)
@@ -294,13 +306,23 @@ class _Undecoded(AbstractDataStore):
 
 
 def open_at(
-    filename_or_obj: Any, path: str | None, options: Mapping[str, Any] | None, consolidated: bool | None
+    filename_or_obj: Any,
+    path: str | None,
+    options: Mapping[str, Any] | None,
+    consolidated: bool | None,
+    zarr_format: Literal[2, 3] | None = None,
 ) -> Group:
     """Open the group that Xarray's arguments name, for reading."""
     if isinstance(filename_or_obj, str) and "://" not in filename_or_obj:
         filename_or_obj = os.path.expanduser(filename_or_obj)  # noqa: PTH111 - a URL would not survive a Path
     return open_group(
-        filename_or_obj, "r", path=path, device="cpu", storage_options=options, use_consolidated=consolidated
+        filename_or_obj,
+        "r",
+        path=path,
+        device="cpu",
+        storage_options=options,
+        use_consolidated=consolidated,
+        zarr_format=zarr_format,
     )
 
 

@@ -49,7 +49,9 @@ def into(
     changed.encoding = stored.encoding
     encoded = encode_zarr_variable(changed, name=name)
     if set(encoded.dims) != set(stored.dims):
-        raise ValueError(f"variable {name!r} has dimensions {encoded.dims}, in {array.store_path} {stored.dims}")
+        raise ValueError(
+            f"variable {name!r} has different dimension names: {encoded.dims}, in {array.store_path} {stored.dims}"
+        )
     encoded = encoded.transpose(*stored.dims)
     shape, part = list(array.shape), []
     for axis, (dim, length) in enumerate(zip(stored.dims, encoded.shape, strict=True)):
@@ -60,7 +62,8 @@ def into(
             shape[axis] = where.stop
         elif there != length:
             raise ValueError(
-                f"variable {name!r} has {length} elements along {dim!r}, {array.store_path} has {there} there; "
+                f"variable {name!r} has different dimension sizes: {length} along {dim!r}, "
+                f"{there} in {array.store_path}; "
                 "use append_dim= to append, region= to write a part"
             )
         part.append(where)
@@ -90,7 +93,10 @@ def _check_text(name: str, variable: xr.Variable, array: Array) -> None:
         text = np.strings.encode(text.astype("U"), "utf-8")
     needed = text.astype(array.dtype.kind).dtype
     if needed.itemsize > array.dtype.itemsize:
-        raise ValueError(f"variable {name!r}: text of type {needed} does not fit into {array.dtype}; write it anew")
+        raise ValueError(
+            f"Mismatched dtypes for variable {name!r}: text of type {needed} does not fit into {array.dtype}; "
+            "write it anew"
+        )
 
 
 # -- regions -----------------------------------------------------------------------------------------------------------
@@ -121,7 +127,7 @@ def region_slices(
     """
     given = dict.fromkeys(dataset.dims, "auto") if isinstance(region, str) and region == "auto" else region
     if not isinstance(given, Mapping):
-        raise TypeError(f"region is 'auto', or a mapping of dimensions to slices, got {region!r}")
+        raise TypeError(f"region must be a dict of dimensions to slices, or 'auto'; got {region!r}")
     unknown = sorted(map(str, set(given) - set(dataset.dims)))
     if unknown:
         raise ValueError(f"region: the dataset has no dimensions {unknown}; it has {list(dataset.dims)}")

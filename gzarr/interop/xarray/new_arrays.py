@@ -52,7 +52,10 @@ def array_options(
     """
     given = variable.copy(deep=False)
     if encoding is not None:
-        given.encoding = dict(encoding)
+        try:
+            given.encoding = dict(encoding)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"encoding of variable {name!r} must be castable to a dict; got {encoding!r}") from error
     if given.dtype.kind == "T":  # Xarray replaces missing text, if it may look for it
         given = given.astype(object if given.chunks is None else _TEXT)
     encoded = encode_zarr_variable(given, name=name)
@@ -95,7 +98,7 @@ def _check_known(name: str, options: Mapping[str, Any], zarr_format: int) -> Non
         if key not in _KNOWN:
             near = get_close_matches(key, _KNOWN, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"known besides Xarray's own: {', '.join(sorted(_KNOWN))}"
-            raise ValueError(f"encoding of variable {name!r}: unknown {key!r}; {hint}")
+            raise ValueError(f"unexpected encoding of variable {name!r}: {key!r}; {hint}")
 
 
 def _inherited(options: dict[str, Any], dtype: Any, ndim: int, zarr_format: Literal[2, 3]) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from gzarr.hierarchy.new_nodes import options_from
 from gzarr.hierarchy.reaching import close_if_opened_here, join_storage_options, open_store_at
 from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.interop.finding import reads
+from gzarr.interop.xarray.datasets import as_dataset, check_names
 from gzarr.interop.xarray.existing_arrays import Region, into, region_slices
 from gzarr.interop.xarray.new_arrays import array_options
 from gzarr.interop.xarray.variables import dimensions
@@ -36,7 +37,7 @@ _MODES = ("w", "w-", "a", "a-", "r+")
 
 
 def to_zarr(
-    dataset: xr.Dataset | xr.DataTree,
+    dataset: xr.Dataset | xr.DataArray | xr.DataTree,
     store: Any,
     mode: WriteMode | None = None,
     *,
@@ -50,6 +51,10 @@ def to_zarr(
     write_empty_chunks: bool | None = None,
     unlimited_dims: Sequence[Hashable] | None = None,
     storage_options: Mapping[str, Any] | None = None,
+    safe_chunks: bool = True,
+    align_chunks: bool = False,
+    chunkmanager_store_kwargs: Mapping[str, Any] | None = None,
+    write_inherited_coords: bool = False,
 ) -> Any:
     """Write a dataset to a Zarr group, as `xarray.Dataset.to_zarr` does, with gzarr alone.
 
@@ -58,8 +63,9 @@ def to_zarr(
 
     Parameters
     ----------
-    dataset : xarray.Dataset or xarray.DataTree
-        The dataset. A tree is written as groups; it takes neither ``append_dim`` nor ``region``.
+    dataset : xarray.Dataset, xarray.DataArray or xarray.DataTree
+        The dataset. An array is written as `xarray.DataArray.to_zarr` does, in a dataset of its own. A tree is written
+        as groups; it takes neither ``append_dim`` nor ``region``.
     store : Group, Store, path, URL or mapping
         Where it goes.
     mode : {"w", "w-", "a", "a-", "r+"}, optional
@@ -89,6 +95,12 @@ def to_zarr(
         axis in Zarr can grow. By default ``dataset.encoding["unlimited_dims"]``.
     storage_options : mapping, optional
         Options for the server of a URL.
+    safe_chunks, align_chunks : bool
+        Taken as Xarray does, without an effect: blocks are aligned in any case.
+    chunkmanager_store_kwargs : mapping, optional
+        Further keywords of `dask.array.store`.
+    write_inherited_coords : bool
+        Whether the coordinates that a group of a tree inherits are written to it, too.
 
     Returns
     -------
@@ -116,7 +128,9 @@ def to_zarr(
     >>> to_zarr(week, "weeks.zarr", append_dim="time")["t"].shape
     (6,)
     """
-    call = _WriteCall(_checked_mode(mode, append_dim, region), append_dim, region, zarr_format, write_empty_chunks)
+    checked, how = _checked_mode(mode, append_dim, region), chunkmanager_store_kwargs or {}
+    call = _WriteCall(checked, append_dim, region, zarr_format, write_empty_chunks, write_inherited_coords, how)
+    dataset = as_dataset(dataset) if isinstance(dataset, xr.DataArray) else dataset
     opened, base = open_store_at(join_storage_options(store, {"storage_options": storage_options}), _of_store(call))
     if not compute and isinstance(opened, ZipStore) and store is not opened:
         raise StoreError(f"{opened}: with compute=False, give an open gzarr.ZipStore, and close it after the writes")
@@ -127,7 +141,7 @@ def to_zarr(
         root, writes = _dataset(dataset, opened, path, encoding or {}, unlimited_dims, call)
     if call.mode != "r+" and (consolidated if consolidated is not None else opened.zarr_format is None):
         consolidate_metadata(opened, path=base)
-    delayed = _written(writes, compute=compute)
+    delayed = _written(writes, call.store_options, compute=compute)
     if compute:
         close_if_opened_here(store, opened)
     return root if compute else delayed
@@ -142,6 +156,8 @@ class _WriteCall:
     region: Region
     zarr_format: Literal[2, 3] | None
     write_empty_chunks: bool | None
+    inherit: bool
+    store_options: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,9 +191,9 @@ def _checked_mode(mode: WriteMode | None, append_dim: Any, region: Region) -> Wr
     if mode not in _MODES:
         raise ValueError(f"mode must be one of {', '.join(map(repr, _MODES))}, got {mode!r}")
     if append_dim is not None and mode not in ("a", "a-"):
-        raise ValueError(f"append_dim goes with mode='a' or 'a-', got {mode!r}")
+        raise ValueError(f"cannot set append_dim unless mode='a', mode='a-' or mode=None; got {mode!r}")
     if region is not None and mode not in ("a", "a-", "r+"):
-        raise ValueError(f"region goes with mode='r+', 'a' or 'a-', got {mode!r}")
+        raise ValueError(f"cannot set region unless mode='a', mode='a-', mode='r+' or mode=None; got {mode!r}")
     return mode
 
 
@@ -201,7 +217,7 @@ def _tree(
     writes: list[tuple[Array, _VariableWrite]] = []
     below = replace(call, mode="a" if call.mode in ("w", "w-") else call.mode)
     for where, node in tree.subtree_with_keys:
-        dataset = node.to_dataset(inherit=node is tree)
+        dataset = node.to_dataset(inherit=call.inherit or node is tree)
         here = encoding.get(node.path, {})
         root, some = _dataset(
             dataset, store, join_path(path, normalize_path(where.lstrip("."))), here, None, below if roots else call
@@ -215,7 +231,7 @@ def _dataset(
     dataset: xr.Dataset, store: Store, path: str, encoding: Mapping[Any, Any], unlimited: Any, call: _WriteCall
 ) -> tuple[Group, list[tuple[Array, _VariableWrite]]]:
     """Store metadata; return the group and what is to be written into its arrays."""
-    _check_names(dataset, encoding)
+    check_names(dataset, encoding)
     group = _existing(store, path, call)
     arrays = {} if group is None else dict(group.arrays())
     if call.region is not None:
@@ -234,7 +250,7 @@ def _dataset(
             array_meta(options_from({key: value for key, value in options.items() if key != "data"}))
             writes.append(_VariableWrite(name, options.pop("data"), options, variable.shape))
         elif name in encoding:
-            raise ValueError(f"encoding: variable {name!r} exists in {store}; it is encoded as it is stored")
+            raise ValueError(f"variable {name!r} exists in {store}, but encoding was provided; leave it out")
         elif call.mode != "a-" or call.append_dim is None or call.append_dim in variable.dims:
             writes.append(_VariableWrite(name, **into(arrays[name], name, variable, part, call.append_dim)))
     if group is None:
@@ -242,15 +258,6 @@ def _dataset(
     if call.mode != "r+":
         _put_attributes(group, dataset, attributes, unlimited)
     return group, [(_target(group, write, call), write) for write in writes]
-
-
-def _check_names(dataset: xr.Dataset, encoding: Mapping[Any, Any]) -> None:
-    for name in dataset.variables:
-        if not isinstance(name, str) or not name or "/" in name:
-            raise ValueError(f"variable {name!r}: names in Zarr are strings without '/'; rename it")
-    unknown = set(encoding) - set(dataset.variables)
-    if unknown:
-        raise ValueError(f"encoding: the dataset has no variables {sorted(map(str, unknown))}")
 
 
 def _existing(store: Store, path: str, call: _WriteCall) -> Group | None:
@@ -277,11 +284,15 @@ def _check_known(variables: Mapping[Any, xr.Variable], arrays: Mapping[str, Arra
     new = sorted(name for name in variables if name not in arrays)
     if new and (call.mode == "r+" or call.region is not None):
         remedy = "leave them out with drop_vars, or write them with mode='a' and without region first"
-        raise ValueError(f"variables {new} do not exist in the store, which mode='r+' and region= require; {remedy}")
+        raise ValueError(
+            f"dataset contains non-pre-existing variables {new}, which mode='r+' and region= do not create; {remedy}"
+        )
     if call.append_dim is not None:
         dims = {dim for array in arrays.values() for dim in dimensions(array) or ()}
         if call.append_dim not in dims:
-            raise ValueError(f"append_dim={call.append_dim!r} is none of the stored dimensions {sorted(dims)}")
+            raise ValueError(
+                f"append_dim={call.append_dim!r} does not match any existing dataset dimensions {sorted(dims)}"
+            )
 
 
 # -- storing -----------------------------------------------------------------------------------------------------------
@@ -313,7 +324,7 @@ def _target(group: Group, write: _VariableWrite, call: _WriteCall) -> Array:
     return array
 
 
-def _written(writes: list[tuple[Array, _VariableWrite]], *, compute: bool) -> Any:
+def _written(writes: list[tuple[Array, _VariableWrite]], options: Mapping[str, Any], *, compute: bool) -> Any:
     """Write values now; those of Dask when it is asked to, if ``compute`` is false."""
     blocks = [(array, write) for array, write in writes if hasattr(write.data, "dask")]
     for array, write in writes:
@@ -335,7 +346,8 @@ def _written(writes: list[tuple[Array, _VariableWrite]], *, compute: bool) -> An
         sources.append(aligned(write.data, array, part))
         regions.append(part)
     # Without a lock: no two blocks share a stored object.
-    stored = da.store(sources, [array for array, _ in blocks], lock=False, regions=regions, compute=compute)
+    how = {"lock": False, **options, "regions": regions, "compute": compute}
+    stored = da.store(sources, [array for array, _ in blocks], **how)
     return None if compute else dask.delayed(_nothing)(stored)
 
 

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 
+import dask.array as da
 import numpy as np
 import pytest
 import xarray as xr
@@ -213,23 +214,28 @@ def test_trees(tmp_path):
     ("change", "keywords", "error", "match"),
     [
         (None, {"mode": "x"}, ValueError, "mode must be"),
-        (None, {"mode": "w", "append_dim": "time"}, ValueError, "append_dim goes with"),
-        (None, {"mode": "w", "region": "auto"}, ValueError, "region goes with"),
+        (None, {"mode": "w", "append_dim": "time"}, ValueError, "cannot set append_dim"),
+        (None, {"mode": "w", "region": "auto"}, ValueError, "cannot set region"),
         (None, {}, gzarr.errors.ContainsNodeError, "stored"),
-        (None, {"append_dim": "hour"}, ValueError, "none of the stored dimensions"),
+        (None, {"append_dim": "hour"}, ValueError, "does not match any existing"),
         (None, {"mode": "w", "encoding": {"t": {"chunk": 3}}}, ValueError, "did you mean 'chunks'"),
-        (None, {"mode": "w", "encoding": {"t": {"zlib": True}}}, ValueError, "unknown 'zlib'"),
+        (
+            None,
+            {"mode": "w", "encoding": {"t": {"zlib": True}}},
+            ValueError,
+            "unexpected encoding of variable 't': 'zlib'",
+        ),
         (None, {"mode": "w", "encoding": {"x": {}}}, ValueError, "no variables"),
         (None, {"mode": "w", "encoding": {"t": {"compressors": "nothing"}}}, gzarr.GzarrError, "nothing"),
-        (None, {"mode": "a", "encoding": ENCODING}, ValueError, "encoded as it is stored"),
+        (None, {"mode": "a", "encoding": ENCODING}, ValueError, "but encoding was provided"),
         (lambda d: d.isel(time=slice(3)), {"mode": "a"}, ValueError, "use append_dim= to append"),
-        (lambda d: d.assign(new=1), {"mode": "r+"}, ValueError, "do not exist"),
+        (lambda d: d.assign(new=1), {"mode": "r+"}, ValueError, "non-pre-existing"),
         (lambda d: d.assign({"a/b": 1}), {"mode": "a"}, ValueError, "without '/'"),
-        (lambda d: d[["t"]].rename(lat="y"), {"mode": "a"}, ValueError, "has dimensions"),
+        (lambda d: d[["t"]].rename(lat="y"), {"mode": "a"}, ValueError, "has different dimension names"),
         (lambda d: d[["t", "count"]], {"region": {"time": slice(0, 40)}}, ValueError, r"drop_vars\(\['count'"),
         (lambda d: d[["t"]], {"region": {"hour": slice(0, 4)}}, ValueError, "no dimensions"),
         (lambda d: d[["t"]], {"region": {"time": slice(0, 40, 2)}}, ValueError, "step 1"),
-        (lambda d: d[["t"]], {"region": 3}, TypeError, "mapping"),
+        (lambda d: d[["t"]], {"region": 3}, TypeError, "must be a dict"),
         (lambda d: d[["t"]].isel(time=[3, 1]), {"region": {"time": "auto"}}, ValueError, "next to each other"),
         (lambda d: d[["t"]].assign_coords(lat=d.lat + 1), {"region": {"lat": "auto"}}, KeyError, "are missing in"),
     ],
@@ -310,3 +316,41 @@ def test_a_chunk_is_stored_once(tmp_path):
     to_zarr(climate()[["t"]].chunk(time=7, lat=2), store, encoding=ENCODING)
     written = [key for key in store.written if key.startswith("t/c/")]
     assert len(written) == len(set(written)) == 8
+
+
+@pytest.mark.parametrize("name", [None, "t", "x"])
+def test_arrays_are_written_as_xarray_writes_them(name, tmp_path):
+    array = xr.DataArray([1.0, 2.0, 3.0], {"x": [4, 5, 6]}, ("x",), name=name, attrs={"units": "K"})
+    to_zarr(array, tmp_path / "ours.zarr")
+    array.to_zarr(tmp_path / "theirs.zarr")
+    for path in ("ours.zarr", "theirs.zarr"):
+        for engine in ("gzarr", "zarr"):
+            xr.testing.assert_identical(xr.open_dataarray(tmp_path / path, engine=engine), array)
+
+
+@pytest.mark.parametrize("inherited", [False, True])
+def test_inherited_coordinates_are_written_on_request(inherited, tmp_path):
+    tree = xr.DataTree.from_dict({"/": xr.Dataset(coords={"x": [1, 2]}), "/a": xr.Dataset({"t": ("x", [3, 4])})})
+    to_zarr(tree, tmp_path / "tree.zarr", write_inherited_coords=inherited)
+    assert ("x" in gzarr.open_group(tmp_path / "tree.zarr")["a"]) == inherited
+    xr.testing.assert_identical(xr.open_datatree(tmp_path / "tree.zarr", engine="gzarr"), tree)
+
+
+def test_keywords_of_xarray_are_taken(tmp_path, monkeypatch):
+    blocks = xr.Dataset({"t": ("x", np.arange(9.0))}).chunk(x=4)
+    store, seen = da.store, {}
+    monkeypatch.setattr(da, "store", lambda *args, **how: (seen.update(how), store(*args, **how))[1])
+    how = {"safe_chunks": False, "align_chunks": True, "encoding": {"t": {"chunks": (3,)}}}
+    to_zarr(blocks, tmp_path / "x.zarr", chunkmanager_store_kwargs={"scheduler": "synchronous"}, **how)
+    assert seen["scheduler"] == "synchronous"
+    options = {"mode": "r", "zarr_format": 3, "cache_members": False}
+    with xr.open_dataset(tmp_path / "x.zarr", engine="gzarr", **options) as opened:
+        np.testing.assert_array_equal(opened["t"], np.arange(9.0))
+    with pytest.raises(ValueError, match="mode='w' would replace"):
+        xr.open_dataset(tmp_path / "x.zarr", engine="gzarr", mode="w")
+
+
+def test_attributes_that_are_no_json_are_named(tmp_path):
+    wrong = xr.Dataset({"t": ("x", [1.0], {"parent": xr.DataArray()})})
+    with pytest.raises(TypeError, match=r"Invalid attribute in Dataset\.attrs: 'parent' of variable 't'"):
+        to_zarr(wrong, tmp_path / "x.zarr")
