@@ -58,6 +58,7 @@ if TYPE_CHECKING:  # what `__getattr__` finds
     from gzarr.hierarchy.group import Group
     from gzarr.loader.loader import Loader
     from gzarr.loader.mixture import Mixture
+    from gzarr.loader.ragged import Ragged, SparseRows
     from gzarr.loader.windows import Crops, Window
     from gzarr.loader.writer import Writer
     from gzarr.profiling.report import profile
@@ -123,6 +124,7 @@ _NAMES = {
     "gzarr.hierarchy.group": "Group",
     "gzarr.loader.loader": "Loader",
     "gzarr.loader.mixture": "Mixture",
+    "gzarr.loader.ragged": "Ragged SparseRows",
     "gzarr.loader.windows": "Crops Window",
     "gzarr.loader.writer": "Writer",
     "gzarr.profiling.report": "profile",
@@ -205,9 +207,11 @@ __all__ = [
     "NodeNotFoundError",
     "OutOfMemoryError",
     "ProcessSynchronizer",
+    "Ragged",
     "ReadOnlyError",
     "Repair",
     "SelectionError",
+    "SparseRows",
     "StoreError",
     "ThreadSynchronizer",
     "Verification",

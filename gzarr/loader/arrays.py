@@ -1,13 +1,13 @@
 """The arrays that a loader reads: a single one, or many of unequal extents and chunks, joined along axis 0.
 
-Theory of operation. Joined arrays are one array to the samples and the planners: rows of all arrays follow each other,
-and so do their rows of chunks (`JoinedAxis`). Chunks of other axes may be cut differently in each array, so boxes are
-cut in groups of arrays whose chunks are equally long there (`JoinedCutter`). What is read is then told array by array.
+Theory of operation. Joined arrays are one array to samples and planners: rows of all arrays follow each other, and so
+do their rows of chunks (`JoinedAxis`). Each is cut by its own grid. Chunks are numbered one array after the other, so
+that a number tells the array, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,18 +17,15 @@ from gzarr.chunk_io.array_io import ArrayIO
 from gzarr.chunk_io.reference import ReadJob
 from gzarr.hierarchy.array import Array
 from gzarr.indexing.copies import Fragments, chunk_coords, chunk_numbers, cut_boxes, make_copies
-from gzarr.indexing.grid import Axis, Grid, RegularAxis, nchunks
+from gzarr.indexing.grid import Grid, RegularAxis, nchunks
 from gzarr.indexing.selection import Indices
 from gzarr.indexing.spans import CHUNK, COUNT, IN_START
-
-#: Further along an axis than any element.
-_FAR = 1 << 60
 
 
 def stored_dtype(array: Any) -> np.dtype[Any]:
     """The data type that chunks are decoded to, in native byte order."""
-    if isinstance(array, JoinedArrays):
-        return array.stored
+    if not isinstance(array, (Array, np.ndarray)):
+        return array.stored  # type: ignore[no-any-return]
     dtype: np.dtype[Any] = array.metadata.data_type.dtype if isinstance(array, Array) else array.dtype
     return dtype.newbyteorder("=")
 
@@ -38,19 +35,19 @@ def io_of(array: Array) -> ArrayIO:
     return array._io  # noqa: SLF001 - of the same package
 
 
-def grid_of(array: Array | JoinedArrays) -> Grid:
-    """The chunk grid; of joined arrays one with the shortest chunks, which tells what samples cost at most."""
-    return array.grid if isinstance(array, JoinedArrays) else io_of(array).layout.grid
+def grid_of(array: Any) -> Grid:
+    """The chunk grid; of joined arrays one with the other axes of the first of them."""
+    return io_of(array).layout.grid if isinstance(array, Array) else array.grid
 
 
-def nchunks_of(array: Array | JoinedArrays) -> int:
+def nchunks_of(array: Any) -> int:
     """Number of chunks."""
-    return array.nchunks if isinstance(array, JoinedArrays) else nchunks(grid_of(array))
+    return nchunks(grid_of(array)) if isinstance(array, Array) else array.nchunks
 
 
-def chunk_nbytes_of(array: Array | JoinedArrays) -> int:
+def chunk_nbytes_of(array: Any) -> int:
     """Size of a decoded chunk, of joined arrays that of the first."""
-    return io_of(array.arrays[0] if isinstance(array, JoinedArrays) else array).chunk_nbytes
+    return io_of(array if isinstance(array, Array) else array.arrays[0]).chunk_nbytes
 
 
 class JoinedAxis:
@@ -66,21 +63,16 @@ class JoinedAxis:
 
     def __init__(self, starts: Indices, extent: int) -> None:
         self.extent, self.nchunks = extent, len(starts)
-        self._edges = np.concatenate([starts, [extent, _FAR]])
-        self.length = int(np.diff(self._edges[:-1]).max(initial=1))
+        self._edges = np.append(starts, extent)
+        self.length = int(np.diff(self._edges).max(initial=1))
 
     def locate_all(self, indices: Indices) -> Indices:
-        """The runs that hold many rows; one more for rows past the end."""
+        """The runs that hold many rows."""
         return np.searchsorted(self._edges, indices, side="right") - 1
-
-    def starts_of(self, chunks: Indices) -> Indices:
-        """First rows of many runs."""
-        found: Indices = self._edges[chunks]
-        return found
 
     def edges(self) -> Indices:
         """Boundaries of runs, from 0 to the extent."""
-        return self._edges[:-1]
+        return self._edges
 
 
 class JoinedArrays:
@@ -115,15 +107,12 @@ class JoinedArrays:
         self.shape = int(self.offsets[-1]), *self.extents[:, 1:].max(0).tolist()
         self.dtype, self.stored = self._dtypes(name)
         self.nbytes = int(self.extents.prod(1).sum()) * self.stored.itemsize
-        self._grids = [_grid_of(array) for array in self.arrays]
-        self.axis, self.first_chunks = self._join()
-        #: By array, its group: those whose chunks are equally long along the other axes.
-        self.group_of, self.groups = self._group()
-        shortest = [
-            min(axes, key=lambda axis: axis.extent / max(axis.nchunks, 1)) for axes in zip(*self.groups, strict=True)
-        ]
-        self.grid: Any = self.axis, *[axis.resized(n) for axis, n in zip(shortest, self.shape[1:], strict=True)]
-        self.nchunks: int = sum(map(nchunks, self._grids))
+        self.grids = [_grid_of(array) for array in self.arrays]
+        self.axis = self._join()
+        first = self.grids[0][1:]
+        self.grid: Any = self.axis, *[axis.resized(n) for axis, n in zip(first, self.shape[1:], strict=True)]
+        self.first_chunks = np.concatenate([[0], np.cumsum([nchunks(grid) for grid in self.grids])])
+        self.nchunks = int(self.first_chunks[-1])
         self._ios: dict[int, ArrayIO] = {}
 
     def __len__(self) -> int:
@@ -141,37 +130,15 @@ class JoinedArrays:
         dtype = dtypes.pop()
         return dtype, (stored.pop() if len(stored) == 1 else dtype)
 
-    def _join(self) -> tuple[JoinedAxis, Indices]:
-        axes = [grid[0] for grid in self._grids]
+    def _join(self) -> JoinedAxis:
+        axes = [grid[0] for grid in self.grids]
         counts = np.array([axis.nchunks for axis in axes])
-        firsts = np.concatenate([[0], np.cumsum(counts)])
-        numbers = np.arange(firsts[-1]) - np.repeat(firsts[:-1], counts)
+        numbers = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
         lengths = np.array([axis.length if isinstance(axis, RegularAxis) else 0 for axis in axes])
         starts = np.repeat(self.offsets[:-1], counts) + numbers * np.repeat(lengths, counts)
-        for number, axis in enumerate(axes):
-            if not isinstance(axis, RegularAxis):
-                starts[firsts[number] : firsts[number + 1]] += np.array(axis.edges()[:-1], np.int64)
-        return JoinedAxis(starts, self.shape[0]), firsts
-
-    def _group(self) -> tuple[Indices, list[tuple[Axis, ...]]]:
-        groups: dict[Any, int] = {}
-        found: list[tuple[Axis, ...]] = []
-        numbers = np.empty(len(self.arrays), np.int64)
-        for number, grid in enumerate(self._grids):
-            key = tuple([axis.length if isinstance(axis, RegularAxis) else axis for axis in grid[1:]])
-            numbers[number] = groups.setdefault(key, len(groups))
-            if len(found) < len(groups):
-                found.append(grid[1:])
-        largest = [self.extents[numbers == group, 1:].max(0).tolist() for group in range(len(found))]
-        return numbers, [
-            tuple(
-                [
-                    axis.resized(n) if isinstance(axis, RegularAxis) else axis
-                    for axis, n in zip(axes, extents, strict=True)
-                ]
-            )
-            for axes, extents in zip(found, largest, strict=True)
-        ]
+        varying = [axis.edges()[:-1] for axis in axes if not isinstance(axis, RegularAxis)]
+        starts[np.repeat(lengths, counts) == 0] += np.array([edge for edges in varying for edge in edges], np.int64)
+        return JoinedAxis(starts, self.shape[0])
 
     def which(self, rows: Indices) -> Indices:
         """The numbers of the arrays that have some rows."""
@@ -206,62 +173,51 @@ class JoinedCutter:
 
     def __init__(self, arrays: JoinedArrays, size: tuple[int, ...], *, padded: bool) -> None:
         self._arrays, self._size, self._padded = arrays, size, padded
-        more = size[1:] if padded else (0,) * len(size[1:])
-        self._grids: list[Any] = [
-            (arrays.axis, *[axis.resized(axis.extent + n) if n else axis for axis, n in zip(axes, more, strict=True)])
-            for axes in arrays.groups
-        ]
-        self._bases = np.concatenate([[0], np.cumsum([nchunks(grid) for grid in self._grids])])
 
     def cut(self, boxes: Indices) -> Fragments:
         """Fragments of samples. boxes: (n, ndim), their first elements."""
-        which = self._arrays.which(boxes[:, 0])
-        groups = self._arrays.group_of[which]
-        parts = []
-        for group in np.unique(groups) if len(groups) else [0]:
-            rows, grid = np.flatnonzero(groups == group), self._grids[group]
-            part = cut_boxes(boxes[rows], self._size, grid)
-            if self._padded:
-                part = part.take(self._exists(part.chunk, grid, which[rows[part.box]]))
-            parts.append(part._replace(box=rows[part.box], chunk=part.chunk + self._bases[group]))
-        if len(parts) == 1:
-            return parts[0]
+        arrays, parts = self._arrays, [Fragments(boxes[:0, 0], boxes[:0, 0], boxes[:0])]
+        for number, rows in _groups(arrays.which(boxes[:, 0])):
+            own = boxes[rows]
+            own[:, 0] -= arrays.offsets[number]
+            part = self._cut(own, arrays.grids[number])
+            parts.append(Fragments(rows[part.box], part.chunk + arrays.first_chunks[number], part.start))
         found = Fragments(*map(np.concatenate, zip(*parts, strict=True)))
         return found.take(np.argsort(found.box, kind="stable"))
 
-    def _exists(self, chunks: Indices, grid: Grid, which: Indices) -> Any:
-        """Whether chunks are those of an array, and not beyond its end."""
-        arrays, coords = self._arrays, chunk_coords(chunks, grid)
-        ends = arrays.extents[which]
-        ends[:, 0] += arrays.offsets[which]
-        lows = np.stack([axis.starts_of(coords[:, i]) for i, axis in enumerate(grid)], 1)
-        return (lows < ends).all(1) & (chunks < nchunks(grid))
+    def _cut(self, boxes: Indices, grid: Grid) -> Fragments:
+        if not self._padded:
+            return cut_boxes(boxes, self._size, grid)
+        # Chunks past the end are numbered, too, and left out.
+        larger = tuple([axis.resized(axis.extent + n) for axis, n in zip(grid, self._size, strict=True)])
+        found = cut_boxes(boxes, self._size, larger)
+        coords = chunk_coords(found.chunk, larger)
+        inside = (coords < [axis.nchunks for axis in grid]).all(1)
+        return found._replace(chunk=chunk_numbers(coords, grid)).take(inside)
 
     def jobs(
         self, fragments: Fragments, slots: Indices, blocks: tuple[AnyArray, ...], backend: Any
     ) -> Mapping[int, ReadJob]:
         """What has to be read, by number of array."""
-        groups = np.searchsorted(self._bases, fragments.chunk, side="right") - 1
+        arrays, jobs = self._arrays, {}
         block_of, row_of = np.divmod(slots, len(blocks[0]))
-        jobs: dict[int, ReadJob] = {}
-        for group in np.unique(groups).tolist():
-            rows = np.flatnonzero(groups == group)
-            coords = chunk_coords(fragments.chunk[rows] - self._bases[group], self._grids[group])
-            which = np.searchsorted(self._arrays.first_chunks, coords[:, 0], side="right") - 1
-            coords[:, 0] -= self._arrays.first_chunks[which]
-            order = np.argsort(which, kind="stable")
-            for at in np.split(order, np.flatnonzero(np.diff(which[order])) + 1):
-                number = int(which[at[0]])
-                io = self._arrays.io(number, backend)
-                mine = fragments.take(rows[at])._replace(chunk=chunk_numbers(coords[at], io.layout.grid))
-                mine.start[:, 0] -= self._arrays.offsets[number]
-                # What reads a job looks at all of its blocks, which are many, and those of one array are few.
-                used, block = np.unique(block_of[rows[at]], return_inverse=True)
-                own = tuple([blocks[one] for one in used.tolist()])
-                jobs[number] = read_job(io, mine, block * len(own[0]) + row_of[rows[at]], own, self._size)
-                if self._padded:
-                    _clip(jobs[number].plan, self._arrays.extents[number])
+        for number, rows in _groups(np.searchsorted(arrays.first_chunks, fragments.chunk, side="right") - 1):
+            mine = fragments.take(rows)._replace(chunk=fragments.chunk[rows] - arrays.first_chunks[number])
+            # What reads a job looks at all of its blocks, which are many, and those of one array are few.
+            used, block = np.unique(block_of[rows], return_inverse=True)
+            own = tuple([blocks[one] for one in used.tolist()])
+            job = read_job(arrays.io(number, backend), mine, block * len(own[0]) + row_of[rows], own, self._size)
+            if self._padded:
+                _clip(job.plan, arrays.extents[number])
+            jobs[number] = job
         return jobs
+
+
+def _groups(numbers: Indices) -> Iterator[tuple[int, Indices]]:
+    """Each number that occurs, and where."""
+    order = np.argsort(numbers, kind="stable")
+    for rows in np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1) if len(order) else ():
+        yield int(numbers[rows[0]]), rows
 
 
 def read_job(

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from gzarr.backend import Backend
+from gzarr.indexing.grid import Axis, RegularAxis
 from gzarr.indexing.selection import Indices
+from gzarr.loader.arrays import grid_of
 from gzarr.loader.order import Ints, Weighted, parse_weights
 from gzarr.loader.samples import Samples, check_kinds, crop_steps, make_samples
 from gzarr.loader.sources import Arrays, join
@@ -150,3 +153,9 @@ def _extents(arrays: Arrays, naxes: int, *, is_cropped: bool) -> Ints:
                 f"arrays: {name}[{number}] has {one} elements where samples are cut, {known[0]}[{number}] {other}"
             )
     return known[1] if known is not None else np.empty((0, naxes), np.int64)
+
+
+def axis_of(arrays: Arrays, samples: Samples) -> Axis:
+    """How axis 0 of the array with the largest samples is cut into chunks; NumPy's has chunks of a row."""
+    largest = max(arrays.values(), key=lambda a: prod(samples.box(tuple(a.shape))) * a.dtype.itemsize)
+    return RegularAxis(len(largest), 1) if isinstance(largest, np.ndarray) else grid_of(largest)[0]

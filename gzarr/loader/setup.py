@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gzarr.hierarchy.array import Array
-from gzarr.indexing.grid import Axis, RegularAxis
+from gzarr.indexing.grid import Axis
 from gzarr.indexing.selection import Indices
 from gzarr.loader.arguments import check_on_error, check_sampler, integer, parse_pads
 from gzarr.loader.arrays import (
@@ -27,7 +27,7 @@ from gzarr.loader.arrays import (
 )
 from gzarr.loader.feeds import DirectFeed, Feed, FeedMemory, FeedSource, KeptFeed, PoolFeed
 from gzarr.loader.forecast import Planning
-from gzarr.loader.joining import join_arrays
+from gzarr.loader.joining import axis_of, join_arrays
 from gzarr.loader.leases import Leases
 from gzarr.loader.look_ahead import EpochPlan
 from gzarr.loader.order import (
@@ -39,9 +39,10 @@ from gzarr.loader.order import (
     parse_shuffle,
 )
 from gzarr.loader.pool import Room, Want, batches_of_step, choose_kept, divide, parse_memory
+from gzarr.loader.ragged import Ragged
 from gzarr.loader.ranks import History, Share, is_within, make_share, parse_ranks
 from gzarr.loader.samples import Samples
-from gzarr.loader.sources import Arrays, Kept, collect, find_backend, parse_dtypes
+from gzarr.loader.sources import Kept, collect, find_backend, parse_dtypes
 from gzarr.loader.state import fingerprint
 from gzarr.loader.stats import Meter
 from gzarr.loader.summary import Epochs, Summary, summarize
@@ -50,7 +51,6 @@ from gzarr.loader.windows import positive
 
 #: Steps that are read at once where a store waits for a server; elsewhere one keeps all processors busy.
 WAITING_READS = 3
-STORED = Array, JoinedArrays
 
 
 class Begun(NamedTuple):
@@ -113,6 +113,8 @@ class Setup:
         What each array gets of it; those that are missing are kept in memory.
     kept : Kept
         The arrays in memory.
+    sparse : dict
+        By their places in a batch, the matrices that are made of rows.
     reused : dict
         By name, memory of the last epoch, which the next one uses again.
     transform, prefetch
@@ -137,16 +139,21 @@ class Setup:
         if weighted is not None:
             self.sampler, self.shuffle = weighted, False
         check_sampler(self.sampler, self.shuffle, self.world_size)
-        self._pads = parse_pads(given["crops"], self.arrays)
+        ragged = {name: array for name, array in self.arrays.items() if isinstance(array, Ragged)}
+        self._pads = parse_pads(given["crops"], self.arrays) | {name: array.pad for name, array in ragged.items()}
+        places = {name: (self.names or {}).get(name, ()) for name in ragged}
+        self.sparse = {places[name][:-1]: array.matrix for name, array in ragged.items() if array.matrix is not None}
         self._readers: dict[str, Reader] = {}
         self._check_steps()
         self.dtypes = parse_dtypes(given["dtype"], self.arrays)
         self.memory = parse_memory(given["memory"], sum(array.nbytes for array in self.arrays.values()))
         self.skip = check_on_error(given["on_error"], self.world_size)
-        stored = {name: array for name, array in self.arrays.items() if isinstance(array, STORED)}
+        stored = {name: array for name, array in self.arrays.items() if not isinstance(array, np.ndarray)}
         self.axis = axis_of(stored or self.arrays, self.samples)
         if self.shuffle == "blocks":
             self.samples.runs(self.axis)  # random crops have none
+        for name in ragged:
+            self.reader(name)  # which refuses other samples
         self.watch = ArrayWatch(*self._watched())
         self.rooms, self.most, self.n_readers = self._divide(stored)
         self.kept = Kept({name: a for name, a in self.arrays.items() if name not in self.rooms}, self.backend)
@@ -169,16 +176,21 @@ class Setup:
 
     def _watched(self) -> tuple[dict[str, Array], dict[str, Array]]:
         """The arrays that others may change: single ones, and those that are joined."""
-        single = {name: array for name, array in self.arrays.items() if isinstance(array, Array)}
+        arrays = {name: array.values if isinstance(array, Ragged) else array for name, array in self.arrays.items()}
+        single = {name: array for name, array in arrays.items() if isinstance(array, Array)}
         joined = {name: array for name, array in self.arrays.items() if isinstance(array, JoinedArrays)}
         return single, {watched(name, n): one for name, many in joined.items() for n, one in enumerate(many.arrays)}
 
-    def _divide(self, stored: Mapping[str, Array | JoinedArrays]) -> tuple[dict[str, Room], int, int]:
+    def _divide(self, stored: Mapping[str, Any]) -> tuple[dict[str, Room], int, int]:
         """Divide the memory. Returns: rooms by name, the most batches of a step, how many steps are read at once."""
         wants = {name: self._want(array, self.dtypes[name]) for name, array in stored.items()}
         nbytes = {name: array.nbytes for name, array in stored.items()}
         rows = self.samples.kind in ("rows", "window")
-        may = {name: nbytes[name] for name, array in stored.items() if rows or not isinstance(array, JoinedArrays)}
+        may = {
+            name: nbytes[name]
+            for name, array in stored.items()
+            if isinstance(array, Array) or (rows and isinstance(array, JoinedArrays))
+        }
         kept = set() if self.skip else choose_kept(may, wants, self.memory, self.batch_size)
         wants = {name: want for name, want in wants.items() if name not in kept}
         waits = any(
@@ -192,12 +204,13 @@ class Setup:
         most = min([step, *[max(room.ahead // steps, 1) for room in divided]])
         return dict(zip(wants, divided, strict=True)), most, n_readers
 
-    def _want(self, array: Array | JoinedArrays, dtype: np.dtype[Any]) -> Want:
+    def _want(self, array: Any, dtype: np.dtype[Any]) -> Want:
         """What an array wants of the memory."""
         size, grid = self.samples.box(array.shape), grid_of(array)
         n, span = prod(size), self._span(grid[0])
         nbytes = n * stored_dtype(array).itemsize, n * dtype.itemsize
-        return Want(size, grid, *nbytes, span, span == self.samples.n, self.samples.padded)
+        padded = self.samples.padded or isinstance(array, Ragged)
+        return Want(size, grid, *nbytes, span, span == self.samples.n, padded)
 
     def _span(self, axis: Axis) -> int:
         """Over how many positions the samples of one chunk are spread. axis: axis 0 of their array."""
@@ -299,8 +312,11 @@ class Setup:
         """How samples of an array are read."""
         if name not in self._readers:
             array = self.arrays[name]
-            size = self.samples.box(tuple(array.shape))
-            self._readers[name] = make_reader(name, array, self.backend, size, padded=self.samples.padded)
+            size, padded = self.samples.box(tuple(array.shape)), self.samples.padded
+            if isinstance(array, Ragged):
+                self._readers[name] = array.reader(name, self.backend, size)
+            else:
+                self._readers[name] = make_reader(name, array, self.backend, size, padded=padded)
         return self._readers[name]
 
     def epoch_of(self, name: str, begun: Begun, first: int) -> EpochPlan:
@@ -378,11 +394,3 @@ class Setup:
             kind, n, per_chunk, self.block_chunks, size, size * sample, self.memory, self.world_size, correlation
         )
         return summarize(plannings, epochs, begun.share.n)
-
-
-def axis_of(arrays: Arrays, samples: Samples) -> Axis:
-    """How axis 0 of the array with the largest samples is cut into chunks; NumPy's has chunks of a row."""
-    largest = max(arrays.values(), key=lambda a: prod(samples.box(tuple(a.shape))) * a.dtype.itemsize)
-    if isinstance(largest, STORED):
-        return grid_of(largest)[0]
-    return RegularAxis(len(largest), 1)

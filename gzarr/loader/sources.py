@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
 from itertools import pairwise
+from operator import getitem
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -22,6 +24,7 @@ from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.named_axes import axis_names, stored_names
 from gzarr.loader.arrays import JoinedArrays, stored_dtype
+from gzarr.loader.ragged import Ragged, SparseRows
 from gzarr.loader.windows import Crops
 from gzarr.tensors import to_host
 
@@ -45,6 +48,8 @@ def collect(arrays: Any) -> tuple[Arrays, Names | None]:
         arrays = opened(arrays)
         if isinstance(arrays[0], (Group, Mapping)):
             arrays = _transposed(arrays)
+    if SparseRows.is_stored_in(arrays) or isinstance(arrays, (Ragged, SparseRows)):
+        raise TypeError("arrays: give samples of varying length, or rows of a sparse matrix, a name: {'x': ...}")
     named = isinstance(arrays, (Group, Mapping))
     found: dict[tuple[str, ...], Any] = dict(flatten(arrays)) if named else {(ONLY,): arrays}
     if not found:
@@ -62,20 +67,28 @@ def flatten(arrays: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str
     for name, item in items:
         if not isinstance(name, str):
             raise TypeError(f"arrays: names must be strings, got {name!r}")
-        if isinstance(item, (Group, Mapping)):
-            yield from flatten(item, (*path, name))
+        found: Any = item
+        if SparseRows.is_stored_in(found):
+            found = SparseRows(found)
+        if isinstance(found, (Ragged, SparseRows)):
+            yield from (((*path, name, part), array) for part, array in found.parts().items())
+        elif isinstance(found, (Group, Mapping)):
+            yield from flatten(found, (*path, name))
         else:
-            yield (*path, name), item
+            yield (*path, name), found
 
 
-def nested(arrays: Mapping[str, Any], names: Names) -> dict[str, Any]:
-    """Arrays by name as nested dicts."""
+def nested(arrays: Mapping[str, Any], names: Names, sparse: Mapping[tuple[str, ...], SparseRows]) -> dict[str, Any]:
+    """Arrays by name as nested dicts. sparse: the places of matrices, which are made of what is there."""
     found: dict[str, Any] = {}
     for name, path in names.items():
         inner = found
         for key in path[:-1]:
             inner = inner.setdefault(key, {})
         inner[path[-1]] = arrays[name]
+    for path, rows in sparse.items():
+        inner = reduce(getitem, path[:-1], found)
+        inner[path[-1]] = rows.matrix(inner[path[-1]])
     return found
 
 
@@ -98,7 +111,8 @@ def _transposed(items: Sequence[Any]) -> dict[str, Any]:
     for number, arrays in enumerate(each):
         if set(arrays) != set(each[0]):
             raise ValueError(f"arrays: item {number} of the list has {sorted(arrays)}, item 0 has {sorted(each[0])}")
-    return nested({"/".join(path): [one[path] for one in each] for path in each[0]}, {"/".join(p): p for p in each[0]})
+    names = {"/".join(path): path for path in each[0]}
+    return nested({name: [one[path] for one in each] for name, path in names.items()}, names, {})
 
 
 def _names(array: Any) -> tuple[Any, ...]:
@@ -121,7 +135,7 @@ def _check_first(axes: Mapping[str, tuple[Any, ...]]) -> None:
 def _checked(name: str, array: Any) -> Any:
     if isinstance(array, (list, tuple)) and array and any(map(_is_array, array)):
         return [_checked(f"{name}[{number}]", one) for number, one in enumerate(opened(array))]
-    if not isinstance(array, Array):
+    if not isinstance(array, (Array, Ragged)):
         if isinstance(array, (str, bytes)) or not hasattr(array, "__array__") or getattr(array, "chunks", None):
             raise TypeError(f"arrays: {name!r} must be a gzarr or NumPy array, got {_told(array)}")
         array = np.asarray(to_host(array))
@@ -152,6 +166,7 @@ def find_backend(arrays: Arrays, device: str | Backend | None) -> Backend:
     """Return the backend of the device asked for, or of the arrays. Raises: DeviceError."""
     if device is not None:
         return backend_for(device)
+    arrays = {name: array.values if isinstance(array, Ragged) else array for name, array in arrays.items()}
     members = [one for a in arrays.values() for one in (a if isinstance(a, list) else [a])]
     backends = {id(a.backend): a.backend for a in members if isinstance(a, Array)}
     if len(backends) > 1:

@@ -18,6 +18,7 @@ from gzarr.hierarchy.array import Array
 from gzarr.identity.inputs import sampled_contents
 from gzarr.indexing.grid import is_regular
 from gzarr.loader.arrays import JoinedArrays
+from gzarr.loader.ragged import Ragged
 from gzarr.loader.ranks import History
 
 VERSION = 1
@@ -41,11 +42,13 @@ class LoaderProgress(NamedTuple):
     history: History
 
 
-def fingerprint(array: Array | JoinedArrays | np.ndarray[Any, Any]) -> str:
+def fingerprint(array: Array | JoinedArrays | Ragged | np.ndarray[Any, Any]) -> str:
     """What tells an array from others: type, shape, chunks, codecs, and a digest of a sample of its contents.
 
     Where it is and when it was written do not matter: a copy of a data set serves as well.
     """
+    if isinstance(array, Ragged):
+        return f"{fingerprint(array.values)}, {len(array)} samples {crc32(array.offsets.astype('<i8').tobytes()):08x}"
     if isinstance(array, JoinedArrays):
         n = len(array.arrays)
         each = [f"{one.shape} {one.chunks} {one.shards}" for one in array.arrays]

@@ -1,0 +1,190 @@
+"""`gzarr.Ragged` and `gzarr.SparseRows`: samples of varying length, as they lie one after the other in flat arrays.
+
+Theory of operation. To samples and planners, ragged rows are an array of rows of equal length. A row is cut along the
+chunks of the flat array, and what lies behind its end is left out: there, batches have been filled with a value. The
+rows of a sparse matrix are two ragged arrays, out of which a matrix is made for every batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from gzarr.api.create import array as new_array
+from gzarr.api.namespaces import array_namespace, scipy_namespace
+from gzarr.backend import Array as AnyArray
+from gzarr.chunk_io.reference import ReadJob
+from gzarr.hierarchy.array import Array
+from gzarr.hierarchy.group import Group
+from gzarr.indexing.copies import Fragments, chunk_coords, cut_boxes
+from gzarr.indexing.grid import RegularAxis, nchunks
+from gzarr.indexing.selection import Indices
+from gzarr.indexing.spans import CHUNK, COUNT, IN_START
+from gzarr.loader.arrays import JoinedAxis, Reader, io_of, read_job, stored_dtype
+from gzarr.tensors import DeviceArray, to_host
+
+
+class Ragged:
+    """Samples of varying length along axis 0 of one array, for a `gzarr.Loader`.
+
+    In a batch, they are a dict: "values", each sample filled up to one length, and "lengths".
+
+    Parameters
+    ----------
+    values : Array or numpy.ndarray
+        The elements of all samples, one sample after the other.
+    offsets : array of int
+        Where each sample begins, and where the last one ends: one more than there are samples.
+    length : int, optional
+        The length in batches, by default that of the longest sample. Longer samples are cut off there.
+    pad : scalar
+        What samples are filled up with.
+
+    Raises
+    ------
+    ValueError
+        If the offsets do not ascend, or lead past the end of the values.
+
+    Examples
+    --------
+    >>> import gzarr, numpy as np
+    >>> texts = gzarr.Ragged(gzarr.array(np.arange(1, 7)), [0, 3, 3, 6])
+    >>> batch = next(iter(gzarr.Loader({"text": texts}, batch_size=3)))
+    >>> batch["text"]["values"]
+    array([[1, 2, 3],
+           [0, 0, 0],
+           [4, 5, 6]])
+    >>> batch["text"]["lengths"]
+    array([3, 0, 3])
+    """
+
+    def __init__(self, values: Any, offsets: Any, *, length: int | None = None, pad: Any = 0) -> None:
+        offsets = np.asarray(to_host(offsets[...] if isinstance(offsets, Array) else offsets))
+        if offsets.ndim != 1 or offsets.dtype.kind not in "iu" or len(offsets) < 2:
+            raise ValueError(
+                f"Ragged: offsets must be integers, one more than there are samples, got {offsets.dtype}{offsets.shape}"
+            )
+        self.offsets = offsets.astype(np.int64)
+        self.values: Array = values if isinstance(values, Array) else new_array(values, compressors=None, device="cpu")
+        bad = np.flatnonzero(np.diff(self.offsets, prepend=0) < 0)
+        if len(bad) or self.offsets[-1] > len(self.values):
+            at = bad[0] if len(bad) else len(self.offsets) - 1
+            raise ValueError(
+                f"Ragged: offsets must ascend from 0 to {len(self.values)}, the length of the values; "
+                f"offset {at} is {self.offsets[at]}"
+            )
+        longest = int(np.diff(self.offsets).max())
+        self.length = max(longest if length is None else min(int(length), longest), 1)
+        self.lengths = np.minimum(np.diff(self.offsets), self.length)
+        self.pad, self.dtype, self.stored = pad, self.values.dtype, stored_dtype(self.values)
+        self.shape = len(self.lengths), self.length, *self.values.shape[1:]
+        self.ndim, self.nbytes, self.backend = len(self.shape), self.values.nbytes, self.values.backend
+        self.arrays = (self.values,)
+        grid = io_of(self.values).layout.grid
+        self.nchunks = nchunks(grid)
+        starts = np.searchsorted(self.offsets[:-1], np.asarray(grid[0].edges(), np.int64)[:-1])
+        rows = JoinedAxis(np.unique(np.append(starts[starts < len(self.lengths)], 0)), len(self.lengths))
+        self.grid: Any = rows, RegularAxis(self.length, self.length), *grid[1:]
+
+        self.matrix: SparseRows | None = None
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def parts(self) -> dict[str, Any]:
+        """What stands for it in a batch."""
+        return {"values": self, "lengths": self.lengths}
+
+    def reader(self, name: str, backend: Any, size: tuple[int, ...]) -> Reader:
+        """How rows are read. size: that of a row, one on axis 0. Raises: ValueError for other samples."""
+        if size != (1, *self.shape[1:]):
+            raise ValueError(f"arrays: samples of {name!r}, which is ragged, are rows; leave window= and crops= out")
+        io = io_of(self.values if self.values.backend is backend else self.values.to(backend))
+        grid, size = io.layout.grid, size[1:]
+        longer = grid[0].resized(grid[0].extent + self.length), *grid[1:]
+
+        def cut(boxes: Indices) -> Fragments:
+            starts = np.zeros((len(boxes), len(grid)), np.int64)
+            starts[:, 0] = self.offsets[boxes[:, 0]]
+            found = cut_boxes(starts, size, longer)
+            lows = longer[0].starts_of(chunk_coords(found.chunk, longer)[:, 0])
+            ends = starts[:, 0] + self.lengths[boxes[:, 0]]
+            return found.take(np.maximum(lows, found.start[:, 0]) < ends[found.box])
+
+        def jobs(fragments: Fragments, slots: Indices, blocks: tuple[AnyArray, ...]) -> Mapping[str, ReadJob]:
+            flat = tuple([block.reshape(len(block), *size) for block in blocks])
+            job = read_job(io, fragments, slots, flat, size)
+            spans = job.plan.spans[:, 0]  # type: ignore[union-attr] # of many boxes
+            first = grid[0].starts_of(spans[:, CHUNK]) + spans[:, IN_START]
+            ends = self.offsets[np.searchsorted(self.offsets, first, side="right")]
+            np.minimum(spans[:, COUNT], ends - first, out=spans[:, COUNT])
+            return {name: job}
+
+        return Reader(cut, jobs)
+
+
+class SparseRows:
+    """The rows of a sparse matrix in CSR form, for a `gzarr.Loader`: batches are matrices of SciPy, on a GPU of CuPy.
+
+    A loader takes a group of this form, as AnnData writes it, without this class.
+
+    Parameters
+    ----------
+    group : Group
+        Has the arrays ``data``, ``indices`` and ``indptr``.
+    n_columns : int, optional
+        Number of columns, by default that of the group's attribute ``shape``.
+
+    Raises
+    ------
+    ValueError
+        If the group has other arrays, or columns instead of rows, or the number of columns is unknown.
+
+    Examples
+    --------
+    >>> import gzarr, numpy as np
+    >>> group = gzarr.create_group()
+    >>> for name, values in {"data": [1.0, 2, 3], "indices": [0, 2, 1], "indptr": [0, 2, 2, 3]}.items():
+    ...     _ = group.create_array(name, data=np.array(values))
+    >>> loader = gzarr.Loader({"x": gzarr.SparseRows(group, n_columns=3)}, batch_size=3)
+    >>> next(iter(loader))["x"].toarray()
+    array([[1., 0., 2.],
+           [0., 0., 0.],
+           [0., 3., 0.]])
+    """
+
+    def __init__(self, group: Group, n_columns: int | None = None) -> None:
+        kind, shape = group.attrs.get("encoding-type", "csr_matrix"), group.attrs.get("shape")
+        if kind != "csr_matrix" or not {"data", "indices", "indptr"} <= set(group):
+            raise ValueError(
+                f"SparseRows: {group!r} must have data, indices and indptr of rows (csr_matrix), is {kind!r}"
+            )
+        if n_columns is None:
+            if shape is None:
+                raise ValueError(f"SparseRows: the attributes of {group!r} have no shape; give n_columns=")
+            n_columns = shape[1]
+        self.n_columns = int(n_columns)
+        self.data, self.indices = (Ragged(group[name], group["indptr"]) for name in ("data", "indices"))
+        self.data.matrix = self
+
+    def parts(self) -> dict[str, Any]:
+        """What stands for it in a batch, until a matrix is made of it."""
+        return {"data": self.data, "indices": self.indices, "lengths": self.data.lengths}
+
+    @staticmethod
+    def is_stored_in(item: Any) -> bool:
+        """Whether something is a group with rows or columns of a sparse matrix."""
+        return isinstance(item, Group) and item.attrs.get("encoding-type") in ("csr_matrix", "csc_matrix")
+
+    def matrix(self, parts: Mapping[str, AnyArray]) -> Any:
+        """A matrix of rows that were filled up."""
+        data, indices, lengths = [
+            to_host(part) if isinstance(part, DeviceArray) else part for part in (parts[name] for name in self.parts())
+        ]
+        xp = array_namespace(data)
+        there = xp.arange(data.shape[1]) < lengths[:, None]
+        ends = xp.concatenate([xp.zeros(1, lengths.dtype), xp.cumsum(lengths)])
+        elements = data[there], indices[there], ends
+        return scipy_namespace(data).sparse.csr_matrix(elements, (len(lengths), self.n_columns))

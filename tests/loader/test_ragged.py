@@ -1,0 +1,135 @@
+"""Samples of varying length against NumPy, and rows of sparse matrices against SciPy."""
+
+import json
+
+import numpy as np
+import pytest
+
+import gzarr
+
+sparse = pytest.importorskip("scipy.sparse")
+RNG = np.random.default_rng(0)
+LENGTHS = np.concatenate([[0, 7, 0], RNG.integers(0, 30, 80), [0]])
+OFFSETS = np.concatenate([[0], np.cumsum(LENGTHS)])
+
+
+@pytest.fixture(params=["cpu", "emulated"])
+def device(request):
+    return request.param
+
+
+def host(batch):
+    return batch.get() if hasattr(batch, "get") else np.asarray(batch)
+
+
+def expected(values, ids, length, pad):
+    rows = [values[OFFSETS[i] : OFFSETS[i + 1]][:length] for i in ids]
+    out = np.full((len(ids), length, *values.shape[1:]), pad, values.dtype)
+    for row, found in zip(out, rows, strict=True):
+        row[: len(found)] = found
+    return out, [len(row) for row in rows]
+
+
+@pytest.mark.parametrize("shuffle", [False, "exact", "blocks"])
+@pytest.mark.parametrize("memory", [60_000, 1 << 22])
+@pytest.mark.parametrize(("length", "trailing"), [(None, ()), (9, (3,))])
+def test_rows_are_filled_up_or_cut_off(device, shuffle, memory, length, trailing):
+    values = RNG.integers(1, 99, (OFFSETS[-1] + 5, *trailing)).astype("i4")
+    stored = gzarr.array(values, chunks=(37, *[2 for _ in trailing]))
+    ragged = gzarr.Ragged(stored, OFFSETS, length=length, pad=-1)
+    loader = gzarr.Loader(
+        {"text": ragged, "id": np.arange(len(LENGTHS))},
+        8,
+        shuffle=shuffle,
+        memory=memory,
+        device=device,
+        block_chunks=3,
+    )
+    seen = []
+    for batch in loader:
+        ids = host(batch["id"])
+        rows, lengths = expected(values, ids, length or max(LENGTHS), -1)
+        assert np.array_equal(host(batch["text"]["values"]), rows)
+        assert host(batch["text"]["lengths"]).tolist() == lengths
+        seen += ids.tolist()
+    assert sorted(seen) == list(range(len(LENGTHS)))
+    assert loader.summary().decodes["text/values"] >= 1
+
+
+@pytest.mark.parametrize("chunks", [1, 5, 2000])
+def test_layouts(chunks):
+    values = RNG.integers(1, 99, OFFSETS[-1]).astype("u2")
+    shards = {"shards": chunks * 4} if chunks == 5 else {}
+    loader = gzarr.Loader({"x": gzarr.Ragged(gzarr.array(values, chunks=chunks, **shards), OFFSETS)}, 16, shuffle=True)
+    for step, batch in enumerate(loader):
+        rows, _ = expected(values, loader.batch_ids(step), max(LENGTHS), 0)
+        assert np.array_equal(batch["x"]["values"], rows)
+
+
+def matrix_group(form, chunks=50, **keywords):
+    group = gzarr.create_group(**keywords)
+    group.attrs.update({"encoding-type": f"{form.format}_matrix", "shape": list(form.shape)})
+    for name in ("data", "indices", "indptr"):
+        group.create_array(name, data=getattr(form, name), chunks=(chunks,))
+    return group
+
+
+@pytest.mark.parametrize("memory", [100_000, 1 << 22])
+def test_rows_of_a_sparse_matrix(device, memory):
+    matrix = sparse.random(203, 40, 0.1, format="csr", random_state=0, dtype="f4")
+    labels = np.arange(203)
+    loader = gzarr.Loader(
+        {"obs": {"x": matrix_group(matrix)}, "y": labels}, 16, shuffle=True, memory=memory, device=device
+    )
+    seen = []
+    for batch in loader:
+        ids = host(batch["y"])
+        found = batch["obs"]["x"]
+        assert isinstance(found, sparse.csr_matrix)
+        assert found.dtype == np.float32
+        assert (found != matrix[ids]).nnz == 0
+        assert found.nnz == matrix[ids].nnz
+        seen += ids.tolist()
+    assert sorted(seen) == labels.tolist()
+
+
+def test_places_and_splits():
+    matrix = sparse.random(203, 40, 0.1, format="csr", random_state=0)
+    given = {"x": matrix_group(matrix), "y": np.arange(203)}
+    whole = gzarr.Loader(given, 16, shuffle=True)
+    batches = iter(whole)
+    next(batches)
+    again = gzarr.Loader(given, 16, shuffle=True)
+    again.load_state_dict(json.loads(json.dumps(whole.state_dict())))
+    assert (next(iter(again))["x"] != next(batches)["x"]).nnz == 0
+    parts = whole.split(0.5, 0.5)
+    rows = [np.concatenate([batch["y"] for batch in part]).tolist() for part in parts]
+    assert sorted(rows[0] + rows[1]) == list(range(203))
+    for part in parts:
+        for batch in part:
+            assert (batch["x"] != matrix[batch["y"]]).nnz == 0
+
+
+def test_what_does_not_fit():
+    z = gzarr.array(np.arange(9), chunks=4)
+    with pytest.raises(ValueError, match="offset 2 is 3"):
+        gzarr.Ragged(z, [0, 5, 3])
+    with pytest.raises(ValueError, match="offset 1 is 10"):
+        gzarr.Ragged(z, [0, 10])
+    with pytest.raises(ValueError, match="one more than there are samples"):
+        gzarr.Ragged(z, [0.0, 5.0])
+    with pytest.raises(ValueError, match="leave window= and crops= out"):
+        gzarr.Loader({"x": gzarr.Ragged(z, [0, 5, 9])}, 2, window=gzarr.Window(2))
+    with pytest.raises(TypeError, match="a name"):
+        gzarr.Loader(gzarr.Ragged(z, [0, 5, 9]), 2)
+    with pytest.raises(ValueError, match="is 'csc_matrix'"):
+        gzarr.Loader({"x": matrix_group(sparse.random(9, 9, 0.5, format="csc"))}, 2)
+    with pytest.raises(ValueError, match="give n_columns="):
+        gzarr.SparseRows(plain_group())
+
+
+def plain_group():
+    group = gzarr.create_group()
+    for name in ("data", "indices", "indptr"):
+        group.create_array(name, data=np.array([0, 1]))
+    return group
