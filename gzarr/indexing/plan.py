@@ -329,13 +329,8 @@ def _windows(spans: Sequence[Span], chunks: Axis, objects: Axis) -> Indices:
 
 def _by_object(spans: Sequence[Span], chunks: Axis, objects: Axis) -> list[tuple[int, tuple[Span, ...]]]:
     """The spans of every stored object: (its coordinate, the spans)."""
-    if isinstance(spans, ColumnSpans):
-        made = tuple(spans)
-        return [(owner, made[at : at + n]) for owner, at, n in _windows(spans, chunks, objects).tolist()]
-    groups: dict[int, list[Span]] = {}
-    for span in spans:
-        groups.setdefault(objects.locate(chunks.bounds(span.chunk)[0]), []).append(span)
-    return [(owner, tuple(members)) for owner, members in groups.items()]
+    made = tuple(spans)
+    return [(owner, made[at : at + n]) for owner, at, n in _windows(spans, chunks, objects).tolist()]
 
 
 def _sort_by(keys: list[Indices], n: int) -> tuple[Indices, Indices]:

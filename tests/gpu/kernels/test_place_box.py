@@ -385,35 +385,6 @@ def test_gathered_selections(case: Chunking, data: st.DataObject) -> None:
     check_gathered(data, case, normalize_orthogonal(tuple(key), case.shape))
 
 
-@given(wide_chunkings(), st.sampled_from(["all", "step", "back", "any"]), st.data())
-def test_gathered_wide_rows(case: Chunking, kind: str, data: st.DataObject) -> None:
-    """Units of elements that are far apart, or in index lists, beside units that are whole runs of bytes."""
-    extent = case.shape[1]
-    rng = np.random.default_rng(data.draw(st.integers(0, 1 << 32)))
-    index = {
-        "all": slice(None),
-        "step": slice(data.draw(st.integers(0, 3)), None, 2),
-        "back": slice(None, None, -1),
-        "any": rng.permutation(extent)[: extent // 2],
-    }[kind]
-    check_gathered(data, case, normalize_orthogonal((slice(None), index), case.shape))
-
-
-@pytest.mark.parametrize(
-    ("dtype", "unit"),
-    [(d, u) for d in ("u1", "<u2", "<f4", "<f8", "<c16") for u in (0, 2, 4, 8) if u <= np.dtype(d).itemsize],
-)
-@pytest.mark.parametrize("offset", [0, 8, 4, 1])
-def test_gathered_whole_chunks_take_the_fast_path(dtype: str, unit: int, offset: int) -> None:
-    case = Chunking((24, 96), (8, 48), np.dtype(dtype), None, unit, (0, 1))
-    raw = at_offset(np.random.default_rng(7).integers(0, 256, 24 * 96 * case.dtype.itemsize, np.uint8), offset)
-    value = raw.view(case.dtype).reshape(case.shape)
-    plan = make_plan(normalize_basic((), case.shape), case.grid)
-    rows = np.zeros(6 * case.nbytes, np.uint8)
-    gather(case, plan, (value, [0] * 6, [value.strides] * 6), rows)
-    assert np.array_equal(rows, laid_over(case, plan, value, np.zeros_like(rows)))
-
-
 def test_gathered_parts_may_lie_anywhere() -> None:
     """Parts that were packed, or belong to several arrays, have places and strides of their own; 0 repeats."""
     case = Chunking((4, 6), (4, 3), np.dtype("<i4"), None, 0, (0, 1))
@@ -426,25 +397,3 @@ def test_gathered_parts_may_lie_anywhere() -> None:
     first = np.broadcast_to([20, 21, 22], (4, 3))
     second = 35 + 3 * np.arange(4)[:, None] - 2 * np.arange(3)
     assert rows.reshape(2, 4, 3).tolist() == [first.tolist(), second.tolist()]
-
-
-def test_nothing_to_gather() -> None:
-    case = Chunking((4, 0), (2, 3), np.dtype("f4"), None, 0, (0, 1))
-    plan = make_plan(normalize_basic((), case.shape), case.grid)
-    rows = np.full(4, 7, np.uint8)
-    gather(case, plan, (np.zeros(1, "f4"), [], []), rows, n_threads=64)
-    assert (rows == 7).all()
-
-
-def test_gathered_no_dimensions_and_many() -> None:
-    case = Chunking((), (), np.dtype("f8"), None, 8, ())
-    rows = np.zeros(8, np.uint8)
-    gather(case, make_plan(normalize_basic((), ()), ()), (np.array(2.5), [0], []), rows)
-    assert rows.view(">f8") == 2.5
-    shape = (1,) * 28 + (2, 3, 1, 4)
-    case = Chunking(shape, (1,) * 28 + (2, 2, 1, 3), np.dtype("<i4"), None, 0, tuple(range(32)))
-    value = np.arange(math.prod(shape), dtype="<i4").reshape(shape)
-    plan = make_plan(normalize_basic((), shape), case.grid)
-    rows = np.zeros(plan.nparts * case.nbytes, np.uint8)
-    gather(case, plan, (value, [0] * plan.nparts, [value.strides] * plan.nparts), rows)
-    assert np.array_equal(rows, laid_over(case, plan, value, np.zeros_like(rows)))
