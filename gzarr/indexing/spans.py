@@ -11,7 +11,7 @@ import struct
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -121,15 +121,10 @@ class ColumnSpans(Sequence[Span]):
     def __iter__(self) -> Iterator[Span]:
         return iter([span_of(row, self.lists) for row in self.rows().tolist()])
 
-    @overload
-    def __getitem__(self, index: int) -> Span: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[Span, ...]: ...
-    def __getitem__(self, index: int | slice) -> Span | tuple[Span, ...]:
-        picked = range(len(self))[index]
-        numbers = np.array(picked if isinstance(picked, range) else [picked], np.int64)
-        spans = tuple([span_of(row, self.lists) for row in self.rows(numbers).tolist()])
-        return spans if isinstance(picked, range) else spans[0]
+    def __getitem__(self, index: Any) -> Any:
+        """One span by its number; nobody asks for slices."""
+        (row,) = self.rows(np.array([range(len(self))[index]])).tolist()
+        return span_of(row, self.lists)
 
 
 class RangeSpans(ColumnSpans):

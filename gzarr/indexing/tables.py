@@ -106,16 +106,11 @@ class Batches(Protocol):
         Number of points; -1 for boxes.
     """
 
-    @property
-    def n(self) -> int: ...  # noqa: D102 - an attribute
-    @property
-    def cuts(self) -> int: ...  # noqa: D102 - an attribute
-    @property
-    def nobjects(self) -> int: ...  # noqa: D102 - an attribute
-    @property
-    def nchunks(self) -> int: ...  # noqa: D102 - an attribute
-    @property
-    def npoints(self) -> int: ...  # noqa: D102 - an attribute
+    n: int
+    cuts: int
+    nobjects: int
+    nchunks: int
+    npoints: int
 
     def table(self, number: int) -> Any:
         """Return a batch by its number."""
