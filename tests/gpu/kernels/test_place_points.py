@@ -11,7 +11,7 @@ from gzarr.gpu.kernels import point_threads
 from gzarr.indexing.plan import PointPlan, make_plan
 from gzarr.indexing.selection import Points, normalize_coordinates, normalize_mask
 from tests.gpu.kernels.launching import DEVICE, HAS_COMPILER, NO_COMPILER, Sources, at_offset, make_sources
-from tests.gpu.kernels.test_place_box import DTYPES, Chunking, chunk_bytes, chunkings, random_array, same_bytes, swapped
+from tests.gpu.kernels.test_place_box import Chunking, chunk_bytes, chunkings, random_array, same_bytes, swapped
 
 pytestmark = pytest.mark.skipif(not HAS_COMPILER, reason=NO_COMPILER)
 
@@ -103,30 +103,3 @@ def test_no_points_write_nothing() -> None:
     out = np.full(2, 7, "<f4")
     place(case, (none, none, none), make_sources([]), out, np.zeros(1, "<f4"), n_threads=8)
     assert out.tolist() == [7, 7]
-
-
-@given(st.data())
-def test_gathered_points(data: st.DataObject) -> None:
-    dtype = data.draw(st.sampled_from(DTYPES))
-    size = dtype.itemsize
-    unit = data.draw(st.sampled_from([0, *(u for u in (1, 2, 4, 8) if size % u == 0)]))
-    n_parts, n_elements = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 30))
-    step = data.draw(st.integers(-3, 3))
-    rng = np.random.default_rng(data.draw(st.integers(0, 1 << 32)))
-    n = data.draw(st.integers(0, n_parts * n_elements))
-    part, element = np.divmod(rng.permutation(n_parts * n_elements)[:n], n_elements)
-    raw = rng.integers(0, 256, (n * max(abs(step), 1) + 1) * size, np.uint8)
-    value = at_offset(raw, int(rng.choice([0, 0, 4, 1]))).view(f"V{size}")[:: step or 1]
-    position = np.zeros(n, np.int64) if step == 0 else rng.permutation(n)
-    rows = at_offset(rng.integers(0, 256, n_parts * n_elements * size, np.uint8), int(rng.choice([0, 8, 1])))
-    wanted = rows.copy()
-    wanted.view(f"V{size}").reshape(n_parts, n_elements)[part, element] = swapped(value[position], unit)
-    threads = data.draw(st.sampled_from([point_threads(n, size), 1]))
-    source = make_sources([value])
-    low, high = np.lib.array_utils.byte_bounds(value)
-    source.address[:], source.nbytes[:] = low, high - low  # memory beside elements is not read
-    start = value.ctypes.data - low
-    into = (part * n_elements + element) * size
-    args = (n, np.zeros(n, np.int32), start + position * value.strides[0], into, source.address, rows, size, unit)
-    DEVICE.launch("place_points", threads, (*args, np.zeros(size, np.uint8), source.nbytes))
-    assert np.array_equal(rows, wanted)

@@ -248,16 +248,6 @@ def loop_of_links(path: Path) -> None:
     path.symlink_to(path)
 
 
-def test_a_directory_that_is_a_file_holds_no_chunks(tmp_path: Path) -> None:
-    array = make(tmp_path, "files")
-    folder = tmp_path / "c" / "2"
-    for path in folder.iterdir():
-        path.unlink()
-    folder.rmdir()
-    folder.write_bytes(b"no directory")
-    assert sum(item is None for _, item in assert_same(array)) == 7
-
-
 def test_damaged_and_truncated_shards(tmp_path: Path) -> None:
     array = make(tmp_path, "shards", missing=0.3)
     path = tmp_path / layout_of(array).key((0, 0))

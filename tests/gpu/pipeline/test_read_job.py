@@ -204,22 +204,6 @@ def test_a_chunk_that_fits_nowhere_is_named(tmp_path: Path) -> None:
         opened(array, max_device_nbytes=3 * N_PIPELINE_SLOTS)[:]
 
 
-def replaced_after(monkeypatch: pytest.MonkeyPatch, n: int, path: Path, by: Path) -> list[int]:
-    """Replace a file once so many pieces have been fetched."""
-    pieces: list[int] = []
-    fetch = read_job.DeviceRead._fetch
-
-    def counted(self: Any, *args: Any) -> Any:
-        batch = fetch(self, *args)
-        pieces.append(batch.sizes.size)
-        if len(pieces) == n:
-            by.replace(path)
-        return batch
-
-    monkeypatch.setattr(read_job.DeviceRead, "_fetch", counted)
-    return pieces
-
-
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_all_pieces_of_a_shard_are_of_one_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n: int) -> None:
     for name, data in (("a", DATA), ("b", DATA + 1)):
@@ -227,7 +211,17 @@ def test_all_pieces_of_a_shard_are_of_one_version(tmp_path: Path, monkeypatch: p
     array = gzarr.open_array(LocalStore(tmp_path / "a"), mode="r")
     here = opened(array)
     monkeypatch.setattr(eligibility, "batch_nchunks", lambda *_: 20)
-    pieces = replaced_after(monkeypatch, n, tmp_path / "a" / "c" / "0" / "0", tmp_path / "b" / "c" / "0" / "0")
+    pieces: list[int] = []
+    fetch = read_job.DeviceRead._fetch
+
+    def counted(self: Any, *args: Any) -> Any:
+        batch = fetch(self, *args)
+        pieces.append(batch.sizes.size)
+        if len(pieces) == n:
+            (tmp_path / "b" / "c" / "0" / "0").replace(tmp_path / "a" / "c" / "0" / "0")
+        return batch
+
+    monkeypatch.setattr(read_job.DeviceRead, "_fetch", counted)
     assert len(np.unique(here[:] - DATA)) == 1
     assert len(pieces) >= 3
     np.testing.assert_array_equal(here[:], DATA + 1)
