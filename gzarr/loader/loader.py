@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
-from itertools import islice
 from typing import Any, Literal, Self, cast
 
 from gzarr.backend import Array as AnyArray
@@ -552,12 +551,12 @@ class LoaderOnDevices(Loader):
 
     def _in_turn(self, iterators: list[Iterator[Any]]) -> Iterator[Any]:
         on_epoch: Callable[[LoaderStats], object] | None = self._given["on_epoch"]
-        has_given = True
-        while has_given:
-            has_given = False
-            for iterator in iterators:
-                for batch in islice(iterator, 1):
-                    has_given = True
+        ended = object()
+        while iterators:
+            for iterator in list(iterators):
+                if (batch := next(iterator, ended)) is ended:
+                    iterators.remove(iterator)
+                else:
                     yield batch
         if on_epoch is not None:
             on_epoch(self.stats())

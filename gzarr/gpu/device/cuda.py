@@ -429,7 +429,7 @@ class CudaDevice(ThreadedDevice):
 
     def free_nbytes(self) -> int:
         """Free device memory, including what the allocator's pool keeps."""
-        with self._device:
+        with cuda_errors(self.name), self._device:
             free, _ = cupy.cuda.runtime.memGetInfo()
             return available_nbytes(self._allocator, cupy.get_default_memory_pool(), int(free), self._device.id)
 

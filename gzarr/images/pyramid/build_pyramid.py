@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -140,7 +140,7 @@ def build_pyramid(
     if devices is not None and (device is not None or not devices):
         raise ValueError(f"devices={devices!r}: name one device at least, and leave device= away")
     backends = [sharing(each, max_device_nbytes) for each in devices or ()]
-    with OnDevices(backends) if backends else nullcontext(client) as tasks:
+    with closing(OnDevices(backends)) if backends else nullcontext(client) as tasks:
         recipe = Recipe(levels, factors, method, max_nbytes, resume, overwrite, progress, tasks, skip=skip)
         return _built(image, out, recipe, backends[0] if backends else device, max_device_nbytes)
 

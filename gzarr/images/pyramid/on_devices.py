@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from itertools import cycle
-from typing import Any, Self
+from typing import Any
 
 from gzarr.backend import Backend
 from gzarr.concurrency import Pool
@@ -27,10 +27,8 @@ class OnDevices:
         self._threads = Pool()
         self._futures: list[Future[None]] = []
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Wait for all tasks."""
         wait(self._futures)
 
     def nthreads(self) -> dict[int, int]:

@@ -21,6 +21,7 @@ import gzarr
 from gzarr.gpu.backend import DEFAULT_MEMORY_SHARE, GpuBackend
 from gzarr.gpu.detection.thresholds import NEVER
 from gzarr.gpu.device.pipeline_slots import N_PIPELINE_SLOTS
+from tests.gpu.driver import driver
 
 #: CuPy complains of its own object if a function that it was given raises an error.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -202,6 +203,14 @@ def test_the_default_cap_follows_what_is_free(cuda: Any) -> None:
     assert all(one.memory.limit == slots.limit for one in slots._all if one.memory.nbytes)
     del taken
     assert slots.limit >= before  # CuPy's pool keeps it, and hands it out again
+
+
+def test_a_device_that_does_not_say_what_is_free_has_failed(cuda: Any) -> None:
+    array = opened(cuda)
+    with driver.failing("cudaMemGetInfo", 700), pytest.raises(gzarr.DeviceError, match="start it anew"):
+        array[:]
+    driver.faults()
+    np.testing.assert_array_equal(opened(cuda)[:].get(), DATA)
 
 
 def test_what_pools_keep_is_free(cuda: Any, monkeypatch: pytest.MonkeyPatch) -> None:
