@@ -134,6 +134,7 @@ bench: .venv-bench-v3/ready .venv-bench-v2/ready
 	@.venv-bench-v3/bin/python -c 'import sys; sys.exit(sys.version_info < (3, 12))' || \
 	echo "zarr 3.2 and newer need Python 3.12: an older zarr is measured; try: make clean; make PYTHON=python3.12 bench" >&2
 	.venv-bench-v3/bin/python -m benchmarks.cpu --python v2=.venv-bench-v2/bin/python $(WRITTEN) $(BENCH)
+	$(if $(findstring --table,$(BENCH)),.venv-bench-v3/bin/python -m benchmarks.cpu.in_place --table docs/benchmarks.md)
 
 # Files are written to memory if the system has a folder for that, as a disk would be timed instead.
 WRITTEN ?= $(patsubst %,--written %,$(wildcard /dev/shm))

@@ -184,7 +184,7 @@ def _find_in_hdf5(store: Store, key: str) -> Contents:
 def _open_hdf5(file: Any) -> Any:
     """Open a file by h5py. Raises: OSError, and CopyError if this process may be writing to it."""
     h5py = hdf5.h5py_module()
-    for locking in (False, None, True, "best-effort"):  # HDF5 wants the way in which this process already has it open
+    for locking in (None, False, True, "best-effort"):  # HDF5 wants the way in which this process already has it open
         try:
             opened = h5py.File(file, "r", locking=locking)
             break

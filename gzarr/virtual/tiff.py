@@ -219,7 +219,7 @@ def _level(
         chunk_shape, run = cut_run(shape, dtype.itemsize, level.dataoffset)
         return ImageLevel(shape, stored, level.axes, chunk_shape, False, True, [], run, nodata, attributes)
     ones: Coords = ()  # axes of one element behind those of a page
-    while shape[: len(shape) - len(ones)][-page.ndim :] != tuple(page.shape) and shape[-1 - len(ones)] == 1:
+    while shape[: len(shape) - len(ones)][-page.ndim :] != tuple(page.shape) and shape[-1 - len(ones) :][:1] == (1,):
         ones += (1,)
     outer = shape[: max(len(shape) - page.ndim - len(ones), 0)]
     if shape != (*outer, *page.shape, *ones) or prod(outer) != len(level.pages):

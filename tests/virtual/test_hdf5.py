@@ -245,6 +245,17 @@ def test_the_file_stays_open_for_chunks_that_h5py_reads_until_the_store_is_close
         file["x"][0, 0] = 5
 
 
+@pytest.mark.parametrize("locking", [None, False])
+def test_files_that_h5py_has_open_are_read_beside_it(path, locking):
+    with h5py.File(path, "w") as file:
+        file.create_dataset("x", data=DATA, chunks=(8, 8), compression="lzf")
+        file.create_dataset("y", data=DATA, chunks=(8, 8))
+    with h5py.File(path, "r", locking=locking):
+        group = gzarr.open_group(path, mode="r")
+        np.testing.assert_array_equal(group["x"][...], DATA)
+        np.testing.assert_array_equal(group["y"][...], DATA)
+
+
 def test_what_was_never_written_behind_a_block_of_the_users(path):
     with h5py.File(path, "w", userblock_size=512) as file:
         file.create_dataset("x", (4, 4), "i4", fillvalue=7)
