@@ -24,7 +24,7 @@ from gzarr.indexing.keys import KeyEncoding
 from gzarr.metadata.conventions import described_in, same_value
 from gzarr.metadata.documents import as_meta, documents, to_dict
 from gzarr.metadata.model import ArrayMeta
-from gzarr.storage.base import Store
+from gzarr.storage.base import Buffer, Request, Store
 from gzarr.storage.tables import INLINE, MISSING, ChunkTable, Inline
 from gzarr.storage.wrappers import seen_through
 from gzarr.virtual.agreement import Agreed, agree
@@ -260,18 +260,36 @@ def table_of(array: Array, objects: Objects) -> ChunkTable:
 def _joined_table(arrays: Sequence[Array], axis: int, objects: Objects, *, is_new: bool) -> ChunkTable:
     """The chunks of several arrays, one after the other along an axis."""
     tables = [table_of(one, objects) for one in arrays]
+    padded = tables[0].padded_nbytes
+    if any(one.padded_nbytes != padded for one in tables):  # chunks of other lengths
+        padded, tables = 0, [_unpadded(table, array) for table, array in zip(tables, arrays, strict=True)]
     counts = [(*one.counts[:axis], 1, *one.counts[axis:]) if is_new else one.counts for one in tables]
-    padded = max(one.padded_nbytes for one in tables)
     joined = np.concatenate([one.objects.reshape(n) for one, n in zip(tables, counts, strict=True)], axis)
     places = np.concatenate([one.places.reshape(*n, 2) for one, n in zip(tables, counts, strict=True)], axis)
     inline: dict[int, Inline] = {}
     start = 0
-    for table, array, shape in zip(tables, arrays, counts, strict=True):
-        if not table.padded_nbytes and ((table.lengths >= 0) & (table.lengths < padded) & (table.objects >= 0)).any():
-            raise StoreError(f"{array.store_path} has chunks that are cut off; get whole files")
+    for table, shape in zip(tables, counts, strict=True):
         for row, chunk in table.inline.items():
             coords = list(map(int, np.unravel_index(row, shape)))
             coords[axis] += start
             inline[int(np.ravel_multi_index(coords, joined.shape))] = chunk
         start += shape[axis]
     return ChunkTable(joined.shape, joined.ravel(), places.reshape(-1, 2), inline, padded)
+
+
+def _unpadded(table: ChunkTable, array: Array) -> ChunkTable:
+    """The table of an array without padding: its store fills up chunks that are short."""
+    short = np.flatnonzero((table.objects >= 0) & (table.lengths >= 0) & (table.lengths < table.padded_nbytes))
+    key, inline, numbers = array.metadata.keys.under(array.path), dict(table.inline), table.objects.copy()
+    for row in short.tolist():
+        coords = tuple(map(int, np.unravel_index(row, table.counts)))
+        inline[row], numbers[row] = partial(_chunk, array.store, key(coords)), INLINE
+    return replace(table, objects=numbers, inline=inline, padded_nbytes=0)
+
+
+def _chunk(store: Store, key: str) -> Buffer:
+    """A chunk as its store has it. Raises: StoreError."""
+    found = store.get_one(Request(key))
+    if found is None:
+        raise StoreError(f"{store}: {key!r} is gone; open the arrays again")
+    return found

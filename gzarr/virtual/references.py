@@ -207,6 +207,8 @@ def _save_json(groups: _Groups, arrays: _Arrays, store: Store, key: str) -> None
 
 
 def _save_parquet(groups: _Groups, arrays: _Arrays, store: Store, folder: str) -> None:
+    if "" in arrays:  # fsspec finds no chunks of it, and fills it
+        raise MetadataError("readers of references in Parquet know no array without a group; save it in JSON")
     pyarrow = require("pyarrow", "kerchunk", "writing references in Parquet")
     parquet = require("pyarrow.parquet", "kerchunk", "writing references in Parquet")
     metas = _metas(arrays, 2)

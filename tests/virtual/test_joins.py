@@ -123,6 +123,24 @@ def test_files_of_several_formats_are_one_array(tmp_path: Path) -> None:
         joined[0] = 1
 
 
+def test_runs_of_different_lengths_without_chunks_are_joined(tmp_path: Path) -> None:
+    arrays = []
+    for number, length in enumerate((3, 1, 2)):
+        np.save(tmp_path / f"{number}.npy", np.arange(length * 5).reshape(length, 5) + 100 * number)
+        arrays.append(gzarr.open_array(tmp_path / f"{number}.npy", mode="r"))
+    large = np.arange(1_050_000, dtype="u1").reshape(2, 3, -1)  # whose chunks do not fit along the last axis
+    np.save(tmp_path / "large.npy", np.repeat(large, 4, axis=2))
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file.create_dataset("x", data=np.full((4, 5), -1), chunks=(4, 5))
+    arrays.append(gzarr.open_array(tmp_path / "x.h5/x", mode="r"))
+    joined = gzarr.concat(arrays)
+    np.testing.assert_array_equal(joined[...], np.concatenate([one[...] for one in arrays]))
+    assert joined.nchunks == 4  # those of the parts
+    long = gzarr.open_array(tmp_path / "large.npy", mode="r")
+    rest = gzarr.create_array({}, data=long[:, :1], chunks=(1, 1, long.chunks[2]), compressors=None)
+    np.testing.assert_array_equal(gzarr.concat([long, rest], 1)[...], np.concatenate([long[...], rest[...]], 1))
+
+
 def test_texts_are_joined(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["x"], file["y"] = ["a", "bc"], ["def"]

@@ -94,6 +94,8 @@ def test_joined_arrays_are_saved_and_single_arrays_too(tmp_path: Path) -> None:
     parts = [gzarr.create_array(tmp_path / f"{n}.zarr", data=DATA[n : n + 10], chunks=(5, 20)) for n in (0, 10)]
     gzarr.save_references(gzarr.concat(parts), tmp_path / "refs.json")
     np.testing.assert_array_equal(gzarr.open(tmp_path / "refs.json", mode="r")[...], DATA[:20])
+    with pytest.raises(MetadataError, match="know no array without a group; save it in JSON"):  # fsspec would fill it
+        gzarr.save_references(parts[0], tmp_path / "refs.parquet")
 
 
 def test_what_is_no_references_is_not_replaced(group: gzarr.Group, tmp_path: Path) -> None:
