@@ -19,7 +19,7 @@ CUPY_VERSION, KVIKIO_VERSION = (14, 0, 1), (26, 10)
 KVIKIOS = ("kvikio-cu12", "kvikio-cu13", "kvikio")
 #: What drives a GPU, besides CuPy.
 _DRIVING = (
-    *("nvidia-libnvcomp-cu12", "nvidia-libnvcomp-cu13", "nvidia-cuda-nvrtc-cu12", "nvidia-cuda-nvrtc"),
+    *("nvidia-libnvcomp-cu12", "nvidia-libnvcomp-cu13", *(cuda.nvrtc for cuda in CUDAS.values())),
     *("numpy", "numcodecs"),
 )
 
@@ -30,6 +30,8 @@ def find_problems(*, kvikio: bool = False) -> list[str]:
     kvikio: whether files will be read with KvikIO, which nothing else needs.
     """
     problems = [ask_driver().problem, _gpu_problem(), _cupy_problem(), _nvcomp_problem()]
+    if not any(problems[:3]):
+        problems.append(_nvrtc_problem())
     if kvikio and (lacks := kvikio_problem()):
         problems.append(f"{lacks}, or leave out reader='kvikio'")
     return [problem for problem in problems if problem]
@@ -75,6 +77,17 @@ def _nvcomp_problem() -> str:
         return misfit("nvCOMP", nvcomp.cuda(), list(per_cuda("nvidia-libnvcomp-cu{}")))
     except DeviceError as error:
         return str(error)  # says what was found where, and the extra
+
+
+def _nvrtc_problem() -> str:
+    """What is wrong with the compiler that CuPy finds, which need not be that of its own CUDA."""
+    try:
+        from cupy_backends.cuda.libs import nvrtc
+
+        release = int(nvrtc.getVersion()[0])
+    except Exception as error:  # noqa: BLE001 - CuPy has errors of its own if it does not find the library
+        return f"CuPy finds no NVRTC, which compiles kernels ({str(error)[:80]}): {install_command()}"
+    return misfit("NVRTC", release, list(installed(*(cuda.nvrtc for cuda in CUDAS.values()))))
 
 
 def kvikio_problem() -> str:

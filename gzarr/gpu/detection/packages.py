@@ -20,7 +20,7 @@ class Cuda(NamedTuple):
     capability : tuple of int
         Of the oldest GPUs that its compiler and nvCOMP have code for.
     nvrtc : str
-        The package with its compiler.
+        The distribution with its compiler.
     """
 
     driver: str

@@ -44,7 +44,7 @@ except gzarr.DeviceError as error:
 """
 
 
-SOUND = "import gzarr.gpu.detection.detect as p\np._cupy_problem = p._nvcomp_problem = lambda: ''\n"
+SOUND = "import gzarr.gpu.detection.detect as p\np._cupy_problem = p._nvcomp_problem = p._nvrtc_problem = lambda: ''\n"
 
 
 @needs_compiler
@@ -90,7 +90,7 @@ FIRST = "pip install 'gzarr[cuda13]'"
 def machine(monkeypatch):
     """Lets packages be installed on a machine with a driver and a device."""
 
-    def make(version, capability, installed, nvcomp=None):
+    def make(version, capability, installed, nvcomp=None, nvrtc=12):
         said = driver.Driver(version, int(version > 0), "" if version else "there is no driver")
         for module in (detect, packages):
             monkeypatch.setattr(module, "ask_driver", lambda: said)
@@ -101,6 +101,13 @@ def machine(monkeypatch):
             monkeypatch.setattr(module, "installed", there)
         monkeypatch.setattr(detect.importlib.util, "find_spec", lambda name: any(name in i for i in installed) or None)
         monkeypatch.setattr("gzarr.gpu.device.nvcomp.cuda", lambda: nvcomp or 12)
+        compiler = SimpleNamespace(getVersion=lambda: (nvrtc, 5))
+        libraries = SimpleNamespace(nvrtc=compiler)
+        for name in ("cupy_backends", "cupy_backends.cuda"):
+            monkeypatch.setitem(sys.modules, name, SimpleNamespace(__path__=[]))
+        monkeypatch.setitem(
+            sys.modules, "cupy_backends.cuda.libs", libraries if nvrtc else SimpleNamespace(__path__=[])
+        )
 
     return make
 
@@ -177,6 +184,19 @@ def test_nvcomp_for_another_cuda_is_named(machine):
             "nvidia-libnvcomp-cu13, then pip install 'gzarr[cuda12]', or install driver 580 or newer"
         )
     ]
+
+
+def test_a_compiler_for_another_cuda_or_none_is_named(machine):
+    """CuPy takes the newest that it finds."""
+    machine(12080, H100, [CUDA_12, "nvidia-cuda-nvrtc 13.5.37"], nvrtc=13)
+    (problem,) = detect.find_problems()
+    assert problem.startswith(
+        "NVRTC is built for CUDA 13, and the driver runs CUDA 12.8: pip uninstall nvidia-cuda-nvrtc,"
+    )
+    machine(13000, H100, [CUDA_13], nvrtc=None)
+    (problem,) = detect.find_problems()
+    assert problem.startswith("CuPy finds no NVRTC, which compiles kernels (")
+    assert problem.endswith("): pip install 'gzarr[cuda13]'")
 
 
 @pytest.mark.parametrize(

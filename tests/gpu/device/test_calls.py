@@ -64,6 +64,7 @@ CALLS = {
 }
 #: Methods of objects of these libraries: where they are called, and their parameters but for the object.
 METHODS = {
+    "detection/detect.py: nvrtc.getVersion": ("cupy_backends.cuda.libs.nvrtc.getVersion", ""),
     "device/cuda.py: array.get": ("cupy.ndarray.get", "stream=None, order='C', out=None, blocking=True"),
     "device/cuda.py: array.set": ("cupy.ndarray.set", "arr, stream=None"),
     "device/cuda.py: stream.record": ("cupy.cuda.Stream.record", "event=None"),
