@@ -8,6 +8,7 @@ Each class lists what a function takes besides its named parameters. The fields 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from os import PathLike
 from typing import Any, Literal, TypeAlias, TypedDict
 
 from gzarr.chunk_io.chunk_cache import ChunkCache
@@ -30,6 +31,8 @@ class DeviceKeywords(TypedDict, total=False):
 class ReachKeywords(TypedDict, total=False):
     """How a node is reached."""
 
+    cache: str | PathLike[str] | None
+    cache_nbytes: int | None
     synchronizer: Any
     chunk_store: Any
     meta_array: Any

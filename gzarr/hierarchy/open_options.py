@@ -26,6 +26,10 @@ class OpenOptions:
 
     Attributes
     ----------
+    cache : path, optional
+        A folder on a fast disk, in which the encoded bytes that are read are kept, for all processes of the host.
+    cache_nbytes : int, optional
+        Bytes that the folder may hold; None for no limit.
     synchronizer : ProcessSynchronizer, ThreadSynchronizer or mapping of locks, optional
         Locks that writers hold besides gzarr's own: anything that gives a context manager for a key.
     chunk_store : Store, path, URL or mapping, optional
@@ -40,6 +44,8 @@ class OpenOptions:
         Whether attributes are read from memory, which is the default, or from the store each time.
     """
 
+    cache: Any = None
+    cache_nbytes: int | None = None
     synchronizer: Any = None
     chunk_store: Any = None
     meta_array: Any = None
@@ -54,6 +60,10 @@ class OpenOptions:
             if path:
                 raise MetadataError(f"chunk_store={self.chunk_store!r} is a path inside a store; give the store itself")
             store = SplitStore(store, chunks)
+        if self.cache is not None:
+            from gzarr.storage.disk_cache import DiskCache
+
+            store = DiskCache(store, self.cache, self.cache_nbytes)
         return store if self.synchronizer is None else synchronized(store, self.synchronizer)
 
     def device(self, device: str | Backend | None) -> str | Backend | None:

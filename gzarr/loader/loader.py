@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
+from os import PathLike
 from typing import Any, Literal, Self, cast
 
 from gzarr.backend import Array as AnyArray
@@ -59,6 +60,11 @@ class Loader:
         Another loader, with which this one shares memory: only one of them has samples that wait at a time. If one
         gives a batch while an iteration of the other is under way, the samples of the other are dropped, and their
         chunks decoded again when it goes on; batches stay the same. True lets the parts of a `split` share memory.
+    cache : path, optional
+        A folder on a fast disk for the encoded bytes that are read, which all processes of the host share; see
+        `gzarr.storage.DiskCache`. Arrays may also be opened with it (``gzarr.open_group(url, cache=...)``).
+    cache_nbytes : int, optional
+        Bytes that the folder may hold; None for no limit.
     device : str, optional
         Where batches are; see `gzarr.devices.backend_for`. By default where the arrays are open.
     devices : sequence of str, optional
@@ -138,6 +144,8 @@ class Loader:
         seed: int = 0,
         memory: int | str = "1 GiB",
         pool: Loader | Literal[True] | None = None,
+        cache: str | PathLike[str] | None = None,
+        cache_nbytes: int | None = None,
         device: str | None = None,
         devices: Sequence[str] | None = None,
         rank: int | None = None,

@@ -42,7 +42,7 @@ from gzarr.loader.pool import Room, Want, batches_of_step, choose_kept, divide, 
 from gzarr.loader.ragged import Ragged
 from gzarr.loader.ranks import History, Share, is_within, make_share, parse_ranks
 from gzarr.loader.samples import Samples
-from gzarr.loader.sources import Kept, collect, find_backend, parse_dtypes
+from gzarr.loader.sources import Kept, collect, find_backend, parse_dtypes, through_cache
 from gzarr.loader.state import fingerprint
 from gzarr.loader.stats import Meter
 from gzarr.loader.summary import Epochs, Summary, summarize
@@ -127,6 +127,7 @@ class Setup:
 
     def __init__(self, given: Mapping[str, Any], part: Samples | None = None) -> None:
         arrays, self.names = collect(given["arrays"])
+        arrays = through_cache(arrays, given["cache"], given["cache_nbytes"])
         self.backend = find_backend(arrays, given["device"])
         self.seed, self.shuffle = integer("seed", given["seed"]), parse_shuffle(given["shuffle"])
         self.arrays, samples, self._offsets, weighted = join_arrays(arrays, given, self.backend)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from functools import reduce
 from itertools import pairwise
 from operator import getitem
@@ -26,6 +27,7 @@ from gzarr.hierarchy.named_axes import axis_names, stored_names
 from gzarr.loader.arrays import JoinedArrays, stored_dtype
 from gzarr.loader.ragged import Ragged, SparseRows
 from gzarr.loader.windows import Crops
+from gzarr.storage.disk_cache import DiskCache
 from gzarr.tensors import to_host
 
 #: Arrays by name, of gzarr or NumPy.
@@ -59,6 +61,29 @@ def collect(arrays: Any) -> tuple[Arrays, Names | None]:
         raise ValueError(f"arrays: names of nested dicts must differ if joined by '/', got {list(found)}")
     _check_first({name: _names(found[path]) for name, path in names.items()})
     return {name: _checked(name, found[path]) for name, path in names.items()}, names if named else None
+
+
+def through_cache(arrays: Arrays, folder: Any, nbytes: int | None) -> Arrays:
+    """Arrays that are read through a cache on disk, if there is a folder for it. Raises: ValueError for views."""
+    stores: dict[int, DiskCache] = {}
+
+    def cached(array: Any) -> Any:
+        if isinstance(array, list):
+            return list(map(cached, array))
+        if isinstance(array, Ragged):
+            again = copy(array)
+            again.values = cached(array.values)
+            again.arrays = (again.values,)
+            return again
+        if not isinstance(array, Array):
+            return array
+        if array.is_view:
+            raise ValueError(f"cache: {array} is a view; open its array with gzarr.open_array(..., cache=)")
+        if id(array.store) not in stores:
+            stores[id(array.store)] = DiskCache(array.store, folder, nbytes)
+        return Array(stores[id(array.store)], array.path, array.metadata, array.opened_with, read_only=True)
+
+    return arrays if folder is None else {name: cached(array) for name, array in arrays.items()}
 
 
 def flatten(arrays: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:

@@ -32,6 +32,7 @@ from gzarr.storage.zip_format import ZipMode
 if TYPE_CHECKING:
     from gzarr.storage.azure import ABSStore
     from gzarr.storage.dbm import DBMStore
+    from gzarr.storage.disk_cache import DiskCache
     from gzarr.storage.foreign import ZarrStore
     from gzarr.storage.fsspec import FsspecStore
     from gzarr.storage.fsstore import FSStore
@@ -62,6 +63,7 @@ _NAMES = {
     "gzarr.api.stored": "contains_array contains_group getsize init_array init_group listdir rename rmdir",
     "gzarr.storage.azure": "ABSStore",
     "gzarr.storage.dbm": "DBMStore",
+    "gzarr.storage.disk_cache": "DiskCache",
     "gzarr.storage.foreign": "ZarrStore",
     "gzarr.storage.fsspec": "FsspecStore",
     "gzarr.storage.fsstore": "FSStore",
@@ -311,6 +313,7 @@ __all__ = [
     "CountingStore",
     "DBMStore",
     "DirectoryStore",
+    "DiskCache",
     "FSStore",
     "Files",
     "FsspecStore",

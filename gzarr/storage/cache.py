@@ -126,11 +126,7 @@ class LRUStoreCache(WrapperStore):
         tokens = self._tokens(request.key for request in requests)
         changes = self._changes
         self._has_tokens |= any(token is not None for token in tokens.values())
-        found: list[Buffer | None] = [None] * len(requests)
-        passes_by = is_held_here(self._editing)  # by what this re-entrant call has interrupted
-        if not passes_by:
-            with self._editing:
-                found = [self._held(request, tokens[request.key]) for request in requests]
+        found = self._look_up(requests, tokens)
         missing = [i for i, value in enumerate(found) if value is None]
         self.hits += len(requests) - len(missing)
         self.misses += len(missing)
@@ -140,14 +136,30 @@ class LRUStoreCache(WrapperStore):
         # Bytes that others may change, or that are a small part of a large read, are copied.
         values = [value if value is None or type(value) is bytes else bytes(host_view(value)) for value in fetched]
         after = self._tokens(requests[i].key for i in missing)
+        answers = []
         for i, value in zip(missing, values, strict=True):
             found[i] = value
             key = requests[i].key
-            if value is not None and tokens[key] == after[key] and not passes_by:
-                with self._editing:
-                    if self._changes == changes:
-                        self._add(requests[i], value, _CachedObject(tokens[key], changes, {}))
+            if value is not None and tokens[key] == after[key]:
+                answers.append((requests[i], value, tokens[key]))
+        self._keep(answers, changes)
         return found
+
+    def _look_up(self, requests: Sequence[Request], tokens: dict[str, object | None]) -> list[Buffer | None]:
+        """The answers that are cached."""
+        if is_held_here(self._editing):  # by what this re-entrant call has interrupted
+            return [None] * len(requests)
+        with self._editing:
+            return [self._held(request, tokens[request.key]) for request in requests]
+
+    def _keep(self, answers: Iterable[tuple[Request, bytes, object | None]], changes: int) -> None:
+        """Cache answers, with the token of each. changes: the last one before they were asked for."""
+        if is_held_here(self._editing):
+            return
+        for request, value, token in answers:
+            with self._editing:
+                if self._changes == changes:
+                    self._add(request, value, _CachedObject(token, changes, {}))
 
     def _tokens(self, keys: Iterable[str]) -> dict[str, object | None]:
         """The store's tokens, asked for at once."""
