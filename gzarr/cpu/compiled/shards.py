@@ -138,12 +138,13 @@ class ReadShards:
 
         left: for every chunk whether it was left. checked: whether versions of files were compared meanwhile.
         """
-        owners, bounds = list(map(tuple, table.owners.tolist())), found.bounds.tolist()
-        some_left = any(left)
+        unknown = [self._fetch is None and (shard.state == UNCHECKED or not checked) for shard in found.shards]
+        if not any(left) and True not in unknown:
+            return
+        owners, bounds = map(tuple, table.owners.tolist()), found.bounds.tolist()
         for at, (owner, shard) in enumerate(zip(owners, found.shards, strict=True)):
-            unknown = self._fetch is None and (shard.state == UNCHECKED or not checked)
-            is_other = unknown and self._token(shard.key) != shard.token
-            if is_other or (some_left and any(left[bounds[at] : bounds[at + 1]])):
+            is_other = unknown[at] and self._token(shard.key) != shard.token
+            if is_other or any(left[bounds[at] : bounds[at + 1]]):
                 self._given_up[owner] = self._shared[owner][1] if owner in self._shared else [number]
                 self._layout.forget(shard.key)
 
