@@ -30,6 +30,7 @@ from gzarr.gpu.codecs.transfers import spread_out
 from gzarr.gpu.device.memory import OverLimitError
 from gzarr.gpu.device.pipeline_slots import PipelineSlot
 from gzarr.gpu.device.protocol import Device, Table
+from gzarr.gpu.native.fetch import LEFT as LEFT_CHUNK
 from gzarr.gpu.native.fetch import MISSING, Fetch, Wanted
 from gzarr.gpu.pipeline.placement import DevicePlan
 from gzarr.gpu.reading.host import Batch, HostReader, host_round_trip_of
@@ -202,7 +203,7 @@ def _locate(paths: Sequence[str], wanted: Wanted) -> tuple[list[tuple[int, ...]]
     """Find chunks in files, without reading them; None if anything is odd.
 
     Returns: the versions of the files, none of a missing one; and for every chunk the number of its file, its first
-    byte and its size, `MISSING` for a missing one.
+    byte and its size, `MISSING` for a missing one, `LEFT_CHUNK` for one that the reference path has to read.
     """
     try:
         versions = list(map(_version, paths))
@@ -215,8 +216,11 @@ def _locate(paths: Sequence[str], wanted: Wanted) -> tuple[list[tuple[int, ...]]
     if not all(map(_is_same, shards, versions)):
         return None
     files, (starts, sizes) = numbers.repeat(np.diff(bounds)), rows.astype(np.int64).T
+    left = np.array([shard.state == LEFT for shard in shards])[files]
     inside = (starts >= 0) & (sizes >= 0) & (sizes <= known[files] - starts)
-    return (versions, files, starts, sizes) if (inside | (rows[:, 0] == NO_PLACE)).all() else None
+    if not (inside | left | (rows[:, 0] == NO_PLACE)).all():
+        return None
+    return versions, files, starts, np.where(left, LEFT_CHUNK, sizes)
 
 
 def _version(path: str) -> tuple[int, ...]:
@@ -234,7 +238,7 @@ def _is_same(shard: Shard, version: tuple[int, ...]) -> bool:
     """Whether a file is as the places of its chunks say."""
     if isinstance(shard.token, FileVersion):
         return version[1:] == shard.token[:3]
-    return bool(version) == (shard.state == UNCHECKED) and shard.state != LEFT
+    return shard.state == LEFT or bool(version) == (shard.state == UNCHECKED)
 
 
 def merged(ranges: Ranges) -> tuple[Ranges, Table, Table]:

@@ -35,8 +35,8 @@ def by_cufile(request: pytest.FixtureRequest) -> Iterator[bool]:
     kvikio.defaults.set(before)
 
 
-def opened(cuda: Any, store: LocalStore) -> gzarr.Array:
-    array = gzarr.open_array(store, mode="r", device=cuda_backend(cuda, reader="kvikio", max_device_nbytes=CAP_NBYTES))
+def opened(cuda: Any, store: LocalStore | Path, cap_nbytes: int = CAP_NBYTES) -> gzarr.Array:
+    array = gzarr.open_array(store, mode="r", device=cuda_backend(cuda, reader="kvikio", max_device_nbytes=cap_nbytes))
     array.backend._reader._min_file_nbytes = 0
     return array
 
@@ -63,6 +63,20 @@ def test_reads_are_those_of_the_cpu(cuda: Any, tmp_path: Path, by_cufile: bool, 
     assert (len(array.backend._reader.files) > 0) == straight
     written[:] = DATA + 1
     np.testing.assert_array_equal(array[:].get(), DATA + 1)
+
+
+def test_chunks_that_are_ranges_of_files_of_other_formats(cuda: Any, tmp_path: Path, by_cufile: bool) -> None:
+    """They go straight to the device, and files that are replaced are noticed."""
+    np.save(tmp_path / "a.npy", np.tile(DATA, (4, 1)))
+    array = opened(cuda, tmp_path / "a.npy", 64 << 20)
+    driver.cufile_nbytes()
+    for selection in (np.s_[:], np.s_[5:500:3, ::-7], np.s_[:60]):
+        np.testing.assert_array_equal(array[selection].get(), np.tile(DATA, (4, 1))[selection])
+    assert (driver.cufile_nbytes() > 0) == by_cufile
+    assert len(array.backend._reader.files) == 1
+    np.save(tmp_path / "a.npy", np.tile(DATA, (4, 1)) + 1)
+    with pytest.raises(gzarr.errors.ReplacedError, match=r"a\.npy"):
+        array[:]
 
 
 def test_a_file_that_is_cut_off_is_damage(cuda: Any, tmp_path: Path, by_cufile: bool) -> None:
