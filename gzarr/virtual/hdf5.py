@@ -42,6 +42,8 @@ _NETCDF = "_NCProperties", "_nc3_strict"
 #: What netCDF-4 calls a dimension without a variable, and puts before the name of a variable that has the name of a
 #: dimension and is not along it.
 _ONLY_DIMENSION, _NOT_OF_DIMENSION = b"This is a netCDF dimension but not a netCDF variable", "_nc4_non_coord_"
+#: Attributes by which netCDF-4 numbers dimensions, and says which ones a variable has.
+_NUMBER, _NUMBERS = "_Netcdf4Dimid", "_Netcdf4Coordinates"
 #: Bytes of a chunk that h5py reads of a dataset without chunks.
 _READ_NBYTES = 1 << 22
 #: Places of chunks that are put into a table at once.
@@ -84,12 +86,13 @@ class InChunks(NamedTuple):
         The file.
     path : str
         Of the dataset.
-    chunks : tuple of int
-        Shape of a chunk.
+    shape, chunks : tuple of int
+        Shape of the array, which may be larger than the dataset, and of a chunk.
     """
 
     library: Library
     path: str
+    shape: Coords
     chunks: Coords
 
 
@@ -120,6 +123,7 @@ def find_in_hdf5(open_file: Callable[[], Any], store: Store, key: str) -> Conten
         is_netcdf = any(name in file.attrs for name in _NETCDF)
         clean = _netcdf_attributes if is_netcdf else dict
         unlimited = dict[str, list[str]]()
+        axes_of = _netcdf_axes([file[f"/{path}"] for path in tree.arrays]) if is_netcdf else {}
         for path, source in tree.arrays.items():
             dataset, at = file[f"/{path}"], path.replace(_NOT_OF_DIMENSION, "") if is_netcdf else path
             if is_netcdf and dataset.is_scale and dataset.maxshape == (None,):
@@ -127,8 +131,9 @@ def find_in_hdf5(open_file: Callable[[], Any], store: Store, key: str) -> Conten
             if is_netcdf and _is_dimension(dataset):
                 continue
             cleaned = replace(source, attributes=clean(source.attributes) | _lost_of(path, lost))
-            if is_netcdf and not source.shape:
-                cleaned = replace(cleaned, dimension_names=())
+            if dataset.name in axes_of:
+                names, shape = axes_of[dataset.name]
+                cleaned = replace(cleaned, dimension_names=cleaned.dimension_names or names, shape=shape)
             try:
                 with reading(f"{key!r}: {path!r}"):
                     documents[join_path(at, "zarr.json")], makers[at] = _array(dataset, cleaned, library)
@@ -159,6 +164,32 @@ def _is_dimension(dataset: Any) -> bool:
     return (name if isinstance(name, bytes) else str(name).encode()).startswith(_ONLY_DIMENSION)
 
 
+def _netcdf_axes(datasets: Sequence[Any]) -> dict[str, tuple[tuple[str, ...] | None, Coords]]:
+    """Names of axes, if HDF5 has them only by numbers, and shape of each variable of netCDF-4, by its path.
+
+    All variables along a dimension that grows are as long as the longest, whatever of them was written.
+    """
+    numbered = {int(one.attrs[_NUMBER]): one.name for one in datasets if one.is_scale and _NUMBER in one.attrs}
+    dimensions, longest = dict[str, list[str | None]](), dict[str | None, int]()
+    variables = [one for one in datasets if not _is_dimension(one)]
+    for one in variables:
+        if one.is_scale:
+            dimensions[one.name] = [numbered.get(int(n)) for n in one.attrs.get(_NUMBERS, ())] or [one.name]
+        elif None in one.maxshape:
+            dimensions[one.name] = [scales[0].name if len(scales) else None for scales in one.dims]
+        for dimension, n in zip(dimensions.get(one.name, ()), one.shape, strict=False):
+            longest[dimension] = max(n, longest.get(dimension, 0))
+    found = {}
+    for one in variables:
+        names, shape = dimensions.get(one.name, []), list(one.shape)
+        for axis, dimension in enumerate(names[: len(shape)]):
+            if dimension is not None and one.maxshape[axis] is None:
+                shape[axis] = longest[dimension]
+        by_number = tuple(name.rpartition("/")[2] for name in names if name is not None)
+        found[one.name] = (by_number if len(by_number) == len(shape) else None), tuple(shape)
+    return found
+
+
 def _netcdf_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Attributes as netCDF-4 has them: one number is no list."""
     return {k: v[0] if isinstance(v, list) and len(v) == 1 else v for k, v in attributes.items()}
@@ -173,14 +204,14 @@ def _array(dataset: Any, source: Source, library: Library) -> tuple[bytes, Calla
         "mask_value": source.mask_value,
     }
     shape, dtype, is_text = source.shape, source.dtype, source.dtype == "string"
-    found = None if is_text or not has_one_order(dtype) else _stored(dataset, dtype, library)
+    found = None if is_text or not has_one_order(dtype) else _stored(dataset, source.shape, dtype, library)
     if found is not None:
         chunks, codecs, find = found
         return array_document(shape, dtype, chunks, codecs, **options), find
     if not is_text and not has_one_order(dtype):
         dtype = np.dtype([(name, dtype[name].newbyteorder("<")) for name in dtype.names])
     chunks = dataset.chunks or _rows(shape, source.itemsize if is_text else dtype.itemsize)
-    what = InChunks(library, dataset.name, chunks)
+    what = InChunks(library, dataset.name, shape, chunks)
     read = partial(_read_texts, what) if is_text else partial(_read_elements, what, dtype)
     obstacle = _missing_filters(dataset)
     reader = Reader(_counts(shape, chunks), read if obstacle is None else partial(_refuse, obstacle))
@@ -188,7 +219,7 @@ def _array(dataset: Any, source: Source, library: Library) -> tuple[bytes, Calla
 
 
 def _stored(
-    dataset: Any, dtype: np.dtype[Any], library: Library
+    dataset: Any, shape: Coords, dtype: np.dtype[Any], library: Library
 ) -> tuple[Coords, list[Codec], Callable[[], Chunks]] | None:
     """Shape of a chunk, codecs after "bytes", and what finds the chunks; None if only h5py can read them."""
     h5d = hdf5.h5py_module().h5d
@@ -206,7 +237,8 @@ def _stored(
     codecs = _codecs(properties)
     if codecs is None or _are_misplaced(dataset):
         return None
-    return dataset.chunks, codecs, partial(_chunk_table, InChunks(library, dataset.name, dataset.chunks), dtype, codecs)
+    what = InChunks(library, dataset.name, shape, dataset.chunks)
+    return dataset.chunks, codecs, partial(_chunk_table, what, dtype, codecs)
 
 
 def _missing_filters(dataset: Any) -> str | None:
@@ -277,7 +309,7 @@ def _chunk_table(what: InChunks, dtype: np.dtype[Any], codecs: Sequence[Codec]) 
     """Where the chunks of a dataset are. Chunks that skip a filter are read by h5py, and encoded anew."""
     with reading(what.path), what.library.open_file() as file:
         dataset = file[what.path]
-        table = ChunkTable.empty(_counts(dataset.shape, what.chunks))
+        table = ChunkTable.empty(_counts(what.shape, what.chunks))
         inline: Any = table.inline
         infos: list[Any] = []
 
@@ -319,7 +351,9 @@ def _block(what: InChunks, coords: Coords, dtype: Any) -> Any:
         axes = zip(coords, what.chunks, dataset.shape, strict=True)
         region = tuple([slice(at * c, min((at + 1) * c, n)) for at, c, n in axes])
         values = np.asarray((dataset.asstr() if dtype is None else dataset)[region])
-    block = np.full(what.chunks, "", object) if dtype is None else np.zeros(what.chunks, dtype)
+        block = np.full(what.chunks, "", object) if dtype is None else np.zeros(what.chunks, dtype)
+        if what.shape != dataset.shape and dtype is not None:
+            block[...] = dataset.fillvalue
     there: Any = (*map(slice, values.shape), ...)  # without axes, the value alone
     block[there] = values
     return block

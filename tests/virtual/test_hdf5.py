@@ -290,3 +290,33 @@ def test_files_that_this_process_has_open_in_any_way(path, locking):
             gzarr.open(path, mode="r")
     with h5py.File(path, "r", locking=locking):
         assert gzarr.open(path, mode="r")["x"][5:].tolist() == [5, 6, 7, 8, 9]
+
+
+def test_variables_of_netcdf4_that_were_not_written_to_the_end(path):
+    with netCDF4.Dataset(path, "w") as file:
+        file.createDimension("t", None)
+        file.createDimension("y", 3)
+        file.createVariable("whole", "i4", ("t", "y"))[:] = np.arange(12).reshape(4, 3)
+        inner = file.createGroup("g")
+        for name, options in {"plain": {}, "zlib": {"zlib": True}, "bzip2": {"compression": "bzip2"}}.items():
+            variable = inner.createVariable(name, "f4", ("t",), fill_value=-1, chunksizes=(3,), **options)
+            variable[:2] = [1, 2]
+        inner.createVariable("texts", str, ("t", "y"))[:1] = np.array([["a", "b", "c"]], object)
+        inner.createVariable("never", "i2", ("t",))
+    group = gzarr.open(path, mode="r")["g"]
+    with netCDF4.Dataset(path) as file:
+        file.set_auto_mask(False)
+        assert sorted(group.array_keys()) == sorted(file["g"].variables)
+        for name, variable in file["g"].variables.items():
+            assert group[name][...].tolist() == variable[...].tolist(), name
+
+
+def test_names_of_axes_of_coordinates_that_have_several(path):
+    with netCDF4.Dataset(path, "w") as file:
+        for name, length in {"station": 2, "length": 4, "y": None}.items():
+            file.createDimension(name, length)
+        file.createVariable("station", "S1", ("station", "length"))[:] = np.array([list("abcd"), list("efgh")], "S1")
+        file.createVariable("y", "f4", ("y", "station"))[:] = np.ones((3, 2))
+    group = gzarr.open(path, mode="r")
+    assert group["station"].metadata.dimension_names == ("station", "length")
+    assert group["y"].metadata.dimension_names == ("y", "station")
