@@ -3,6 +3,8 @@
 import base64
 import json
 import os
+import zipfile
+from functools import partial
 from pathlib import Path
 
 import h5py
@@ -16,6 +18,7 @@ from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.storage.rules import DOCUMENTS
+from gzarr.virtual.opening import _find
 from gzarr.virtual.store import VirtualStore
 from tests.gpu.direct_files import DirectFiles
 from tests.virtual.hdf5_filters import DATA
@@ -133,6 +136,19 @@ def test_a_file_of_many_that_was_replaced_or_is_missing_is_named(tmp_path: Path)
         array[130]
     with pytest.raises(StoreError, match=r"2\.bin.*missing"):
         gzarr.open(path, mode="r")["x"][...]
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_what_is_in_no_file_is_read_through_the_store(tmp_path: Path, native: bool) -> None:
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive, archive.open("a.npy", "w") as file:
+        np.save(file, DATA)
+    store = VirtualStore(partial(_find, "npy", gzarr.storage.ZipStore(tmp_path / "a.zip", mode="r"), "a.npy"), "npy")
+    np.save(tmp_path / "a.npy", DATA)
+    with gzarr.config.set({"cpu.native": native}):
+        for source in (store, tmp_path / "a.npy"):
+            array = gzarr.open_array(source, mode="r")
+            np.testing.assert_array_equal(array[...], DATA)
+            np.testing.assert_array_equal(array.oindex[[3, 60], [1, 70]], DATA[np.ix_([3, 60], [1, 70])])
 
 
 def test_a_file_that_is_cut_off_is_noticed(tmp_path: Path) -> None:

@@ -106,7 +106,10 @@ def make_ranges(store: Store, path: str) -> FileRanges | None:
     """The chunks of an array, if they are ranges of files on this machine. Raises: StoreError, CopyError."""
     tables = store.tables
     table = None if tables is None else tables.table(path)
-    return None if tables is None or table is None or store.concurrency > 1 else FileRanges(tables, table)
+    if tables is None or table is None or store.concurrency > 1:
+        return None
+    there = table.objects[table.objects >= 0]
+    return FileRanges(tables, table) if not there.size or tables.file(int(there[0])) is not None else None
 
 
 class _File(NamedTuple):
