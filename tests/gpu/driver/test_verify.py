@@ -9,8 +9,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from gzarr.gpu.detection.cache_folder import cache_folder
+import pytest
 
+from gzarr.gpu.detection.cache_folder import cache_folder
+from gzarr.gpu.kernels.sources import KERNELS
+
+#: How kernels begin in PTX.
+ENTRIES = tuple(f".entry {name}(" for name in KERNELS)
 ASK = """
 import json, warnings
 import gzarr
@@ -78,3 +83,27 @@ def test_a_gpu_that_answers_wrongly_is_not_taken(tmp_path: Path) -> None:
     assert "Fault         : blosc, zstd, blosc zstd bit-shuffled and sharding: the GPU reads" in page
     assert 'device="auto" : cpu: the GPU has failed the self-check' in page
     assert "18 are compiled and cached" in page
+
+
+READ = """
+import numpy as np
+import gzarr
+array = gzarr.create_array({}, data=np.arange(4000), chunks=100, compressors=None, device="cuda", strict=True)
+assert array[7].item() == 7
+"""
+
+
+def test_kernels_are_compiled_when_they_are_needed_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = tmp_path / "compiled"
+    monkeypatch.setenv("CUPY_CACHE_DIR", str(compiled))
+
+    def of_gzarr() -> int:
+        return sum(
+            name in path.read_bytes().decode(errors="replace") for path in compiled.glob("*") for name in ENTRIES
+        )
+
+    run(tmp_path, "", "-c", READ)
+    assert 1 <= of_gzarr() <= 3
+    first, second = (json.loads(run(tmp_path, "", "-m", "gzarr", "gpu", "--warm", "--json")) for _ in range(2))
+    assert of_gzarr() == first["kernels"]["number"] == len(KERNELS)
+    assert second["kernels"]["compiled_s"] < first["kernels"]["compiled_s"] / 3
