@@ -23,7 +23,6 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
-from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, Self
 from weakref import WeakSet
@@ -191,9 +190,16 @@ def _drain(tokens: SimpleQueue[None]) -> None:
 
 
 class SharedTurn:
-    """Which of some iterators has a producer, and so memory for samples."""
+    """Which of some iterators has a producer, and so memory for samples.
+
+    Attributes
+    ----------
+    is_shared : bool
+        Whether there are several loaders.
+    """
 
     def __init__(self) -> None:
+        self.is_shared = False
         self._lock = new_lock()
         self._holder: tuple[weakref.ref[BatchIterator], dict[str, Any]] | None = None
 
@@ -260,8 +266,8 @@ class BatchIterator:
         self._position = 0, 0  # batches handed out; steps that are over, more where batches were left out
         self._closed = ""
         self._over = False
-        self._turn = partial((turn or SharedTurn()).of, memory={} if memory is None else memory)
-        with self._turn(self):
+        self._turn, self._memory = turn or SharedTurn(), {} if memory is None else memory
+        with self._turn.of(self, self._memory):
             self._begin()
 
     def _begin(self) -> None:
@@ -294,7 +300,11 @@ class BatchIterator:
             return batch
 
     def _wait_for(self, number: int) -> BatchItem | None:
-        with self._turn(self):
+        if not self._turn.is_shared and self._pid == os.getpid() and not self._hand.suspended:
+            item = self._hand.wait_for(number - self._base)
+            if item is not None or not self._hand.suspended:
+                return item
+        with self._turn.of(self, self._memory):
             if self._pid != os.getpid() or self._hand.suspended:  # the producer is a thread of another process, or over
                 self._begin()
             return self._hand.wait_for(number - self._base)

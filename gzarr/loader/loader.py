@@ -524,6 +524,7 @@ def shared_turn(pool: Any, devices: Any) -> SharedTurn:
         return SharedTurn()
     if not isinstance(pool, Loader):
         raise TypeError(f"pool must be another gzarr.Loader, whose memory is shared, got {pool!r:.100}")
+    pool._turn.is_shared = True  # noqa: SLF001 - of this module
     return pool._turn  # noqa: SLF001 - of this module
 
 

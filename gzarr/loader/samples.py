@@ -61,9 +61,13 @@ class Samples:
     odds: Any = None
     #: Number of samples before each span in which there are any, and of all.
     firsts: Ints = field(init=False, repr=False, compare=False)
+    #: Whether spans differ in what there is along other axes.
+    varies: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        counts = self.starts[0].counts * self.inner
+        inner = self.inner
+        object.__setattr__(self, "varies", len(inner) > 1)
+        counts = self.starts[0].counts * inner
         object.__setattr__(self, "firsts", np.concatenate([[0], np.cumsum(counts)]))
 
     @property
@@ -90,23 +94,24 @@ class Samples:
     def boxes(self, ids: Ints, ndim: int) -> Ints:
         """First elements of the boxes of samples in an array of ``ndim`` axes: an array of shape (m, ndim)."""
         found = np.zeros((len(ids), ndim), np.int64)
-        span: Any = 0
+        rest, span = ids, None
         if self.odds is not None:
             span = draw(self.odds, self._words(ids, "array"))
-        elif len(self.firsts) > 2 and not self.draws:
+        elif self.varies:
             span = np.searchsorted(self.firsts, ids, side="right") - 1
-        rest = ids - self.firsts[span]
+            rest = ids - self.firsts[span]
         for axis in reversed(range(len(self.starts))):
             starts = self.starts[axis]
-            own = span if len(starts.lows) > 1 else 0
-            first, count = starts.firsts[own], starts.counts[own]
+            first: Any = 0
+            count: Any = starts.n
+            if span is not None:
+                own = span if len(starts.lows) > 1 else np.zeros_like(span)
+                first, count = starts.firsts[own], starts.counts[own]
             if self.draws:
-                if self.odds is None:  # places of all spans are equally likely
-                    first, count = 0, starts.n
                 numbers = (self._words(ids, axis) % np.asarray(count).astype(np.uint64)).astype(np.int64)
             else:
                 rest, numbers = np.divmod(rest, count) if axis else (rest, rest)
-            found[:, axis] = starts(first + numbers)
+            found[:, axis] = starts(numbers if span is None else first + numbers)
         return found
 
     def _words(self, ids: Ints, what: int | str) -> Words:
