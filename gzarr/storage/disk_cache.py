@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from contextlib import suppress
+from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,68 @@ _SETTLED_NS = 2 * 10**9
 _ABANDONED_S = 3600.0
 #: What is deleted at once, as a share of the limit.
 _SHARE = 20
+#: Seconds between two looks at a folder that is full of files in use.
+_EVERY_S = 10.0
+
+
+class _Room:
+    """How much is in a folder, for all caches of this process that are there.
+
+    Attributes
+    ----------
+    begun : float
+        When the first of them was opened.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.begun = time.time()
+        self._folder, self._counting = folder, new_lock()
+        self._used = self._since = 0
+        self._next = -1.0
+
+    def take(self, nbytes: int, limit: int | None) -> bool:
+        """Make room for a file, if there is a limit. Returns: whether there is room."""
+        if limit is None:
+            return True
+        with self._counting:
+            is_due = self._used + nbytes > limit and time.monotonic() >= self._next
+            if self._next < 0 or is_due or self._since > limit // _SHARE:  # other processes write, too
+                self._used, self._since = self._trim(limit - nbytes, limit // _SHARE), 0
+                self._next = time.monotonic() + _EVERY_S
+            if self._used + nbytes > limit:
+                return False
+            self._used += nbytes
+            self._since += nbytes
+            return True
+
+    def _trim(self, most: int, more: int) -> int:
+        """Delete files until there are no more than so many bytes, and some more. Returns: how many there are."""
+        files = sorted(self._files())
+        total = sum(nbytes for _, nbytes, _ in files)
+        for used, nbytes, path in files if total > most else ():
+            if total <= most - more or used >= self.begun:
+                break
+            with suppress(OSError):
+                path.unlink()
+            total -= nbytes
+        return total
+
+    def _files(self) -> Iterator[tuple[float, int, Path]]:
+        """When each file was used, its size, and its path. Those that were never finished are deleted."""
+        for folder in self._folder.iterdir():
+            with suppress(OSError), os.scandir(folder) as entries:
+                for entry in entries:
+                    with suppress(OSError):
+                        found = entry.stat()
+                        if entry.name.endswith(".part") and found.st_mtime < time.time() - _ABANDONED_S:
+                            Path(entry.path).unlink()
+                        else:
+                            yield found.st_mtime, found.st_size, Path(entry.path)
+
+
+@cache
+def _room_of(folder: Path) -> _Room:
+    return _Room(folder)
 
 
 class DiskCache(LRUStoreCache):
@@ -61,7 +124,7 @@ class DiskCache(LRUStoreCache):
     array([1, 2, 3])
     """
 
-    _process_bound = LRUStoreCache._process_bound | {"_begun", "_used", "_counting"}  # noqa: SLF001 - of its base
+    _process_bound = LRUStoreCache._process_bound | {"_room"}  # noqa: SLF001 - of its base
 
     # The answers are those of the store, wherever they are kept.
     versions, conditional = LRUStoreCache.versions, LRUStoreCache.conditional
@@ -70,9 +133,9 @@ class DiskCache(LRUStoreCache):
         self, store: Store | MutableMapping[str, Any], folder: str | os.PathLike[str], nbytes: int | None = None
     ) -> None:
         super().__init__(store, nbytes)
-        self._folder, self._begun = Path(folder), time.time()
+        self._folder = Path(folder)
         self._folder.mkdir(parents=True, exist_ok=True)
-        self._counting, self._used = new_lock(), -1
+        self._room = _room_of(self._folder.resolve())
 
     def _look_up(self, requests: Sequence[Request], tokens: dict[str, object | None]) -> list[Buffer | None]:
         return [self._read(self._path(request, tokens[request.key])) for request in requests]
@@ -100,14 +163,14 @@ class DiskCache(LRUStoreCache):
                 path.unlink()
             return None
         with suppress(OSError):
-            if path.stat().st_mtime < self._begun:
+            if path.stat().st_mtime < self._room.begun:
                 os.utime(path)
         return value
 
     def _keep(self, answers: Iterable[tuple[Request, bytes, object | None]], changes: int) -> None:
         for request, value, token in answers:
             path = self._path(request, token)
-            if path is not None and self._has_room(_HEADER + len(value)):
+            if path is not None and self._room.take(_HEADER + len(value), self._max_nbytes):
                 with suppress(OSError):  # a full disk: the next reader asks the store
                     self._write(path, value)
 
@@ -123,43 +186,6 @@ class DiskCache(LRUStoreCache):
             with suppress(OSError):
                 part.unlink()
             raise
-
-    def _has_room(self, nbytes: int) -> bool:
-        """Make room for a file, if there is a limit."""
-        limit = self._max_nbytes
-        if limit is None:
-            return True
-        with self._counting:
-            if self._used < 0 or self._used + nbytes > limit:
-                self._used = self._trim(limit - nbytes, limit // _SHARE)
-            if self._used + nbytes > limit:
-                return False
-            self._used += nbytes
-            return True
-
-    def _trim(self, most: int, more: int) -> int:
-        """Delete files until there are no more than so many bytes, and some more. Returns: how many there are."""
-        files = sorted(self._files())
-        total = sum(nbytes for _, nbytes, _ in files)
-        for used, nbytes, path in files if total > most else ():
-            if total <= most - more or used >= self._begun:
-                break
-            with suppress(OSError):
-                path.unlink()
-            total -= nbytes
-        return total
-
-    def _files(self) -> Iterator[tuple[float, int, Path]]:
-        """When each file was used, its size, and its path. Those that were never finished are deleted."""
-        for folder in self._folder.iterdir():
-            with suppress(OSError), os.scandir(folder) as entries:
-                for entry in entries:
-                    with suppress(OSError):
-                        found = entry.stat()
-                        if entry.name.endswith(".part") and found.st_mtime < time.time() - _ABANDONED_S:
-                            Path(entry.path).unlink()
-                        else:
-                            yield found.st_mtime, found.st_size, Path(entry.path)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return pickled(self, DiskCache, self._store, self._folder, self._max_nbytes)

@@ -13,7 +13,7 @@ import gzarr
 from gzarr.storage import LocalStore
 from gzarr.storage.base import Store
 from gzarr.storage.capabilities import Versions
-from gzarr.storage.disk_cache import DiskCache
+from gzarr.storage.disk_cache import DiskCache, _Room, _room_of
 from gzarr.storage.wrappers import WrapperStore
 
 DATA = np.random.default_rng(0).integers(0, 1000, (40, 50)).astype("i4")
@@ -166,6 +166,7 @@ def test_the_limit_keeps_what_is_in_use_and_drops_what_is_old(server, tmp_path):
     z = opened(server, tmp_path, limit)
     assert np.array_equal(z[...], DATA)
     assert server.fetched - before <= DATA.nbytes // 2  # what was kept is not fetched again
+    _room_of.cache_clear()  # another process
     for path in files(tmp_path):
         os.utime(path, (1, 1))
     gzarr.create_array(server, path="other", data=DATA, chunks=(10, 50), compressors=None)
@@ -173,6 +174,15 @@ def test_the_limit_keeps_what_is_in_use_and_drops_what_is_old(server, tmp_path):
     assert np.array_equal(other[...], DATA)
     assert not all(path.exists() for path in kept)
     assert sum(path.stat().st_size for path in files(tmp_path)) <= limit
+
+
+def test_a_folder_is_looked_at_once_for_all_caches(server, tmp_path, monkeypatch):
+    looks = []
+    monkeypatch.setattr(_Room, "_trim", lambda self, most, more: looks.append(1) or 0)
+    for _ in range(5):
+        opened(server, tmp_path, 10**9)[...]
+        gzarr.open_array(server, "r+", path="z")[:] = DATA
+    assert len(looks) == 1
 
 
 def test_files_of_killed_writers_go(tmp_path, server):
