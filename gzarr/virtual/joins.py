@@ -121,14 +121,15 @@ def _opened(arrays: tuple[Array, ...], axis: int | str, *, is_new: bool, name: s
 def _find(arrays: tuple[Array, ...], axis: int | str, *, is_new: bool, name: str | None) -> Contents:
     objects = Objects()
     document, make = join(arrays, axis, objects, is_new=is_new, name=name)
-    return Contents({"zarr.json": document}, LazyTables([""], lambda _: make()), objects.found)
+    return Contents({"zarr.json": document}, LazyTables([""], lambda _: make()), objects.found, tokens=objects.tokens)
 
 
 class Objects:
-    """The objects of joined arrays, by number."""
+    """The objects of joined arrays, by number, and the versions that their stores have read."""
 
     def __init__(self) -> None:
         self.found: list[tuple[Store, str]] = []
+        self.tokens: dict[int, object] = {}
         self._numbers: dict[tuple[int, str], int] = {}
 
     def number(self, store: Store, key: str) -> int:
@@ -136,6 +137,16 @@ class Objects:
         found = self._numbers.setdefault((id(store), key), len(self.found))
         if found == len(self.found):
             self.found.append((store, key))
+        return found
+
+    def numbers(self, store: VirtualStore) -> list[int]:
+        """The numbers of all objects of a store."""
+        found = []
+        for at, (inner, key) in enumerate(store.contents.objects):
+            found.append(self.number(inner, key))
+            token = store.known_token(at)
+            if token is not None:
+                self.tokens.setdefault(found[-1], token)
         return found
 
 
@@ -247,8 +258,8 @@ def reader_of(array: Array) -> Reader | None:
 def table_of(array: Array, objects: Objects) -> ChunkTable:
     """Where the chunks are of an array that needs no reader. objects: takes the objects."""
     store, meta = seen_through(array.store), array.metadata
-    if isinstance(store, VirtualStore) and isinstance(table := store.contents.arrays[array.path], ChunkTable):
-        numbers = [objects.number(*one) for one in store.contents.objects]
+    if isinstance(store, VirtualStore) and (table := store.place_of(array.path)) is not None:
+        numbers = objects.numbers(store)
         return replace(table, objects=np.array([*numbers, INLINE, MISSING], np.int32)[table.objects])
     table, key = ChunkTable.empty(tuple(one.nchunks for one in meta.grid)), meta.keys.under(array.path)
     for coords in objects_stored(meta, array.store, array.path):

@@ -96,7 +96,8 @@ def _find(groups: Sequence[Group], dim: str) -> Contents:
     if not joined:
         raise MetadataError(f"{groups[0].store_path} has no array along {dim!r}; join arrays with gzarr.stack")
     makers = joined | others
-    return Contents(documents, LazyTables(list(makers), lambda path: makers[path]()), objects.found)
+    tables = LazyTables(list(makers), lambda path: makers[path]())
+    return Contents(documents, tables, objects.found, tokens=objects.tokens)
 
 
 def _group_document(groups: Sequence[Group]) -> bytes:

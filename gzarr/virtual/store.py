@@ -63,6 +63,8 @@ class Contents:
         Why members are left out that cannot be arrays of Zarr, by path.
     close : callable, optional
         Releases what reading chunks holds.
+    tokens : mapping
+        Versions of objects that chunks were found in, by number, where they are known.
     """
 
     documents: Mapping[str, bytes]
@@ -71,6 +73,7 @@ class Contents:
     keys: Mapping[str, KeyEncoding] | None = None
     unreadable: Mapping[str, str] = field(default_factory=dict)
     close: Callable[[], None] | None = None
+    tokens: Mapping[int, object] = field(default_factory=dict)
 
 
 class VirtualStore(Store):
@@ -151,6 +154,7 @@ class VirtualStore(Store):
         if chunks is not None and path not in self._asked:
             self._check_kept()
             self._asked.add(path)
+            self._tokens = {**self._contents.tokens, **self._tokens}
         return chunks
 
     def object_at(self, number: int) -> tuple[Store, str, object | None]:
@@ -159,6 +163,10 @@ class VirtualStore(Store):
         if number not in self._tokens:
             self._tokens.setdefault(number, token_of(store, key))
         return store, key, self._tokens[number]
+
+    def known_token(self, number: int) -> object | None:
+        """The token of the version of an object that is read; None if none was read so far."""
+        return self._tokens.get(number)
 
     def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
         """Fetch every request, in order; None where the key is missing."""

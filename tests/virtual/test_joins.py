@@ -168,6 +168,24 @@ def test_a_part_that_is_changed_afterwards_is_noticed(tmp_path: Path) -> None:
         joined[:]
 
 
+@pytest.mark.parametrize("many", [False, True])
+@pytest.mark.parametrize("chunks", [None, (4,)])
+def test_a_file_that_is_replaced_before_the_first_read_is_noticed(tmp_path: Path, chunks: Any, many: bool) -> None:
+    paths = [tmp_path / f"{n}.h5" for n in range(2)]
+
+    def write(path: Path, dtype: str) -> None:
+        with h5py.File(path, "w") as file:
+            file.create_dataset("x", data=np.arange(8), dtype=dtype, chunks=chunks).dims[0].label = "t"
+
+    for path in paths:
+        write(path, "<i4")
+    joined = gzarr.open_many(paths, "t")["x"] if many else gzarr.concat([path / "x" for path in paths])
+    write(tmp_path / "new.h5", ">i4")
+    (tmp_path / "new.h5").replace(paths[1])
+    with pytest.raises(ReplacedError, match=r"1\.h5"):
+        joined[8:]
+
+
 def test_what_does_not_fit_is_refused() -> None:
     one, other = gzarr.zeros((3, 4)), gzarr.zeros((3, 5))
     with pytest.raises(SelectionError, match=r"shapes \(3, 4\).*and \(3, 5\)"):
