@@ -62,6 +62,8 @@ class Library:
     def __init__(self, open_file: Callable[[], Any]) -> None:
         self.open_file, self._opening = open_file, new_lock()
         self._file: Any = None
+        #: Which file that is, by HDF5's number of it.
+        self.number = -1
 
     def dataset(self, path: str) -> Any:
         """A dataset by its path."""
@@ -119,11 +121,13 @@ def find_in_hdf5(open_file: Callable[[], Any], store: Store, key: str) -> Conten
     library, lost = Library(open_file), dict[str, str]()
     documents, makers = dict[str, bytes](), dict[str, Callable[[], Chunks]]()
     with reading(f"{key!r} as HDF5"), open_file() as file:
+        library.number = _file_number(file)
         tree = hdf5.tree(file, links="copy", odd=lambda path, error: lost.setdefault(path, str(error)))
         is_netcdf = any(name in file.attrs for name in _NETCDF)
         clean = _netcdf_attributes if is_netcdf else dict
         unlimited = dict[str, list[str]]()
-        axes_of = _netcdf_axes([file[f"/{path}"] for path in tree.arrays]) if is_netcdf else {}
+        found = [file[f"/{path}"] for path in tree.arrays] if is_netcdf else []
+        axes_of = _netcdf_axes([one for one in found if _file_number(one) == library.number])
         for path, source in tree.arrays.items():
             dataset, at = file[f"/{path}"], path.replace(_NOT_OF_DIMENSION, "") if is_netcdf else path
             if is_netcdf and dataset.is_scale and dataset.maxshape == (None,):
@@ -131,12 +135,12 @@ def find_in_hdf5(open_file: Callable[[], Any], store: Store, key: str) -> Conten
             if is_netcdf and _is_dimension(dataset):
                 continue
             cleaned = replace(source, attributes=clean(source.attributes) | _lost_of(path, lost))
-            if dataset.name in axes_of:
+            if dataset.name in axes_of and _file_number(dataset) == library.number:
                 names, shape = axes_of[dataset.name]
                 cleaned = replace(cleaned, dimension_names=cleaned.dimension_names or names, shape=shape)
             try:
                 with reading(f"{key!r}: {path!r}"):
-                    documents[join_path(at, "zarr.json")], makers[at] = _array(dataset, cleaned, library)
+                    documents[join_path(at, "zarr.json")], makers[at] = _array(dataset, f"/{path}", cleaned, library)
             except CopyError as error:
                 lost[at] = str(error)
         for path, attributes in tree.groups.items():
@@ -195,7 +199,7 @@ def _netcdf_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
     return {k: v[0] if isinstance(v, list) and len(v) == 1 else v for k, v in attributes.items()}
 
 
-def _array(dataset: Any, source: Source, library: Library) -> tuple[bytes, Callable[[], Chunks]]:
+def _array(dataset: Any, path: str, source: Source, library: Library) -> tuple[bytes, Callable[[], Chunks]]:
     """The document of a dataset, and what finds its chunks."""
     options: dict[str, Any] = {
         "fill_value": source.options.get("fill_value"),
@@ -204,14 +208,15 @@ def _array(dataset: Any, source: Source, library: Library) -> tuple[bytes, Calla
         "mask_value": source.mask_value,
     }
     shape, dtype, is_text = source.shape, source.dtype, source.dtype == "string"
-    found = None if is_text or not has_one_order(dtype) else _stored(dataset, source.shape, dtype, library)
+    is_plain = not is_text and has_one_order(dtype) and _file_number(dataset) == library.number
+    found = _stored(dataset, source.shape, dtype, library) if is_plain else None
     if found is not None:
         chunks, codecs, find = found
         return array_document(shape, dtype, chunks, codecs, **options), find
     if not is_text and not has_one_order(dtype):
         dtype = np.dtype([(name, dtype[name].newbyteorder("<")) for name in dtype.names])
     chunks = dataset.chunks or _rows(shape, source.itemsize if is_text else dtype.itemsize)
-    what = InChunks(library, dataset.name, shape, chunks)
+    what = InChunks(library, path, shape, chunks)
     read = partial(_read_texts, what) if is_text else partial(_read_elements, what, dtype)
     obstacle = _missing_filters(dataset)
     reader = Reader(_counts(shape, chunks), read if obstacle is None else partial(_refuse, obstacle))
@@ -239,6 +244,12 @@ def _stored(
         return None
     what = InChunks(library, dataset.name, shape, dataset.chunks)
     return dataset.chunks, codecs, partial(_chunk_table, what, dtype, codecs)
+
+
+def _file_number(node: Any) -> int:
+    """A number of the file that an object is in: links may lead to others."""
+    number: int = hdf5.h5py_module().h5o.get_info(node.id).fileno
+    return number
 
 
 def _missing_filters(dataset: Any) -> str | None:

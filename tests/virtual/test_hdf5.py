@@ -320,3 +320,17 @@ def test_names_of_axes_of_coordinates_that_have_several(path):
     group = gzarr.open(path, mode="r")
     assert group["station"].metadata.dimension_names == ("station", "length")
     assert group["y"].metadata.dimension_names == ("y", "station")
+
+
+@pytest.mark.parametrize("options", [{}, {"chunks": (2,)}, {"chunks": (2,), "compression": "gzip"}])
+def test_links_to_other_files(path, options):
+    other = Path(path).with_name("other.h5")
+    with h5py.File(other, "w") as file:
+        file.create_dataset("g/x", data=np.arange(1, 6), **options)
+    with h5py.File(path, "w") as file:
+        file["padding"] = np.zeros(10_000)
+        file["array"] = h5py.ExternalLink(other.name, "/g/x")
+        file["group"] = h5py.ExternalLink(other.name, "/g")
+    group = gzarr.open(path, mode="r")
+    assert group["array"][...].tolist() == group["group/x"][...].tolist() == [1, 2, 3, 4, 5]
+    assert not group["padding"][...].any()
