@@ -29,6 +29,7 @@ from gzarr.storage.extras import have
 from gzarr.storage.memory import MemoryStore
 from gzarr.virtual.documents import Codec, array_document, codec, group_document, has_one_order
 from gzarr.virtual.lazy_tables import LazyTables
+from gzarr.virtual.netcdf4 import attributes_of, axes_of_variables, is_dimension
 from gzarr.virtual.store import Chunks, Contents, Reader
 from gzarr.virtual.table import INLINE, MISSING, ChunkTable, cut_run
 
@@ -39,11 +40,8 @@ _BLOSC_SHUFFLES = "noshuffle", "shuffle", "bitshuffle"
 _IMAGECODECS = {_LZ4: "lz4h5"}
 #: Attributes of the root of netCDF-4 files: of the library, and of Python's h5netcdf.
 _NETCDF = "_NCProperties", "_nc3_strict"
-#: What netCDF-4 calls a dimension without a variable, and puts before the name of a variable that has the name of a
-#: dimension and is not along it.
-_ONLY_DIMENSION, _NOT_OF_DIMENSION = b"This is a netCDF dimension but not a netCDF variable", "_nc4_non_coord_"
-#: Attributes by which netCDF-4 numbers dimensions, and says which ones a variable has.
-_NUMBER, _NUMBERS = "_Netcdf4Dimid", "_Netcdf4Coordinates"
+#: What netCDF-4 puts before the name of a variable that has the name of a dimension and is not along it.
+_NOT_OF_DIMENSION = "_nc4_non_coord_"
 #: Bytes of a chunk that h5py reads of a dataset without chunks.
 _READ_NBYTES = 1 << 22
 #: Places of chunks that are put into a table at once.
@@ -124,15 +122,15 @@ def find_in_hdf5(open_file: Callable[[], Any], store: Store, key: str) -> Conten
         library.number = _file_number(file)
         tree = hdf5.tree(file, links="copy", odd=lambda path, error: lost.setdefault(path, str(error)))
         is_netcdf = any(name in file.attrs for name in _NETCDF)
-        clean = _netcdf_attributes if is_netcdf else dict
+        clean = attributes_of if is_netcdf else dict
         unlimited = dict[str, list[str]]()
         found = [file[f"/{path}"] for path in tree.arrays] if is_netcdf else []
-        axes_of = _netcdf_axes([one for one in found if _file_number(one) == library.number])
+        axes_of = axes_of_variables([one for one in found if _file_number(one) == library.number])
         for path, source in tree.arrays.items():
             dataset, at = file[f"/{path}"], path.replace(_NOT_OF_DIMENSION, "") if is_netcdf else path
             if is_netcdf and dataset.is_scale and dataset.maxshape == (None,):
                 unlimited.setdefault(path.rpartition("/")[0], []).append(path.rpartition("/")[2])
-            if is_netcdf and _is_dimension(dataset):
+            if is_netcdf and is_dimension(dataset):
                 continue
             cleaned = replace(source, attributes=clean(source.attributes) | _lost_of(path, lost))
             if dataset.name in axes_of and _file_number(dataset) == library.number:
@@ -160,43 +158,6 @@ def _lost_of(path: str, lost: Mapping[str, str]) -> dict[str, Any]:
         elif not mark and name.rpartition("/")[0] == path:
             found[name.rpartition("/")[2]] = why
     return {UNREADABLE: found} if found else {}
-
-
-def _is_dimension(dataset: Any) -> bool:
-    """Whether a dataset only stands for a dimension of netCDF-4."""
-    name = dataset.attrs.get("NAME", b"")
-    return (name if isinstance(name, bytes) else str(name).encode()).startswith(_ONLY_DIMENSION)
-
-
-def _netcdf_axes(datasets: Sequence[Any]) -> dict[str, tuple[tuple[str, ...] | None, Coords]]:
-    """Names of axes, if HDF5 has them only by numbers, and shape of each variable of netCDF-4, by its path.
-
-    All variables along a dimension that grows are as long as the longest, whatever of them was written.
-    """
-    numbered = {int(one.attrs[_NUMBER]): one.name for one in datasets if one.is_scale and _NUMBER in one.attrs}
-    dimensions, longest = dict[str, list[str | None]](), dict[str | None, int]()
-    variables = [one for one in datasets if not _is_dimension(one)]
-    for one in variables:
-        if one.is_scale:
-            dimensions[one.name] = [numbered.get(int(n)) for n in one.attrs.get(_NUMBERS, ())] or [one.name]
-        elif None in one.maxshape:
-            dimensions[one.name] = [scales[0].name if len(scales) else None for scales in one.dims]
-        for dimension, n in zip(dimensions.get(one.name, ()), one.shape, strict=False):
-            longest[dimension] = max(n, longest.get(dimension, 0))
-    found = {}
-    for one in variables:
-        names, shape = dimensions.get(one.name, []), list(one.shape)
-        for axis, dimension in enumerate(names[: len(shape)]):
-            if dimension is not None and one.maxshape[axis] is None:
-                shape[axis] = longest[dimension]
-        by_number = tuple(name.rpartition("/")[2] for name in names if name is not None)
-        found[one.name] = (by_number if len(by_number) == len(shape) else None), tuple(shape)
-    return found
-
-
-def _netcdf_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Attributes as netCDF-4 has them: one number is no list."""
-    return {k: v[0] if isinstance(v, list) and len(v) == 1 else v for k, v in attributes.items()}
 
 
 def _array(dataset: Any, path: str, source: Source, library: Library) -> tuple[bytes, Callable[[], Chunks]]:
@@ -229,7 +190,7 @@ def _stored(
     """Shape of a chunk, codecs after "bytes", and what finds the chunks; None if only h5py can read them."""
     h5d = hdf5.h5py_module().h5d
     properties = dataset.id.get_create_plist()
-    if dataset.is_virtual or dataset.external:
+    if dataset.is_virtual or dataset.external or not _has_plain_elements(dataset):
         return None
     if dataset.chunks is None:
         if properties.get_layout() == h5d.COMPACT:
@@ -250,6 +211,15 @@ def _file_number(node: Any) -> int:
     """A number of the file that an object is in: links may lead to others."""
     number: int = hdf5.h5py_module().h5o.get_info(node.id).fileno
     return number
+
+
+def _has_plain_elements(dataset: Any) -> bool:
+    """Whether elements are stored as NumPy has them: no bits are left out, and no texts filled up with spaces."""
+    h5t, stored = hdf5.h5py_module().h5t, dataset.id.get_type()
+    if dataset.dtype.kind == "S":
+        padding = stored.get_strpad()
+        return bool(padding == h5t.STR_NULLPAD or (padding == h5t.STR_NULLTERM and dataset.dtype.itemsize == 1))
+    return bool(stored.equal(h5t.py_create(dataset.dtype, logical=True)))
 
 
 def _missing_filters(dataset: Any) -> str | None:

@@ -334,3 +334,27 @@ def test_links_to_other_files(path, options):
     group = gzarr.open(path, mode="r")
     assert group["array"][...].tolist() == group["group/x"][...].tolist() == [1, 2, 3, 4, 5]
     assert not group["padding"][...].any()
+
+
+def test_elements_that_are_not_stored_as_numpy_has_them(path):
+    with h5py.File(path, "w") as file:
+        shifted = h5py.h5t.NATIVE_INT16.copy()
+        shifted.set_precision(12)
+        shifted.set_offset(2)
+        short = h5py.h5t.IEEE_F16LE.copy()
+        short.set_fields(15, 7, 8, 0, 7)
+        short.set_ebias(127)
+        spaces = h5py.h5t.C_S1.copy()
+        spaces.set_size(4)
+        spaces.set_strpad(h5py.h5t.STR_SPACEPAD)
+        space = h5py.h5s.create_simple((3,))
+        for name, stored, values in (
+            (b"shifted", shifted, np.array([1, -2, 1000], "i2")),
+            (b"short", short, np.array([1, -2, 0.5], "f4")),
+            (b"spaces", spaces, np.array([b"a", b"bc", b""], "S4")),
+        ):
+            dataset = h5py.h5d.create(file.id, name, stored, space)
+            dataset.write(h5py.h5s.ALL, h5py.h5s.ALL, values)
+        expected = {name: file[name][...].tolist() for name in file}
+    group = gzarr.open(path, mode="r")
+    assert {name: array[...].tolist() for name, array in group.arrays()} == expected
