@@ -310,6 +310,13 @@ class FileVersion(NamedTuple):
         return _pack_version(inode, nbytes, modified & _64_BITS, changed & _64_BITS, number)
 
 
+def is_other(now: object | None, before: object | None) -> bool:
+    """Whether an object was replaced. What this process writes does not count, as tokens may share its numbers."""
+    if isinstance(now, FileVersion) and isinstance(before, FileVersion):
+        return now[:4] != before[:4]
+    return now != before
+
+
 class LocalVersions(Versions):
     """Versions of files: inode, size, times of last change, and a number for those that this process writes.
 

@@ -144,7 +144,7 @@ class Objects:
         found = []
         for at, (inner, key) in enumerate(store.contents.objects):
             found.append(self.number(inner, key))
-            token = store.known_token(at)
+            token = store.tokens.get(at)
             if token is not None:
                 self.tokens.setdefault(found[-1], token)
         return found

@@ -14,7 +14,7 @@ from gzarr.indexing.keys import Coords, KeyEncoding
 from gzarr.storage.base import Buffer, Request, Store, host_view, token_of
 from gzarr.storage.capabilities import TokensBy, Versions
 from gzarr.storage.coalesce import get_coalesced
-from gzarr.storage.local_files import FileVersion
+from gzarr.storage.local_files import is_other
 from gzarr.storage.rules import DOCUMENTS, byte_range, children, cut, under
 from gzarr.storage.tables import Tables
 from gzarr.virtual.table import INLINE, MISSING, ChunkTable, inline_bytes
@@ -101,9 +101,10 @@ class VirtualStore(Store):
         self._contents = contents = find()
         self._keys = contents.keys or {}
         self._asked: set[str] = set()
-        self._tokens: dict[int, object | None] = {}
+        #: The versions of objects that are read, by number.
+        self.tokens: dict[int, object | None] = {}
         if len(contents.objects) == 1:  # it was just read
-            self._tokens[0] = token_of(*contents.objects[0])
+            self.tokens[0] = token_of(*contents.objects[0])
         self._n_seen, self._concurrency = 0, 1
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -154,19 +155,15 @@ class VirtualStore(Store):
         if chunks is not None and path not in self._asked:
             self._check_kept()
             self._asked.add(path)
-            self._tokens = {**self._contents.tokens, **self._tokens}
+            self.tokens = {**self._contents.tokens, **self.tokens}
         return chunks
 
     def object_at(self, number: int) -> tuple[Store, str, object | None]:
         """An object by its number: the store that has it, its key, and the token of the version that is read."""
         store, key = self._contents.objects[number]
-        if number not in self._tokens:
-            self._tokens.setdefault(number, token_of(store, key))
-        return store, key, self._tokens[number]
-
-    def known_token(self, number: int) -> object | None:
-        """The token of the version of an object that is read; None if none was read so far."""
-        return self._tokens.get(number)
+        if number not in self.tokens:
+            self.tokens.setdefault(number, token_of(store, key))
+        return store, key, self.tokens[number]
 
     def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
         """Fetch every request, in order; None where the key is missing."""
@@ -223,16 +220,16 @@ class VirtualStore(Store):
         numbers = dict.fromkeys(one.number for one in mine)
         versions = store.versions
         if versions is not None:
-            new = [number for number in numbers if number not in self._tokens]
-            self._tokens |= zip(new, versions.tokens([objects[number][1] for number in new]), strict=True)
+            new = [number for number in numbers if number not in self.tokens]
+            self.tokens |= zip(new, versions.tokens([objects[number][1] for number in new]), strict=True)
         wanted = [one.request_of(objects[one.number][1]) for one in mine]
         if versions is not None and versions.pins:
-            answers = versions.get_pinned(wanted, {objects[number][1]: self._tokens[number] for number in numbers})
+            answers = versions.get_pinned(wanted, {objects[number][1]: self.tokens[number] for number in numbers})
         else:
             answers = get_coalesced(store, wanted)
         if versions is not None and not versions.pins:
             for number in numbers:
-                if _is_other(versions.token(objects[number][1]), self._tokens[number]):
+                if is_other(versions.token(objects[number][1]), self.tokens[number]):
                     raise ReplacedError(f"{name}: {objects[number][1]!r} was replaced; open it again")
         for one, answer in zip(mine, answers, strict=True):
             if answer is None:
@@ -241,8 +238,8 @@ class VirtualStore(Store):
 
     def _check_kept(self) -> None:
         """Raise ReplacedError if the file that a library has just read is not the one that was opened."""
-        token = self._tokens.get(0)
-        if token is not None and _is_other(token_of(*self._contents.objects[0]), token):
+        token = self.tokens.get(0)
+        if token is not None and is_other(token_of(*self._contents.objects[0]), token):
             raise ReplacedError(f"{self._name}: {self._contents.objects[0][1]!r} was replaced; open it again")
 
     def _place(self, key: str) -> tuple[Chunks, Coords] | None:
@@ -339,13 +336,6 @@ class _VirtualTables(Tables):
         store, key, token = self._store.object_at(number)
         path = None if store.files is None else store.files.path(key)
         return None if path is None else (path, token)
-
-
-def _is_other(now: object | None, before: object | None) -> bool:
-    """Whether an object was replaced. What this process writes does not count, as tokens may share its numbers."""
-    if isinstance(now, FileVersion) and isinstance(before, FileVersion):
-        return now[:4] != before[:4]
-    return now != before
 
 
 _DEFAULT = KeyEncoding()
