@@ -125,7 +125,7 @@ def _is_place(value: Any) -> bool:
     """Whether a reference names an object, or a part of one."""
     if not isinstance(value, list) or len(value) not in (1, 3) or not isinstance(value[0], str):
         return False
-    return all(type(number) is int and number >= 0 for number in value[1:])
+    return all(type(number) is int and 0 <= number < 1 << 63 for number in value[1:])
 
 
 def _rows(path: str, counts: Coords, encoding: KeyEncoding, keys: Sequence[str]) -> Sequence[int]:

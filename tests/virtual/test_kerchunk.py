@@ -166,3 +166,11 @@ def test_encoded_dots_do_not_lead_out_of_an_allowed_place(tmp_path, up):
         pytest.raises(StoreError, match="not beside"),
     ):
         written(tmp_path, refs)
+
+
+def test_references_to_no_place_of_a_file_are_refused(tmp_path):
+    array = {"zarr_format": 2, "shape": [4], "chunks": [4], "dtype": "|u1", "compressor": None, "fill_value": 0}
+    described = {".zgroup": {"zarr_format": 2}, "x/.zarray": {**array, "order": "C", "filters": None}}
+    (tmp_path / "refs.json").write_text(json.dumps({"refs": {**described, "x/0": ["data", 10**30, 4]}}))
+    with pytest.raises(gzarr.errors.MetadataError, match="is neither a text nor"):
+        gzarr.open(tmp_path / "refs.json", mode="r")["x"][...]
