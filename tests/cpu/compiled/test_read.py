@@ -306,7 +306,8 @@ def test_many_threads_and_a_fork(tmp_path: Path) -> None:
     assert subprocess.run([sys.executable, "-W", "ignore", "-c", code], cwd=ROOT, check=False).returncode == 0
 
 
-def test_reads_know_what_a_chunk_took_before(tmp_path: Path) -> None:
+def test_reads_know_what_a_chunk_took_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled_read, "_TELLING_S", 0)
     stored(CHAINS["zstd"], "<i4", LocalStore(tmp_path))
     array = gzarr.open_array(LocalStore(tmp_path), path="a/b")
     job, found = job_for(array, STARTS, SIZE, SLOTS, (array.dtype, 2, 4)), []
