@@ -66,8 +66,8 @@ from gzarr.cpu.compiled.source import LoopChain
 import gzarr
 z = gzarr.zeros((64, 64), chunks=(2, 64), dtype="i4", store=sys.argv[2])
 made = LoopChain.job
-def larger(chain, swap, separator, out, npoints):
-    return made(chain, swap, separator, np.zeros((64, 64), "i4")[::-1], npoints)
+def larger(chain, swap, separator, out, *more):
+    return made(chain, swap, separator, np.zeros((64, 64), "i4")[::-1], *more)
 LoopChain.job = larger
 z[...]
 print("survived")
