@@ -28,9 +28,10 @@ def axes_of_variables(datasets: Sequence[Any]) -> dict[str, tuple[tuple[str, ...
     dimensions, longest = dict[str, list[str | None]](), dict[str | None, int]()
     variables = [one for one in datasets if not is_dimension(one)]
     for one in variables:
-        if one.is_scale:
-            dimensions[one.name] = [numbered.get(int(n)) for n in one.attrs.get(_NUMBERS, ())] or [one.name]
-        elif None in one.maxshape:
+        numbers = one.attrs.get(_NUMBERS, ())
+        if one.is_scale or (len(numbers) and None in one.maxshape):
+            dimensions[one.name] = [numbered.get(int(n)) for n in numbers] or [one.name]
+        elif None in one.maxshape:  # which takes longer
             dimensions[one.name] = [scales[0].name if len(scales) else None for scales in one.dims]
         for dimension, n in zip(dimensions.get(one.name, ()), one.shape, strict=False):
             longest[dimension] = max(n, longest.get(dimension, 0))
