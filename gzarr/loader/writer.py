@@ -1,9 +1,9 @@
 """`gzarr.Writer`: rows of arrays out of batches in any order, stored as whole chunks and shards.
 
-Theory of operation. An array is cut along axis 0 into blocks of whole stored objects. A batch is copied into the memory
-of its blocks; a block that is complete is stored on a thread of its own. If memory does not suffice for another block,
-the fullest ones are stored in part. Rows count as stored once their write has ended, and that is all there is to know
-about progress.
+Theory of operation. An array is cut along axis 0 into blocks of whole stored objects. Copies of the rows of batches
+wait in their blocks; one that is complete is put together and stored on a thread of its own. If memory does not suffice
+for more rows, the fullest blocks are stored in part. Rows count as stored once their write has ended, and that is all
+there is to know about progress.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ BLOCK_NBYTES, BLOCK_SHARE = 16 << 20, 16
 
 
 class _Block(NamedTuple):
-    """Rows of one array on their way: from the first one, their values, and which of them there are."""
+    """Rows of one array on their way: the first one, parts of batches with their places, and which rows there are."""
 
     first: int
-    values: Any
+    parts: list[tuple[Indices, Any]]
     given: Bools
 
 
@@ -77,13 +77,15 @@ class _Target:
         """Open a block."""
         first, last = self.axis.bounds(number)
         n = min(last, len(self.stored)) - first
-        values = (self.empty or np.empty)((n, *self.array.shape[1:]), self.array.dtype)
-        return self.open.setdefault(number, _Block(first, values, np.zeros(n, np.bool_)))
+        return self.open.setdefault(number, _Block(first, [], np.zeros(n, np.bool_)))
 
     def store(self, block: _Block, ended: deque[None]) -> None:
         """Write the rows of a block that there are; ``ended`` gets an item."""
-        first, values, given = block
+        first, parts, given = block
         try:
+            values: Any = (self.empty or np.empty)((len(given), *self.array.shape[1:]), self.array.dtype)
+            for inside, part in parts:
+                values[inside] = part
             if given.all():
                 self.array[first : first + len(given)] = values
             else:
@@ -106,8 +108,9 @@ class Writer:
     out : Array, dict or Group
         What is written: an array, or arrays by name of equally many rows; values are then dicts.
     memory : int or str
-        The most memory for rows that wait: bytes, "512 MiB", or a share of the arrays such as "35 %". If it does not
-        suffice, rows are stored in part (`n_parts`), and their chunks or shards written more than once.
+        The most memory for rows that wait, besides a row of chunks or shards: bytes, "512 MiB", or a share of the
+        arrays such as "35 %". If it does not suffice, rows are stored in part (`n_parts`), and their chunks or shards
+        written more than once.
     complete : bool
         Whether `close` raises if rows are missing. False for a writer of some of the rows, such as that of a rank.
 
@@ -147,7 +150,7 @@ class Writer:
         self._given: Bools = np.zeros(len(next(iter(arrays.values()))), np.bool_)
         self._complete, self._closed = complete, False
         self._threads, self._lock = Pool(), new_lock()
-        self._writes: deque[tuple[Callable[[], None], int]] = deque()  # in the order in which they end
+        self._writes: deque[tuple[Callable[[], None], _Block, int]] = deque()  # in the order in which they end
         self._ended: deque[None] = deque()
         self._nbytes = 0
         self._error: Exception | None = None
@@ -216,22 +219,20 @@ class Writer:
         order = np.argsort(numbers, kind="stable")
         for at in np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1) if len(order) else ():
             number = int(numbers[at[0]])
-            block = target.open.get(number) or self._new_block(target, number)
+            self._make_room(len(at) * target.row_nbytes)
+            block = target.open.get(number) or target.new_block(number)
             inside = rows[at] - block.first
-            block.values[inside] = values[at]
+            block.parts.append((inside, values[at]))  # a copy
             block.given[inside] = True
             if block.given.all():
                 self._store(target, number)
 
-    def _new_block(self, target: _Target, number: int) -> _Block:
-        first, last = target.axis.bounds(number)
-        nbytes = (last - first) * target.row_nbytes
+    def _make_room(self, nbytes: int) -> None:
         while self._nbytes + nbytes > self._memory and self._nbytes:
             if not self._writes:
                 self._store_some()
             self._finish()
         self._nbytes += nbytes
-        return target.new_block(number)
 
     def _store_some(self) -> None:
         """Begin to store the fullest blocks, a quarter of all."""
@@ -244,14 +245,14 @@ class Writer:
             self._store(self._targets[name], number)
 
     def _store(self, target: _Target, number: int) -> None:
-        block, (first, last) = target.open.pop(number), target.axis.bounds(number)
+        block = target.open.pop(number)
         self.n_parts += not block.given.all()
         wait = run_ahead(target.array.backend, self._threads, 1, partial(target.store, block, self._ended))
-        self._writes.append((wait, (last - first) * target.row_nbytes))
+        self._writes.append((wait, block, int(np.count_nonzero(block.given)) * target.row_nbytes))
 
     def _finish(self) -> None:
         """Wait for the oldest write. Raises: what it, or one before it, has raised."""
-        wait, nbytes = self._writes.popleft()
+        wait, _, nbytes = self._writes.popleft()  # a stream may read the block until it has waited
         try:
             wait()
         except Exception as error:  # noqa: BLE001 - raised below, and by every later call
