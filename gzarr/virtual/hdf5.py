@@ -9,6 +9,7 @@ Source: HDF5 File Format Specification, "Filter Pipeline"; the registered filter
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -20,7 +21,7 @@ from numcodecs.vlen import VLenUTF8
 from gzarr.concurrency import new_lock
 from gzarr.copying import hdf5
 from gzarr.copying.sources import Source, reading
-from gzarr.errors import CopyError
+from gzarr.errors import CopyError, UnknownDataTypeError
 from gzarr.hierarchy.array import Array
 from gzarr.indexing.keys import Coords, join_path
 from gzarr.metadata.conventions import UNLIMITED, UNREADABLE
@@ -30,6 +31,7 @@ from gzarr.storage.memory import MemoryStore
 from gzarr.virtual.documents import Codec, array_document, codec, group_document, has_one_order
 from gzarr.virtual.lazy_tables import LazyTables
 from gzarr.virtual.netcdf4 import attributes_of, axes_of_variables, is_dimension
+from gzarr.virtual.places import ALLOWING
 from gzarr.virtual.store import Chunks, Contents, Reader
 from gzarr.virtual.table import INLINE, MISSING, ChunkTable, cut_run
 
@@ -96,7 +98,7 @@ class InChunks(NamedTuple):
     chunks: Coords
 
 
-def find_in_hdf5(open_file: Callable[[], Any], store: Store, key: str) -> Contents:
+def find_in_hdf5(open_file: Callable[[], Any], store: Store, key: str, allows: Callable[[str], bool]) -> Contents:
     """Find what an HDF5 file holds.
 
     Parameters
@@ -105,6 +107,8 @@ def find_in_hdf5(open_file: Callable[[], Any], store: Store, key: str) -> Conten
         Opens the file with h5py.
     store, key
         The object that the file is.
+    allows : callable
+        Whether links and data may lead to another file, by its path.
 
     Returns
     -------
@@ -121,12 +125,14 @@ def find_in_hdf5(open_file: Callable[[], Any], store: Store, key: str) -> Conten
     with reading(f"{key!r} as HDF5"), open_file() as file:
         library.number = _file_number(file)
         tree = hdf5.tree(file, links="copy", odd=lambda path, error: lost.setdefault(path, str(error)))
+        lost |= _elsewhere(file, (*tree.groups, *tree.arrays), library, allows)
         is_netcdf = any(name in file.attrs for name in _NETCDF)
         clean = attributes_of if is_netcdf else dict
         unlimited = dict[str, list[str]]()
-        found = [file[f"/{path}"] for path in tree.arrays] if is_netcdf else []
+        arrays = {path: source for path, source in tree.arrays.items() if path not in lost}
+        found = [file[f"/{path}"] for path in arrays] if is_netcdf else []
         axes_of = axes_of_variables([one for one in found if _file_number(one) == library.number])
-        for path, source in tree.arrays.items():
+        for path, source in arrays.items():
             dataset, at = file[f"/{path}"], path.replace(_NOT_OF_DIMENSION, "") if is_netcdf else path
             if is_netcdf and dataset.is_scale and dataset.maxshape == (None,):
                 unlimited.setdefault(path.rpartition("/")[0], []).append(path.rpartition("/")[2])
@@ -139,13 +145,15 @@ def find_in_hdf5(open_file: Callable[[], Any], store: Store, key: str) -> Conten
             try:
                 with reading(f"{key!r}: {path!r}"):
                     documents[join_path(at, "zarr.json")], makers[at] = _array(dataset, f"/{path}", cleaned, library)
-            except CopyError as error:
+            except (CopyError, UnknownDataTypeError) as error:
                 lost[at] = str(error)
         for path, attributes in tree.groups.items():
+            if path in lost:
+                continue
             axes = {UNLIMITED: sorted(unlimited[path])} if path in unlimited else {}
             documents[join_path(path, "zarr.json")] = group_document(clean(attributes) | axes | _lost_of(path, lost))
-    arrays = LazyTables(list(makers), lambda path: makers[path]())
-    return Contents(documents, arrays, ((store, key),), unreadable=lost, close=library.close)
+    tables = LazyTables(list(makers), lambda path: makers[path]())
+    return Contents(documents, tables, ((store, key),), unreadable=lost, close=library.close)
 
 
 def _lost_of(path: str, lost: Mapping[str, str]) -> dict[str, Any]:
@@ -211,6 +219,25 @@ def _file_number(node: Any) -> int:
     """A number of the file that an object is in: links may lead to others."""
     number: int = hdf5.h5py_module().h5o.get_info(node.id).fileno
     return number
+
+
+def _elsewhere(file: Any, paths: Sequence[str], library: Library, allows: Callable[[str], bool]) -> dict[str, str]:
+    """Why objects are left out, or their data, that are in other files, by path."""
+    others = ((path, other) for path in paths for other in _other_files(file[f"/{path}"], library))
+    return {path: f"it is in {other!r}; {ALLOWING}" for path, other in others if not allows(other)}
+
+
+def _other_files(node: Any, library: Library) -> set[str]:
+    """Paths of the other files that an object, or its data, are in."""
+    own = os.fspath(node.file.filename)
+    found = set() if _file_number(node) == library.number else {own}
+    names = [os.fsdecode(name) for name, *_ in getattr(node, "external", None) or ()]
+    if getattr(node, "is_virtual", False):
+        names += [source.file_name for source in node.virtual_sources() if source.file_name != "."]
+    for name in names:  # HDF5 looks beside the file, and in the working directory
+        places = [os.path.join(os.path.dirname(own), name), os.path.abspath(name)]  # noqa: PTH100, PTH118, PTH120
+        found |= {place for place in places if os.path.lexists(place)} or {places[0]}
+    return found
 
 
 def _has_plain_elements(dataset: Any) -> bool:

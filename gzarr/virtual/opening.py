@@ -144,6 +144,8 @@ def open_virtual(path: str, storage_options: Mapping[str, Any] | None = None, pl
     if kind in _REFERENCES:
         where = above if "://" in above else os.path.abspath(above or "/" * path.startswith("/"))  # noqa: PTH100
         return VirtualStore(partial(_find_references, kind, store, name, where, allowed_places(places)), path)
+    if kind == "hdf5":
+        return VirtualStore(partial(_find_in_hdf5, store, name, allowed_places(places)), path)
     return VirtualStore(partial(_find, kind, store, name), path)
 
 
@@ -177,8 +179,11 @@ def _file(store: Store, key: str) -> Any:
     return io.BufferedReader(StoreFile(store, key), 1 << 16) if path is None else path
 
 
-def _find_in_hdf5(store: Store, key: str) -> Contents:
-    return find_in_hdf5(lambda: _open_hdf5(_file(store, key)), store, key)
+def _find_in_hdf5(store: Store, key: str, allowed: Sequence[str]) -> Contents:
+    file = store.files.path(key) if store.files is not None else None
+    beside = None if file is None else (store, "", os.path.dirname(file))  # noqa: PTH120
+    containers = Containers(key, beside, allowed)
+    return find_in_hdf5(lambda: _open_hdf5(_file(store, key)), store, key, containers.allows)
 
 
 def _open_hdf5(file: Any) -> Any:
@@ -189,7 +194,7 @@ def _open_hdf5(file: Any) -> Any:
             opened = h5py.File(file, "r", locking=locking)
             break
         except OSError as error:
-            if "locking" not in str(error) or locking == "best-effort":
+            if "lock" not in str(error) or locking == "best-effort":
                 raise
     if opened.id.get_intent() & h5py.h5f.ACC_RDWR:  # whose last writes are in no file yet
         opened.close()
@@ -208,7 +213,6 @@ def _with_file(find: Callable[[IO[bytes], Store, str], Contents]) -> Callable[[S
 
 
 _FINDERS: dict[str, Callable[[Store, str], Contents]] = {
-    "hdf5": _find_in_hdf5,
     "tiff": lambda store, key: find_in_tiff(_file(store, key), store, key),
     "netcdf3": _with_file(find_in_netcdf3),
     "npy": _with_file(find_in_npy),

@@ -36,6 +36,13 @@ def allowed_places(given: Any = None) -> tuple[str, ...]:
     return tuple(os.fspath(place) for place in (*places, *config.get("virtual.containers")))
 
 
+#: What to do where data are in another place.
+ALLOWING = (
+    "if you trust it, allow the place: virtual_containers=['s3://bucket/', '/data/'], or the setting"
+    " 'virtual.containers'"
+)
+
+
 class Containers:
     """The objects that references lead to, by number.
 
@@ -101,8 +108,7 @@ class Containers:
             url = posixpath.join(where, path)
         if not self.allows(url):
             raise StoreError(
-                f"{self._name}: a reference leads to {without_secrets(url)!r}, which is not beside it; if you trust it,"
-                " allow the place: virtual_containers=['s3://bucket/', '/data/'], or the setting 'virtual.containers'"
+                f"{self._name}: a reference leads to {without_secrets(url)!r}, which is not beside it; {ALLOWING}"
             )
         path = _local_path(url)  # one store for each server, for each bucket, and for this machine
         root = "/" if path is not None else "/".join(url.split("/")[:3])

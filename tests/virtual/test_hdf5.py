@@ -358,3 +358,43 @@ def test_elements_that_are_not_stored_as_numpy_has_them(path):
         expected = {name: file[name][...].tolist() for name in file}
     group = gzarr.open(path, mode="r")
     assert {name: array[...].tolist() for name, array in group.arrays()} == expected
+
+
+def test_what_leads_out_of_the_folder_is_left_out_unless_allowed(tmp_path):
+    (tmp_path / "in").mkdir()
+    secret = tmp_path / "secret"
+    secret.write_bytes(bytes(range(20)))
+    for where in ("outside.h5", "in/beside.h5"):
+        with h5py.File(tmp_path / where, "w") as file:
+            file["g/x"] = np.arange(5)
+    with h5py.File(tmp_path / "in/a.h5", "w") as file:
+        file["own"] = np.arange(4)
+        file.create_dataset("raw", (20,), "u1", external=[(str(secret), 0, 20)])
+        for name, other in (("out", "../outside.h5"), ("near", "beside.h5")):
+            file[f"{name}_group"] = h5py.ExternalLink(other, "/g")
+            file[f"{name}_link"] = h5py.ExternalLink(other, "/g/x")
+            layout = h5py.VirtualLayout((5,), "i8")
+            layout[:] = h5py.VirtualSource(str(tmp_path / "in" / other), "g/x", (5,))
+            file.create_virtual_dataset(f"{name}_virtual", layout)
+    near = {"own", "near_group", "near_link", "near_virtual"}
+    root = gzarr.open(tmp_path / "in/a.h5")
+    assert set(root) == near
+    assert set(root.attrs["not_read_in_place"]) == {"raw", "out_group", "out_link", "out_virtual"}
+    with pytest.raises(CopyError, match=r"a\.h5: it is in .*secret.*virtual_containers="):
+        root["raw"]
+    allowed = gzarr.open(tmp_path / "in/a.h5", virtual_containers=str(tmp_path))
+    assert set(allowed) == near | {"raw", "out_group", "out_link", "out_virtual"}
+    np.testing.assert_array_equal(allowed["raw"], np.arange(20))
+    for name in ("link", "virtual", "group/x"):
+        np.testing.assert_array_equal(allowed[f"out_{name}"], np.arange(5))
+        np.testing.assert_array_equal(root[f"near_{name}"], np.arange(5))
+
+
+@pytest.mark.skipif(np.dtype("longdouble").itemsize == 8, reason="long doubles are doubles here")
+def test_a_data_type_that_zarr_lacks_leaves_out_its_dataset_alone(tmp_path):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["own"] = np.arange(4)
+        file["long"] = np.ones(3, "longdouble")
+    root = gzarr.open(tmp_path / "a.h5")
+    assert list(root) == ["own"]
+    assert "float128" in root.attrs["not_read_in_place"]["long"]
