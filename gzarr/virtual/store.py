@@ -155,14 +155,15 @@ class VirtualStore(Store):
         if chunks is not None and path not in self._asked:
             self._check_kept()
             self._asked.add(path)
-            self.tokens = {**self._contents.tokens, **self.tokens}
+            for number, token in dict(self._contents.tokens).items():
+                self.tokens.setdefault(number, token)  # other threads may be adding some
         return chunks
 
     def object_at(self, number: int) -> tuple[Store, str, object | None]:
         """An object by its number: the store that has it, its key, and the token of the version that is read."""
         store, key = self._contents.objects[number]
         if number not in self.tokens:
-            self.tokens.setdefault(number, token_of(store, key))
+            self.tokens.setdefault(number, token_of(store, key))  # the first of several threads says it
         return store, key, self.tokens[number]
 
     def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
@@ -221,7 +222,8 @@ class VirtualStore(Store):
         versions = store.versions
         if versions is not None:
             new = [number for number in numbers if number not in self.tokens]
-            self.tokens |= zip(new, versions.tokens([objects[number][1] for number in new]), strict=True)
+            for number, token in zip(new, versions.tokens([objects[number][1] for number in new]), strict=True):
+                self.tokens.setdefault(number, token)
         wanted = [one.request_of(objects[one.number][1]) for one in mine]
         if versions is not None and versions.pins:
             answers = versions.get_pinned(wanted, {objects[number][1]: self.tokens[number] for number in numbers})
