@@ -106,6 +106,7 @@ def tree(
     groups: dict[str, dict[str, Any]] = {}
     arrays: dict[str, Source] = {}
     paths: dict[Any, str] = {}
+    scales: dict[Any, str | None] = {}
 
     def odd_attribute(path: str) -> Callable[[str, CopyError], object]:
         return lambda name, error: odd(f"{path}{ATTRIBUTE_MARK}{name}", error)
@@ -118,7 +119,7 @@ def tree(
             groups[path].setdefault(LINKS, {})[name] = f"/{paths[key]}"
         elif hasattr(node, "shape"):
             try:
-                arrays[below] = dataset_source(node, odd=odd_attribute(below))
+                arrays[below] = dataset_source(node, odd=odd_attribute(below), scales=scales)
             except CopyError as error:
                 odd(below, error)
         else:
@@ -146,17 +147,28 @@ def _identity(node: Any) -> tuple[Any, ...]:
 
 
 def dataset_source(
-    dataset: Any, *, with_attributes: bool = True, odd: Callable[[str, CopyError], object] = refuse
+    dataset: Any,
+    *,
+    with_attributes: bool = True,
+    odd: Callable[[str, CopyError], object] = refuse,
+    scales: dict[Any, str | None] | None = None,
 ) -> Source:
     """An HDF5 dataset as a source. Raises CopyError for element types that Zarr lacks, and for damage.
 
-    odd: is told of attributes that have no form in JSON.
+    odd: is told of attributes that have no form in JSON. scales: of `scale_paths`.
     """
     with reading(place(dataset)):
-        return of_file(_dataset_source(dataset, odd, with_attributes=with_attributes))
+        names = dimension_names(dataset, {} if scales is None else scales)
+        return of_file(_dataset_source(dataset, odd, names, with_attributes=with_attributes))
 
 
-def _dataset_source(dataset: Any, odd: Callable[[str, CopyError], object], *, with_attributes: bool) -> Source:
+def _dataset_source(
+    dataset: Any,
+    odd: Callable[[str, CopyError], object],
+    dimension_names: tuple[str | None, ...] | None,
+    *,
+    with_attributes: bool,
+) -> Source:
     if dataset.shape is None:
         raise CopyError(f"{place(dataset)} is an empty dataset, without a shape; delete it or leave it out")
     is_text = _is_text(dataset.dtype)
@@ -179,7 +191,7 @@ def _dataset_source(dataset: Any, odd: Callable[[str, CopyError], object], *, wi
         read=dataset.asstr().__getitem__ if is_text else dataset.__getitem__,
         grid=regular_grid(dataset.shape, dataset.chunks),
         attributes=attributes,
-        dimension_names=dimension_names(dataset),
+        dimension_names=dimension_names,
         options=options,
         mask_value=mask,
     )
@@ -206,18 +218,33 @@ def _plain_dtype(dataset: Any) -> np.dtype[Any]:
     return plain
 
 
-def dimension_names(dataset: Any) -> tuple[str | None, ...] | None:
-    """Names of a dataset's axes: their labels, or the names of their dimension scales."""
-    names: list[str | None] = []
-    try:
-        for axis in dataset.dims:
-            scales = list(axis.values())
-            names.append(axis.label or (scales[0].name.rpartition("/")[2] if scales and scales[0].name else None))
-        if len(names) == 1 and names[0] is None and dataset.is_scale:
-            names = [dataset.name.rpartition("/")[2]]
-    except (RuntimeError, OSError):  # the scales were deleted
-        return None
+def dimension_names(dataset: Any, scales: dict[Any, str | None]) -> tuple[str | None, ...] | None:
+    """Names of a dataset's axes: their labels, or the names of their dimension scales. scales: of `scale_paths`."""
+    paths = scale_paths(dataset, scales)
+    names = [axis.label or (path and path.rpartition("/")[2]) for axis, path in zip(dataset.dims, paths, strict=True)]
+    if len(names) == 1 and names[0] is None and dataset.is_scale:
+        names = [dataset.name.rpartition("/")[2]]
     return tuple(names) if any(names) else None
+
+
+def scale_paths(dataset: Any, scales: dict[Any, str | None]) -> list[str | None]:
+    """The path of each axis's first dimension scale; None if it has none, or if that was deleted.
+
+    scales: those of the file that were found before, as HDF5 searches the whole file for the path of each.
+    """
+    return [_scale_path(axis, scales) for axis in dataset.dims]
+
+
+def _scale_path(axis: Any, scales: dict[Any, str | None]) -> str | None:
+    try:
+        for scale in axis.values():
+            key = _identity(scale)
+            if key not in scales:
+                scales[key] = scale.name
+            return scales[key]
+    except (KeyError, OSError, RuntimeError, ValueError):  # it was deleted, and something else is in its place
+        pass
+    return None
 
 
 def attributes_of(node: Any, odd: Callable[[str, CopyError], object] = refuse) -> dict[str, Any]:

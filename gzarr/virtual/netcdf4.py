@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gzarr.copying.hdf5 import scale_paths
 from gzarr.indexing.keys import Coords
 
 #: What netCDF-4 calls a dimension without a variable.
@@ -26,13 +27,14 @@ def axes_of_variables(datasets: Sequence[Any]) -> dict[str, tuple[tuple[str, ...
     """
     numbered = {int(one.attrs[_NUMBER]): one.name for one in datasets if one.is_scale and _NUMBER in one.attrs}
     dimensions, longest = dict[str, list[str | None]](), dict[str | None, int]()
+    scales = dict[Any, str | None]()
     variables = [one for one in datasets if not is_dimension(one)]
     for one in variables:
         numbers = one.attrs.get(_NUMBERS, ())
         if one.is_scale or (len(numbers) and None in one.maxshape):
             dimensions[one.name] = [numbered.get(int(n)) for n in numbers] or [one.name]
-        elif None in one.maxshape:  # which takes longer
-            dimensions[one.name] = [scales[0].name if len(scales) else None for scales in one.dims]
+        elif None in one.maxshape:
+            dimensions[one.name] = scale_paths(one, scales)
         for dimension, n in zip(dimensions.get(one.name, ()), one.shape, strict=False):
             longest[dimension] = max(n, longest.get(dimension, 0))
     found = {}

@@ -13,6 +13,7 @@ import pytest
 import xarray as xr
 
 import gzarr
+from gzarr.copying import hdf5
 from gzarr.errors import CopyError, ReadOnlyError, ReplacedError, StoreError
 from gzarr.storage.base import Request
 from gzarr.storage.local_files import WRITTEN
@@ -398,3 +399,36 @@ def test_a_data_type_that_zarr_lacks_leaves_out_its_dataset_alone(tmp_path):
     root = gzarr.open(tmp_path / "a.h5")
     assert list(root) == ["own"]
     assert "float128" in root.attrs["not_read_in_place"]["long"]
+
+
+def test_a_deleted_dimension_scale_leaves_out_its_name_alone(path):
+    with h5py.File(path, "w") as file:
+        file.attrs["_NCProperties"] = "version=2"
+        for name, maxshape in {"t": None, "x": 4}.items():
+            file.create_dataset(name, data=np.arange(4), maxshape=(maxshape,)).make_scale(name)
+        file.create_dataset("v", data=np.ones((4, 4)), maxshape=(None, 4))
+        file.create_dataset("w", data=np.ones((4, 4)))
+        for name in "vw":
+            file[name].dims[0].attach_scale(file["t"])
+            file[name].dims[1].attach_scale(file["x"])
+    with h5py.File(path, "r+") as file:
+        del file["t"]
+        for number in range(40):  # something else is in its place
+            file.create_group(f"g{number}").attrs["numbers"] = [1] * 30
+    group = gzarr.open(path, mode="r")
+    for name in "vw":
+        assert group[name].dimension_names == (None, "x")
+        np.testing.assert_array_equal(group[name], np.ones((4, 4)))
+
+
+def test_the_path_of_a_dimension_scale_is_looked_for_once(path):
+    with h5py.File(path, "w") as file:
+        file["x"] = np.arange(3)
+        file["x"].make_scale("x")
+        for number in range(20):
+            file[f"v{number}"] = np.arange(3)
+            file[f"v{number}"].dims[0].attach_scale(file["x"])
+        scales = {}
+        names = [hdf5.dimension_names(file[f"v{number}"], scales) for number in range(20)]
+    assert names == [("x",)] * 20
+    assert list(scales.values()) == ["/x"]
