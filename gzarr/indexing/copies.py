@@ -268,7 +268,7 @@ def _spans(coords: Indices, starts: Indices, size: tuple[int, ...], grid: Grid) 
     spans[:] = 0, 0, 0, 1, -1, 0, 1, -1, 0
     spans[:, :, CHUNK], spans[:, :, COUNT] = coords, size
     for i, (axis, n) in enumerate(zip(grid, size, strict=True)):
-        if axis.nchunks > 1 or n < axis.extent:
+        if axis.nchunks > 1 or n < axis.extent or starts[:, i].any():
             chunk, start = coords[:, i], starts[:, i]
             low = axis.starts_of(chunk)
             begin = np.maximum(start, low)

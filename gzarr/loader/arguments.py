@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from gzarr.loader.order import Shuffle, check_kind, is_repeatable
+from gzarr.loader.ragged import Ragged
 from gzarr.loader.windows import Crops
 
 
@@ -50,13 +51,20 @@ def check_on_error(on_error: Any, world_size: int) -> bool:
 
 
 def parse_pads(crops: Crops | None, arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """By name, what elements past the ends of an array are. Raises: ValueError."""
-    if crops is None or not crops.is_padded:
-        return {}
-    pads = crops.pad if isinstance(crops.pad, Mapping) else dict.fromkeys(arrays, crops.pad)
-    if set(pads) != set(arrays):
-        raise ValueError(f"pad of Crops has {sorted(pads)}; expected a value for each of {sorted(arrays)}")
+    """By name, what elements past the ends of an array, or of ragged samples, are. Raises: ValueError."""
+    pads = {name: array.pad for name, array in arrays.items() if isinstance(array, Ragged)}
+    if crops is not None and crops.is_padded:
+        pads |= crops.pad if isinstance(crops.pad, Mapping) else dict.fromkeys(arrays, crops.pad)
+        if set(pads) != set(arrays):
+            raise ValueError(f"pad of Crops has {sorted(pads)}; expected a value for each of {sorted(arrays)}")
     for name, pad in pads.items():
-        if np.ndim(pad) or not np.can_cast(np.min_scalar_type(pad), arrays[name].dtype, "same_kind"):
-            raise ValueError(f"pad of Crops: {pad!r} is no value of {name!r}, which is {arrays[name].dtype}")
-    return dict(pads)
+        if not _is_value(pad, arrays[name].dtype):
+            raise ValueError(f"pad: {pad!r} is no value of {name!r}, which is {arrays[name].dtype}")
+    return pads
+
+
+def _is_value(pad: Any, dtype: np.dtype[Any]) -> bool:
+    """Whether a scalar is a value of a type; numbers may be rounded, but keep their kind."""
+    if pad is None or np.ndim(pad) or not np.can_cast(np.min_scalar_type(pad), dtype, "same_kind"):
+        return False
+    return dtype.kind not in "iu" or np.iinfo(dtype).min <= pad <= np.iinfo(dtype).max

@@ -182,16 +182,21 @@ class DirectFeed(Feed):
         step = self._planner.step(n)
         for block in np.unique(step.slots // self._rows).tolist():
             if self._blocks[block] is None:
-                self._blocks[block] = memory, _ = self._take_memory()
-                if self.source.pad is not None:
-                    memory[...] = self.source.pad
+                self._blocks[block] = self._take_block()
         any_block: Any = next(filter(None, self._blocks), None)
         return _planned(self.source, step, tuple([(block or any_block)[0] for block in self._blocks if any_block]))
+
+    def _take_block(self) -> tuple[Array, Lease | None]:
+        """Memory for a batch, filled up where samples have no elements."""
+        memory, lease = self._take_memory()
+        if self.source.pad is not None:
+            memory[...] = self.source.pad
+        return memory, lease
 
     def gather(self, batch: Indices, valid: Bools | None) -> tuple[Array, Lease | None]:
         """Hand over a block."""
         block = int(batch[0]) // self._rows
-        out, lease = self._blocks[block] or self._take_memory()  # none where samples have no elements
+        out, lease = self._blocks[block] or self._take_block()  # none where samples have no elements
         self._blocks[block] = None
         self.mark_damaged(batch, damaged=False)
         self._planner.free(1)

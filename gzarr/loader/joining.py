@@ -12,7 +12,7 @@ from gzarr.backend import Backend
 from gzarr.indexing.grid import Axis, RegularAxis
 from gzarr.indexing.selection import Indices
 from gzarr.loader.arrays import grid_of
-from gzarr.loader.order import Ints, Weighted, parse_weights
+from gzarr.loader.order import Floats, Ints, Weighted, parse_weights
 from gzarr.loader.samples import Samples, check_kinds, crop_steps, make_samples
 from gzarr.loader.sources import Arrays, join
 from gzarr.loader.starts import make_starts
@@ -68,7 +68,7 @@ def join_arrays(arrays: Arrays, given: Mapping[str, Any], backend: Backend) -> J
     if not samples.draws:
         sampler = _sampler(weights, samples, kept, given, len(extents))
     elif weights is not None:
-        samples = samples.with_odds(parse_weights(weights, len(extents), len(extents))[kept])
+        samples = samples.with_odds(_kept_weights(parse_weights(weights, len(extents), len(extents)), kept))
     elif len(samples.inner) > 1:
         samples = samples.with_odds(np.diff(samples.firsts))  # every place is equally likely
     return Joined(made, samples, offsets if is_list else None, sampler)
@@ -122,7 +122,14 @@ def _sampler(
     found = parse_weights(weights, n_arrays, samples.n)
     by_array = len(found) == n_arrays
     firsts = samples.firsts if by_array else np.arange(samples.n + 1)
-    return Weighted(found[kept] if by_array else found, firsts, given["seed"])
+    return Weighted(_kept_weights(found, kept) if by_array else found, firsts, given["seed"])
+
+
+def _kept_weights(weights: Floats, kept: Ints) -> Floats:
+    """The weights of the arrays that have samples. Raises: ValueError if all are zero."""
+    if not weights[kept].any():
+        raise ValueError("weights: the arrays that have a weight have no samples: they are empty, or too small")
+    return weights[kept]
 
 
 def _extents(arrays: Arrays, naxes: int, *, is_cropped: bool) -> Ints:

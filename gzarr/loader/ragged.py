@@ -23,6 +23,7 @@ from gzarr.indexing.grid import RegularAxis, nchunks
 from gzarr.indexing.selection import Indices
 from gzarr.indexing.spans import CHUNK, COUNT, IN_START
 from gzarr.loader.arrays import JoinedAxis, Reader, io_of, read_job, stored_dtype
+from gzarr.loader.windows import positive
 from gzarr.tensors import DeviceArray, to_host
 
 
@@ -38,7 +39,8 @@ class Ragged:
     offsets : array of int
         Where each sample begins, and where the last one ends: one more than there are samples.
     length : int, optional
-        The length in batches, by default that of the longest sample. Longer samples are cut off there.
+        The length in batches, by default that of the longest sample. Longer samples are cut off there, and all are
+        filled up to it.
     pad : scalar
         What samples are filled up with.
 
@@ -76,7 +78,7 @@ class Ragged:
                 f"offset {at} is {self.offsets[at]}"
             )
         longest = int(np.diff(self.offsets).max())
-        self.length = max(longest if length is None else min(int(length), longest), 1)
+        self.length = max(longest, 1) if length is None else positive(length, "length of Ragged")
         self.lengths = np.minimum(np.diff(self.offsets), self.length)
         self.pad, self.dtype, self.stored = pad, self.values.dtype, stored_dtype(self.values)
         self.shape = len(self.lengths), self.length, *self.values.shape[1:]
@@ -187,4 +189,9 @@ class SparseRows:
         there = xp.arange(data.shape[1]) < lengths[:, None]
         ends = xp.concatenate([xp.zeros(1, lengths.dtype), xp.cumsum(lengths)])
         elements = data[there], indices[there], ends
+        if len(elements[1]) and not 0 <= elements[1].min() <= elements[1].max() < self.n_columns:
+            raise ValueError(
+                f"SparseRows: {self.indices.values} has columns {elements[1].min()} to {elements[1].max()} in a batch; "
+                f"expected 0 to {self.n_columns - 1}: give another n_columns="
+            )
         return scipy_namespace(data).sparse.csr_matrix(elements, (len(lengths), self.n_columns))

@@ -141,7 +141,7 @@ class Setup:
             self.sampler, self.shuffle = weighted, False
         check_sampler(self.sampler, self.shuffle, self.world_size)
         ragged = {name: array for name, array in self.arrays.items() if isinstance(array, Ragged)}
-        self._pads = parse_pads(given["crops"], self.arrays) | {name: array.pad for name, array in ragged.items()}
+        self._pads = parse_pads(given["crops"], self.arrays)
         places = {name: (self.names or {}).get(name, ()) for name in ragged}
         self.sparse = {places[name][:-1]: array.matrix for name, array in ragged.items() if array.matrix is not None}
         self._readers: dict[str, Reader] = {}

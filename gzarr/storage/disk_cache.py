@@ -12,6 +12,7 @@ stay: if each epoch reads everything in another order, any of them may be the ne
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
 from collections.abc import Iterable, Iterator, MutableMapping, Sequence
@@ -31,6 +32,8 @@ from gzarr.storage.rules import pickled
 
 _MAGIC = b"gzarr-1\n"
 _HEADER = len(_MAGIC) + 12
+#: Names of files: hashes, less the two digits that name their folder.
+_OWN = re.compile(r"[0-9a-f]{38}(\.\d+-\d+\.part)?")
 #: Versions of files that changed so many nanoseconds ago are told from later ones by their times for sure.
 _SETTLED_NS = 2 * 10**9
 #: Seconds after which an unfinished file is nobody's.
@@ -85,9 +88,9 @@ class _Room:
 
     def _files(self) -> Iterator[tuple[float, int, Path]]:
         """When each file was used, its size, and its path. Those that were never finished are deleted."""
-        for folder in self._folder.iterdir():
-            with suppress(OSError), os.scandir(folder) as entries:
-                for entry in entries:
+        for name in map("{:02x}".format, range(256)):  # the folder may hold what is not the cache's
+            with suppress(OSError), os.scandir(self._folder / name) as entries:
+                for entry in filter(lambda entry: _OWN.fullmatch(entry.name), entries):
                     with suppress(OSError):
                         found = entry.stat()
                         if entry.name.endswith(".part") and found.st_mtime < time.time() - _ABANDONED_S:

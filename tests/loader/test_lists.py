@@ -388,3 +388,15 @@ def test_nested_dicts():
 def test_what_does_not_fit(given, keywords, error, match):
     with pytest.raises(error, match=match):
         gzarr.Loader(given, 2, **keywords)
+
+
+@pytest.mark.parametrize("n", [4, None])
+def test_weights_of_arrays_without_samples_only_are_refused(n):
+    arrays = [gzarr.zeros((8, 8)), gzarr.ones((2, 2))]
+    with pytest.raises(ValueError, match="too small"):
+        gzarr.Loader(arrays, 2, crops=gzarr.Crops((4, 4), n=n, pad="skip"), weights=[0, 1])
+
+
+def test_pads_that_would_wrap_are_refused():
+    with pytest.raises(ValueError, match="300"):
+        gzarr.Loader([gzarr.zeros((2, 2), dtype="u1")], 2, crops=gzarr.Crops((4, 4), pad=np.int64(300)))

@@ -133,3 +133,48 @@ def plain_group():
     for name in ("data", "indices", "indptr"):
         group.create_array(name, data=np.array([0, 1]))
     return group
+
+
+@pytest.mark.parametrize("length", [1, 4, 6, 9, 40])
+@pytest.mark.parametrize("chunks", [2, 6, 100])
+def test_batches_have_the_length_asked_for(device, length, chunks):
+    values, offsets = np.arange(1, 7), [0, 3, 3, 6]
+    ragged = gzarr.Ragged(gzarr.array(values, chunks=chunks), offsets, length=length, pad=-1)
+    batch = next(iter(gzarr.Loader({"x": ragged}, 3, device=device)))["x"]
+    assert host(batch["values"]).tolist() == [
+        [*row[:length], *[-1] * (length - len(row))] for row in ([1, 2, 3], [], [4, 5, 6])
+    ]
+
+
+@pytest.mark.parametrize("length", [0, -3, 2.5])
+def test_a_length_that_is_none_is_refused(length):
+    with pytest.raises((TypeError, ValueError), match="length of Ragged"):
+        gzarr.Ragged(np.arange(6), [0, 6], length=length)
+
+
+@pytest.mark.parametrize("pad", [0.5, np.nan, -1, np.int64(-1), np.int64(70000), None, "x"])
+def test_pads_that_are_no_values_of_the_type_are_refused(pad):
+    ragged = gzarr.Ragged(np.arange(6, dtype="u2"), [0, 6], pad=pad)
+    with pytest.raises(ValueError, match="'x/values', which is uint16"):
+        gzarr.Loader({"x": ragged}, 1)
+
+
+def test_batches_of_empty_samples_only_are_filled_up(device):
+    lengths = np.where(np.arange(400) % 20, 0, 30)
+    values, offsets = np.arange(1, lengths.sum() + 1), np.concatenate([[0], np.cumsum(lengths)])
+    ragged = gzarr.Ragged(gzarr.array(values, chunks=40), offsets, pad=-7)
+    loader = gzarr.Loader({"x": ragged}, 4, device=device)
+    for step, batch in enumerate(loader):
+        for row, n in zip(loader.batch_ids(step), host(batch["x"]["values"]), strict=True):
+            found = values[offsets[row] : offsets[row + 1]].tolist()
+            assert n.tolist() == found + [-7] * (30 - len(found))
+
+
+@pytest.mark.parametrize("column", [3, -1])
+def test_columns_that_a_matrix_lacks_are_refused(device, column):
+    group = gzarr.create_group()
+    for name, values in {"data": [1.0, 2, 3], "indices": [0, 2, column], "indptr": [0, 2, 2, 3]}.items():
+        group.create_array(name, data=np.array(values))
+    loader = gzarr.Loader({"x": gzarr.SparseRows(group, n_columns=3)}, 3, device=device)
+    with pytest.raises(ValueError, match="n_columns"):
+        next(iter(loader))

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 import time
@@ -185,10 +186,28 @@ def test_a_folder_is_looked_at_once_for_all_caches(server, tmp_path, monkeypatch
     assert len(looks) == 1
 
 
+def test_only_files_of_the_cache_are_deleted_or_counted(server, tmp_path):
+    others = [tmp_path / "z.zarr" / "c" / "0", tmp_path / "photos" / "1.png", tmp_path / "ab" / "notes"]
+    for path in others:
+        path.parent.mkdir(parents=True)
+        path.write_bytes(bytes(10**6))
+        os.utime(path, (1, 1))
+    assert np.array_equal(opened(server, tmp_path, 10**5)[...], DATA)
+    assert all(path.exists() for path in others)
+    assert len(files(tmp_path)) > len(others)
+
+
+def test_a_folder_that_somebody_deletes_costs_time_only(server, tmp_path):
+    folder = tmp_path / "cache"
+    z = opened(server, folder, 10**6)
+    shutil.rmtree(folder)
+    assert np.array_equal(z[...], DATA)
+
+
 def test_files_of_killed_writers_go(tmp_path, server):
     folder = tmp_path / "ab"
     folder.mkdir()
-    left = folder / "cd.1-1.part"
+    left = folder / f"{'c' * 38}.1-1.part"
     left.write_bytes(b"half")
     os.utime(left, (1, 1))
     opened(server, tmp_path, 10**6)[...]
