@@ -114,7 +114,7 @@ def tree(
     soft: deque[tuple[str, str, Any, frozenset[Any]]] = deque()
 
     def add(path: str, name: str, node: Any, ancestors: frozenset[Any]) -> None:
-        below, key = join_path(path, name), _identity(node)
+        below, key = join_path(path, name), identity(node)
         if links == "once" and paths.setdefault(key, below) != below:
             groups[path].setdefault(LINKS, {})[name] = f"/{paths[key]}"
         elif hasattr(node, "shape"):
@@ -140,7 +140,7 @@ def tree(
     return SourceTree(place(group), groups, arrays, files=[group.file.filename])
 
 
-def _identity(node: Any) -> tuple[Any, ...]:
+def identity(node: Any) -> tuple[Any, ...]:
     """What tells an object from all others, in whatever file it is."""
     info = h5py_module().h5o.get_info(node.id)
     return info.fileno, info.addr
@@ -238,7 +238,7 @@ def scale_paths(dataset: Any, scales: dict[Any, str | None]) -> list[str | None]
 def _scale_path(axis: Any, scales: dict[Any, str | None]) -> str | None:
     try:
         for scale in axis.values():
-            key = _identity(scale)
+            key = identity(scale)
             if key not in scales:
                 scales[key] = scale.name
             return scales[key]

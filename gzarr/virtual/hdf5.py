@@ -9,7 +9,6 @@ Source: HDF5 File Format Specification, "Filter Pipeline"; the registered filter
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -29,9 +28,9 @@ from gzarr.storage.base import Buffer, Store
 from gzarr.storage.extras import have
 from gzarr.storage.memory import MemoryStore
 from gzarr.virtual.documents import Codec, array_document, codec, group_document, has_one_order
+from gzarr.virtual.hdf5_files import OtherFiles, file_number
 from gzarr.virtual.lazy_tables import LazyTables
 from gzarr.virtual.netcdf4 import attributes_of, axes_of_variables, is_dimension
-from gzarr.virtual.places import ALLOWING
 from gzarr.virtual.store import Chunks, Contents, Reader
 from gzarr.virtual.table import INLINE, MISSING, ChunkTable, cut_run
 
@@ -123,15 +122,16 @@ def find_in_hdf5(open_file: Callable[[], Any], store: Store, key: str, allows: C
     library, lost = Library(open_file), dict[str, str]()
     documents, makers = dict[str, bytes](), dict[str, Callable[[], Chunks]]()
     with reading(f"{key!r} as HDF5"), open_file() as file:
-        library.number = _file_number(file)
+        library.number = file_number(file)
         tree = hdf5.tree(file, links="copy", odd=lambda path, error: lost.setdefault(path, str(error)))
-        lost |= _elsewhere(file, (*tree.groups, *tree.arrays), library, allows)
+        others = OtherFiles(library.number, allows)
+        lost |= others.find(file, (*tree.groups, *tree.arrays))
         is_netcdf = any(name in file.attrs for name in _NETCDF)
         clean = attributes_of if is_netcdf else dict
         unlimited = dict[str, list[str]]()
         arrays = {path: source for path, source in tree.arrays.items() if path not in lost}
         found = [file[f"/{path}"] for path in arrays] if is_netcdf else []
-        axes_of = axes_of_variables([one for one in found if _file_number(one) == library.number])
+        axes_of = axes_of_variables([one for one in found if file_number(one) == library.number])
         for path, source in arrays.items():
             dataset, at = file[f"/{path}"], path.replace(_NOT_OF_DIMENSION, "") if is_netcdf else path
             if is_netcdf and dataset.is_scale and dataset.maxshape == (None,):
@@ -139,7 +139,7 @@ def find_in_hdf5(open_file: Callable[[], Any], store: Store, key: str, allows: C
             if is_netcdf and is_dimension(dataset):
                 continue
             cleaned = replace(source, attributes=clean(source.attributes) | _lost_of(path, lost))
-            if dataset.name in axes_of and _file_number(dataset) == library.number:
+            if dataset.name in axes_of and file_number(dataset) == library.number:
                 names, shape = axes_of[dataset.name]
                 cleaned = replace(cleaned, dimension_names=cleaned.dimension_names or names, shape=shape)
             try:
@@ -153,7 +153,7 @@ def find_in_hdf5(open_file: Callable[[], Any], store: Store, key: str, allows: C
             axes = {UNLIMITED: sorted(unlimited[path])} if path in unlimited else {}
             documents[join_path(path, "zarr.json")] = group_document(clean(attributes) | axes | _lost_of(path, lost))
     tables = LazyTables(list(makers), lambda path: makers[path]())
-    return Contents(documents, tables, ((store, key),), unreadable=lost, close=library.close)
+    return Contents(documents, tables, ((store, key),), unreadable=lost, close=library.close, beside=others.objects())
 
 
 def _lost_of(path: str, lost: Mapping[str, str]) -> dict[str, Any]:
@@ -177,7 +177,7 @@ def _array(dataset: Any, path: str, source: Source, library: Library) -> tuple[b
         "mask_value": source.mask_value,
     }
     shape, dtype, is_text = source.shape, source.dtype, source.dtype == "string"
-    is_plain = not is_text and has_one_order(dtype) and _file_number(dataset) == library.number
+    is_plain = not is_text and has_one_order(dtype) and file_number(dataset) == library.number
     found = _stored(dataset, source.shape, dtype, library) if is_plain else None
     if found is not None:
         chunks, codecs, find = found
@@ -213,31 +213,6 @@ def _stored(
         return None
     what = InChunks(library, dataset.name, shape, dataset.chunks)
     return dataset.chunks, codecs, partial(_chunk_table, what, dtype, codecs)
-
-
-def _file_number(node: Any) -> int:
-    """A number of the file that an object is in: links may lead to others."""
-    number: int = hdf5.h5py_module().h5o.get_info(node.id).fileno
-    return number
-
-
-def _elsewhere(file: Any, paths: Sequence[str], library: Library, allows: Callable[[str], bool]) -> dict[str, str]:
-    """Why objects are left out, or their data, that are in other files, by path."""
-    others = ((path, other) for path in paths for other in _other_files(file[f"/{path}"], library))
-    return {path: f"it is in {other!r}; {ALLOWING}" for path, other in others if not allows(other)}
-
-
-def _other_files(node: Any, library: Library) -> set[str]:
-    """Paths of the other files that an object, or its data, are in."""
-    own = os.fspath(node.file.filename)
-    found = set() if _file_number(node) == library.number else {own}
-    names = [os.fsdecode(name) for name, *_ in getattr(node, "external", None) or ()]
-    if getattr(node, "is_virtual", False):
-        names += [source.file_name for source in node.virtual_sources() if source.file_name != "."]
-    for name in names:  # HDF5 looks beside the file, and in the working directory
-        places = [os.path.join(os.path.dirname(own), name), os.path.abspath(name)]  # noqa: PTH100, PTH118, PTH120
-        found |= {place for place in places if os.path.lexists(place)} or {places[0]}
-    return found
 
 
 def _has_plain_elements(dataset: Any) -> bool:

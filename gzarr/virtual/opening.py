@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import IO, Any
 
-from gzarr.copying import hdf5
-from gzarr.errors import CopyError, StoreError
+from gzarr.errors import StoreError
 from gzarr.storage import open_store
 from gzarr.storage.base import Request, Store, host_view
 from gzarr.virtual.hdf5 import find_in_hdf5
+from gzarr.virtual.hdf5_files import open_hdf5
 from gzarr.virtual.kerchunk import find_in_kerchunk, find_references
 from gzarr.virtual.kerchunk_parquet import METADATA, PARQUET, RECORD_SIZE, find_in_parquet
 from gzarr.virtual.netcdf3 import MAGIC, find_in_netcdf3
@@ -183,23 +183,7 @@ def _find_in_hdf5(store: Store, key: str, allowed: Sequence[str]) -> Contents:
     file = store.files.path(key) if store.files is not None else None
     beside = None if file is None else (store, "", os.path.dirname(file))  # noqa: PTH120
     containers = Containers(key, beside, allowed)
-    return find_in_hdf5(lambda: _open_hdf5(_file(store, key)), store, key, containers.allows)
-
-
-def _open_hdf5(file: Any) -> Any:
-    """Open a file by h5py. Raises: OSError, and CopyError if this process may be writing to it."""
-    h5py = hdf5.h5py_module()
-    for locking in (None, False, True, "best-effort"):  # HDF5 wants the way in which this process already has it open
-        try:
-            opened = h5py.File(file, "r", locking=locking)
-            break
-        except OSError as error:
-            if "lock" not in str(error) or locking == "best-effort":
-                raise
-    if opened.id.get_intent() & h5py.h5f.ACC_RDWR:  # whose last writes are in no file yet
-        opened.close()
-        raise CopyError(f"{file} is open for writing in this process; close it there first")
-    return opened
+    return find_in_hdf5(lambda: open_hdf5(_file(store, key)), store, key, containers.allows)
 
 
 def _with_file(find: Callable[[IO[bytes], Store, str], Contents]) -> Callable[[Store, str], Contents]:

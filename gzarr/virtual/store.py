@@ -15,8 +15,9 @@ from gzarr.storage.base import Buffer, Request, Store, host_view, token_of
 from gzarr.storage.capabilities import TokensBy, Versions
 from gzarr.storage.coalesce import get_coalesced
 from gzarr.storage.local_files import is_other
-from gzarr.storage.rules import DOCUMENTS, byte_range, children, cut, under
+from gzarr.storage.rules import DOCUMENTS, children, cut, under
 from gzarr.storage.tables import Tables
+from gzarr.virtual.ranges import Range
 from gzarr.virtual.table import INLINE, MISSING, ChunkTable, inline_bytes
 
 
@@ -65,6 +66,8 @@ class Contents:
         Releases what reading chunks holds.
     tokens : mapping
         Versions of objects that chunks were found in, by number, where they are known.
+    beside : sequence
+        Other objects that a library reads chunks from.
     """
 
     documents: Mapping[str, bytes]
@@ -74,6 +77,7 @@ class Contents:
     unreadable: Mapping[str, str] = field(default_factory=dict)
     close: Callable[[], None] | None = None
     tokens: Mapping[int, object] = field(default_factory=dict)
+    beside: Sequence[tuple[Store, str]] = ()
 
 
 class VirtualStore(Store):
@@ -105,6 +109,7 @@ class VirtualStore(Store):
         self.tokens: dict[int, object | None] = {}
         if len(contents.objects) == 1:  # it was just read
             self.tokens[0] = token_of(*contents.objects[0])
+        self._beside = [(one, token_of(*one)) for one in contents.beside]
         self._n_seen, self._concurrency = 0, 1
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -169,7 +174,7 @@ class VirtualStore(Store):
     def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
         """Fetch every request, in order; None where the key is missing."""
         found: list[Buffer | None] = [None] * len(requests)
-        ranges: list[_Range] = []
+        ranges: list[Range] = []
         made: dict[int, tuple[Reader, list[tuple[int, Coords]]]] = {}
         for position, request in enumerate(requests):
             key, start, length = request
@@ -198,24 +203,29 @@ class VirtualStore(Store):
                 self._check_kept()
             else:
                 nbytes = int(chunks.lengths[row])
-                ranges.append(_Range(position, request, number, int(chunks.offsets[row]), nbytes, chunks.padded_nbytes))
+                ranges.append(Range(position, request, number, int(chunks.offsets[row]), nbytes, chunks.padded_nbytes))
         for reader, items in made.values():
-            chunks_made = reader.read_all([coords for _, coords in items])
-            self._check_kept()
-            for (position, _), chunk in zip(items, chunks_made, strict=True):
+            for (position, _), chunk in zip(items, self._made(reader, [coords for _, coords in items]), strict=True):
                 found[position] = None if chunk is None else cut(host_view(chunk), *requests[position][1:])
         self._read_ranges(ranges, found)
         return found
 
-    def _read_ranges(self, ranges: Sequence[_Range], found: list[Buffer | None]) -> None:
+    def _made(self, reader: Reader, chunks: Sequence[Coords]) -> Sequence[Buffer | None]:
+        """Chunks that a library reads. Raises: ReplacedError, and what the library raises."""
+        try:
+            return reader.read_all(chunks)
+        finally:
+            self._check_kept()
+
+    def _read_ranges(self, ranges: Sequence[Range], found: list[Buffer | None]) -> None:
         """Read ranges of objects, those in one store together."""
-        by_store: dict[int, list[_Range]] = {}
+        by_store: dict[int, list[Range]] = {}
         for one in ranges:
             by_store.setdefault(id(self._contents.objects[one.number][0]), []).append(one)
         for mine in by_store.values():
             self._read(self._contents.objects[mine[0].number][0], mine, found)
 
-    def _read(self, store: Store, mine: Sequence[_Range], found: list[Buffer | None]) -> None:
+    def _read(self, store: Store, mine: Sequence[Range], found: list[Buffer | None]) -> None:
         """Read the ranges of objects that are in one store."""
         objects, name = self._contents.objects, self._name
         numbers = dict.fromkeys(one.number for one in mine)
@@ -239,10 +249,11 @@ class VirtualStore(Store):
             found[one.position] = one.cut(answer, name, objects[one.number][1])
 
     def _check_kept(self) -> None:
-        """Raise ReplacedError if the file that a library has just read is not the one that was opened."""
-        token = self.tokens.get(0)
-        if token is not None and is_other(token_of(*self._contents.objects[0]), token):
-            raise ReplacedError(f"{self._name}: {self._contents.objects[0][1]!r} was replaced; open it again")
+        """Raise ReplacedError if the files that a library has just read are not those that were opened."""
+        kept = [(self._contents.objects[0], self.tokens[0])] if 0 in self.tokens else []
+        for one, token in (*kept, *self._beside):
+            if token is not None and is_other(token_of(*one), token):
+                raise ReplacedError(f"{self._name}: {one[1]!r} was replaced; open it again")
 
     def _place(self, key: str) -> tuple[Chunks, Coords] | None:
         """The array that a key belongs to, and the coordinates of the chunk; None if it is no chunk's key."""
@@ -341,59 +352,3 @@ class _VirtualTables(Tables):
 
 
 _DEFAULT = KeyEncoding()
-
-
-class _Range(NamedTuple):
-    """A chunk to read, or a part of it.
-
-    Attributes
-    ----------
-    position, request
-        Which request it answers.
-    number : int
-        Of the object.
-    offset, nbytes : int
-        Where the chunk is; -1 bytes for the whole object.
-    padded : int
-        What the chunk is filled up to with zeros; 0 for nothing.
-    """
-
-    position: int
-    request: Request
-    number: int
-    offset: int
-    nbytes: int
-    padded: int
-
-    @property
-    def in_part(self) -> bool:
-        """Whether no more is read than is wanted of the chunk."""
-        return self.request.start is not None and self.nbytes >= 0 and not self.padded
-
-    def request_of(self, key: str) -> Request:
-        """What to fetch of the object."""
-        if self.nbytes < 0:
-            return Request(key, *self.request[1:])
-        if not self.in_part:
-            return Request(key, self.offset, self.nbytes)
-        begin, end = byte_range(*self.request[1:], self.nbytes)
-        return Request(key, self.offset + begin, end - begin)
-
-    def cut(self, answer: Buffer, name: str, key: str) -> Buffer:
-        """The answer to the request. Raises: StoreError if the object ends too soon."""
-        if self.nbytes < 0:
-            return answer
-        expected = self.request_of(key).length
-        nbytes = host_view(answer).nbytes
-        if nbytes != expected:
-            raise StoreError(
-                f"{name}: {key!r} is cut off: {self.request.key!r} should have {expected} bytes at {self.offset}, and"
-                f" {nbytes} are there; get the whole file"
-            )
-        if not self.padded or self.in_part:
-            return answer
-        if nbytes < self.padded:
-            whole = np.zeros(self.padded, np.uint8)
-            whole[:nbytes] = np.frombuffer(answer, np.uint8)
-            answer = whole
-        return cut(host_view(answer), self.request.start, self.request.length)

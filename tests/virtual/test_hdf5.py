@@ -432,3 +432,86 @@ def test_the_path_of_a_dimension_scale_is_looked_for_once(path):
         names = [hdf5.dimension_names(file[f"v{number}"], scales) for number in range(20)]
     assert names == [("x",)] * 20
     assert list(scales.values()) == ["/x"]
+
+
+def virtual(file: h5py.File, name: str, *sources: tuple[str, str]) -> None:
+    """Make a virtual dataset whose rows are datasets of three numbers, each given by file and name."""
+    layout = h5py.VirtualLayout((len(sources), 3), "i8")
+    for row, (other, path) in enumerate(sources):
+        layout[row] = h5py.VirtualSource(other, path, (3,))
+    file.create_virtual_dataset(name, layout)
+
+
+@pytest.mark.parametrize("name", ["linked", "virtual", "raw"])
+def test_other_files_that_are_replaced_are_noticed(path, name):
+    other, raw = path.with_name("other.h5"), path.with_name("raw")
+    raw.write_bytes(bytes(3))
+    with h5py.File(other, "w") as file:
+        file["x"] = np.arange(3)
+    with h5py.File(path, "w") as file:
+        file["linked"] = h5py.ExternalLink("other.h5", "/x")
+        virtual(file, "virtual", ("other.h5", "x"))
+        file.create_dataset("raw", (3,), "u1", external=[(str(raw), 0, 3)])
+    array = gzarr.open(path, mode="r")[name]
+    assert array[...].ravel().tolist() == ([0, 0, 0] if name == "raw" else [0, 1, 2])
+    if name == "raw":
+        raw.write_bytes(bytes(4))
+    else:
+        with h5py.File(path.with_name("new.h5"), "w") as file:
+            file["x"] = np.arange(3) + 5
+        path.with_name("new.h5").replace(other)
+    with pytest.raises(ReplacedError, match=rf"{'raw' if name == 'raw' else 'other.h5'}' was replaced; open it again"):
+        array[...]
+
+
+def test_missing_sources_of_virtual_datasets_are_said(path):
+    with h5py.File(path.with_name("other.h5"), "w") as file:
+        file["x"] = np.arange(3)
+        virtual(file, "onward", ("gone.h5", "x"))
+    with h5py.File(path, "w") as file:
+        file["x"] = np.arange(3)
+        virtual(file, "whole", ("other.h5", "x"), (str(path), "x"), ("/nowhere/other.h5", "x"))
+        virtual(file, "no_file", ("other.h5", "x"), ("gone.h5", "x"))
+        virtual(file, "no_dataset", ("other.h5", "gone"))
+        virtual(file, "none_here", (str(path), "gone"))
+        virtual(file, "onward", ("other.h5", "onward"))
+    root = gzarr.open(path, mode="r")
+    assert set(root) == {"x", "whole"}
+    assert root["whole"][...].tolist() == [[0, 1, 2]] * 3
+    why = root.attrs["not_read_in_place"]
+    assert set(why) == {"no_file", "no_dataset", "none_here", "onward"}
+    assert "its data are in 'gone.h5', which is missing; put it into" in why["no_file"]
+    assert "other.h5', which is missing; put it there" in why["no_dataset"]
+    assert "gone.h5" in why["onward"]
+
+
+def test_sources_do_not_lead_on_to_where_it_is_not_allowed(tmp_path):
+    (tmp_path / "in").mkdir()
+    secret = tmp_path / "secret"
+    secret.write_bytes(bytes(24))
+    with h5py.File(tmp_path / "in/other.h5", "w") as file:
+        file.create_dataset("raw", (3,), "i8", external=[(str(secret), 0, 24)])
+    with h5py.File(tmp_path / "in/a.h5", "w") as file:
+        virtual(file, "x", ("other.h5", "raw"))
+    with pytest.raises(CopyError, match=r"secret.*virtual_containers="):
+        gzarr.open(tmp_path / "in/a.h5/x", mode="r")
+    assert not gzarr.open(tmp_path / "in/a.h5/x", mode="r", virtual_containers=str(tmp_path))[...].any()
+
+
+def test_virtual_datasets_of_a_series_of_files(path):
+    for number in range(3):
+        with h5py.File(path.with_name(f"50%-{number}.h5"), "w") as file:
+            file["x"] = np.arange(5).reshape(1, 5) + number
+    unlimited = h5py.h5s.UNLIMITED
+    space = h5py.h5s.create_simple((1, 5), (unlimited, 5))
+    space.select_hyperslab((0, 0), (unlimited, 1), (1, 1), (1, 5))
+    properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    properties.set_layout(h5py.h5d.VIRTUAL)
+    properties.set_virtual(space, b"50%%-%b.h5", b"x", h5py.h5s.create_simple((1, 5)))
+    with h5py.File(path, "w") as file:
+        h5py.h5d.create(file.id, b"x", h5py.h5t.NATIVE_INT64, space, properties)
+    array = gzarr.open(path, mode="r")["x"]
+    np.testing.assert_array_equal(array, np.arange(5) + np.arange(3)[:, None])
+    path.with_name("50%-2.h5").write_bytes(b"")
+    with pytest.raises(ReplacedError, match=r"50%-2\.h5"):
+        array[...]
