@@ -65,6 +65,12 @@ def parse_pads(crops: Crops | None, arrays: Mapping[str, Any]) -> dict[str, Any]
 
 def _is_value(pad: Any, dtype: np.dtype[Any]) -> bool:
     """Whether a scalar is a value of a type; numbers may be rounded, but keep their kind."""
-    if pad is None or np.ndim(pad) or not np.can_cast(np.min_scalar_type(pad), dtype, "same_kind"):
+    if pad is None or np.ndim(pad):
         return False
-    return dtype.kind not in "iu" or np.iinfo(dtype).min <= pad <= np.iinfo(dtype).max
+    if dtype.kind not in "iufc":
+        try:
+            return bool(np.full((), pad, dtype) == pad) or dtype.kind != "b"
+        except (TypeError, ValueError):
+            return False
+    is_of_kind = np.can_cast(np.min_scalar_type(pad), dtype, "same_kind")
+    return is_of_kind and (dtype.kind in "fc" or np.iinfo(dtype).min <= pad <= np.iinfo(dtype).max)

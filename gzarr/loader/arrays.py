@@ -169,10 +169,12 @@ class JoinedCutter:
         Elements of a sample along each axis.
     padded : bool
         Whether samples may reach past the end of their arrays; there, they have no fragments.
+    skip : bool
+        Whether samples of damaged chunks are left out.
     """
 
-    def __init__(self, arrays: JoinedArrays, size: tuple[int, ...], *, padded: bool) -> None:
-        self._arrays, self._size, self._padded = arrays, size, padded
+    def __init__(self, arrays: JoinedArrays, size: tuple[int, ...], *, padded: bool, skip: bool) -> None:
+        self._arrays, self._size, self._padded, self._skip = arrays, size, padded, skip
 
     def cut(self, boxes: Indices) -> Fragments:
         """Fragments of samples. boxes: (n, ndim), their first elements."""
@@ -203,10 +205,13 @@ class JoinedCutter:
         block_of, row_of = np.divmod(slots, len(blocks[0]))
         for number, rows in _groups(np.searchsorted(arrays.first_chunks, fragments.chunk, side="right") - 1):
             mine = fragments.take(rows)._replace(chunk=fragments.chunk[rows] - arrays.first_chunks[number])
-            # What reads a job looks at all of its blocks, which are many, and those of one array are few.
-            used, block = np.unique(block_of[rows], return_inverse=True)
-            own = tuple([blocks[one] for one in used.tolist()])
-            job = read_job(arrays.io(number, backend), mine, block * len(own[0]) + row_of[rows], own, self._size)
+            own, mine_of = blocks, slots[rows]
+            if not self._skip:  # the slots of damaged samples are those of the feed
+                # What reads a job looks at all of its blocks, which are many, and those of one array are few.
+                used, block = np.unique(block_of[rows], return_inverse=True)
+                own = tuple([blocks[one] for one in used.tolist()])
+                mine_of = block * len(own[0]) + row_of[rows]
+            job = read_job(arrays.io(number, backend), mine, mine_of, own, self._size)
             if self._padded:
                 _clip(job.plan, arrays.extents[number])
             jobs[number] = job
@@ -253,11 +258,11 @@ class Reader(NamedTuple):
 
 
 def make_reader(
-    name: str, array: Array | JoinedArrays, backend: Any, size: tuple[int, ...], *, padded: bool = False
+    name: str, array: Array | JoinedArrays, backend: Any, size: tuple[int, ...], *, padded: bool, skip: bool
 ) -> Reader:
     """How samples of an array are read to a device."""
     if isinstance(array, JoinedArrays):
-        cutter = JoinedCutter(array, size, padded=padded)
+        cutter = JoinedCutter(array, size, padded=padded, skip=skip)
         return Reader(
             cutter.cut,
             lambda fragments, slots, blocks: {

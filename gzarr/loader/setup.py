@@ -317,7 +317,7 @@ class Setup:
             if isinstance(array, Ragged):
                 self._readers[name] = array.reader(name, self.backend, size)
             else:
-                self._readers[name] = make_reader(name, array, self.backend, size, padded=padded)
+                self._readers[name] = make_reader(name, array, self.backend, size, padded=padded, skip=self.skip)
         return self._readers[name]
 
     def epoch_of(self, name: str, begun: Begun, first: int) -> EpochPlan:

@@ -159,7 +159,12 @@ def _check_first(axes: Mapping[str, tuple[Any, ...]]) -> None:
 
 def _checked(name: str, array: Any) -> Any:
     if isinstance(array, (list, tuple)) and array and any(map(_is_array, array)):
-        return [_checked(f"{name}[{number}]", one) for number, one in enumerate(opened(array))]
+        found = [_checked(f"{name}[{number}]", one) for number, one in enumerate(opened(array))]
+        if any(isinstance(one, Ragged) for one in found):
+            raise TypeError(
+                f"arrays: {name!r} is a list of Ragged; join their values and offsets, and give one of them"
+            )
+        return found
     if not isinstance(array, (Array, Ragged)):
         if isinstance(array, (str, bytes)) or not hasattr(array, "__array__") or getattr(array, "chunks", None):
             raise TypeError(f"arrays: {name!r} must be a gzarr or NumPy array, got {_told(array)}")
@@ -239,6 +244,8 @@ def _joined(name: str, arrays: list[Any], crops: Crops | None, backend: Backend)
     if crops is None and not any(isinstance(array, Array) for array in arrays):
         if len({array.shape[1:] for array in arrays}) > 1:
             raise ValueError(f"arrays: those of {name!r} differ in shape beyond axis 0; give crops=")
+        if len({array.dtype.newbyteorder("=") for array in arrays}) > 1:
+            raise ValueError(f"arrays: those of {name!r} differ in type; expected one: use array.astype(...)")
         return np.concatenate(arrays)
     device: Any = backend
     made = [one if isinstance(one, Array) else new_array(one, compressors=None, device=device) for one in arrays]

@@ -400,3 +400,37 @@ def test_weights_of_arrays_without_samples_only_are_refused(n):
 def test_pads_that_would_wrap_are_refused():
     with pytest.raises(ValueError, match="300"):
         gzarr.Loader([gzarr.zeros((2, 2), dtype="u1")], 2, crops=gzarr.Crops((4, 4), pad=np.int64(300)))
+
+
+@pytest.mark.parametrize("shuffle", [False, "exact"])
+@pytest.mark.parametrize("pad", [None, -1])
+def test_samples_of_damaged_chunks_are_left_out(device, tmp_path, shuffle, pad):
+    arrays = []
+    for number, n in enumerate((5, 9, 13)):
+        data = np.arange(n * n).reshape(n, n) + 1000 * number
+        arrays.append(gzarr.create_array(tmp_path / f"{number}.zarr", data=data, chunks=(4, 4)))
+    (tmp_path / "1.zarr" / "c" / "1" / "1").write_bytes(b"123")
+    options = {"crops": gzarr.Crops((4, 4), pad=pad), "shuffle": shuffle, "device": device}
+    whole = {tuple(s) for s in all_starts(gzarr.Loader(arrays, 4, **options))}
+    lost = {(a, i, j) for a, i, j in whole if a == 1 and i < 8 and j < 8 and i + 4 > 4 and j + 4 > 4}
+    loader = gzarr.Loader(arrays, 4, on_error="skip", **options)
+    found = np.concatenate([host(batch) for batch in loader])
+    assert loader.stats().skipped == len(lost) > 0
+    corners = sorted(1000 * a + (5, 9, 13)[a] * i + j for a, i, j in whole - lost)
+    assert sorted(found[:, 0, 0].tolist()) == corners
+
+
+def all_starts(loader):
+    return [start for step in range(len(loader)) for start in loader.batch_starts(step).tolist()]
+
+
+def test_numpy_arrays_of_other_types_are_refused():
+    with pytest.raises(ValueError, match="differ in type"):
+        gzarr.Loader([np.arange(3), np.zeros(3)], 2)
+
+
+def test_lists_of_ragged_samples_are_refused():
+    ragged = gzarr.Ragged(np.arange(6), [0, 2, 6])
+    for arrays in ({"x": [ragged, ragged]}, [{"x": ragged, "y": np.arange(2)}] * 2):
+        with pytest.raises(TypeError, match="list of Ragged"):
+            gzarr.Loader(arrays, 2)

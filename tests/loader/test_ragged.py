@@ -178,3 +178,12 @@ def test_columns_that_a_matrix_lacks_are_refused(device, column):
     loader = gzarr.Loader({"x": gzarr.SparseRows(group, n_columns=3)}, 3, device=device)
     with pytest.raises(ValueError, match="n_columns"):
         next(iter(loader))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "pad"), [("?", 0), ("?", True), ("M8[s]", np.datetime64("NaT")), ("U3", "-"), ("U3", ""), ("f2", np.nan)]
+)
+def test_pads_of_other_types(dtype, pad):
+    values = np.array([1, 0, 1]).astype(dtype)
+    found = next(iter(gzarr.Loader({"x": gzarr.Ragged(values, [0, 1, 3], pad=pad)}, 2)))["x"]["values"]
+    np.testing.assert_array_equal(found, np.array([[values[0], np.array(pad, dtype)], values[1:]], dtype))
