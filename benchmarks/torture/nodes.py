@@ -354,6 +354,7 @@ def deletion(setting: Setting) -> Counts:
         layout = Layout((400,), (100,), (200,) if rng.integers(2) else None)
         state = shared(2)  # stop, version
         total += apart(_create_below_group, library, place, layout).counts()
+        state[1] = 1
         children = [Child(_delete_and_create, library, place, layout, state)]
         children += [Child(_read_meanwhile, library, place, state) for _ in range(2)]
         with ended(children):
