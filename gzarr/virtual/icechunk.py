@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -90,13 +90,18 @@ def open_icechunk(
     if len(given) > 1:
         raise StoreError(f"one of branch, tag and snapshot says which version; got {', '.join(given)}")
     repository = _authorized(repository, virtual_containers)
-    with _failures(f"open {given or _MAIN!r} of the repository"):
+    with _failures(f"open {given or _MAIN!r} of the repository", partial(_versions, repository)):
         session = repository.readonly_session(**(given or {"branch": _MAIN}))
     folder = _local_folder(repository)
     if folder is None:
         return read_only(ZarrStore(session.store)), path
     allowed = tuple(sorted(repository.authorized_virtual_container_prefixes))
     return RepositoryStore(partial(_find, session, folder, allowed), f"{_SCHEME}{folder}@{session.snapshot_id}"), path
+
+
+def _versions(repository: Any) -> str:
+    """The versions that a repository has names for."""
+    return f"; it has the branches {sorted(repository.list_branches())} and the tags {sorted(repository.list_tags())}"
 
 
 def _authorized(repository: Any, virtual_containers: Any) -> Any:
@@ -142,7 +147,7 @@ def _find(session: Any, folder: str, allowed: Sequence[str]) -> Contents:
     """What a version of a repository in local files holds."""
     store = ZarrStore(session.store)
     documents = dict(_documents(store, ""))
-    described = dict(described_arrays(documents))
+    described = dict(described_arrays(documents, f"{_SCHEME}{folder}"))
     files = LocalStore(os.path.join(folder, "chunks"), read_only=True)  # noqa: PTH118
     places = Containers(f"{_SCHEME}{folder}", None, allowed)
 
@@ -260,11 +265,12 @@ def commits(repository: Any, message: str, *, branch: str = _MAIN, **how: Any) -
 
 
 @contextmanager
-def _failures(what: str) -> Iterator[None]:
-    """Turn errors of Icechunk into StoreError."""
+def _failures(what: str, remedy: Callable[[], str] = str) -> Iterator[None]:
+    """Turn errors of Icechunk into StoreError. remedy: what the message ends with."""
     try:
         yield
     except StoreError:
         raise
     except Exception as error:
-        raise StoreError(f"cannot {what}: {type(error).__name__}: {error}") from error
+        reason = str(error).partition("\n\ncontext:")[0]  # whose rest is of the library's source
+        raise StoreError(f"cannot {what}: {type(error).__name__}: {reason}{remedy()}") from error

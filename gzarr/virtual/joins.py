@@ -20,7 +20,7 @@ from gzarr.errors import CodecError, MetadataError, SelectionError, StoreError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.resizing import objects_stored
 from gzarr.indexing.grid import Grid, RegularAxis, VaryingAxis
-from gzarr.indexing.keys import KeyEncoding
+from gzarr.indexing.keys import Coords, KeyEncoding
 from gzarr.metadata.conventions import described_in, same_value
 from gzarr.metadata.documents import as_meta, documents, to_dict
 from gzarr.metadata.model import ArrayMeta
@@ -214,7 +214,17 @@ def alone(array: Array, objects: Objects) -> tuple[bytes, Callable[[], Chunks]]:
     meta = same_when_read(described_in(array.metadata, 3))
     if meta is None:
         raise MetadataError(f"{array.store_path} has codecs that only Zarr v2 has; copy it to Zarr v3 first")
-    return documents(meta, "")[0][1], lambda: reader_of(array) or table_of(array, objects)
+    return documents(meta, "")[0][1], lambda: _watched(array, reader_of(array)) or table_of(array, objects)
+
+
+def _watched(array: Array, reader: Reader | None) -> Reader | None:
+    """A reader by way of the array's own store, which compares the version of the file."""
+    key = array.metadata.keys.under(array.path)
+
+    def several(chunks: Sequence[Coords]) -> Sequence[Buffer | None]:
+        return array.store.get_many([Request(key(at)) for at in chunks])
+
+    return reader and Reader(reader.counts, lambda at: several([at])[0], several)
 
 
 def same_when_read(meta: ArrayMeta) -> ArrayMeta | None:

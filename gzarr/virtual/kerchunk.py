@@ -38,22 +38,29 @@ def find_in_kerchunk(store: Store, key: str, where: str, allowed: Sequence[str])
         raise StoreError(f"{store}: {key!r} is missing")
     with reading(f"{key!r} as references"):
         given = json.loads(bytes(host_view(text)))
-        refs = given.get("refs", given)
+    refs, templates = given.get("refs", given), given.get("templates", {})
+    for name, value in {"refs": refs, "templates": templates}.items():
+        if not isinstance(value, dict):
+            raise CopyError(
+                f"{join_path(str(store), key)}: {name!r} is {value!r:.40}, not an object with keys; repair it"
+            )
     if given.get("gen"):
         raise CopyError(f"{key!r} has references that are still to be generated (gen); let kerchunk write them out")
     beside = store, key.rpartition("/")[0], where
-    return find_references(refs, Containers(str(store), beside, allowed, given.get("templates", {})))
+    return find_references(refs, Containers(join_path(str(store), key), beside, allowed, templates))
 
 
 def find_references(refs: Mapping[str, Any], places: Containers) -> Contents:
     """Find what references by key lead to. Raises: StoreError, MetadataError."""
-    documents = {name: _document(value) for name, value in refs.items() if _is_document(name)}
+    with reading(places.name):
+        documents = {name: _document(value) for name, value in refs.items() if _is_document(name)}
     arrays: dict[str, Chunks] = {}
     encodings: dict[str, KeyEncoding] = {}
-    described = dict(described_arrays(documents))
+    described = dict(described_arrays(documents, places.name))
     for path, keys in _by_array(refs, described).items():
         counts, encodings[path] = described[path]
-        arrays[path] = _table(path, counts, encodings[path], keys, refs, places)
+        with reading(f"{places.name}: array {path!r}"):
+            arrays[path] = _table(path, counts, encodings[path], keys, refs, places)
     return Contents(documents, arrays, places.objects, encodings)
 
 
@@ -69,9 +76,23 @@ def _inline(text: str) -> bytes:
     return base64.b64decode(text[len(_BASE64) :]) if text.startswith(_BASE64) else text.encode()
 
 
-def described_arrays(documents: Mapping[str, bytes]) -> Iterator[tuple[str, tuple[Coords, KeyEncoding]]]:
-    """For every array its path, the number of chunks along each axis, and how it names them."""
-    store = MemoryStore(dict(documents), read_only=True)
+class _Documents(MemoryStore):
+    """Documents that errors call by the name of what they are from."""
+
+    def __init__(self, documents: Mapping[str, bytes], name: str) -> None:
+        super().__init__(dict(documents), read_only=True)
+        self._name = name
+
+    def __str__(self) -> str:
+        return self._name
+
+
+def described_arrays(documents: Mapping[str, bytes], name: str) -> Iterator[tuple[str, tuple[Coords, KeyEncoding]]]:
+    """For every array its path, the number of chunks along each axis, and how it names them.
+
+    name: what errors call the documents. Raises: MetadataError.
+    """
+    store = _Documents(documents, name)
     for key in documents:
         path, _, name = key.rpartition("/")
         if name in (".zarray", "zarr.json"):
@@ -102,7 +123,8 @@ def _table(
 ) -> ChunkTable:
     """Where the chunks of an array are."""
     table = ChunkTable.empty(counts)
-    rows = _rows(path, counts, encoding, keys)
+    what = f"{places.name}: array {path!r}"
+    rows = _rows(path, what, counts, encoding, keys)
     inline: Any = table.inline
     for row, key in zip(rows, keys, strict=True):
         value = refs[key]
@@ -111,7 +133,7 @@ def _table(
             continue
         if not _is_place(value):
             raise MetadataError(
-                f"array {path!r}: the reference {key!r} is neither a text nor [URL] or [URL, offset, length]: {value!r}"
+                f"{what}: the reference {key!r} is neither a text nor [URL] or [URL, offset, length]: {value!r}"
             )
         table.objects[row] = places.add(value[0])
         if len(value) > 1:
@@ -128,13 +150,13 @@ def _is_place(value: Any) -> bool:
     return all(type(number) is int and 0 <= number < 1 << 63 for number in value[1:])
 
 
-def _rows(path: str, counts: Coords, encoding: KeyEncoding, keys: Sequence[str]) -> Sequence[int]:
+def _rows(path: str, what: str, counts: Coords, encoding: KeyEncoding, keys: Sequence[str]) -> Sequence[int]:
     """The rows of a table that some keys mean. Raises: MetadataError for keys that the array does not have."""
     below = len(join_path(path, "_")) - 1
     coords = [encoding.decode(key[below:], len(counts)) for key in keys]
     for key, at in zip(keys, coords, strict=True):
         if at is None or any(c >= n for c, n in zip(at, counts, strict=True)):
-            raise MetadataError(f"array {path!r}: the reference {key!r} is of no chunk of a grid of {counts}")
+            raise MetadataError(f"{what}: the reference {key!r} is of no chunk of a grid of {counts}")
     if not counts or not keys:
         return [0] * len(keys)
     rows: list[int] = np.ravel_multi_index(tuple(np.array(coords, np.int64).T), counts).tolist()

@@ -46,8 +46,9 @@ def find_in_parquet(store: Store, key: str, where: str, allowed: Sequence[str]) 
         given = json.loads(bytes(host_view(text)))
         documents = {name: json.dumps(value).encode() for name, value in given["metadata"].items()}
         record_size = int(given[RECORD_SIZE])
-    described = dict(described_arrays(documents))
-    places = Containers(join_path(str(store), key), (store, key.rpartition("/")[0], where), allowed)
+    name = join_path(str(store), key)
+    described = dict(described_arrays(documents, name))
+    places = Containers(name, (store, key.rpartition("/")[0], where), allowed)
 
     def make(path: str) -> ChunkTable:
         return _table(store, join_path(key, path), described[path][0], record_size, places)

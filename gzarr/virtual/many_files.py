@@ -64,7 +64,11 @@ def open_many(files: Any, dim: str, *, device: str | None = None, **kwargs: Any)
     is_pattern = isinstance(files, (str, os.PathLike))
     places = sorted(glob(os.fspath(files))) if is_pattern else list(files)  # noqa: PTH207 - URLs are none
     if not places:
-        raise NodeNotFoundError(f"no file is named {files!r}; of URLs, give a list")
+        if not is_pattern:
+            raise NodeNotFoundError("there are no files to join; give at least one")
+        pattern = os.fspath(files)
+        name = pattern if "://" in pattern else os.path.abspath(pattern)  # noqa: PTH100 - links are kept
+        raise NodeNotFoundError(f"no file is named {name!r}; correct the pattern, and of URLs, give a list")
     opened = tuple(one if isinstance(one, Group) else open_group(one, mode="r", **kwargs) for one in places)
     name = f"{len(opened)} files from {opened[0].store_path} to {opened[-1].store_path}"
     group = open_group(VirtualStore(partial(_find, opened, dim), name), mode="r", device=device)
@@ -76,6 +80,12 @@ def open_many(files: Any, dim: str, *, device: str | None = None, **kwargs: Any)
 def _find(groups: Sequence[Group], dim: str) -> Contents:
     """What the joined files hold. Raises: MetadataError."""
     objects, members = Objects(), [dict(one.members(None)) for one in groups]
+    found = {name for node in members[0].values() if isinstance(node, Array) for name in _dimensions(node)}
+    if dim not in found:
+        raise MetadataError(
+            f"{groups[0].store_path} has no array along {dim!r}, only along {sorted(found)}; give one of these, or join"
+            " arrays along a new axis with gzarr.stack"
+        )
     documents = {"zarr.json": _group_document(groups)}
     joined, others = dict[str, Callable[[], Chunks]](), dict[str, Callable[[], Chunks]]()
     for path in sorted(set().union(*members)):
@@ -88,16 +98,19 @@ def _find(groups: Sequence[Group], dim: str) -> Contents:
             raise MetadataError(f"{groups[0].store_path} and {groups[other].store_path}: only one of them has {path!r}")
         if inner:
             documents[key] = _group_document(inner)
-        elif any(dim in (described_in(one.metadata, 3).dimension_names or ()) for one in arrays):
+        elif any(dim in _dimensions(one) for one in arrays):
             documents[key], joined[path] = join(arrays, dim, objects)
         else:
             _expect_equal(arrays, dim)
             documents[key], others[path] = alone(arrays[0], objects)
-    if not joined:
-        raise MetadataError(f"{groups[0].store_path} has no array along {dim!r}; join arrays with gzarr.stack")
     makers = joined | others
     tables = LazyTables(list(makers), lambda path: makers[path]())
     return Contents(documents, tables, objects.found, tokens=objects.tokens)
+
+
+def _dimensions(array: Array) -> list[str]:
+    """The names of an array's axes that have one."""
+    return [name for name in described_in(array.metadata, 3).dimension_names or () if name is not None]
 
 
 def _group_document(groups: Sequence[Group]) -> bytes:

@@ -66,7 +66,7 @@ class Containers:
         allowed: Sequence[str],
         templates: Mapping[str, str] | None = None,
     ) -> None:
-        self._name, self._beside, self._templates = name, beside, templates or {}
+        self.name, self._beside, self._templates = name, beside, templates or {}
         self._allowed = allowed if beside is None else (beside[2] or "/", *allowed)
         self._real = lru_cache(maxsize=1024)(os.path.realpath)
         local = [path for path in map(_local_path, self._allowed) if path is not None]
@@ -94,7 +94,7 @@ class Containers:
         try:
             return self._templates[match[1]]
         except KeyError as error:
-            raise StoreError(f"{self._name}: a reference names the template {match[1]!r}, which is missing") from error
+            raise StoreError(f"{self.name}: a reference names the template {match[1]!r}, which is missing") from error
 
     def _find(self, url: str) -> tuple[Store, str]:
         path = _local_path(url)
@@ -108,7 +108,7 @@ class Containers:
             url = posixpath.join(where, path)
         if not self.allows(url):
             raise StoreError(
-                f"{self._name}: a reference leads to {without_secrets(url)!r}, which is not beside it; {ALLOWING}"
+                f"{self.name}: a reference leads to {without_secrets(url)!r}, which is not beside it; {ALLOWING}"
             )
         path = _local_path(url)  # one store for each server, for each bucket, and for this machine
         root = "/" if path is not None else "/".join(url.split("/")[:3])

@@ -174,3 +174,24 @@ def test_references_to_no_place_of_a_file_are_refused(tmp_path):
     (tmp_path / "refs.json").write_text(json.dumps({"refs": {**described, "x/0": ["data", 10**30, 4]}}))
     with pytest.raises(gzarr.errors.MetadataError, match="is neither a text nor"):
         gzarr.open(tmp_path / "refs.json", mode="r")["x"][...]
+
+
+@pytest.mark.parametrize(
+    ("refs", "more", "message"),
+    [
+        ([1, 2], {}, r"'refs' is \[1, 2\], not an object with keys"),
+        ({}, {"templates": [1]}, "'templates' is .*not an object with keys"),
+        ({"x/.zarray": "{"}, {}, "x/.zarray: not valid JSON"),
+        ({"x/.zarray": "base64:AAA"}, {}, "Incorrect padding"),
+        ({"x/0": 3}, {}, "array 'x': the reference 'x/0' is neither"),
+        ({"x/0": "base64:AAA"}, {}, "array 'x': Incorrect padding"),
+        ({"x/0": ["/etc/hostname", 0, 4]}, {}, "a reference leads to '/etc/hostname'"),
+    ],
+)
+def test_errors_name_the_file_of_references(tmp_path, refs, more, message):
+    if isinstance(refs, dict):
+        array = {"zarr_format": 2, "shape": [4], "chunks": [4], "dtype": "|u1", "compressor": None, "fill_value": 0}
+        refs = {".zgroup": {"zarr_format": 2}, "x/.zarray": {**array, "order": "C", "filters": None}} | refs
+    (tmp_path / "refs.json").write_text(json.dumps({"refs": refs, **more}))
+    with pytest.raises(gzarr.errors.GzarrError, match=rf"{tmp_path}/refs\.json: {message}"):
+        gzarr.open(tmp_path / "refs.json", mode="r")["x"][...]

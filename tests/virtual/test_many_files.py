@@ -6,12 +6,13 @@ import pickle
 from pathlib import Path
 from typing import Any
 
+import h5py
 import netCDF4
 import numpy as np
 import pytest
 
 import gzarr
-from gzarr.errors import MetadataError, NodeNotFoundError
+from gzarr.errors import MetadataError, NodeNotFoundError, ReplacedError
 
 RNG = np.random.default_rng(0)
 
@@ -65,10 +66,26 @@ def test_files_that_differ_are_refused(tmp_path: Path) -> None:
         gzarr.open_many([tmp_path / "a1.nc", tmp_path / "b2.nc"], "time")
     with pytest.raises(MetadataError, match="only one of them has 'snow'"):
         gzarr.open_many([tmp_path / "a1.nc", tmp_path / "c3.nc"], "time")
-    with pytest.raises(MetadataError, match="no array along 'day'"):
-        gzarr.open_many(tmp_path / "a*.nc", "day")
-    with pytest.raises(NodeNotFoundError, match="no file is named"):
+    with pytest.raises(MetadataError, match=r"no array along 'day', only along \['time', 'x'\]"):
+        gzarr.open_many([tmp_path / "a1.nc", tmp_path / "b2.nc"], "day")
+    with pytest.raises(NodeNotFoundError, match=rf"no file is named '{tmp_path}/z\*\.nc'; correct the pattern"):
         gzarr.open_many(tmp_path / "z*.nc", "time")
+    with pytest.raises(NodeNotFoundError, match="no files to join"):
+        gzarr.open_many([], "time")
+
+
+def test_a_file_that_is_replaced_is_noticed_where_a_library_reads_it(tmp_path: Path) -> None:
+    paths = [tmp_path / f"m{number}.h5" for number in (1, 2)]
+    for path in paths:
+        with h5py.File(path, "w") as file:
+            file["time"] = np.arange(3)
+            file["time"].make_scale("time")
+            file["places"] = ["a", "b"]
+    group = gzarr.open_many(paths, "time")
+    assert group["places"][...].tolist() == ["a", "b"]
+    paths[0].write_bytes(paths[0].read_bytes() + b"\0")
+    with pytest.raises(ReplacedError, match=r"m1\.h5"):
+        group["places"][...]
 
 
 def test_files_whose_names_are_not_in_the_order_of_time_are_refused(tmp_path: Path) -> None:
