@@ -60,6 +60,8 @@ class OpenOptions:
             if path:
                 raise MetadataError(f"chunk_store={self.chunk_store!r} is a path inside a store; give the store itself")
             store = SplitStore(store, chunks)
+        if self.cache is None and self.cache_nbytes is not None:
+            raise ValueError("cache_nbytes limits a folder: give cache= as well")
         if self.cache is not None:
             from gzarr.storage.disk_cache import DiskCache
 

@@ -65,6 +65,8 @@ def collect(arrays: Any) -> tuple[Arrays, Names | None]:
 
 def through_cache(arrays: Arrays, folder: Any, nbytes: int | None) -> Arrays:
     """Arrays that are read through a cache on disk, if there is a folder for it. Raises: ValueError for views."""
+    if folder is None and nbytes is not None:
+        raise ValueError("cache_nbytes limits a folder: give cache= as well")
     stores: dict[int, DiskCache] = {}
 
     def cached(array: Any) -> Any:

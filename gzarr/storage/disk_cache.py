@@ -23,6 +23,8 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
+import numpy as np
+
 from gzarr.concurrency import new_lock
 from gzarr.storage.base import Store
 from gzarr.storage.cache import LRUStoreCache
@@ -135,7 +137,9 @@ class DiskCache(LRUStoreCache):
     def __init__(
         self, store: Store | MutableMapping[str, Any], folder: str | os.PathLike[str], nbytes: int | None = None
     ) -> None:
-        super().__init__(store, nbytes)
+        if nbytes is not None and (not isinstance(nbytes, (int, np.integer)) or nbytes < 0):
+            raise TypeError(f"cache_nbytes must be a whole number of bytes, or None for no limit, got {nbytes!r}")
+        super().__init__(store, None if nbytes is None else int(nbytes))
         self._folder = Path(folder)
         self._folder.mkdir(parents=True, exist_ok=True)
         self._room = _room_of(self._folder.resolve())

@@ -260,3 +260,24 @@ def test_pickled(server, tmp_path):
     again = pickle.loads(pickle.dumps(DiskCache(LocalStore(tmp_path / "data"), tmp_path / "cache", 1000)))
     assert again._folder == tmp_path / "cache"
     assert again._max_nbytes == 1000
+
+
+@pytest.mark.parametrize("nbytes", ["1 GiB", 1e9, -1])
+def test_limits_that_are_none_are_refused(tmp_path, nbytes):
+    z = gzarr.create_array(tmp_path / "z", data=DATA)
+    for fails in (
+        lambda: gzarr.open_array(tmp_path / "z", "r", cache=tmp_path / "c", cache_nbytes=nbytes),
+        lambda: gzarr.Loader(z, 2, cache=tmp_path / "c", cache_nbytes=nbytes),
+    ):
+        with pytest.raises(TypeError, match="cache_nbytes must be a whole number"):
+            fails()
+
+
+def test_a_limit_without_a_folder_is_refused(tmp_path):
+    z = gzarr.create_array(tmp_path / "z", data=DATA)
+    for fails in (
+        lambda: gzarr.open_array(tmp_path / "z", "r", cache_nbytes=9),
+        lambda: gzarr.Loader(z, 2, cache_nbytes=9),
+    ):
+        with pytest.raises(ValueError, match="give cache="):
+            fails()
