@@ -407,12 +407,17 @@ class Loader:
         ValueError
             If it is the state of a loader of other data, samples or order, or of a place that no epoch has.
         """
-        progress = read_state(state, self._setup.identity())
-        self._setup.check_place(progress.history)
+        progress = self._place_in(state)
         with self._ending("load_state_dict has ended this iteration; iterate over the loader again"):
             if progress.seed != self._setup.seed:
                 self._setup = Setup({**self._given, "seed": progress.seed}, self._part)
             self._go_to(progress, resumed=True)
+
+    def _place_in(self, state: Mapping[str, Any]) -> LoaderProgress:
+        """The place that a state tells. Raises: ValueError."""
+        progress = read_state(state, self._setup.identity())
+        self._setup.check_place(progress.history)
+        return progress
 
     def split(self, *fractions: float, shuffle: bool = True) -> tuple[Self, ...]:
         """Split the samples into loaders that share no chunk of the first axis, and no episode of windows.

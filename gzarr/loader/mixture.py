@@ -142,6 +142,8 @@ class Mixture:
                 f"Mixture: expected a state of these weights, {', '.join(self._loaders)}; got {state!r:.200}"
             )
         for name, loader in self._loaders.items():
+            loader._place_in(state["loaders"][name])  # noqa: SLF001 - all are checked before one goes there
+        for name, loader in self._loaders.items():
             loader.load_state_dict(state["loaders"][name])
         self._iterators.clear()
         self._counts = {name: integer("batches", state["batches"][name]) for name in self._loaders}

@@ -171,6 +171,8 @@ class Samples:
                     f"split{tuple(fractions)}: a part would have no sample, as there are {len(spans)} groups of chunks "
                     f"or episodes of axis 0; use fewer parts or smaller chunks"
                 )
+            if self.odds is not None and not chances(self.odds)[mine].any():
+                raise ValueError(f"split{tuple(fractions)}: a part would have arrays with a weight of zero only")
             draws = max(round(self.draws * fraction), 1) if self.draws else 0
             others = [more if len(more.lows) == 1 else more.only(np.sort(mine)) for more in self.starts[1:]]
             odds = None if self.odds is None else np.cumsum(chances(self.odds)[np.sort(mine)])

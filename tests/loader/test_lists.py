@@ -434,3 +434,10 @@ def test_lists_of_ragged_samples_are_refused():
     for arrays in ({"x": [ragged, ragged]}, [{"x": ragged, "y": np.arange(2)}] * 2):
         with pytest.raises(TypeError, match="list of Ragged"):
             gzarr.Loader(arrays, 2)
+
+
+def test_parts_of_a_split_that_have_no_weight_are_refused():
+    arrays = [gzarr.full((8, 8), number, chunks=(4, 4)) for number in range(4)]
+    loader = gzarr.Loader(arrays, 5, crops=gzarr.Crops((4, 4), n=100), weights=[0, 1, 0, 0])
+    with pytest.raises(ValueError, match="weight of zero"):
+        loader.split(0.5, 0.25, 0.25)

@@ -101,3 +101,15 @@ def test_a_state_of_another_mixture_is_refused():
         other.load_state_dict(one.state_dict())
     with pytest.raises(ValueError, match="steps must be 1 or more"):
         gzarr.Mixture({"a": (loader(9), 1)}, steps=0)
+
+
+def test_a_state_that_is_refused_moves_no_loader():
+    def mixture(n):
+        return gzarr.Mixture({name: (gzarr.Loader(np.arange(m), 2), 1) for name, m in (("a", 10), ("b", n))}, steps=4)
+
+    first, other = mixture(10), mixture(11)
+    steps = iter(first)
+    next(steps), next(steps)
+    with pytest.raises(ValueError, match="another loader"):
+        other.load_state_dict(first.state_dict())
+    assert next(iter(other))[1].tolist() == [0, 1]
