@@ -50,7 +50,7 @@ def check_on_error(on_error: Any, world_size: int) -> bool:
     return bool(on_error == "skip")
 
 
-def parse_pads(crops: Crops | None, arrays: Mapping[str, Any]) -> dict[str, Any]:
+def parse_pads(crops: Crops | None, arrays: Mapping[str, Any], dtypes: Mapping[str, np.dtype[Any]]) -> dict[str, Any]:
     """By name, what elements past the ends of an array, or of ragged samples, are. Raises: ValueError."""
     pads = {name: array.pad for name, array in arrays.items() if isinstance(array, Ragged)}
     if crops is not None and crops.is_padded:
@@ -58,8 +58,8 @@ def parse_pads(crops: Crops | None, arrays: Mapping[str, Any]) -> dict[str, Any]
         if set(pads) != set(arrays):
             raise ValueError(f"pad of Crops has {sorted(pads)}; expected a value for each of {sorted(arrays)}")
     for name, pad in pads.items():
-        if not _is_value(pad, arrays[name].dtype):
-            raise ValueError(f"pad: {pad!r} is no value of {name!r}, which is {arrays[name].dtype}")
+        if not _is_value(pad, dtypes[name]):
+            raise ValueError(f"pad: {pad!r} is no value of {name!r}, which is {dtypes[name]} in batches; see dtype=")
     return pads
 
 

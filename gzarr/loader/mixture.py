@@ -40,8 +40,8 @@ class Mixture:
 
     Notes
     -----
-    Iterating again gives the next epoch, in which loaders go on where they were. At each step, all ranks get a batch of
-    the same loader.
+    Iterating again gives the next epoch, in which loaders go on where they were, or, after a ``break``, the rest of the
+    one that was begun. At each step, all ranks get a batch of the same loader.
 
     Examples
     --------

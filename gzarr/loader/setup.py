@@ -141,12 +141,12 @@ class Setup:
             self.sampler, self.shuffle = weighted, False
         check_sampler(self.sampler, self.shuffle, self.world_size)
         ragged = {name: array for name, array in self.arrays.items() if isinstance(array, Ragged)}
-        self._pads = parse_pads(given["crops"], self.arrays)
         places = {name: (self.names or {}).get(name, ()) for name in ragged}
         self.sparse = {places[name][:-1]: array.matrix for name, array in ragged.items() if array.matrix is not None}
         self._readers: dict[str, Reader] = {}
         self._check_steps()
         self.dtypes = parse_dtypes(given["dtype"], self.arrays)
+        self._pads = parse_pads(given["crops"], self.arrays, self.dtypes)
         self.memory = parse_memory(given["memory"], sum(array.nbytes for array in self.arrays.values()))
         self.skip = check_on_error(given["on_error"], self.world_size)
         stored = {name: array for name, array in self.arrays.items() if not isinstance(array, np.ndarray)}

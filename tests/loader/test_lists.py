@@ -441,3 +441,16 @@ def test_parts_of_a_split_that_have_no_weight_are_refused():
     loader = gzarr.Loader(arrays, 5, crops=gzarr.Crops((4, 4), n=100), weights=[0, 1, 0, 0])
     with pytest.raises(ValueError, match="weight of zero"):
         loader.split(0.5, 0.25, 0.25)
+
+
+def test_pads_are_values_of_the_types_of_batches(device):
+    masks = [gzarr.full((2, 3), 1, dtype="u1", chunks=(2, 2)), gzarr.full((5, 4), 2, dtype="u1", chunks=(2, 2))]
+    crops = gzarr.Crops((4, 4), pad=-100)
+    batch = host(next(iter(gzarr.Loader(masks, 3, crops=crops, dtype="i8", device=device))))
+    assert batch.dtype == "i8"
+    assert batch[0].tolist() == [[1, 1, 1, -100]] * 2 + [[-100] * 4] * 2
+    assert batch[2].tolist() == [[2] * 4] + [[-100] * 4] * 3
+    with pytest.raises(ValueError, match="which is uint8 in batches"):
+        gzarr.Loader(masks, 3, crops=crops)
+    with pytest.raises(ValueError, match="which is int8 in batches"):
+        gzarr.Loader([gzarr.zeros((2, 2), dtype="i4")], 3, crops=gzarr.Crops((4, 4), pad=1000), dtype="i1")

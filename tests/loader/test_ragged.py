@@ -155,7 +155,7 @@ def test_a_length_that_is_none_is_refused(length):
 @pytest.mark.parametrize("pad", [0.5, np.nan, -1, np.int64(-1), np.int64(70000), None, "x"])
 def test_pads_that_are_no_values_of_the_type_are_refused(pad):
     ragged = gzarr.Ragged(np.arange(6, dtype="u2"), [0, 6], pad=pad)
-    with pytest.raises(ValueError, match="'x/values', which is uint16"):
+    with pytest.raises(ValueError, match="'x/values', which is uint16 in batches"):
         gzarr.Loader({"x": ragged}, 1)
 
 
