@@ -360,7 +360,10 @@ class Writer:
             raise ValueError(f"Writer: expected a state of arrays of {len(self._given)} rows, got {state!r:.200}")
         if self._given.any():
             raise ValueError("Writer: rows were written; load a state into a new writer")
-        for first, last in state["stored"]:
+        edges = np.array(state["stored"], np.int64).reshape(-1)
+        if len(edges) % 2 or (np.diff(edges, prepend=0, append=len(self._given)) < 0).any():
+            raise ValueError(f"Writer: the state tells of impossible rows: {state!r:.200}")
+        for first, last in edges.reshape(-1, 2).tolist():
             for mask in (self._given, *[target.stored for target in self._targets.values()]):
                 mask[first:last] = True
 

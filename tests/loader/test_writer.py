@@ -255,3 +255,11 @@ def test_no_rows():
     with gzarr.Writer(gzarr.zeros((0, 3))) as writer:
         writer.write([], np.zeros((0, 3)))
     assert repr(writer) == "<Writer: 0 of 0 rows stored>"
+
+
+@pytest.mark.parametrize("stored", [[[-2, 2]], [[2, 1]], [[0, 2], [1, 3]], [[0, 9]], [[1]]])
+def test_states_of_impossible_rows_are_refused(stored):
+    writer = gzarr.Writer(gzarr.zeros(4))
+    with pytest.raises(ValueError, match="impossible rows"):
+        writer.load_state_dict({"version": 1, "rows": 4, "stored": stored})
+    assert writer.missing().tolist() == [0, 1, 2, 3]
