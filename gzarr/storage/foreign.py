@@ -58,8 +58,10 @@ class ZarrStore(KeyValueStore):
         self._buffers = import_module(".".join(("zarr", "core", "buffer"))).default_buffer_prototype()  # noqa: FLY002
         self._wait: Callable[[Any], Any] = import_module(".".join(("zarr", "core", "sync"))).sync  # noqa: FLY002
         self._client = _client_of(store)
+        self._known_name = ""
         if self._client is ICECHUNK:  # which has used its threads to make the store
             self._client.check(self)
+            self._known_name = str(store)  # asked for while chunks are written, it would wait for them for ever
 
     # -- running coroutines --------------------------------------------------------------------------------------
 
@@ -189,7 +191,7 @@ class ZarrStore(KeyValueStore):
 
     def lock_name(self, key: str) -> Hashable:
         """The name of the store, with the key."""
-        return str(self.store), key
+        return str(self), key
 
     def _change(self, changes: Sequence[Change]) -> list[bool]:
         async def change(item: Change) -> bool:
@@ -229,7 +231,7 @@ class ZarrStore(KeyValueStore):
         """Do nothing: whoever made the store closes it."""
 
     def __str__(self) -> str:
-        return str(self.store)
+        return self._known_name or str(self.store)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return pickled(self, ZarrStore, self.store, self.read_only)

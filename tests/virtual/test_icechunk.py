@@ -9,6 +9,7 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import h5py
@@ -36,6 +37,20 @@ def repository(tmp_path: Path) -> Any:
         root.create_array("sharded", data=DATA, chunks=(5, 5), shards=(20, 25))
         root.create_array("scalar", data=7)
     return made
+
+
+def test_many_chunks_are_written_by_several_threads(tmp_path: Path) -> None:
+    data = np.random.default_rng(0).integers(0, 4000, (1024, 128, 128), "u2")
+
+    def write() -> None:
+        with gzarr.transaction(f"icechunk://{tmp_path}/many", "many") as root:
+            root.create_array("x", data=data, chunks=(1, 128, 128))
+
+    writer = Thread(target=write, daemon=True)  # it once waited for ever for the name of the store
+    writer.start()
+    writer.join(60)
+    assert not writer.is_alive()
+    np.testing.assert_array_equal(gzarr.open_array(f"icechunk://{tmp_path}/many/x")[::100], data[::100])
 
 
 def test_a_version_is_read_from_its_files(repository: Any, tmp_path: Path) -> None:
