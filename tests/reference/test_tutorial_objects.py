@@ -12,36 +12,8 @@ from tests.conformance import golden
 from tests.conformance.peers import bits
 
 TEXT = ["¡Hola mundo!", "Hej Världen!", "Servus Woid!", "Hei maailma!", "Xin chào thế giới", "Njatjeta Botë!"]
-GREETINGS = ["¡Hola mundo!", "Hej Världen!", "Servus Woid!", "Hei maailma!"]
 
 pytestmark = pytest.mark.usefixtures("zarr_format")
-
-
-@pytest.mark.parametrize("options", [{"dtype": object, "object_codec": numcodecs.VLenUTF8()}, {"dtype": str}])
-def test_text_of_any_length(options, zarr_format):
-    z = zarr.array(np.array(TEXT * 2, dtype=object), **options)
-    assert z.dtype == object
-    assert z[:].tolist() == TEXT * 2
-    if zarr_format == 2:
-        assert repr(z.filters) == "[VLenUTF8()]"
-
-
-@pytest.mark.parametrize("options", [{"dtype": object, "object_codec": numcodecs.VLenBytes()}, {"dtype": bytes}])
-def test_bytes_of_any_length(options, zarr_format):
-    data = [t.encode() for t in TEXT]
-    z = zarr.array(np.array(data, dtype=object), **options)
-    assert z[:].tolist() == data
-    if zarr_format == 2:
-        assert repr(z.filters) == "[VLenBytes()]"
-
-
-def test_few_words_as_numbers():
-    categorize = numcodecs.Categorize(GREETINGS, dtype=object)
-    z = zarr.array(np.array(GREETINGS * 3, object), dtype=object, object_codec=categorize)
-    assert repr(z.filters[0]).startswith("Categorize(dtype='|O', astype='|u1', labels=['¡Hola mundo!', ")
-    assert z[:].tolist() == GREETINGS * 3
-    z[0] = "unknown"
-    assert z[0] == ""
 
 
 @pytest.mark.parametrize("codec", [numcodecs.JSON(), numcodecs.MsgPack(), numcodecs.Pickle()], ids=repr)
@@ -54,11 +26,6 @@ def test_any_objects(codec, tmp_path):
             repr(array[:])
             == "array([42, 'foo', list(['bar', 'baz', 'qux']), {'a': 1, 'b': 2.2}, None],\n      dtype=object)"
         )
-
-
-def test_objects_without_a_codec():
-    with pytest.raises(ValueError, match="missing object_codec for object array"):
-        zarr.empty(10, dtype=object)
 
 
 @pytest.mark.parametrize(
