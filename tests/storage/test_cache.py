@@ -23,13 +23,6 @@ def cached(max_size=None, *, tokens=False, **objects):
     return LRUStoreCache(below, max_size), below, data
 
 
-def test_an_object_is_fetched_once():
-    cache, below, _ = cached(a=VALUE)
-    assert [cache["a"], cache["a"], cache["a"]] == [VALUE] * 3
-    assert below.requests == [Request("a")]
-    assert (cache.hits, cache.misses) == (2, 1)
-
-
 def test_ranges_come_from_the_whole_object_or_from_the_same_range():
     cache, below, _ = cached(a=VALUE, b=VALUE)
     assert cache.get_one(Request("a")) == VALUE
@@ -70,26 +63,6 @@ def test_the_least_recently_used_goes_first_and_the_limit_holds():
     assert cache.misses == 4
     cache["b"]
     assert cache.misses == 5
-
-
-@pytest.mark.parametrize("tokens", [False, True])
-def test_changes_through_the_cache_are_seen(tokens):
-    cache, _, _ = cached(tokens=tokens, **{"a/x": b"1", "a/y": b"2", "b": b"3"})
-
-    def everything():
-        return {key: cache[key] for key in cache}, cache.list_dir(), cache.get_one(Request("a/x", 0, 1))
-
-    everything()
-    cache.set("a/x", b"one")
-    assert everything()[0] == {"a/x": b"one", "a/y": b"2", "b": b"3"}
-    cache.set_many([("a/x", b"uno"), ("c", b"4")])
-    assert everything() == ({"a/x": b"uno", "a/y": b"2", "b": b"3", "c": b"4"}, (["b", "c"], ["a"]), b"u")
-    cache.delete_many(["b"])
-    assert "b" not in everything()[0]
-    cache.move_prefix("a", "z")
-    assert everything() == ({"z/x": b"uno", "z/y": b"2", "c": b"4"}, (["c"], ["z"]), None)
-    cache.delete_prefix("z")
-    assert everything() == ({"c": b"4"}, (["c"], []), None)
 
 
 def test_changes_past_the_cache_are_seen_at_once_where_the_store_has_tokens(tmp_path):
@@ -139,25 +112,6 @@ def test_a_fetch_that_overlaps_a_change_is_not_kept():
         go_on.set()
         assert reading.result(10) == b"old"
     assert cache["a"] == b"new"
-
-
-def test_threads_that_read_and_write_agree_with_the_store():
-    cache, _, _ = cached(500)
-    rng = np.random.default_rng(3)
-    plans = [[(int(rng.integers(0, 8)), rng.random() < 0.3) for _ in range(300)] for _ in range(4)]
-
-    def work(thread, plan):
-        for step, (key, writes) in enumerate(plan):
-            name = f"{thread}/{key}"
-            if writes:
-                cache.set(name, b"%d " % step * 20)
-                assert cache[name] == b"%d " % step * 20
-            else:
-                cache.get_many([Request(name), Request(name, 2, 5), Request(f"{(thread + 1) % 4}/{key}")])
-
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(work, range(4), plans))
-    assert {key: cache[key] for key in cache} == dict(cache._store._store._data)
 
 
 @pytest.mark.parametrize("shards", [None, (50, 50)])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gzarr.errors import ReadOnlyError, StoreError
-from gzarr.storage import LocalStore, MemoryStore, SplitStore, SQLiteStore, Store, WrapperStore, changing, read_only
+from gzarr.storage import LocalStore, MemoryStore, SQLiteStore, Store, WrapperStore, changing, read_only
 from gzarr.storage.base import Buffer, Change, Conditional
 from gzarr.storage.changing import change_object
 from gzarr.storage.wrappers import ForwardedConditional
@@ -69,23 +69,3 @@ def test_a_read_only_store_is_not_changed() -> None:
         with pytest.raises(ReadOnlyError):
             change_object(store, "zarr.json", add)
     assert "zarr.json" not in below
-
-
-def test_a_store_of_two_changes_each_object_as_its_own_store_does(tmp_path: Path) -> None:
-    for documents, chunks in (
-        (LocalStore(tmp_path), SQLiteStore(":memory:")),
-        (SQLiteStore(":memory:"), MemoryStore()),
-    ):
-        store = SplitStore(documents, chunks)
-        conditional = store.conditional
-        assert conditional is not None
-        for key in ("zarr.json", "c/0"):
-            assert store.set_if_missing(key, b"a") is True
-            assert store.set_if_missing(key, b"b") is False
-            change_object(store, key, add)
-            assert store.store_of(key)[key] == b"a+"
-        found = conditional.get_tagged(["c/0", "zarr.json", "none"])
-        assert [item and bytes(item.data) for item in found] == [b"a+", b"a+", None]
-        change_object(store, "c/0", lambda _: None)
-        assert list(chunks) == []
-    assert SplitStore(LocalStore(tmp_path), MemoryStore()).conditional is None

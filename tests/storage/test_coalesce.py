@@ -60,16 +60,6 @@ def test_a_range_within_another_does_not_end_what_is_merged() -> None:
     assert coalesce(batch, max_gap_nbytes=4).requests == [Request("a", 0, 57)]
 
 
-def test_neighbours_become_one_request() -> None:
-    batch = [Request("a", 10 * i, 10) for i in (3, 0, 2, 1)]
-    store = make_store()
-    got = get_coalesced(store, batch)
-    assert store.requests == [Request("a", 0, 40)]
-    assert got == [bytes(range(10 * i, 10 * i + 10)) for i in (3, 0, 2, 1)]
-    owners = {id(part.obj) for part in got if isinstance(part, memoryview)}
-    assert len(owners) == 1, "the parts are views of one read"
-
-
 def test_the_gap_and_the_length_limit_merging() -> None:
     batch = [Request("a", 0, 10), Request("a", 15, 10), Request("a", 31, 10)]
     assert coalesce(batch, max_gap_nbytes=5).requests == [Request("a", 0, 25), Request("a", 31, 10)]
@@ -95,10 +85,3 @@ def test_what_cannot_be_merged_passes_through() -> None:
     assert get_coalesced(store, batch) == make_store().get_many(batch)
     assert store.requests == batch
     assert coalesce(batch) == (batch, [(i, None) for i in range(6)])
-
-
-def test_a_single_request_goes_straight_to_the_store() -> None:
-    store = make_store()
-    assert get_coalesced(store, [Request("a", 1, 2)]) == [b"\1\2"]
-    assert get_coalesced(store, []) == []
-    assert store.requests == [Request("a", 1, 2)]

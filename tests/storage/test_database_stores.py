@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dbm.dumb
 import multiprocessing
-import os
 import pickle
 import pkgutil
 import socket
@@ -32,7 +31,6 @@ from gzarr.storage import (
     TempStore,
 )
 from tests.support.interrupts import interrupted
-from tests.support.processes import run_in_child
 
 
 def lmdb_store(path: Path, **options: Any) -> LMDBStore:
@@ -50,32 +48,6 @@ MAKERS: dict[str, Any] = {
 @pytest.fixture(params=MAKERS)
 def kind(request: pytest.FixtureRequest) -> Any:
     return MAKERS[request.param]
-
-
-def test_arrays_last_in_the_file(kind: Any, tmp_path: Path) -> None:
-    with kind(tmp_path / "data") as store:
-        root = gzarr.group(store)
-        z = root.create_array("a", shape=100, chunks=4, shards=20, dtype="i4")
-        z[:] = np.arange(100)
-        root.attrs["x"] = 1
-    with kind(tmp_path / "data") as store:
-        again = gzarr.open_group(store, mode="r+")
-        assert again.attrs.asdict() == {"x": 1}
-        assert again["a"][5:95:10].tolist() == list(range(5, 95, 10))
-        again["a"][50] = 0
-        assert again["a"].nbytes_stored == store.nbytes_stored("a")
-
-
-def test_a_pickled_store_reaches_the_same_file(kind: Any, tmp_path: Path) -> None:
-    with kind(tmp_path / "data", dimension_separator="/") as store:
-        store["a"] = b"1"
-        if isinstance(store, DBMStore):
-            store.close()
-        copy = pickle.loads(pickle.dumps(store))
-        assert copy["a"] == b"1"
-        assert copy == store
-        assert copy.dimension_separator == "/"
-        copy.close()
 
 
 def test_a_store_says_what_separates_the_chunk_coordinates_of_v2_arrays(tmp_path: Path) -> None:
@@ -117,21 +89,6 @@ def test_several_processes_write_at_once(tmp_path: Path, name: str) -> None:
     store: Store = SQLiteStore(path) if name == "data.sqlite" else lmdb_store(Path(path))
     assert len(store) == 3 * 40 + 1
     assert len(set(store["shared"])) == 1
-    store.close()
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-@pytest.mark.parametrize("maker", [SQLiteStore, lmdb_store], ids=["sqlite", "lmdb"])
-def test_a_store_works_after_a_fork(tmp_path: Path, maker: Any) -> None:
-    store = maker(tmp_path / "data")
-    store["a"] = b"1"
-
-    def use() -> None:
-        assert store["a"] == b"1"
-        store["b"] = b"2"
-
-    run_in_child(use)
-    assert (store["a"], store["b"]) == (b"1", b"2")
     store.close()
 
 
@@ -212,13 +169,6 @@ def test_sqlite_errors_name_the_database(tmp_path: Path) -> None:
         view["a"] = b"2"
     with pytest.raises(StoreError, match="pickled"):
         pickle.dumps(SQLiteStore(":memory:"))
-
-
-def test_a_transaction_is_stored_whole_or_not_at_all(tmp_path: Path) -> None:
-    store = SQLiteStore(tmp_path / "x")
-    with pytest.raises(TypeError):
-        store.set_many([("a", b"1"), ("b", 5)])  # type: ignore[list-item]
-    assert list(store) == []
 
 
 # -- DBM -----------------------------------------------------------------------------------------------------------

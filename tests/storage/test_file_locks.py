@@ -584,38 +584,6 @@ assert not file_locks._held
 
 
 @as_root
-def test_the_lock_of_another_user_is_waited_for(shared: Path) -> None:
-    run(
-        AS_USERS
-        + """
-import warnings
-warnings.simplefilter("error")
-ready, go = os.pipe(), os.pipe()
-def hold(user):
-    with store.locked(["k"]):
-        os.write(ready[1], b"x")
-        os.read(go[0], 1)
-        store["k"] = b"theirs"
-def write(user):
-    store["k"] = b"ours"
-    assert os.stat(root + "/k").st_uid == user
-for mask in (0, 0o022):
-    holder, = forked(as_user(65534, hold, mask))
-    os.read(ready[0], 1)
-    lock = os.stat(leftover_files()[0])
-    writer, = forked(as_user(65533, write))
-    time.sleep(0.2)
-    assert "k" not in store and os.path.samestat(lock, os.stat(leftover_files()[0]))
-    os.write(go[1], b"x")
-    wait([holder, writer])
-    assert store["k"] == b"ours" and not leftover_files()
-    del store["k"]
-""",
-        shared,
-    )
-
-
-@as_root
 @pytest.mark.parametrize("native", ["1", ""])
 def test_users_that_share_a_directory_lose_nothing_beside_one_that_is_killed(native: str, shared: Path) -> None:
     run(
@@ -754,25 +722,6 @@ def test_leftover_files_are_removed_and_locks_are_not(tmp_path: Path) -> None:
         assert not is_free(store, "a/used")
     assert files_under(tmp_path) == ["a/k"]
     assert leftover_files.remove_file_or_tree(str(tmp_path / "none"))
-
-
-def test_a_finalizer_that_stores_a_file_while_its_thread_stores_it_is_told_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = LocalStore(tmp_path)
-    write = os.write
-    store["k"] = b"old"
-    uses = [lambda: store.set("k", b"x"), lambda: store.delete_many(["k"])]
-
-    def write_and_finalize(fd: int, data: Any) -> int:
-        for use in uses:
-            with pytest.raises(StoreError, match=r"/k' is in use by this very thread"):
-                use()
-        return write(fd, data)
-
-    monkeypatch.setattr(os, "write", write_and_finalize)
-    store["k"] = b"of the thread"
-    assert (store["k"], files_under(tmp_path)) == (b"of the thread", ["k"])
 
 
 def test_other_stores_lock_the_files_below_them(tmp_path: Path) -> None:

@@ -59,13 +59,6 @@ def test_a_hierarchy_changes(repository: Any) -> None:
     assert list(gzarr.open_group(store, mode="w")) == []
 
 
-def test_a_hierarchy_is_copied_out(repository: Any) -> None:
-    store, back = repository.writable_session("main").store, gzarr.group()
-    gzarr.group(store=store)["a/b"] = DATA
-    assert gzarr.copy_all(gzarr.open_group(store), back) == (2, 0, DATA.nbytes)
-    assert np.array_equal(back["a/b"][:], DATA)
-
-
 def test_what_icechunk_cannot_hold_is_an_error(repository: Any) -> None:
     store = repository.writable_session("main").store
     with pytest.raises(StoreError, match=r"cannot write '\.zarray'.*V2"):

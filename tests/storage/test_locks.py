@@ -205,29 +205,6 @@ def test_other_names_are_never_waited_for_and_none_is_kept() -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system cannot fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_forked_child_starts_with_free_locks() -> None:
-    entered, leave = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        with key_locks(["a", "b"]):
-            entered.set()
-            leave.wait(20)
-
-    holder = threading.Thread(target=hold)
-    holder.start()
-    assert entered.wait(20)
-    child = os.fork()
-    if child == 0:
-        os._exit(0 if is_free("a") and is_free("b") else 1)
-    status = os.waitpid(child, 0)[1]
-    assert is_held("a"), "the parent's lock is still held"
-    leave.set()
-    holder.join()
-    assert status == 0
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system cannot fork")
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_child_that_is_forked_under_a_lock_lets_it_go() -> None:
     """Whatever other threads were about to do with locks as it was forked."""
     entered, leave = threading.Event(), threading.Event()

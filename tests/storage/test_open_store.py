@@ -15,7 +15,7 @@ import pytest
 
 import gzarr
 from gzarr import storage
-from gzarr.errors import ContainsNodeError, NodeNotFoundError, ReadOnlyError, StoreError
+from gzarr.errors import ReadOnlyError, StoreError
 from gzarr.storage import CountingStore, LocalStore, MemoryStore, ZipStore, open_store
 
 
@@ -110,22 +110,6 @@ def test_a_zip_path_is_an_archive(tmp_path: Path) -> None:
         assert len(archive.namelist()) == 4
     named, _ = open_store(f"zip://{tmp_path}/x.zip", mode="r")
     assert open_store(str(named), mode="r")[0] == named
-
-
-def test_modes_of_archives(tmp_path: Path) -> None:
-    path = tmp_path / "x.zip"
-    for mode in ("r", "r+"):
-        with pytest.raises(NodeNotFoundError):
-            open_store(path, mode=mode)  # type: ignore[arg-type]
-    with open_store(path, mode="w-")[0] as store:
-        store["a"] = b"1"
-    with pytest.raises(ContainsNodeError):
-        open_store(path, mode="w-")
-    for mode in ("a", "r+", "r", None):
-        with open_store(path, mode=mode)[0] as store:  # type: ignore[arg-type]
-            assert dict(store) == {"a": b"1"}
-    with open_store(path, mode="w")[0] as store:
-        assert dict(store) == {}
 
 
 @pytest.mark.parametrize("mode", ["a", "w", "w-"])

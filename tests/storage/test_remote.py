@@ -7,7 +7,6 @@ import pickle
 import socket
 import time
 import uuid
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -78,19 +77,6 @@ def test_a_server_without_listings_is_walked_by_consolidated_metadata(
 
 
 # -- concurrency ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("shards", [None, (100,)], ids=["chunks", "shards"])
-def test_a_thousand_chunks_are_read_together(slow_http_server: tuple[str, Path], shards: Any) -> None:
-    url, folder = served(slow_http_server)
-    z = gzarr.create_array(str(folder), shape=10_000, chunks=10, shards=shards, dtype="i4", compressors=None)
-    z[:] = np.arange(1, 10_001)
-    remote = gzarr.open_array(url, mode="r")
-    start = time.perf_counter()
-    assert np.array_equal(remote[:], np.arange(1, 10_001))
-    took_s = time.perf_counter() - start
-    # One after the other they take 20 s. A busy machine is slow itself, but never that slow.
-    assert took_s < 5
 
 
 def test_a_setting_limits_the_calls_at_once(s3: ObjectStore) -> None:
@@ -250,29 +236,6 @@ def test_servers_without_ranges_send_each_shard_once(kind: str) -> None:
         assert server.told()["GET"] == 2
         key = z.store.get_one(Request("c/1/0", 8, 8))
         assert [key] == z.store.get_many([Request("c/1/0", 8, 8)])
-
-
-def test_readers_and_writers_of_one_shard() -> None:
-    """Readers see the values before or after a write, never chunks of one version cut by the index of another."""
-    store = ObjectStore(pytest.importorskip("obstore.store").MemoryStore())
-    sharded(store, 0)
-    writer = gzarr.open_array(store, mode="r+")
-    stop = False
-
-    def read() -> int:
-        z, n = gzarr.open_array(store, mode="r"), 0
-        while not (stop and n):
-            got = z[8:56:5]
-            assert np.all((got == got[0]) | (got == np.arange(8, 56, 5)))
-            n += 1
-        return n
-
-    with ThreadPoolExecutor(3) as pool:
-        readers = [pool.submit(read) for _ in range(3)]
-        for i in range(40):
-            writer[:] = i % 3
-        stop = True
-        assert all(reader.result() for reader in readers)
 
 
 # -- URLs ----------------------------------------------------------------------------------------------------------
@@ -526,36 +489,6 @@ def test_options_of_the_http_client_are_taken_with_those_of_the_store(name: str)
     options = {"region": "x", **({name: client} if name else client)}
     store: Any = open_store("s3://b", storage_options=options)[0]
     assert client.items() <= store.store.client_options.items()
-
-
-@pytest.mark.parametrize("url", ["http://user:hidden@127.0.0.1:1/x", "http://127.0.0.1:1/x?token=hidden&v=hidden"])
-def test_messages_show_no_passwords_of_urls(url: str) -> None:
-    with pytest.raises(StoreError, match=r"127\.0\.0\.1:1/x") as failed:
-        gzarr.open(url, mode="r", storage_options={"retry_config": {"max_retries": 0}})
-    store = gzarr.storage.open_store(url, read_only=True)[0]
-    for shown in (str(failed.value), str(store), repr(store), str(gzarr.storage.StoreURL("s3://b", {"key": "hidden"}))):
-        assert "hidden" not in shown
-    assert pickle.loads(pickle.dumps(store)) == store  # which has what is not shown
-    other = gzarr.storage.open_store(url.replace("hidden", "other"), read_only=True)[0]
-    assert other != store
-    through_fsspec = gzarr.storage.FsspecStore.from_url(url)
-    with pytest.raises(StoreError) as failed:
-        through_fsspec["a"]
-    assert "hidden" not in f"{failed.value}{through_fsspec!r}"
-    with pytest.raises((StoreError, MissingExtraError)) as failed:
-        gzarr.open(url.replace("http", "nosuch"), mode="r")
-    assert "hidden" not in str(failed.value)
-
-
-@pytest.mark.parametrize("tags", ["untagged", "weak"])
-def test_a_pickled_http_store_reads_servers_without_tags(http_server: tuple[str, Path], tags: str) -> None:
-    url, folder = http_server
-    z = gzarr.create_array(folder / tags / "pickled.zarr", shape=100, chunks=5, shards=50, dtype="i4")
-    z[:] = np.arange(100)
-    copy = pickle.loads(pickle.dumps(gzarr.open(f"{url}/{tags}/pickled.zarr", mode="r")))
-    assert copy[3:9].tolist() == list(range(3, 9))
-    with pytest.raises(ReadOnlyError, match="does not write to HTTP servers"):
-        copy.store["a"] = b""
 
 
 @pytest.mark.parametrize("stored", [False, True])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import pickle
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,8 @@ import gzarr
 from gzarr.codecs import BytesCodec, ShardingCodec
 from gzarr.errors import ReplacedError
 from gzarr.storage import CountingStore, HTTPStore, LoggingStore, ObjectStore, Request, open_store
-from gzarr.storage.base import Versioned, Versions, token_of, tokens_of
-from gzarr.storage.wrappers import ForwardedVersions, PinnedStore, WrapperStore
+from gzarr.storage.base import token_of, tokens_of
+from gzarr.storage.wrappers import PinnedStore
 from tests.support.fileserver import answer
 
 pytest.importorskip("obstore")
@@ -209,39 +209,6 @@ def test_counting_the_chunks_of_a_shard() -> None:
 
 
 # -- versions ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("nested", [False, True], ids=["flat", "nested"])
-def test_a_shard_that_is_replaced_once_its_index_has_come_is_read_anew(nested: bool) -> None:
-    class Replaced(WrapperStore):
-        nversions = 0
-
-        @property
-        def versions(self) -> Versions | None:
-            found = super().versions
-            return None if found is None else ReplacedVersions(found, self)
-
-    class ReplacedVersions(ForwardedVersions):
-        def __init__(self, versions: Versions, store: Replaced) -> None:
-            super().__init__(versions)
-            self.store = store
-
-        def get_versioned(self, requests: Sequence[Request]) -> list[Versioned | None]:
-            found = super().get_versioned(requests)
-            if self.store.nversions < 3:
-                self.store.nversions += 1
-                # Every other time half of the chunks are empty, so that the others lie elsewhere.
-                values = np.arange(1, 65) * (np.arange(64) % 8 < 4 * self.store.nversions)
-                gzarr.open_array(self.store._store, mode="r+")[:64] = values
-            return found
-
-    store = memory()
-    sharded(store, nested=nested)
-    watched = CountingStore(Replaced(store))
-    z = gzarr.open_array(watched, mode="r")
-    for _ in range(2):
-        assert z[8:56:8].tolist() == list(range(9, 57, 8))
-    assert len([request for request in watched.requests if (request.start or 0) < 0 and request.length]) >= 4
 
 
 def test_consolidated_and_logged_stores_are_read_in_pinned_ranges() -> None:

@@ -9,12 +9,10 @@ import pickle
 import subprocess
 import sys
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import fasteners
-import numpy as np
 import pytest
 
 import gzarr
@@ -22,51 +20,6 @@ from gzarr.errors import MissingExtraError, StoreError
 from gzarr.storage import LocalStore, MemoryStore, lock_waits, synchronized
 
 N = 3
-
-
-def change_everything(folder: str, number: int, start: Any) -> None:
-    """Every process changes every chunk, appends its number, and notes it in attributes and new members."""
-    root = gzarr.open_group(f"{folder}/x.zarr", "r+", synchronizer=gzarr.ProcessSynchronizer(f"{folder}/x.sync"))
-    start.wait(100)
-    for name in ("plain", "sharded"):
-        for row in range(0, 24, 2):
-            root[name][row : row + 2, number::N] = number + 1
-    for zarr_format in (2, 3):
-        group = gzarr.open_group(f"{folder}/v{zarr_format}.zarr", "r+", synchronizer=root.synchronizer)
-        for step in range(4):
-            group["log"].append(np.full(3, number))
-            group.attrs[f"{number}-{step}"] = step
-            group.create_array(f"p{number}-{step}", shape=1)
-
-
-def test_processes_that_change_the_same_chunks_and_documents_lose_nothing(tmp_path: Path) -> None:
-    root = gzarr.create_group(tmp_path / "x.zarr")
-    root.create_array("plain", shape=(24, 24), chunks=(12, 12), dtype="i4")
-    root.create_array("sharded", shape=(24, 24), chunks=(3, 4), shards=(12, 12), dtype="i4")
-    for zarr_format in (2, 3):
-        group = gzarr.create_group(tmp_path / f"v{zarr_format}.zarr", zarr_format=zarr_format)
-        group.create_array("log", shape=0, chunks=7, dtype="i4")
-        gzarr.consolidate_metadata(group)
-    context = multiprocessing.get_context("spawn")
-    start = context.Barrier(N)
-    processes = [context.Process(target=change_everything, args=(str(tmp_path), n, start)) for n in range(N)]
-    try:
-        for process in processes:
-            process.start()
-        for process in processes:
-            process.join(120)
-            assert process.exitcode == 0
-    finally:
-        for process in processes:
-            process.kill()
-    for name in ("plain", "sharded"):
-        assert (gzarr.open_array(tmp_path / "x.zarr", "r", path=name)[...] == np.arange(24) % N + 1).all()
-    expected = {f"{n}-{step}" for n in range(N) for step in range(4)}
-    for zarr_format in (2, 3):
-        group = gzarr.open_consolidated(tmp_path / f"v{zarr_format}.zarr")
-        assert sorted(group["log"][...]) == sorted([n for n in range(N) for _ in range(12)])
-        assert set(group.attrs) == expected
-        assert set(group) == {"log", *(f"p{name}" for name in expected)}
 
 
 def write_one(folder: str, ready: Any) -> None:
@@ -97,20 +50,6 @@ def test_a_chunk_is_locked_under_the_file_that_zarr_2_locks(tmp_path: Path) -> N
     finally:
         process.kill()
     assert array[...].tolist() == [5, 0, 0, 7]
-
-
-@pytest.mark.parametrize("synchronizer", [gzarr.ThreadSynchronizer(), None], ids=["thread", "none"])
-def test_threads_lose_nothing_with_or_without_one(synchronizer: Any) -> None:
-    array = gzarr.zeros((64, 32), chunks=(64, 32), dtype="i4", synchronizer=synchronizer)
-    assert array.synchronizer is synchronizer
-
-    def work(number: int) -> None:
-        for row in range(64):
-            array[row, number::4] = number + 1
-
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(work, range(4)))
-    assert (array[...] == np.arange(32) % 4 + 1).all()
 
 
 class Recorder:

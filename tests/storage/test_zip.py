@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from gzarr.errors import ContainsNodeError, NodeNotFoundError, ReadOnlyError, StoreError
-from gzarr.storage import LocalStore, Request, ZipStore
+from gzarr.storage import Request, ZipStore
 from gzarr.storage import archive as archive_module
 from gzarr.storage.temporary_files import temporary_path
 from tests.support.interrupts import interrupted
@@ -191,17 +191,6 @@ def test_directories_and_duplicates_of_other_programs_are_tolerated(tmp_path: Pa
     with ZipStore(path, mode="a") as store:
         store["b"] = b""
     assert sorted(names_in(path)) == ["a/", "a/c/0", "a/zarr.json", "b"]
-
-
-def test_an_archive_is_a_directory_zipped(tmp_path: Path) -> None:
-    local = LocalStore(tmp_path / "x")
-    local.update({"zarr.json": b"{}", "a/c/0": DATA})
-    with ZipStore(tmp_path / "x.zip", mode="w") as store:
-        store.update(local)
-    with zipfile.ZipFile(tmp_path / "x.zip") as archive:
-        archive.extractall(tmp_path / "out")
-    assert dict(LocalStore(tmp_path / "out")) == dict(local)
-    assert (tmp_path / "out" / "zarr.json").stat().st_mode & 0o600 == 0o600
 
 
 # -- reading in place ----------------------------------------------------------------------------------------------
@@ -466,28 +455,6 @@ def test_interrupts_leave_an_archive_that_works(tmp_path: Path) -> None:
         if done:
             break
     assert at > 50
-
-
-def test_a_finalizer_that_writes_meanwhile_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "x.zip"
-    archive_of(path)
-    write, refused = os.pwrite, []
-
-    def pwrite(file: int, data: Any, offset: int) -> int:
-        assert store["c/0"] == DATA  # stored entries are read without a lock
-        with pytest.raises(StoreError, match=r"x\.zip is in use by this very thread"):
-            store["c/2"] = b"of the finalizer"
-        refused.append(offset)
-        return write(file, data, offset)
-
-    store = ZipStore(path, "a")
-    with monkeypatch.context() as patch:
-        patch.setattr(archive_module.os, "pwrite", pwrite)
-        store["c/1"] = DATA
-        store.close()
-    assert len(refused) == 2
-    with ZipStore(path) as again:
-        assert (again["c/1"], again["c/0"], again["c/2"]) == (DATA, DATA, b"old")
 
 
 # -- modes ---------------------------------------------------------------------------------------------------------
