@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from gzarr.config import config
 from gzarr.cpu.compiled import basic as compiled_basic
 from gzarr.cpu.compiled import library
 from gzarr.cpu.compiled.basic import BasicSelections
-from gzarr.errors import ChunkError, ReadOnlyError, StoreError
+from gzarr.errors import ChunkError, StoreError
 from gzarr.storage import LocalStore, MemoryStore
 from tests.cpu.compiled.looping import CHAINS, DTYPES, SHAPE, made_to_lie, stored
 from tests.properties.cases import basic_keys, same
@@ -219,13 +218,6 @@ def test_one_call_writes_it(array: gzarr.Array) -> None:
         array[3, 4, 1] = 1 << 40
 
 
-def test_what_is_read_only_is_not_written(tmp_path: Path, array: gzarr.Array) -> None:
-    for closed in (gzarr.open_array(tmp_path, path="a/b", mode="r"), array.astype("f8")):
-        with pytest.raises((ReadOnlyError, gzarr.errors.MetadataError)):
-            closed[3, 4, 1] = 5
-    assert array[3, 4, 1] != 5
-
-
 class Fickle:
     """An index that is larger each time."""
 
@@ -289,13 +281,6 @@ def test_stores_in_memory(kind: type[MemoryStore], missing: bool) -> None:
     assert array.store["a/b/c/0/0/0"] == damaged
     assert basic_of(array).write(np.s_[:20, :15], model[:20, :15], keep_empty=False)
     same(array[:20, :15], model[:20, :15])
-
-
-def test_threads_that_write_one_chunk_in_memory_undo_nothing() -> None:
-    array = gzarr.create_array(MemoryStore(), shape=64, chunks=64, dtype="i4")
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda i: array.__setitem__(slice(4 * i + i // 16, 4 * i + 4), i + 1), range(16)))
-    assert (array[1::4] == np.arange(1, 17)).all()
 
 
 class Writing(MemoryStore):
@@ -382,13 +367,6 @@ def test_damaged_shards_are_named_and_stay(tmp_path: Path, name: str, damage: st
     with pytest.raises((ChunkError, StoreError), match="c/1/1/0"):
         array[20, 15, 0] = 5
     assert files(tmp_path) == before
-
-
-def test_threads_that_write_chunks_of_one_shard_undo_nothing(tmp_path: Path) -> None:
-    array = gzarr.create_array(tmp_path, shape=64, shards=64, chunks=8, dtype="i4")
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda i: array.__setitem__(slice(4 * i + i // 16, 4 * i + 4), i + 1), range(16)))
-    assert (array[1::4] == np.arange(1, 17)).all()
 
 
 # -- hostile tables --------------------------------------------------------------------------------------------------

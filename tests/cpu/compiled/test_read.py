@@ -7,7 +7,6 @@ import shutil
 import signal
 import stat
 import struct
-import subprocess
 import sys
 import threading
 from collections import deque
@@ -38,7 +37,6 @@ from gzarr.storage.base import Buffer
 from tests.cpu.compiled.looping import (
     CHAINS,
     KEYS,
-    ROOT,
     SHAPE,
     SIZE,
     SLOTS,
@@ -249,16 +247,6 @@ def test_frames_without_a_size_are_read(tmp_path: Path, watched: Watched) -> Non
         array[...]
 
 
-def test_damaged_chunks_do_not_stop_the_others(tmp_path: Path) -> None:
-    """All but the damaged one are in the result when the error is raised, whichever thread met it."""
-    array, model = stored(CHAINS["zstd"], "<i4", LocalStore(tmp_path))
-    (tmp_path / "a/b/c/3/2/0").write_bytes(b"no frame")
-    out = np.zeros(SHAPE, "<i4")
-    with pytest.raises(gzarr.errors.ChunkError, match=r"chunk \(3, 2, 0\)"):
-        array.get_basic_selection(..., out=out)
-    same(out[:60], model[:60])
-
-
 # -- the machine -----------------------------------------------------------------------------------------------------
 
 
@@ -279,31 +267,6 @@ def test_an_interrupt_is_taken_between_pieces(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         deque((array[...] for _ in range(100)), maxlen=0)
     timer.join()
-
-
-def test_many_threads_and_a_fork(tmp_path: Path) -> None:
-    array, model = stored(CHAINS["shards"], "<i4", LocalStore(tmp_path))
-    other, _ = stored(CHAINS["blosc"], "<i4", LocalStore(tmp_path / "o"))
-    found: list[bool] = []
-
-    def read() -> None:
-        found.extend(bool((array[...] == model).all() and (other[...] == model).all()) for _ in range(10))
-
-    with config.set({"threading.max_workers": 3}):
-        threads = [threading.Thread(target=read) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert found == [True] * 40
-    code = (
-        "import os, sys, numpy as np, gzarr\n"
-        f"z = gzarr.open_array({str(tmp_path)!r}, path='a/b'); before = z[...]\n"
-        "pid = os.fork()\n"
-        "if not pid: os._exit(0 if (z[...] == before).all() else 3)\n"
-        "sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))"
-    )
-    assert subprocess.run([sys.executable, "-W", "ignore", "-c", code], cwd=ROOT, check=False).returncode == 0
 
 
 def test_reads_know_what_a_chunk_took_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -195,25 +194,3 @@ def test_shards_that_may_become_large_take_the_reference_path(
 
 
 # -- several writers -------------------------------------------------------------------------------------------------
-
-
-def test_writers_of_one_shard_do_not_lose_each_others_parts(tmp_path: Path, watched: Watched) -> None:
-    gzarr.create_array(tmp_path, shape=64, chunks=4, shards=64, dtype="i4")
-    failures: list[BaseException] = []
-
-    def write(number: int) -> None:
-        try:
-            array = gzarr.open_array(tmp_path, mode="r+")
-            for i in range(40):
-                array[number::4] = i * 4 + number  # a part of every chunk
-        except BaseException as error:  # noqa: BLE001 - looked at below
-            failures.append(error)
-
-    threads = [threading.Thread(target=write, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures
-    same(gzarr.open_array(tmp_path)[...], np.arange(64, dtype="i4") % 4 + 39 * 4)
-    assert (watched.written, watched.refused) == (4 * 40 * 16, 0)
