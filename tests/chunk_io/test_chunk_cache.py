@@ -7,14 +7,13 @@ import threading
 from collections import UserDict
 from concurrent.futures import ThreadPoolExecutor
 
-import numcodecs
 import numpy as np
 import pytest
 
 import gzarr
 from gzarr.chunk_io.chunk_cache import ChunkCache
 from gzarr.devices import backend_for
-from gzarr.errors import ChunkError, DeviceError
+from gzarr.errors import DeviceError
 from gzarr.hierarchy.open_options import OpenedWith, OpenOptions
 from gzarr.storage import CountingStore, LocalStore, MemoryStore, ObjectStore, ZipStore, invalidation
 
@@ -202,25 +201,6 @@ def test_a_fetch_that_overlaps_a_write_is_not_kept():
     assert cached[0, 1] == -5
 
 
-@pytest.mark.parametrize("data", [dict, UserDict])
-def test_threads_that_read_and_write_see_no_older_value_than_the_last_one_written(data):
-    store = made(MemoryStore(data()))
-    cache = ChunkCache(20_000)
-    array = gzarr.open_array(store, chunk_cache=cache)
-
-    def work(thread):
-        rows = slice(10 * thread, 10 * thread + 10)
-        for step in range(40):
-            array[rows, 10:40] = step
-            assert (array[rows, 10:40] == step).all()
-            array[:, 50:60]
-
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(work, range(4)))
-    assert cache.hits
-    assert cache.nbytes == sum(cached.chunk.nbytes for cached in cache._chunks.values()) <= 20_000
-
-
 def test_changes_of_other_processes_are_seen_on_a_store_with_tokens(tmp_path):
     made(tmp_path)
     array = gzarr.open_array(tmp_path, chunk_cache=2**20)
@@ -232,16 +212,6 @@ def test_changes_of_other_processes_are_seen_on_a_store_with_tokens(tmp_path):
 
 
 # -- the rest ------------------------------------------------------------------------------------------------------
-
-
-def test_a_damaged_chunk_is_named():
-    store = made(compressors=numcodecs.Zstd())
-    store["c/3/4"] = b"damage"
-    array = gzarr.open_array(store, chunk_cache=2**20)
-    for _ in range(2):
-        with pytest.raises(ChunkError, match=r"'c/3/4', chunk \(3, 4\), codec 'zstd'|numcodecs.zstd"):
-            array[...]
-    assert (array[:30] == VALUES[:30]).all()
 
 
 def test_nothing_listens_when_no_cache_is_there():

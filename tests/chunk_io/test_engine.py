@@ -238,20 +238,6 @@ def test_chunks_equal_to_the_fill_value_are_not_stored(
     np.testing.assert_array_equal(array[4:], other[4:])
 
 
-def test_negative_zero_is_not_zero(store: ByteCountingStore) -> None:
-    array = made(store, 4, data=False, chunks=2, dtype="f4")
-    array[:] = -0.0
-    assert np.signbit(array[:]).all()
-    assert array.nchunks_initialized == 2
-
-
-def test_an_element_turned_back_deletes_its_chunk(store: ByteCountingStore) -> None:
-    array = made(store, 4, data=[0, 5, 0, 0], chunks=2)
-    array[1] = 0
-    assert store.deleted == ["c/0"]
-    assert sorted(store) == ["zarr.json"]
-
-
 @pytest.mark.parametrize("shards", [None, 4])
 def test_empty_chunks_are_stored_if_asked(store: ByteCountingStore, shards: int | None) -> None:
     array = made(store, 8, data=False, chunks=2, shards=shards)
@@ -409,13 +395,6 @@ def chunks_of(array: gzarr.Array) -> dict[tuple[int, ...], bytes | None]:
     coords = list(np.ndindex(*array.cdata_shape))
     found = layout.extract(array.store[layout.key((0, 0))], (0, 0), coords)
     return {c: None if data is None else bytes(data) for c, data in zip(coords, found, strict=True)}
-
-
-def test_a_shard_that_loses_its_last_chunk_is_deleted(store: ByteCountingStore) -> None:
-    array = made(store, 8, [0, 0, 3, 0, 0, 0, 0, 0], chunks=2, shards=8)
-    array[2] = 0
-    assert store.deleted == ["c/0"]
-    assert sorted(store) == ["zarr.json"]
 
 
 def nested(store: ByteCountingStore, location: str) -> gzarr.Array:

@@ -253,25 +253,6 @@ def test_an_object_replaced_between_two_calls_is_read_again(layout: str, first: 
             assert np.asarray(take(handle)).tolist() == wanted[0]
 
 
-@pytest.mark.parametrize("layout", ["one chunk", "one shard"])
-def test_readers_beside_a_deleter_see_the_object_or_the_fill_value(store: Store, layout: str) -> None:
-    array = made(store, layout)
-    finished = threading.Event()
-
-    def rewrite() -> None:
-        try:
-            for turn in range(100):
-                array[:] = turn % 2
-        finally:
-            finished.set()
-
-    def read() -> None:
-        while not finished.is_set():
-            assert array[5:50].tolist() in ([0] * 45, [1] * 45)
-
-    together([rewrite, read, read])
-
-
 # -- resizing --------------------------------------------------------------------------------------------------------
 
 HANDLES = pytest.mark.parametrize("shared", [True, False], ids=["one object", "an object each"])
@@ -352,19 +333,6 @@ def use_pool(array: gzarr.Array) -> bool:
     with config.set(threading__max_workers=2):
         array[:] = array[:] + 1
         return bool((array[:] == np.arange(1 << 19) + 1).all())
-
-
-def test_the_pool_is_shared_by_callers() -> None:
-    arrays = [large() for _ in range(4)]
-    results: list[bool] = []
-    with config.set(threading__max_workers=2):
-
-        def work(array: gzarr.Array) -> None:
-            array[:] = array[:] + 1
-            results.append(bool((array[:] == np.arange(1 << 19) + 1).all()))
-
-        together([lambda a=array: work(a) for array in arrays])
-    assert results == [True] * 4
 
 
 def in_child(array: gzarr.Array, answers: Any) -> None:

@@ -162,17 +162,6 @@ def test_objects():
         assert z[0] == {"a": 1}
 
 
-def test_the_first_of_many_damaged_chunks_is_named_also_by_threads():
-    data = np.random.default_rng(1).random((64, 4096))
-    z = gzarr.array(data, chunks=(1, 4096), compressors=codecs.Crc32cCodec(), store={})
-    for i in range(20, 40):
-        z.store[f"c/{i}/0"] = b"bad"
-    with pytest.raises(ChunkError, match=r"key 'c/\d+/0', chunk \(\d+, 0\), codec 'crc32c'") as caught:
-        z[:]
-    assert 20 <= caught.value.chunk_coords[0] < 40
-    assert np.array_equal(z[:20], data[:20])
-
-
 @pytest.mark.parametrize("selection", [np.s_[4, 6], np.s_[::2, ::3], np.s_[::-1, 4:7]], ids=str)
 def test_every_way_of_reading_meets_the_damage(selection):
     z, key = make({"compressors": codecs.Crc32cCodec()})
@@ -205,11 +194,3 @@ def test_a_crc32c_error_gives_both_checksums():
     z.store[key] = bytes(chunk)
     with pytest.raises(ChunkError, match=r"0x[0-9a-f]{8}.*0x[0-9a-f]{8}"):
         z[:]
-
-
-def test_a_missing_chunk_is_fill_and_no_error():
-    z, key = make({"fill_value": 5})
-    del z.store[key]
-    assert np.all(z[3:6, 5:10] == 5)
-    z[3, 5] = 1
-    assert z[3, 6] == 5

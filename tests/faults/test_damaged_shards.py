@@ -191,16 +191,6 @@ def test_overlapping_entries_are_read_as_they_say():
     assert np.array_equal(z[10:12, :4], DATA[8:10, :4])
 
 
-def test_missing_entries_are_fill(location):
-    z = make(location, fill_value=9)
-    index = entries(z.store[KEY], location)
-    index[0, 0] = MISSING
-    z.store[KEY] = with_index(z.store[KEY], location, index)
-    assert np.all(z[8:10, :4] == 9)
-    assert np.array_equal(z[10:], DATA[10:])
-    assert z.nchunks_initialized == 31
-
-
 def test_counting_chunks_of_a_damaged_shard():
     z = make()
     z.store[KEY] = b"short"

@@ -155,22 +155,6 @@ def test_in_limited_memory(fields, expected):
     assert re.match(expected, done.stdout), done.stdout
 
 
-def test_an_array_with_a_missing_codec_can_be_looked_at_but_not_read():
-    store = gzarr.MemoryStore()
-    group = gzarr.group(store, zarr_format=2)
-    group.zeros("good", shape=3)
-    group.zeros("bad", shape=(4, 5), attributes={"a": 1})
-    document = json.loads(store["bad/.zarray"])
-    store["bad/.zarray"] = json.dumps(document | {"compressor": {"id": "unheard-of"}}).encode()
-    assert sorted(group.array_keys()) == ["bad", "good"]
-    bad = group["bad"]
-    assert (bad.shape, bad.attrs.asdict()) == ((4, 5), {"a": 1})
-    with pytest.raises(gzarr.errors.UnknownCodecError, match=r"memory://\d+: bad/\.zarray: .*unheard-of.*register"):
-        bad[:]
-    with pytest.raises(gzarr.errors.UnknownCodecError, match="unheard-of"):
-        bad[0, 0] = 1
-
-
 # -- nested deep -------------------------------------------------------------------------------------------------
 
 

@@ -168,15 +168,6 @@ def test_a_shard_that_is_replaced_while_it_is_read_gives_one_version(
     assert next(numbers) > after
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_server_that_knows_no_ranges_sends_whole_objects(server: S3Server, layout: str) -> None:
-    written(server, layout)
-    server.objects.ranges = False
-    array = gzarr.open_array(store(server), mode="r")
-    assert np.array_equal(array[:], VALUES)
-    assert np.array_equal(array[5:9, 5:30], VALUES[5:9, 5:30])
-
-
 def test_another_bucket_can_be_read_while_an_error_about_a_missing_one_is_handled(server: S3Server) -> None:
     written(server, "chunks")
     del server.objects.buckets["bucket"]["x/c/0/0"]
