@@ -12,30 +12,6 @@ from tests.support.naming import name_of
 # -- data types --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("zarr_format")
-def test_dtype_defaults_to_float64():
-    assert gzarr.create_array(shape=3).dtype == np.float64
-    assert gzarr.zeros(3).dtype == np.float64
-
-
-@pytest.mark.usefixtures("zarr_format")
-@pytest.mark.parametrize("dtype", ["i4", "<i4", "int32", np.int32, np.dtype("i4")], ids=repr)
-def test_forms_of_dtype(dtype):
-    assert gzarr.zeros(3, dtype=dtype).dtype == np.dtype("i4")
-
-
-@pytest.mark.usefixtures("zarr_format")
-def test_text():
-    words = ["Hello", "", "wörld", "!" * 100]
-    z = gzarr.array(words, dtype=str, chunks=3)
-    assert z.dtype == object
-    assert z[:].tolist() == words
-    z[1] = "longer than before"
-    assert z[1] == "longer than before"
-    assert gzarr.array(np.array(words, object))[:].tolist() == ["Hello", "", "wörld", "!" * 100]
-    assert gzarr.array(words)[:].dtype == np.array(words).dtype
-
-
 def test_objects_that_equal_the_fill_value_but_are_not_it():
     z = gzarr.zeros(4, dtype=object, object_codec=numcodecs.JSON(), zarr_format=2, chunks=2)
     z[:] = [False, False, 0.0, 0]
@@ -73,16 +49,6 @@ def test_undefined_fill_value():
 
 
 # -- codecs ------------------------------------------------------------------------------------------------------
-
-COMPRESSORS = [
-    numcodecs.Blosc(cname="zstd", clevel=3, shuffle=numcodecs.Blosc.BITSHUFFLE),
-    numcodecs.Zstd(level=1),
-    numcodecs.GZip(level=2),
-    numcodecs.Zlib(level=2),
-    numcodecs.BZ2(level=2),
-    numcodecs.LZ4(),
-    numcodecs.LZMA(preset=1),
-]
 
 
 @pytest.mark.usefixtures("zarr_format")
@@ -126,16 +92,6 @@ def test_defaults_by_name():
     z = gzarr.create((10,), compressor="default")
     assert z.compressor == gzarr.zeros(10).compressor
     assert gzarr.create_array(shape=10, compressors="auto", filters="auto").compressor == z.compressor
-
-
-@pytest.mark.usefixtures("zarr_format")
-def test_filters():
-    data = np.arange(100, dtype="i4").reshape(10, 10)
-    z = gzarr.array(data, chunks=3, filters=[numcodecs.Delta("i4"), numcodecs.Shuffle(4)], compressor=numcodecs.Zstd(1))
-    assert np.array_equal(z[:], data)
-    z[5, 5] = -1
-    assert z[5, 5] == -1
-    assert gzarr.array(data, filters=None)[3, 3] == 33
 
 
 def test_more_than_one_compressor_needs_format_3():

@@ -435,16 +435,6 @@ def test_group_opens_or_creates():
         gzarr.group(store, attribute={})
 
 
-@pytest.mark.usefixtures("zarr_format")
-def test_open_like():
-    store = {}
-    template = gzarr.full((4, 6), 7, chunks=(2, 3), dtype="i4")
-    z = gzarr.open_like(template, store)
-    assert (z.shape, z.chunks, z.dtype, z.fill_value) == ((4, 6), (2, 3), np.int32, 7)
-    z[0, 0] = 1
-    assert gzarr.open_like(template, store)[0, 0] == 1
-
-
 def test_nothing_is_written_through_a_node_that_refuses_it():
     root = gzarr.group()
     root["a"] = [1, 2]

@@ -11,14 +11,6 @@ from gzarr.errors import (
 
 
 @pytest.mark.usefixtures("zarr_format")
-def test_save_one_array(place):
-    assert gzarr.save(place, np.arange(4)) is None
-    assert gzarr.load(place).tolist() == [0, 1, 2, 3]
-    gzarr.save(place, [[1.5, 2.5]])
-    assert gzarr.load(place).tolist() == [[1.5, 2.5]]
-
-
-@pytest.mark.usefixtures("zarr_format")
 def test_save_several_arrays(place):
     gzarr.save(place, np.arange(2), np.arange(3), named=np.arange(4))
     loaded = gzarr.load(place)

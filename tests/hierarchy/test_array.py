@@ -162,29 +162,6 @@ def test_reads_give_arrays_of_their_own(z):
     assert row[0] == 0
 
 
-@pytest.mark.usefixtures("zarr_format")
-@pytest.mark.parametrize(
-    "value",
-    [
-        5,
-        5.0,
-        np.int64(5),
-        np.array(5),
-        [5] * 7,
-        np.full(7, 5, "u1"),
-        np.full((1, 7), 5.0),
-        np.full((1, 5, 7), 5),
-        [[5]] * 5,
-        np.full((5, 7), 5, ">i8"),
-    ],
-    ids=lambda v: f"{type(v).__name__}{np.shape(v)}",
-)
-def test_values_are_broadcast_and_cast(value):
-    z = gzarr.zeros((5, 7), chunks=(2, 3), dtype="i4")
-    z[:] = value
-    assert np.all(z[:] == 5)
-
-
 @pytest.mark.parametrize(
     ("key", "value", "error"),
     [
@@ -212,46 +189,6 @@ def test_values_that_do_not_fit_write_nothing(z, key, value, error):
     with pytest.raises(error):
         z[key] = value
     assert dict(z.store) == before
-
-
-def test_errors_of_selections_name_what_is_wrong(z):
-    for key, text in (
-        (5, "5"),
-        ((0, 7), "7"),
-        (-6, "-6"),
-        ((0, 0, 0), "3|dimensions"),
-        ("x", "'x'"),
-        (1.5, "1.5"),
-        (slice(0, 2, 0), "step"),
-    ):
-        with pytest.raises(IndexError, match=text):
-            z[key]
-
-
-def test_out(z):
-    out = np.full((2, 3), -1, "i4")
-    assert z.get_basic_selection((slice(1, 3), slice(2, 5)), out=out) is out
-    assert np.array_equal(out, WHOLE[1:3, 2:5])
-    with pytest.raises(ValueError, match="out has shape"):
-        z.get_basic_selection(slice(None), out=out)
-    with pytest.raises(TypeError, match="dtype"):
-        z.get_basic_selection((slice(1, 3), slice(2, 5)), out=np.zeros((2, 3), "u1") > 0)
-    locked = np.zeros((5, 7), "i4")
-    locked.flags.writeable = False
-    with pytest.raises(ValueError, match="read-only"):
-        z.get_basic_selection(slice(None), out=locked)
-
-
-def test_copying_from_another_array_goes_chunk_by_chunk():
-    store = CountingStore(gzarr.MemoryStore())
-    source = gzarr.array(np.arange(100), chunks=10, store=store)
-    target = gzarr.zeros(100, chunks=10, dtype=source.dtype)
-    store.reset()
-    target[:] = source
-    assert np.array_equal(target[:], np.arange(100))
-    assert max(request.length or 0 for request in store.requests) == 0
-    assert len(store.requests) == 10
-    assert store.nbatches == 10
 
 
 # -- views -------------------------------------------------------------------------------------------------------

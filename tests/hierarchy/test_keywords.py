@@ -139,12 +139,6 @@ def test_an_unknown_keyword_is_named_with_one_that_is_known(
         call({}, **{name: 2})
 
 
-@pytest.mark.parametrize("function", [gzarr.open, gzarr.open_array, gzarr.open_group])
-def test_a_misspelt_mode_is_recognized(function: Any) -> None:
-    with pytest.raises(TypeError, match="unknown keyword 'moed'; did you mean 'mode'"):
-        function({}, moed="r")
-
-
 CALLS_WITH_KEYWORDS: dict[str, Callable[..., Any]] = {
     "create_array": gzarr.create_array,
     "zeros": lambda **k: gzarr.zeros(3, **k),

@@ -90,17 +90,6 @@ def test_a_value_that_reads_the_array_is_computed_first(kind: str, array: gzarr.
 
 
 @pytest.mark.usefixtures("_limit")
-def test_one_dimension_and_many_chunks(store: Store) -> None:
-    array = gzarr.array(np.arange(480), store=store, chunks=5)
-    array[:] = da.from_array(array, chunks=50)[::-1]
-    check(array, np.arange(480)[::-1])
-    array[10:470:2] = da.from_array(array, chunks=50)[240:10:-1]
-    wanted = np.arange(480)[::-1].copy()
-    wanted[10:470:2] = wanted[240:10:-1].copy()
-    check(array, wanted)
-
-
-@pytest.mark.usefixtures("_limit")
 def test_through_zarr_python(tmp_path: Path) -> None:
     array = gzarr.array(DATA, store=tmp_path / "a.zarr", chunks=(3, 4))
     array[:] = da.from_zarr(str(tmp_path / "a.zarr"))[::-1]

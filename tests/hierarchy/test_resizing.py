@@ -44,17 +44,6 @@ def test_forms(make, call):
     assert gzarr.zeros(5, store={}).resize(7) is None
 
 
-def test_growing_writes_metadata_only():
-    store = CountingStore(gzarr.MemoryStore())
-    z = gzarr.array(DATA, chunks=(3, 4), store=store)
-    store.reset()
-    z.resize(10**9, 10**9)
-    assert store.written == ["zarr.json"]
-    assert store.deleted == []
-    assert z[10**9 - 1, 5] == 0
-    assert z[6, 9] == 70
-
-
 def test_shrinking_touches_only_what_is_stored():
     store = CountingStore(gzarr.MemoryStore())
     z = gzarr.zeros((10**9, 10**9), chunks=(10, 10), store=store)

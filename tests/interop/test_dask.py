@@ -300,22 +300,6 @@ def test_an_array_that_reads_itself_is_computed_first(tmp_path, place, kind):
     np.testing.assert_array_equal(z[:], wanted[::-1])
 
 
-@pytest.mark.parametrize("read", [from_zarr, da.from_zarr])
-def test_an_array_that_reads_what_it_replaces_is_computed_first(tmp_path, read):
-    root = gzarr.open_group(tmp_path / "r", mode="w")
-    for _ in range(2):
-        root.create_array("a/b", data=DATA, chunks=(16, 20), overwrite=True)
-        x = read(str(tmp_path / "r/a/b"))[::-1]
-        with pytest.raises(ValueError, match="reads what it is stored into"):
-            to_zarr(x, tmp_path / "r", "a/b", overwrite=True, compute=False)
-        back = to_zarr(x, tmp_path / "r", "a/b", overwrite=True, return_stored=True, chunks=(20, 20))
-        assert root["a/b"].chunks == (20, 20)
-        np.testing.assert_array_equal(root["a/b"][:], DATA[::-1])
-        np.testing.assert_array_equal(back.compute(), DATA[::-1])
-    to_zarr(read(str(tmp_path / "r/a/b")), tmp_path / "r", "a", overwrite=True)
-    np.testing.assert_array_equal(root["a"][:], DATA[::-1])
-
-
 def test_arrays_that_read_others_are_streamed(tmp_path, monkeypatch):
     """Also if something in the graph cannot be pickled, which is how the graph is searched."""
     z = gzarr.array(DATA, store=tmp_path / "x.zarr", chunks=(16, 20))

@@ -1,8 +1,4 @@
-"""The zarr 2 tutorial, section by section: its calls in its order, and what it says they print.
-
-Arrays of 10000 x 10000 are scaled down; everything else is as printed there. The tutorial predates NumPy 2, so printed
-arrays are compared in NumPy's legacy style.
-"""
+"""Calls of the zarr 2 tutorial that no test of a module makes, and what it says they print."""
 
 import lzma
 
@@ -12,56 +8,7 @@ from numcodecs import LZMA, Blosc, Zstd, blosc
 
 import gzarr as zarr
 
-N = 2000  # instead of 10000
-CHUNK = 200  # instead of 1000
-
-
-@pytest.fixture(autouse=True)
-def _legacy_printing():
-    with np.printoptions(legacy="1.13"):
-        yield
-
-
-def lines(report):
-    """A printed report as {name: value}, continuation lines joined."""
-    found = {}
-    name = None
-    for line in repr(report).splitlines():
-        label, _, value = line.partition(" : ")
-        name = label.strip() or name
-        found[name] = f"{found[name]} {value}" if name in found else value
-    return found
-
-
-def arange_2d(dtype="i4"):
-    return np.arange(N * N, dtype=dtype).reshape(N, N)
-
-
 # -- compressors and filters -------------------------------------------------------------------------------------
-
-
-@pytest.mark.usefixtures("format_2")
-def test_info_of_a_compressed_array():
-    compressor = Blosc(cname="zstd", clevel=3, shuffle=Blosc.BITSHUFFLE)
-    z = zarr.array(arange_2d(), chunks=(CHUNK, CHUNK), compressor=compressor)
-    text = repr(z.info)
-    assert text.splitlines()[:10] == [
-        "Type               : gzarr.Array",
-        "Zarr format        : 2",
-        "Data type          : int32",
-        "Shape              : (2000, 2000)",
-        "Chunk shape        : (200, 200)",
-        "Order              : C",
-        "Read-only          : False",
-        "Compressor         : Blosc(cname='zstd', clevel=3, shuffle=BITSHUFFLE,",
-        "                   : blocksize=0)",
-        "Store type         : gzarr.storage.MemoryStore",
-    ]
-    assert text.splitlines()[10] == "No. bytes          : 16000000 (15.3M)"
-    assert text.splitlines()[11].startswith("No. bytes stored   : ")
-    assert text.splitlines()[13] == "Chunks initialized : 100/100"
-    assert float(lines(z.info)["Storage ratio"]) > 40
-    assert len(text.splitlines()) == 14
 
 
 @pytest.mark.usefixtures("format_2")
@@ -98,107 +45,6 @@ def test_changing_the_default_compressor(monkeypatch):
     assert repr(z.compressor) == "Zstd(level=1)"
     monkeypatch.setattr(zarr.storage, "default_compressor", Blosc())
     assert repr(zarr.zeros(100, chunks=10).compressor) == ("Blosc(cname='lz4', clevel=5, shuffle=SHUFFLE, blocksize=0)")
-
-
-# -- groups ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.usefixtures("zarr_format")
-def test_groups():
-    root = zarr.group()
-    assert repr(root).startswith("<Group memory://")
-    foo = root.create_group("foo")
-    bar = foo.create_group("bar")
-    z1 = bar.zeros("baz", shape=(10000, 10000), chunks=(1000, 1000), dtype="i4")
-    assert repr(z1).endswith("/foo/bar/baz shape=(10000, 10000) dtype=int32>")
-    z = bar.create_dataset("quux", shape=(10000, 10000), chunks=(1000, 1000), dtype="i4")
-    assert z.name == "/foo/bar/quux"
-    assert (root.name, foo.name, bar.name) == ("/", "/foo", "/foo/bar")
-    assert root["foo"] == foo
-    assert root["foo/bar"] == bar
-    assert root["foo/bar/baz"] == z1
-    assert repr(root["foo/bar"]).endswith("/foo/bar>")
-    assert repr(root.tree()) == (
-        "/\n└── foo\n    └── bar\n        ├── baz (10000, 10000) int32\n        └── quux (10000, 10000) int32"
-    )
-
-
-# -- diagnostics -------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def sample():
-    root = zarr.group()
-    foo = root.create_group("foo")
-    foo.zeros("bar", shape=1000000, chunks=100000, dtype="i8")[:] = 42
-    foo.zeros("baz", shape=(1000, 1000), chunks=(100, 100), dtype="f4")[:] = 4.2
-    return root
-
-
-@pytest.mark.usefixtures("format_2")
-def test_group_info(request):
-    root = request.getfixturevalue("sample")
-    assert repr(root.info) == (
-        "Name        : /\n"
-        "Type        : gzarr.Group\n"
-        "Zarr format : 2\n"
-        "Read-only   : False\n"
-        "Store type  : gzarr.storage.MemoryStore\n"
-        "No. members : 1\n"
-        "No. arrays  : 0\n"
-        "No. groups  : 1\n"
-        "Groups      : foo"
-    )
-    assert repr(root["foo"].info) == (
-        "Name        : /foo\n"
-        "Type        : gzarr.Group\n"
-        "Zarr format : 2\n"
-        "Read-only   : False\n"
-        "Store type  : gzarr.storage.MemoryStore\n"
-        "No. members : 2\n"
-        "No. arrays  : 2\n"
-        "No. groups  : 0\n"
-        "Arrays      : bar, baz"
-    )
-
-
-@pytest.mark.usefixtures("zarr_format")
-def test_tree(request):
-    root = request.getfixturevalue("sample")
-    shown = "/\n└── foo\n    ├── bar (1000000,) int64\n    └── baz (1000, 1000) float32"
-    assert repr(root.tree()) == shown
-    assert str(root.tree()) == shown
-    assert repr(zarr.tree(root)) == shown
-    assert repr(root["foo"].tree()) == "foo\n├── bar (1000000,) int64\n└── baz (1000, 1000) float32"
-    assert repr(root.tree(level=1)) == "/\n└── foo"
-
-
-# -- advanced indexing -------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def rows():
-    return zarr.array(np.arange(15).reshape(3, 5))
-
-
-@pytest.mark.usefixtures("zarr_format")
-def test_fields_of_structured_arrays():
-    a = np.array(
-        [(b"aaa", 1, 4.2), (b"bbb", 2, 8.4), (b"ccc", 3, 12.6)], dtype=[("foo", "S3"), ("bar", "i4"), ("baz", "f8")]
-    )
-    z = zarr.array(a)
-    assert repr(z["foo"]) == "array([b'aaa', b'bbb', b'ccc'],\n      dtype='|S3')"
-    assert repr(z["baz"]) == "array([  4.2,   8.4,  12.6])"
-    assert repr(z.get_basic_selection(slice(0, 2), fields="bar")) == "array([1, 2], dtype=int32)"
-    assert repr(z.get_coordinate_selection([0, 2], fields=["foo", "baz"])) == (
-        "array([(b'aaa',   4.2), (b'ccc',  12.6)],\n      dtype=[('foo', 'S3'), ('baz', '<f8')])"
-    )
-    z["bar"] = [7, 8, 9]
-    a["bar"] = [7, 8, 9]
-    assert np.array_equal(z[:], a)
-    z.set_basic_selection(slice(0, 1), 5.5, fields="baz")
-    a["baz"][0] = 5.5
-    assert np.array_equal(z[:], a)
 
 
 @pytest.mark.usefixtures("zarr_format")
