@@ -8,10 +8,6 @@ import numpy as np
 import pytest
 
 from benchmarks.cpu.catalogue import BY_NAME
-from benchmarks.cpu.ceilings import (
-    bare,
-    merged_nchunks,
-)
 from benchmarks.cpu.counted import Counted, Counts, count
 from benchmarks.cpu.data import DATASETS, SMALL, Cache
 from benchmarks.cpu.workloads import ALL, Bench
@@ -40,18 +36,3 @@ def test_a_read_of_all_is_every_file_decoded_and_copied_once(bench: Bench) -> No
     assert counts.copied_nbytes == sum(counts.results_nbytes) == 4 * SMALL.side**2
     (step,) = counts.steps
     assert sum(len(call.what) for call in step if call.verb == "get") == 64
-
-
-def test_a_write_of_a_part_decodes_and_encodes_the_chunks_that_it_touches(bench: Bench) -> None:
-    counts = counted(bench, "write a part of a shard")
-    assert counts.encoded_nchunks == 4
-    assert merged_nchunks(counts, per_object=4, fresh=False) == 4
-    assert counts.copied_nbytes == 4 * (SMALL.small // 2 * 2) ** 2
-
-
-@pytest.mark.parametrize("name", ["write a part of a shard", "open an array"])
-def test_local_rows_have_files_and_codecs_but_no_network(bench: Bench, name: str) -> None:
-    costs = bare(BY_NAME[name], bench, rounds=1)
-    assert costs["files"] > 0
-    assert costs["codec"] > 0
-    assert costs["network"] == 0

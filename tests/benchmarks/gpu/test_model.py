@@ -14,14 +14,6 @@ GPU = model.GPUS[0]
 CHUNK = Costs("plain", "blosc-lz4", 1 << 20, 1 << 19, 8, 1e-6, 160e-6, 150e-6)
 
 
-def test_batches_are_those_of_the_code() -> None:
-    assert model.batches_of(10, 4) == [4, 4, 2]
-    assert sum(model.batches_of(4096, model.batch_chunks(GPU, CHUNK, 4096))) == 4096
-    assert model.batch_chunks_before(GPU, CHUNK, 4096) == 561  # of 1 MiB, on a card of 79 GiB
-    small = GPU._replace(memory_nbytes=1 << 30)
-    assert model.batch_chunks(small, CHUNK, 4096) < model.batch_chunks(GPU, CHUNK, 4096)
-
-
 def test_the_page_shows_the_predictions_of_the_measured_costs() -> None:
     page = (ROOT / "docs" / "gpu-speed.md").read_text()
     host, kernels = (json.loads((RESULTS / f"gpu-{name}.json").read_text()) for name in ("host", "kernels"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import subprocess
@@ -13,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.loader import bare, remote
 from benchmarks.loader.cases import CASES, Task
 from benchmarks.loader.contestant import Batch, Contestant
 from benchmarks.loader.data import SMALL, Cache, datasets
@@ -97,22 +95,6 @@ def test_wrong_contents_are_noticed(contestant: str, message: str, cache: Cache)
     worker.do_hello()
     with pytest.raises(AssertionError, match=message):
         worker.do_check(0, 10.0)
-
-
-def test_the_far_store_serves_ranges_and_counts(cache: Cache) -> None:
-    import obstore
-
-    data = datasets(SMALL)["fields"]
-    keys = [
-        path.relative_to(cache.path("fields").parent).as_posix() for path in bare.objects(data, cache.path("fields"))
-    ]
-    with remote.served(cache.path("fields")) as url:
-        asyncio.run(remote.read_all(url, keys))
-        stored = sum((cache.path("fields").parent / key).stat().st_size for key in keys)
-        assert stored < remote.bytes_served(url) < stored + 300 * len(keys)  # headers
-        store = obstore.store.HTTPStore.from_url(url, client_options={"allow_http": True})
-        content = (cache.path("fields").parent / keys[0]).read_bytes()
-        assert bytes(obstore.get_range(store, keys[0], start=3, end=10)) == content[3:10]
 
 
 def test_a_run_writes_results_and_tables(tmp_path: Path, cache: Cache) -> None:

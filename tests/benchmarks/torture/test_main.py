@@ -11,9 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.torture import __main__
 from benchmarks.torture.catalogue import SCENARIOS
-from benchmarks.torture.cell import Cell
 from benchmarks.torture.children import Child, apart
 from benchmarks.torture.report import END, START, document, insert, inserted
 from benchmarks.torture.scenario import Counts
@@ -54,23 +52,6 @@ def test_the_command_line(tmp_path: Path) -> None:
     assert page.read_text().endswith("after\n")
     with pytest.raises(ValueError, match="has no lines"):
         insert(out, "")
-
-
-def test_a_scenario_that_fails_itself_does_not_cost_the_others_their_row(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def run_or_fail(cell: Cell, *_: object) -> Counts:
-        if cell.store == "local":
-            raise RuntimeError("the scenario is wrong")
-        return Counts(operations=1)
-
-    page = tmp_path / "page.md"
-    page.write_text(f"{START}\n{END}\n")
-    monkeypatch.setattr(__main__, "run", run_or_fail)
-    options = ["--minutes", "0.005", "--only", "readers", "--store", "local,sqlite", "--table", str(page)]
-    monkeypatch.setattr(sys, "argv", ["torture", *options])
-    assert __main__.main() == 1
-    assert "1 raw errors of 0 | 0 of 1 |" in page.read_text()
 
 
 def test_the_page_names_every_scenario_and_where_it_is_not_promised() -> None:
