@@ -183,8 +183,8 @@ def test_references_to_no_place_of_a_file_are_refused(tmp_path):
         ({}, {"templates": [1]}, "'templates' is .*not an object with keys"),
         ({"x/.zarray": "{"}, {}, "x/.zarray: not valid JSON"),
         ({"x/.zarray": "base64:AAA"}, {}, "Incorrect padding"),
-        ({"x/0": 3}, {}, "array 'x': the reference 'x/0' is neither"),
-        ({"x/0": "base64:AAA"}, {}, "array 'x': Incorrect padding"),
+        ({"x/0": 3}, {}, "the reference 'x/0' is neither"),
+        ({"x/0": "base64:AAA"}, {}, "Incorrect padding"),
         ({"x/0": ["/etc/hostname", 0, 4]}, {}, "a reference leads to '/etc/hostname'"),
     ],
 )
@@ -195,3 +195,35 @@ def test_errors_name_the_file_of_references(tmp_path, refs, more, message):
     (tmp_path / "refs.json").write_text(json.dumps({"refs": refs, **more}))
     with pytest.raises(gzarr.errors.GzarrError, match=rf"{tmp_path}/refs\.json: {message}"):
         gzarr.open(tmp_path / "refs.json", mode="r")["x"][...]
+
+
+@pytest.mark.parametrize("key", ["x/{}.{}", "x/{}/{}", "x/c/{}/{}"])
+def test_many_references_read_some_at_a_time_are_those_of_the_whole_text(tmp_path, monkeypatch, key):
+    monkeypatch.setattr("gzarr.virtual.kerchunk._BLOCK_NBYTES", 777)
+    counts = 23, 31
+    meta = {"zarr_format": 2, "shape": [*counts], "chunks": [1, 1], "dtype": "<u4", "compressor": None, "order": "C"}
+    meta |= {"fill_value": 0, "filters": None, "dimension_separator": key[4]}
+    v3 = {"zarr_format": 3, "node_type": "array", "shape": [*counts], "data_type": "uint32", "fill_value": 0}
+    v3["chunk_grid"] = {"name": "regular", "configuration": {"chunk_shape": [1, 1]}}
+    v3 |= {
+        "chunk_key_encoding": {"name": "default"},
+        "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
+    }
+    data = RNG.integers(0, 99, counts).astype("<u4")
+    places = {key.format(*divmod(at, 31)): ["é {}],.bin", at * 4, 4] for at in RNG.permutation(data.size).tolist()}
+    places["x/c/0/0" if "c" in key else f"x/0{key[4]}0"] = "base64:" + base64.b64encode(data[0, 0].tobytes()).decode()
+    places["x/c/3/4" if "c" in key else f"x/3{key[4]}4"] = ["one.bin"]
+    odd = {"x/.zattrs": {"a": [["],"], ["b\\"]] * 100, "c": {"refs": {"d": 1}}}}
+    document = {"zarr.json": {"zarr_format": 3, "node_type": "group"}, "x/zarr.json": v3}
+    if "c" not in key:
+        document = {".zgroup": {"zarr_format": 2}, "x/.zarray": meta, **odd}
+    (tmp_path / "é {}],.bin").write_bytes(data.tobytes())
+    (tmp_path / "one.bin").write_bytes(data[3, 4].tobytes())
+    for how in ({}, {"indent": 2}, {"ensure_ascii": False}):
+        text = {"version": 1, "templates": {"u": "v"}, "refs": places | document, "after": [1, [2]]}
+        (tmp_path / "refs.json").write_text(json.dumps(text, **how))
+        group = gzarr.open(tmp_path / "refs.json", mode="r")
+        np.testing.assert_array_equal(group["x"][...], data)
+        assert "c" in key or group["x"].attrs["a"] == odd["x/.zattrs"]["a"]
+    with pytest.raises(MetadataError, match=r"the reference '.*' is of no chunk of a grid of \(23, 31\)"):
+        written(tmp_path, places | document | {key.format("01", 1): ["one.bin", 0, 4]})
