@@ -179,7 +179,7 @@ SEAM = {
     "indexing": "chunking grid keys regions",
     "layout": "sharded",
     "metadata": "conventions documents enumerations model occupied parts",
-    "storage": "base coalesce extras local wrappers",
+    "storage": "base coalesce extras in_place local wrappers",
     "tensors": ".",
 }
 #: How many names these are. They only become fewer.

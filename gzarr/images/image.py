@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from gzarr.api.groups import open_group
-from gzarr.errors import GzarrError, MetadataError
+from gzarr.api.open import open_array
+from gzarr.errors import ContainsArrayError, GzarrError, MetadataError
 from gzarr.errors.escaping import escaped
 from gzarr.hierarchy.group import Group
 from gzarr.identity.runs import Resume
@@ -17,6 +18,7 @@ from gzarr.images.label_images import label_names, write_label
 from gzarr.images.ome.series import group_of_image
 from gzarr.images.pyramid.recipes import Recipe
 from gzarr.images.pyramid.resuming import read_marks
+from gzarr.storage.in_place import call
 
 if TYPE_CHECKING:
     from gzarr.display.progress import ProgressLike
@@ -194,6 +196,12 @@ class Image(ImageData):
             return None
 
 
+def _levels_of(node: Any) -> Group:
+    """Arrays as the levels of an image, in place."""
+    made: Group = call("open_levels", node)
+    return made
+
+
 class Labels(Mapping[str, Image]):
     """The images of labels of an image, by name. Each is opened when it is asked for."""
 
@@ -230,7 +238,9 @@ def open_image(
     device: str | None = None,
     **kwargs: Unpack[GroupKeywords],
 ) -> Image:
-    """Open an OME-Zarr image: versions 0.4 and 0.5, and the older ones.
+    """Open an OME-Zarr image: versions 0.4 and 0.5, and the older ones. Or an array, as an image of one level.
+
+    An image in TIFF, or an array in any format, such as a dataset of HDF5, is read in place.
 
     Parameters
     ----------
@@ -277,8 +287,13 @@ def open_image(
         return Image(*read_image(group_of_image(store, series), multiscale))
     if mode is None:
         mode = "r" if isinstance(store, (str, os.PathLike)) and ".zip" in os.fspath(store) else "r+"
-    group = open_group(store, mode, path=path, device=device, **kwargs)
     try:
+        group = open_group(store, mode, path=path, device=device, **kwargs)
+    except ContainsArrayError:
+        group = _levels_of(open_array(store, mode="r", path=path, device=device, **kwargs))
+    try:
+        if series is None and {"axes", "ome"} & set(group.attrs) == {"axes"} and "0" in group:  # of TIFF
+            group = _levels_of(group)
         return Image(*read_image(group_of_image(group, series), multiscale))
     except MetadataError as error:
         marks = read_marks(group.store, group.path)

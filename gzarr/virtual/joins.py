@@ -214,7 +214,12 @@ def alone(array: Array, objects: Objects) -> tuple[bytes, Callable[[], Chunks]]:
     meta = same_when_read(described_in(array.metadata, 3))
     if meta is None:
         raise MetadataError(f"{array.store_path} has codecs that only Zarr v2 has; copy it to Zarr v3 first")
-    return documents(meta, "")[0][1], lambda: _watched(array, reader_of(array)) or table_of(array, objects)
+    return documents(meta, "")[0][1], partial(chunks_of, array, objects)
+
+
+def chunks_of(array: Array, objects: Objects) -> Chunks:
+    """The table or the reader of an array. objects: takes the objects that the chunks are in."""
+    return _watched(array, reader_of(array)) or table_of(array, objects)
 
 
 def _watched(array: Array, reader: Reader | None) -> Reader | None:

@@ -43,7 +43,7 @@ def find_in_kerchunk(store: Store, key: str, where: str, allowed: Sequence[str])
     where: path or URL of the folder that they are in. allowed: other places (`allowed_places`).
     Raises: CopyError, StoreError, MetadataError.
     """
-    found, name, token = _References(join_path(str(store), key)), join_path(str(store), key), token_of(store, key)
+    found, name, token = _KeyColumns(join_path(str(store), key)), join_path(str(store), key), token_of(store, key)
     with reading(f"{key!r} as references"):
         given = _read(_blocks(store, key), found)
     if token != token_of(store, key):
@@ -59,7 +59,7 @@ def find_in_kerchunk(store: Store, key: str, where: str, allowed: Sequence[str])
 
 def find_references(refs: Mapping[str, Any], places: Containers) -> Contents:
     """Find what references by key lead to. Raises: StoreError, MetadataError."""
-    found = _References(places.name)
+    found = _KeyColumns(places.name)
     found.add(refs)
     return found.contents(places)
 
@@ -74,7 +74,7 @@ def _blocks(store: Store, key: str) -> Iterator[str]:
         yield decode(host_view(store.get_one(Request(key, at, min(size, nbytes - at))) or b""))
 
 
-def _read(blocks: Iterator[str], found: _References) -> dict[str, Any]:
+def _read(blocks: Iterator[str], found: _KeyColumns) -> dict[str, Any]:
     """Read references in JSON, some at a time, so that they are never in memory all at once.
 
     A text that ends where a member of an object ends is an object, once that is closed; cut elsewhere, it is none.
@@ -125,7 +125,7 @@ def _inline(text: str) -> bytes:
     return base64.b64decode(text[len(_BASE64) :]) if text.startswith(_BASE64) else text.encode()
 
 
-class _References:
+class _KeyColumns:
     """References, as columns: those of a million chunks take 60 MB.
 
     Parameters

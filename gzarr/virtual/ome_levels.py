@@ -3,17 +3,105 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from gzarr.api.groups import open_group
+from gzarr.codecs.transpose import TransposeCodec
+from gzarr.errors import MetadataError
+from gzarr.hierarchy.array import Array
+from gzarr.hierarchy.group import Group
 from gzarr.images.new_levels import numbers
 from gzarr.images.ome.axes import new_axes
 from gzarr.images.ome.channels import new_channels
 from gzarr.images.ome.documents import VERSION_OF, Dataset, Multiscale, to_attributes
 from gzarr.images.stored_levels import count_channels
+from gzarr.indexing.keys import Coords
+from gzarr.metadata.conventions import described_in
+from gzarr.metadata.documents import documents
 from gzarr.metadata.model import ZarrFormat
+from gzarr.storage.base import Buffer
+from gzarr.storage.wrappers import seen_through
+from gzarr.virtual.documents import group_document
+from gzarr.virtual.joins import Objects, chunks_of
+from gzarr.virtual.lazy_tables import LazyTables
+from gzarr.virtual.store import Chunks, Contents, Reader, VirtualStore
 from gzarr.virtual.tiff_metadata import Description
+
+#: Axes of images by other names that files have for them.
+_AXES = {"time": "t", "channel": "c", "band": "c", "s": "c", "depth": "z", "level": "z", "lev": "z"}
+_AXES |= {"height": "y", "lat": "y", "latitude": "y", "width": "x", "lon": "x", "longitude": "x"}
+
+
+class _LevelShape(NamedTuple):
+    """What the metadata of an image say of a level."""
+
+    shape: Coords
+    dtype: np.dtype[Any]
+    dimension_names: tuple[str, ...]
+
+
+def open_levels(node: Array | Group) -> Group:
+    """Arrays of another format as the levels of an OME-Zarr image, in place: one array, or those of a group by number.
+
+    Samples of a pixel that come last, as in TIFF, become channels. Raises: MetadataError if an image has no such axes.
+    """
+    members = [node] if isinstance(node, Array) else [node[str(number)] for number in range(len(node))]
+    levels = [member for member in members if isinstance(member, Array)]
+    names = [_axes_of(level) for level in levels]
+    if len(levels) < len(members) or len(set(names)) != 1:
+        raise MetadataError(f"{node.store_path}: the levels of an image are arrays of the same axes; open one of them")
+    store = VirtualStore(partial(_find, node.attrs.asdict(), levels, names[0]), str(node.store_path))
+    return open_group(store, mode="r", device=levels[0].backend)  # type: ignore[arg-type]  # a backend is one
+
+
+def _axes_of(array: Array) -> str:
+    """The axes of an image that an array has, as letters."""
+    given = [_AXES.get(name.lower(), name.lower()) for name in array.metadata.dimension_names or () if name]
+    usual = "tczyx"[-array.ndim :] if array.ndim else ""
+    return "".join(given) if len(given) == array.ndim and sorted(set(given)) == sorted(given) else usual
+
+
+def _find(attributes: Mapping[str, Any], levels: Sequence[Array], names: str) -> Contents:
+    """What the image holds. Raises: MetadataError."""
+    store, objects = seen_through(levels[0].store), Objects()
+    said = store.contents.said if isinstance(store, VirtualStore) else None
+    axes = tuple(sorted(range(len(names)), key=lambda at: (*"tczyx",).index(names[at]) if names[at] in "tczyx" else -1))
+    found = {}
+    described = []
+    for number, array in enumerate(levels):
+        meta = described_in(array.metadata, 3)
+        shape, grid = tuple([meta.shape[axis] for axis in axes]), tuple([meta.grid[axis] for axis in axes])
+        order = tuple(np.argsort(axes).tolist())
+        codecs = meta.codecs if order == tuple(range(len(order))) else (TransposeCodec(order), *meta.codecs)
+        dimension_names = tuple([names[axis] for axis in axes])
+        meta = replace(meta, shape=shape, grid=grid, codecs=codecs, dimension_names=dimension_names, attributes={})
+        described.append(_LevelShape(shape, array.dtype, dimension_names))
+        found[f"{number}/zarr.json"] = documents(meta, "")[0][1]
+    called = levels[0].path or str(levels[0].store).rpartition("/")[2].partition(".")[0]
+    whole = image_attributes(described, said() if said else Description(), attributes, 3, called)
+    tables = LazyTables(
+        [str(n) for n in range(len(levels))], lambda n: _moved(chunks_of(levels[int(n)], objects), axes)
+    )
+    return Contents({"zarr.json": group_document(whole), **found}, tables, objects.found, tokens=objects.tokens)
+
+
+def _moved(chunks: Chunks, axes: Coords) -> Chunks:
+    """Chunks whose axes come in another order."""
+    counts = tuple([chunks.counts[axis] for axis in axes])
+    if isinstance(chunks, Reader):
+        back, reader = np.argsort(axes).tolist(), chunks
+
+        def several(many: Sequence[Coords]) -> Sequence[Buffer | None]:
+            return reader.read_all([tuple([at[axis] for axis in back]) for at in many])
+
+        return Reader(counts, lambda at: several([at])[0], several)
+    order = np.arange(chunks.objects.size).reshape(chunks.counts).transpose(axes).ravel()
+    inline = {int(row): chunks.inline[at] for row, at in enumerate(order.tolist()) if at in chunks.inline}
+    return replace(chunks, counts=counts, objects=chunks.objects[order], places=chunks.places[order], inline=inline)
 
 
 def image_attributes(

@@ -68,6 +68,8 @@ class Contents:
         Versions of objects that chunks were found in, by number, where they are known.
     beside : sequence
         Other objects that a library reads chunks from.
+    said : callable, optional
+        Returns what a file with one image says of it (`gzarr.virtual.tiff_metadata.Description`).
     """
 
     documents: Mapping[str, bytes]
@@ -78,6 +80,7 @@ class Contents:
     close: Callable[[], None] | None = None
     tokens: Mapping[int, object] = field(default_factory=dict)
     beside: Sequence[tuple[Store, str]] = ()
+    said: Callable[[], Any] | None = None
 
 
 class VirtualStore(Store):

@@ -130,7 +130,15 @@ def find_in_tiff(file: IO[bytes], store: Store, key: str) -> Contents:
                 rest = attributes if len(levels) == 1 else {"axes": series.axes}
                 arrays[below] = level.chunks
                 documents[join_path(below, "zarr.json")] = level.document({**rest, **level.attributes})
-    return Contents(documents, arrays, objects)
+    return Contents(documents, arrays, objects, said=partial(_said, file, key) if len(every) == 1 else None)
+
+
+def _said(file: Any, key: str) -> Any:
+    """What a file with one series says of it."""
+    from gzarr.virtual.tiff_metadata import describe
+
+    with opened_tiff(file, key) as tiff:
+        return describe(tiff, 0, tiff.series[0])
 
 
 def _as_image(

@@ -14,7 +14,7 @@ import xarray as xr
 
 import gzarr
 from gzarr.copying import hdf5
-from gzarr.errors import CopyError, ReadOnlyError, ReplacedError, StoreError
+from gzarr.errors import CopyError, MetadataError, ReadOnlyError, ReplacedError, StoreError
 from gzarr.storage.base import Request
 from gzarr.storage.local_files import WRITTEN
 from tests.virtual.hdf5_filters import DATA, DATASETS
@@ -515,3 +515,15 @@ def test_virtual_datasets_of_a_series_of_files(path):
     path.with_name("50%-2.h5").write_bytes(b"")
     with pytest.raises(ReplacedError, match=r"50%-2\.h5"):
         array[...]
+
+
+def test_a_dataset_is_an_image_of_one_level(tmp_path):
+    data = np.arange(600.0).reshape(6, 10, 10)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("g/x", data=data, chunks=(1, 10, 10), compression="gzip")
+        file["line"] = [1, 2]
+    image = gzarr.images.open_image(tmp_path / "a.h5/g/x")
+    assert image.axes == ("z", "y", "x")
+    np.testing.assert_array_equal(image.region(z=slice(2, 4)).data, data[2:4])
+    with pytest.raises(MetadataError, match="an image has 2 to 5 axes"):
+        gzarr.images.open_image(tmp_path / "a.h5/line")

@@ -64,6 +64,23 @@ def test_the_levels_of_a_pyramid_are_an_image(tmp_path):
     np.testing.assert_array_equal(image[1][...], data[:, ::2, ::2])
 
 
+@pytest.mark.parametrize("options", [{"tile": (32, 32), "compression": "deflate"}, {"compression": "lzw"}], ids=str)
+@pytest.mark.parametrize("n_levels", [1, 2])
+def test_samples_that_come_last_are_the_channels_of_an_image(tmp_path, options, n_levels):
+    data = RNG.integers(0, 200, (100, 70, 3)).astype("u1")
+    with tifffile.TiffWriter(tmp_path / "a.tif") as file:
+        for at in range(n_levels):
+            rest = {"subfiletype": 1} if at else {"subifds": n_levels - 1, "resolution": (4, 2), "resolutionunit": 3}
+            file.write(data[:: 2**at, :: 2**at], **RGB, **options, **rest)
+    image = open_image(tmp_path / "a.tif")
+    assert (image.axes, len(image), image.scale(0)) == (("c", "y", "x"), n_levels, {"c": 1, "y": 5000.0, "x": 2500.0})
+    for at in range(n_levels):
+        np.testing.assert_array_equal(image[at][...], np.moveaxis(data[:: 2**at, :: 2**at], 2, 0))
+        np.testing.assert_array_equal(
+            image[at][1:, 3:40:5, 2:], np.moveaxis(data[:: 2**at, :: 2**at], 2, 0)[1:, 3:40:5, 2:]
+        )
+
+
 @pytest.mark.parametrize("shape", [(64, 1), (1, 64), (5, 64, 1)])
 @pytest.mark.parametrize("options", [{}, {"compression": "zlib", "rowsperstrip": 16}, {"tile": (16, 16)}], ids=range(3))
 def test_images_of_one_pixel_are_read(tmp_path, shape, options):
