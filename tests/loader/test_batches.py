@@ -159,15 +159,6 @@ def test_threads_that_share_an_iteration_take_each_batch_once():
     assert sorted(got) == list(range(500))
 
 
-def test_a_second_iteration_waits_for_the_thread_of_the_first():
-    counting = Counting(1000)
-    first = counting.batches()
-    next(first)
-    first.close()
-    assert next(counting.batches()) == 0
-    assert counting.threads.n_threads == 1
-
-
 def test_an_iteration_is_not_pickled():
     with pytest.raises(TypeError, match="pickle the loader"):
         pickle.dumps(Counting().batches())

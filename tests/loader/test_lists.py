@@ -87,33 +87,6 @@ def test_a_list_has_the_order_of_the_array_it_makes():
         assert np.array_equal(left, right)
 
 
-def test_each_chunk_is_decoded_once_if_memory_suffices():
-    data = rows()
-    arrays = [gzarr.array(one, chunks=(4, 5, 3)) for one in data]
-    loader = gzarr.Loader(arrays, 8, shuffle=True, memory=1 << 19)
-    list(loader)
-    assert loader.stats().decodes <= 1.0
-
-
-def test_lists_by_name_with_labels_of_any_kind(device):
-    data = rows()
-    labels = [np.arange(len(one)) + 100 * n for n, one in enumerate(data)]
-    flat = np.concatenate(labels)
-    given = {
-        "image": [stored(one, n) for n, one in enumerate(data)],
-        "label": [stored(one, n) for n, one in enumerate(labels)],
-        "same": labels,
-        "flat": flat,
-    }
-    loader = gzarr.Loader(given, 8, shuffle=True, device=device)
-    whole = np.concatenate(data)
-    for step, batch in enumerate(loader):
-        ids = loader.batch_ids(step)
-        assert np.array_equal(host(batch["image"]), whole[ids])
-        for name in ("label", "same", "flat"):
-            assert host(batch[name]).tolist() == flat[ids].tolist()
-
-
 @pytest.mark.parametrize("kind", ["stored", "NumPy"])
 def test_windows_cross_no_array(kind):
     data = [np.arange(n) + 100 * number for number, n in enumerate([7, 2, 12, 4])]
@@ -172,15 +145,6 @@ def test_crops_of_arrays_of_unequal_shapes(device, pad, n, memory):
                 assert (times == 1).all()  # tiles do not overlap
 
 
-def test_a_volume_is_padded_at_its_edges():
-    data = RNG.integers(1, 9, (10, 7)).astype("u1")
-    loader = gzarr.Loader(gzarr.array(data, chunks=(3, 4)), 3, crops=gzarr.Crops((4, 4), pad=0))
-    found = np.concatenate(list(loader))
-    assert len(found) == 3 * 2
-    assert loader.batch_starts(0).tolist() == [[0, 0], [0, 4], [4, 0]]
-    assert np.array_equal(found[5], crop(data, (8, 4), (4, 4), 0))
-
-
 def test_arrays_smaller_than_a_crop_are_an_error_that_names_them():
     arrays = [gzarr.zeros((20, 20)), gzarr.zeros((8, 20))]
     with pytest.raises(
@@ -202,16 +166,6 @@ def test_random_crops_are_uniform_over_all_places():
     assert len(counts) == 1 + 37 + 10
     assert max(counts.values()) < 330  # 250 each
     assert min(counts.values()) > 180
-
-
-def test_random_crops_are_weighted_by_array():
-    shapes = [(4, 4), (4, 40), (13, 4)]
-    arrays = [gzarr.zeros(shape, chunks=(4, 4)) for shape in shapes]
-    loader = gzarr.Loader(arrays, 1000, crops=gzarr.Crops((4, 4), n=12_000), weights=[3, 0, 1])
-    which = np.concatenate([loader.batch_starts(step)[:, 0] for step in range(12)])
-    counts = np.bincount(which, minlength=3)
-    assert counts[1] == 0
-    assert abs(counts[0] - 9000) < 200
 
 
 def test_split_keeps_arrays_whole():
@@ -298,16 +252,6 @@ def test_resume_with_another_number_of_ranks(crops):
         assert np.array_equal(left, right)
 
 
-def test_a_state_of_other_arrays_is_refused():
-    data = pictures(4)
-    one, other = (
-        gzarr.Loader([stored(d, k) for k, d in enumerate(given)], 2, crops=gzarr.Crops((9, 9), n=9))
-        for given in (data, data[::-1])
-    )
-    with pytest.raises(ValueError, match="the state is of another loader"):
-        other.load_state_dict(one.state_dict())
-
-
 def test_arrays_that_others_change_are_noticed(tmp_path):
     paths = [str(tmp_path / f"{n}.zarr") for n in range(5)]
     for n, path in enumerate(paths):
@@ -388,13 +332,6 @@ def test_nested_dicts():
 def test_what_does_not_fit(given, keywords, error, match):
     with pytest.raises(error, match=match):
         gzarr.Loader(given, 2, **keywords)
-
-
-@pytest.mark.parametrize("n", [4, None])
-def test_weights_of_arrays_without_samples_only_are_refused(n):
-    arrays = [gzarr.zeros((8, 8)), gzarr.ones((2, 2))]
-    with pytest.raises(ValueError, match="too small"):
-        gzarr.Loader(arrays, 2, crops=gzarr.Crops((4, 4), n=n, pad="skip"), weights=[0, 1])
 
 
 def test_pads_that_would_wrap_are_refused():

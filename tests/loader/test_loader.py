@@ -73,15 +73,6 @@ def test_several_arrays_of_other_chunks_and_labels_of_numpy(device):
             assert np.array_equal(host(batch[name]), expected[ids])
 
 
-def test_a_group():
-    group = gzarr.group()
-    group.create_array("x", data=np.arange(10), chunks=2)
-    group.create_array("y", data=np.arange(10) * 2, chunks=3)
-    batch = next(iter(gzarr.Loader(group, 4)))
-    assert batch["x"].tolist() == [0, 1, 2, 3]
-    assert batch["y"].tolist() == [0, 2, 4, 6]
-
-
 @pytest.mark.parametrize("keywords", [{}, {"shards": (32, 6, 5)}], ids=["files", "shards"])
 def test_a_store_behind_a_server(http_server, keywords):
     url, folder = http_server
@@ -160,19 +151,6 @@ def test_strings_and_missing_chunks():
         assert (batch["x"][:, 0] == np.where(ids < 10, 1, 7)).all()
 
 
-def test_the_order_is_the_same_on_every_device_and_with_any_memory():
-    _, z = images()
-    loaders = [
-        gzarr.Loader(z, 16, shuffle="exact", seed=5, device=device, memory=memory)
-        for device in DEVICES
-        for memory in (9_000, 1 << 20)
-    ]
-    for batches in zip(*loaders, strict=True):
-        assert all(np.array_equal(host(batch), host(batches[0])) for batch in batches)
-    other = gzarr.Loader(z, 16, shuffle="exact", seed=6)
-    assert not np.array_equal(next(iter(other)), next(iter(loaders[0])))
-
-
 KINDS = {
     **{kind: {"dtype": kind} for kind in (">i4", "?", "c16", "M8[s]", "f2", "S5", "U3")},
     "records": {"dtype": [("a", "i4"), ("b", "f8")]},
@@ -197,10 +175,6 @@ def test_views_and_samples_without_elements():
     check_epoch(gzarr.Loader(z.astype("f8"), 7, shuffle=True, memory=20_000), data.astype("f8"))
     check_epoch(gzarr.Loader(z.astype("f8"), 7, shuffle=True), data.astype("f8"))
     assert next(iter(gzarr.Loader(gzarr.zeros((20, 0), chunks=(6, 1)), 7))).shape == (7, 0)
-
-
-def test_fewer_samples_than_a_batch():
-    assert next(iter(gzarr.Loader(gzarr.array(np.arange(5)), 10))).tolist() == [0, 1, 2, 3, 4]
 
 
 def test_len_and_the_last_batch():
@@ -288,32 +262,6 @@ def test_a_state_goes_through_json_and_continues(shuffle):
 def _at(loader, state):
     loader.load_state_dict(state)
     return loader
-
-
-def test_a_loader_is_pickled_with_its_place():
-    _, z = images()
-    loader = gzarr.Loader(z, 16, shuffle=True)
-    batches = iter(loader)
-    next(batches)
-    again = pickle.loads(pickle.dumps(loader))
-    assert [b.tolist() for b in again] == [b.tolist() for b in batches]
-    assert ids_of(pickle.loads(pickle.dumps(gzarr.Loader(z, 16, shuffle=True)))) == ids_of(
-        gzarr.Loader(z, 16, shuffle=True)
-    )
-
-
-def test_training_goes_on_with_the_epoch_of_the_state():
-    _, z = images()
-    loader, epochs = gzarr.Loader(z, 16, shuffle=True), []
-    for _ in range(2):
-        batches = list(loader)
-    another = gzarr.Loader(z, 16, shuffle=True)
-    another.load_state_dict(loader.state_dict())
-    for epoch in range(another.epoch, 4):
-        epochs.append(epoch)
-        for _ in another:
-            assert another.epoch == epoch
-    assert (epochs, another.epoch, len(batches)) == ([2, 3], 4, 13)
 
 
 def test_a_state_after_the_last_batch_begins_the_next_epoch():
@@ -508,11 +456,6 @@ def test_bad_input_is_one_clear_error(keywords, kind, match):
         gzarr.Loader(**given)
 
 
-def test_a_sampler_without_samples_gives_no_batches():
-    loader = gzarr.Loader(images()[1], 16, sampler=[])
-    assert (len(loader), list(loader)) == (0, [])
-
-
 @pytest.mark.parametrize("batch_size", [1, 8, 100])
 def test_as_much_memory_as_the_error_asks_for_suffices(batch_size):
     arrays = {"x": images()[1]} | {str(n): gzarr.array(np.arange(N), chunks=N) for n in range(50)}
@@ -570,14 +513,6 @@ def test_the_summary_says_which_chunks_lie_across_blocks():
     assert "chunks of y lie across the blocks" in loader.summary().advice[0]
 
 
-def test_a_profile_shows_what_an_epoch_reads():
-    _, z = images()
-    with gzarr.profile() as profile:
-        for _ in gzarr.Loader(z, 16, shuffle=True, memory=9_000):
-            pass
-    assert sum(stage.calls for stage in profile.stages.values()) > 0
-
-
 def test_close_ends_an_iteration_whose_iterator_was_dropped():
     _, z = images()
     ended = []
@@ -603,19 +538,6 @@ def test_a_transform_cannot_end_its_own_iteration():
         next(iter(loader))
 
 
-def test_a_closed_loader_has_forgotten_the_place_it_was_resumed_at():
-    data, z = images()
-    loader = gzarr.Loader(z, 16)
-    next(iter(loader))
-    state = loader.state_dict()
-    loader.load_state_dict(state)
-    next(iter(loader))
-    loader.close()
-    assert loader.state_dict()["taken"] == []
-    assert loader.batch_ids(0)[0] == 0
-    assert np.array_equal(next(iter(loader)), data[:16])
-
-
 def test_what_batch_ids_has_said_of_an_iterable_sampler_is_true():
     _, z = images()
 
@@ -639,11 +561,6 @@ def test_arrays_that_were_resized():
     z.resize((100, 6, 5))
     with pytest.raises(ValueError, match=r"'x', at .*, was resized from \(203, 6, 5\) to \(100, 6, 5\)"):
         iter(loader)
-
-
-def test_repr():
-    _, z = images()
-    assert repr(gzarr.Loader(z, 16)).startswith("<Loader of an array: 203 samples in batches of 16, shuffle=False")
 
 
 def test_samples_lie_along_one_axis_where_axes_have_names() -> None:

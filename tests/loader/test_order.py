@@ -139,20 +139,10 @@ def check_blocks(order: Order, edges: np.ndarray, size: int) -> None:
     assert (np.diff(blocks) >= 0).all()
 
 
-def test_one_chunk_may_be_longer_than_the_array() -> None:
-    check_blocks(EqualBlocks(203, 300, 16, 0), np.array([0, 203]), 16)
-
-
 def test_the_short_last_chunk_may_stand_anywhere() -> None:
     n, length = 50, 8  # the last chunk has two samples
     places = [int(np.argmax(everything(EqualBlocks(n, length, 1, seed)) >= 48)) // length for seed in range(60)]
     assert set(places) == set(range(7))
-
-
-def test_a_block_that_holds_all_chunks_is_shuffled_like_the_whole() -> None:
-    found = everything(EqualBlocks(1000, 10, 100, 3))
-    chunks = found // 10
-    assert (chunks[1:] == chunks[:-1]).mean() < 0.03  # 0.009 are expected
 
 
 # -- samplers --------------------------------------------------------------------------------------------------------

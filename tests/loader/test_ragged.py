@@ -56,16 +56,6 @@ def test_rows_are_filled_up_or_cut_off(device, shuffle, memory, length, trailing
     assert loader.summary().decodes["text/values"] >= 1
 
 
-@pytest.mark.parametrize("chunks", [1, 5, 2000])
-def test_layouts(chunks):
-    values = RNG.integers(1, 99, OFFSETS[-1]).astype("u2")
-    shards = {"shards": chunks * 4} if chunks == 5 else {}
-    loader = gzarr.Loader({"x": gzarr.Ragged(gzarr.array(values, chunks=chunks, **shards), OFFSETS)}, 16, shuffle=True)
-    for step, batch in enumerate(loader):
-        rows, _ = expected(values, loader.batch_ids(step), max(LENGTHS), 0)
-        assert np.array_equal(batch["x"]["values"], rows)
-
-
 def matrix_group(form, chunks=50, **keywords):
     group = gzarr.create_group(**keywords)
     group.attrs.update({"encoding-type": f"{form.format}_matrix", "shape": list(form.shape)})
@@ -159,17 +149,6 @@ def test_pads_that_are_no_values_of_the_type_are_refused(pad):
         gzarr.Loader({"x": ragged}, 1)
 
 
-def test_batches_of_empty_samples_only_are_filled_up(device):
-    lengths = np.where(np.arange(400) % 20, 0, 30)
-    values, offsets = np.arange(1, lengths.sum() + 1), np.concatenate([[0], np.cumsum(lengths)])
-    ragged = gzarr.Ragged(gzarr.array(values, chunks=40), offsets, pad=-7)
-    loader = gzarr.Loader({"x": ragged}, 4, device=device)
-    for step, batch in enumerate(loader):
-        for row, n in zip(loader.batch_ids(step), host(batch["x"]["values"]), strict=True):
-            found = values[offsets[row] : offsets[row + 1]].tolist()
-            assert n.tolist() == found + [-7] * (30 - len(found))
-
-
 @pytest.mark.parametrize("column", [3, -1])
 def test_columns_that_a_matrix_lacks_are_refused(device, column):
     group = gzarr.create_group()
@@ -178,12 +157,3 @@ def test_columns_that_a_matrix_lacks_are_refused(device, column):
     loader = gzarr.Loader({"x": gzarr.SparseRows(group, n_columns=3)}, 3, device=device)
     with pytest.raises(ValueError, match="n_columns"):
         next(iter(loader))
-
-
-@pytest.mark.parametrize(
-    ("dtype", "pad"), [("?", 0), ("?", True), ("M8[s]", np.datetime64("NaT")), ("U3", "-"), ("U3", ""), ("f2", np.nan)]
-)
-def test_pads_of_other_types(dtype, pad):
-    values = np.array([1, 0, 1]).astype(dtype)
-    found = next(iter(gzarr.Loader({"x": gzarr.Ragged(values, [0, 1, 3], pad=pad)}, 2)))["x"]["values"]
-    np.testing.assert_array_equal(found, np.array([[values[0], np.array(pad, dtype)], values[1:]], dtype))

@@ -54,11 +54,6 @@ def test_windows_are_all_that_fit_into_episodes(lengths: list[int], n: int, stri
     assert samples.shape(shape) == (n, 2)
 
 
-def test_windows_without_episodes_slide_over_the_whole_array() -> None:
-    samples = make_samples({"x": (10,)}, window=Window(4, stride=3))
-    assert boxes(samples)[:, 0].tolist() == [0, 3, 6]
-
-
 # -- crops -----------------------------------------------------------------------------------------------------------
 
 
@@ -136,16 +131,6 @@ def test_rows_of_equal_chunks_need_no_table() -> None:
     assert samples.runs(axis) == 16
     assert [part.runs(axis) for part in samples.split([0.9, 0.1], axis)] == [16, 16]
     assert make_samples({"x": (10**9,)}, window=Window(8, stride=4)).runs(axis) == 4
-
-
-def test_tiles_of_a_row_of_chunks_lie_together() -> None:
-    samples = make_samples({"x": (8, 9)}, crops=Crops((2, 3)))
-    assert samples.runs(RegularAxis(8, 4)) == 6
-
-
-def test_random_crops_lie_nowhere() -> None:
-    with pytest.raises(ValueError, match="'blocks' needs samples that lie in order, random crops do not"):
-        make_samples({"x": (8, 9)}, crops=Crops((2, 3), n=4)).runs(RegularAxis(8, 4))
 
 
 # -- parts -----------------------------------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """Loaders that share memory (``pool=``): one of them has samples that wait, and batches are what they were without."""
 
 import gc
-import os
 import pickle
 import threading
 import tracemalloc
@@ -104,22 +103,6 @@ def test_two_threads_wait_for_each_other():
         thread.join(60)
         assert not thread.is_alive()
     assert [sum(sums) for sums in found] == [2 * int(DATA.sum())] * 2
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
-def test_a_forked_process_goes_on():
-    train = make()
-    validation = make(train, seed=1)
-    expected = [batch.copy() for batch in make()]
-    batches = iter(train)
-    next(batches)
-    next(iter(validation))
-    child = os.fork()
-    if not child:
-        good = all(map(np.array_equal, batches, expected[1:]))
-        os._exit(0 if good else 1)
-    assert os.waitpid(child, 0)[1] == 0
-    assert all(map(np.array_equal, batches, expected[1:]))
 
 
 def test_what_is_no_pool():

@@ -69,28 +69,6 @@ def test_break_and_exceptions_end_the_thread_and_another_iteration_begins():
     ) == ["1200", "ended"]
 
 
-def test_an_earlier_iteration_says_that_a_later_one_has_ended_it_and_dropped_loaders_are_collected():
-    assert run(
-        """
-        import weakref
-        loader = new_loader()
-        first = iter(loader)
-        next(first)
-        second = iter(loader)
-        next(second)
-        try:
-            next(first)
-        except RuntimeError as error:
-            print("later" in str(error))
-        print(1 + sum(1 for _ in second))
-        batches, gone = iter(loader), weakref.ref(loader)
-        next(batches)
-        del loader, batches, first, second
-        print(gone() is None)
-        """
-    ) == ["True", "75", "True"]
-
-
 def test_the_interpreter_exits_amid_an_iteration():
     assert run(
         """
@@ -123,29 +101,3 @@ def test_a_forked_child_goes_on_where_its_parent_stood():
         print(os.waitpid(pid, 0)[1], os.waitpid(idle, 0)[1], ok, again)
         """
     ) == ["0", "0", "True", "1200"]
-
-
-def test_a_spawned_process_goes_on_where_its_parent_stood(tmp_path):
-    script = tmp_path / "spawned.py"
-    script.write_text(
-        PRELUDE
-        + textwrap.dedent(
-            """
-            import multiprocessing
-
-            def rest(loader):
-                return [batch.tolist() for batch in loader]
-
-            if __name__ == "__main__":
-                loader = new_loader()
-                batches = iter(loader)
-                for _ in range(65):
-                    next(batches)
-                with multiprocessing.get_context("spawn").Pool(1) as pool:
-                    there = pool.map_async(rest, [loader]).get(30)[0]
-                print(there == [batch.tolist() for batch in batches], len(there))
-            """
-        )
-    )
-    ended = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60, check=False)
-    assert ended.stdout.split() == ["True", "10"], ended.stderr

@@ -48,15 +48,6 @@ def test_a_state_of_other_data_is_refused(array: gzarr.Array, other: dict, messa
         read_state(state, identity(now))
 
 
-def test_attributes_and_place_do_not_matter(array: gzarr.Array) -> None:
-    now = gzarr.zeros((100, 4), chunks=(10, 4), dtype="f4", path="elsewhere")
-    now.attrs["units"] = "K"
-    assert fingerprint(now) == fingerprint(array)
-    varying = gzarr.create_array({}, shape=(100, 4), chunks=[[10, 90], [4]], dtype="f4")
-    assert fingerprint(varying) != fingerprint(array)
-    assert fingerprint(np.zeros((3, 2), "u1")).startswith("uint8 (3, 2), contents ")
-
-
 def test_a_state_of_another_order_or_other_samples_is_refused(array: gzarr.Array) -> None:
     state = write_state(LoaderProgress(0, 0, ()), identity(array))
     with pytest.raises(ValueError, match=r"shuffle was 'exact', is 'blocks'\. Build the loader as it was"):
@@ -130,16 +121,6 @@ def test_a_place_beyond_the_epoch_is_refused(array: gzarr.Array, shuffle: object
     assert loader.state_dict() == before
     loader.load_state_dict(before | {"taken": [[1, 100]]})
     assert list(loader) == []
-
-
-@pytest.mark.parametrize("shuffle", [False, "blocks"])
-@pytest.mark.parametrize("drop_last", [False, True])
-def test_every_place_of_every_number_of_ranks_is_taken(array: gzarr.Array, shuffle: object, drop_last: bool) -> None:
-    for world_size in (1, 3, 7):
-        keywords = {"shuffle": shuffle, "world_size": world_size, "drop_last": drop_last}
-        one = gzarr.Loader(array, 9, rank=world_size - 1, **keywords)
-        for _ in one:
-            gzarr.Loader(array, 9, shuffle=shuffle).load_state_dict(one.state_dict())
 
 
 def test_a_place_of_an_order_that_cannot_be_repeated_is_refused(array: gzarr.Array) -> None:

@@ -60,18 +60,6 @@ def test_rows_of_batches_in_any_order(device, memory, layout):
     assert np.array_equal(host(out[...]), VALUES)
 
 
-def test_values_on_a_device():
-    loader = gzarr.Loader(gzarr.array(VALUES, device="emulated"), 8, shuffle=True)
-    out = gzarr.zeros(VALUES.shape, dtype="i4", chunks=(10, 3), device="emulated")
-    on_host = gzarr.zeros(VALUES.shape, dtype="i4", chunks=(10, 3))
-    with gzarr.Writer(out, memory=400) as writer, gzarr.Writer(on_host, memory=400) as other:
-        for step, batch in enumerate(loader):
-            writer.write(loader.batch_ids(step), batch)
-            other.write(loader.batch_ids(step), batch)
-    assert np.array_equal(host(out[...]), VALUES)
-    assert np.array_equal(on_host[...], VALUES)
-
-
 def test_whole_objects_are_written_once():
     store = CountingStore()
     out = gzarr.create_array(store, shape=VALUES.shape, dtype="i4", chunks=(2, 3), shards=(10, 3))
@@ -152,19 +140,6 @@ def test_rows_that_were_never_written_are_told():
     with gzarr.Writer(out, complete=False) as writer:
         writer.write([1], np.array([2]))
     assert out[...].tolist() == [1, 2, 3, 4, 5, 0]
-
-
-def test_a_store_that_fails():
-    store = CountingStore()
-    out = gzarr.create_array(store, shape=6, dtype="i8", chunks=2)
-    writer = gzarr.Writer(out)
-    writer.write([0, 1], np.array([1, 2]))
-    writer.flush()
-    store.failing = True
-    writer.write([2, 3, 4], np.array([3, 4, 5]))
-    with pytest.raises(StoreError, match="the disk is full"):
-        writer.close()
-    assert writer.missing().tolist() == [2, 3, 4, 5]
 
 
 def test_an_error_of_an_earlier_write_is_raised_by_every_later_call():
@@ -249,12 +224,6 @@ def test_what_cannot_be_written_to():
         writer.write([0], {"b": [1.0]})
     with pytest.raises(ValueError, match="state of arrays of 3 rows"):
         writer.load_state_dict({"version": 1, "rows": 4, "stored": []})
-
-
-def test_no_rows():
-    with gzarr.Writer(gzarr.zeros((0, 3))) as writer:
-        writer.write([], np.zeros((0, 3)))
-    assert repr(writer) == "<Writer: 0 of 0 rows stored>"
 
 
 @pytest.mark.parametrize("stored", [[[-2, 2]], [[2, 1]], [[0, 2], [1, 3]], [[0, 9]], [[1]]])
