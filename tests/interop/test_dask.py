@@ -14,9 +14,9 @@ import gzarr
 import gzarr.images
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.device.emulated import EmulatedDevice
+from gzarr.gpu.device.emulated_arrays import EmulatedArray
 from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.interop.dask import from_zarr, to_zarr
-from tests.interop.duck_device import DeviceArray, DuckBackend
 
 DATA = np.arange(60 * 50, dtype="i4").reshape(60, 50)
 LAYOUTS = {
@@ -227,23 +227,28 @@ def test_wrong_calls_of_to_zarr(tmp_path):
 # -- devices -------------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def device():
+    """A backend whose arrays refuse to become NumPy arrays, as CuPy's do."""
+    return GpuBackend(EmulatedDevice(arrays="device"))
+
+
 @pytest.mark.parametrize("dtype", ["i4", ">i4"])
-def test_blocks_stay_on_the_device(tmp_path, dtype):
-    """The device's arrays refuse to become NumPy arrays, as CuPy's do."""
+def test_blocks_stay_on_the_device(tmp_path, dtype, device):
     z = gzarr.create_array(tmp_path / "x.zarr", data=DATA, chunks=(16, 20), dtype=dtype)
-    x = from_zarr(z, device=DuckBackend())
-    assert (type(x._meta), x.dtype) == (DeviceArray, np.int32)
+    x = from_zarr(z, device=device)
+    assert (type(x._meta), x.dtype) == (EmulatedArray, np.int32)
     found = (x[::7, 3:] * 2).compute(scheduler="sync")
-    assert type(found) is DeviceArray
+    assert type(found) is EmulatedArray
     np.testing.assert_array_equal(found.get(), DATA[::7, 3:] * 2)
     to_zarr(x + 1, tmp_path / "y.zarr")
     np.testing.assert_array_equal(gzarr.open_array(tmp_path / "y.zarr", "r")[:], DATA + 1)
 
 
-def test_from_array_keeps_the_device_too():
-    x = da.from_array(gzarr.array(DATA, chunks=(16, 20)).to(DuckBackend()))
-    assert type(x._meta) is DeviceArray
-    assert type(x.sum(axis=0).compute(scheduler="sync")) is DeviceArray
+def test_from_array_keeps_the_device_too(device):
+    x = da.from_array(gzarr.array(DATA, chunks=(16, 20)).to(device))
+    assert type(x._meta) is EmulatedArray
+    assert type(x.sum(axis=0).compute(scheduler="sync")) is EmulatedArray
 
 
 @pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")

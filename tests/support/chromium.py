@@ -5,7 +5,6 @@ Every wait ends at a deadline. WebGL runs on the CPU (SwiftShader), so that pixe
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import json
 import os
@@ -112,10 +111,6 @@ class Browser:
         """Tell Chromium to end, with all its processes."""
         self._session = None
         self.call("Browser.close")
-
-    def screenshot(self) -> bytes:
-        """PNG of what the page shows."""
-        return base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"])
 
 
 @contextlib.contextmanager

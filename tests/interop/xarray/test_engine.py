@@ -15,9 +15,11 @@ import pytest
 import xarray as xr
 
 import gzarr
+from gzarr.gpu.backend import GpuBackend
+from gzarr.gpu.device.emulated import EmulatedDevice
+from gzarr.gpu.device.emulated_arrays import EmulatedArray
 from gzarr.interop.xarray import GzarrBackendEntrypoint, as_dataarray, open_dataset, to_zarr
 from gzarr.storage import CountingStore
-from tests.interop.duck_device import DeviceArray, DuckBackend
 from tests.interop.xarray.datasets import ENCODING, IGNORED, climate, opened
 from tests.support.building import NO_COMPILERS, build, copy_sources
 
@@ -287,11 +289,11 @@ def test_the_entry_point_is_found_in_an_installed_package(tmp_path):
 
 def test_data_variables_are_on_the_device_and_coordinates_on_the_host(path):
     """No step may make a NumPy array: the device's arrays refuse that, as CuPy's do."""
-    dataset = opened(path, device=DuckBackend())
+    dataset = opened(path, device=GpuBackend(EmulatedDevice(arrays="device")))
     assert type(dataset["height"].data) is np.ndarray
     assert dataset["when"].dtype.kind == "M"
     found = dataset["t"].sel(time="2024-06", lat=slice(0, 20)).load()
-    assert type(found.data) is DeviceArray
+    assert type(found.data) is EmulatedArray
     expected = opened(path)["t"].sel(time="2024-06", lat=slice(0, 20)).load()
     np.testing.assert_array_equal(found.data.get(), expected.values)
     for indexers in (
@@ -312,14 +314,14 @@ def test_open_dataset_is_the_engine(path):
 
 
 def test_blocks_on_the_device(path):
-    dataset = open_dataset(path, device=DuckBackend(), chunks={"lon": 12})
+    dataset = open_dataset(path, device=GpuBackend(EmulatedDevice(arrays="device")), chunks={"lon": 12})
     lazy = dataset["t"].data
     assert isinstance(lazy, da.Array)
     assert dataset["t"].chunks == ((10,) * 4, (9,), (12,))
-    assert type(lazy._meta) is DeviceArray
+    assert type(lazy._meta) is EmulatedArray
     assert type(dataset["height"].data) is np.ndarray
     found = (dataset["t"] - 1).data.compute(scheduler="sync")
-    assert type(found) is DeviceArray
+    assert type(found) is EmulatedArray
     np.testing.assert_array_equal(found.get(), opened(path)["t"].to_numpy() - 1)
 
 
