@@ -72,40 +72,6 @@ def test_chains_in_a_wrong_order_are_refused(specs, words: str) -> None:
         prepare(specs, CHUNK)
 
 
-def test_completing_does_not_mend_a_wrong_order() -> None:
-    with pytest.raises(MetadataError, match="bytes"):
-        complete([GzipCodec(), BytesCodec()], CHUNK)
-
-
-@pytest.mark.parametrize(
-    "ids",
-    [
-        ["zlib", "delta"],
-        ["shuffle", "zlib", "crc32"],
-        ["delta", "astype", "bz2"],
-        ["packbits", "lz4"],
-        ["lz4", "packbits"],
-    ],
-)
-def test_filters_of_zarr_v2_may_come_in_any_order(ids: list[str]) -> None:
-    configs = {"delta": {"dtype": "u1"}, "astype": {"encode_dtype": "<i8", "decode_dtype": "<i4"}}
-    specs = [NumcodecsCodec(id, configs.get(id, {})) for id in ids]
-    if ids[0] == "packbits":
-        array = sample("?", (3, 7))
-    elif ids == ["lz4", "packbits"]:
-        # packbits keeps one bit of each byte, so what comes before it must make only 0 and 1
-        specs = [NumcodecsCodec("shuffle", {"elementsize": 1}), NumcodecsCodec("packbits")]
-        array = sample("u1", (3, 7)) % 2
-    elif ids[0] == "delta":
-        specs[0] = NumcodecsCodec("delta")
-        array = sample("<i4", (3, 7))
-    else:
-        array = sample(">i4", (3, 7))
-    chain = chain_for(specs, array, serializer=BytesCodec(None))
-    (data,) = chain.encode([array])
-    assert np.array_equal(chain.decode([bytes(data)])[0], array)
-
-
 def test_an_error_in_the_middle_of_a_chain_names_its_codec() -> None:
     array = sample("<i4", (5,))
     chain = chain_for([Crc32cCodec(), GzipCodec()], array)

@@ -40,11 +40,6 @@ def test_sharding_resolves_both_inner_chains() -> None:
     assert spec.index_repr(I4.shape).shape == (2, 2, 2)
 
 
-def test_nested_sharding_round_trips() -> None:
-    spec, _ = ShardingCodec((4, 3), codecs=[ShardingCodec((2, 1), index_location="start")]).resolve(I4)
-    assert parse_codec(json.loads(json.dumps(spec.to_json()))) == spec
-
-
 @pytest.mark.parametrize(
     ("spec", "words"),
     [

@@ -13,15 +13,12 @@ import pytest
 from gzarr.codecs import (
     BloscCodec,
     CodecSpec,
-    Crc32cCodec,
     GzipCodec,
     NumcodecsCodec,
-    NvcompDeflateCodec,
     VLenBytesCodec,
     VLenUTF8Codec,
     ZstdCodec,
     parse_codec,
-    register_codec,
 )
 from gzarr.codecs.spec import CompressorSpec
 from gzarr.codecs.v2 import SPECS, from_v2, to_numcodecs
@@ -68,14 +65,6 @@ def test_missing_fields_mean_what_numcodecs_takes_for_them(config: dict, spec: C
     assert numcodecs.get_codec(config) == to_numcodecs(spec)
 
 
-def test_numcodecs_objects_read_as_zarr_users_know_them() -> None:
-    assert repr(to_numcodecs(BloscCodec("zstd", 3, "bitshuffle", 8))) == (
-        "Blosc(cname='zstd', clevel=3, shuffle=BITSHUFFLE, blocksize=0)"
-    )
-    assert repr(to_numcodecs(ZstdCodec(1))) == "Zstd(level=1)"
-    assert Crc32cCodec().to_v2() == {"id": "crc32c"}
-
-
 @dataclass(frozen=True, slots=True)
 class Squeeze(CompressorSpec):
     level: int = 3
@@ -91,12 +80,6 @@ def test_a_registered_spec_is_found_by_its_id(monkeypatch: pytest.MonkeyPatch) -
     assert from_v2(Squeeze(2).to_v2()) == parse_codec(to_numcodecs(Squeeze(2))) == Squeeze(2)
     with pytest.raises(MetadataError, match="unknown configuration field 'speed'"):
         from_v2({"id": "squeeze", "speed": 1})
-
-
-def test_registration_makes_the_id_known() -> None:
-    SPECS.pop("nvcomp.deflate")
-    register_codec(NvcompDeflateCodec)
-    assert from_v2({"id": "nvcomp.deflate", "level": 1}) == NvcompDeflateCodec(1)
 
 
 def test_an_object_that_only_shows_a_configuration_runs_nothing() -> None:

@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gzarr.errors import SelectionError
-from gzarr.indexing.copies import CopyPlan, Slots, cut_boxes, make_copies
+from gzarr.indexing.copies import cut_boxes, make_copies
 from gzarr.indexing.grid import Grid, RegularAxis, VaryingAxis, chunk_shape
-from gzarr.indexing.spans import COUNT, IN_START, OUT_START
 
 IMAGES = (RegularAxis(5, 2), RegularAxis(7, 3))
 
@@ -43,36 +42,6 @@ def boxes(draw: Any, grid: Grid) -> tuple[np.ndarray, tuple[int, ...]]:
     return np.array(starts, np.int64).reshape(len(starts), len(grid)), size
 
 
-def carry_out(plan: CopyPlan, array: np.ndarray, n_blocks: int) -> np.ndarray:
-    """The slots that the plan's parts fill; slots that they leave are -1."""
-    blocks = [np.full((plan.rows, *plan.shape[1:]), -1) for _ in range(n_blocks)]
-    slots = Slots(tuple(blocks))
-    for part in plan.parts():
-        bounds = [axis.bounds(c) for axis, c in zip(plan.grid, part.coords, strict=True)]
-        chunk = array[tuple(slice(low, high) for low, high in bounds)]
-        slots[part.out] = chunk[part.inside]
-    return np.concatenate(blocks) if blocks else np.empty((0, *plan.shape[1:]))
-
-
-@given(st.data())
-@settings(max_examples=60)
-def test_every_box_is_whole_in_its_slot(data: st.DataObject) -> None:
-    grid, objects = data.draw(grids())
-    starts, size = data.draw(boxes(grid))
-    array = np.arange(np.prod([axis.extent for axis in grid], dtype=int)).reshape([axis.extent for axis in grid])
-    rows, n = data.draw(st.integers(1, 4)), len(starts)
-    n_blocks = -(-n // rows)
-    slots = np.array(data.draw(st.permutations(range(n_blocks * rows)))[:n], np.int64)
-    fragments = cut_boxes(starts, size, grid)
-    assert all(column.dtype == np.int64 for column in fragments)
-    plan = make_copies(fragments, slots[fragments.box], (n_blocks * rows, *size), rows, grid, objects)
-    filled = carry_out(plan, array, n_blocks)
-    for slot, start in zip(slots, starts.tolist(), strict=True):
-        wanted = array[tuple(slice(low, low + n) for low, n in zip(start, size, strict=True))]
-        np.testing.assert_array_equal(filled[slot], wanted)
-    assert (filled >= 0).sum() == n * np.prod(size, dtype=int)
-
-
 @given(st.data())
 @settings(max_examples=40)
 def test_every_chunk_is_there_once_and_those_of_an_object_stand_together(data: st.DataObject) -> None:
@@ -96,32 +65,12 @@ def test_every_chunk_is_there_once_and_those_of_an_object_stand_together(data: s
             assert all(0 <= i.start < i.stop <= n for copy in part.out for i, n in zip(copy.inside, shape, strict=True))
 
 
-def test_fragments_are_in_c_order_of_chunks_for_each_box() -> None:
-    fragments = cut_boxes(np.array([[1, 2], [4, 0]]), (1, 3), IMAGES)
-    assert fragments.box.tolist() == [0, 0, 1]
-    assert fragments.chunk.tolist() == [0, 1, 6]
-    assert fragments.start.tolist() == [[1, 2], [1, 2], [4, 0]]
-    plan = make_copies(fragments, fragments.box, (2, 1, 3), 2, IMAGES, IMAGES)
-    assert plan.spans[:, :, COUNT].tolist() == [[1, 1], [1, 2], [1, 3]]
-    assert plan.spans[:, :, IN_START].tolist() == [[1, 2], [1, 0], [0, 0]]
-    assert plan.spans[:, :, OUT_START].tolist() == [[0, 0], [0, 1], [0, 0]]
-
-
 def test_no_boxes_make_an_empty_plan() -> None:
     fragments = cut_boxes(np.empty((0, 2), np.int64), (1, 3), IMAGES)
     plan = make_copies(fragments, fragments.box, (4, 1, 3), 4, IMAGES, IMAGES)
     assert plan.nparts == 0
     assert plan.firsts.tolist() == [0]
     assert list(plan.groups(IMAGES)) == []
-
-
-def test_a_box_that_is_copied_twice_needs_its_chunk_once() -> None:
-    fragments = cut_boxes(np.array([[3, 0], [3, 0]]), (1, 3), IMAGES)
-    plan = make_copies(fragments, np.array([5, 2]), (6, 1, 3), 3, IMAGES, IMAGES)
-    (part,) = plan.parts()
-    assert part.coords == (1, 0)
-    assert [copy.out[:2] for copy in part.out] == [(1, 2), (0, 2)]
-    assert part.out[0].out[2:] == (slice(0, 1), slice(0, 3))
 
 
 def test_chunks_without_numbers_are_refused() -> None:

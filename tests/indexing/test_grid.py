@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -84,19 +83,6 @@ def test_shrinking_drops_the_chunks_left_empty() -> None:
     assert axis.resized(0) == VaryingAxis(0, (4,))
     assert axis.resized(11) == VaryingAxis(11, (4, 2, 3, 2))
     assert axis.resized(11, 3) == VaryingAxis(11, (4, 2, 3, 3))
-
-
-def test_lengths_may_reach_past_the_extent() -> None:
-    axis = VaryingAxis(5, (4, 4, 4))
-    assert axis.nchunks == 2
-    assert axis.edges() == [0, 4, 5]
-    assert axis.resized(12) == VaryingAxis(12, (4, 4, 4))
-
-
-@pytest.mark.parametrize("axis", [RegularAxis(0, 3), VaryingAxis(0, (3, 2))])
-def test_an_axis_of_no_elements_has_no_chunks(axis: Any) -> None:
-    assert axis.nchunks == 0
-    assert axis.edges() == [0]
 
 
 def test_grids_are_products_of_axes() -> None:

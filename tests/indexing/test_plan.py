@@ -217,30 +217,10 @@ def test_plans_of_large_boxes_are_small() -> None:
     assert next(iter(plan.parts())).coords == (0, 0, 0)
 
 
-def test_points_out_of_order_are_gathered_by_chunk() -> None:
-    points = normalize_coordinates(([9, 0, 8, 1],), (10,))
-    parts = list(make_plan(points, (RegularAxis(10, 4),)).parts())
-    assert [part.coords for part in parts] == [(0,), (2,)]
-    assert [part.out.tolist() for part in parts] == [[1, 3], [0, 2]]
-    assert [part.inside[0].tolist() for part in parts] == [[0, 1], [1, 0]]
-
-
 def test_chunks_of_one_element_are_full_for_points() -> None:
     plan = make_plan(normalize_coordinates(([3, 1], [0, 0]), (4, 1)), (RegularAxis(4, 1), RegularAxis(1, 1)))
     assert isinstance(plan, PointPlan)
     assert all(part.full for part in plan.parts())
-
-
-def test_nothing_selected_means_no_parts() -> None:
-    grid = (RegularAxis(10, 4), RegularAxis(0, 4))
-    for selection in (
-        normalize_basic((slice(5, 5), slice(None)), (10, 0)),
-        normalize_orthogonal(([], slice(None)), (10, 0)),
-        normalize_mask(np.zeros((10, 0), bool), (10, 0)),
-    ):
-        plan = make_plan(selection, grid)
-        assert list(plan.parts()) == list(plan.groups(grid)) == []
-        assert plan.nparts == 0
 
 
 def test_a_box_between_reversed_bounds_is_empty() -> None:

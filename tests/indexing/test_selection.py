@@ -49,45 +49,6 @@ def test_names_are_taken_out_of_keys(key: Any, rest: Any, fields: Any) -> None:
 # -- normal forms ----------------------------------------------------------------------------------------------------
 
 
-def test_a_plain_box_needs_no_view() -> None:
-    box = normalize_basic((slice(1, 5, 2), ...), SHAPE)
-    assert box.axes == (Range(1, 2, 2), Range(0, 1, 5), Range(0, 1, 4))
-    assert box.shape == (2, 5, 4)
-    assert box.view is None
-
-
-def test_negative_steps_become_increasing_ranges_seen_backwards() -> None:
-    box = normalize_basic((slice(None, None, -2), slice(3, 0, -1)), SHAPE)
-    assert box.axes[:2] == (Range(1, 2, 3), Range(1, 1, 3))
-    assert box.shape == (3, 3, 4)
-    backwards = slice(None, None, -1)
-    assert box.view == (backwards, backwards, slice(None), ...)
-
-
-def test_integers_lose_their_axis_and_new_axes_have_none() -> None:
-    box = normalize_basic((2, None, slice(1, 3), -1), SHAPE)
-    assert box.axes == (Range(2, 1, 1), Range(1, 1, 2), Range(3, 1, 1))
-    assert box.shape == (1, 2)
-    assert np.empty(box.shape)[box.view].shape == (1, 2, 1)
-
-
-def test_boxes_of_no_elements_have_no_negative_size() -> None:
-    for item in (slice(4, 2), slice(9, 20), slice(2, 4, -1), slice(-1, -3)):
-        assert normalize_basic(item, SHAPE).shape == (0, 5, 4)
-
-
-@pytest.mark.parametrize("index", [2, np.int8(2), np.uint64(2), np.array(2), -4])
-def test_whatever_counts_as_an_integer(index: Any) -> None:
-    assert normalize_basic(index, SHAPE).axes[0] == Range(2, 1, 1)
-
-
-def test_lists_wrap_and_keep_their_order() -> None:
-    box = normalize_orthogonal(([3, -1, 3], slice(None), np.array([True, False, True, False])), SHAPE)
-    assert np.asarray(box.axes[0]).tolist() == [3, 5, 3]
-    assert np.asarray(box.axes[2]).tolist() == [0, 2]
-    assert box.shape == (3, 5, 2)
-
-
 def test_the_given_index_array_is_not_changed() -> None:
     given = np.array([-1, 2])
     normalize_orthogonal((given,), SHAPE)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import gzarr
 from gzarr.codecs import BytesCodec, GzipCodec, ShardingCodec, TransposeCodec, ZstdCodec
-from gzarr.errors import CodecError, MetadataError
+from gzarr.errors import CodecError
 from gzarr.layout import sharded as layout_module
 from gzarr.layout.chunk_layout import Layout
 from gzarr.layout.shard import check_overlaps, write_order
@@ -220,22 +220,6 @@ def test_overlaps_are_found_whatever_lies_between() -> None:
                 check_overlaps(index, 64, 16, "end")
         else:
             check_overlaps(index, 64, 16, "end")
-
-
-@pytest.mark.parametrize(
-    ("codecs", "message"),
-    [
-        ([raw((5, 2))], "chunk_shape \\(5, 2\\) does not divide|not a whole number of chunks of 5"),
-        ([raw((2,))], "chunk_shape \\(2,\\)"),
-        (
-            [ShardingCodec((2, 2), codecs=[BytesCodec()], index_codecs=[BytesCodec(), GzipCodec(1)])],
-            "not fixed|fixed size",
-        ),
-    ],
-)
-def test_shards_that_cannot_be_are_refused(codecs: list[Any], message: str) -> None:
-    with pytest.raises(MetadataError, match=message):
-        layout_of(codecs)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ from tests.properties.cases import (
     Case,
     basic_keys,
     block_keys,
-    cases,
     coordinate_keys,
     filled,
     masks,
@@ -115,15 +114,6 @@ def test_writes_of_fields_leave_the_others_alone(drawn: Filled, data: st.DataObj
         value = sample(model.dtype, np.shape(model[index]), rng)[fields]
         array.set_coordinate_selection(points, value, fields=fields)
         put(model, index, fields, value)
-    same(np.asarray(array), model)
-
-
-@given(cases(dtypes=(STRUCT,), layouts=LAYOUTS), st.sampled_from(STRUCT.names))
-def test_a_field_written_to_an_empty_array_leaves_the_fill_value_in_the_others(case: Case, name: str) -> None:
-    array, model = case.make(), case.model()
-    value = sample(STRUCT, (1,), np.random.default_rng(5))[name][0]
-    array[name] = value
-    model[name] = value
     same(np.asarray(array), model)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,7 +10,7 @@ from hypothesis import strategies as st
 import gzarr
 from gzarr.codecs import NumcodecsCodec, ShardingCodec, ZstdCodec
 from gzarr.storage import MemoryStore
-from tests.properties.cases import LAYOUTS, Case, filled, same, sample
+from tests.properties.cases import LAYOUTS, Case, filled, same
 
 DTYPES = ("<i4", "<f4", "|S3", "string", "<M8[D]")
 Filled = tuple[Case, gzarr.Array, np.ndarray]
@@ -32,24 +30,6 @@ def fill_of(case: Case) -> np.ndarray:
 
 
 @given(filled(dtypes=DTYPES), st.data())
-def test_sequences_of_resizes(drawn: Filled, data: st.DataObject) -> None:
-    case, array, model = drawn
-    for _ in range(data.draw(st.integers(1, 4))):
-        shape = tuple(data.draw(st.integers(0, n + 3)) for n in model.shape)
-        array.resize(shape)
-        model = resized(model, shape, fill_of(case))
-        assert array.shape == shape
-        same(np.asarray(array), model)
-        if data.draw(st.booleans()):
-            box = tuple(slice(data.draw(st.integers(0, n)), None) for n in shape)
-            model[box] = sample(case.dtype, np.shape(model[box]), np.random.default_rng(1))
-            array[box] = model[box]
-    reopened = gzarr.open_array(array.store, mode="r")
-    assert reopened.shape == model.shape
-    same(np.asarray(reopened), model)
-
-
-@given(filled(dtypes=DTYPES), st.data())
 def test_what_shrinking_drops_is_gone_from_the_store(drawn: Filled, data: st.DataObject) -> None:
     """The store of a shrunk array holds what it would hold if the array had been written at that size."""
     case, array, model = drawn
@@ -63,21 +43,6 @@ def test_what_shrinking_drops_is_gone_from_the_store(drawn: Filled, data: st.Dat
     assert {key for key, _ in array.store.items()} <= written | set(array.store) & written
     array.resize(tuple(n + 9 for n in shape))
     same(np.asarray(array), resized(resized(model, shape, fill_of(case)), array.shape, fill_of(case)))
-
-
-@given(filled(dtypes=DTYPES, min_ndim=1), st.data())
-def test_appends_on_any_axis(drawn: Filled, data: st.DataObject) -> None:
-    case, array, model = drawn
-    rng = np.random.default_rng(2)
-    for _ in range(data.draw(st.integers(1, 4))):
-        axis = data.draw(st.integers(0, model.ndim - 1))
-        length = data.draw(st.integers(0, 5))
-        more = sample(case.dtype, tuple(length if i == axis else n for i, n in enumerate(model.shape)), rng)
-        given_as: Any = more if data.draw(st.booleans()) or not more.size else gzarr.array(more, dtype=case.dtype)
-        model = np.concatenate([model, more], axis=axis)
-        assert array.append(given_as, axis=axis) == model.shape
-    same(np.asarray(array), model)
-    same(np.asarray(gzarr.open_array(array.store, mode="r")), model)
 
 
 # -- by example ------------------------------------------------------------------------------------------------------
