@@ -57,13 +57,6 @@ def test_bad_options_are_one_line(source, tmp_path, capsys, arguments):
     assert not (tmp_path / "b.zarr").exists()
 
 
-@pytest.mark.parametrize("arguments", [["--chunks", "a"], ["--chunks", ","], ["--if-exists", "no"], ["--resume=1"]])
-def test_misuse_exits_with_2(source, arguments):
-    with pytest.raises(SystemExit) as stop:
-        main(["copy", source, "b.zarr", *arguments])
-    assert stop.value.code == 2
-
-
 @pytest.mark.parametrize("option", [["--memory", "0"], ["--memory", "x"], ["--chunks", "a"], ["--chunks", ""]])
 def test_wrong_numbers_are_misuse_that_is_explained(source, tmp_path, capsys, option):
     with pytest.raises(SystemExit) as stopped:

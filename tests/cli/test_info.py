@@ -11,18 +11,6 @@ import gzarr
 from gzarr.cli.main import main
 
 
-def test_info_describes_an_array(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["info", str(data / "foo" / "bar")]) == 0
-    out = capsys.readouterr().out
-    assert "(10, 20)" in out
-    assert "int32" in out.lower()
-
-
-def test_info_describes_a_group(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["info", str(data)]) == 0
-    assert "foo" in capsys.readouterr().out
-
-
 def test_info_says_what_programs_want_to_know(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = gzarr.open_group(tmp_path / "a.zarr", mode="w", attributes={"title": "x"})
     named = {"dimension_names": ("y", None), "attributes": {"units": "K"}, "fill_value": float("nan")}

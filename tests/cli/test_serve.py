@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import io
 import json
 import re
 import signal
@@ -22,7 +21,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image as Picture
 
 import gzarr
 from gzarr.cli import http_server
@@ -326,36 +324,6 @@ def test_the_command_serves_until_ctrl_c(root: Path) -> None:
         assert process.wait(20) == 0
         assert process.stdout.read().endswith("stopped\n")
         assert '"GET /zarr.json HTTP/1.1" 200' in process.stderr.read()
-
-
-def test_neuroglancer_shows_what_is_served(url: str, browser: Any) -> None:
-    neuroglancer = pytest.importorskip("neuroglancer")
-    neuroglancer.set_server_bind_address("127.0.0.1")
-    viewer = neuroglancer.Viewer()
-    try:
-        with viewer.config_state.txn() as config:
-            config.show_ui_controls = config.show_panel_borders = False
-            config.viewer_size = [96, 64]
-        browser.open(viewer.get_viewer_url())
-        shader = "void main() { emitGrayscale(float(getDataValue().value) / 6144.0); }"
-        with viewer.txn() as state:
-            state.layers["a"] = neuroglancer.ImageLayer(
-                source=f"zarr://{url}a.zarr/inner/sharded", shader=shader, opacity=1
-            )
-            state.dimensions = neuroglancer.CoordinateSpace(names=["x", "y"], units="", scales=[1, 1])
-            state.position = [48, 32]
-            state.cross_section_scale = 1
-            state.layout = "xy"
-            state.show_axis_lines = state.show_scale_bar = state.show_default_annotations = False
-        done, found = threading.Event(), []
-        viewer.async_screenshot(lambda state: (found.append(state.screenshot), done.set()))
-        assert done.wait(20)
-        with Picture.open(io.BytesIO(found[0].image)) as picture:
-            seen = np.asarray(picture.convert("RGB")).astype(int)
-        assert np.abs(seen - ROWS[..., None] / 6144 * 255).max() <= 1
-    finally:
-        browser.open("about:blank")
-        neuroglancer.stop()
 
 
 def connect(url: str) -> socket.socket:

@@ -5,7 +5,6 @@ HDF5's library itself crashes on some damaged metadata, so its files are damaged
 
 import random
 import zlib
-from pathlib import Path
 
 import h5py
 import netCDF4
@@ -119,9 +118,3 @@ def test_hdf5_whose_groups_are_damaged_is_refused(tmp_path):
         convert.from_hdf5(tmp_path / "a.h5", MemoryStore())
     with h5py.File(tmp_path / "a.h5") as file, pytest.raises(CopyError, match=r"a\.h5.*whole copy"):
         gzarr.copy_all(file, gzarr.group())
-
-
-def test_a_file_without_damage_is_taken(tmp_path):
-    for name, make in FILES.items():
-        make(Path(tmp_path / name))
-        convert.from_file(tmp_path / name, MemoryStore())

@@ -174,24 +174,6 @@ def test_unlimited_dimensions_stay_unlimited(tmp_path):
         convert.to_netcdf(dest, tmp_path / "c.nc")
 
 
-def test_variables_have_chunks_of_their_own(tmp_path):
-    with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
-        for dim, length in (("time", 4), ("lat", 6)):
-            file.createDimension(dim, length)
-            file.createVariable(dim, "f8", (dim,))[:] = 0
-        file.createVariable("t", "f4", ("time", "lat"))[:] = 0
-    dest = MemoryStore()
-    each = {"t": {"chunks": {"time": 1}, "compressors": None}}
-    convert.from_netcdf(tmp_path / "a.nc", dest, chunks={"lat": 3}, each=each)
-    root = gzarr.open(dest)
-    assert [root[name].chunks for name in ("t", "lat", "time")] == [(1, 6), (3,), (4,)]
-    assert root["t"].compressors == ()
-    with pytest.raises(CopyError, match="no axis named 'lon'"):
-        convert.from_netcdf(tmp_path / "a.nc", MemoryStore(), chunks={"lon": 3})
-    with pytest.raises(CopyError, match="no such array"):
-        convert.from_netcdf(tmp_path / "a.nc", MemoryStore(), each={"u": {"chunks": 1}})
-
-
 def test_metadata_of_conversions_are_consolidated(tmp_path, zarr_format):
     with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
         file.createDimension("x", 2)
@@ -332,21 +314,6 @@ def test_hdf5_keeps_chunks_attributes_and_the_names_of_dimensions(tmp_path):
     assert gzarr.open(dest)["only"].chunks == (4, 6)
     with pytest.raises(CopyError, match="no group or dataset 'nothing'"):
         convert.from_hdf5(tmp_path / "a.h5", dest, group="nothing")
-
-
-def test_hdf5_round_trip(tmp_path):
-    root = gzarr.group()
-    root.create_array("a/x", data=np.arange(12).reshape(3, 4), chunks=(2, 2), fill_value=-1, attributes={"unit": "m"})
-    root.create_array("s", data=np.array(["ü", ""], object), dtype=str)
-    convert.to_hdf5(root, tmp_path / "a.h5", compression="lzf")
-    with h5py.File(tmp_path / "a.h5") as file:
-        assert (file["a/x"].compression, file["a/x"].chunks) == ("lzf", (2, 2))
-    dest = MemoryStore()
-    convert.from_hdf5(tmp_path / "a.h5", dest)
-    back = gzarr.open_group(dest)
-    assert back["a/x"].metadata == root["a/x"].metadata
-    assert np.array_equal(back["a/x"][:], root["a/x"][:])
-    assert back["s"][:].tolist() == ["ü", ""]
 
 
 @pytest.mark.parametrize("nrecords", [0, 1, 5])

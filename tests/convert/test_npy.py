@@ -49,13 +49,6 @@ def test_pickles_and_hostile_archives_are_refused(tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.npy", "a.npz"]
 
 
-def test_a_npz_file_that_is_cut_off(tmp_path):
-    np.savez(tmp_path / "a.npz", x=np.arange(1000))
-    (tmp_path / "a.npz").write_bytes((tmp_path / "a.npz").read_bytes()[:4000])
-    with pytest.raises(CopyError, match="cannot read"):
-        convert.from_file(tmp_path / "a.npz", MemoryStore())
-
-
 @pytest.mark.parametrize("dtype", ["i4", ">f8", "?", "c8", "M8[D]", "S3", "U2", [("a", "i4"), ("b", "f8")]])
 @pytest.mark.parametrize("shape", [(), (0, 3), (7, 5)])
 def test_arrays_become_npy(tmp_path, dtype, shape):

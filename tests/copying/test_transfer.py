@@ -367,9 +367,3 @@ def test_the_error_of_a_replacement_says_that_data_may_be_gone(monkeypatch):
     monkeypatch.setattr(store, "set", lambda *_: (_ for _ in ()).throw(OSError("the disk is full")))
     with pytest.raises(CopyError, match=r"may be gone, as if_exists='replace' demands\): the disk is full"):
         gzarr.transfer(np.arange(4), store, if_exists="replace")
-
-
-def test_into_an_archive(tmp_path):
-    source = hierarchy()
-    gzarr.transfer(source, tmp_path / "b.zip")
-    check_hierarchy(gzarr.open_group(tmp_path / "b.zip", mode="r"), source)

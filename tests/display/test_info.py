@@ -99,11 +99,6 @@ def test_html_is_escaped():
     assert "<tr><th align='left'>Type</th><td align='left'>gzarr.Array</td></tr>" in root["<b>"].info._repr_html_()
 
 
-def test_info_complete_is_info():
-    z = gzarr.zeros(3)
-    assert str(z.info_complete()) == str(z.info)
-
-
 def test_variable_length_elements_and_rectilinear_chunks():
     assert "Data type          : object" in str(gzarr.array(["a"], dtype=str).info)
     assert "Chunk shape        : ((1, 2),)" in str(gzarr.zeros(3, chunks=[[1, 2]]).info)

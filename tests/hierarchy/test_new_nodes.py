@@ -58,15 +58,6 @@ def test_assigning_across_stores(root, kind, tmp_path):
         assert target["copy/bar/y"][:].tolist() == [0, 1, 2]
 
 
-def test_assigning_a_sharded_array():
-    g = gzarr.group()
-    z = g.create_array("s", shape=(8, 8), chunks=(2, 2), shards=(4, 4), dtype="i4", dimension_names=["y", "x"])
-    z[:] = np.arange(64).reshape(8, 8)
-    g["t"] = z
-    assert (g["t"].chunks, g["t"].shards, g["t"].dimension_names) == ((2, 2), (4, 4), ("y", "x"))
-    assert np.array_equal(g["t"][:], z[:])
-
-
 @pytest.mark.parametrize(("source", "target"), [(2, 3), (3, 2)])
 def test_assigning_across_formats(source, target):
     one = gzarr.group(zarr_format=source)
@@ -159,17 +150,3 @@ def test_creation_functions(root, zarr_format):
         assert (made.shape, made.chunks, made.zarr_format) == ((4, 6), (2, 3), zarr_format)
     assert root.full_like("fl", root["a"], 9)[0, 0] == 9
     assert root.full_like("fl2", root["a"], fill_value=9, dtype="f8").dtype == np.float64
-
-
-def test_formats_are_not_mixed(root, zarr_format):
-    assert all(node.zarr_format == zarr_format for _, node in root.members(None))
-    foreign = {2: "zarr.json", 3: ".zgroup"}[zarr_format]
-    assert not any(key.endswith(foreign) for key in root.store)
-
-
-def test_an_array_does_not_replace_a_group() -> None:
-    root = gzarr.group()
-    root.create_group("a").zeros("b", shape=3)
-    with pytest.raises(gzarr.errors.ContainsGroupError, match=r"'a' is a group.*delete it"):
-        root["a"] = np.arange(3)
-    assert root["a/b"].shape == (3,)

@@ -122,14 +122,6 @@ def test_a_region_of_a_level(tmp_path: Path) -> None:
         image.region(scale=math.nan)
 
 
-def test_the_level_follows_from_the_scale() -> None:
-    image = open_image(pyramid())
-    assert [image.level_for(scale) for scale in (0.1, 0.5, 0.9, 1.0, 8)] == [0, 0, 0, 1, 1]
-    assert image.level_for({"y": 1000}, units="nanometer") == 1
-    data, coords = image.region(scale=1, y=slice(1, 3))
-    assert (data.tolist(), coords["y"].tolist()) == ([[1] * 5] * 2, [1.25, 2.25])
-
-
 def test_images_are_pickled_and_moved() -> None:
     image = open_image(pyramid())
     for other in (pickle.loads(pickle.dumps(image)), image.to("cpu"), image.reopened()):

@@ -178,27 +178,6 @@ def test_a_profile_within_another_counts_in_both() -> None:
     check(inner)
 
 
-def test_profiles_of_several_threads_count_their_own() -> None:
-    array = stored()
-    both = threading.Barrier(2)
-    found: dict[int, report.Profile] = {}
-
-    def work(n: int) -> None:
-        both.wait(WAIT_S)
-        with gzarr.profile() as found[n]:
-            both.wait(WAIT_S)
-            for _ in range(n):
-                array[:]
-            both.wait(WAIT_S)
-
-    threads = [threading.Thread(target=work, args=(n,)) for n in (1, 3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(WAIT_S)
-    assert [found[n].stages["read"].chunks for n in (1, 3)] == [12, 36]
-
-
 @pytest.mark.parametrize("device", DEVICES)
 def test_coroutines_count_their_own(device) -> None:
     array = stored(device)

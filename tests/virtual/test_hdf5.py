@@ -186,15 +186,6 @@ def test_files_that_this_process_writes_are_not_taken_for_the_one_that_is_read(p
     assert group.store.get_many([Request("x/c/0/0")])[0] is not None
 
 
-def test_strict_devices_decode_deflate_and_shuffle(path):
-    with h5py.File(path, "w") as file:
-        file.create_dataset("x", data=DATA, chunks=(16, 16), compression="gzip", shuffle=True)
-    with gzarr.config.set({"gpu.strict": True}):
-        array = gzarr.open(path, mode="r", device="emulated")["x"]
-        np.testing.assert_array_equal(np.asarray(array[...]), DATA)
-    assert {step.where for step in array.placement} == {"emulated"}
-
-
 def test_what_zarr_lacks_is_left_out_and_said(path):
     with h5py.File(path, "w") as file:
         file["x"] = DATA
@@ -246,29 +237,10 @@ def test_the_file_stays_open_for_chunks_that_h5py_reads_until_the_store_is_close
         file["x"][0, 0] = 5
 
 
-@pytest.mark.parametrize("locking", [None, False])
-def test_files_that_h5py_has_open_are_read_beside_it(path, locking):
-    with h5py.File(path, "w") as file:
-        file.create_dataset("x", data=DATA, chunks=(8, 8), compression="lzf")
-        file.create_dataset("y", data=DATA, chunks=(8, 8))
-    with h5py.File(path, "r", locking=locking):
-        group = gzarr.open_group(path, mode="r")
-        np.testing.assert_array_equal(group["x"][...], DATA)
-        np.testing.assert_array_equal(group["y"][...], DATA)
-
-
 def test_what_was_never_written_behind_a_block_of_the_users(path):
     with h5py.File(path, "w", userblock_size=512) as file:
         file.create_dataset("x", (4, 4), "i4", fillvalue=7)
     assert set(gzarr.open(path, mode="r")["x"][...].ravel().tolist()) == {7}
-
-
-@pytest.mark.parametrize("libver", ["earliest", "latest"])
-def test_axes_that_grow_and_are_not_the_first(path, libver):
-    data = np.arange(240).reshape(8, 5, 6)
-    with h5py.File(path, "w", libver=libver) as file:
-        file.create_dataset("x", data=data, chunks=(3, 2, 4), maxshape=(8, None, 6))
-    np.testing.assert_array_equal(gzarr.open(path, mode="r")["x"][...], data)
 
 
 def test_shuffled_bytes_that_are_no_whole_number_of_elements(path):

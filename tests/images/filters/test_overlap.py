@@ -76,13 +76,6 @@ def test_halos_of_any_depth_are_those_of_numpy(draw: st.DataObject, device: str)
     np.testing.assert_array_equal(out.to("cpu")[...], corners(padded)[inner])
 
 
-def test_a_halo_may_lie_on_one_side(data: np.ndarray) -> None:
-    z = gzarr.array(data, chunks=(8, 16, 16))
-    out = map_overlap(lambda x: np.roll(x, 3, 0), z, None, {0: (3, 0)}, "nearest")
-    np.testing.assert_array_equal(out[3:], data[:-3])
-    np.testing.assert_array_equal(out[:3], np.broadcast_to(data[0], (3, 33, 41)))
-
-
 def test_inputs_differ_in_chunks_and_dtype(data: np.ndarray, device: str) -> None:
     z, mask = gzarr.array(data, chunks=(8, 16, 16)), gzarr.array(data > 500, chunks=(20, 7, 41))
 
