@@ -103,4 +103,4 @@ def _look(group: Any, state: Numbers, row: int) -> Counts:
     return counts + kills.compare_row(group, state, row)
 
 
-SCENARIOS = (Scenario("interrupts", "a writer is interrupted (Ctrl-C)", interrupts, KEPT, unsafe=("dbm",)),)
+SCENARIOS = (Scenario("interrupts", "a writer is interrupted (Ctrl-C)", interrupts, KEPT),)

@@ -279,7 +279,7 @@ def _write_own_rows(library: Gzarr, place: Place, state: Numbers, own: int, stop
 
 
 SCENARIOS = (
-    Scenario("kills", "writers are killed (`kill -9`)", kills, KEPT, unsafe=("dbm",)),
-    Scenario("kills of appends", "a process that appends is killed", kills_of_appends, KEPT, unsafe=("dbm",)),
+    Scenario("kills", "writers are killed (`kill -9`)", kills, KEPT),
+    Scenario("kills of appends", "a process that appends is killed", kills_of_appends, KEPT),
     Scenario("kills beside writers", "a writer is killed, others go on", kills_beside_writers, PROCESSES),
 )

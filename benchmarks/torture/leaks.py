@@ -98,7 +98,5 @@ def grown(before: Usage, after: Usage, n: int) -> Counts:
 
 
 SCENARIOS = (
-    Scenario(
-        "leaks", "opening, reading and writing again and again", leaks, ("local", "zip", "dbm", "memory", *DATABASES)
-    ),
+    Scenario("leaks", "opening, reading and writing again and again", leaks, ("local", "zip", "memory", *DATABASES)),
 )

@@ -11,8 +11,8 @@ from benchmarks.torture.scenario import LOSSES, Counts
 
 START, END = "<!-- torture: generated -->", "<!-- end -->"
 WORDS = {"raw_errors": "raw errors"}
-HEADS = {"local": "directory", "views": "directory, several views", "zip": "ZIP", "sqlite": "SQLite", "lmdb": "LMDB"}
-HEADS |= {"dbm": "DBM", "redis": "Redis", "s3": "S3", "none": "no store"}
+HEADS = {"local": "directory", "views": "directory, several views", "zip": "ZIP", "sqlite": "SQLite"}
+HEADS |= {"s3": "S3", "none": "no store"}
 
 
 def line(counts: Counts) -> str:

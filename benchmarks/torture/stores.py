@@ -9,7 +9,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,10 +18,10 @@ from benchmarks.s3.server import BUCKET
 from benchmarks.torture.children import apart
 from benchmarks.torture.scenario import Counts
 
-DATABASES = ("sqlite", "lmdb", "redis", "s3")
+DATABASES = ("sqlite", "s3")
 PROCESSES = ("local", *DATABASES)  # several processes may write
 SEEN = ("local", "views", *DATABASES)  # and see a directory in several ways
-AT_CLOSE = ("zip", "dbm")  # promise nothing before they are closed
+AT_CLOSE = ("zip",)  # promises nothing before they are closed
 KEPT = (*PROCESSES, *AT_CLOSE)  # outlive the process
 TEMPORARY = "__gzarr_tmp"  # what the names of gzarr's temporary files and locks contain
 START_TIMEOUT_S = 20.0
@@ -102,24 +101,6 @@ def _sqlite(place: Place, mode: str) -> Any:
     return SQLiteStore(place.path)
 
 
-def _lmdb(place: Place, mode: str) -> Any:
-    from gzarr.storage import LMDBStore
-
-    return LMDBStore(place.path)
-
-
-def _dbm(place: Place, mode: str) -> Any:
-    from gzarr.storage import DBMStore
-
-    return DBMStore(place.path, "r" if mode == "r" else "c")
-
-
-def _redis(place: Place, mode: str) -> Any:
-    from gzarr.storage import RedisStore
-
-    return RedisStore(place.name, unix_socket_path=str(place.folder / "redis.sock"))
-
-
 def _s3(place: Place, mode: str) -> Any:
     import gzarr
 
@@ -139,9 +120,6 @@ OPENERS: dict[str, Callable[[Place, str], Any]] = {
     "views": _views,
     "zip": _zip,
     "sqlite": _sqlite,
-    "lmdb": _lmdb,
-    "dbm": _dbm,
-    "redis": _redis,
     "s3": _s3,
     "memory": _memory,
 }
@@ -150,9 +128,6 @@ ENDINGS = {
     "views": "zarr",
     "zip": "zip",
     "sqlite": "sqlite",
-    "lmdb": "lmdb",
-    "dbm": "dbm",
-    "redis": "redis",
     "s3": "s3",
 }
 ENDINGS["memory"] = "memory"
@@ -160,10 +135,6 @@ ENDINGS["memory"] = "memory"
 
 def absence(kind: str) -> str | None:
     """Why a kind of store cannot be used on this machine; None if it can."""
-    if kind == "redis" and not (importlib.util.find_spec("redis") and program("redis-server")):
-        return "no redis-server or no client"
-    if kind == "lmdb" and not importlib.util.find_spec("lmdb"):
-        return "no lmdb"
     if kind == "s3" and not importlib.util.find_spec("obstore"):
         return "no obstore"
     return None
@@ -176,7 +147,7 @@ def program(name: str) -> str | None:
 
 def import_client(kind: str) -> None:
     """Import what a kind of store needs, so that forked processes need not."""
-    modules = {"redis": "redis", "lmdb": "lmdb", "sqlite": "sqlite3", "dbm": "dbm.dumb", "s3": "obstore"}
+    modules = {"sqlite": "sqlite3", "s3": "obstore"}
     if kind in modules:
         importlib.import_module(modules[kind])
 
@@ -194,20 +165,6 @@ def served(kind: str, folder: Path) -> Iterator[None]:
             server.kill()
 
 
-def _redis_server(folder: Path) -> subprocess.Popen[str]:
-    socket = folder / "redis.sock"
-    command = [program("redis-server") or "redis-server", "--port", "0", "--unixsocket", str(socket)]
-    command += ["--save", "", "--appendonly", "no", "--dir", str(folder)]
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True)
-    end = time.monotonic() + START_TIMEOUT_S
-    while not socket.exists():
-        if server.poll() is not None or time.monotonic() > end:
-            server.kill()
-            raise RuntimeError("redis-server did not start")
-        time.sleep(0.01)
-    return server
-
-
 def _s3_server(folder: Path) -> subprocess.Popen[str]:
     """The server of the benchmarks: one thread answers, so a condition and the change that it guards are one step."""
     (folder / "s3").mkdir()
@@ -218,4 +175,4 @@ def _s3_server(folder: Path) -> subprocess.Popen[str]:
     return server
 
 
-SERVERS = {"redis": _redis_server, "s3": _s3_server}
+SERVERS = {"s3": _s3_server}

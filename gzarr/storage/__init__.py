@@ -19,8 +19,7 @@ from gzarr.storage.capabilities import ANY, Buffer, Change, Conditional, Files, 
 from gzarr.storage.chunk_store import SplitStore
 from gzarr.storage.in_place import ELSEWHERE, ICECHUNK, call, is_instance, open_named, open_object, without_places
 from gzarr.storage.local import LocalStore
-from gzarr.storage.managed import ManagedMemoryStore, named
-from gzarr.storage.memory import MemoryStore, find_memory, is_mapping
+from gzarr.storage.memory import MemoryStore, find_memory, is_mapping, named
 from gzarr.storage.store_path import StorePath
 from gzarr.storage.synchronizers import ProcessSynchronizer, ThreadSynchronizer, synchronized
 from gzarr.storage.v2 import DirectoryStore, NestedDirectoryStore, TempStore
@@ -30,22 +29,16 @@ from gzarr.storage.zip import ZipStore
 from gzarr.storage.zip_format import ZipMode
 
 if TYPE_CHECKING:
-    from gzarr.storage.azure import ABSStore
-    from gzarr.storage.dbm import DBMStore
     from gzarr.storage.disk_cache import DiskCache
     from gzarr.storage.foreign import ZarrStore
     from gzarr.storage.fsspec import FsspecStore
     from gzarr.storage.fsstore import FSStore
     from gzarr.storage.http import HTTPStore
-    from gzarr.storage.lmdb import LMDBStore
-    from gzarr.storage.mongodb import MongoDBStore
     from gzarr.storage.n5 import N5FSStore, N5Store
     from gzarr.storage.objects import ObjectStore
-    from gzarr.storage.redis import RedisStore
     from gzarr.storage.sqlite import SQLiteStore
     from gzarr.storage.urls import StoreURL
 
-    GpuMemoryStore: type[MemoryStore]
     contains_array: Callable[..., bool]
     contains_group: Callable[..., bool]
     getsize: Callable[..., int]
@@ -56,23 +49,17 @@ if TYPE_CHECKING:
     rmdir: Callable[..., None]
 
 # Names by the module that has them, which is imported when one of them is first asked for: what these stores stand on
-# takes time to load. Functions that zarr 2 has in this module make and find nodes, one store needs a device, and files
-# of other formats need readers, of which the module for stores must know nothing.
+# takes time to load. Functions that zarr 2 has in this module make and find nodes, of which the module for stores must
+# know nothing.
 _NAMES = {
-    "gzarr.api.gpu_memory": "GpuMemoryStore",
     "gzarr.api.stored": "contains_array contains_group getsize init_array init_group listdir rename rmdir",
-    "gzarr.storage.azure": "ABSStore",
-    "gzarr.storage.dbm": "DBMStore",
     "gzarr.storage.disk_cache": "DiskCache",
     "gzarr.storage.foreign": "ZarrStore",
     "gzarr.storage.fsspec": "FsspecStore",
     "gzarr.storage.fsstore": "FSStore",
     "gzarr.storage.http": "HTTPStore",
-    "gzarr.storage.lmdb": "LMDBStore",
-    "gzarr.storage.mongodb": "MongoDBStore",
     "gzarr.storage.n5": "N5FSStore N5Store",
     "gzarr.storage.objects": "ObjectStore",
-    "gzarr.storage.redis": "RedisStore",
     "gzarr.storage.sqlite": "SQLiteStore",
     "gzarr.storage.urls": "StoreURL",
 }
@@ -306,33 +293,26 @@ def _open_memory(url: str, read_only: bool) -> tuple[Store, str]:
 
 __all__ = [
     "ANY",
-    "ABSStore",
     "Buffer",
     "Change",
     "Conditional",
     "CountingStore",
-    "DBMStore",
     "DirectoryStore",
     "DiskCache",
     "FSStore",
     "Files",
     "FsspecStore",
-    "GpuMemoryStore",
     "HTTPStore",
     "KVStore",
-    "LMDBStore",
     "LRUStoreCache",
     "LocalStore",
     "LoggingStore",
-    "ManagedMemoryStore",
     "MemoryStore",
-    "MongoDBStore",
     "N5FSStore",
     "N5Store",
     "NestedDirectoryStore",
     "ObjectStore",
     "ProcessSynchronizer",
-    "RedisStore",
     "Request",
     "SQLiteStore",
     "Segments",

@@ -1,7 +1,7 @@
 """What a fork would copy halfway: databases in use by other threads, and the threads and connections of clients.
 
 A forked child has one thread. Locks that other threads held are never released in it. A library that guards itself by
-such locks (SQLite, LMDB) hangs at its next call, so no thread is inside one of them while the process forks: a thread
+such locks (SQLite) hangs at its next call, so no thread is inside one of them while the process forks: a thread
 holds a lock of its own meanwhile, and a fork takes the locks of all threads.
 
 A client whose threads or connections do not survive a fork raises an error in the child (`ForkGuard.check`).

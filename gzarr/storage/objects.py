@@ -11,11 +11,11 @@ from functools import partial
 from typing import Any
 
 from gzarr.errors import StoreError
-from gzarr.storage.capabilities import Buffer, Segments, Versioned
+from gzarr.storage.capabilities import ANY, Buffer, Change, Conditional, Segments, Versioned
 from gzarr.storage.credentials import shown_cause
 from gzarr.storage.extras import require
 from gzarr.storage.forks import OBSTORE
-from gzarr.storage.remote import Answer, EntityTags, TaggedStore, TaggedWrites, strong
+from gzarr.storage.remote import Answer, EntityTags, RemoteStore, strong
 from gzarr.storage.rules import byte_view, check_key, check_path, listing, pickled, without_secrets
 from gzarr.storage.server_errors import lacks_container, remedy
 
@@ -39,7 +39,7 @@ _BUCKETS = frozenset({"S3Store", "GCSStore", "AzureStore"})
 _NO_RANGES = ("non-partial", "Range request not supported")
 
 
-class ObjectStore(TaggedStore):
+class ObjectStore(RemoteStore):
     """A store in a bucket or container, or in any other store of obstore; needs ``pip install 'gzarr[s3]'``.
 
     Parameters
@@ -125,12 +125,12 @@ class ObjectStore(TaggedStore):
         return EntityTags(self)
 
     @property
-    def conditional(self) -> TaggedWrites | None:
+    def conditional(self) -> Conditional | None:
         """Changes on the condition that an object still has its entity tag or, on Google's servers, its generation.
 
         None once the server has said that it does not know such conditions.
         """
-        return None if self._unconditional else TaggedWrites(self, deletes=False)
+        return None if self._unconditional else _TaggedWrites(self)
 
     def _get_tagged(self, key: str) -> Versioned | None:
         def get() -> Versioned:
@@ -142,6 +142,7 @@ class ObjectStore(TaggedStore):
         return self._asked("read", key, get)
 
     def _put_if(self, key: str, data: bytes | memoryview | None, tag: Any, *, retried: bool = False) -> bool:
+        """Store one object if it has a tag, or if it is missing and the tag is None. Returns: whether that was done."""
         if data is None:
             raise StoreError(f"store {self}: cannot delete {key!r} on a condition")
         if tag == {}:
@@ -269,6 +270,37 @@ class ObjectStore(TaggedStore):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return pickled(self, ObjectStore, self.store, read_only=self.read_only, url=self._url, path=self._path)
+
+
+class _TaggedWrites(Conditional):
+    """Changes that a server carries out if an object still has its tag (HTTP ``If-Match``), many at once."""
+
+    deletes = False
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+
+    def get_tagged(self, keys: Sequence[str]) -> list[Versioned | None]:
+        """Fetch whole objects; the answers bring the tags."""
+        return self._store.together(self._store._get_tagged, keys)  # noqa: SLF001 - one module, two classes
+
+    def set_if(self, changes: Sequence[Change]) -> list[bool]:
+        """Carry out changes."""
+        self._store.check_writable()
+        for change in changes:
+            check_key(change.key)
+        return self._store.together(self._change, changes)
+
+    def _change(self, change: Change) -> bool:
+        key, value, tag = change
+        data = None if value is None else byte_view(key, value)
+        if tag is not ANY and not self._store._unconditional:  # noqa: SLF001
+            return self._store._put_if(key, data, tag)  # noqa: SLF001
+        if data is None:
+            self._store._remove(key)  # noqa: SLF001
+        else:
+            self._store._put(key, data)  # noqa: SLF001
+        return True
 
 
 class _ObjectSegments(Segments):

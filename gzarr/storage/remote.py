@@ -15,7 +15,7 @@ from gzarr.concurrency import Pool, run_in_threads
 from gzarr.config import config
 from gzarr.errors import ReplacedError, StoreError
 from gzarr.storage.base import R, T
-from gzarr.storage.capabilities import ANY, Buffer, Change, Conditional, Request, Versioned, Versions, host_view
+from gzarr.storage.capabilities import Buffer, Request, Versioned, Versions, host_view
 from gzarr.storage.coalesce import WAITING_MAX_NBYTES, coalesce
 from gzarr.storage.credentials import shown_cause
 from gzarr.storage.flat import FlatStore
@@ -86,44 +86,6 @@ class EntityTags(Versions):
     def get_versioned(self, requests: Sequence[Request]) -> list[Versioned | None]:
         """Fetch every request with the token of its version, many at once. Raises: StoreError."""
         return self._store.together(self._store._fetch_versioned, requests)  # noqa: SLF001
-
-
-class TaggedWrites(Conditional):
-    """Changes that a server carries out if an object still has its tag (HTTP ``If-Match``).
-
-    Parameters
-    ----------
-    store : TaggedStore
-        Whose requests are made, many at once.
-    deletes : bool
-        Whether the server deletes on a condition, too.
-    """
-
-    def __init__(self, store: TaggedStore, *, deletes: bool) -> None:
-        self._store = store
-        self.deletes = deletes
-
-    def get_tagged(self, keys: Sequence[str]) -> list[Versioned | None]:
-        """Fetch whole objects, many at once; the answers bring the tags. Raises: StoreError."""
-        return self._store.together(self._store._get_tagged, keys)  # noqa: SLF001 - one module, two classes
-
-    def set_if(self, changes: Sequence[Change]) -> list[bool]:
-        """Carry out changes, many at once. Raises: StoreError."""
-        self._store.check_writable()
-        for change in changes:
-            check_key(change.key)
-        return self._store.together(self._change, changes)
-
-    def _change(self, change: Change) -> bool:
-        key, value, tag = change
-        data = None if value is None else byte_view(key, value)
-        if tag is not ANY and not self._store._unconditional:  # noqa: SLF001
-            return self._store._put_if(key, data, tag)  # noqa: SLF001
-        if data is None:
-            self._store._remove(key)  # noqa: SLF001
-        else:
-            self._store._put(key, data)  # noqa: SLF001
-        return True
 
 
 class RemoteStore(FlatStore):
@@ -331,22 +293,6 @@ class RemoteStore(FlatStore):
 
     def _replaced(self, key: str) -> ReplacedError:
         return ReplacedError(f"store {self}: {key!r} was replaced while it was read")
-
-
-class TaggedStore(RemoteStore):
-    """A store whose server changes an object on the condition that it has a tag."""
-
-    @abstractmethod
-    def _put_if(self, key: str, data: bytes | memoryview | None, tag: object | None) -> bool:
-        """Store one object, or delete it, if it has a tag, or if it is missing and the tag is None.
-
-        Returns: whether that was done. Raises: StoreError.
-        """
-
-    def _get_tagged(self, key: str) -> Versioned | None:
-        """Fetch one object with the tag that `_put_if` takes. Raises: StoreError."""
-        found = self._get(Request(key))
-        return found and Versioned(found.data, found.version)
 
 
 class _InCall(threading.local):

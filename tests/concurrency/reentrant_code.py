@@ -9,7 +9,6 @@ Usage: ``python -m tests.concurrency.reentrant_code SCENARIO...``. Prints a line
 
 from __future__ import annotations
 
-import dbm.dumb
 import faulthandler
 import gc
 import io
@@ -31,9 +30,7 @@ import gzarr
 from gzarr.errors import StoreError
 from gzarr.storage import (
     CountingStore,
-    DBMStore,
     FsspecStore,
-    LMDBStore,
     LocalStore,
     LRUStoreCache,
     MemoryStore,
@@ -44,7 +41,7 @@ from gzarr.storage import (
 )
 
 PACKAGE = str(Path(gzarr.__file__).parent)
-LIBRARIES = {dbm.dumb.__file__, zipfile.__file__}
+LIBRARIES = {zipfile.__file__}
 
 
 class Cycle:
@@ -259,10 +256,6 @@ def fsspec_store(folder: Path) -> Store:
     return FsspecStore(Other(), path="/x")
 
 
-def dumb(folder: Path) -> Store:
-    return DBMStore(folder / "a.dbm", open=dbm.dumb.open)
-
-
 def in_memory(**opened: Any) -> int:
     return run(
         lambda _: MemoryStore(), *CHANGES, "chunk_io/chunk_cache", "storage/invalidation", reopens=False, **opened
@@ -298,9 +291,6 @@ SCENARIOS: dict[str, Callable[[], int]] = {
     "local": lambda: local("storage", "concurrency", "chunk_io", "layout"),
     "sqlite": lambda: run(lambda folder: SQLiteStore(folder / "a.sqlite"), "storage/sqlite", "storage/flat"),
     "sqlite in memory": lambda: run(lambda _: SQLiteStore(":memory:"), "storage/sqlite", reopens=False),
-    "lmdb": lambda: run(lambda folder: LMDBStore(folder / "a.lmdb"), "storage/lmdb", "storage/flat"),
-    "dbm": lambda: run(lambda folder: DBMStore(folder / "a.dbm"), "storage/dbm"),
-    "dumb dbm": lambda: run(dumb, "storage/dbm"),
     "n5": lambda: run(lambda folder: N5Store(folder / "a.n5"), "storage/n5"),
     "fsspec": lambda: run(fsspec_store, "storage/fsspec", "storage/remote", "concurrency", reopens=False),
     "cached": lambda: run(lambda folder: LRUStoreCache(LocalStore(folder / "a"), 3000), "storage/cache"),

@@ -21,7 +21,7 @@ from tests.support.servers import options_of
 
 N_PROCESSES = 3
 N_ROWS = 12
-KINDS = ("sqlite", "lmdb", "redis", "mongodb", "s3", "azure")
+KINDS = ("sqlite", "s3", "azure")
 
 
 #: Where the processes wait for each other, so that they really write at once.
@@ -85,7 +85,7 @@ def test_no_row_is_lost(store: Store, layout: str, pool: Pool) -> None:
     np.testing.assert_array_equal(rows, np.arange(1, N_ROWS + 1))
 
 
-@pytest.mark.parametrize("store", ["sqlite", "redis", "s3"], indirect=True)
+@pytest.mark.parametrize("store", ["sqlite", "s3"], indirect=True)
 def test_no_attribute_and_no_entry_of_consolidated_metadata_is_lost(store: Store, zarr_format: int, pool: Pool) -> None:
     gzarr.create_array(store, name="a", shape=4, zarr_format=zarr_format)
     gzarr.consolidate_metadata(store)

@@ -64,11 +64,8 @@ def run_on_small_disk(code: str, path: Path) -> list[str]:
     return done.stdout.splitlines()
 
 
-@pytest.mark.parametrize("kind", ["SQLiteStore", "LMDBStore"])
-def test_a_full_disk_is_an_error_and_loses_nothing(kind: str, tmp_path: Path) -> None:
-    if kind == "LMDBStore":
-        pytest.importorskip("lmdb")
-    error, kept, written = run_on_small_disk(FILL.format(kind=kind, mode=""), tmp_path)
+def test_a_full_disk_is_an_error_and_loses_nothing(tmp_path: Path) -> None:
+    error, kept, written = run_on_small_disk(FILL.format(kind="SQLiteStore", mode=""), tmp_path)
     assert "c/" in error
     assert "is the disk full?" in error
     assert (kept, written) == ("True", "True")
@@ -114,25 +111,3 @@ with ZipStore("disk/x.zip") as again:
     assert all("No space left" in error for error in errors)
     assert "make room and close the store again" in failed
     assert (kept, old, finished) == ("True", "True", "True")
-
-
-def test_a_new_lmdb_database_on_a_full_disk_is_an_error(tmp_path: Path) -> None:
-    """LMDB writes to its file of locks through a map, where a full disk kills the process."""
-    pytest.importorskip("lmdb")
-    code = """
-from gzarr.errors import StoreError
-from gzarr.storage import LMDBStore
-with open("disk/filler", "wb", buffering=0) as file:
-    try:
-        while True:
-            file.write(bytes(4096))
-    except OSError:
-        pass
-try:
-    LMDBStore("disk/x")
-except StoreError as error:
-    print(error)
-"""
-    (error,) = run_on_small_disk(code, tmp_path)
-    assert "cannot open the database" in error
-    assert "is the disk full?" in error

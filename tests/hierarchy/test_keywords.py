@@ -85,7 +85,7 @@ z.to("cpu", strict=False)
 a = g["a"]
 z = a if isinstance(a, gzarr.Array) else a.create_array("b", (4,), "i4", compressors=gzarr.Blosc())
 n: int = z.ndim
-g = gzarr.open_group(gzarr.LMDBStore("x"), "w")
+g = gzarr.open_group(gzarr.SQLiteStore("x"), "w")
 s: gzarr.storage.Store = gzarr.storage.SQLiteStore("x")
 advice: gzarr.Advice | gzarr.GroupAdvice = gzarr.advise(z, "plane")
 """
@@ -103,7 +103,7 @@ gzarr.open_array("x", "rw")
 gzarr.open_group("x", mode="read")
 gzarr.group()["a"].shpae
 gzarr.advise("x", "planes")
-gzarr.LMDBStore(3)
+gzarr.SQLiteStore(3)
 """
 
 

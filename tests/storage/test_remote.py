@@ -27,7 +27,6 @@ from gzarr.storage import (
     LocalStore,
     N5Store,
     ObjectStore,
-    RedisStore,
     Request,
     extras,
     open_store,
@@ -413,8 +412,6 @@ def test_unreachable_servers_are_named_soon() -> None:
     options = {"endpoint_url": nowhere, "anon": True, "region_name": "us-east-1"}
     assert "s3://bucket/x" in within(10, lambda: gzarr.open("s3://bucket/x", "r", storage_options=options), "reachable")
     assert nowhere in within(10, lambda: gzarr.open(f"{nowhere}/x.zarr", "r"), "reachable")
-    pytest.importorskip("redis")
-    within(10, lambda: RedisStore(host="127.0.0.1", port=port).get_one(Request("a")), r"redis://127.*check host")
 
 
 def test_wrong_credentials_and_buckets_are_named(rclone_options: dict[str, Any]) -> None:
@@ -463,7 +460,6 @@ def test_missing_packages_name_the_extra(monkeypatch: pytest.MonkeyPatch) -> Non
     within(2, lambda: open_store("az://bucket/x"), r"gzarr\[azure\]")
     within(2, lambda: open_store("http://host/x"), r"gzarr\[http\]")
     within(2, lambda: open_store("sftp://host/x"), r"gzarr\[fsspec\]")
-    within(2, RedisStore, r"gzarr\[redis\]")
 
 
 def test_options_are_translated() -> None:

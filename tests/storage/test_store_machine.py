@@ -14,7 +14,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from gzarr.storage import DBMStore, LMDBStore, LocalStore, Request, SplitStore, SQLiteStore, Store, ZipStore
+from gzarr.storage import LocalStore, Request, SplitStore, SQLiteStore, Store, ZipStore
 from gzarr.storage.base import ANY, Change
 from gzarr.storage.coalesce import get_coalesced
 from tests.contracts.stores import MAKERS
@@ -179,8 +179,6 @@ REOPEN: dict[str, Callable[[Any, Path], Store]] = {
     "zip deflated": reopen_zip_path,
     "zip file object": reopen_zip_object,
     "sqlite": lambda store, folder: store.close() or SQLiteStore(folder / "data.sqlite"),
-    "lmdb": lambda store, folder: store.close() or LMDBStore(folder / "data.lmdb", map_size=1 << 24),
-    "dbm": lambda store, folder: store.close() or DBMStore(folder / "data.dbm"),
 }
 
 

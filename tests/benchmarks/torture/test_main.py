@@ -61,7 +61,7 @@ def test_the_page_names_every_scenario_and_where_it_is_not_promised() -> None:
     ]
     promises = {row[-1].strip("`"): dict(zip(heads, row, strict=True)) for row in rows if len(row) == len(heads)}
     assert {name for name in promises if name} == {each.name for each in SCENARIOS if each.stores != ("none",)}
-    columns = {"local": "directory", "zip": "ZIP", "sqlite": "SQLite", "lmdb": "LMDB", "dbm": "DBM", "redis": "Redis"}
+    columns = {"local": "directory", "zip": "ZIP", "sqlite": "SQLite"}
     columns |= {"views": columns["local"], "memory": "memory", "s3": "S3, GCS, Azure"}
     for each in SCENARIOS:
         for kind in each.stores if each.name in promises else ():
