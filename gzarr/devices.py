@@ -28,8 +28,6 @@ READERS = ("auto", "host", "kvikio")
 
 #: max_device_nbytes, strict, reader.
 _Options: TypeAlias = tuple[int | None, bool, str]
-#: Device memory of a batch on a GPU with 80 GB: a third of a quarter of it.
-_LARGE_GPU_BATCH_NBYTES = 6 << 30
 _CPU = CpuBackend()
 _NAMES = "'cpu', 'cuda', 'cuda:N', 'auto', or 'emulated' for tests"
 
@@ -172,16 +170,6 @@ def gpu_placement(steps: tuple[Step, ...], chunk: ArrayRepr, *, whole_records: b
     if chunk.dtype.names is not None:
         why = "records are put together on the host; reads of one field of numbers run on the GPU"
     return tuple(Placement(step.spec.name, "host", why) for step in steps)
-
-
-def large_gpu_batch(nchunks: int, nbytes: int, nstreams: int) -> int:
-    """How many chunks a GPU with 80 GB would take in a batch of a read.
-
-    nchunks: of the read. nbytes, nstreams: decoded bytes and streams of a chunk.
-    """
-    from gzarr.gpu.pipeline.sizing import ChunkCost, batch_nchunks
-
-    return batch_nchunks(nchunks, ChunkCost(nbytes, nstreams, 6 * nbytes), _LARGE_GPU_BATCH_NBYTES)
 
 
 def _checked(max_nbytes: Any, strict: Any, reader: Any) -> _Options:

@@ -165,11 +165,11 @@ BESIDE = {"virtual"}
 SEAM = {
     "api": "namespaces",
     "backend": ".",
-    "chunk_io": "array_io prepare",
+    "chunk_io": "prepare",
     "codecs": "bytes chain spec",
     "concurrency": ".",
     "copying": ". arrays named_chunks planning report settings sources transfer",
-    "cpu": "codecs.frames threads windows",
+    "cpu": "threads windows",
     "devices": ".",
     "display": "info progress",
     "dtypes": ".",
@@ -177,13 +177,12 @@ SEAM = {
     "hierarchy": "create keywords lazy missing named_axes new_nodes node options presets reaching reductions resizing",
     "identity": "inputs runs",
     "indexing": "chunking grid keys regions",
-    "layout": "sharded",
     "metadata": "conventions documents enumerations model occupied parts",
     "storage": "base coalesce extras in_place local wrappers",
     "tensors": ".",
 }
 #: How many names these are. They only become fewer.
-MAX_SEAM = 149
+MAX_SEAM = 138
 #: Public modules whose names are public too.
 PUBLIC = {"gzarr.errors", "gzarr.storage", "gzarr.codecs"}
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Unpack
 
-from gzarr.advising.model import Cost
 from gzarr.codecs.spec import CodecSpec
 from gzarr.copying.planning import check_copy
 from gzarr.copying.report import TransferReport
@@ -43,7 +42,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """One number before and after the changes. Bytes and streams are estimates; other numbers are counts.
+    """One number before and after the changes. Stored bytes and streams are estimates; other numbers are counts.
 
     Attributes
     ----------
@@ -75,18 +74,13 @@ class Advice:
         Its shape, dtype, chunks, shards and codecs in a line.
     access : {"volume", "batch", "plane", "random"}
         How it is read.
-    sampled : str
-        What was looked at.
     findings : tuple of Finding
         Observations.
     changes : mapping
         Keywords of `gzarr.create_array` and `gzarr.transfer`; empty if nothing should change.
     gains : mapping of str to Gain
-        Effects of the changes: "amplification", "read_amplification", "streams_per_batch", "chunks", "objects",
-        "requests", "host_steps" and "stored_nbytes"; empty without changes. Those that need stored chunks are left out
-        if the sample has none.
-    before, after : tuple of Cost
-        What the reads cost now, and what they should cost after the changes.
+        Effects of the changes: "amplification", "streams", "chunks", "objects", "host_steps" and "stored_nbytes"; empty
+        without changes. Stored bytes are left out if no data were looked at.
     array : Array
         The array.
 
@@ -104,12 +98,9 @@ class Advice:
     name: str
     summary: str
     access: AccessPattern
-    sampled: str
     findings: tuple[Finding, ...]
     changes: Mapping[str, Any]
     gains: Mapping[str, Gain]
-    before: tuple[Cost, ...]
-    after: tuple[Cost, ...]
     array: Array
 
     def apply(self, dest: Any, *, device: str | None = None, **options: Unpack[TransferKeywords]) -> TransferReport:
@@ -154,15 +145,12 @@ class Advice:
 
     def _lines(self) -> Iterator[str]:
         yield f"{self.name}: {self.summary}"
-        if self.before:
-            yield f'read as "{self.access}": {", ".join(cost.name for cost in self.before)}'
-        yield f"sampled: {self.sampled}"
         yield from (f"- {finding}" for finding in self.findings)
         if not self.changes:
             yield "nothing to change"
             return
         yield "change: " + ", ".join(f"{name}={_shown(value)}" for name, value in self.changes.items())
-        yield "estimated, for the worst read:"
+        yield f'estimated, for the worst read of "{self.access}":'
         width = max(len(gain.unit) for gain in self.gains.values())
         for gain in self.gains.values():
             numbers = f"{_number(gain.before):>12} -> {_number(gain.after):<12} {_times(gain)}"

@@ -11,7 +11,7 @@ from gzarr.codecs.bytes import BytesCodec
 from gzarr.codecs.chain import complete, prepare
 from gzarr.codecs.spec import ArrayRepr, CodecSpec
 from gzarr.devices import gpu_placement
-from gzarr.hierarchy.presets import gpu_compressor
+from gzarr.hierarchy.presets import STREAM_NBYTES, gpu_compressor
 from gzarr.metadata.model import ArrayMeta
 from gzarr.metadata.parts import split_codecs
 
@@ -28,11 +28,6 @@ class HostStep:
 
     spec: CodecSpec
     why: str
-
-
-def chunk_of(meta: ArrayMeta, shape: tuple[int, ...]) -> ArrayRepr:
-    """A chunk of an array as a codec gets it."""
-    return ArrayRepr(meta.data_type.dtype, shape, meta.fill_value)
 
 
 def specs_of(meta: ArrayMeta) -> tuple[CodecSpec, ...]:
@@ -110,3 +105,9 @@ def chain_keywords(meta: ArrayMeta, specs: tuple[CodecSpec, ...]) -> dict[str, A
     if meta.zarr_format == 2:
         return {"filters": list(filters), "compressor": compressors[0] if compressors else None}
     return {"filters": list(filters), "serializer": serializer, "compressors": list(compressors)}
+
+
+def streams_of(specs: Sequence[CodecSpec], chunk_nbytes: float) -> float:
+    """About how many streams a GPU decodes for a chunk: Blosc cuts it, other compressors do not; 0 without any."""
+    blosc = any(spec.name in BLOSC for spec in specs)
+    return max(chunk_nbytes / STREAM_NBYTES, 1.0) if blosc else float(bool(compressors_of(specs)))

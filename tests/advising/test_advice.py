@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ import pytest
 
 import gzarr
 from gzarr.advising.chains import host_steps, specs_of
-from gzarr.advising.sampling import sample
 from gzarr.cli.main import main
 from gzarr.codecs.chain import prepare
 from gzarr.codecs.sharding import ShardingCodec
@@ -289,8 +287,7 @@ def test_a_million_chunks_are_not_listed(access: Any) -> None:
         watched.set(key, store[key])
     advice = gzarr.advise(watched, access)
     assert watched.asked < 5000
-    assert bool(advice.changes) is (access != "random")  # what is there is small enough for single elements
-    assert "16 of 10,000,000 chunks" in str(advice)
+    assert advice.changes["shards"]
 
 
 def test_large_chunks_are_not_decoded() -> None:
@@ -298,7 +295,7 @@ def test_large_chunks_are_not_decoded() -> None:
     z = gzarr.create_array(store, shape=(1 << 28,), chunks=(1 << 28,), dtype="u1", compressors=numcodecs.Zstd(1))
     store.set("c/0", b"not read")
     advice = gzarr.advise(z)
-    assert "0 regions" in str(advice)
+    assert "stored_nbytes" not in advice.gains
     assert advice.changes["chunks"] == (1 << 18,)
 
 
@@ -309,27 +306,9 @@ def test_damaged_chunks_are_errors() -> None:
         gzarr.advise(z)
 
 
-@pytest.mark.parametrize("zarr_format", [2, 3])
-@pytest.mark.parametrize("access", ACCESS_PATTERNS)
-def test_arrays_with_little_in_them_are_advised(access: Any, zarr_format: Any) -> None:
-    """The chunks that are there may be none of those looked at for data to encode anew."""
-    z = gzarr.create_array(shape=(3, 2, 20, 512, 512), chunks=(1, 1, 1, 512, 512), dtype="u2", zarr_format=zarr_format)
-    z[0, 0] = np.random.default_rng(0).integers(1, 1000, (20, 512, 512))
-    advice = gzarr.advise(z, access)
-    assert "requested (0.00 possible" not in str(advice)
-    assert all(cost.read_nbytes for cost in advice.after)
-
-
-def test_shards_that_are_missing_have_no_index() -> None:
-    advice = gzarr.advise(gzarr.create_array(shape=(10**6, 10**6), dtype="f4", chunks=(10, 10)))
-    assert advice.changes["shards"]
-    assert replace(sample(advice.array).stored, index_nbytes=20).nbytes == 0
-
-
 def test_gains_that_need_stored_chunks_are_left_out_without_them() -> None:
     advice = gzarr.advise(gzarr.create_array(shape=(512, 512), chunks=(8, 8), dtype="i4"))
-    assert "too few stored chunks to estimate" in str(advice)
-    assert not {"read_amplification", "streams_per_batch", "stored_nbytes"} & advice.gains.keys()
+    assert "stored_nbytes" not in advice.gains
     assert advice.gains["objects"].before == 4096
 
 
