@@ -100,7 +100,7 @@ def advise(what: Any, access: AccessPattern = "volume", *, path: str | None = No
     return _advise(what, access, what.path or str(what.store_path))
 
 
-class _Read(NamedTuple):
+class _Probe(NamedTuple):
     """A read: its name, and the indices wanted along each axis (None: all), or those of single elements."""
 
     name: str
@@ -123,28 +123,28 @@ class _Measure(NamedTuple):
     name: str
     about: str
     text: str
-    of: Callable[[_Candidate, _Read], float]
+    of: Callable[[_Candidate, _Probe], float]
     factor: float
     floor: float
 
 
-def _reads(access: AccessPattern, shape: tuple[int, ...]) -> list[_Read]:
+def _probes(access: AccessPattern, shape: tuple[int, ...]) -> list[_Probe]:
     """The reads of an access pattern, the same ones for the same shape."""
     whole: tuple[NDArray[np.int64] | None, ...] = (None,) * len(shape)
     rng = np.random.default_rng(0)
     if access == "plane" and shape:
         middles = [(axis, np.array([n // 2])) for axis, n in enumerate(shape)]
-        return [_Read(f"one index of axis {axis}", (*whole[:axis], at, *whole[axis + 1 :])) for axis, at in middles]
+        return [_Probe(f"one index of axis {axis}", (*whole[:axis], at, *whole[axis + 1 :])) for axis, at in middles]
     if access == "batch" and shape:
         picked = rng.choice(shape[0], min(NSAMPLES, shape[0]), replace=False)
-        return [_Read(f"{picked.size} samples of axis 0", (picked, *whole[1:]))]
+        return [_Probe(f"{picked.size} samples of axis 0", (picked, *whole[1:]))]
     if access == "random" and shape:
         n = min(NPOINTS, math.prod(shape))
-        return [_Read(f"{n} single elements", tuple(rng.integers(0, extent, n) for extent in shape), of_points=True)]
-    return [_Read("everything", whole)]
+        return [_Probe(f"{n} single elements", tuple(rng.integers(0, extent, n) for extent in shape), of_points=True)]
+    return [_Probe("everything", whole)]
 
 
-def _touched(grid: Grid, read: _Read) -> int:
+def _touched(grid: Grid, read: _Probe) -> int:
     """The chunks of a grid that a read touches."""
     pairs = list(zip(grid, read.indices, strict=True))
     if read.of_points:
@@ -152,15 +152,15 @@ def _touched(grid: Grid, read: _Read) -> int:
     return math.prod(axis.nchunks if at is None else np.unique(axis.locate_all(at)).size for axis, at in pairs)
 
 
-def _nchunks(candidate: _Candidate, read: _Read) -> float:
+def _nchunks(candidate: _Candidate, read: _Probe) -> float:
     return _touched(candidate.chunks, read)
 
 
-def _nobjects(candidate: _Candidate, read: _Read) -> float:
+def _nobjects(candidate: _Candidate, read: _Probe) -> float:
     return _touched(candidate.objects, read)
 
 
-def _amplification(candidate: _Candidate, read: _Read) -> float:
+def _amplification(candidate: _Candidate, read: _Probe) -> float:
     shape = [axis.extent for axis in candidate.chunks]
     wanted = math.prod(n if at is None else at.size for n, at in zip(shape, read.indices, strict=True))
     if read.of_points:
@@ -168,7 +168,7 @@ def _amplification(candidate: _Candidate, read: _Read) -> float:
     return _nchunks(candidate, read) * math.prod(_first_shape(candidate.chunks)) / max(wanted, 1)
 
 
-def _lack_of_streams(candidate: _Candidate, read: _Read) -> float:
+def _lack_of_streams(candidate: _Candidate, read: _Probe) -> float:
     """How many times too few streams of requested bytes are decoded; 1 if they are enough, or none are needed."""
     if not candidate.streams:
         return 1.0
@@ -222,7 +222,7 @@ def _judge(
     now = _Candidate({}, meta.chunk_grid, meta.grid, streams)
     around = [spec.name for sharding in shardings for spec in sharding.wrap]
     candidates = _candidates(array, access, chain, rewraps=bool(around))
-    reads = _reads(access, array.shape)
+    reads = _probes(access, array.shape)
     best = min(candidates, key=lambda one: len(_problems(one, candidates, reads)))
     findings += _judge_geometry(now, best, candidates, reads)
     if around:
@@ -299,11 +299,11 @@ def _shaped(array: Array, changes: dict[str, Any], chain: tuple[CodecSpec, ...])
     return _Candidate(changes, grid, objects, streams_of(chain, math.prod(changes["chunks"]) * itemsize))
 
 
-def _worst(measure: _Measure, candidate: _Candidate, reads: Sequence[_Read]) -> float:
+def _worst(measure: _Measure, candidate: _Candidate, reads: Sequence[_Probe]) -> float:
     return max(measure.of(candidate, read) for read in reads)
 
 
-def _problems(candidate: _Candidate, candidates: Sequence[_Candidate], reads: Sequence[_Read]) -> list[_Measure]:
+def _problems(candidate: _Candidate, candidates: Sequence[_Candidate], reads: Sequence[_Probe]) -> list[_Measure]:
     """The numbers of a candidate that are much worse than those of the best one."""
 
     def is_problem(measure: _Measure) -> bool:
@@ -314,7 +314,7 @@ def _problems(candidate: _Candidate, candidates: Sequence[_Candidate], reads: Se
 
 
 def _judge_geometry(
-    now: _Candidate, best: _Candidate, candidates: Sequence[_Candidate], reads: Sequence[_Read]
+    now: _Candidate, best: _Candidate, candidates: Sequence[_Candidate], reads: Sequence[_Probe]
 ) -> list[Finding]:
     """The problems of the present storage that the best candidate does not have."""
     if not best.changes:

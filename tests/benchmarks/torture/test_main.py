@@ -56,10 +56,9 @@ def test_the_command_line(tmp_path: Path) -> None:
 
 def test_the_page_names_every_scenario_and_where_it_is_not_promised() -> None:
     page = (ROOT / "docs" / "reliability.md").read_text()
-    heads, _, *rows = [
-        [cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if line.startswith("|")
-    ]
-    promises = {row[-1].strip("`"): dict(zip(heads, row, strict=True)) for row in rows if len(row) == len(heads)}
+    table = page[page.index("| what happens |") :].partition("\n\n")[0]
+    heads, _, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
+    promises = {row[-1].strip("`"): dict(zip(heads, row, strict=True)) for row in rows}
     assert {name for name in promises if name} == {each.name for each in SCENARIOS if each.stores != ("none",)}
     columns = {"local": "directory", "zip": "ZIP", "sqlite": "SQLite"}
     columns |= {"views": columns["local"], "memory": "memory", "s3": "S3, GCS, Azure"}
