@@ -18,10 +18,8 @@ _WRITERS = {
     **dict.fromkeys((".h5", ".hdf5", ".he5"), "to_hdf5"),
     **dict.fromkeys((".nc", ".nc4"), "to_netcdf"),
     **dict.fromkeys((".tif", ".tiff"), "to_tiff"),
-    **dict.fromkeys((".png", ".jpg", ".jpeg", ".webp", ".bmp"), "to_image"),
-    **dict.fromkeys((".npy", ".npz"), "to_npy"),
 }
-_SUFFIXES = ".h5, .nc, .tif, .png, .jpg, .npy or .npz"
+_SUFFIXES = ".h5, .nc or .tif"
 
 
 @command("Copy and convert")
@@ -31,7 +29,7 @@ def convert(
     dest: Annotated[str, typer.Argument(metavar="DST", help=f"Zarr; or a file that ends in {_SUFFIXES}.")],
     options: CopyOptions,
     format: Annotated[
-        Literal["hdf5", "netcdf", "tiff", "npy", "image"] | None,
+        Literal["hdf5", "netcdf", "tiff", "fits", "npy"] | None,
         typer.Option(help="Format of SRC. By default, it is recognized."),
     ] = None,
     ome: Annotated[
@@ -45,7 +43,7 @@ def convert(
         typer.Option(help="Whether what has several names is stored once, the default, or under each (HDF5)."),
     ] = None,
 ) -> None:
-    """Convert HDF5, NetCDF, TIFF, .npy, .npz and images to Zarr, or back.
+    """Convert HDF5, NetCDF, TIFF, FITS and .npy to Zarr, or Zarr to the first three.
 
     Examples
     --------
@@ -53,7 +51,7 @@ def convert(
     $ gzarr convert slide.ome.tif slide.zarr --ome
     $ gzarr convert sst.nc sst.zarr --chunks time=1,lat=73 --each mask:chunks=-1
     $ gzarr convert data.zarr data.nc
-    $ gzarr convert image.zarr/0 image.png
+    $ gzarr convert image.zarr/0 image.tif
     """
     suffix = Path(dest).suffix.lower()
     of_tiff: dict[str, Any] = {

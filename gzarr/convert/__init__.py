@@ -1,4 +1,4 @@
-"""Converts other file formats to Zarr and back, in bounded memory: HDF5, NetCDF, TIFF, NumPy files, images.
+"""Converts other file formats to Zarr and back, in bounded memory: HDF5, NetCDF and TIFF; .npy and FITS to Zarr.
 
 >>> import numpy as np, tempfile, gzarr
 >>> folder = tempfile.mkdtemp()
@@ -10,23 +10,17 @@
 
 from gzarr.convert.files import from_file, recognize
 from gzarr.convert.hdf5 import from_hdf5, to_hdf5
-from gzarr.convert.image import from_image, to_image
 from gzarr.convert.netcdf import from_netcdf, to_netcdf
-from gzarr.convert.npy import from_npy, to_npy
 from gzarr.convert.tiff import from_tiff
 from gzarr.convert.tiff_writing import to_tiff
 
 __all__ = [
     "from_file",
     "from_hdf5",
-    "from_image",
     "from_netcdf",
-    "from_npy",
     "from_tiff",
     "recognize",
     "to_hdf5",
-    "to_image",
     "to_netcdf",
-    "to_npy",
     "to_tiff",
 ]

@@ -7,11 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, Unpack
 
-from gzarr.convert.dicom import check_not_dicom
 from gzarr.convert.hdf5 import from_hdf5
-from gzarr.convert.image import from_image
 from gzarr.convert.netcdf import from_netcdf
-from gzarr.convert.npy import from_npy
 from gzarr.convert.tiff import from_tiff
 from gzarr.convert.writing import in_place, write
 from gzarr.copying.report import TransferReport
@@ -20,14 +17,9 @@ from gzarr.errors import CopyError
 from gzarr.storage.local import LocalStore
 from gzarr.virtual.opening import recognize as recognize_in_place
 
-#: What is not read in place begins with these.
-_MAGIC = {
-    "image": (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"BM", b"RIFF", b"\0\0\0\x0cjP", b"P5", b"P6"),
-}
 
-
-def _from_fits(source: str | os.PathLike[str], dest: Any, **options: Unpack[TransferKeywords]) -> TransferReport:
-    with in_place(source, "FITS") as tree:
+def _from_in_place(source: str | os.PathLike[str], dest: Any, **options: Unpack[TransferKeywords]) -> TransferReport:
+    with in_place(source, "a file that is read in place") as tree:
         return write(tree, dest, **options)
 
 
@@ -35,9 +27,8 @@ _BY_FORMAT: dict[str, Callable[..., TransferReport]] = {
     "hdf5": from_hdf5,
     "netcdf": from_netcdf,
     "tiff": from_tiff,
-    "fits": _from_fits,
-    "npy": from_npy,
-    "image": from_image,
+    "fits": _from_in_place,
+    "npy": _from_in_place,
 }
 
 
@@ -51,13 +42,13 @@ def recognize(path: str | os.PathLike[str]) -> str:
 
     Returns
     -------
-    {"hdf5", "netcdf", "tiff", "fits", "npy", "image"}
+    {"hdf5", "netcdf", "tiff", "fits", "npy"}
         The format.
 
     Raises
     ------
     CopyError
-        If the format is unknown, or DICOM, which needs another reader.
+        If the format is unknown.
     FileNotFoundError
         If there is no such file.
 
@@ -78,12 +69,6 @@ def recognize(path: str | os.PathLike[str]) -> str:
         return "netcdf"
     if found in _BY_FORMAT:
         return found
-    if begin.startswith(b"PK") and suffix == ".npz":
-        return "npy"
-    for name, magic in _MAGIC.items():
-        if begin.startswith(magic):
-            return name
-    check_not_dicom(file)
     raise CopyError(
         f"the format of {str(file)!r} is unknown (it begins with {begin[:8]!r}); "
         f"give its format, one of {', '.join(_BY_FORMAT)}"
@@ -110,7 +95,7 @@ def from_file(
         Path of the file.
     dest : path, URL, store or Group
         Where the Zarr node goes.
-    format : {"hdf5", "netcdf", "tiff", "fits", "npy", "image"}, optional
+    format : {"hdf5", "netcdf", "tiff", "fits", "npy"}, optional
         Format of the file; by default what `recognize` returns.
     **options
         Keywords of `gzarr.transfer`, and those of the function that reads the format.
@@ -131,10 +116,10 @@ def from_file(
     --------
     >>> import numpy as np, tempfile, gzarr
     >>> folder = tempfile.mkdtemp()
-    >>> np.savez(f"{folder}/a.npz", x=np.arange(3), y=np.ones(4))
-    >>> report = gzarr.convert.from_file(f"{folder}/a.npz", f"{folder}/a.zarr", dry_run=True)
-    >>> sorted(array.path for array in report.arrays)
-    ['x', 'y']
+    >>> np.save(f"{folder}/a.npy", np.arange(3))
+    >>> report = gzarr.convert.from_file(f"{folder}/a.npy", f"{folder}/a.zarr")
+    >>> gzarr.open(f"{folder}/a.zarr")[...]
+    array([0, 1, 2])
     """
     name = recognize(source) if format is None else format
     if name not in _BY_FORMAT:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from gzarr.api.open import open_array
-from gzarr.convert.dicom import unless_dicom
 from gzarr.convert.writing import write
 from gzarr.copying.report import TransferReport
 from gzarr.copying.settings import TransferKeywords
@@ -76,7 +75,7 @@ def from_tiff(
     """
     path = Path(source)
     name = str(path)
-    with unless_dicom(path), opened_tiff(path, name) as file:
+    with opened_tiff(path, name) as file:
         every = list(file.series)
         if series is not None and not 0 <= series < len(every):
             raise CopyError(f"{name!r} has {len(every)} series, no number {series}")

@@ -14,13 +14,12 @@ from typing import Any, Unpack
 from numpy.typing import NDArray
 
 from gzarr.api.consolidated import consolidate_metadata
-from gzarr.api.groups import open_group
 from gzarr.api.open import open as open_node
 from gzarr.copying.arrays import BUDGET_NBYTES, copy_regions, decoding_route
 from gzarr.copying.planning import check_copy
 from gzarr.copying.report import TransferReport
 from gzarr.copying.settings import CopyKeywords, Settings, TransferKeywords
-from gzarr.copying.sources import Source, SourceTree, from_group, of_file, on_host, regular_grid
+from gzarr.copying.sources import Source, SourceTree, from_array, from_group, of_file, on_host, regular_grid
 from gzarr.copying.transfer import destination, transfer_tree
 from gzarr.errors import OVERWRITE, CopyError, GzarrError
 from gzarr.hierarchy.array import Array
@@ -61,7 +60,8 @@ def in_place(path: str | os.PathLike[str], format: str) -> Iterator[SourceTree]:
     with store:
         for why in store.contents.unreadable.values():
             raise CopyError(f"{name}: {why}")
-        tree = from_group(open_group(store, mode="r", device="cpu"))
+        node = open_node(store, mode="r", device="cpu")
+        tree = from_group(node) if isinstance(node, Group) else SourceTree(name, {}, {"": from_array(node)})
         arrays = {at: _anew(source) for at, source in tree.arrays.items()}
         yield SourceTree(name, tree.groups, arrays, files=[name])
 

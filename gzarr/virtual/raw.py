@@ -28,10 +28,10 @@ def find_in_npy(file: IO[bytes], store: Store, key: str) -> Contents:
     with reading(f"{key!r} as a NumPy file"):
         version, _ = np.lib.format.read_magic(file)
         if version not in _NPY_HEADERS:
-            raise CopyError(f"{key!r} is of version {version} of the format; gzarr.convert.from_npy converts it")
+            raise CopyError(f"{key!r} is of version {version} of the format; read it with np.load")
         shape, in_fortran_order, dtype = _NPY_HEADERS[version](file)
     if dtype.hasobject or not has_one_order(dtype):
-        raise CopyError(f"{key!r} has elements of type {dtype}, which are not read in place; convert the file")
+        raise CopyError(f"{key!r} has elements of type {dtype}, which are not read in place; read it with np.load")
     chunks, table = cut_run(shape[::-1] if in_fortran_order else shape, dtype.itemsize, file.tell())
     order = None
     if in_fortran_order:

@@ -341,7 +341,7 @@ def test_a_file_that_has_changed_is_not_mixed_with_what_it_was(tmp_path):
     np.save(path, np.ones((40, 40)))
     store = Failing(6, OSError(5, "Input/output error"))
     with pytest.raises(CopyError):
-        gzarr.convert.from_npy(path, store, chunks=10)
+        gzarr.convert.from_file(path, store, chunks=10)
     np.save(path, np.full((40, 40), 5.0))
     with pytest.raises(CopyError, match=r"a\.npy\) was changed or written again"):
-        gzarr.convert.from_npy(path, store, chunks=10, resume=True)
+        gzarr.convert.from_file(path, store, chunks=10, resume=True)

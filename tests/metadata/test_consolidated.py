@@ -394,7 +394,7 @@ COPIES: dict[str, Any] = {
     "copy_store over": lambda source, store, _: gzarr.copy_store(
         source.store, store, excludes=[r"^(a/)?(zarr.json|.z(group|attrs))$"], if_exists="replace"
     ),
-    "from_npy": lambda source, store, folder: gzarr.convert.from_npy(npy(folder), store, path="a/npy"),
+    "from_file": lambda source, store, folder: gzarr.convert.from_file(npy(folder), store, path="a/npy"),
 }
 
 
