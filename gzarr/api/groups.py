@@ -49,7 +49,7 @@ def open_group(
         Whether members are looked up in the group's consolidated metadata. A str is the key under which v2 metadata are
         stored. By default they are used if they exist and the mode is "r".
     **kwargs
-        ``synchronizer``, ``chunk_store``, ``meta_array``, ``chunk_cache``, ``allow_pickle``, ``storage_options``,
+        ``synchronizer``, ``meta_array``, ``chunk_cache``, ``allow_pickle``, ``storage_options``,
         ``stream``, ``max_device_nbytes``, ``strict``, ``reader``: see `create_array`. They also hold for all members.
         ``virtual_containers``, ``branch``, ``tag``, ``snapshot``: see `open_array`.
 

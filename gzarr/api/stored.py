@@ -46,15 +46,15 @@ def init_array(
         raise TypeError("storage_transformers: Zarr v2 and v3 have none; leave them out")
 
 
-def init_group(store: Any, overwrite: bool = False, path: str | None = None, chunk_store: Any = None) -> None:
+def init_group(store: Any, overwrite: bool = False, path: str | None = None) -> None:
     """Create a group in a store, as `gzarr.create_group` does, and return nothing.
 
     Parameters
     ----------
-    store, overwrite, path, chunk_store
+    store, overwrite, path
         See `gzarr.create_group`.
     """
-    create_group(store, path=path, overwrite=overwrite, chunk_store=chunk_store)
+    create_group(store, path=path, overwrite=overwrite)
 
 
 def contains_array(store: Any, path: str | None = None) -> bool:

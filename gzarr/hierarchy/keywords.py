@@ -34,7 +34,6 @@ class ReachKeywords(TypedDict, total=False):
     cache: str | PathLike[str] | None
     cache_nbytes: int | None
     synchronizer: Any
-    chunk_store: Any
     meta_array: Any
     chunk_cache: ChunkCache | int | None
     allow_pickle: bool

@@ -170,9 +170,8 @@ class Node(Generic[M]):
 
     @property
     def chunk_store(self) -> Store:
-        """The store of the chunks: the node's store, unless ``chunk_store`` was given."""
-        store: Store = getattr(self.store, "chunk_store", self.store)
-        return store
+        """The store of the node, by another name of zarr 2."""
+        return self.store
 
     @property
     def meta_array(self) -> Any:

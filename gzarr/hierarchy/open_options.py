@@ -1,6 +1,6 @@
-"""Keywords that say how an array or group is reached, not what is stored of it: locks, a second store, caches, trust.
+"""Keywords that say how an array or group is reached, not what is stored of it: locks, caches, trust.
 
-A group hands them to its members with its store (``synchronizer``, ``chunk_store``) and in what it was opened with
+A group hands them to its members with its store (``synchronizer``) and in what it was opened with
 (``chunk_cache``, ``allow_pickle``).
 """
 
@@ -15,7 +15,7 @@ from gzarr.chunk_io.chunk_cache import ChunkCache
 from gzarr.config import config
 from gzarr.devices import backend_for, backend_or_auto
 from gzarr.errors import DeviceError, MetadataError
-from gzarr.storage import SplitStore, open_store, synchronized
+from gzarr.storage import synchronized
 from gzarr.storage.base import Store
 from gzarr.tensors import DeviceArray
 
@@ -32,8 +32,6 @@ class OpenOptions:
         Bytes that the folder may hold; None for no limit.
     synchronizer : ProcessSynchronizer, ThreadSynchronizer or mapping of locks, optional
         Locks that writers hold besides gzarr's own: anything that gives a context manager for a key.
-    chunk_store : Store, path, URL or mapping, optional
-        A second store, for the chunks; metadata stay in the first.
     meta_array : numpy.ndarray or cupy.ndarray, optional
         An array of the kind that reads shall return; another way to give ``device``.
     chunk_cache : ChunkCache or int, optional
@@ -47,7 +45,6 @@ class OpenOptions:
     cache: Any = None
     cache_nbytes: int | None = None
     synchronizer: Any = None
-    chunk_store: Any = None
     meta_array: Any = None
     chunk_cache: Any = None
     allow_pickle: bool = False
@@ -55,11 +52,6 @@ class OpenOptions:
 
     def store(self, store: Store) -> Store:
         """Return the store through which the node is reached. Raises TypeError, MissingExtraError, StoreError."""
-        if self.chunk_store is not None:
-            chunks, path = open_store(self.chunk_store)
-            if path:
-                raise MetadataError(f"chunk_store={self.chunk_store!r} is a path inside a store; give the store itself")
-            store = SplitStore(store, chunks)
         if self.cache is None and self.cache_nbytes is not None:
             raise ValueError("cache_nbytes limits a folder: give cache= as well")
         if self.cache is not None:

@@ -155,7 +155,7 @@ def split_positional(
             f"use {node.__name__}.from_dict, or pass other arguments by name"
         )
     if opened_with is not None:
-        raise TypeError(f"{node.__name__}: pass chunk_store= and other arguments by name, got a fourth argument")
+        raise TypeError(f"{node.__name__}: pass other arguments by name, got a fourth argument")
     return read_only, metadata
 
 

@@ -16,7 +16,6 @@ from gzarr.errors import StoreError
 from gzarr.storage.base import Store
 from gzarr.storage.cache import LRUStoreCache
 from gzarr.storage.capabilities import ANY, Buffer, Change, Conditional, Files, Request, Segments, Versions
-from gzarr.storage.chunk_store import SplitStore
 from gzarr.storage.in_place import ELSEWHERE, ICECHUNK, call, is_instance, open_named, open_object, without_places
 from gzarr.storage.local import LocalStore
 from gzarr.storage.memory import MemoryStore, find_memory, is_mapping, named
@@ -316,7 +315,6 @@ __all__ = [
     "Request",
     "SQLiteStore",
     "Segments",
-    "SplitStore",
     "Store",
     "StoreLike",
     "StorePath",

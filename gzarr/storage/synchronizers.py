@@ -183,12 +183,6 @@ class SynchronizedStore(WrapperStore):
         super().__init__(store)
         self.synchronizer = synchronizer
 
-    @property
-    def chunk_store(self) -> Store:
-        """Where the chunks are: the store below, or the second one in it."""
-        found: Store = getattr(self._store, "chunk_store", self._store)
-        return found
-
     def locked(self, keys: Sequence[str], merged: Sequence[str] | None = None) -> AbstractContextManager[Any]:
         """Lock objects against read-modify-write by others, in this process and under the synchronizer."""
         return self._both(super().locked(keys, merged), keys)

@@ -95,7 +95,7 @@ def damaged_chunk(array: Array, coords: Sequence[int]) -> Iterator[None]:
     """
     from gzarr.storage.base import host_view  # here, as pytest imports this module wherever gzarr is installed
 
-    layout, store = array._io.layout, array.chunk_store  # noqa: SLF001 - the parts of gzarr know each other
+    layout, store = array._io.layout, array.store  # noqa: SLF001 - the parts of gzarr know each other
     number = tuple(coords)
     counts = tuple(axis.nchunks for axis in layout.grid)
     if len(number) != len(counts) or not all(0 <= i < n for i, n in zip(number, counts, strict=True)):

@@ -461,5 +461,5 @@ def test_the_third_argument_of_a_constructor_is_that_of_zarr_2():
     assert gzarr.Array(root.store, "c", root["a"].metadata).shape == (2,)
     with pytest.raises(TypeError, match=r"ArrayMeta.*from_dict"):
         gzarr.Array(root.store, "a", {"shape": [2]})
-    with pytest.raises(TypeError, match="chunk_store"):
+    with pytest.raises(TypeError, match="a fourth argument"):
         gzarr.Array(root.store, "a", False, {})

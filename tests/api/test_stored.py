@@ -14,7 +14,7 @@ from gzarr.errors import ContainsArrayError
 def test_nodes_are_created_and_found() -> None:
     store: dict[str, bytes] = {}
     storage.init_group(store, path="foo")
-    storage.init_array(store, 100, 10, "i4", path="foo/bar", chunk_store=store, storage_transformers=())
+    storage.init_array(store, 100, 10, "i4", path="foo/bar", storage_transformers=())
     assert (storage.contains_group(store, "foo"), storage.contains_array(store, "foo")) == (True, False)
     assert (storage.contains_group(store, "foo/bar"), storage.contains_array(store, "foo/bar")) == (False, True)
     assert not storage.contains_array(store, "nothing")

@@ -34,7 +34,6 @@ from gzarr.storage import (
     LocalStore,
     LRUStoreCache,
     MemoryStore,
-    N5Store,
     SQLiteStore,
     Store,
     ZipStore,
@@ -116,9 +115,7 @@ class Model:
         self.value = np.zeros(1, "i8")
         self.theirs: dict[tuple[str, int], int] = {}
         self.attrs: dict[str, int] = {}
-        fmt = {"zarr_format": 2} if isinstance(store, N5Store) else {}
-        self.group = gzarr.open_group(store, "w", **fmt)
-        self.sharded = not fmt
+        self.group = gzarr.open_group(store, "w")
         for name in self.names:
             shards = {"shards": 16} if name == "sharded" else {}
             z = self.group.create_array(
@@ -128,7 +125,7 @@ class Model:
 
     @property
     def names(self) -> list[str]:
-        return ["plain", "sharded"] if self.sharded else ["plain"]
+        return ["plain", "sharded"]
 
     def open(self, name: str) -> gzarr.Array:
         return gzarr.open_array(self.store, path=name, mode="r+", **self.opened)
@@ -179,9 +176,9 @@ class Model:
                 group.create_array(f"new{turn}", shape=3, chunks=3, dtype="i4", fill_value=0, **compression(self.store))
                 assert group[f"new{turn}"][...].tolist() == [0, 0, 0]
             if turn == 2:
-                group["new1"].append([1, 2]) if not isinstance(self.store, N5Store) else None
+                group["new1"].append([1, 2])
                 del group["new1"]
-            if turn == 3 and not isinstance(self.store, N5Store):
+            if turn == 3:
                 gzarr.consolidate_metadata(self.store)
                 root = gzarr.open_consolidated(self.store)
                 assert sorted(root) == sorted([*self.names, "new2", "new3"]), sorted(root)
@@ -291,7 +288,6 @@ SCENARIOS: dict[str, Callable[[], int]] = {
     "local": lambda: local("storage", "concurrency", "chunk_io", "layout"),
     "sqlite": lambda: run(lambda folder: SQLiteStore(folder / "a.sqlite"), "storage/sqlite", "storage/flat"),
     "sqlite in memory": lambda: run(lambda _: SQLiteStore(":memory:"), "storage/sqlite", reopens=False),
-    "n5": lambda: run(lambda folder: N5Store(folder / "a.n5"), "storage/n5"),
     "fsspec": lambda: run(fsspec_store, "storage/fsspec", "storage/remote", "concurrency", reopens=False),
     "cached": lambda: run(lambda folder: LRUStoreCache(LocalStore(folder / "a"), 3000), "storage/cache"),
     "cached without tokens": lambda: run(

@@ -21,7 +21,6 @@ from gzarr.storage import (
     LRUStoreCache,
     MemoryStore,
     ObjectStore,
-    SplitStore,
     SQLiteStore,
     Store,
     ThreadSynchronizer,
@@ -85,8 +84,6 @@ MAKERS: dict[str, Maker] = {
     "cache on disk": lambda tmp, request: DiskCache(LocalStore(tmp / "data"), tmp / "cache", 100_000),
     "cache, no tokens": lambda tmp, request: LRUStoreCache(MemoryStore(UserDict()), None),
     "cache of obstore memory": lambda tmp, request: LRUStoreCache(_obstore_memory(tmp, request), 10_000),
-    "split": lambda tmp, request: SplitStore(MemoryStore(), LocalStore(tmp / "data")),
-    "split, chunks in obstore memory": lambda tmp, request: SplitStore(LocalStore(tmp), _obstore_memory(tmp, request)),
     "synchronized": lambda tmp, request: synchronized(MemoryStore(), ThreadSynchronizer()),
     "sqlite": lambda tmp, request: SQLiteStore(tmp / "data.sqlite"),
     "sqlite in memory": lambda tmp, request: SQLiteStore(":memory:"),
@@ -110,7 +107,7 @@ WITHOUT_VERSIONS = {
 
 #: Stores that replace an object only if it is still the version that was read (`Store.conditional`).
 WITH_CONDITIONS = (
-    *("cache of obstore memory", "split, chunks in obstore memory", "sqlite", "sqlite in memory"),
+    *("cache of obstore memory", "sqlite", "sqlite in memory"),
     *("s3", "azure", "obstore memory"),
 )
 

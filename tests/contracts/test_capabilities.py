@@ -23,7 +23,6 @@ from gzarr.storage import (
     MemoryStore,
     NestedDirectoryStore,
     Request,
-    SplitStore,
     SQLiteStore,
     Store,
     TempStore,
@@ -152,7 +151,7 @@ def test_a_wrapper_that_changes_bytes_is_not_bypassed(
 
 
 @pytest.mark.parametrize("capabilities", CAPABILITIES, ids=" and ".join)
-@pytest.mark.parametrize("name", ["local", "memory", "obstore memory", "split, chunks in obstore memory"])
+@pytest.mark.parametrize("name", ["local", "memory", "obstore memory"])
 def test_each_capability_of_a_wrapper_that_changes_bytes(
     name: str, capabilities: tuple[str, ...], tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -166,7 +165,6 @@ def through(store: Store) -> list[Store]:
         CountingStore(store),
         LoggingStore(store),
         LRUStoreCache(store, 1 << 24),
-        SplitStore(store, store),
         synchronized(store, ThreadSynchronizer()),
     ]
 
@@ -302,12 +300,11 @@ class Deflated(WrapperStore):
 
 def deflated_in(tmp_path: Path) -> list[tuple[Deflated, Store]]:
     """Stores that deflate, each with a store to be used."""
-    local, memory, split = Deflated(LocalStore(tmp_path / "x")), Deflated(MemoryStore()), Deflated(MemoryStore())
+    local, memory = Deflated(LocalStore(tmp_path / "x")), Deflated(MemoryStore())
     inner, tied, cached = Deflated(MemoryStore()), Deflated(MemoryStore()), Deflated(LocalStore(tmp_path / "y"))
     return [
         (local, local),
         (memory, memory),
-        (split, SplitStore(MemoryStore(), split)),
         (inner, CountingStore(inner)),
         (tied, synchronized(tied, ThreadSynchronizer())),
         (cached, LRUStoreCache(cached, 1 << 24)),
@@ -419,7 +416,6 @@ def test_built_in_classes_that_leave_bytes_alone_say_so(tmp_path: Path) -> None:
         DirectoryStore(tmp_path),
         NestedDirectoryStore(tmp_path),
         TempStore(),
-        SplitStore(MemoryStore(), local),
         synchronized(local, ThreadSynchronizer()),
         read_only(local),
     ):

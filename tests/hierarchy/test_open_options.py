@@ -1,4 +1,4 @@
-"""Keywords that say how a node is reached: a second store for chunks, the kind of array that reads give."""
+"""Keywords that say how a node is reached: caches, the kind of array that reads give."""
 
 from __future__ import annotations
 
@@ -9,55 +9,8 @@ import numpy as np
 import pytest
 
 import gzarr
-from gzarr.errors import DeviceError, GzarrError, MetadataError, ReadOnlyError
-from gzarr.storage import MemoryStore, SplitStore, read_only
-
-# -- chunk_store ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("zarr_format", [2, 3])
-def test_metadata_and_chunks_lie_in_two_stores(zarr_format, tmp_path):
-    documents, chunks = {}, MemoryStore()
-    root = gzarr.open_group(documents, "w", zarr_format=zarr_format, chunk_store=chunks)
-    root.create_array("a/x", data=np.arange(6), chunks=2, attributes={"k": 1})
-    root["a/x"].append([6, 7])
-    assert {key.rpartition("/")[2] for key in documents} <= {"zarr.json", ".zarray", ".zgroup", ".zattrs"}
-    assert len(chunks) == 4
-    assert not any("." in key or "json" in key for key in chunks)
-    for node in (gzarr.open(documents, "r", chunk_store=chunks), pickle.loads(pickle.dumps(root))):
-        assert node["a/x"][...].tolist() == list(range(8))
-        assert node["a/x"].nchunks_initialized == 4
-    assert root.chunk_store is chunks
-    assert gzarr.open_array(documents, path="a/x")[...].tolist() == [0] * 8
-    assert gzarr.open_array(documents, path="a/x", chunk_store=chunks)[3] == 3
-    gzarr.consolidate_metadata(documents)
-    assert gzarr.open_consolidated(documents, chunk_store=chunks)["a/x"][5] == 5
-    root.move("a", "b")
-    assert root["b/x"][...].tolist() == list(range(8))
-    root["b/x"].resize(3)
-    assert len(chunks) == 2
-    del root["b"]
-    assert len(chunks) == 0
-    assert [key for key in documents if "x" in key] == []
-
-
-def test_a_chunk_store_may_be_a_path_and_must_be_writable(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)  # an archive is made before the path in it is refused
-    documents = {}
-    z = gzarr.zeros(4, store=documents, chunks=2, chunk_store=tmp_path / "chunks")
-    z[...] = 1
-    assert sorted(p.name for p in (tmp_path / "chunks/c").iterdir()) == ["0", "1"]
-    assert z.chunk_store.root == str(tmp_path / "chunks")
-    plain = gzarr.zeros(3)
-    assert plain.chunk_store is plain.store
-    refusing = gzarr.open_array(documents, chunk_store=read_only(MemoryStore()))
-    with pytest.raises(ReadOnlyError, match="chunk_store"):
-        refusing[0] = 1
-    for bad in (5, "x.zip/inner"):
-        with pytest.raises((TypeError, MetadataError, GzarrError)):
-            gzarr.open_array(documents, chunk_store=bad)
-    assert isinstance(z.store, SplitStore)
-
+from gzarr.errors import DeviceError, GzarrError
+from gzarr.storage import MemoryStore
 
 # -- meta_array ----------------------------------------------------------------------------------------------------
 
@@ -119,7 +72,6 @@ def test_nodes_are_equal_however_they_are_reached(tmp_path):
 def test_all_of_them_at_once(tmp_path):
     options = {
         "synchronizer": gzarr.ThreadSynchronizer(),
-        "chunk_store": tmp_path / "chunks",
         "chunk_cache": 2**20,
         "meta_array": np.empty(()),
         "allow_pickle": True,

@@ -22,10 +22,9 @@ import pytest
 
 import gzarr
 from gzarr.errors import StoreError
-from gzarr.storage import LocalStore, N5Store, file_holding, file_locks, leftover_files, local_files
+from gzarr.storage import LocalStore, file_holding, file_locks, leftover_files, local_files
 from gzarr.storage.base import Buffer
 from gzarr.storage.changing import change_object
-from gzarr.storage.chunk_store import SplitStore
 from gzarr.storage.locks import while_locked
 from gzarr.storage.temporary_files import temporary_path
 from tests.support.interrupts import interrupted
@@ -87,18 +86,13 @@ def test_processes_that_change_parts_of_one_object_lose_nothing(native: str, tmp
         """
 gzarr.config.set({"cpu.native": bool(sys.argv[2]), "threading.max_workers": 1})
 cells, rounds = 4, 20
-for kind in ("chunk", "shard", "n5", "second store", "fsspec"):
+for kind in ("chunk", "shard", "fsspec"):
     path = f"{root}/{kind}"
     arguments = dict(shape=(4 * cells, 2), dtype="i4", chunks=(cells if kind == "shard" else 4 * cells, 1))
     if kind == "shard":
         arguments["shards"] = (4 * cells, 1)
     store = path
-    if kind == "n5":
-        store = gzarr.N5Store(path)
-        arguments["zarr_format"] = 2
-    elif kind == "second store":
-        arguments["chunk_store"] = LocalStore(path + "/chunks")
-    elif kind == "fsspec":
+    if kind == "fsspec":
         store = gzarr.storage.FSStore(path)
     z = gzarr.create_array(store, fill_value=0, **arguments)
     def change(k):
@@ -722,19 +716,3 @@ def test_leftover_files_are_removed_and_locks_are_not(tmp_path: Path) -> None:
         assert not is_free(store, "a/used")
     assert files_under(tmp_path) == ["a/k"]
     assert leftover_files.remove_file_or_tree(str(tmp_path / "none"))
-
-
-def test_other_stores_lock_the_files_below_them(tmp_path: Path) -> None:
-    below = LocalStore(tmp_path)
-    n5, split = N5Store(below), SplitStore(LocalStore(tmp_path / "m"), below)
-    with n5.locked(["a/1.2"]):
-        assert not is_free(below, "a/2/1")
-    for block, name in (
-        (n5.node_locked("a/.zattrs"), "attributes.json.node"),
-        (n5.document_locked("a/.zarray"), "attributes.json"),
-    ):
-        with block:
-            assert not is_free(below, f"a/{name}")
-            n5["a/.zattrs"] = b'{"x": 1}'
-    with split.locked(["c/0"]), split.node_locked("zarr.json"), split.document_locked("a/zarr.json"):
-        assert not any(is_free(below, key) for key in ("c/0", "m/zarr.json.node", "m/a/zarr.json"))

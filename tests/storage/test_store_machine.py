@@ -14,7 +14,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from gzarr.storage import LocalStore, Request, SplitStore, SQLiteStore, Store, ZipStore
+from gzarr.storage import LocalStore, Request, SQLiteStore, Store, ZipStore
 from gzarr.storage.base import ANY, Change
 from gzarr.storage.coalesce import get_coalesced
 from tests.contracts.stores import MAKERS
@@ -73,9 +73,6 @@ class StoreMachine(RuleBasedStateMachine):
             return
         tagged = conditional.get_tagged(batch)
         assert [None if item is None else bytes(item.data) for item in tagged] == [self.model.get(key) for key in batch]
-        owner = self.store.store_of(between or "0") if isinstance(self.store, SplitStore) else self.store
-        if owner.conditional is None:  # it has locks instead, which callers hold
-            between = None
         if between is not None:
             self.set(between, data.draw(values))
         can_delete = [conditional.deletes and item is not None for item in tagged]  # nobody deletes what is missing

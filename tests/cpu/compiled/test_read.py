@@ -128,11 +128,6 @@ def test_views_of_a_local_store_are_read_by_the_loop(tmp_path: Path, watched: Wa
         before = watched.done
         same(array[...], model)
         assert watched.done == before + array.nchunks
-    shutil.copytree(tmp_path / "a" / "b" / "c", tmp_path / "chunks" / "c")
-    shutil.rmtree(tmp_path / "a" / "b" / "c")
-    split = gzarr.open_array(tmp_path / "a" / "b", chunk_store=LocalStore(tmp_path / "chunks"))
-    same(split[...], model)
-    assert watched.done == before + 2 * split.nchunks
 
 
 def test_many_axes_and_far_offsets(tmp_path: Path, watched: Watched) -> None:
