@@ -32,7 +32,7 @@ FLOORS = (
     {"api", "identity"},
     {"copying", "images", "loader", "selfcheck", "testing"},
     {"virtual"},
-    {"advising", "convert", "interop", "demo"},
+    {"advising", "convert", "interop"},
     {"__init__"},
     {"cli"},
     {"__main__"},
@@ -54,7 +54,7 @@ CORE = {
     "hierarchy",
 }
 #: Format differences end in metadata/ and in the JSON of fill values. Creation takes the format as an argument, an
-#: array shows its codecs in the words of its format, the demo writes both, copies convert one into the other; Xarray
+#: array shows its codecs in the words of its format, copies convert one into the other; Xarray
 #: has other defaults for each; advice has to know which has shards.
 KNOWS_FORMATS = {
     "checking",
@@ -63,7 +63,6 @@ KNOWS_FORMATS = {
     "dtypes",
     "hierarchy",
     "api",
-    "demo",
     "interop",
     "copying",
     "convert",

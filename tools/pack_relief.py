@@ -1,6 +1,6 @@
-"""Makes the data of the demo from ETOPO20 as NetCDF: ``python tools/pack_relief.py etopo20.nc gzarr/demo/relief.xz``.
+"""Packs ETOPO20 from NetCDF: ``python tools/pack_relief.py etopo20.nc examples/relief/relief.xz``.
 
-Needs NumPy and SciPy (for the NetCDF). ``gzarr/demo/README.md`` documents the data and the format of the file.
+Needs NumPy and SciPy (for the NetCDF). ``examples/relief/README.md`` documents the data and the format of the file.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 import gzarr
+from examples.relief.relief import COLS, ROWS, load_relief
 from gzarr.convert import from_tiff
-from gzarr.demo.relief import COLS, ROWS, load_relief
 from gzarr.images import Image, label, map_blocks, map_overlap, open_image
 
 EARTH_RADIUS_KM = 6371.0

@@ -1,4 +1,4 @@
-"""The tour of ``gzarr demo``, and a picture of what it read: ``python -m examples.relief``, or ``make demo``."""
+"""The tour, and a picture of what it read: ``python -m examples.relief``, or ``make demo``."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import gzarr
 from examples.relief.picture import draw_picture
-from gzarr.demo.relief import COLS, ROWS
-from gzarr.demo.tour import run_tour
+from examples.relief.relief import COLS, ROWS
+from examples.relief.tour import run_tour
 
 
 def main() -> None:

@@ -9,8 +9,8 @@ import numpy.typing as npt
 from PIL import Image
 
 from examples.relief.canvas import BLUE, FAINT, GOLD, INK, LINE, PARALLEL_COLOURS, RED, Box, Canvas
+from examples.relief.relief import HIMALAYA, PARALLELS, PLACES, STEP, Heights, windows
 from examples.relief.shading import shaded_relief, tint
-from gzarr.demo.relief import HIMALAYA, PARALLELS, PLACES, STEP, Heights, windows
 
 PROFILE_RANGE = (-8500, 6500)
 

@@ -13,8 +13,8 @@ from PIL import Image, ImageDraw
 
 from examples.relief.canvas import BLUE, FAINT, GOLD, INK, LINE, PAPER, PARALLEL_COLOURS, RED, Box, Canvas, text_size
 from examples.relief.panels import draw_overview, draw_parallels, draw_places, draw_region
+from examples.relief.relief import HIMALAYA, PARALLELS, PLACES, Heights
 from examples.relief.shading import shaded_relief, tint
-from gzarr.demo.relief import HIMALAYA, PARALLELS, PLACES, Heights
 
 PIXELS_PER_DEGREE = 6
 MAP = Box(96, 176, 360 * PIXELS_PER_DEGREE, 180 * PIXELS_PER_DEGREE)
@@ -43,7 +43,7 @@ def draw_picture(answers: Sequence[Heights], subtitle: str) -> Image.Image:
     Parameters
     ----------
     answers : sequence of Heights
-        The windows that were read, in host memory, in the order of `gzarr.demo.relief.windows`.
+        The windows that were read, in host memory, in the order of `examples.relief.relief.windows`.
     subtitle : str
         One line under the title.
 

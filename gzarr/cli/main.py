@@ -21,7 +21,6 @@ from gzarr.cli import (  # noqa: F401 - which register themselves
     consolidate,
     convert,
     copy,
-    demo,
     gpu,
     info,
     ls,

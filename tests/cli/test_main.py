@@ -14,7 +14,6 @@ import pytest
 
 import gzarr
 from gzarr.cli.main import _made, main
-from gzarr.demo import tour
 from gzarr.errors import DeviceError
 
 
@@ -110,8 +109,8 @@ def test_errors_are_one_line(
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(tour, "run_tour", fail)
-    assert main(["demo"]) == 1
+    monkeypatch.setattr(gzarr, "advise", fail)
+    assert main(["advise", "x"]) == 1
     assert capsys.readouterr().err == line
 
 
@@ -119,9 +118,9 @@ def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise KeyError("bug")
 
-    monkeypatch.setattr(tour, "run_tour", fail)
+    monkeypatch.setattr(gzarr, "advise", fail)
     with pytest.raises(KeyError):
-        main(["demo"])
+        main(["advise", "x"])
 
 
 @pytest.mark.parametrize("args", [[], ["frobnicate"], ["info"], ["tree", "a", "b"]])

@@ -11,8 +11,8 @@ import numpy as np
 from PIL import Image
 
 from examples.relief.picture import MAP, draw_picture, enlarge
+from examples.relief.relief import HIMALAYA, load_relief, windows
 from examples.relief.shading import hillshade, shaded_relief, tint
-from gzarr.demo.relief import HIMALAYA, load_relief, windows
 
 ROOT = Path(__file__).parents[2]
 

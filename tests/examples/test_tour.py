@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import gzarr
-from gzarr.demo import tour
-from gzarr.demo.relief import PLACES, column_of, load_relief, row_of
+from examples.relief import tour
+from examples.relief.relief import PLACES, column_of, load_relief, row_of
 from gzarr.errors import DeviceError, GzarrError, NodeNotFoundError
 
 RELIEF = load_relief()

@@ -11,7 +11,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from gzarr.demo.relief import PLACES, column_of, load_relief, row_of, unpack_heights
+from examples.relief.relief import PLACES, column_of, load_relief, row_of, unpack_heights
 
 RELIEF = load_relief()
 

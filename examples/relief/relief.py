@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import lzma
-from importlib import resources
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -81,8 +81,8 @@ class ReliefWindow(NamedTuple):
 
 
 def load_relief() -> Relief:
-    """Unpack the relief that ships with gzarr into host memory."""
-    packed = resources.files("gzarr.demo").joinpath("relief.xz").read_bytes()
+    """Unpack the relief into host memory."""
+    packed = Path(__file__).with_name("relief.xz").read_bytes()
     lat = (np.arange(ROWS) + 0.5) / CELLS_PER_DEGREE - 90
     lon = (np.arange(COLS) + 0.5) / CELLS_PER_DEGREE - 180
     return Relief(unpack_heights(packed), lat, lon)

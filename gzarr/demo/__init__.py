@@ -1,1 +1,0 @@
-"""The command ``gzarr demo``: a short tour on real data."""
