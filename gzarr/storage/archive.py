@@ -8,8 +8,7 @@ A ZIP archive can only grow while it is open, and its directory is written last.
   stored before the last `Archive.commit` (`ZipStore.flush` or ``close``) is there, and nothing of what came later;
 - metadata documents (small, rewritten often) wait in memory and are written with the directory;
 - an object that is overwritten or deleted leaves its bytes behind but is dropped from the directory, so an archive
-  never lists a key twice; when the store is closed and these bytes are worth it, an archive with a path is written
-  anew without them and replaces the old file in one step;
+  never lists a key twice (copying the archive leaves these bytes out);
 - one store at a time has an archive open for writing, which a lock on the file ensures; a child that was forked
   meanwhile may read, and writes nothing.
 
@@ -19,14 +18,11 @@ Stored (uncompressed) entries are read in place, range by range.
 over the old directory (a kill then loses the archive), lists entries whose writing has failed, and drops none; nor does
 it read it, as its lock lets re-entrant code wait for ever, and reading a range means reading all that is before it.
 """
-# os.path and open: the store takes what users call a path and gives it back unchanged.
-# ruff: noqa: PTH105, PTH108, PTH110, PTH123, PTH202
 
 from __future__ import annotations
 
 import io
 import os
-import shutil
 import zipfile
 from collections.abc import Iterable
 from contextlib import suppress
@@ -42,23 +38,17 @@ from gzarr.errors import StoreError
 from gzarr.storage.capabilities import Buffer
 from gzarr.storage.locks import entering
 from gzarr.storage.rules import byte_range, cut
-from gzarr.storage.temporary_files import temporary_path
 from gzarr.storage.zip_format import (
-    CENTRAL_HEADER_NBYTES,
     DAMAGE,
     EMPTY,
     ENCRYPTED,
-    LOCAL_HEADER_NBYTES,
     ZipMode,
-    copy_archive,
     data_offset,
     directory_bytes,
     encode_entry,
     open_archive,
 )
 
-#: An archive is written anew if it is small (then it takes a fraction of a second) or has more than a quarter to lose.
-_SMALL_NBYTES = 1 << 26
 #: Headers are joined with data of so many bytes, so that one call writes both.
 _JOINED_NBYTES = 1 << 16
 
@@ -71,28 +61,6 @@ class ArchiveEntry:
     def __init__(self, info: zipfile.ZipInfo, data_offset: int | None = None) -> None:
         self.info = info
         self.data_offset = data_offset
-
-
-def _repack(path: str) -> None:
-    """Write a finished archive anew without the bytes that its directory does not list, and replace it.
-
-    Raises: whatever fails; the archive is then as it was.
-    """
-    path = os.path.realpath(path)  # not the link to it
-    temporary = temporary_path(path)
-    try:
-        with suppress(FileNotFoundError):
-            os.unlink(temporary)
-        with open(temporary, "xb") as out:  # nothing that another has put there, such as a link
-            copy_archive(path, out)
-            out.flush()
-            os.fsync(out.fileno())  # it replaces everything that was safe on the disk
-        shutil.copymode(path, temporary)
-        os.replace(temporary, path)
-    except BaseException:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
-        raise
 
 
 class Archive:
@@ -114,7 +82,6 @@ class Archive:
         self._lock = new_lock()
         self._pid = os.getpid()
         self.closed = False
-        self._dead_nbytes = 0
         self.documents: dict[str, bytes] = {}
         self.entries: dict[str, ArchiveEntry] = {}
         # Other entries, such as directories, stay in the archive although they are no objects.
@@ -131,11 +98,7 @@ class Archive:
         self._end = directory.end
         #: Whether the directory must be written; that of a new archive must.
         self._changed = self.writable and directory is EMPTY
-        self._wrote = False
         self._shared_position = path is None or not hasattr(os, "pread")
-        # Keeps the file locked until it is replaced. No Python runs in between, so no interrupt leaves it open.
-        locks = self.writable and path is not None and fcntl is not None
-        self._lock_file = next(map(open, map(os.dup, (file.fileno(),)), ("rb",))) if locks else None
 
     @property
     def turn(self) -> Lock:
@@ -213,10 +176,7 @@ class Archive:
         self._changed = True
         offset = self._write_behind((header + bytes(compressed),) if joined else (header, compressed))
         info.header_offset = offset
-        old = self.entries.get(key)
         self.entries[key] = ArchiveEntry(info, offset + len(header))
-        if old is not None:
-            self._dead_nbytes += _nbytes_of(old.info)
 
     def _check_limits(self, info: zipfile.ZipInfo) -> None:
         if not self._allow_zip64 and (
@@ -253,10 +213,8 @@ class Archive:
 
     def drop(self, key: str) -> None:
         """Forget an entry, whose bytes stay in the archive, in the caller's turn."""
-        entry = self.entries.get(key)
-        if entry is not None:
+        if key in self.entries:
             self._changed = True
-            self._dead_nbytes += _nbytes_of(entry.info)
             self.entries.pop(key, None)
 
     def commit(self) -> None:
@@ -270,7 +228,6 @@ class Archive:
             self.documents.pop(key)
         if not self._changed:
             return
-        self._wrote = True
         self.file.truncate(self._end)  # a write that failed, or a writer that died, may have left something behind it
         infos = self._others + [entry.info for entry in self.entries.values()]
         self._write_behind((directory_bytes(infos, self._comment, self._end, self._allow_zip64),))
@@ -287,7 +244,8 @@ class Archive:
                 return
             if self._pid != os.getpid():
                 self.closed = True  # a forked child must not finish the archive of its parent
-                self._close_file()
+                if self.path is not None:
+                    self.file.close()
                 return
             try:
                 if self.writable:
@@ -298,39 +256,8 @@ class Archive:
                     " the store was opened or flushed: make room and close the store again"
                 ) from error
             self.closed = True
-            try:
-                if self.path is not None:
-                    self.file.close()
-                if self._worth_repacking():
-                    _repack(str(self.path))
-            except DAMAGE as error:
-                raise StoreError(
-                    f"store {self.name}: the ZIP archive is complete, but cannot be written anew without the bytes of"
-                    f" deleted objects: {error}"
-                ) from error
-            finally:
-                if self._lock_file is not None:
-                    fcntl.flock(self._lock_file, fcntl.LOCK_UN)  # a forked child may hold it, too
-                self._close_file()
-
-    def _close_file(self) -> None:
-        if self.path is not None:
-            self.file.close()
-        if self._lock_file is not None:
-            self._lock_file.close()
-            self._lock_file = None
-
-    def _worth_repacking(self) -> bool:
-        if self.path is None or not self._wrote:
-            return False
-        infos = self._others + [entry.info for entry in self.entries.values()]
-        if any(info.flag_bits & ENCRYPTED for info in infos):
-            return False  # their headers are part of the encryption
-        total = os.path.getsize(self.path)
-        lost = total - sum(_nbytes_of(info) + CENTRAL_HEADER_NBYTES + len(info.filename) for info in infos)
-        return bool(self._dead_nbytes and total < _SMALL_NBYTES) or 4 * lost > total
-
-
-def _nbytes_of(info: zipfile.ZipInfo) -> int:
-    """About what an entry takes."""
-    return LOCAL_HEADER_NBYTES + len(info.filename) + 2 * len(info.extra) + info.compress_size
+            if self.path is not None:
+                if self.writable and fcntl is not None:
+                    with suppress(OSError):  # a file system without locks
+                        fcntl.flock(self.file, fcntl.LOCK_UN)  # a forked child may hold it, too
+                self.file.close()

@@ -154,7 +154,7 @@ class ZipStore(FlatStore):
             ZipStore.set(self, key, value)
 
     def delete_many(self, keys: Iterable[str]) -> None:
-        """Delete the keys; missing ones are ignored. Their bytes leave the archive when it is written anew."""
+        """Delete the keys; missing ones are ignored. Their bytes stay in the file until it is copied."""
         archive = self._open()
         self.check_writable()
         for key in keys:

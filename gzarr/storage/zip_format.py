@@ -4,12 +4,11 @@ Source: APPNOTE.TXT 6.3.10, sections 4.3.7 (local file header), 4.3.12 (central 
 records) and 4.4.
 """
 
-# os.path and open: the store takes what users call a path and gives it back unchanged.
-# ruff: noqa: PTH108, PTH116, PTH123
+# open: the store takes what users call a path and gives it back unchanged.
+# ruff: noqa: PTH123
 
 from __future__ import annotations
 
-import copy
 import gc
 import io
 import os
@@ -33,19 +32,15 @@ except ImportError:  # Python may be built without liblzma; zipfile then refuses
 
 from gzarr.errors import ContainsNodeError, NodeNotFoundError, StoreError
 from gzarr.errors.escaping import escaped
-from gzarr.storage.temporary_files import temporary_path
 
 LOCAL_HEADER_NBYTES = 30
-CENTRAL_HEADER_NBYTES = 46
-ENCRYPTED, _SIZES_FOLLOW_DATA = 0x1, 0x8  # flag bits, APPNOTE 4.4.4
+ENCRYPTED = 0x1  # flag bit, APPNOTE 4.4.4
 _END = struct.Struct("<4s4H2LH")
 _END_SIGNATURE = b"PK\x05\x06"
 _LOCATOR = struct.Struct("<4sLQL")
 _END_64 = struct.Struct("<4sQ2H2L4Q")
 #: Bytes that are searched for an end record at a time: few at first, since it usually comes last.
 _FIRST_BLOCK_NBYTES, _BLOCK_NBYTES = 1 << 10, 1 << 22
-_COPY_NBYTES = 1 << 22
-
 #: What zipfile and the decompressors raise on damaged or unsupported entries.
 DAMAGE = (OSError, zipfile.BadZipFile, zlib.error, LZMAError, EOFError, RuntimeError, NotImplementedError, ValueError)
 
@@ -197,49 +192,6 @@ def encode_entry(key: str, data: bytes | memoryview, compression: int) -> tuple[
     return info, info.FileHeader(), data
 
 
-def _without_trailing_sizes(old: zipfile.ZipInfo) -> zipfile.ZipInfo:
-    """The info of an entry whose header says the sizes, which may have followed its data."""
-    info = copy.copy(old)
-    info.flag_bits &= ~_SIZES_FOLLOW_DATA
-    info.extra = _without_zip64(info.extra)
-    return info
-
-
-def _without_zip64(extra: bytes) -> bytes:
-    """Extra fields of a header without the field for large sizes, which is written anew if needed."""
-    others, at = b"", 0
-    while at + 4 <= len(extra):
-        kind, nbytes = struct.unpack_from("<HH", extra, at)
-        if kind != 1:
-            others += extra[at : at + 4 + nbytes]
-        at += 4 + nbytes
-    return others
-
-
-def copy_archive(source: str, out: IO[bytes]) -> None:
-    """Copy an archive to an empty file, entry by entry as they are, without the bytes that its directory lists not."""
-    with open(source, "rb") as file, zipfile.ZipFile(file) as archive:
-
-        def read(nbytes: int, offset: int) -> bytes:
-            file.seek(offset)
-            return file.read(nbytes)
-
-        infos = []
-        for old in sorted(archive.infolist(), key=lambda info: info.header_offset):
-            info = _without_trailing_sizes(old)
-            info.header_offset = out.tell()
-            infos.append(info)
-            out.write(info.FileHeader())
-            at, end = data_offset(read, old), data_offset(read, old) + info.compress_size
-            while at < end:
-                part = read(min(end - at, _COPY_NBYTES), at)
-                if not part:
-                    raise zipfile.BadZipFile(f"entry {old.filename!r} ends early")
-                out.write(part)
-                at += len(part)
-        out.write(directory_bytes(infos, archive.comment, out.tell(), allow_zip64=True))
-
-
 def open_file(path: str, mode: ZipMode, name: str) -> IO[bytes]:
     """Open the file of an archive; for writing without a buffer, and locked.
 
@@ -248,14 +200,9 @@ def open_file(path: str, mode: ZipMode, name: str) -> IO[bytes]:
     try:
         if mode == "r":
             return open(path, "rb")
-        while True:
-            flags = _FLAGS[mode] | os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-            file = os.fdopen(os.open(path, flags, 0o666), "r+b", buffering=0)
-            if _is_locked(file, path, name):
-                with suppress(OSError):
-                    os.unlink(temporary_path(os.path.realpath(path)))  # a killed writer may have left it
-                return file
-            file.close()  # replaced by a store that was closed meanwhile
+        flags = _FLAGS[mode] | os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+        file = os.fdopen(os.open(path, flags, 0o666), "r+b", buffering=0)
+        _lock(file, path, name)
     except StoreError:
         raise
     except FileNotFoundError as error:
@@ -265,16 +212,17 @@ def open_file(path: str, mode: ZipMode, name: str) -> IO[bytes]:
         raise ContainsNodeError(f"store {name}: {path!r} exists; mode 'x' only makes new archives") from error
     except OSError as error:
         raise StoreError(f"store {name}: cannot open {path!r} with mode {mode!r}: {error.strerror or error}") from error
+    return file
 
 
-def _is_locked(file: IO[bytes], path: str, name: str) -> bool:
-    """Lock a file for writing. Returns: whether it still is the one at the path. Raises: StoreError."""
+def _lock(file: IO[bytes], path: str, name: str) -> None:
+    """Lock a file for writing. Raises: StoreError."""
     if fcntl is None:
-        return True
+        return
     try:
         with suppress(BlockingIOError):
             fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return _is_at(file, path)
+            return
         gc.collect()  # a store that was forgotten, but not collected, is closed by that
         fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
@@ -284,15 +232,7 @@ def _is_locked(file: IO[bytes], path: str, name: str) -> bool:
             " (array.store.close()), also one that a variable still holds"
         ) from error
     except OSError:
-        return True  # a file system without locks
-    return _is_at(file, path)
-
-
-def _is_at(file: IO[bytes], path: str) -> bool:
-    """Whether a file still is the one at a path."""
-    with suppress(FileNotFoundError):
-        return os.path.samestat(os.stat(path), os.fstat(file.fileno()))
-    return False
+        return  # a file system without locks
 
 
 def open_archive(file: IO[bytes], mode: ZipMode, name: str, compression: int) -> Directory:

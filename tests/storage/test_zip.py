@@ -20,7 +20,6 @@ import pytest
 from gzarr.errors import ContainsNodeError, NodeNotFoundError, ReadOnlyError, StoreError
 from gzarr.storage import Request, ZipStore
 from gzarr.storage import archive as archive_module
-from gzarr.storage.temporary_files import temporary_path
 from tests.support.interrupts import interrupted
 from tests.support.processes import run_in_child
 
@@ -72,103 +71,6 @@ def test_overwriting_and_deleting_leave_no_duplicates(
         store.delete_many(["c/2"])
     with ZipStore(target) as store:
         assert dict(store) == {"zarr.json": b"new", "c/0": b"new"}
-
-
-def test_a_small_archive_is_written_anew_without_dead_bytes(tmp_path: Path) -> None:
-    path = tmp_path / "x.zip"
-    with ZipStore(path, mode="w") as store:
-        store["keep"] = DATA
-    clean = path.stat().st_size
-    path.chmod(0o640)
-    with zipfile.ZipFile(path, "a") as archive:
-        archive.comment = b"remarks"
-    with ZipStore(path, mode="r+") as store:
-        store["big"] = bytes(100_000)
-        store.delete_many(["big"])
-    assert path.stat().st_size == clean + len(b"remarks")
-    assert path.stat().st_mode & 0o777 == 0o640
-    assert names_in(path) == ["keep"]
-    with zipfile.ZipFile(path) as archive:
-        assert archive.comment == b"remarks"
-    assert [entry.name for entry in tmp_path.iterdir()] == ["x.zip"]
-
-
-def test_a_large_archive_with_little_to_lose_is_left_in_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archive_module, "_SMALL_NBYTES", 1000)
-    path = tmp_path / "x.zip"
-    with ZipStore(path, mode="w") as store:
-        store["c/0"] = bytes(50_000)
-        store["c/1"] = b"old"
-    inode = path.stat().st_ino
-    with ZipStore(path, mode="a") as store:
-        store["c/1"] = b"new"
-    assert path.stat().st_ino == inode
-    assert sorted(names_in(path)) == ["c/0", "c/1"]
-    with ZipStore(path, mode="a") as store:
-        assert store["c/1"] == b"new"
-        store["c/0"] = b"short"
-    assert path.stat().st_size < 1000
-
-
-@pytest.mark.parametrize("plant", [os.mkfifo, lambda path: Path(path).symlink_to("precious")])
-def test_an_archive_is_not_written_anew_through_what_lies_in_the_place(plant: Any, tmp_path: Path) -> None:
-    (tmp_path / "precious").write_bytes(b"precious")
-    with ZipStore(tmp_path / "a.zip", mode="w") as store:
-        store["k"] = bytes(1000)
-        store["k"] = b"new"
-        plant(temporary_path(str(tmp_path / "a.zip")))
-    with ZipStore(tmp_path / "a.zip", mode="r") as store:
-        assert store["k"] == b"new"
-    assert (tmp_path / "a.zip").stat().st_size < 1000
-    assert (tmp_path / "precious").read_bytes() == b"precious"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.zip", "precious"]
-
-
-def test_if_writing_anew_fails_the_finished_archive_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "x.zip"
-    store = ZipStore(path, mode="w")
-    store["c/0"] = DATA
-    store["c/0"] = b"new"
-
-    def fail(*_: Any) -> None:
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(archive_module.os, "replace", fail)
-        with pytest.raises(StoreError, match="No space left"):
-            store.close()
-    assert [entry.name for entry in tmp_path.iterdir()] == ["x.zip"]
-    with ZipStore(path) as again:
-        assert dict(again) == {"c/0": b"new"}
-
-
-def test_entries_of_every_kind_survive_writing_anew(tmp_path: Path) -> None:
-    path = tmp_path / "x.zip"
-    with zipfile.ZipFile(path, "w") as archive:
-        for kind in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
-            archive.writestr(zipfile.ZipInfo(f"c/{kind}"), DATA, kind)
-        archive.writestr("c/dead", bytes(5000))
-        with archive.open("c/größe", "w", force_zip64=True) as entry:
-            entry.write(DATA)
-        archive.writestr("folder/", b"")
-    # An entry whose sizes follow its data, as a program that cannot seek writes them.
-    stream = Pipe()
-    with zipfile.ZipFile(stream, "w") as archive:
-        archive.writestr("s/0", DATA)
-        archive.writestr("s/1", DATA * 2)
-        archive.writestr("dead", b"x" * 99)
-    (tmp_path / "s.zip").write_bytes(stream.getvalue())
-    for name, doomed in (("x.zip", "c/dead"), ("s.zip", "dead")):
-        with ZipStore(tmp_path / name) as store:
-            expected = {key: value for key, value in store.items() if key != doomed}
-        size = (tmp_path / name).stat().st_size
-        with ZipStore(tmp_path / name, mode="a") as store:
-            store.delete_many([doomed])
-        assert (tmp_path / name).stat().st_size < size
-        names_in(tmp_path / name)
-        with ZipStore(tmp_path / name) as store:
-            assert dict(store) == expected
-    assert "folder/" in names_in(path)
 
 
 # -- archives of others --------------------------------------------------------------------------------------------
@@ -591,24 +493,3 @@ def test_damage_is_an_error_that_names_the_key(compression: int, change: Any) ->
     if change is not flip_data or compression:
         with pytest.raises(StoreError, match="key 'c/0'"):
             store.get_one(Request("c/0", 5, 5))
-
-
-def test_what_a_killed_writer_left_goes_with_the_next_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "folder").mkdir()
-    path, link = tmp_path / "folder" / "x.zip", tmp_path / "link.zip"
-    link.symlink_to(path)
-    with monkeypatch.context() as patch:
-        patch.setattr(archive_module.os, "unlink", lambda _: None)  # as if killed
-        patch.setattr(archive_module.os, "replace", lambda *_: 1 / 0)
-        store = ZipStore(link, mode="w")
-        store["c/0"] = DATA
-        store["c/0"] = b"new"
-        with pytest.raises(ZeroDivisionError):
-            store.close()
-    assert len(list(path.parent.iterdir())) == 2
-    with ZipStore(link, mode="a") as store:
-        assert [entry.name for entry in path.parent.iterdir()] == ["x.zip"]
-        store["c/0"] = b"newer"
-    assert link.is_symlink()
-    with ZipStore(path) as store:
-        assert dict(store) == {"c/0": b"newer"}
