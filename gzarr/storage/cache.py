@@ -1,13 +1,11 @@
 """A store that caches the bytes it fetches from a slower one, up to a limit: `LRUStoreCache` of zarr 2.
 
-Theory of operation. Whole objects and ranges of objects are cached; the least recently used object goes first. A range
-is answered from the whole object, or if the same range was read before. What is cached of an object carries the token
-that it had before it was fetched (`Versions.token`). If the store has tokens, it is never used once anybody has
-replaced the object. If it has none, the caller must know that there is no other writer: changes through the cache
-drop what they touch, and changes that bypass it are not seen until `invalidate`.
-
-A fetch that overlaps a change is not cached: each change has two numbers, before and after, and an entry made under
-another number than the one it was requested under could hold the old bytes.
+Theory of operation. What was fetched, an object or a range of one, is kept with the token that the object had before
+and after that (`Versions.token`); the least recently used goes first. A range is answered from the whole object, or if
+the same range was read before. If the store has tokens, nothing is used once anybody has replaced the object. If it has
+none, the caller must know that there is no other writer: changes through the cache drop what they touch, and changes
+that bypass it are not seen until `invalidate`. A fetch that overlaps a change is not kept. A re-entrant change empties
+the cache by putting another dict in the place of the one that its thread is editing.
 
 The cache does not offer capabilities that would bypass it (`Store.files`, reads tied to versions).
 """
@@ -17,26 +15,14 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
-from itertools import count
-from typing import Any, NamedTuple
+from typing import Any
 
 from gzarr.concurrency import is_held_here, new_lock
 from gzarr.storage.base import Store, tokens_of
 from gzarr.storage.capabilities import Buffer, Change, Conditional, Request, Versions, host_view
 from gzarr.storage.memory import MemoryStore
-from gzarr.storage.rules import cut, pickled, under
+from gzarr.storage.rules import cut, pickled
 from gzarr.storage.wrappers import ForwardedConditional, Tokens, WrapperStore
-
-
-class _CachedObject(NamedTuple):
-    """What is cached of an object: parts by start and length, its token and the last change when they were fetched."""
-
-    token: object | None
-    changes: int
-    parts: dict[tuple[int | None, int | None], bytes]
-
-
-_WHOLE = None, None
 
 
 class _UncachedChanges(ForwardedConditional):
@@ -47,7 +33,7 @@ class _UncachedChanges(ForwardedConditional):
         self._store = store
 
     def set_if(self, changes: Sequence[Change]) -> list[bool]:
-        with self._store._changing([change.key for change in changes]):  # noqa: SLF001 - one module, two classes
+        with self._store._changing({change.key for change in changes}):  # noqa: SLF001 - one module, two classes
             return super().set_if(changes)
 
 
@@ -81,12 +67,7 @@ class LRUStoreCache(WrapperStore):
     (1, 2, True)
     """
 
-    _process_bound = frozenset(
-        (
-            *("hits", "misses", "_nbytes", "_editing", "_oldest", "_numbers", "_objects", "_listings", "_changes"),
-            "_has_tokens",
-        )
-    )
+    _process_bound = frozenset({"hits", "misses", "_nbytes", "_editing", "_parts", "_last_change"})
 
     def __init__(self, store: Store | MutableMapping[str, Any], max_size: int | None) -> None:
         if not isinstance(store, Store):
@@ -94,19 +75,11 @@ class LRUStoreCache(WrapperStore):
         if max_size is not None and (not isinstance(max_size, int) or max_size < 0):
             raise TypeError(f"LRUStoreCache: max_size must be a number of bytes or None, got {max_size!r}")
         super().__init__(store)
-        self.hits = 0
-        self.misses = 0
+        self.hits = self.misses = self._nbytes = 0
         self._max_nbytes = max_size
-        self._nbytes = 0
         self._editing = new_lock()
-        self._objects: OrderedDict[str, _CachedObject] = OrderedDict()
-        self._listings: dict[str, tuple[int, tuple[list[str], list[str]]]] = {}  # with the last change before
-        self._numbers = count(1)
-        self._changes = 0
-        self._oldest = 0  # entries without tokens of earlier changes are not used
-        self._has_tokens = False
-
-    # -- reading -------------------------------------------------------------------------------------------------
+        self._parts: OrderedDict[Request, tuple[object | None, bytes]] = OrderedDict()  # with tokens
+        self._last_change = object()
 
     @property
     def versions(self) -> Versions | None:
@@ -120,12 +93,12 @@ class LRUStoreCache(WrapperStore):
         conditional = self._store.conditional
         return None if conditional is None else _UncachedChanges(self, conditional)
 
+    # -- reading -------------------------------------------------------------------------------------------------
+
     def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
         """Fetch every request, in order; what is not in memory comes in one call from the store."""
         requests = [Request(*request) for request in requests]
-        tokens = self._tokens(request.key for request in requests)
-        changes = self._changes
-        self._has_tokens |= any(token is not None for token in tokens.values())
+        last_change, tokens = self._last_change, self._tokens(request.key for request in requests)
         found = self._look_up(requests, tokens)
         missing = [i for i, value in enumerate(found) if value is None]
         self.hits += len(requests) - len(missing)
@@ -133,81 +106,57 @@ class LRUStoreCache(WrapperStore):
         if not missing:
             return found
         fetched = self._store.get_many([requests[i] for i in missing])
-        # Bytes that others may change, or that are a small part of a large read, are copied.
-        values = [value if value is None or type(value) is bytes else bytes(host_view(value)) for value in fetched]
         after = self._tokens(requests[i].key for i in missing)
         answers = []
-        for i, value in zip(missing, values, strict=True):
-            found[i] = value
-            key = requests[i].key
-            if value is not None and tokens[key] == after[key]:
-                answers.append((requests[i], value, tokens[key]))
-        self._keep(answers, changes)
+        for i, value in zip(missing, fetched, strict=True):
+            if value is not None:
+                # Bytes that others may change, or that are a small part of a large read, are copied.
+                value = found[i] = value if type(value) is bytes else bytes(host_view(value))  # noqa: PLW2901
+                if tokens[requests[i].key] == after[requests[i].key]:
+                    answers.append((requests[i], value, after[requests[i].key]))
+        self._keep(answers, last_change)
         return found
-
-    def _look_up(self, requests: Sequence[Request], tokens: dict[str, object | None]) -> list[Buffer | None]:
-        """The answers that are cached."""
-        if is_held_here(self._editing):  # by what this re-entrant call has interrupted
-            return [None] * len(requests)
-        with self._editing:
-            return [self._held(request, tokens[request.key]) for request in requests]
-
-    def _keep(self, answers: Iterable[tuple[Request, bytes, object | None]], changes: int) -> None:
-        """Cache answers, with the token of each. changes: the last one before they were asked for."""
-        if is_held_here(self._editing):
-            return
-        for request, value, token in answers:
-            with self._editing:
-                if self._changes == changes:
-                    self._add(request, value, _CachedObject(token, changes, {}))
 
     def _tokens(self, keys: Iterable[str]) -> dict[str, object | None]:
         """The store's tokens, asked for at once."""
         names = list(dict.fromkeys(keys))
         return dict(zip(names, tokens_of(self._store, names), strict=True))
 
+    def _look_up(self, requests: Sequence[Request], tokens: dict[str, object | None]) -> list[Buffer | None]:
+        """The answers that are kept, for the same tokens."""
+        if is_held_here(self._editing):  # by what this re-entrant call has interrupted
+            return [None] * len(requests)
+        with self._editing:
+            return [self._held(request, tokens[request.key]) for request in requests]
+
     def _held(self, request: Request, token: object | None) -> Buffer | None:
-        """The answer to a request, if it is cached and not known to be stale."""
-        key, start, length = request
-        cached = self._objects.get(key)
-        if cached is None:
-            return None
-        if cached.token != token or (token is None and cached.changes < self._oldest):
-            self._drop(key)
-            return None
-        self._objects.move_to_end(key)
-        whole = cached.parts.get(_WHOLE)
-        return cached.parts.get((start, length)) if whole is None else cut(whole, start, length)
+        for place in (Request(request.key), request):
+            parts = self._parts
+            kept = parts.get(place)
+            if kept is not None and kept[0] == token:
+                parts.move_to_end(place)
+                return kept[1] if place is request else cut(kept[1], request.start, request.length)
+        return None
 
-    def _add(self, request: Request, value: bytes, fetched: _CachedObject) -> None:
-        """Cache the answer to a request. fetched: of the same version, without parts."""
-        key, start, length = request
-        if self._max_nbytes is not None and len(value) > self._max_nbytes:
+    def _keep(self, answers: Iterable[tuple[Request, bytes, object | None]], last_change: object) -> None:
+        """Keep answers, with the token of each. last_change: the last one before they were asked for."""
+        if is_held_here(self._editing):
             return
-        cached = self._objects.get(key)
-        if start is None or cached is None or cached.token != fetched.token:
-            self._drop(key)
-            cached = self._objects[key] = fetched
-        part = _WHOLE if start is None else (start, length)
-        self._nbytes += len(value) - len(cached.parts.get(part, b""))
-        cached.parts[part] = value
-        while self._max_nbytes is not None and self._nbytes > self._max_nbytes:
-            self._drop(next(iter(self._objects)))
+        with self._editing:
+            parts = self._parts
+            for request, value, token in answers if self._last_change is last_change else ():
+                if self._max_nbytes is not None and len(value) > self._max_nbytes:
+                    continue
+                self._drop(parts, request)
+                parts[request] = token, value
+                self._nbytes += len(value)
+                while parts and self._max_nbytes is not None and self._nbytes > self._max_nbytes:
+                    self._drop(parts, next(iter(parts)))
 
-    def _drop(self, key: str) -> None:
-        cached = self._objects.pop(key, None)
-        if cached is not None:
-            self._nbytes -= sum(map(len, cached.parts.values()))
-
-    def list_dir(self, path: str = "") -> tuple[list[str], list[str]]:
-        """Names directly under a path, sorted: (objects, sub-paths). Cached only if the store has no tokens."""
-        changes = self._changes
-        before, listing = self._listings.get(path, (-1, ([], [])))
-        if before != changes or self._has_tokens:
-            listing = self._store.list_dir(path)
-            if not self._has_tokens:
-                self._listings[path] = changes, listing
-        return list(listing[0]), list(listing[1])
+    def _drop(self, parts: OrderedDict[Request, tuple[object | None, bytes]], request: Request) -> None:
+        kept = parts.pop(request, None)
+        if kept is not None:
+            self._nbytes -= len(kept[1])
 
     # -- changes -------------------------------------------------------------------------------------------------
 
@@ -215,21 +164,22 @@ class LRUStoreCache(WrapperStore):
     def _changing(self, keys: Iterable[str] = (), paths: Iterable[str] = ()) -> Iterator[None]:
         """Drop keys, and all keys under paths, once they are changed, whether or not that succeeds."""
         self.check_writable()
-        self._changes = next(self._numbers)
+        self._last_change = object()
         try:
             yield
         finally:
-            self._changes = next(self._numbers)
-            self._forget(lambda: (*keys, *(key for path in paths for key in under(list(self._objects), path))))
+            self._last_change = object()
+            starts = tuple(f"{path}/" if path else "" for path in paths)
+            self._forget(lambda key: key in keys or key.startswith(starts))
 
-    def _forget(self, keys: Callable[[], Iterable[str]]) -> None:
-        self._listings.clear()
+    def _forget(self, is_doomed: Callable[[str], bool]) -> None:
         if is_held_here(self._editing):  # by what this re-entrant change has interrupted
-            self._oldest = self._changes
+            self._parts, self._nbytes = OrderedDict(), 0
             return
         with self._editing:
-            for key in keys():
-                self._drop(key)
+            parts = self._parts
+            for request in [request for request in parts if is_doomed(request.key)]:
+                self._drop(parts, request)
 
     def set(self, key: str, value: Buffer) -> None:
         """Store one object atomically."""
@@ -239,7 +189,7 @@ class LRUStoreCache(WrapperStore):
     def set_many(self, items: Iterable[tuple[str, Buffer]]) -> None:
         """Store every (key, bytes) pair; each replaces its object atomically."""
         items = list(items)
-        with self._changing([key for key, _ in items]):
+        with self._changing({key for key, _ in items}):
             self._store.set_many(items)
 
     def delete_many(self, keys: Iterable[str]) -> None:
@@ -258,22 +208,12 @@ class LRUStoreCache(WrapperStore):
         with self._changing(paths=(source, dest)):
             self._store.move_prefix(source, dest)
 
-    # -- forgetting ----------------------------------------------------------------------------------------------
-
     def invalidate(self) -> None:
         """Forget everything: someone else may have changed the store."""
-        self.invalidate_values()
-        self.invalidate_keys()
+        self._last_change = object()
+        self._forget(lambda _: True)
 
-    def invalidate_values(self) -> None:
-        """Forget the bytes of all objects."""
-        self._changes = next(self._numbers)
-        self._forget(lambda: list(self._objects))
-
-    def invalidate_keys(self) -> None:
-        """Forget which objects there are."""
-        self._changes = next(self._numbers)
-        self._listings.clear()
+    invalidate_values = invalidate_keys = invalidate  # names of zarr 2
 
     def __reduce__(self) -> tuple[Any, ...]:
         return pickled(self, LRUStoreCache, self._store, self._max_nbytes)

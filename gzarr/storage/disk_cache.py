@@ -174,7 +174,7 @@ class DiskCache(LRUStoreCache):
                 os.utime(path)
         return value
 
-    def _keep(self, answers: Iterable[tuple[Request, bytes, object | None]], changes: int) -> None:
+    def _keep(self, answers: Iterable[tuple[Request, bytes, object | None]], last_change: object) -> None:
         for request, value, token in answers:
             path = self._path(request, token)
             if path is not None and self._room.take(_HEADER + len(value), self._max_nbytes):

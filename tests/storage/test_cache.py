@@ -50,7 +50,7 @@ def test_random_ranges_are_those_of_the_object():
         expected = MemoryStore({"a": VALUE}).get_one(request)
         assert bytes(cache.get_one(request)) == bytes(expected)
     assert cache.hits
-    assert cache._nbytes == sum(len(part) for o in cache._objects.values() for part in o.parts.values()) <= 300
+    assert cache._nbytes == sum(len(part) for _, part in cache._parts.values()) <= 300
 
 
 def test_the_least_recently_used_goes_first_and_the_limit_holds():
@@ -84,8 +84,6 @@ def test_changes_past_the_cache_are_seen_after_invalidation_where_it_has_none():
     assert cache["a"] == b"old"
     assert cache.list_dir() == (["a"], [])
     data["a"], data["b"] = b"new", b""
-    assert cache["a"] == b"old"
-    cache.invalidate_keys()
     assert cache["a"] == b"old"
     assert cache.list_dir() == (["a", "b"], [])
     cache.invalidate_values()
