@@ -177,7 +177,7 @@ SEAM = {
     "identity": "inputs runs",
     "indexing": "chunking grid keys regions",
     "metadata": "conventions documents enumerations model occupied parts",
-    "storage": "base coalesce extras in_place local wrappers",
+    "storage": "base extras in_place local wrappers",
     "tensors": ".",
 }
 #: How many names these are. They only become fewer.

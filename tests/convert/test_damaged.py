@@ -4,7 +4,6 @@ HDF5's library itself crashes on some damaged metadata, so its files are damaged
 """
 
 import random
-import zlib
 
 import h5py
 import netCDF4
