@@ -70,15 +70,6 @@ def test_forms_of_a_compressor(given):
 
 
 @pytest.mark.usefixtures("zarr_format")
-def test_zarr_python_codec_objects():
-    zarr_codecs = pytest.importorskip("zarr.codecs")
-    z = gzarr.zeros(10, compressors=zarr_codecs.BloscCodec(cname="zstd", clevel=2, shuffle="bitshuffle"))
-    assert z.compressor == numcodecs.Blosc("zstd", 2, numcodecs.Blosc.BITSHUFFLE)
-    z[:] = np.arange(10)
-    assert z[:].tolist() == list(range(10))
-
-
-@pytest.mark.usefixtures("zarr_format")
 @pytest.mark.parametrize("nothing", [{"compressor": None}, {"compressors": None}, {"compressors": []}], ids=repr)
 def test_no_compressor(nothing):
     z = gzarr.array(np.arange(1000, dtype="i4"), chunks=1000, **nothing)
@@ -193,20 +184,6 @@ def test_dimension_names_and_attributes_at_creation():
     with pytest.raises(TypeError, match="not JSON serializable"):
         gzarr.create_array(store, shape=3, attributes={"x": object()}, overwrite=True)
     assert gzarr.open(store).shape == (2, 3)
-
-
-@pytest.mark.usefixtures("zarr_format")
-def test_fortran_order():
-    data = np.arange(60, dtype="i4").reshape(5, 12)
-    z = gzarr.array(data, chunks=(5, 6), order="F", compressor=None, store=(store := {}))
-    assert z.order == "F"
-    assert gzarr.open(store).order == "F"
-    chunk = next(value for key, value in store.items() if key in ("0.1", "c/0/1"))
-    assert chunk == data[:, 6:].tobytes(order="F")
-    assert np.array_equal(z[:], data)
-    assert gzarr.zeros((3, 3), config={"order": "F"}).order == "F"
-    with gzarr.config.set({"array.order": "F"}):
-        assert gzarr.zeros((3, 3)).order == "F"
 
 
 # -- like, from data, overwrite ----------------------------------------------------------------------------------

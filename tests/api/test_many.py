@@ -68,10 +68,6 @@ def test_fields(group: gzarr.Group) -> None:
     assert y == 4.0
 
 
-def test_nothing_wanted() -> None:
-    assert gzarr.read_many([]) == []
-
-
 @pytest.mark.parametrize(
     ("item", "message"),
     [(DATA, "item 1 must be"), ((DATA, 0), "gzarr.Array, got ndarray"), ((1, 2, 3, 4), "item 1 must be")],

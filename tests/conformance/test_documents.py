@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import gzarr
+from gzarr.dtypes import default_fill, parse_dtype
 from tests.conformance.cases import Case, sample
 from tests.conformance.codec_chains import CODECS_V2, CODECS_V3
 from tests.conformance.layouts import Layout
@@ -91,6 +92,15 @@ def test_fill_values_pass_both_ways_with_tensorstore(tensorstore: TensorStore, z
     assert not problems, "\n".join(problems[:20])
 
 
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("dtype", ["?", ">i4", "f8", "c8", "S6", "U4", "M8[D]", "m8[10s]", "M8", "V5", "str"])
+def test_default_fill_values_are_those_of_zarr_python(zarr_python: ZarrPython, dtype: str, zarr_format: int) -> None:
+    ours = parse_dtype(dtype)
+    how = {"dtype": str if ours.variable else ours.dtype, "zarr_format": zarr_format}
+    theirs = zarr_python.zarr.create_array({}, shape=(2,), **how)
+    assert fill_bits(default_fill(ours), ours.dtype) == fill_bits(theirs.fill_value, ours.dtype)
+
+
 # -- attributes, names, unknown fields ---------------------------------------------------------------------------------
 
 
@@ -171,33 +181,3 @@ def same_meaning(old: dict, new: dict, changed: set[str]) -> set[str]:
         if facts[0] == facts[1]:
             same.add(field)
     return same
-
-
-# -- hierarchies -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("zarr_format", [2, 3])
-def test_hierarchies_made_here_are_read_by_zarr_python(zarr_python: ZarrPython, zarr_format: int) -> None:
-    from zarr.core.buffer import cpu
-    from zarr.storage import MemoryStore
-
-    stored: dict = {}
-    root = gzarr.create_group(stored, zarr_format=zarr_format, attributes={"root": 1})
-    group = root.create_group("a/b", attributes=ATTRIBUTES)
-    group.create_array("x", shape=(4,), dtype="i4", attributes={"x": 2})[...] = [1, 2, 3, 4]
-    root.create_array("deep/er/y", shape=(), dtype="f8")[...] = 0.5
-    theirs = {k: cpu.Buffer.from_bytes(v) for k, v in stored.items()}
-    found = zarr_python.zarr.open_group(MemoryStore(theirs), mode="r", zarr_format=zarr_format)
-    assert dict(found.attrs) == {"root": 1}
-    assert sorted(path for path, _ in found.members(max_depth=None)) == [
-        "a",
-        "a/b",
-        "a/b/x",
-        "deep",
-        "deep/er",
-        "deep/er/y",
-    ]
-    assert dict(found["a/b"].attrs) == ATTRIBUTES
-    assert found["a/b/x"][...].tolist() == [1, 2, 3, 4]
-    assert dict(found["a/b/x"].attrs) == {"x": 2}
-    assert float(found["deep/er/y"][...]) == 0.5

@@ -13,17 +13,6 @@ from gzarr.errors import CopyError
 from gzarr.storage import MemoryStore
 
 
-@pytest.mark.parametrize("dtype", ["?", ">i4", "f2", "c16", "S4", "U3", "M8[D]", [("a", "i4"), ("b", "f8")]])
-@pytest.mark.parametrize("order", ["C", "F"])
-def test_npy(tmp_path, dtype, order):
-    data = np.zeros((7, 5), dtype, order)
-    data[2:5] = np.ones((), "i8").astype(dtype) if not isinstance(dtype, list) else (1, 2.5)
-    np.save(tmp_path / "a.npy", data)
-    dest = MemoryStore()
-    convert.from_npy(tmp_path / "a.npy", dest, chunks=(3, 2))
-    assert np.array_equal(gzarr.open(dest, mode="r")[:].astype(data.dtype), data)
-
-
 def test_npz(tmp_path):
     np.savez_compressed(tmp_path / "a.npz", x=np.arange(1000), y=np.float32(3), z=np.zeros((2, 0)))
     dest = MemoryStore()

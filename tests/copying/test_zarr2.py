@@ -44,16 +44,6 @@ def test_copy_all_keeps_values_attributes_and_chunks(zarr_format):
     assert dest["eggs"].nchunks_initialized == 3
 
 
-def test_a_sharded_array_with_names_is_copied_as_it_is():
-    source = gzarr.group()
-    made = source.create_array("a", shape=(8, 8), chunks=(2, 2), shards=(4, 8), dtype="i2", dimension_names=("y", "x"))
-    made[:4] = 1
-    dest = gzarr.group()
-    gzarr.copy(made, dest)
-    assert dest["a"].metadata == made.metadata
-    assert dest["a"].digest() == made.digest()
-
-
 # -- refused before anything is written --------------------------------------------------------------------------
 
 

@@ -6,7 +6,6 @@ import contextlib
 import multiprocessing
 import os
 import pickle
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -17,7 +16,7 @@ import pytest
 
 import gzarr
 from gzarr.errors import MissingExtraError, StoreError
-from gzarr.storage import LocalStore, MemoryStore, lock_waits, synchronized
+from gzarr.storage import LocalStore, MemoryStore, synchronized
 
 N = 3
 
@@ -132,22 +131,3 @@ def test_a_pipe_in_the_place_of_a_lock_file_is_refused(tmp_path: Path) -> None:
     lock = gzarr.ProcessSynchronizer(tmp_path)["k"]
     with pytest.raises(StoreError, match="k', its lock, is no file; delete it"), lock:
         pass
-
-
-def test_a_long_wait_is_logged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(lock_waits, "NOTICE_S", 0.1)
-    lock = gzarr.ProcessSynchronizer(tmp_path)["k"]
-    script = "import sys, gzarr\nwith gzarr.ProcessSynchronizer(sys.argv[1])['k']: print(flush=True); input()"
-    command = [sys.executable, "-c", script, str(tmp_path)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
-        assert holder.stdin is not None
-        assert holder.stdout is not None
-        holder.stdout.readline()
-        threading.Timer(0.5, holder.stdin.close).start()
-        with lock:
-            holder.wait(60)
-    (message,) = caplog.messages
-    assert repr(str(tmp_path / "k")) in message
-    assert f"process {holder.pid} " in message or not Path("/proc/locks").exists()

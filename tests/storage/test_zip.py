@@ -140,12 +140,6 @@ def test_a_forgotten_store_is_finished_at_the_end_of_the_program(tmp_path: Path)
     assert names_in(tmp_path / "x.zip") == ["zarr.json"]
 
 
-def test_an_empty_store_is_a_valid_archive(tmp_path: Path) -> None:
-    ZipStore(tmp_path / "x.zip", mode="a").close()
-    with ZipStore(tmp_path / "x.zip") as store:
-        assert list(store) == []
-
-
 def test_a_failing_write_keeps_the_old_bytes_and_the_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "x.zip"
     store = ZipStore(path, mode="w")

@@ -59,21 +59,27 @@ def test_halos_of_any_depth_are_those_of_numpy(draw: st.DataObject, device: str)
         padded = np.pad(padded, width, MODES[mode], **constant)
     axes = tuple(range(len(shape)))
 
-    def corners(block: Any) -> Any:
+    def corners(block: Any, *others: Any) -> Any:
         """What the ends of the halos of each element hold."""
         xp = gzarr.array_namespace(block)
-        return 10_000 * xp.roll(block, before, axes) + xp.roll(block, tuple(-n for n in after), axes)
+        found = 10_000 * xp.roll(block, before, axes) + xp.roll(block, tuple(-n for n in after), axes)
+        assert all((other == block).all() for other in others)
+        return found
 
     inner = tuple(slice(b, b + n) for b, n in zip(before, shape, strict=True))
-    z = gzarr.array(values, chunks=chunks)
-    nbytes = draw.draw(st.sampled_from([1, 10**8]))
+    cuts = st.tuples(*[st.integers(1, n) for n in shape])
+    inputs = [gzarr.array(values, chunks=chunks)]
+    if draw.draw(st.booleans()):
+        inputs.append(gzarr.array(values.astype("u2"), chunks=draw.draw(cuts)))
+    out = gzarr.zeros(shape, dtype="i8", chunks=draw.draw(cuts)) if draw.draw(st.booleans()) else None
+    nbytes = draw.draw(st.sampled_from([1, 1000, 10**8]))
     keywords: dict[str, Any] = {"cval": 7, "device": device}
     try:
-        out = map_overlap(corners, z, None, halos, modes, max_nbytes=nbytes, **keywords)
+        made = map_overlap(corners, inputs, out, halos, modes, max_nbytes=nbytes, **keywords)
     except ValueError as error:  # which says the least, as measured: another time it may be a little more
         (least,) = re.findall(r"take (\d+) bytes", str(error))
-        out = map_overlap(corners, z, None, halos, modes, max_nbytes=2 * int(least), **keywords)
-    np.testing.assert_array_equal(out.to("cpu")[...], corners(padded)[inner])
+        made = map_overlap(corners, inputs, out, halos, modes, max_nbytes=2 * int(least), **keywords)
+    np.testing.assert_array_equal(made.to("cpu")[...], corners(padded)[inner])
 
 
 def test_inputs_differ_in_chunks_and_dtype(data: np.ndarray, device: str) -> None:
