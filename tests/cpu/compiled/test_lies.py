@@ -39,7 +39,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("lies")
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(data=st.data())
 def test_reads_by_tables_that_lie_are_refused_or_left(folder: Path, data: st.DataObject) -> None:
     """Every number of every table may be anything, but for those that say where memory is and how much."""
@@ -59,7 +59,7 @@ def test_reads_by_tables_that_lie_are_refused_or_left(folder: Path, data: st.Dat
     del memory  # until now
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(data=st.data())
 def test_writes_by_tables_that_lie_are_refused_or_left(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

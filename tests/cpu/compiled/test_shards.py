@@ -142,21 +142,21 @@ CHANGES: dict[str, Any] = {
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("name", CODECS)
 def test_odd_shards_are_dealt_with_as_ever(name: str, change: str, key: slice, tmp_path: Path) -> None:
-    for index in ("start", "end"):
+    index = "start" if key.start % 2 else "end"
 
-        def write(folder: Path) -> None:
-            array, path = forged(folder, name, CHANGES[change], endian="big", index=index)  # noqa: B023 - used at once
-            before = path.read_bytes()
-            try:
-                array[key] = np.arange(50, 66, dtype="i4")[key]
-            except GzarrError:
-                assert path.read_bytes() == before
-                raise
-            finally:
-                assert not list(folder.rglob("*tmp*"))
+    def write(folder: Path) -> None:
+        array, path = forged(folder, name, CHANGES[change], endian="big", index=index)
+        before = path.read_bytes()
+        try:
+            array[key] = np.arange(50, 66, dtype="i4")[key]
+        except GzarrError:
+            assert path.read_bytes() == before
+            raise
+        finally:
+            assert not list(folder.rglob("*tmp*"))
 
-        _, said = both_ways(tmp_path / index, write, GzarrError)
-        assert said or change in ("shortened", "empty", "garbled", "shared", "swollen", "backwards")
+    _, said = both_ways(tmp_path, write, GzarrError)
+    assert said or change in ("shortened", "empty", "garbled", "shared", "swollen", "backwards")
 
 
 def test_old_bytes_that_are_shared_stay_as_they_are(tmp_path: Path, watched: Watched) -> None:
