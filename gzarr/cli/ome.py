@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
 
@@ -132,6 +132,10 @@ def convert(
     unit: Annotated[
         str | None, typer.Option(metavar="NAME", help="Of an array: unit of the axes of space, such as micrometer.")
     ] = None,
+    ome_version: Annotated[
+        Literal["0.4", "0.5", "0.6"] | None,
+        typer.Option(help="Version of OME-Zarr. By default, that of an image, or 0.5."),
+    ] = None,
 ) -> None:
     """Make an OME-Zarr image of a TIFF file, an array, or another OME-Zarr.
 
@@ -141,9 +145,9 @@ def convert(
     $ gzarr ome convert a.zarr b.zarr --axes zyx --unit um
     """
     keywords = options.keywords()
+    version: Any = ome_version or ("0.4" if keywords.get("zarr_format") == 2 else None)
     if Path(source).is_file() and gzarr.convert.recognize(source) == "tiff":
-        of_tiff: dict[str, Any] = {} if series is None else {"series": series}
-        print(gzarr.convert.from_tiff(source, dest, ome=True, **of_tiff, **keywords))
+        print(_of_tiff(source, dest, version, keywords if series is None else keywords | {"series": series}))
         return
     if series is not None:
         raise misuse("only with TIFF files", "--series")
@@ -151,10 +155,10 @@ def convert(
     if isinstance(node, gzarr.Group):
         from gzarr.convert.versions import copy_image
 
-        print(copy_image(node, dest, **keywords))
+        print(copy_image(node, dest, version, **keywords))
         return
     voxels = {"axes": axes or _named_axes(node), "scale": scale, "units": unit}
-    print_report(_report(_of_array(node, dest, voxels, keywords)))
+    print_report(_report(_of_array(node, dest, voxels | {"version": version or "0.5"}, keywords)))
 
 
 @command("")
@@ -217,17 +221,24 @@ def _shape(shape: tuple[int, ...]) -> str:
     return " x ".join(map(str, shape))
 
 
+def _of_tiff(source: str, dest: str, version: str | None, keywords: dict[str, Any]) -> Any:
+    """Make an image, or several, of a TIFF file."""
+    if version == "0.6":
+        raise misuse("TIFF files become 0.5 (or 0.4), which can be converted to 0.6", "--ome-version")
+    if version == "0.4":
+        keywords["zarr_format"] = 2
+    return gzarr.convert.from_tiff(source, dest, ome=True, **keywords)
+
+
 def _of_array(array: gzarr.Array, dest: str, voxels: dict[str, Any], options: dict[str, Any]) -> Image:
     """Make an image of an array."""
     from gzarr.images import create_image
 
     if options["dry_run"] or options["if_exists"] == "skip":
         raise CopyError("an array becomes an image without --dry-run and --if-exists skip")
-    version: Any = "0.4" if options.get("zarr_format") == 2 else "0.5"
     return create_image(
         dest,
         array,
-        version=version,
         overwrite=options["if_exists"] == "replace",
         resume=options["resume"],
         max_nbytes=options.get("budget_nbytes"),

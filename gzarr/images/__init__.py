@@ -14,6 +14,7 @@ if TYPE_CHECKING:  # what `__getattr__` finds
     from gzarr.images.plates import Plate, Well, create_plate, open_plate
     from gzarr.images.pyramid.build_pyramid import build_pyramid
     from gzarr.images.region import Region
+    from gzarr.images.scenes import Scene, create_scene, open_scene
     from gzarr.images.validation.validate import Validation, validate
 
 # Public names by the module that has them, which is imported when one of them is first asked for.
@@ -28,6 +29,7 @@ _NAMES = {
     "plates": "Plate Well create_plate open_plate",
     "pyramid.build_pyramid": "build_pyramid",
     "region": "Region",
+    "scenes": "Scene create_scene open_scene",
     "validation.validate": "Validation validate",
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
@@ -37,17 +39,20 @@ __all__ = [
     "ImageWriter",
     "Plate",
     "Region",
+    "Scene",
     "Validation",
     "Well",
     "build_pyramid",
     "create_image",
     "create_plate",
+    "create_scene",
     "label",
     "map_blocks",
     "map_overlap",
     "merge_labels",
     "open_image",
     "open_plate",
+    "open_scene",
     "reduce_blocks",
     "validate",
 ]

@@ -22,7 +22,7 @@ from gzarr.images.named_data import Placed, place
 from gzarr.images.new_levels import EncodingKeywords, level_keywords, new_dtype, nodata_keywords, numbers
 from gzarr.images.ome.axes import new_axes
 from gzarr.images.ome.channels import lacks_window, new_channels
-from gzarr.images.ome.documents import Dataset, Multiscale, write_multiscale, zarr_format_of
+from gzarr.images.ome.documents import Dataset, Multiscale, Version, write_multiscale, zarr_format_of
 from gzarr.images.pyramid.downsample import Method
 from gzarr.images.pyramid.levels import Factors
 from gzarr.images.pyramid.making import build_levels, check_apart, check_image, first_level, new_group
@@ -49,7 +49,7 @@ class NewImageKeywords(ImageKeywords, total=False):
     units: str | Mapping[str, str] | None
     channels: Sequence[Any] | None
     name: str | None
-    version: Literal["0.4", "0.5"]
+    version: Version
     chunks: Any
     shards: Any
     overwrite: bool
@@ -69,7 +69,7 @@ def create_image(
     units: str | Mapping[str, str] | None = None,
     channels: Sequence[Any] | None = None,
     name: str | None = None,
-    version: Literal["0.4", "0.5"] = "0.5",
+    version: Version = "0.5",
     chunks: Any = None,
     shards: Any = None,
     levels: int | None = None,
@@ -112,8 +112,8 @@ def create_image(
         or that of the data type.
     name : str, optional
         Name of the image; by default the last part of its path.
-    version : {"0.5", "0.4"}
-        Version of OME-Zarr: 0.5 is stored in Zarr v3, 0.4 in v2.
+    version : {"0.5", "0.4", "0.6"}
+        Version of OME-Zarr: 0.5 and 0.6 are stored in Zarr v3, 0.4 in v2.
     chunks, shards : optional
         See `gzarr.create_array`. By default chunks are squares or cubes of up to 1 MiB, of one time and channel.
     levels, factors, method, max_nbytes, progress : optional

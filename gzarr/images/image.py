@@ -15,12 +15,17 @@ from gzarr.hierarchy.group import Group
 from gzarr.identity.runs import Resume
 from gzarr.images.image_data import ImageData, read_image
 from gzarr.images.label_images import label_names, write_label
+from gzarr.images.ome.point_transformations import along, matrix_along
 from gzarr.images.ome.series import group_of_image
 from gzarr.images.pyramid.recipes import Recipe
 from gzarr.images.pyramid.resuming import read_marks
+from gzarr.images.ways import way_in
 from gzarr.storage.in_place import call
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from gzarr.display.progress import ProgressLike
     from gzarr.hierarchy.keywords import GroupKeywords, OpenMode
     from gzarr.images.label_images import LabelKeywords
@@ -145,6 +150,52 @@ class Image(ImageData):
 
         return validate(self, data=data, progress=progress)
 
+    # -- coordinate systems --------------------------------------------------------------------------------------------
+
+    @property
+    def coordinate_systems(self) -> tuple[str, ...]:
+        """Names of its coordinate systems; none before OME-Zarr 0.6."""
+        found = self.metadata.placed
+        return () if found is None else found.names
+
+    def transform(self, points: Any, target: str, *, source: str | None = None) -> NDArray[np.float64]:
+        """Return points of one of its coordinate systems in another, by the transformations of OME-Zarr 0.6.
+
+        Parameters
+        ----------
+        points : array-like
+            Coordinates of shape (..., n), in the order of the axes.
+        target : str
+            Name of the system that is wanted.
+        source : str, optional
+            Name of the system of the points. By default the one that the levels are placed in, as `region` has it.
+
+        Returns
+        -------
+        numpy.ndarray
+            Coordinates, on the host. Fields of displacements are read around the points only.
+
+        Raises
+        ------
+        MetadataError
+            If there is no such system, or no transformations lead there that can be followed, back if need be.
+
+        Examples
+        --------
+        >>> import gzarr.images
+        >>> image = gzarr.images.create_image(shape=(64, 64), dtype="u1", version="0.6")
+        >>> image.transform([[1.0, 2.0]], "physical")
+        array([[1., 2.]])
+        """
+        return along(way_in(self, target, source)[0], points)
+
+    def matrix(self, target: str, *, source: str | None = None) -> NDArray[np.float64]:
+        """Return what `transform` does as a matrix in homogeneous coordinates, of shape (m + 1, n + 1).
+
+        Raises MetadataError also if a transformation is not affine, such as a field of displacements.
+        """
+        return matrix_along(*way_in(self, target, source))
+
     def reopened(self) -> Self:
         """Return the image as it is stored now: with levels that were added since."""
         self.group.attrs.refresh()
@@ -238,7 +289,7 @@ def open_image(
     device: str | None = None,
     **kwargs: Unpack[GroupKeywords],
 ) -> Image:
-    """Open an OME-Zarr image: versions 0.4 and 0.5, and the older ones. Or an array, as an image of one level.
+    """Open an OME-Zarr image: versions 0.4, 0.5, 0.6 and the older ones. Or an array, as an image of one level.
 
     An image in TIFF, or an array in any format, such as a dataset of HDF5, is read in place.
 
@@ -286,7 +337,8 @@ def open_image(
     if isinstance(store, Group) and path is None and device is None and not kwargs and mode in (None, "r+"):
         return Image(*read_image(group_of_image(store, series), multiscale))
     if mode is None:
-        mode = "r" if isinstance(store, (str, os.PathLike)) and ".zip" in os.fspath(store) else "r+"
+        named = os.fspath(store) if isinstance(store, (str, os.PathLike)) else ""
+        mode = "r" if ".zip" in named or ".ozx" in named else "r+"
     try:
         group = open_group(store, mode, path=path, device=device, **kwargs)
     except ContainsArrayError:

@@ -23,7 +23,7 @@ from gzarr.identity.runs import identify
 from gzarr.images.image_data import ImageData
 from gzarr.images.new_levels import EncodingKeywords, level_keywords
 from gzarr.images.ome.axes import ImageAxis, names_of
-from gzarr.images.ome.documents import VERSION_OF, Dataset, Multiscale, change_ome, ome_of
+from gzarr.images.ome.documents import Dataset, Multiscale, change_ome, ome_of, version_of
 from gzarr.images.ome.image_label import new_image_label
 from gzarr.images.pyramid.building import chunk_of, fill, make_build, producer
 from gzarr.images.pyramid.downsample import check_method
@@ -116,7 +116,7 @@ def write_label(
 
 def _metadata(image: ImageData, name: str, axes: tuple[ImageAxis, ...], colors: Any, properties: Any) -> Multiscale:
     """The metadata of labels with level 0 alone. Raises: MetadataError."""
-    path, version = normalize_path(name), VERSION_OF[image.group.metadata.zarr_format]
+    path, version = normalize_path(name), version_of(image.group)
     if not path:
         raise MetadataError(f"{name!r} is no name for labels")
     numbers = [image.axes.index(axis.name) for axis in axes]
@@ -259,4 +259,4 @@ def _list(group: Group, name: str, *, listed: bool) -> None:
         others = [other for other in names if other != name] if isinstance(names, list) else []
         return {**found, "labels": [*others, name] if listed else others}
 
-    change_ome(group.require_group("labels"), changed)
+    change_ome(group.require_group("labels"), changed, version_of(group))

@@ -13,7 +13,7 @@ from gzarr.errors import MetadataError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.missing import as_element
 from gzarr.images.ome.axes import ImageAxis, by_axis, names_of, spatial
-from gzarr.images.ome.documents import Multiscale
+from gzarr.images.ome.documents import FORMAT_OF, Multiscale
 from gzarr.images.ome.transformations import Numbers
 from gzarr.metadata.conventions import nodata_attributes, nodata_of
 
@@ -53,7 +53,7 @@ def level_keywords(multiscale: Multiscale, given: Mapping[str, Any]) -> dict[str
     keywords = dict(given)
     if keywords.get("chunks") is None and keywords.get("layout") is None:
         keywords["chunks"] = new_chunks(multiscale.axes, keywords["shape"], keywords["dtype"].itemsize)
-    if multiscale.version == "0.5":
+    if FORMAT_OF.get(multiscale.version) == 3:
         return {**keywords, "dimension_names": names}
     attributes = {**keywords.get("attributes", {}), "_ARRAY_DIMENSIONS": list(names)}
     return {**keywords, "dimension_separator": "/", "attributes": attributes}

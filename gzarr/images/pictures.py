@@ -140,7 +140,7 @@ def ortho(
     return _png(canvas)
 
 
-class _Scene(NamedTuple):
+class _DrawnPlanes(NamedTuple):
     """What is drawn.
 
     Attributes
@@ -164,7 +164,9 @@ class _Scene(NamedTuple):
     missing: Missing | None
 
 
-def _scene(image: ImageData, channels: Channels, position: Mapping[str, float] | None, skip: Any = None) -> _Scene:
+def _scene(
+    image: ImageData, channels: Channels, position: Mapping[str, float] | None, skip: Any = None
+) -> _DrawnPlanes:
     axes, shape = image.metadata.axes, image.shape
     where = str(image.group.store_path)
     if not all(shape):
@@ -185,7 +187,7 @@ def _scene(image: ImageData, channels: Channels, position: Mapping[str, float] |
     known = image.channels if len(image.channels) == n else new_channels([Channel()] * n, n, image.dtype)
     if not image.channels and n == 3 and image.dtype == np.uint8:
         known = tuple(Channel(color=color) for color in ("FF0000", "00FF00", "0000FF"))
-    return _Scene(image, at, axis, _chosen(known, channels, where), missing_of(skip, image.levels[0]))
+    return _DrawnPlanes(image, at, axis, _chosen(known, channels, where), missing_of(skip, image.levels[0]))
 
 
 def _chosen(known: Sequence[Channel], wanted: Channels, where: str) -> list[tuple[int, Channel]]:
@@ -247,7 +249,7 @@ def thumbnail_nbytes(image: ImageData, size: int = 256) -> int:
     return math.prod(counts) * math.prod(array.chunks) * array.itemsize * len(_scene(image, None, None).shown)
 
 
-def _read(scene: _Scene, rows: int, columns: int, pixels: float) -> NDArray[Any]:
+def _read(scene: _DrawnPlanes, rows: int, columns: int, pixels: float) -> NDArray[Any]:
     """Read a plane of each channel that is shown, on the host, and bring it to its size in pixels.
 
     Returns: (channels, height, width), of floats; or labels as they are.
@@ -275,7 +277,7 @@ def _read(scene: _Scene, rows: int, columns: int, pixels: float) -> NDArray[Any]
     return np.stack(planes)
 
 
-def _gaps(scene: _Scene, missing: Missing, level: int, selection: Sequence[int | slice], plane: Any) -> Any:
+def _gaps(scene: _DrawnPlanes, missing: Missing, level: int, selection: Sequence[int | slice], plane: Any) -> Any:
     """Which voxels of a plane of a level are missing."""
     array = scene.image.levels[level]
     if missing.mask is None:
@@ -319,7 +321,7 @@ def _boxes(values: NDArray[Any], width: int, height: int) -> NDArray[Any]:
     return np.asarray(pillow.fromarray(values).resize((width, height), pillow.Resampling.BOX))
 
 
-def _colored(scene: _Scene, planes: Sequence[NDArray[Any]], contrast: Contrast) -> list[NDArray[np.uint8]]:
+def _colored(scene: _DrawnPlanes, planes: Sequence[NDArray[Any]], contrast: Contrast) -> list[NDArray[np.uint8]]:
     """Return the planes in colours: (height, width, 3)."""
     if scene.image.is_labels:
         return [_label_colors(scene.image, plane[0]) for plane in planes]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, Unpack, overload
+from typing import Any, Unpack, overload
 
 from gzarr.api.groups import open_group
 from gzarr.errors import MetadataError
@@ -12,7 +12,7 @@ from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.keywords import GroupKeywords, OpenMode
 from gzarr.images.create import create_image
 from gzarr.images.image import Image, open_image
-from gzarr.images.ome.documents import VERSION_OF, change_ome, field_of, ome_of, place_name, zarr_format_of
+from gzarr.images.ome.documents import Version, change_ome, field_of, ome_of, place_name, version_of, zarr_format_of
 from gzarr.images.ome.faults import Notes
 from gzarr.images.ome.plate_documents import (
     Acquisition,
@@ -131,9 +131,9 @@ class Plate(Mapping[str, Well]):
         return self.metadata.name
 
     @property
-    def version(self) -> Literal["0.4", "0.5"]:
+    def version(self) -> Version:
         """Version of OME-Zarr in which fields are written."""
-        return VERSION_OF[self.group.metadata.zarr_format]
+        return version_of(self.group)
 
     def __getitem__(self, path: str) -> Well:
         if path not in self.metadata.wells:
@@ -230,7 +230,7 @@ class Plate(Mapping[str, Well]):
             document = document.with_field(well, field.acquisition, len(fields), same)
             return {**found, "plate": document.to_json(version)}
 
-        change_ome(group, in_well)
+        change_ome(group, in_well, version)
         change_ome(self.group, in_plate)
 
     def __repr__(self) -> str:
@@ -246,7 +246,7 @@ def create_plate(
     *,
     acquisitions: Sequence[Any] | None = None,
     name: str | None = None,
-    version: Literal["0.4", "0.5"] = "0.5",
+    version: Version = "0.5",
     overwrite: bool = False,
     path: str | None = None,
     device: str | None = None,
@@ -264,7 +264,7 @@ def create_plate(
         Runs of the microscope: a name, or a mapping with id, name, description, starttime and endtime, for each.
     name : str, optional
         Name of the plate; by default the last part of its path.
-    version : {"0.5", "0.4"}
+    version : {"0.5", "0.4", "0.6"}
         Version of OME-Zarr: 0.5 is stored in Zarr v3, 0.4 in v2.
     overwrite : bool
         Whether to replace what is stored there.
@@ -308,7 +308,7 @@ def create_plate(
     group = open_group(store, "w" if overwrite else "w-", path=path, zarr_format=zarr_format, device=device, **kwargs)
     named = {"name": name or place_name(group).removesuffix(".zarr").removesuffix(".ome") or "plate"}
     described = {**named, **document.to_json(version)}
-    change_ome(group, lambda found: {**found, "plate": described})
+    change_ome(group, lambda found: {**found, "plate": described}, version)
     return Plate(group)
 
 

@@ -13,7 +13,7 @@ from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.images.new_levels import is_no_number
 from gzarr.images.ome.axes import ImageAxis, names_of
-from gzarr.images.ome.documents import Dataset, Multiscale, field_of
+from gzarr.images.ome.documents import FORMAT_OF, Dataset, Multiscale, field_of
 from gzarr.images.ome.faults import Notes
 from gzarr.images.ome.transformations import Numbers
 from gzarr.indexing.keys import join_path, normalize_path
@@ -129,14 +129,14 @@ def check_levels(levels: Sequence[Array | None], multiscale: Multiscale, group: 
         _check_array(level, multiscale, Notes(join_path(notes.path, multiscale.datasets[number].path), notes.take))
         if number - 1 in fitting:
             _check_order(fitting[number - 1], level, number, notes, place)
-        if number and 0 in fitting and multiscale.version in ("0.4", "0.5"):
+        if number and 0 in fitting and multiscale.version in FORMAT_OF:
             _check_scale(multiscale, fitting[0], level, number, notes, f"{place}.coordinateTransformations")
 
 
 def _check_array(level: Array, multiscale: Multiscale, notes: Notes) -> None:
     """Note how an array is not as the specification wants it."""
     names, meta = names_of(multiscale.axes), level.metadata
-    if multiscale.version == "0.5" and meta.dimension_names != names:
+    if FORMAT_OF.get(multiscale.version) == 3 and meta.dimension_names != names:
         notes.error(
             "dimension_names", f"must be the names of the axes, {list(names)}, got {meta.dimension_names}", "write them"
         )

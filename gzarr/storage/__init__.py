@@ -89,7 +89,7 @@ StoreLike: TypeAlias = Store | StorePath | MutableMapping[str, Any] | str | os.P
 Mode: TypeAlias = Literal["r", "r+", "a", "w", "w-"]
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)(?:://|::)")
-_SUPPORTED = "a path, a path to a .zip file, or a URL (file, zip, memory, s3, gs, az, http(s), or another of fsspec)"
+_SUPPORTED = "a path, a path to a .zip or .ozx, or a URL (file, zip, memory, s3, gs, az, http(s), others of fsspec)"
 
 
 def open_store(
@@ -232,7 +232,7 @@ def _open_path(
         path = path[match.end() :]
     if not path:
         raise StoreError("the path of a store is empty; use '.' for the current directory")
-    archive, inner = _split(path, ".zip")
+    archive, inner = next((found for found in (_split(path, one) for one in (".zip", ".ozx")) if found[0]), (None, ""))
     if archive is None and scheme == "zip":
         archive = path
     if archive is not None:

@@ -46,6 +46,7 @@ from gzarr.storage.zip_format import (
     data_offset,
     directory_bytes,
     encode_entry,
+    image_comment,
     open_archive,
 )
 
@@ -223,6 +224,8 @@ class Archive:
         In the caller's turn. Raises: whatever fails; the file then holds the archive that it held before.
         """
         self.check_owner()
+        if self.path is not None and self.path.lower().endswith(".ozx") and "zarr.json" in self.documents:
+            self._comment = image_comment(self.documents["zarr.json"], self._comment)
         for key, data in sorted(self.documents.items()):
             self.append(key, data)
             self.documents.pop(key)

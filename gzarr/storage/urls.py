@@ -128,7 +128,7 @@ def open_url(url: str, options: Mapping[str, Any], *, read_only: bool) -> Store:
     """
     scheme = re.split("://|::", url, maxsplit=1)[0].lower()
     is_chain = "::" in _ADDRESS.sub("", url)
-    if not is_chain and url.lower().rstrip("/").endswith(".zip"):
+    if not is_chain and url.lower().rstrip("/").endswith((".zip", ".ozx")):
         if not read_only:
             raise StoreError(
                 f"{without_secrets(url)!r}: archives across a network can be read only; open it with mode='r'"

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import gc
 import io
+import json
 import os
 import struct
+import sys
 import time
 import warnings
 import zipfile
@@ -156,12 +158,30 @@ def _checked_directory(read: ReadAt, at: int, nbytes: int) -> tuple[int, int] | 
     return (start, end) if whole and (not n or read(4, start) == b"PK\x01\x02") else None
 
 
+def _rank(info: zipfile.ZipInfo) -> tuple[int, str]:
+    """The place of an entry in a directory: metadata of Zarr v3 come first, those of groups before their members'."""
+    folder, _, name = info.filename.rpartition("/")
+    return (folder.count("/") + bool(folder), info.filename) if name == "zarr.json" else (sys.maxsize, "")
+
+
+def image_comment(document: bytes, comment: bytes) -> bytes:
+    """The comment of an archive of OME-Zarr with this document at its root; the one it has if that is no image's.
+
+    Source: https://ngff.openmicroscopy.org/rfc/9, "ZIP comment".
+    """
+    try:
+        version = json.loads(document)["attributes"]["ome"]["version"]
+    except (ValueError, LookupError, TypeError):
+        return comment
+    return json.dumps({"ome": {"version": version, "zipFile": {"centralDirectory": {"jsonFirst": True}}}}).encode()
+
+
 def directory_bytes(infos: Iterable[zipfile.ZipInfo], comment: bytes, start: int, allow_zip64: bool) -> bytes:
     """The directory of some entries, with its end record, to be written at an offset. Raises: zipfile.LargeZipFile."""
     out = _Behind(start)
     with zipfile.ZipFile(out, "w", allowZip64=allow_zip64) as archive:
         archive.comment = comment
-        archive.filelist.extend(infos)
+        archive.filelist.extend(sorted(infos, key=_rank))
     return out.getvalue()
 
 

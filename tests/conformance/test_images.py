@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+import gzarr
 from gzarr.convert import from_tiff
+from gzarr.convert.versions import copy_image
 from gzarr.images import ImageWriter, create_image, map_overlap, open_image
 from tests.conformance.image_peers import (
     CHECKS,
@@ -70,7 +73,7 @@ def movie(path: Path, version: Any) -> None:
 
 def channels(path: Path, version: Any) -> None:
     """Shards in 0.5."""
-    shards = (1, 64, 64) if version == "0.5" else None
+    shards = (1, 64, 64) if version != "0.4" else None
     layout = {"axes": "cyx", "chunks": (1, 16, 16), "shards": shards}
     levels = {"levels": 2, "factors": [2, 3], "method": "median"}
     create_image(path, values((2, 100, 90), "u2"), version=version, channels=["a", "b"], **layout, **levels)
@@ -105,13 +108,16 @@ def converted(path: Path, version: Any) -> None:
         file.write(data, tile=(32, 32), subifds=1, metadata=channels)
         file.write(data[:, ::2, ::2], tile=(32, 32), subfiletype=1)
     zarr_format = 2 if version == "0.4" else 3
-    from_tiff(path.with_suffix(".ome.tif"), path, ome=True, zarr_format=zarr_format)
+    made = path if version != "0.6" else path.with_suffix(".05.zarr")
+    from_tiff(path.with_suffix(".ome.tif"), made, ome=True, zarr_format=zarr_format)
+    if version == "0.6":
+        copy_image(gzarr.open_group(made), path, version)
 
 
 PRODUCTS: list[Callable[[Path, Any], None]] = [plane, volume, movie, channels, filtered, acquired, converted]
 
 
-@pytest.mark.parametrize("version", ["0.4", "0.5"])
+@pytest.mark.parametrize("version", ["0.4", "0.5", "0.6"])
 @pytest.mark.parametrize("write", PRODUCTS, ids=lambda write: write.__name__)
 def test_validators_accept_what_gzarr_writes(write: Any, version: str, tmp_path: Path) -> None:
     write(tmp_path / "made.zarr", version)
@@ -128,7 +134,7 @@ def test_every_validator_sees_a_scale_of_the_wrong_length(tmp_path: Path) -> Non
     assert {problem.partition(":")[0] for problem in objections(path, "0.5")} == set(CHECKS)
 
 
-@pytest.mark.parametrize("version", ["0.4", "0.5"])
+@pytest.mark.parametrize("version", ["0.4", "0.5", "0.6"])
 def test_validators_accept_labels(version: str, tmp_path: Path) -> None:
     path = tmp_path / "made.zarr"
     volume(path, version)
@@ -154,8 +160,9 @@ def test_validators_accept_collections(version: Any, tmp_path: Path) -> None:
     assert objections(path / "left", version) == objections(path / "right", version) == []
 
 
-@pytest.mark.parametrize("reader", READERS)
-@pytest.mark.parametrize("version", ["0.4", "0.5"])
+@pytest.mark.parametrize(
+    ("reader", "version"), [(name, v) for name in READERS for v in ("0.4", "0.5")] + [("ngff_zarr", "0.6")]
+)
 @pytest.mark.parametrize("write", PRODUCTS, ids=lambda write: write.__name__)
 def test_others_read_what_gzarr_writes(write: Any, version: str, reader: str, tmp_path: Path) -> None:
     path = tmp_path / "made.zarr"
@@ -174,7 +181,7 @@ def test_gzarr_reads_what_others_write(writer: str, version: str, tmp_path: Path
     path, data = tmp_path / "theirs.zarr", values((2, 6, 40, 50), "u2")
     with quiet():
         WRITERS[writer, version](path, data, version)
-    image, seen = open_image(path, "r"), READERS["zarr"](path, version)
+    image, seen = open_image(path, "r"), READERS["zarr" if version < "0.6" else writer](path, version)
     assert (image.version, image.axes) == (version, tuple("czyx"))
     assert image.units["z"] == image.units["x"] == UNIT
     assert image.scale() == SCALE
@@ -184,3 +191,31 @@ def test_gzarr_reads_what_others_write(writer: str, version: str, tmp_path: Path
         assert scale == image.scale(level)
         assert translation == image.translation(level)
         np.testing.assert_array_equal(found, image[level][...])
+
+
+@pytest.mark.parametrize("version", ["0.5", "0.6"])
+def test_images_are_written_as_one_file_of_rfc_9(version: Any, tmp_path: Path) -> None:
+    data = np.arange(64 * 48, dtype="u2").reshape(64, 48)
+    made = create_image(tmp_path / "cells.ozx", data, version=version, levels=1)
+    made.write_label("cells", data % 3)
+    made.group.store.close()
+    image = open_image(tmp_path / "cells.ozx")
+    np.testing.assert_array_equal(image[0][...], data)
+    assert list(image.labels) == ["cells"]
+    with zipfile.ZipFile(tmp_path / "cells.ozx") as archive:
+        names = archive.namelist()
+        assert json.loads(archive.comment) == {
+            "ome": {"version": version, "zipFile": {"centralDirectory": {"jsonFirst": True}}}
+        }
+    n_documents = sum(name.endswith("zarr.json") for name in names)
+    assert names[:4] == ["zarr.json", "0/zarr.json", "1/zarr.json", "labels/zarr.json"]
+    assert all(name.endswith("zarr.json") for name in names[:n_documents])
+    copy_image(gzarr.open_group(tmp_path / "cells.ozx", "r"), tmp_path / "copy.ozx")
+    import ngff_zarr
+    from ngff_zarr import rfc9_zip
+
+    assert rfc9_zip.read_ozx_version(tmp_path / "copy.ozx") == version
+    assert rfc9_zip.read_ozx_json_first(tmp_path / "copy.ozx")
+    with quiet():
+        theirs = ngff_zarr.from_ngff_zarr(tmp_path / "copy.ozx", validate=True)
+    np.testing.assert_array_equal(np.asarray(theirs.images[0].data), data)

@@ -1,33 +1,40 @@
-"""Metadata of images as frozen data: OME-Zarr 0.4 (in Zarr v2) and 0.5 (in Zarr v3); 0.1 to 0.3 are read.
+"""Metadata of images as frozen data: OME-Zarr 0.4 (in Zarr v2), 0.5 and 0.6 (in Zarr v3); 0.1 to 0.3 are read.
 
 What a document has besides is kept in ``extra`` and written back. Levels have a scale and a translation, to the axes'
 units; those of the whole image, which the specification applies after them, are kept apart.
 
-Source: https://ngff.openmicroscopy.org/0.4/ and /0.5/, "multiscales", "omero" and "coordinateTransformations" metadata.
+Source: https://ngff.openmicroscopy.org/0.4/, /0.5/ and /0.6/, "multiscales", "omero" and "coordinateTransformations".
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 from gzarr.errors import MetadataError
 from gzarr.hierarchy.group import Group
 from gzarr.images.ome.axes import ImageAxis, parse_axes
 from gzarr.images.ome.channels import Channel, parse_channels
+from gzarr.images.ome.coordinate_systems import (
+    INTRINSIC,
+    CoordinateSystems,
+    described_system,
+    spread_item,
+)
 from gzarr.images.ome.faults import Notes, raise_fatal, short
 from gzarr.images.ome.image_label import ImageLabel, parse_image_label
+from gzarr.images.ome.recognizing import check_place, choose, told_version
 from gzarr.images.ome.transformations import Numbers, Transformation, parse_transformations
 from gzarr.metadata.documents import change_attributes
 from gzarr.metadata.model import ZarrFormat
 
-#: What is written, by Zarr format.
-VERSION_OF: Final[Mapping[ZarrFormat, Literal["0.4", "0.5"]]] = {2: "0.4", 3: "0.5"}
+#: A version that is written.
+Version: TypeAlias = Literal["0.4", "0.5", "0.6"]
+#: What is written by default, by Zarr format.
+VERSION_OF: Final[Mapping[ZarrFormat, Version]] = {2: "0.4", 3: "0.5"}
 #: Zarr format of a version.
-FORMAT_OF: Final[Mapping[str, ZarrFormat]] = {version: zarr_format for zarr_format, version in VERSION_OF.items()}
-#: What is read in Zarr v2; in v3, 0.5 alone.
-_OLD_VERSIONS = ("0.1", "0.2", "0.3", "0.4")
+FORMAT_OF: Final[Mapping[str, ZarrFormat]] = {"0.4": 2, "0.5": 3, "0.6": 3}
 #: The axes of images before 0.3, which name none.
 _FIVE = [{"name": name, "type": kind} for name, kind in zip("tczyx", ("time", "channel", *["space"] * 3), strict=True)]
 
@@ -57,9 +64,13 @@ class Dataset:
         """Its scale and translation together."""
         return Transformation(self.scale, self.translation)
 
-    def to_json(self) -> dict[str, Any]:
-        """As OME-Zarr 0.4 and 0.5 have it."""
-        return {"path": self.path, "coordinateTransformations": self.transformation.to_json(), **self.extra}
+    def to_json(self, system: str | None = None) -> dict[str, Any]:
+        """As OME-Zarr 0.4 and 0.5 have it; or 0.6, given the coordinate system that the level is placed in."""
+        steps = self.transformation.to_json()
+        if system is not None:
+            one = steps[0] if len(steps) == 1 else {"type": "sequence", "transformations": steps}
+            steps = [{**one, "input": {"path": self.path}, "output": {"name": system}}]
+        return {"path": self.path, "coordinateTransformations": steps, **self.extra}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +93,8 @@ class Multiscale:
         More about the method.
     whole : Transformation or None
         What the image applies after the transformation of each level.
+    coordinate_systems : CoordinateSystems or None
+        Those of an image of 0.6.
     channels : tuple of Channel
         How the channels are shown; empty if the document does not say.
     omero : mapping
@@ -101,11 +114,19 @@ class Multiscale:
     type: str | None = None
     metadata: Mapping[str, Any] | None = None
     whole: Transformation | None = None
+    coordinate_systems: CoordinateSystems | None = None
     channels: tuple[Channel, ...] = ()
     omero: Mapping[str, Any] = field(default_factory=dict)
     image_label: ImageLabel | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
     index: int = 0
+
+    @property
+    def placed(self) -> CoordinateSystems | None:
+        """Its coordinate systems; None before 0.6, which has no names for them."""
+        if self.coordinate_systems is None and self.version == "0.6":
+            return CoordinateSystems(INTRINSIC, ({"name": INTRINSIC, "axes": [axis.to_json() for axis in self.axes]},))
+        return self.coordinate_systems
 
     def transformation(self, level: int) -> Transformation:
         """What takes indices of a level to coordinates."""
@@ -113,15 +134,35 @@ class Multiscale:
         return own if self.whole is None else own.then(self.whole)
 
     def to_json(self, version: str) -> dict[str, Any]:
-        """The item of "multiscales" in OME-Zarr 0.4 or 0.5."""
+        """The item of "multiscales" in a version of OME-Zarr. Raises MetadataError if it cannot say all."""
         document: dict[str, Any] = {"version": version} if version == "0.4" else {}
         optional = {"name": self.name, "type": self.type, "metadata": self.metadata}
         document |= {key: value for key, value in optional.items() if value is not None}
-        document["axes"] = [axis.to_json() for axis in self.axes]
-        document["datasets"] = [dataset.to_json() for dataset in self.datasets]
+        axes = [axis.to_json() for axis in self.axes]
+        if version == "0.6":
+            return {**document, **self._levels_placed(axes), **self.extra}
+        found = self.coordinate_systems
+        if found is not None and len(found.systems) > 1 + (self.whole is not None):
+            raise MetadataError(
+                f"image {self.name!r} has the coordinate systems {list(found.names)}, of which OME-Zarr {version} has "
+                f"{found.intrinsic!r} alone: write version 0.6"
+            )
+        document |= {"axes": axes, "datasets": [dataset.to_json() for dataset in self.datasets]}
         if self.whole is not None:
             document["coordinateTransformations"] = self.whole.to_json()
         return {**document, **self.extra}
+
+    def _levels_placed(self, axes: list[dict[str, Any]]) -> dict[str, Any]:
+        """The levels and the coordinate systems of 0.6. What follows the levels in 0.5 becomes a part of them."""
+        found = self.coordinate_systems
+        if found is None or any(len(system.get("axes", ())) != len(axes) for system in found.systems):
+            moved = [replace(dataset, **self.transformation(n)._asdict()) for n, dataset in enumerate(self.datasets)]
+            systems = [{"name": INTRINSIC, "axes": axes}]
+            return {"coordinateSystems": systems, "datasets": [dataset.to_json(INTRINSIC) for dataset in moved]}
+        described = found.intrinsic if self.whole is None else described_system(found)
+        systems = [{**one, "axes": axes} if one.get("name") == described else dict(one) for one in found.systems]
+        placed = {"coordinateSystems": systems, "datasets": [one.to_json(found.intrinsic) for one in self.datasets]}
+        return placed | ({"coordinateTransformations": list(found.transformations)} if found.transformations else {})
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
@@ -138,15 +179,23 @@ def ome_of(group: Group) -> Mapping[str, Any]:
     return ome_attributes(group.attrs.asdict(), group.metadata.zarr_format)
 
 
-def as_attributes(fields: Mapping[str, Any], zarr_format: int) -> dict[str, Any]:
-    """The attributes of a group that has these of OME-Zarr."""
-    return {"ome": {"version": "0.5", **fields}} if zarr_format == 3 else dict(fields)
+def as_attributes(fields: Mapping[str, Any], zarr_format: int, version: str | None = None) -> dict[str, Any]:
+    """The attributes of a group that has these of OME-Zarr. version: by default that of the fields, or 0.5."""
+    if zarr_format == 2:
+        return dict(fields)
+    return {"ome": {"version": "0.5", **fields} if version is None else {**fields, "version": version}}
+
+
+def version_in(version: str, zarr_format: ZarrFormat) -> Version:
+    """The version of what belongs to an image of a version, in a format of Zarr."""
+    written: Mapping[str, Version] = {"0.5": "0.5", "0.6": "0.6"} if zarr_format == 3 else {}
+    return written.get(version, VERSION_OF[zarr_format])
 
 
 def zarr_format_of(version: str) -> ZarrFormat:
     """The format of Zarr that a version of OME-Zarr is written in. Raises MetadataError for versions that are not."""
     if version not in FORMAT_OF:
-        raise MetadataError(f"version: {version!r} is not written; choose '0.5' or '0.4'")
+        raise MetadataError(f"version: {version!r} is not written; choose '0.6', '0.5' or '0.4'")
     return FORMAT_OF[version]
 
 
@@ -160,16 +209,22 @@ def field_of(group: Group, name: str) -> str:
     return f"ome.{name}" if group.metadata.zarr_format == 3 else name
 
 
-def change_ome(group: Group, change: Callable[[dict[str, Any]], Mapping[str, Any]]) -> None:
+def version_of(group: Group) -> Version:
+    """The version in which what belongs to a group, an image or a plate, is written."""
+    return version_in(str(ome_of(group).get("version")), group.metadata.zarr_format)
+
+
+def change_ome(group: Group, change: Callable[[dict[str, Any]], Mapping[str, Any]], version: str | None = None) -> None:
     """Change the attributes of OME-Zarr of a group in one atomic step; others stay. The group takes the new ones.
 
-    change: given a copy of those that are stored, returns new ones. Raises: ReadOnlyError.
+    change: given a copy of those that are stored, returns new ones. version: by default the one that is stored. Raises:
+    ReadOnlyError.
     """
     zarr_format = group.metadata.zarr_format
 
     def changed(stored: Mapping[str, Any]) -> dict[str, Any]:
         made = change(dict(ome_attributes(stored, zarr_format)))
-        return {**stored, **as_attributes(made, zarr_format)}
+        return {**stored, **as_attributes(made, zarr_format, version)}
 
     change_attributes(group.store, group.path, zarr_format, changed)
     group.attrs.refresh()
@@ -198,75 +253,33 @@ def read_multiscale(group: Group, which: int | str = 0, notes: Notes | None = No
         If the group has no image, or its metadata are malformed.
     """
     notes = Notes(str(group.store_path), raise_fatal) if notes is None else notes
-    _check_place(group.attrs.asdict(), group.zarr_format, notes)
+    check_place(group.attrs.asdict(), group.zarr_format, notes)
     found, field = ome_of(group), field_of(group, "multiscales")
     items = found.get("multiscales")
     if not isinstance(items, list) or not items or not all(isinstance(item, Mapping) for item in items):
         what = "is missing" if items is None else f"must be a list of objects, got {short(items)}"
         notes.fatal(field, what, "open a group with the metadata of an OME-Zarr image")
         raise MetadataError(f"{group.store_path} is no image: {field} {what}")
-    index = _choose(items, which, str(group.store_path))
+    index = choose(items, which, str(group.store_path))
     place = f"{field}[{index}]"
-    version = _version(found, items[index], group.zarr_format, notes, place)
+    version = told_version(found, items[index], group.zarr_format, notes, place)
     multiscale = _parse(items[index], version, notes, place, index)
     channels, omero = parse_channels(found.get("omero"), notes, field_of(group, "omero"))
     label = parse_image_label(found.get("image-label"), notes, field_of(group, "image-label"))
     return replace(multiscale, channels=channels, omero=omero, image_label=label)
 
 
-def _check_place(attributes: Mapping[str, Any], zarr_format: int, notes: Notes) -> None:
-    """Note metadata of one format of Zarr in a group of the other."""
-    if zarr_format == 3 and "multiscales" in attributes and "ome" not in attributes:
-        what = "metadata of OME-Zarr 0.4 in a group of Zarr v3, which has those of 0.5 under 'ome'"
-        notes.fatal("multiscales", what, "move 'multiscales' and 'omero' into 'ome', beside 'version': '0.5'")
-    if zarr_format == 2 and "ome" in attributes and "multiscales" not in attributes:
-        what = "metadata of OME-Zarr 0.5 in a group of Zarr v2, which has those of 0.4 at the top"
-        notes.fatal("ome", what, "move its members to the top of the attributes, with 'version': '0.4'")
-
-
-def _choose(items: list[Any], which: int | str, where: str) -> int:
-    if isinstance(which, int) and -len(items) <= which < len(items):
-        return which % len(items)
-    names = [item.get("name") for item in items]
-    if which in names:
-        return names.index(which)
-    raise MetadataError(f"{where}: there is no image {which!r} among multiscales: {names}; give a name or a number")
-
-
-def _version(found: Mapping[str, Any], item: Mapping[str, Any], zarr_format: int, notes: Notes, place: str) -> str:
-    if zarr_format == 3:
-        version = found.get("version")
-        if version is None:
-            notes.error("ome.version", "is missing", "write '0.5'")
-        elif not isinstance(version, str) or version.split("-")[0] != "0.5":
-            what = f"OME-Zarr {short(version)} in Zarr v3 cannot be read"
-            notes.fatal("ome.version", what, "write the image as version 0.5, or open its arrays with gzarr.open_group")
-        return "0.5"
-    version = item.get("version")
-    if version in _OLD_VERSIONS:
-        return str(version)
-    axes = item.get("axes")
-    guess = (
-        "0.2" if axes is None else "0.3" if isinstance(axes, list) and all(isinstance(a, str) for a in axes) else "0.4"
-    )
-    if version is None:
-        notes.warning(f"{place}.version", "is missing", f"write {guess!r}")
-    else:
-        what = f"OME-Zarr {short(version)} in Zarr v2 cannot be read"
-        notes.fatal(
-            f"{place}.version", what, "write the image as version 0.4, or open its arrays with gzarr.open_group"
-        )
-    return guess
-
-
 def _parse(item: Mapping[str, Any], version: str, notes: Notes, place: str, index: int) -> Multiscale:
     old = version in ("0.1", "0.2", "0.3")
+    systems = None
+    if version == "0.6":
+        systems, item = spread_item(item, notes, place)
     listed = item.get("axes", _FIVE if version in ("0.1", "0.2") else None)
     axes = parse_axes(listed, notes if not old else Notes(notes.path), f"{place}.axes")
     if axes is None:
         raise MetadataError(f"{notes.path}: {place}.axes cannot be told")
     known = {"name", "type", "metadata", "axes", "datasets", "coordinateTransformations"}
-    known |= {"version"} if version != "0.5" else set()  # which has it beside the list
+    known |= {"version"} if FORMAT_OF.get(version) != 3 else set()  # which has it beside the list
     for name in ("name", "type", "metadata"):
         if name not in item:
             notes.warning(
@@ -284,6 +297,7 @@ def _parse(item: Mapping[str, Any], version: str, notes: Notes, place: str, inde
         type=item.get("type"),
         metadata=item.get("metadata"),
         whole=_parse_whole(item, axes, notes, place),
+        coordinate_systems=systems,
         extra={key: value for key, value in item.items() if key not in known},
         index=index,
     )
@@ -334,7 +348,7 @@ def write_multiscale(group: Group, multiscale: Multiscale) -> None:
     Parameters
     ----------
     group : Group
-        The group, of Zarr v2 for OME-Zarr 0.4, or of v3 for 0.5. It takes the new attributes.
+        The group, of Zarr v2 for OME-Zarr 0.4, or of v3 for 0.5 and 0.6. It takes the new attributes.
     multiscale : Multiscale
         The metadata.
 
@@ -344,17 +358,21 @@ def write_multiscale(group: Group, multiscale: Multiscale) -> None:
         If the group was opened for reading.
     """
     group.check_metadata_writable()
-    change_ome(group, lambda found: _with_image(multiscale, found, VERSION_OF[group.metadata.zarr_format]))
+    version = version_in(multiscale.version, group.metadata.zarr_format)
+    change_ome(group, lambda found: _with_image(multiscale, found, version))
 
 
 def to_attributes(multiscale: Multiscale, stored: Mapping[str, Any], zarr_format: ZarrFormat) -> dict[str, Any]:
     """The attributes of an image's group, given those that are stored."""
-    found = _with_image(multiscale, dict(ome_attributes(stored, zarr_format)), VERSION_OF[zarr_format])
+    version = version_in(multiscale.version, zarr_format)
+    found = _with_image(multiscale, dict(ome_attributes(stored, zarr_format)), version)
     return {**stored, **as_attributes(found, zarr_format)}
 
 
 def _with_image(multiscale: Multiscale, found: dict[str, Any], version: str) -> dict[str, Any]:
     """The attributes of OME-Zarr with those of an image among them."""
+    if FORMAT_OF[version] == 3:
+        found["version"] = version
     items = list(found.get("multiscales", ()))
     items[multiscale.index : multiscale.index + 1] = [multiscale.to_json(version)]
     found["multiscales"] = items

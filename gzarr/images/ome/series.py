@@ -52,19 +52,22 @@ def create_collection(store: Any, names: Sequence[str], given: Mapping[str, Any]
         raise MetadataError(f"positions: expected different names of images, none of them 'OME', got {names!r}")
     left = dict(given)
     reach = {name: left.pop(name) for name in (*GroupKeywords.__annotations__, "device") if name in left}
-    zarr_format = zarr_format_of(left.get("version", "0.5"))
+    version = left.get("version", "0.5")
+    zarr_format = zarr_format_of(version)
     path, overwrite = left.pop("path", None), left.pop("overwrite", False)
     root = open_group(store, "w" if overwrite else "w-", path=path, zarr_format=zarr_format, **reach)
-    fields = collection_attributes(names, zarr_format)
+    fields = collection_attributes(names, zarr_format, version)
     root.attrs.put(fields[""])
     root.create_group("OME").attrs.put(fields["OME"])
     return root, left
 
 
-def collection_attributes(names: Sequence[str], zarr_format: int) -> dict[str, dict[str, Any]]:
+def collection_attributes(
+    names: Sequence[str], zarr_format: int, version: str | None = None
+) -> dict[str, dict[str, Any]]:
     """The attributes of a collection's groups, by path. names: paths of the images."""
     fields: dict[str, dict[str, Any]] = {"": {"bioformats2raw.layout": 3}, "OME": {"series": list(names)}}
-    return {path: as_attributes(found, zarr_format) for path, found in fields.items()}
+    return {path: as_attributes(found, zarr_format, version) for path, found in fields.items()}
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ from gzarr.images.ome.series import series_paths
 from gzarr.images.pyramid.resuming import read_marks
 from gzarr.images.stored_levels import check_channels, check_label_shape, check_levels, open_levels
 from gzarr.images.validation.level_data import check_data
+from gzarr.images.ways import parse_scene, paths_of
 from gzarr.indexing.keys import join_path
 from gzarr.metadata.documents import member_names, read_node
 from gzarr.metadata.model import GroupMeta
@@ -127,7 +128,7 @@ def validate(
     progress: ProgressLike = None,
     **kwargs: Unpack[GroupKeywords],
 ) -> Validation:
-    """Validate an image with its labels, a collection of images or a plate, against OME-Zarr 0.4 or 0.5.
+    """Validate an image with its labels, a collection of images or a plate, against its version of OME-Zarr.
 
     Besides what the specification says of metadata, it tells scales that contradict the shapes, levels out of order or
     of different types, and labels that do not lie over their image.
@@ -203,6 +204,9 @@ class _Validator:
             runs = {run.id for run in plate.acquisitions} or None
             for well in self._groups(group, plate.wells, notes, field_of(group, "plate.wells")):
                 self._well(well, runs)
+        elif "scene" in found and "multiscales" not in found:
+            for path in paths_of(parse_scene(group, notes)[1]):
+                self._group_of_scene(group, path)
         elif "well" in found:
             self._well(group, None)
         elif paths and "multiscales" not in found:
@@ -212,6 +216,12 @@ class _Validator:
             self._labels(group, None, None)
         else:
             self.image(group)
+
+    def _group_of_scene(self, group: Group, path: str) -> None:
+        """Validate an image of a scene. One that is not there has been noted."""
+        member = _group_at(group, path)
+        if member is not None:
+            self.image(member)
 
     def _well(self, group: Group, runs: Collection[int] | None) -> None:
         """Validate a well, whose fields are of some acquisitions; None if the plate does not list them."""
