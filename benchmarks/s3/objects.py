@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from email.utils import formatdate
@@ -15,7 +16,9 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 from xml.sax.saxutils import escape, unescape
 
 MAX_KEYS = 1000
-MODIFIED = 1_767_225_600  # seconds: every object is of 2026-01-01, so that answers do not depend on the day
+#: Every object is of the time when the server started: Icechunk refuses a server whose clock is wrong.
+MODIFIED = int(time.time())
+_LISTED = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(MODIFIED))
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +150,7 @@ class Objects:
         tag = self.put(request.bucket, request.key, data).tag
         if not source:
             return Answer(200, headers={"ETag": tag})
-        modified = "<LastModified>2026-01-01T00:00:00.000Z</LastModified>"
+        modified = f"<LastModified>{_LISTED}</LastModified>"
         return xml("CopyObjectResult", f"{modified}<ETag>{escape(tag)}</ETag>")
 
     def _refused(self, request: Request) -> Answer | None:
@@ -257,12 +260,14 @@ def xml(name: str, text: str) -> Answer:
 
 
 def _matches(condition: str | None, tag: str, *, default: bool) -> bool:
-    return default if condition is None else condition == "*" or tag in [each.strip() for each in condition.split(",")]
+    """Whether a condition names a tag: in quotes, or without, which S3 takes, too."""
+    named = [each.strip().strip('"') for each in (condition or "").split(",")]
+    return default if condition is None else condition == "*" or tag.strip('"') in named
 
 
 def _contents(name: str, stored: Stored) -> str:
     about = f"<ETag>{escape(stored.tag)}</ETag><Size>{len(stored.data)}</Size><StorageClass>STANDARD</StorageClass>"
-    return f"<Contents><Key>{name}</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified>{about}</Contents>"
+    return f"<Contents><Key>{name}</Key><LastModified>{_LISTED}</LastModified>{about}</Contents>"
 
 
 def _common(name: str) -> str:

@@ -18,7 +18,7 @@ from gzarr.metadata.documents import read_node
 from gzarr.metadata.model import NodeMeta
 from gzarr.storage import LocalStore, ZipStore, open_store
 from gzarr.storage.base import Store
-from gzarr.storage.in_place import ELSEWHERE
+from gzarr.storage.in_place import ELSEWHERE, is_repository
 from gzarr.storage.wrappers import read_only
 
 M = TypeVar("M", bound=NodeMeta)
@@ -51,7 +51,7 @@ def join_storage_options(store: Any, keywords: dict[str, Any]) -> Any:
     if not options:
         return store
     if not isinstance(store, (str, os.PathLike)):
-        if ELSEWHERE.issuperset(options) and store is not None:
+        if store is not None and (ELSEWHERE.issuperset(options) or is_repository(store)):
             return open_store(store, storage_options=options)[0]
         what = "no store" if store is None else f"a {type(store).__name__}"
         raise StoreError(f"storage_options go with a URL; {what} was given")

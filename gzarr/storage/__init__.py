@@ -145,7 +145,7 @@ def open_store(
         return _open_path(os.fspath(store_like), read_only, mode, storage_options or {})
     is_place = isinstance(store_like, (str, os.PathLike))
     options = {**getattr(store_like, "options", {}), **(storage_options or {})} if is_place else {}
-    elsewhere = open_object(store_like, storage_options or {})
+    elsewhere = open_object(store_like, storage_options or {}, read_only=read_only)
     if elsewhere is not None:
         return (_read_only_view(elsewhere) if read_only else elsewhere), ""
     if storage_options and not is_place:

@@ -49,11 +49,11 @@ def without_places(path: str, options: Mapping[str, Any]) -> tuple[Mapping[str, 
     return rest, options.get("virtual_containers")
 
 
-def open_object(value: Any, options: Mapping[str, Any]) -> Store | None:
+def open_object(value: Any, options: Mapping[str, Any], *, read_only: bool) -> Store | None:
     """The store over a repository or session of Icechunk, or a dataset of VirtualiZarr; None for others."""
     found: Store | None = None
     if is_instance(value, "icechunk", "Repository", "Session"):
-        found = call("open_icechunk", value, **options)[0]
+        found = call("open_icechunk", value, read_only=read_only, **options)[0]
     elif is_instance(value, "xarray", "Dataset"):
         found = call("open_dataset", value, **options)
     return found

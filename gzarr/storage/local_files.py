@@ -310,6 +310,10 @@ class FileVersion(NamedTuple):
         return _pack_version(inode, nbytes, modified & _64_BITS, changed & _64_BITS, number)
 
 
+#: Instead of a version of a file that never changes.
+FIXED = FileVersion(0, 1 << 63, 0, 0, 0)
+
+
 def is_other(now: object | None, before: object | None) -> bool:
     """Whether an object was replaced. What this process writes does not count, as tokens may share its numbers."""
     if isinstance(now, FileVersion) and isinstance(before, FileVersion):

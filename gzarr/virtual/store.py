@@ -14,7 +14,7 @@ from gzarr.indexing.keys import Coords, KeyEncoding
 from gzarr.storage.base import Buffer, Request, Store, host_view, token_of
 from gzarr.storage.capabilities import TokensBy, Versions
 from gzarr.storage.coalesce import get_coalesced
-from gzarr.storage.local_files import is_other
+from gzarr.storage.local_files import FIXED, is_other
 from gzarr.storage.rules import DOCUMENTS, children, cut, under
 from gzarr.storage.tables import Tables
 from gzarr.virtual.ranges import Range
@@ -68,6 +68,8 @@ class Contents:
         Versions of objects that chunks were found in, by number, where they are known.
     beside : sequence
         Other objects that a library reads chunks from.
+    fixed : Store, optional
+        A store whose objects never change.
     said : callable, optional
         Returns what a file with one image says of it (`gzarr.virtual.tiff_metadata.Description`).
     """
@@ -80,6 +82,7 @@ class Contents:
     close: Callable[[], None] | None = None
     tokens: Mapping[int, object] = field(default_factory=dict)
     beside: Sequence[tuple[Store, str]] = ()
+    fixed: Store | None = None
     said: Callable[[], Any] | None = None
 
 
@@ -170,6 +173,8 @@ class VirtualStore(Store):
     def object_at(self, number: int) -> tuple[Store, str, object | None]:
         """An object by its number: the store that has it, its key, and the token of the version that is read."""
         store, key = self._contents.objects[number]
+        if store is self._contents.fixed:
+            return store, key, FIXED
         if number not in self.tokens:
             self.tokens.setdefault(number, token_of(store, key))  # the first of several threads says it
         return store, key, self.tokens[number]
@@ -232,7 +237,7 @@ class VirtualStore(Store):
         """Read the ranges of objects that are in one store."""
         objects, name = self._contents.objects, self._name
         numbers = dict.fromkeys(one.number for one in mine)
-        versions = store.versions
+        versions = None if store is self._contents.fixed else store.versions
         if versions is not None:
             new = [number for number in numbers if number not in self.tokens]
             for number, token in zip(new, versions.tokens([objects[number][1] for number in new]), strict=True):

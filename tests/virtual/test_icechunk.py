@@ -97,7 +97,7 @@ def test_versions_are_chosen_by_branch_tag_and_snapshot(repository: Any) -> None
     with pytest.raises(StoreError, match="are of Icechunk's repositories"):
         gzarr.open_group("x.zarr", branch="main")
     with pytest.raises(StoreError, match="open the repository with icechunk"):
-        gzarr.open_group("icechunk://s3://bucket/repo")
+        gzarr.open_group("icechunk://gs://bucket/repo")
     with pytest.raises(StoreError, match="cannot open the repository"):
         gzarr.open_group("icechunk://nowhere/at/all")
 
@@ -264,3 +264,40 @@ def test_datasets_of_virtualizarr_and_what_it_writes(tmp_path: Path) -> None:
     if pytest.importorskip("kerchunk") and pytest.importorskip("fastparquet"):
         dataset.virtualize.to_kerchunk(str(tmp_path / "refs.parquet"), format="parquet")
         np.testing.assert_array_equal(gzarr.open(tmp_path / "refs.parquet")["x"][...], DATA)
+
+
+def test_repositories_in_buckets_are_read_from_their_objects(s3_options: dict[str, Any]) -> None:
+    server = s3_options["client_kwargs"]
+    keys = {"access_key_id": s3_options["key"], "secret_access_key": s3_options["secret"]}
+    where = {"bucket": "bucket", "prefix": "ice/repo", "endpoint_url": server["endpoint_url"], "region": "us-east-1"}
+    storage = icechunk.s3_storage(**where, allow_http=True, force_path_style=True, **keys)
+    made = icechunk.Repository.create(storage)
+    with gzarr.transaction(made, "first") as root:
+        root.create_array("deep/a", data=DATA, chunks=(10, 20), compressors=None)
+        root.create_array("sharded", data=DATA, chunks=(5, 5), shards=(20, 25))
+    for place in (made, "icechunk://s3://bucket/ice/repo"):
+        root = gzarr.open_group(place, mode="r", storage_options=s3_options)
+        assert isinstance(root.store, RepositoryStore)
+        np.testing.assert_array_equal(root["deep/a"][...], DATA)
+        np.testing.assert_array_equal(root["deep/a"][3:55:4, [0, 40]], DATA[3:55:4, [0, 40]])
+        np.testing.assert_array_equal(root["sharded"][7:31, 3:], DATA[7:31, 3:])
+    inner = gzarr.open("icechunk://s3://bucket/ice/repo//deep/a", mode="r", storage_options=s3_options)
+    np.testing.assert_array_equal(inner[3], DATA[3])
+    wrong = gzarr.open_group(made, mode="r", storage_options={**s3_options, "secret": "wrong", "key": "wrong"})
+    np.testing.assert_array_equal(wrong["deep/a"][3], DATA[3])  # by Icechunk's own store, if the server looks at keys
+
+
+def test_a_session_that_is_only_read_is_read_from_its_files_as_it_was(repository: Any) -> None:
+    session = repository.writable_session("main")
+    gzarr.open_group(session)["deep/a"][:10] = 7
+    root = gzarr.open_group(session, mode="r")
+    gzarr.open_group(session)["deep/a"][:20] = 8
+    gzarr.open_group(session)["small"][:] = 5
+    assert isinstance(root.store, RepositoryStore)
+    np.testing.assert_array_equal(root["deep/a"][...], np.concatenate([np.full((10, 41), 7), DATA[10:]]))
+    assert root["small"][:].tolist() == [1, 2, 3, 4, 0, 0]
+    assert any("compiled loop" in step.why for step in root["deep/a"].placement if step.step == "bulk reads")
+    assert gzarr.open_group(session)["deep/a"][12, 3] == 8
+    clean = gzarr.open_group(repository.readonly_session("main"))
+    assert isinstance(clean.store, RepositoryStore)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(clean))["deep/a"][...], DATA)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from functools import lru_cache
+from operator import mul
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from gzarr.cpu.compiled.shards import ABSENT, CHECKED, LEFT, Shard, ShardRows
 from gzarr.indexing.selection import Indices
 from gzarr.storage.base import Store
-from gzarr.storage.local_files import WRITTEN, FileVersion
+from gzarr.storage.local_files import FIXED, WRITTEN, FileVersion
 from gzarr.storage.tables import INLINE, ChunkTable, Tables
 from gzarr.storage.tables import MISSING as NO_OBJECT
 
@@ -89,12 +90,15 @@ class FileRanges:
 
         Returns: chunks of a shard; what finds its index, its version and its path, and the entries between chunks.
         """
+        steps = self._steps.tolist()
 
         def find(coords: tuple[int, ...]) -> tuple[object, ...] | None:
             number, places = self._only, self._places
             if number is None:
-                objects, places = self.find(np.array([coords]))
-                number = int(objects[0])
+                row = sum(map(mul, coords, steps))
+                number, places = int(self._objects[row]), places[row : row + 1]
+                if number >= 0 and places[0, 1] < 0:
+                    places = self.find(np.array([coords]))[1]
             path, state, token = self._file(number)
             return (places, _current(token).packed(), os.fsencode(path)) if state == CHECKED else None
 
@@ -126,7 +130,7 @@ class _File(NamedTuple):
 
 def _current(token: FileVersion) -> FileVersion:
     """A version as compiled code compares it: what this process has written to other files does not count."""
-    return token._replace(number=int(WRITTEN[token.inode % len(WRITTEN)]))
+    return token if token is FIXED else token._replace(number=int(WRITTEN[token.inode % len(WRITTEN)]))
 
 
 def _file(tables: Tables, number: int) -> _File:
@@ -141,7 +145,8 @@ def _file(tables: Tables, number: int) -> _File:
 def replaced(found: ShardRows) -> NDArray[np.bool_]:
     """Which chunks are in files that are no longer as they were when they were looked up."""
     changed = [
-        isinstance(shard.token, FileVersion) and _version(shard.key) != shard.token[:4] for shard in found.shards
+        isinstance(shard.token, FileVersion) and shard.token is not FIXED and _version(shard.key) != shard.token[:4]
+        for shard in found.shards
     ]
     return np.repeat(changed, np.diff(found.bounds))
 

@@ -97,11 +97,11 @@ static uint64_t nanoseconds(const struct timespec *time) {
     return (uint64_t)time->tv_sec * 1000000000 + (uint64_t)time->tv_nsec;
 }
 
-/* Whether an open shard is the version that its index is of, and unchanged, if a version is asked for. */
+/* Whether an open shard is the version that its index is of, and unchanged, if a version is asked for (FIXED: of none). */
 bool is_version(const Call *call, int fd) {
     const int64_t *version = call->version;
     struct stat info;
-    if (!version) return true;
+    if (!version || version[1] < 0) return true;
     if (fstat(fd, &info)) return false;
     const uint64_t *noted = lib.written + (uint64_t)info.st_ino % lib.n_written;
     return (int64_t)info.st_ino == version[0] && (int64_t)info.st_size == version[1] &&
