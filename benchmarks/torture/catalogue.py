@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.torture import (
+    clones,
     damage,
     disk,
     epochs,
@@ -25,6 +26,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     *nodes.SCENARIOS,
     *kills.SCENARIOS,
     *disk.SCENARIOS,
+    *clones.SCENARIOS,
     *interrupts.SCENARIOS,
     *forks.SCENARIOS,
     *epochs.SCENARIOS,
