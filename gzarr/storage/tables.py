@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import prod
+from tempfile import TemporaryFile
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -17,13 +19,16 @@ from gzarr.storage.capabilities import Buffer
 MISSING: Final = -1
 INLINE: Final = -2
 
+#: Rows of a table that is kept in memory. Larger ones are in a file here: ``/tmp`` may be memory itself.
+MAX_IN_MEMORY, _FOLDER = 10**7, "/var/tmp"  # noqa: S108 - the file has no name
+
 #: Bytes of an encoded chunk, or a function that makes them.
 Inline: TypeAlias = "Buffer | Callable[[], Buffer]"
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkTable:
-    """Where the chunks of an array are. It takes 20 bytes for each.
+    """Where the chunks of an array are. It takes 20 bytes for each, of memory up to 10 million chunks.
 
     Attributes
     ----------
@@ -50,7 +55,7 @@ class ChunkTable:
     def empty(cls, counts: tuple[int, ...], *, padded_nbytes: int = 0) -> ChunkTable:
         """A table without chunks, to be filled."""
         n = prod(counts)
-        return cls(counts, np.full(n, MISSING, np.int32), np.full((n, 2), MISSING, np.int64), {}, padded_nbytes)
+        return cls(counts, _column((n,), np.int32), _column((n, 2), np.int64), {}, padded_nbytes)
 
     @property
     def offsets(self) -> NDArray[np.int64]:
@@ -75,6 +80,17 @@ class ChunkTable:
     def steps(self) -> NDArray[np.int64]:
         """How many rows further the next chunk along each axis is."""
         return np.array([prod(self.counts[axis + 1 :]) for axis in range(len(self.counts))], np.int64)
+
+
+def _column(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+    """A column without chunks; of a large table, in a file without a name, which the system pages in and out."""
+    if shape[0] <= MAX_IN_MEMORY:
+        return np.full(shape, MISSING, dtype)
+    with TemporaryFile(dir=_FOLDER if os.path.isdir(_FOLDER) else None) as file:  # noqa: PTH112
+        column = np.memmap(file, dtype, "w+", shape=shape)
+    for start in range(0, shape[0], MAX_IN_MEMORY):
+        column[start : start + MAX_IN_MEMORY] = MISSING
+    return column
 
 
 class Tables(ABC):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import h5py
@@ -10,6 +11,7 @@ import numpy as np
 import tifffile
 
 import gzarr
+from gzarr.storage.tables import ChunkTable
 
 DATA = np.arange(64 * 64, dtype="u2").reshape(64, 64)
 
@@ -30,3 +32,27 @@ def test_files_of_every_format_are_read_by_url(http_server: tuple[str, Path]) ->
         np.testing.assert_array_equal(array[...], DATA)
         np.testing.assert_array_equal(array[3:40:5, ::7], DATA[3:40:5, ::7])
     assert gzarr.open_array(f"{url}/a.h5/g/text", mode="r")[:].tolist() == ["a", "b"]
+
+
+def test_tables_of_many_chunks_are_in_files(tmp_path, monkeypatch):
+    monkeypatch.setattr("gzarr.storage.tables.MAX_IN_MEMORY", 50)
+    data = np.arange(4000.0).reshape(100, 40)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("x", (120, 40), "f8", chunks=(5, 2), compression="gzip", maxshape=(None, 40))[:100] = data
+    expected = np.concatenate([data, np.zeros((20, 40))])
+    gzarr.save_references(tmp_path / "a.h5", tmp_path / "refs.parquet")
+    for name in ("a.h5", "refs.parquet"):
+        array = gzarr.open(tmp_path / name, mode="r")["x"]
+        assert isinstance(array.store.tables.table("x").places, np.memmap)
+        np.testing.assert_array_equal(array[...], expected)
+        np.testing.assert_array_equal(array.oindex[[7, 99, 110], 3:], expected[[7, 99, 110], 3:])
+
+
+def test_a_table_of_many_chunks_takes_no_memory_of_its_own():
+    def anonymous_kb() -> int:
+        return int(re.search(r"RssAnon:\s+(\d+)", Path("/proc/self/status").read_text())[1])
+
+    before = anonymous_kb()
+    table = ChunkTable.empty((12_000_000,))
+    assert anonymous_kb() - before < 100_000
+    assert (table.objects[-1], table.places[0].tolist()) == (-1, [-1, -1])

@@ -47,9 +47,9 @@ class FileRanges:
         odd = self._objects < 0
         if odd.any() and (self._places[odd] != self._objects[odd, None]).any():
             self._places = np.where(odd[:, None], self._objects[:, None], self._places)  # outside of every file
-        there = self._objects[~odd]
+        first = int(self._objects[int(np.argmin(odd))]) if odd.size else INLINE
         #: The only object, from which the loop may read any chunks in one call; None if there are several.
-        self._only = int(there[0]) if there.size and (there == there[0]).all() else None
+        self._only = first if first >= 0 and ((self._objects == first) | odd).all() else None
         whole = (self._places[:, 1] < 0) & ~odd
         if self._only is not None and whole.any():
             self._places = np.where(whole[:, None], (0, self._file(self._only).token.nbytes), self._places)
