@@ -56,6 +56,7 @@ if TYPE_CHECKING:  # what `__getattr__` finds
     from gzarr.hierarchy.array import Array
     from gzarr.hierarchy.asynchronous import AsyncArray, AsyncGroup
     from gzarr.hierarchy.group import Group
+    from gzarr.hierarchy.lazy_views import LazyView
     from gzarr.loader.loader import Loader
     from gzarr.loader.mixture import Mixture
     from gzarr.loader.ragged import Ragged, SparseRows
@@ -117,6 +118,7 @@ _NAMES = {
     "gzarr.hierarchy.array": "Array",
     "gzarr.hierarchy.asynchronous": "AsyncArray AsyncGroup",
     "gzarr.hierarchy.group": "Group",
+    "gzarr.hierarchy.lazy_views": "LazyView",
     "gzarr.loader.loader": "Loader",
     "gzarr.loader.mixture": "Mixture",
     "gzarr.loader.ragged": "Ragged SparseRows",
@@ -193,6 +195,7 @@ __all__ = [
     "GroupNotFoundError",
     "GzarrError",
     "LRUStoreCache",
+    "LazyView",
     "Loader",
     "LocalStore",
     "MemoryStore",

@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = [p for folder in ("", "docs", "examples", ".github") for p in sorted((ROOT / folder).glob("*.md"))]
 README_WORDS = 450
 #: Pages whose Python needs nothing else.
-CHECKED = ("checking", "dataloader", "images", "testing", "training", "tutorial")
+CHECKED = ("checking", "dataloader", "images", "lazy-views", "testing", "training", "tutorial")
 #: Tests of their own run the examples of these: PyTorch may be missing, and nothing may fork beside JAX.
 ELSEWHERE = [ROOT / "gzarr/interop/torch.py", ROOT / "gzarr/interop/jax.py"]
 SHOWN = [p for p in sorted((ROOT / "gzarr").rglob("*.py")) if ">>> " in p.read_text() and p not in ELSEWHERE]
@@ -49,7 +49,7 @@ def public_functions() -> Iterator[tuple[str, Callable[..., Any]]]:
         for name in module.__all__:
             if inspect.isfunction(value := getattr(module, name)):
                 yield f"{module.__name__}.{name}", value
-    for owner in (gzarr.Array, gzarr.Group, Attributes, Config, gzarr.dtype.ZDType):
+    for owner in (gzarr.Array, gzarr.LazyView, gzarr.Group, Attributes, Config, gzarr.dtype.ZDType):
         for name in dir(owner):
             value = getattr(owner, name)
             if inspect.isfunction(value) and value.__module__.startswith("gzarr.") and not name.startswith("_"):

@@ -66,6 +66,7 @@ from gzarr.storage.base import Store
 from gzarr.tensors import dlpack
 
 if TYPE_CHECKING:
+    from gzarr.hierarchy.lazy_views import LazyView
     from gzarr.hierarchy.stats import Stats
 
 #: Arrays are prepared for reading one after another.
@@ -643,6 +644,23 @@ class Array(Node[ArrayMeta]):
         >>> z.blocks[:, 0] = 0
         """
         return Accessor(self.get_block_selection, self.set_block_selection)
+
+    @property
+    def lazy(self) -> LazyView:
+        """The array as a view: selections of it are views, too, and are read when their elements are asked for.
+
+        Examples
+        --------
+        >>> import gzarr, numpy as np
+        >>> z = gzarr.array(np.arange(12).reshape(3, 4), chunks=(2, 2))
+        >>> view = z.lazy[1:][:, ::-1]
+        >>> view[0, :2].result()
+        array([7, 6])
+        """
+        from gzarr.hierarchy.lazy_views import LazyView  # few programs ask
+        from gzarr.indexing.transform import Transform
+
+        return LazyView(self, Transform.whole(self.shape))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         """Return the whole array as a NumPy array on the host.

@@ -33,6 +33,17 @@ IN_MEMORY_NBYTES = 1 << 28
 _IN_MEMORY = ("__dlpack__", "__cuda_array_interface__", "__array_interface__", "iloc")
 
 
+class LazyValue:
+    """A lazy value that says which arrays of gzarr it reads."""
+
+    __slots__ = ()
+
+    @property
+    def arrays(self) -> tuple[Node[Any], ...]:
+        """The arrays."""
+        raise NotImplementedError
+
+
 @dataclass(frozen=True, slots=True)
 class Separate:
     """A lazy value that does not read the array it is written to, as the code that made the array knows.
@@ -78,6 +89,8 @@ def is_separate(value: Any, store: Store, path: str) -> bool:
     """Return whether a lazy value surely does not read the array at a path of a store."""
     if isinstance(value, Node):
         return not meets((store, path), (value.store, value.path))
+    if isinstance(value, LazyValue):
+        return all(is_separate(array, store, path) for array in value.arrays)
     return isinstance(value, Separate) or type(value).__module__.partition(".")[0] == "h5py"
 
 
@@ -89,7 +102,7 @@ def computed(value: Any, dtype: np.dtype[Any], backend: Backend) -> Any:
     if not prod(value.shape) * dtype.itemsize > IN_MEMORY_NBYTES or dtype.hasobject or lacks_unit(dtype):
         whole = value if hasattr(value, "__array__") else value[(slice(None),) * len(value.shape)]
         # A gzarr array is in its store, whatever device its reads go to.
-        return backend.asarray(np.asarray(whole) if isinstance(value, Node) else whole, dtype)
+        return backend.asarray(np.asarray(whole) if isinstance(value, (Node, LazyValue)) else whole, dtype)
     shape = tuple(value.shape)
     with tempfile.TemporaryFile(prefix="gzarr-") as file:
         _reserve(file.fileno(), prod(shape) * dtype.itemsize)

@@ -124,4 +124,4 @@ class Accessor:
         self._write(key, value, fields=fields)
 
     def __repr__(self) -> str:
-        return f"<Accessor: {self._read.__name__} of {self._read.__self__!r}>"  # type: ignore[attr-defined]
+        return f"<Accessor: {self._read.__name__} of {getattr(self._read, '__self__', 'a view')!r}>"

@@ -28,14 +28,14 @@ def broadcast_value(value: Any, dtype: np.dtype[Any], selection: Selection, arra
     given = (
         value
         if is_plain and dtype.kind not in "mM" and array.backend.xp is np
-        else _broadcast(value, dtype, selection, array)
+        else broadcast_to_shape(value, dtype, selection, array)
     )
     if isinstance(selection, Box) and selection.view is not None:
         given = given[selection.view]
     return given if isinstance(selection, Box) else to_array_axes(given, selection)
 
 
-def _broadcast(value: Any, dtype: np.dtype[Any], selection: Selection, array: Node[ArrayMeta]) -> Any:
+def broadcast_to_shape(value: Any, dtype: np.dtype[Any], selection: Selection, array: Node[ArrayMeta]) -> Any:
     """Return a value as something of the selection's shape."""
     shape = selection.shape + dtype.shape
     if not isinstance(value, np.ndarray) and is_lazy(value):

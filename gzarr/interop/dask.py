@@ -20,6 +20,7 @@ from gzarr.api.open import open_array
 from gzarr.errors import MissingExtraError, SelectionError, StoreError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.keywords import FromZarrKeywords, ToZarrKeywords
+from gzarr.hierarchy.lazy_views import LazyView
 from gzarr.hierarchy.options import check_keywords
 from gzarr.hierarchy.reaching import close_if_opened_here, join_storage_options, open_store_at
 from gzarr.indexing.keys import join_path, normalize_path
@@ -53,8 +54,8 @@ def from_zarr(
 
     Parameters
     ----------
-    url : Array, Store, path, URL or mapping
-        A gzarr array, or what `gzarr.open_array` opens.
+    url : Array, LazyView, Store, path, URL or mapping
+        A gzarr array, a view of one (`Array.lazy`), or what `gzarr.open_array` opens.
     component : str, optional
         Path of the array in it.
     storage_options : mapping, optional
@@ -95,7 +96,10 @@ def from_zarr(
     ((10, 1), 1000000.0)
     """
     check_keywords(kwargs, FromZarrKeywords, from_zarr)
-    if isinstance(url, Array) and component is None and not kwargs:
+    array: Any
+    if isinstance(url, LazyView) and component is None and device is None and not kwargs:
+        array = url
+    elif isinstance(url, Array) and component is None and not kwargs:
         array = url if device is None else url.to(device)
     else:
         given: dict[str, Any] = {"mode": "r", "storage_options": storage_options, **kwargs}
@@ -103,7 +107,9 @@ def from_zarr(
     meta = array.backend.empty((0,) * array.ndim, array.dtype)
     if meta.dtype != array.dtype:  # GPUs have only native byte order
         array = array.astype(meta.dtype)
-    if chunks is None:
+    if chunks is None and isinstance(array, LazyView):
+        chunks = array.chunk_sizes
+    elif chunks is None:
         chunks = tuple(tuple(np.diff(edges).tolist()) or (0,) for edges in _object_edges(array))
     return da.from_array(array, chunks, name=name, inline_array=inline_array, meta=meta)
 

@@ -23,9 +23,11 @@ from gzarr.dtypes import parse_dtype
 from gzarr.errors import DeviceError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
+from gzarr.hierarchy.lazy_views import LazyView
 from gzarr.hierarchy.named_axes import axis_names, stored_names
 from gzarr.loader.arrays import JoinedArrays, stored_dtype
 from gzarr.loader.ragged import Ragged, SparseRows
+from gzarr.loader.viewed import array_of_view
 from gzarr.loader.windows import Crops
 from gzarr.storage.disk_cache import DiskCache
 from gzarr.tensors import to_host
@@ -167,6 +169,8 @@ def _checked(name: str, array: Any) -> Any:
                 f"arrays: {name!r} is a list of Ragged; join their values and offsets, and give one of them"
             )
         return found
+    if isinstance(array, LazyView):
+        array = array_of_view(array)
     if not isinstance(array, (Array, Ragged)):
         if isinstance(array, (str, bytes)) or not hasattr(array, "__array__") or getattr(array, "chunks", None):
             raise TypeError(f"arrays: {name!r} must be a gzarr or NumPy array, got {_told(array)}")
@@ -177,7 +181,7 @@ def _checked(name: str, array: Any) -> Any:
 
 
 def _is_array(item: Any) -> bool:
-    return isinstance(item, (Array, str, os.PathLike)) or bool(getattr(item, "ndim", 0))
+    return isinstance(item, (Array, LazyView, str, os.PathLike)) or bool(getattr(item, "ndim", 0))
 
 
 def _told(array: Any) -> str:

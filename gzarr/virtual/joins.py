@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -18,7 +18,9 @@ from gzarr.codecs.bytes import BytesCodec
 from gzarr.codecs.spec import CodecSpec
 from gzarr.errors import CodecError, MetadataError, SelectionError, StoreError
 from gzarr.hierarchy.array import Array
+from gzarr.hierarchy.lazy_views import LazyView
 from gzarr.hierarchy.resizing import objects_stored
+from gzarr.hierarchy.view_joins import join_views
 from gzarr.indexing.grid import Grid, RegularAxis, VaryingAxis
 from gzarr.indexing.keys import Coords, KeyEncoding
 from gzarr.metadata.conventions import described_in, same_value
@@ -33,19 +35,24 @@ from gzarr.virtual.lazy_tables import LazyTables
 from gzarr.virtual.store import Chunks, Contents, Reader, VirtualStore
 
 
-def concat(arrays: Iterable[Any], axis: int | str = 0) -> Array:
+@overload
+def concat(arrays: Iterable[LazyView], axis: int | str = 0) -> LazyView: ...
+@overload
+def concat(arrays: Iterable[Any], axis: int | str = 0) -> Array: ...
+def concat(arrays: Iterable[Any], axis: int | str = 0) -> Array | LazyView:
     """Join arrays along an axis, without a copy.
 
     Parameters
     ----------
-    arrays : iterable of Array, path or URL
-        The arrays, in order. They have the same lengths along all other axes.
+    arrays : iterable of Array, LazyView, path or URL
+        The arrays, in order. They have the same lengths along all other axes. Views (`Array.lazy`) become one view,
+        which is read as one queue and can be written to.
     axis : int or str
         The axis, or its name.
 
     Returns
     -------
-    Array
+    Array or LazyView
         The joined array, read-only, on the device of the first array. Its chunks are read when they are used, from
         where they are. If an array is changed meanwhile, `ReplacedError` is raised.
 
@@ -70,16 +77,21 @@ def concat(arrays: Iterable[Any], axis: int | str = 0) -> Array:
     array([[3, 4],
            [5, 6]])
     """
-    return _opened(_given(arrays), axis, is_new=False)
+    found = _given(arrays)
+    return join_views(found, axis, is_new=False) if _has_views(found) else _opened(found, axis, is_new=False)
 
 
-def stack(arrays: Iterable[Any], axis: int = 0, *, name: str | None = None) -> Array:
+@overload
+def stack(arrays: Iterable[LazyView], axis: int = 0) -> LazyView: ...
+@overload
+def stack(arrays: Iterable[Any], axis: int = 0, *, name: str | None = None) -> Array: ...
+def stack(arrays: Iterable[Any], axis: int = 0, *, name: str | None = None) -> Array | LazyView:
     """Join arrays of one shape along a new axis, without a copy. See `concat`.
 
     Parameters
     ----------
-    arrays : iterable of Array, path or URL
-        The arrays, in order.
+    arrays : iterable of Array, LazyView, path or URL
+        The arrays, in order. Views become a view.
     axis : int
         Where the new axis is.
     name : str, optional
@@ -87,7 +99,7 @@ def stack(arrays: Iterable[Any], axis: int = 0, *, name: str | None = None) -> A
 
     Returns
     -------
-    Array
+    Array or LazyView
         The joined array, read-only.
 
     Raises
@@ -102,11 +114,16 @@ def stack(arrays: Iterable[Any], axis: int = 0, *, name: str | None = None) -> A
     array([[1, 3],
            [2, 4]])
     """
-    return _opened(_given(arrays), axis, is_new=True, name=name)
+    found = _given(arrays)
+    return join_views(found, axis, is_new=True) if _has_views(found) else _opened(found, axis, is_new=True, name=name)
 
 
-def _given(arrays: Iterable[Any]) -> tuple[Array, ...]:
-    found = tuple(one if isinstance(one, Array) else open_array(one, mode="r") for one in arrays)
+def _has_views(arrays: Iterable[Any]) -> bool:
+    return any(isinstance(one, LazyView) for one in arrays)
+
+
+def _given(arrays: Iterable[Any]) -> tuple[Any, ...]:
+    found = tuple(one if isinstance(one, (Array, LazyView)) else open_array(one, mode="r") for one in arrays)
     if not found:
         raise SelectionError("there are no arrays to join; give at least one")
     return found

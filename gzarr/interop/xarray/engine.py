@@ -23,6 +23,7 @@ from xarray.core import indexing
 from gzarr.api.open import open_group
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
+from gzarr.hierarchy.lazy_views import LazyView
 from gzarr.interop.xarray.variables import LazyArray, dimensions, length_of, shown_attributes, variable_of
 from gzarr.metadata.conventions import ATTRIBUTE, MASK, UNLIMITED
 
@@ -250,14 +251,14 @@ def open_dataset(
 
 
 def as_dataarray(
-    array: Array, dims: Iterable[str] | None = None, *, coords: Any = None, name: str | None = None
+    array: Array | LazyView, dims: Iterable[str] | None = None, *, coords: Any = None, name: str | None = None
 ) -> xr.DataArray:
     """Return a lazy `xarray.DataArray` over an array. What is selected is read when its values are asked for.
 
     Parameters
     ----------
-    array : Array
-        The array.
+    array : Array or LazyView
+        The array, or a view of one.
     dims : iterable of str, optional
         Names of the axes. By default those that are stored with the array, or Xarray's ``dim_0``, ``dim_1``, ...
     coords : optional
@@ -281,9 +282,10 @@ def as_dataarray(
     stored = dimensions(array)
     if dims is None:
         dims = stored or tuple(f"dim_{axis}" for axis in range(array.ndim))
-    attributes = {key: value for key, value in array.attrs.items() if key != ATTRIBUTE}
+    whole = array.arrays[0] if isinstance(array, LazyView) else array
+    attributes = {key: value for key, value in whole.attrs.items() if key != ATTRIBUTE}
     variable = xr.Variable(tuple(dims), indexing.LazilyIndexedArray(LazyArray(array)), attributes)
-    return xr.DataArray(variable, coords=coords, name=name or array.basename or None)
+    return xr.DataArray(variable, coords=coords, name=name or whole.basename or None)
 
 
 class _Undecoded(AbstractDataStore):

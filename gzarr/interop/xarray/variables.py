@@ -14,6 +14,7 @@ from xarray.core import indexing
 from gzarr.codecs.v2 import to_numcodecs
 from gzarr.errors import GzarrError, MetadataError
 from gzarr.hierarchy.array import Array
+from gzarr.hierarchy.lazy_views import LazyView
 from gzarr.hierarchy.threads import run_in_thread
 from gzarr.metadata.conventions import ATTRIBUTE, MASK, decode_mask
 from gzarr.metadata.parts import split_codecs
@@ -32,26 +33,28 @@ class LazyArray(BackendArray):
 
     __slots__ = ("_array", "_unpack", "dtype", "shape")
 
-    def __init__(self, array: Array, unpack: Any = None) -> None:
+    def __init__(self, array: Array | LazyView, unpack: Any = None) -> None:
         self._array = array
         self._unpack = unpack
         self.shape = array.shape
         # Xarray recognizes text in arrays of objects by this metadata.
-        is_text = array.metadata.data_type.variable == "string" and array.dtype.hasobject
+        meta = array.arrays[0].metadata if isinstance(array, LazyView) else array.metadata
+        is_text = meta.data_type.variable == "string" and array.dtype.hasobject
         stored = np.dtype("O", metadata={"element_type": str}) if is_text else array.dtype
         self.dtype = stored if unpack is None else unpack.dtype
 
     def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
         array = self._array
-        if isinstance(key, indexing.VectorizedIndexer):
-            # If only some axes have points, Xarray takes them out of the box around them.
-            points = all(isinstance(item, np.ndarray) for item in key.tuple)
-            support = indexing.IndexingSupport.VECTORIZED if points else indexing.IndexingSupport.OUTER
-            method = array.get_coordinate_selection if points else array.get_orthogonal_selection
-        else:
-            support = indexing.IndexingSupport.OUTER
-            method = array.get_orthogonal_selection
-        values = indexing.explicit_indexing_adapter(key, array.shape, support, method)
+        # If only some axes have points, Xarray takes them out of the box around them.
+        points = isinstance(key, indexing.VectorizedIndexer) and all(isinstance(i, np.ndarray) for i in key.tuple)
+        support = indexing.IndexingSupport.VECTORIZED if points else indexing.IndexingSupport.OUTER
+        selecting = array.vindex if points else array.oindex
+
+        def read(key: Any) -> Any:
+            found = selecting[key]
+            return found.result() if isinstance(found, LazyView) else found
+
+        values = indexing.explicit_indexing_adapter(key, array.shape, support, read)
         return values if self._unpack is None else self._unpack(values)
 
     async def async_getitem(self, key: indexing.ExplicitIndexer) -> Any:
@@ -117,9 +120,9 @@ def length_of(axis: Any) -> int | tuple[int, ...]:
     return length
 
 
-def dimensions(array: Array) -> tuple[str, ...] | None:
+def dimensions(array: Array | LazyView) -> tuple[str, ...] | None:
     """Return the names of an array's axes, or None if an axis has none."""
-    names = array.dimension_names or array.attrs.get(ATTRIBUTE)
+    names = array.dimension_names or (None if isinstance(array, LazyView) else array.attrs.get(ATTRIBUTE))
     if names is None:
         return None if array.ndim else ()
     named = tuple(name for name in names if isinstance(name, str))
