@@ -9,7 +9,7 @@ import typer
 import gzarr
 from gzarr.cli.commands import command
 from gzarr.cli.copy_options import CopyOptions
-from gzarr.cli.options import with_options
+from gzarr.cli.options import where_they_fit, with_options
 
 
 @command("Copy and convert")
@@ -29,4 +29,4 @@ def copy(
     $ gzarr copy data.zarr rechunked.zarr --chunks 100,100 --compressor zstd:3
     $ gzarr copy old.zarr new.zarr --zarr-format 3 --resume
     """
-    print(gzarr.transfer(source, dest, **options.keywords()))
+    print(gzarr.transfer(source, dest, **where_they_fit(source, options.keywords())))

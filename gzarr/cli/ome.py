@@ -11,7 +11,7 @@ import gzarr
 from gzarr.cli.colors import print_report
 from gzarr.cli.commands import command, show
 from gzarr.cli.copy_options import CopyOptions
-from gzarr.cli.options import AsJson, BlockMemory, Device, IfExists, Skip, misuse, numbers, with_options
+from gzarr.cli.options import AsJson, BlockMemory, Device, IfExists, Skip, channel_names, misuse, numbers, with_options
 from gzarr.display.progress import in_terminal
 from gzarr.errors import CopyError
 from gzarr.errors.escaping import escaped
@@ -177,8 +177,7 @@ def thumbnail(
     --------
     $ gzarr ome thumbnail slide.zarr slide.png --size 512
     """
-    names = None if channels is None else [int(n) if n.isdecimal() else n for n in channels.split(",")]
-    out.write_bytes(_opened(path, series).thumbnail(size, names))
+    out.write_bytes(_opened(path, series).thumbnail(size, channel_names(channels)))
     print(f"wrote {escaped(out)}")
 
 

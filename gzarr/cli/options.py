@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import itertools
+import sys
 from collections.abc import Callable
 from dataclasses import fields
 from typing import Annotated, Any, Literal, TypeAlias, get_type_hints
@@ -13,6 +14,7 @@ import typer
 
 import gzarr
 from gzarr.errors import ArrayNotFoundError
+from gzarr.errors.escaping import escaped
 
 #: How many arrays an error names.
 _NAMED = 10
@@ -92,6 +94,11 @@ def numbers(text: str) -> list[float]:
         raise typer.BadParameter(f"{text!r} is not a list of numbers such as 2,0.5,0.5") from None
 
 
+def channel_names(text: str | None) -> list[int | str] | None:
+    """Read labels and numbers of channels."""
+    return None if text is None else [int(part) if part.isdecimal() else part for part in text.split(",")]
+
+
 def skipped(text: str) -> Any:
     """Read an element that is missing: a number, nan, or none for False."""
     if text == "none":
@@ -127,6 +134,30 @@ BlockMemory: TypeAlias = Annotated[
         parser=mebibytes, metavar="MIB", help="How much memory data may take. By default 256, or what one block needs."
     ),
 ]
+
+
+def where_they_fit(source: str, keywords: dict[str, Any]) -> dict[str, Any]:
+    """Keywords of a copy in which lists of lengths are for those arrays of a group that have as many axes.
+
+    Prints which arrays are left alone. Raises BadParameter if the lists fit none.
+    """
+    lists = {key: keywords[key] for key in ("chunks", "shards") if isinstance(keywords.get(key), (list, tuple))}
+    node = gzarr.open(source, mode="r", device="cpu") if lists else None
+    if not isinstance(node, gzarr.Group):
+        return keywords
+    ndims = {name: member.ndim for name, member in node.members(None) if isinstance(member, gzarr.Array)}
+    each = {name: dict(given) for name, given in keywords.get("each", {}).items()}
+    others = set()
+    for key, given in lists.items():
+        fitting = [name for name, ndim in ndims.items() if ndim == len(given)]
+        if not fitting:
+            raise misuse(f"no array has {len(given)} axes; give lengths by axes, such as time=12", f"--{key}")
+        others |= ndims.keys() - {*fitting} - each.keys()
+        for name in fitting:
+            each.setdefault(name, {}).setdefault(key, given)
+    if others:
+        print(f"left as they are, of other dimensions: {', '.join(map(escaped, sorted(others)))}", file=sys.stderr)
+    return {name: value for name, value in keywords.items() if name not in lists} | {"each": each}
 
 
 def open_array(path: str, device: str) -> gzarr.Array:

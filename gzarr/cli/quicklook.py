@@ -12,7 +12,7 @@ import typer
 
 import gzarr
 from gzarr.cli.commands import command
-from gzarr.cli.options import NodePath, no_array
+from gzarr.cli.options import NodePath, channel_names, no_array
 from gzarr.cli.stats import Raw, Scale
 from gzarr.errors import GzarrError, MetadataError
 from gzarr.errors.escaping import escaped
@@ -54,10 +54,13 @@ def quicklook(
     out: Annotated[
         Path | None, typer.Argument(metavar="PNG", help="The file to write. By default, NAME.png of the array.")
     ] = None,
-    size: Annotated[int, typer.Option(metavar="N", min=1, help="Pixels of the longer side.")] = 512,
+    size: Annotated[int, typer.Option(metavar="N", min=1, help="Pixels of the longer side, at least.")] = 512,
     at: Annotated[
         str | None,
         typer.Option(metavar="AXIS=N,...", help="Where axes are cut, by name or number. By default, in the middle."),
+    ] = None,
+    channels: Annotated[
+        str | None, typer.Option(metavar="NAME,...", help="Channels of an image, by label or number. By default, all.")
     ] = None,
     raw: Raw = False,
 ) -> None:
@@ -78,12 +81,36 @@ def quicklook(
     if isinstance(node, gzarr.Group):
         if not {"ome", "multiscales"} & set(node.attrs):
             raise no_array(path, node)
-        from gzarr.images import open_image
-
-        place.write_bytes(open_image(path, "r", device="cpu").thumbnail(size))
+        place.write_bytes(_image(path, size, at, channels))
     else:
         place.write_bytes(_png(_pixels(node, path.rstrip("/").rpartition("/")[0] or ".", size, at, raw=raw)))
     print(f"wrote {escaped(place)}")
+
+
+def _image(path: str, size: int, at: str | None, channels: str | None) -> bytes:
+    """A plane of an OME-Zarr image in the colours of its channels, as PNG. Raises BadParameter."""
+    import io
+
+    from PIL import Image
+
+    from gzarr.images import open_image
+
+    image = open_image(path, "r", device="cpu")
+    position = {}
+    for part in at.split(",") if at else ():
+        name, _, index = part.partition("=")
+        if name not in image.axes or not index.isdecimal():
+            raise typer.BadParameter(f"{part!r} cuts no axis: there are {', '.join(image.axes)}", param_hint="--at")
+        position[name] = image.translation(0)[name] + image.scale(0)[name] * int(index)
+    drawn = image.thumbnail(size, channel_names(channels), position=position)
+    with Image.open(io.BytesIO(drawn)) as picture:
+        factor = -(-size // max(picture.size))
+        if factor == 1:
+            return drawn
+        larger = picture.resize((picture.width * factor, picture.height * factor), Image.Resampling.NEAREST)
+    file = io.BytesIO()
+    larger.save(file, "PNG")
+    return file.getvalue()
 
 
 def _pixels(array: gzarr.Array, folder: str, size: int, at: str | None, *, raw: bool) -> NDArray[np.uint8]:
@@ -108,7 +135,7 @@ def _pixels(array: gzarr.Array, folder: str, size: int, at: str | None, *, raw: 
         values = np.where(missing.find(array.backend, values, ()), np.nan, values)
     values = abs(values) if values.dtype.kind == "c" else values
     if array.ndim == 1:
-        return _curve(_scaled(values)[0])
+        return _curve(values, size, Scale() if raw else Scale.of(array))
     y, x = (_coordinate(array, first + axis, folder) for axis in (0, 1))
     if y is not None and y.to_north:
         values = values[::-1]
@@ -168,7 +195,7 @@ def _resized(values: NDArray[Any], size: int, ratio: float | None) -> NDArray[An
 
     height, width = values.shape[:2]
     if ratio is None:
-        factor = max(size // max(height, width), 1)
+        factor = -(-size // max(height, width))
         lengths = height * factor, width * factor
     else:
         lengths = max(round(size * min(ratio, 1)), 1), max(round(size * min(1 / ratio, 1)), 1)
@@ -239,14 +266,19 @@ def _text(label: str) -> NDArray[np.uint8]:
     return np.kron(np.hstack(digits), np.full((_DOT, _DOT), 255)).astype(np.uint8)
 
 
-def _curve(shares: NDArray[np.float64]) -> NDArray[np.uint8]:
-    """A curve in white on black; what is not finite is not drawn."""
+def _curve(values: NDArray[Any], size: int, scale: Scale) -> NDArray[np.uint8]:
+    """A curve beside the bar of its values; what is not finite is not drawn."""
     import numpy as np
 
-    canvas = np.zeros((_CURVE, len(shares)), np.uint8)
-    (drawn,) = np.nonzero(np.isfinite(shares))
-    canvas[_CURVE - 1 - (shares[drawn] * (_CURVE - 1)).astype(int), drawn] = 255
-    return canvas
+    shares, low, high = _scaled(values)
+    places = np.linspace(0, len(shares) - 1, max(len(shares), size))
+    shares = np.interp(places, np.arange(len(shares)), shares)
+    drawn = np.nan_to_num(shares) * (_CURVE - 1)
+    ends = np.stack([drawn, np.append(drawn[1:], drawn[-1:])]).astype(int)  # of the line to the next pixel
+    rows = np.arange(_CURVE - 1, -1, -1)[:, None]
+    line = (rows >= ends.min(0)) & (rows <= ends.max(0)) & np.isfinite(shares) & np.isfinite(np.append(shares[1:], 0))
+    canvas = np.where(line[..., None], _colors(shares), 0).astype(np.uint8)
+    return np.hstack([canvas, _bar(_CURVE, float(scale.value(low)), float(scale.value(high)))])
 
 
 def _png(pixels: NDArray[np.uint8]) -> bytes:

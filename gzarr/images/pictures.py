@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gzarr.errors import MetadataError, SelectionError
-from gzarr.hierarchy.missing import Missing, missing_of
+from gzarr.hierarchy.missing import Missing, missing_by_convention
 from gzarr.images.image_data import ImageData
 from gzarr.images.ome.axes import by_axis, with_lengths
 from gzarr.images.ome.channels import Channel, new_channels
@@ -187,7 +187,7 @@ def _scene(
     known = image.channels if len(image.channels) == n else new_channels([Channel()] * n, n, image.dtype)
     if not image.channels and n == 3 and image.dtype == np.uint8:
         known = tuple(Channel(color=color) for color in ("FF0000", "00FF00", "0000FF"))
-    return _DrawnPlanes(image, at, axis, _chosen(known, channels, where), missing_of(skip, image.levels[0]))
+    return _DrawnPlanes(image, at, axis, _chosen(known, channels, where), missing_by_convention(skip, image.levels[0]))
 
 
 def _chosen(known: Sequence[Channel], wanted: Channels, where: str) -> list[tuple[int, Channel]]:

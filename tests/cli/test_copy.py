@@ -63,3 +63,17 @@ def test_wrong_numbers_are_misuse_that_is_explained(source, tmp_path, capsys, op
         main(["copy", str(source), str(tmp_path / "b.zarr"), *option])
     assert stopped.value.code == 2
     assert f"{option[1]!r} is not a" in capsys.readouterr().err
+
+
+def test_lists_apply_where_they_fit(source, tmp_path, capsys):
+    root = gzarr.open_group(source)
+    root.create_array("t", data=np.arange(20), chunks=(4,))
+    root.create_array("deep/y", data=np.zeros((4, 6)), chunks=(2, 2))
+    dest = str(tmp_path / "b.zarr")
+    assert main(["copy", source, dest, "--chunks", "4,6", "--each", "x:chunks=20,10"]) == 0
+    assert capsys.readouterr().err == "left as they are, of other dimensions: t\n"
+    copied = gzarr.open_group(dest, mode="r")
+    assert [copied[name].chunks for name in ("x", "t", "deep/y")] == [(20, 10), (4,), (4, 6)]
+    with pytest.raises(SystemExit, match="2"):
+        main(["copy", source, str(tmp_path / "c.zarr"), "--chunks", "4,6,8"])
+    assert "no array has 3 axes" in " ".join(capsys.readouterr().err.split())

@@ -25,13 +25,13 @@ def drawn(array: np.ndarray, tmp_path: Path, *options: str, **named: object) -> 
 
 def test_a_plane_is_drawn_in_the_colours_of_a_bar(tmp_path: Path) -> None:
     seen = drawn(RAMP, tmp_path)
-    plane, bar = seen[:, : 60 * 8], seen[:, 60 * 8 + 8 : 60 * 8 + 24]
-    assert seen.shape[0] == 40 * 8
-    light = plane[4::8, 4::8].sum(axis=-1).astype(int)
+    plane, bar = seen[:, : 60 * 9], seen[:, 60 * 9 + 8 : 60 * 9 + 24]
+    assert seen.shape[0] == 40 * 9
+    light = plane[4::9, 4::9].sum(axis=-1).astype(int)
     assert (np.diff(light.ravel()) >= -3).mean() > 0.97  # the scale grows lighter
     assert [tuple(plane[0, 0]), tuple(plane[-1, -1])] == [(68, 1, 84), (253, 231, 37)]
     assert [tuple(bar[-1, 0]), tuple(bar[0, 0])] == [(68, 1, 84), (253, 231, 37)]
-    assert set(seen[:, 60 * 8 + 24 :].reshape(-1, 3).sum(axis=-1)) == {0, 765}  # digits in white on black
+    assert set(seen[:, 60 * 9 + 24 :].reshape(-1, 3).sum(axis=-1)) == {0, 765}  # digits in white on black
     assert drawn(RAMP, tmp_path, "--size", "20").shape[0] == 14
 
 
@@ -88,14 +88,18 @@ def test_a_place_that_is_none_is_misuse(tmp_path: Path, at: str, capsys: pytest.
 def test_colours_and_curves(tmp_path: Path) -> None:
     colors = np.random.default_rng(0).integers(0, 255, (30, 20, 3)).astype("u1")
     np.testing.assert_array_equal(drawn(colors, tmp_path, "--size", "30"), colors)
-    np.testing.assert_array_equal(drawn(colors, tmp_path)[8::17, 8::17], colors)
+    large = drawn(colors, tmp_path)
+    assert large.shape == (540, 360, 3)  # at least 512 pixels, a whole number for each element
+    np.testing.assert_array_equal(large[8::18, 8::18], colors)
     np.testing.assert_array_equal(
         drawn(np.dstack([colors, colors[..., :1]]), tmp_path, "--size", "30")[..., :3], colors
     )
     curve = drawn(np.arange(100.0), tmp_path)
-    assert curve.shape == (128, 100)
-    assert np.argmax(curve, axis=0).tolist() == sorted(np.argmax(curve, axis=0), reverse=True)
-    assert not drawn(np.array([1.0, np.nan, 2.0]), tmp_path)[:, 1].any()
+    assert curve.shape[0] == 128
+    tops = np.argmax(curve[:, :512].sum(axis=-1) > 0, axis=0)
+    assert tops.tolist() == sorted(tops, reverse=True)
+    assert (tops[0], tops[-1]) == (127, 0)
+    assert not drawn(np.array([1.0, np.nan, 2.0]), tmp_path)[:, 100:400].any()
 
 
 @pytest.mark.parametrize("value", [0.0, np.nan, np.inf, 1e300])
@@ -111,6 +115,16 @@ def test_images_are_drawn_as_images_and_groups_are_not(tmp_path: Path, capsys: p
     assert main(["quicklook", str(tmp_path / "i.zarr"), str(tmp_path / "i.png"), "--size", "30"]) == 0
     with Picture.open(tmp_path / "i.png") as picture:
         assert picture.size == (30, 20)
+    create_image(tmp_path / "c.zarr", np.stack([RAMP, 0 * RAMP])[None].astype("u2"), axes="tcyx", levels=1)
+    options = [str(tmp_path / "c.zarr"), str(tmp_path / "c.png"), "--at", "t=0", "--channels"]
+    for channel, is_dark in (("0", False), ("1", True)):
+        assert main(["quicklook", *options, channel]) == 0
+        with Picture.open(tmp_path / "c.png") as picture:
+            assert picture.size == (540, 360)
+            assert (np.asarray(picture).max() == 0) == is_dark
+    with pytest.raises(SystemExit, match="2"):
+        main(["quicklook", *options[:2], "--at", "z=0"])
+    assert "there are t, c, y, x" in capsys.readouterr().err
     gzarr.open_group(tmp_path / "g.zarr", mode="w").create_array("b/c", data=["text"])
     assert main(["quicklook", str(tmp_path / "g.zarr"), "x.png"]) == 1
     assert "one of its arrays: b/c" in capsys.readouterr().err

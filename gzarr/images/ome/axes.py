@@ -295,7 +295,9 @@ def check_axes(axes: Sequence[ImageAxis], notes: Notes, place: str) -> None:
     ranks = [_RANKS.get(axis.type or "", 1) for axis in axes]
     if ranks != sorted(ranks):
         what = f"time must come first, then the channel or another axis, then space; got {names}"
-        notes.fatal(place, what, "transpose the levels, and list their axes anew")
+        order = sorted(range(len(names)), key=ranks.__getitem__)
+        listed = [names[number] for number in order]
+        notes.fatal(place, what, f"transpose the data, by data.transpose{tuple(order)}, and list the axes as {listed}")
 
 
 def names_of(axes: Iterable[ImageAxis]) -> tuple[str, ...]:
