@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from gzarr import selfcheck
 from gzarr.gpu.codecs import TABLE
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.hostbuild import find_compiler
+from gzarr.gpu.pipeline import copies
 
 needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
 
@@ -23,7 +25,7 @@ def test_a_device_without_faults_passes() -> None:
 
 @needs_compiler
 def test_each_kind_of_fault_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    decompress, place = EmulatedDevice.decompress, EmulatedDevice.launch
+    decompress, point_copies = EmulatedDevice.decompress, copies.point_copies
 
     def spoil(self: Any, decoder: str, source: Any, nbytes: Any, target: Any, *args: Any, **options: Any) -> Any:
         outcome = decompress(self, decoder, source, nbytes, target, *args, **options)
@@ -36,12 +38,12 @@ def test_each_kind_of_fault_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         names = {fault.partition(":")[0] for fault in selfcheck.find_faults("emulated")}
         assert names == {"blosc lz4 byte-shuffled", "lz4", "delta and shuffle"}
 
-    def no_points(self: Any, kernel: str, n_threads: int, args: Any) -> None:
-        if kernel != "place_points":
-            place(self, kernel, n_threads, args)
+    def no_points(*args: Any, **options: Any) -> copies.BoxCopies:
+        made = point_copies(*args, **options)
+        return replace(made, counts=np.zeros_like(made.counts))
 
     with monkeypatch.context() as patch:
-        patch.setattr(EmulatedDevice, "launch", no_points)
+        patch.setattr(copies, "point_copies", no_points)
         faults = selfcheck.find_faults("emulated")
         assert "big-endian transposed: the GPU reads other values than the CPU at single points" in faults
     with monkeypatch.context() as patch:

@@ -406,7 +406,7 @@ def kvikio_reads(gpu: Gpu) -> Any:
     return answer
 
 
-def place_box_variants(gpu: Gpu) -> Any:
+def placement_variants(gpu: Gpu) -> Any:
     """Registers, local memory and time of the placement kernel, by block size and register limit.
 
     An array is read, and its placement launched again in every variant while its chunks are on the device.
@@ -473,7 +473,7 @@ QUESTIONS: dict[str, Question] = {
     **reads.QUESTIONS,
     "kvikio_reads": kvikio_reads,
     **{f"streams_per_second {codec}": streams_per_second(codec) for codec in ("lz4", "zstd", "deflate", "snappy")},
-    "place_box_variants": place_box_variants,
+    "placement_variants": placement_variants,
     "sum_rates": sums.sum_rates,
     "zstd_temp_sync": zstd_temp_sync,
     **{f"truncated {codec}": truncated(codec) for codec in HOST_CODECS},

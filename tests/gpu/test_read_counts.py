@@ -81,13 +81,8 @@ DIRECT_COSTS = {
     "raw": COSTS["raw"]._replace(uploads=1, waits=2),
     "lz4": COSTS["lz4"]._replace(uploads=2, waits=3, down=16),
 }
-#: What is read: parts of chunks, which are placed, and all of them, which are decoded straight into the result.
-PARTS, WHOLE = np.s_[:, :60], np.s_[:]
-#: Costs where no chunk has to be placed.
-WHOLE_COSTS = {
-    name: COSTS[name]._replace(calls=COSTS[name].calls - calls(), uploads=COSTS[name].uploads - 1)
-    for name in ("blosclz", "lz4", "zstd", "gzip", "zlib", "crc32c", "sharded crc32c")
-}
+#: What is read: parts of chunks.
+PARTS = np.s_[:, :60]
 #: Bytes of tables for each chunk, and of a batch: see `gzarr.gpu.pipeline.launching`.
 TABLE_NBYTES, BATCH_NBYTES = 480, 2048
 #: The kernels of which each batch launches one.
@@ -101,17 +96,16 @@ def check(
     open_on: Callable[[Any, int | None], gzarr.Array],
     where: Any,
     encoded_go_up: bool,
-    wanted: Any = PARTS,
 ) -> None:
-    """Read an array with different numbers of chunks and batches, and compare. wanted: what is read."""
+    """Read an array with different numbers of chunks and batches, and compare."""
     for rows, cap in SHAPES:
         store = MemoryStore() if where is None else LocalStore(where / str(rows))
         stored = gzarr.create_array(store, data=DATA, chunks=(rows, 64), overwrite=True, device="cpu", **cost.options)
         array = open_on(stored, cap)
         device = array.backend._device
-        array[wanted]
+        array[PARTS]
         device.taken()
-        np.testing.assert_array_equal(array.backend._device.inner.download(array[wanted]), DATA[wanted])
+        np.testing.assert_array_equal(array.backend._device.inner.download(array[PARTS]), DATA[PARTS])
         found = device.taken()
         n_chunks = len(DATA) // rows
         n_batches = sum(found[name] for name in cost.calls & PLACING or sorted(cost.calls)[:1])
@@ -136,15 +130,6 @@ def test_a_batch_is_few_calls_and_waits(chain) -> None:
         return gzarr.open_array(stored.store, mode="r", device=backend)
 
     check(COSTS[chain], open_on, None, encoded_go_up=True)
-
-
-@pytest.mark.parametrize("chain", WHOLE_COSTS)
-def test_a_batch_of_contiguous_chunks_is_not_placed(chain) -> None:
-    def open_on(stored: gzarr.Array, cap: int | None) -> gzarr.Array:
-        backend = GpuBackend(CountingDevice(EmulatedDevice()), max_device_nbytes=cap)
-        return gzarr.open_array(stored.store, mode="r", device=backend)
-
-    check(WHOLE_COSTS[chain], open_on, None, encoded_go_up=True, wanted=WHOLE)
 
 
 @pytest.mark.parametrize("chain", DIRECT_COSTS)

@@ -131,7 +131,7 @@ def test_written_arrays(tmp_path_factory: pytest.TempPathFactory) -> None:
         check_writes(device, tmp_path_factory.mktemp("written"), data)
 
     check()
-    assert {"copy_plain", "place_points", "find_written", "copy_streams"} <= set(device.launches)
+    assert {"copy_plain", "find_written", "copy_streams"} <= set(device.launches)
 
 
 def check_writes(device: CountingDevice, path: Path, data: st.DataObject) -> None:

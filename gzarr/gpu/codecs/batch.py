@@ -106,7 +106,7 @@ class Chunks:
     Attributes
     ----------
     owner : Array or None
-        The device array that holds them; None if all are placed.
+        The device array that holds them; None if something else does.
     addresses : Table
         int64, address of each chunk.
     nbytes : int
@@ -115,8 +115,6 @@ class Chunks:
         The chunks as a uint8 device array (n, nbytes) if they are contiguous, else None.
     shuffle : Shuffle or None
         How they are still shuffled; None if they are plain.
-    placed : NDArray[np.bool_] or None
-        Which of them are at the batch's targets, so that they need not be copied; None if none is.
     """
 
     owner: Array | None
@@ -124,17 +122,9 @@ class Chunks:
     nbytes: int
     rows: Array | None = None
     shuffle: Shuffle | None = None
-    placed: NDArray[np.bool_] | None = None
 
     def __len__(self) -> int:
         return self.addresses.size
-
-    def take(self, which: NDArray[np.bool_]) -> Chunks:
-        """Some of the chunks, none of which is placed."""
-        shuffle = self.shuffle
-        if shuffle is not None:
-            shuffle = Shuffle(shuffle.mode[which], shuffle.typesize[which], shuffle.blocksize[which])
-        return Chunks(self.owner, self.addresses[which], self.nbytes, None, shuffle)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -178,9 +168,6 @@ class BatchContext:
         Where its memory comes from; None for memory of its own.
     later : int
         Bytes of device memory that it will take when its chunks are decoded.
-    targets : Table or None
-        int64, address in the result of each chunk that is wanted there as its decoded bytes are, 0 for other chunks;
-        None if there is none, or if what the decoder of streams makes is not the decoded chunk.
     """
 
     device: Device
@@ -188,7 +175,6 @@ class BatchContext:
     held: list[Any] = field(default_factory=list)
     pipeline_slot: PipelineSlot | None = None
     later: int = 0
-    targets: Table | None = None
 
     def require(self, n: int, nbytes: int) -> None:
         """Have device memory for what decoding n chunks will take, before anything is uploaded.

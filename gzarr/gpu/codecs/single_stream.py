@@ -37,13 +37,11 @@ from gzarr.gpu.codecs.entry import (
 from gzarr.gpu.codecs.headers import Bytes, Mask, Sizes, Stored, refuse
 from gzarr.gpu.codecs.transfers import (
     ALIGNMENT,
-    at_targets,
     byte_ranges,
-    count_rows,
     decode_on_host,
     decompress,
     decompress_nbytes,
-    new_chunks,
+    new_rows,
     upload_tables,
 )
 from gzarr.gpu.device.nvcomp_tables import CODECS as NVCOMP
@@ -181,11 +179,10 @@ def _decoder(form: Format, step: Step, device: Device) -> Decoder | str:
         source, encoded = batch.offsets[here] + form.header, batch.sizes[here] - form.header - form.trailer
         sizes = expected[here]
         cost = decompress_nbytes(context, form.decoder, source, encoded, sizes)
-        placed = at_targets(context, limits.alignment.output) if stride == nbytes else None
-        context.require(n, batch.upload_nbytes + (count_rows(n, placed) + n - here.size) * stride + cost)
+        context.require(n, batch.upload_nbytes + (2 * n - here.size) * stride + cost)
         source = context.device.address(batch.staging_buffer) + source
-        made = new_chunks(context, n, stride, placed)
-        chunks = made if stride == nbytes else Chunks(made.owner, made.addresses, nbytes)
+        rows, places = new_rows(context, n, stride)
+        chunks = Chunks(rows, places, nbytes, rows if stride == nbytes else None)
         target = chunks.addresses[here]
         decompress(context, name, form.decoder, here, (source, encoded, target, sizes))
         if form.stored is not None:

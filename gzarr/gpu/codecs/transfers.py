@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,12 +18,18 @@ from gzarr.gpu.device.protocol import Table
 from gzarr.gpu.kernels import BIT_SHUFFLED, BYTE_SHUFFLED, PLAIN, unit_starts
 from gzarr.gpu.kernels.parts import (
     BLOCK_UNITS,
+    SHUFFLED,
+    TOO_LARGE,
     Boxes,
     Shuffles,
     Shuffling,
+    cut,
     describe,
     describe_tiles,
     divisors,
+    in_bytes,
+    plain_shuffles,
+    runs,
     shuffled_items,
 )
 from gzarr.gpu.kernels.sources import BLOCK_THREADS, UNIT_NBYTES
@@ -31,9 +38,12 @@ from gzarr.storage.base import host_view
 
 #: Tables and streams begin at multiples of this many bytes, which suits every kernel and decoder.
 ALIGNMENT = 16
-#: The fast copies by what they copy, and their most blocks.
+#: The kernels by the mode of what they copy, the most blocks of a launch, and the mode of what is copied by tiles.
 _COPIES = {PLAIN: "copy_plain", BYTE_SHUFFLED: "copy_bytes", BIT_SHUFFLED: "copy_bits"}
 _MAX_BLOCKS = 1 << 31
+_TILED = 3
+#: The values of boxes of bytes.
+_BYTES = 0, np.zeros(1, np.uint8)
 
 
 def upload_tables(context: BatchContext, *tables: NDArray[Any]) -> list[int]:
@@ -89,37 +99,6 @@ def new_rows(context: BatchContext, n: int, nbytes: int) -> tuple[Array, Table]:
     """Allocate device memory for n chunks. Returns: a uint8 array (n, nbytes), and the address of every row."""
     rows = context.empty(n * nbytes).reshape(n, nbytes)
     return rows, _row_addresses(context, rows)
-
-
-def at_targets(
-    context: BatchContext, alignment: int, plain: NDArray[np.bool_] | None = None
-) -> NDArray[np.bool_] | None:
-    """Which chunks can be decoded straight to the batch's targets; None if none can.
-
-    alignment: of the decoder's output. plain: which chunks the decoder does not leave shuffled; None for all.
-    """
-    if context.targets is None:
-        return None
-    placed = (context.targets != 0) & (context.targets % alignment == 0)
-    if plain is not None:
-        placed &= plain
-    return placed if placed.any() else None
-
-
-def count_rows(n: int, placed: NDArray[np.bool_] | None) -> int:
-    """How many of n chunks need a row, as they have no place yet."""
-    return n if placed is None else n - int(np.count_nonzero(placed))
-
-
-def new_chunks(context: BatchContext, n: int, nbytes: int, placed: NDArray[np.bool_] | None) -> Chunks:
-    """Places for n chunks to be decoded to: the batch's targets, and device memory for those that are not placed."""
-    if placed is None or context.targets is None:
-        rows, addresses = new_rows(context, n, nbytes)
-        return Chunks(rows, addresses, nbytes, rows)
-    addresses, owner = context.targets.copy(), None
-    if not placed.all():
-        owner, addresses[~placed] = new_rows(context, count_rows(n, placed), nbytes)
-    return Chunks(owner, addresses, nbytes, placed=placed)
 
 
 def rows_as_chunks(context: BatchContext, rows: Array) -> Chunks:
@@ -186,48 +165,68 @@ def copy_streams(context: BatchContext, source: Table, target: Table, nbytes: Ta
     context.device.launch("copy_streams", int(starts[-1]), (source.size, *tables))
 
 
-def copy_boxes(
-    context: BatchContext, boxes: Boxes, shuffles: Shuffles, values: tuple[int, NDArray[Any]]
-) -> NDArray[np.intp]:
-    """Copy the parts of a batch that fast kernels can copy, with one launch for each kind of shuffle among them.
+def copy_boxes(context: BatchContext, boxes: Boxes, shuffles: Shuffles, values: tuple[int, NDArray[Any]]) -> None:
+    """Copy the parts of a batch, with one launch for each kind of shuffle among them, if they are not odd.
 
     values: bytes of the numbers whose order is reversed, or 0; and one element that missing chunks are full of, in the
         target's byte order.
-    Returns: the numbers of the parts that were not copied.
     """
+    mode = _copied(context, boxes, shuffles, values)
+    for reason in np.unique(mode[mode < 0]).tolist():
+        which = np.flatnonzero(mode == reason)
+        some, given = boxes.take(which), values
+        if reason == SHUFFLED:
+            some = replace(some, source=_unshuffled(context, some.source, shuffles.take(which)))
+        elif reason == TOO_LARGE:
+            some = cut(some)
+        else:
+            (at,) = upload_tables(context, np.frombuffer(values[1].tobytes(), np.uint8))
+            some, given = in_bytes(some, values[0], at), _BYTES
+        copy_boxes(context, some, plain_shuffles(some.source.size), given)
+
+
+def _copied(
+    context: BatchContext, boxes: Boxes, shuffles: Shuffles, values: tuple[int, NDArray[Any]]
+) -> NDArray[np.int64]:
+    """Copy the parts that kernels take. Returns: of each, the mode, or why it was not copied (`Descriptors.mode`)."""
     swap_unit, fill = values
-    listed = boxes.listed
-    left = ~listed
-    tiles = describe_tiles(boxes, shuffles, swap_unit)
-    if tiles is not None:
-        which = np.flatnonzero((tiles.mode == PLAIN) & left)
-        left[which] = not _launch_copies(context, "copy_tiles", tiles.table[which], 1, (swap_unit,))
-    parts = describe(boxes, shuffles, swap_unit)
-    for mode, kernel in _COPIES.items():
-        which = np.flatnonzero((parts.mode == mode) & left)
-        if which.size:
-            table = parts.table if which.size == left.size else parts.table[which]
-            extra = (_constant(boxes.nbytes, swap_unit, fill),) if mode == PLAIN else ()
-            left[which] = not _launch_copies(context, kernel, table, BLOCK_UNITS, (swap_unit, *extra))
-    return np.flatnonzero(left | listed)
+    tiles, parts = describe_tiles(boxes, shuffles, swap_unit), describe(boxes, shuffles, swap_unit)
+    mode = parts.mode
+    if tiles is not None and (tiled := tiles.mode == PLAIN).any():
+        _launch_copies(context, "copy_tiles", tiles.table[tiled], 1, (swap_unit,))
+        mode = np.where(tiled, _TILED, mode)
+    for kind, kernel in _COPIES.items():
+        which = mode == kind
+        if which.any():
+            table = parts.table if which.all() else parts.table[which]
+            extra = (_constant(boxes.nbytes, swap_unit, fill),) if kind == PLAIN else ()
+            lists = boxes.lists.astype(np.uint32).view(np.int32)
+            _launch_copies(context, kernel, table, BLOCK_UNITS, (lists, swap_unit, *extra))
+    return mode
+
+
+def _unshuffled(context: BatchContext, sources: Table, shuffles: Shuffles) -> Table:
+    """Addresses of plain copies of shuffled chunks, each of which is made once."""
+    addresses, first, number = np.unique(sources, return_index=True, return_inverse=True)
+    how = shuffles.take(first)
+    plain = unshuffled(context, Chunks(None, addresses, int(how.nbytes[0]), None, Shuffle(*how[:3])))
+    return plain.addresses[number]
 
 
 def _launch_copies(
     context: BatchContext, kernel: str, table: NDArray[np.uint32], each: int, last: tuple[Any, ...]
-) -> bool:
-    """Launch a fast copy. each: units, or tiles, of a block of threads. last: its last arguments, with tables.
-
-    Returns: whether it was possible, as the parts have too many units for one launch otherwise.
-    """
+) -> None:
+    """Launch a copy. each: units, or tiles, of a block of threads. last: its last arguments, with tables."""
     per_part = -(-int(table[:, 5].max(initial=0)) // each)
     blocks = len(table) * per_part
-    if not blocks or blocks >= _MAX_BLOCKS:
-        return not blocks
-    by = (int(column[0]) for column in divisors(np.array([per_part])))
-    at = iter(upload_tables(context, table, *(item for item in last if isinstance(item, np.ndarray))))
-    args = (len(table), per_part, *by, next(at), *(next(at) if isinstance(x, np.ndarray) else x for x in last))
-    context.device.launch(kernel, blocks * BLOCK_THREADS, args)
-    return True
+    if blocks >= _MAX_BLOCKS:
+        for some in np.array_split(table, 2):
+            _launch_copies(context, kernel, some, each, last)
+    elif blocks:
+        by = (int(column[0]) for column in divisors(np.array([per_part])))
+        at = iter(upload_tables(context, table, *(item for item in last if isinstance(item, np.ndarray))))
+        args = (len(table), per_part, *by, next(at), *(next(at) if isinstance(x, np.ndarray) else x for x in last))
+        context.device.launch(kernel, blocks * BLOCK_THREADS, args)
 
 
 def _constant(nbytes: int, swap_unit: int, fill: NDArray[Any]) -> NDArray[np.uint8]:
@@ -317,10 +316,10 @@ def unshuffled(context: BatchContext, chunks: Chunks) -> Chunks:
     n = len(chunks)
     rows, addresses = new_rows(context, n, chunks.nbytes)
     shuffle = chunks.shuffle or plain_shuffle(n, chunks.nbytes)
-    nbytes, none = np.full(n, chunks.nbytes, np.int64), np.zeros(n, np.int64)
-    boxes = Boxes(chunks.addresses, none, addresses, nbytes[None], none[None] + 1, none[None] + 1, 1)
+    nbytes = np.full(n, chunks.nbytes, np.int64)
     info = (shuffle.mode, shuffle.typesize, shuffle.blocksize, nbytes)
-    left = copy_boxes(context, boxes, Shuffles(*info), (0, np.zeros(1, np.uint8)))
+    mode = _copied(context, runs(chunks.addresses, addresses, chunks.nbytes, 1), Shuffles(*info), _BYTES)
+    left = np.flatnonzero(mode < 0)
     if left.size:
         starts = unit_starts(nbytes[left])
         tables = (chunks.addresses[left], addresses[left], starts, *(column[left] for column in info))

@@ -33,21 +33,9 @@ TABLE_DTYPES: dict[str, np.dtype[Any]] = {
 }
 
 
-def box_threads(n_elements: int, copy_nbytes: int) -> int:
-    """Threads for place_box: one for a unit of elements of 1, 2, 4 or 8 bytes, or for a unit of one."""
-    if copy_nbytes in (1, 2, 4, 8):
-        return -(-n_elements * copy_nbytes // UNIT_NBYTES)
-    return n_elements * -(-copy_nbytes // UNIT_NBYTES)
-
-
 def xxh64_threads(n_streams: int) -> int:
     """Threads for xxh64: four for each stream."""
     return 4 * n_streams
-
-
-def point_threads(n_points: int, copy_nbytes: int) -> int:
-    """Threads for place_points: one for each 16-byte piece of each element."""
-    return n_points * -(-copy_nbytes // UNIT_NBYTES)
 
 
 def row_threads(n_rows: int, row_nbytes: int) -> int:

@@ -100,17 +100,18 @@ template <int T, int K, int EACH> GPU void unshuffle(const Part &part, const Tur
     copy_units<Unshuffled<T, K>, EACH, EACH>(part, turn, load, swap_unit);
 }
 
-// blocks_each: of a part; magic, shift: its divisor. swap_unit: bytes of numbers that lie in the other order, or 0.
+// lists: of indices, of all parts. blocks_each: of a part; magic, shift: its divisor. swap_unit: bytes of numbers that lie in the other order, or 0.
 extern "C" __global__ void __launch_bounds__(BLOCK_THREADS)
-    copy_bits(i64 n_parts, i64 blocks_each, i64 magic, i64 shift, const void *parts, i64 swap_unit) {
-    Grid grid = {(const Part *)parts, (u32)(n_parts * blocks_each), (u32)blocks_each, {(u32)magic, (u32)shift}};
+    copy_bits(i64 n_parts, i64 blocks_each, i64 magic, i64 shift, const void *parts, const i32 *lists,
+              i64 swap_unit) {
+    Grid grid = {(const Part *)parts, lists, (u32)(n_parts * blocks_each), (u32)blocks_each, {(u32)magic, (u32)shift}};
     u32 swap = (u32)swap_unit;
     for (u32 block = blockIdx.x; block < grid.n_blocks; block += gridDim.x) {
         const Part &part = part_of(grid, block);
         u32 first = first_unit(grid, block);
 #pragma unroll 1
         for (u32 k = 0; k < UNITS_EACH && first < part.n_units; k++, first += BLOCK_THREADS) {
-            Turn<1> turn = find_units<1>(part, first);
+            Turn<1> turn = find_units<1>(part, lists, first);
             switch (part.kind) { // 8 log2 T + log2 K
             case 0: unshuffle<1, 1>(part, turn, swap); break;
             case 3: unshuffle<1, 8>(part, turn, swap); break;

@@ -1,4 +1,4 @@
-// Parts of a wave as the fast copies take them: one descriptor each, made on the host (gzarr.gpu.kernels.parts).
+// Parts of a batch as the fast copies take them: one descriptor each, made on the host (gzarr.gpu.kernels.parts).
 //
 // A part is cut into units, each of which is contiguous in the source and in the target. Units are numbered along runs
 // of bytes, and runs along up to three levels: what is left of the axes after the host has joined those that follow
@@ -17,11 +17,12 @@ struct Divisor {
 
 GPU u32 divide(u32 n, Divisor by) { return (u32)(((u64)n * by.magic + by.magic) >> 32) >> by.shift; }
 
-// An axis, or several joined ones: units from one index to the next in the source and in the target, modulo 2^32.
+// An axis, or several joined ones: units from one index to the next in the source and in the target, modulo 2^32. If it
+// has index lists, these have the indices, from entry number from_list - 1 or to_list - 1 of all lists on.
 struct alignas(16) Level {
-    u32 from, to, count, unused;
+    u32 from, to, count, from_list;
     Divisor by;
-    u32 more[2];
+    u32 to_list, unused;
 };
 
 // How a chunk is still shuffled: see source.cuh. All blocks have whole items; those of bit shuffles a multiple of 8.

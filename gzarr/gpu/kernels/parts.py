@@ -1,9 +1,10 @@
-"""Makes the descriptors of the fast copies: which parts of a batch can take them, cut into which units.
+"""Makes the descriptors of the kernels that copy: which parts of a batch they can take, cut into which units.
 
-A part is a box of elements, each axis of which goes through the source and through the target with strides of its own.
-Axes that follow each other in both memories are joined, first into one run of bytes, then into levels, of which there
-may be three. Units are as wide as the addresses, runs and strides of a part allow, at most 16 bytes; of a shuffled
-chunk, they are a power of two of items. Everything is arithmetic on whole columns, one entry for each part.
+A part is a box of elements, each axis of which goes through the source and through the target with strides, or index
+lists, of its own. Axes that follow each other in both memories are joined, first into one run of bytes, then into
+levels, of which there may be three. Units are as wide as the addresses, runs and strides of a part allow, at most 16
+bytes; of a shuffled chunk, they are a power of two of items. Everything is arithmetic on whole columns, one entry for
+each part. Parts that no kernel can take are made simpler first: `cut` along an axis, or taken apart `in_bytes`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from gzarr.gpu.kernels.sources import UNIT_NBYTES
 
 #: Levels of a descriptor, and its 32-bit words; see parts.cuh.
 MAX_LEVELS, PART_WORDS = 3, 44
+#: Instead of a mode, why no kernel takes a part: its chunk must be unshuffled first; it is too large, or has too many
+#: axes; units would be smaller than the numbers that are swapped, or than an element of a missing chunk.
+SHUFFLED, TOO_LARGE, TOO_NARROW = -1, -2, -3
 #: Units that a block of threads copies, four for each thread; see rows.cuh.
 BLOCK_UNITS = 1024
 #: Elements along each side of a tile of copy_tiles, and fewest along the axes of a part that is worth tiles.
@@ -49,9 +53,10 @@ class Boxes:
         int64 (axes, n), bytes from one element to the next.
     nbytes : int
         Bytes of an element.
-    source_lists, target_lists : Column or None
-        int64 (axes, n), where the index list of an axis begins, whose indices the strides are of; -1, or None, for
-        none. Fast kernels do not take parts with lists.
+    source_lists, target_lists : Column
+        int64 (axes, n), where the index list of an axis begins, whose indices the strides are of; -1 for none.
+    lists : Column
+        The index lists.
     """
 
     source: Column
@@ -61,22 +66,24 @@ class Boxes:
     source_strides: Column
     target_strides: Column
     nbytes: int
-    source_lists: Column | None = None
-    target_lists: Column | None = None
-
-    @property
-    def listed(self) -> NDArray[np.bool_]:
-        """Which parts have an index list."""
-        listed = np.zeros(self.source.size, np.bool_)
-        for lists in (self.source_lists, self.target_lists):
-            if lists is not None:
-                listed |= (lists >= 0).any(axis=0)
-        return listed
+    source_lists: Column
+    target_lists: Column
+    lists: Column
 
     def take(self, which: NDArray[np.intp]) -> Boxes:
         """Some of the parts."""
-        columns = {field.name: getattr(self, field.name) for field in fields(self)}
-        return Boxes(**{name: value if np.ndim(value) == 0 else value[..., which] for name, value in columns.items()})
+        columns = {name: getattr(self, name)[..., which] for name in _PER_PART}
+        return Boxes(**columns, nbytes=self.nbytes, lists=self.lists)
+
+
+def runs(source: Column, target: Column, n: int, nbytes: int) -> Boxes:
+    """Parts that are n elements next to each other in both memories."""
+    none = np.zeros(source.size, np.int64)
+    along, lists = none[None] + nbytes, none[None] - 1
+    return Boxes(source, none, target, none[None] + n, along, along, nbytes, lists, lists, none[:0])
+
+
+_PER_PART = tuple(field.name for field in fields(Boxes) if field.name not in ("nbytes", "lists"))
 
 
 class Shuffles(NamedTuple):
@@ -94,28 +101,39 @@ class Shuffles(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Levels:
-    """The axes of parts after joining: bytes of a run, and (levels, n) counts and strides; `n` of them are used."""
+    """The axes of parts after joining: bytes of a run, and (levels, n) counts and strides; `n` of them are used.
+
+    lists: (2, levels, n), 1 + where the index lists of the source and of the target begin; 0 for none. reach: the same,
+    their largest indices.
+    """
 
     run: Column
     n: Column
     counts: Column
     source: Column
     target: Column
+    lists: Column
+    reach: Column
 
 
 class Descriptors(NamedTuple):
-    """Parts that a fast kernel copies.
+    """Parts that a kernel copies.
 
     Attributes
     ----------
     table : NDArray[np.uint32]
         uint32 (n, PART_WORDS), one descriptor for each part.
     mode : NDArray[np.int64]
-        int64 (n,), PLAIN, BYTE_SHUFFLED or BIT_SHUFFLED; -1 for parts that no fast kernel can copy.
+        int64 (n,), PLAIN, BYTE_SHUFFLED or BIT_SHUFFLED; or `SHUFFLED`, `TOO_LARGE` or `TOO_NARROW`.
     """
 
     table: NDArray[np.uint32]
     mode: NDArray[np.int64]
+
+
+def plain_shuffles(n: int) -> Shuffles:
+    """Those of n plain chunks, of any size."""
+    return Shuffles(np.zeros(n, np.uint8), np.ones(n, np.int32), np.ones(n, np.int64), np.ones(n, np.int64))
 
 
 class Shuffling(NamedTuple):
@@ -147,26 +165,73 @@ def divisors(numbers: Column) -> tuple[Column, Column]:
 def describe(boxes: Boxes, shuffles: Shuffles, swap_unit: int) -> Descriptors:
     """Make the descriptors of parts. swap_unit: bytes of the numbers whose order is reversed, or 0."""
     missing = boxes.source == 0  # may be read in any order
-    levels = _joined(replace(boxes, source_strides=np.where(missing, boxes.target_strides, boxes.source_strides)))
+    strides, lists = np.where(missing, boxes.target_strides, boxes.source_strides), boxes.source_lists.copy()
+    lists[:, missing] = -1
+    levels = _joined(replace(boxes, source_strides=strides, source_lists=lists))
     levels.source[:, missing] = 0
     mode, items = _shuffling(shuffles, missing)
     width, log_items = _units(boxes, levels, shuffles, (mode, items))
-    fits = (width >= max(swap_unit, 1)) & (levels.n <= MAX_LEVELS)
-    fits &= ~missing | ((width >= boxes.nbytes) & (UNIT_NBYTES % boxes.nbytes == 0))
+    narrow = (width < max(swap_unit, 1)) | (missing & ((width < boxes.nbytes) | (UNIT_NBYTES % boxes.nbytes != 0)))
     width = np.maximum(width, 1)
     total = levels.run // width * np.prod(levels.counts, axis=0)
-    extents = [_extent(levels, strides) // width < _LIMIT for strides in (levels.source, levels.target)]
-    repeats = (levels.counts > 1) & (levels.target == 0)
-    fits &= (total < _LIMIT) & extents[0] & extents[1] & ~repeats.any(axis=0)
+    large = (levels.n > MAX_LEVELS) | (total >= _LIMIT) | ((levels.counts > 1) & (levels.target == 0)).any(axis=0)
+    for strides, reach in zip((levels.source, levels.target), levels.reach, strict=True):
+        large |= _extent(levels, strides, reach) // width >= _LIMIT
     # Where each item of a large part would be loaded alone, the chunk is unshuffled first.
     across = ((boxes.counts > 1) & (np.abs(boxes.source_strides) == boxes.nbytes)).any(axis=0)
     alone = (mode != PLAIN) & across & (levels.run == boxes.nbytes)
     alone |= (mode == BIT_SHUFFLED) & (log_items < 3) & (levels.run < shuffles.nbytes)
-    fits &= ~alone | (_UNSHUFFLED_SHARE * total * width < shuffles.nbytes)
+    alone &= _UNSHUFFLED_SHARE * total * width >= shuffles.nbytes
     kind = np.where(mode == PLAIN, log_items, 8 * _log2(shuffles.typesize) + log_items)
     table = _table(boxes, levels, (mode, kind, width, total, missing))
     _add_blocks(table, boxes, shuffles, items)
-    return Descriptors(table, np.where(fits, mode, -1))
+    why = np.where(mode != PLAIN, SHUFFLED, np.where(narrow, TOO_NARROW, TOO_LARGE))
+    return Descriptors(table, np.where(narrow | large | alone, why, mode))
+
+
+def cut(boxes: Boxes) -> Boxes:
+    """Parts of a single element along the axis along which a part reaches farthest, instead of each part."""
+    reach = np.maximum(np.abs(boxes.source_strides), np.abs(boxes.target_strides))
+    listed = (boxes.source_lists >= 0) | (boxes.target_lists >= 0)
+    some = np.arange(boxes.source.size)
+    axis = np.argmax(np.where((boxes.counts > 1) | listed, reach * boxes.counts + 1, 0), axis=0)
+    counts = boxes.counts[axis, some]
+    made, at = boxes.take(some.repeat(counts)), axis.repeat(counts)
+    rows = np.arange(at.size)
+    index = rows - (counts.cumsum() - counts).repeat(counts)
+    moved = []
+    for strides, lists in ((made.source_strides, made.source_lists), (made.target_strides, made.target_lists)):
+        begin = lists[at, rows]
+        numbers = index.copy()
+        numbers[begin >= 0] = boxes.lists[(begin + index)[begin >= 0]]
+        moved.append(numbers * strides[at, rows])
+        lists[at, rows] = -1
+    made.counts[at, rows] = 1
+    return replace(made, start=made.start + moved[0], target=made.target + moved[1])
+
+
+def in_bytes(boxes: Boxes, swap_unit: int, fill: int) -> Boxes:
+    """Parts of single bytes, which are in the right order already. fill: address of an element of missing chunks."""
+    missing, n = boxes.source == 0, boxes.source.size
+    unit = swap_unit if swap_unit > 1 else boxes.nbytes
+    back = (swap_unit > 1) & ~missing
+    none = np.full((2, n), -1, np.int64)
+
+    def with_bytes(strides: Column, last: NDArray[np.integer]) -> Column:
+        return np.concatenate((strides, np.stack((np.full(n, unit), last))))
+
+    return Boxes(
+        np.where(missing, fill, boxes.source),
+        np.where(missing, 0, boxes.start + np.where(back, unit - 1, 0)),
+        boxes.target,
+        np.concatenate((boxes.counts, np.array([[boxes.nbytes // unit], [unit]]).repeat(n, axis=1))),
+        with_bytes(np.where(missing, 0, boxes.source_strides), np.where(back, -1, 1)),
+        with_bytes(boxes.target_strides, np.ones(n, np.int64)),
+        1,
+        np.concatenate((np.where(missing, -1, boxes.source_lists), none)),
+        np.concatenate((boxes.target_lists, none)),
+        boxes.lists,
+    )
 
 
 def describe_tiles(boxes: Boxes, shuffles: Shuffles, swap_unit: int) -> Descriptors | None:
@@ -186,11 +251,12 @@ def describe_tiles(boxes: Boxes, shuffles: Shuffles, swap_unit: int) -> Descript
     fits = (boxes.counts[across] >= _LEAST_SIDE) & (boxes.counts[down] >= _LEAST_SIDE)
     fits &= (boxes.source_strides[across] == size) & (boxes.target_strides[down] == size)
     fits &= (boxes.source != 0) & (_shuffling(shuffles, boxes.source == 0)[0] == PLAIN)
+    fits &= (np.maximum(boxes.source_lists, boxes.target_lists) < 0).all(axis=0)
     if not fits.any():
         return None
     others = [axis for axis in range(len(boxes.counts)) if axis not in (across, down)]
-    strides = boxes.source_strides[others], boxes.target_strides[others]
-    levels = _joined(replace(boxes, counts=boxes.counts[others], source_strides=strides[0], target_strides=strides[1]))
+    of_axes = ("counts", "source_strides", "target_strides", "source_lists", "target_lists")
+    levels = _joined(replace(boxes, **{name: getattr(boxes, name)[others] for name in of_axes}))
     width, height = boxes.counts[across], boxes.counts[down]
     steps = boxes.source_strides[down], boxes.target_strides[across]
     every = boxes.source + boxes.start | boxes.target | steps[0] | steps[1]
@@ -198,8 +264,8 @@ def describe_tiles(boxes: Boxes, shuffles: Shuffles, swap_unit: int) -> Descript
     wide, tiles = _tiles(every, (width, height), size)
     total = tiles[0] * tiles[1] * np.prod(levels.counts, axis=0)
     spans = [
-        _extent(levels, levels.source) + np.abs(steps[0]) * height + size * width,
-        _extent(levels, levels.target) + np.abs(steps[1]) * width + size * height,
+        _extent(levels, levels.source, levels.reach[0]) + np.abs(steps[0]) * height + size * width,
+        _extent(levels, levels.target, levels.reach[1]) + np.abs(steps[1]) * width + size * height,
     ]
     fits &= (every % size == 0) & (levels.n <= MAX_LEVELS) & (total < _LIMIT) & (steps[0] > 0) & (steps[1] > 0)
     fits &= (spans[0] // size < _LIMIT) & (spans[1] // size < _LIMIT) & (levels.run == size)
@@ -252,33 +318,45 @@ def shuffled_items(source: Column, target: Column, nbytes: int, how: Shuffling) 
 def _joined(boxes: Boxes) -> Levels:
     """Join the axes of parts, from the innermost one on."""
     n = boxes.source.size
-    some = np.arange(n)
+    some, room = np.arange(n), (MAX_LEVELS + 1, n)
     levels = Levels(
         np.full(n, boxes.nbytes, np.int64),
         np.zeros(n, np.int64),
-        np.ones((MAX_LEVELS + 1, n), np.int64),
-        np.zeros((MAX_LEVELS + 1, n), np.int64),
-        np.zeros((MAX_LEVELS + 1, n), np.int64),
+        np.ones(room, np.int64),
+        *(np.zeros(shape, np.int64) for shape in (room, room, (2, *room), (2, *room))),
     )
-    for count, source, target in zip(
-        boxes.counts[::-1], boxes.source_strides[::-1], boxes.target_strides[::-1], strict=True
-    ):
-        many = count != 1
-        in_run = many & (levels.n == 0) & (source == levels.run) & (target == levels.run)
+    columns = boxes.counts, boxes.source_strides, boxes.target_strides, boxes.source_lists, boxes.target_lists
+    for count, source, target, *lists in zip(*(column[::-1] for column in columns), strict=True):
+        listed = np.maximum(*lists) >= 0
+        many = (count != 1) | listed
+        in_run = many & ~listed & (levels.n == 0) & (source == levels.run) & (target == levels.run)
         levels.run *= np.where(in_run, count, 1)
         many &= ~in_run
         if not many.any():
             continue
         top = np.minimum(np.maximum(levels.n, 1) - 1, MAX_LEVELS)
         reach = levels.counts[top, some]
-        joins = many & (levels.n > 0) & (source == reach * levels.source[top, some])
-        joins &= target == reach * levels.target[top, some]
+        joins = many & ~listed & (levels.n > 0) & (source == reach * levels.source[top, some])
+        joins &= (target == reach * levels.target[top, some]) & ~levels.lists[:, top, some].any(axis=0)
         levels.counts[top, some] *= np.where(joins, count, 1)
         new = np.flatnonzero(many & ~joins)
         at = np.minimum(levels.n[new], MAX_LEVELS)
         levels.counts[at, new], levels.source[at, new], levels.target[at, new] = count[new], source[new], target[new]
+        levels.lists[:, at, new] = np.stack(lists)[:, new] + 1
         levels.n[new] += 1
+    levels.reach = _reach(levels, boxes.lists)
     return levels
+
+
+def _reach(levels: Levels, lists: Column) -> Column:
+    """The largest index of each level, in the source and in the target; of an index list, or larger."""
+    starts = np.unique(levels.lists)
+    starts = starts[(starts > 0) & (starts <= lists.size)] - 1
+    if not starts.size:
+        return np.stack((levels.counts, levels.counts)) - 1
+    most = np.maximum.reduceat(lists, starts)
+    which = np.minimum(np.searchsorted(starts, levels.lists - 1), starts.size - 1)
+    return np.where(levels.lists > 0, most[which], levels.counts - 1)
 
 
 def _shuffling(shuffles: Shuffles, missing: NDArray[np.bool_]) -> tuple[NDArray[np.int64], tuple[Column, ...]]:
@@ -339,18 +417,17 @@ def _table(boxes: Boxes, levels: Levels, units: tuple[NDArray[np.int64], ...]) -
     columns = (kind, total, levels.n, per_run, *divisors(np.maximum(per_run, 1)), ~missing)
     table[:, 4:11] = np.stack(columns, axis=1).astype(np.uint32)
     sources, targets = levels.source // width, levels.target // width
-    reach = levels.counts - 1
     # Offsets are counted from the lowest address, so that they are not negative.
     for base, column, strides in ((0, 18, sources), (1, 19, targets)):
-        below = -(np.minimum(strides, 0) * reach).sum(axis=0)
+        below = -(np.minimum(strides, 0) * levels.reach[base]).sum(axis=0)
         moved = np.where(mode == PLAIN, below, 0) if base == 0 else below
         addresses[:, base] -= (moved * width).view(np.uint64)
         table[:, column] = (below if base == 1 else moved).astype(np.uint32)
     for k in range(int(min(levels.n.max(initial=0), MAX_LEVELS))):
         at, counts = 20 + 8 * k, levels.counts[k]
-        steps = np.stack((sources[k], targets[k], counts), axis=1)
-        table[:, at : at + 3] = (steps & 0xFFFFFFFF).astype(np.uint32)
-        table[:, at + 4 : at + 6] = np.stack(divisors(np.maximum(counts, 1)), axis=1).astype(np.uint32)
+        by = divisors(np.maximum(counts, 1))
+        entries = np.stack((sources[k], targets[k], counts, levels.lists[0, k], *by, levels.lists[1, k]), axis=1)
+        table[:, at : at + 7] = (entries & 0xFFFFFFFF).astype(np.uint32)
     return table
 
 
@@ -364,9 +441,9 @@ def _add_blocks(table: NDArray[np.uint32], boxes: Boxes, shuffles: Shuffles, ite
     table[:, 11:18] = (np.stack(columns, axis=1) & 0xFFFFFFFF).astype(np.uint32)
 
 
-def _extent(levels: Levels, strides: Column) -> Column:
+def _extent(levels: Levels, strides: Column, reach: Column) -> Column:
     """Bytes that a part spans in the source or in the target."""
-    spanned: Column = (np.abs(strides) * (levels.counts - 1)).sum(axis=0) + levels.run
+    spanned: Column = (np.abs(strides) * reach).sum(axis=0) + levels.run
     return spanned
 
 

@@ -1,7 +1,6 @@
-// The body that copy_plain, copy_bytes and copy_bits share: boxes of a wave whose rows are contiguous in the source and
-// in the target, with one descriptor for each part.
+// The body that copy_plain, copy_bytes and copy_bits share: parts of a batch, cut into units that are contiguous in the
+// source and in the target, with one descriptor for each part (gzarr.gpu.kernels.parts).
 //
-// It is what place_box does, for what is common; the host decides for each part (gzarr.gpu.kernels.parts).
 // One thread makes four units, 256 units apart. A unit is K items of T bytes (of a plain part, V bytes), the most that
 // the addresses of its part allow, so the kind of a part is the same for a whole block.
 #pragma once
@@ -19,6 +18,7 @@ template <int EACH> struct Turn {
 // What the blocks of a launch do: block number b belongs to part b / blocks_each.
 struct Grid {
     const Part *__restrict__ parts;
+    const i32 *__restrict__ lists;
     u32 n_blocks, blocks_each;
     Divisor by; // blocks_each
 };
@@ -29,8 +29,27 @@ GPU u32 first_unit(const Grid &grid, u32 block) {
     return (block - divide(block, grid.by) * grid.blocks_each) * BLOCK_UNITS + threadIdx.x;
 }
 
+template <int EACH>
+GPU void step_along(Turn<EACH> &turn, const Level &level, const i32 *__restrict__ lists, const u32 (&index)[EACH]) {
+    u32 from = level.from, to = level.to;
+    if ((level.from_list | level.to_list) == 0) {
+#pragma unroll
+        for (int k = 0; k < EACH; k++) {
+            turn.from[k] += index[k] * from;
+            turn.to[k] += index[k] * to;
+        }
+        return;
+    }
+    u32 from_list = level.from_list, to_list = level.to_list;
+#pragma unroll
+    for (int k = 0; k < EACH; k++) {
+        turn.from[k] += (from_list == 0 ? index[k] : (u32)lists[from_list - 1 + index[k]]) * from;
+        turn.to[k] += (to_list == 0 ? index[k] : (u32)lists[to_list - 1 + index[k]]) * to;
+    }
+}
+
 // The units from `first` on. In place of those beyond the part, the last unit, so that loads need no condition.
-template <int EACH> GPU Turn<EACH> find_units(const Part &part, u32 first) {
+template <int EACH> GPU Turn<EACH> find_units(const Part &part, const i32 *__restrict__ lists, u32 first) {
     Turn<EACH> turn;
     turn.first = first;
     u32 end = part.n_units - 1;
@@ -46,25 +65,19 @@ template <int EACH> GPU Turn<EACH> find_units(const Part &part, u32 first) {
     }
     if (part.n_levels == 0) return turn;
     u32 last = part.n_levels - 1;
+    u32 index[EACH];
 #pragma unroll 1
     for (u32 axis = 0; axis < last; axis++) {
         const Level level = part.levels[axis];
 #pragma unroll
         for (int k = 0; k < EACH; k++) {
             u32 next = divide(run[k], level.by);
-            u32 index = run[k] - next * level.count;
-            turn.from[k] += index * level.from;
-            turn.to[k] += index * level.to;
+            index[k] = run[k] - next * level.count;
             run[k] = next;
         }
+        step_along(turn, level, lists, index);
     }
-    // What is left is the index along the last level.
-    u32 from = part.levels[last].from, to = part.levels[last].to;
-#pragma unroll
-    for (int k = 0; k < EACH; k++) {
-        turn.from[k] += run[k] * from;
-        turn.to[k] += run[k] * to;
-    }
+    step_along(turn, part.levels[last], lists, run); // what is left is the index along the last level
     return turn;
 }
 

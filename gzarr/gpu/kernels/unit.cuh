@@ -39,25 +39,6 @@ GPU u64 load_number(const u8 *from, int n) {
     return value;
 }
 
-GPU void store_number(u8 *to, u64 value, int n) {
-    if (((u64)to & (n - 1)) == 0) {
-        if (n == 8) {
-            *(u64 *)to = value;
-        } else if (n == 4) {
-            *(u32 *)to = (u32)value;
-        } else if (n == 2) {
-            *(u16 *)to = (u16)value;
-        } else {
-            *to = (u8)value;
-        }
-        return;
-    }
-#pragma unroll
-    for (int k = 0; k < 8; k++) {
-        if (k < n) to[k] = (u8)(value >> (8 * k));
-    }
-}
-
 // The first n <= 16 bytes.
 GPU Unit load_bytes(const u8 *from, i64 n) {
     Unit unit = {0, 0};
@@ -107,31 +88,4 @@ GPU void store_unit(u8 *to, const Unit &unit) {
     } else {
         store_bytes(to, unit, 16);
     }
-}
-
-// Bytes of a plain chunk, or of values. null: the chunk is missing.
-struct Bytes {
-    const u8 *data;
-    i64 nbytes;
-};
-
-// The first n <= 16 bytes from a position on.
-GPU Unit unit_of(const Bytes &bytes, i64 position, i64 n) {
-    const u8 *from = bytes.data + position;
-    return n == 16 ? load_unit(from, bytes.data, bytes.data + bytes.nbytes) : load_bytes(from, n);
-}
-
-// Reverse the bytes of each number of `size` bytes (2, 4 or 8): swap neighbours, then pairs, then fours.
-GPU u64 reversed(u64 x, i64 size) {
-    x = (x >> 8 & 0x00ff00ff00ff00ffull) | (x & 0x00ff00ff00ff00ffull) << 8;
-    if (size > 2) x = (x >> 16 & 0x0000ffff0000ffffull) | (x & 0x0000ffff0000ffffull) << 16;
-    if (size > 4) x = x >> 32 | x << 32;
-    return x;
-}
-
-// Reverse the bytes within groups of swap_unit (0 or 1: none, 2, 4 or 8).
-GPU void swap_bytes(Unit &unit, i64 swap_unit) {
-    if (swap_unit < 2) return;
-    unit.low = reversed(unit.low, swap_unit);
-    unit.high = reversed(unit.high, swap_unit);
 }

@@ -1,7 +1,7 @@
 """Turns tables into columns of numbers for the kernels: which elements of which chunk are where in other memory.
 
-Theory of operation. Every read and write of the device is a `CopyTable` of boxes, or `PointCopies` of single elements,
-whatever the selection was. The other memory is a result, the blocks of a `CopyPlan`, or the values of a write. Columns
+Theory of operation. Every read and write of the device is a `CopyTable`, or a list of points for each chunk, whatever
+the selection was. The other memory is a result, the blocks of a `CopyPlan`, or the values of a write. Columns
 have an entry for every copy, so whole tables are turned by arithmetic.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,13 +55,6 @@ class Memory(NamedTuple):
     strides: Table
     dtype: np.dtype[Any]
     rows: int = 0
-
-    def of_points(self, points: PointCopies) -> Table:
-        """Addresses of points, in one flat block, or in a block for each chunk."""
-        if self.rows:
-            return np.asarray(self.addresses[points.owner] + points.position * self.strides[points.owner, 1])
-        stride = int(self.strides[0, 0]) if self.strides.size else 0  # a single point has no axis
-        return np.asarray(self.addresses[0] + points.position * stride)
 
 
 def memory_of(device: Device, out: Array | Sequence[Array]) -> Memory:
@@ -118,51 +111,6 @@ class BoxCopies:
         """Elements of each chunk that are copied."""
         return np.bincount(self.owner, self.nelements, self.nchunks).astype(np.int64)
 
-    def of_chunks(self, which: NDArray[np.bool_]) -> BoxCopies:
-        """The copies of some of the chunks, which are numbered anew."""
-        rows = which[self.owner]
-        numbers = which.cumsum() - 1
-        columns = (getattr(self, name)[..., rows] for name in _PER_COPY)
-        return replace(
-            self,
-            nchunks=int(np.count_nonzero(which)),
-            owner=numbers[self.owner[rows]],
-            **dict(zip(_PER_COPY, columns, strict=True)),
-        )
-
-
-_PER_COPY = ("start", "target", "counts", "inside", "outside", "in_list", "out_list")
-
-
-class PointCopies(NamedTuple):
-    """Single elements of chunks.
-
-    Attributes
-    ----------
-    nchunks : int
-        Number of chunks.
-    owner : NDArray[np.int32]
-        int32, the chunk of each.
-    element : Table
-        int64, its number in the chunk's memory.
-    position : Table
-        int64, its number in the result, or in the value.
-    """
-
-    nchunks: int
-    owner: NDArray[np.int32]
-    element: Table
-    position: Table
-
-    @property
-    def covered(self) -> Table:
-        """Elements of each chunk that are copied."""
-        return np.bincount(self.owner, minlength=self.nchunks)
-
-
-#: What of a batch is copied.
-Copies: TypeAlias = BoxCopies | PointCopies
-
 
 def box_copies(plan: DevicePlan, table: CopyTable, memory: Memory, order: Sequence[int] | None = None) -> BoxCopies:
     """Turn a table into columns. order: of the axes; None for that of the other memory."""
@@ -196,26 +144,6 @@ def box_copies(plan: DevicePlan, table: CopyTable, memory: Memory, order: Sequen
     )
 
 
-def direct_targets(plan: DevicePlan, copies: Copies, dtype: np.dtype[Any]) -> Table | None:
-    """Where the decoder of streams can put chunks, as their decoded bytes are wanted there; 0 elsewhere.
-
-    None if it can nowhere. dtype: of the result.
-    """
-    if not isinstance(copies, BoxCopies) or not plan.ends_in_streams or dtype != plan.stored:
-        return None
-    single = np.bincount(copies.owner, minlength=copies.nchunks) == 1
-    whole = single[copies.owner] & (copies.nelements == plan.chunk.nelements)
-    # All elements of a chunk are copied, so boxes are as large as it is. Axes of one element may have any stride.
-    fits = (copies.inside * dtype.itemsize == copies.outside) & (copies.inside > 0)
-    whole &= (fits | (copies.counts == 1)).all(axis=0)
-    whole &= (np.maximum(copies.in_list, copies.out_list) < 0).all(axis=0)
-    if not whole.any():
-        return None
-    targets = np.zeros(copies.nchunks, np.int64)
-    targets[copies.owner[whole]] = copies.target[whole]
-    return targets
-
-
 def take(table: CopyTable, chunks: Any) -> CopyTable:
     """Some chunks of a table, by a slice or by their numbers, without their objects."""
     spans, slots, firsts = table.spans, table.slots, table.firsts
@@ -235,11 +163,8 @@ def as_packed(table: CopyTable) -> CopyTable:
     return table._replace(spans=spans)
 
 
-def from_chunks(copies: Copies, addresses: Table, dtype: np.dtype[Any]) -> tuple[Copies, Memory]:
+def from_chunks(copies: BoxCopies, addresses: Table, dtype: np.dtype[Any]) -> tuple[BoxCopies, Memory]:
     """Copies from chunks of a dtype, which are like those that are copied to. addresses: of the former."""
-    if isinstance(copies, PointCopies):
-        strides = np.broadcast_to(np.array([0, dtype.itemsize], np.int64), (addresses.size, 2))
-        return copies._replace(position=copies.element), Memory(addresses, strides, dtype, rows=1)
     same = replace(
         copies,
         target=addresses[copies.owner] + copies.start * dtype.itemsize,
@@ -249,30 +174,46 @@ def from_chunks(copies: Copies, addresses: Table, dtype: np.dtype[Any]) -> tuple
     return same, Memory(addresses, addresses[:, None], dtype)
 
 
-def points_of(parts: Sequence[Part], strides: Sequence[int]) -> PointCopies:
-    """Return parts of a list of points as columns. strides: of a decoded chunk, in elements, for every array axis."""
-    element, position, owner = [], [], []
-    for number, part in enumerate(parts):
+def point_copies(plan: DevicePlan, parts: Sequence[Part], memory: Memory, *, once: bool = False) -> BoxCopies:
+    """Parts of a list of points as columns: boxes of one axis with index lists on both sides.
+
+    once: take every element of a chunk once, for the last of several points, as NumPy assigns.
+    """
+    elements, positions = [], []
+    for part in parts:
         inside = part.inside if isinstance(part.inside, tuple) else np.nonzero(part.inside)  # a mask
-        n = inside[0].size if inside else 1
-        at = np.zeros(n, np.int64)
-        for index, stride in zip(inside, strides, strict=True):
-            at += index * stride
-        element.append(at)
-        out = part.out
-        position.append(np.arange(out.start, out.stop) if isinstance(out, slice) else out.reshape(-1))
-        owner.append(np.full(n, number, np.int32))
-    positions = np.concatenate(position).astype(np.int64)
-    return PointCopies(len(parts), np.concatenate(owner), np.concatenate(element), positions)
+        element = np.zeros(inside[0].size if inside else 1, np.int64)
+        for index, stride in zip(inside, plan.strides, strict=True):
+            element += index * stride
+        position: Table = np.arange(element.size)
+        if not memory.rows:  # else each part has a block of its own
+            position = np.arange(part.out.start, part.out.stop) if isinstance(part.out, slice) else part.out.reshape(-1)
+        last = last_of_each(element) if once else None
+        elements.append(element if last is None else element[last])
+        positions.append(position if last is None else position[last])
+    n, counts = len(parts), np.array([element.size for element in elements])
+    begins = (counts.cumsum() - counts)[None]
+    strides = memory.strides[:, -1] if memory.strides.size else np.zeros(1, np.int64)  # a single point has no axis
+    return BoxCopies(
+        nchunks=n,
+        owner=np.arange(n),
+        start=np.zeros(n, np.int64),
+        target=np.broadcast_to(memory.addresses, n),
+        counts=counts[None],
+        inside=np.ones((1, n), np.int64),
+        outside=np.broadcast_to(strides, (1, n)),
+        in_list=begins,
+        out_list=begins + counts.sum(),
+        lists=np.concatenate([*elements, *positions]),
+        order=(0,),
+    )
 
 
-def copies_of(device: Device, plan: DevicePlan, parts: Sequence[Part], out: Array | Slots) -> Copies:
+def copies_of(device: Device, plan: DevicePlan, parts: Sequence[Part], out: Array | Slots) -> BoxCopies:
     """Turn parts of the reference path into columns. out: what they go to."""
     rows, memory = (len(out.blocks[0]), out.blocks) if isinstance(out, Slots) else (0, out)
-    table = table_of_parts(parts, rows)
-    if table is None:
-        return points_of(parts, plan.strides)
-    return box_copies(plan, table, memory_of(device, memory))
+    table, there = table_of_parts(parts, rows), memory_of(device, memory)
+    return point_copies(plan, parts, there) if table is None else box_copies(plan, table, there)
 
 
 def distinct(table: CopyTable) -> CopyTable:
@@ -293,14 +234,6 @@ def distinct(table: CopyTable) -> CopyTable:
             lists += inside[last], outs
             end += 2 * last.size
     return table._replace(spans=spans, lists=np.concatenate(lists))
-
-
-def distinct_points(copies: PointCopies, nelements: int) -> PointCopies:
-    """The same points with every element of a chunk once. nelements: of a chunk."""
-    last = last_of_each(copies.owner * np.int64(max(nelements, 1)) + copies.element)
-    if last is None:
-        return copies
-    return PointCopies(copies.nchunks, copies.owner[last], copies.element[last], copies.position[last])
 
 
 def last_of_each(numbers: Indices) -> NDArray[np.intp] | None:

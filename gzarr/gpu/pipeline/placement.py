@@ -103,8 +103,6 @@ class DevicePlan:
         Whether encoded chunks may be read straight to the device.
     host_decodes : bool
         Whether the host has every codec for sure, as no library may be missing.
-    ends_in_streams : bool
-        Whether what the decoder of streams makes are the decoded chunks, as no filter comes after it.
     """
 
     host: tuple[Codec, ...]
@@ -122,7 +120,6 @@ class DevicePlan:
     phase: int = 0
     skips_host: bool = False
     host_decodes: bool = True
-    ends_in_streams: bool = False
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -159,7 +156,6 @@ def make_device_plan(
         nstreams=_count_streams(steps[:split], codecs),
         filters=sum(codec.scratch for codec in codecs[n_folded:split] if codec is not None and not codec.takes_streams),
         host_decodes=not any(codec is not None and codec.host_may_lack for codec in codecs),
-        ends_in_streams=_ends_in_streams(steps[n_folded:split], codecs[n_folded:split]),
     )
     placement = _placements(steps, split, n_folded, decoders, device)
     return plan, tuple(
@@ -172,13 +168,6 @@ def _count_streams(steps: Sequence[Step], codecs: Sequence[DeviceCodec | None]) 
     """Streams that the device decodes for a chunk, or a guess. steps: those on the device."""
     pairs = zip(steps, codecs, strict=False)
     return next((codec.nstreams(step) for step, codec in pairs if codec is not None and codec.takes_streams), 0)
-
-
-def _ends_in_streams(steps: Sequence[Step], codecs: Sequence[DeviceCodec | None]) -> bool:
-    """Whether the last decoder of a chain takes streams. The bytes codec passes chunks on."""
-    first = 1 if steps and isinstance(steps[0].spec, BytesCodec) else 0
-    codec = codecs[first] if first < len(codecs) else None
-    return codec is not None and codec.takes_streams
 
 
 def device_codecs(steps: Sequence[Step], n_folded: int) -> list[DeviceCodec | None]:

@@ -16,11 +16,8 @@ from gzarr.gpu.pipeline.batches import in_batches, positions
 from gzarr.gpu.pipeline.copies import (
     COPY_NBYTES,
     BoxCopies,
-    Copies,
     Memory,
-    PointCopies,
     copies_of,
-    direct_targets,
     memory_of,
 )
 from gzarr.gpu.pipeline.launching import place, place_plain
@@ -38,7 +35,7 @@ Decode = Callable[[BatchContext], Chunks | None]
 
 
 def place_batch(
-    pipeline_slot: PipelineSlot, plan: DevicePlan, into: tuple[Copies, Memory, Fields], present: Any, decode: Decode
+    pipeline_slot: PipelineSlot, plan: DevicePlan, into: tuple[BoxCopies, Memory, Fields], present: Any, decode: Decode
 ) -> int:
     """Decode chunks and place them. Returns: bytes of all copies. Raises: CodecError, OverLimitError.
 
@@ -46,15 +43,11 @@ def place_batch(
     a slice for all.
     """
     copies, memory, fields = into
-    later = later_nbytes(plan, copies.nchunks)
-    if isinstance(copies, BoxCopies):
-        later += COPY_NBYTES * (copies.owner.size - copies.nchunks)
-    if isinstance(copies, PointCopies) or copies.lists.size or copies.order != plan.order:
+    later = later_nbytes(plan, copies.nchunks) + COPY_NBYTES * (copies.owner.size - copies.nchunks)
+    if copies.lists.size or copies.order != plan.order:
         # Shuffled chunks are unshuffled first.
         later += copies.nchunks * (plan.chunk.nbytes or 0)
     context = BatchContext(pipeline_slot.device, pipeline_slot=pipeline_slot, later=later)
-    targets = direct_targets(plan, copies, memory.dtype) if fields is None else None
-    context.targets = None if targets is None else targets[present]
     chunks = None
     try:
         with stage("decode", timed=True):
@@ -160,11 +153,8 @@ def packed(context: BatchContext, pieces: Sequence[Array], dtype: np.dtype[Any])
     )
 
 
-def of_packed(copies: Copies) -> Copies:
+def of_packed(copies: BoxCopies) -> BoxCopies:
     """The same copies of arrays that hold what is copied alone, each in C order of the array's axes."""
-    if isinstance(copies, PointCopies):
-        firsts = np.searchsorted(copies.owner, np.arange(copies.nchunks))
-        return copies._replace(element=np.arange(copies.owner.size) - firsts[copies.owner])
     steps = np.ones_like(copies.counts)
     order = np.argsort(copies.order).tolist()
     counts = copies.counts[order]

@@ -20,14 +20,13 @@ from gzarr.gpu.codecs.floats import why_not_cast
 from gzarr.gpu.device.pipeline_slots import PipelineSlot
 from gzarr.gpu.device.protocol import Device
 from gzarr.gpu.pipeline.copies import (
-    Copies,
+    BoxCopies,
     Memory,
     as_packed,
     box_copies,
     distinct,
-    distinct_points,
     memory_of,
-    points_of,
+    point_copies,
     take,
 )
 from gzarr.gpu.pipeline.placement import DevicePlan
@@ -36,7 +35,7 @@ from gzarr.indexing.plan import Part
 from gzarr.indexing.tables import CopyTable, table_of_parts
 
 #: Brings the values of some chunks to the device: (batch, range of the chunks) -> what is copied, and where it is.
-Values: TypeAlias = Callable[[BatchContext, slice], tuple[Copies, Memory]]
+Values: TypeAlias = Callable[[BatchContext, slice], tuple[BoxCopies, Memory]]
 
 
 def values_of(device: Device, plan: DevicePlan, value: Any, parts: Sequence[Part]) -> Values:
@@ -46,7 +45,7 @@ def values_of(device: Device, plan: DevicePlan, value: Any, parts: Sequence[Part
     """
     dtype = plan.chunk.dtype.newbyteorder("=")
 
-    def separate(context: BatchContext, memory: Memory, some: slice) -> tuple[Copies, Memory]:
+    def separate(context: BatchContext, memory: Memory, some: slice) -> tuple[BoxCopies, Memory]:
         return _gathered(plan, parts[some], memory), memory
 
     if device.owns(value):
@@ -62,7 +61,7 @@ def values_of(device: Device, plan: DevicePlan, value: Any, parts: Sequence[Part
         if len(dtypes) == 1 and all(map(device.owns, pieces)) and not why_not_cast(pieces[0].dtype, dtype):
             return lambda context, some: separate(context, _of_arrays(device, pieces[some]), some)
 
-    def downloaded(context: BatchContext, some: slice) -> tuple[Copies, Memory]:
+    def downloaded(context: BatchContext, some: slice) -> tuple[BoxCopies, Memory]:
         there = [device.download(piece) if device.owns(piece) else np.asarray(piece) for piece in pieces[some]]
         return separate(context, packed(context, there, dtype), some)
 
@@ -73,21 +72,17 @@ def values_of_table(device: Device, plan: DevicePlan, value: Array, table: CopyT
     """What brings the values of a table to the device, which are on it already, and need not be cast on the host."""
     memory = memory_of(device, value)
 
-    def values(context: BatchContext, some: slice) -> tuple[Copies, Memory]:
+    def values(context: BatchContext, some: slice) -> tuple[BoxCopies, Memory]:
         return box_copies(plan, distinct(take(table, some)), memory, plan.order), memory
 
     return values
 
 
-def _gathered(plan: DevicePlan, parts: Sequence[Part], memory: Memory) -> Copies:
+def _gathered(plan: DevicePlan, parts: Sequence[Part], memory: Memory) -> BoxCopies:
     """What is copied into the chunks of parts, every element once. memory: of the whole value, or of each part."""
     table = table_of_parts(parts)
     if table is None:
-        points = points_of(parts, plan.strides)
-        if memory.rows:
-            firsts = np.searchsorted(points.owner, np.arange(points.nchunks))
-            points = points._replace(position=np.arange(points.owner.size) - firsts[points.owner])
-        return distinct_points(points, plan.chunk.nelements)
+        return point_copies(plan, parts, memory, once=True)
     if memory.rows:
         table = as_packed(table)._replace(slots=np.arange(len(parts)))
     return box_copies(plan, distinct(table), memory, plan.order)

@@ -30,7 +30,7 @@ from gzarr.gpu.device.protocol import Table
 from gzarr.gpu.kernels import row_threads
 from gzarr.gpu.kernels.sources import UNIT_NBYTES
 from gzarr.gpu.pipeline.batches import positions
-from gzarr.gpu.pipeline.copies import Copies, Memory, from_chunks
+from gzarr.gpu.pipeline.copies import BoxCopies, Memory, from_chunks
 from gzarr.gpu.pipeline.launching import gather, launch_rows
 from gzarr.gpu.pipeline.placement import DevicePlan, EncodePlan
 from gzarr.gpu.pipeline.read import decoded
@@ -110,7 +110,7 @@ def buffers_of(plan: EncodePlan, encoded: Packed, n: int) -> list[Buffer | None]
     return buffers
 
 
-def _old_rows(context: BatchContext, plan: DevicePlan, old: Sequence[Buffer | None], copies: Copies) -> Array:
+def _old_rows(context: BatchContext, plan: DevicePlan, old: Sequence[Buffer | None], copies: BoxCopies) -> Array:
     """Rows with what will not be written over: old contents, or the fill value. Other rows are not initialized."""
     n, nbytes = len(old), plan.chunk.nbytes or 0
     present = [i for i, buffer in enumerate(old) if buffer is not None]
@@ -126,7 +126,7 @@ def _old_rows(context: BatchContext, plan: DevicePlan, old: Sequence[Buffer | No
     return rows
 
 
-def _merged(context: BatchContext, plan: DevicePlan, values: tuple[Copies, Memory], rows: Array) -> Array:
+def _merged(context: BatchContext, plan: DevicePlan, values: tuple[BoxCopies, Memory], rows: Array) -> Array:
     """Rows with the new values in them, cast if these are of another dtype."""
     copies, memory = values
     native, given = plan.stored.newbyteorder("="), memory.dtype.newbyteorder("=")

@@ -39,12 +39,10 @@ def test_wrong_launches_are_refused() -> None:
         DEVICE.launch("copy_streams", 1, copy_arguments()[:4])
     with pytest.raises(ValueError, match="the number of threads must be >= 0, got -1"):
         DEVICE.launch("copy_streams", -1, copy_arguments())
-    out = np.zeros(4)
+    out = np.zeros(4, np.uint8)
     out.flags.writeable = False
-    none = np.zeros(1, np.int64)
-    arguments = [0, none.astype(np.int32), none, none, none.astype(np.uint64), out, 8, 0, np.zeros(1), none]
-    with pytest.raises(ValueError, match="place_points, argument out: the array is written"):
-        DEVICE.launch("place_points", 1, arguments)
+    with pytest.raises(ValueError, match="find_written, argument written: the array is written"):
+        DEVICE.launch("find_written", 1, [0, 16, out, out, out])
 
 
 @needs_compiler

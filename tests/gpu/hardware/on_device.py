@@ -18,11 +18,8 @@ from gzarr.gpu.kernels import TABLE_DTYPES
 from gzarr.gpu.kernels.sources import KERNELS
 from tests.gpu.hardware.opening import pipeline_slot_of
 
-#: Tables of addresses: kernel -> (argument, argument that has the sizes, whether the kernel writes there). Boxes have
-#: no sizes: their columns say where they reach.
+#: Tables of addresses: kernel -> (argument, argument that has the sizes, whether the kernel writes there).
 POINTERS = {
-    "place_box": (("source", "source_nbytes", False), ("target", "", True)),
-    "place_points": (("part_src", "part_nbytes", False),),
     "shuffle": (("src", "nbytes", False), ("dst", "nbytes", True)),
     "unshuffle": (("src", "nbytes", False), ("dst", "nbytes", True)),
     "copy_streams": (("src", "nbytes", False), ("dst", "nbytes", True)),
@@ -33,23 +30,8 @@ _ALIGNMENT = 64
 
 def pointed(named: Mapping[str, Any], table: str, sizes: str) -> list[tuple[int, int]]:
     """The bytes that every row of a table of addresses stands for: where they begin, and where they end."""
-    addresses = named[table].tolist()
-    if sizes:
-        return [(low, low + nbytes) for low, nbytes in zip(addresses, named[sizes].tolist(), strict=True)]
-    return [_box_bounds(named, table, box, address) for box, address in enumerate(addresses)]
-
-
-def _box_bounds(named: Mapping[str, Any], table: str, box: int, low: int) -> tuple[int, int]:
-    """Where a box of place_box lies."""
-    counts, strides, lists = (named[name][:, box].tolist() for name in ("count", f"{table}_stride", f"{table}_list"))
-    if not all(counts):
-        return low, low
-    high = low + named["nbytes"]
-    for count, stride, at in zip(counts, strides, lists, strict=True):
-        indices = [0, count - 1] if at < 0 else named["lists"][at : at + count].tolist()
-        offsets = [index * stride for index in indices]
-        low, high = low + min(offsets), high + max(offsets)
-    return low, high
+    pairs = zip(named[table].tolist(), named[sizes].tolist(), strict=True)
+    return [(low, low + nbytes) for low, nbytes in pairs]
 
 
 def joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -14,7 +12,7 @@ from gzarr.gpu.codecs import checksums
 from gzarr.gpu.codecs.batch import BatchContext
 from gzarr.gpu.device import hostbuild
 from gzarr.gpu.device.emulated import EmulatedDevice
-from gzarr.gpu.kernels import BIT_SHUFFLED, BYTE_SHUFFLED, PLAIN, box_threads, prefix_sums
+from gzarr.gpu.kernels import BIT_SHUFFLED, BYTE_SHUFFLED, PLAIN
 from tests.gpu.kernels.reference import Shuffle
 
 DEVICE = hostbuild.HostKernels()
@@ -59,99 +57,6 @@ def make_sources(chunks: Sequence[np.ndarray | None], shuffles: Sequence[Shuffle
         np.array([0 if c is None else c.size for c in chunks], np.int64),
         list(chunks),
     )
-
-
-@dataclass
-class BoxColumns:
-    """place_box's columns of the parts of a `BoxPlan`, made from its axes: (ndim, n), sides "in" and "out"."""
-
-    count: np.ndarray
-    start: tuple[np.ndarray, np.ndarray]
-    step: tuple[np.ndarray, np.ndarray]
-    list: tuple[np.ndarray, np.ndarray]
-    lists: np.ndarray
-    elem_start: np.ndarray
-
-    @property
-    def n(self) -> int:
-        """Number of parts."""
-        return self.count.shape[1]
-
-
-def box_columns(axes: Sequence[Sequence[tuple]]) -> BoxColumns:
-    """axes: for every axis its spans. Parts are their product, the last axis running fastest."""
-    pool: list[int] = []
-
-    def side(index: slice | np.ndarray) -> tuple[int, int, int, int]:
-        """(count, start, step, place of the list)."""
-        if isinstance(index, slice):
-            numbers = range(index.start, index.stop, index.step or 1)
-            return len(numbers), numbers.start, numbers.step, -1
-        pool.extend(index.tolist())
-        return index.size, 0, 1, len(pool) - index.size
-
-    rows = [[(*side(span.inside), *side(span.out)) for span in spans] for spans in axes]
-    parts = list(itertools.product(*rows))
-    table = np.array(parts, np.int64).reshape(len(parts), len(axes), 8).transpose(2, 1, 0).copy()
-    assert (table[0] == table[4]).all()
-    return BoxColumns(
-        table[0],
-        (table[1], table[5]),
-        (table[2], table[6]),
-        (table[3], table[7]),
-        np.array(pool, np.int64),
-        prefix_sums(table[0].prod(axis=0, dtype=np.int64)),
-    )
-
-
-def place_boxes(
-    boxes: BoxColumns,
-    source: tuple[int, Sources, int | np.ndarray, np.ndarray],
-    target: tuple[int, np.ndarray, np.ndarray],
-    values: tuple[int, int, np.ndarray],
-    n_threads: int | None = None,
-) -> None:
-    """Launch place_box.
-
-    source: side, chunks, bytes of the first element, and strides. target: side, addresses, and strides. Strides are in
-    bytes, by axis; they and the bytes of the first element may be given for every part. values: bytes of an element, of
-    what is swapped, and the fill value.
-    """
-    (side, sources, first, inside), (other, addresses, outside), (nbytes, unit, fill) = source, target, values
-    strides = [given if given.ndim == 2 else given[:, None] for given in (inside, outside)]
-    starts = [(boxes.start[at] * given).sum(axis=0) for at, given in zip((side, other), strides, strict=True)]
-    steps = [np.ascontiguousarray(boxes.step[at] * given) for at, given in zip((side, other), strides, strict=True)]
-    columns = (sources.address, starts[0] + first, (starts[1] + addresses).astype(np.uint64), boxes.count, *steps)
-    columns += (boxes.list[side], boxes.list[other], boxes.lists, boxes.elem_start)
-    threads = box_threads(int(boxes.elem_start[-1]), nbytes) if n_threads is None else n_threads
-    args = (boxes.n, len(boxes.count), *columns, nbytes, unit, fill, sources.nbytes)
-    DEVICE.launch("place_box", threads, args)
-
-
-@dataclass(frozen=True)
-class Layout:
-    """How a result lies in memory: order of the axes, and for each axis how far apart elements are, and which way."""
-
-    order: tuple[int, ...]
-    steps: tuple[int, ...]
-    offset: int
-
-    def empty(self, shape: tuple[int, ...], dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
-        """(the array, all bytes of the memory that it is a view of)."""
-        spread = [shape[axis] * abs(self.steps[axis]) for axis in self.order]
-        nbytes = math.prod(spread) * dtype.itemsize
-        memory = np.full(self.offset + nbytes, 0xA5, np.uint8)
-        wide = memory[self.offset :].view(dtype).reshape(spread) if nbytes else np.empty(spread, dtype)
-        back = [self.order.index(axis) for axis in range(len(shape))]
-        return wide.transpose(back)[(*(slice(None, None, step) for step in self.steps), ...)], memory
-
-
-@st.composite
-def layouts(draw: st.DrawFn, ndim: int) -> Layout:
-    plain = draw(st.booleans())
-    order = tuple(range(ndim)) if plain else tuple(draw(st.permutations(range(ndim))))
-    steps = tuple(draw(st.sampled_from([1] if plain else [1, 1, 2, -1, -3])) for _ in range(ndim))
-    return Layout(order, steps, draw(st.sampled_from([0, 0, 0, 16, 8, 4, 2, 1, 3])))
 
 
 @st.composite

@@ -52,21 +52,10 @@ def test_every_source_file_is_a_kernel_or_shared() -> None:
 
 
 def test_unknown_kernels_are_named() -> None:
-    with pytest.raises(KeyError, match="no kernel 'place_boxes'; there are calculate, "):
-        sources.source("place_boxes")
-    with pytest.raises(KeyError, match="no kernel 'place_boxes'; there are calculate, "):
-        DEVICE.launch("place_boxes", 1, ())
-
-
-@pytest.mark.parametrize(
-    ("n", "nbytes", "box", "points"),
-    [
-        *[(0, 4, 0, 0), (1, 1, 1, 1), (16, 1, 1, 16), (17, 1, 2, 17), (5, 4, 2, 5), (5, 8, 3, 5), (5, 16, 5, 5)],
-        *[(5, 3, 5, 5), (5, 12, 5, 5), (5, 17, 10, 10), (5, 300, 95, 95)],
-    ],
-)
-def test_threads(n: int, nbytes: int, box: int, points: int) -> None:
-    assert (kernels.box_threads(n, nbytes), kernels.point_threads(n, nbytes)) == (box, points)
+    with pytest.raises(KeyError, match="no kernel 'copy_boxes'; there are calculate, "):
+        sources.source("copy_boxes")
+    with pytest.raises(KeyError, match="no kernel 'copy_boxes'; there are calculate, "):
+        DEVICE.launch("copy_boxes", 1, ())
 
 
 def test_unit_starts() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 
-from gzarr.gpu.kernels import PLAIN
+from gzarr.gpu.kernels import PLAIN, parts
 from tests.gpu.kernels.boxes import Case, cases, check
-from tests.gpu.kernels.launching import HAS_COMPILER, NO_COMPILER
+from tests.gpu.kernels.launching import HAS_COMPILER, NO_COMPILER, at_offset
+from tests.gpu.kernels.reference import Shuffle
 
 pytestmark = pytest.mark.skipif(not HAS_COMPILER, reason=NO_COMPILER)
 
@@ -15,3 +17,16 @@ pytestmark = pytest.mark.skipif(not HAS_COMPILER, reason=NO_COMPILER)
 @given(cases(PLAIN))
 def test_boxes(case: Case) -> None:
     check(case)
+
+
+@pytest.mark.parametrize("limit", [40, 7])
+def test_parts_that_are_too_large_are_cut(monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
+    """Those of more units than numbers have, or that reach too far, also by index lists in an order of their own."""
+    monkeypatch.setattr(parts, "_LIMIT", limit)
+    rng = np.random.default_rng(2)
+    chunk = at_offset(rng.integers(0, 256, 6 * 8 * 4, np.uint8), 0)
+    lists = {(0, 0): rng.integers(0, 6, 5), (1, 0): rng.permutation(5), (0, 1): rng.integers(0, 8, 7)}
+    for some in ({}, lists):
+        target = at_offset(np.zeros(5 * 7 * 4, np.uint8), 0)
+        case = Case((5, 7), [chunk], [Shuffle()], [0], (32, 4), target, [0], (28, 4), 4, 4, np.zeros(4, np.uint8), some)
+        assert set(check(case)) == {"copy_plain"}

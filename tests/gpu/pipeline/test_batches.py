@@ -105,23 +105,6 @@ def test_batches_that_are_cut_are_as_large_as_fits(refused: Counter[str]) -> Non
     assert 32 * 6936 < memory < 1.3 * 32 * (6936 + 5 * 1024 + 200)
 
 
-@pytest.mark.parametrize("chain", ["blosc lz4, 1 KiB", "blosclz", "zstd", "zlib"])
-def test_chunks_that_are_decoded_straight_into_the_result_have_no_rows(
-    chain: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    array, _ = opened(CHAINS[chain][0], 10 << 20)
-    taken: list[int] = []
-    take = Arena.take
-    monkeypatch.setattr(Arena, "take", lambda self, nbytes: taken.append(nbytes) or take(self, nbytes))
-    totals = []
-    for where in (PLACED, np.s_[:]):
-        taken.clear()
-        np.testing.assert_array_equal(array[where], DATA[where])
-        totals.append(sum(taken))
-    # Nor have they tables of the placement kernels.
-    assert DATA.nbytes <= totals[0] - totals[1] <= DATA.nbytes + 512 * 32
-
-
 @pytest.mark.parametrize("chain", ["blosc zstd, 1 KiB", "zstd", "gzip", "raw"])
 def test_writes_remember_what_fits(chain: str, refused: Counter[str]) -> None:
     options, _ = CHAINS[chain]

@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numcodecs import LZ4, Blosc, Zlib, Zstd
+from numcodecs import LZ4, Blosc, Zstd
 
 import gzarr
 from gzarr.chunk_io import engine
-from gzarr.errors import ChunkError
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.hostbuild import find_compiler
@@ -112,74 +111,3 @@ def test_the_reference_path_decodes_a_chunk_once_too() -> None:
     order = np.random.default_rng(1).permutation(70)
     read(opened(store, device), DATA, [(i, 0) for i in order], (1, 60), "f4", 16)
     assert sum(statuses) == 14
-
-
-def test_a_chunk_that_is_one_sample_is_decoded_into_its_slot(tmp_path: Path) -> None:
-    gzarr.create_array(LocalStore(tmp_path), data=DATA, chunks=(1, 60), compressor=Zlib(), zarr_format=2, device="cpu")
-    device = EmulatedDevice()
-    array = opened(LocalStore(tmp_path), device)
-    read(array, DATA, [(i, 0) for i in (33, 2, 69, 5, 0, 8, 1)], (1, 60))
-    assert "copy_plain" not in device.launches
-    device.launches.clear()
-    read(array, DATA, [(i, 0) for i in (33, 2, 69, 33, 0)], (1, 60))  # one of them twice
-    assert device.launches.count("copy_plain") == 1
-
-
-@pytest.mark.parametrize("shards", [None, (21, 33)])
-def test_missing_chunks_are_filled(tmp_path: Path, shards: Any) -> None:
-    store = LocalStore(tmp_path)
-    array = gzarr.create_array(store, shape=(70, 60), chunks=(7, 11), shards=shards, dtype="i4", fill_value=3)
-    array[30:, 30:] = DATA[30:, 30:]
-    for dtype in (None, "f8"):
-        read(opened(store), array[:], [(0, 0), (20, 20), (32, 40), (62, 52)], (8, 8), dtype)
-
-
-@pytest.mark.parametrize("dtype", ["V3", [("a", "i2"), ("b", "u1")], "f2", "c16", "?"])
-def test_elements_of_any_size_are_copied(tmp_path: Path, dtype: Any) -> None:
-    dtype = np.dtype(dtype)
-    data = np.random.default_rng(2).integers(0, 2, (40, 30 * dtype.itemsize), np.uint8).view(dtype)
-    gzarr.create_array(LocalStore(tmp_path), data=data, chunks=(7, 11), compressor=Blosc("lz4", 5, 1), device="cpu")
-    read(opened(LocalStore(tmp_path)), data, [(0, 0), (3, 9), (33, 22), (8, 8)], (7, 8))
-
-
-@pytest.mark.parametrize("ndim", [1, 4, 6])
-@pytest.mark.parametrize("missing", [False, True])
-def test_boxes_of_many_axes_are_copied(tmp_path: Path, ndim: int, missing: bool) -> None:
-    data = np.arange(1, 1 + 5**ndim, dtype="u2").reshape((5,) * ndim)
-    if missing:
-        data[(slice(3),) * ndim] = 0
-    gzarr.create_array(LocalStore(tmp_path), data=data, chunks=(3,) * ndim, device="cpu")
-    random = np.random.default_rng(ndim)
-    size = (2, 3, 2, 3, 2, 3)[:ndim]
-    starts = [tuple(int(random.integers(0, 6 - n)) for n in size) for _ in range(7)]
-    read(opened(LocalStore(tmp_path)), data, starts, size, None, 3)
-
-
-def test_blocks_may_have_strides_of_their_own(tmp_path: Path) -> None:
-    data = np.arange(6**5, dtype="i4").reshape((6,) * 5)
-    gzarr.create_array(LocalStore(tmp_path), data=data, chunks=(4,) * 5, device="cpu")
-    starts, slots, size = [(0, 1, 2, 1, 0), (2, 2, 2, 2, 2), (1, 0, 1, 0, 1)], [0, 2, 1], (3,) * 5
-    job = job_for(opened(LocalStore(tmp_path)), starts, size, slots, (np.dtype("i4"), 2, 2))
-    other = np.empty((3,) * 5 + (2,), "i4")
-    job = job._replace(out=(job.out[0], np.moveaxis(other, -1, 0)))
-    engine.read([job])
-    check(job, data, starts, slots)
-
-
-@pytest.mark.parametrize("shards", [None, (14, 22)])
-def test_a_damaged_chunk_is_named_and_the_others_are_read(tmp_path: Path, shards: Any) -> None:
-    store = LocalStore(tmp_path)
-    array = gzarr.create_array(store, data=DATA, chunks=(7, 11), shards=shards, compressor=Zstd(1), device="cpu")
-    key = "c/2/1" if shards is None else "c/1/0"
-    data = bytearray(store[key])
-    data[:2000] = bytes(len(data[:2000]))
-    store[key] = bytes(data)
-    starts = [(14, 12), (0, 44), (30, 30), (63, 0)]
-    with pytest.raises(ChunkError, match=key):
-        read(opened(store), DATA, starts, (2, 2))
-    store[key] = b"" if shards is None else bytes(len(data))
-    with pytest.raises(ChunkError, match=key):
-        read(opened(store), DATA, starts, (2, 2))
-    del store[key]
-    array = gzarr.open_array(store, mode="r", device="cpu")
-    read(opened(store), array[:], starts, (2, 2))

@@ -6,14 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.gpu.kernels import test_place_box
 from tests.gpu.kernels.boxes import BOXES
 from tests.gpu.kernels.launching import DEVICE, SUMS, Sums
 from tests.gpu.kernels.repeated import kernel_tests
 from tests.gpu.ptx import nvrtc
 from tests.gpu.ptx.capture import PtxDevice
 from tests.gpu.ptx.launching import PtxKernels
-from tests.gpu.ptx.memory import Fault
 from tests.properties.fewer import examples_of
 
 pytestmark = pytest.mark.skipif(nvrtc.why_missing() is not None, reason=str(nvrtc.why_missing()))
@@ -31,9 +29,3 @@ def on_device() -> Iterator[None]:
             yield
     finally:
         del DEVICE.launch, SUMS.of, BOXES.make
-
-
-def test_place_box_an_axis_without_extent_in_memory() -> None:
-    """The log of stores shows that all rows go to one."""
-    with pytest.raises(Fault, match="is stored by threads 0 and 1"):
-        test_place_box.test_an_axis_without_extent_in_memory()

@@ -22,13 +22,11 @@ from gzarr.gpu.codecs.entry import UNFIT, Decoder, DeviceCodec, Encoder, decoded
 from gzarr.gpu.codecs.envelopes import ZLIB_HEADER, ZLIB_TRAILER, stored_adler32, stored_xxh64
 from gzarr.gpu.codecs.transfers import (
     as_rows,
-    at_targets,
     copy_streams,
-    count_rows,
     decode_on_host,
     decompress,
     decompress_nbytes,
-    new_chunks,
+    new_rows,
     rows_as_chunks,
 )
 from gzarr.gpu.device.protocol import Device, Table
@@ -57,14 +55,14 @@ def _decoder(step: Step, device: Device) -> Decoder | str:
         if missing and to_host.any():
             groups = [streams.take(~to_host[streams.frame]) for streams in groups]
         mode = np.where(to_host, PLAIN, table.shuffle).astype(np.uint8)
-        placed = at_targets(context, 1, mode == PLAIN)
-        cost = (count_rows(len(batch), placed) + int(to_host.sum())) * nbytes + 64 * groups[headers.RAW].source.size
+        cost = (len(batch) + int(to_host.sum())) * nbytes + 64 * groups[headers.RAW].source.size
         for number, decoder in _DECODERS.items():
             streams = groups[number]
             cost += decompress_nbytes(context, decoder, streams.source, streams.csize, streams.nbytes)
         context.require(len(batch), batch.upload_nbytes + cost)
         base = context.device.address(batch.staging_buffer)
-        chunks = new_chunks(context, len(batch), nbytes, placed)
+        rows, places = new_rows(context, len(batch), nbytes)
+        chunks = Chunks(rows, places, nbytes, rows)
         for number, streams in enumerate(groups):
             if not streams.source.size:
                 continue
