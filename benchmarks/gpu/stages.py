@@ -69,7 +69,7 @@ def batches_of(nbytes: int | None) -> Iterator[None]:
     if nbytes is None:
         yield
         return
-    with mock.patch.multiple(sizing, BATCH_NBYTES=nbytes, BATCH_NSTREAMS=0, BATCHES_PER_READ=1):
+    with mock.patch.multiple(sizing, BATCH_NBYTES=nbytes, BATCH_NCHUNKS=0, BATCHES_PER_READ=1):
         yield
 
 

@@ -38,7 +38,7 @@ from gzarr.gpu.pipeline.placement import DevicePlan, make_device_plan
 from gzarr.gpu.pipeline.placing import is_small, place_from_host, place_parts
 from gzarr.gpu.pipeline.reducing import reduce_windows, reduces
 from gzarr.gpu.pipeline.resources import Resources
-from gzarr.gpu.pipeline.sizing import batch_nchunks, read_cost, write_cost
+from gzarr.gpu.pipeline.sizing import batch_nchunks, read_memory, write_memory
 from gzarr.gpu.pipeline.taking import take_rows
 from gzarr.gpu.pipeline.values import OnHost, values_of
 from gzarr.gpu.pipeline.write import buffers_of, encode_batch
@@ -197,8 +197,8 @@ class GpuBackend:
     def batch_nchunks(self, chain: Chain | None, nchunks: int, nbytes: int, *, writing: bool) -> int:
         """How many chunks one batch should hold, so that all that it needs fits into a pipeline slot."""
         plan = None if chain is None else _unpacked(chain).plan
-        cost = write_cost(plan, nbytes) if writing else read_cost(plan, nbytes)
-        return batch_nchunks(nchunks, cost, self._pipeline_slots.limit)
+        memory = write_memory(plan, nbytes) if writing else read_memory(plan, nbytes)
+        return batch_nchunks(nchunks, nbytes, memory, self._pipeline_slots.limit)
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], stream: object | None = None) -> Array:
         """An uninitialized array on the device, in native byte order; on the host if the device lacks the dtype."""
@@ -330,10 +330,8 @@ class GpuBackend:
         with self._pipeline_slots.borrow_to_write() as pipeline_slot:
             for event in ready:
                 self._device.wait(pipeline_slot.stream, event)
-            cost = write_cost(plan, plan.chunk.nbytes or 1).memory
-            in_batches(
-                pipeline_slot, len(parts), cost, encode_some, lambda i: (parts[i].coords, plan.chunk), plan.writing
-            )
+            cost = write_memory(plan, plan.chunk.nbytes or 1)
+            in_batches(pipeline_slot, len(parts), cost, encode_some, lambda i: (parts[i].coords, plan.chunk))
         return encoded
 
     def run(self, task: Callable[[T], None], batches: Iterable[T], work: Work) -> None:

@@ -28,9 +28,8 @@ from benchmarks.gpu.host_worker import StubDevice
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.detection.thresholds import NEVER
 from gzarr.gpu.device import pipeline_slots
-from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.hostbuild import find_compiler
-from gzarr.gpu.device.memory import MIN_BLOCK_NBYTES, OverLimitError
+from gzarr.gpu.device.memory import MIN_BLOCK_NBYTES
 from gzarr.gpu.device.pipeline_slots import N_PIPELINE_SLOTS
 from gzarr.gpu.pipeline import sizing
 from gzarr.storage import LocalStore, MemoryStore
@@ -191,7 +190,7 @@ def large() -> np.ndarray:
 def test_a_read_pins_little_more_than_its_batches(tmp_path, large, codec, layout, monkeypatch) -> None:
     """At most 1.3 times the encoded chunks of the batches under way, and a block of tables for each pipeline slot."""
     monkeypatch.setattr(sizing, "BATCH_NBYTES", large.nbytes)
-    monkeypatch.setattr(sizing, "BATCH_NSTREAMS", 1)
+    monkeypatch.setattr(sizing, "BATCH_NCHUNKS", 1)
     shards = {"shards": (512, 512)} if layout == "sharded" else {}
     device = StubDevice()
     array = opened(device, tmp_path, large, (128, 128), compressor=CODECS[codec], **shards)
@@ -201,35 +200,6 @@ def test_a_read_pins_little_more_than_its_batches(tmp_path, large, codec, layout
     assert device.pinned.peak <= N_PIPELINE_SLOTS * (1.3 * encoded / max(n_batches) + MIN_BLOCK_NBYTES)
     array.backend.release()
     assert device.pinned.live == 0
-
-
-@contextmanager
-def failures() -> Iterator[list[int]]:
-    """A context that notes every request for memory that a pipeline slot refuses."""
-    made: list[int] = []
-    init = OverLimitError.__init__
-
-    def note(self: OverLimitError, *args: Any) -> None:
-        made.append(1)
-        init(self, *args)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(OverLimitError, "__init__", note)
-        yield made
-
-
-@pytest.mark.usefixtures("on_one_thread")
-@pytest.mark.parametrize("where", ["files", "memory"])
-def test_at_most_one_batch_of_a_read_is_tried_in_vain(tmp_path, where) -> None:
-    """Blocks of 1 KiB, of which only chunks tell, take far more scratch. Each pipeline slot may find out anew."""
-    data = np.cumsum(np.random.default_rng(0).integers(0, 9, (2048, 512)), axis=0).astype("i4")
-    compressor = Blosc("zstd", 1, Blosc.SHUFFLE, blocksize=1 << 10)
-    folder = tmp_path if where == "files" else None
-    array = opened(EmulatedDevice(), folder, data, (64, 512), compressor=compressor, cap=9 << 20)
-    for most in (1, 0):
-        with failures() as made:
-            np.testing.assert_array_equal(array[:], data)
-        assert len(made) <= most
 
 
 # -- files -----------------------------------------------------------------------------------------------------------

@@ -119,7 +119,8 @@ def check(
             encoded += DATA.nbytes
         up = found["bytes up"] + found.get("table bytes up", 0)
         assert up <= encoded + TABLE_NBYTES * n_chunks + BATCH_NBYTES * n_batches
-        assert found.get("allocations", 0) == found.get("pinned allocations", 0) == 0
+        if cap is None:  # else chance decides which pipeline slot takes how many batches
+            assert found.get("allocations", 0) == found.get("pinned allocations", 0) == 0
         assert found["results"] == 1
 
 

@@ -33,11 +33,6 @@ def headers_on_host(spec: CodecSpec) -> str | None:
     return f"headers of {spec.name} are read on the host"
 
 
-def one_stream(step: Step) -> int:
-    """The `DeviceCodec.nstreams` of codecs whose chunks are one stream each."""
-    return 1
-
-
 def no_host_round_trip(spec: CodecSpec) -> str | None:
     """The `DeviceCodec.host_round_trip` of codecs that need at most a few bytes of each chunk on the host."""
     return None
@@ -70,8 +65,6 @@ class DeviceCodec:
         `host_round_trip`.
     host_may_lack : bool
         Whether the host may lack the library for this codec.
-    nstreams : callable
-        How many streams a chunk has, or a guess, if the decoder takes streams.
     """
 
     decoder: DecoderFactory
@@ -82,7 +75,6 @@ class DeviceCodec:
     host_round_trip: Callable[[CodecSpec], str | None] = no_host_round_trip
     is_suffix: bool = False
     host_may_lack: bool = False
-    nstreams: Callable[[Step], int] = one_stream
 
 
 def decoded_nbytes(step: Step) -> int | None:

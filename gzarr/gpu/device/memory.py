@@ -126,12 +126,6 @@ class Arena:
             self.release()
             self._add(nbytes)
 
-    def reserve(self, nbytes: int) -> None:
-        """Have ``nbytes``, allocated as one block if they are missing. Nothing may be taken. Raises: OverLimitError."""
-        if self.nbytes < nbytes:
-            self.release()
-            self._grow(nbytes)
-
     def release(self) -> None:
         """Free all blocks."""
         self._blocks.clear()

@@ -11,8 +11,7 @@ that the device may still use, if a batch holds what it copies (`gzarr.gpu.codec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import zip_longest
+from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -36,11 +35,6 @@ _SLACK = 1 / 16
 Block: TypeAlias = NDArray[np.uint8]
 #: Makes a block of so many bytes, and a little more if it may: (bytes, bytes with slack) -> block.
 Allocate: TypeAlias = Callable[[int, int], Block]
-
-
-def largest(sizes: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    """The largest of what `Staging.nbytes` says of several pipeline slots, one by one."""
-    return tuple(max(column) for column in zip_longest(*sizes, fillvalue=0))
 
 
 class Mark(NamedTuple):
@@ -144,11 +138,6 @@ class StagingBuffer:
         self._allocate = allocate
         self._block: Block | None = None
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the block."""
-        return 0 if self._block is None else self._block.nbytes
-
     def take(self, nbytes: int) -> Block:
         """The first bytes of the block, which may be one with more."""
         if not nbytes:
@@ -157,12 +146,6 @@ class StagingBuffer:
             self._block = None  # freed first, unless the batch that took it is still under way
             self._block = self._allocate(nbytes, max(nbytes + int(nbytes * _SLACK), MIN_BLOCK_NBYTES))
         return self._block[:nbytes]
-
-    def reserve(self, nbytes: int) -> None:
-        """Have ``nbytes``, and no more if they are missing."""
-        if self.nbytes < nbytes:
-            self._block = None
-            self._block = self._allocate(nbytes, nbytes)
 
 
 class Staging:
@@ -173,11 +156,6 @@ class Staging:
         self._tables = Arena(pinned.table_block)
         self._staging_buffers: list[StagingBuffer] = []
         self._taken = 0
-
-    @property
-    def nbytes(self) -> tuple[int, ...]:
-        """Bytes of the arena for tables, and of every staging buffer."""
-        return (self._tables.nbytes, *(staging_buffer.nbytes for staging_buffer in self._staging_buffers))
 
     def staging_buffer(self, nbytes: int) -> Block:
         """Take one part for what is large: encoded chunks, values. A batch that takes a second one gets another buffer.
@@ -205,16 +183,6 @@ class Staging:
         """Take back everything that was handed out since a mark. Nothing may use it any more."""
         self._taken = mark.staging_buffers
         self._tables.rewind(mark.tables)
-
-    def reserve(self, nbytes: Sequence[int]) -> None:
-        """Have as much as `nbytes` of another pipeline slot's memory says. Nothing may be taken."""
-        tables, *staging_buffers = nbytes
-        self._tables.reserve(tables)
-        self._staging_buffers += [
-            StagingBuffer(self._pinned.block) for _ in range(len(staging_buffers) - len(self._staging_buffers))
-        ]
-        for staging_buffer, wanted in zip(self._staging_buffers, staging_buffers, strict=False):
-            staging_buffer.reserve(wanted)
 
     def release(self) -> None:
         """Free everything."""

@@ -4,9 +4,7 @@ Theory of operation. One thread reads, parses and decodes a batch; there are as 
 one batch is read while another one is parsed and a third one is decoded and placed. Each batch holds a pipeline slot
 from its first byte to its last. All callers share the pipeline slots of a backend, so its device memory stays under the
 cap. A batch checks its own results at its end, while others are under way. The pipeline slot that was used last is
-reused first, so that single batches always get the same memory. Chance decides which of several batches gets which
-pipeline slot; after a read, its pipeline slots are given the same amount of memory, so that the next read needs no
-more.
+reused first, so that single batches always get the same memory.
 
 Rules: a pipeline slot's stream waits for what the caller had submitted before the read began, and the caller's stream
 waits for the pipeline slot; pipeline slots do not wait for each other. Only the caller's thread touches the caller's
@@ -32,7 +30,7 @@ from gzarr.backend import T
 from gzarr.concurrency import Pool, after_fork, run_in_threads
 from gzarr.errors import DeviceError
 from gzarr.gpu.device.memory import Arena
-from gzarr.gpu.device.pinned import Block, Pinned, Staging, largest
+from gzarr.gpu.device.pinned import Block, Pinned, Staging
 from gzarr.gpu.device.protocol import Device
 
 #: A batch uses three resources in turn: its store, the interpreter (headers, tables), and the device. With three
@@ -232,7 +230,6 @@ class PipelineSlots:
         finally:
             for end in call.ends.values():
                 self._device.wait(call.stream, end)
-        self._level(len(head))
 
     @contextmanager
     def borrow(self) -> Iterator[PipelineSlot]:
@@ -289,20 +286,6 @@ class PipelineSlots:
             pipeline_slot.release()
             self._put(pipeline_slot)
         self._pinned.results.release()
-
-    def _level(self, n: int) -> None:
-        """Give the idle ones of the ``n`` pipeline slots used last the memory of the largest of them."""
-        pipeline_slots = self._take_idle(n)
-        try:
-            most = max((pipeline_slot.memory.nbytes for pipeline_slot in pipeline_slots), default=0)
-            staging = largest([pipeline_slot.staging.nbytes for pipeline_slot in pipeline_slots])
-            for pipeline_slot in pipeline_slots:
-                with suppress(DeviceError), pipeline_slot.active():  # without it the next read may have to allocate
-                    pipeline_slot.memory.reserve(most)
-                    pipeline_slot.staging.reserve(staging)
-        finally:
-            for pipeline_slot in reversed(pipeline_slots):
-                self._put(pipeline_slot)
 
     @property
     def _turn(self) -> _Turn | None:

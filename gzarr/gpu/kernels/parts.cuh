@@ -35,12 +35,14 @@ struct Blocks {
     u32 n_last;
 };
 
+enum { LISTED = 4 };
+
 struct alignas(16) Part {
     const u8 *from; // of the part, or of the chunk if this is shuffled; null: the chunk is missing
     u8 *to;
     u32 kind;
     u32 n_units;
-    u32 n_levels;
+    u32 n_levels; // and LISTED if any has an index list
     u32 per_run; // units
     Divisor by;  // per_run
     u32 step;    // units from one unit of a run to the next in the source: 1, or 0 if the chunk is missing

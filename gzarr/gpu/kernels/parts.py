@@ -29,6 +29,8 @@ BLOCK_UNITS = 1024
 TILE_SIDE, _LEAST_SIDE = 32, 8
 #: Parts of a chunk that are smaller are not worth unshuffling all of it.
 _UNSHUFFLED_SHARE = 8
+#: Added to the number of levels of a part if one has an index list; see parts.cuh.
+_LISTED = 4
 #: Numbers of units are below this.
 _LIMIT = 1 << 31
 
@@ -414,7 +416,8 @@ def _table(boxes: Boxes, levels: Levels, units: tuple[NDArray[np.int64], ...]) -
     addresses[:, 0] = np.where((mode == PLAIN) & ~missing, boxes.source + boxes.start, boxes.source).view(np.uint64)
     addresses[:, 1] = boxes.target.view(np.uint64)
     per_run = levels.run // width
-    columns = (kind, total, levels.n, per_run, *divisors(np.maximum(per_run, 1)), ~missing)
+    n_levels = levels.n + np.where(levels.lists.any(axis=(0, 1)), _LISTED, 0)
+    columns = (kind, total, n_levels, per_run, *divisors(np.maximum(per_run, 1)), ~missing)
     table[:, 4:11] = np.stack(columns, axis=1).astype(np.uint32)
     sources, targets = levels.source // width, levels.target // width
     # Offsets are counted from the lowest address, so that they are not negative.

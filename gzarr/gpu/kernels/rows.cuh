@@ -29,22 +29,20 @@ GPU u32 first_unit(const Grid &grid, u32 block) {
     return (block - divide(block, grid.by) * grid.blocks_each) * BLOCK_UNITS + threadIdx.x;
 }
 
+// What find_units does along the levels, of which some have index lists.
 template <int EACH>
-GPU void step_along(Turn<EACH> &turn, const Level &level, const i32 *__restrict__ lists, const u32 (&index)[EACH]) {
-    u32 from = level.from, to = level.to;
-    if ((level.from_list | level.to_list) == 0) {
+GPU void find_listed(const Part &part, const i32 *__restrict__ lists, Turn<EACH> &turn, u32 (&run)[EACH]) {
+#pragma unroll 1
+    for (u32 axis = 0; axis < part.n_levels - LISTED; axis++) {
+        const Level level = part.levels[axis];
 #pragma unroll
         for (int k = 0; k < EACH; k++) {
-            turn.from[k] += index[k] * from;
-            turn.to[k] += index[k] * to;
+            u32 next = divide(run[k], level.by);
+            u32 index = run[k] - next * level.count;
+            turn.from[k] += (level.from_list == 0 ? index : (u32)lists[level.from_list - 1 + index]) * level.from;
+            turn.to[k] += (level.to_list == 0 ? index : (u32)lists[level.to_list - 1 + index]) * level.to;
+            run[k] = next;
         }
-        return;
-    }
-    u32 from_list = level.from_list, to_list = level.to_list;
-#pragma unroll
-    for (int k = 0; k < EACH; k++) {
-        turn.from[k] += (from_list == 0 ? index[k] : (u32)lists[from_list - 1 + index[k]]) * from;
-        turn.to[k] += (to_list == 0 ? index[k] : (u32)lists[to_list - 1 + index[k]]) * to;
     }
 }
 
@@ -63,21 +61,30 @@ template <int EACH> GPU Turn<EACH> find_units(const Part &part, const i32 *__res
         turn.from[k] = part.from_start + column * part.step;
         turn.to[k] = part.to_start + column;
     }
-    if (part.n_levels == 0) return turn;
     u32 last = part.n_levels - 1;
-    u32 index[EACH];
+    if (last >= 3) { // none, or some with lists
+        if (part.n_levels != 0) find_listed(part, lists, turn, run);
+        return turn;
+    }
 #pragma unroll 1
     for (u32 axis = 0; axis < last; axis++) {
         const Level level = part.levels[axis];
 #pragma unroll
         for (int k = 0; k < EACH; k++) {
             u32 next = divide(run[k], level.by);
-            index[k] = run[k] - next * level.count;
+            u32 index = run[k] - next * level.count;
+            turn.from[k] += index * level.from;
+            turn.to[k] += index * level.to;
             run[k] = next;
         }
-        step_along(turn, level, lists, index);
     }
-    step_along(turn, part.levels[last], lists, run); // what is left is the index along the last level
+    // What is left is the index along the last level.
+    u32 from = part.levels[last].from, to = part.levels[last].to;
+#pragma unroll
+    for (int k = 0; k < EACH; k++) {
+        turn.from[k] += run[k] * from;
+        turn.to[k] += run[k] * to;
+    }
     return turn;
 }
 

@@ -8,7 +8,6 @@ from gzarr.codecs.spec import ArrayRepr
 from gzarr.errors import CodecError, DeviceError, OutOfMemoryError
 from gzarr.gpu.device.memory import OverLimitError
 from gzarr.gpu.device.pipeline_slots import N_PIPELINE_SLOTS, PipelineSlot
-from gzarr.gpu.pipeline.placement import Learned
 from gzarr.indexing.keys import Coords
 
 #: How much smaller a batch becomes if it does not fit, and it is not known how much of it would.
@@ -23,13 +22,11 @@ def in_batches(
     nbytes: int,
     task: Callable[[slice], None],
     chunk_at: Callable[[int], tuple[Coords, ArrayRepr]],
-    learned: Learned | None = None,
 ) -> None:
     """Carry out a task for n chunks in batches that should fit into a pipeline slot, or smaller ones if they do not.
 
     nbytes: device memory that a chunk should take. task: takes a range of chunks. It has no effects if it raises
     OverLimitError; otherwise it waits for the device. chunk_at: what an error says of a chunk that does not fit alone.
-    learned: is told what chunks take if batches do not fit.
     Raises: CodecError with the index of the chunk among all, DeviceError.
     """
     start = 0
@@ -37,8 +34,6 @@ def in_batches(
     while start < n:
         limit = pipeline_slot.memory.limit or 0
         size = min(size, max(limit // max(nbytes, 1), 1))
-        if learned is not None and learned.memory:  # perhaps by another pipeline slot, since this one began
-            size = min(size, max(limit // learned.memory, 1))
         some = slice(start, min(start + size, n))
         try:
             share = _try_batch(pipeline_slot, some, task, chunk_at)
@@ -49,8 +44,6 @@ def in_batches(
             start = some.stop
             continue
         size = max(int((some.stop - start) * share), 1)
-        if learned is not None:
-            learned.add((pipeline_slot.memory.limit or 0) // size)
 
 
 def _try_batch(

@@ -18,9 +18,9 @@ from gzarr.gpu.native.fetch import make_fetch
 from gzarr.gpu.pipeline.copies import memory_of
 from gzarr.gpu.pipeline.launching import is_placeable
 from gzarr.gpu.pipeline.placement import DevicePlan
-from gzarr.gpu.pipeline.read_job import DeviceRead, EncodedSizes, Source
+from gzarr.gpu.pipeline.read_job import DeviceRead, Source
 from gzarr.gpu.pipeline.resources import Resources
-from gzarr.gpu.pipeline.sizing import batch_nchunks, batch_size, read_cost
+from gzarr.gpu.pipeline.sizing import batch_nchunks, batch_size, read_memory
 from gzarr.gpu.pipeline.write_job import MIN_NCHUNKS as MIN_WRITTEN_NCHUNKS
 from gzarr.gpu.pipeline.write_job import Writable, make_writable, make_write
 from gzarr.indexing.copies import CopyPlan, Plan, make_batches
@@ -88,7 +88,8 @@ class DeviceJobs:
             nbytes, decoded_nbytes = out.nbytes, nparts * (decoding.chunk.nbytes or 0)
             if decoding.host_decodes and resources.small_reads.prefers_host(nparts, decoded_nbytes, nbytes):
                 return str(resources.small_reads)
-        size = batch_nchunks(nparts, read_cost(decoding, decoding.chunk.nbytes or 1), resources.pipeline_slots.limit)
+        chunk_nbytes, limit = decoding.chunk.nbytes or 1, resources.pipeline_slots.limit
+        size = batch_nchunks(nparts, chunk_nbytes, read_memory(decoding, chunk_nbytes), limit)
         batches = make_batches(plan, layout.objects, batch_size(plan, layout, size))
         if source.files is not None and (off := library.obstacle()) is not None:
             return off
@@ -168,6 +169,6 @@ def _read_source(array: Chunked) -> Source | str:
         return "the array has no axes"
     files = make_fetch(store, layout)
     if not isinstance(files, str):
-        return Source(store, layout, plan, files, EncodedSizes())
+        return Source(store, layout, plan, files)
     in_store = store.files is None and layout.objects is layout.grid
-    return Source(store, layout, plan, None, EncodedSizes()) if in_store else files
+    return Source(store, layout, plan, None) if in_store else files

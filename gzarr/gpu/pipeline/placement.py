@@ -11,7 +11,7 @@ host does the rest. The gathering kernel does transposes at the beginning. The t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,23 +25,6 @@ from gzarr.gpu.codecs import device_codec
 from gzarr.gpu.codecs.bytes import NATIVE, stored_dtype
 from gzarr.gpu.codecs.entry import UNFIT, Decoder, DeviceCodec, Encoder
 from gzarr.gpu.device.protocol import Device
-
-
-@dataclass(slots=True)
-class Learned:
-    """What batches of an array took, if it was more than was estimated.
-
-    Attributes
-    ----------
-    memory : int
-        Device memory of a chunk, in bytes; 0 if estimates were right so far.
-    """
-
-    memory: int = 0
-
-    def add(self, memory: int) -> None:
-        """Note what a chunk took."""
-        self.memory = max(self.memory, memory)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,12 +74,8 @@ class DevicePlan:
         The other direction.
     scratch : int
         Bytes of temporary device memory for each decoded byte.
-    nstreams : int
-        Streams of a chunk, or a guess; 0 if the device decodes none.
     filters : int
         Bytes of temporary device memory for each decoded byte, of filters alone.
-    reading, writing : Learned
-        What is known of batches of reads and writes.
     phase : int
         Where encoded chunks should begin, modulo `gzarr.gpu.codecs.transfers.ALIGNMENT`.
     skips_host : bool
@@ -113,10 +92,7 @@ class DevicePlan:
     encoded: np.dtype[Any]
     encoding: EncodePlan
     scratch: int
-    nstreams: int = 0
     filters: int = 0
-    reading: Learned = field(default_factory=Learned)
-    writing: Learned = field(default_factory=Learned)
     phase: int = 0
     skips_host: bool = False
     host_decodes: bool = True
@@ -153,7 +129,6 @@ def make_device_plan(
         encoded=last.encoded.dtype if last is not None and isinstance(last.encoded, ArrayRepr) else chunk.dtype,
         encoding=encoding,
         scratch=max((codec.scratch for codec in codecs[:split] if codec is not None), default=1),
-        nstreams=_count_streams(steps[:split], codecs),
         filters=sum(codec.scratch for codec in codecs[n_folded:split] if codec is not None and not codec.takes_streams),
         host_decodes=not any(codec is not None and codec.host_may_lack for codec in codecs),
     )
@@ -162,12 +137,6 @@ def make_device_plan(
         row._replace(why=f"{row.why}; encoded on the host: {why}") if why and row.where == device.name else row
         for row, why in zip(placement, (*encoded_on_host, None), strict=True)
     )
-
-
-def _count_streams(steps: Sequence[Step], codecs: Sequence[DeviceCodec | None]) -> int:
-    """Streams that the device decodes for a chunk, or a guess. steps: those on the device."""
-    pairs = zip(steps, codecs, strict=False)
-    return next((codec.nstreams(step) for step, codec in pairs if codec is not None and codec.takes_streams), 0)
 
 
 def device_codecs(steps: Sequence[Step], n_folded: int) -> list[DeviceCodec | None]:

@@ -24,7 +24,7 @@ from gzarr.gpu.pipeline.launching import place, place_plain
 from gzarr.gpu.pipeline.placement import DevicePlan
 from gzarr.gpu.pipeline.read import decoded
 from gzarr.gpu.pipeline.resources import Resources
-from gzarr.gpu.pipeline.sizing import later_nbytes, read_cost
+from gzarr.gpu.pipeline.sizing import later_nbytes, read_memory
 from gzarr.indexing.copies import Slots
 from gzarr.indexing.plan import Part
 from gzarr.profiling.recorder import stage
@@ -82,8 +82,8 @@ def place_parts(
                 pipeline_slot, plan, into, present, lambda context: decoded(context, plan, there) if there else None
             )
 
-    cost = read_cost(plan, plan.chunk.nbytes or 1).memory
-    in_batches(pipeline_slot, len(parts), cost, place_some, lambda i: (parts[i].coords, plan.chunk), plan.reading)
+    cost = read_memory(plan, plan.chunk.nbytes or 1)
+    in_batches(pipeline_slot, len(parts), cost, place_some, lambda i: (parts[i].coords, plan.chunk))
 
 
 def is_small(resources: Resources, plan: DevicePlan, buffers: Sequence[Buffer | None], out: Array) -> bool:

@@ -31,7 +31,7 @@ from gzarr.gpu.pipeline.batches import in_batches
 from gzarr.gpu.pipeline.copies import take
 from gzarr.gpu.pipeline.placement import DevicePlan
 from gzarr.gpu.pipeline.resources import Resources
-from gzarr.gpu.pipeline.sizing import batch_nchunks, batch_size, write_cost
+from gzarr.gpu.pipeline.sizing import batch_nchunks, batch_size, write_memory
 from gzarr.gpu.pipeline.values import values_of, values_of_table
 from gzarr.gpu.pipeline.write import Packed, encode_batch
 from gzarr.indexing.copies import make_batches
@@ -198,8 +198,8 @@ class DeviceWrite:
             def chunk_at(number: int) -> tuple[Coords, ArrayRepr]:
                 return tuple(piece.table.coords[chunks[number]].tolist()), plan.chunk
 
-            cost = write_cost(plan, plan.chunk.nbytes or 1).memory
-            in_batches(pipeline_slot, chunks.size, cost, encode_some, chunk_at, plan.writing)
+            cost = write_memory(plan, plan.chunk.nbytes or 1)
+            in_batches(pipeline_slot, chunks.size, cost, encode_some, chunk_at)
         return encoded
 
     def _store(self, keys: Sequence[str], encoded: Sequence[Packed]) -> None:
@@ -253,7 +253,7 @@ def make_write(
     if (off := library.obstacle()) is not None:
         return off
     nbytes = array.plan.chunk.nbytes or 1
-    size = batch_nchunks(box.nparts, write_cost(array.plan, nbytes), resources.pipeline_slots.limit)
+    size = batch_nchunks(box.nparts, nbytes, write_memory(array.plan, nbytes), resources.pipeline_slots.limit)
     most = max(batch_size(box, array.layout, size), int(np.prod(array.counts or (1,))))
     batches = make_batches(box, array.layout.objects, most)
     work = Work(box.nparts, nbytes, size, unlocked=True, waits=array.store.concurrency > 1)

@@ -1,9 +1,9 @@
 """Reads files straight into device memory with KvikIO, which uses GPUDirect Storage where that is active.
 
 All reads of a batch (of as many files as may be open) are submitted at once and then awaited; neighbouring chunks of a
-shard are one read. Files stay open for the next batches. Batches take the `HostReader` if the host must read the
-headers of chunks (more than a few bytes that are copied back), if few bytes are wanted of each file, or if a file
-changes while its batch is read. What is not read by tables passes through the host.
+shard are one read. Batches take the `HostReader` if the host must read the headers of chunks (more than a few bytes
+that are copied back), if few bytes are wanted of each file, or if a file changes while its batch is read. What is not
+read by tables passes through the host.
 
 cuFile reads zeros from file systems that it does not know (tmpfs) without an error. So the beginning of the first file
 of every file system is compared with what the host reads. A file system where they differ is read on the host from then
@@ -17,14 +17,16 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from gzarr.backend import Array
 from gzarr.codecs.spec import CodecSpec
+from gzarr.concurrency import Pool, run_in_threads
 from gzarr.cpu.compiled.shards import LEFT, UNCHECKED, Shard
 from gzarr.gpu.codecs.transfers import spread_out
 from gzarr.gpu.device.memory import OverLimitError
@@ -34,19 +36,46 @@ from gzarr.gpu.native.fetch import LEFT as LEFT_CHUNK
 from gzarr.gpu.native.fetch import MISSING, Fetch, Wanted
 from gzarr.gpu.pipeline.placement import DevicePlan
 from gzarr.gpu.reading.host import Batch, HostReader, host_round_trip_of
-from gzarr.gpu.reading.open_files import FileCache, Future, OpenFile, file_version
 from gzarr.indexing.selection import Indices
 from gzarr.layout.chunk_layout import MISSING as NO_PLACE
 from gzarr.storage.coalesce import MAX_GAP_NBYTES
 from gzarr.storage.local_files import FileVersion
 
-#: Bytes wanted of a file from which it pays to open it: opening takes 1 to 3 ms (`gzarr.gpu.reading.open_files`), in
-#: which a drive reads 7 to 20 MB. On 16 threads, opening files of 8 MiB takes some tenth of the time of reading them.
+#: Bytes wanted of a file from which it pays to open it: opening and registering it with cuFile takes 1 ms, or 3 ms in
+#: compatibility mode (measured by czarr's author on an H100), in which a drive reads 7 to 20 MB. On 16 threads, opening
+#: files of 8 MiB takes some tenth of the time of reading them.
 MIN_FILE_NBYTES = 8 << 20
+#: Files that a batch has open at once, each with two descriptors, and threads that open them.
+_OPEN_AT_ONCE, _N_THREADS = 64, 16
+_pool = Pool()
 #: Share of a pipeline slot for encoded chunks; the rest is for decoding them.
 _MAX_SHARE = 0.5
 #: Bytes of the first file of a file system that are compared: a page.
 _COMPARED_NBYTES = 4096
+
+
+class Future(Protocol):
+    """A read under way."""
+
+    def get(self) -> int:
+        """Wait for it. Returns: bytes read. Raises: RuntimeError if it failed."""
+        ...
+
+
+class OpenFile(Protocol):
+    """A file open for reading into device memory, as `kvikio.CuFile`."""
+
+    def fileno(self) -> int:
+        """Its descriptor."""
+        ...
+
+    def pread(self, buf: Any, size: int | None = None, file_offset: int = 0) -> Future:
+        """Begin a read into a buffer."""
+        ...
+
+    def close(self) -> None:
+        """Close it."""
+        ...
 
 
 class Ranges(NamedTuple):
@@ -76,12 +105,10 @@ class KvikioReader:
     open_file : callable
         Opens a file by its path.
     min_file_nbytes : int
-        Bytes wanted of a file from which it is opened, unless it is open anyway.
+        Bytes wanted of a file, on average, from which files are opened.
 
     Attributes
     ----------
-    files
-        Cache of open files.
     failure
         Why the last batch that should have gone straight to the device did not; None if all did.
     """
@@ -89,7 +116,7 @@ class KvikioReader:
     name = "kvikio"
 
     def __init__(self, open_file: Callable[[str], OpenFile], min_file_nbytes: int = MIN_FILE_NBYTES) -> None:
-        self.files = FileCache(open_file)
+        self._open_file = open_file
         self.failure: str | None = None
         self._min_file_nbytes = min_file_nbytes
         self._host = HostReader()
@@ -109,7 +136,7 @@ class KvikioReader:
 
     def fetch(self, pipeline_slot: PipelineSlot, source: Fetch, wanted: Wanted, plan: DevicePlan, nbytes: int) -> Batch:
         """Read chunks into device memory, or into pinned memory if that is faster."""
-        batch = self._fetch(pipeline_slot, source, wanted, plan.phase, nbytes) if plan.skips_host and nbytes else None
+        batch = self._fetch(pipeline_slot, source, wanted, plan.phase, nbytes) if plan.skips_host else None
         return self._host.fetch(pipeline_slot, source, wanted, plan, nbytes) if batch is None else batch
 
     def _fetch(
@@ -120,7 +147,7 @@ class KvikioReader:
         Whatever goes wrong, it does too, or finds and names the reason.
         """
         paths = list(map(source.file, wanted.keys(source)))
-        if nbytes < self._min_file_nbytes * len(paths) and not self.files.has_all(paths):
+        if nbytes < self._min_file_nbytes * len(paths):
             return None
         located = _locate(paths, wanted)
         if located is None:
@@ -165,16 +192,33 @@ class KvikioReader:
 
     def _read_files(self, device: Device, memory: Any, runs: Ranges, offsets: Table) -> None:
         """Read ranges of files, which are sorted, to positions in device memory; a limited number of files at once."""
-        size = self.files.limits.at_once
+        size = _OPEN_AT_ONCE
         versions = list(runs.versions.items())
         cuts = np.searchsorted(runs.files, np.arange(0, len(versions) + size, size)).tolist()
         pieces = list(zip(*(column.tolist() for column in (*runs[1:], offsets)), strict=True))
         for first, (begin, end) in zip(range(0, len(versions), size), pairwise(cuts), strict=False):
             some = dict(versions[first : first + size])
-            with self.files.open(some) as opened:
+            with self._opened(some) as opened:
                 self._compare(device, memory, opened, some)
                 files = list(opened.values())
                 _read_at_once(memory, ((files[number - first], *piece) for number, *piece in pieces[begin:end]))
+
+    @contextmanager
+    def _opened(self, versions: dict[str, tuple[int, ...]]) -> Iterator[dict[str, OpenFile]]:
+        """Open files, by path and version, for a while. Raises: OSError, also if one has another version by now."""
+        files: dict[str, OpenFile] = {}
+
+        def open_one(path: str) -> None:
+            files[path] = self._open_file(path)
+            if file_version(os.fstat(files[path].fileno())) != versions[path]:
+                raise OSError(f"{path} was replaced while it was opened")
+
+        try:
+            run_in_threads(open_one, versions, min(len(versions), _N_THREADS), _pool)
+            yield {path: files[path] for path in versions}
+        finally:
+            for file in files.values():
+                file.close()
 
     def _compare(
         self, device: Device, memory: Any, files: dict[str, OpenFile], versions: dict[str, tuple[int, ...]]
@@ -221,6 +265,11 @@ def _locate(paths: Sequence[str], wanted: Wanted) -> tuple[list[tuple[int, ...]]
     if not (inside | left | (rows[:, 0] == NO_PLACE)).all():
         return None
     return versions, files, starts, np.where(left, LEFT_CHUNK, sizes)
+
+
+def file_version(info: os.stat_result) -> tuple[int, ...]:
+    """The version of a file: device, inode, size, and time of the last change."""
+    return info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns
 
 
 def _version(path: str) -> tuple[int, ...]:

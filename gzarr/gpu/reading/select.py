@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 from gzarr.errors import DeviceError
 from gzarr.gpu.detection.driver import ask_driver
 from gzarr.gpu.reading.host import HostReader, Reader
-from gzarr.gpu.reading.kvikio import KvikioReader
-from gzarr.gpu.reading.open_files import OpenFile
+from gzarr.gpu.reading.kvikio import KvikioReader, OpenFile
 
 #: Threads of KvikIO's pool: its default of one reads piece by piece. 16 saturated local NVMe drives for its authors
 #: (KvikIO documentation, "Runtime settings").

@@ -74,7 +74,7 @@ METHODS = {
     "device/cuda.py: pool.total_bytes": ("cupy.cuda.MemoryPool.total_bytes", ""),
     "reading/kvikio.py: file.pread": ("kvikio.CuFile.pread", "buf, size=None, file_offset=0, task_size=None"),
     "reading/kvikio.py: future.get": ("kvikio.cufile.IOFuture.get", ""),
-    "reading/open_files.py: handle.file.close": ("kvikio.CuFile.close", ""),
+    "reading/kvikio.py: file.close": ("kvikio.CuFile.close", ""),
 }
 #: Names that are not called.
 VALUES = {"kvikio.CompatMode.ON", "cupy.int32", "cupy.uint8", "cupy.uint32", "cupy.uint64"}

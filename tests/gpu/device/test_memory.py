@@ -71,21 +71,6 @@ def test_blocks_never_exceed_the_limit(seed: int) -> None:
     assert refused > 5
 
 
-def test_reserved_memory_is_one_block_unless_there_is_enough() -> None:
-    blocks = Blocks()
-    arena = Arena(blocks, 8 * MIN_BLOCK_NBYTES)
-    arena.take(10)
-    arena.rewind()
-    arena.reserve(10)
-    assert len(blocks.sizes) == 1
-    arena.reserve(3 * MIN_BLOCK_NBYTES)
-    assert blocks.sizes[1:] == [3 * MIN_BLOCK_NBYTES]
-    for n in (MIN_BLOCK_NBYTES, 2 * MIN_BLOCK_NBYTES):
-        arena.take(n)
-    assert len(blocks.sizes) == 2
-    assert arena.nbytes == 3 * MIN_BLOCK_NBYTES
-
-
 def test_compacting_makes_room_for_what_pieces_of_other_sizes_left_no_block_for() -> None:
     arena = Arena(Blocks(), 4 * MIN_BLOCK_NBYTES)
     arena.take(MIN_BLOCK_NBYTES)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from gzarr.gpu.device.memory import MIN_BLOCK_NBYTES
-from gzarr.gpu.device.pinned import MAX_TABLE_NBYTES, Pinned, Staging, largest
+from gzarr.gpu.device.pinned import MAX_TABLE_NBYTES, Pinned, Staging
 
 MIB = 1 << 20
 
@@ -95,24 +95,6 @@ def test_a_batch_that_is_tried_again_keeps_the_staging_buffer_it_was_read_into(b
     again = [address(staging.take(n)) for n in (100, 3 * MIB)]
     assert first == again
     assert address(staging_buffer) not in again
-
-
-def test_pipeline_slots_that_are_levelled_have_what_the_largest_has_and_no_more(blocks) -> None:
-    pinned = Pinned(blocks)
-    pipeline_slots = [Staging(pinned) for _ in range(3)]
-    pipeline_slots[0].staging_buffer(40 * MIB)
-    pipeline_slots[1].take(10)
-    pipeline_slots[2].staging_buffer(8 * MIB)
-    for pipeline_slot in pipeline_slots:
-        pipeline_slot.rewind()
-    most = largest([pipeline_slot.nbytes for pipeline_slot in pipeline_slots])
-    for pipeline_slot in pipeline_slots:
-        pipeline_slot.reserve(most)
-    assert {pipeline_slot.nbytes for pipeline_slot in pipeline_slots} == {most}
-    assert blocks.live == 3 * sum(most)
-    for pipeline_slot in pipeline_slots:
-        pipeline_slot.release()
-    assert blocks.live == 0
 
 
 def test_beyond_the_cap_memory_is_pageable(blocks) -> None:

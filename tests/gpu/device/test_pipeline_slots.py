@@ -126,59 +126,6 @@ def test_device_memory_stays_under_the_cap(tmp_path, compressor, sharded, where)
     assert 0 < device.memory.peak <= 100_000
 
 
-@pytest.mark.parametrize("n_rows", [640, 180, 100])
-@pytest.mark.parametrize("compressor", COMPRESSORS)
-def test_a_second_read_in_batches_allocates_nothing_whichever_pipeline_slot_they_come_to(compressor, n_rows) -> None:
-    options = {"compressor": COMPRESSORS[compressor]} if compressor != "default" else {}
-    store = stored(**options).store
-    for _ in range(5):
-        device = EmulatedDevice()
-        array = opened(gzarr.open_array(store), device)
-        array[:n_rows]
-        pipeline_slots = array.backend._pipeline_slots._all
-        used = [pipeline_slot for pipeline_slot in pipeline_slots if pipeline_slot.memory.nbytes]
-        n_placed = sum(device.launches.count(name) for name in ("copy_plain", "copy_bytes"))
-        n_batches = max(n_placed, device.launches.count("zstd"))  # some are decoded straight into the result
-        assert len(used) == min(N_PIPELINE_SLOTS, n_batches)
-        assert (
-            len({pipeline_slot.memory.nbytes for pipeline_slot in used})
-            == len({pipeline_slot.staging.nbytes for pipeline_slot in used})
-            == 1
-        )
-        before = device.memory.n, device.pinned.n
-        for _ in range(3):
-            np.testing.assert_array_equal(array[:n_rows], DATA[:n_rows])
-        assert (device.memory.n, device.pinned.n) == before
-        assert device.memory.peak <= CAP_NBYTES
-
-
-def test_pipeline_slots_that_cannot_have_more_memory_stay_as_they_are() -> None:
-    class Full(EmulatedDevice):
-        full = False
-
-        def allocate(self, nbytes: int) -> np.ndarray:
-            if self.full:
-                raise gzarr.DeviceError("no memory")
-            return super().allocate(nbytes)
-
-    device = Full()
-    pipeline_slots = PipelineSlots(device, 1 << 20)
-
-    def take(number: int) -> None:
-        with pipeline_slots.borrow():
-            device.empty(1000 * number)
-
-    pipeline_slots.run(take, range(4))
-    held = device.memory.live
-    device.full = True
-    pipeline_slots._all[0].memory.release()
-    pipeline_slots._level(N_PIPELINE_SLOTS)
-    assert device.memory.live == held * (N_PIPELINE_SLOTS - 1) // N_PIPELINE_SLOTS
-    device.full = False
-    pipeline_slots._level(N_PIPELINE_SLOTS)
-    assert device.memory.live == held
-
-
 def test_batches_of_a_read_share_the_memory_of_the_pipeline_slots() -> None:
     device = EmulatedDevice()
     array = opened(stored(compressor=None), device)

@@ -67,7 +67,7 @@ def array(cuda: Any, tmp_path: Path, reader: SlowReader, monkeypatch: pytest.Mon
     store = LocalStore(tmp_path)
     gzarr.create_array(store, data=DATA, chunks=(32, 64), compressor=LZ4(), zarr_format=2, device="cpu")
     monkeypatch.setattr("gzarr.gpu.pipeline.sizing.BATCH_NBYTES", DATA.nbytes // N_BATCHES)
-    monkeypatch.setattr("gzarr.gpu.pipeline.sizing.BATCH_NSTREAMS", 1)
+    monkeypatch.setattr("gzarr.gpu.pipeline.sizing.BATCH_NCHUNKS", 1)
     return gzarr.open_array(store, mode="r", device=backend_of(cuda, reader))
 
 

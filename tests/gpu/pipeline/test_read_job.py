@@ -20,10 +20,7 @@ from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.gpu.device.pipeline_slots import N_PIPELINE_SLOTS
 from gzarr.gpu.pipeline import eligibility, read_job
 from gzarr.gpu.pipeline.eligibility import DeviceJobs
-from gzarr.gpu.pipeline.read_job import EncodedSizes
-from gzarr.gpu.pipeline.sizing import ChunkCost
 from gzarr.storage import LocalStore
-from tests.gpu.counted import CountingDevice
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
 
@@ -158,27 +155,12 @@ def test_the_parts_of_a_damaged_batch_are_read_again(tmp_path: Path) -> None:
     np.testing.assert_array_equal(opened(array)[:], array[:])
 
 
-def test_chunks_that_find_no_room_take_another_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = np.full((64, 1024), 5, "u1")
-    data[41:44] = np.random.default_rng(1).integers(0, 256, (3, 1024))
-    array = stored(tmp_path, data, chunks=(1, 1024), compressor=Zstd(1))
-    monkeypatch.setattr(read_job, "_MAX_UNSAMPLED_NBYTES", 0)
-    device = CountingDevice(EmulatedDevice())
-    here = opened(array, device)
-    np.testing.assert_array_equal(here[:], data)
-    assert device.taken()["decode zstd"] == 2  # the sampled chunks are small
-    np.testing.assert_array_equal(here[:], data)
-    assert device.taken()["decode zstd"] == 1
-    monkeypatch.setattr(EncodedSizes, "buffer_nbytes", lambda *args: 1)
-    np.testing.assert_array_equal(here[:], data)
-
-
 def test_a_chunk_that_grows_all_the_time_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     array = opened(stored(tmp_path))
     fetch = read_job.DeviceRead._fetch
 
-    def growing(self: Any, pipeline_slot: Any, wanted: Any, nbytes: int) -> Any:
-        batch = fetch(self, pipeline_slot, wanted, nbytes)
+    def growing(self: Any, pipeline_slot: Any, wanted: Any) -> Any:
+        batch = fetch(self, pipeline_slot, wanted)
         batch.offsets[-1] = -1
         batch.sizes[-1] = 1 << 20
         return batch
@@ -194,7 +176,7 @@ def test_batches_that_do_not_fit_are_cut_in_the_order_of_the_staging_buffer(
     array = stored(tmp_path, **CHAINS["blosc"])
     here = opened(array, max_device_nbytes=N_PIPELINE_SLOTS * nbytes * 16)
     monkeypatch.setattr(eligibility, "batch_nchunks", lambda *_: 1000)
-    monkeypatch.setattr(read_job, "read_cost", lambda *_: ChunkCost(1, 1, 1))
+    monkeypatch.setattr(read_job, "read_memory", lambda *_: 1)
     np.testing.assert_array_equal(here[:], DATA)
 
 

@@ -21,7 +21,6 @@ from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.gpu.reading.kvikio import KvikioReader, Ranges, merged
-from gzarr.gpu.reading.open_files import Limits
 from gzarr.storage import LocalStore
 from gzarr.storage.coalesce import MAX_GAP_NBYTES
 from tests.gpu.direct_files import DirectFiles
@@ -64,37 +63,6 @@ def test_files_are_opened_if_enough_is_wanted_of_each(
     np.testing.assert_array_equal(opened(tmp_path / "a", direct.reader(least))[selection], DATA[selection])
     assert direct.opened == opens
     assert bool(direct.reads) == bool(opens)
-
-
-@needs_compiler
-def test_little_is_read_of_files_that_are_open_anyway(tmp_path: Path) -> None:
-    create(tmp_path / "a", shards=(32, 48))
-    direct = DirectFiles()
-    array = opened(tmp_path / "a", direct.reader(SHARD_NBYTES))
-    np.testing.assert_array_equal(array[:20, :20], DATA[:20, :20])
-    assert direct.opened == 0
-    array[:32, :48]
-    before = direct.read_nbytes
-    np.testing.assert_array_equal(array[:20, :20], DATA[:20, :20])
-    assert direct.opened == 1
-    assert 0 < direct.read_nbytes - before < SHARD_NBYTES
-    np.testing.assert_array_equal(array[:, 5:9], DATA[:, 5:9])  # the next shard is not
-    assert direct.opened == 1
-
-
-@needs_compiler
-def test_a_second_read_of_many_files_opens_none(tmp_path: Path) -> None:
-    data = np.arange(1, 2049, dtype="i4")
-    create(tmp_path / "a", data=data, chunks=1)
-    direct = DirectFiles()
-    reader = direct.reader()
-    reader.files.limits = Limits(4096, 512)
-    array = opened(tmp_path / "a", reader)
-    for _ in range(2):
-        np.testing.assert_array_equal(array[:], data)
-        assert direct.opened == 2048
-    assert len(direct.wanted) == 2 * 2048
-    assert reader.failure is None
 
 
 class FromTmpfs(DirectFiles):

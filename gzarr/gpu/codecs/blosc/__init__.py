@@ -16,7 +16,7 @@ from gzarr.cpu.compiled import library
 from gzarr.gpu.codecs import checksums
 from gzarr.gpu.codecs.batch import BatchContext, Chunks, Encoded, Shuffle, Streams
 from gzarr.gpu.codecs.blosc import headers
-from gzarr.gpu.codecs.blosc.framing import frame_of, framed, guess_nstreams
+from gzarr.gpu.codecs.blosc.framing import frame_of, framed
 from gzarr.gpu.codecs.blosc.parsing import BloscStreams, parse_frames
 from gzarr.gpu.codecs.entry import UNFIT, Decoder, DeviceCodec, Encoder, decoded_nbytes, headers_on_host
 from gzarr.gpu.codecs.envelopes import ZLIB_HEADER, ZLIB_TRAILER, stored_adler32, stored_xxh64
@@ -103,7 +103,5 @@ def _encoder(step: Step, device: Device) -> Encoder | str:
     return encode
 
 
-_BLOSC = DeviceCodec(
-    _decoder, _encoder, takes_streams=True, scratch=4, host_round_trip=headers_on_host, nstreams=guess_nstreams
-)
+_BLOSC = DeviceCodec(_decoder, _encoder, takes_streams=True, scratch=4, host_round_trip=headers_on_host)
 CODECS = {"blosc": _BLOSC, "numcodecs.blosc": _BLOSC}

@@ -136,30 +136,6 @@ def frame_of(step: Step) -> Frame | None:
     return Frame(nbytes, typesize, shuffle, number, encoder, blocksize, splits, block, start, size)
 
 
-def guess_nstreams(step: Step) -> int:
-    """How many streams a chunk has in a frame of c-blosc, unless it is stored."""
-    config, nbytes = _configuration(step), step.decoded.nbytes
-    if not nbytes:
-        return 1
-    typesize = config["typesize"] if config["typesize"] <= MAX_TYPESIZE else 1
-    may_split = config["cname"] != "zstd" and typesize <= headers.MOST_SPLITS
-    wanted = config["blocksize"] or _usual_blocksize(nbytes, config["cname"], config["clevel"])
-    blocksize = _blocksize(nbytes, typesize, wanted, may_split=may_split)
-    splits = typesize if may_split and blocksize // typesize >= headers.LEAST_SPLIT else 1
-    whole, rest = divmod(nbytes, blocksize)
-    return int(whole * splits + (rest > 0))
-
-
-def _usual_blocksize(nbytes: int, cname: str, clevel: int) -> int:
-    """Bytes that c-blosc chooses for a block, before it looks at splits (blosc.c, compute_blocksize)."""
-    size = 1 << 15
-    if nbytes < size:
-        return nbytes
-    thorough = cname not in ("lz4", "blosclz", "snappy")
-    doublings = (-2, -1, 0, 1, 2, 2, 3, 3, 3, 4 if thorough else 3)[clevel] + thorough
-    return min(int(size * 2**doublings), nbytes)
-
-
 def _configuration(step: Step) -> dict[str, Any]:
     """The configuration of either Blosc codec, with the host's defaults and element size."""
     if isinstance(step.spec, BloscCodec):
