@@ -128,6 +128,14 @@ def describe_gpu() -> str:
     return ", ".join(f"cuda:{number} ({identify(number).name})" for number in range(device_count()))
 
 
+@cache
+def gpu_extra() -> str:
+    """Return the extra of gzarr for the CUDA that CuPy is built for, or else that the driver runs."""
+    from gzarr.gpu.detection.packages import extra
+
+    return extra()
+
+
 def gpu_report(*, check: bool = False, warm: bool = False) -> dict[str, Any]:
     """Everything that is known of GPUs here: see `gzarr.gpu.detection.report`."""
     from gzarr.gpu.detection import report

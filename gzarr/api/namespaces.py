@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gzarr.devices import gpu_extra
 from gzarr.storage.extras import require
 from gzarr.tensors import DeviceArray, namespace_of
 
@@ -91,7 +92,7 @@ def scipy_module(xp: Any, name: str, what: str) -> Any:
     """
     if xp is np:
         return require(f"scipy.{name}", "ome", what)
-    return getattr(xp.scipy, name) if hasattr(xp, "scipy") else require(f"cupyx.scipy.{name}", "cuda13", what)
+    return getattr(xp.scipy, name) if hasattr(xp, "scipy") else require(f"cupyx.scipy.{name}", gpu_extra(), what)
 
 
 class _ScipyModules:

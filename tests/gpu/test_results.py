@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from numcodecs import LZ4, Blosc, Delta, GZip, Zlib, Zstd
 
 import gzarr
-from gzarr.errors import ChunkError
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.detection.thresholds import NEVER
 from gzarr.gpu.device.emulated import EmulatedDevice
@@ -101,27 +100,3 @@ def test_chunks_of_one_batch_may_be_encoded_in_different_ways(tmp_path: Path) ->
     device = EmulatedDevice()
     np.testing.assert_array_equal(opened(stored, device)[:], expected)
     assert {"copy_plain", "copy_bytes"} <= set(device.launches)
-
-
-@pytest.mark.parametrize("compressor", sorted(set(COMPRESSORS) - {"stored blosc"}))
-def test_damage_is_an_error_and_other_chunks_are_right(tmp_path: Path, compressor: str) -> None:
-    options = {"chunks": (10, 24), "compressor": COMPRESSORS[compressor], "device": "cpu"}
-    stored = gzarr.create_array(LocalStore(tmp_path), data=ROWS, **options)
-    path = tmp_path / "c" / "3" / "0"
-    whole = path.read_bytes()
-    array = opened(stored)
-    surrounding = np.full((92, 24), -1, "i4")
-    for damaged in (whole[: len(whole) // 2], b"", whole[:30] + bytes(8) + whole[38:], whole + b"more"):
-        path.write_bytes(damaged)
-        answers = []
-        for backend in (array, gzarr.open_array(stored.store, mode="r")):
-            surrounding[:] = -1
-            try:
-                answers.append(backend.get_basic_selection(out=surrounding[1:-1]).tobytes())
-            except ChunkError as error:
-                answers.append((error.key, error.chunk_coords))
-            assert (surrounding[[0, -1]] == -1).all()
-        if compressor in ("zstd", "zlib", "gzip"):  # a checksum shows all damage
-            assert answers[0] == answers[1]
-        path.write_bytes(whole)
-        np.testing.assert_array_equal(array[:], ROWS)

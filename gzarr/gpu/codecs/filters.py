@@ -67,9 +67,8 @@ def filter_codec(decoding: Maker, encoding: Maker) -> DeviceCodec:
         name = step.spec.name
 
         def encode(context: BatchContext, batch: Chunks | Encoded) -> Chunks:
-            return _expect(
-                name, "encoded", encoded, rows_as_chunks(context, function(context, as_rows(context, batch)))
-            )
+            made = rows_as_chunks(context, function(context, as_rows(context, batch)))
+            return _expect(name, "encoded", encoded, made)
 
         return encode
 

@@ -92,8 +92,8 @@ def _nvrtc_problem() -> str:
 
 def kvikio_problem() -> str:
     """What KvikIO lacks, with the remedy, or ""."""
-    cuda = packages.cuda_of_cupy() or packages.fitting_cuda() or max(CUDAS)
-    remedy = f"pip install 'gzarr[cuda{cuda}]' and pip install --no-deps 'kvikio-cu{cuda}==26.10.*'"
+    extra = packages.extra()
+    remedy = f"pip install 'gzarr[{extra}]' and pip install --no-deps 'kvikio-{extra[:2]}{extra[4:]}==26.10.*'"
     if importlib.util.find_spec("kvikio") is None:
         return f"KvikIO is missing: {remedy}"
     return _too_old("KvikIO", next(iter(installed(*KVIKIOS).values()), ""), KVIKIO_VERSION, remedy)

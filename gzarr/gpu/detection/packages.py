@@ -76,6 +76,11 @@ def fitting_cuda() -> int | None:
     return max((cuda for cuda in CUDAS if _runs(cuda, driver.version, capabilities)), default=None)
 
 
+def extra() -> str:
+    """The extra of gzarr for CuPy's CUDA, or else the newest one that the driver runs."""
+    return f"cuda{cuda_of_cupy() or fitting_cuda() or max(CUDAS)}"
+
+
 def _runs(cuda: int, driver: int, capabilities: list[tuple[int, int]]) -> bool:
     # That of a device is (0, 0) if it is not known.
     has_device = any(one >= CUDAS[cuda].capability or one == (0, 0) for one in capabilities)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -166,3 +170,35 @@ def test_a_pyramid_on_two_devices_is_that_of_one(
         np.testing.assert_array_equal(one.to("cpu")[...], other[...])
     assert set(seen) == ({0, 1} if chosen else set())
     assert cuda.cupy.cuda.runtime.getDevice() == 0
+
+
+ONE = """
+import json, numpy as np, gzarr
+from gzarr.devices import gpu_report
+data = np.arange(4000, dtype="i4").reshape(40, 100)
+array = gzarr.create_array({}, data=data, chunks=(10, 50), device="cuda")
+assert (array[:].get() == data).all()
+try:
+    gzarr.zeros(3, device="cuda:1")
+except gzarr.DeviceError as error:
+    print(json.dumps([array.device, [one["uuid"][:4] for one in gpu_report()["devices"]], str(error)]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("visible", "uuid"), [("0", "0101"), ("1", "0202"), ("GPU-0202", "0202"), ("MIG-0101", "0101")]
+)
+def test_a_process_sees_the_devices_that_are_visible(visible: str, uuid: str) -> None:
+    env = os.environ | {"CUDA_VISIBLE_DEVICES": visible}
+    done = subprocess.run([sys.executable, "-c", ONE], env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    device, uuids, error = json.loads(done.stdout.splitlines()[-1])
+    assert (device, uuids) == ("cuda:0", ["0202" if visible in ("1", "GPU-0202") else "0101"])
+    assert "there is one device, cuda:0" in error
+
+
+def test_a_process_that_no_device_is_visible_to_says_so() -> None:
+    env = os.environ | {"CUDA_VISIBLE_DEVICES": ""}
+    ask = "import gzarr; gzarr.zeros(3, device='cuda')"
+    done = subprocess.run([sys.executable, "-c", ask], env=env, capture_output=True, text=True, check=False)
+    assert "CUDA_VISIBLE_DEVICES does not hide it" in done.stderr

@@ -93,14 +93,6 @@ def test_selections_are_those_of_numpy(tmp_path: Path, jobs: list[Any], shards: 
     assert any(not isinstance(job, str) for job in jobs)
 
 
-@pytest.mark.parametrize("ndim", [4, 7, 8])
-def test_parts_of_many_axes_are_read(tmp_path: Path, ndim: int) -> None:
-    data = np.arange(4**ndim, dtype="i4").reshape((4,) * ndim)
-    array = opened(stored(tmp_path, data, chunks=(3,) * ndim))
-    inside = (slice(0, 4),) + (slice(1, 3),) * (ndim - 1)
-    np.testing.assert_array_equal(array[inside], data[inside])
-
-
 @pytest.mark.parametrize("shards", [None, (21, 22)])
 def test_missing_chunks_are_filled_in_the_same_launch(tmp_path: Path, shards: Any) -> None:
     array = gzarr.create_array(

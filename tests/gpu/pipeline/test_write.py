@@ -196,25 +196,6 @@ def test_what_is_stored_follows_neither_the_value_nor_memory_that_is_used_again(
         assert_equal(z[:], DATA)
 
 
-def test_what_is_encoded_stays_as_it_is_in_a_store_that_keeps_views(device):
-    kept = []
-
-    class Store(MemoryStore):
-        def set_many(self, items):
-            items = list(items)
-            kept.extend((data, bytes(data)) for key, data in items if key.startswith("c/"))
-            super().set_many(items)
-
-    array = gzarr.create_array(Store(), shape=DATA.shape, dtype="i4", chunks=(10, 7))
-    z = gzarr.open_array(
-        array.store, device=GpuBackend(device, small_reads=NEVER, small_writes=NEVER, max_device_nbytes=600_000)
-    )
-    for factor in (1, 2, 3):
-        z[:] = on_device(DATA * factor)
-    assert len(kept) == 3 * 36
-    assert all(bytes(view) == data for view, data in kept)
-
-
 def test_the_order_of_the_callers_stream():
     device, stream = EmulatedDevice(), EmulatedStream()
     z = made(device, stream=stream)

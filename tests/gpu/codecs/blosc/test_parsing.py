@@ -195,30 +195,6 @@ def matrix() -> dict[int, list[tuple[bytes, bytes, str]]]:
     return batches
 
 
-def test_all_parameters_of_numcodecs() -> None:
-    batches = matrix()
-    decoders: set[int] = set()
-    taken = split = several = 0
-    for nbytes, rows in batches.items():
-        staging_buffer, table = parsed([row[0] for row in rows], nbytes, seed=nbytes)
-        for got, (frame, data, cname) in zip(decode(staging_buffer, table, nbytes), rows, strict=True):
-            taken += got is not None
-            assert (got is None) == (cname == "blosclz" and not frame[2] & 2)
-            assert got is None or got == data
-        streams = streams_of(table)
-        decoders |= {number for number, group in enumerate(table.groups) if group.frame.size}
-        split += int(
-            (
-                (streams.nbytes < table.blocksize[streams.frame]) & (streams.dest % table.blocksize[streams.frame] > 0)
-            ).sum()
-        )
-        several += int((table.blocksize < nbytes).sum())
-    assert sum(map(len, batches.values())) > 7000
-    assert decoders == {RAW, LZ4, DEFLATE, ZSTD}
-    assert taken > 5500
-    assert min(split, several) > 500
-
-
 @pytest.mark.parametrize(
     ("cname", "mode", "typesize"), [("lz4", 1, 4), ("lz4hc", 2, 8), ("lz4", 1, 16), ("zstd", 1, 2)]
 )

@@ -17,8 +17,31 @@
 #include <mutex>
 #include <random>
 #include <set>
+#include <sstream>
 #include <thread>
 #include <utility>
+
+// Devices have numbers and UUIDs of one byte, 16 times. As the real driver, this stops at what it does not know.
+const std::vector<int> &visible() {
+    static const std::vector<int> found = [] {
+        const char *text = getenv("CUDA_VISIBLE_DEVICES");
+        std::vector<int> numbers;
+        std::stringstream names(text == nullptr ? "0,1" : text);
+        for (std::string name; std::getline(names, name, ',');) {
+            int number = 0;
+            for (; number < N_DEVICES; number++) {
+                const std::string byte = "0" + std::to_string(number + 1), uuid = byte + byte + byte + byte + "-";
+                if (name == std::to_string(number)) break;
+                if (name.size() > 5 && ("GPU-" + uuid).rfind(name, 0) == 0) break;
+                if (name.size() > 5 && ("MIG-" + uuid).rfind(name, 0) == 0) break;
+            }
+            if (number == N_DEVICES) break;
+            numbers.push_back(number);
+        }
+        return numbers;
+    }();
+    return found;
+}
 
 namespace {
 

@@ -14,6 +14,8 @@
 #include <vector>
 
 constexpr int N_DEVICES = 2;
+// The numbers of the devices that CUDA_VISIBLE_DEVICES leaves, in its order.
+const std::vector<int> &visible();
 
 struct Stream;
 

@@ -114,25 +114,25 @@ void driver_kernel(const char *name, void *function, int n_arguments) {
     host_kernels[name] = {Host(function), n_arguments};
 }
 
-CUresult cuInit(unsigned) { return CUDA_SUCCESS; }
+CUresult cuInit(unsigned) { return visible().empty() ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS; }
 CUresult cuDriverGetVersion(int *version) {
     *version = CUDA_VERSION;
     return CUDA_SUCCESS;
 }
 CUresult cuDeviceGetCount(int *n) {
-    *n = N_DEVICES;
+    *n = int(visible().size());
     return CUDA_SUCCESS;
 }
 CUresult cuDeviceGet(CUdevice *device, int number) {
     *device = number;
-    return number < N_DEVICES ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+    return number < int(visible().size()) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 CUresult cuDeviceGetName(char *text, int size, CUdevice) {
     snprintf(text, size_t(size), "no GPU: a driver made of software");
     return CUDA_SUCCESS;
 }
 CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device) {
-    memset(uuid, device + 1, sizeof *uuid);
+    memset(uuid, visible()[size_t(device)] + 1, sizeof *uuid);
     return CUDA_SUCCESS;
 }
 CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice) {

@@ -76,13 +76,14 @@ cudaError_t cudaGetDevice(int *device) {
 }
 cudaError_t cudaSetDevice(int device) {
     CALL_ANYWAY;
-    if (device < 0 || device >= N_DEVICES) return cudaErrorInvalidDevice;
+    if (device < 0 || device >= int(visible().size())) return cudaErrorInvalidDevice;
     current_device = device;
     return cudaSuccess;
 }
 cudaError_t cudaGetDeviceCount(int *n) {
     CALL_ANYWAY;
-    *n = N_DEVICES;
+    *n = int(visible().size());
+    if (*n == 0) return cudaErrorNoDevice;
     return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int) {
