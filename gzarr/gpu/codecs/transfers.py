@@ -28,6 +28,7 @@ from gzarr.gpu.kernels.parts import (
     describe_tiles,
     divisors,
     in_bytes,
+    joined_points,
     plain_shuffles,
     runs,
     shuffled_items,
@@ -171,6 +172,16 @@ def copy_boxes(context: BatchContext, boxes: Boxes, shuffles: Shuffles, values: 
     values: bytes of the numbers whose order is reversed, or 0; and one element that missing chunks are full of, in the
         target's byte order.
     """
+    if len(boxes.counts) != 1 or shuffles.mode.any() or (np.minimum(boxes.source_lists, boxes.target_lists) < 0).any():
+        _copy_boxes(context, boxes, shuffles, values)
+        return
+    for which in (np.flatnonzero(boxes.source), np.flatnonzero(boxes.source == 0)):  # missing chunks have no place
+        if which.size:
+            some = joined_points(boxes.take(which))
+            _copy_boxes(context, some, plain_shuffles(some.source.size), values)
+
+
+def _copy_boxes(context: BatchContext, boxes: Boxes, shuffles: Shuffles, values: tuple[int, NDArray[Any]]) -> None:
     mode = _copied(context, boxes, shuffles, values)
     for reason in np.unique(mode[mode < 0]).tolist():
         which = np.flatnonzero(mode == reason)

@@ -191,6 +191,39 @@ def describe(boxes: Boxes, shuffles: Shuffles, swap_unit: int) -> Descriptors:
     return Descriptors(table, np.where(narrow | large | alone, why, mode))
 
 
+def joined_points(boxes: Boxes) -> Boxes:
+    """Points of several plain chunks as one part, if their memory allows it, so that few of them fill a block, too.
+
+    Of boxes of one axis with an index list on both sides; others are returned as they are.
+    """
+    counts = boxes.counts[0]
+    lists: list[Column] = []
+    some: list[Column] = []
+    sides = (boxes.source_strides, boxes.source_lists), (boxes.target_strides, boxes.target_lists)
+    inside = np.arange(counts.sum()) - (counts.cumsum() - counts).repeat(counts)
+    for (strides, begins), places in zip(sides, (boxes.source + boxes.start, boxes.target), strict=True):
+        stride, away = int(strides[0, 0]), places - places.min()
+        if (strides != stride).any() or stride <= 0 or (away % stride).any():
+            return boxes
+        lists.append(boxes.lists[begins[0].repeat(counts) + inside] + (away // stride).repeat(counts))
+        if int(lists[-1].max(initial=0)) * stride >= _LIMIT:
+            return boxes
+        some.append(places.min(keepdims=True))
+    n, none = inside.size, np.zeros(1, np.int64)
+    return Boxes(
+        some[0],
+        none,
+        some[1],
+        none[None] + n,
+        boxes.source_strides[:, :1],
+        boxes.target_strides[:, :1],
+        boxes.nbytes,
+        none[None],
+        none[None] + n,
+        np.concatenate(lists),
+    )
+
+
 def cut(boxes: Boxes) -> Boxes:
     """Parts of a single element along the axis along which a part reaches farthest, instead of each part."""
     reach = np.maximum(np.abs(boxes.source_strides), np.abs(boxes.target_strides))
