@@ -59,6 +59,7 @@ if TYPE_CHECKING:  # what `__getattr__` finds
     from gzarr.hierarchy.lazy_views import LazyView
     from gzarr.loader.loader import Loader
     from gzarr.loader.mixture import Mixture
+    from gzarr.loader.node import NodePool
     from gzarr.loader.ragged import Ragged, SparseRows
     from gzarr.loader.windows import Crops, Window
     from gzarr.loader.writer import Writer
@@ -121,6 +122,7 @@ _NAMES = {
     "gzarr.hierarchy.lazy_views": "LazyView",
     "gzarr.loader.loader": "Loader",
     "gzarr.loader.mixture": "Mixture",
+    "gzarr.loader.node": "NodePool",
     "gzarr.loader.ragged": "Ragged SparseRows",
     "gzarr.loader.windows": "Crops Window",
     "gzarr.loader.writer": "Writer",
@@ -202,6 +204,7 @@ __all__ = [
     "MetadataError",
     "Mixture",
     "NodeNotFoundError",
+    "NodePool",
     "OutOfMemoryError",
     "ProcessSynchronizer",
     "Ragged",

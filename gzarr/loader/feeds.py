@@ -7,7 +7,7 @@ module has the memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -155,7 +155,7 @@ class PoolFeed(Feed):
         """Plan the next batches."""
         step = self._planner.step(n)
         self.mark_damaged(step.slots, damaged=False)
-        return _planned(self.source, step, (self._pool,))
+        return planned(self.source, step, (self._pool,))
 
     def gather(self, batch: Indices, valid: Bools | None) -> tuple[Array, Lease | None]:
         """Gather a batch out of the pool."""
@@ -184,7 +184,7 @@ class DirectFeed(Feed):
             if self._blocks[block] is None:
                 self._blocks[block] = self._take_block()
         any_block: Any = next(filter(None, self._blocks), None)
-        return _planned(self.source, step, tuple([(block or any_block)[0] for block in self._blocks if any_block]))
+        return planned(self.source, step, tuple([(block or any_block)[0] for block in self._blocks if any_block]))
 
     def _take_block(self) -> tuple[Array, Lease | None]:
         """Memory for a batch, filled up where samples have no elements."""
@@ -247,17 +247,15 @@ class KeptFeed(Feed):
         return self._shaped(out), lease
 
 
-def _planned(source: FeedSource, step: PlanStep, blocks: tuple[Array, ...]) -> Planned:
+def planned(source: FeedSource, step: PlanStep, blocks: tuple[Array, ...]) -> Planned:
     """The step as jobs."""
     if source.reader is None or not len(step.slots):  # samples without elements
         return Planned({}, step.batches, step.opened)
     return Planned(source.reader.jobs(step.fragments, step.slots, blocks), step.batches, step.opened)
 
 
-def one_by_one(plan: CopyPlan) -> Iterator[CopyPlan]:
-    """A plan chunk by chunk."""
-    for row in range(plan.nparts):
-        copies = slice(*plan.firsts[row : row + 2].tolist())
-        yield plan._replace(
-            spans=plan.spans[copies], firsts=np.array([0, copies.stop - copies.start]), slots=plan.slots[copies]
-        )
+def chunks_of(plan: CopyPlan, first: int, last: int) -> CopyPlan:
+    """Some chunks of a plan."""
+    firsts = plan.firsts[first : last + 1]
+    copies = slice(*firsts[[0, -1]].tolist())
+    return plan._replace(spans=plan.spans[copies], firsts=firsts - firsts[0], slots=plan.slots[copies])

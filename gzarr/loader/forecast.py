@@ -46,6 +46,8 @@ class Planning(NamedTuple):
         Batches that are planned and not yet gathered.
     chunk_nbytes : int
         Size of a decoded chunk.
+    sharers : int
+        How many ranks the epoch is that of, which share the memory.
     """
 
     name: str
@@ -54,6 +56,7 @@ class Planning(NamedTuple):
     slots: int
     ahead: int
     chunk_nbytes: int
+    sharers: int = 1
 
     def planner(self) -> Planner:
         """A planner that stands at the start of the epoch."""
@@ -64,6 +67,10 @@ class Planning(NamedTuple):
 
 def count_opened(planning: Planning) -> float:
     """Estimate how many chunks a rank opens in an epoch."""
+    return _count_opened(planning) / planning.sharers
+
+
+def _count_opened(planning: Planning) -> float:
     epoch = planning.epoch
     if epoch.n <= _MAX_SAMPLES and epoch.n <= _MAX_STEPS * epoch.batch_size:
         return _run(planning.planner(), epoch.n)[0]

@@ -19,13 +19,14 @@ from gzarr.hierarchy.group import Group
 from gzarr.indexing.selection import Indices
 from gzarr.loader.arguments import integer
 from gzarr.loader.batches import BatchItem, BatchIterator, SharedTurn
+from gzarr.loader.node import NodePool
 from gzarr.loader.producing import produce
 from gzarr.loader.ranks import parse_ranks
 from gzarr.loader.samples import Samples
-from gzarr.loader.setup import Begun, Setup
-from gzarr.loader.state import LoaderProgress, read_state, write_state
+from gzarr.loader.setup import Setup
+from gzarr.loader.state import Begun, LoaderProgress, read_state, write_state
 from gzarr.loader.stats import LoaderStats, Meter
-from gzarr.loader.summary import Summary
+from gzarr.loader.summary import Summary, summary_of
 from gzarr.loader.windows import Crops, Window
 
 #: Of `LoaderStats`, what adds up; of the rest, the mean is told, but for the longest time elapsed.
@@ -74,6 +75,10 @@ class Loader:
         Which part of each epoch this process takes. By default those of torch.distributed if it is initialised, or all.
         Every rank gets equally many batches of equal sizes: if samples do not suffice, some come twice, or, with
         ``drop_last``, the rest is left out.
+    share : {"node", "none"} or NodePool, optional
+        Whether the ranks of this host have one pool of samples, of ``memory`` together: each chunk is decoded by one of
+        them for all. By default they do where torchrun or Open MPI tells that several are on this host, unless batches
+        are on a GPU. Needs Linux.
     window : Window, optional
         Take several steps of the first axis as one sample.
     crops : Crops, optional
@@ -150,6 +155,7 @@ class Loader:
         devices: Sequence[str] | None = None,
         rank: int | None = None,
         world_size: int | None = None,
+        share: Literal["node", "none"] | NodePool | None = None,
         window: Window | None = None,
         crops: Crops | None = None,
         weights: Any = None,
@@ -491,7 +497,7 @@ class Loader:
         """
         if not 0 <= correlation <= 1:
             raise ValueError(f"correlation must be between 0 and 1, got {correlation!r}")
-        return self._setup.summary(self._coming(), correlation)
+        return summary_of(self._setup, self._coming(), correlation)
 
     def stats(self) -> LoaderStats:
         """Return what the iteration under way, or the last one, has cost so far.
@@ -550,7 +556,7 @@ class LoaderOnDevices(Loader):
         for number, device in enumerate(devices):
             shared_turn(given["pool"], devices)
             own: dict[str, Any] = {"rank": rank * len(devices) + number, "world_size": world_size * len(devices)}
-            own |= {"devices": None, "on_epoch": None}
+            own |= {"devices": None, "on_epoch": None, "share": "none"}
             loader = Loader.__new__(Loader)
             loader._take({**given, **own, "device": device}, part, begin, resumed=resumed)  # noqa: SLF001 - a part
             self._loaders.append(loader)

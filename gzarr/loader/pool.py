@@ -82,6 +82,8 @@ class Want(NamedTuple):
         Whether that is the whole epoch.
     padded : bool
         Whether samples may reach past the ends of arrays: only batches are filled with a value beforehand.
+    planners : int
+        How many ranks share the memory, each of which plans for all.
     """
 
     size: tuple[int, ...]
@@ -91,6 +93,7 @@ class Want(NamedTuple):
     span: int
     span_is_all: bool = True
     padded: bool = False
+    planners: int = 1
 
 
 class Room(NamedTuple):
@@ -140,7 +143,7 @@ def needed_of(wants: Iterable[Want], batch_size: int) -> int:
 
 
 def _nbytes_of(want: Want) -> int:
-    return max(want.slot_nbytes, want.sample_nbytes) + PLANNED_NBYTES
+    return max(want.slot_nbytes, want.sample_nbytes) + PLANNED_NBYTES * want.planners
 
 
 def divide(memory: int, wants: Sequence[Want], batch_size: int, reads: int, most: int, prefetch: int = 2) -> list[Room]:
@@ -192,13 +195,13 @@ def _fragments_of(want: Want) -> int:
 
 def _room(want: Want, share: int, batch_size: int, ahead: int) -> Room:
     planned = max(min(want.slot_nbytes // PLANNED_SHARE, MOST_PLANNED_NBYTES), PLANNED_NBYTES)
-    slots = max(share // (want.slot_nbytes + planned), batch_size)
+    slots = max(share // (want.slot_nbytes + planned * want.planners), batch_size)
     # Batches on their way leave less memory for samples that wait. A span has to fit beside them if it can. An eighth
     # is for the next span, whose samples wait already while the last one is gathered.
     spare = slots // 4 if want.span_is_all else max(slots * 8 // 9 - want.span - batch_size, slots // 4)
     most = max(min(spare // batch_size, ahead), 1)
     useful = want.span if want.span_is_all else (want.span + (most + 1) * batch_size) * 9 // 8
-    planned_direct = max(PLANNED_NBYTES, FRAGMENT_NBYTES * _fragments_of(want))
+    planned_direct = max(PLANNED_NBYTES, FRAGMENT_NBYTES * _fragments_of(want)) * want.planners
     blocks = max(share // ((want.sample_nbytes + planned_direct) * batch_size), 1)
     blocks = min(blocks, -(-useful // batch_size))
     if not want.padded and mode_of(want.size, want.grid, useful, blocks * batch_size) == "pool":

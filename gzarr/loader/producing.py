@@ -11,8 +11,9 @@ ends.
 
 from __future__ import annotations
 
+import os
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
@@ -24,10 +25,16 @@ from gzarr.chunk_io import engine
 from gzarr.concurrency import Pool
 from gzarr.errors import ChunkError
 from gzarr.indexing.selection import Indices
+from gzarr.loader.arrays import stored_dtype
 from gzarr.loader.batches import BatchItem
-from gzarr.loader.feeds import Bools, Feed, Planned, one_by_one
-from gzarr.loader.setup import Begun, Setup
+from gzarr.loader.feeds import Bools, Feed, Planned, chunks_of
+from gzarr.loader.node import Turn, TurnOverError, job_name
+from gzarr.loader.node_memory import NodeMemory
+from gzarr.loader.order import word_of
+from gzarr.loader.setup import Setup
+from gzarr.loader.shared_feeds import PlannedForAll, SharedFeed, fill
 from gzarr.loader.sources import nested
+from gzarr.loader.state import Begun
 
 
 class _Read(NamedTuple):
@@ -38,13 +45,20 @@ class _Read(NamedTuple):
 
 
 class _Production:
-    """The feeds of an epoch, and the steps whose reads have begun: the oldest is the next to be gathered."""
+    """The feeds of an epoch, and the steps whose reads have begun: the oldest is the next to be gathered.
 
-    def __init__(self, setup: Setup, begun: Begun, first: int) -> None:
-        self._setup, self._begun, self._meter = setup, begun, begun.meter
+    Attributes
+    ----------
+    step : int
+        Number of the next batch.
+    """
+
+    def __init__(self, setup: Setup, begun: Begun, first: int, turn: Turn | None) -> None:
+        self._setup, self._begun, self._meter, self._turn = setup, begun, begun.meter, turn
         with self._meter.stage("read"):
-            self._feeds = setup.feeds(begun, first)  # which reads small arrays
-        self._first = first
+            self._feeds = setup.feeds(begun, first, turn)  # which reads small arrays
+        self.step = first
+        self._n_begun = self._n_gathered = 0  # steps
         self._left, self._n = -(-begun.share.n // setup.batch_size) - first, 1
         self._reads = deque[_Read]()
         self._readers = Pool()
@@ -52,7 +66,7 @@ class _Production:
     def items(self) -> Iterator[BatchItem]:
         """Yield the batches."""
         # Nothing disturbs the read for the first batch, where reads keep processors busy.
-        reads, step = self._setup.n_readers + 1, self._first
+        reads = self._setup.n_readers + 1
         self._begin(reads if reads > 2 else 1)
         while self._reads:
             read = self._reads.popleft()
@@ -63,11 +77,12 @@ class _Production:
                     self._setup.watch.check([name for step in read.steps for name in step.jobs])  # explains errors, too
             planned = [each.batches for each in read.steps]
             del read  # which keeps the memory that it was read into
-            for batches in zip(*planned, strict=True):
-                made = [self._make(batches, step)]
+            for left, batches in zip(reversed(range(len(planned[0]))), zip(*planned, strict=True), strict=True):
+                made = [self._make(batches, self.step)]
+                self._gathered(left)
+                self.step += 1
                 if made[0] is not None:
                     yield made.pop()  # type: ignore[misc] # nothing but the caller keeps it
-                step += 1
                 self._begin(reads)
 
     def _begin(self, most: int) -> None:
@@ -81,16 +96,43 @@ class _Production:
             self._n = min(2 * self._n, self._setup.most)
             with self._meter.stage("plan"):
                 steps = [feed.step(n) for feed in self._feeds]
-            self._meter.add("chunks", sum(step.opened for step in steps))
-            self._reads.append(_Read(steps, self._start(steps)))
+            start = self._start if self._turn is None else self._start_together
+            self._reads.append(_Read(steps, start(steps)))
 
     def _start(self, steps: Sequence[Planned]) -> Callable[[], None]:
         """Begin to read what steps need. Returns: a function that waits for it."""
         setup = self._setup
+        self._meter.add("chunks", sum(step.opened for step in steps))
         wanted = [(feed, step) for feed, step in zip(self._feeds, steps, strict=True) if step.jobs]
         if not wanted:
             return lambda: None
         return run_ahead(setup.backend, self._readers, setup.n_readers, partial(_read, wanted, skip=setup.skip))
+
+    def _start_together(self, steps: Sequence[Any]) -> Callable[[], None]:
+        """Begin to read what ranks need, together with them. Returns: a function that waits for it."""
+        setup, turn, number, meter, counts = self._setup, self._turn, self._n_begun, self._meter, list[int]()
+        self._n_begun += 1
+        feeds = [feed for feed in self._feeds if isinstance(feed, SharedFeed)]
+        shared = [step for step in steps if isinstance(step, PlannedForAll)]
+
+        def read() -> None:
+            counts.extend(fill(turn, number, feeds, shared))  # type: ignore[arg-type] # there is one
+
+        wait = run_ahead(setup.backend.host, self._readers, setup.n_readers, read)
+
+        def wait_and_count() -> None:
+            wait()
+            meter.add("chunks", sum(counts))
+
+        return wait_and_count
+
+    def _gathered(self, left: int) -> None:
+        """Let other ranks have the slots of a step, once no batch is left in them. Raises: TurnOverError."""
+        if self._turn is not None and left:
+            self._turn.check()
+        elif self._turn is not None:
+            self._turn.release(self._n_gathered)
+            self._n_gathered += 1
 
     def _make(self, batches: Sequence[Indices], step: int) -> BatchItem | None:
         """Put a batch together. Returns None if all of its samples are damaged."""
@@ -117,6 +159,8 @@ class _Production:
 
     def end(self) -> None:
         """Wait for all reads, whatever becomes of them."""
+        if self._turn is not None:
+            self._turn.stop()
         for read in self._reads:
             with suppress(Exception):
                 read.wait()
@@ -127,13 +171,61 @@ def produce(setup: Setup, begun: Begun, first: int) -> Iterator[BatchItem]:
     backend = setup.backend
     with backend.own_stream():
         backend.wait(backend.record(begun.stream))  # arrays may be the work of the caller's stream
-        production = _Production(setup, begun, first)
         try:
-            yield from production.items()
+            step = yield from _together(setup, begun, first)
+            if step is not None:
+                yield from _items(setup if setup.local is None else setup.alone(), begun, step)
         finally:
-            production.end()
             # Memory of batches that were never handed over is freed in the order of the caller's stream.
             backend.wait(backend.record(), begun.stream)
+
+
+def _together(setup: Setup, begun: Begun, first: int) -> Generator[BatchItem, None, int | None]:
+    """Yield batches that are read together with other ranks. Returns: the first that is not; None at the end."""
+    step = first
+    with suppress(TurnOverError):
+        turn = _turn_of(setup, begun, first)
+        if turn is None:
+            return first
+        try:
+            production = _Production(setup, begun, first, turn)
+            try:
+                yield from production.items()
+                return None
+            finally:
+                step = production.step
+                production.end()
+        finally:
+            turn.end()
+    return step
+
+
+def _turn_of(setup: Setup, begun: Begun, first: int) -> Turn | None:
+    """Begin an iteration together with the other ranks of the host. Raises: TurnOverError if that cannot be."""
+    if setup.local is None:
+        return None
+    memory: NodeMemory | None = setup.reused.get(None)
+    if memory is None or memory.pid != os.getpid():
+        given = setup.seed, setup.batch_size, setup.world_size, setup.drop_last, setup.memory, setup.rooms, setup.most
+        name = repr((job_name(), setup.identity(anew=False), given))
+        slots = {}
+        for each, room in setup.rooms.items():
+            array = setup.arrays[each]
+            dtype = stored_dtype(array) if room.mode == "pool" else setup.dtypes[each]
+            slots[each] = (room.slots, *setup.samples.box(tuple(array.shape))), dtype
+        ahead = min(room.ahead for room in setup.rooms.values())
+        window = max(min(setup.n_readers + 2, ahead // setup.most), 1)
+        memory = setup.reused[None] = NodeMemory(setup.local, name, slots, window)
+    key = word_of(begun.epoch, repr(begun.share._replace(rank=0)), first) >> 1
+    return Turn(memory, key, begun.meter)
+
+
+def _items(setup: Setup, begun: Begun, first: int) -> Iterator[BatchItem]:
+    production = _Production(setup, begun, first, None)
+    try:
+        yield from production.items()
+    finally:
+        production.end()
 
 
 def _read(wanted: Sequence[tuple[Feed, Planned]], *, skip: bool) -> None:
@@ -149,7 +241,8 @@ def _read(wanted: Sequence[tuple[Feed, Planned]], *, skip: bool) -> None:
 def _read_valid(feed: Feed, step: Planned) -> None:
     """Read chunk by chunk, and note the samples of those that are damaged."""
     for job in step.jobs.values():
-        for plan in one_by_one(job.plan):  # type: ignore[arg-type] # of many boxes
+        for row in range(job.plan.nparts):
+            plan = chunks_of(job.plan, row, row + 1)  # type: ignore[arg-type] # of many boxes
             try:
                 engine.read((job._replace(plan=plan),))
             except ChunkError:

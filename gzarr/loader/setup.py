@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +18,6 @@ from gzarr.loader.arguments import check_on_error, check_sampler, integer, parse
 from gzarr.loader.arrays import (
     JoinedArrays,
     Reader,
-    chunk_nbytes_of,
     grid_of,
     make_reader,
     nchunks_of,
@@ -26,10 +25,10 @@ from gzarr.loader.arrays import (
     watched,
 )
 from gzarr.loader.feeds import DirectFeed, Feed, FeedMemory, FeedSource, KeptFeed, PoolFeed
-from gzarr.loader.forecast import Planning
 from gzarr.loader.joining import axis_of, join_arrays
 from gzarr.loader.leases import Leases
 from gzarr.loader.look_ahead import EpochPlan
+from gzarr.loader.node import Turn, parse_share
 from gzarr.loader.order import (
     Order,
     Weighted,
@@ -42,39 +41,14 @@ from gzarr.loader.pool import Room, Want, batches_of_step, choose_kept, divide, 
 from gzarr.loader.ragged import Ragged
 from gzarr.loader.ranks import History, Share, is_within, make_share, parse_ranks
 from gzarr.loader.samples import Samples
+from gzarr.loader.shared_feeds import SharedFeed, joint_positions
 from gzarr.loader.sources import Kept, collect, find_backend, parse_dtypes, through_cache
-from gzarr.loader.state import fingerprint
-from gzarr.loader.stats import Meter
-from gzarr.loader.summary import Epochs, Summary, summarize
+from gzarr.loader.state import Begun, fingerprint
 from gzarr.loader.watch import ArrayWatch
 from gzarr.loader.windows import positive
 
 #: Steps that are read at once where a store waits for a server; elsewhere one keeps all processors busy.
 WAITING_READS = 3
-
-
-class Begun(NamedTuple):
-    """An iteration that was begun.
-
-    Attributes
-    ----------
-    epoch : int
-        Number of the epoch.
-    order : Order
-        Of all its positions.
-    share : Share
-        What this rank takes of them.
-    meter : Meter
-        Counts what happens.
-    stream : object
-        The stream of the caller; None on the CPU.
-    """
-
-    epoch: int
-    order: Order
-    share: Share
-    meter: Meter
-    stream: object = None
 
 
 class Setup:
@@ -115,8 +89,10 @@ class Setup:
         The arrays in memory.
     sparse : dict
         By their places in a batch, the matrices that are made of rows.
+    local : LocalRanks or None
+        The ranks of this host that share memory.
     reused : dict
-        By name, memory of the last epoch, which the next one uses again.
+        By name, memory of the last epoch, which the next one uses again; by None, that which ranks share.
     transform, prefetch
         As given.
     skip : bool
@@ -136,6 +112,8 @@ class Setup:
         self.block_chunks = positive(given["block_chunks"], "block_chunks")
         self.prefetch = positive(given["prefetch"], "prefetch")
         self.rank, self.world_size = parse_ranks(given["rank"], given["world_size"])
+        self.local = parse_share(given["share"], self.rank, self.world_size, self.backend.device)
+        self._given, self._part = given, part
         self.sampler, self.drop_last = given["sampler"], bool(given["drop_last"])
         if weighted is not None:
             self.sampler, self.shuffle = weighted, False
@@ -144,6 +122,7 @@ class Setup:
         places = {name: (self.names or {}).get(name, ()) for name in ragged}
         self.sparse = {places[name][:-1]: array.matrix for name, array in ragged.items() if array.matrix is not None}
         self._readers: dict[str, Reader] = {}
+        self._alone: Setup | None = None
         self._check_steps()
         self.dtypes = parse_dtypes(given["dtype"], self.arrays)
         self._pads = parse_pads(given["crops"], self.arrays, self.dtypes)
@@ -156,9 +135,9 @@ class Setup:
         for name in ragged:
             self.reader(name)  # which refuses other samples
         self.watch = ArrayWatch(*self._watched())
-        self.rooms, self.most, self.n_readers = self._divide(stored)
+        self.rooms, self.most, self.n_readers = self._divide_shared(stored) if self.local else self._divide(stored)
         self.kept = Kept({name: a for name, a in self.arrays.items() if name not in self.rooms}, self.backend)
-        self.reused: dict[str, FeedMemory] = {}
+        self.reused: dict[Any, Any] = {}
         self.on_epoch, self.transform = given["on_epoch"], given["transform"]
         for name in ("transform", "on_epoch"):
             if given[name] is not None and not callable(given[name]):
@@ -182,8 +161,32 @@ class Setup:
         joined = {name: array for name, array in self.arrays.items() if isinstance(array, JoinedArrays)}
         return single, {watched(name, n): one for name, many in joined.items() for n, one in enumerate(many.arrays)}
 
+    def _divide_shared(self, stored: Mapping[str, Any]) -> tuple[dict[str, Room], int, int]:
+        """Divide memory that ranks share. Where nobody has asked for that and it cannot be, each has its own."""
+        objects = [name for name in stored if self.dtypes[name].hasobject or self.dtypes[name].kind == "T"]
+        asked = self.local is not None and self.local.asked
+        if objects and asked:
+            raise ValueError(
+                f"share: {objects[0]!r} has Python objects, which processes cannot share; use share='none'"
+            )
+        try:
+            divided = None if objects else self._divide(stored)
+        except ValueError:
+            if asked:
+                raise
+            divided = None
+        if divided is None or not divided[0]:
+            self.local = None
+        return divided or self._divide(stored)
+
+    @property
+    def n_local(self) -> int:
+        """Number of ranks that share memory."""
+        return len(self.local.ranks) if self.local is not None else 1
+
     def _divide(self, stored: Mapping[str, Any]) -> tuple[dict[str, Room], int, int]:
         """Divide the memory. Returns: rooms by name, the most batches of a step, how many steps are read at once."""
+        n, size = self.n_local, self.batch_size * self.n_local
         wants = {name: self._want(array, self.dtypes[name]) for name, array in stored.items()}
         nbytes = {name: array.nbytes for name, array in stored.items()}
         rows = self.samples.kind in ("rows", "window")
@@ -192,16 +195,16 @@ class Setup:
             for name, array in stored.items()
             if isinstance(array, Array) or (rows and isinstance(array, JoinedArrays))
         }
-        kept = set() if self.skip else choose_kept(may, wants, self.memory, self.batch_size)
+        kept = set() if self.skip else choose_kept(may, wants, self.memory // n, self.batch_size)
         wants = {name: want for name, want in wants.items() if name not in kept}
         waits = any(
             one.store.concurrency > 1 for name in wants for one in getattr(stored[name], "arrays", [stored[name]])
         )
         n_readers = WAITING_READS if waits else 1
-        step = batches_of_step(self.batch_size * sum(want.sample_nbytes for want in wants.values()), waits=waits)
-        left = self.memory - sum(nbytes[name] for name in kept)
+        step = batches_of_step(size * sum(want.sample_nbytes for want in wants.values()), waits=waits)
+        left = self.memory - n * sum(nbytes[name] for name in kept)
         steps = n_readers + 2  # those that are read, the next, and that whose batches are gathered
-        divided = divide(left, list(wants.values()), self.batch_size, steps, step, self.prefetch)
+        divided = divide(left, list(wants.values()), size, steps, step, self.prefetch)
         most = min([step, *[max(room.ahead // steps, 1) for room in divided]])
         return dict(zip(wants, divided, strict=True)), most, n_readers
 
@@ -211,7 +214,7 @@ class Setup:
         n, span = prod(size), self._span(grid[0])
         nbytes = n * stored_dtype(array).itemsize, n * dtype.itemsize
         padded = self.samples.padded or isinstance(array, Ragged)
-        return Want(size, grid, *nbytes, span, span == self.samples.n, padded)
+        return Want(size, grid, *nbytes, span, span == self.samples.n, padded, self.n_local)
 
     def _span(self, axis: Axis) -> int:
         """Over how many positions the samples of one chunk are spread. axis: axis 0 of their array."""
@@ -226,7 +229,7 @@ class Setup:
             return n
         length = lengths[0] + self.samples.size[0] - 1
         if self.shuffle == "blocks":
-            length = self.block_chunks * lengths[1]
+            length = self.block_chunks * lengths[1] * self.n_local  # each rank has blocks of its own
         return min(-(-length // self.samples.starts[0].stride) + 1, n)
 
     @property
@@ -302,9 +305,16 @@ class Setup:
             drop_last=self.drop_last,
         )
 
-    def feeds(self, begun: Begun, first: int) -> list[Feed]:
+    def alone(self) -> Setup:
+        """The same for this rank alone, with its part of the memory."""
+        if self._alone is None:
+            given = {**self._given, "share": "none", "memory": self.memory // self.n_local}
+            self._alone = Setup(given, self._part)
+        return self._alone
+
+    def feeds(self, begun: Begun, first: int, turn: Turn | None = None) -> list[Feed]:
         """Make the feeds of all arrays from one batch on."""
-        made = [self._feed(name, begun, first) for name in self.arrays]
+        made = [self._feed(name, begun, first, turn) for name in self.arrays]
         single, joined = self._watched()
         self.watch.check([*single, *[name for name in joined if name.rpartition("[")[0] not in self.rooms]])
         return made
@@ -312,21 +322,22 @@ class Setup:
     def reader(self, name: str) -> Reader:
         """How samples of an array are read."""
         if name not in self._readers:
-            array = self.arrays[name]
+            array, backend = self.arrays[name], self.backend if self.local is None else self.backend.host
             size, padded = self.samples.box(tuple(array.shape)), self.samples.padded
             if isinstance(array, Ragged):
-                self._readers[name] = array.reader(name, self.backend, size)
+                self._readers[name] = array.reader(name, backend, size)
             else:
-                self._readers[name] = make_reader(name, array, self.backend, size, padded=padded, skip=self.skip)
+                self._readers[name] = make_reader(name, array, backend, size, padded=padded, skip=self.skip)
         return self._readers[name]
 
     def epoch_of(self, name: str, begun: Begun, first: int) -> EpochPlan:
         """What is wanted of an array from one batch on."""
-        array, skipped = self.arrays[name], first * self.batch_size
+        array, skipped, shared = self.arrays[name], first * self.batch_size, self.local if name in self.rooms else None
         order, share, samples = begun.order, begun.share, self.samples.at(self.seed, begun.epoch)
+        joint = shared and joint_positions(share, shared.ranks, self.batch_size, skipped)
 
         def ids(lo: int, hi: int) -> Indices:
-            return order(share.positions(skipped + lo, skipped + hi))
+            return order(joint(lo, hi) if joint else share.positions(skipped + lo, skipped + hi))
 
         def boxes(some: Indices) -> Indices:
             return samples.boxes(some, array.ndim)
@@ -334,10 +345,11 @@ class Setup:
         n, size = share.n - skipped, samples.box(tuple(array.shape))
         if name not in self.rooms:
             return EpochPlan(n, self.batch_size, ids, boxes, size, ())
-        grid = grid_of(array)
-        return EpochPlan(n, self.batch_size, ids, boxes, size, grid, self._span(grid[0]), self.reader(name).cut)
+        grid, sharers = grid_of(array), self.n_local
+        size_of_all = self.batch_size * sharers
+        return EpochPlan(n * sharers, size_of_all, ids, boxes, size, grid, self._span(grid[0]), self.reader(name).cut)
 
-    def _feed(self, name: str, begun: Begun, first: int) -> Feed:
+    def _feed(self, name: str, begun: Begun, first: int, turn: Turn | None) -> Feed:
         """Make the feed of an array from one batch on."""
         kept, room, dtype = self.kept.get(name), self.rooms.get(name), self.dtypes[name]
         shape, stored = tuple(self.arrays[name].shape), stored_dtype(self.arrays[name])
@@ -352,6 +364,8 @@ class Setup:
                 self.reused[name] = held
         if room is None:
             return KeptFeed(source, epoch, held.leases)
+        if turn is not None:
+            return SharedFeed(source, epoch, room, held.leases, turn.memory.arrays[name], turn)
         if room.mode == "pool":
             return PoolFeed(source, epoch, room, held)
         return DirectFeed(source, epoch, room, held.leases)
@@ -360,10 +374,11 @@ class Setup:
         """Allocate the memory of an array."""
         leases, pool = None, None
         if not source.dtype.hasobject:
-            blocks = room.slots // self.batch_size if room is not None and room.mode == "direct" else 0
+            direct = room is not None and room.mode == "direct" and self.local is None
+            blocks = room.slots // self.batch_size if room is not None and direct else 0
             most = self.prefetch + 2 + blocks
             leases = Leases(self.backend, (self.batch_size, *source.size), source.dtype, most, stream)
-        if room is not None and room.mode == "pool":
+        if room is not None and room.mode == "pool" and self.local is None:
             pool = self.backend.empty((room.slots, *source.size), source.stored)
         return FeedMemory(leases, pool)
 
@@ -376,22 +391,3 @@ class Setup:
         which = np.searchsorted(self._offsets, found[:, 0], side="right") - 1
         found[:, 0] -= self._offsets[which]
         return np.column_stack([which, found])
-
-    def summary(self, begun: Begun, correlation: float) -> Summary:
-        """What an epoch costs, before anything is read."""
-        plannings = []
-        for name, room in self.rooms.items():
-            shown, nbytes = "" if self.names is None else name, chunk_nbytes_of(self.arrays[name])
-            epoch = self.epoch_of(name, begun, 0)
-            plannings.append(Planning(shown, epoch, room.mode, room.slots, room.ahead, nbytes))
-        kind: Any = "sampler" if self.sampler is not None else self.shuffle or "in order"
-        kind = "random" if kind != "sampler" and self.samples.draws else kind
-        n, size = self.samples.n, self.batch_size
-        sample = sum(
-            prod(self.samples.box(tuple(a.shape))) * self.dtypes[name].itemsize for name, a in self.arrays.items()
-        )
-        per_chunk = n / max(self.axis.nchunks, 1)
-        epochs = Epochs(
-            kind, n, per_chunk, self.block_chunks, size, size * sample, self.memory, self.world_size, correlation
-        )
-        return summarize(plannings, epochs, begun.share.n)

@@ -273,14 +273,14 @@ class Kept:
         with self._lock:
             made = self._made.get(name)
             if made is None:
-                made = _on_device(self._arrays[name], self._backend), self._backend.record()
+                made = on_device(self._arrays[name], self._backend), self._backend.record()
                 self._made[name] = made
         data, mark = made
         self._backend.wait(mark)
         return data
 
 
-def _on_device(array: Any, backend: Backend) -> AnyArray:
+def on_device(array: Any, backend: Backend) -> AnyArray:
     """All of an array on a device, contiguous and in native byte order."""
     data: AnyArray
     if isinstance(array, JoinedArrays):

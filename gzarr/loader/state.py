@@ -18,12 +18,38 @@ from gzarr.hierarchy.array import Array
 from gzarr.identity.inputs import sampled_contents
 from gzarr.indexing.grid import is_regular
 from gzarr.loader.arrays import JoinedArrays
+from gzarr.loader.order import Order
 from gzarr.loader.ragged import Ragged
-from gzarr.loader.ranks import History
+from gzarr.loader.ranks import History, Share
+from gzarr.loader.stats import Meter
 
 VERSION = 1
 #: Of joined arrays, so many are told from others by their contents, too.
 CONTENTS = 32
+
+
+class Begun(NamedTuple):
+    """An iteration that was begun.
+
+    Attributes
+    ----------
+    epoch : int
+        Number of the epoch.
+    order : Order
+        Of all its positions.
+    share : Share
+        What this rank takes of them.
+    meter : Meter
+        Counts what happens.
+    stream : object
+        The stream of the caller; None on the CPU.
+    """
+
+    epoch: int
+    order: Order
+    share: Share
+    meter: Meter
+    stream: object = None
 
 
 class LoaderProgress(NamedTuple):

@@ -124,18 +124,26 @@ class Meter:
         self._counts = dict.fromkeys(_COUNTS, 0)
         self._epoch, self._n_chunks, self._clock = epoch, n_chunks, clock
         self._start = self._last = clock()
+        self._waits_since: float | None = None
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
         """Count the seconds of a ``with`` statement. name: one of the stages."""
         start = self._clock()
+        if name == "stall":
+            self._waits_since = start
         try:
             yield
         finally:
             now = self._clock()
             self.seconds[name] += now - start
             if name == "stall":
-                self._last = now
+                self._last, self._waits_since = now, None
+
+    def waited_s(self) -> float:
+        """For how long the caller has been waiting for a batch, on any thread."""
+        since = self._waits_since
+        return 0.0 if since is None else self._clock() - since
 
     def add(self, name: str, n: int) -> None:
         """Count chunks that are decoded, or samples that are left out ("skipped"): the producer's."""

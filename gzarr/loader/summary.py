@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil
-from typing import Literal, NamedTuple
+from math import ceil, prod
+from typing import Any, Literal, NamedTuple
 
 from gzarr.display.info import Report, size_text
 from gzarr.indexing.grid import nchunks
+from gzarr.loader.arrays import chunk_nbytes_of
 from gzarr.loader.forecast import Planning, count_mates, count_opened, first_step, variance_factor
+from gzarr.loader.setup import Setup
+from gzarr.loader.state import Begun
 
 #: Decodes a chunk, and variance factors, above which there is advice.
 _MANY_DECODES, _HIGH_VARIANCE = 1.5, 1.5
@@ -205,3 +208,19 @@ def _advise_on_variance(plannings: Sequence[Planning], epochs: Epochs) -> str:
         f"batches vary {factor:.1f} times as much as independent draws: block_chunks={block}{memory} makes it "
         f'{_HIGH_VARIANCE:g}, shuffle="exact" 1.0'
     )
+
+
+def summary_of(setup: Setup, begun: Begun, correlation: float) -> Summary:
+    """What an epoch of a loader costs, before anything is read."""
+    plannings = []
+    for name, room in setup.rooms.items():
+        shown, nbytes = "" if setup.names is None else name, chunk_nbytes_of(setup.arrays[name])
+        epoch = setup.epoch_of(name, begun, 0)
+        plannings.append(Planning(shown, epoch, room.mode, room.slots, room.ahead, nbytes, setup.n_local))
+    kind: Any = "sampler" if setup.sampler is not None else setup.shuffle or "in order"
+    kind = "random" if kind != "sampler" and setup.samples.draws else kind
+    n, size, arrays = setup.samples.n, setup.batch_size, setup.arrays
+    sample = sum(prod(setup.samples.box(tuple(a.shape))) * setup.dtypes[name].itemsize for name, a in arrays.items())
+    per_chunk, world_size = n / max(setup.axis.nchunks, 1), setup.world_size
+    epochs = Epochs(kind, n, per_chunk, setup.block_chunks, size, size * sample, setup.memory, world_size, correlation)
+    return summarize(plannings, epochs, begun.share.n)

@@ -1,0 +1,308 @@
+"""Ranks of a host that share a pool: the same batches as alone, few decodes, and what if one dies or waits."""
+
+import hashlib
+import multiprocessing
+import random
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import gzarr
+from gzarr.loader import node, node_memory
+from gzarr.tensors import to_host
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memfd_create and /proc are Linux's")
+RNG = np.random.default_rng(0)
+IMAGES = RNG.integers(0, 255, (640, 24, 24)).astype("u1")
+OFFSETS = np.concatenate([[0], np.cumsum(RNG.integers(0, 9, 300))])
+
+
+@pytest.fixture
+def images(tmp_path):
+    group = gzarr.open_group(tmp_path / "images.zarr", "w")
+    group.create_array("image", data=IMAGES, chunks=(16, 24, 24))
+    group.create_array("label", data=np.arange(640))
+    return tmp_path / "images.zarr"
+
+
+def some_crops(**keywords):
+    arrays = [gzarr.array(IMAGES[n, : 8 + n], chunks=(7, 9)) for n in range(16)]
+    return arrays, {"crops": gzarr.Crops((12, 12), **keywords)}
+
+
+CASES = {
+    "pool": lambda: ({"x": gzarr.array(IMAGES, chunks=(16, 24, 24)), "y": np.arange(640)}, {"shuffle": True}),
+    "cast": lambda: (gzarr.array(IMAGES, chunks=(16, 24, 24)), {"shuffle": True, "dtype": "f4", "drop_last": True}),
+    "direct": lambda: (gzarr.array(IMAGES, chunks=(16, 9, 24)), {"shuffle": True}),
+    "in order": lambda: (gzarr.array(IMAGES, chunks=(16, 24, 24)), {}),
+    "blocks": lambda: (gzarr.array(IMAGES, chunks=(16, 24, 24)), {"shuffle": "blocks", "block_chunks": 3}),
+    "windows": lambda: (gzarr.array(IMAGES, chunks=(16, 24, 24)), {"shuffle": True, "window": gzarr.Window(5)}),
+    "weights": lambda: (gzarr.array(IMAGES, chunks=(16, 24, 24)), {"weights": np.arange(640.0)}),
+    "padded crops": lambda: (c := some_crops(n=300, pad=-1))[0] and (c[0], c[1] | {"dtype": "i4"}),
+    "padded tiles": lambda: (c := some_crops(stride=(5, 5), pad=7))[0] and (c[0], c[1] | {"shuffle": True}),
+    "ragged": lambda: (
+        {"x": gzarr.Ragged(gzarr.array(np.arange(OFFSETS[-1]), chunks=50), OFFSETS, pad=-1)},
+        {"shuffle": True},
+    ),
+}
+
+
+def iterate(loaders, epochs=2):
+    """The digests of all batches, each loader on a thread of its own."""
+    found, errors = [[] for _ in loaders], []
+
+    def run(number, loader):
+        try:
+            for _ in range(epochs):
+                found[number] += [digest(batch) for batch in loader]
+        except BaseException as error:  # noqa: BLE001 - raised below
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=item) for item in enumerate(loaders)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    for error in errors:
+        raise error
+    return found
+
+
+def digest(batch):
+    if isinstance(batch, dict):
+        return [digest(batch[name]) for name in sorted(batch)]
+    return hashlib.md5(np.ascontiguousarray(to_host(batch)).tobytes()).hexdigest()
+
+
+def make(case, rank, world_size, **keywords):
+    arrays, more = CASES[case]()
+    return gzarr.Loader(arrays, 8, rank=rank, world_size=world_size, **{"memory": "50 %", "seed": 3} | more | keywords)
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("n", [2, 3])
+def test_batches_are_those_of_ranks_alone(case, n):
+    memory = 400_000
+    expected = iterate([make(case, rank, n, share="none", memory=memory) for rank in range(n)])
+    loaders = [make(case, rank, n, share="node", memory=memory) for rank in range(n)]
+    assert all(loader._setup.local for loader in loaders)
+    assert iterate(loaders) == expected
+    assert not any(loader._setup._alone for loader in loaders)
+
+
+def test_a_device_gets_its_own_samples():
+    expected = iterate([make("pool", rank, 2, share="none") for rank in range(2)])
+    assert iterate([make("pool", rank, 2, share="node", device="emulated") for rank in range(2)]) == expected
+
+
+@pytest.mark.parametrize("n", [2, 4, 8])
+def test_ranks_decode_as_often_as_one(n):
+    z = gzarr.array(np.zeros((4000, 90, 90), "u1"), chunks=(16, 90, 90))
+    loaders = [
+        gzarr.Loader(z, 8, shuffle=True, memory="50 %", rank=rank, world_size=n, share="node") for rank in range(n)
+    ]
+    iterate(loaders, 1)
+    decodes = sum(loader.stats().chunks for loader in loaders) / 250
+    assert decodes < 2.2
+    assert loaders[0].summary().decodes[""] == pytest.approx(decodes, rel=0.15)
+    assert sum(array.nbytes for array in loaders[0]._setup.reused[None].arrays.values()) < z.nbytes / 2
+
+
+def test_places_are_those_of_loaders_alone():
+    loaders = [make("pool", rank, 2, share="node") for rank in range(2)]
+    iterators = list(map(iter, loaders))
+    for _ in range(5):
+        for iterator in iterators:
+            next(iterator)
+    assert loaders[0].state_dict() == loaders[1].state_dict()
+    expected = iterate([resumed(make("pool", rank, 3, share="none"), loaders[0].state_dict()) for rank in range(3)])
+    again = [resumed(make("pool", rank, 3, share="node"), loaders[0].state_dict()) for rank in range(3)]
+    assert iterate(again) == expected
+
+
+def resumed(loader, state):
+    loader.load_state_dict(state)
+    return loader
+
+
+def test_a_rank_that_never_comes_is_not_waited_for(monkeypatch):
+    monkeypatch.setattr(node, "PATIENCE_S", 0.3)
+    expected = iterate([make("pool", rank, 3, share="none") for rank in range(3)])
+    assert iterate([make("pool", rank, 3, share="node") for rank in range(2)]) == expected[:2]
+
+
+def test_a_rank_that_stops_for_a_while_goes_on(monkeypatch):
+    monkeypatch.setattr(node, "PATIENCE_S", 0.3)
+    expected = iterate([make("pool", rank, 2, share="none") for rank in range(2)], 1)
+    loaders = [make("pool", rank, 2, share="node", memory=100_000) for rank in range(2)]
+    late = iter(loaders[1])
+    first = [next(late) for _ in range(3)]
+    assert iterate(loaders[:1], 1) == expected[:1]
+    assert [digest(batch) for batch in [*first, *late]] == expected[1]
+
+
+def test_an_epoch_that_was_left_begins_anew():
+    loaders = [make("pool", rank, 2, share="node") for rank in range(2)]
+    for loader in loaders:
+        next(iter(loader))
+    expected = iterate([resumed(make("pool", r, 2, share="none"), loaders[0].state_dict()) for r in range(2)])
+    for loader in loaders:
+        loader.set_epoch(0)
+        loader.load_state_dict({**loader.state_dict(), "taken": [[1, 16]]})
+    assert iterate(loaders) == expected
+
+
+def test_orders_that_differ_are_an_error():
+    orders = [np.arange(640), np.arange(640)[::-1]]
+    loaders = [
+        make("pool", rank, 2, share="node", shuffle=False, sampler=(lambda p, _, o=orders[rank]: o[p]))
+        for rank in range(2)
+    ]
+    with pytest.raises(RuntimeError, match="different orders of samples: give all of them one sampler"):
+        iterate(loaders, 1)
+
+
+def test_ranks_are_those_that_a_launcher_tells(monkeypatch):
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    assert make("pool", 3, 4)._setup.local.ranks == (2, 3)
+    assert make("pool", 3, 4, share="none")._setup.local is None
+    assert make("pool", 0, 1)._setup.local is None  # of other ranks than the launcher's
+    assert make("pool", 3, 4, memory=6_000)._setup.local is None  # does not fit
+    with pytest.raises(ValueError, match="memory=6000 bytes are less than one batch takes"):
+        make("pool", 3, 4, memory=6_000, share="node")
+    with pytest.raises(ValueError, match="rank=3 of world_size=4 is not among the ranks of this host"):
+        make("pool", 3, 4, share=gzarr.NodePool(ranks=[0, 1]))
+    with pytest.raises(ValueError, match="share must be"):
+        make("pool", 3, 4, share="all")
+
+
+# -- processes -------------------------------------------------------------------------------------------------------
+
+
+def run_rank(pipe, path, state, epochs, keywords):
+    """A rank in a process of its own: tells about each batch, before which it waits for an order."""
+    node_memory.FOLDER = path.parent
+    loader = gzarr.Loader(gzarr.open_group(path), 8, **{"shuffle": True, "memory": "50 %", "share": "node"} | keywords)
+    if state:
+        loader.load_state_dict(state)
+    error = ""
+    pipe.send("ready")
+    try:
+        while loader.epoch < epochs:
+            for batch in loader:
+                pipe.recv()
+                pipe.send((digest(batch), loader.state_dict()))
+    except RuntimeError as failure:
+        error = str(failure)
+    loader.close()
+    pipe.send(error)
+
+
+class Rank:
+    """A process with a rank, and what it has told."""
+
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.loader.test_node"])
+
+    def __init__(self, path, rank, n, *, state=None, epochs=2, **keywords):
+        self.pipe, other = self.context.Pipe()
+        keywords |= {"rank": rank, "world_size": n}
+        self.process = self.context.Process(target=run_rank, args=(other, path, state, epochs, keywords))
+        self.process.start()
+        other.close()
+        self.digests, self.state = [], None
+        assert self.pipe.recv() == "ready"
+
+    def order(self, n=1):
+        for _ in range(n):
+            self.pipe.send(None)
+
+    def next(self):
+        digest_of_batch, self.state = self.pipe.recv()
+        self.digests.append(digest_of_batch)
+
+    def finish(self):
+        """All other batches. Returns: the error."""
+        self.order(200)
+        while True:
+            assert self.pipe.poll(30)
+            told = self.pipe.recv()
+            if isinstance(told, str):
+                self.process.join(30)
+                return told
+            self.digests.append(told[0])
+
+
+def lists(path):
+    return {list_.name for list_ in path.parent.glob("gzarr-loader-*")}
+
+
+def alone(path, rank, n, epochs=1):
+    loader = gzarr.Loader(gzarr.open_group(path), 8, shuffle=True, memory="50 %", rank=rank, world_size=n, share="none")
+    return [digest(batch) for _ in range(epochs) for batch in loader]
+
+
+def test_processes_share_and_leave_nothing(images):
+    ranks = [Rank(images, rank, 4) for rank in range(4)]
+    for rank in ranks:
+        rank.order()
+    for rank in ranks:
+        rank.next()
+    assert len(lists(images)) == 1
+    assert [rank.finish() for rank in ranks] == [""] * 4
+    assert [rank.digests for rank in ranks] == [alone(images, rank, 4, 2) for rank in range(4)]
+    assert lists(images) == set()
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_rank_that_is_killed_leaves_no_wrong_sample(images, seed):
+    rng = random.Random(seed)
+    ranks = [Rank(images, rank, 3) for rank in range(3)]
+    victim, lives = rng.randrange(3), rng.randrange(45)
+    for _ in range(lives):
+        for rank in ranks:
+            rank.order()
+        for rank in ranks:
+            rank.next()
+    for rank in ranks:
+        rank.order()
+    time.sleep(rng.random() * 0.02)
+    ranks[victim].process.kill()
+    again = Rank(images, victim, 3, state=ranks[victim].state)  # alone, while the others go on
+    assert [rank.finish() for rank in [*ranks, again] if rank is not ranks[victim]] == [""] * 3
+    ranks[victim].digests += again.digests
+    assert [rank.digests for rank in ranks] == [alone(images, rank, 3, 2) for rank in range(3)]
+    assert lists(images) == set()
+
+
+def test_the_death_of_a_rank_can_be_an_error(images):
+    ranks = [Rank(images, rank, 2, share=gzarr.NodePool(on_exit="raise")) for rank in range(2)]
+    for rank in ranks:
+        rank.order()
+        rank.next()
+    ranks[1].process.kill()
+    begin = time.monotonic()
+    assert "rank 1, process" in ranks[0].finish()
+    assert time.monotonic() - begin < 10
+
+
+def test_lists_of_processes_that_were_killed_are_deleted(images):
+    ranks = [Rank(images, rank, 2) for rank in range(2)]
+    for rank in ranks:
+        rank.order()
+        rank.next()
+    for rank in ranks:
+        rank.process.kill()
+        rank.process.join()
+    assert len(lists(images)) == 1
+    other = Rank(images, 0, 1)
+    other.order()
+    other.next()
+    assert len(lists(images)) == 1
+    assert other.finish() == ""
+    assert lists(images) == set()
