@@ -247,6 +247,8 @@ class BatchIterator:
         Of the loaders that share memory.
     memory : dict, optional
         As of `SharedTurn.of`.
+    first : int
+        Number of the first batch of the epoch that is handed out.
     """
 
     def __init__(
@@ -260,10 +262,11 @@ class BatchIterator:
         ended: Callable[[], object],
         turn: SharedTurn | None = None,
         memory: dict[str, Any] | None = None,
+        first: int = 0,
     ) -> None:
         self._items, self._prefetch, self._meter, self._threads = items, prefetch, meter, threads
         self._lock, self._taken, self._ended = lock, taken, ended
-        self._position = 0, 0  # batches handed out; steps that are over, more where batches were left out
+        self._position = 0, first  # batches handed out; steps that are over, more where batches were left out
         self._closed = ""
         self._over = False
         self._turn, self._memory = turn or SharedTurn(), {} if memory is None else memory

@@ -201,6 +201,7 @@ class Loader:
                 self._ended,
                 self._turn,
                 setup.reused,
+                self._first,
             )
             self._iteration, self._resumed = weakref.ref(batches), False
             return batches
@@ -249,10 +250,10 @@ class Loader:
                 self._go_to(LoaderProgress(epoch, self._setup.seed, ()), resumed=False)
             yield
 
-    def _go_to(self, begin: LoaderProgress, *, resumed: bool) -> None:
-        """Let the next iteration begin there."""
-        self._from, self._resumed = begin, resumed
-        self._iteration, self._begun, self._steps = None, None, 0
+    def _go_to(self, begin: LoaderProgress, *, resumed: bool, first: int = 0) -> None:
+        """Let the next iteration begin there. first: number of its first batch."""
+        self._from, self._resumed, self._first = begin, resumed, first
+        self._iteration, self._begun, self._steps = None, None, first
 
     def _running(self) -> BatchIterator | None:
         return None if self._iteration is None else self._iteration()
@@ -567,19 +568,25 @@ class LoaderOnDevices(Loader):
             with loader._ending("a later iteration of the loader has ended this one"):  # noqa: SLF001 - a part
                 pass
         self.set_epoch(max(loader.epoch for loader in self._loaders))  # some may have given no batch of the last one
-        return self._in_turn([iter(loader) for loader in self._loaders])
+        return self._in_turn([iter(loader) for loader in self._loaders], self._skipped)
 
-    def _in_turn(self, iterators: list[Iterator[Any]]) -> Iterator[Any]:
+    def _in_turn(self, iterators: list[Iterator[Any]], skipped: int) -> Iterator[Any]:
         on_epoch: Callable[[LoaderStats], object] | None = self._given["on_epoch"]
         ended = object()
         while iterators:
-            for iterator in list(iterators):
+            for iterator in iterators[skipped:]:
                 if (batch := next(iterator, ended)) is ended:
                     iterators.remove(iterator)
                 else:
                     yield batch
+            skipped = 0
         if on_epoch is not None:
             on_epoch(self.stats())
+
+    @property
+    def _skipped(self) -> int:
+        """How many devices had had a batch of the first turn of the iteration before it began."""
+        return sum(loader._first for loader in self._loaders)  # noqa: SLF001 - a part
 
     def __len__(self) -> int:
         return sum(map(len, self._loaders))
@@ -591,11 +598,13 @@ class LoaderOnDevices(Loader):
 
     def batch_ids(self, step: int) -> Indices:
         """Compute which samples a batch has; see `Loader.batch_ids`."""
-        return self._loaders[step % len(self._loaders)].batch_ids(step // len(self._loaders))
+        turn, device = divmod(step + self._skipped, len(self._loaders))
+        return self._loaders[device].batch_ids(turn)
 
     def batch_starts(self, step: int) -> Indices:
         """Compute where the samples of a batch begin; see `Loader.batch_starts`."""
-        return self._loaders[step % len(self._loaders)].batch_starts(step // len(self._loaders))
+        turn, device = divmod(step + self._skipped, len(self._loaders))
+        return self._loaders[device].batch_starts(turn)
 
     @property
     def epoch(self) -> int:
@@ -610,11 +619,34 @@ class LoaderOnDevices(Loader):
     def _progress(self) -> LoaderProgress:
         return self._loaders[-1]._progress()  # noqa: SLF001 - the one that has given the fewest batches
 
+    def state_dict(self) -> dict[str, Any]:
+        """Return the place of the loader; see `Loader.state_dict`."""
+        return super().state_dict() | {"in_turn": self._in_this_turn()}
+
+    def _in_this_turn(self) -> list[int]:
+        """Number of devices, and of those that have had a batch of the turn that is under way."""
+        last = self._loaders[-1]._steps  # noqa: SLF001 - a part
+        return [len(self._loaders), sum(loader._steps > last for loader in self._loaders)]  # noqa: SLF001 - a part
+
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Let the next iteration begin where a state says; see `Loader.load_state_dict`."""
+        self._place_in(state)
+        in_turn = state.get("in_turn", [1, 0])
+        if not 0 <= integer("in_turn", in_turn[1]) < integer("in_turn", in_turn[0]):
+            raise ValueError(f"the state tells of an impossible place: in_turn={in_turn}; use another one")
         for loader in self._loaders:
             loader.load_state_dict(state)
+        self.__setstate__(in_turn)
         self._setup = self._loaders[0]._setup  # noqa: SLF001 - with the seed of the state
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return *super().__reduce__(), self._in_this_turn()
+
+    def __setstate__(self, in_turn: Sequence[int]) -> None:
+        n, ahead = in_turn
+        for number, loader in enumerate(self._loaders):
+            first = int(number < ahead and n == len(self._loaders))
+            loader._go_to(loader._from, resumed=loader._resumed or ahead > 0, first=first)  # noqa: SLF001 - a part
 
     def stats(self) -> LoaderStats:
         """Return what the iteration has cost so far: counts of all devices, seconds of one on average."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from math import prod
 from typing import Any, NamedTuple, Self
+from zlib import crc32
 
 import numpy as np
 
@@ -31,6 +32,8 @@ from gzarr.tensors import to_host
 
 #: Small objects are stored together: so many bytes a block, and this share of the memory at most.
 BLOCK_NBYTES, BLOCK_SHARE = 16 << 20, 16
+#: States tell arrays from others by elements in the middle of so many rows.
+SAMPLED_ROWS = 16
 
 
 class _Block(NamedTuple):
@@ -340,8 +343,22 @@ class Writer:
         dict
             Numbers and lists, which JSON can store.
         """
-        edges = np.flatnonzero(np.diff(self._stored(), prepend=False, append=False))
-        return {"version": 1, "rows": len(self._given), "stored": edges.reshape(-1, 2).tolist()}
+        stored = self._stored()
+        edges = np.flatnonzero(np.diff(stored, prepend=False, append=False))
+        told = {"version": 1, "rows": len(self._given), "stored": edges.reshape(-1, 2).tolist()}
+        return told | {"contents": self._contents(stored)}
+
+    def _contents(self, stored: Bools) -> dict[str, int]:
+        """By name of array, a checksum of a part of some of the rows that are stored."""
+        rows = np.flatnonzero(stored)
+        rows = rows[:: max(len(rows) // SAMPLED_ROWS, 1)]
+        found = {}
+        for name, target in self._targets.items() if len(rows) else ():
+            *inner, last = target.array.shape[1:] or (None,)
+            middle = () if last is None else (*[n // 2 for n in inner], slice(last // 2, last // 2 + SAMPLED_ROWS))
+            values = to_host(target.array.oindex[rows, *middle])
+            found[name] = crc32(repr(values.tolist()).encode())
+        return found
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on with arrays in which some rows are stored.
@@ -354,7 +371,8 @@ class Writer:
         Raises
         ------
         ValueError
-            If the state is of arrays of another length, or rows were given to this writer.
+            If the state is of arrays of another length, or rows that it tells of are not in these arrays, or rows were
+            given to this writer.
         """
         if not isinstance(state, Mapping) or state.get("version") != 1 or state.get("rows") != len(self._given):
             raise ValueError(f"Writer: expected a state of arrays of {len(self._given)} rows, got {state!r:.200}")
@@ -363,6 +381,16 @@ class Writer:
         edges = np.array(state["stored"], np.int64).reshape(-1)
         if len(edges) % 2 or (np.diff(edges, prepend=0, append=len(self._given)) < 0).any():
             raise ValueError(f"Writer: the state tells of impossible rows: {state!r:.200}")
+        there = np.zeros(len(self._given), np.bool_)
+        for first, last in edges.reshape(-1, 2).tolist():
+            there[first:last] = True
+        now, told = self._contents(there), state.get("contents") or {}
+        other = [name for name in now if now[name] != told.get(name)]
+        if other:
+            raise ValueError(
+                f"Writer: {self._targets[other[0]].array.store_path} does not have the rows that the state tells of: "
+                "it was made anew, or is another one; open the array that was written, or begin without a state"
+            )
         for first, last in edges.reshape(-1, 2).tolist():
             for mask in (self._given, *[target.stored for target in self._targets.values()]):
                 mask[first:last] = True

@@ -70,21 +70,35 @@ def test_ranks_have_devices_of_their_own() -> None:
 
 
 @pytest.mark.parametrize("how", ["state", "pickle"])
-def test_a_place_goes_on_behind_the_last_whole_step(how: str) -> None:
+@pytest.mark.parametrize(("n", "taken"), [(2, 4), (2, 5), (3, 1), (3, 5), (3, 9)])
+def test_a_place_amid_a_turn_goes_on_with_the_next_device(how: str, n: int, taken: int) -> None:
+    all_of_them, wanted = loader(devices=["cpu"] * n), of_ranks(0, n)
+    check(islice(iter(all_of_them), taken), wanted[:taken])
+    for more in (0, 1):  # a place that was just loaded, and one behind it
+        if how == "state":
+            again = loader(devices=["cpu"] * n, seed=99)
+            again.load_state_dict(json.loads(json.dumps(all_of_them.state_dict())))
+        else:
+            again = pickle.loads(pickle.dumps(all_of_them))
+        batches = iter(again)
+        check([DATA[again.batch_ids(0)]], wanted[taken : taken + 1])
+        check(islice(batches, 1 - more), wanted[taken : taken + 1 - more])
+        all_of_them, taken = again, taken + 1 - more
+    check(batches, wanted[taken:])
+    check(again, of_ranks(1, n))
+
+
+def test_other_devices_begin_a_turn_again() -> None:
     both = loader()
-    batches = iter(both)
-    for _ in range(5):
-        next(batches)
-    if how == "state":
-        again = loader(seed=99)
-        again.load_state_dict(json.loads(json.dumps(both.state_dict())))
-    else:
-        again = pickle.loads(pickle.dumps(both))
-    check(again, of_ranks(0)[4:])
-    check(again, of_ranks(1))
+    check(islice(both, 5), of_ranks(0)[:5])
     alone = gzarr.Loader(ARRAY, 10, device="cpu", **GIVEN)
     alone.load_state_dict(both.state_dict())
     np.testing.assert_array_equal(next(iter(alone)), of_ranks(0)[4])
+    three = loader(devices=["cpu"] * 3)
+    three.load_state_dict(both.state_dict())
+    np.testing.assert_array_equal(next(iter(three)), of_ranks(0)[4])
+    with pytest.raises(ValueError, match="impossible place: in_turn="):
+        three.load_state_dict(both.state_dict() | {"in_turn": [3, 3]})
 
 
 def test_parts_of_a_split_are_on_the_devices_too() -> None:

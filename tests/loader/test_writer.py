@@ -190,6 +190,21 @@ def test_a_job_goes_on_where_it_was_killed():
     assert np.array_equal(out[...], VALUES)
 
 
+@pytest.mark.parametrize("shape", [(40,), (40, 3), (40, 5, 7)])
+def test_the_state_of_an_array_made_anew_is_refused(shape):
+    values = np.arange(1, 1 + np.prod(shape)).reshape(shape)
+    out = gzarr.zeros(shape, dtype="i8", chunks=(4, *shape[1:]))
+    with gzarr.Writer({"a": out}, complete=False) as writer:
+        writer.write(np.arange(30), {"a": values[:30]})
+    state = json.loads(json.dumps(writer.state_dict()))
+    gzarr.Writer({"a": out}).load_state_dict(state)
+    for other in (gzarr.zeros(shape, dtype="i8"), gzarr.array(values[::-1].copy())):
+        again = gzarr.Writer({"a": other})
+        with pytest.raises(ValueError, match="does not have the rows that the state tells of: it was made anew"):
+            again.load_state_dict(state)
+        assert len(again.missing()) == 40
+
+
 @pytest.mark.parametrize(
     ("ids", "values", "error", "message"),
     [
