@@ -11,7 +11,9 @@ stream. Both are the device's default stream unless they are set: where PyTorch'
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from types import FrameType
 from typing import Any
 
 from gzarr.errors import MissingExtraError
@@ -36,7 +38,7 @@ def tensors(batch: Any) -> Any:
     Returns
     -------
     torch.Tensor, or dict, list or tuple of them
-        On the device of the arrays. Anything that is no array is left as it is.
+        On the device of the arrays. Matrices in CSR form become those of PyTorch. Anything else is left as it is.
 
     Examples
     --------
@@ -45,7 +47,15 @@ def tensors(batch: Any) -> Any:
     >>> tensors({"image": np.ones((2, 3), "f4"), "label": np.array([4, 7])})["label"]
     tensor([4, 7])
     """
-    return map_arrays(lambda item: torch.from_dlpack(Exported(item)) if _is_exported(item) else item, batch)
+    return map_arrays(_tensor, batch)
+
+
+def _tensor(item: Any) -> Any:
+    if all(hasattr(item, name) for name in ("indptr", "indices", "data")):  # a CSR matrix of SciPy or CuPy
+        # Compressed rows are checked, as indices that are out of range would be read all the same.
+        rows, columns, values = map(_tensor, (item.indptr, item.indices, item.data))
+        return torch.sparse_csr_tensor(rows, columns, values, item.shape, check_invariants=True)
+    return torch.from_dlpack(Exported(item)) if _is_exported(item) else item
 
 
 def dataset(loader: Loader, *, pin_memory: bool | None = None) -> LoaderDataset:
@@ -101,6 +111,11 @@ class LoaderDataset(IterableDataset):
                 "a gzarr.Loader reads and decodes on threads of its own, which share one pool of samples: each worker "
                 "process would decode all chunks again, and copy batches; use DataLoader(..., num_workers=0)"
             )
+        if self.loader._setup.world_size > 1 and _is_sharded_again(sys._getframe(1)):  # noqa: SLF001 - who asks
+            raise RuntimeError(
+                "Accelerate would cut or send around the batches of a gzarr.Loader, which are those of this rank "
+                "already: leave its DataLoader out of accelerator.prepare(...), and move batches to accelerator.device"
+            )
         return map(self._to_tensors, self.loader)
 
     def __len__(self) -> int:
@@ -128,6 +143,15 @@ class LoaderDataset(IterableDataset):
 
     def _to_tensors(self, batch: Any) -> Any:
         return map_arrays(_pinned, tensors(batch)) if self._pin_memory else tensors(batch)
+
+
+def _is_sharded_again(frame: FrameType | None) -> bool:
+    """Whether Accelerate asks for batches, to give some of them to other ranks."""
+    while frame is not None:
+        if frame.f_globals.get("__name__") == "accelerate.data_loader":
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _is_exported(item: Any) -> bool:

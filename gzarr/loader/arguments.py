@@ -38,6 +38,14 @@ def check_sampler(sampler: Any, shuffle: Shuffle, world_size: int) -> None:
         )
 
 
+def check_functions(given: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Return ``on_epoch`` and ``transform``. Raises: TypeError."""
+    for name in ("transform", "on_epoch"):
+        if given[name] is not None and not callable(given[name]):
+            raise TypeError(f"{name} must be a function, got {given[name]!r}")
+    return given["on_epoch"], given["transform"]
+
+
 def check_on_error(on_error: Any, world_size: int) -> bool:
     """Return whether damaged samples are left out. Raises: ValueError."""
     if on_error not in ("raise", "skip"):

@@ -72,7 +72,7 @@ class Loader:
         Several devices, which have the batches in turn, the first one the first batch: the batches that as many ranks
         would have. Each has the ``memory`` and decodes what its batches need.
     rank, world_size : int, optional
-        Which part of each epoch this process takes. By default those of torch.distributed if it is initialised, or all.
+        Which part of each epoch this process takes. By default those of torch.distributed or JAX, or all.
         Every rank gets equally many batches of equal sizes: if samples do not suffice, some come twice, or, with
         ``drop_last``, the rest is left out.
     share : {"node", "none"} or NodePool, optional
@@ -178,6 +178,7 @@ class Loader:
         self._setup = Setup(given, part)
         self._threads, self._lock = Pool(), new_lock()
         self._turn = shared_turn(given["pool"], given["devices"])
+        self._first: int  # number of the first batch of the iteration
         self._begun: Begun | None  # the iteration under way, or the next one if somebody has asked for it
         self._iteration: weakref.ref[BatchIterator] | None
         self._go_to(begin, resumed=resumed)

@@ -5,7 +5,7 @@ the host is one large batch, and every rank runs the same planner over these: it
 which slot of the memory each sample goes to. So there is nothing to agree upon but progress. A step of the plan is cut
 into units, as many as there are ranks; whoever comes first claims one, decodes its chunks, and says that it is done. A
 batch is copied out of the memory once all units of its step are done. The slots that a plan frees are those of the step
-``window`` steps before; they are written to once every rank has copied its batches of that step (`Turn.release`).
+``window`` steps before; they are written to once every rank has copied its batches of that step (`NodeTurn.release`).
 
 An iteration is a *turn*, told by a key of everything that the plan depends on. A rank joins it as long as no slot has
 been used again, and a new turn begins when nobody is in the last one.
@@ -120,7 +120,7 @@ def job_name() -> str:
     return "|".join(told) if any(told) else f"child of {os.getppid()}"
 
 
-class Turn:
+class NodeTurn:
     """One iteration of the ranks of a host over their shared memory, as one of them sees it.
 
     Parameters

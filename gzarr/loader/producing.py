@@ -28,7 +28,7 @@ from gzarr.indexing.selection import Indices
 from gzarr.loader.arrays import stored_dtype
 from gzarr.loader.batches import BatchItem
 from gzarr.loader.feeds import Bools, Feed, Planned, chunks_of
-from gzarr.loader.node import Turn, TurnOverError, job_name
+from gzarr.loader.node import NodeTurn, TurnOverError, job_name
 from gzarr.loader.node_memory import NodeMemory
 from gzarr.loader.order import word_of
 from gzarr.loader.setup import Setup
@@ -53,7 +53,7 @@ class _Production:
         Number of the next batch.
     """
 
-    def __init__(self, setup: Setup, begun: Begun, first: int, turn: Turn | None) -> None:
+    def __init__(self, setup: Setup, begun: Begun, first: int, turn: NodeTurn | None) -> None:
         self._setup, self._begun, self._meter, self._turn = setup, begun, begun.meter, turn
         with self._meter.stage("read"):
             self._feeds = setup.feeds(begun, first, turn)  # which reads small arrays
@@ -200,7 +200,7 @@ def _together(setup: Setup, begun: Begun, first: int) -> Generator[BatchItem, No
     return step
 
 
-def _turn_of(setup: Setup, begun: Begun, first: int) -> Turn | None:
+def _turn_of(setup: Setup, begun: Begun, first: int) -> NodeTurn | None:
     """Begin an iteration together with the other ranks of the host. Raises: TurnOverError if that cannot be."""
     if setup.local is None:
         return None
@@ -217,7 +217,7 @@ def _turn_of(setup: Setup, begun: Begun, first: int) -> Turn | None:
         window = max(min(setup.n_readers + 2, ahead // setup.most), 1)
         memory = setup.reused[None] = NodeMemory(setup.local, name, slots, window)
     key = word_of(begun.epoch, repr(begun.share._replace(rank=0)), first) >> 1
-    return Turn(memory, key, begun.meter)
+    return NodeTurn(memory, key, begun.meter)
 
 
 def _items(setup: Setup, begun: Begun, first: int) -> Iterator[BatchItem]:

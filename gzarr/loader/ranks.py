@@ -193,14 +193,17 @@ def cut(runs: Sequence[tuple[int, int]], parts: Sequence[tuple[int, int]]) -> li
 
 
 def parse_ranks(rank: int | None, world_size: int | None) -> tuple[int, int]:
-    """The rank and the number of ranks: those given, those of torch.distributed if it is initialized, or 0 of 1."""
+    """The rank and the number of ranks: those given, those of torch.distributed or JAX, or 0 of 1."""
     if (rank is None) != (world_size is None):
         raise ValueError(f"rank and world_size belong together, got rank={rank} and world_size={world_size}")
     if rank is None or world_size is None:
-        torch = sys.modules.get("torch.distributed")
-        if torch is None or not torch.is_available() or not torch.is_initialized():
+        torch, jax = sys.modules.get("torch.distributed"), sys.modules.get("jax")
+        if torch is not None and torch.is_available() and torch.is_initialized():
+            rank, world_size = torch.get_rank(), torch.get_world_size()
+        elif jax is not None and getattr(jax.distributed, "is_initialized", bool)():  # older ones cannot tell
+            rank, world_size = jax.process_index(), jax.process_count()
+        else:
             return 0, 1
-        rank, world_size = torch.get_rank(), torch.get_world_size()
     if not 0 <= rank < world_size:
         raise ValueError(f"rank={rank} of world_size={world_size}; expected 0 <= rank < world_size")
     return int(rank), int(world_size)

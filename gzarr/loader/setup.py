@@ -14,7 +14,7 @@ import numpy as np
 from gzarr.hierarchy.array import Array
 from gzarr.indexing.grid import Axis
 from gzarr.indexing.selection import Indices
-from gzarr.loader.arguments import check_on_error, check_sampler, integer, parse_pads
+from gzarr.loader.arguments import check_functions, check_on_error, check_sampler, integer, parse_pads
 from gzarr.loader.arrays import (
     JoinedArrays,
     Reader,
@@ -28,7 +28,7 @@ from gzarr.loader.feeds import DirectFeed, Feed, FeedMemory, FeedSource, KeptFee
 from gzarr.loader.joining import axis_of, join_arrays
 from gzarr.loader.leases import Leases
 from gzarr.loader.look_ahead import EpochPlan
-from gzarr.loader.node import Turn, parse_share
+from gzarr.loader.node import NodeTurn, parse_share
 from gzarr.loader.order import (
     Order,
     Weighted,
@@ -138,10 +138,7 @@ class Setup:
         self.rooms, self.most, self.n_readers = self._divide_shared(stored) if self.local else self._divide(stored)
         self.kept = Kept({name: a for name, a in self.arrays.items() if name not in self.rooms}, self.backend)
         self.reused: dict[Any, Any] = {}
-        self.on_epoch, self.transform = given["on_epoch"], given["transform"]
-        for name in ("transform", "on_epoch"):
-            if given[name] is not None and not callable(given[name]):
-                raise TypeError(f"{name} must be a function, got {given[name]!r}")
+        self.on_epoch, self.transform = check_functions(given)
         #: By name, the shape and the fingerprint that an array had when it was last looked at.
         self._prints: dict[str, tuple[tuple[int, ...], str]] = {}
 
@@ -312,7 +309,7 @@ class Setup:
             self._alone = Setup(given, self._part)
         return self._alone
 
-    def feeds(self, begun: Begun, first: int, turn: Turn | None = None) -> list[Feed]:
+    def feeds(self, begun: Begun, first: int, turn: NodeTurn | None = None) -> list[Feed]:
         """Make the feeds of all arrays from one batch on."""
         made = [self._feed(name, begun, first, turn) for name in self.arrays]
         single, joined = self._watched()
@@ -349,7 +346,7 @@ class Setup:
         size_of_all = self.batch_size * sharers
         return EpochPlan(n * sharers, size_of_all, ids, boxes, size, grid, self._span(grid[0]), self.reader(name).cut)
 
-    def _feed(self, name: str, begun: Begun, first: int, turn: Turn | None) -> Feed:
+    def _feed(self, name: str, begun: Begun, first: int, turn: NodeTurn | None) -> Feed:
         """Make the feed of an array from one batch on."""
         kept, room, dtype = self.kept.get(name), self.rooms.get(name), self.dtypes[name]
         shape, stored = tuple(self.arrays[name].shape), stored_dtype(self.arrays[name])

@@ -22,7 +22,7 @@ from gzarr.indexing.selection import Indices
 from gzarr.loader.feeds import Bools, Feed, FeedSource, chunks_of, planned
 from gzarr.loader.leases import Lease, Leases
 from gzarr.loader.look_ahead import DirectPlanner, EpochPlan, PoolPlanner
-from gzarr.loader.node import Turn
+from gzarr.loader.node import NodeTurn
 from gzarr.loader.pool import Room
 from gzarr.loader.ranks import Share
 from gzarr.loader.sources import on_device
@@ -83,12 +83,12 @@ class SharedFeed(Feed):
         Memory of this rank's batches.
     slots : array
         The shared memory.
-    turn : Turn
+    turn : NodeTurn
         Of the iteration.
     """
 
     def __init__(
-        self, source: FeedSource, epoch: EpochPlan, room: Room, leases: Leases | None, slots: Any, turn: Turn
+        self, source: FeedSource, epoch: EpochPlan, room: Room, leases: Leases | None, slots: Any, turn: NodeTurn
     ) -> None:
         local = turn.memory.local
         rows = epoch.batch_size // len(local.ranks)
@@ -167,7 +167,7 @@ def units_of(jobs: Sequence[ReadJob], n: int) -> list[list[ReadJob]]:
     return units
 
 
-def fill(turn: Turn, number: int, feeds: Sequence[SharedFeed], steps: Sequence[PlannedForAll]) -> Iterator[int]:
+def fill(turn: NodeTurn, number: int, feeds: Sequence[SharedFeed], steps: Sequence[PlannedForAll]) -> Iterator[int]:
     """Read a step into the slots, together with the other ranks. Yields how many chunks this one has read."""
     units = units_of([job for step in steps for job in step.jobs.values()], len(turn.memory.local.ranks))
 

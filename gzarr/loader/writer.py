@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from math import prod
 from typing import Any, NamedTuple, Self
-from zlib import crc32
 
 import numpy as np
 
@@ -28,12 +27,11 @@ from gzarr.loader.arrays import io_of
 from gzarr.loader.feeds import Bools
 from gzarr.loader.pool import parse_memory
 from gzarr.loader.sources import collect, flatten
+from gzarr.loader.state import checksum_of_rows
 from gzarr.tensors import to_host
 
 #: Small objects are stored together: so many bytes a block, and this share of the memory at most.
 BLOCK_NBYTES, BLOCK_SHARE = 16 << 20, 16
-#: States tell arrays from others by elements in the middle of so many rows.
-SAMPLED_ROWS = 16
 
 
 class _Block(NamedTuple):
@@ -351,14 +349,7 @@ class Writer:
     def _contents(self, stored: Bools) -> dict[str, int]:
         """By name of array, a checksum of a part of some of the rows that are stored."""
         rows = np.flatnonzero(stored)
-        rows = rows[:: max(len(rows) // SAMPLED_ROWS, 1)]
-        found = {}
-        for name, target in self._targets.items() if len(rows) else ():
-            *inner, last = target.array.shape[1:] or (None,)
-            middle = () if last is None else (*[n // 2 for n in inner], slice(last // 2, last // 2 + SAMPLED_ROWS))
-            values = to_host(target.array.oindex[rows, *middle])
-            found[name] = crc32(repr(values.tolist()).encode())
-        return found
+        return {name: checksum_of_rows(target.array, rows) for name, target in self._targets.items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on with arrays in which some rows are stored.
@@ -371,8 +362,7 @@ class Writer:
         Raises
         ------
         ValueError
-            If the state is of arrays of another length, or rows that it tells of are not in these arrays, or rows were
-            given to this writer.
+            If the state is of other arrays, of another length or without its rows, or rows were given to this writer.
         """
         if not isinstance(state, Mapping) or state.get("version") != 1 or state.get("rows") != len(self._given):
             raise ValueError(f"Writer: expected a state of arrays of {len(self._given)} rows, got {state!r:.200}")
@@ -384,16 +374,15 @@ class Writer:
         there = np.zeros(len(self._given), np.bool_)
         for first, last in edges.reshape(-1, 2).tolist():
             there[first:last] = True
-        now, told = self._contents(there), state.get("contents") or {}
-        other = [name for name in now if now[name] != told.get(name)]
-        if other:
-            raise ValueError(
-                f"Writer: {self._targets[other[0]].array.store_path} does not have the rows that the state tells of: "
-                "it was made anew, or is another one; open the array that was written, or begin without a state"
-            )
-        for first, last in edges.reshape(-1, 2).tolist():
-            for mask in (self._given, *[target.stored for target in self._targets.values()]):
-                mask[first:last] = True
+        for name, checksum in self._contents(there).items():
+            if (state.get("contents") or {}).get(name) != checksum:
+                where = self._targets[name].array.store_path
+                raise ValueError(
+                    f"Writer: {where} does not have the rows that the state tells of: it was made anew, or is another "
+                    "one; open the array that was written, or begin without a state"
+                )
+        for mask in (self._given, *[target.stored for target in self._targets.values()]):
+            mask[there] = True
 
     def __repr__(self) -> str:
         return f"<Writer: {np.count_nonzero(self._stored())} of {len(self._given)} rows stored>"

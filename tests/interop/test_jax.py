@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -21,3 +22,22 @@ def test_jax(tmp_path):
     command = [sys.executable, "-W", "error", str(Path(__file__).with_name("jax_checks.py"))]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert (done.stdout, done.returncode) == ("done\n", 0), done.stderr
+
+
+def test_processes_of_jax_are_ranks():
+    if importlib.util.find_spec("jax") is None:
+        pytest.skip("could not import 'jax'")
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = str(free.getsockname()[1])
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "JAX_PLATFORMS": "cpu"}
+    script = str(Path(__file__).with_name("jax_ranks.py"))
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, script, port, str(rank)], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        for rank in range(2)
+    ]
+    for rank, process in enumerate(ranks):
+        out, error = process.communicate(timeout=120)
+        assert f"rank {rank} of 2".encode() in out, error.decode()
