@@ -11,9 +11,7 @@ stream. Both are the device's default stream unless they are set: where PyTorch'
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from types import FrameType
 from typing import Any
 
 from gzarr.errors import MissingExtraError
@@ -111,11 +109,6 @@ class LoaderDataset(IterableDataset):
                 "a gzarr.Loader reads and decodes on threads of its own, which share one pool of samples: each worker "
                 "process would decode all chunks again, and copy batches; use DataLoader(..., num_workers=0)"
             )
-        if self.loader._setup.world_size > 1 and _is_sharded_again(sys._getframe(1)):  # noqa: SLF001 - who asks
-            raise RuntimeError(
-                "Accelerate would cut or send around the batches of a gzarr.Loader, which are those of this rank "
-                "already: leave its DataLoader out of accelerator.prepare(...), and move batches to accelerator.device"
-            )
         return map(self._to_tensors, self.loader)
 
     def __len__(self) -> int:
@@ -143,15 +136,6 @@ class LoaderDataset(IterableDataset):
 
     def _to_tensors(self, batch: Any) -> Any:
         return map_arrays(_pinned, tensors(batch)) if self._pin_memory else tensors(batch)
-
-
-def _is_sharded_again(frame: FrameType | None) -> bool:
-    """Whether Accelerate asks for batches, to give some of them to other ranks."""
-    while frame is not None:
-        if frame.f_globals.get("__name__") == "accelerate.data_loader":
-            return True
-        frame = frame.f_back
-    return False
 
 
 def _is_exported(item: Any) -> bool:

@@ -267,7 +267,7 @@ class Loader:
     def close(self) -> None:
         """End the iteration under way, wait for its threads, and forget its place. The loader can be used again."""
         with self._ending("the loader was closed; iterate over it again"):
-            self._setup.reused.clear()
+            self._setup.forget()
 
     def batch_ids(self, step: int) -> Indices:
         """Compute which samples a batch has, without reading anything.

@@ -150,7 +150,7 @@ class NodeMemory:
         digest = word_of(os.getuid(), name, repr(arrays), window, repr(local.ranks))
         path = FOLDER / f"gzarr-loader-{os.getuid()}-{digest:016x}"
         self.descriptor = _open_memory(path, nbytes)
-        weakref.finalize(self, _close, path, self.descriptor, self.pid)
+        self.close = weakref.finalize(self, _close, path, self.descriptor, self.pid)  # at the latest when it ends
         self._mutex = new_lock()
         memory = mmap(self.descriptor, nbytes)
         words = np.frombuffer(memory, np.int64, first // 8)

@@ -302,6 +302,12 @@ class Setup:
             drop_last=self.drop_last,
         )
 
+    def forget(self) -> None:
+        """Give up memory that the next epoch would use again."""
+        if None in self.reused:
+            self.reused[None].close()
+        self.reused.clear()
+
     def alone(self) -> Setup:
         """The same for this rank alone, with its part of the memory."""
         if self._alone is None:

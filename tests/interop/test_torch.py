@@ -122,3 +122,31 @@ def test_tensors_are_arrays_samplers_and_ends_of_a_loader(label):
     assert (found["label"].dtype, found["image"].dtype) == (label.dtype, torch.float64)
     windows = gzarr.Loader(images, batch_size=8, window=gzarr.Window(8, ends=torch.tensor([32, 64])))
     assert len(windows.batch_ids(0)) == 8
+
+
+def test_sparse_rows_are_csr_tensors():
+    scipy = pytest.importorskip("scipy.sparse")
+    matrix = scipy.random(30, 20, 0.2, "csr", dtype="f4", random_state=0)
+    group = gzarr.create_group()
+    for name in ("data", "indices", "indptr"):
+        group.create_array(name, data=getattr(matrix, name))
+    loader = gzarr.Loader({"x": gzarr.SparseRows(group, n_columns=20)}, batch_size=30)
+    (batch,) = dataset(loader)
+    assert batch["x"].layout is torch.sparse_csr
+    np.testing.assert_array_equal(batch["x"].to_dense().numpy(), matrix.toarray())
+
+
+def test_lightning_gives_each_batch_once():
+    lightning = pytest.importorskip("lightning.pytorch")
+    seen = []
+
+    class Model(lightning.LightningModule):
+        def training_step(self, batch, _):
+            seen.extend(batch["label"].tolist())
+
+        def configure_optimizers(self):
+            return None
+
+    trainer = lightning.Trainer(max_epochs=2, logger=False, enable_checkpointing=False, enable_progress_bar=False)
+    trainer.fit(Model(), DataLoader(dataset(make_loader()), batch_size=None))
+    assert sorted(seen) == sorted([*range(64), *range(64)])
