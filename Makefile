@@ -40,7 +40,7 @@ test-torch: .venv-torch/ready
 OF_TORCH = tests/test_tensors.py tests/interop/test_tensors.py tests/interop/test_torch.py tests/examples/test_training.py
 
 # The extras that need neither CUDA nor PyTorch, each in the oldest version that is allowed, and the newest pytest.
-LOWEST = cli,ml,zfp,pcodec,msgpack,sync,images,snappy,hdf5,netcdf,tiff,fsspec,http,s3,gcs,azure
+LOWEST = cli,ml,zfp,pcodec,msgpack,sync,images,snappy,hdf5,netcdf,tiff,lmdb,redis,mongodb,fsspec,http,s3,gcs,azure
 LOWEST := $(LOWEST),dask,xarray,zarr,jax,training,pillow,ome
 test-lowest: .venv-lowest/ready
 	PYTHONDONTWRITEBYTECODE= .venv-lowest/bin/python -m pytest -q -m 'not long' -W 'ignore:numpy.ndarray size changed' \

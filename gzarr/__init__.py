@@ -79,10 +79,15 @@ if TYPE_CHECKING:  # what `__getattr__` finds
     from gzarr.virtual.many_files import open_many as open_many
     from gzarr.virtual.references import save_references as save_references
 
+    ABSStore = storage.ABSStore
+    DBMStore = storage.DBMStore
     KVStore = storage.KVStore
+    LMDBStore = storage.LMDBStore
+    MongoDBStore = storage.MongoDBStore
     N5FSStore = storage.N5FSStore
     N5Store = storage.N5Store
     NestedDirectoryStore = storage.NestedDirectoryStore
+    RedisStore = storage.RedisStore
     SQLiteStore = storage.SQLiteStore
     TempStore = storage.TempStore
     _codec: Any = None
@@ -127,8 +132,9 @@ _NAMES = {
     "gzarr.loader.windows": "Crops Window",
     "gzarr.loader.writer": "Writer",
     "gzarr.profiling.report": "profile",
-    "gzarr.storage": "DirectoryStore KVStore LRUStoreCache LocalStore MemoryStore N5FSStore N5Store "
-    "NestedDirectoryStore ProcessSynchronizer SQLiteStore TempStore ThreadSynchronizer ZipStore",
+    "gzarr.storage": "ABSStore DBMStore DirectoryStore KVStore LMDBStore LRUStoreCache LocalStore MemoryStore "
+    "MongoDBStore N5FSStore N5Store NestedDirectoryStore ProcessSynchronizer RedisStore SQLiteStore TempStore "
+    "ThreadSynchronizer ZipStore",
     "gzarr.virtual.icechunk": "transaction",
     "gzarr.virtual.joins": "concat stack",
     "gzarr.virtual.many_files": "open_many",

