@@ -77,6 +77,10 @@ def new_array(
             data = Separate(data)  # nothing is there that it could read
         data = broadcast_value(data, array.dtype, whole, array)
     put_node(store, path, meta, overwrite=overwrite)
+    if store.zarr_format is not None:  # the store may have put its own codecs into the document, as N5 does
+        stored = read_node(store, path, store.zarr_format)
+        if isinstance(stored, ArrayMeta):
+            array = Array(store, path, stored, opened_with, **usage)
     if data is not None:
         array[...] = data
     return array

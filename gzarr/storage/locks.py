@@ -158,6 +158,12 @@ def entering(lock: Lock, what: str) -> Lock:
     return lock
 
 
+def holds_document(name: Hashable) -> bool:
+    """Whether this thread holds the lock of a document (`document_lock`)."""
+    lock = _documents.locks.get(name)
+    return lock is not None and is_held_here(lock.lock)
+
+
 def while_locked(lock: AbstractContextManager[Any], task: Callable[[], T]) -> T:
     """Carry out a task while a lock is held. No interrupt leaves the lock taken.
 

@@ -13,15 +13,18 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, Literal
 
-from gzarr.errors import MetadataError, ReadOnlyError
+from gzarr.errors import MetadataError, StoreError
 from gzarr.storage.base import Store
 from gzarr.storage.capabilities import Buffer, Request, Versions
 from gzarr.storage.local import LocalStore
-from gzarr.storage.n5_documents import is_array, to_zarr
-from gzarr.storage.rules import check_path, cut, pickled, refuse_normalizing
+from gzarr.storage.locks import holds_document, while_locked
+from gzarr.storage.n5_documents import is_array, to_n5, to_zarr
+from gzarr.storage.rules import as_bytes, check_key, check_path, cut, pickled, refuse_normalizing
 from gzarr.storage.wrappers import Tokens, WrapperStore
 
 DOCUMENT = "attributes.json"
@@ -30,6 +33,7 @@ _RESERVED = ("n5", "dataType", "dimensions", "blockSize", "compression")
 _SHOWN = (".zgroup", ".zarray", ".zattrs")
 #: Documents that N5 has no place for.
 _REFUSED = ("zarr.json", ".zmetadata")
+_VERSION = "2.0.0"  # the one that zarr 2 writes
 _CHUNK = re.compile(r"\d+(\.\d+)+$")
 _BLOCK = re.compile(r"\d+(/\d+)*$")
 
@@ -45,7 +49,7 @@ class _N5Versions(Tokens):
 
 
 class N5Store(WrapperStore):
-    """An N5 container as a store of Zarr v2 nodes; only for reading.
+    """An N5 container as a store of Zarr v2 nodes; new arrays in it are N5 data sets.
 
     Parameters
     ----------
@@ -55,6 +59,8 @@ class N5Store(WrapperStore):
         Must be False.
     dimension_separator : {".", "/"}, optional
         Accepted for zarr 2; N5's is always "/".
+    read_only : bool
+        Whether to refuse changes.
     """
 
     __contains__, __len__, enclosing = Store.__contains__, Store.__len__, Store.enclosing
@@ -64,16 +70,13 @@ class N5Store(WrapperStore):
         store: Store | str | os.PathLike[str],
         normalize_keys: bool = False,
         dimension_separator: Literal[".", "/"] | None = None,
+        *,
+        read_only: bool = False,
     ) -> None:
         refuse_normalizing("N5Store", normalize_keys)
         super().__init__(store if isinstance(store, Store) else LocalStore(store))
-        self.read_only, self.zarr_format, self.dimension_separator = True, 2, "."
-
-    def check_writable(self) -> None:
-        """Raise `ReadOnlyError`."""
-        raise ReadOnlyError(
-            f"store {self} is read-only: gzarr does not write N5; write Zarr, or use TensorStore or z5py"
-        )
+        self.read_only |= read_only
+        self.zarr_format, self.dimension_separator = 2, "."
 
     @property
     def path(self) -> str:
@@ -95,6 +98,13 @@ class N5Store(WrapperStore):
         except (ValueError, TypeError) as error:
             raise MetadataError(f"{self}: {key}: the document is malformed: {error}") from error
         return document
+
+    def _write(self, path: str, document: Mapping[str, Any]) -> None:
+        key = _join(path, DOCUMENT)
+        if document:
+            self._store.set(key, json.dumps(document, indent=4, sort_keys=True).encode())
+        else:
+            self._store.delete_many((key,))
 
     def _shown(self, key: str) -> bytes | None:
         """A Zarr document, made from the N5 document."""
@@ -190,8 +200,87 @@ class N5Store(WrapperStore):
         objects += [name for name in _SHOWN if self._shown(_join(path, name)) is not None]
         return sorted(objects), paths
 
+    def lock_name(self, key: str) -> Hashable:
+        """The name of the object that holds this one."""
+        return self._store.lock_name(_to_n5_key(key))
+
+    def locked(self, keys: Sequence[str], merged: Sequence[str] | None = None) -> AbstractContextManager[Any]:
+        """Lock blocks, as the store below does."""
+        below = None if merged is None else [_to_n5_key(key) for key in merged]
+        return self._store.locked([_to_n5_key(key) for key in keys], below)
+
+    def node_locked(self, key: str) -> AbstractContextManager[Any]:
+        """Lock a node, as the store below does."""
+        return self._store.node_locked(_to_n5_key(key))
+
+    def document_locked(self, key: str) -> AbstractContextManager[Any]:
+        """Lock one document, as the store below does."""
+        return self._store.document_locked(_to_n5_key(key))
+
+    # -- writing -------------------------------------------------------------------------------------------------
+
+    def set_many(self, items: Iterable[tuple[str, Buffer]]) -> None:
+        """Store every (key, bytes) pair. Raises: MetadataError for an array that N5 cannot hold."""
+        self.check_writable()
+        blocks: list[tuple[str, Buffer]] = []
+        documents: list[tuple[str, Buffer]] = []
+        for key, value in items:
+            check_key(key)
+            name = key.rpartition("/")[2]
+            if name in _REFUSED:
+                raise StoreError(f"{self}: N5 has no place for {key!r}; create nodes in it with zarr_format=2")
+            (documents if name in _SHOWN else blocks).append((key, value))
+        if blocks:
+            self._store.set_many((_to_n5_key(key), value) for key, value in blocks)
+        for key, value in documents:
+            self._set_document(key, value)
+
+    def _set_document(self, key: str, value: Buffer) -> None:
+        path, _, name = key.rpartition("/")
+        what = f"{self}: {key}"
+        said = json.loads(as_bytes(key, value))
+
+        def change() -> None:
+            old = self._document(path) or {}
+            if name == ".zattrs":
+                taken = [k for k in said if k in _RESERVED]
+                if taken:
+                    raise MetadataError(f"{what}: N5 uses the name {taken[0]!r} itself; call the attribute otherwise")
+                new = {**{k: v for k, v in old.items() if k in _RESERVED}, **said}
+            elif name == ".zgroup":
+                new = {**old, "n5": _VERSION}
+            else:
+                new = {**old, **to_n5(said, what), **({} if path else {"n5": _VERSION})}
+            self._write(path, new)
+
+        self._change(path, change)
+
+    def _change(self, path: str, change: Callable[[], None]) -> None:
+        """Change an N5 document, which is locked meanwhile: here, or by who changes a Zarr document that is a part."""
+        key = _join(path, DOCUMENT)
+        if holds_document(self._store.lock_name(key)):
+            change()
+        else:
+            while_locked(self._store.document_locked(key), change)
+
+    def _remove(self, path: str, name: str) -> None:
+        """Remove the part of an N5 document that a Zarr document shows."""
+        old = self._document(path)
+        if old is not None and (name == ".zattrs" or is_array(old) == (name == ".zarray")):
+            self._write(path, {k: v for k, v in old.items() if (k in _RESERVED) == (name == ".zattrs")})
+
+    def delete_many(self, keys: Iterable[str]) -> None:
+        """Delete the keys; missing ones are ignored. Deleting a Zarr document removes its part of the N5 document."""
+        self.check_writable()
+        names = list(keys)
+        self._store.delete_many([_to_n5_key(k) for k in names if k.rpartition("/")[2] not in (*_SHOWN, *_REFUSED)])
+        for key in names:
+            path, _, name = key.rpartition("/")
+            if name in _SHOWN:
+                self._change(path, partial(self._remove, path, name))
+
     def __reduce__(self) -> tuple[Any, ...]:
-        return pickled(self, N5Store, self._store)
+        return pickled(self, N5Store, self._store, read_only=self.read_only)
 
 
 class N5FSStore(N5Store):

@@ -1,4 +1,4 @@
-"""The documents of N5 data sets as those of Zarr v2 arrays.
+"""The documents of N5 data sets as those of Zarr v2 arrays, and the reverse.
 
 Source: https://github.com/saalfeldlab/n5#file-system-specification
 """
@@ -34,6 +34,43 @@ def to_zarr(document: Mapping[str, Any] | None, what: str) -> dict[str, Any]:
     codec = {"id": "n5_wrapper", "compressor_config": compressor, "dtype": dtype.str, "chunk_shape": chunks}
     fixed = {"fill_value": 0, "order": "C", "filters": [], "dimension_separator": ".", "zarr_format": 2}
     return {"shape": shape, "chunks": chunks, "dtype": dtype.str, "compressor": codec, **fixed}
+
+
+def to_n5(said: Mapping[str, Any], what: str) -> dict[str, Any]:
+    """The N5 document of an array. Raises: MetadataError for what N5 does not support."""
+    try:
+        dtype = np.dtype(said["dtype"])
+    except TypeError:
+        dtype = np.dtype("V1")
+    if dtype.kind not in "biufc":
+        raise MetadataError(f"{what}: N5 has no data type for {said['dtype']!r}; it has integers and floats")
+    for name, wanted in (("fill_value", (0, None, False, 0.0)), ("order", ("C",)), ("filters", (None, []))):
+        if said.get(name) not in wanted and said.get(name) != [0.0, 0.0]:
+            raise MetadataError(f"{what}: N5 has no {name}={said[name]!r}; only {wanted[0]!r}")
+    if said.get("dimension_separator", ".") != ".":
+        raise MetadataError(f"{what}: N5 has its own chunk keys; leave dimension_separator out")
+    return {
+        "dimensions": list(reversed(said["shape"])),
+        "blockSize": list(reversed(said["chunks"])),
+        "dataType": dtype.name,
+        "compression": _compressor_to_n5(said["compressor"]),
+    }
+
+
+def _compressor_to_n5(config: Mapping[str, Any] | None) -> dict[str, Any]:
+    if config is not None and config["id"] == "n5_wrapper":
+        config = config["compressor_config"]
+    if config is None:
+        return {"type": "raw"}
+    rest = {k: v for k, v in config.items() if k != "id"}
+    match config["id"]:
+        case "bz2":
+            return {"type": "bzip2", "blockSize": rest.get("level", 1)}
+        case "gzip" | "zlib":
+            return {"type": "gzip", "level": rest.get("level", 1), "useZlib": config["id"] == "zlib"}
+        case "lzma" if rest.get("format", 1) == 1 and rest.get("check", -1) in (-1, 4) and not rest.get("filters"):
+            return {"type": "xz", "preset": rest.get("preset") or 6}
+    return {"type": config["id"], **rest}
 
 
 def _compressor_to_zarr(said: Mapping[str, Any]) -> dict[str, Any] | None:
