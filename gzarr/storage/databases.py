@@ -100,8 +100,7 @@ class DatabaseStore(KeyValueStore):
 
     def __reduce__(self) -> tuple[Any, ...]:
         *given, keywords = self._given
-        owner = next(kind for kind in type(self).__mro__ if kind.__module__ == __name__)
-        return pickled(self, owner, *given, **keywords)
+        return pickled(self, _CLASSES[self._name.partition("://")[0]], *given, **keywords)
 
 
 class DBMStore(DatabaseStore):
@@ -460,3 +459,11 @@ class ABSStore(DatabaseStore):
     def lock_name(self, key: str) -> Hashable:
         """Server, container and path."""
         return self._container.primary_hostname, self._container.container_name, self._prefix + key
+
+
+_CLASSES: dict[str, type[DatabaseStore]] = {
+    "dbm": DBMStore,
+    "lmdb": LMDBStore,
+    "redis": RedisStore,
+    "mongodb": MongoDBStore,
+}
