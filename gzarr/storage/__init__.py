@@ -29,7 +29,8 @@ from gzarr.storage.zip import ZipStore
 from gzarr.storage.zip_format import ZipMode
 
 if TYPE_CHECKING:
-    from gzarr.storage.databases import ABSStore, DBMStore, LMDBStore, MongoDBStore, RedisStore
+    from gzarr.storage.azure import ABSStore
+    from gzarr.storage.databases import DBMStore, LMDBStore, MongoDBStore, RedisStore
     from gzarr.storage.disk_cache import DiskCache
     from gzarr.storage.foreign import ZarrStore
     from gzarr.storage.fsspec import FsspecStore
@@ -56,7 +57,8 @@ if TYPE_CHECKING:
 _NAMES = {
     "gzarr.api.gpu_memory": "GpuMemoryStore",
     "gzarr.api.stored": "contains_array contains_group getsize init_array init_group listdir rename rmdir",
-    "gzarr.storage.databases": "ABSStore DBMStore LMDBStore MongoDBStore RedisStore",
+    "gzarr.storage.azure": "ABSStore",
+    "gzarr.storage.databases": "DBMStore LMDBStore MongoDBStore RedisStore",
     "gzarr.storage.disk_cache": "DiskCache",
     "gzarr.storage.foreign": "ZarrStore",
     "gzarr.storage.fsspec": "FsspecStore",
