@@ -26,7 +26,7 @@ FLOORS = (
     {"metadata", "backend"},
     {"cpu", "display"},
     {"gpu"},  # above cpu: steps that the GPU lacks run there
-    {"devices", "chunk_io"},
+    {"devices", "chunk_io", "scale"},
     {"checking"},
     {"hierarchy"},
     {"api", "identity"},

@@ -28,5 +28,7 @@ def copy(
     $ gzarr copy data.zarr s3://bucket/data.zarr
     $ gzarr copy data.zarr rechunked.zarr --chunks 100,100 --compressor zstd:3
     $ gzarr copy old.zarr new.zarr --zarr-format 3 --resume
+    $ gzarr copy a.zarr b.zarr --chunks 100,100 --on dask://scheduler:8786
+    $ gzarr copy a.zarr b.zarr --chunks 100,100 --part slurm
     """
     print(gzarr.transfer(source, dest, **where_they_fit(source, options.keywords())))

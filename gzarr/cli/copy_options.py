@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from gzarr.cli.options import BlockMemory, lengths, misuse
+from gzarr.cli.options import BlockMemory, On, PartOf, Workers, engine, lengths, misuse
 from gzarr.display.progress import in_terminal
 from gzarr.errors import MetadataError
 
@@ -45,6 +45,9 @@ class CopyOptions:
     memory: BlockMemory = None
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted copy.")] = False
+    on: On = None
+    workers: Workers = None
+    part: PartOf = None
 
     def keywords(self) -> dict[str, Any]:
         """The keywords of `gzarr.transfer`. Raises MetadataError."""
@@ -53,6 +56,7 @@ class CopyOptions:
             "dry_run": self.dry_run,
             "resume": self.resume,
             "progress": in_terminal(),
+            **engine(self.on, self.workers, self.part),
         }
         given = {name: getattr(self, name) for name in ("chunks", "shards", "layout", "zarr_format")}
         keywords |= {name: value for name, value in given.items() if value is not None}

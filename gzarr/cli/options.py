@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import itertools
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import fields
@@ -158,6 +159,44 @@ def where_they_fit(source: str, keywords: dict[str, Any]) -> dict[str, Any]:
     if others:
         print(f"left as they are, of other dimensions: {', '.join(map(escaped, sorted(others)))}", file=sys.stderr)
     return {name: value for name, value in keywords.items() if name not in lists} | {"each": each}
+
+
+def _part(text: str) -> tuple[int, int]:
+    """Read which part of a job is done: ``3/64``, or ``slurm`` for what the task of an array is told."""
+    try:
+        if text == "slurm":
+            task, first, n = (int(os.environ[f"SLURM_ARRAY_TASK_{name}"]) for name in ("ID", "MIN", "COUNT"))
+            return task - first, n
+        k, n = map(int, text.split("/"))
+    except (ValueError, KeyError):
+        raise typer.BadParameter(f"{text!r} is neither like 3/64 nor slurm, in a task of an array") from None
+    if not 0 <= k < n:
+        raise typer.BadParameter(f"{text!r}: parts are counted from 0, so that the last of 64 is 63/64")
+    return k, n
+
+
+On: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="ENGINE", help="What does the work: dask://HOST:PORT, ray or ray://HOST:PORT.")
+]
+Workers: TypeAlias = Annotated[
+    int | None, typer.Option(metavar="N", min=1, help="Processes of this machine that do the work.")
+]
+PartOf: TypeAlias = Annotated[
+    Any,
+    typer.Option(
+        parser=_part,
+        metavar="K/N",
+        help="Do one part of the work, from 0/N to N-1/N, as a task of a job array; slurm takes it from there.",
+    ),
+]
+
+
+def engine(on: str | None, workers: int | None, part: Any = None) -> dict[str, Any]:
+    """The keywords ``on`` and ``part`` of an operation. Raises BadParameter if several are given."""
+    given = {name: one for name, one in (("--on", on), ("--workers", workers), ("--part", part)) if one is not None}
+    if len(given) > 1:
+        raise misuse("only one of --on, --workers and --part", list(given)[1])
+    return {} if not given else {"part": part} if part is not None else {"on": on or workers}
 
 
 def open_array(path: str, device: str) -> gzarr.Array:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, Literal, Unpack
 
-from gzarr.convert.writing import node_of, replacing, write
+from gzarr.convert.writing import node_of, of_files, replacing, write
 from gzarr.copying import copy, copy_all, hdf5
 from gzarr.copying.named_chunks import axis_names
 from gzarr.copying.report import TransferReport
@@ -19,6 +19,7 @@ from gzarr.hierarchy.group import Group
 from gzarr.indexing.keys import join_path
 
 
+@of_files
 def from_hdf5(
     source: Any,
     dest: Any,

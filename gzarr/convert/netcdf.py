@@ -14,7 +14,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from gzarr.concurrency import new_lock
-from gzarr.convert.writing import in_place, node_of, replacing, write, write_regions
+from gzarr.convert.writing import in_place, node_of, of_files, replacing, write, write_regions
 from gzarr.copying.report import TransferReport
 from gzarr.copying.settings import TransferKeywords
 from gzarr.copying.sources import from_array
@@ -39,6 +39,7 @@ def _netcdf4() -> Any:
 # -- from netCDF -------------------------------------------------------------------------------------------------
 
 
+@of_files
 def from_netcdf(source: str | os.PathLike[str], dest: Any, **options: Unpack[TransferKeywords]) -> TransferReport:
     """Convert a NetCDF file to a Zarr group that xarray opens like the file.
 

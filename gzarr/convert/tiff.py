@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from gzarr.api.open import open_array
-from gzarr.convert.writing import write
+from gzarr.convert.writing import of_files, write
 from gzarr.copying.report import TransferReport
 from gzarr.copying.settings import TransferKeywords
 from gzarr.copying.sources import Source, SourceTree, of_file, reading, regular_grid
@@ -20,6 +20,7 @@ from gzarr.virtual.store import Contents, VirtualStore
 from gzarr.virtual.tiff import ImageLevel, levels_of, opened_tiff, series_attributes
 
 
+@of_files
 def from_tiff(
     source: str | os.PathLike[str],
     dest: Any,

@@ -8,14 +8,16 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields, replace
+from functools import partial, wraps
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, NamedTuple, TypeVar, Unpack, cast
 
 from numpy.typing import NDArray
 
 from gzarr.api.consolidated import consolidate_metadata
 from gzarr.api.open import open as open_node
-from gzarr.copying.arrays import BUDGET_NBYTES, copy_regions, decoding_route
+from gzarr.copying.arrays import BUDGET_NBYTES, CopyBlock, Route, copy_regions, decoding_route
 from gzarr.copying.planning import check_copy
 from gzarr.copying.report import TransferReport
 from gzarr.copying.settings import CopyKeywords, Settings, TransferKeywords
@@ -31,21 +33,95 @@ from gzarr.virtual.store import VirtualStore
 
 #: With less space left, the disk counts as full; libraries say only that something failed.
 _FULL_NBYTES = 1 << 20
+F = TypeVar("F", bound=Callable[..., Any])
+
 _SETTINGS = frozenset(f.name for f in fields(Settings))
+
+
+class _On(NamedTuple):
+    """What runs a conversion elsewhere, and the conversion without its destination, which opens the file."""
+
+    engine: Any
+    again: Callable[[Any], object]
+
+
+class _Taking(NamedTuple):
+    """In place of a destination: takes what a file holds while it is open."""
+
+    take: Callable[[SourceTree], object]
+
+
+class _OpenedAgain(NamedTuple):
+    """Copies blocks of an array in a file, which workers open themselves."""
+
+    again: Callable[[Any], object]
+    name: str
+    source: Source
+    dest: Callable[[], Array]
+    route: Route
+    resuming: bool
+
+    def __call__(self, number: int) -> Any:
+        """Copy one block."""
+        self.unit(range(number, number + 1))
+
+    def unit(self, numbers: range) -> list[Any]:
+        """Copy some blocks."""
+
+        def take(tree: SourceTree) -> None:
+            block = CopyBlock(of_file(tree.arrays[self.name]), self.dest, self.route, resuming=self.resuming)
+            for number in numbers:
+                block(number)
+
+        self.again(_Taking(take))
+        return [None] * len(numbers)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        bare = replace(self.source, read=_nothing, data=None, block=None)
+        return _OpenedAgain, (self.again, self.name, bare, *self[3:])
+
+
+def _nothing(_: Region) -> None:
+    pass
+
+
+def of_files(convert: F) -> F:
+    """Let workers of ``on=`` call a conversion again, to open its file by themselves."""
+
+    @wraps(convert)
+    def converted(source: Any, dest: Any, **given: Any) -> Any:
+        if given.get("on") is not None and isinstance(source, (str, os.PathLike)):
+            kept = {name: value for name, value in given.items() if name not in TransferKeywords.__annotations__}
+            given["on"] = _On(given["on"], partial(_again, converted.__module__, converted.__name__, source, kept))
+        return convert(source, dest, **given)
+
+    return cast("F", converted)
+
+
+def _again(module: str, name: str, source: Any, options: dict[str, Any], dest: Any) -> object:
+    return getattr(import_module(module), name)(source, dest, **options)
 
 
 def write(tree: SourceTree, dest: Any, /, **options: Unpack[TransferKeywords]) -> TransferReport:
     """Write a tree to a destination, with the keywords of `gzarr.transfer`, and consolidate the metadata of a group."""
+    if isinstance(dest, _Taking):
+        dest.take(tree)
+        return TransferReport((), 0, 0, dry_run=False)
     tree = replace(tree, arrays={name: of_file(source) for name, source in tree.arrays.items()})
     keywords: dict[str, Any] = dict(options)
     path, each = keywords.pop("path", None), keywords.pop("each", None) or {}
     check_copy(keywords, TransferKeywords, write)
-    for given in each.values():
-        check_copy(given, CopyKeywords, write)
-    settings = Settings(**{name: keywords.pop(name) for name in _SETTINGS & keywords.keys()})
+    for of_one in each.values():
+        check_copy(of_one, CopyKeywords, write)
+    given = {name: keywords.pop(name) for name in _SETTINGS & keywords.keys()}
+    if isinstance(given.get("on"), _On):
+        given["on"], again = given["on"]
+        each_block: dict[str, Callable[..., Any]] = {name: partial(_OpenedAgain, again, name) for name in tree.arrays}
+        tree = replace(tree, arrays={name: replace(one, block=each_block[name]) for name, one in tree.arrays.items()})
+    settings = Settings(**given)
     with destination(dest, path, writable=not settings.dry_run) as (store, where, backend):
         report = transfer_tree(tree, store, where, backend, settings, keywords, each)
-        if tree.groups and not settings.dry_run and store.zarr_format is None:
+        if tree.groups and not settings.dry_run and report.is_complete and store.zarr_format is None:
             consolidate_metadata(store, path=where)
         return report
 

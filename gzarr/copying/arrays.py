@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice, product
+from functools import cached_property
+from itertools import product
 from typing import Any
+
+import numpy as np
 
 from gzarr.backend import Work
 from gzarr.chunk_io.array_io import ArrayIO
@@ -20,17 +23,20 @@ from gzarr.cpu.threads import thread_count
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.resizing import objects_stored
 from gzarr.indexing.grid import Grid, largest_chunk, nchunks
-from gzarr.indexing.keys import Coords
+from gzarr.indexing.keys import Coords, join_path
 from gzarr.indexing.plan import box_between, make_plan
 from gzarr.indexing.regions import Region, Regions, chunk_spans, chunks_region, cut, size_of
 from gzarr.metadata.conventions import same_value
 from gzarr.metadata.model import ArrayMeta
+from gzarr.scale.blocks import BlockPlan, one_by_one
+from gzarr.scale.engines import MOST_NBYTES
+from gzarr.scale.running import run
 from gzarr.storage.base import Buffer, Request
 
 #: Default host memory in bytes for the data that a copy has read.
 BUDGET_NBYTES = 256 << 20
-#: Encoded objects that are fetched at once if no shard has to be built.
-_BATCH = 16
+#: Blocks for each thread, at least, where objects are small.
+_BLOCKS_A_THREAD = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +47,15 @@ class Route:
     ----------
     how : {"decode", "chunks", "objects"}
         Decode region by region, put encoded chunks into other objects, or copy whole objects.
-    regions : Regions or None
-        The regions, if chunks are decoded.
+    regions : Regions
+        Of whole objects of the destination.
     workers : int
         How many regions are copied at once.
     """
 
     how: str
-    regions: Regions | None = None
-    workers: int = 1
+    regions: Regions
+    workers: int
 
 
 def plan_route(source: Source, meta: ArrayMeta, budget_nbytes: int) -> Route:
@@ -58,10 +64,11 @@ def plan_route(source: Source, meta: ArrayMeta, budget_nbytes: int) -> Route:
         before = source.array.metadata
         if not same_fill(before, meta) and _stores_all(source.array):
             before = replace(before, fill_value=meta.fill_value)  # no chunk shows it
-        if same_objects(before, meta):
-            return Route("objects")
-        if same_chunks(before, meta):
-            return Route("chunks")
+        how = "objects" if same_objects(before, meta) else "chunks" if same_chunks(before, meta) else None
+        if how is not None:
+            threads = thread_count()
+            most = min(budget_nbytes // threads, max(source.nbytes // (threads * _BLOCKS_A_THREAD), 1))
+            return Route(how, cut(meta.grid, meta.grid, source.itemsize, most), threads)
     return decoding_route(source, meta.grid, budget_nbytes)
 
 
@@ -114,106 +121,112 @@ def _same_elements(one: ArrayMeta, other: ArrayMeta) -> bool:
     return one.shape == other.shape and one.data_type == other.data_type and same_fill(one, other)
 
 
-def copy_array(
-    source: Source, dest: Array, route: Route, present: frozenset[Coords], done: Callable[[int], None]
-) -> None:
-    """Copy a source into an array of the same shape, without the objects at the coordinates ``present``.
+class CopyBlock:
+    """Copies the region with a number; see `gzarr.scale.blocks.BlockPlan.do`.
 
-    ``done`` is called with the decoded bytes of every part. If ChunkError or StoreError is raised, what was written
-    before stays; every object is whole or missing.
-    """
-    if route.how == "decode":
-        target = _Destination(source, dest, present)
-        copy_regions(source, target.write, route, target.is_done, done)
-    elif source.array is not None:
-        _copy_encoded(source, source.array, dest, route.how, present, done)
-
-
-def copy_regions(
-    source: Source,
-    write: Callable[[Region, Any], None],
-    route: Route,
-    skip: Callable[[Region], bool] = lambda _region: False,
-    done: Callable[[int], None] = lambda _nbytes: None,
-) -> None:
-    """Read and write every region that is not skipped, as many at once as the route says."""
-    regions = route.regions or ()
-
-    def copy_one(region: Region) -> None:
-        if not skip(region):
-            write(region, source.read(region))
-        done(size_of(region) * source.itemsize)
-
-    if route.workers > 1:
-        backend = CpuBackend() if source.array is None else source.array.backend
-        backend.run(copy_one, regions, Work(len(regions), source.nbytes // max(len(regions), 1), 1))
-    else:
-        for region in regions:
-            copy_one(region)
-
-
-class _Destination:
-    """The destination of a copy that decodes, which skips what need not be written.
-
-    That is objects that are present. If the source's fill value is undefined, it is also objects for which the source
-    stores nothing. With a fill value, chunks equal to it are never stored, so missing chunks stay missing.
+    What need not be written is skipped: objects that are present if a copy is resumed, and, if the source's fill value
+    is undefined, objects for which the source stores nothing. With a fill value, chunks equal to it are never stored,
+    so missing chunks stay missing. If ChunkError or StoreError is raised, what was written before stays; every object
+    is whole or missing.
     """
 
-    def __init__(self, source: Source, dest: Array, present: frozenset[Coords]) -> None:
-        self._dest = dest
-        self._grid = dest.metadata.grid
-        self._present = present
-        self._stored: set[Coords] | None = None
-        array = source.array
-        if array is not None and not array.is_view and array.metadata.fill_value is None:
-            self._stored = set(objects_stored(array.metadata, array.store, array.path))
-            self._source_grid = array.metadata.grid
+    def __init__(self, source: Source, dest: Callable[[], Array], route: Route, *, resuming: bool) -> None:
+        """Say what is copied. dest: makes the array, of which no metadata are stored yet."""
+        self._source, self._make, self._route, self._resuming = source, dest, route, resuming
 
-    def is_done(self, region: Region) -> bool:
-        """Whether a region need not be read at all."""
-        if self._present and self._present.issuperset(product(*chunk_spans(self._grid, region))):
-            return True
-        return not self._has_data(region)
+    def __call__(self, number: int) -> None:
+        """Copy it."""
+        region = self._route.regions.at(number)
+        objects = list(product(*chunk_spans(self._route.regions.grid, region)))
+        missing = self._missing(objects) if self._resuming else objects
+        if not missing:
+            return
+        if self._route.how == "objects":
+            _copy_objects(*self._sides, missing)
+        elif self._route.how == "chunks":
+            for coords in missing:
+                _build_object(*self._sides, coords)
+        else:
+            wanted = [coords for coords in objects if self._has_data(coords)]
+            if wanted:
+                self._decode(region, objects, wanted)
 
-    def write(self, region: Region, data: Any) -> None:
-        """Write a region."""
-        objects = list(Regions(self._grid, (1,) * len(self._grid), 1).within(region)) if self._stored else [region]
-        wanted = [box for box in objects if self._has_data(box)]
+    def __getstate__(self) -> dict[str, Any]:
+        """Refuse to send large arrays along with every unit. Raises: ValueError."""
+        data = self._source.data
+        if isinstance(data, np.ndarray) and data.nbytes > MOST_NBYTES:
+            raise ValueError(
+                f"{self._source.name}: every worker would get {data.nbytes >> 20} MiB of memory: save the array first, "
+                "and pass what gzarr.open returns"
+            )
+        return self.__dict__
+
+    def _decode(self, region: Region, objects: Sequence[Coords], wanted: Sequence[Coords]) -> None:
+        data = self._source.read(region)
         if len(wanted) == len(objects):
             self._dest[region] = data
             return
-        for box in wanted:
+        for coords in wanted:
+            box = chunks_region(self._route.regions.grid, coords)
             inside = tuple(slice(b.start - r.start, b.stop - r.start) for b, r in zip(box, region, strict=True))
             self._dest[box] = data[inside]
 
-    def _has_data(self, box: Region) -> bool:
-        return self._stored is None or not self._stored.isdisjoint(product(*chunk_spans(self._source_grid, box)))
+    def _missing(self, objects: Sequence[Coords]) -> list[Coords]:
+        store, keys = self._dest.store, [self._dest.metadata.keys.encode(coords) for coords in objects]
+        sizes = store.together(store.getsize, [join_path(self._dest.path, key) for key in keys])
+        return [coords for coords, size in zip(objects, sizes, strict=True) if size is None]
+
+    @cached_property
+    def _dest(self) -> Array:
+        return self._make()
+
+    @cached_property
+    def _sides(self) -> tuple[ArrayIO, ArrayIO]:
+        """Both arrays, if the source is one and is not decoded."""
+        sides: tuple[Any, Any] = (self._source.array, self._dest)
+        before, after = (prepare_array(a.metadata, a.store, a.path, *a.opened_with.reading) for a in sides)
+        return before, after
+
+    @cached_property
+    def _stored(self) -> set[Coords] | None:
+        array = self._source.array
+        if array is None or array.is_view or array.metadata.fill_value is not None:
+            return None
+        return set(objects_stored(array.metadata, array.store, array.path))
+
+    def _has_data(self, coords: Coords) -> bool:
+        if self._stored is None or self._source.array is None:
+            return True
+        spans = chunk_spans(self._source.array.metadata.grid, chunks_region(self._route.regions.grid, coords))
+        return not self._stored.isdisjoint(product(*spans))
 
 
-def _copy_encoded(
-    source: Source, array: Array, dest: Array, how: str, present: frozenset[Coords], done: Callable[[int], None]
-) -> None:
-    """Copy without decoding."""
-    grid = dest.metadata.grid
-    wanted = (coords for coords in product(*(range(axis.nchunks) for axis in grid)) if coords not in present)
-    before, after = (prepare_array(a.metadata, a.store, a.path, *a.opened_with.reading) for a in (array, dest))
+def copy_blocks(source: Source, route: Route, do: Callable[[int], object], **how: Any) -> BlockPlan:
+    """The regions of a route as blocks. how: other fields of `BlockPlan`."""
+    regions = route.regions
 
-    def nbytes(some: Iterable[Coords]) -> int:
-        return sum(size_of(chunks_region(grid, coords)) for coords in some) * source.itemsize
+    def threads(task: Callable[[int], None], numbers: Iterable[int]) -> None:
+        if route.workers == 1:
+            one_by_one(task, numbers)
+            return
+        n = max(math.prod(axis.nchunks for axis in regions.grid) if route.how != "decode" else len(regions), 1)
+        backend = CpuBackend() if source.array is None else source.array.backend
+        backend.run(task, numbers, Work(n, source.nbytes // n, -(-n // max(len(regions), 1))))
 
-    def copy_some(batch: Sequence[Coords]) -> None:
-        if how == "objects":
-            _copy_objects(before, after, batch)
-        else:
-            _build_object(before, after, batch[0])
-        done(nbytes(batch))
+    def size(number: int) -> int:
+        return size_of(regions.at(number)) * source.itemsize
 
-    if present:
-        done(nbytes(present))
-    size = _BATCH if how == "objects" else 1
-    batches = iter(lambda: tuple(islice(wanted, size)), ())
-    count = max(nchunks(grid), 1)
-    array.backend.run(copy_some, batches, Work(count, source.nbytes // count, size))
+    return BlockPlan(name=source.name, n=len(regions), do=do, size=size, threads=threads, **how)
+
+
+def copy_regions(source: Source, write: Callable[[Region, Any], None], route: Route) -> None:
+    """Read and write every region, as many at once as the route says."""
+
+    def copy_one(number: int) -> None:
+        region = route.regions.at(number)
+        write(region, source.read(region))
+
+    run([copy_blocks(source, route, copy_one)])
 
 
 def _copy_objects(source: ArrayIO, dest: ArrayIO, batch: Sequence[Coords]) -> None:

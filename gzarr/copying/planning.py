@@ -133,7 +133,7 @@ def _meta_of_copy(array: Array, attributes: Mapping[str, Any], keywords: Mapping
 
 def reported(job: Job) -> ArrayReport:
     """The report of a job."""
-    regions = job.route.regions
+    regions = job.route.regions if job.route.how == "decode" else None
     return ArrayReport(
         path=job.path,
         source=job.source.name,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from gzarr.display.info import number
 from gzarr.errors.escaping import escaped
+from gzarr.scale.running import RunReport
 
 _HOW = {"decode": "decoded and encoded", "chunks": "chunks copied encoded", "objects": "objects copied as they are"}
 
@@ -76,6 +77,10 @@ class TransferReport:
         Number of arrays that existed already.
     dry_run : bool
         Whether nothing was written.
+    run : RunReport or None
+        How the blocks were done: what ran them, which were slow or were repeated.
+    is_complete : bool
+        Whether the copy can be opened; with ``part=``, only after the last part.
 
     Examples
     --------
@@ -91,6 +96,8 @@ class TransferReport:
     ngroups: int
     nskipped: int
     dry_run: bool
+    run: RunReport | None = None
+    is_complete: bool = True
 
     @property
     def nbytes(self) -> int:
@@ -103,4 +110,6 @@ class TransferReport:
         if self.nskipped:
             skipped = f", {number(self.nskipped, 'array')} existed already"
         summary = f"{begin} {arrays} ({self.nbytes:,} bytes) and {groups}"
-        return "\n".join([*map(str, self.arrays), summary + skipped])
+        ran = [] if self.run is None or self.run.engine == "threads" else [*map(escaped, str(self.run).split("\n"))]
+        ran += [] if self.is_complete else ["other parts are under way: the last one completes the copy"]
+        return "\n".join([*map(str, self.arrays), summary + skipped, *ran])

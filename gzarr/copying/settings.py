@@ -10,6 +10,7 @@ from gzarr.copying.arrays import BUDGET_NBYTES
 from gzarr.display.progress import ProgressLike
 from gzarr.hierarchy.keywords import ChainKeywords, DatasetKeywords
 from gzarr.identity.runs import Resume
+from gzarr.scale.blocks import JobPart, parse_part
 
 IfExists = Literal["raise", "replace", "skip"]
 
@@ -35,6 +36,8 @@ class TransferKeywords(CopyKeywords, total=False):
     resume: Resume
     progress: ProgressLike
     budget_nbytes: int
+    on: Any
+    part: tuple[int, int] | None
 
 
 class Hdf5Keywords(DatasetKeywords, total=False):
@@ -57,8 +60,17 @@ class Settings:
     resume: Resume = False
     progress: ProgressLike = None
     budget_nbytes: int = BUDGET_NBYTES
+    on: Any = None
+    part: JobPart | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "part", parse_part(self.part))
+        if self.part is not None:  # each process goes on with what the others have begun
+            object.__setattr__(self, "resume", self.resume or True)
+            if self.on is not None:
+                raise ValueError("on= and part= are two ways to use several machines; leave one of them away")
+            if self.if_exists == "replace":
+                raise ValueError("part= does not go with if_exists='replace', which would delete what others write")
         if self.if_exists not in ("raise", "replace", "skip"):
             raise ValueError(f"if_exists must be 'raise', 'replace' or 'skip', got {self.if_exists!r}")
         if self.budget_nbytes < 1:

@@ -50,6 +50,8 @@ class Source:
         The gzarr array, if the source is one; it may be copied without decoding.
     data : array-like
         What is read, if it is in memory or was opened by the caller.
+    block : callable, optional
+        Makes what copies a block, if it is not `gzarr.copying.arrays.CopyBlock`.
     """
 
     name: str
@@ -64,6 +66,7 @@ class Source:
     mask_value: Any = None
     array: Array | None = None
     data: Any = None
+    block: Callable[..., Callable[[int], Any]] | None = None
 
     @property
     def nbytes(self) -> int:

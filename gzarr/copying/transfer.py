@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Unpack
 
 from gzarr.api.open import open as open_node
 from gzarr.backend import Backend
 from gzarr.copying import sources
-from gzarr.copying.arrays import BUDGET_NBYTES, copy_array
+from gzarr.copying.arrays import BUDGET_NBYTES
 from gzarr.copying.named_chunks import axis_names, check_names
+from gzarr.copying.new_arrays import array_blocks, begin_array, close_array
 from gzarr.copying.planning import Job, check_copy, format_of, plan, reported, run_of
 from gzarr.copying.report import TransferReport
 from gzarr.copying.settings import CopyKeywords, IfExists, Settings
@@ -31,14 +32,15 @@ from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.node import lies_within
 from gzarr.hierarchy.open_options import OpenedWith
-from gzarr.hierarchy.resizing import objects_stored
 from gzarr.identity.runs import Resume, Run
-from gzarr.indexing.keys import Coords, join_path, normalize_path
+from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.metadata.documents import change_attributes, delete_node, read_node, write_node
 from gzarr.metadata.model import ArrayMeta, GroupMeta, ZarrFormat
 from gzarr.metadata.occupied import MARK
+from gzarr.scale.blocks import BlockPlan, parse_part
+from gzarr.scale.parts import check_parts, note_part
+from gzarr.scale.running import run
 from gzarr.storage.base import Store
-from gzarr.storage.foreign import is_transactional
 
 
 def transfer(
@@ -53,6 +55,8 @@ def transfer(
     budget_nbytes: int = BUDGET_NBYTES,
     device: str | Backend | None = None,
     each: Mapping[str, Mapping[str, Any]] | None = None,
+    on: Any = None,
+    part: tuple[int, int] | None = None,
     **keywords: Unpack[CopyKeywords],
 ) -> TransferReport:
     """Copy an array, or a group with everything in it, in bounded memory: rechunk, re-encode, convert v2 <-> v3.
@@ -88,6 +92,13 @@ def transfer(
         host encodes unless the source or the destination is on a device.
     each : mapping, optional
         More keywords for single arrays of a group, by path in the group.
+    on : optional
+        What copies, if not threads of this process: a `distributed.Client` or ``"dask://host:port"``, ``"ray"``, an
+        executor of `concurrent.futures`, or a number of processes. ``budget_nbytes`` is then the memory of one task.
+    part : (int, int), optional
+        Which part of the copy this process does, ``(k, n)`` with k from 0, as one of n that are started with the same
+        arguments and know nothing of each other, such as the tasks of a job array. The last one to end completes the
+        copy; one that was killed is started again.
     **keywords
         Keywords of `gzarr.create_array` for every array, such as ``chunks``, ``shards``, ``compressors``,
         ``zarr_format`` and ``layout``; what is not given is as in the source. ``chunks`` and ``shards`` may be lengths
@@ -115,7 +126,7 @@ def transfer(
     """
     for given in (keywords, *(each or {}).values()):
         check_copy(given, CopyKeywords, transfer)
-    settings = Settings(if_exists, dry_run, resume, progress, budget_nbytes)
+    settings = Settings(if_exists, dry_run, resume, progress, budget_nbytes, on, parse_part(part))
     if not isinstance(source, (Array, Group)) and not hasattr(source, "shape"):
         source = open_node(source, mode="r")
     if device is not None and isinstance(source, (Array, Group)):
@@ -176,10 +187,12 @@ def transfer_tree(
     each: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> TransferReport:
     """Copy a tree of sources to a place in a store. See `transfer`."""
+    if settings.part is not None:
+        check_parts(store)
     zarr_format, jobs = _plan_tree(tree, store, path, opened_with, settings, keywords, each or {})
-    run = run_of(tree, jobs, settings.resume)
-    unfinished = _check_room(store, path, settings, run)
-    resuming, mark = unfinished is not None, unfinished or UnfinishedMark(tree.name, run.to_json())
+    run_is = run_of(tree, jobs, settings.resume)
+    unfinished = _check_room(store, path, settings, run_is)
+    resuming, mark = unfinished is not None, unfinished or UnfinishedMark(tree.name, run_is.to_json())
     if not settings.dry_run:
         store.check_metadata_writable()
     complete = _complete_arrays(store, jobs, settings, resuming=resuming)
@@ -192,22 +205,25 @@ def transfer_tree(
             f"{join_path(str(store), path)} has {len(complete)} of the arrays, and no copy is unfinished there: it is "
             f"not known of what they are copies; keep them with {SKIP}, or copy with {REPLACE}"
         )
-    with _explained(store, path, settings, lambda error: note_failure(store, path, mark, error, tree.files)) as begun:
+    left = _Left()
+    with _explained(store, path, settings, lambda error: note_failure(store, path, mark, error, tree.files), left):
         if not resuming:
             _begin(store, path, settings, zarr_format)
             write_mark(store, path, mark)
-        begun.append("mark")
+        left.has_begun = True
         for name in tree.groups:
             _check_group(store, join_path(path, name))
+        plans = [_blocks_of(store, job, opened_with, left, settings, resuming=resuming) for job in todo]
         with counted(settings.progress, sum(job.source.nbytes for job in todo)) as add:
-            for job in todo:
-                begun.append(job.path)
-                present = frozenset(objects_stored(job.meta, store, job.path) if resuming else ())
-                write_array(store, job, opened_with, add, present)
+            ran = run(plans, settings.on, settings.part, add)
+        if settings.part is not None and not note_part(store, path, settings.part):
+            return replace(report, run=ran, is_complete=False)
+        for plan_of_job in plans if settings.part is not None else ():
+            plan_of_job.close()
         for name, attributes in tree.groups.items():
             _write_group(store, join_path(path, name), attributes, zarr_format)
         remove_mark(store, path)
-    return report
+    return replace(report, run=ran)
 
 
 def _plan_tree(
@@ -304,59 +320,58 @@ def _write_group(store: Store, path: str, attributes: Mapping[str, Any], zarr_fo
         change_attributes(store, path, node.zarr_format, lambda stored: {**stored, **attributes})
 
 
-def write_array(
-    store: Store,
-    job: Job,
-    opened_with: OpenedWith,
-    add: Callable[[int, str], None],
-    present: frozenset[Coords] = frozenset(),
-) -> None:
-    """Write the chunks of a new array, except the objects that are ``present``, then its metadata.
+@dataclass
+class _Left:
+    """What a copy has begun, and what it leaves if it stops."""
 
-    ``add`` is called with the decoded bytes of every part and the name of the source.
-    """
-    if is_transactional(store):
-        write_node(store, job.path, job.meta)
-    elif not present:  # chunks that a killed copy left would show where this one stores nothing
-        delete_objects(store, job)
-    array = Array(store, job.path, job.meta, opened_with, write_empty_chunks=False)
-    copy_array(job.source, array, job.route, present, lambda nbytes: add(nbytes, job.source.name))
-    if not is_transactional(store):
-        write_node(store, job.path, job.meta)
+    has_begun: bool = False
+    current: str | None = None
+    n_complete: int = 0
 
 
-def delete_objects(store: Store, job: Job) -> None:
-    """Delete the stored objects of a new array."""
-    coords = objects_stored(job.meta, store, job.path)
-    store.delete_many([join_path(job.path, job.meta.keys.encode(c)) for c in coords])
+def _blocks_of(
+    store: Store, job: Job, opened_with: OpenedWith, left: _Left, settings: Settings, *, resuming: bool
+) -> BlockPlan:
+    def begin() -> None:
+        left.current = job.path
+        if settings.part is None:
+            begin_array(store, job, resuming=resuming)
+
+    def close() -> None:
+        close_array(store, job)
+        left.n_complete += 1
+
+    resuming = resuming or settings.part is not None
+    return array_blocks(store, job, opened_with, resuming=resuming, begin=begin, close=close)
 
 
 @contextmanager
-def _explained(store: Store, path: str, settings: Settings, note: Callable[[Exception], None]) -> Iterator[list[str]]:
+def _explained(
+    store: Store, path: str, settings: Settings, note: Callable[[Exception], None], left: _Left
+) -> Iterator[None]:
     """Turn failures into errors that say what has been written and how to go on. note: is told of them."""
-    made: list[str] = []
     try:
-        yield made
+        yield
     except (GzarrError, OSError, ValueError, TypeError, MemoryError) as error:
-        if made:
+        if left.has_begun:
             note(error)
-        raise CopyError(_what_is_left(store, path, made, settings, error)) from error
+        raise CopyError(_what_is_left(store, path, left, settings, error)) from error
     except BaseException as error:
-        if made:
-            error.add_note(_what_is_left(store, path, made, settings, error))
+        if left.has_begun:
+            error.add_note(_what_is_left(store, path, left, settings, error))
         raise
 
 
-def _what_is_left(store: Store, path: str, made: list[str], settings: Settings, error: BaseException) -> str:
+def _what_is_left(store: Store, path: str, left: _Left, settings: Settings, error: BaseException) -> str:
     where = join_path(str(store), path)
     reason = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error) or type(error).__name__
-    if not made:
+    if not left.has_begun:
         # nothing is deleted before everything that must not be has been found
         gone = settings.if_exists == "replace" and not isinstance(error, ContainsNodeError)
         before = f" (existing data may be gone, as {REPLACE} demands)" if gone else ""
         return f"the copy to {where} failed before it wrote anything{before}: {reason}"
-    complete, current = made[1:-1], "/" + made[-1] if len(made) > 1 else "its groups"
+    current = "its groups" if left.current is None else "/" + left.current
     return (
-        f"the copy to {where} stopped at {current}: {reason}. {len(complete)} arrays are complete there; the "
+        f"the copy to {where} stopped at {current}: {reason}. {left.n_complete} arrays are complete there; the "
         f"others cannot be opened yet. Go on with the same call and {RESUME}, or delete {where!r} (marked by {MARK})"
     )

@@ -17,6 +17,7 @@ from typing import Any
 from gzarr.errors import REPLACE, ChunkError, CopyError, StoreError
 from gzarr.indexing.keys import join_path
 from gzarr.metadata.occupied import MARK
+from gzarr.scale.parts import remove_parts
 from gzarr.storage.base import Request, Store
 from gzarr.storage.foreign import is_transactional
 
@@ -72,7 +73,8 @@ def note_failure(store: Store, path: str, mark: UnfinishedMark, error: Exception
 
 
 def remove_mark(store: Store, path: str) -> None:
-    """Remove the mark of a complete copy."""
+    """Remove the mark of a complete copy, and the notes of its parts."""
     if is_transactional(store):
         return
     store.delete_many((join_path(path, MARK),))
+    remove_parts(store, path)

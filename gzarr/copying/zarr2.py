@@ -16,16 +16,18 @@ from typing import Any, Literal, Unpack
 from gzarr.copying import hdf5, sources
 from gzarr.copying.arrays import BUDGET_NBYTES, copy_regions, decoding_route
 from gzarr.copying.log import Counts, Log, log_lines, summary
+from gzarr.copying.new_arrays import array_blocks, begin_array, close_array, delete_objects
 from gzarr.copying.planning import check_copy, plan
 from gzarr.copying.settings import CopyKeywords, CopyMemberKeywords
 from gzarr.copying.sources import Source, check_name, regular_grid
-from gzarr.copying.transfer import check_apart, delete_objects, write_array
+from gzarr.copying.transfer import check_apart
 from gzarr.errors import SKIP, CopyError, GzarrError, ReadOnlyError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.create import make_room
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.node import lies_within
 from gzarr.indexing.keys import join_path, normalize_path
+from gzarr.scale.running import run
 
 IfExists = Literal["raise", "replace", "skip", "skip_initialized"]
 
@@ -289,7 +291,9 @@ def _to_zarr(source: Source, dest: Group, name: str, options: _Zarr2Options) -> 
     job = plan(source, join_path(dest.path, normalize_path(name)), dest.opened_with, BUDGET_NBYTES, keywords)
     make_room(dest.store, job.path, overwrite=False, zarr_format=dest.metadata.zarr_format)
     try:
-        write_array(dest.store, job, dest.opened_with, lambda _nbytes, _name: None)
+        begin_array(dest.store, job)
+        run([array_blocks(dest.store, job, dest.opened_with)])
+        close_array(dest.store, job)
     except BaseException:
         with suppress(GzarrError, OSError):  # the error that stopped the copy matters more
             delete_objects(dest.store, job)

@@ -58,6 +58,14 @@ class Regions:
         lasts = [min(i + n, axis.nchunks) - 1 for i, n, axis in zip(firsts, self.counts, self.grid, strict=True)]
         return chunks_region(self.grid, firsts, lasts)
 
+    def at(self, number: int) -> Region:
+        """A region by its place in the order of all."""
+        position = []
+        for length in reversed(self.lengths):
+            number, i = divmod(number, length)
+            position.append(i)
+        return self.region(position[::-1])
+
     def within(self, around: Region) -> Iterator[Region]:
         """The regions in a part of the array, each cut to it."""
         axes = zip(chunk_spans(self.grid, around), self.counts, strict=True)

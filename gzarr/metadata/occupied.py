@@ -14,6 +14,8 @@ from gzarr.storage.rules import DOCUMENTS
 MARK = "gzarr-unfinished-copy.json"
 #: Name of the object beside levels, or in an array, that are being computed: see `gzarr.images.pyramid.resuming`.
 PROGRESS = "gzarr-unfinished.json"
+#: What names begin with of objects that say that a part of a job is done: see `gzarr.scale.parts`.
+PART = "gzarr-unfinished-part-"
 
 #: What files begin with, and what to do with them. Files in HDF5, NetCDF, TIFF and the like are opened in place.
 _MAGIC = {

@@ -157,11 +157,11 @@ import os, signal, sys
 import gzarr.copying.transfer
 from gzarr.cli.main import main
 transfer = sys.modules["gzarr.copying.transfer"]
-real = transfer.copy_array
-def copy_array(*args):
-    real(*args)
+real = transfer.close_array
+def close_array(*args):
     os.kill(os.getpid(), signal.SIGINT)
-transfer.copy_array = copy_array
+    real(*args)
+transfer.close_array = close_array
 sys.exit(main())
 """
 

@@ -1,0 +1,217 @@
+"""What runs units elsewhere: executors of `concurrent.futures`, clients of Dask, and Ray, behind one small protocol."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import socket
+from collections.abc import Callable, Iterator
+from concurrent.futures import BrokenExecutor, CancelledError, ProcessPoolExecutor
+from contextlib import contextmanager, nullcontext, suppress
+from functools import lru_cache, partial
+from importlib import import_module
+from multiprocessing import get_context
+from queue import SimpleQueue
+from time import perf_counter
+from typing import Any, TypeAlias
+
+from gzarr.config import config
+from gzarr.storage.extras import require
+
+#: Number of a unit, what it raised, or what it made: results, seconds, and where.
+Ended: TypeAlias = tuple[int, BaseException | None, Any]
+#: Bytes that go to workers with every unit, at most.
+MOST_NBYTES = 32 << 20
+
+
+class Engine:
+    """What runs units, here an executor of `concurrent.futures`, such as that of mpi4py.
+
+    Attributes
+    ----------
+    name : str
+        For reports.
+    workers : int
+        Units that run at once.
+    threads : int or None
+        Threads of gzarr in each of them; None for as many as by default.
+    shares_memory : bool
+        Whether workers are threads of this process.
+    lost : tuple of type
+        Errors of units whose worker died.
+    """
+
+    shares_memory = False
+    lost: tuple[type[BaseException], ...] = (BrokenExecutor, CancelledError)
+
+    def __init__(self, executor: Any) -> None:
+        self.name = type(executor).__name__
+        told: Any = getattr(executor, "_max_workers", None) or getattr(executor, "num_workers", 8)
+        self.workers = int(told)
+        self.shares_memory = self.name == "ThreadPoolExecutor"
+        self.threads = None if self.shares_memory else max(1, (os.cpu_count() or 1) // self.workers)
+        self._executor, self._replaced = executor, False
+        self._futures: dict[int, Any] = {}
+        self._ended: SimpleQueue[int] = SimpleQueue()
+
+    def prepare(self, do: Callable[[int], Any], name: str) -> Any:
+        """What workers get with every unit. Raises: TypeError if it cannot be pickled."""
+        return do if self.shares_memory else packed(do, name)
+
+    def submit(self, number: int, token: Any, unit: range) -> None:
+        """Begin a unit."""
+        future = self._submitted(partial(run_unit, token, unit.start, unit.stop, self.threads))
+        self._futures[number] = future
+        future.add_done_callback(lambda _: self._ended.put(number))
+
+    def _submitted(self, function: Callable[[], Any]) -> Any:
+        try:
+            return self._executor.submit(function)
+        except BrokenExecutor:
+            self.recover()
+            return self._executor.submit(function)
+
+    def wait(self) -> Ended:
+        """Wait for the end of any unit."""
+        number = self._ended.get()
+        future = self._futures.pop(number)
+        try:
+            return number, None, future.result()
+        except (Exception, CancelledError) as error:  # noqa: BLE001 - the caller's to raise
+            return number, error, None
+
+    def recover(self) -> None:
+        """Go on after the death of a worker: a pool of processes ends with it, and another one takes its place."""
+        old = self._executor
+        if isinstance(old, ProcessPoolExecutor) and getattr(old, "_broken", False):
+            given: Any = old
+            alike = given._mp_context, given._initializer, given._initargs  # noqa: SLF001 - it says so nowhere else
+            self._executor = ProcessPoolExecutor(self.workers, *alike)
+            self._replaced = True
+
+    def cancel(self, numbers: list[int]) -> None:
+        """Cancel units that have not begun, and wait for the others."""
+        for number in numbers:
+            if (future := self._futures.get(number)) is not None:
+                future.cancel()
+        if self._replaced:
+            self._executor.shutdown()
+
+
+class _Dask(Engine):
+    """A cluster of Dask."""
+
+    def __init__(self, client: Any) -> None:
+        threads = client.nthreads()
+        super().__init__(client)
+        self.name, self.workers = f"Dask, {len(threads)} workers", max(1, sum(map(int, threads.values())))
+        self.threads, self.shares_memory = 1, False
+        self.lost = (import_module("distributed").KilledWorker, CancelledError)
+
+    def _submitted(self, function: Callable[[], Any]) -> Any:
+        return self._executor.submit(function, pure=False)
+
+
+class _Ray(Engine):
+    """Ray, which is started if need be."""
+
+    def __init__(self, address: str | None) -> None:
+        ray = require("ray", "ray", "on='ray'")
+        if not ray.is_initialized():
+            ray.init(address, log_to_driver=False)
+        super().__init__(ray)
+        self.workers = max(1, int(ray.cluster_resources().get("CPU", 1)))
+        self.name, self.threads, errors = f"Ray, {self.workers} CPUs", 1, ray.exceptions
+        self.lost = (errors.WorkerCrashedError, errors.NodeDiedError, errors.OutOfMemoryError, errors.ObjectLostError)
+        self._task, self._put = ray.remote(max_retries=0)(_call), ray.put
+
+    def prepare(self, do: Callable[[int], Any], name: str) -> Any:
+        return self._put(packed(do, name))
+
+    def submit(self, number: int, token: Any, unit: range) -> None:
+        future = self._task.remote(token, unit.start, unit.stop, self.threads).future()
+        self._futures[number] = future
+        future.add_done_callback(lambda _: self._ended.put(number))
+
+    def wait(self) -> Ended:
+        number, error, made = super().wait()
+        return number, getattr(error, "cause", None) or error, made
+
+
+def _call(*arguments: Any) -> Any:
+    return run_unit(*arguments)
+
+
+@contextmanager
+def open_engine(on: Any) -> Iterator[Engine]:
+    """What runs units, closed at the end if it is opened here.
+
+    Parameters
+    ----------
+    on : Engine, Executor, distributed.Client, str or int
+        An executor; a client of Dask, or ``"dask://host:port"``; ``"ray"`` or ``"ray://host:port"``; or how many
+        processes of this machine.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is none of these.
+    """
+    if isinstance(on, Engine):
+        yield on
+    elif isinstance(on, int) and not isinstance(on, bool) and on > 0:
+        with ProcessPoolExecutor(on, get_context("spawn")) as executor:
+            yield Engine(executor)
+    elif isinstance(on, str) and on.startswith("dask://"):
+        distributed = require("distributed", "scale", "on='dask://...'")
+        with distributed.Client(on.replace("dask://", "tcp://")) as client:
+            yield _Dask(client)
+    elif isinstance(on, str) and (on == "ray" or on.startswith("ray://")):
+        yield _Ray(None if on == "ray" else on)
+    elif hasattr(on, "nthreads") and hasattr(on, "submit"):
+        yield _Dask(on)
+    elif hasattr(on, "submit"):
+        yield Engine(on)
+    else:
+        raise TypeError(
+            f"on={on!r} runs nothing: give a distributed.Client, an executor of concurrent.futures, 'ray', "
+            "'dask://host:port', or a number of processes"
+        )
+
+
+def packed(do: Callable[[int], Any], name: str) -> bytes:
+    """A function for other processes. Raises: TypeError, ValueError if it takes too much memory."""
+    with suppress(ImportError):
+        return _checked(import_module("cloudpickle").dumps(do), name)
+    try:
+        return _checked(pickle.dumps(do), name)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise TypeError(
+            f"{name}: what workers need cannot be pickled ({error}); pip install 'gzarr[scale]' pickles more"
+        ) from error
+
+
+def _checked(data: bytes, name: str) -> bytes:
+    if len(data) > MOST_NBYTES:
+        raise ValueError(
+            f"{name}: every unit would take {len(data) >> 20} MiB from this process to a worker: store the arrays in "
+            "memory that the operation reads, and pass what gzarr.open returns"
+        )
+    return data
+
+
+@lru_cache(maxsize=8)
+def _unpacked(data: bytes) -> Callable[[int], Any]:
+    do: Callable[[int], Any] = pickle.loads(data)
+    return do
+
+
+def run_unit(token: Any, start: int, stop: int, threads: int | None) -> tuple[list[Any], float, str]:
+    """Do the blocks of a unit, in a worker. Returns: what was made of them, seconds, and where."""
+    began = perf_counter()
+    do = _unpacked(token) if isinstance(token, bytes) else token
+    context: Any = nullcontext() if threads is None else config.set({"threading.max_workers": threads})
+    with context:
+        unit: Any = getattr(do, "unit", None)  # of what is opened once for all blocks
+        made = [do(number) for number in range(start, stop)] if unit is None else unit(range(start, stop))
+    return made, perf_counter() - began, f"process {os.getpid()} of {socket.gethostname()}"

@@ -1,0 +1,69 @@
+"""Engines of real processes, and what kills their workers."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager, suppress
+from multiprocessing import get_context
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def dask_client() -> Iterator[Any]:
+    distributed = pytest.importorskip("distributed")
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield client
+
+
+@pytest.fixture(params=["processes", "dask"])
+def engine(request: pytest.FixtureRequest) -> Iterator[Any]:
+    if request.param == "dask":
+        yield request.getfixturevalue("dask_client")
+        return
+    with ProcessPoolExecutor(2, get_context("spawn")) as executor:
+        yield executor
+
+
+def pids_of(engine: Any) -> list[int]:
+    """Processes of the workers that there are now."""
+    if isinstance(engine, ProcessPoolExecutor):
+        return list(engine._processes or {})
+    with suppress(Exception):
+        return list(engine.run(os.getpid).values())
+    return []
+
+
+@contextmanager
+def killing(engine: Any, times: int, every_s: float = 0.4) -> Iterator[list[int]]:
+    """Kill a worker now and then, so many times at most. Yields: those that were killed."""
+    killed: list[int] = []
+    over = threading.Event()
+
+    def kill() -> None:
+        while len(killed) < times and not over.wait(every_s):
+            for pid in random.sample(pids := pids_of(engine), len(pids)):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                    killed.append(pid)
+                    break
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    try:
+        yield killed
+    finally:
+        over.set()
+        thread.join()
+
+
+Operation = Callable[[Any, Any], Any]

@@ -1,0 +1,121 @@
+"""Blocks on engines: real processes and a real cluster of Dask; and a simulated cluster of 1,000 workers."""
+
+from __future__ import annotations
+
+import heapq
+import os
+from concurrent.futures import CancelledError
+from resource import RUSAGE_SELF, getrusage
+from time import process_time
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gzarr.errors import StoreError
+from gzarr.scale.blocks import BlockPlan, JobPart, parse_part
+from gzarr.scale.engines import Ended, Engine
+from gzarr.scale.running import run
+from tests.scale.conftest import killing
+
+
+class Simulated(Engine):
+    """Workers whose units take a time that is drawn, on a clock of their own, and that die now and then."""
+
+    def __init__(self, workers: int, deaths: float = 0.0, block_s: float = 0.4) -> None:
+        self.name, self.workers, self.shares_memory, self.deaths = "simulated", workers, True, deaths
+        self.clock, self.busy_s, self.most, self._block_s = 0.0, 0.0, 0, block_s
+        self._random = np.random.default_rng(5)
+        self._free = [0.0] * workers  # when each worker is free
+        self._ends: list[tuple[float, int, range, float, bool]] = []
+
+    def submit(self, number: int, token: Any, unit: range) -> None:
+        start = max(heapq.heappop(self._free), self.clock)
+        seconds = float(self._random.gamma(4.0 * len(unit), self._block_s / 4))
+        dies = self._random.random() < self.deaths
+        heapq.heappush(self._free, start + seconds)
+        heapq.heappush(self._ends, (start + seconds, number, unit, seconds, dies))
+        self.busy_s += 0.0 if dies else seconds
+        self.most = max(self.most, len(self._ends))
+
+    def wait(self) -> Ended:
+        self.clock, number, unit, seconds, dies = heapq.heappop(self._ends)
+        if dies:
+            return number, CancelledError(), None
+        return number, None, ([None] * len(unit), seconds, "there")
+
+    def recover(self) -> None:
+        pass
+
+    def cancel(self, numbers: list[int]) -> None:
+        pass
+
+
+@pytest.mark.parametrize("deaths", [0.0, 0.01])
+def test_a_cluster_of_1000_workers_is_kept_busy(deaths: float) -> None:
+    engine, done = Simulated(1000, deaths), np.zeros(100_000, np.uint8)
+
+    def take(unit: range, _: list[Any]) -> None:
+        done[unit.start : unit.stop] += 1
+
+    report = run([BlockPlan(name="a", n=done.size, do=int, take=take)], engine)
+    assert done.min() == done.max() == 1
+    assert bool(report.repeated) == bool(deaths)
+    assert engine.most <= 2 * engine.workers
+    assert engine.busy_s / (engine.clock * engine.workers) > 0.95
+
+
+def test_ten_million_blocks_are_planned_in_little_memory_and_time() -> None:
+    engine = Simulated(1000, block_s=0.05)
+    before, began = getrusage(RUSAGE_SELF).ru_maxrss, process_time()
+    report = run([BlockPlan(name="a", n=10_000_000, do=int)], engine)
+    assert report.n_blocks == 10_000_000
+    assert process_time() - began < 20
+    assert getrusage(RUSAGE_SELF).ru_maxrss - before < 100 << 10
+
+
+def slow(number: int) -> int:
+    """A block that takes a while."""
+    from time import sleep
+
+    sleep(0.05)
+    return number * number
+
+
+def test_units_of_workers_that_are_killed_are_done_again(engine: Any) -> None:
+    made: dict[int, int] = {}
+
+    def take(unit: range, results: list[int]) -> None:
+        assert made.keys().isdisjoint(unit)
+        made.update(zip(unit, results, strict=True))
+
+    with killing(engine, 2) as killed:
+        report = run([BlockPlan(name="squares", n=60, do=slow, take=take)], engine)
+    assert killed
+    assert made == {n: n * n for n in range(60)}
+    assert report.n_blocks == 60
+
+
+def fail(number: int) -> None:
+    """A block that fails."""
+    if number == 7:
+        raise ZeroDivisionError("of 7")
+
+
+def test_errors_of_blocks_are_raised(engine: Any) -> None:
+    with pytest.raises(ZeroDivisionError, match="of 7"):
+        run([BlockPlan(name="a", n=60, do=fail)], engine)
+    assert run([BlockPlan(name="a", n=3, do=slow)], engine).n_blocks == 3  # it is still of use
+
+
+def test_a_block_that_ends_every_worker_is_told() -> None:
+    with pytest.raises(StoreError, match="of a: BrokenProcessPool ended 5 workers"):
+        run([BlockPlan(name="a", n=1, do=os._exit)], 1)
+
+
+def test_parts_are_all_and_disjoint() -> None:
+    parts = [list(JobPart(k, 7).share([range(3, 40), range(50, 100)], 100)) for k in range(7)]
+    assert sorted(n for part in parts for one in part for n in one) == [*range(3, 40), *range(50, 100)]
+    for bad in [(3, 3), (-1, 2), (0,)]:
+        with pytest.raises(ValueError, match="0 <= k < n"):
+            parse_part(bad)  # type: ignore[arg-type]
