@@ -162,7 +162,6 @@ APART = {"images", "convert", "advising"}
 BESIDE = {"virtual"}
 #: What they take from the core besides its public names, by room (a dot is the room itself).
 SEAM = {
-    "api": "namespaces",
     "backend": ".",
     "chunk_io": "prepare",
     "codecs": "bytes chain spec",

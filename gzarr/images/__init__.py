@@ -6,15 +6,33 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # what `__getattr__` finds
     from gzarr.images.acquisition.writer import ImageWriter
     from gzarr.images.create import create_image
+    from gzarr.images.filters.intensities import (
+        equalize,
+        find_threshold,
+        flat_field,
+        match_histogram,
+        rescale_intensity,
+        subtract_background,
+        threshold,
+    )
     from gzarr.images.filters.overlap import map_blocks, map_overlap
     from gzarr.images.filters.reducing import reduce_blocks
+    from gzarr.images.filters.tables import Table, tabulate
+    from gzarr.images.filters.where import Where
     from gzarr.images.image import Image, open_image
     from gzarr.images.labels.labelling import label
+    from gzarr.images.labels.measuring import measure
     from gzarr.images.labels.merging import merge_labels
+    from gzarr.images.labels.segmenting import segment
     from gzarr.images.plates import Plate, Well, create_plate, open_plate
     from gzarr.images.pyramid.build_pyramid import build_pyramid
     from gzarr.images.region import Region
     from gzarr.images.scenes import Scene, create_scene, open_scene
+    from gzarr.images.transforms.fusing import fuse, register, register_tiles
+    from gzarr.images.transforms.projecting import project
+    from gzarr.images.transforms.resampling import affine, deskew, resample, rescale
+    from gzarr.images.transforms.reshaping import crop, flip, rotate90
+    from gzarr.images.transforms.warping import warp
     from gzarr.images.validation.validate import Validation, validate
 
 # Public names by the module that has them, which is imported when one of them is first asked for.
@@ -30,6 +48,17 @@ _NAMES = {
     "pyramid.build_pyramid": "build_pyramid",
     "region": "Region",
     "scenes": "Scene create_scene open_scene",
+    "transforms.projecting": "project",
+    "transforms.resampling": "affine deskew resample rescale",
+    "transforms.reshaping": "crop flip rotate90",
+    "filters.tables": "Table tabulate",
+    "filters.where": "Where",
+    "labels.measuring": "measure",
+    "labels.segmenting": "segment",
+    "transforms.fusing": "fuse register register_tiles",
+    "filters.intensities": "equalize find_threshold flat_field match_histogram rescale_intensity "
+    "subtract_background threshold",
+    "transforms.warping": "warp",
     "validation.validate": "Validation validate",
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
@@ -40,21 +69,45 @@ __all__ = [
     "Plate",
     "Region",
     "Scene",
+    "Table",
     "Validation",
     "Well",
+    "Where",
+    "affine",
     "build_pyramid",
     "create_image",
     "create_plate",
     "create_scene",
+    "crop",
+    "deskew",
+    "equalize",
+    "find_threshold",
+    "flat_field",
+    "flip",
+    "fuse",
     "label",
     "map_blocks",
     "map_overlap",
+    "match_histogram",
+    "measure",
     "merge_labels",
     "open_image",
     "open_plate",
     "open_scene",
+    "project",
     "reduce_blocks",
+    "register",
+    "register_tiles",
+    "resample",
+    "rescale",
+    "rescale_intensity",
+    "rotate90",
+    "segment",
+    "subtract_background",
+    "tabulate",
+    "threshold",
     "validate",
+    "warp",
 ]
 
 if not TYPE_CHECKING:  # a type checker would take every name to exist

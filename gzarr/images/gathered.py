@@ -23,6 +23,8 @@ class GatheredBlock:
         Whose memory it is.
     shape, dtype
         Of the block.
+    fill : scalar, optional
+        What lies where no part comes.
 
     Attributes
     ----------
@@ -32,8 +34,8 @@ class GatheredBlock:
         How many elements have come.
     """
 
-    def __init__(self, backend: Backend, shape: Coords, dtype: np.dtype[Any]) -> None:
-        self.shape, self.n_present = shape, 0
+    def __init__(self, backend: Backend, shape: Coords, dtype: np.dtype[Any], fill: Any = None) -> None:
+        self.shape, self.n_present, self._fill = shape, 0, fill
         self._backend, self._dtype = backend, dtype
         self._lock = new_lock()
         self._memory: AnyArray = None
@@ -50,6 +52,8 @@ class GatheredBlock:
         with self._lock:
             if self._memory is None:
                 self._memory = self._backend.empty(self.shape, self._dtype)
+                if self._fill is not None:
+                    self._memory[...] = self._fill
                 self._stream = self._backend.current_stream()
                 self._marks.append(self._backend.record())
         self._backend.wait(self._marks[0])  # its memory may belong to another stream

@@ -25,7 +25,7 @@ from gzarr.images.new_levels import EncodingKeywords, level_keywords
 from gzarr.images.ome.axes import ImageAxis, names_of
 from gzarr.images.ome.documents import Dataset, Multiscale, change_ome, ome_of, version_of
 from gzarr.images.ome.image_label import new_image_label
-from gzarr.images.pyramid.building import chunk_of, fill, make_build, producer
+from gzarr.images.pyramid.building import BlockSource, chunk_of, fill, make_build, source_of
 from gzarr.images.pyramid.downsample import check_method
 from gzarr.images.pyramid.making import check_image, first_level, is_begun
 from gzarr.images.pyramid.recipes import Recipe
@@ -98,11 +98,11 @@ def write_label(
     if recipe.levels is None and recipe.factors is None:
         steps = _factors(image, axes, shape)
         recipe = recipe._replace(levels=len(steps), factors=steps or None)
-    given = _computed(data, image) if computes else producer(data, base.backend, found)
+    given = BlockSource(_computed(data, image), chunk_of(image[0])) if computes else source_of(data, base, found)
     try:
         build = make_build(group, base, alone, recipe, is_last=False)
         with build.writing():
-            fill(build, _checked(given, base), chunk_of(image.levels[0] if computes else data))
+            fill(build, given._replace(produce=_checked(given.produce, base)))
     except Exception:
         if read_marks(base.store, group.path) is None:  # nothing to go on with
             delete_node(base.store, group.path)

@@ -9,6 +9,7 @@ import numpy as np
 
 from gzarr.backend import Array as AnyArray
 from gzarr.hierarchy.array import Array
+from gzarr.images.filters.where import telling
 from gzarr.images.halo.boundary import Depth, per_axis
 from gzarr.images.halo.planning import Bounds
 from gzarr.images.image import Image
@@ -89,11 +90,12 @@ def computing(
     applied: Applied, depths: Sequence[Depth], dtype: np.dtype[Any]
 ) -> Callable[[Bounds, list[AnyArray]], AnyArray]:
     """A function that makes a block of the output from the inputs with halos, and checks what the user's returns."""
+    call = telling(applied.func, applied.template)
 
     def compute(block: Bounds, views: list[AnyArray]) -> AnyArray:
         where = "the block [" + ", ".join(f"{start}:{stop}" for start, stop in block) + "]"
         try:
-            result = applied.func(*views)
+            result = call(tuple(slice(*ends) for ends in block), depths, *views)
         except Exception as error:
             error.add_note(f"{applied.name}: in {where} of {applied.sources[0].store_path}")
             raise

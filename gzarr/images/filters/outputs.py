@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise, product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,9 +20,10 @@ from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.new_nodes import like
 from gzarr.hierarchy.node import lies_within
+from gzarr.hierarchy.reductions import fill_of
 from gzarr.images.image import Image
 from gzarr.images.new_levels import level_keywords, nodata_keywords
-from gzarr.images.ome.documents import place_name
+from gzarr.images.ome.documents import Multiscale, place_name
 from gzarr.images.pyramid.building import Build, make_build
 from gzarr.images.pyramid.downsample import GAUSSIAN
 from gzarr.images.pyramid.making import check_image, first_level, new_group
@@ -84,44 +85,94 @@ def _factors_of(image: Image) -> list[dict[str, int]]:
     ]
 
 
-def new_output(template: Array | Image, out: Any, dtype: np.dtype[Any], recipe: Recipe) -> Array | Image:
-    """An output at a path, like a template: an array, or an image with level 0.
+class OutputKind(NamedTuple):
+    """What a new output is like.
 
-    Raises: ContainsNodeError.
+    Attributes
+    ----------
+    template : Array or Image
+        Lends chunks, codecs and, if it is an image, the metadata.
+    dtype : dtype
+        Of the elements.
+    shape : tuple of int
+        Of level 0.
+    axes : tuple of int or None
+        For each axis, that of the template it comes from; None for a new one.
+    multiscale : Multiscale or None
+        What the metadata say, with level 0 alone; None if the output is an array.
+    cell : tuple of int, optional
+        Its chunks; by default those of the template.
     """
-    if isinstance(template, Image):
-        return _new_image(template, out, dtype, recipe)
+
+    template: Array | Image
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    axes: tuple[int | None, ...]
+    multiscale: Multiscale | None
+    cell: tuple[int, ...] | None = None
+
+    @property
+    def like(self) -> Array:
+        """The array that lends chunks and codecs."""
+        return self.template.levels[0] if isinstance(self.template, Image) else self.template
+
+    def keywords(self) -> dict[str, Any]:
+        """The keywords that make level 0."""
+        given, same = self.like, self.axes == tuple(range(self.like.ndim)) and self.cell is None
+        keywords: dict[str, Any] = {} if self.shape == given.shape else {"shape": self.shape}
+        if self.dtype != given.dtype or given.is_view or not same:
+            name = "compressor" if given.zarr_format == 2 else "compressors"
+            keywords |= {"dtype": self.dtype, name: getattr(given, name)}
+        if self.dtype != given.dtype and not np.can_cast(given.dtype, self.dtype, "safe"):
+            keywords["fill_value"] = 0
+        if same:
+            return like(given, keywords)
+        for name in ("chunks", "shards"):
+            lengths = getattr(given, name)
+            if lengths is not None and (self.cell is None or name == "chunks"):
+                keywords[name] = tuple(1 if axis is None else lengths[axis] for axis in self.axes)
+        if self.cell is not None:
+            keywords["chunks"] = self.cell
+        if given.zarr_format == 3 and given.dimension_names:
+            keywords["dimension_names"] = [None if n is None else given.dimension_names[n] for n in self.axes]
+        kept = {"zarr_format": given.zarr_format, "write_empty_chunks": given.write_empty_chunks}
+        return {**kept, "fill_value": fill_of(given).astype(self.dtype), **keywords}
+
+
+def new_output(kind: OutputKind, out: Any, recipe: Recipe) -> Array | Image:
+    """An output at a path: an array, or an image with level 0. Raises: ContainsNodeError."""
+    if kind.multiscale is not None:
+        return _new_image(kind, kind.multiscale, out, recipe)
     if recipe.resume:
         with suppress(ArrayNotFoundError):
             return open_array(out, "r+")
-    return create_array(**{**_like(template, dtype), "store": out, "overwrite": recipe.overwrite})
+    return create_array(**{**kind.keywords(), "store": out, "overwrite": recipe.overwrite})
 
 
-def _new_image(template: Image, out: Any, dtype: np.dtype[Any], recipe: Recipe) -> Image:
-    first, multiscale = template.levels[0], template.metadata
-    multiscale = replace(
+def multiscale_like(template: Array | Image, dtype: np.dtype[Any]) -> Multiscale | None:
+    """What the metadata of an image say that is made of another, with level 0 alone; None for an array."""
+    if not isinstance(template, Image):
+        return None
+    multiscale = template.metadata
+    scale, translation = multiscale.transformation(0)
+    return replace(
         multiscale,
-        datasets=multiscale.datasets[:1],
+        datasets=(replace(multiscale.datasets[0], scale=scale, translation=translation),),
+        whole=None,
         name=None,
         index=0,
         channels=tuple(replace(c, window=None) for c in multiscale.channels),  # of other values
-        image_label=multiscale.image_label if dtype == first.dtype else None,
+        image_label=multiscale.image_label if dtype == template.dtype else None,
     )
-    recorded = nodata_keywords(recipe.skip, first, dtype, first.zarr_format)
-    keywords = level_keywords(multiscale, _like(first, dtype) | recorded)
-    del keywords["zarr_format"]
+
+
+def _new_image(kind: OutputKind, multiscale: Multiscale, out: Any, recipe: Recipe) -> Image:
+    recorded = nodata_keywords(recipe.skip, kind.like, kind.dtype, kind.like.zarr_format)
+    keywords = level_keywords(multiscale, kind.keywords() | recorded)
+    zarr_format = keywords.pop("zarr_format")
     _check_method(recipe)
     check_image(multiscale, keywords, recipe._replace(max_nbytes=_ANY_NBYTES))
-    resume, path, opening = bool(recipe.resume), multiscale.datasets[0].path, {"zarr_format": first.zarr_format}
-    group = new_group(out, opening, resume=resume, overwrite=recipe.overwrite, first=path)
+    resume, path = bool(recipe.resume), multiscale.datasets[0].path
+    group = new_group(out, {"zarr_format": zarr_format}, resume=resume, overwrite=recipe.overwrite, first=path)
     level = first_level(group, multiscale, keywords, resume=resume)
     return Image(group, replace(multiscale, name=place_name(group)), (level,))
-
-
-def _like(template: Array, dtype: np.dtype[Any]) -> dict[str, Any]:
-    """The keywords that make an array like another, perhaps of another data type."""
-    keywords: dict[str, Any] = {}
-    if dtype != template.dtype or template.is_view:
-        name = "compressor" if template.zarr_format == 2 else "compressors"
-        keywords = {"dtype": dtype, name: getattr(template, name)}
-    return like(template, keywords)

@@ -16,9 +16,17 @@ from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.options import check_keywords
 from gzarr.identity.runs import Resume, identify
 from gzarr.images.filters.inputs import Applied, check_result, computing, parse_block, parse_inputs
-from gzarr.images.filters.outputs import check_output, new_output, output_build, result_of
+from gzarr.images.filters.outputs import (
+    OutputKind,
+    check_output,
+    multiscale_like,
+    new_output,
+    output_build,
+    result_of,
+)
+from gzarr.images.filters.where import telling
 from gzarr.images.halo.blockwise import BlockwiseJob, done_groups, run_blockwise
-from gzarr.images.halo.boundary import check_cval, parse_depths, parse_modes
+from gzarr.images.halo.boundary import Depth, check_cval, parse_depths, parse_modes
 from gzarr.images.halo.choosing import make_plan, plan_again
 from gzarr.images.halo.dry_run import DryRun, dry_run
 from gzarr.images.halo.planning import BlockwisePlan, Bounds, Costs, Geometry
@@ -87,7 +95,7 @@ def map_overlap(
     func : callable
         Called with a block of every input, with its halo: NumPy arrays, or CuPy arrays on a device, which must not be
         changed. Returns an array of their shape. Several threads call it at once, and it is called on one block first,
-        to see how much memory it needs.
+        to see how much memory it needs. If it has a parameter ``where``, it is told where the block lies: see `Where`.
     inputs : Array, Image or sequence of these
         The arrays, of one shape; of an image, level 0. Data types and chunks may differ.
     out : Array, Image, path or Store
@@ -187,7 +195,7 @@ def map_overlap(
         check_output(given.name, output, first.shape, given.sources)
     for source in given.sources if output is None and overwrite else ():
         check_apart(source, out)
-    trial = None if 0 in first.shape else dry_run(func, given.sources, depths)
+    trial = None if 0 in first.shape else dry_run(_trying(given, depths), given.sources, depths)
     stored = _dtype_of(given, trial, dtype) if output is None else output.dtype
     geometry = Geometry(
         shape=first.shape, depth=depths, modes=modes, factors=(1,) * first.ndim, unit=unit_of(first), cval=cval
@@ -197,7 +205,10 @@ def map_overlap(
     if output is None:
         if trial is not None:  # nothing is created that cannot be filled
             _plan(given, geometry, trial, stored, recipe.max_nbytes, wanted)
-        output = new_output(given.template, out, stored, recipe)
+        kind = OutputKind(
+            given.template, stored, first.shape, tuple(range(first.ndim)), multiscale_like(given.template, stored)
+        )
+        output = new_output(kind, out, recipe)
     output = output.to(first.backend)
     if trial is None:
         return output
@@ -206,6 +217,18 @@ def map_overlap(
         _fill(given, build, replace(geometry, unit=build.cascade.unit), trial, wanted)
     made = result_of(build)
     return show_values(made, missing=build.cascade.missing[0]) if isinstance(made, Image) else made
+
+
+def _trying(given: Applied, depths: Sequence[Depth]) -> Callable[..., Any]:
+    """The function, called with the block at the begin of the array."""
+    call = telling(given.func, given.template)
+
+    def trying(*blocks: Any) -> Any:
+        return call(
+            tuple(slice(d.before, n - d.after) for n, d in zip(blocks[0].shape, depths, strict=True)), depths, *blocks
+        )
+
+    return trying
 
 
 def _fill(given: Applied, build: Build, geometry: Geometry, trial: DryRun, block: tuple[int, ...] | None) -> None:

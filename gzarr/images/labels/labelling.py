@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gzarr.api.namespaces import scipy_module
+from gzarr.api.namespaces import scipy_namespace
 from gzarr.backend import Array as AnyArray
 from gzarr.backend import Backend
 from gzarr.cpu.threads import thread_count
@@ -155,7 +155,7 @@ def _components(backend: Backend, block: AnyArray, structure: NDArray[np.bool_])
     xp = backend.xp
     if not block.ndim or not block.size:
         return (block != 0).astype(np.int32), int(np.count_nonzero(to_host(block)))
-    ndimage = scipy_module(xp, "ndimage", "gzarr.images.label")
+    ndimage = scipy_namespace(block).ndimage
     labels = xp.empty(block.shape, np.int32)
     n = ndimage.label(block if block.dtype == bool else block != 0, xp.asarray(structure), output=labels)
     return labels, int(n)

@@ -12,19 +12,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Self, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
+from zlib import crc32
 
 import numpy as np
 
 import gzarr.images.pyramid.resuming as notes
 from gzarr.backend import Array as AnyArray
-from gzarr.backend import Backend
 from gzarr.display.progress import counted
 from gzarr.errors import RESUME, ContainsNodeError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.lazy import computed, is_lazy
 from gzarr.hierarchy.missing import Missing, missing_of
+from gzarr.hierarchy.resizing import objects_stored
 from gzarr.identity.inputs import describe_metadata
 from gzarr.identity.runs import Run, identify
 from gzarr.images.blocks import start_of
@@ -37,8 +38,10 @@ from gzarr.images.pyramid.level_arrays import check_place, create_level, level_a
 from gzarr.images.pyramid.levels import AxisKind, PyramidLevel, plan_levels
 from gzarr.images.pyramid.recipes import Recipe
 from gzarr.images.pyramid.resuming import UnitsDone
-from gzarr.images.pyramid.units import plan_units
+from gzarr.images.pyramid.stored_chunks import StoredChunks, same_fill
+from gzarr.images.pyramid.units import Cells, Units, plan_units
 from gzarr.images.tasks import run_tasks, with_memory, worker_count
+from gzarr.indexing.keys import Coords
 from gzarr.indexing.regions import Region, size_of
 from gzarr.metadata.documents import read_node
 
@@ -199,18 +202,40 @@ def naming(multiscale: Multiscale, method: Method, planned: Sequence[PyramidLeve
     )
 
 
-def fill(build: Build, produce: Callable[[Region], AnyArray], chunk: tuple[int, ...] | None = None) -> None:
-    """Build levels from a function that gives the elements of regions of level 0.
+class BlockSource(NamedTuple):
+    """Where the blocks of level 0 come from.
 
-    Parameters
+    Attributes
     ----------
-    build : Build
-        Of `make_build`, in its context `Build.writing`.
     produce : callable
         Given a region (a tuple of slices) of level 0, returns its elements on the device of level 0. It is called once
         for each unit, by several threads at once.
     chunk : tuple of int, optional
         Shape of what ``produce`` has to decode whole, so that units do not cut it more than they must.
+    halo, more_nbytes
+        As of `gzarr.images.pyramid.units.Cells`.
+    occupied : callable, optional
+        Given the units, returns in order those that hold more than the fill value; None for all of them.
+    """
+
+    produce: Callable[[Region], Any]
+    chunk: Coords | None = None
+    halo: Coords = ()
+    more_nbytes: Callable[[Coords], int] = lambda _unit: 0
+    occupied: Callable[[Units], Sequence[Region] | None] | None = None
+
+
+def fill(build: Build, source: BlockSource, beside: Sequence[Build] = ()) -> None:
+    """Build levels from blocks of level 0.
+
+    Parameters
+    ----------
+    build : Build
+        Of `make_build`, in its context `Build.writing`.
+    source : BlockSource
+        Makes the blocks.
+    beside : sequence of Build
+        Others of the same shape and chunks, in their contexts; then ``source`` makes a block for each.
 
     Raises
     ------
@@ -219,42 +244,79 @@ def fill(build: Build, produce: Callable[[Region], AnyArray], chunk: tuple[int, 
     StoreError, ChunkError
         If a write or a read fails; no other unit begins.
     """
-    base, cascade, max_nbytes = build.levels[0], build.cascade, build.recipe.max_nbytes
-    waits = base.store.concurrency > 1
-    workers = worker_count(base.backend, base.store.concurrency)
-    cells = cascade.geometry if chunk is None else cascade.geometry._replace(chunk=chunk)
-    is_known = isinstance(cascade.method, str) and (cascade.missing[0] is None or base.backend is base.backend.host)
-    if not is_known and len(build.levels) > 1 and base.size:
-        cells = cells._replace(method_share=measured_share(cascade, produce))
-    chosen = plan_units(cells, max_nbytes, workers)
-    marks = build.begin({"unit": list(chosen.unit)})
-    units = plan_units(cells, max_nbytes, workers, tuple(marks.plan["unit"]))
-    done = [region for number, region in enumerate(units) if marks.is_done(number)] if marks.n_done else ()
-    build.restore(done)
-    name = with_memory(base.path, max_nbytes, units.max_nbytes)
+    base, builds = build.levels[0], [build, *beside]
+    units, regions, every = _begun(builds, source)
+    done = _done(regions, every)
+    for each in builds:
+        each.restore(done.values())
+    name = with_memory(base.path, build.recipe.max_nbytes, units.max_nbytes)
 
     def task(item: tuple[int, Region], add: Callable[[int, str], None]) -> None:
         number, region = item
-        block = produce(region)
-        cascade.put(start_of(region), block)
-        marks.note(number)
-        add(block.nbytes, name)
+        made = source.produce(region)
+        for each, marks, block in zip(builds, every, made if beside else [made], strict=True):
+            each.cascade.put(start_of(region), block)
+            marks.note(number)
+        add(size_of(region) * base.itemsize, name)
 
-    todo = (item for item in enumerate(units) if not marks.is_done(item[0]))
+    todo = (item for item in enumerate(regions) if item[0] not in done)
+    skipped = base.nbytes - sum(map(size_of, regions)) * base.itemsize if regions is not units else 0
     with counted(build.recipe.progress, base.nbytes) as add:
-        for region in done:
-            add(size_of(region) * base.itemsize, name)
+        for n in [skipped, *(size_of(region) * base.itemsize for region in done.values())]:
+            add(n, name)
         run_tasks(
             base.backend,
             partial(task, add=add),
             todo,
-            n_items=len(units) - len(done),
+            n_items=len(regions) - len(done),
             cost_nbytes=units.cost_nbytes,
             max_nbytes=units.max_nbytes,
             workers=units.workers,
-            waits=waits,
-            pending=lambda: cascade.pending_nbytes,
+            waits=base.store.concurrency > 1,
+            pending=lambda: sum(each.cascade.pending_nbytes for each in builds),
         )
+
+
+def _begun(builds: Sequence[Build], source: BlockSource) -> tuple[Units, Sequence[Region] | Units, list[UnitsDone]]:
+    """Begin builds. Returns: the units, those that hold anything, and for each build which are done."""
+    base, max_nbytes = builds[0].levels[0], builds[0].recipe.max_nbytes
+    cells, workers = _cells_of(builds[0], source), worker_count(base.backend, base.store.concurrency)
+    units = plan_units(cells, max_nbytes, workers)
+    some = None if source.occupied is None or _holds_anything(builds) else source.occupied(units)
+    only = None if some is None else [len(some), crc32(repr(some).encode())]
+    every = [each.begin({"unit": list(units.unit), "only": only}) for each in builds]
+    units = plan_units(cells, max_nbytes, workers, tuple(every[0].plan["unit"]))
+    if every[0].plan.get("only") is None or source.occupied is None:
+        return units, units, every
+    regions = source.occupied(units) or []
+    for each in builds:
+        each.cascade.expect((start_of(region), tuple(s.stop - s.start for s in region)) for region in regions)
+    return units, regions, every
+
+
+def _cells_of(build: Build, source: BlockSource) -> Cells:
+    """What units are planned by."""
+    base, cascade = build.levels[0], build.cascade
+    cells = cascade.geometry._replace(halo=source.halo, more_nbytes=source.more_nbytes)
+    if source.chunk is not None:
+        cells = cells._replace(chunk=source.chunk)
+    is_known = isinstance(cascade.method, str) and (cascade.missing[0] is None or base.backend is base.backend.host)
+    if not is_known and len(build.levels) > 1 and base.size:
+        cells = cells._replace(method_share=measured_share(cascade, source.produce))
+    return cells
+
+
+def _holds_anything(builds: Sequence[Build]) -> bool:
+    """Whether something is stored where blocks are to be written, or shall be stored everywhere."""
+    written = [each.levels[0] for each in builds if each.cascade.writes_base]
+    return any(base.write_empty_chunks or objects_stored(base.metadata, base.store, base.path) for base in written)
+
+
+def _done(regions: Iterable[Region], every: Sequence[UnitsDone]) -> dict[int, Region]:
+    """The regions that earlier runs have written, by number."""
+    if not all(marks.n_done for marks in every):
+        return {}
+    return {n: region for n, region in enumerate(regions) if all(marks.is_done(n) for marks in every)}
 
 
 def plan(base: Array, multiscale: Multiscale, recipe: Recipe) -> PlannedLevels:
@@ -276,15 +338,19 @@ def plan(base: Array, multiscale: Multiscale, recipe: Recipe) -> PlannedLevels:
     return method, missing, planned
 
 
-def producer(data: Any, backend: Backend, dtype: Any) -> Callable[[Region], AnyArray]:
-    """A function that gives regions of an array: of gzarr, in memory, or lazy (Dask, h5py, xarray)."""
+def source_of(data: Any, base: Array, dtype: Any = None) -> BlockSource:
+    """What gives level 0 from an array: of gzarr, in memory, or lazy (Dask, h5py, xarray). dtype: of the blocks."""
+    backend, kind = base.backend, dtype or base.dtype
 
     def produce(region: Region) -> AnyArray:
         part = data[region]
-        made = computed(part, dtype, backend) if is_lazy(part) else backend.asarray(part, dtype)
-        return made if made.dtype == dtype else made.astype(dtype)
+        made = computed(part, kind, backend) if is_lazy(part) else backend.asarray(part, kind)
+        return made if made.dtype == kind else made.astype(kind)
 
-    return produce
+    occupied = None
+    if isinstance(data, Array) and not data.is_view and same_fill(data, base):
+        occupied = StoredChunks(data).units
+    return BlockSource(produce, chunk_of(data), occupied=occupied)
 
 
 def chunk_of(data: Any) -> tuple[int, ...] | None:

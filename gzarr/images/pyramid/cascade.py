@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import math
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -22,6 +22,7 @@ from gzarr.backend import Backend
 from gzarr.concurrency import new_lock
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.missing import Missing
+from gzarr.hierarchy.reductions import fill_of
 from gzarr.images.gathered import GatheredBlock
 from gzarr.images.pyramid.downsample import downsample
 from gzarr.images.pyramid.units import Cells
@@ -36,8 +37,8 @@ BlockPlace: TypeAlias = tuple[Coords, Coords]
 class _PendingCell(GatheredBlock):
     """A cell that waits for parts."""
 
-    def __init__(self, backend: Backend, place: BlockPlace, dtype: np.dtype[Any]) -> None:
-        super().__init__(backend, place[1], dtype)
+    def __init__(self, backend: Backend, place: BlockPlace, dtype: np.dtype[Any], fill: Any = None) -> None:
+        super().__init__(backend, place[1], dtype, fill)
         self.start = place[0]
         self.earlier: list[BlockPlace] = []  # parts of earlier runs, to be computed again
 
@@ -66,6 +67,8 @@ class Cascade:
         How a level is made of the one before.
     backend : Backend
         That the blocks are on.
+    writes_base : bool
+        Whether level 0 is written.
     missing : tuple of Missing or None
         For every level, which elements are missing.
     """
@@ -87,7 +90,7 @@ class Cascade:
         level 0 that are left out.
         """
         self.levels, self.factors = tuple(levels), tuple(factors)
-        self.method, self.backend, self._write_base = method, backend, write_base
+        self.method, self.backend, self.writes_base = method, backend, write_base
         self.cells = tuple(
             cell_shape(self.levels, self.factors, k, is_written=write_base or k > 0) for k in range(len(levels))
         )
@@ -96,6 +99,7 @@ class Cascade:
             above.append(above[-1] and above[-1].above(step))
         self.missing = tuple(above)
         self._waiting: dict[tuple[int, Coords], _PendingCell] = {}
+        self._expected: dict[tuple[int, Coords], int] | None = None  # elements that come, if not all blocks do
         self._lock = new_lock()
 
     @property
@@ -116,7 +120,7 @@ class Cascade:
             math.prod(map(min, cells, array.shape)) * base.dtype.itemsize
             for cells, array in zip(self.cells, self.levels, strict=True)
         ]
-        chunk = (1,) * len(window) if self._write_base else base.chunks
+        chunk = (1,) * len(window) if self.writes_base else base.chunks
         return Cells(base.shape, base.dtype.itemsize, tuple(covers), tuple(nbytes), chunk)
 
     @property
@@ -168,6 +172,20 @@ class Cascade:
                 whole = self._complete(level, cell)
                 self._rise([whole._replace(block=whole.block[tuple(slice(n) for n in shape)])])
 
+    def expect(self, blocks: Iterable[BlockPlace]) -> None:
+        """Wait for some blocks of level 0 alone: the others hold the fill value, which is not stored."""
+        self._expected = {}
+        ready = list(blocks)
+        for level, factors in enumerate(self.factors, 1):
+            places = [_above(place, factors) for place in ready]
+            cells: dict[Coords, int] = {}
+            ready = [place for place in places if self._is_whole(level, place)]
+            for place in places:
+                for cell, part in self._parts(level, place) if not self._is_whole(level, place) else ():
+                    cells[cell] = cells.get(cell, 0) + math.prod(part[1])
+            self._expected |= {(level, cell): n for cell, n in cells.items()}
+            ready += [self._cell(level, cell) for cell in cells]
+
     def note(self, start: Coords, shape: Coords) -> None:
         """Take a block of level 0 for one that an earlier run has put, and written with all that became whole."""
         ready: list[tuple[int, BlockPlace]] = [(0, (start, shape))]
@@ -213,7 +231,7 @@ class Cascade:
 
     def _write(self, level: int, start: Coords, block: AnyArray) -> list[_Whole]:
         """Write a block and downsample it. Returns: the blocks of whole cells of the next level."""
-        if level or self._write_base:
+        if level or self.writes_base:
             self.levels[level][_region(start, block.shape)] = block
         if level + 1 == len(self.levels):
             return []
@@ -238,7 +256,11 @@ class Cascade:
         """A cell that waits for parts, from now on if it did not."""
         with self._lock:
             if (level, cell) not in self._waiting:
-                made = _PendingCell(self.backend, self._cell(level, cell), self.levels[level].dtype)
+                array, place = self.levels[level], self._cell(level, cell)
+                fill = None if self._expected is None else fill_of(array)
+                made = _PendingCell(self.backend, place, array.dtype, fill)
+                if self._expected is not None:
+                    made.n_present = math.prod(place[1]) - self._expected[level, cell]
                 self._waiting[level, cell] = made
             return self._waiting[level, cell]
 

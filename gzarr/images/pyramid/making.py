@@ -13,7 +13,7 @@ from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.lazy import meets
 from gzarr.hierarchy.reaching import open_store_at
 from gzarr.images.ome.documents import FORMAT_OF, Multiscale, ome_of
-from gzarr.images.pyramid.building import Build, chunk_of, fill, make_build, plan, producer
+from gzarr.images.pyramid.building import Build, fill, make_build, plan, source_of
 from gzarr.images.pyramid.cascade import Cascade
 from gzarr.images.pyramid.cluster import build_on
 from gzarr.images.pyramid.downsample import GAUSSIAN, check_method
@@ -105,7 +105,7 @@ def build_levels(
         elif method == GAUSSIAN:
             smooth_levels(build)
         else:
-            fill(build, producer(data, base.backend, base.dtype), chunk_of(data))
+            fill(build, source_of(data, base))
     group.attrs.refresh()
     return build
 

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from gzarr.images.blocks import BlockGrid
 from gzarr.images.tasks import limit_of
@@ -45,6 +48,10 @@ class Cells(NamedTuple):
         Shape of what is decoded whole where level 0 comes from; ones if it is in memory.
     method_share : float
         Bytes that downsampling takes for each byte of a block, if that was measured.
+    halo : tuple[int, ...]
+        How far what is read for a unit reaches beyond it, by axis; empty for no axis.
+    more_nbytes : callable
+        Bytes that are taken beside a block, given its shape.
     """
 
     shape: Coords
@@ -53,6 +60,8 @@ class Cells(NamedTuple):
     nbytes: tuple[int, ...]
     chunk: Coords
     method_share: float = 0.0
+    halo: Coords = ()
+    more_nbytes: Callable[[Coords], int] = lambda _unit: 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +101,14 @@ class Units:
         """The units in order: those of one cell of the highest level first, within it those of one cell of the next."""
         blocks = BlockGrid(self.shape, self.unit)
         yield from map(blocks.region, _walk([(0, n) for n in blocks.counts], self.unit, self.footprints[::-1]))
+
+    def in_order(self, coords: NDArray[np.int64]) -> list[Region]:
+        """Some units by their coordinates, each once, in the order in which all come."""
+        starts = coords * np.array(self.unit, np.int64)
+        keys = [starts // np.array(footprint, np.int64) for footprint in self.footprints[::-1]]
+        order = np.lexsort(np.concatenate([*keys, coords], 1).T[::-1])
+        blocks = BlockGrid(self.shape, self.unit)
+        return [blocks.region(tuple(at)) for at in coords[order].tolist()]
 
 
 def plan_units(cells: Cells, max_nbytes: int | None, workers: int, unit: Coords | None = None) -> Units:
@@ -154,7 +171,7 @@ def _candidates(cells: Cells) -> Iterator[Coords]:
 def _grown(cells: Cells, unit: Coords) -> Iterator[Coords]:
     """Units that grow along the axis where chunks that are read are cut most often, until none is cut."""
     while True:
-        cuts = [_overread(n, u, c) for n, u, c in zip(cells.shape, unit, cells.chunk, strict=True)]
+        cuts = _overreads(cells, unit)
         yield unit
         if max(cuts, default=1.0) == 1.0:
             return
@@ -164,15 +181,24 @@ def _grown(cells: Cells, unit: Coords) -> Iterator[Coords]:
 
 def _n_reads(cells: Cells, unit: Coords) -> float:
     """How often an element is read, with the chunks that units meet."""
-    return math.prod(_overread(n, u, c) for n, u, c in zip(cells.shape, unit, cells.chunk, strict=True))
+    return math.prod(_overreads(cells, unit))
 
 
-def _overread(extent: int, unit: int, chunk: int) -> float:
+def _overreads(cells: Cells, unit: Coords) -> list[float]:
+    """How often an element is read along each axis."""
+    halo = cells.halo or (0,) * len(unit)
+    return [_overread(*axis) for axis in zip(cells.shape, unit, cells.chunk, halo, strict=True)]
+
+
+def _overread(extent: int, unit: int, chunk: int, halo: int) -> float:
     """How often an element is read along one axis, as the first units show."""
-    if unit % chunk == 0 or unit >= extent:
+    if (unit % chunk == 0 and not halo) or unit >= extent:
         return 1.0
     starts = range(0, extent, unit)[:_LOOKED_AT]
-    read = sum(min(extent, -(-min(o + unit, extent) // chunk) * chunk) - o // chunk * chunk for o in starts)
+    read = sum(
+        min(extent, -(-min(o + unit + halo, extent) // chunk) * chunk) - max(o - halo, 0) // chunk * chunk
+        for o in starts
+    )
     return read / min(extent, starts[-1] + unit)
 
 
@@ -184,6 +210,7 @@ def _units_of(cells: Cells, unit: Coords, max_nbytes: int, workers: int) -> Unit
         if any(u % f and u < n for f, u, n in zip(footprint, unit, cells.shape, strict=True)):
             pending += nbytes * math.prod(ways)
     cost = math.ceil(max(_BLOCKS_A_TASK, 1 + cells.method_share) * block)
+    cost += cells.more_nbytes(tuple(map(min, unit, cells.shape)))
     n_units = len(BlockGrid(cells.shape, unit))
     fitting = max(0, (max_nbytes - pending) // max(cost, 1))
     workers = min(workers, fitting, max(n_units, 1))

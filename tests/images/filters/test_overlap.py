@@ -82,6 +82,18 @@ def test_halos_of_any_depth_are_those_of_numpy(draw: st.DataObject, device: str)
     np.testing.assert_array_equal(made.to("cpu")[...], corners(padded)[inner])
 
 
+def test_a_function_is_told_where_its_block_lies(data: np.ndarray, tmp_path: Path) -> None:
+    image = picture(tmp_path / "in.zarr", data)
+
+    def place(block: Any, where: Any) -> Any:
+        y = np.arange(where.box[1].start - where.halo[1][0], where.box[1].stop + where.halo[1][1])
+        assert where.units["x"][1] == (where.box[2].stop - 0.5) * 0.5
+        return np.broadcast_to(y[:, None], block.shape).astype("u2")
+
+    out = map_overlap(place, image, None, {"y": 2, "x": 1}, block={"y": 10}, max_nbytes=10**6)
+    np.testing.assert_array_equal(out[0][...], np.broadcast_to(np.arange(33)[:, None], data.shape))
+
+
 def test_inputs_differ_in_chunks_and_dtype(data: np.ndarray, device: str) -> None:
     z, mask = gzarr.array(data, chunks=(8, 16, 16)), gzarr.array(data > 500, chunks=(20, 7, 41))
 

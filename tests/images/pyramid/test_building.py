@@ -11,7 +11,7 @@ import pytest
 import gzarr
 from gzarr.errors import ContainsNodeError, MetadataError, StoreError
 from gzarr.images import create_image, open_image
-from gzarr.images.pyramid.building import Build, fill, make_build, plan
+from gzarr.images.pyramid.building import BlockSource, Build, fill, make_build, plan
 from gzarr.images.pyramid.recipes import Recipe
 from gzarr.images.pyramid.units import plan_units
 from gzarr.storage import CountingStore, MemoryStore
@@ -47,7 +47,7 @@ def test_a_full_disk_is_one_error_and_the_build_goes_on(room: int) -> None:
             pytest.raises(StoreError, match="no space left on device") as raised,
             building(image, Recipe(levels=2, factors=2, max_nbytes=36384)) as build,
         ):
-            fill(build, data.__getitem__)
+            fill(build, BlockSource(data.__getitem__))
         assert any("resume=True goes on" in note for note in raised.value.__notes__)
         assert len(open_image(store)) == 1
         store.room = 10**9
@@ -56,10 +56,10 @@ def test_a_full_disk_is_one_error_and_the_build_goes_on(room: int) -> None:
             pytest.raises(ContainsNodeError, match="an unfinished build_pyramid is at"),
             building(image, Recipe(levels=2, factors=2)) as build,
         ):
-            fill(build, data.__getitem__)
+            fill(build, BlockSource(data.__getitem__))
         regions: list[Any] = []
         with building(image, Recipe(levels=2, factors=2, resume=True)) as build:
-            fill(build, lambda region: (regions.append(region), data[region])[1])
+            fill(build, BlockSource(lambda region: (regions.append(region), data[region])[1]))
             done = build.marks.n_done if build.marks else 0
     check(image, data)
     again = [key for key in store.written[before:] if not key.endswith(".json")]
@@ -87,7 +87,7 @@ def test_levels_are_of_the_format_of_the_image(tmp_path: Path) -> None:
     data = noise((3, 100, 100))
     image = create_image(tmp_path / "image.zarr", shape=data.shape, dtype="u2", axes="cyx", version="0.4")
     with building(image, Recipe(levels=1)) as build:
-        fill(build, data.__getitem__)
+        fill(build, BlockSource(data.__getitem__))
     level = image.reopened()[1]
     assert level.attrs.asdict() == {"_ARRAY_DIMENSIONS": ["c", "y", "x"]}
     assert (tmp_path / "image.zarr" / "1" / "2" / "0" / "0").exists()
@@ -119,7 +119,7 @@ def test_done_units_are_not_asked_for_again() -> None:
         with gzarr.config.set({"threading.max_workers": 1}):
             try:
                 with building(image, Recipe(levels=3, resume=attempt == 1, max_nbytes=40000)) as build:
-                    fill(build, produce)
+                    fill(build, BlockSource(produce))
             except RuntimeError:
                 assert attempt == 0
     starts = [tuple(s.start for s in region) for region in asked]

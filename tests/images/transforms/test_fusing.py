@@ -1,0 +1,75 @@
+"""Scenes of tiles: what NumPy makes of the whole scene, and where tiles lie."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gzarr
+from gzarr import images
+from gzarr.images import create_image
+
+ndi = pytest.importorskip("scipy.ndimage", reason="scipy is the oracle")
+RNG = np.random.default_rng(0)
+SCENE = (ndi.gaussian_filter(RNG.random((300, 400)), 1.0) * 60000).astype("u2")
+PLACES = [(y, x) for y in range(0, 201, 65) for x in range(0, 301, 65) if x + 100 <= 400 and y + 100 <= 300]
+
+
+def tiles() -> list[gzarr.Array]:
+    return [gzarr.array(SCENE[y : y + 100, x : x + 100], chunks=(32, 32)) for y, x in PLACES]
+
+
+@pytest.mark.parametrize("blend", ["cosine", "max", "first"])
+def test_tiles_of_one_scene_become_the_scene(blend: Any, device: str) -> None:
+    made = images.fuse(tiles(), None, PLACES, blend, device=device, max_nbytes=10**6)
+    np.testing.assert_array_equal(made.to("cpu")[...], SCENE[: made.shape[0], : made.shape[1]])
+
+
+def test_blends_differ_where_tiles_do() -> None:
+    pair = [gzarr.array(np.full((20, 30), value), chunks=(8, 8)) for value in (100, 300)]
+    made = {blend: images.fuse(pair, None, [(0, 0), (-5, 20)], blend)[...] for blend in ("cosine", "max", "first")}
+    for blend, inner in [("max", 300), ("first", 100)]:
+        expected = np.zeros((25, 50))
+        expected[5:, :30], expected[:20, 30:], expected[:5, 20:], expected[5:20, 20:30] = 100, 300, 300, inner
+        np.testing.assert_array_equal(made[blend], expected)
+    across = made["cosine"][12, 18:32]
+    assert (np.diff(across) >= 0).all()
+    assert (across[0], across[-1]) == (100, 300)
+
+
+def test_tiles_are_turned_and_images_placed_by_their_coordinates(device: str) -> None:
+    turn, at = np.array([[np.cos(0.1), -np.sin(0.1)], [np.sin(0.1), np.cos(0.1)]]), np.array([12.5, 3.25])
+    matrix = np.column_stack([turn, at])
+    made = images.fuse(tiles()[:1], None, [matrix], "max", shape=(120, 130), device=device)
+    corners = np.array([turn @ np.array(corner) + at for corner in [(0, 0), (0, 99), (99, 0), (99, 99)]])
+    low = np.floor(corners.min(0))
+    inverse = np.linalg.inv(turn)
+    expected = ndi.affine_transform(SCENE[:100, :100], inverse, -inverse @ (at - low), (120, 130), order=1)
+    np.testing.assert_array_equal(made.to("cpu")[...], expected)
+    placed = [
+        create_image(data=SCENE[y : y + 100, x : x + 100], scale=0.5, translation=(y / 2 + 7, x / 2), chunks=(32, 32))
+        for y, x in PLACES
+    ]
+    scene = images.fuse(placed, None, levels=1, factors=2)
+    np.testing.assert_array_equal(scene[0][...], SCENE[: scene.shape[0], : scene.shape[1]])
+    assert (scene.translation(), len(scene)) == ({"y": 7.0, "x": 0.0}, 2)
+
+
+@pytest.mark.parametrize("shift", [(3, -5), (0.5, 2.25), (-7.3, 0)])
+def test_shifts_are_found_to_a_part_of_an_element(shift: tuple[float, float]) -> None:
+    smooth = ndi.gaussian_filter(RNG.random((128, 128)), 2)
+    moved = np.fft.ifftn(ndi.fourier_shift(np.fft.fftn(smooth), shift)).real
+    found = images.register(gzarr.array(smooth), gzarr.array(moved), upsample=20)
+    np.testing.assert_allclose(found.shift, -np.array(shift), atol=0.06)
+    assert found.quality > 0.8
+
+
+def test_all_tiles_are_placed_together() -> None:
+    rough = np.array(PLACES, float) + RNG.integers(-2, 3, (len(PLACES), 2))
+    rough[0] = PLACES[0]
+    found = images.register_tiles(tiles(), rough)
+    np.testing.assert_allclose(found, PLACES, atol=0.2)
+    alone = images.register_tiles([tiles()[0], gzarr.array(RNG.integers(0, 9, (100, 100)))], [(0, 0), (0, 65)])
+    np.testing.assert_array_equal(alone, [(0, 0), (0, 65)])
