@@ -28,8 +28,9 @@ if TYPE_CHECKING:  # what `__getattr__` finds
     from gzarr.images.pyramid.build_pyramid import build_pyramid
     from gzarr.images.region import Region
     from gzarr.images.scenes import Scene, create_scene, open_scene
-    from gzarr.images.transforms.fusing import fuse, register, register_tiles
+    from gzarr.images.transforms.fusing import fuse
     from gzarr.images.transforms.projecting import project
+    from gzarr.images.transforms.registering import register, register_tiles
     from gzarr.images.transforms.resampling import affine, deskew, resample, rescale
     from gzarr.images.transforms.reshaping import crop, flip, rotate90
     from gzarr.images.transforms.warping import warp
@@ -55,7 +56,8 @@ _NAMES = {
     "filters.where": "Where",
     "labels.measuring": "measure",
     "labels.segmenting": "segment",
-    "transforms.fusing": "fuse register register_tiles",
+    "transforms.fusing": "fuse",
+    "transforms.registering": "register register_tiles",
     "filters.intensities": "equalize find_threshold flat_field match_histogram rescale_intensity "
     "subtract_background threshold",
     "transforms.warping": "warp",
