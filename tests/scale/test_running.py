@@ -53,7 +53,7 @@ class Simulated(Engine):
 
 @pytest.mark.parametrize("deaths", [0.0, 0.01])
 def test_a_cluster_of_1000_workers_is_kept_busy(deaths: float) -> None:
-    engine, done = Simulated(1000, deaths), np.zeros(100_000, np.uint8)
+    engine, done = Simulated(1000, deaths), np.zeros(400_000, np.uint8)
 
     def take(unit: range, _: list[Any]) -> None:
         done[unit.start : unit.stop] += 1
