@@ -52,9 +52,10 @@ class Where:
 def telling(func: Callable[..., Any], given: Array | Image) -> Callable[..., Any]:
     """A function of a region, a halo and blocks that calls another one, with ``where`` if it has such a parameter."""
     try:
-        asks = "where" in inspect.signature(func).parameters
+        found = inspect.signature(func).parameters.get("where")
     except (TypeError, ValueError):  # of some functions in C
-        asks = False
+        found = None
+    asks = found is not None and found.default in (None, found.empty)  # NumPy's functions have another "where"
     if not asks:
         return lambda _region, _halo, *blocks: func(*blocks)
     placed = (given.scale(), given.translation()) if isinstance(given, Image) else ({}, {})

@@ -92,6 +92,7 @@ def test_a_function_is_told_where_its_block_lies(data: np.ndarray, tmp_path: Pat
 
     out = map_overlap(place, image, None, {"y": 2, "x": 1}, block={"y": 10}, max_nbytes=10**6)
     np.testing.assert_array_equal(out[0][...], np.broadcast_to(np.arange(33)[:, None], data.shape))
+    np.testing.assert_array_equal(map_blocks(np.square, image, None)[0][...], np.square(data))  # another "where"
 
 
 def test_inputs_differ_in_chunks_and_dtype(data: np.ndarray, device: str) -> None:
