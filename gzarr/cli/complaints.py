@@ -9,19 +9,24 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from gzarr.cli.colors import colored
-from gzarr.errors import REMEDIES, Remedy
+from gzarr.errors import OVERWRITE, REPLACE, RESUME, SKIP
 from gzarr.errors.escaping import escaped
 
-#: Keywords that no command has, as the option that does the same.
-_OPTIONS = {"overwrite=True": "--if-exists replace"}
+#: What to type for the keywords that messages recommend.
+_OPTIONS = {
+    RESUME: "--resume",
+    REPLACE: "--if-exists replace",
+    SKIP: "--if-exists skip",
+    OVERWRITE: "--if-exists replace",
+}
 
 
 def complain(message: str) -> None:
     """Print the message of an error as one line."""
     from gzarr.storage.rules import without_secrets  # with NumPy, which the help does without
 
-    for remedy in REMEDIES:
-        message = message.replace(str(remedy), in_shell(remedy))
+    for keyword, option in _OPTIONS.items():
+        message = message.replace(keyword, option)
     print(
         f"{colored('gzarr:', 'red', bold=True, stream=sys.stderr)} {escaped(without_secrets(_one_line(message)))}",
         file=sys.stderr,
@@ -33,12 +38,6 @@ def said(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     return str(error)
-
-
-def in_shell(remedy: Remedy) -> str:
-    """Write a keyword as an option: ``--if-exists replace``."""
-    option = "--" + remedy.keyword.replace("_", "-")
-    return _OPTIONS.get(str(remedy), option if remedy.value is True else f"{option} {remedy.value}")
 
 
 def guess(paths: Iterable[object]) -> str:

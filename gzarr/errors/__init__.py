@@ -6,7 +6,7 @@ found, where, and what to do; attributes carry the same facts for programs.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from gzarr.errors.escaping import escaped_lines
 
@@ -15,29 +15,8 @@ def __dir__() -> list[str]:
     return sorted(name for name, value in globals().items() if isinstance(value, type) and issubclass(value, Exception))
 
 
-class Remedy(NamedTuple):
-    """A keyword that messages recommend. It prints as Python spells it; commands spell it as an option.
-
-    Attributes
-    ----------
-    keyword : str
-        Name of the keyword.
-    value : object
-        Its value.
-    """
-
-    keyword: str
-    value: object
-
-    def __str__(self) -> str:
-        return f"{self.keyword}={self.value!r}"
-
-
-RESUME = Remedy("resume", True)
-REPLACE = Remedy("if_exists", "replace")
-SKIP = Remedy("if_exists", "skip")
-OVERWRITE = Remedy("overwrite", True)
-REMEDIES = (RESUME, REPLACE, SKIP, OVERWRITE)
+#: Keywords that messages recommend, as Python spells them; commands spell them as options.
+RESUME, REPLACE, SKIP, OVERWRITE = "resume=True", "if_exists='replace'", "if_exists='skip'", "overwrite=True"
 
 
 class GzarrError(Exception):

@@ -1,14 +1,12 @@
-"""Logs which locks of files are waited for longer than a few seconds, and which process holds them.
+"""Logs which locks of files are waited for longer than a few seconds.
 
 A wait for a lock has no time limit, so another thread looks at it once.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
@@ -24,7 +22,7 @@ _pool = Pool()
 
 
 def wait_for(path: str, wait: Callable[[], T]) -> T:
-    """Wait for the lock of a file. One that takes long is logged with the path and the process that holds it."""
+    """Wait for the lock of a file. One that takes long is logged with its path."""
     ended: SimpleQueue[None] = SimpleQueue()
 
     def watch() -> None:
@@ -46,25 +44,8 @@ def log_wait(path: str) -> None:
     import logging  # which nothing else needs
 
     logger = logging.getLogger("gzarr.storage")
-    logger.warning("waiting for the lock %r for more than %g seconds%s", path, NOTICE_S, _holder(path))
-
-
-def _holder(path: str) -> str:
-    """The process that holds the lock of a file, in words, where the system tells."""
-    with suppress(OSError, ValueError, IndexError):
-        lines = Path("/proc/locks").read_text(encoding="utf-8").splitlines()
-        info = os.lstat(path)
-        place = f"{os.major(info.st_dev):02x}:{os.minor(info.st_dev):02x}:{info.st_ino}"
-        for fields in map(str.split, lines):
-            if fields[1] != "->" and fields[5] == place:  # an arrow stands before those who wait, too
-                return _named(int(fields[4]))
-    return ""
-
-
-def _named(process: int) -> str:
-    if process == os.getpid():
-        return "; another thread of this process holds it"
-    name = ""
-    with suppress(OSError):
-        name = f" ({Path(f'/proc/{process}/comm').read_text(encoding='utf-8', errors='replace').strip()!r})"
-    return f"; process {process}{name} holds it"
+    logger.warning(
+        "waiting for the lock %r for more than %g seconds; `fuser` or `lslocks` tell which process holds it",
+        path,
+        NOTICE_S,
+    )

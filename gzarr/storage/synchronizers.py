@@ -9,10 +9,8 @@ changed. Keys are locked in sorted order, so that processes with crossing sets o
 from __future__ import annotations
 
 import os
-from collections import deque
-from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
-from operator import methodcaller
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, Protocol
 
 from gzarr.concurrency import Lock, new_lock
@@ -20,7 +18,6 @@ from gzarr.errors import StoreError
 from gzarr.storage import lock_waits
 from gzarr.storage.base import Store
 from gzarr.storage.extras import require
-from gzarr.storage.locks import HeldLocks
 from gzarr.storage.rules import check_path
 from gzarr.storage.wrappers import WrapperStore
 
@@ -143,31 +140,6 @@ def synchronized(store: Store, synchronizer: Any) -> Store:
     return SynchronizedStore(store, synchronizer)
 
 
-class _Both(HeldLocks):
-    """A lock of this process, and those of a synchronizer. May be left twice (`gzarr.storage.locks.while_locked`)."""
-
-    __slots__ = ("_held", "_keys", "_leave", "_ours", "_synchronizer")
-
-    def __init__(self, ours: AbstractContextManager[Any], synchronizer: Synchronizer, keys: Iterable[str]) -> None:
-        self._ours = ours
-        self._synchronizer = synchronizer
-        self._keys = sorted(set(keys))
-        self._held: list[AbstractContextManager[Any]] = []
-        self._leave = map(methodcaller("__exit__", None, None, None), self._held)
-
-    def _take(self) -> None:
-        # First: file locks do not exclude threads of one process, and releasing one releases it for all of them.
-        self._ours.__enter__()
-        for key in self._keys:
-            lock = self._synchronizer[key]
-            lock.__enter__()
-            self._held.append(lock)
-
-    def _release(self) -> None:
-        deque(self._leave, 0)
-        self._ours.__exit__(None, None, None)
-
-
 class SynchronizedStore(WrapperStore):
     """Pass everything on to a store; whoever changes an object also holds the lock of the synchronizer.
 
@@ -195,5 +167,11 @@ class SynchronizedStore(WrapperStore):
         """Lock one document. Its lock has a separate name, because its node may be locked already."""
         return self._both(super().document_locked(key), (f"{key}.document",))
 
-    def _both(self, ours: AbstractContextManager[Any], keys: Iterable[str]) -> AbstractContextManager[None]:
-        return _Both(ours, self.synchronizer, keys)
+    @contextmanager
+    def _both(self, ours: AbstractContextManager[Any], keys: Iterable[str]) -> Iterator[None]:
+        with ExitStack() as held:
+            # First: file locks do not exclude threads of one process, and releasing one releases it for all of them.
+            held.enter_context(ours)
+            for key in sorted(set(keys)):
+                held.enter_context(self.synchronizer[key])
+            yield
