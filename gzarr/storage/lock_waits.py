@@ -45,7 +45,7 @@ def log_wait(path: str) -> None:
 
     logger = logging.getLogger("gzarr.storage")
     logger.warning(
-        "waiting for the lock %r for more than %g seconds; `fuser` or `lslocks` tell which process holds it",
+        "waiting for the lock %r for more than %g seconds; `lslocks` tells which process holds it",
         path,
         NOTICE_S,
     )

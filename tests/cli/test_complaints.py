@@ -19,9 +19,9 @@ def test_a_list_of_reasons_is_one_sentence(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_remedies_are_spelled_as_options(capsys: pytest.CaptureFixture[str]) -> None:
-    complain(f"pass {OVERWRITE}, {REPLACE}, {SKIP} or {RESUME}; not_resume=1 is no remedy")
+    complain(f"{OVERWRITE}, {REPLACE}, {SKIP}, {RESUME}; not_resume=1 is no remedy")
     assert capsys.readouterr().err == (
-        "gzarr: pass --if-exists replace, --if-exists replace, --if-exists skip or --resume; not_resume=1 is no remedy\n"
+        "gzarr: --if-exists replace, --if-exists replace, --if-exists skip, --resume; not_resume=1 is no remedy\n"
     )
 
 
