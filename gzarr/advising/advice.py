@@ -79,8 +79,8 @@ class Advice:
     changes : mapping
         Keywords of `gzarr.create_array` and `gzarr.transfer`; empty if nothing should change.
     gains : mapping of str to Gain
-        Effects of the changes: "amplification", "streams", "chunks", "objects", "host_steps" and "stored_nbytes"; empty
-        without changes. Stored bytes are left out if no data were looked at.
+        Effects of the changes: "amplification", "streams", "chunks", "objects", "index", "host_steps" and
+        "stored_nbytes"; empty without changes. Stored bytes are left out if no data were looked at.
     array : Array
         The array.
 
@@ -153,7 +153,7 @@ class Advice:
         yield f'estimated, for the worst read of "{self.access}":'
         width = max(len(gain.unit) for gain in self.gains.values())
         for gain in self.gains.values():
-            numbers = f"{_number(gain.before):>12} -> {_number(gain.after):<12} {_times(gain)}"
+            numbers = f"{as_number(gain.before):>12} -> {as_number(gain.after):<12} {_times(gain)}"
             yield f"  {gain.unit:<{width}}  {numbers}".rstrip()
 
 
@@ -235,8 +235,9 @@ def _shown(value: Any) -> str:
     return f"[{', '.join(map(_shown, value))}]" if isinstance(value, list) else str(value)
 
 
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.2f}"
+def as_number(value: float) -> str:
+    """A number with two decimals if it is small."""
+    return f"{value:,.0f}" if value >= 100 or round(value, 2) == int(value) else f"{value:.2f}"
 
 
 def _times(gain: Gain) -> str:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gzarr.advising.advice import Advice, Finding, Gain, GroupAdvice
+from gzarr.advising.advice import Advice, Finding, Gain, GroupAdvice, as_number
 from gzarr.advising.chains import (
     CHECKSUMS,
     chain_keywords,
@@ -34,7 +34,7 @@ from gzarr.display.info import human_size
 from gzarr.errors import MissingExtraError, UnknownCodecError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
-from gzarr.hierarchy.presets import ACCESS_PATTERNS, AccessPattern, choose_chunks, choose_shards, is_for_gpu
+from gzarr.hierarchy.presets import ACCESS_PATTERNS, CHUNK_NBYTES, AccessPattern, choose_chunks, choose_shards, is_for_gpu
 from gzarr.indexing.chunking import parse_grid
 from gzarr.indexing.grid import Grid, chunk_shape, is_regular
 
@@ -46,6 +46,8 @@ FULL_STREAMS = 4096
 _NREGIONS, _REGIONS_NBYTES = 8, 64 << 20
 #: What a chunk counts as at least.
 _LEAST_NBYTES = 1 << 14
+#: Bytes of a chunk in the index of a shard: an offset and a length.
+_INDEX_ENTRY_NBYTES = 16
 #: Factor of stored bytes from which a shuffle is worth encoding everything anew.
 _SHUFFLE_GAIN = 1.25
 
@@ -109,11 +111,12 @@ class _Probe(NamedTuple):
 
 
 class _Candidate(NamedTuple):
-    """One way to store an array: the keywords that make it so, its chunks and objects, and the streams of a chunk."""
+    """One way to store an array: the keywords that make it so, its grids, and a chunk's decoded bytes and streams."""
 
     changes: dict[str, Any]
     chunks: Grid
     objects: Grid
+    nbytes: int
     streams: float
 
 
@@ -169,18 +172,35 @@ def _amplification(candidate: _Candidate, read: _Probe) -> float:
 
 
 def _lack_of_streams(candidate: _Candidate, read: _Probe) -> float:
-    """How many times too few streams of requested bytes are decoded; 1 if they are enough, or none are needed."""
+    """How many times too few streams decode the requested bytes; 1 if they are enough, or none are needed.
+
+    A small read has fewer than `FULL_STREAMS`: streams shorter than a good chunk gain nothing.
+    """
     if not candidate.streams:
         return 1.0
-    useful = _nchunks(candidate, read) * candidate.streams / _amplification(candidate, read)
-    return max(FULL_STREAMS / useful, 1.0)
+    requested = _nchunks(candidate, read) * candidate.nbytes / _amplification(candidate, read)
+    return max(candidate.nbytes / candidate.streams / max(CHUNK_NBYTES, requested / FULL_STREAMS), 1.0)
+
+
+def _index_share(candidate: _Candidate, read: _Probe) -> float:
+    """Bytes of the indexes of shards, for each decoded byte."""
+    held = _size(candidate.chunks) / _size(candidate.objects)
+    if held == 1:
+        return 0.0
+    entries = _nobjects(candidate, read) * held
+    return entries * _INDEX_ENTRY_NBYTES / (_nchunks(candidate, read) * candidate.nbytes)
+
+
+def _size(grid: Grid) -> int:
+    return math.prod(axis.nchunks for axis in grid)
 
 
 _MEASURES = (
     _Measure("amplification", "chunks", "decoded bytes per requested byte", _amplification, 2.0, 2.0),
-    _Measure("streams", "chunks", "times too few streams of requested bytes", _lack_of_streams, 2.0, 2.0),
+    _Measure("streams", "chunks", "times too few streams", _lack_of_streams, 2.0, 2.0),
     _Measure("chunks", "chunks", "chunks decoded", _nchunks, 8.0, FULL_STREAMS),
     _Measure("objects", "shards", "objects opened", _nobjects, 4.0, 16.0),
+    _Measure("index", "chunks", "index bytes per decoded byte", _index_share, 2.0, 0.02),
 )
 
 
@@ -218,8 +238,8 @@ def _judge(
     on_host = host_steps(specs, chunk)
     regions = _regions(array, choose_chunks(array.shape, chunk.dtype.itemsize, access=access, sharded=True))
     chain, findings = _judge_chain(specs, chunk, regions)
-    streams = 0.0 if on_host else streams_of(specs, math.prod(chunk.shape) * chunk.dtype.itemsize)
-    now = _Candidate({}, meta.chunk_grid, meta.grid, streams)
+    nbytes = math.prod(chunk.shape) * chunk.dtype.itemsize
+    now = _Candidate({}, meta.chunk_grid, meta.grid, nbytes, 0.0 if on_host else streams_of(specs, nbytes))
     around = [spec.name for sharding in shardings for spec in sharding.wrap]
     candidates = _candidates(array, access, chain, rewraps=bool(around))
     reads = _probes(access, array.shape)
@@ -275,10 +295,8 @@ def _candidates(
     """The present chunks, the same in shards, and the chunks of the layout for GPUs. rewraps: whether shards change."""
     meta, itemsize = array.metadata, max(array.metadata.data_type.dtype.itemsize, 1)
     chunks, shards = _first_shape(meta.chunk_grid), None if meta.sharding is None else meta.object_shape
-    present = _Candidate(
-        {"chunks": chunks, "shards": shards} if rewraps else {},
-        *(meta.chunk_grid, meta.grid, streams_of(chain, math.prod(chunks) * itemsize)),
-    )
+    nbytes, same = math.prod(chunks) * itemsize, {"chunks": chunks, "shards": shards} if rewraps else {}
+    present = _Candidate(same, meta.chunk_grid, meta.grid, nbytes, streams_of(chain, nbytes))
     candidates, has_shards = [present], meta.zarr_format == 3
     if has_shards and shards is None and is_regular(meta.grid):
         joined = choose_shards(array.shape, chunks, itemsize)
@@ -296,7 +314,8 @@ def _shaped(array: Array, changes: dict[str, Any], chain: tuple[CodecSpec, ...])
     itemsize = max(array.metadata.data_type.dtype.itemsize, 1)
     objects, inner = parse_grid(changes["chunks"], changes.get("shards"), array.shape, itemsize)
     grid = objects if inner is None else tuple(axis.subdivided(n) for axis, n in zip(objects, inner, strict=True))
-    return _Candidate(changes, grid, objects, streams_of(chain, math.prod(changes["chunks"]) * itemsize))
+    nbytes = math.prod(changes["chunks"]) * itemsize
+    return _Candidate(changes, grid, objects, nbytes, streams_of(chain, nbytes))
 
 
 def _worst(measure: _Measure, candidate: _Candidate, reads: Sequence[_Probe]) -> float:
@@ -323,7 +342,8 @@ def _judge_geometry(
     for measure in _problems(now, [now, *candidates], reads):
         if measure not in left:
             worst = max(reads, key=lambda read: measure.of(now, read))
-            numbers = f"{measure.of(now, worst):,.0f} {measure.text} ({_worst(measure, best, reads):,.0f} possible)"
+            value, possible = (as_number(one) for one in (measure.of(now, worst), _worst(measure, best, reads)))
+            numbers = f"{value} {measure.text} ({possible} possible)"
             is_joined = measure.about == "shards" and best.changes.get("shards")
             change = "put them into shards" if is_joined else "change the chunks"
             findings.append(Finding(measure.about, f"{worst.name}: {numbers}", change))
