@@ -34,7 +34,14 @@ from gzarr.display.info import human_size
 from gzarr.errors import MissingExtraError, UnknownCodecError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
-from gzarr.hierarchy.presets import ACCESS_PATTERNS, CHUNK_NBYTES, AccessPattern, choose_chunks, choose_shards, is_for_gpu
+from gzarr.hierarchy.presets import (
+    ACCESS_PATTERNS,
+    CHUNK_NBYTES,
+    AccessPattern,
+    choose_chunks,
+    choose_shards,
+    is_for_gpu,
+)
 from gzarr.indexing.chunking import parse_grid
 from gzarr.indexing.grid import Grid, chunk_shape, is_regular
 
