@@ -19,7 +19,7 @@ import gzarr
 import gzarr.api.asynchronous
 import gzarr.dtype
 import gzarr.storage
-from gzarr.hierarchy import array_config
+from gzarr.hierarchy import options
 from gzarr.metadata.documents import as_meta
 from gzarr.metadata.model import ArrayMeta, GroupMeta
 from gzarr.storage.foreign import ZarrStore
@@ -52,16 +52,16 @@ def _stand_in(name: str, names: Mapping[str, Any], *, whole: bool = False) -> Mo
     return module
 
 
-class _ArrayConfig(array_config.ArrayConfig):
+class _ArrayConfig(options.ArrayConfig):
     """zarr's own can be made from a mapping."""
 
     __slots__ = ()
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> array_config.ArrayConfig:
+    def from_dict(cls, data: Mapping[str, Any]) -> options.ArrayConfig:
         names = ("order", "write_empty_chunks", "read_missing_chunks")
         settings = {name: gzarr.config[f"array.{name}"] for name in names}
-        return array_config.ArrayConfig(**settings | array_config.given_config(data))
+        return options.ArrayConfig(**settings | options.given_config(data))
 
 
 async def _make_store_path(store: Any, *, path: str | None = "", **_keywords: Any) -> gzarr.storage.StorePath:
