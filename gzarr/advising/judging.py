@@ -34,14 +34,7 @@ from gzarr.display.info import human_size
 from gzarr.errors import MissingExtraError, UnknownCodecError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
-from gzarr.hierarchy.presets import (
-    ACCESS_PATTERNS,
-    CHUNK_NBYTES,
-    AccessPattern,
-    choose_chunks,
-    choose_shards,
-    is_for_gpu,
-)
+from gzarr.hierarchy.presets import ACCESS_PATTERNS, AccessPattern, choose_chunks, choose_shards, is_for_gpu
 from gzarr.indexing.chunking import parse_grid
 from gzarr.indexing.grid import Grid, chunk_shape, is_regular
 
@@ -49,6 +42,8 @@ from gzarr.indexing.grid import Grid, chunk_shape, is_regular
 NSAMPLES, NPOINTS = 32, 1024
 #: Streams that keep a GPU busy: 132 multiprocessors (H100, H200) with 32 warps each, one warp a stream. Not measured.
 FULL_STREAMS = 4096
+#: Decoded bytes of a stream that is short enough for any read: the largest chunk of a layout for GPUs.
+_SHORT_NBYTES = 256 << 10
 #: Regions that are encoded, and the most decoded bytes of the chunks that they are in.
 _NREGIONS, _REGIONS_NBYTES = 8, 64 << 20
 #: What a chunk counts as at least.
@@ -186,7 +181,7 @@ def _lack_of_streams(candidate: _Candidate, read: _Probe) -> float:
     if not candidate.streams:
         return 1.0
     requested = _nchunks(candidate, read) * candidate.nbytes / _amplification(candidate, read)
-    return max(candidate.nbytes / candidate.streams / max(CHUNK_NBYTES, requested / FULL_STREAMS), 1.0)
+    return max(candidate.nbytes / candidate.streams / max(_SHORT_NBYTES, requested / FULL_STREAMS), 1.0)
 
 
 def _index_share(candidate: _Candidate, read: _Probe) -> float:
