@@ -119,8 +119,8 @@ class Chain(NamedTuple):
         return list(items)
 
 
-class ReadExecutor(Protocol):
-    """A read that an executor does in batches, each of them one table."""
+class _Executor(Protocol):
+    """A job that is done in batches."""
 
     @property
     def stage(self) -> str:
@@ -136,6 +136,10 @@ class ReadExecutor(Protocol):
     def batches(self) -> Iterable[Any]:
         """The batches, once."""
         ...
+
+
+class ReadExecutor(_Executor, Protocol):
+    """A read that an executor does in batches, each of them one table."""
 
     def read(self, batch: Any) -> Groups:
         """Read a batch, except for what is returned, which the reference path reads. Raises: StoreError."""
@@ -146,23 +150,8 @@ class ReadExecutor(Protocol):
         ...
 
 
-class WriteExecutor(Protocol):
+class WriteExecutor(_Executor, Protocol):
     """A write that an executor does in batches, each with stored objects of its own."""
-
-    @property
-    def stage(self) -> str:
-        """The stage of a profile that a batch begins with."""
-        ...
-
-    @property
-    def work(self) -> Work:
-        """How much there is to do."""
-        ...
-
-    @property
-    def batches(self) -> Iterable[Any]:
-        """The batches, once."""
-        ...
 
     def objects(self, batch: Any) -> tuple[Sequence[str], Sequence[str]]:
         """Keys of the objects that are locked while a batch is written, and of those whose old bytes are asked for."""

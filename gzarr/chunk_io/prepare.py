@@ -21,7 +21,7 @@ from gzarr.chunk_io.chunk_cache import ArrayChunks, ChunkCache
 from gzarr.codecs.chain import prepare
 from gzarr.codecs.numcodecs import trusted
 from gzarr.codecs.registry import registry_state
-from gzarr.codecs.sharding import ShardingCodec
+from gzarr.codecs.sharding import ShardingCodec, prepare_index
 from gzarr.codecs.spec import ArrayRepr, BytesRepr, CodecSpec
 from gzarr.codecs.transpose import TransposeCodec
 from gzarr.dtypes.scalars import lacks_unit
@@ -266,16 +266,13 @@ def _levels(shardings: Sequence[_Sharding], host: Backend) -> Callable[[Coords],
 def _level(sharding: _Sharding, counts: Coords, host: Backend) -> Level:
     shape = tuple(counts[axis] for axis in sharding.order)
     index = ArrayRepr(np.dtype("uint64"), (*shape, 2), np.uint64(2**64 - 1))
-    steps = prepare(sharding.spec.index_codecs, index)
-    encoded = steps[-1].encoded
-    if not isinstance(encoded, BytesRepr) or encoded.nbytes is None:
-        raise MetadataError("codec 'sharding_indexed': index_codecs must give an index of fixed size")
+    steps = prepare_index(sharding.spec, index)
     return Level(
         chunk_shape=sharding.chunk_shape,
         counts=counts,
         order=None if sharding.order == tuple(range(len(counts))) else sharding.order,
         coder=host.prepare(steps, index),
-        index_nbytes=encoded.nbytes,
+        index_nbytes=steps[-1].encoded.nbytes or 0,
         location=sharding.spec.index_location,
         wrap=host.prepare(prepare(sharding.wrap, BytesRepr()), index) if sharding.wrap else None,
         steps=_steps(sharding.order, shape),

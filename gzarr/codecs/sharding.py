@@ -13,7 +13,7 @@ from gzarr.codecs.chain import complete, prepare
 from gzarr.codecs.crc32c import Crc32cCodec
 from gzarr.codecs.fields import check_choice, check_integers
 from gzarr.codecs.registry import parse_codec
-from gzarr.codecs.spec import ArrayRepr, BytesRepr, CodecSpec, Kind, Repr, need_array
+from gzarr.codecs.spec import ArrayRepr, BytesRepr, CodecSpec, Kind, Repr, Step, need_array
 from gzarr.errors import MetadataError
 
 INDEX_LOCATIONS = ("start", "end")
@@ -105,12 +105,7 @@ class ShardingCodec(CodecSpec):
                 f"codec {self.name!r}: chunk_shape {self.chunk_shape} does not divide the shard shape {shard.shape}"
             )
         inner = ArrayRepr(shard.dtype, self.chunk_shape, shard.fill_value)
-        index = self.index_repr(shard.shape)
-        index_codecs = complete(self.index_codecs, index)
-        encoded = prepare(index_codecs, index)[-1].encoded
-        if encoded.nbytes is None:
-            names = [codec.name for codec in index_codecs]
-            raise MetadataError(f"codec {self.name!r}: index_codecs {names} make an index whose size is not fixed")
+        index_codecs = tuple(step.spec for step in prepare_index(self, self.index_repr(shard.shape)))
         return replace(self, codecs=complete(self.codecs, inner), index_codecs=index_codecs), BytesRepr()
 
     def index_repr(self, shard_shape: tuple[int, ...]) -> ArrayRepr:
@@ -128,3 +123,12 @@ class ShardingCodec(CodecSpec):
         """
         grid = tuple(length // inner for length, inner in zip(shard_shape, self.chunk_shape, strict=True))
         return ArrayRepr(np.dtype("<u8"), (*grid, 2), np.uint64(2**64 - 1))
+
+
+def prepare_index(spec: ShardingCodec, index: ArrayRepr) -> tuple[Step, ...]:
+    """Prepare the codecs of an index. Raises: MetadataError if they do not give it a fixed size."""
+    steps = prepare(complete(spec.index_codecs, index), index)
+    if steps[-1].encoded.nbytes is None:
+        names = [step.spec.name for step in steps]
+        raise MetadataError(f"codec {spec.name!r}: index_codecs {names} make an index whose size is not fixed")
+    return steps

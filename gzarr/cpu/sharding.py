@@ -13,12 +13,13 @@ import numpy as np
 
 from gzarr.backend import Chain
 from gzarr.codecs.chain import prepare
-from gzarr.codecs.sharding import ShardingCodec
-from gzarr.codecs.spec import ArrayRepr, BytesRepr, Codec, Step
+from gzarr.codecs.sharding import ShardingCodec, prepare_index
+from gzarr.codecs.spec import ArrayRepr, Codec, Step, fill_of
 from gzarr.cpu.codecs import factory_for
 from gzarr.cpu.codecs.per_chunk import per_chunk
 from gzarr.errors import MetadataError
-from gzarr.layout.shard import assemble, decode_index, entry, join, slice_entry, split_index, write_order
+from gzarr.layout.chunk_layout import MISSING
+from gzarr.layout.shard import assemble, decode_index, join, slice_entry, split_index, write_order
 
 
 def codecs_for(steps: Sequence[Step]) -> tuple[Codec, ...]:
@@ -38,16 +39,13 @@ def sharding_codec(step: Step) -> Codec:
     if not isinstance(spec, ShardingCodec) or not isinstance(shard, ArrayRepr):
         raise MetadataError(f"codec 'sharding_indexed' encodes arrays, got {shard}")
     counts = tuple(n // c for n, c in zip(shard.shape, spec.chunk_shape, strict=True))
-    index_chunk = ArrayRepr(np.dtype("uint64"), (*counts, 2))
-    index_steps = prepare(spec.index_codecs, index_chunk)
-    index_repr = index_steps[-1].encoded
-    if not isinstance(index_repr, BytesRepr) or index_repr.nbytes is None:
-        raise MetadataError("codec 'sharding_indexed': index_codecs must give an index of fixed size")
-    index_nbytes = index_repr.nbytes
-    index_coder = _coder(index_steps, index_chunk)
+    index_repr = spec.index_repr(shard.shape)
+    index_steps = prepare_index(spec, index_repr)
+    index_nbytes, index_coder = index_steps[-1].encoded.nbytes or 0, _coder(index_steps, index_repr)
     inner_chunk = ArrayRepr(shard.dtype, spec.chunk_shape, shard.fill_value)
     inner = _coder(prepare(spec.codecs, inner_chunk), inner_chunk)
     order = write_order(spec.subchunk_write_order, counts)
+    fill = fill_of(shard)
     # The ellipsis makes the result an array: NumPy would guess what an object from an array without axes is.
     boxes: list[tuple[Any, ...]] = [
         (..., *(slice(i * n, (i + 1) * n) for i, n in zip(coords, spec.chunk_shape, strict=True)))
@@ -58,10 +56,8 @@ def sharding_codec(step: Step) -> Codec:
         data = memoryview(encoded).cast("B")
         index = decode_index(split_index(data, index_nbytes, spec.index_location), index_coder)
         out = np.empty(shard.shape, shard.dtype)
-        for coords, box in zip(np.ndindex(*counts), boxes, strict=True):
-            place = entry(index, coords)
-            fill = np.zeros((), shard.dtype)[()] if shard.fill_value is None else shard.fill_value
-            out[box] = fill if place is None else inner.decode((slice_entry(data, place),))[0]
+        for (start, size), box in zip(index.reshape(-1, 2).tolist(), boxes, strict=True):
+            out[box] = fill if start == MISSING else inner.decode((slice_entry(data, (start, size)),))[0]
         return out
 
     def encode(chunk: np.ndarray[Any, Any]) -> bytes:

@@ -78,12 +78,6 @@ def check_overlaps(
         )
 
 
-def entry(index: NDArray[np.uint64], coords: tuple[int, ...]) -> tuple[int, int] | None:
-    """(offset, size) of one chunk, or None if it is missing."""
-    offset, size = index[coords].tolist()
-    return None if offset == MISSING else (offset, size)
-
-
 def slice_entry(shard: memoryview, place: tuple[int, int]) -> memoryview:
     """The bytes of one chunk of a whole shard. Raises: CodecError if they are outside of it."""
     offset, size = place

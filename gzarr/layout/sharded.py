@@ -429,10 +429,6 @@ class _NoPlaces(ShardPlaces):
     def index(self) -> None:
         """None: there is no object."""
 
-    def find(self, chunks: Sequence[Coords] | Indices) -> tuple[memoryview | None, NDArray[np.uint64]]:
-        """Find no chunk."""
-        return None, np.full((len(chunks), 2), MISSING, np.uint64)
-
 
 def _number_axes(levels: Sequence[Level]) -> list[Indices]:
     """For every axis what each coordinate within an object adds to the number of a chunk (`_Indexes`).
