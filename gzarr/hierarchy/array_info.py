@@ -92,32 +92,33 @@ def array_report(array: GzarrArray) -> Report:
 def array_page(array: GzarrArray) -> str:
     """Return what a notebook shows of an array, as HTML. Asks nothing of the store."""
     from gzarr.display.drawing import draw_grid  # few programs show pages
-    from gzarr.display.notebook import array_html
 
     meta = array.metadata
     filters, serializer, compressors = split_codecs(meta)
     codecs = [*filters, *([] if serializer is None else [serializer]), *compressors]
-    parts = [("Array", array.shape, 1), ("Chunk", array.chunks, array.nchunks)]
-    if array.shards is not None:
-        parts.append(("Shard", array.shards, nchunks(meta.grid)))
-    one_shape = is_regular(meta.grid)
-    shapes = [str(shape) if name == "Array" or one_shape else "several" for name, shape, _ in parts]
-    nbytes = [prod(shape) * array.itemsize for _, shape, _ in parts]
-    sizes = [size_text(n) if one_shape or i == 0 else "" for i, n in enumerate(nbytes)]
-    facts = [
-        ("Data type", str(array.dtype)),
-        ("Fill value", str(array.fill_value)),
-        ("Codecs", ", ".join(map(repr, codecs)) or "none"),
-        ("Device", array.device),
-        ("Store", f"{type_name(array.store)}{', read-only' if array.read_only else ''}"),
-        ("Format", f"Zarr v{meta.zarr_format}"),
-        *([("Axes", ", ".join(map(str, array.dimension_names)))] if array.dimension_names else []),
-        *([("Attributes", ", ".join(array.attrs))] if array.attrs else []),
-    ]
-    rows = [("Shape", *shapes), ("Size", *sizes), ("Count", *(str(count) for _, _, count in parts))]
+
+    def size(shape: tuple[int, ...]) -> str:
+        return f"{shape}, {size_text(prod(shape) * array.itemsize)}" if is_regular(meta.grid) else "several shapes"
+
+    report = Report(
+        [
+            ("Array", str(array.store_path)),
+            ("Shape", f"{array.shape}, {size_text(array.nbytes)}"),
+            ("Chunks", f"{array.nchunks} of {size(array.chunks)}"),
+            *([("Shards", f"{nchunks(meta.grid)} of {size(array.shards)}")] if array.shards else []),
+            ("Data type", str(array.dtype)),
+            ("Fill value", str(array.fill_value)),
+            ("Codecs", ", ".join(map(repr, codecs)) or "none"),
+            ("Device", array.device),
+            ("Store", f"{type_name(array.store)}{', read-only' if array.read_only else ''}"),
+            ("Format", f"Zarr v{meta.zarr_format}"),
+            *([("Axes", ", ".join(map(str, array.dimension_names)))] if array.dimension_names else []),
+            *([("Attributes", ", ".join(array.attrs))] if array.attrs else []),
+        ]
+    )
     objects = boundaries(meta.grid) if array.shards else ()
     drawing = draw_grid(array.shape, boundaries(meta.chunk_grid), objects)
-    return array_html(str(array.store_path), [name for name, _, _ in parts], rows, facts, drawing)
+    return f"<div style='display:flex;gap:24px;align-items:center'>{report._repr_html_()}{drawing}</div>"
 
 
 def chunk_lengths(grid: Grid) -> tuple[tuple[int, ...], ...]:

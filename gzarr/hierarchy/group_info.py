@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice, repeat
+from itertools import repeat
 
 from gzarr.display.info import Report, Tree
-from gzarr.display.notebook import Member, group_html
 from gzarr.errors.escaping import escaped
 from gzarr.hierarchy.node import Node
 from gzarr.indexing.keys import join_path
 from gzarr.metadata.conventions import UNREADABLE
 from gzarr.metadata.documents import members
-from gzarr.metadata.model import ArrayMeta, GroupMeta, ZarrFormat
-from gzarr.storage.base import Store
+from gzarr.metadata.model import ArrayMeta, GroupMeta
 from gzarr.storage.wrappers import full_type_name, type_name
 
 #: How many members and levels of a group a notebook shows: listing costs one request for each group.
@@ -56,13 +54,14 @@ def trees_left_out(meta: GroupMeta) -> list[Tree]:
 def group_page(group: Node[GroupMeta]) -> str:
     """Return what a notebook shows of a group, as HTML."""
     facts = [
+        ("Group", str(group.store_path)),
         ("Device", group.device),
         ("Store", f"{type_name(group.store)}{', read-only' if group.read_only else ''}"),
         ("Format", f"Zarr v{group.metadata.zarr_format}"),
         *([("Attributes", ", ".join(group.attrs))] if group.attrs else []),
     ]
-    outline = _outline(group.store, group.path, group.metadata.zarr_format, _MAX_LEVELS)
-    return group_html(str(group.store_path), facts, outline)
+    tree = group_tree(group, _MAX_LEVELS, _MAX_MEMBERS)
+    return f"<div>{Report(facts)._repr_html_()}{tree._repr_html_()}</div>"
 
 
 def group_tree(group: Node[GroupMeta], level: int | None, max_nodes: int | None) -> Tree:
@@ -85,18 +84,3 @@ def group_tree(group: Node[GroupMeta], level: int | None, max_nodes: int | None)
     children = [*below(group.path, level), *trees_left_out(group.metadata)]
     note = f"Truncated at max_nodes={max_nodes}: some arrays and groups are missing\n" if truncated else ""
     return Tree(note + escaped(group.basename or "/"), children)
-
-
-def _outline(store: Store, path: str, zarr_format: ZarrFormat, levels: int) -> Member:
-    """Return the members that a notebook shows, ``levels`` deep."""
-    listed = list(islice(members(store, path, zarr_format), _MAX_MEMBERS + 1))
-    shown = []
-    for name, meta in listed[:_MAX_MEMBERS]:
-        if isinstance(meta, ArrayMeta):
-            chunks = f"chunks {meta.chunks}" + (f" in shards {meta.object_shape}" if meta.sharding else "")
-            shown.append(Member(name, (str(meta.shape), str(meta.data_type.dtype), chunks)))
-        elif levels > 1:
-            shown.append(_outline(store, join_path(path, name), zarr_format, levels - 1)._replace(name=name))
-        else:
-            shown.append(Member(name, (), (), more=True))
-    return Member(path.rsplit("/", 1)[-1], (), shown, len(listed) > _MAX_MEMBERS)

@@ -59,14 +59,14 @@ def test_an_array_shows_what_it_is(zarr_format):
         assert fact in text
     assert f"Zarr v{zarr_format}" in text
     assert ("BloscCodec(" if zarr_format == 2 else "ZstdCodec(") in text
-    assert "Shard" not in text
+    assert "Shards" not in text
     assert "<svg" in z._repr_html_()
 
 
 def test_shards_axes_and_read_only():
     z = gzarr.create_array({}, shape=(8, 6), chunks=(2, 2), shards=(4, 6), dimension_names=["y", None])
     text = read(gzarr.open_array(z.store, "r"))
-    assert "Shard\n" in text
+    assert "Shards\n" in text
     for fact in ("(4, 6)", "192 B", "y, None", "read-only"):
         assert fact in text
 
@@ -108,7 +108,7 @@ def test_a_group_lists_its_members():
     root.create_array("sharded", shape=100, chunks=5, shards=50, dtype="i2")
     root.attrs["title"] = 1
     text = read(root)
-    for fact in ("foo/", "bar/", "baz", "(4,)", "int64", "chunks (5,) in shards (50,)", "MemoryStore", "title"):
+    for fact in ("foo", "bar", "baz", "(4,)", "int64", "MemoryStore", "title"):
         assert fact in text
     assert read(gzarr.group({}))
 
@@ -121,9 +121,9 @@ def test_large_and_deep_groups_are_cut():
     text = read(root)
     assert "g30" in text
     assert "g59" not in text
-    assert "c/" in text
-    assert "d/" not in text
-    assert text.count("…") == 2
+    assert "── b" in text
+    assert "── d" not in text
+    assert "Truncated" in text
 
 
 def test_names_from_files_bring_no_markup():
