@@ -18,7 +18,7 @@ from gzarr.dtypes.datatype import BYTES, STRING, DataType
 from gzarr.errors import MetadataError
 
 _Endianness: TypeAlias = Literal["little", "big"]
-_ORDERS = {"little": "<", "big": ">"}
+_ORDERS: dict[str, Literal["<", ">"]] = {"little": "<", "big": ">"}
 
 
 class ZDType:
@@ -33,8 +33,8 @@ class ZDType:
     DateTime64(unit='ms', scale_factor=10, endianness='little')
     """
 
-    #: The NumPy data type, as text with the fields in it.
-    _native: ClassVar[str]
+    #: NumPy's name of the data type but for the byte order, with the fields in it.
+    _native: ClassVar[str] = "{name}"
 
     def to_native_dtype(self) -> Any:
         """Return the NumPy data type.
@@ -44,9 +44,10 @@ class ZDType:
         numpy.dtype
             The data type of elements in memory.
         """
-        fields = {"unit": "generic", "scale_factor": 1, "endianness": sys.byteorder, **vars(self)}
+        name = type(self).__name__.lower()
+        fields = {"name": name, "unit": "generic", "scale_factor": 1, "endianness": sys.byteorder, **vars(self)}
         units = "" if fields["unit"] == "generic" else "[{scale_factor}{unit}]".format(**fields)
-        return np.dtype(self._native.format(order=_ORDERS[fields["endianness"]], units=units, **fields))
+        return np.dtype(self._native.format(units=units, **fields)).newbyteorder(_ORDERS[fields["endianness"]])
 
     @classmethod
     def from_native_dtype(cls, dtype: Any) -> Self:
@@ -197,21 +198,15 @@ class ZDType:
 class Bool(ZDType):
     """True and False."""
 
-    _native = "?"
-
 
 @dataclass(frozen=True)
 class Int8(ZDType):
     """Integers of one byte."""
 
-    _native = "i1"
-
 
 @dataclass(frozen=True)
 class UInt8(ZDType):
     """Unsigned integers of one byte."""
-
-    _native = "u1"
 
 
 @dataclass(frozen=True)
@@ -222,67 +217,45 @@ class _Number(ZDType):
 class Int16(_Number):
     """Integers of two bytes."""
 
-    _native = "{order}i2"
-
 
 class Int32(_Number):
     """Integers of four bytes."""
-
-    _native = "{order}i4"
 
 
 class Int64(_Number):
     """Integers of eight bytes."""
 
-    _native = "{order}i8"
-
 
 class UInt16(_Number):
     """Unsigned integers of two bytes."""
-
-    _native = "{order}u2"
 
 
 class UInt32(_Number):
     """Unsigned integers of four bytes."""
 
-    _native = "{order}u4"
-
 
 class UInt64(_Number):
     """Unsigned integers of eight bytes."""
-
-    _native = "{order}u8"
 
 
 class Float16(_Number):
     """Half precision."""
 
-    _native = "{order}f2"
-
 
 class Float32(_Number):
     """Single precision."""
-
-    _native = "{order}f4"
 
 
 class Float64(_Number):
     """Double precision."""
 
-    _native = "{order}f8"
-
 
 class Complex64(_Number):
     """Complex numbers of single precision."""
 
-    _native = "{order}c8"
-
 
 class Complex128(_Number):
     """Complex numbers of double precision."""
-
-    _native = "{order}c16"
 
 
 @dataclass(frozen=True)
@@ -295,13 +268,13 @@ class _Time(ZDType):
 class DateTime64(_Time):
     """Dates and times, counted in units from 1970."""
 
-    _native = "{order}M8{units}"
+    _native = "M8{units}"
 
 
 class TimeDelta64(_Time):
     """Spans of time, counted in units."""
 
-    _native = "{order}m8{units}"
+    _native = "m8{units}"
 
 
 @dataclass(frozen=True)
@@ -310,7 +283,7 @@ class FixedLengthUTF32(ZDType):
 
     length: int
     endianness: _Endianness = "little" if sys.byteorder == "little" else "big"
-    _native = "{order}U{length}"
+    _native = "U{length}"
 
 
 @dataclass(frozen=True)
@@ -420,7 +393,7 @@ def _is_v2(spec: Any) -> bool:
     return isinstance(spec, list) or (isinstance(spec, str) and spec[:1] in "<>|")
 
 
-_NUMBERS = {kind._native.removeprefix("{order}"): kind for kind in _Number.__subclasses__()}  # noqa: SLF001 - our own
+_NUMBERS = {np.dtype(kind.__name__.lower()).str[1:]: kind for kind in _Number.__subclasses__()}
 _PLAIN: dict[str, ZDType] = {"b1": Bool(), "i1": Int8(), "u1": UInt8()}
 
 

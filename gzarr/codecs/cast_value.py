@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from gzarr.codecs.fields import check_choice, check_fields, scalar_from_json
+from gzarr.codecs.fields import changed_fields, check_choice, check_fields, scalar_from_json
 from gzarr.codecs.rounding import OUT_OF_RANGE, ROUNDINGS, cast_values
 from gzarr.codecs.spec import ArrayRepr, CodecSpec, Kind, Repr, need_array
 from gzarr.errors import MetadataError
@@ -114,11 +114,7 @@ class CastValueCodec(CodecSpec):
 
     def configuration(self) -> dict[str, Any]:
         """Give the fields that are not the defaults. See `CodecSpec.configuration`."""
-        fields: dict[str, Any] = {"data_type": self.data_type}
-        if self.rounding != "nearest-even":
-            fields["rounding"] = self.rounding
-        if self.out_of_range is not None:
-            fields["out_of_range"] = self.out_of_range
+        fields = changed_fields(self)
         if self.scalar_map is not None:
             fields["scalar_map"] = {direction: [list(pair) for pair in pairs] for direction, pairs in self.scalar_map}
         return fields

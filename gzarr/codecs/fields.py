@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
@@ -61,6 +62,12 @@ def check_integers(codec: str, field: str, value: Any, low: int) -> tuple[int, .
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Sequence | np.ndarray):
         raise MetadataError(f"codec {codec!r}: {field} must be a list of integers, got {value!r}")
     return tuple(check_integer(codec, f"{field}[{i}]", item, low) for i, item in enumerate(value))
+
+
+def changed_fields(spec: Any) -> dict[str, Any]:
+    """The fields of a spec that are not the defaults."""
+    values = ((field, getattr(spec, field.name)) for field in dataclasses.fields(spec))
+    return {field.name: value for field, value in values if value != field.default}
 
 
 def scalar_from_json(codec: str, field: str, value: Any, dtype: np.dtype[Any]) -> Any:

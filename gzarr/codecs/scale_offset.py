@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from gzarr.codecs.fields import scalar_from_json
+from gzarr.codecs.fields import changed_fields, scalar_from_json
 from gzarr.codecs.spec import ArrayRepr, CodecSpec, Kind, Repr, need_array
 from gzarr.errors import MetadataError
 
@@ -103,8 +103,7 @@ class ScaleOffsetCodec(CodecSpec):
 
     def configuration(self) -> dict[str, Any]:
         """Give the fields that are not the defaults. See `CodecSpec.configuration`."""
-        fields = {"offset": self.offset} if self.offset != 0 else {}
-        return fields | ({"scale": self.scale} if self.scale != 1 else {})
+        return changed_fields(self)
 
     def resolve(self, decoded: Repr) -> tuple[Self, Repr]:
         """Keep the dtype, and scale the fill value. See `CodecSpec.resolve`."""

@@ -50,7 +50,7 @@ class Regions:
         return math.prod(self.lengths)
 
     def __iter__(self) -> Iterator[Region]:
-        return map(self.region, _positions(self.lengths))
+        return map(self.at, range(math.prod(self.lengths)))
 
     def region(self, number: Sequence[int]) -> Region:
         """A region by its position."""
@@ -101,15 +101,6 @@ def chunks_region(grid: Grid, first: Sequence[int], last: Sequence[int] | None =
     """The elements of an array in one chunk, or from one chunk to another."""
     axes = zip(grid, first, first if last is None else last, strict=True)
     return tuple([slice(axis.bounds(a)[0], min(axis.bounds(b)[1], axis.extent)) for axis, a, b in axes])
-
-
-def _positions(lengths: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """All positions in a grid of regions, without a list of any axis."""
-    if not lengths:
-        yield ()
-        return
-    for i in range(lengths[0]):
-        yield from ((i, *rest) for rest in _positions(lengths[1:]))
 
 
 def cut(source: Grid, dest: Grid, itemsize: int, limit_nbytes: int, target_nbytes: int = TARGET_NBYTES) -> Regions:

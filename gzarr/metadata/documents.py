@@ -317,9 +317,8 @@ def document_key(meta: NodeMeta, path: str) -> str:
 
 def codecs_in_errors(meta: ArrayMeta, store: Store, path: str) -> str:
     """The place of an array's codecs, as errors name it: store, key, field."""
-    if meta.zarr_format == 3:
-        return f"{_what(store, join_path(path, 'zarr.json'))}: codecs"
-    return f"{_what(store, join_path(path, '.zarray'))}: filters or compressor"
+    field = "codecs" if meta.zarr_format == 3 else "filters or compressor"
+    return f"{_what(store, shape_key(meta, path))}: {field}"
 
 
 def member_names(store: Store, path: str, zarr_format: ZarrFormat) -> Iterator[str]:

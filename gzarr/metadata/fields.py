@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gzarr.errors import MetadataError
+from gzarr.indexing.grid import Grid, RegularAxis
 from gzarr.storage.base import Buffer
 from gzarr.tensors import from_tensor
 
@@ -72,6 +73,14 @@ def integers(value: Any, field: str, what: str, *, low: int) -> tuple[int, ...]:
     if not isinstance(value, list) or not all(type(n) is int and n >= low for n in value):
         raise MetadataError(f"{what}: field {field!r} must be a list of integers >= {low}, got {_short(value)}")
     return tuple(value)
+
+
+def regular_grid(value: Any, shape: tuple[int, ...], field: str, what: str) -> Grid:
+    """The grid of chunks of one shape. Raises: MetadataError."""
+    chunks = integers(value, field, what, low=1)
+    if len(chunks) != len(shape):
+        raise MetadataError(f"{what}: field {field!r} has {len(chunks)} dimensions, the shape {len(shape)}")
+    return tuple(RegularAxis(extent, length) for extent, length in zip(shape, chunks, strict=True))
 
 
 def no_others(document: Mapping[str, Any], known: tuple[str, ...], field: str, what: str) -> None:

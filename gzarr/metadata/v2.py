@@ -17,10 +17,10 @@ from gzarr.codecs.transpose import TransposeCodec
 from gzarr.codecs.v2 import from_v2 as codec_from_v2
 from gzarr.dtypes import DataType, fill_from_json, fill_to_json, from_v2, to_v2
 from gzarr.errors import MetadataError
-from gzarr.indexing.grid import RegularAxis
+from gzarr.indexing.grid import largest_chunk
 from gzarr.indexing.keys import KeyEncoding
 from gzarr.metadata.document_cache import parsed_once
-from gzarr.metadata.fields import expect, integers, require
+from gzarr.metadata.fields import expect, integers, regular_grid, require
 from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta
 
 _ARRAY_FIELDS = frozenset(
@@ -32,9 +32,7 @@ def parse_array(document: Mapping[str, Any], attributes: Mapping[str, Any], what
     """Parse a ``.zarray``. ``what`` names the document in errors. Raises: MetadataError."""
     expect(require(document, "zarr_format", what), (2,), "zarr_format", what)
     shape = integers(require(document, "shape", what), "shape", what, low=0)
-    chunks = integers(require(document, "chunks", what), "chunks", what, low=1)
-    if len(chunks) != len(shape):
-        raise MetadataError(f"{what}: field 'chunks' has {len(chunks)} dimensions, the shape {len(shape)}")
+    grid = regular_grid(require(document, "chunks", what), shape, "chunks", what)
     order = expect(document.get("order", "C"), ("C", "F"), "order", what)
     separator: Any = document.get("dimension_separator")
     separator = "." if separator is None else expect(separator, (".", "/"), "dimension_separator", what)
@@ -51,13 +49,13 @@ def parse_array(document: Mapping[str, Any], attributes: Mapping[str, Any], what
         object_codec = next((f["id"] for f in [*filters, compressor] if isinstance(f, dict)), None)
         data_type = from_v2(dtype, object_codec)
         fill_value = fill_from_json(document.get("fill_value"), data_type, 2)
-        codecs = chain(specs, data_type, chunks, order)
+        codecs = chain(specs, data_type, largest_chunk(grid), order)
     except MetadataError as error:
         raise type(error)(f"{what}: {error}") from error
     return ArrayMeta(
         shape=shape,
         data_type=data_type,
-        grid=tuple(RegularAxis(extent, length) for extent, length in zip(shape, chunks, strict=True)),
+        grid=grid,
         keys=KeyEncoding("v2", separator),
         fill_value=fill_value,
         codecs=codecs,

@@ -16,7 +16,7 @@ from gzarr.errors import MetadataError
 from gzarr.indexing.grid import Axis, Grid, RegularAxis, VaryingAxis
 from gzarr.indexing.keys import KeyEncoding
 from gzarr.metadata.document_cache import parsed_once
-from gzarr.metadata.fields import attributes_of, expect, integers, no_others, require
+from gzarr.metadata.fields import attributes_of, expect, integers, no_others, regular_grid, require
 from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta
 
 _ARRAY_FIELDS = frozenset(
@@ -156,10 +156,7 @@ def _grid_from_json(value: Any, shape: tuple[int, ...], what: str) -> Grid:
     if name == "regular":
         field = "chunk_grid.configuration.chunk_shape"
         no_others(configuration, ("chunk_shape",), "chunk_grid.configuration", what)
-        chunks = integers(require(configuration, "chunk_shape", what), field, what, low=1)
-        if len(chunks) != len(shape):
-            raise MetadataError(f"{what}: field {field!r} has {len(chunks)} dimensions, the shape {len(shape)}")
-        return tuple(RegularAxis(extent, length) for extent, length in zip(shape, chunks, strict=True))
+        return regular_grid(require(configuration, "chunk_shape", what), shape, field, what)
     if name != "rectilinear":
         raise MetadataError(f"{what}: chunk grid {name!r} is not supported; gzarr knows 'regular' and 'rectilinear'")
     no_others(configuration, ("kind", "chunk_shapes"), "chunk_grid.configuration", what)
