@@ -1,10 +1,8 @@
-"""The command ``gzarr quicklook``: a picture of any array, without a library for pictures."""
+"""The command ``gzarr quicklook``: a picture of any array."""
 
 from __future__ import annotations
 
 import math
-import struct
-import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -16,6 +14,7 @@ from gzarr.cli.options import NodePath, channel_names, no_array
 from gzarr.cli.stats import Raw, Scale
 from gzarr.errors import GzarrError, MetadataError
 from gzarr.errors.escaping import escaped
+from gzarr.storage.extras import require
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,20 +27,8 @@ _COLORS = (3, 4)
 #: The colour scale: viridis at equal steps (Matplotlib's, which is free of rights), and what is missing.
 _VIRIDIS = "440154 482878 3e4a89 31688e 26828e 1f9e89 35b779 6ece58 b5de2b fde725"
 _MISSING = (128, 128, 128)
-#: Digits of 3 by 5 pixels, an octal digit for each line.
-_DIGITS = {
-    "0": "75557",
-    "1": "26227",
-    "2": "71747",
-    "3": "71717",
-    "4": "55711",
-    "5": "74717",
-    "6": "74757",
-    "7": "71111",
-}
-_DIGITS |= {"8": "75757", "9": "75717", ".": "00002", "-": "00700", "e": "35743", "+": "02720"}
-#: Pixels of the colour bar: of its gap, its width, and each pixel of a digit.
-_GAP, _BAR, _DOT = 8, 16, 2
+#: Pixels of the colour bar: of its gap, and its width.
+_GAP, _BAR = 8, 16
 #: Names and units of coordinates that grow to the north.
 _NORTH = ("lat", "latitude", "degrees_north", "degree_north", "degrees_n", "projection_y_coordinate")
 #: A curve's pixels along its values.
@@ -76,6 +63,9 @@ def quicklook(
     """
     if out is not None and out.suffix.lower() not in ("", ".png"):
         raise typer.BadParameter(f"{str(out)!r} would be a PNG file: end its name in .png", param_hint="PNG")
+    import numpy as np
+
+    image = require("PIL.Image", "cli", "gzarr quicklook")
     node = gzarr.open(path, mode="r", device="cpu")
     place = Path(f"{node.basename or Path(path.rstrip('/')).stem or 'array'}.png") if out is None else out
     if isinstance(node, gzarr.Group):
@@ -83,7 +73,8 @@ def quicklook(
             raise no_array(path, node)
         place.write_bytes(_image(path, size, at, channels))
     else:
-        place.write_bytes(_png(_pixels(node, path.rstrip("/").rpartition("/")[0] or ".", size, at, raw=raw)))
+        drawn = _pixels(node, path.rstrip("/").rpartition("/")[0] or ".", size, at, raw=raw)
+        image.fromarray(np.ascontiguousarray(drawn)).save(place, "PNG")
     print(f"wrote {escaped(place)}")
 
 
@@ -244,26 +235,19 @@ def _colors(shares: NDArray[np.float64]) -> NDArray[np.uint8]:
 def _bar(height: int, low: float, high: float) -> NDArray[np.uint8]:
     """The colour scale, with the values at its ends and in its middle, as far as there is room."""
     import numpy as np
+    from PIL import Image, ImageDraw, ImageFont
 
     labels = [f"{value:.4g}" for value in (high, (low + high) / 2, low)]
-    tall = 5 * _DOT
-    bar = np.zeros((height, 2 * _GAP + _BAR + 4 * _DOT * max(map(len, labels)), 3), np.uint8)
+    font = ImageFont.load_default_imagefont()  # of pixels that are black or white
+    sizes = [font.getbbox(label)[2:] for label in labels]
+    bar = np.zeros((height, 3 * _GAP + _BAR + int(max(width for width, _ in sizes)), 3), np.uint8)
     bar[:, _GAP : _GAP + _BAR] = _colors(np.linspace(1, 0, height))[:, None]
-    tops = (0, (height - tall) // 2, height - tall)
-    for label, top in zip(labels, tops, strict=True):
-        if height < 4 * tall and top:
-            continue
-        text = _text(label)[: height - top]
-        bar[top : top + len(text), 2 * _GAP + _BAR :][:, : text.shape[1]] = text[..., None]
-    return bar
-
-
-def _text(label: str) -> NDArray[np.uint8]:
-    """A number in white on black."""
-    import numpy as np
-
-    digits = [[[int(line) >> shift & 1 for shift in (2, 1, 0, 3)] for line in _DIGITS[char]] for char in label]
-    return np.kron(np.hstack(digits), np.full((_DOT, _DOT), 255)).astype(np.uint8)
+    tall = int(sizes[0][1])
+    picture = Image.fromarray(bar)
+    for label, top in zip(labels, (0, (height - tall) // 2, height - tall), strict=True):
+        if not top or height >= 4 * tall:
+            ImageDraw.Draw(picture).text((2 * _GAP + _BAR, top), label, "white", font)
+    return np.asarray(picture)
 
 
 def _curve(values: NDArray[Any], size: int, scale: Scale) -> NDArray[np.uint8]:
@@ -279,19 +263,3 @@ def _curve(values: NDArray[Any], size: int, scale: Scale) -> NDArray[np.uint8]:
     line = (rows >= ends.min(0)) & (rows <= ends.max(0)) & np.isfinite(shares) & np.isfinite(np.append(shares[1:], 0))
     canvas = np.where(line[..., None], _colors(shares), 0).astype(np.uint8)
     return np.hstack([canvas, _bar(_CURVE, float(scale.value(low)), float(scale.value(high)))])
-
-
-def _png(pixels: NDArray[np.uint8]) -> bytes:
-    """Pixels as PNG. Source: PNG specification (ISO/IEC 15948), sections 5 and 11.2."""
-    import numpy as np
-
-    kind = {2: 0, 3: 2, 4: 6}[pixels.ndim if pixels.ndim == 2 else pixels.shape[2]]
-    height, width = pixels.shape[:2]
-    rows = np.ascontiguousarray(pixels).reshape(height, -1)
-    lines = np.concatenate([np.zeros((height, 1), np.uint8), rows], axis=1).tobytes()  # a line begins with its filter
-
-    def part(name: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-
-    head = struct.pack(">IIBBBBB", width, height, 8, kind, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + part(b"IHDR", head) + part(b"IDAT", zlib.compress(lines)) + part(b"IEND", b"")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import IO, Any
 
 from gzarr.errors import StoreError
@@ -38,7 +38,7 @@ class StoreFile(io.RawIOBase):
         if nbytes is None:
             raise StoreError(f"{store}: {key!r} is missing")
         self._store, self._key, self._nbytes, self._at = store, key, nbytes, 0
-        self._blocks: dict[int, memoryview] = {}
+        self._block = lru_cache(self._KEPT)(self._fetched)
 
     def readable(self) -> bool:
         """True."""
@@ -65,19 +65,11 @@ class StoreFile(io.RawIOBase):
         self._at += len(part)
         return len(part)
 
-    def _block(self, number: int) -> memoryview:
-        block = self._blocks.pop(number, None)
-        if block is None:
-            begin = number * self._BLOCK
-            length = min(self._BLOCK, self._nbytes - begin)
-            if length <= 0:
-                return memoryview(b"")
-            answer = self._store.get_one(Request(self._key, begin, length))
-            block = host_view(b"" if answer is None else answer)
-            while len(self._blocks) >= self._KEPT:
-                self._blocks.pop(next(iter(self._blocks)))
-        self._blocks[number] = block
-        return block
+    def _fetched(self, number: int) -> memoryview:
+        begin = number * self._BLOCK
+        length = min(self._BLOCK, self._nbytes - begin)
+        answer = self._store.get_one(Request(self._key, begin, length)) if length > 0 else None
+        return memoryview(b"") if answer is None else host_view(answer)
 
 
 #: How files begin, by format. HDF5 may have a block of the user's before it.
