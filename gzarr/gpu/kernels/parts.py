@@ -201,7 +201,8 @@ def joined_points(boxes: Boxes) -> Boxes:
     some: list[Column] = []
     sides = (boxes.source_strides, boxes.source_lists), (boxes.target_strides, boxes.target_lists)
     inside = np.arange(counts.sum()) - (counts.cumsum() - counts).repeat(counts)
-    for (strides, begins), places in zip(sides, (boxes.source + boxes.start, boxes.target), strict=True):
+    source = np.where(boxes.source == 0, 0, boxes.source + boxes.start)  # a missing chunk stays one
+    for (strides, begins), places in zip(sides, (source, boxes.target), strict=True):
         stride, away = int(strides[0, 0]), places - places.min()
         if (strides != stride).any() or stride <= 0 or (away % stride).any():
             return boxes
@@ -225,15 +226,17 @@ def joined_points(boxes: Boxes) -> Boxes:
 
 
 def cut(boxes: Boxes) -> Boxes:
-    """Parts of a single element along the axis along which a part reaches farthest, instead of each part."""
+    """Cut parts along the axis along which each reaches farthest, into pieces that reach less or are of one element."""
     reach = np.maximum(np.abs(boxes.source_strides), np.abs(boxes.target_strides))
     listed = (boxes.source_lists >= 0) | (boxes.target_lists >= 0)
     some = np.arange(boxes.source.size)
     axis = np.argmax(np.where((boxes.counts > 1) | listed, reach * boxes.counts + 1, 0), axis=0)
-    counts = boxes.counts[axis, some]
-    made, at = boxes.take(some.repeat(counts)), axis.repeat(counts)
+    extents, each = boxes.counts[axis, some], _LIMIT // 2 // np.maximum(reach[axis, some], 1)
+    each = np.where(listed[axis, some] | (each >= extents), 1, np.maximum(each, 1))
+    counts = -(-extents // each)
+    made, at, each = boxes.take(some.repeat(counts)), axis.repeat(counts), each.repeat(counts)
     rows = np.arange(at.size)
-    index = rows - (counts.cumsum() - counts).repeat(counts)
+    index = (rows - (counts.cumsum() - counts).repeat(counts)) * each
     moved = []
     for strides, lists in ((made.source_strides, made.source_lists), (made.target_strides, made.target_lists)):
         begin = lists[at, rows]
@@ -241,7 +244,7 @@ def cut(boxes: Boxes) -> Boxes:
         numbers[begin >= 0] = boxes.lists[(begin + index)[begin >= 0]]
         moved.append(numbers * strides[at, rows])
         lists[at, rows] = -1
-    made.counts[at, rows] = 1
+    made.counts[at, rows] = np.minimum(extents.repeat(counts) - index, each)
     return replace(made, start=made.start + moved[0], target=made.target + moved[1])
 
 

@@ -8,7 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gzarr.gpu.kernels import BIT_SHUFFLED, BYTE_SHUFFLED, PLAIN
-from gzarr.gpu.kernels.parts import TOO_NARROW, Boxes, Shuffles, Shuffling, describe, divisors, shuffled_items
+from gzarr.gpu.kernels.parts import (
+    TOO_LARGE,
+    TOO_NARROW,
+    Boxes,
+    Shuffles,
+    Shuffling,
+    cut,
+    describe,
+    divisors,
+    plain_shuffles,
+    shuffled_items,
+)
 
 KIND, UNITS, LEVELS, PER_RUN = 4, 5, 6, 7
 
@@ -132,3 +143,16 @@ def test_numbers_of_units_of_shuffles_have_31_bits(nbytes: int, fits: bool) -> N
     assert (found is not None) == fits
     assert not fits or found[:2] == (18, nbytes // 16)
     assert shuffled_items(at[:0], at[:0], 4096, Shuffling(BYTE_SHUFFLED, 4, 4096)) is None
+
+
+def test_pieces_of_parts_that_reach_far_are_few() -> None:
+    lists = np.full((1, 1), -1)
+    n, at = 3 << 31, column(0)
+    part = Boxes(at + 1025, at, at + 4097, column(n)[None], at[None] + 2, at[None] + 1, 1, lists, lists, column())
+    assert describe(part, plain_shuffles(1), 0).mode == TOO_LARGE
+    pieces = cut(part)
+    assert describe(pieces, plain_shuffles(12), 0).mode.tolist() == [PLAIN] * 12
+    ends = pieces.counts[0].cumsum()
+    assert ends[-1] == n
+    assert np.array_equal(pieces.start, 2 * (ends - pieces.counts[0]))
+    assert np.array_equal(pieces.target, 4097 + pieces.start // 2)
