@@ -17,6 +17,7 @@ from gzarr.gpu.detection.thresholds import NEVER
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.storage import LocalStore, MemoryStore
+from tests.gpu.counted import CountingDevice
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
 
@@ -100,3 +101,14 @@ def test_chunks_of_one_batch_may_be_encoded_in_different_ways(tmp_path: Path) ->
     device = EmulatedDevice()
     np.testing.assert_array_equal(opened(stored, device)[:], expected)
     assert {"copy_plain", "copy_bytes"} <= set(device.launches)
+
+
+def test_a_batch_uploads_the_index_lists_of_its_own_chunks_alone() -> None:
+    """Those of the whole read, of 2 MiB, do not fit into a slot of 1 MiB."""
+    data = np.arange(1 << 19, dtype="i4").reshape(-1, 2)
+    stored = gzarr.array(data, store=MemoryStore(), chunks=(256, 2), compressor=None)
+    device, rows = CountingDevice(), np.random.default_rng(1).permutation(1 << 18)
+    backend = GpuBackend(device, small_reads=NEVER, max_device_nbytes=3 << 20)
+    found = gzarr.open_array(stored.store, mode="r", device=backend).oindex[rows, :]
+    assert np.array_equal(device.download(found), data[rows])
+    assert sum(device.up) < data.nbytes + 2 * 4 * rows.size + (1 << 18)

@@ -125,7 +125,7 @@ def box_copies(plan: DevicePlan, table: CopyTable, memory: Memory, order: Sequen
     if order is None:
         order = np.argsort(-np.abs(strides[0]), kind="stable").tolist()
     columns = spans[:, order].transpose(2, 1, 0)
-    in_list, out_list = columns[IN_LIST], columns[OUT_LIST]
+    lists, in_list, out_list = _narrowed(table.lists, columns[[IN_LIST, OUT_LIST]], columns[COUNT])
     elements = np.array(plan.strides, np.int64)[order, None]
     outside = strides[:, order][block].T if slots is not None else strides[0, order][:, None]
     n = np.arange(table.nchunks)
@@ -139,9 +139,24 @@ def box_copies(plan: DevicePlan, table: CopyTable, memory: Memory, order: Sequen
         outside=np.where(out_list < 0, columns[OUT_STEP], 1) * outside,
         in_list=in_list,
         out_list=out_list,
-        lists=table.lists,
+        lists=lists,
         order=tuple(order),
     )
+
+
+def _narrowed(lists: Table, begins: Table, counts: Table) -> tuple[Table, Table, Table]:
+    """The index lists that copies use, and where those of either side begin in them; perhaps some more.
+
+    The table of a batch has the lists of the whole read, which are not uploaded for each batch.
+    """
+    moved, some, n = begins.copy(), [lists[:0]], 0
+    for at in zip(*np.nonzero((begins >= 0).any(axis=2)), strict=True):  # side and axis
+        used = begins[at] >= 0
+        low, high = begins[at][used].min(), (begins[at] + counts[at[1]])[used].max()
+        some.append(lists[low:high])
+        moved[at][used] += n - low
+        n += high - low
+    return (lists, *begins) if n >= lists.size else (np.concatenate(some), *moved)
 
 
 def take(table: CopyTable, chunks: Any) -> CopyTable:
