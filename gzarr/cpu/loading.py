@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gzarr.errors import CodecError
 from gzarr.layout.chunk_layout import Located
+from gzarr.layout.shard import shard_error
 from gzarr.storage.base import Buffer, Request, Store, host_view
 from gzarr.storage.coalesce import MAX_NBYTES, WAITING_MAX_NBYTES, get_coalesced
 
@@ -22,15 +22,8 @@ def load_host(store: Store, wanted: Sequence[Located]) -> list[Buffer | None]:
         if request.length is not None:
             size = None if buffer is None else host_view(buffer).nbytes
             if size != request.length:
-                raise _outside(request, size or 0, i)
+                start, there = request.start or 0, f"of which {size or 0} are there"
+                where = f"bytes {start} to {start + request.length}, {there}"
+                raise shard_error(f"the shard index points outside the shard: {where}", i)
         buffers[i] = buffer
     return buffers
-
-
-def _outside(request: Request, there: int, index: int) -> CodecError:
-    start, length = request.start or 0, request.length or 0
-    return CodecError(
-        f"the shard index points outside the shard: bytes {start} to {start + length}, of which {there} are there",
-        index=index,
-        codec="sharding_indexed",
-    )

@@ -18,8 +18,7 @@ from gzarr.codecs.spec import ArrayRepr, Codec, Step, fill_of
 from gzarr.cpu.codecs import factory_for
 from gzarr.cpu.codecs.per_chunk import per_chunk
 from gzarr.errors import MetadataError
-from gzarr.layout.chunk_layout import MISSING
-from gzarr.layout.shard import assemble, decode_index, join, slice_entry, split_index, write_order
+from gzarr.layout.shard import assemble, join, split_entries, write_order
 
 
 def codecs_for(steps: Sequence[Step]) -> tuple[Codec, ...]:
@@ -54,10 +53,10 @@ def sharding_codec(step: Step) -> Codec:
 
     def decode(encoded: Any) -> np.ndarray[Any, Any]:
         data = memoryview(encoded).cast("B")
-        index = decode_index(split_index(data, index_nbytes, spec.index_location), index_coder)
+        entries = split_entries(data, index_nbytes, spec.index_location, index_coder)
         out = np.empty(shard.shape, shard.dtype)
-        for (start, size), box in zip(index.reshape(-1, 2).tolist(), boxes, strict=True):
-            out[box] = fill if start == MISSING else inner.decode((slice_entry(data, (start, size)),))[0]
+        for entry, box in zip(entries, boxes, strict=True):
+            out[box] = fill if entry is None else inner.decode((entry,))[0]
         return out
 
     def encode(chunk: np.ndarray[Any, Any]) -> bytes:

@@ -35,6 +35,11 @@ class Coder(Protocol):
         ...
 
 
+def shard_error(why: str, index: int = 0) -> CodecError:
+    """The error for a damaged shard. index: of the chunk in its batch."""
+    return CodecError(why, index=index, codec="sharding_indexed")
+
+
 def decode_index(encoded: Buffer, coder: Coder) -> NDArray[np.uint64]:
     """Decode an index: a uint64 array of shape (*chunks per shard, 2).
 
@@ -45,7 +50,7 @@ def decode_index(encoded: Buffer, coder: Coder) -> NDArray[np.uint64]:
     offsets, sizes = entries[:, 0], entries[:, 1]
     half = (offsets == MISSING) != (sizes == MISSING)
     if half.any() or (offsets + sizes < offsets)[offsets != MISSING].any():
-        raise CodecError("the shard index holds an impossible entry", codec="sharding_indexed")
+        raise shard_error("the shard index holds an impossible entry")
     return index
 
 
@@ -65,16 +70,12 @@ def check_overlaps(
     starts, ends = entries[distinct, 0], entries[distinct].sum(axis=1)
     low, high = (index_nbytes, nbytes) if location == "start" else (0, nbytes - index_nbytes)
     if starts[0] < low or ends.max() > high:
-        raise CodecError(
-            f"the shard index points outside the shard's chunks, which are bytes {low} to {high}",
-            codec="sharding_indexed",
-        )
+        raise shard_error(f"the shard index points outside the shard's chunks, which are bytes {low} to {high}")
     overlaps = np.flatnonzero(starts[1:] < np.maximum.accumulate(ends)[:-1])
     if overlaps.size:
-        raise CodecError(
-            f"the shard index is damaged: {overlaps.size} chunks overlap others, the first at byte "
-            f"{starts[overlaps[0] + 1]}",
-            codec="sharding_indexed",
+        first = starts[overlaps[0] + 1]
+        raise shard_error(
+            f"the shard index is damaged: {overlaps.size} chunks overlap others, the first at byte {first}"
         )
 
 
@@ -82,20 +83,25 @@ def slice_entry(shard: memoryview, place: tuple[int, int]) -> memoryview:
     """The bytes of one chunk of a whole shard. Raises: CodecError if they are outside of it."""
     offset, size = place
     if offset + size > len(shard):
-        raise CodecError(
-            f"the shard index points outside the shard: bytes {offset} to {offset + size} of {len(shard)}",
-            codec="sharding_indexed",
-        )
+        end = offset + size
+        raise shard_error(f"the shard index points outside the shard: bytes {offset} to {end} of {len(shard)}")
     return shard[offset : offset + size]
 
 
 def split_index(shard: memoryview, index_nbytes: int, location: Literal["start", "end"]) -> memoryview:
     """The encoded index of a whole shard. Raises: CodecError if the shard is too short."""
     if len(shard) < index_nbytes:
-        raise CodecError(
-            f"the shard is truncated: {len(shard)} bytes, its index alone has {index_nbytes}", codec="sharding_indexed"
-        )
+        raise shard_error(f"the shard is truncated: {len(shard)} bytes, its index alone has {index_nbytes}")
     return shard[:index_nbytes] if location == "start" else shard[len(shard) - index_nbytes :]
+
+
+def split_entries(
+    shard: memoryview, index_nbytes: int, location: Literal["start", "end"], coder: Coder
+) -> list[memoryview | None]:
+    """The bytes of the chunks of a whole shard, in the order of its index. Raises: CodecError."""
+    index = decode_index(split_index(shard, index_nbytes, location), coder)
+    places = index.reshape(-1, 2).tolist()
+    return [None if offset == MISSING else slice_entry(shard, (offset, size)) for offset, size in places]
 
 
 def assemble(
@@ -229,10 +235,7 @@ def rebuild(
     if stored is not None:
         if level.wrap is not None:
             stored = host_view(level.wrap.decode([stored])[0])
-        index = decode_index(split_index(stored, level.index_nbytes, level.location), level.coder)
-        for i, (offset, size) in enumerate(index.reshape(-1, 2).tolist()):
-            if offset != MISSING:
-                entries[i] = slice_entry(stored, (offset, size))
+        entries[:] = split_entries(stored, level.index_nbytes, level.location, level.coder)
     if len(levels) == 1:
         for coords, data in changed.items():
             entries[_ravel(level.place(coords), shape)] = data

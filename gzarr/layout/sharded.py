@@ -31,7 +31,7 @@ from gzarr.indexing.grid import Grid, chunk_shape
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.selection import Indices
 from gzarr.layout.chunk_layout import MISSING, PINNED, Layout, Names, Places
-from gzarr.layout.shard import Coder, Level, check_overlaps, decode_index, join, rebuild, slice_entry, split_index
+from gzarr.layout.shard import Coder, Level, check_overlaps, decode_index, join, rebuild, shard_error, split_index
 from gzarr.profiling.recorder import stage
 from gzarr.storage.base import Buffer, Request, Store, host_view, token_of
 from gzarr.storage.coalesce import get_coalesced
@@ -382,7 +382,7 @@ class ShardPlaces(Places):
         if token is PINNED:
             indexes.token = now
         elif now != token:
-            raise CodecError("the shard was replaced between its index and a nested one", codec="sharding_indexed")
+            raise shard_error("the shard was replaced between its index and a nested one")
         # What other threads know already is only written over by the same.
         for number, index in zip(there, made, strict=True):
             table[number] = index
@@ -410,9 +410,9 @@ class ShardPlaces(Places):
         """Fetch and decode shards that codecs are around. Returns: their bytes, and where in these each is."""
         (store, key, token), encoded = self._source, self._bytes_of(data, ranges)
         if [None if item is None else host_view(item).nbytes for item in encoded] != [n for _, n in ranges]:
-            raise CodecError("a nested shard is outside its object", codec="sharding_indexed")
+            raise shard_error("a nested shard is outside its object")
         if data is None and store is not None and token is not PINNED and token_of(store, key) != token:
-            raise CodecError("the shard was replaced between its index and its contents", codec="sharding_indexed")
+            raise shard_error("the shard was replaced between its index and its contents")
         decoded = [host_view(item) for item in wrap.decode(encoded)]
         starts = accumulate([item.nbytes for item in decoded], initial=0)
         return host_view(b"".join(decoded)), [(at, item.nbytes) for at, item in zip(starts, decoded, strict=False)]
@@ -449,12 +449,8 @@ def _index_of(item: Buffer | None, level: Level) -> NDArray[np.uint64]:
     """The entries of an encoded index, (n, 2), as numbers of this machine. Raises: CodecError."""
     size = 0 if item is None else host_view(item).nbytes
     if item is None or size != level.index_nbytes:
-        raise _truncated(f"its index has {size} bytes, expected {level.index_nbytes}")
+        raise shard_error(f"the shard is truncated: its index has {size} bytes, expected {level.index_nbytes}")
     return decode_index(item, level.coder).reshape(-1, 2).astype(np.uint64, copy=False)
-
-
-def _truncated(why: str) -> CodecError:
-    return CodecError(f"the shard is truncated: {why}", codec="sharding_indexed")
 
 
 def _index_range(shard: _Range, object_nbytes: int | None, level: Level) -> _Range:
@@ -462,7 +458,7 @@ def _index_range(shard: _Range, object_nbytes: int | None, level: Level) -> _Ran
     (start, length), n = shard, level.index_nbytes
     nbytes = object_nbytes if length is None else length
     if nbytes is not None and nbytes < n:
-        raise _truncated(f"{nbytes} bytes, its index alone has {n}")
+        raise shard_error(f"the shard is truncated: {nbytes} bytes, its index alone has {n}")
     if level.location == "end":
         start = -n if nbytes is None else start + nbytes - n
     return start, n
@@ -474,11 +470,9 @@ def _placed(index: NDArray[np.uint64], start: int, nbytes: int | None) -> NDArra
         return index
     there = index[:, 0] != MISSING
     ends = index.sum(axis=1)
-    if nbytes is not None and (outside := np.flatnonzero(there & (ends > nbytes))).size:
-        begin, end = index[outside[0], 0], ends[outside[0]]
-        raise CodecError(
-            f"the shard index points outside the shard: bytes {begin} to {end} of {nbytes}", codec="sharding_indexed"
-        )
+    if nbytes is not None and (beyond := np.flatnonzero(there & (ends > nbytes))).size:
+        begin, end = index[beyond[0], 0], ends[beyond[0]]
+        raise shard_error(f"the shard index points outside the shard: bytes {begin} to {end} of {nbytes}")
     return np.where(there[:, None], index + np.array([start, 0], np.uint64), MISSING) if start else index
 
 
@@ -495,4 +489,4 @@ def _check_whole(stored: Buffer, levels: Sequence[Level]) -> None:
     check_overlaps(index, len(data), level.index_nbytes, level.location)
     for offset, size in index.reshape(-1, 2).tolist() if len(levels) > 1 else ():
         if offset != MISSING:
-            _check_whole(slice_entry(data, (offset, size)), levels[1:])
+            _check_whole(data[offset : offset + size], levels[1:])
