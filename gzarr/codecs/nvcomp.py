@@ -25,6 +25,8 @@ from gzarr.codecs.spec import BytesRepr, CompressorSpec, Repr, need_bytes
 from gzarr.errors import MetadataError
 
 PREFIX = "nvcomp."
+#: The codecs by name.
+BY_NAME: dict[str, type[NvcompSpec]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,9 @@ class NvcompSpec(CompressorSpec):
     """Base of the codecs of nvCOMP. Streams say how they were made, so few have a field."""
 
     name = ""
+
+    def __init_subclass__(cls) -> None:
+        BY_NAME[cls.name] = cls
 
     @property
     def algorithm(self) -> str:
@@ -201,12 +206,4 @@ class NvcompCascadedCodec(NvcompSpec):
     name = v2_id = "nvcomp.cascaded"
 
 
-SPECS: tuple[type[NvcompSpec], ...] = (
-    NvcompAnsCodec,
-    NvcompBitcompCodec,
-    NvcompCascadedCodec,
-    NvcompDeflateCodec,
-    NvcompGdeflateCodec,
-    NvcompSnappyCodec,
-)
-BY_NAME: dict[str, type[NvcompSpec]] = {spec.name: spec for spec in SPECS}
+SPECS = tuple(BY_NAME.values())

@@ -103,10 +103,8 @@ class ConfigOnly(numcodecs.abc.Codec):  # type: ignore[misc]
         """The numcodecs configuration."""
         return self.spec.to_v2()
 
-    def encode(self, buf: Any) -> Any:
-        """Refuse."""
-        raise UnknownCodecError(f"{self.codec_id}: only arrays opened with gzarr encode it")
-
     def decode(self, buf: Any, out: Any = None) -> Any:
         """Refuse."""
-        raise UnknownCodecError(f"{self.codec_id}: only arrays opened with gzarr decode it")
+        raise UnknownCodecError(f"{self.codec_id}: only arrays opened with gzarr encode and decode it")
+
+    encode = decode

@@ -25,8 +25,9 @@ _TYPESTR = re.compile(
     r"[<>|=]?(\?|[biufcSUV]\d{1,10}|[mM]8(\[\d{0,10}[a-zA-Zμ]{1,7}(/\d{1,9})?\])?|[a-z]{3,10}\d{0,3})"
 )
 
-_CODES = ("b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16")
-_PLAIN = {order + code: DataType(np.dtype(order + code)) for order in "<>|" for code in _CODES}
+#: Kind and size of NumPy's own types of numbers.
+CODES = ("b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16")
+_PLAIN = {order + code: DataType(np.dtype(order + code)) for order in "<>|" for code in CODES}
 
 
 def to_v2(dt: DataType) -> Any:

@@ -19,13 +19,11 @@ import numpy as np
 
 from gzarr.dtypes.datatype import BYTES, MAX_DEPTH, STRING, DataType, canonical, quote
 from gzarr.dtypes.extension import extension_name, find_extension, is_extension, unknown
-from gzarr.dtypes.v2 import subarray
+from gzarr.dtypes.v2 import CODES, subarray
 from gzarr.errors import MetadataError
 
 #: NumPy kind and size -> core name.
-_CORE = {"b1": "bool", "f2": "float16", "f4": "float32", "f8": "float64", "c8": "complex64", "c16": "complex128"} | {
-    f"{kind}{size}": f"{'u' if kind == 'u' else ''}int{8 * size}" for kind in "iu" for size in (1, 2, 4, 8)
-}
+_CORE = {code: np.dtype(code).name for code in CODES}
 
 # Stored arrays have other names too: those of zarrs for complex numbers, and older ones for bytes.
 _NAMED = {name: DataType(np.dtype(code)) for code, name in _CORE.items()} | {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -36,19 +36,14 @@ def _batch(codec: str, function: Function) -> Batch:
                 append(function(item))
         except (MemoryError, MissingExtraError):
             raise
-        except Exception as error:  # noqa: BLE001 - libraries raise errors of many kinds
-            fail(codec, len(done), error)
+        except CodecError as error:
+            raise CodecError(str(error), index=len(done), codec=error.codec or codec) from error
+        except Exception as error:
+            reason = str(error) or type(error).__name__
+            raise CodecError(f"{codec}: {reason}", index=len(done), codec=codec) from error
         return done
 
     return batch
-
-
-def fail(codec: str, index: int, error: Exception) -> NoReturn:
-    """Raise CodecError with the index of a bad chunk in its batch, from the error that it caused."""
-    if isinstance(error, CodecError):
-        raise CodecError(str(error), index=index, codec=error.codec or codec) from error
-    reason = str(error) or type(error).__name__
-    raise CodecError(f"{codec}: {reason}", index=index, codec=codec) from error
 
 
 def wrong_size(codec: str, expected: int, got: object) -> CodecError:
