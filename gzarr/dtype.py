@@ -18,7 +18,7 @@ from gzarr.dtypes.datatype import BYTES, STRING, DataType
 from gzarr.errors import MetadataError
 
 _Endianness: TypeAlias = Literal["little", "big"]
-_ORDERS: dict[str, Literal["<", ">"]] = {"little": "<", "big": ">"}
+_ORDERS: dict[str, Literal["<", ">", "="]] = {"little": "<", "big": ">", sys.byteorder: "="}
 
 
 class ZDType:
