@@ -11,6 +11,7 @@ from itertools import product
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 _Numbers: TypeAlias = Any  # an array
 
@@ -30,8 +31,7 @@ def reduce_by_numpy(block: _Numbers, factors: Sequence[int], method: str, out: _
             reduce_by_numpy(block.imag, factors, method, out.imag)
         case "mean":
             with np.errstate(all="ignore"):  # sums may overflow, and NaNs are data
-                counts = _sums(np.broadcast_to(np.True_, block.shape), factors, np.dtype("i8"), np)
-                out[...] = _mean(block, factors, counts, np)
+                out[...] = _mean(block, factors, _counts(block.shape, factors), np)
         case _:
             for inside, target in _alike(block.shape, factors):
                 windows = np.sort(_windows(block[inside], target), -1)
@@ -106,6 +106,14 @@ def _sums(block: _Numbers, factors: Sequence[int], dtype: np.dtype[Any], xp: Any
     for part, at in _parts(block, factors):
         sums[at] += part
     return sums
+
+
+def _counts(shape: Sequence[int], factors: Sequence[int]) -> NDArray[np.int64]:
+    """Number of elements of every window."""
+    counts = np.ones((), np.int64)
+    for n, factor in zip(shape, factors, strict=True):
+        counts = np.multiply.outer(counts, np.minimum(n - np.arange(0, n, factor), factor))
+    return counts
 
 
 def _alike(shape: Sequence[int], factors: Sequence[int]) -> Iterator[tuple[tuple[slice, ...], tuple[slice, ...]]]:
