@@ -179,7 +179,11 @@ class KvikioReader:
             memory = pipeline_slot.device.empty(total)
         except OverLimitError:
             pipeline_slot.memory.compact()  # earlier reads have cut it into pieces
-            memory = pipeline_slot.device.empty(total)
+            try:
+                memory = pipeline_slot.device.empty(total)
+            except OverLimitError as error:  # others have taken the memory; the host uploads what fits
+                self.failure = str(error)
+                return None
         # A kernel of the previous batch, or the filling of new memory, may still run on the pipeline slot's stream.
         pipeline_slot.device.synchronize()
         try:

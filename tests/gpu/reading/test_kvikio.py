@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import gzarr
 from gzarr.cpu.backend import CpuBackend
+from gzarr.errors import OutOfMemoryError
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.hostbuild import find_compiler
@@ -178,3 +179,22 @@ def test_ranges_are_merged_across_short_gaps(drawn: list[tuple[int, int, int]]) 
     assert (order == np.arange(order.size)).all()
     same = runs.files[1:] == runs.files[:-1]
     assert (runs.starts[1:] - (runs.starts + runs.sizes)[:-1] > MAX_GAP_NBYTES)[same].all()
+
+
+@needs_compiler
+def test_files_are_read_on_the_host_if_others_have_taken_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(tmp_path / "a", shards=(32, 48))
+    device, direct = EmulatedDevice(), DirectFiles()
+    reader, allocate = direct.reader(), device.allocate
+
+    def allocate_little(nbytes: int) -> Any:
+        if nbytes > DATA.nbytes // 2:
+            raise OutOfMemoryError("none left")
+        return allocate(nbytes)
+
+    monkeypatch.setattr(device, "allocate", allocate_little)
+    np.testing.assert_array_equal(opened(tmp_path / "a", reader, device)[:], DATA)
+    assert not direct.opened
+    assert "do not fit" in str(reader.failure)
