@@ -17,7 +17,6 @@ from gzarr.cli import (  # noqa: F401 - which register themselves
     advise,
     bench,
     compare,
-    completion,
     consolidate,
     convert,
     copy,

@@ -14,7 +14,6 @@ from gzarr.cli.options import NodePath, channel_names, no_array
 from gzarr.cli.stats import Raw, Scale
 from gzarr.errors import GzarrError, MetadataError
 from gzarr.errors.escaping import escaped
-from gzarr.storage.extras import require
 
 if TYPE_CHECKING:
     import numpy as np
@@ -64,6 +63,8 @@ def quicklook(
     if out is not None and out.suffix.lower() not in ("", ".png"):
         raise typer.BadParameter(f"{str(out)!r} would be a PNG file: end its name in .png", param_hint="PNG")
     import numpy as np
+
+    from gzarr.storage.extras import require  # with NumPy, which the help does without
 
     image = require("PIL.Image", "cli", "gzarr quicklook")
     node = gzarr.open(path, mode="r", device="cpu")

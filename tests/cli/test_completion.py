@@ -1,4 +1,4 @@
-"""``gzarr completion``."""
+"""Completion of commands in shells, which Typer does."""
 
 from __future__ import annotations
 
@@ -6,19 +6,17 @@ import os
 import subprocess
 import sys
 
-from gzarr.cli.completion import completion
+
+def asked(**asking: str) -> str:
+    """What the program answers to variables of a shell."""
+    command = [sys.executable, "-m", "gzarr"]
+    return subprocess.run(command, env={**os.environ, **asking}, capture_output=True, text=True, check=False).stdout
 
 
-def test_a_script_for_a_shell(capfd) -> None:
-    assert completion("bash") == 0
-    out, err = capfd.readouterr()
-    assert "_GZARR_COMPLETE=complete_bash" in out
-    assert err == ""
+def test_a_script_for_a_shell() -> None:
+    assert "_GZARR_COMPLETE=complete_bash" in asked(_GZARR_COMPLETE="source_bash")
 
 
 def test_commands_are_completed() -> None:
     """As the script for bash asks."""
-    asking = {"_GZARR_COMPLETE": "complete_bash", "COMP_WORDS": "gzarr ome thu", "COMP_CWORD": "2"}
-    command = [sys.executable, "-m", "gzarr"]
-    done = subprocess.run(command, env={**os.environ, **asking}, capture_output=True, text=True, check=False)
-    assert done.stdout == "thumbnail\n"
+    assert asked(_GZARR_COMPLETE="complete_bash", COMP_WORDS="gzarr ome thu", COMP_CWORD="2") == "thumbnail\n"
