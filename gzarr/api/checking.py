@@ -27,6 +27,8 @@ def verify(
     progress: ProgressLike = None,
     allow_pickle: bool = False,
     storage_options: Mapping[str, Any] | None = None,
+    on: Any = None,
+    part: tuple[int, int] | None = None,
 ) -> Verification:
     """Read and check everything that is stored of an array, or of a group and all below it.
 
@@ -46,6 +48,10 @@ def verify(
         Whether pickled objects are loaded. Loading a pickle can run any code, so allow it for trusted data only.
     storage_options : mapping, optional
         Options for the server of a URL.
+    on : optional
+        What decodes the chunks, such as a `distributed.Client`: see `gzarr.transfer`.
+    part : (int, int), optional
+        Which part of the chunks is decoded here, ``(k, n)`` with k from 0; everything else is checked by each.
 
     Returns
     -------
@@ -70,7 +76,7 @@ def verify(
     (False, ['speed/c/0'])
     """
     with _opened(store, path, "r", storage_options, allow_pickle=allow_pickle) as place:
-        return verify_place(place, progress)
+        return verify_place(place, progress, on, part)
 
 
 def repair(
@@ -147,6 +153,7 @@ def compare(
     strict: bool = False,
     metadata_only: bool = False,
     progress: ProgressLike = None,
+    on: Any = None,
 ) -> Comparison:
     """Compare two arrays, or two groups and all below them: members, metadata and values.
 
@@ -165,6 +172,8 @@ def compare(
         Whether values are left out.
     progress : bool or callable, optional
         True for a bar in the terminal; or a function of (bytes done, bytes in all, path of the array).
+    on : optional
+        What decodes the chunks, such as a `distributed.Client`: see `gzarr.transfer`.
 
     Returns
     -------
@@ -191,7 +200,7 @@ def compare(
     places = [_place_of(what if isinstance(what, (Array, Group)) else open_node(what, "r")) for what in (a, b)]
     try:
         return compare_places(
-            places[0], places[1], Tolerance(rtol, atol), progress, strict=strict, metadata_only=metadata_only
+            places[0], places[1], Tolerance(rtol, atol), progress, strict=strict, metadata_only=metadata_only, on=on
         )
     finally:
         for given, place in zip((a, b), places, strict=True):

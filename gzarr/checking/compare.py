@@ -132,7 +132,14 @@ class _Pair(NamedTuple):
 
 
 def compare_places(
-    a: Place, b: Place, tolerance: Tolerance, progress: ProgressLike = None, *, strict: bool, metadata_only: bool
+    a: Place,
+    b: Place,
+    tolerance: Tolerance,
+    progress: ProgressLike = None,
+    *,
+    strict: bool,
+    metadata_only: bool,
+    on: Any = None,
 ) -> Comparison:
     """Compare two nodes and all below them. Raises: NodeNotFoundError, MetadataError, StoreError."""
     metas = [expect_node(place.store, place.path, read_node(place.store, place.path)) for place in (a, b)]
@@ -155,7 +162,7 @@ def compare_places(
     with counted(progress, nbytes) as add:
         for pair in wanted:
             try:
-                values = compare_values((pair.a, pair.b), tolerance, partial(_add, add, pair.path))
+                values = compare_values((pair.a, pair.b), tolerance, partial(_add, add, pair.path), on)
             except ChunkError as error:
                 found.append(Difference(pair.path, "unreadable", str(error), "", None))
                 continue

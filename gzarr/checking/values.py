@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from operator import ne
 from typing import Any, NamedTuple
 
@@ -12,12 +13,15 @@ import numpy as np
 
 from gzarr.checking.chunks import read_region
 from gzarr.checking.report import Place
+from gzarr.chunk_io.array_io import ArrayIO
 from gzarr.chunk_io.prepare import prepare_array
 from gzarr.errors.escaping import escaped
 from gzarr.indexing.grid import largest_chunk
 from gzarr.indexing.keys import Coords
-from gzarr.indexing.regions import Region, cut
+from gzarr.indexing.regions import Region, Regions, cut, size_of
 from gzarr.metadata.model import ArrayMeta
+from gzarr.scale.blocks import BlockPlan
+from gzarr.scale.running import run
 
 #: Decoded bytes of each side that are held at a time, or one chunk.
 REGION_NBYTES = 32 << 20
@@ -59,33 +63,69 @@ class ValueDifferences:
         return escaped(f"{self.count:,} of {self.size:,} elements differ{largest}; first: {first}")
 
 
+class _CompareBlock:
+    """Compares the region with a number, in whichever process."""
+
+    def __init__(self, sides: Sequence[tuple[Place, ArrayMeta]], tolerance: Tolerance, regions: Regions) -> None:
+        self._sides, self._tolerance, self._regions = sides, tolerance, regions
+
+    @cached_property
+    def _opened(self) -> list[tuple[ArrayIO, Any]]:
+        n, found = math.prod(self._regions.shape), []
+        for place, meta in self._sides:
+            io = prepare_array(meta, place.store, place.path, place.backend, None, place.allow_pickle)
+            found.append((io, io.backend.empty((n,), meta.data_type.dtype)))
+        return found
+
+    def __call__(self, number: int) -> ValueDifferences | None:
+        """How its values differ. On one thread at a time."""
+        region = self._regions.at(number)
+        one, two = (read_region(io, region, buffer) for io, buffer in self._opened)
+        differ = unequal(one, two, self._tolerance)
+        count = int(np.count_nonzero(differ))
+        if not count:
+            return None
+        first = tuple(_first(region, differ, one, two, MAX_FIRST))
+        return ValueDifferences(count, differ.size, first, _farthest(one[differ], two[differ]))
+
+    def unit(self, numbers: range) -> list[ValueDifferences | None]:
+        """How the values of some regions differ, read into memory of their own: other threads share this object."""
+        return list(map(_CompareBlock(self._sides, self._tolerance, self._regions), numbers))
+
+
 def compare_values(
-    sides: Sequence[tuple[Place, ArrayMeta]], tolerance: Tolerance, done: Callable[[int], None]
+    sides: Sequence[tuple[Place, ArrayMeta]], tolerance: Tolerance, done: Callable[[int], None], on: Any = None
 ) -> ValueDifferences | None:
     """Compare two arrays of one shape region by region. Raises: ChunkError, StoreError."""
     metas = [meta for _, meta in sides]
-    ios = [
-        prepare_array(meta, place.store, place.path, place.backend, None, place.allow_pickle) for place, meta in sides
-    ]
     itemsize = max(16 if meta.data_type.variable else meta.data_type.dtype.itemsize for meta in metas)
     # along the larger chunks, so that those of the other side are rarely read twice
     grids = sorted((meta.chunk_grid for meta in metas), key=lambda grid: math.prod(largest_chunk(grid)))
     regions = cut(grids[0], grids[1], itemsize, REGION_NBYTES, REGION_NBYTES)
-    n = math.prod(regions.shape)
-    buffers = [io.backend.empty((n,), meta.data_type.dtype) for io, meta in zip(ios, metas, strict=True)]
-    count, first = 0, list[tuple[Coords, str, str]]()
-    largest: float | None = None
-    for region in regions:
-        one, two = (read_region(io, region, buffer) for io, buffer in zip(ios, buffers, strict=True))
-        differ = unequal(one, two, tolerance)
-        n_differ = int(np.count_nonzero(differ))
-        if n_differ:
-            count += n_differ
-            far = _farthest(one[differ], two[differ])
-            largest = far if largest is None or (far is not None and far > largest) else largest
-            first += _first(region, differ, one, two, MAX_FIRST - len(first))
-        done(differ.size * metas[0].data_type.dtype.itemsize)
-    return ValueDifferences(count, math.prod(metas[0].shape), tuple(first), largest) if count else None
+    count, largest = 0, list[float]()
+    first: dict[int, tuple[tuple[Coords, str, str], ...]] = {}
+
+    def take(numbers: range, made: list[ValueDifferences | None]) -> None:
+        nonlocal count, largest
+        for number, found in zip(numbers, made, strict=True):
+            if found is not None:
+                count += found.count
+                if found.largest is not None:
+                    largest = [max([*largest, found.largest])]
+                first[number] = found.first
+                if len(first) > MAX_FIRST:
+                    del first[max(first)]
+
+    blocks = BlockPlan(
+        name=str(sides[0][0]),
+        n=len(regions),
+        do=_CompareBlock(sides, tolerance, regions),
+        size=lambda number: size_of(regions.at(number)) * metas[0].data_type.dtype.itemsize,
+        take=take,
+    )
+    run([blocks], on, add=lambda nbytes, _: done(nbytes))
+    named = tuple(one for number in sorted(first) for one in first[number])[:MAX_FIRST]
+    return ValueDifferences(count, math.prod(metas[0].shape), named, next(iter(largest), None)) if count else None
 
 
 def unequal(one: Any, two: Any, tolerance: Tolerance) -> Any:

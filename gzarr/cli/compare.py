@@ -8,7 +8,7 @@ import typer
 
 import gzarr
 from gzarr.cli.commands import command, show
-from gzarr.cli.options import AsJson
+from gzarr.cli.options import AsJson, On, Workers, engine
 from gzarr.display.progress import in_terminal
 
 
@@ -25,6 +25,8 @@ def compare(
     atol: Annotated[float, typer.Option(help="See --rtol.")] = 0.0,
     strict: Annotated[bool, typer.Option("--strict", help="Chunks, codecs and format count as well.")] = False,
     metadata_only: Annotated[bool, typer.Option("--metadata-only", help="Leave values out.")] = False,
+    on: On = None,
+    workers: Workers = None,
 ) -> int:
     """Compare two arrays or groups: members, metadata, values.
 
@@ -36,7 +38,14 @@ def compare(
     $ gzarr compare data.zarr copy.zarr --rtol 1e-6 --json
     """
     found = gzarr.compare(
-        a, b, progress=in_terminal(), rtol=rtol, atol=atol, strict=strict, metadata_only=metadata_only
+        a,
+        b,
+        progress=in_terminal(),
+        rtol=rtol,
+        atol=atol,
+        strict=strict,
+        metadata_only=metadata_only,
+        **engine(on, workers),
     )
     show(found, as_json=as_json)
     return int(not found.equal)

@@ -12,7 +12,7 @@ import typer
 
 from gzarr.cli.colors import colored, print_report
 from gzarr.cli.commands import command
-from gzarr.cli.options import ArrayPath, AsJson, Device, Memory, Skip, numbers, open_array
+from gzarr.cli.options import ArrayPath, AsJson, Device, Memory, On, Skip, Workers, engine, numbers, open_array
 from gzarr.display.progress import in_terminal
 
 #: Columns of the longest bar.
@@ -54,6 +54,8 @@ def stats(
     as_json: AsJson = False,
     memory: Memory = 256,
     device: Device = None,
+    on: On = None,
+    workers: Workers = None,
 ) -> None:
     """Print the minimum, maximum, mean and standard deviation of an array of any size.
 
@@ -67,7 +69,8 @@ def stats(
     """
     array = open_array(path, device or "cpu")
     skip, scale = (False if raw and skip is None else skip), Scale() if raw else Scale.of(array)
-    found = asdict(array.stats(skip=skip, max_nbytes=memory << 20, progress=in_terminal()))
+    run_by = engine(on, workers)
+    found = asdict(array.stats(skip=skip, max_nbytes=memory << 20, progress=in_terminal(), **run_by))
     del found["histogram"]
     found |= {name: scale.value(found[name]) for name in ("min", "max", "mean")}
     found["std"] = found["std"] * abs(scale.factor)

@@ -8,7 +8,7 @@ import typer
 
 import gzarr
 from gzarr.cli.commands import command, show
-from gzarr.cli.options import AsJson, NodePath, misuse
+from gzarr.cli.options import AsJson, NodePath, On, PartOf, Workers, engine, misuse
 from gzarr.display.progress import in_terminal
 
 
@@ -39,6 +39,9 @@ def verify(
         list[str] | None, typer.Option(metavar="KEY", help="Delete this leftover file, as the report lists it.")
     ] = None,
     apply: Annotated[bool, typer.Option("--apply", help="Do what --repair and --remove say.")] = False,
+    on: On = None,
+    workers: Workers = None,
+    part: PartOf = None,
 ) -> int:
     """Read and check everything that is stored, and repair what is asked for.
 
@@ -50,12 +53,14 @@ def verify(
     $ gzarr verify data.zarr --repair chunks,leftovers
     $ gzarr verify data.zarr --repair chunks,leftovers --apply
     """
+    if (repair or remove) and engine(on, workers, part):
+        raise misuse("a repair runs here alone", "--repair")
     if apply and not repair and not remove:
         raise misuse("only with --repair or --remove", "--apply")
     if repair or remove:
         report = gzarr.repair(path, *(repair or []), remove=remove or [], apply=apply, progress=in_terminal())
         show(report, as_json=as_json)
         return int(not report.ok or bool(report.left) or (report.dry_run and bool(report.actions)))
-    found = gzarr.verify(path, progress=in_terminal())
+    found = gzarr.verify(path, progress=in_terminal(), **engine(on, workers, part))
     show(found, as_json=as_json)
     return int(not found.ok)

@@ -781,6 +781,7 @@ class Array(Node[ArrayMeta]):
         skip: Any = None,
         max_nbytes: int = 256 << 20,
         progress: ProgressLike = None,
+        on: Any = None,
     ) -> Stats:
         """Compute the least and the greatest element, mean and standard deviation, without loading the array.
 
@@ -802,6 +803,8 @@ class Array(Node[ArrayMeta]):
             Memory for decoded chunks.
         progress : bool or callable, optional
             True for a bar in the terminal; or a function of (bytes done, bytes in all, path of the array).
+        on : optional
+            What reads the chunks, such as a `distributed.Client`: see `gzarr.transfer`.
 
         Returns
         -------
@@ -827,7 +830,7 @@ class Array(Node[ArrayMeta]):
         """
         from gzarr.hierarchy.stats import stats_of  # few programs ask
 
-        return stats_of(self, bins, range, max_nbytes, progress, skip)
+        return stats_of(self, bins, range, max_nbytes, progress, skip, on)
 
     def digest(self, hashname: str = "sha1") -> bytes:
         """Compute a hash of the stored chunks and metadata, without decoding them.

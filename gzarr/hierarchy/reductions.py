@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from itertools import product
 from typing import Any, Generic, TypeVar
 
@@ -22,8 +23,10 @@ from gzarr.config import config
 from gzarr.display.progress import ProgressLike, counted
 from gzarr.hierarchy.node import GzarrArray
 from gzarr.hierarchy.resizing import objects_stored
-from gzarr.indexing.grid import nchunks
+from gzarr.indexing.keys import Coords
 from gzarr.indexing.regions import Region, Regions, chunk_spans, cut
+from gzarr.scale.blocks import BlockPlan, one_by_one
+from gzarr.scale.running import run
 
 P = TypeVar("P")
 
@@ -44,6 +47,7 @@ def fold(
     of_fill: Callable[[int], P] | None = None,
     max_nbytes: int = MAX_NBYTES,
     progress: ProgressLike = None,
+    on: Any = None,
 ) -> P | None:
     """Reduce an array block by block, and combine the results in order.
 
@@ -64,6 +68,8 @@ def fold(
         Memory for blocks. If a chunk takes more, one is reduced after the other.
     progress : bool or callable, optional
         True for a bar, or a function of (bytes done, bytes in all, name).
+    on : optional
+        What does the blocks: see `gzarr.scale.engines.open_engine`.
 
     Returns
     -------
@@ -90,7 +96,7 @@ def fold(
         for part in parts:
             result = part if result is None else combine(result, part)
 
-    _for_each_block(array, others, lambda regions: regions, parts_of, take, max_nbytes, progress)
+    _for_each_block(array, others, None, parts_of, take, max_nbytes, progress, on)
     return result
 
 
@@ -103,6 +109,7 @@ def fold_along(
     others: Sequence[GzarrArray] = (),
     max_nbytes: int = MAX_NBYTES,
     progress: ProgressLike = None,
+    on: Any = None,
 ) -> AnyArray:
     """Reduce an array along some axes block by block, and combine the results of blocks along these axes, in order.
 
@@ -112,7 +119,7 @@ def fold_along(
         The array, of one element or more.
     axes : sequence of int
         The axes that ``reduce`` takes away.
-    reduce, combine, others, max_nbytes, progress
+    reduce, combine, others, max_nbytes, progress, on
         As of `fold`. ``reduce`` returns an array of the shape of its block without the axes.
 
     Returns
@@ -129,60 +136,62 @@ def fold_along(
     made, stored = _Along(array, kept), _StoredRegions(array)
     column: AnyArray = None  # what is made of the blocks along the axes, as far as they have come
 
-    def one_after_the_other(regions: Regions) -> Iterator[Region]:
-        """The blocks along the axes come together."""
-        spans = [range(n) for n in regions.lengths]
-        for number in product(*[spans[axis] for axis in (*kept, *axes)]):
-            place = dict(zip((*kept, *axes), number, strict=True))
-            yield regions.region([place[axis] for axis in sorted(place)])
-
     def part_of(region: Region) -> AnyArray:
         if others or stored.has_any(region):
-            part = reduce(*(one[region] for one in (array, *others)))
-        else:
-            part = reduce(_fill(array, region))
-        made.check(part, region, "func")
-        return part
+            return reduce(*(one[region] for one in (array, *others)))
+        return reduce(_fill(array, region))
 
     def take(region: Region, part: AnyArray) -> None:
         nonlocal column
+        made.check(part, region, "func")
         column = part if column is None else combine(column, part)
         if all(region[axis].stop == array.shape[axis] for axis in axes):
             made.store(column, region)
             column = None
 
-    _for_each_block(array, others, one_after_the_other, part_of, take, max_nbytes, progress)
+    # the blocks along the axes come together
+    _for_each_block(array, others, (*kept, *axes), part_of, take, max_nbytes, progress, on)
     return made.result
 
 
 def _for_each_block(
     array: GzarrArray,
     others: Sequence[GzarrArray],
-    ordered: Callable[[Regions], Iterable[Region]],
+    order: Sequence[int] | None,
     part_of: Callable[[Region], P],
     take: Callable[[Region, P], None],
     max_nbytes: int,
     progress: ProgressLike,
+    on: Any,
 ) -> None:
-    """Make something of every block of whole chunks, on several threads, and take it in the order of the blocks."""
+    """Make something of every block of whole chunks, and take it in the order of the blocks. order: of the axes."""
     chunks, threads = array.metadata.chunk_grid, int(config.get("threading.max_workers") or os.cpu_count() or 1)
     share = max_nbytes // (threads * _BLOCKS_A_THREAD)
     itemsize = sum(one.itemsize for one in (array, *others))
     regions = cut(chunks, chunks, itemsize, min(share, _BLOCK_NBYTES))
     parts = _InOrder(array.backend, take)
-    with counted(progress, array.nbytes) as add:
 
-        def carry_out(item: tuple[int, Region]) -> None:
-            number, region = item
-            parts.put(number, region, part_of(region))
-            add(math.prod(_shape(region)) * array.itemsize, str(array.store_path))
+    def put(numbers: range, made: list[P]) -> None:
+        for number, part in zip(numbers, made, strict=True):
+            parts.put(number, regions.at(number, order), part)
 
+    def threaded(task: Callable[[int], None], numbers: Iterable[int]) -> None:
         if regions.nbytes <= share:
             work = Work(len(regions), regions.nbytes, 1, waits=array.store.concurrency > 1)
-            array.backend.run(carry_out, enumerate(ordered(regions)), work)
+            array.backend.run(task, numbers, work)
         else:
-            for item in enumerate(ordered(regions)):
-                carry_out(item)
+            one_by_one(task, numbers)
+
+    blocks = BlockPlan(
+        name=str(array.store_path),
+        n=len(regions),
+        do=lambda number: part_of(regions.at(number, order)),
+        size=lambda number: math.prod(_shape(regions.at(number, order))) * array.itemsize,
+        take=put,
+        threads=threaded,
+    )
+    with counted(progress, array.nbytes) as add:
+        run([blocks], on, add=add)
 
 
 def _shape(region: Region) -> tuple[int, ...]:
@@ -263,9 +272,11 @@ class _StoredRegions:
     """Which parts of an array are stored. Lists its keys."""
 
     def __init__(self, array: GzarrArray) -> None:
-        self._grid = array.metadata.grid
-        self._coords = set(objects_stored(array.metadata, array.store, array.path))
-        self._all = len(self._coords) == nchunks(self._grid)
+        self._array, self._grid = array, array.metadata.grid
+
+    @cached_property
+    def _coords(self) -> set[Coords]:
+        return set(objects_stored(self._array.metadata, self._array.store, self._array.path))
 
     def has_any(self, region: Region) -> bool:
         """Whether something of a region is stored."""
@@ -274,7 +285,7 @@ class _StoredRegions:
     def cut(self, region: Region) -> Iterator[tuple[Region, bool]]:
         """Yield a region in parts, with whether each is stored."""
         touched = list(product(*chunk_spans(self._grid, region)))
-        there = [self._all or coords in self._coords for coords in touched]
+        there = [coords in self._coords for coords in touched]
         if all(there) or not any(there):
             yield region, there[0]
             return

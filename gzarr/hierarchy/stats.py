@@ -61,6 +61,7 @@ def stats_of(
     max_nbytes: int,
     progress: ProgressLike,
     skip: Any = None,
+    on: Any = None,
 ) -> Stats:
     """The statistics of an array: see `gzarr.Array.stats`."""
     dtype = array.dtype
@@ -69,7 +70,7 @@ def stats_of(
     missing = missing_by_convention(skip, array)
     if missing is not None and missing.value != missing.value and missing.mask is None and missing.others is None:
         missing = None  # n_nan says it
-    fold_all = partial(fold_present, array, missing, max_nbytes=max_nbytes, progress=progress)
+    fold_all = partial(fold_present, array, missing, max_nbytes=max_nbytes, progress=progress, on=on)
     fill, xp = fill_of(array), array.backend.xp
     if dtype.kind in "biu" and dtype.itemsize <= 2:
         # So few different values that each is counted.

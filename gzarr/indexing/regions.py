@@ -58,13 +58,12 @@ class Regions:
         lasts = [min(i + n, axis.nchunks) - 1 for i, n, axis in zip(firsts, self.counts, self.grid, strict=True)]
         return chunks_region(self.grid, firsts, lasts)
 
-    def at(self, number: int) -> Region:
-        """A region by its place in the order of all."""
-        position = []
-        for length in reversed(self.lengths):
-            number, i = divmod(number, length)
-            position.append(i)
-        return self.region(position[::-1])
+    def at(self, number: int, order: Sequence[int] | None = None) -> Region:
+        """A region by its place in the order of all. order: of the axes, the last of which varies fastest."""
+        lengths, position = self.lengths, [0] * len(self.counts)
+        for axis in reversed(range(len(lengths)) if order is None else order):
+            number, position[axis] = divmod(number, lengths[axis])
+        return self.region(position)
 
     def within(self, around: Region) -> Iterator[Region]:
         """The regions in a part of the array, each cut to it."""

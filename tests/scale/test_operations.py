@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,10 @@ import numpy as np
 import pytest
 
 import gzarr
+import gzarr.checking.chunks
+import gzarr.checking.values
+import gzarr.images
+from gzarr.cli.main import main
 
 SMALL: dict[str, Any] = {"budget_nbytes": 200_000}
 ROOT = Path(__file__).parents[2]
@@ -55,13 +61,81 @@ def convert(source: Path, out: Path, **how: Any) -> dict[str, bytes]:
     return stored(out)
 
 
-OPERATIONS: dict[str, Callable[..., Any]] = {one.__name__: one for one in (rechunk, encoded, convert)}
+def stats(source: Path, out: Path, **how: Any) -> str:
+    one = gzarr.open_array(source, "r", path="small/sharded")
+    return repr(one.stats(bins=9, max_nbytes=8000, **how)) + repr(one.stats(max_nbytes=8000, **how))
+
+
+def projection(source: Path, out: Path, **how: Any) -> bytes:
+    one, some = gzarr.open_array(source, "r", path="big"), {"max_nbytes": 8000, **how}
+    highest: Any = gzarr.images.reduce_blocks(lambda block: block.max(axis=0), one, np.maximum, axis=0, **some)
+    total: Any = gzarr.images.reduce_blocks(lambda block: np.float32(block.sum() / 7), one, np.add, **some)
+    return bytes(highest.tobytes() + total.tobytes())
+
+
+def verify(source: Path, out: Path, **how: Any) -> Any:
+    copied = shutil.copytree(source, out)
+    (copied / "big/c/1/1").write_bytes(b"damaged")
+    (copied / "big/c/13/2").write_bytes(b"damaged")
+    found = gzarr.verify(copied, **how).to_json()
+    assert len(found["problems"]) == 2
+    return {**found, "name": ""}
+
+
+def compare(source: Path, out: Path, **how: Any) -> Any:
+    gzarr.open_array(shutil.copytree(source, out), "r+", path="big")[45:250:7, 3] = 999
+    found = gzarr.compare(str(source), str(out), **how).to_json()
+    assert found["differences"][0]["values"]["count"] == 30
+    return {**found, "b": ""}
+
+
+OPERATIONS: dict[str, Callable[..., Any]] = {
+    one.__name__: one for one in (rechunk, encoded, convert, stats, projection, verify, compare)
+}
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_engines_give_what_one_process_gives(name: str, source: Path, tmp_path: Path, engine: Any) -> None:
+def test_engines_give_what_one_process_gives(
+    name: str, source: Path, tmp_path: Path, engine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     operation = OPERATIONS[name]
-    assert operation(source, tmp_path / "there.zarr", on=engine) == operation(source, tmp_path / "here.zarr")
+    expected = operation(source, tmp_path / "here.zarr")
+    for checked in (gzarr.checking.chunks, gzarr.checking.values):
+        monkeypatch.setattr(checked, "REGION_NBYTES", 20_000)
+    assert operation(source, tmp_path / "there.zarr", on=engine) == expected
+    with ThreadPoolExecutor(4) as threads:
+        assert operation(source, tmp_path / "threads.zarr", on=threads) == expected
+
+
+def test_commands_run_on_processes_on_a_scheduler_and_as_parts(
+    source: Path, tmp_path: Path, dask_client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def copied(name: str, *options: str) -> Path:
+        out = tmp_path / name
+        assert main(["copy", str(source / "big"), str(out), "--chunks", "30,30", *options]) == 0
+        return out
+
+    here = copied("here.zarr")
+    scheduler = dask_client.scheduler.address.replace("tcp://", "dask://")
+    for options in (["--workers", "2"], ["--on", scheduler]):
+        assert stored(copied(f"{options[0]}.zarr", *options)) == stored(here)
+    assert main(["compare", str(here), str(source / "big"), "--on", scheduler]) == 0
+    assert main(["stats", str(here), "--on", scheduler]) == 0
+    assert main(["verify", str(here), "--on", scheduler]) == 0
+    assert not (copied("parts.zarr", "--part", "1/2") / "zarr.json").exists()
+    for name, value in (("ID", 4), ("MIN", 4), ("COUNT", 2)):
+        monkeypatch.setenv(f"SLURM_ARRAY_TASK_{name}", str(value))
+    assert stored(copied("parts.zarr", "--part", "slurm")) == stored(here)
+    (here / "c/9/9").write_bytes(b"damaged")
+    assert [main(["verify", str(here), "--part", part]) for part in ("0/1", "2/2")] == [1, 2]
+    assert main(["verify", str(here), "--part", "1/2", "--workers", "2"]) == 2
+
+
+def test_ray_gives_what_one_process_gives(source: Path, tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    for name in ("rechunk", "stats", "verify", "compare"):
+        there = OPERATIONS[name](source, tmp_path / f"{name}-ray.zarr", on="ray")
+        assert there == OPERATIONS[name](source, tmp_path / f"{name}-here.zarr"), name
 
 
 def run_python(code: str, *arguments: Any) -> subprocess.Popen[str]:

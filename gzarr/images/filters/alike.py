@@ -61,6 +61,12 @@ class Alike:
                 self._followed, self._is_known = self._look(blocks, part), True
         return part
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _lock=new_lock())
+
     def combine(self, one: Any, two: Any) -> Any:
         """Combine two results. Raises ValueError if they are merged, but follow their blocks."""
         made, followed = self._combine(one, two), self._followed

@@ -27,6 +27,7 @@ def reduce_blocks(
     max_nbytes: int = MAX_NBYTES,
     progress: ProgressLike = None,
     device: str | None = None,
+    on: Any = None,
 ) -> P:
     """Reduce an array of any size without loading it: apply a function to blocks, and combine what it returns.
 
@@ -55,6 +56,8 @@ def reduce_blocks(
         True for a bar, or a function of (bytes done, bytes in all, name).
     device : str, optional
         Where the function runs: "auto", "cpu", "cuda" or "cuda:N". By default where the array is read to.
+    on : optional
+        What applies the function, such as a `distributed.Client`: see `gzarr.transfer`. Results are combined here.
 
     Returns
     -------
@@ -100,7 +103,7 @@ def reduce_blocks(
         raise ValueError(f"reduce_blocks: {found.store_path} has no elements, so there is nothing to combine")
     found = found if device is None else found.to(device)
     others = [one.to(found.backend) for one in others]
-    options: dict[str, Any] = {"others": others, "max_nbytes": max_nbytes, "progress": progress}
+    options: dict[str, Any] = {"others": others, "max_nbytes": max_nbytes, "progress": progress, "on": on}
     if axis is not None:
         if skip is not None:
             raise ValueError(
@@ -114,6 +117,9 @@ def reduce_blocks(
     missing = None if skip is None else missing_of(skip, found)
     cut = [n for n, one in enumerate(found.metadata.chunk_grid) if one.nchunks > 1]
     alike = Alike(func, combine, cut if missing is None else [0])
+    if on is not None and missing is None:  # what workers find out about the function stays with them
+        first = tuple(slice(0, axis.bounds(0)[1]) for axis in found.metadata.chunk_grid)
+        alike.reduce(*(one[first] for one in (found, *others)))
     made = fold_present(found, missing, alike.reduce, alike.combine, **options)
     if made is None and missing is not None:
         raise ValueError(
