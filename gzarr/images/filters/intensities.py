@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal, Unpack
 
 import numpy as np
@@ -9,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from gzarr.api.namespaces import array_namespace, scipy_namespace
 from gzarr.hierarchy.array import Array
+from gzarr.hierarchy.missing import missing_of
 from gzarr.images.filters.overlap import BlockKeywords, map_blocks, map_overlap
 from gzarr.images.filters.where import Where
 from gzarr.images.image import Image
@@ -19,16 +21,38 @@ _BINS = 4096
 
 
 def _histogram(image: Array | Image) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """How many elements have each value: exact for integers of up to 16 bits, otherwise in bins, by their middles."""
+    """How many elements have each value: exact for integers of up to 16 bits, otherwise in bins, by their middles.
+
+    The first and the last bin stand for the least and the largest element.
+    """
     array = image.levels[0] if isinstance(image, Image) else image
     stats = array.stats()
     low, high = float(stats.min), float(stats.max)
+    if low == high:
+        return np.ones(1), np.full(1, low)
     if array.dtype.kind in "biu" and high - low < 1 << 16:
         n, low, high = int(high - low) + 1, low - 0.5, high + 0.5
     else:
-        n, high = _BINS, max(high, np.nextafter(low, np.inf))
+        n = _BINS
     found: Any = array.stats(n, (low, high)).histogram
-    return found[0].astype(float), (found[1][:-1] + found[1][1:]) / 2
+    values = (found[1][:-1] + found[1][1:]) / 2
+    if n == _BINS:
+        values[[0, -1]] = low, high
+    return found[0].astype(float), values
+
+
+def _but_missing(func: Callable[[Any], Any], image: Array | Image) -> Callable[[Any], Any]:
+    """A function of blocks that leaves alone what the image records as missing."""
+    array = image.levels[0] if isinstance(image, Image) else image
+    missing = missing_of(None, array)
+    if missing is None:
+        return func
+
+    def kept(block: Any) -> Any:
+        made, xp = func(block), array_namespace(block)
+        return xp.where(missing.find(array.backend, block, ()), block.astype(made.dtype), made)
+
+    return kept
 
 
 def find_threshold(image: Array | Image, method: Literal["otsu", "li", "mean"] = "otsu") -> float:
@@ -151,7 +175,7 @@ def rescale_intensity(
         part = (xp.clip(block.astype(np.float64), low, high) - low) / max(high - low, np.finfo(float).tiny)
         return cast_to(xp, part * (most - least) + least, dtype)
 
-    return map_blocks(stretch, image, out, **kwargs)
+    return map_blocks(_but_missing(stretch, image), image, out, **kwargs)
 
 
 def equalize(image: Array | Image, out: Any, **kwargs: Unpack[BlockKeywords]) -> Array | Image:
@@ -218,7 +242,7 @@ def _mapped(
         flat = xp.interp(block.reshape(-1).astype(np.float64), xp.asarray(values), xp.asarray(made))
         return cast_to(xp, flat.reshape(block.shape), dtype)
 
-    return map_blocks(mapped, image, out, **given)
+    return map_blocks(_but_missing(mapped, image), image, out, **given)
 
 
 def flat_field(
@@ -256,8 +280,8 @@ def flat_field(
     def correct(block: Any, where: Where) -> Any:
         xp, part = array_namespace(block), where.box[image.ndim - gain.ndim :]
         shape = block.shape[image.ndim - gain.ndim :]
-        factor, moved = (np.resize(one[part], shape) for one in (gain, zero))
-        return cast_to(xp, (block - xp.asarray(moved)) * xp.asarray(factor), dtype)
+        factor, moved = (xp.asarray(np.resize(one[part], shape)) for one in (gain, zero))
+        return _but_missing(lambda given: cast_to(xp, (given - moved) * factor, dtype), image)(block)
 
     return map_blocks(correct, image, out, **kwargs)
 
@@ -291,4 +315,6 @@ def subtract_background(image: Array | Image, out: Any, sigma: float, **kwargs: 
         smooth = scipy_namespace(block).ndimage.gaussian_filter(wide, sigmas)
         return cast_to(array_namespace(block), (wide - smooth).clip(0), dtype)
 
-    return map_overlap(subtract, image, out, {image.ndim - 2: reach, image.ndim - 1: reach}, **kwargs)
+    return map_overlap(
+        _but_missing(subtract, image), image, out, {image.ndim - 2: reach, image.ndim - 1: reach}, **kwargs
+    )

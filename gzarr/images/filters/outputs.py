@@ -119,7 +119,7 @@ class OutputKind(NamedTuple):
     def keywords(self) -> dict[str, Any]:
         """The keywords that make level 0."""
         given, same = self.like, self.axes == tuple(range(self.like.ndim)) and self.cell is None
-        keywords: dict[str, Any] = {} if self.shape == given.shape else {"shape": self.shape}
+        keywords: dict[str, Any] = {"shape": self.shape}
         if self.dtype != given.dtype or given.is_view or not same:
             name = "compressor" if given.zarr_format == 2 else "compressors"
             keywords |= {"dtype": self.dtype, name: getattr(given, name)}
@@ -127,6 +127,7 @@ class OutputKind(NamedTuple):
             keywords["fill_value"] = 0
         if same:
             return like(given, keywords)
+        keywords.setdefault("fill_value", fill_of(given))
         for name in ("chunks", "shards"):
             lengths = getattr(given, name)
             if lengths is not None and (self.cell is None or name == "chunks"):
@@ -136,7 +137,7 @@ class OutputKind(NamedTuple):
         if given.zarr_format == 3 and given.dimension_names:
             keywords["dimension_names"] = [None if n is None else given.dimension_names[n] for n in self.axes]
         kept = {"zarr_format": given.zarr_format, "write_empty_chunks": given.write_empty_chunks}
-        return {**kept, "fill_value": fill_of(given).astype(self.dtype), **keywords}
+        return {**kept, **keywords}
 
 
 def new_output(kind: OutputKind, out: Any, recipe: Recipe) -> Array | Image:

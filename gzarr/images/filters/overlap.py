@@ -185,7 +185,12 @@ def map_overlap(
             resume,
             functions={"func": func},
             inputs={str(number): source for number, source in enumerate(given.sources)},
-            arguments={"depth": depths, "boundary": modes, "cval": cval},
+            arguments={
+                "depth": depths,
+                "boundary": modes,
+                "cval": cval,
+                "dtype": dtype and str(parse_dtype(dtype).dtype),
+            },
         ),
     )
     if skip is not None and not isinstance(out, Image) and not isinstance(given.template, Image):

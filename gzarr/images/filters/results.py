@@ -8,7 +8,6 @@ pass. Where nothing is stored of the boxes, and the function keeps the fill valu
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from math import ceil, prod
 from typing import Any, TypedDict
@@ -83,7 +82,7 @@ class BoxMapping:
     boxes : callable
         Given a region of the result, returns the boxes that it is made of.
     compute : callable
-        Given the region, the boxes and their elements, returns the block, or one for each output.
+        Given the region, the boxes and their elements, returns the block.
     axes : tuple of int or None
         For each axis of the result, that of the template; by default the same ones.
     dtype : dtype or None
@@ -131,7 +130,7 @@ class BoxMapping:
         return self.sources[0].backend
 
     def produce(self, region: Region) -> Any:
-        """The block of a region, or one for each output."""
+        """The block of a region."""
         boxes = self.boxes(region)
         try:
             made = self.compute(region, boxes, read_many([(self.sources[n], box) for n, box in boxes]))
@@ -139,8 +138,6 @@ class BoxMapping:
             where = ", ".join(f"{part.start}:{part.stop}" for part in region)
             error.add_note(f"{self.name}: in the block [{where}] of the result")
             raise
-        if isinstance(made, tuple):
-            return tuple(resident(self.backend, each) for each in made)
         return resident(self.backend, made)
 
     def nbytes(self, region: Region) -> int:
@@ -221,35 +218,26 @@ def write_result(mapping: BoxMapping, out: Any, given: ResultKeywords) -> Array 
     ValueError
         If an output has another shape or is an input, or ``max_nbytes`` is too little.
     """
-    return write_results(mapping, [out], given)[0]
-
-
-def write_results(mapping: BoxMapping, outs: Sequence[Any], given: ResultKeywords) -> list[Array | Image]:
-    """Compute several results, of which ``mapping.compute`` returns blocks in a tuple: see `write_result`."""
     recipe = _recipe(mapping, given)
-    for each in outs:
-        if isinstance(each, (Array, Image)):
-            check_output(mapping.name, each, mapping.shape, mapping.sources)
-        elif recipe.overwrite:
-            for source in mapping.sources:
-                check_apart(source, each)
-    dtypes, per_byte = _tried(mapping, given, len(outs))
-    made = [
-        each if isinstance(each, (Array, Image)) else new_output(mapping.kind(dtype), each, recipe)
-        for each, dtype in zip(outs, dtypes, strict=True)
-    ]
-    made = [each.to(mapping.backend) for each in made]
+    if isinstance(out, (Array, Image)):
+        check_output(mapping.name, out, mapping.shape, mapping.sources)
+    elif recipe.overwrite:
+        for source in mapping.sources:
+            check_apart(source, out)
+    dtype, per_byte = _tried(mapping, given)
+    made = out if isinstance(out, (Array, Image)) else new_output(mapping.kind(dtype), out, recipe)
+    made = made.to(mapping.backend)
     return made if 0 in mapping.shape else _filled(mapping, made, recipe, per_byte)
 
 
 def _recipe(mapping: BoxMapping, given: ResultKeywords) -> Recipe:
-    resume = given.get("resume", False)
+    resume, dtype = given.get("resume", False), given.get("dtype") or mapping.dtype
     run = identify(
         mapping.name,
         resume,
         functions=mapping.functions,
         inputs={str(number): source for number, source in enumerate(mapping.sources)},
-        arguments={**mapping.arguments, "shape": mapping.shape},
+        arguments={**mapping.arguments, "shape": mapping.shape, "dtype": dtype and str(np.dtype(dtype))},
     )
     names = ("levels", "factors", "method", "overwrite", "progress", "skip")
     known: Any = {name: given[name] for name in names if name in given}  # type: ignore[literal-required]
@@ -257,56 +245,44 @@ def _recipe(mapping: BoxMapping, given: ResultKeywords) -> Recipe:
     return Recipe(max_nbytes=limit, resume=resume, name=mapping.name, run=run, **known)
 
 
-def _tried(mapping: BoxMapping, given: ResultKeywords, n_outputs: int) -> tuple[list[np.dtype[Any]], float]:
-    """The data types of the outputs, and bytes that a block takes for each byte of its boxes, by a trial."""
+def _tried(mapping: BoxMapping, given: ResultKeywords) -> tuple[np.dtype[Any], float]:
+    """The data type of the output, and bytes that a block takes for each byte of its boxes, by a trial."""
     wanted = given.get("dtype") or mapping.dtype
     if 0 in mapping.shape:
-        return [np.dtype(wanted or mapping.sources[0].dtype)] * n_outputs, 1.0
+        return np.dtype(wanted or mapping.sources[0].dtype), 1.0
     side = max(round(N_ELEMENTS ** (1 / max(len(mapping.shape), 1))), 1)
     starts = [max(n - side, 0) // 2 * (mapping.cell is None) for n in mapping.shape]
     sides = mapping.cell or (side,) * len(starts)
     region = tuple(slice(at, min(at + n, end)) for at, n, end in zip(starts, sides, mapping.shape, strict=True))
     made, nbytes = mapping.backend.measured(lambda: mapping.produce(region))
-    blocks = list(made) if isinstance(made, tuple) else [made]
-    if len(blocks) != n_outputs:
-        raise ValueError(f"{mapping.name}: the function returns {len(blocks)} blocks, but out has {n_outputs} places")
-    boxes, returned = mapping.nbytes(region), sum(block.nbytes for block in blocks)
-    nbytes = boxes * ASSUMED + returned if nbytes is None else max(nbytes, returned)
-    dtypes = [np.dtype(wanted or block.dtype) for block in blocks]
-    return dtypes, nbytes / max(boxes + returned, 1)
+    boxes = mapping.nbytes(region)
+    nbytes = boxes * ASSUMED + made.nbytes if nbytes is None else max(nbytes, made.nbytes)
+    return np.dtype(wanted or made.dtype), nbytes / max(boxes + made.nbytes, 1)
 
 
-def _filled(
-    mapping: BoxMapping, outputs: Sequence[Array | Image], recipe: Recipe, per_byte: float
-) -> list[Array | Image]:
-    """Fill outputs, and return them with their levels."""
-    builds = [output_build(each, recipe) for each in outputs]
-    itemsize = sum(build.levels[0].itemsize for build in builds)
+def _filled(mapping: BoxMapping, output: Array | Image, recipe: Recipe, per_byte: float) -> Array | Image:
+    """Fill an output, and return it with its levels."""
+    build = output_build(output, recipe)
+    base = build.levels[0]
 
     def extra(unit: Coords) -> int:
-        """Bytes for a block in the middle of the result, besides those of the first output."""
+        """Bytes for a block in the middle of the result, besides itself."""
         starts = [(n - u) // 2 // u * u for n, u in zip(mapping.shape, unit, strict=True)]
         region = tuple(slice(at, min(at + u, n)) for at, u, n in zip(starts, unit, mapping.shape, strict=True))
-        beside = prod(unit) * (itemsize - builds[0].levels[0].itemsize) * 2
-        return ceil((mapping.nbytes(region) + prod(unit) * itemsize) * per_byte) + beside
+        return ceil((mapping.nbytes(region) + prod(unit) * base.itemsize) * per_byte)
 
     def produce(region: Region) -> Any:
         made = mapping.produce(region)
         shape = tuple(part.stop - part.start for part in region)
-        blocks = list(made) if isinstance(made, tuple) else [made]
-        for number, (block, build) in enumerate(zip(blocks, builds, strict=True)):
-            if tuple(block.shape) != shape:
-                raise ValueError(f"{mapping.name}: a block has shape {tuple(block.shape)}, expected {shape}")
-            blocks[number] = block.astype(build.levels[0].dtype, copy=False)
-        return blocks if len(builds) > 1 else blocks[0]
+        if tuple(made.shape) != shape:
+            raise ValueError(f"{mapping.name}: a block has shape {tuple(made.shape)}, expected {shape}")
+        return made.astype(base.dtype, copy=False)
 
-    source = BlockSource(produce, mapping.chunk, mapping.halo, extra, _occupied(mapping, builds[0].levels[0]))
-    with ExitStack() as stack:
-        for build in builds:
-            stack.enter_context(build.writing())
-        fill(builds[0], source, builds[1:])
-    made = [result_of(build) for build in builds]
-    return [show_values(each) if isinstance(each, Image) else each for each in made]
+    source = BlockSource(produce, mapping.chunk, mapping.halo, extra, _occupied(mapping, base))
+    with build.writing():
+        fill(build, source)
+    made = result_of(build)
+    return show_values(made) if isinstance(made, Image) else made
 
 
 def _occupied(mapping: BoxMapping, base: Array) -> Callable[[Units], Sequence[Region]] | None:

@@ -139,6 +139,7 @@ def rows_of(
         axis = max(longer, key=lambda n: first.chunks[n] / block[n])
         block[axis] *= 2
     grid = BlockGrid(first.shape, tuple(block))
+    every = list(grid) or [(0,) * first.ndim]  # a block without elements says what columns there are
     made: dict[int, Mapping[str, Any]] = {}
     cost = prod(map(min, block, first.shape)) * (_ELEMENT_NBYTES + sum(one.itemsize for one in sources))
     with counted(progress, first.nbytes) as add:
@@ -149,19 +150,20 @@ def rows_of(
             blocks = read_many([(one, region) for one in sources])
             rows = call(region, ((0, 0),) * first.ndim, *blocks)
             made[number] = {column: to_host(values) for column, values in rows.items()}
+            if len({len(values) for values in made[number].values()}) > 1:
+                raise ValueError(f"{name}: func returns columns of unequal lengths for the block {region}")
             add(blocks[0].nbytes, str(first.store_path))
 
         run_tasks(
             backend,
             task,
-            enumerate(grid),
-            n_items=len(grid),
+            enumerate(every),
+            n_items=len(every),
             cost_nbytes=cost,
             max_nbytes=limit_of(max_nbytes, cost),
             workers=worker_count(backend, first.store.concurrency),
         )
-    names = list(made[0]) if made else []
-    return {column: np.concatenate([made[n][column] for n in range(len(grid))]) for column in names}
+    return {column: np.concatenate([made[n][column] for n in range(len(every))]) for column in made[0]}
 
 
 def groups_of(keys: NDArray[Any]) -> tuple[NDArray[Any], Callable[[NDArray[Any], str], NDArray[Any]]]:

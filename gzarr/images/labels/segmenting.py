@@ -87,7 +87,7 @@ def segment(
     sizes = per_axis(block, "block", source.ndim, names, None)
     margins = tuple(int(depths[axis]) for axis in kept)
     cores = tuple(
-        min(int(sizes[axis] or max(source.chunks[axis], 2 * margin)), source.shape[axis])
+        max(min(int(sizes[axis] or max(source.chunks[axis], 2 * margin)), source.shape[axis]), 1)
         for axis, margin in zip(kept, margins, strict=True)
     )
     margins = tuple(m if c < source.shape[a] else 0 for a, m, c in zip(kept, margins, cores, strict=True))
@@ -98,7 +98,7 @@ def segment(
         if work is None:
             work = f"{stack.enter_context(TemporaryDirectory(prefix='gzarr-segment-'))}/blocks.zarr"
             kwargs.pop("resume", None)
-        blocks = write_result(mapping, work, kwargs)
+        blocks = write_result(mapping, work, {**kwargs, "dtype": None})
         assert isinstance(blocks, Array)
         how: Any = {name: kwargs[name] for name in ("max_nbytes", "resume", "progress") if name in kwargs}
         return merge_labels(blocks, out, margins, block=cores, threshold=threshold, **how)
@@ -139,6 +139,8 @@ def _checked(labels: Any, expected: tuple[int, ...]) -> AnyArray:
     shape, dtype = getattr(labels, "shape", None), getattr(labels, "dtype", type(labels).__name__)
     if shape != expected or getattr(dtype, "kind", "") not in tuple("iub"):
         raise ValueError(f"segment: func returned {dtype} of shape {shape}, expected integers of shape {expected}")
+    if labels.size and not 0 <= int(labels.min()) <= int(labels.max()) <= np.iinfo(np.int32).max:
+        raise ValueError("segment: func returned labels below 0 or above 2**31 - 1; number them from 1")
     return labels
 
 

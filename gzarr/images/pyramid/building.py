@@ -225,7 +225,7 @@ class BlockSource(NamedTuple):
     occupied: Callable[[Units], Sequence[Region] | None] | None = None
 
 
-def fill(build: Build, source: BlockSource, beside: Sequence[Build] = ()) -> None:
+def fill(build: Build, source: BlockSource) -> None:
     """Build levels from blocks of level 0.
 
     Parameters
@@ -234,8 +234,6 @@ def fill(build: Build, source: BlockSource, beside: Sequence[Build] = ()) -> Non
         Of `make_build`, in its context `Build.writing`.
     source : BlockSource
         Makes the blocks.
-    beside : sequence of Build
-        Others of the same shape and chunks, in their contexts; then ``source`` makes a block for each.
 
     Raises
     ------
@@ -244,19 +242,16 @@ def fill(build: Build, source: BlockSource, beside: Sequence[Build] = ()) -> Non
     StoreError, ChunkError
         If a write or a read fails; no other unit begins.
     """
-    base, builds = build.levels[0], [build, *beside]
-    units, regions, every = _begun(builds, source)
-    done = _done(regions, every)
-    for each in builds:
-        each.restore(done.values())
+    base = build.levels[0]
+    units, regions, marks = _begun(build, source)
+    done = {n: region for n, region in enumerate(regions) if marks.is_done(n)} if marks.n_done else {}
+    build.restore(done.values())
     name = with_memory(base.path, build.recipe.max_nbytes, units.max_nbytes)
 
     def task(item: tuple[int, Region], add: Callable[[int, str], None]) -> None:
         number, region = item
-        made = source.produce(region)
-        for each, marks, block in zip(builds, every, made if beside else [made], strict=True):
-            each.cascade.put(start_of(region), block)
-            marks.note(number)
+        build.cascade.put(start_of(region), source.produce(region))
+        marks.note(number)
         add(size_of(region) * base.itemsize, name)
 
     todo = (item for item in enumerate(regions) if item[0] not in done)
@@ -273,25 +268,24 @@ def fill(build: Build, source: BlockSource, beside: Sequence[Build] = ()) -> Non
             max_nbytes=units.max_nbytes,
             workers=units.workers,
             waits=base.store.concurrency > 1,
-            pending=lambda: sum(each.cascade.pending_nbytes for each in builds),
+            pending=lambda: build.cascade.pending_nbytes,
         )
 
 
-def _begun(builds: Sequence[Build], source: BlockSource) -> tuple[Units, Sequence[Region] | Units, list[UnitsDone]]:
-    """Begin builds. Returns: the units, those that hold anything, and for each build which are done."""
-    base, max_nbytes = builds[0].levels[0], builds[0].recipe.max_nbytes
-    cells, workers = _cells_of(builds[0], source), worker_count(base.backend, base.store.concurrency)
+def _begun(build: Build, source: BlockSource) -> tuple[Units, Sequence[Region] | Units, UnitsDone]:
+    """Begin a build. Returns: the units, those that hold anything, and which are done."""
+    base, max_nbytes = build.levels[0], build.recipe.max_nbytes
+    cells, workers = _cells_of(build, source), worker_count(base.backend, base.store.concurrency)
     units = plan_units(cells, max_nbytes, workers)
-    some = None if source.occupied is None or _holds_anything(builds) else source.occupied(units)
+    some = None if source.occupied is None or _fills_all(build) else source.occupied(units)
     only = None if some is None else [len(some), crc32(repr(some).encode())]
-    every = [each.begin({"unit": list(units.unit), "only": only}) for each in builds]
-    units = plan_units(cells, max_nbytes, workers, tuple(every[0].plan["unit"]))
-    if every[0].plan.get("only") is None or source.occupied is None:
-        return units, units, every
+    marks = build.begin({"unit": list(units.unit), "only": only})
+    units = plan_units(cells, max_nbytes, workers, tuple(marks.plan["unit"]))
+    if marks.plan.get("only") is None or source.occupied is None:
+        return units, units, marks
     regions = source.occupied(units) or []
-    for each in builds:
-        each.cascade.expect((start_of(region), tuple(s.stop - s.start for s in region)) for region in regions)
-    return units, regions, every
+    build.cascade.expect((start_of(region), tuple(s.stop - s.start for s in region)) for region in regions)
+    return units, regions, marks
 
 
 def _cells_of(build: Build, source: BlockSource) -> Cells:
@@ -306,17 +300,12 @@ def _cells_of(build: Build, source: BlockSource) -> Cells:
     return cells
 
 
-def _holds_anything(builds: Sequence[Build]) -> bool:
-    """Whether something is stored where blocks are to be written, or shall be stored everywhere."""
-    written = [each.levels[0] for each in builds if each.cascade.writes_base]
-    return any(base.write_empty_chunks or objects_stored(base.metadata, base.store, base.path) for base in written)
-
-
-def _done(regions: Iterable[Region], every: Sequence[UnitsDone]) -> dict[int, Region]:
-    """The regions that earlier runs have written, by number."""
-    if not all(marks.n_done for marks in every):
-        return {}
-    return {n: region for n, region in enumerate(regions) if all(marks.is_done(n) for marks in every)}
+def _fills_all(build: Build) -> bool:
+    """Whether more is written than units that hold anything: over what is stored, or levels unlike the fill value."""
+    base, cascade, missing = build.levels[0], build.cascade, build.cascade.missing[0]
+    if callable(cascade.method) or (missing is not None and missing.mask is not None):
+        return True
+    return cascade.writes_base and bool(base.write_empty_chunks or objects_stored(base.metadata, base.store, base.path))
 
 
 def plan(base: Array, multiscale: Multiscale, recipe: Recipe) -> PlannedLevels:

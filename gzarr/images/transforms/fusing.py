@@ -15,7 +15,7 @@ from gzarr.hierarchy.reductions import fill_of
 from gzarr.images.filters.results import Box, BoxMapping, ResultKeywords, on_device, write_result
 from gzarr.images.image import Image
 from gzarr.images.transforms.reshaping import placed_of
-from gzarr.images.transforms.sampling import AffineSampler, Sampler
+from gzarr.images.transforms.sampling import AffineSampler, Sampler, cast_to
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.regions import Region
 
@@ -140,7 +140,8 @@ def _blended(
     """A block of the result, of the boxes of tiles that lie over it."""
     xp, is_mean = sources[0].backend.xp, blend == "cosine"
     shape = tuple(part.stop - part.start for part in region)
-    kind = np.dtype(np.float32 if sources[0].dtype.itemsize <= 2 else np.float64) if is_mean else sources[0].dtype
+    wide = np.dtype(np.float32 if sources[0].dtype.itemsize <= 2 else np.float64)
+    kind = wide if is_mean else sources[0].dtype
     made, weights = xp.zeros(shape, kind), xp.zeros(shape, np.float32)
     for (number, box), block in parts:
         weight = _weight(xp, box, sources[number].shape, is_mean=is_mean)
@@ -150,7 +151,7 @@ def _blended(
             place = tuple(slice(b.start + at - r.start, b.stop + at - r.start) for b, at, r in each)
         else:
             weight = sampler.sample(region, box, weight, weight.dtype)
-            block = sampler.sample(region, box, block, kind)  # noqa: PLW2901
+            block = cast_to(xp, sampler.sample(region, box, block, wide), wide if is_mean else kind)  # noqa: PLW2901
         if is_mean:
             made[place] += block * weight
             weights[place] += weight
@@ -162,7 +163,7 @@ def _blended(
     if not is_mean:
         return made
     made /= xp.maximum(weights, np.finfo(np.float32).tiny)
-    return (xp.rint(made) if sources[0].dtype.kind in "iu" else made).astype(sources[0].dtype)
+    return cast_to(xp, made, sources[0].dtype)
 
 
 def _translations(tiles: Sequence[Array | Image]) -> list[NDArray[np.float64]]:
@@ -216,7 +217,7 @@ def _placed_tiles(
         else:
             inverse = np.linalg.inv(matrix[:, :n])
             how = Sampler(shape=source.shape, order=order, mode="constant", cval=0)
-            samplers.append(AffineSampler(how, inverse, -inverse @ moved))
+            samplers.append(AffineSampler(how, inverse, -inverse @ moved, made))
     starts = np.round([matrix[:, n] - origin for matrix in matrices]).astype(np.int64)
     return _Tiles(np.array(lows) - origin, np.array(highs) - origin, samplers, starts, made), origin
 

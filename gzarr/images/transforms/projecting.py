@@ -123,6 +123,7 @@ def project(
     if statistic not in _METHODS or not n:
         raise ValueError(f"project: statistic={statistic!r} of {n} elements; expected one of {', '.join(_METHODS)}")
     kept = tuple(number for number in range(source.ndim) if number != along)
+    is_float = source.dtype.kind == "f" and statistic in ("mean", "std")
     step = n if statistic == "median" else min(source.chunks[along], n)
 
     def across(region: Region, start: int, stop: int) -> Region:
@@ -137,7 +138,8 @@ def project(
         for start in range(step, n, step):
             block = source[across(region, start, min(start + step, n))]
             made = way.join(xp, made, way.begin(xp, block, start, along))
-        return way.end(xp, made, n)
+        made = way.end(xp, made, n)
+        return made.astype(source.dtype) if is_float else made
 
     mapping = BoxMapping(
         name="project",

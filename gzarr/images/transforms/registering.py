@@ -67,11 +67,11 @@ def register(reference: Any, moving: Any, *, upsample: int = 10) -> Registration
     peaks = to_host(xp.argsort(found)[-_PEAKS:])
     places = np.stack(np.unravel_index(peaks, one.shape), 1)
     turns = np.array(list(product_of((0, 1), repeat=one.ndim))) * np.array(one.shape)
-    choices = (places[:, None] - turns[None]).reshape(-1, one.ndim)  # as far the one way as the other
+    choices = np.append([[0] * one.ndim], (places[:, None] - turns[None]).reshape(-1, one.ndim), 0)  # both ways
     qualities = [_correlation(one, two, choice) for choice in choices]
     best = int(np.argmax(qualities))
     shift = choices[best].astype(float)
-    if upsample > 1:  # source: Guizar-Sicairos, Thurman and Fienup, 2008: a matrix product around the peak
+    if upsample > 1 and qualities[best] > 0:  # source: Guizar-Sicairos, Thurman and Fienup, 2008
         a, b = (_shown(each, choices[best], sign) for each, sign in ((one, 1), (two, -1)))
         for axis, n in enumerate(a.shape):  # the ends, where the arrays are cut, would look like no shift at all
             window = xp.asarray(np.hanning(n + 2)[1:-1]).reshape([-1 if k == axis else 1 for k in range(one.ndim)])
@@ -82,7 +82,7 @@ def register(reference: Any, moving: Any, *, upsample: int = 10) -> Registration
             kernel = np.exp(-2j * np.pi * rows * np.fft.fftfreq(a.shape[axis], upsample))
             zoomed = xp.tensordot(xp.asarray(kernel), zoomed, axes=(1, -1))
         peak = np.unravel_index(int(xp.argmax(xp.abs(zoomed))), zoomed.shape)
-        shift = shift + (np.array(peak) - upsample) / upsample
+        shift += np.where(np.array(one.shape) > 1, (np.array(peak) - upsample) / upsample, 0)
     return Registration(shift + 0.0, qualities[best])
 
 
@@ -101,7 +101,7 @@ def _shown(array: AnyArray, shift: NDArray[Any], sign: int) -> AnyArray:
 
 def _correlation(one: AnyArray, two: AnyArray, shift: NDArray[Any]) -> float:
     """The correlation of what two arrays have in common if the second is moved; -1 if that is little."""
-    if any(2 * abs(s) >= n for s, n in zip(shift.tolist(), one.shape, strict=True) if n > 1):
+    if any(2 * abs(s) >= n for s, n in zip(shift.tolist(), one.shape, strict=True)):
         return -1.0
     a, b = (_shown(each, shift, sign) for each, sign in ((one, 1), (two, -1)))
     spread = float((a * a).sum() * (b * b).sum()) ** 0.5
@@ -154,7 +154,9 @@ def register_tiles(
     rows, wanted, trust = [], [], []
     low = np.maximum(whole[:, None], whole[None])
     high = np.minimum((whole + shapes)[:, None], (whole + shapes)[None])
-    pairs = [(i, j) for i, j in np.argwhere((high - low > 7).all(-1)).tolist() if i < j]
+    pairs = [
+        (i, j) for i, j in np.argwhere((high - low > np.minimum(shapes[:, None] - 1, 7)).all(-1)).tolist() if i < j
+    ]
     for number, (i, j) in enumerate(pairs):
         boxes = [
             tuple(slice(a, b) for a, b in zip(low[i, j] - whole[k], high[i, j] - whole[k], strict=True)) for k in (i, j)

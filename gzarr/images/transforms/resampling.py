@@ -21,7 +21,6 @@ from gzarr.images.ome.axes import unit_factor
 from gzarr.images.ome.transformations import Transformation
 from gzarr.images.transforms.reshaping import names_of_axes, placed_of
 from gzarr.images.transforms.sampling import AffineSampler, Mode, Sampler, cast_to, check_sampler
-from gzarr.indexing.keys import Coords
 from gzarr.indexing.regions import Region
 
 #: What takes the middle between two elements to the second one, whatever the rounding.
@@ -95,7 +94,7 @@ def affine(
         for axis, n in zip(wanted, shape, strict=True):
             made[axis] = int(n)
     sampler = Sampler(shape=image.shape, order=order, mode=mode, cval=cval)
-    return _sampled("affine", image, out, AffineSampler(sampler, whole, start), tuple(made), placed_of(image), kwargs)
+    return _sampled("affine", image, out, AffineSampler(sampler, whole, start, tuple(made)), placed_of(image), kwargs)
 
 
 def _parsed(matrix: NDArray[np.float64], offset: Any, n: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -115,7 +114,6 @@ def _sampled(
     image: Array | Image,
     out: Any,
     where: AffineSampler,
-    shape: Coords,
     placed: Transformation | None,
     given: ResultKeywords,
 ) -> Array | Image:
@@ -135,7 +133,7 @@ def _sampled(
         name=name,
         sources=[source],
         template=image,
-        shape=shape,
+        shape=where.extent,
         boxes=lambda region: [(0, where.box(region))],
         compute=compute,
         dtype=dtype,
@@ -211,7 +209,7 @@ def rescale(
         moved = [t + s * (step - 1) / 2 for t, s, step in zip(*reversed(placed), steps.tolist(), strict=True)]
         placed = Transformation(tuple(scale), tuple(moved))
     offset = (steps - 1) / 2 + (0 if order else _TIE)
-    return _sampled("rescale", image, out, AffineSampler(sampler, np.diag(steps), offset), made, placed, kwargs)
+    return _sampled("rescale", image, out, AffineSampler(sampler, np.diag(steps), offset, made), placed, kwargs)
 
 
 def _factors(image: Array | Image, factor: Any, to: Any, units: Any) -> list[float]:
@@ -296,7 +294,8 @@ def resample(
         offset[axis] = (moved[axis] - own.translation[axis]) / own.scale[axis]
     sampler = Sampler(shape=image.shape, order=order, mode=mode, cval=cval)
     placed = Transformation(tuple(scale), tuple(moved))
-    return _sampled("resample", image, out, AffineSampler(sampler, np.diag(steps), offset), tuple(made), placed, kwargs)
+    where = AffineSampler(sampler, np.diag(steps), offset, tuple(made))
+    return _sampled("resample", image, out, where, placed, kwargs)
 
 
 def deskew(
@@ -364,4 +363,4 @@ def deskew(
         moved[sideways] += offset[sideways] * scale[sideways]
         placed = Transformation(tuple(scale), tuple(moved))
     sampler = Sampler(shape=image.shape, order=order, mode="constant", cval=0)
-    return _sampled("deskew", image, out, AffineSampler(sampler, matrix, offset), tuple(made), placed, kwargs)
+    return _sampled("deskew", image, out, AffineSampler(sampler, matrix, offset, tuple(made)), placed, kwargs)

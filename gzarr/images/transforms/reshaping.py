@@ -12,7 +12,7 @@ from gzarr.hierarchy.options import check_keywords
 from gzarr.images.filters.results import Box, BoxMapping, ResultKeywords, on_device, write_result
 from gzarr.images.halo.boundary import axis_of
 from gzarr.images.image import Image
-from gzarr.images.ome.axes import by_axis, units_by_axis
+from gzarr.images.ome.axes import by_axis, unit_factor, units_by_axis
 from gzarr.images.ome.transformations import Transformation
 from gzarr.images.region import spans
 from gzarr.indexing.regions import Region
@@ -108,11 +108,11 @@ def _moved(placed: Transformation | None, kept: list[int], starts: list[int]) ->
     return Transformation(tuple(placed.scale[axis] for axis in kept), tuple(moved))
 
 
-def _channels(image: Array | Image, chosen: list[Any]) -> range | None:
+def _channels(image: Array | Image, chosen: Sequence[Any]) -> range | None:
     """Which channels are in a part; None for all."""
     kinds = [axis.type for axis in image.metadata.axes] if isinstance(image, Image) else []
     part = chosen[kinds.index("channel")] if "channel" in kinds else None
-    return range(part.start, part.stop) if isinstance(part, slice) else None
+    return range(image.shape[kinds.index("channel")])[part] if isinstance(part, slice) else None
 
 
 def _selected(image: Array | Image, source: Array, selection: Mapping[Any, Any], units: Any) -> list[Any]:
@@ -213,6 +213,8 @@ def rotate90(
     if one == two:
         raise ValueError(f"rotate90: axes={axes!r} name one axis twice; a plane has two")
     order = list(range(image.ndim))
+    if k % 2 and isinstance(image, Image) and not {one, two} <= set(image.spatial):
+        raise ValueError(f"rotate90: axes={axes!r} of {image.axes} must be of space")
     if k % 2:
         order[one], order[two] = two, one
     flipped = {0: set(), 1: {two}, 2: {one, two}, 3: {one}}[k % 4]
@@ -239,7 +241,9 @@ def _turned(
 
     placed = placed_of(image)
     if placed is not None:
-        placed = Transformation(*(tuple(np.take(numbers, order).tolist()) for numbers in placed))
+        own = [image.units[name] for name in image.axes] if isinstance(image, Image) else []
+        ratios = [unit_factor(own[n], unit) if own[n] and unit else 1.0 for n, unit in zip(order, own, strict=True)]
+        placed = Transformation(*(tuple((np.take(numbers, order) * ratios).tolist()) for numbers in placed))
     mapping = BoxMapping(
         name=name,
         sources=[source],
@@ -249,6 +253,7 @@ def _turned(
         compute=compute,
         dtype=source.dtype,
         placed=placed,
+        kept_channels=_channels(image, [slice(None, None, -1 if n in flipped else 1) for n in range(source.ndim)]),
         chunk=tuple(source.chunks[axis] for axis in order),
         arguments={"order": order, "flipped": sorted(flipped)},
         keeps_fill=True,

@@ -2,7 +2,7 @@
 
 Theory of operation. A result's element o is the input's at ``matrix @ o + offset``, as in SciPy. The corners of a block
 give the box of the input that it needs. Splines of order 2 and more look at all of an axis, but what lies `SPLINE_HALO`
-elements away changes nothing that a float64 has. Axes that are only shifted by whole elements are gone through.
+elements away changes hardly anything that a float64 has. Axes that are only shifted by whole elements are gone through.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from gzarr.backend import Array as AnyArray
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.regions import Region
 
-#: Elements after which a cubic spline has forgotten an end of its box: its pole is 2 - sqrt(3), to the 26th 1e-15.
-SPLINE_HALO = 26
+#: Elements after which a spline of an order has forgotten an end of its box: its largest pole, to that power, is 1e-15.
+SPLINE_HALO = {2: 20, 3: 27, 4: 34, 5: 41}
 #: Standard deviations of a Gaussian that count, as in SciPy.
 _TRUNCATE = 4
 
@@ -54,7 +54,7 @@ class Sampler:
     @property
     def margin(self) -> int:
         """Elements around a point that its value is made of."""
-        return 1 if self.order < 2 else SPLINE_HALO + self.order
+        return SPLINE_HALO.get(self.order, 0) + max(self.order, 1)
 
     def halo(self, axis: int) -> int:
         """The margin along an axis, with that of the Gaussian."""
@@ -92,11 +92,14 @@ class AffineSampler:
         How.
     matrix, offset : ndarray
         Where.
+    extent : tuple of int
+        Shape of the result.
     """
 
     sampler: Sampler
     matrix: NDArray[np.float64]
     offset: NDArray[np.float64]
+    extent: Coords
 
     @property
     def passive(self) -> tuple[int, ...]:
@@ -105,7 +108,8 @@ class AffineSampler:
         return tuple(
             n
             for n in range(len(self.offset))
-            if (self.matrix[n] == unit[n]).all() and (self.matrix[:, n] == unit[n]).all() and self.offset[n] == 0
+            if (self.matrix[n] == unit[n]).all() and (self.matrix[:, n] == unit[n]).all()
+            if self.offset[n] == 0 and self.extent[n] <= self.sampler.shape[n]
         )
 
     def box(self, region: Region) -> Region:

@@ -76,3 +76,23 @@ def test_uneven_light_is_corrected(dtype: str, device: str) -> None:
     np.testing.assert_allclose(host(plain), (seen - smooth).clip(0), atol=0.51)
     with pytest.raises(ValueError, match="must be above 0"):
         images.flat_field(z, None, flat, 2000)
+
+
+def test_missing_elements_stay_missing_and_constant_images_constant() -> None:
+    data = RNG.random((40, 50)).astype("f4")
+    data[:20] = -9999
+    image = images.create_image(data=data, skip=-9999, chunks=(16, 16))
+    for made in (
+        images.rescale_intensity(image, None),
+        images.equalize(image, None),
+        images.match_histogram(image, None, image),
+        images.flat_field(image, None, np.linspace(1, 2, 50)),
+        images.subtract_background(image, None, 1),
+    ):
+        np.testing.assert_array_equal(host(made[0]) == -9999, data == -9999)
+    seen = data[20:].astype(float)
+    whole = host(images.rescale_intensity(image, None)[0])[20:]
+    np.testing.assert_allclose(whole, (seen - seen.min()) / (seen.max() - seen.min()), atol=1e-6)
+    even = gzarr.array(np.full((4, 4), 2.5))
+    assert [images.find_threshold(even, method) for method in ("otsu", "li", "mean")] == [2.5] * 3
+    assert (images.equalize(even, None)[...] == 1).all()

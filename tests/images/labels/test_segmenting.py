@@ -121,3 +121,15 @@ def test_tables_become_those_of_other_libraries(tmp_path: Path) -> None:
     assert parquet.read_table(tmp_path / "t.parquet")["bbox-3"].to_pylist() == [2, 3]
     with pytest.raises(ValueError, match="'mean_intensity' is not known"):
         images.measure(gzarr.array(np.array([1, 2])), properties=["mean_intensity"])
+
+
+def test_images_of_one_block_or_none_and_numbers_that_do_not_fit() -> None:
+    data, out = np.eye(8, dtype="i8") * 2**32, gzarr.zeros((8, 8), dtype="u4")
+    assert images.segment(lambda block: block > 0, gzarr.array(data), out, 2) == 1
+    with pytest.raises(ValueError, match="above 2"):
+        images.segment(lambda block: block, gzarr.array(data), out, 2)
+    nothing = gzarr.zeros((0, 8), dtype="u4")
+    assert images.segment(threshold, gzarr.zeros((0, 8)), nothing, 2) == 0
+    assert images.measure(nothing)["bbox-3"].shape == (0,)
+    with pytest.raises(ValueError, match="unequal lengths"):
+        images.tabulate(lambda block: {"label": block[0], "n": block[0, 1:]}, out)

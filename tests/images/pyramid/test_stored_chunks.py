@@ -63,6 +63,13 @@ def test_a_sparse_build_goes_on(tmp_path: Path, killed_at: int) -> None:
     check(build_pyramid(open_image(tmp_path / "a.zarr"), resume=True, **how), whole)
 
 
+def test_levels_that_are_not_the_fill_value_are_written() -> None:
+    image = create_image(shape=(300, 300), dtype="f4", chunks=(32, 32), fill_value=0)
+    image[0][:10, :10] = 3
+    built = build_pyramid(image, 1, method=lambda block, factors: block[:: factors[0], :: factors[1]] + 1)
+    assert np.unique(built[1][...]).tolist() == [1, 4]
+
+
 def test_what_an_output_holds_is_not_left_there(tmp_path: Path) -> None:
     source, out = gzarr.zeros((40, 40), chunks=(10, 10)), gzarr.ones((40, 40), chunks=(10, 10))
     gzarr.images.flip(source, out, 0)

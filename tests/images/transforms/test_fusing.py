@@ -73,3 +73,23 @@ def test_all_tiles_are_placed_together() -> None:
     np.testing.assert_allclose(found, PLACES, atol=0.2)
     alone = images.register_tiles([tiles()[0], gzarr.array(RNG.integers(0, 9, (100, 100)))], [(0, 0), (0, 65)])
     np.testing.assert_array_equal(alone, [(0, 0), (0, 65)])
+
+
+@pytest.mark.parametrize("blend", ["cosine", "max", "first"])
+def test_overshooting_splines_are_clipped(blend: Any) -> None:
+    tile = np.zeros((20, 20), "u1")
+    tile[:, 10:] = 255
+    made = images.fuse([gzarr.array(tile), gzarr.array(tile)], None, [(0, 0.5), (20, 0.5)], blend, order=3)
+    expected = ndi.shift(tile.astype(float), (0, 0.5), order=3).clip(0, 255)
+    np.testing.assert_allclose(made[:20, 1:20].astype(float), expected[:, 1:], atol=1)
+    np.testing.assert_array_equal(made[20:], made[:20])
+
+
+def test_what_has_no_shift_is_not_moved() -> None:
+    stack = RNG.random((1, 60, 100))
+    assert images.register(stack, np.roll(stack, (3, -5), (1, 2))).shift.tolist() == [0, -3, 5]
+    for other in (stack, np.ones(stack.shape)):
+        found = images.register(np.ones(stack.shape), other)
+        assert (found.shift.tolist(), found.quality) == ([0, 0, 0], 0)
+    planes = [gzarr.array(stack[:, :, :60]), gzarr.array(stack[:, :, 43:])]  # thinner than tiles must overlap
+    np.testing.assert_array_equal(images.register_tiles(planes, [(0, 0, 0), (0, 0, 40)])[1], (0, 0, 43))

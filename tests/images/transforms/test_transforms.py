@@ -42,6 +42,14 @@ def test_projections_are_those_of_numpy(method: Any, device: str) -> None:
     assert [channel.label for channel in made.channels] == ["a", "b", "c"]
 
 
+def test_projections_of_floats_keep_their_type() -> None:
+    data = DATA[0].astype("f4")
+    for method in ("mean", "std"):
+        made = images.project(gzarr.array(data, chunks=(8, 16, 16)), None, 0, method)
+        assert made.dtype == getattr(data, method)(0).dtype == np.float32
+        np.testing.assert_allclose(made[...], getattr(data, method)(0), rtol=1e-5)
+
+
 def test_nan_is_the_largest_as_in_numpy() -> None:
     data = np.array([[1.0, np.nan, 2.0], [3.0, 5.0, np.nan], [9.0, 5.0, 1.0]])
     for method in ("max", "argmax", "mean"):
@@ -62,6 +70,16 @@ def test_turns_and_mirrors_are_those_of_numpy(k: int, device: str) -> None:
     assert made.scale()["x"] == (2.0 if k % 2 else 0.5)
     flipped = images.flip(picture(), None, ["y", -1][: k % 2 + 1], device=device)
     np.testing.assert_array_equal(host(flipped), np.flip(DATA, (2, 3)[: k % 2 + 1]))
+
+
+def test_turns_and_mirrors_take_units_and_channels_along() -> None:
+    image = create_image(data=DATA[0, 0], scale=(2, 500), units={"y": "micrometer", "x": "nanometer"})
+    made = images.rotate90(image, None)
+    assert (made.scale(), made.units) == ({"y": 0.5, "x": 2000.0}, image.units)
+    mirrored = images.flip(picture(channels=["a", "b", "c"]), None, "c")
+    assert [channel.label for channel in mirrored.channels] == ["c", "b", "a"]
+    with pytest.raises(ValueError, match="must be of space"):
+        images.rotate90(picture(), None, 1, ("c", "y"))
 
 
 def test_a_part_keeps_its_coordinates_and_channels(tmp_path: Path) -> None:
@@ -90,6 +108,17 @@ def test_affine_is_that_of_scipy(order: int, mode: Any, dtype: str, device: str)
     close = {} if order < 2 else {"atol": 1 if dtype == "u2" else 0.02}
     np.testing.assert_allclose(host(made).astype(float), expected.astype(float), rtol=0, **{"atol": 0, **close})
     assert made.dtype == expected.dtype
+
+
+@pytest.mark.parametrize("matrix", [[1, 0.5], [1, 1], [[1, 1], [1, 1]]])
+@pytest.mark.parametrize("mode", ["constant", "nearest"])
+@pytest.mark.parametrize("order", [1, 2, 4, 5])
+def test_results_reach_beyond_the_input(matrix: Any, mode: Any, order: int) -> None:
+    data = DATA[0, 0].astype(float)
+    expected = ndi.affine_transform(data, np.array(matrix, float), (0, 2), (55, 40), order=order, mode=mode)
+    z = gzarr.array(data, chunks=(16, 16))
+    made = images.affine(z, None, matrix, (0, 2), shape=(55, 40), order=order, mode=mode)
+    np.testing.assert_allclose(made[...], expected, rtol=0, atol=1e-14 * 60000)
 
 
 def test_affine_of_an_image_leaves_channels_alone() -> None:
@@ -192,3 +221,8 @@ def test_a_killed_call_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     np.testing.assert_array_equal(host(made), DATA[..., ::-1])
     images.build_pyramid(made, overwrite=True, levels=1, factors=2)
     assert gzarr.verify(tmp_path / "o").ok
+    calls.clear()
+    with pytest.raises(KeyboardInterrupt):
+        images.flip(image[0], tmp_path / "a", "x", progress=fails, max_nbytes=10**6)
+    with pytest.raises(gzarr.errors.ContainsNodeError, match="dtype was 'uint16', is 'uint8'"):
+        images.flip(image[0], tmp_path / "a", "x", resume=True, dtype="u1", max_nbytes=10**6)
