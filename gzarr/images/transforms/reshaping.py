@@ -242,7 +242,9 @@ def _turned(
     placed = placed_of(image)
     if placed is not None:
         own = [image.units[name] for name in image.axes] if isinstance(image, Image) else []
-        ratios = [unit_factor(own[n], unit) if own[n] and unit else 1.0 for n, unit in zip(order, own, strict=True)]
+        ratios = [
+            unit_factor(mine, unit) if (mine := own[n]) and unit else 1.0 for n, unit in zip(order, own, strict=True)
+        ]
         placed = Transformation(*(tuple((np.take(numbers, order) * ratios).tolist()) for numbers in placed))
     mapping = BoxMapping(
         name=name,
