@@ -123,23 +123,20 @@ def project(
     if statistic not in _METHODS or not n:
         raise ValueError(f"project: statistic={statistic!r} of {n} elements; expected one of {', '.join(_METHODS)}")
     kept = tuple(number for number in range(source.ndim) if number != along)
-    is_float = source.dtype.kind == "f" and statistic in ("mean", "std")
     step = n if statistic == "median" else min(source.chunks[along], n)
 
     def across(region: Region, start: int, stop: int) -> Region:
         return (*region[:along], slice(start, stop), *region[along:])
 
     def compute(region: Region, _boxes: Sequence[Box], blocks: list[AnyArray]) -> AnyArray:
-        xp = array_namespace(blocks[0])
-        if statistic == "median":
+        xp, way = array_namespace(blocks[0]), _WAYS.get(statistic)
+        if way is None:
             return xp.median(blocks[0], axis=along)
-        way = _WAYS[statistic]
         made = way.begin(xp, blocks.pop(), 0, along)
         for start in range(step, n, step):
             block = source[across(region, start, min(start + step, n))]
             made = way.join(xp, made, way.begin(xp, block, start, along))
-        made = way.end(xp, made, n)
-        return made.astype(source.dtype) if is_float else made
+        return way.end(xp, made, n)
 
     mapping = BoxMapping(
         name="project",
@@ -150,6 +147,7 @@ def project(
         needs=lambda region: [(0, across(region, 0, n))],
         compute=compute,
         axes=kept,
+        dtype=source.dtype if source.dtype.kind == "f" and statistic in ("mean", "std") else None,
         chunk=tuple(source.chunks[number] for number in kept),
         arguments={"axis": along, "statistic": statistic},
         keeps_fill=not fill_of(source),
