@@ -36,22 +36,46 @@ def read_coordinate(view: GzarrView, name: str) -> np.ndarray[Any, Any]:
 def find_labels(view: GzarrView, name: str, label: Any, method: str | None) -> Any:
     """Return the indices of labels among the coordinates of an axis of a view. Raises: SelectionError."""
     coordinates = view.coordinate(name)
-    dtype = coordinates.dtype if coordinates.dtype.kind in "mM" else None  # a text is a time then
-    if isinstance(label, slice):
-        inside = np.ones(coordinates.shape, np.bool_)
-        if label.start is not None:
-            inside &= coordinates >= np.asarray(label.start, dtype)
-        if label.stop is not None:
-            inside &= coordinates <= np.asarray(label.stop, dtype)
-        found = np.flatnonzero(inside)
-        is_run = len(found) > 0 and found[-1] - found[0] + 1 == len(found)
-        return slice(int(found[0]), int(found[-1]) + 1, label.step) if is_run else found[:: label.step]
-    wanted = np.asarray(label, dtype)
-    flat = [int(np.abs(coordinates - one).argmin()) for one in wanted.reshape(-1)] if coordinates.size else []
-    missing = [one for one, at in zip(wanted.reshape(-1), flat, strict=False) if coordinates[at] != one]
-    if not coordinates.size or (missing and method is None):
-        raise SelectionError(
-            f"no coordinate of {name!r} is {missing[0] if missing else label}; "
-            f"method='nearest' takes the nearest of {coordinates.size}"
-        )
-    return flat if wanted.shape else flat[0]
+    kind = coordinates.dtype.kind
+    dtype = f"{kind}8" if kind in "mM" else coordinates.dtype if kind == "f" else None  # a text is a time then
+    try:
+        if isinstance(label, slice):
+            return _between(coordinates, label, dtype)
+        wanted = np.asarray(label, dtype)
+        found = [_index_of(coordinates, one, method) for one in wanted.reshape(-1)]
+    except (TypeError, ValueError) as error:  # NumPy's, of what cannot be compared
+        raise SelectionError(f"cannot look up {label!r} among coordinates {name!r} of {coordinates.dtype}") from error
+    if wanted.ndim > 1:
+        raise SelectionError(f"labels of {name!r} must be one, a slice or a list, got an array of {wanted.ndim} axes")
+    for one, at in zip(wanted.reshape(-1), found, strict=True):
+        if at is None:
+            raise SelectionError(
+                f"no coordinate of {name!r} is {one}; method='nearest' takes the nearest of {coordinates.size}"
+            )
+    return found if wanted.shape else found[0]
+
+
+def _between(coordinates: np.ndarray[Any, Any], label: slice, dtype: Any) -> Any:
+    ends: list[Any] = [None if end is None else np.asarray(end, dtype) for end in (label.start, label.stop)]
+    falls = len(coordinates) > 1 and coordinates[0] > coordinates[-1]
+    low, high = ends[::-1] if (falls if None in ends else ends[0] > ends[1]) else ends
+    inside = np.ones(coordinates.shape, np.bool_)
+    if low is not None:
+        inside &= coordinates >= low
+    if high is not None:
+        inside &= coordinates <= high
+    found = np.flatnonzero(inside)
+    is_run = len(found) > 0 and found[-1] - found[0] + 1 == len(found)
+    if is_run and (label.step or 1) > 0:
+        return slice(int(found[0]), int(found[-1]) + 1, label.step)
+    return found[:: label.step]
+
+
+def _index_of(coordinates: np.ndarray[Any, Any], label: Any, method: str | None) -> int | None:
+    """The index of the first coordinate that is equal, or of the nearest one; None if there is none."""
+    equal = np.flatnonzero(coordinates == label)
+    if equal.size or method is None:
+        return int(equal[0]) if equal.size else None
+    distance = np.maximum(coordinates, label) - np.minimum(coordinates, label)  # which has no sign to lose
+    valid = np.flatnonzero(~np.isnan(distance))  # NaN and NaT are near nothing
+    return int(valid[distance[valid].argmin()]) if valid.size else None

@@ -14,7 +14,7 @@ import numpy as np
 from gzarr.backend import Array as AnyArray
 from gzarr.chunk_io import engine
 from gzarr.chunk_io.reference import ReadJob, WriteJob
-from gzarr.errors import MetadataError
+from gzarr.errors import MetadataError, SelectionError
 from gzarr.hierarchy.named_axes import axis_names, check_aligned, stored_names
 from gzarr.hierarchy.values import broadcast_to_shape
 from gzarr.indexing.plan import make_plan
@@ -64,6 +64,7 @@ def read_view(view: GzarrView) -> AnyArray:
     """Read all elements of a view; an array, even if there are no axes."""
     simple = None if view.fields or view.casts or isinstance(view.source, Sequel) else view.transform.key
     if simple is not None and any(isinstance(item, slice) for item in simple):
+        _check_fits(view)
         found = view.source[simple]
         return found.reshape(view.shape + view.dtype.shape) if found.shape != view.shape else found
     out = _empty(view, view.dtype)
@@ -122,6 +123,7 @@ def _gather_reads(
 
     if buffer is not out:
         finish.append(cast)
+    _check_fits(view)
     plan = make_plan(transform.selection, array._io.layout.grid)
     jobs.append(ReadJob(array._io, plan, transform.place(buffer), view.fields))
 
@@ -136,8 +138,15 @@ def _gather_writes(view: GzarrView, value: Any, jobs: list[WriteJob]) -> None:
     array.check_writable()
     if array.dtype != array.metadata.data_type.dtype:
         raise MetadataError(f"{view}: a view made by astype is read-only; write to the array")
+    _check_fits(view)
     plan = make_plan(transform.selection, array._io.layout.grid)
     jobs.append(WriteJob(array._io, plan, transform.place(value), view.fields or None, array.write_empty_chunks))
+
+
+def _check_fits(view: GzarrView) -> None:
+    """Raises: SelectionError if the array has become smaller than the view."""
+    if not view.transform.fits(view.source.shape):
+        raise SelectionError(f"{view}: the array has been resized to {view.source.shape}; make the view anew")
 
 
 def _parts(view: GzarrView) -> Iterator[tuple[Any, GzarrView]]:

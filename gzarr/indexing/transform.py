@@ -96,6 +96,13 @@ class Transform(NamedTuple):
         axes = tuple([Affine(place[dim], 0, 1) for dim in range(len(order))])
         return self.then(Transform(tuple([self.shape[dim] for dim in order]), axes))
 
+    def fits(self, shape: tuple[int, ...]) -> bool:
+        """Whether an array of a shape, which may have been resized, still has all elements of the view."""
+        if 0 in self.shape:
+            return True
+        dims = range(len(self.shape))
+        return all(int(self.spread(axis, dims).max()) < n for axis, n in zip(self.axes, shape, strict=True))
+
     @property
     def is_box(self) -> bool:
         """Whether each axis of the array has indices of its own, and the view is their product."""

@@ -45,10 +45,55 @@ def test_a_coordinate_of_time_is_selected_by_text():
     assert z.lazy.sel(t="2020-05").result() == 4
 
 
+TIMES = np.array(["2020-01-01", "NaT", "2020-01-05"], "M8[D]")
+
+
+@pytest.mark.parametrize(
+    ("coordinates", "method", "label", "found"),
+    [
+        ([1, np.nan, 3], None, 3.0, 2),
+        ([1, np.nan, 3], "nearest", 2.9, 2),
+        (TIMES, "nearest", "2020-01-04T23", 2),
+        (TIMES, None, slice("2020-01-01T23", None), [2]),
+        (np.array([10, 200, 250], "u1"), "nearest", np.uint8(12), 0),
+        (np.array([0.1, 0.2, 0.3], "f4"), None, slice(0.1, 0.3), [0, 1, 2]),
+        (np.array([0.1, 0.2, 0.3], "f4"), None, [0.3, 0.1], [2, 0]),
+        (["a", "b"], None, "b", 1),
+        ([False, True], None, True, 1),
+        ([50, 40, 30, 20], None, slice(40, 20), [1, 2, 3]),
+        ([50, 40, 30, 20], None, slice(20, 40), [1, 2, 3]),
+        ([50, 40, 30, 20], None, slice(None, 40), [0, 1]),
+        ([50, 40, 30, 20], None, slice(20, 40, -2), [3, 1]),
+    ],
+)
+def test_labels_of_any_kind_and_order_are_found(coordinates, method, label, found):
+    group = gzarr.create_group(gzarr.MemoryStore())
+    group.create_array("x", data=np.array(coordinates), dimension_names=["x"])
+    z = group.create_array("z", data=np.arange(len(coordinates)), dimension_names=["x"])
+    assert z.lazy.sel(method, x=label).result().tolist() == found
+
+
+@pytest.mark.parametrize("select", [lambda v: v, lambda v: v[::-1], lambda v: v[:, [0, 7]], lambda v: v.vindex[[5], 7]])
+def test_a_view_of_what_an_array_has_no_more_is_neither_read_nor_written(select):
+    z = gzarr.array(np.arange(48).reshape(6, 8), chunks=(2, 3))
+    view, kept = select(z.lazy), z.lazy[4::-2, 6]
+    z.resize((5, 7))
+    np.testing.assert_array_equal(kept[...], [38, 22, 6])
+    for use in (view.result, lambda: view.write(7), lambda: gzarr.concat([view, view]).result()):
+        with pytest.raises(SelectionError, match=r"resized to \(5, 7\); make the view anew"):
+            use()
+    z.resize((6, 8))
+    assert not z[5].any()
+    assert not z[:, 7].any()
+
+
 @pytest.mark.parametrize(
     ("use", "error", "message"),
     [
         (lambda v: v.sel(y=9.9), SelectionError, "no coordinate of 'y' is 9.9; method='nearest'"),
+        (lambda v: v.sel(y=np.nan), SelectionError, "no coordinate of 'y' is nan"),
+        (lambda v: v.sel("nearest", y="a"), SelectionError, "cannot look up 'a' among coordinates 'y' of float64"),
+        (lambda v: v.sel(y=[[1.5, 2.0]]), SelectionError, "must be one, a slice or a list"),
         (lambda v: v.sel("linear", y=9.9), SelectionError, "method must be 'nearest'"),
         (lambda v: v.isel(z=1), SelectionError, "no axis 'z'; its axes are 't', 'y', 'x'"),
         (lambda v: v.transpose(0, 1), SelectionError, "expected each of the 3 axes once"),
