@@ -151,10 +151,10 @@ def _stored_array(array: Array, beside: tuple[Store, str] | None, most: int) -> 
     keys = sampled_keys(meta, array.path, most if store.versions is not None else min(most, _SAMPLED_WHOLE))
     stamps = "".join(map(_stamp, _versions(store, keys)))
     told = {**describe_metadata(meta), "dtype": str(array.dtype)}  # of a view, another one
-    return Input({"place": _place(array, beside), **told, "stored": stamps}, keys)
+    return Input({"place": place_of(array, beside), **told, "stored": stamps}, keys)
 
 
-def _place(array: Array, beside: tuple[Store, str] | None) -> str:
+def place_of(array: Array, beside: tuple[Store, str] | None = None) -> str:
     """A name of a place that is the same in every process, without credentials."""
     if beside is not None and beside[0] == array.store and f"{array.path}/".startswith(f"{beside[1]}/".lstrip("/")):
         return f"./{array.path[len(beside[1]) :].lstrip('/')}"

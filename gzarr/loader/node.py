@@ -15,10 +15,11 @@ Rules.
 1. Words in the memory change under a file lock, which the system releases if its holder dies. A death between any two
    stores of a change leaves a valid state: a step is open once its tag is written, a unit done once its claim says so.
 2. A unit that a dead rank has claimed is claimed again. All of its slots are written again.
-3. A rank is never waited for in vain. The dead are passed by. One that does not come, or does not go on while the
-   caller of another has waited for `PATIENCE_S`, is expelled if it has claimed nothing. It notices that before it
-   writes, and after it has copied a batch, which it then drops. Whoever is expelled, or cannot join, reads alone until
-   its iteration ends (`TurnOverError`): the same batches, with a share of the memory.
+3. A rank is never waited for in vain, nor is the lock, which a process that was stopped may have. The dead are passed
+   by. One that does not come, or does not go on while the caller of another has waited for `PATIENCE_S`, is expelled if
+   it has claimed nothing. It notices that before it writes, and after it has copied a batch, which it then drops.
+   Whoever is expelled, or cannot join, reads alone until its iteration ends (`TurnOverError`): the same batches, with a
+   share of the memory.
 4. Each step has a checksum of its plan. Ranks whose plans differ, as they may with a sampler, raise an error.
 """
 
@@ -27,7 +28,8 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -41,8 +43,14 @@ JOIN_S = 1.0
 #: Seconds between two looks at shared words while waiting, and at processes.
 _POLL_S, _LOOK_S = 0.001, 0.25
 #: Whose environment tells which ranks are on this host, and what tells jobs apart: torchrun and Open MPI.
-_LOCAL = (("LOCAL_RANK", "LOCAL_WORLD_SIZE"), ("OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"))
-_JOB = ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT", "SLURM_JOB_ID", "OMPI_MCA_ess_base_jobid")
+_LOCAL = (
+    ("LOCAL_RANK", "LOCAL_WORLD_SIZE", "RANK", "WORLD_SIZE"),
+    tuple(f"OMPI_COMM_WORLD_{name}" for name in ("LOCAL_RANK", "LOCAL_SIZE", "RANK", "SIZE")),
+)
+_JOB = (
+    *("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT", "SLURM_JOB_ID", "SLURM_STEP_ID"),
+    *("OMPI_MCA_ess_base_jobid", "PMIX_NAMESPACE"),
+)
 _FREE, _DONE = 0, -1
 _LEFT, _RUNNING, _EXPELLED = 0, 1, 2
 
@@ -58,7 +66,8 @@ class NodePool:
     Parameters
     ----------
     ranks : sequence of int, optional
-        The ranks on this host. By default those that torchrun or Open MPI tells, else all.
+        The ranks on this host. By default those that torchrun or Open MPI tells, if they number processes as the loader
+        does; without a launcher, all.
     on_exit : {"continue", "raise"}
         What the others do when the process of a rank has died: go on without it, or raise RuntimeError.
 
@@ -91,13 +100,18 @@ def parse_share(share: Any, rank: int, world_size: int, device: str) -> LocalRan
     """
     if not (share is None or share in ("node", "none") or isinstance(share, NodePool)):
         raise ValueError(f"share must be 'node', 'none' or a gzarr.NodePool, got {share!r:.100}")
-    told = _told_ranks(rank)
-    is_usual = sys.platform == "linux" and device == "cpu" and len(told) > 1 and told[-1] < world_size
+    told = _told_ranks(rank, world_size)
+    is_usual = sys.platform == "linux" and device == "cpu" and len(told or ()) > 1
     if share == "none" or (share is None and not is_usual):
         return None
     if sys.platform != "linux":
         raise ValueError(f"share={share!r} needs memfd_create and /proc of Linux: leave it out on {sys.platform}")
     given = share.ranks if isinstance(share, NodePool) else None
+    if given is None and told == ():
+        raise ValueError(
+            f"share: rank={rank} of world_size={world_size} is not what the launcher calls this process: "
+            "say which ranks are on this host, share=gzarr.NodePool(ranks=[...])"
+        )
     ranks = tuple(sorted({int(r) for r in given})) if given is not None else told or tuple(range(world_size))
     if rank not in ranks or not 0 <= ranks[0] <= ranks[-1] < world_size:
         raise ValueError(f"share: rank={rank} of world_size={world_size} is not among the ranks of this host, {ranks}")
@@ -105,13 +119,21 @@ def parse_share(share: Any, rank: int, world_size: int, device: str) -> LocalRan
     return LocalRanks(ranks, ranks.index(rank), strict, share is not None)
 
 
-def _told_ranks(rank: int) -> tuple[int, ...]:
-    """The ranks of this host, if the environment tells them."""
+def _told_ranks(rank: int, world_size: int) -> tuple[int, ...] | None:
+    """The ranks of this host; None if the environment tells nothing; none if it tells of others than the loader's.
+
+    So it does where the ranks of a loader are groups of processes, which want the same samples. Launchers place ranks
+    one host after the other, unless asked otherwise: then most of them see numbers that do not fit.
+    """
+    if world_size == 1:
+        return (0,)
     for names in _LOCAL:
         if all(name in os.environ for name in names):
-            own, size = (int(os.environ[name]) for name in names)
-            return tuple(range(rank - own, rank - own + size)) if rank >= own else ()
-    return ()
+            own, size, *job = (int(os.environ[name]) for name in names)
+            first = rank - own
+            fits = job == [rank, world_size] and first >= 0 and first % size == 0 and first + size <= world_size
+            return tuple(range(first, first + size)) if fits else ()
+    return None
 
 
 def job_name() -> str:
@@ -136,17 +158,28 @@ class NodeTurn:
     def __init__(self, memory: NodeMemory, key: int, meter: Meter) -> None:
         self.memory, self._key, self._meter = memory, key, meter
         self._record = memory.records[memory.local.me]
-        self._stopped = False
-        self._looks: dict[int, tuple[float, bool]] = {}
+        self._stopped = self._is_stuck = False
+        self._looks: dict[tuple[int, int], tuple[float, bool]] = {}
         self._late: dict[int, tuple[list[int], float]] = {}
         self._wait(self._join)
-        self._number = int(memory.head[0])
+        self._place = int(self._record[5])
 
     def end(self) -> None:
         """Leave the turn, once nothing of it is being written any more."""
-        with self.memory.locked():
-            if self._is_mine():
-                self._record[4] = _LEFT
+        self.memory.over = self._place
+        if not self._is_stuck:
+            with suppress(TurnOverError), self._locked():
+                if self._is_mine():
+                    self._record[4] = _LEFT
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        try:
+            with self.memory.locked(PATIENCE_S):
+                yield
+        except TimeoutError as error:  # of a process that was stopped
+            self._is_stuck = True
+            raise TurnOverError(str(error)) from error
 
     def stop(self) -> None:
         """Let `fill` end, in other threads."""
@@ -154,12 +187,12 @@ class NodeTurn:
 
     def check(self) -> None:
         """Raise TurnOverError unless this rank is still waited for: what it has copied out of the memory is good."""
-        with self.memory.locked():
+        with self._locked():
             self._check()
 
     def release(self, step: int) -> None:
         """Say that all batches of a step were copied out of the memory."""
-        with self.memory.locked():
+        with self._locked():
             self._check()
             self._record[3] = step + 1
 
@@ -201,10 +234,10 @@ class NodeTurn:
             try:
                 units[unit]()
             except BaseException:
-                with self.memory.locked():
+                with self._locked():
                     entry[2 + unit] = _FREE
                 raise
-            with self.memory.locked():
+            with self._locked():
                 entry[2 + unit] = _DONE
             done.append(unit)
 
@@ -212,9 +245,9 @@ class NodeTurn:
 
     def _join(self) -> int | None:
         """Join the turn of the key, or begin it if nobody is in another one."""
-        memory, (pid, start, number, _, state) = self.memory, self._record.tolist()
+        memory, (pid, start, number, _, state, place) = self.memory, self._record.tolist()
         if state == _RUNNING and number == memory.head[0]:
-            if pid and started(pid) == start:
+            if pid and place != memory.over and started(pid) == start:
                 raise TurnOverError("another loader has the place of this rank")
             self._record[4] = _LEFT
         inside = [rank for rank in range(len(memory.records)) if self._is_inside(rank)]
@@ -231,7 +264,9 @@ class NodeTurn:
         for claims in memory.ring[:, 2:]:
             claims[claims == memory.local.me + 1] = _FREE  # those of a process that has died
         self._record[4] = _LEFT
+        memory.head[3] += 1
         self._record[:4] = os.getpid(), started(os.getpid()), memory.head[0], 0
+        self._record[5] = memory.head[3]
         self._record[4] = _RUNNING
         return 1
 
@@ -245,7 +280,7 @@ class NodeTurn:
             if late:
                 self._expel_if_late(late)
                 return None
-            memory.head[2] = step + 1
+            memory.head[2] = max(memory.head[2], step + 1)  # readers of this rank may overtake each other
             entry[0] = 0
             prepare()
             entry[1], entry[2:] = checksum, _FREE
@@ -273,8 +308,7 @@ class NodeTurn:
         return None
 
     def _is_mine(self) -> bool:
-        mine = os.getpid(), self._number, _RUNNING
-        return (int(self._record[0]), int(self._record[2]), int(self._record[4])) == mine
+        return bool(self._record[5] == self._place and self._record[4] == _RUNNING)
 
     def _check(self) -> None:
         if self._stopped or not self._is_mine():
@@ -282,11 +316,11 @@ class NodeTurn:
 
     def _is_alive(self, rank: int) -> bool:
         """Whether the process that a rank was last is there. Raises: RuntimeError if its death is an error."""
-        looked, alive = self._looks.get(rank, (-_LOOK_S, False))
+        pid, start = self.memory.records[rank, :2].tolist()
+        looked, alive = self._looks.get((pid, start), (-_LOOK_S, False))
         if time.monotonic() - looked > _LOOK_S:
-            pid, start = self.memory.records[rank, :2].tolist()
             alive = pid != 0 and started(pid) == start
-            self._looks[rank] = time.monotonic(), alive
+            self._looks[pid, start] = time.monotonic(), alive
             if pid and not alive and self.memory.local.strict and self.memory.records[rank, 4] == _RUNNING:
                 raise RuntimeError(
                     f"rank {self.memory.local.ranks[rank]}, process {pid}, has died; go on without it with "
@@ -320,15 +354,13 @@ class NodeTurn:
                     raise TurnOverError("another rank does not go on")
                 record[2] = self.memory.head[0]
                 record[4] = _EXPELLED
-                self._late.clear()  # the others have waited for it, too
-                return
 
     def _wait(self, condition: Callable[[], int | None]) -> int:
         """Ask until there is an answer."""
         while True:
             if self._stopped:
                 raise TurnOverError("the iteration has ended")
-            with self.memory.locked():
+            with self._locked():
                 answer = condition()
             if answer is not None:
                 return answer

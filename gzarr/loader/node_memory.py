@@ -4,12 +4,16 @@ Theory of operation. The memory is anonymous (``memfd``): the system frees it wh
 however it ends. Processes find it through a small file in ``/dev/shm`` that lists who has it, and open it as
 ``/proc/PID/fd/N``. Whoever changes the list holds a lock on it and leaves out those that have ended; the last one
 deletes it. Lists of processes that were all killed are deleted by the next one that looks for any memory.
+
+Locks belong to open files, which forked children have, too. So a child closes the file of the lock at once: it would
+keep the lock of a parent that is killed.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+import time
 import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -19,14 +23,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gzarr.concurrency import new_lock
+from gzarr.concurrency import after_fork, new_lock
 from gzarr.loader.order import word_of
 
 if sys.platform == "linux":
     import fcntl
 
 FOLDER = Path("/dev/shm")  # noqa: S108 - files are opened only if they are this user's
-_HEADER, _RECORD, _PAGE = 4, 5, 4096
+_HEADER, _RECORD, _PAGE = 4, 6, 4096
+#: Seconds between two tries to take a lock, and the most that giving memory up waits for the list of processes.
+_POLL_S, _CLOSE_S = 0.0002, 1.0
 
 
 class LocalRanks(NamedTuple):
@@ -51,26 +57,41 @@ class LocalRanks(NamedTuple):
 
 
 def started(pid: int) -> int:
-    """When a process was started, in ticks since the boot; 0 if it has ended."""
+    """When a process was started, in ticks since the boot; 0 if it has ended. Raises: OSError if that is unknown."""
     try:
         state, *fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-    except OSError:
+    except (FileNotFoundError, ProcessLookupError):
         return 0
     return 0 if state in (b"Z", b"X") else int(fields[18])
 
 
+def _lock(descriptor: int, timeout_s: float) -> None:
+    """Take the lock of an open file. Raises: TimeoutError if others keep it, as a process does that was stopped."""
+    end = time.monotonic() + timeout_s
+    while True:
+        with suppress(BlockingIOError):
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if time.monotonic() > end:
+            raise TimeoutError("another process keeps the lock of the ranks of this host")
+        time.sleep(_POLL_S)
+
+
 @contextmanager
-def _locked(path: Path) -> Iterator[list[tuple[int, int, int]]]:
+def _locked(path: Path, timeout_s: float = 10.0) -> Iterator[list[tuple[int, int, int]]]:
     """The processes that have a memory: (pid, start, descriptor), to be changed in place; those that died are left out.
 
     Raises: OSError, also if the file is another user's.
     """
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        with suppress(FileNotFoundError):
-            if os.path.samestat(path.stat(), found := os.fstat(descriptor)):
-                break
+        try:
+            _lock(descriptor, timeout_s)
+            with suppress(FileNotFoundError):
+                if os.path.samestat(path.stat(), found := os.fstat(descriptor)):
+                    break
+        except TimeoutError:
+            os.close(descriptor)
+            raise
         os.close(descriptor)  # somebody has deleted it meanwhile
     try:
         if found.st_uid != os.getuid():
@@ -84,25 +105,35 @@ def _locked(path: Path) -> Iterator[list[tuple[int, int, int]]]:
             os.ftruncate(descriptor, len(text))
         else:
             path.unlink()
+    except OSError:
+        if not found.st_size:  # no space for the first line
+            path.unlink(missing_ok=True)
+        raise
     finally:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)  # a child that was forked meanwhile has the file, too
         os.close(descriptor)
 
 
 def _open_memory(path: Path, nbytes: int) -> int:
     """A descriptor of the memory that others have, or of a new one."""
     _sweep(path)
-    with _locked(path) as entries:
-        descriptor = -1
-        for pid, _, number in entries:
-            with suppress(OSError):
-                if Path(f"/proc/{pid}/fd/{number}").readlink().name.startswith(f"memfd:{path.name}"):
-                    descriptor = os.open(f"/proc/{pid}/fd/{number}", os.O_RDWR | os.O_CLOEXEC)
-                    break
-        else:
-            entries.clear()
-            descriptor = os.memfd_create(path.name)
-            os.ftruncate(descriptor, nbytes)
-        entries.append((os.getpid(), started(os.getpid()), descriptor))
+    descriptor = -1
+    try:
+        with _locked(path) as entries:
+            for pid, _, number in entries:
+                with suppress(OSError):
+                    if Path(f"/proc/{pid}/fd/{number}").readlink().name.startswith(f"memfd:{path.name}"):
+                        descriptor = os.open(f"/proc/{pid}/fd/{number}", os.O_RDWR | os.O_CLOEXEC)
+                        break
+            else:
+                entries.clear()
+                descriptor = os.memfd_create(path.name)
+                os.ftruncate(descriptor, nbytes)
+            entries.append((os.getpid(), started(os.getpid()), descriptor))
+    except BaseException:
+        if descriptor >= 0:
+            os.close(descriptor)
+        raise
     return descriptor
 
 
@@ -115,12 +146,25 @@ def _sweep(path: Path) -> None:
                     pass
 
 
-def _close(path: Path, descriptor: int, pid: int) -> None:
+def _close(path: Path, descriptor: int, lock: int, pid: int) -> None:
     """Give a memory up. pid: the process that has opened it, which a forked child is not."""
     if pid == os.getpid():
-        with suppress(OSError), _locked(path) as entries:
+        # A finalizer may run on a thread that has the lock: it does not wait for long.
+        with suppress(OSError), _locked(path, _CLOSE_S) as entries:
             entries[:] = [entry for entry in entries if (entry[0], entry[2]) != (pid, descriptor)]
         os.close(descriptor)
+        os.close(lock)
+
+
+_live: weakref.WeakSet[NodeMemory] = weakref.WeakSet()
+
+
+@after_fork
+def _leave_to_parent() -> None:
+    for memory in list(_live):
+        if memory.close.alive and memory.pid == os.getppid():
+            os.close(memory.descriptor)
+            os.close(memory.lock)
 
 
 class NodeMemory:
@@ -150,11 +194,16 @@ class NodeMemory:
         digest = word_of(os.getuid(), name, repr(arrays), window, repr(local.ranks))
         path = FOLDER / f"gzarr-loader-{os.getuid()}-{digest:016x}"
         self.descriptor = _open_memory(path, nbytes)
-        self.close = weakref.finalize(self, _close, path, self.descriptor, self.pid)  # at the latest when it ends
+        self.lock = os.open(f"/proc/self/fd/{self.descriptor}", os.O_RDWR | os.O_CLOEXEC)
+        self.close = weakref.finalize(
+            self, _close, path, self.descriptor, self.lock, self.pid
+        )  # at the latest at its end
+        _live.add(self)
         self._mutex = new_lock()
+        self.over = 0  # the last place of this rank that was given up
         memory = mmap(self.descriptor, nbytes)
         words = np.frombuffer(memory, np.int64, first // 8)
-        self.head = words[:_HEADER]  # number of the turn, key, how many steps were opened
+        self.head = words[:_HEADER]  # number of the turn, key, how many steps were opened, places taken
         self.records = words[_HEADER : _HEADER + n * _RECORD].reshape(n, _RECORD)
         self.ring = words[_HEADER + n * _RECORD :][: window * ring].reshape(window, ring)
         self.arrays = {}
@@ -164,11 +213,11 @@ class NodeMemory:
             first += -(-sizes[array] // _PAGE) * _PAGE
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Hold the lock of all ranks."""
+    def locked(self, timeout_s: float = 10.0) -> Iterator[None]:
+        """Hold the lock of all ranks. Raises: TimeoutError."""
         with self._mutex:
-            fcntl.flock(self.descriptor, fcntl.LOCK_EX)
+            _lock(self.lock, timeout_s)
             try:
                 yield
             finally:
-                fcntl.flock(self.descriptor, fcntl.LOCK_UN)
+                fcntl.flock(self.lock, fcntl.LOCK_UN)

@@ -34,7 +34,7 @@ from gzarr.loader.order import word_of
 from gzarr.loader.setup import Setup
 from gzarr.loader.shared_feeds import PlannedForAll, SharedFeed, fill
 from gzarr.loader.sources import nested
-from gzarr.loader.state import Begun
+from gzarr.loader.state import Begun, places_of
 
 
 class _Read(NamedTuple):
@@ -78,8 +78,7 @@ class _Production:
             planned = [each.batches for each in read.steps]
             del read  # which keeps the memory that it was read into
             for left, batches in zip(reversed(range(len(planned[0]))), zip(*planned, strict=True), strict=True):
-                made = [self._make(batches, self.step)]
-                self._gathered(left)
+                made = [self._make(batches, self.step, left)]
                 self.step += 1
                 if made[0] is not None:
                     yield made.pop()  # type: ignore[misc] # nothing but the caller keeps it
@@ -134,12 +133,13 @@ class _Production:
             self._turn.release(self._n_gathered)
             self._n_gathered += 1
 
-    def _make(self, batches: Sequence[Indices], step: int) -> BatchItem | None:
-        """Put a batch together. Returns None if all of its samples are damaged."""
+    def _make(self, batches: Sequence[Indices], step: int, left: int) -> BatchItem | None:
+        """Put a batch together. Returns None if all of its samples are damaged. left: batches of the read after it."""
         setup, meter, pairs = self._setup, self._meter, list(zip(self._feeds, batches, strict=True))
         with meter.stage("gather"):
             valid = _all_valid([feed.valid(batch) for feed, batch in pairs])
             made = [feed.gather(batch, valid) for feed, batch in pairs]
+        self._gathered(left)  # before transform: the batch of a rank that was expelled may be of any samples
         n = len(batches[0])
         if valid is not None:
             n = int(np.count_nonzero(valid))
@@ -207,7 +207,8 @@ def _turn_of(setup: Setup, begun: Begun, first: int) -> NodeTurn | None:
     memory: NodeMemory | None = setup.reused.get(None)
     if memory is None or memory.pid != os.getpid():
         given = setup.seed, setup.batch_size, setup.world_size, setup.drop_last, setup.memory, setup.rooms, setup.most
-        name = repr((job_name(), setup.identity(anew=False), given))
+        places = [places_of(setup.arrays[name]) for name in setup.rooms]
+        name = repr((job_name(), setup.identity(anew=False), given, places, setup.pads))
         slots = {}
         for each, room in setup.rooms.items():
             array = setup.arrays[each]
@@ -215,7 +216,15 @@ def _turn_of(setup: Setup, begun: Begun, first: int) -> NodeTurn | None:
             slots[each] = (room.slots, *setup.samples.box(tuple(array.shape))), dtype
         ahead = min(room.ahead for room in setup.rooms.values())
         window = max(min(setup.n_readers + 2, ahead // setup.most), 1)
-        memory = setup.reused[None] = NodeMemory(setup.local, name, slots, window)
+        try:
+            memory = setup.reused[None] = NodeMemory(setup.local, name, slots, window)
+        except OSError as error:
+            if not setup.local.asked:
+                return None
+            raise OSError(
+                f"share: ranks cannot share memory, as /dev/shm, /proc or memory does not allow it ({error}); "
+                "mend that, or use share='none'"
+            ) from error
     key = word_of(begun.epoch, repr(begun.share._replace(rank=0)), first) >> 1
     return NodeTurn(memory, key, begun.meter)
 

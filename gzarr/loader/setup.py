@@ -87,6 +87,8 @@ class Setup:
         What each array gets of it; those that are missing are kept in memory.
     kept : Kept
         The arrays in memory.
+    pads : dict
+        By name, what elements of samples are that lie past the end of an array.
     sparse : dict
         By their places in a batch, the matrices that are made of rows.
     local : LocalRanks or None
@@ -125,7 +127,7 @@ class Setup:
         self._alone: Setup | None = None
         self._check_steps()
         self.dtypes = parse_dtypes(given["dtype"], self.arrays)
-        self._pads = parse_pads(given["crops"], self.arrays, self.dtypes)
+        self.pads = parse_pads(given["crops"], self.arrays, self.dtypes)
         self.memory = parse_memory(given["memory"], sum(array.nbytes for array in self.arrays.values()))
         self.skip = check_on_error(given["on_error"], self.world_size)
         stored = {name: array for name, array in self.arrays.items() if not isinstance(array, np.ndarray)}
@@ -307,6 +309,7 @@ class Setup:
         if None in self.reused:
             self.reused[None].close()
         self.reused.clear()
+        self._alone = None
 
     def alone(self) -> Setup:
         """The same for this rank alone, with its part of the memory."""
@@ -357,7 +360,7 @@ class Setup:
         kept, room, dtype = self.kept.get(name), self.rooms.get(name), self.dtypes[name]
         shape, stored = tuple(self.arrays[name].shape), stored_dtype(self.arrays[name])
         reader, sample = self.reader(name) if kept is None else None, self.samples.shape(shape)
-        box, pad = self.samples.box(shape), self._pads.get(name)
+        box, pad = self.samples.box(shape), self.pads.get(name)
         source = FeedSource(name, self.backend, reader, kept, box, sample, stored, dtype, pad)
         epoch = self.epoch_of(name, begun, first)
         held = self.reused.get(name)

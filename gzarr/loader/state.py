@@ -15,7 +15,7 @@ from zlib import crc32
 import numpy as np
 
 from gzarr.hierarchy.array import Array
-from gzarr.identity.inputs import sampled_contents
+from gzarr.identity.inputs import describe_input, place_of, sampled_contents
 from gzarr.indexing.grid import is_regular
 from gzarr.indexing.selection import Indices
 from gzarr.loader.arrays import JoinedArrays
@@ -91,6 +91,18 @@ def fingerprint(array: Array | JoinedArrays | Ragged | np.ndarray[Any, Any]) -> 
         if not is_regular(array.metadata.grid):
             told += f", grid {crc32(repr(array.chunk_sizes).encode()):08x}"
     return f"{told}, contents {sampled_contents(array)}"
+
+
+def places_of(array: Array | JoinedArrays | Ragged) -> str:
+    """What tells an array from all others that are there now: where it is; in memory, all of its contents."""
+    if isinstance(array, Ragged):
+        return places_of(array.values)
+    if isinstance(array, JoinedArrays):
+        return f"{crc32(repr([places_of(one) for one in array.arrays]).encode()):08x}"
+    versions = array.store.versions
+    if versions is not None and versions.in_memory:
+        return repr(describe_input(array, most=1 << 62).said)
+    return place_of(array)
 
 
 def checksum_of_rows(array: Array, rows: Indices) -> int:

@@ -1,17 +1,24 @@
 """Ranks of a host that share a pool: the same batches as alone, few decodes, and what if one dies or waits."""
 
+import fcntl
 import hashlib
 import multiprocessing
+import os
 import random
+import resource
+import signal
 import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import gzarr
 from gzarr.loader import node, node_memory
+from gzarr.loader.shared_feeds import SharedFeed
+from gzarr.loader.stats import Meter
 from gzarr.tensors import to_host
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memfd_create and /proc are Linux's")
@@ -135,6 +142,17 @@ def test_a_rank_that_never_comes_is_not_waited_for(monkeypatch):
     assert iterate([make("pool", rank, 3, share="node") for rank in range(2)]) == expected[:2]
 
 
+def test_ranks_that_do_not_go_on_are_done_without_at_once(monkeypatch):
+    monkeypatch.setattr(node, "PATIENCE_S", 1.0)
+    loaders = [make("pool", rank, 5, share="node", memory=100_000) for rank in range(5)]
+    stopped = [iter(loader) for loader in loaders[1:]]
+    for iterator in stopped:
+        next(iterator)
+    begin = time.monotonic()
+    iterate(loaders[:1], 1)
+    assert time.monotonic() - begin < 3
+
+
 def test_a_rank_that_stops_for_a_while_goes_on(monkeypatch):
     monkeypatch.setattr(node, "PATIENCE_S", 0.3)
     expected = iterate([make("pool", rank, 2, share="none") for rank in range(2)], 1)
@@ -167,11 +185,17 @@ def test_orders_that_differ_are_an_error():
 
 
 def test_ranks_are_those_that_a_launcher_tells(monkeypatch):
-    monkeypatch.setenv("LOCAL_RANK", "1")
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    for name, value in {"LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2", "RANK": "3", "WORLD_SIZE": "4"}.items():
+        monkeypatch.setenv(name, value)
     assert make("pool", 3, 4)._setup.local.ranks == (2, 3)
     assert make("pool", 3, 4, share="none")._setup.local is None
-    assert make("pool", 0, 1)._setup.local is None  # of other ranks than the launcher's
+    assert make("pool", 0, 1)._setup.local is None
+    assert make("pool", 3, 8)._setup.local is None  # of other ranks than the launcher's, such as groups of them
+    with pytest.raises(ValueError, match="rank=1 of world_size=2 is not what the launcher calls this process"):
+        make("pool", 1, 2, share="node")
+    monkeypatch.setenv("LOCAL_RANK", "0")
+    assert make("pool", 3, 4)._setup.local is None  # whose hosts have ranks in turn
+    monkeypatch.setenv("LOCAL_RANK", "1")
     assert make("pool", 3, 4, memory=6_000)._setup.local is None  # does not fit
     with pytest.raises(ValueError, match="memory=6000 bytes are less than one batch takes"):
         make("pool", 3, 4, memory=6_000, share="node")
@@ -179,6 +203,141 @@ def test_ranks_are_those_that_a_launcher_tells(monkeypatch):
         make("pool", 3, 4, share=gzarr.NodePool(ranks=[0, 1]))
     with pytest.raises(ValueError, match="share must be"):
         make("pool", 3, 4, share="all")
+
+
+# -- what must not happen --------------------------------------------------------------------------------------------
+
+
+def agree_with_those_alone(monkeypatch, make_one, n=2):
+    """Whether ranks that ask for the same in one way or another get what each gets alone."""
+    monkeypatch.setattr(node, "PATIENCE_S", 0.3)
+    expected = iterate([make_one(rank, share="none") for rank in range(n)])
+    return iterate([make_one(rank, share="node") for rank in range(n)]) == expected
+
+
+@pytest.mark.parametrize("where", ["memory", "disk"])
+def test_arrays_are_told_apart_where_samples_of_their_contents_are_equal(tmp_path, monkeypatch, where):
+    arrays = []
+    for value in (1, 2):
+        data = np.zeros((4096, 8), "u1")
+        data[80:96] = value  # where nothing is looked at for states
+        if where == "memory":
+            arrays.append(gzarr.array(data, chunks=(16, 8), compressors=None))
+        else:
+            arrays.append(gzarr.create_array(tmp_path / f"{value}.zarr", data=data, chunks=(16, 8), compressors=None))
+    assert arrays[0][...].sum() != arrays[1][...].sum()
+
+    def make_one(rank, share):
+        return gzarr.Loader(arrays[rank], 8, memory=16_000, shuffle=True, rank=rank, world_size=2, share=share)
+
+    assert make_one(0, "node")._setup.identity() == make_one(1, "node")._setup.identity()
+    assert agree_with_those_alone(monkeypatch, make_one)
+
+
+def test_each_rank_has_the_pad_that_it_asks_for(monkeypatch):
+    def make_one(rank, share):
+        arrays, crops = some_crops(n=300, pad=rank)
+        return gzarr.Loader(arrays, 8, memory=400_000, seed=3, rank=rank, world_size=2, share=share, **crops)
+
+    assert agree_with_those_alone(monkeypatch, make_one)
+
+
+def test_transform_gets_no_samples_of_a_rank_that_was_expelled(monkeypatch):
+    monkeypatch.setattr(node, "PATIENCE_S", 0.2)
+    expected = iterate([make("pool", rank, 2, share="none") for rank in range(2)], 1)
+    seen, gather = [], SharedFeed.gather
+
+    def slow_gather(self, batch, valid):
+        if self._local.me == 1 and len(seen) == 3:
+            time.sleep(1.5)
+        return gather(self, batch, valid)
+
+    monkeypatch.setattr(SharedFeed, "gather", slow_gather)
+    transforms = lambda batch: batch, lambda batch: seen.append(digest(batch)) or batch
+    loaders = [make("pool", rank, 2, share="node", memory=100_000, transform=transforms[rank]) for rank in range(2)]
+    assert iterate(loaders, 1) == expected
+    assert seen == expected[1]
+
+
+def test_ranks_go_on_while_a_process_that_was_stopped_keeps_their_lock(monkeypatch):
+    monkeypatch.setattr(node, "PATIENCE_S", 0.3)
+    expected = iterate([make("pool", rank, 2, share="none") for rank in range(2)])
+    loaders = [make("pool", rank, 2, share="node") for rank in range(2)]
+    iterators = list(map(iter, loaders))
+    found = [[digest(next(iterator))] for iterator in iterators]
+    with Path(f"/proc/self/fd/{loaders[0]._setup.reused[None].lock}").open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        for batches, iterator in zip(found, iterators, strict=True):
+            batches += [digest(batch) for batch in iterator]
+    assert all(loader._setup._alone for loader in loaders)
+    assert [one + rest for one, rest in zip(found, iterate(loaders, 1), strict=True)] == expected
+    loaders[0]._setup.alone().reused.clear()
+    iterate(loaders, 1)
+    assert not loaders[0]._setup.alone().reused  # they are together again
+
+
+def test_ranks_are_alone_where_memory_cannot_be_shared(tmp_path, monkeypatch):
+    for name, value in {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2", "RANK": "0", "WORLD_SIZE": "2"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(node_memory, "FOLDER", tmp_path / "missing")
+    assert iterate([make("pool", 0, 2)]) == iterate([make("pool", 0, 2, share="none")])
+    with pytest.raises(OSError, match=r"/proc or memory does not allow it .*; mend that, or"):
+        next(iter(make("pool", 0, 2, share="node")))
+
+
+def test_no_process_is_taken_for_dead_where_files_run_out():
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            node_memory.started(os.getpid())
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def turn_of(tmp_path, monkeypatch, n=2):
+    monkeypatch.setattr(node_memory, "FOLDER", tmp_path)
+    local = node_memory.LocalRanks(tuple(range(n)), 0, strict=False, asked=True)
+    memory = node_memory.NodeMemory(local, "test", {}, 2)
+    return node.NodeTurn(memory, 1, Meter(0, 1))
+
+
+def test_a_rank_that_begins_again_is_seen_at_once(tmp_path, monkeypatch):
+    turn, me = turn_of(tmp_path, monkeypatch), os.getpid()
+    record = turn.memory.records[1]
+    record[:5] = me, node_memory.started(me) + 1, turn.memory.head[0], 0, 1
+    assert not turn._is_inside(1)
+    record[1] -= 1
+    assert turn._is_inside(1)
+
+
+def test_a_step_that_is_opened_late_hides_no_later_one(tmp_path, monkeypatch):
+    turn = turn_of(tmp_path, monkeypatch, 1)
+    for step in (1, 0):
+        turn.fill(step, 0, int, [int])
+    assert turn.memory.head[2] == 2
+
+
+def lock_and_die(folder):
+    """Leave a child behind, forked while the lock is held."""
+    node_memory.FOLDER = folder
+    memory = node_memory.NodeMemory(node_memory.LocalRanks((0, 1), 1, strict=False, asked=True), "test", {}, 2)
+    with memory.locked():
+        if (child := os.fork()) == 0:
+            time.sleep(60)
+            os._exit(0)
+        (folder / "child").write_text(str(child))
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_children_of_a_rank_that_was_killed_keep_no_lock(tmp_path, monkeypatch):
+    turn = turn_of(tmp_path, monkeypatch)
+    process = Rank.context.Process(target=lock_and_die, args=(tmp_path,))
+    process.start()
+    process.join(30)
+    with turn.memory.locked(1):
+        pass
+    os.kill(int((tmp_path / "child").read_text()), signal.SIGKILL)
 
 
 # -- processes -------------------------------------------------------------------------------------------------------
@@ -227,8 +386,7 @@ class Rank:
         self.digests.append(digest_of_batch)
 
     def finish(self):
-        """All other batches. Returns: the error."""
-        self.order(200)
+        """All other batches, once they were ordered. Returns: the error."""
         while True:
             assert self.pipe.poll(30)
             told = self.pipe.recv()
@@ -253,6 +411,7 @@ def test_processes_share_and_leave_nothing(images):
         rank.order()
     for rank in ranks:
         rank.next()
+        rank.order(200)
     assert len(lists(images)) == 1
     assert [rank.finish() for rank in ranks] == [""] * 4
     assert [rank.digests for rank in ranks] == [alone(images, rank, 4, 2) for rank in range(4)]
@@ -274,6 +433,9 @@ def test_a_rank_that_is_killed_leaves_no_wrong_sample(images, seed):
     time.sleep(rng.random() * 0.02)
     ranks[victim].process.kill()
     again = Rank(images, victim, 3, state=ranks[victim].state)  # alone, while the others go on
+    for rank in [*ranks, again]:
+        if rank is not ranks[victim]:
+            rank.order(200)
     assert [rank.finish() for rank in [*ranks, again] if rank is not ranks[victim]] == [""] * 3
     ranks[victim].digests += again.digests
     assert [rank.digests for rank in ranks] == [alone(images, rank, 3, 2) for rank in range(3)]
@@ -287,6 +449,7 @@ def test_the_death_of_a_rank_can_be_an_error(images):
         rank.next()
     ranks[1].process.kill()
     begin = time.monotonic()
+    ranks[0].order(200)
     assert "rank 1, process" in ranks[0].finish()
     assert time.monotonic() - begin < 10
 
@@ -304,5 +467,6 @@ def test_lists_of_processes_that_were_killed_are_deleted(images):
     other.order()
     other.next()
     assert len(lists(images)) == 1
+    other.order(200)
     assert other.finish() == ""
     assert lists(images) == set()
