@@ -109,7 +109,7 @@ class LazyView(LazyValue):
     def chunk_sizes(self) -> Lengths:
         """Lengths along every axis of the parts that lie in one stored object each, a chunk or a shard.
 
-        Affine an axis of listed indices they are as long as those.
+        Along an axis of listed indices they are as long as those.
         """
         return self.transform.cut(self.source.write_chunk_sizes)
 

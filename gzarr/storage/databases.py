@@ -14,13 +14,15 @@ import os
 import re
 import weakref
 from abc import abstractmethod
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal
 
 from gzarr.concurrency import Pool, new_lock
 from gzarr.storage.capabilities import Buffer, Change, Request
 from gzarr.storage.extras import require
 from gzarr.storage.flat import KeyValueStore
+from gzarr.storage.forks import inside_library, one_call
 from gzarr.storage.rules import cut, pickled
 
 #: Seconds that servers may take to accept a connection, and to answer.
@@ -224,27 +226,35 @@ class LMDBStore(DatabaseStore):
         given = {name: value for name, value in self._given[-1].items() if name != "read_only"}
         place = (os.getpid(), self._place)  # LMDB refuses to open a file twice
         with _opening:
+            for other in [key for key in _environments if key[0] != place[0] and key[1] == place[1]]:
+                _environments.pop(other).close()  # inherited by a fork, which the parent keeps
             environment = _environments.get(place)
             if environment is None:
                 opened = require("lmdb", "lmdb", "LMDBStore").open(self.path, **{**options, **given})
                 environment = _environments[place] = opened
         return environment
 
+    @contextmanager
+    def _transaction(self, *, write: bool = False) -> Iterator[Any]:
+        """A transaction, which no fork cuts in two."""
+        with inside_library(), one_call(self._place), self.client.begin(write=write) as transaction:
+            yield transaction
+
     def _get(self, key: str) -> bytes | None:
-        with self.client.begin() as transaction:
+        with self._transaction() as transaction:
             found: bytes | None = transaction.get(key.encode())
             return found
 
     def _put(self, key: str, value: Buffer) -> None:
-        with self.client.begin(write=True) as transaction:
+        with self._transaction(write=True) as transaction:
             transaction.put(key.encode(), value)
 
     def _drop(self, key: str) -> None:
-        with self.client.begin(write=True) as transaction:
+        with self._transaction(write=True) as transaction:
             transaction.delete(key.encode())
 
     def _keys(self, path: str) -> list[str]:
-        with self.client.begin() as transaction, transaction.cursor() as cursor:
+        with self._transaction() as transaction, transaction.cursor() as cursor:
             return [name.decode() for name in cursor.iternext(keys=True, values=False)]
 
     def flush(self) -> None:

@@ -46,6 +46,9 @@ _FIRST_BLOCK_NBYTES, _BLOCK_NBYTES = 1 << 10, 1 << 22
 #: What zipfile and the decompressors raise on damaged or unsupported entries.
 DAMAGE = (OSError, zipfile.BadZipFile, zlib.error, LZMAError, EOFError, RuntimeError, NotImplementedError, ValueError)
 
+#: Longest version that a comment is written with: a comment holds 64 KiB.
+_LONGEST_VERSION = 100
+
 #: Reads so many bytes from an offset on.
 ReadAt = Callable[[int, int], bytes]
 
@@ -172,6 +175,8 @@ def image_comment(document: bytes, comment: bytes) -> bytes:
     try:
         version = json.loads(document)["attributes"]["ome"]["version"]
     except (ValueError, LookupError, TypeError):
+        return b"" if comment.startswith(b'{"ome"') else comment
+    if not isinstance(version, str) or len(version) > _LONGEST_VERSION:
         return comment
     return json.dumps({"ome": {"version": version, "zipFile": {"centralDirectory": {"jsonFirst": True}}}}).encode()
 

@@ -40,7 +40,9 @@ COMMANDS = leaves(_made(None))
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_examples_of_the_help_can_be_typed(name: str) -> None:
+def test_the_examples_of_the_help_can_be_typed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable, value in (("ID", "3"), ("MIN", "0"), ("COUNT", "64")):  # those of a task, for --part slurm
+        monkeypatch.setenv(f"SLURM_ARRAY_TASK_{variable}", value)
     examples = [line.removeprefix("  $ ") for line in COMMANDS[name].epilog.splitlines() if line.startswith("  $ ")]
     assert examples
     for example in examples:

@@ -61,6 +61,7 @@ print(*ended)
     [
         ("SQLiteStore", "SQLiteStore('{path}')"),
         ("SQLiteStore", "SQLiteStore(':memory:')"),
+        ("LMDBStore", "LMDBStore('{path}', map_size=1 << 28)"),
     ],
 )
 def test_a_child_works_that_was_forked_while_threads_used_a_database(tmp_path: Path, imports: str, store: str) -> None:

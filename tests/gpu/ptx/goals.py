@@ -49,7 +49,7 @@ F = {"order": "F", "zarr_format": 2}
 GOALS = {
     "1-D f4": Goal(_case(*FLAT, PLAIN), 40),
     "2-D f4": Goal(_case(*SQUARE, PLAIN), 40),
-    "3-D f4": Goal(_case(*CUBE, PLAIN), 40),
+    "3-D f4": Goal(_case(*CUBE, PLAIN), 41),
     "2-D u1": Goal(_case(*SQUARE, PLAIN, "u1"), 40),
     "2-D big-endian f8": Goal(_case(*SQUARE, PLAIN, ">f8", zarr_format=2), 60),
     "2-D u2, byte shuffle": Goal(_case(*SQUARE, BYTES, "u2"), 90),
