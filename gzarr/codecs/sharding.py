@@ -105,8 +105,10 @@ class ShardingCodec(CodecSpec):
                 f"codec {self.name!r}: chunk_shape {self.chunk_shape} does not divide the shard shape {shard.shape}"
             )
         inner = ArrayRepr(shard.dtype, self.chunk_shape, shard.fill_value)
-        index_codecs = tuple(step.spec for step in prepare_index(self, self.index_repr(shard.shape)))
-        return replace(self, codecs=complete(self.codecs, inner), index_codecs=index_codecs), BytesRepr()
+        index = self.index_repr(shard.shape)
+        made = replace(self, codecs=complete(self.codecs, inner), index_codecs=complete(self.index_codecs, index))
+        prepare_index(made, index)
+        return made, BytesRepr()
 
     def index_repr(self, shard_shape: tuple[int, ...]) -> ArrayRepr:
         """Describe the index of a shard as an array.
@@ -127,7 +129,7 @@ class ShardingCodec(CodecSpec):
 
 def prepare_index(spec: ShardingCodec, index: ArrayRepr) -> tuple[Step, ...]:
     """Prepare the codecs of an index. Raises: MetadataError if they do not give it a fixed size."""
-    steps = prepare(complete(spec.index_codecs, index), index)
+    steps = prepare(spec.index_codecs, index)
     if steps[-1].encoded.nbytes is None:
         names = [step.spec.name for step in steps]
         raise MetadataError(f"codec {spec.name!r}: index_codecs {names} make an index whose size is not fixed")

@@ -307,7 +307,7 @@ def sharding(**configuration: Any) -> list[Any]:
         ({"codecs": [{"name": "gzip"}]}, "codecs: codec 'gzip' encodes bytes, but it is given an array"),
         (
             {"index_codecs": [BYTES, {"name": "gzip"}]},
-            "codecs: codec 'sharding_indexed': index_codecs must give an index",
+            "codecs: codec 'sharding_indexed': index_codecs ['bytes', 'gzip'] make an index whose size is not fixed",
         ),
         ({"index_codecs": [{"name": "crc32c"}]}, "codecs: codec 'crc32c' encodes bytes"),
         (
