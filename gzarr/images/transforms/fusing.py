@@ -140,7 +140,7 @@ def _blended(
     """A block of the result, of the boxes of tiles that lie over it."""
     xp, is_mean = sources[0].backend.xp, blend == "cosine"
     shape = tuple(part.stop - part.start for part in region)
-    wide = np.dtype(np.float32 if sources[0].dtype.itemsize <= 2 else np.float64)
+    wide = np.dtype(np.float32 if is_mean and sources[0].dtype.itemsize <= 2 else np.float64)
     kind = wide if is_mean else sources[0].dtype
     made, weights = xp.zeros(shape, kind), xp.zeros(shape, np.float32)
     for (number, box), block in parts:
