@@ -239,7 +239,7 @@ def _open_path(
         path = path[match.end() :]
     if not path:
         raise StoreError("the path of a store is empty; use '.' for the current directory")
-    archive, inner = next((found for found in (_split(path, one) for one in (".zip", ".ozx")) if found[0]), (None, ""))
+    archive, inner = _split(path, ".zip", ".ozx")
     if archive is None and scheme == "zip":
         archive = path
     if archive is not None:
@@ -256,17 +256,19 @@ def _n5(store: Store) -> Store:
     return N5Store(store)
 
 
-def _split(path: str, ending: str) -> tuple[str | None, str]:
-    """The part of a path that names an archive or a container by its ending (None if no part does), and the rest.
+def _split(path: str, *endings: str) -> tuple[str | None, str]:
+    """The part of a path that names an archive or a container by an ending (None if no part does), and the rest.
 
     A directory is no archive, whatever its name.
     """
     at = 0
-    for segment in re.split(r"(?<=[/\\])" if os.name == "nt" else r"(?<=/)", path) if ending in path.lower() else ():
+    if not any(ending in path.lower() for ending in endings):
+        return None, ""
+    for segment in re.split(r"(?<=[/\\])" if os.name == "nt" else r"(?<=/)", path):
         name = segment.rstrip("/\\" if os.name == "nt" else "/")
         found = path[: at + len(name)]
         at += len(segment)
-        if name.lower().endswith(ending) and (ending == ".n5" or not os.path.isdir(found)):
+        if name.lower().endswith(endings) and (".n5" in endings or not os.path.isdir(found)):
             return found, path[at:].replace(os.sep, "/").strip("/")
     return None, ""
 

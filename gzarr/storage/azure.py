@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
+from contextlib import suppress
 from typing import Any, Literal
 
 from gzarr.errors import StoreError
@@ -57,8 +58,7 @@ class ABSStore(DatabaseStore):
         self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
         self._container = client
         name = f"abs://{client.account_name}/{client.container_name}/{self._prefix}".rstrip("/")
-        given = (container, prefix, account_name, account_key, blob_service_kwargs, dimension_separator)
-        super().__init__(name, dimension_separator, read_only, *given, client, {"read_only": read_only})
+        super().__init__(name, dimension_separator, read_only, keywords={}, options={})
 
     def _open(self) -> Any:
         return self._container
@@ -77,7 +77,7 @@ class ABSStore(DatabaseStore):
         self.client.upload_blob(self._prefix + key, bytes(value), overwrite=True)
 
     def _drop(self, key: str) -> None:
-        if self._get(key) is not None:
+        with suppress(self._missing):
             self.client.delete_blob(self._prefix + key)
 
     def _keys(self, path: str) -> list[str]:

@@ -15,7 +15,7 @@ import re
 import weakref
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Literal
 
 from gzarr.concurrency import Pool, new_lock
@@ -47,8 +47,18 @@ class DatabaseStore(KeyValueStore):
 
     _process_bound = frozenset({"_opened", "_pid", "_pool", "_opening"})
 
-    def __init__(self, name: str, dimension_separator: Literal[".", "/"] | None, read_only: bool, *given: Any) -> None:
-        self._name, self.dimension_separator, self.read_only, self._given = name, dimension_separator, read_only, given
+    def __init__(
+        self,
+        name: str,
+        dimension_separator: Literal[".", "/"] | None,
+        read_only: bool,
+        *given: Any,
+        keywords: dict[str, Any],
+        options: dict[str, Any],
+    ) -> None:
+        # How the store is made again, and what its library is given.
+        self._given, self._keywords, self._options = given, keywords, options
+        self._name, self.dimension_separator, self.read_only = name, dimension_separator, read_only
         self._opened: Any = None
         self._pid = 0
         self._opening = new_lock()
@@ -100,8 +110,7 @@ class DatabaseStore(KeyValueStore):
             opened.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        *given, keywords = self._given
-        return pickled(self, _CLASSES[self._name.partition("://")[0]], *given, **keywords)
+        return pickled(self, _CLASSES[self._name.partition("://")[0]], *self._given, **self._keywords)
 
 
 class DBMStore(DatabaseStore):
@@ -139,8 +148,9 @@ class DBMStore(DatabaseStore):
         **open_kwargs: Any,
     ) -> None:
         self.path, self.flag = os.path.abspath(os.fsdecode(path)), flag
-        given = (self.path, "c" if flag[:1] == "n" else flag, mode, open, write_lock, dimension_separator, open_kwargs)
-        super().__init__(f"dbm://{os.fsdecode(path)}", dimension_separator, flag[:1] == "r", *given)
+        given = (self.path, "c" if flag[:1] == "n" else flag, mode, open, write_lock, dimension_separator)
+        known = {"keywords": open_kwargs, "options": open_kwargs}
+        super().__init__(f"dbm://{os.fsdecode(path)}", dimension_separator, flag[:1] == "r", *given, **known)
         self._pool = Pool()  # dbm.sqlite3 serves only the thread that opened it, and others one at a time
         self._place = os.path.realpath(self.path)
         with self._failures(f"open the file with flag {flag!r}"):
@@ -148,9 +158,9 @@ class DBMStore(DatabaseStore):
         self.flag = given[1]  # it is not emptied a second time
 
     def _open(self) -> Any:
-        path, _, mode, given, *_, keywords = self._given
+        path, _, mode, given, *_ = self._given
         opener: Any = given or dbm.open
-        return opener(path, self.flag, mode, **keywords)
+        return opener(path, self.flag, mode, **self._options)
 
     def _get(self, key: str) -> bytes | None:
         def value() -> bytes | None:
@@ -165,8 +175,11 @@ class DBMStore(DatabaseStore):
         self._pool.call(lambda: self.client.__setitem__(key.encode(), bytes(value)))
 
     def _drop(self, key: str) -> None:
-        if self._get(key) is not None:
-            self._pool.call(lambda: self.client.__delitem__(key.encode()))
+        def delete() -> None:
+            with suppress(KeyError):
+                del self.client[key.encode()]
+
+        self._pool.call(delete)
 
     def _keys(self, path: str) -> list[str]:
         return self._pool.call(lambda: [name.decode() for name in self.client.keys()])  # noqa: SIM118 - no mapping
@@ -216,21 +229,21 @@ class LMDBStore(DatabaseStore):
         self._errors = require("lmdb", "lmdb", "LMDBStore").Error
         self.path = os.path.abspath(os.fsdecode(path))
         self._place = os.path.realpath(self.path)
-        given = (self.path, buffers, dimension_separator, {**kwargs, "read_only": read_only})
-        super().__init__(f"lmdb://{os.fsdecode(path)}", dimension_separator, read_only, *given)
+        known = {"keywords": {**kwargs, "read_only": read_only}, "options": kwargs}
+        given = (self.path, buffers, dimension_separator)
+        super().__init__(f"lmdb://{os.fsdecode(path)}", dimension_separator, read_only, *given, **known)
         with self._failures("open the database"):
             _ = self.client
 
     def _open(self) -> Any:
         options = {"map_size": _MAP_NBYTES, "metasync": False, "sync": False, "readonly": self.read_only}
-        given = {name: value for name, value in self._given[-1].items() if name != "read_only"}
         place = (os.getpid(), self._place)  # LMDB refuses to open a file twice
         with _opening:
             for other in [key for key in _environments if key[0] != place[0] and key[1] == place[1]]:
                 _environments.pop(other).close()  # inherited by a fork, which the parent keeps
             environment = _environments.get(place)
             if environment is None:
-                opened = require("lmdb", "lmdb", "LMDBStore").open(self.path, **{**options, **given})
+                opened = require("lmdb", "lmdb", "LMDBStore").open(self.path, **{**options, **self._options})
                 environment = _environments[place] = opened
         return environment
 
@@ -299,14 +312,12 @@ class RedisStore(DatabaseStore):
         self._prefix = f"{prefix}:"
         host = kwargs.get("unix_socket_path") or f"{kwargs.get('host', 'localhost')}:{kwargs.get('port', 6379)}"
         name = f"redis://{host}/{kwargs.get('db', 0)}/{prefix}"
-        super().__init__(
-            name, dimension_separator, read_only, prefix, dimension_separator, kwargs | {"read_only": read_only}
-        )
+        known = {"keywords": {**kwargs, "read_only": read_only}, "options": kwargs}
+        super().__init__(name, dimension_separator, read_only, prefix, dimension_separator, **known)
 
     def _open(self) -> Any:
-        given = {name: value for name, value in self._given[-1].items() if name != "read_only"}
         timeouts = {"socket_connect_timeout": _CONNECT_S, "socket_timeout": _ANSWER_S}
-        return require("redis", "redis", "RedisStore").Redis(**{**timeouts, **given, "decode_responses": False})
+        return require("redis", "redis", "RedisStore").Redis(**{**timeouts, **self._options, "decode_responses": False})
 
     def _get(self, key: str) -> bytes | None:
         found: bytes | None = self.client.get(self._prefix + key)
@@ -354,13 +365,12 @@ class MongoDBStore(DatabaseStore):
         self._errors = require("pymongo", "mongodb", "MongoDBStore").errors.PyMongoError
         host = str(kwargs.get("host", "localhost")).rpartition("@")[2].removeprefix("mongodb://").partition("/")[0]
         name = f"mongodb://{host}:{kwargs.get('port', 27017)}/{database}/{collection}"
-        given = (database, collection, dimension_separator, kwargs | {"read_only": read_only})
-        super().__init__(name, dimension_separator, read_only, *given)
+        known = {"keywords": {**kwargs, "read_only": read_only}, "options": kwargs}
+        super().__init__(name, dimension_separator, read_only, database, collection, dimension_separator, **known)
 
     def _open(self) -> Any:
-        given = {name: value for name, value in self._given[-1].items() if name != "read_only"}
         timeouts = {"serverSelectionTimeoutMS": _CONNECT_S * 1000, "socketTimeoutMS": _ANSWER_S * 1000}
-        client = require("pymongo", "mongodb", "MongoDBStore").MongoClient(**{**timeouts, **given})
+        client = require("pymongo", "mongodb", "MongoDBStore").MongoClient(**{**timeouts, **self._options})
         weakref.finalize(self, client.close)
         return client
 

@@ -195,7 +195,7 @@ def spread_item(item: Mapping[str, Any], notes: Notes, place: str) -> tuple[Coor
     keys = {("", name): ndim for name, ndim in ndims.items()}
     value, where = item.get("coordinateTransformations"), f"{place}.coordinateTransformations"
     found = CoordinateSystems(intrinsic, listed, parse_transformations_between(value, keys, notes, where))
-    spread = {key: value for key, value in item.items() if key not in ("coordinateSystems", where.rsplit(".", 1)[1])}
+    spread = {key: one for key, one in item.items() if key not in ("coordinateSystems", "coordinateTransformations")}
     described = described_system(found)
     if described != intrinsic:  # levels are placed in elements, and the image in units
         ends = [plain(one) for one in found.transformations if reference(one.get("output"))[1] == described]
