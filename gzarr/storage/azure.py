@@ -58,7 +58,7 @@ class ABSStore(DatabaseStore):
         self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
         self._container = client
         name = f"abs://{client.account_name}/{client.container_name}/{self._prefix}".rstrip("/")
-        super().__init__(name, dimension_separator, read_only, keywords={}, options={})
+        super().__init__(name, dimension_separator, read_only, options={})
 
     def _open(self) -> Any:
         return self._container

@@ -48,17 +48,10 @@ class DatabaseStore(KeyValueStore):
     _process_bound = frozenset({"_opened", "_pid", "_pool", "_opening"})
 
     def __init__(
-        self,
-        name: str,
-        dimension_separator: Literal[".", "/"] | None,
-        read_only: bool,
-        *given: Any,
-        keywords: dict[str, Any],
-        options: dict[str, Any],
+        self, name: str, separator: Literal[".", "/"] | None, read_only: bool, *given: Any, options: dict[str, Any]
     ) -> None:
-        # How the store is made again, and what its library is given.
-        self._given, self._keywords, self._options = given, keywords, options
-        self._name, self.dimension_separator, self.read_only = name, dimension_separator, read_only
+        self._given, self._options = given, options  # arguments, and those of the library
+        self._name, self.dimension_separator, self.read_only = name, separator, read_only
         self._opened: Any = None
         self._pid = 0
         self._opening = new_lock()
@@ -110,7 +103,9 @@ class DatabaseStore(KeyValueStore):
             opened.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return pickled(self, _CLASSES[self._name.partition("://")[0]], *self._given, **self._keywords)
+        owner = _CLASSES[self._name.partition("://")[0]]
+        said = {} if owner is DBMStore else {"read_only": self.read_only}
+        return pickled(self, owner, *self._given, **self._options, **said)
 
 
 class DBMStore(DatabaseStore):
@@ -149,8 +144,8 @@ class DBMStore(DatabaseStore):
     ) -> None:
         self.path, self.flag = os.path.abspath(os.fsdecode(path)), flag
         given = (self.path, "c" if flag[:1] == "n" else flag, mode, open, write_lock, dimension_separator)
-        known = {"keywords": open_kwargs, "options": open_kwargs}
-        super().__init__(f"dbm://{os.fsdecode(path)}", dimension_separator, flag[:1] == "r", *given, **known)
+        name, read_only = f"dbm://{os.fsdecode(path)}", flag[:1] == "r"
+        super().__init__(name, dimension_separator, read_only, *given, options=open_kwargs)
         self._pool = Pool()  # dbm.sqlite3 serves only the thread that opened it, and others one at a time
         self._place = os.path.realpath(self.path)
         with self._failures(f"open the file with flag {flag!r}"):
@@ -229,9 +224,8 @@ class LMDBStore(DatabaseStore):
         self._errors = require("lmdb", "lmdb", "LMDBStore").Error
         self.path = os.path.abspath(os.fsdecode(path))
         self._place = os.path.realpath(self.path)
-        known = {"keywords": {**kwargs, "read_only": read_only}, "options": kwargs}
         given = (self.path, buffers, dimension_separator)
-        super().__init__(f"lmdb://{os.fsdecode(path)}", dimension_separator, read_only, *given, **known)
+        super().__init__(f"lmdb://{os.fsdecode(path)}", dimension_separator, read_only, *given, options=kwargs)
         with self._failures("open the database"):
             _ = self.client
 
@@ -312,8 +306,7 @@ class RedisStore(DatabaseStore):
         self._prefix = f"{prefix}:"
         host = kwargs.get("unix_socket_path") or f"{kwargs.get('host', 'localhost')}:{kwargs.get('port', 6379)}"
         name = f"redis://{host}/{kwargs.get('db', 0)}/{prefix}"
-        known = {"keywords": {**kwargs, "read_only": read_only}, "options": kwargs}
-        super().__init__(name, dimension_separator, read_only, prefix, dimension_separator, **known)
+        super().__init__(name, dimension_separator, read_only, prefix, dimension_separator, options=kwargs)
 
     def _open(self) -> Any:
         timeouts = {"socket_connect_timeout": _CONNECT_S, "socket_timeout": _ANSWER_S}
@@ -365,8 +358,9 @@ class MongoDBStore(DatabaseStore):
         self._errors = require("pymongo", "mongodb", "MongoDBStore").errors.PyMongoError
         host = str(kwargs.get("host", "localhost")).rpartition("@")[2].removeprefix("mongodb://").partition("/")[0]
         name = f"mongodb://{host}:{kwargs.get('port', 27017)}/{database}/{collection}"
-        known = {"keywords": {**kwargs, "read_only": read_only}, "options": kwargs}
-        super().__init__(name, dimension_separator, read_only, database, collection, dimension_separator, **known)
+        super().__init__(
+            name, dimension_separator, read_only, database, collection, dimension_separator, options=kwargs
+        )
 
     def _open(self) -> Any:
         timeouts = {"serverSelectionTimeoutMS": _CONNECT_S * 1000, "socketTimeoutMS": _ANSWER_S * 1000}
