@@ -7,10 +7,11 @@ and the shard is read whole.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache, partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -32,9 +33,10 @@ from gzarr.indexing.selection import Indices
 from gzarr.layout.chunk_layout import Layout, Names
 from gzarr.layout.shard import Level, write_order
 from gzarr.layout.sharded import Sharded
-from gzarr.metadata.documents import codecs_in_errors
+from gzarr.metadata.documents import as_meta, codecs_in_errors
 from gzarr.metadata.model import ArrayMeta
 from gzarr.storage.base import Store
+from gzarr.storage.tables import Tables, chains_of
 
 T = TypeVar("T")
 
@@ -81,6 +83,8 @@ def _prepared(
     make = partial(_chunks, meta, backend, allow_pickle=allow_pickle)
     grid, only_chain, chain, levels, nbytes = _share(backend, _made_of(meta), allow_pickle, meta.codecs, make)
     names = Names(path, meta.keys)
+    if documents := chains_of(store.tables, path):
+        only_chain, chain = None, _by_table(documents, store, path, grid, backend)
     if levels is None:
         layout = Layout(grid, meta.grid, names)
     else:
@@ -204,6 +208,26 @@ def _by_shape(meta: ArrayMeta, specs: tuple[CodecSpec, ...], grid: Grid, backend
     """The chain of a chunk by its coordinates, where chunks differ in shape."""
     cached = lru_cache(maxsize=256)(lambda shape: _chain(meta, specs, shape, backend))
     return lambda coords: cached(chunk_shape(grid, coords))
+
+
+def _by_table(
+    documents: Sequence[bytes], store: Store, path: str, grid: Grid, backend: Backend
+) -> Callable[[Coords], Chain]:
+    """The chain of a chunk by its coordinates, where the store's table says which of several it has."""
+    metas = [as_meta(json.loads(document)) for document in documents]
+
+    @lru_cache(maxsize=256)
+    def prepared(number: int, shape: Coords) -> Chain:
+        meta = cast(ArrayMeta, metas[number])
+        return _chain(meta, meta.codecs, shape, backend)
+
+    def chain(coords: Coords) -> Chain:
+        table = cast(Tables, store.tables).table(path)
+        row, chains = (None, None) if table is None else (table.row(coords), table.chains)
+        number = 0 if row is None or chains is None else int(chains[row])
+        return prepared(number, chunk_shape(grid, coords))
+
+    return chain
 
 
 def find_shardings(specs: Sequence[CodecSpec], ndim: int) -> tuple[list[_Sharding], tuple[CodecSpec, ...]]:

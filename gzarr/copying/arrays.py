@@ -32,6 +32,7 @@ from gzarr.scale.blocks import BlockPlan, one_by_one
 from gzarr.scale.engines import MOST_NBYTES
 from gzarr.scale.running import run
 from gzarr.storage.base import Buffer, Request
+from gzarr.storage.tables import chains_of
 
 #: Default host memory in bytes for the data that a copy has read.
 BUDGET_NBYTES = 256 << 20
@@ -60,7 +61,11 @@ class Route:
 
 def plan_route(source: Source, meta: ArrayMeta, budget_nbytes: int) -> Route:
     """Choose how a source is copied into an array with this metadata."""
-    if source.array is not None and not source.array.is_view:
+    if (
+        source.array is not None
+        and not source.array.is_view
+        and not chains_of(source.array.store.tables, source.array.path)
+    ):
         before = source.array.metadata
         if not same_fill(before, meta) and _stores_all(source.array):
             before = replace(before, fill_value=meta.fill_value)  # no chunk shows it

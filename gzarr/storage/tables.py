@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from tempfile import TemporaryFile
@@ -43,6 +43,8 @@ class ChunkTable:
     padded_nbytes : int
         Shorter chunks are filled up with zeros to this: the last ones of data that are stored without gaps, whose
         elements outside the array are not stored.
+    chains : numpy.ndarray, optional
+        For each chunk, which of `Tables.chains` it is encoded by (uint8).
     """
 
     counts: tuple[int, ...]
@@ -50,6 +52,7 @@ class ChunkTable:
     places: NDArray[np.int64]
     inline: Mapping[int, Inline] = field(default_factory=dict)
     padded_nbytes: int = 0
+    chains: NDArray[np.uint8] | None = None
 
     @classmethod
     def empty(cls, counts: tuple[int, ...], *, padded_nbytes: int = 0) -> ChunkTable:
@@ -100,9 +103,18 @@ class Tables(ABC):
     def table(self, path: str) -> ChunkTable | None:
         """Where the chunks of an array are; None if only the store reads them. Raises: StoreError, CopyError."""
 
+    def chains(self, path: str) -> Sequence[bytes]:
+        """Documents of Zarr v3 with the codecs and fill values of chunks, by number; none if all have the array's."""
+        return ()
+
     @abstractmethod
     def file(self, number: int) -> tuple[str, Any] | None:
         """The file that an object is: its path, and the token of the version that is read (None: there is none).
 
         None if the object is no local file.
         """
+
+
+def chains_of(tables: Tables | None, path: str) -> Sequence[bytes]:
+    """As `Tables.chains`, of a store that may have no tables."""
+    return () if tables is None else tables.chains(path)

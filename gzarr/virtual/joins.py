@@ -1,7 +1,8 @@
 """Joined arrays: several arrays along one axis, as one array that is read from where they are.
 
-Where all parts are stored alike and end where a chunk ends, the joined array has their chunks: its table is theirs, one
-after the other. Otherwise its chunks are made when they are read (`gzarr.virtual.decoded_joins`).
+Where all parts have the same elements and end where a chunk ends, the joined array has their chunks: its table is
+theirs, one after the other, and says by which codecs each is decoded if they differ. Otherwise its chunks are made when
+they are read (`gzarr.virtual.decoded_joins`).
 """
 
 from __future__ import annotations
@@ -27,12 +28,15 @@ from gzarr.metadata.conventions import described_in, same_value
 from gzarr.metadata.documents import as_meta, documents, to_dict
 from gzarr.metadata.model import ArrayMeta
 from gzarr.storage.base import Buffer, Request, Store
-from gzarr.storage.tables import INLINE, MISSING, ChunkTable, Inline
+from gzarr.storage.tables import INLINE, MISSING, ChunkTable, Inline, chains_of
 from gzarr.storage.wrappers import seen_through
 from gzarr.virtual.agreement import Agreed, agree
 from gzarr.virtual.decoded_joins import decoded
 from gzarr.virtual.lazy_tables import LazyTables
 from gzarr.virtual.store import Chunks, Contents, Reader, VirtualStore
+
+#: Numbers of chains that a column of bytes holds.
+_MAX_CHAINS = 256
 
 
 @overload
@@ -137,8 +141,9 @@ def _opened(arrays: tuple[Array, ...], axis: int | str, *, is_new: bool, name: s
 
 def _find(arrays: tuple[Array, ...], axis: int | str, *, is_new: bool, name: str | None) -> Contents:
     objects = Objects()
-    document, make = join(arrays, axis, objects, is_new=is_new, name=name)
-    return Contents({"zarr.json": document}, LazyTables([""], lambda _: make()), objects.found, tokens=objects.tokens)
+    document, make, chains = join(arrays, axis, objects, is_new=is_new, name=name)
+    tables = LazyTables([""], lambda _: make())
+    return Contents({"zarr.json": document}, tables, objects.found, tokens=objects.tokens, chains={"": chains})
 
 
 class Objects:
@@ -169,8 +174,8 @@ class Objects:
 
 def join(
     arrays: Sequence[Array], axis: int | str, objects: Objects, *, is_new: bool = False, name: str | None = None
-) -> tuple[bytes, Callable[[], Chunks]]:
-    """Join arrays: the document of the joined one, and what makes its table or reader.
+) -> tuple[bytes, Callable[[], Chunks], Sequence[bytes]]:
+    """Join arrays: the document of the joined one, what makes its table or reader, and `Tables.chains`.
 
     axis: by number, or by name. objects: takes the objects that the chunks are in. is_new, name: of a new axis.
     Raises: as `concat`.
@@ -180,10 +185,16 @@ def join(
     _check_shapes(arrays, None if is_new else at)
     if is_new and agreed.names is not None:
         agreed = agreed._replace(names=(*agreed.names[:at], name, *agreed.names[at:]))
-    meta = _as_stored(arrays, at, agreed, is_new=is_new)
-    if meta is None:
-        return decoded(arrays, at, agreed, is_new=is_new)
-    return documents(meta, "")[0][1], partial(_joined_table, arrays, at, objects, is_new=is_new)
+    metas = _as_stored(arrays, at, agreed, is_new=is_new)
+    if metas is None:
+        return *decoded(arrays, at, agreed, is_new=is_new), ()
+    found = [documents(meta, "")[0][1] for meta in metas]
+    chains = list(dict.fromkeys(found))
+    if len(chains) > _MAX_CHAINS:
+        return *decoded(arrays, at, agreed, is_new=is_new), ()
+    numbers = [chains.index(one) for one in found]
+    make = partial(_joined_table, arrays, at, objects, numbers if len(chains) > 1 else (), is_new=is_new)
+    return chains[0], make, chains if len(chains) > 1 else ()
 
 
 def _axis(array: Array, axis: int | str, names: Sequence[str | None] | None, *, is_new: bool) -> int:
@@ -209,25 +220,44 @@ def _check_shapes(arrays: Sequence[Array], axis: int | None) -> None:
             )
 
 
-def _as_stored(arrays: Sequence[Array], axis: int, agreed: Agreed, *, is_new: bool) -> ArrayMeta | None:
-    """The metadata of an array that has the chunks of its parts; None if there can be none."""
+def _as_stored(arrays: Sequence[Array], axis: int, agreed: Agreed, *, is_new: bool) -> list[ArrayMeta] | None:
+    """The metadata of the joined array by the codecs and the fill value of each part; None if chunks must be made."""
     metas = [described_in(one.metadata, 3) for one in arrays]
-    first = metas[0]
-    if any(agreed.conversions) or any(one.is_view or reader_of(one) for one in arrays):
+    first, are_sharded = metas[0], any(one.sharding is not None for one in metas)
+    if any(agreed.conversions) or any(one.is_view or reader_of(one) or is_mixed(one) for one in arrays):
         return None
-    for one in metas[1:]:
-        same_chunks = one.codecs == first.codecs and one.data_type == first.data_type
-        if not same_chunks or not same_value(one.fill_value, first.fill_value, first.data_type):
-            return None
     grid = _joined_grid([one.grid for one in metas], axis, is_new=is_new)
-    if grid is None or (is_new and type(first.codecs[0]) is not BytesCodec):  # whose bytes are those of a larger chunk
+    if grid is None or any(one.data_type != first.data_type for one in metas):
         return None
-    fixed = tuple(one.extent for one in grid), first.data_type, grid, KeyEncoding(), agreed.fill_value, first.codecs
-    return same_when_read(ArrayMeta(*fixed, agreed.attributes, agreed.names))
+    if is_new and any(
+        type(one.codecs[0]) is not BytesCodec for one in metas
+    ):  # whose bytes are those of a larger chunk
+        return None
+    found: list[ArrayMeta] = []
+    for one in metas:
+        is_same = same_value(one.fill_value, agreed.fill_value, first.data_type)
+        fill = agreed.fill_value if is_same else one.fill_value
+        fixed = tuple([axis.extent for axis in grid]), first.data_type, grid, KeyEncoding(), fill, one.codecs
+        meta = same_when_read(ArrayMeta(*fixed, agreed.attributes, agreed.names))
+        if meta is None or (are_sharded and (meta.codecs, is_same) != (first.codecs, True)):
+            return None
+        found.append(meta)
+    return found
+
+
+def is_mixed(array: Array) -> bool:
+    """Whether the chunks of an array have several chains of codecs."""
+    return bool(chains_of(array.store.tables, array.path))
+
+
+def with_one_chain(array: Array) -> Array:
+    """An array, the chunks of which are made when they are read if they have several chains of codecs."""
+    return concat([array]) if is_mixed(array) else array
 
 
 def alone(array: Array, objects: Objects) -> tuple[bytes, Callable[[], Chunks]]:
     """The document of one array in the words of Zarr v3, and what makes its table or reader. Raises: MetadataError."""
+    array = with_one_chain(array)
     meta = same_when_read(described_in(array.metadata, 3))
     if meta is None:
         raise MetadataError(f"{array.store_path} has codecs that only Zarr v2 has; copy it to Zarr v3 first")
@@ -300,8 +330,10 @@ def table_of(array: Array, objects: Objects) -> ChunkTable:
     return table
 
 
-def _joined_table(arrays: Sequence[Array], axis: int, objects: Objects, *, is_new: bool) -> ChunkTable:
-    """The chunks of several arrays, one after the other along an axis."""
+def _joined_table(
+    arrays: Sequence[Array], axis: int, objects: Objects, chains: Sequence[int], *, is_new: bool
+) -> ChunkTable:
+    """The chunks of several arrays, one after the other along an axis. chains: the number of each array's, if any."""
     tables = [table_of(one, objects) for one in arrays]
     padded = tables[0].padded_nbytes
     if any(one.padded_nbytes != padded for one in tables):  # chunks of other lengths
@@ -309,6 +341,9 @@ def _joined_table(arrays: Sequence[Array], axis: int, objects: Objects, *, is_ne
     counts = [(*one.counts[:axis], 1, *one.counts[axis:]) if is_new else one.counts for one in tables]
     joined = np.concatenate([one.objects.reshape(n) for one, n in zip(tables, counts, strict=True)], axis)
     places = np.concatenate([one.places.reshape(*n, 2) for one, n in zip(tables, counts, strict=True)], axis)
+    column = None
+    if chains:
+        column = np.concatenate([np.full(n, k, np.uint8) for n, k in zip(counts, chains, strict=True)], axis).ravel()
     inline: dict[int, Inline] = {}
     start = 0
     for table, shape in zip(tables, counts, strict=True):
@@ -317,7 +352,7 @@ def _joined_table(arrays: Sequence[Array], axis: int, objects: Objects, *, is_ne
             coords[axis] += start
             inline[int(np.ravel_multi_index(coords, joined.shape))] = chunk
         start += shape[axis]
-    return ChunkTable(joined.shape, joined.ravel(), places.reshape(-1, 2), inline, padded)
+    return ChunkTable(joined.shape, joined.ravel(), places.reshape(-1, 2), inline, padded, column)
 
 
 def _unpadded(table: ChunkTable, array: Array) -> ChunkTable:

@@ -88,6 +88,7 @@ def _find(groups: Sequence[Group], dim: str) -> Contents:
         )
     documents = {"zarr.json": _group_document(groups)}
     joined, others = dict[str, Callable[[], Chunks]](), dict[str, Callable[[], Chunks]]()
+    chains: dict[str, Sequence[bytes]] = {}
     for path in sorted(set().union(*members)):
         nodes = [found.get(path) for found in members]
         arrays = [node for node in nodes if isinstance(node, Array)]
@@ -99,13 +100,13 @@ def _find(groups: Sequence[Group], dim: str) -> Contents:
         if inner:
             documents[key] = _group_document(inner)
         elif any(dim in _dimensions(one) for one in arrays):
-            documents[key], joined[path] = join(arrays, dim, objects)
+            documents[key], joined[path], chains[path] = join(arrays, dim, objects)
         else:
             _expect_equal(arrays, dim)
             documents[key], others[path] = alone(arrays[0], objects)
     makers = joined | others
     tables = LazyTables(list(makers), lambda path: makers[path]())
-    return Contents(documents, tables, objects.found, tokens=objects.tokens)
+    return Contents(documents, tables, objects.found, tokens=objects.tokens, chains=chains)
 
 
 def _dimensions(array: Array) -> list[str]:

@@ -26,7 +26,7 @@ from gzarr.metadata.model import ZarrFormat
 from gzarr.storage.base import Buffer
 from gzarr.storage.wrappers import seen_through
 from gzarr.virtual.documents import group_document
-from gzarr.virtual.joins import Objects, chunks_of
+from gzarr.virtual.joins import Objects, chunks_of, with_one_chain
 from gzarr.virtual.lazy_tables import LazyTables
 from gzarr.virtual.store import Chunks, Contents, Reader, VirtualStore
 from gzarr.virtual.tiff_metadata import Description
@@ -72,6 +72,7 @@ def _find(attributes: Mapping[str, Any], levels: Sequence[Array], names: str) ->
     axes = tuple(sorted(range(len(names)), key=lambda at: (*"tczyx",).index(names[at]) if names[at] in "tczyx" else -1))
     found = {}
     described = []
+    levels = list(map(with_one_chain, levels))
     for number, array in enumerate(levels):
         meta = described_in(array.metadata, 3)
         shape, grid = tuple([meta.shape[axis] for axis in axes]), tuple([meta.grid[axis] for axis in axes])

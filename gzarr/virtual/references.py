@@ -33,7 +33,7 @@ from gzarr.storage.base import Request, Store, host_view
 from gzarr.storage.extras import require
 from gzarr.storage.foreign import ZarrStore
 from gzarr.storage.tables import INLINE, MISSING, ChunkTable
-from gzarr.virtual.joins import Objects, reader_of, same_when_read, table_of
+from gzarr.virtual.joins import Objects, reader_of, same_when_read, table_of, with_one_chain
 from gzarr.virtual.kerchunk_parquet import METADATA, PARQUET, RECORD_SIZE
 
 #: Chunks in a file of references, as kerchunk has them.
@@ -132,7 +132,7 @@ class _References(NamedTuple):
 
 def _references(array: Array) -> _References:
     """The references to an array. Chunks that none leads to are read. Raises: StoreError."""
-    objects = Objects()
+    objects, array = Objects(), with_one_chain(array)
     if array.dtype != array.metadata.data_type.dtype:
         raise MetadataError(
             f"{array.store_path} is a view as {array.dtype}; save references to the array that it is of"

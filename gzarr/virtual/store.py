@@ -70,6 +70,8 @@ class Contents:
         Other objects that a library reads chunks from.
     fixed : Store, optional
         A store whose objects never change.
+    chains : mapping
+        `gzarr.storage.tables.Tables.chains` of arrays that have several, by path.
     said : callable, optional
         Returns what a file with one image says of it (`gzarr.virtual.tiff_metadata.Description`).
     """
@@ -83,6 +85,7 @@ class Contents:
     tokens: Mapping[int, object] = field(default_factory=dict)
     beside: Sequence[tuple[Store, str]] = ()
     fixed: Store | None = None
+    chains: Mapping[str, Sequence[bytes]] = field(default_factory=dict)
     said: Callable[[], Any] | None = None
 
 
@@ -351,6 +354,10 @@ class _VirtualTables(Tables):
     def table(self, path: str) -> ChunkTable | None:
         """Where the chunks of an array are; None if a library reads them."""
         return self._store.place_of(path)
+
+    def chains(self, path: str) -> Sequence[bytes]:
+        """Documents of the codecs of chunks."""
+        return self._store.contents.chains.get(path, ())
 
     def file(self, number: int) -> tuple[str, object | None] | None:
         """Path and token of the file that an object is; None if it is none."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import h5py
+import numcodecs
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 import gzarr
 from gzarr.errors import MetadataError, ReadOnlyError, ReplacedError, SelectionError
+from gzarr.storage.wrappers import seen_through
 
 RNG = np.random.default_rng(0)
 
@@ -105,6 +107,35 @@ def test_missing_chunks_have_the_fill_value_of_their_array() -> None:
     assert gzarr.concat(arrays[:2])[:].tolist() == [7] * 4 + [1, 1, 7, 7]
     assert gzarr.concat(arrays[:2]).nchunks_initialized == 1
     assert gzarr.concat(arrays)[4:].tolist() == [1, 1, 7, 7, 8, 8, 8, 8]
+
+
+def test_parts_of_other_codecs_and_fill_values_keep_their_chunks(tmp_path: Path) -> None:
+    values = [RNG.integers(0, 9, (n, 6)).astype("i4") for n in (6, 3, 7, 6)]
+    ways: list[dict[str, Any]] = [
+        {"compressors": gzarr.codecs.GzipCodec(level=1)},
+        {"compressors": gzarr.codecs.GzipCodec(level=5)},
+        {"serializer": gzarr.codecs.BytesCodec("big"), "compressors": None, "fill_value": 5},
+        {"zarr_format": 2, "compressors": numcodecs.Blosc("lz4")},
+    ]
+    values[2][3:6], values[1][:] = 5, 0
+    order = 0, 1, 3, 2
+    parts = [stored(values[at], (3, 4), {**ways[at], "config": {"write_empty_chunks": False}}) for at in order]
+    expected = np.concatenate([values[at] for at in order])
+    joined = gzarr.concat(parts)
+    assert (joined.chunks, joined.nchunks_initialized) == ((3, 4), sum(one.nchunks_initialized for one in parts))
+    assert seen_through(joined.store).contents.chains[""]
+    for one in (joined, gzarr.concat([joined, joined])[: len(expected)], pickle.loads(pickle.dumps(joined))):
+        np.testing.assert_array_equal(one[...], expected)
+    np.testing.assert_array_equal(joined[2:20:5, ::-1][:, ::2], expected[2:20:5, ::-1][:, ::2])
+    np.testing.assert_array_equal(np.asarray(joined.to("emulated")[4:19]), expected[4:19])
+    gzarr.transfer(joined, tmp_path / "copy.zarr")
+    np.testing.assert_array_equal(gzarr.open(tmp_path / "copy.zarr")[...], expected)
+    gzarr.save_references(joined, tmp_path / "refs.json")
+    np.testing.assert_array_equal(gzarr.open(tmp_path / "refs.json")[...], expected)
+    assert gzarr.verify(joined).ok
+    batches = list(gzarr.Loader(joined, batch_size=5, shuffle=True, seed=1))
+    found = np.concatenate(batches)
+    np.testing.assert_array_equal(found[np.lexsort(found.T)], expected[np.lexsort(expected.T)])
 
 
 def test_files_of_several_formats_are_one_array(tmp_path: Path) -> None:

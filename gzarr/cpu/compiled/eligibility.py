@@ -184,7 +184,7 @@ class CompiledLoop:
 
     def _decide(self) -> _Decision:
         """Check the conditions on the array alone. Several threads may do so at the same time."""
-        chain = "chunks differ in shape" if self._chain is None else self._chain()
+        chain = "chunks differ in shape or codecs" if self._chain is None else self._chain()
         self._decision = decision = _decision(self._store, self._layout, chain, cached=self._cached)
         return decision
 
