@@ -72,16 +72,18 @@ def prepare_array(
 
 
 def is_prepared(meta: ArrayMeta, backend: Backend, *, allow_pickle: bool) -> bool:
-    """Whether an array of the very same codecs and chunks was prepared before, so that this one can be at any time."""
+    """Whether an array of the same codecs and chunks was prepared before, so that this one can be at any time."""
     entries = _shared.get(backend)
-    return entries is not None and _key(_made_of(meta), allow_pickle) in entries
+    return entries is not None and _key(*_made_of(meta, allow_pickle=allow_pickle)) in entries
 
 
 def _prepared(
     meta: ArrayMeta, store: Store, path: str, backend: Backend, chunk_cache: ChunkCache | None, *, allow_pickle: bool
 ) -> ArrayIO:
     make = partial(_chunks, meta, backend, allow_pickle=allow_pickle)
-    grid, only_chain, chain, levels, nbytes = _share(backend, _made_of(meta), allow_pickle, meta.codecs, make)
+    made_of = _made_of(meta, allow_pickle=allow_pickle)
+    cuts, only_chain, chain, levels, nbytes = _share(backend, *made_of, meta.codecs, make)
+    grid = _subdivided(meta.grid, cuts)
     names = Names(path, meta.keys)
     if documents := chains_of(store.tables, path):
         only_chain, chain = None, _by_table(documents, store, path, grid, backend)
@@ -107,9 +109,12 @@ def _prepared(
 
 
 class _Chunks(NamedTuple):
-    """How the chunks of an array are cut and encoded, wherever they are stored: see `ArrayIO` and `Sharded`."""
+    """How the chunks of an array are cut and encoded, wherever they are stored: see `ArrayIO` and `Sharded`.
 
-    grid: Grid
+    cuts: chunk shapes that shards are cut into, from level to level.
+    """
+
+    cuts: Sequence[Coords]
     only_chain: Chain | None
     chain: Callable[[Coords], Chain]
     levels: Callable[[Coords], Sequence[Level]] | None
@@ -121,15 +126,13 @@ def _chunks(meta: ArrayMeta, backend: Backend, *, allow_pickle: bool) -> _Chunks
     if allow_pickle and not all(spec.name in _FIXED for spec in specs):
         specs = tuple(map(trusted, specs))
     objects = meta.grid
-    grid: Grid = objects
-    if shardings and len(grid) >= _MAX_NDIM:
+    if shardings and len(objects) >= _MAX_NDIM:
         raise MetadataError(
             f"codec 'sharding_indexed': the index of a shard has one dimension more than the array, and NumPy's arrays"
-            f" have at most {_MAX_NDIM}: got an array of {len(grid)}; store it without shards"
+            f" have at most {_MAX_NDIM}: got an array of {len(objects)}; store it without shards"
         )
-    for sharding in shardings:
-        _check_divides(grid, sharding.chunk_shape)
-        grid = tuple(axis.subdivided(n) for axis, n in zip(grid, sharding.chunk_shape, strict=True))
+    cuts = [sharding.chunk_shape for sharding in shardings]
+    grid = _subdivided(objects, cuts)
 
     # Shards of any length are cut into chunks of one length.
     uniform = is_regular(grid) or bool(shardings)
@@ -140,7 +143,7 @@ def _chunks(meta: ArrayMeta, backend: Backend, *, allow_pickle: bool) -> _Chunks
         levels(chunk_shape(objects, (0,) * len(objects)))  # a faulty index is reported now, not at a read
     nbytes = first.chunk.nbytes
     size = 16 * first.chunk.nelements if nbytes is None else nbytes
-    return _Chunks(grid, first if uniform else None, chain, levels, size)
+    return _Chunks(cuts, first if uniform else None, chain, levels, size)
 
 
 def _cached_chunks(meta: ArrayMeta, store: Store, cache: ChunkCache) -> ArrayChunks:
@@ -157,8 +160,20 @@ _MAX_SHARED = 512
 _shared: WeakKeyDictionary[Backend, dict[Hashable, tuple[Any, Any]]] = WeakKeyDictionary()
 
 
-def _made_of(meta: ArrayMeta) -> tuple[Any, ...]:
-    return meta.codecs, meta.data_type, meta.fill_value, meta.grid
+def _made_of(meta: ArrayMeta, *, allow_pickle: bool) -> tuple[tuple[Any, ...], Hashable]:
+    """What the chunks of an array depend on, as `_share` takes it: whatever its shape, unless chunks vary."""
+    made_of = meta.codecs, meta.data_type, meta.fill_value
+    if not is_regular(meta.grid):
+        return (*made_of, meta.grid), allow_pickle
+    return made_of, (chunk_shape(meta.grid, (0,) * len(meta.grid)), allow_pickle)
+
+
+def _subdivided(grid: Grid, cuts: Sequence[Coords]) -> Grid:
+    """A grid of shards, cut into chunks level by level. Raises: MetadataError."""
+    for shape in cuts:
+        _check_divides(grid, shape)
+        grid = tuple([axis.subdivided(n) for axis, n in zip(grid, shape, strict=True)])
+    return grid
 
 
 def _key(made_of: tuple[Any, ...], how: Hashable) -> Hashable:

@@ -16,7 +16,7 @@ from gzarr.backend import Array as AnyArray
 from gzarr.chunk_io.array_io import ArrayIO
 from gzarr.chunk_io.reference import ReadJob
 from gzarr.hierarchy.array import Array
-from gzarr.indexing.copies import Fragments, chunk_coords, chunk_numbers, cut_boxes, make_copies
+from gzarr.indexing.copies import Fragments, cut_boxes, make_copies
 from gzarr.indexing.grid import Grid, RegularAxis, nchunks
 from gzarr.indexing.selection import Indices
 from gzarr.indexing.spans import CHUNK, COUNT, IN_START
@@ -51,7 +51,7 @@ def chunk_nbytes_of(array: Any) -> int:
 
 
 class JoinedAxis:
-    """Axis 0 of joined arrays: the runs of rows that lie in one row of chunks, like the chunks of an axis.
+    """An axis of joined arrays: the runs of rows that lie in one row of chunks, like the chunks of an axis.
 
     Parameters
     ----------
@@ -93,8 +93,8 @@ class JoinedArrays:
         (n + 1,): the first row of each, and the number of all rows.
     shape : tuple of int
         As one: of other axes the largest extent.
-    axis : JoinedAxis
-        Axis 0.
+    axes : list of JoinedAxis
+        Each axis of all arrays, as if they followed each other along it.
     """
 
     def __init__(self, name: str, arrays: Sequence[Array]) -> None:
@@ -107,11 +107,14 @@ class JoinedArrays:
         self.shape = int(self.offsets[-1]), *self.extents[:, 1:].max(0).tolist()
         self.dtype, self.stored = self._dtypes(name)
         self.nbytes = int(self.extents.prod(1).sum()) * self.stored.itemsize
-        self.grids = [_grid_of(array) for array in self.arrays]
-        self.axis = self._join()
-        first = self.grids[0][1:]
-        self.grid: Any = self.axis, *[axis.resized(n) for axis, n in zip(first, self.shape[1:], strict=True)]
-        self.first_chunks = np.concatenate([[0], np.cumsum([nchunks(grid) for grid in self.grids])])
+        grids = [_grid_of(array) for array in self.arrays]
+        counts = np.array([[axis.nchunks for axis in grid] for grid in grids], np.int64)
+        self.counts, self.first_chunks = counts, np.concatenate([[0], np.cumsum(counts.prod(1))])
+        #: Of each axis, where arrays begin that follow each other along it, and their chunks.
+        self.begins, self.begin_chunks = self.extents.cumsum(0) - self.extents, counts.cumsum(0) - counts
+        self.axes = [self._join(i, [grid[i] for grid in grids]) for i in range(self.ndim)]
+        others = [axis.resized(n) for axis, n in zip(grids[0][1:], self.shape[1:], strict=True)]
+        self.grid: Any = self.axes[0], *others
         self.nchunks = int(self.first_chunks[-1])
         self._ios: dict[int, ArrayIO] = {}
 
@@ -130,15 +133,15 @@ class JoinedArrays:
         dtype = dtypes.pop()
         return dtype, (stored.pop() if len(stored) == 1 else dtype)
 
-    def _join(self) -> JoinedAxis:
-        axes = [grid[0] for grid in self.grids]
-        counts = np.array([axis.nchunks for axis in axes])
-        numbers = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    def _join(self, i: int, axes: Sequence[Any]) -> JoinedAxis:
+        """An axis of all arrays."""
+        counts, begins = self.counts[:, i], self.begins[:, i]
+        numbers = np.arange(counts.sum()) - np.repeat(self.begin_chunks[:, i], counts)
         lengths = np.array([axis.length if isinstance(axis, RegularAxis) else 0 for axis in axes])
-        starts = np.repeat(self.offsets[:-1], counts) + numbers * np.repeat(lengths, counts)
+        starts = np.repeat(begins, counts) + numbers * np.repeat(lengths, counts)
         varying = [axis.edges()[:-1] for axis in axes if not isinstance(axis, RegularAxis)]
         starts[np.repeat(lengths, counts) == 0] += np.array([edge for edges in varying for edge in edges], np.int64)
-        return JoinedAxis(starts, self.shape[0])
+        return JoinedAxis(starts, int(self.extents[:, i].sum()))
 
     def which(self, rows: Indices) -> Indices:
         """The numbers of the arrays that have some rows."""
@@ -178,24 +181,25 @@ class JoinedCutter:
 
     def cut(self, boxes: Indices) -> Fragments:
         """Fragments of samples. boxes: (n, ndim), their first elements."""
-        arrays, parts = self._arrays, [Fragments(boxes[:0, 0], boxes[:0, 0], boxes[:0])]
-        for number, rows in _groups(arrays.which(boxes[:, 0])):
-            own = boxes[rows]
-            own[:, 0] -= arrays.offsets[number]
-            part = self._cut(own, arrays.grids[number])
-            parts.append(Fragments(rows[part.box], part.chunk + arrays.first_chunks[number], part.start))
-        found = Fragments(*map(np.concatenate, zip(*parts, strict=True)))
-        return found.take(np.argsort(found.box, kind="stable"))
-
-    def _cut(self, boxes: Indices, grid: Grid) -> Fragments:
-        if not self._padded:
-            return cut_boxes(boxes, self._size, grid)
-        # Chunks past the end are numbered, too, and left out.
-        larger = tuple([axis.resized(axis.extent + n) for axis, n in zip(grid, self._size, strict=True)])
-        found = cut_boxes(boxes, self._size, larger)
-        coords = chunk_coords(found.chunk, larger)
-        inside = (coords < [axis.nchunks for axis in grid]).all(1)
-        return found._replace(chunk=chunk_numbers(coords, grid)).take(inside)
+        arrays, boxes = self._arrays, boxes if 0 not in self._size else boxes[:0]
+        which, box = arrays.which(boxes[:, 0]), np.arange(len(boxes))
+        starts = boxes.copy()
+        starts[:, 0] -= arrays.offsets[which]
+        ends = np.minimum(starts + self._size, arrays.extents[which])  # of padded samples: those have no more
+        lows, spans = np.empty_like(starts), np.empty_like(starts)
+        for i, axis in enumerate(arrays.axes):
+            begin = arrays.begins[which, i]
+            lows[:, i] = axis.locate_all(begin + starts[:, i]) - arrays.begin_chunks[which, i]
+            spans[:, i] = axis.locate_all(begin + ends[:, i] - 1) - arrays.begin_chunks[which, i] - lows[:, i] + 1
+        per_box = spans.prod(1)
+        box = np.repeat(box, per_box)
+        number = np.arange(len(box)) - np.repeat(np.cumsum(per_box) - per_box, per_box)
+        chunk, scale = arrays.first_chunks[which[box]], np.ones(len(box), np.int64)
+        for i in reversed(range(arrays.ndim)):
+            number, nth = np.divmod(number, spans[box, i])
+            chunk += (lows[box, i] + nth) * scale
+            scale *= arrays.counts[which[box], i]
+        return Fragments(box, chunk, starts[box])
 
     def jobs(
         self, fragments: Fragments, slots: Indices, blocks: tuple[AnyArray, ...], backend: Any

@@ -5,13 +5,15 @@ Source: Zarr v3 core 3.1, "array metadata" and "group metadata"; zarr-extensions
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
-from gzarr.codecs.registry import parse_codec
+from gzarr.codecs.registry import parse_codec, registry_state
 from gzarr.codecs.spec import CodecSpec
-from gzarr.dtypes import fill_from_json, fill_to_json, from_v3, to_v3
+from gzarr.dtypes import DataType, fill_from_json, fill_to_json, from_v3, to_v3
 from gzarr.errors import MetadataError
 from gzarr.indexing.grid import Axis, Grid, RegularAxis, VaryingAxis
 from gzarr.indexing.keys import KeyEncoding
@@ -28,6 +30,8 @@ _GROUP_FIELDS = frozenset({"zarr_format", "node_type", "attributes"})
 _IGNORABLE = frozenset({"consolidated_metadata"})
 #: Chunks that a rectilinear axis may have: a short run-length code can stand for more than any memory holds.
 _MAX_VARYING_CHUNKS = 1_000_000
+#: Longer data types, fill values and codecs are not kept.
+_MAX_TEXT = 1 << 12
 
 
 def parse(document: Mapping[str, Any], what: str) -> NodeMeta:
@@ -75,9 +79,7 @@ def _parse_array(document: Mapping[str, Any], what: str) -> ArrayMeta:
         raise MetadataError(f"{what}: storage transformer {names} is not supported; gzarr cannot read this array")
     types, fill, chain = (require(document, field, what) for field in ("data_type", "fill_value", "codecs"))
     try:
-        data_type = from_v3(types)
-        fill_value = fill_from_json(fill, data_type, 3)
-        codecs = _codecs(chain)
+        data_type, fill_value, codecs = _elements_once(types, fill, chain)
     except MetadataError as error:
         raise type(error)(f"{what}: {error}") from error
     return ArrayMeta(
@@ -92,6 +94,25 @@ def _parse_array(document: Mapping[str, Any], what: str) -> ArrayMeta:
         zarr_format=3,
         extra=_extra_fields(document, _ARRAY_FIELDS, what),
     )
+
+
+def _elements_once(types: Any, fill: Any, chain: Any) -> tuple[DataType, Any, tuple[CodecSpec, ...]]:
+    """Data type, fill value and codecs: the same objects for arrays that differ in shape only."""
+    try:
+        text = json.dumps((types, fill, chain))
+    except (RecursionError, TypeError, ValueError):
+        return _elements(types, fill, chain)
+    return _elements_of(text, registry_state()) if len(text) < _MAX_TEXT else _elements(types, fill, chain)
+
+
+@lru_cache(maxsize=64)
+def _elements_of(text: str, registry: int) -> tuple[DataType, Any, tuple[CodecSpec, ...]]:
+    return _elements(*json.loads(text))
+
+
+def _elements(types: Any, fill: Any, chain: Any) -> tuple[DataType, Any, tuple[CodecSpec, ...]]:
+    data_type = from_v3(types)
+    return data_type, fill_from_json(fill, data_type, 3), _codecs(chain)
 
 
 def _codecs(value: Any) -> tuple[CodecSpec, ...]:

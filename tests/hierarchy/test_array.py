@@ -270,10 +270,11 @@ def test_an_array_comes_from_its_document():
 
 
 def test_an_array_with_a_known_document_is_prepared_when_it_is_first_used(tmp_path: Path) -> None:
-    for name in "ab":
-        gzarr.create_array(tmp_path / name, data=[1, 2, 3], device="cpu")
+    for name, n in {"a": 7, "b": 3}.items():  # their documents differ in shape only
+        gzarr.create_array(tmp_path / name, data=range(1, n + 1), chunks=2, device="cpu")
     assert gzarr.open_array(tmp_path / "a", "r", device="cpu")[1] == 2
     array = gzarr.open_array(tmp_path / "b", "r+", device="cpu")
+    assert array._bound is None
     with ThreadPoolExecutor(4) as pool:  # some use it, some put another array in its place
         reads = [pool.submit(array.__getitem__, slice(3)) for _ in range(4)]
         array.resize(5)
