@@ -15,6 +15,7 @@ import numpy as np
 
 from gzarr.copying.sources import reading
 from gzarr.errors import CopyError
+from gzarr.metadata.conventions import UNREADABLE
 from gzarr.storage.base import Store
 from gzarr.virtual.documents import array_document, group_document, has_one_order
 from gzarr.virtual.store import Chunks, Contents
@@ -56,12 +57,14 @@ _STRUCTURE = re.compile(r"SIMPLE|XTENSION|BITPIX|NAXIS\d*|EXTEND|PCOUNT|GCOUNT|E
 
 
 def find_in_fits(file: IO[bytes], store: Store, key: str) -> Contents:
-    """Find the images of a FITS file: "primary", and extensions by their names. Tables are left out.
+    """Find the images of a FITS file: "primary", and extensions by their names.
+
+    Tables and compressed images are left out; the attribute `UNREADABLE` of the group says so.
 
     ``BSCALE`` and ``BZERO`` become ``scale_factor`` and ``add_offset``, and ``BLANK`` the value for missing data.
     Raises: CopyError.
     """
-    documents, arrays = {"zarr.json": group_document({})}, dict[str, Chunks]()
+    documents, arrays, lost = dict[str, bytes](), dict[str, Chunks](), dict[str, str]()
     with reading(f"{key!r} as FITS"):
         nbytes = file.seek(0, 2)
         file.seek(0)
@@ -80,7 +83,12 @@ def find_in_fits(file: IO[bytes], store: Store, key: str) -> Contents:
                 name = _name(str(cards.get("EXTNAME", "primary" if not arrays else "image")), arrays)
                 chunks, arrays[name] = cut_run(shape, dtype.itemsize, begin)
                 documents[f"{name}/zarr.json"] = _image(shape, dtype, chunks, cards)
+            elif shape:
+                kind = "a compressed image" if cards.get("ZIMAGE") is True else "a table"
+                name = _name(str(cards.get("EXTNAME", "table")), {**arrays, **lost})
+                lost[name] = f"{kind} ({cards['XTENSION']}), which Zarr has no array for; read it with astropy.io.fits"
             file.seek(begin + -(-size // _BLOCK_NBYTES) * _BLOCK_NBYTES)
+    documents["zarr.json"] = group_document({UNREADABLE: lost} if lost else {})
     return Contents(documents, arrays, ((store, key),))
 
 

@@ -58,6 +58,7 @@ def test_images_of_fits(tmp_path):
     (tmp_path / "a.fits").write_bytes(content)
     group = gzarr.open(tmp_path / "a.fits", mode="r")
     assert sorted(group.array_keys()) == ["SCI", "primary"]
+    assert "a table (BINTABLE)" in str(group.info)
     np.testing.assert_array_equal(group["primary"][...], first)
     np.testing.assert_array_equal(group["SCI"][...], second)
     expected = {"OBJECT": "M 31", "scale_factor": 1.0, "add_offset": 32768.0, "_FillValue": -5}
