@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from gzarr.api.open import open as open_node
+from gzarr.checking.chunks import verify_place
 from gzarr.checking.compare import Comparison, compare_places
 from gzarr.checking.repair import Repair, Repairable, repair_found
 from gzarr.checking.report import Place, Verification
 from gzarr.checking.values import Tolerance
-from gzarr.checking.verify import verify_place
 from gzarr.devices import backend_for
 from gzarr.display.progress import ProgressLike
 from gzarr.hierarchy.array import Array

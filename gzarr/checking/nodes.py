@@ -7,6 +7,8 @@ documents, where nodes may lie below a group that is missing.
 
 from __future__ import annotations
 
+import os
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -14,6 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from operator import lt
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from gzarr.checking.consolidated import check_consolidated, consolidated_nodes, parse_document
@@ -27,7 +30,8 @@ from gzarr.metadata.fields import parse_json
 from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta
 from gzarr.metadata.occupied import MARK, PROGRESS
 from gzarr.storage.base import Buffer, Request, Store
-from gzarr.storage.rules import DOCUMENTS, KEY_RULE, is_allowed
+from gzarr.storage.leftover_files import is_abandoned, remove_file_or_tree
+from gzarr.storage.rules import DOCUMENTS, KEY_RULE, TEMPORARY_PREFIX, is_allowed
 
 #: Nodes whose documents are fetched at once.
 _AT_ONCE = 256
@@ -328,3 +332,60 @@ def _read(store: Store, path: str, documents: Mapping[str, Buffer], found: Findi
     has_attributes = making[0] != "zarr.json" and ".zattrs" in documents
     meta: NodeMeta | None = parse(making[0], (parse(".zattrs", {}) if has_attributes else None) or {})
     return meta
+
+
+# -- what killed writers leave -----------------------------------------------------------------------------------------
+# No store lists it; `gzarr.storage.leftover_files` says what is abandoned, and removes it.
+
+#: Seconds after which what was seen must still be there.
+_WAIT_S = 0.1
+
+
+def find_leftovers(store: Store, path: str) -> list[str]:
+    """Keys of temporary files, and paths of half-deleted folders with a slash at the end, at a path and below it."""
+    root = _directory(store, path)
+    seen = [] if root is None else list(_temporary(root, path))
+    if seen:  # a writer may be about to lock its file, or a deletion about to end
+        time.sleep(_WAIT_S)
+    return [
+        key
+        for key, file, inode in seen
+        if inode is not None and _inode(file) == inode and (key.endswith("/") or is_abandoned(str(file)))
+    ]
+
+
+def _temporary(root: str, path: str) -> Iterator[tuple[str, Path, int | None]]:
+    """The temporary files and folders below a directory: (key, where, inode)."""
+    for directory, folders, files in os.walk(root):
+        inner = os.path.relpath(directory, root).replace(os.sep, "/")
+        base = path if inner == "." else join_path(path, inner)
+        doomed = [name for name in folders if name.startswith(TEMPORARY_PREFIX)]
+        folders[:] = [name for name in folders if name not in doomed]
+        for name in sorted(name for name in files if name.startswith(TEMPORARY_PREFIX)):
+            yield join_path(base, name), Path(directory, name), _inode(Path(directory, name))
+        for name in sorted(doomed):
+            yield join_path(base, name) + "/", Path(directory, name), _inode(Path(directory, name))
+
+
+def _inode(path: Path) -> int | None:
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return None
+
+
+def remove_leftover(store: Store, key: str) -> bool:
+    """Delete what `find_leftovers` has found, unless it is being written. Returns: whether it is gone."""
+    above, _, name = key.rstrip("/").rpartition("/")
+    directory = _directory(store, above)
+    if not directory or not name.startswith(TEMPORARY_PREFIX):
+        return False
+    with suppress(OSError):
+        return remove_file_or_tree(os.path.join(directory, name))  # noqa: PTH118 - a path made of text
+    return False
+
+
+def _directory(store: Store, path: str) -> str | None:
+    """The local directory of a path."""
+    files = store.files
+    return None if files is None else files.prefix(path)

@@ -13,8 +13,7 @@ from functools import partial
 from typing import Any, Literal, TypeAlias, get_args
 
 from gzarr.checking.chunks import check_object, prepare_chunks
-from gzarr.checking.leftovers import remove_leftover
-from gzarr.checking.nodes import coords_of, is_outside, leftover_objects
+from gzarr.checking.nodes import coords_of, is_outside, leftover_objects, remove_leftover
 from gzarr.checking.report import Place, Problem, Verification, one_line
 from gzarr.display.info import number
 from gzarr.errors import GzarrError

@@ -153,7 +153,7 @@ def convert(
         raise misuse("only with TIFF files", "--series")
     node = gzarr.open(source, mode="r", device="cpu")
     if isinstance(node, gzarr.Group):
-        from gzarr.convert.versions import copy_image
+        from gzarr.convert.microscopy import copy_image
 
         print(copy_image(node, dest, version, **keywords))
         return

@@ -11,8 +11,7 @@
 from gzarr.convert.files import from_file, recognize
 from gzarr.convert.hdf5 import from_hdf5, to_hdf5
 from gzarr.convert.netcdf import from_netcdf, to_netcdf
-from gzarr.convert.tiff import from_tiff
-from gzarr.convert.tiff_writing import to_tiff
+from gzarr.convert.tiff import from_tiff, to_tiff
 
 __all__ = [
     "from_file",

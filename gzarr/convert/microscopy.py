@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -22,12 +22,14 @@ from gzarr.copying.planning import format_of
 from gzarr.copying.report import TransferReport
 from gzarr.copying.settings import TransferKeywords
 from gzarr.copying.sources import Source, SourceTree
-from gzarr.copying.transfer import destination
+from gzarr.copying.transfer import destination, transfer
 from gzarr.errors import CopyError
-from gzarr.images.image import Image
+from gzarr.hierarchy.group import Group
+from gzarr.images.image import Image, open_image
 from gzarr.images.image_data import read_image
 from gzarr.images.new_levels import new_chunks
 from gzarr.images.ome.axes import new_axes
+from gzarr.images.ome.documents import Version, as_attributes, to_attributes, version_in, zarr_format_of
 from gzarr.images.ome.series import collection_attributes
 from gzarr.images.pyramid.build_pyramid import build_pyramid
 from gzarr.images.shown import show_values
@@ -199,3 +201,69 @@ def as_colors(said: Description, page: Any, count: int) -> Description:
         label = sample.get("label", f"sample {number}")
         channels.append({**sample, "label": label if name is None else f"{name} {label}"})
     return replace(said, channels=tuple(channels))
+
+
+# -- versions ----------------------------------------------------------------------------------------------------------
+# OME-Zarr 0.4 is stored in Zarr v2, 0.5 and 0.6 in v3.
+
+#: Attributes that OME-Zarr 0.4 has at the top, and 0.5 in "ome".
+_OME_FIELDS = ("ome", "multiscales", "omero", "image-label")
+
+
+def copy_image(
+    group: Group, dest: Any, /, version: Version | None = None, **options: Unpack[TransferKeywords]
+) -> TransferReport:
+    """Copy an image with its labels, to another version of OME-Zarr if one is given.
+
+    Parameters
+    ----------
+    group : Group
+        Of the image, of any version.
+    dest : path, URL, store or Group
+        Where the copy goes.
+    version : {"0.4", "0.5", "0.6"}, optional
+        Of the copy. By default that of the image, if ``zarr_format`` has it.
+    **options
+        Keywords of `gzarr.transfer`.
+
+    Returns
+    -------
+    TransferReport
+        What was done.
+
+    Raises
+    ------
+    MetadataError
+        If the group is no image, or the version lacks its coordinate systems. Nothing is written then.
+    CopyError
+        If the copy stops.
+    """
+    source = open_image(group)
+    images = {"": source, **{f"labels/{name}": label for name, label in source.labels.items()}}
+    zarr_format = options.get("zarr_format") or group.metadata.zarr_format
+    if version is not None:
+        zarr_format = zarr_format_of(version)
+    own = version or version_in(source.version, zarr_format)
+    documents = {at: replace(image.metadata, version=own) for at, image in images.items()}
+    for document in documents.values():
+        document.to_json(own)
+    keywords: dict[str, Any] = {**options, "zarr_format": zarr_format}
+    if zarr_format == 2:
+        keywords["dimension_separator"] = "/"
+    else:
+        names = {join_path(at, one.path): image.axes for at, image in images.items() for one in image.metadata.datasets}
+        keywords["each"] = {path: {"dimension_names": axes} for path, axes in names.items()}
+    report = transfer(group, dest, **keywords)
+    if options.get("dry_run"):
+        return report
+    with destination(dest, options.get("path")) as (store, where, _):
+        copy = open_group(store, "r+", path=where)
+        for at, image in images.items():
+            found = copy[at] if at else copy
+            if not isinstance(found, Group):
+                raise CopyError(f"{found.store_path} is no group")
+            others = {name: value for name, value in image.group.attrs.items() if name not in _OME_FIELDS}
+            found.attrs.put(to_attributes(documents[at], others, zarr_format))
+        if len(images) > 1:
+            copy["labels"].attrs.put(as_attributes({"labels": list(source.labels)}, zarr_format, own))
+    return report

@@ -22,8 +22,7 @@ from gzarr.errors import CopyError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.indexing.regions import Region
-from gzarr.metadata.conventions import ATTRIBUTE, MASK, UNLIMITED, decode_mask, split_names
-from gzarr.metadata.enumerations import split_enum
+from gzarr.metadata.conventions import ATTRIBUTE, MASK, UNLIMITED, decode_mask, split_enum, split_names
 from gzarr.storage.extras import require
 
 _LOCK = new_lock()

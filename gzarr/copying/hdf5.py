@@ -17,8 +17,7 @@ from gzarr.copying.sources import Source, SourceTree, check_name, of_file, on_ho
 from gzarr.errors import CopyError
 from gzarr.indexing.keys import join_path
 from gzarr.indexing.regions import Region
-from gzarr.metadata.conventions import ATTRIBUTE, MASK, as_json, decode_mask, split_names
-from gzarr.metadata.enumerations import enum_attributes, split_enum
+from gzarr.metadata.conventions import ATTRIBUTE, MASK, as_json, decode_mask, enum_attributes, split_enum, split_names
 from gzarr.storage.extras import require
 
 #: Attributes by which HDF5 and netCDF-4 tie dimensions to datasets: they become dimension names.

@@ -1,4 +1,4 @@
-"""zarr 2's ``copy_store``: copies stored objects unchanged from one store to another."""
+"""zarr 2's ``copy_store``: copies stored objects unchanged from one store to another, and prints lines of it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from gzarr.copying.arrays import BUDGET_NBYTES
-from gzarr.copying.log import Counts, Log, log_lines, summary
 from gzarr.errors import SKIP, CopyError, GzarrError
+from gzarr.errors.escaping import escaped
 from gzarr.hierarchy.node import lies_within
 from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.metadata.consolidated import refresh_stored
@@ -204,3 +206,44 @@ def _copy_batch(source: Store, dest: Store, pairs: Sequence[tuple[str, str]], nc
             f"go on with {SKIP}"
         ) from error
     return sum(host_view(data).nbytes for _, data in items)
+
+
+# -- lines of zarr 2 ---------------------------------------------------------------------------------------------------
+
+Log: TypeAlias = Callable[[str], object]
+
+
+class Counts(NamedTuple):
+    """What a copy did: items copied, items skipped, decoded bytes copied."""
+
+    ncopied: int = 0
+    nskipped: int = 0
+    nbytes: int = 0
+
+    def plus(self, other: Counts) -> Counts:
+        """The sum of both."""
+        return Counts(self[0] + other[0], self[1] + other[1], self[2] + other[2])
+
+
+@contextmanager
+def log_lines(log: Any) -> Iterator[Log]:
+    """A function that prints one line. Raises TypeError."""
+    if log is None:
+        yield lambda line: None
+    elif callable(log):
+        yield lambda line: log(escaped(line))
+    elif isinstance(log, str):
+        with Path(log).open("w", encoding="utf-8") as file, log_lines(file) as to_file:
+            yield to_file
+    elif hasattr(log, "write"):
+        write = partial(print, file=log, flush=hasattr(log, "flush"))  # a progress display is read line by line
+        yield lambda line: write(escaped(line))
+    else:
+        raise TypeError(f"log must be a callable function, file path or file-like object, found {log!r}")
+
+
+def summary(log: Log, counts: Counts, *, dry_run: bool) -> None:
+    """Print the last line."""
+    ncopied, nskipped, nbytes = counts
+    begin, end = ("dry run", "") if dry_run else ("all done", f", {nbytes:,} bytes copied")
+    log(f"{begin}: {ncopied:,} copied, {nskipped:,} skipped{end}")

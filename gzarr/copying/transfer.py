@@ -16,9 +16,19 @@ from gzarr.api.open import open as open_node
 from gzarr.backend import Backend
 from gzarr.copying import sources
 from gzarr.copying.arrays import BUDGET_NBYTES
-from gzarr.copying.named_chunks import axis_names, check_names
-from gzarr.copying.new_arrays import array_blocks, begin_array, close_array
-from gzarr.copying.planning import Job, check_copy, format_of, plan, reported, run_of
+from gzarr.copying.planning import (
+    Job,
+    array_blocks,
+    axis_names,
+    begin_array,
+    check_copy,
+    check_names,
+    close_array,
+    format_of,
+    plan,
+    reported,
+    run_of,
+)
 from gzarr.copying.report import TransferReport
 from gzarr.copying.settings import CopyKeywords, IfExists, Settings
 from gzarr.copying.sources import SourceTree

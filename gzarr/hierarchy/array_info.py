@@ -7,7 +7,7 @@ from itertools import pairwise
 from math import prod
 from typing import Any
 
-from gzarr.codecs.v2 import to_numcodecs
+from gzarr.codecs.registry import to_numcodecs
 from gzarr.display.info import Report, human_size, size_text
 from gzarr.errors import ChunkError, CodecError
 from gzarr.hierarchy.node import GzarrArray

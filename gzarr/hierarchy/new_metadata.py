@@ -18,11 +18,10 @@ from gzarr import storage
 from gzarr.codecs.blosc import BloscCodec
 from gzarr.codecs.bytes import BytesCodec
 from gzarr.codecs.chain import complete, prepare
-from gzarr.codecs.registry import parse_codec
+from gzarr.codecs.registry import from_v2, parse_codec
 from gzarr.codecs.sharding import ShardingCodec
 from gzarr.codecs.spec import ArrayRepr, CodecSpec
 from gzarr.codecs.transpose import TransposeCodec
-from gzarr.codecs.v2 import from_v2
 from gzarr.codecs.vlen import VLenBytesCodec, VLenUTF8Codec
 from gzarr.codecs.zstd import ZstdCodec
 from gzarr.config import config

@@ -17,9 +17,8 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 
 from gzarr.hierarchy.array import Array
-from gzarr.identity.code import package_of, reference_to
 from gzarr.identity.inputs import Input, describe_input
-from gzarr.identity.values import Digests, NotComparableError, labelled
+from gzarr.identity.values import Digests, NotComparableError, labelled, package_of, reference_to
 
 #: Whether to resume; or a text that stands for what cannot be compared with that of another run.
 Resume: TypeAlias = bool | str

@@ -1,17 +1,21 @@
-"""Reads fields of JSON documents, and says which field is wrong and how."""
+"""Reads fields of JSON documents, and says which field is wrong and how. Equal documents are parsed once."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from functools import lru_cache
+from typing import Any, TypeVar
 
 import numpy as np
 
-from gzarr.errors import MetadataError
+from gzarr.codecs.registry import registry_state
+from gzarr.errors import GzarrError, MetadataError
 from gzarr.indexing.grid import Grid, RegularAxis
-from gzarr.storage.base import Buffer
+from gzarr.metadata.model import ArrayMeta, NodeMeta
+from gzarr.storage.base import Buffer, host_view
 from gzarr.tensors import from_tensor
 
 
@@ -108,3 +112,38 @@ def expect(value: Any, allowed: tuple[Any, ...], field: str, what: str) -> Any:
 def _short(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
+
+
+# -- documents that are parsed once ------------------------------------------------------------------------------------
+
+Meta = TypeVar("Meta", ArrayMeta, NodeMeta)
+
+#: Larger documents (consolidated metadata, long attributes, data types of many fields) are not cached.
+_MAX_NBYTES = 1 << 12
+_MAX_DOCUMENTS = 256
+
+
+def parsed_once(parse: Callable[[Mapping[str, Any], str], Meta]) -> Callable[..., Meta]:
+    """A parser of stored documents that caches its results while the registry of codecs stays unchanged.
+
+    It takes the bytes of a document, how errors call it, and attributes if they are not in it. Raises: MetadataError.
+    """
+
+    @lru_cache(maxsize=_MAX_DOCUMENTS)
+    def parse_cached(data: bytes, registry: int) -> Meta:
+        return parse(parse_json(data, ""), "")
+
+    def parse_bytes(data: Buffer, what: str, attributes: Mapping[str, Any] | None = None) -> Meta:
+        if (len(data) if type(data) is bytes else host_view(data).nbytes) <= _MAX_NBYTES:
+            try:
+                meta = parse_cached(bytes(data), registry_state())
+                # The caller may change what these hold.
+                if attributes is None:
+                    attributes = deepcopy(meta.attributes) if meta.attributes else {}
+                return meta.holding(attributes, deepcopy(meta.extra) if meta.extra else {})
+            except (GzarrError, RecursionError):
+                pass  # raised again below, with the name of the document, unless only copying goes too deep
+        meta = parse(parse_json(data, what), what)
+        return meta if attributes is None else meta.holding(attributes, meta.extra)
+
+    return parse_bytes

@@ -12,15 +12,14 @@ from typing import Any
 
 from gzarr.codecs.bytes import BytesCodec
 from gzarr.codecs.chain import complete
+from gzarr.codecs.registry import from_v2 as codec_from_v2
 from gzarr.codecs.spec import ArrayRepr, CodecSpec
 from gzarr.codecs.transpose import TransposeCodec
-from gzarr.codecs.v2 import from_v2 as codec_from_v2
 from gzarr.dtypes import DataType, fill_from_json, fill_to_json, from_v2, to_v2
 from gzarr.errors import MetadataError
 from gzarr.indexing.grid import largest_chunk
 from gzarr.indexing.keys import KeyEncoding
-from gzarr.metadata.document_cache import parsed_once
-from gzarr.metadata.fields import expect, integers, regular_grid, require
+from gzarr.metadata.fields import expect, integers, parsed_once, regular_grid, require
 from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta
 
 _ARRAY_FIELDS = frozenset(

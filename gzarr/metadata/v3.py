@@ -17,8 +17,7 @@ from gzarr.dtypes import DataType, fill_from_json, fill_to_json, from_v3, to_v3
 from gzarr.errors import MetadataError
 from gzarr.indexing.grid import Axis, Grid, RegularAxis, VaryingAxis
 from gzarr.indexing.keys import KeyEncoding
-from gzarr.metadata.document_cache import parsed_once
-from gzarr.metadata.fields import attributes_of, expect, integers, no_others, regular_grid, require
+from gzarr.metadata.fields import attributes_of, expect, integers, no_others, parsed_once, regular_grid, require
 from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta
 
 _ARRAY_FIELDS = frozenset(

@@ -21,8 +21,7 @@ from gzarr.codecs import (
     parse_codec,
     register_codec,
 )
-from gzarr.codecs.registry import _FACTORIES, _SPECS
-from gzarr.codecs.v2 import from_v2
+from gzarr.codecs.registry import _FACTORIES, _SPECS, from_v2
 from gzarr.cpu.codecs import factory_for
 from gzarr.cpu.codecs.per_chunk import per_chunk
 from gzarr.errors import CodecError, MetadataError, MissingExtraError, UnknownCodecError

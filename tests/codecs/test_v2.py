@@ -20,8 +20,8 @@ from gzarr.codecs import (
     ZstdCodec,
     parse_codec,
 )
+from gzarr.codecs.registry import SPECS, from_v2, to_numcodecs
 from gzarr.codecs.spec import CompressorSpec
-from gzarr.codecs.v2 import SPECS, from_v2, to_numcodecs
 from gzarr.errors import MetadataError, UnknownCodecError
 
 

@@ -13,7 +13,7 @@ import pytest
 
 import gzarr
 from gzarr.convert import from_tiff
-from gzarr.convert.versions import copy_image
+from gzarr.convert.microscopy import copy_image
 from gzarr.images import ImageWriter, create_image, map_overlap, open_image
 from tests.conformance.image_peers import (
     CHECKS,

@@ -32,8 +32,7 @@ from gzarr.codecs import (
     parse_codec,
 )
 from gzarr.codecs.nvcomp import SPECS, NvcompDeflateCodec, NvcompSnappyCodec, NvcompSpec
-from gzarr.codecs.registry import codec_names
-from gzarr.codecs.v2 import from_v2
+from gzarr.codecs.registry import codec_names, from_v2
 from gzarr.dtypes import parse_dtype
 from gzarr.dtypes import to_v2 as dtype_to_v2
 from gzarr.errors import CodecError, MetadataError

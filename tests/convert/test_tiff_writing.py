@@ -6,7 +6,7 @@ import tifffile
 
 import gzarr
 from gzarr import convert
-from gzarr.convert import tiff_writing
+from gzarr.convert import tiff
 from gzarr.errors import CopyError
 from gzarr.storage import MemoryStore
 
@@ -45,7 +45,7 @@ def test_axes_are_named_and_come_back(tmp_path, shape, names, axes):
 
 
 def test_pages_larger_than_the_budget_are_read_in_rows(tmp_path, monkeypatch):
-    monkeypatch.setattr(tiff_writing, "BUDGET_NBYTES", 2000)
+    monkeypatch.setattr(tiff, "BUDGET_NBYTES", 2000)
     data = np.arange(3 * 50 * 60, dtype="u1").reshape(3, 50, 60)
     convert.to_tiff(gzarr.array(data, chunks=(2, 20, 60)), tmp_path / "a.tif", tile=(16, 16))
     assert np.array_equal(tifffile.imread(tmp_path / "a.tif"), data)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import gzarr
-from gzarr.copying.named_chunks import guessed
+from gzarr.copying.planning import guessed
 from gzarr.copying.sources import from_memory, regular_grid
 from gzarr.errors import CopyError
 

@@ -155,10 +155,10 @@ ml_dtypes = pytest.importorskip("ml_dtypes")
 
 @pytest.fixture
 def _clean_registry(monkeypatch):
-    from gzarr.dtypes import extension
+    from gzarr.dtypes import datatype
 
-    monkeypatch.setattr(extension, "_by_name", dict(extension._by_name))
-    monkeypatch.setattr(extension, "_names", dict(extension._names))
+    monkeypatch.setattr(datatype, "_by_name", dict(datatype._by_name))
+    monkeypatch.setattr(datatype, "_names", dict(datatype._names))
 
 
 @pytest.mark.usefixtures("_clean_registry")

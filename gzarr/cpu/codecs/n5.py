@@ -17,8 +17,8 @@ import numpy as np
 from numcodecs.lz4 import decompress as lz4_decompress
 
 from gzarr.codecs.n5 import N5Codec
+from gzarr.codecs.registry import from_v2
 from gzarr.codecs.spec import BytesRepr, Codec, Step
-from gzarr.codecs.v2 import from_v2
 from gzarr.cpu.codecs.compressors import CODECS as COMPRESSORS
 from gzarr.cpu.codecs.numcodecs import numcodecs_codec
 from gzarr.cpu.codecs.per_chunk import Bytes, per_chunk

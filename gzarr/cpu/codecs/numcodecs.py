@@ -10,8 +10,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from gzarr.codecs.numcodecs import NumcodecsCodec, TrustedPickleCodec
+from gzarr.codecs.registry import to_numcodecs
 from gzarr.codecs.spec import ArrayRepr, BytesRepr, Codec, Step
-from gzarr.codecs.v2 import to_numcodecs
 from gzarr.cpu.codecs.compressors import (
     DECODERS,
     DEFLATE_LEVELS,

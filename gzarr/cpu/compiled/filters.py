@@ -23,10 +23,10 @@ from numcodecs.shuffle import Shuffle
 
 from gzarr.codecs.bytes import BytesCodec
 from gzarr.codecs.cast_value import CastValueCodec
+from gzarr.codecs.registry import to_numcodecs
 from gzarr.codecs.rounding import OUT_OF_RANGE, ROUNDINGS
 from gzarr.codecs.scale_offset import ScaleOffsetCodec
 from gzarr.codecs.spec import ArrayRepr, Step
-from gzarr.codecs.v2 import to_numcodecs
 from gzarr.cpu.compiled.casts import number_of
 
 #: Steps of a chain at most (MAX_FILTERS).

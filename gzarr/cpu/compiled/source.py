@@ -16,10 +16,9 @@ from numcodecs.zstd import Zstd
 
 from gzarr.codecs.blosc import AUTO_SHUFFLE, BloscCodec
 from gzarr.codecs.bytes import BytesCodec
-from gzarr.codecs.registry import registered_factory
+from gzarr.codecs.registry import registered_factory, to_numcodecs
 from gzarr.codecs.spec import ArrayRepr, Step, fill_of
 from gzarr.codecs.transpose import TransposeCodec
-from gzarr.codecs.v2 import to_numcodecs
 from gzarr.cpu.codecs.arrays import is_unswappable
 from gzarr.cpu.codecs.compressors import DEFLATE_LEVELS, MAX_TYPESIZE
 from gzarr.cpu.compiled import library

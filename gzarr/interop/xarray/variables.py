@@ -11,7 +11,7 @@ import xarray as xr
 from xarray.backends import BackendArray
 from xarray.core import indexing
 
-from gzarr.codecs.v2 import to_numcodecs
+from gzarr.codecs.registry import to_numcodecs
 from gzarr.errors import GzarrError, MetadataError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.lazy_views import LazyView

@@ -11,7 +11,7 @@ import pytest
 from scipy import ndimage
 
 import gzarr
-from gzarr.convert.versions import copy_image
+from gzarr.convert.microscopy import copy_image
 from gzarr.errors import MetadataError
 from gzarr.images import Image, create_image, create_scene, open_image, open_scene, validate
 
