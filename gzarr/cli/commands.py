@@ -1,10 +1,16 @@
-"""The table of commands: each command registers itself, and its docstring is its help."""
+"""The table of commands (each registers itself, and its docstring is its help), and how they print."""
 
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TextIO, TypeVar
+
+import typer
+
+from gzarr.errors.escaping import escaped
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -44,3 +50,22 @@ def command(heading: str, *, tells: bool = False) -> Callable[[Function], Functi
 def show(report: Any, *, as_json: bool) -> None:
     """Print a report, or what its ``to_json`` gives."""
     print(json.dumps(report.to_json(), indent=2) if as_json else report)
+
+
+def colored(text: str, color: str | None = None, *, bold: bool = False, stream: TextIO | None = None) -> str:
+    """Return a text, escaped, with the codes of a colour; without for files and pipes, and if ``NO_COLOR`` is set.
+
+    Source: no-color.org, and ``TERM=dumb`` of terminals without codes.
+    """
+    shown, plain = sys.stdout if stream is None else stream, escaped(text)
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not shown.isatty():
+        return plain
+    return typer.style(plain, fg=color, bold=bold or None)
+
+
+def print_report(report: object) -> None:
+    """Print the lines of a report, their names in colour."""
+    lines = repr(report).splitlines()
+    width = lines[0].find(" : ") if lines else 0
+    for line in lines:
+        print(colored(line[:width], "cyan") + line[width:])

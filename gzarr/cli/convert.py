@@ -9,7 +9,7 @@ import typer
 
 import gzarr
 from gzarr.cli.commands import command
-from gzarr.cli.copy_options import CopyOptions
+from gzarr.cli.copy import CopyOptions
 from gzarr.cli.options import with_options
 from gzarr.errors import CopyError
 from gzarr.errors.escaping import escaped

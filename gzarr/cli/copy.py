@@ -1,15 +1,112 @@
-"""The command ``gzarr copy``."""
+"""The commands ``gzarr copy``, ``consolidate`` and ``migrate``, and the options that all copies share."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
 import typer
 
 import gzarr
 from gzarr.cli.commands import command
-from gzarr.cli.copy_options import CopyOptions
-from gzarr.cli.options import where_they_fit, with_options
+from gzarr.cli.options import (
+    BlockMemory,
+    NodePath,
+    On,
+    PartOf,
+    Workers,
+    engine,
+    lengths,
+    misuse,
+    where_they_fit,
+    with_options,
+)
+from gzarr.display.progress import in_terminal
+from gzarr.errors import MetadataError
+
+_LAYOUT = (
+    "Chunks, shards and compressor that suit GPUs. Use gpu:ACCESS if you know how the data will be read: batch, plane,"
+    " volume or random."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyOptions:
+    """The options, by the keywords of `gzarr.transfer` that they stand for."""
+
+    chunks: Annotated[
+        Any, typer.Option(parser=lengths, metavar="N,N,...", help="Shape of the chunks, or time=1,lat=73 by axes.")
+    ] = None
+    shards: Annotated[Any, typer.Option(parser=lengths, metavar="N,N,...", help="Shape of the shards (v3).")] = None
+    compressor: Annotated[str | None, typer.Option(metavar="NAME[:LEVEL]", help="zstd:3, gzip, lz4, ..., or none.")] = (
+        None
+    )
+    each: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME:OPTION=VALUE",
+            help="An option for one array, such as sst:chunks=time=1 or mask:compressor=none.",
+        ),
+    ] = None
+    layout: Annotated[str | None, typer.Option(metavar="gpu", help=_LAYOUT)] = None
+    zarr_format: Annotated[
+        Literal[2, 3] | None, typer.Option(help="Version of the format. By default, as the source.")
+    ] = None
+    if_exists: Annotated[Literal["raise", "replace", "skip"], typer.Option(help="What happens to data at DST.")] = (
+        "raise"
+    )
+    memory: BlockMemory = None
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False
+    resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted copy.")] = False
+    on: On = None
+    workers: Workers = None
+    part: PartOf = None
+
+    def keywords(self) -> dict[str, Any]:
+        """The keywords of `gzarr.transfer`. Raises MetadataError."""
+        keywords: dict[str, Any] = {
+            "if_exists": self.if_exists,
+            "dry_run": self.dry_run,
+            "resume": self.resume,
+            "progress": in_terminal(),
+            **engine(self.on, self.workers, self.part),
+        }
+        given = {name: getattr(self, name) for name in ("chunks", "shards", "layout", "zarr_format")}
+        keywords |= {name: value for name, value in given.items() if value is not None}
+        if self.memory is not None:
+            keywords["budget_nbytes"] = self.memory << 20
+        if self.compressor is not None:
+            keywords["compressors"] = _compressor(self.compressor)
+        if self.each:
+            keywords["each"] = _each(self.each)
+        return keywords
+
+
+def _each(texts: list[str]) -> dict[str, dict[str, Any]]:
+    """Keywords by the names of arrays. Raises BadParameter, MetadataError."""
+    found: dict[str, dict[str, Any]] = {}
+    for text in texts:
+        name, _, given = text.partition(":")
+        option, _, value = given.partition("=")
+        if not name or not value or option not in ("chunks", "shards", "compressor", "layout"):
+            options = "chunks, shards, compressor or layout"
+            raise misuse(f"{text!r} is not NAME:OPTION=VALUE with {options}, such as sst:chunks=time=1", "--each")
+        keywords = found.setdefault(name, {})
+        if option == "compressor":
+            keywords["compressors"] = _compressor(value)
+        else:
+            keywords[option] = value if option == "layout" else lengths(value)
+    return found
+
+
+def _compressor(text: str) -> Any:
+    """A compressor by its numcodecs name, with a level: ``zstd:3``; None for "none". Raises MetadataError."""
+    from gzarr.codecs import parse_codec
+
+    try:
+        return None if text == "none" else parse_codec(text)
+    except MetadataError as error:
+        raise MetadataError(f"--compressor {text}: {error}") from error
 
 
 @command("Copy and convert")
@@ -32,3 +129,39 @@ def copy(
     $ gzarr copy a.zarr b.zarr --chunks 100,100 --part slurm
     """
     print(gzarr.transfer(source, dest, **where_they_fit(source, options.keywords())))
+
+
+@command("Copy and convert")
+def consolidate(path: NodePath) -> None:
+    """Store the metadata of a group and of all its members in one document, so that one request opens them all.
+
+    Examples
+    --------
+    $ gzarr consolidate data.zarr
+    """
+    node = gzarr.consolidate_metadata(path)
+    if isinstance(node, gzarr.Array):
+        print(f"{node.store_path} is an array: there is nothing to consolidate")
+        return
+    print(f"consolidated {node.store_path}: {len(node.members(None))} members")
+
+
+@command("Copy and convert")
+def migrate(
+    path: NodePath,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be written.")] = False,
+    remove_v2: Annotated[
+        bool, typer.Option("--remove-v2", help="Delete the metadata of v2 afterwards; older programs then see nothing.")
+    ] = False,
+) -> None:
+    """Turn Zarr v2 into v3 where it is: new metadata are written, chunks stay as they are.
+
+    Examples
+    --------
+    $ gzarr migrate data.zarr --dry-run
+    $ gzarr migrate data.zarr
+    $ gzarr migrate data.zarr --remove-v2
+    """
+    from gzarr.copying.migrating import migrate
+
+    print(migrate(path, remove_v2=remove_v2, dry_run=dry_run))

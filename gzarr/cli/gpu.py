@@ -34,7 +34,7 @@ def gpu(
     if as_json:
         print(json.dumps(report, indent=2))
     else:
-        from gzarr.cli.colors import print_report
+        from gzarr.cli.commands import print_report
         from gzarr.display.info import Report
 
         print_report(Report([*_there(report), *_runs(report), *_missing(report)]))

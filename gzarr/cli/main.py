@@ -13,24 +13,8 @@ from typing import Annotated, Any
 import typer
 
 import gzarr
-from gzarr.cli import (  # noqa: F401 - which register themselves
-    advise,
-    bench,
-    compare,
-    consolidate,
-    convert,
-    copy,
-    gpu,
-    info,
-    ls,
-    migrate,
-    ome,
-    quicklook,
-    serve,
-    stats,
-    tree,
-    verify,
-)
+# Commands register themselves.
+from gzarr.cli import advise, bench, convert, copy, gpu, ome, quicklook, serve, stats, tree, verify  # noqa: F401
 from gzarr.cli.commands import COMMANDS, Command
 from gzarr.cli.complaints import complain, guess, said
 from gzarr.errors import GzarrError

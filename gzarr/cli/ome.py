@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 import typer
 
 import gzarr
-from gzarr.cli.colors import print_report
-from gzarr.cli.commands import command, show
-from gzarr.cli.copy_options import CopyOptions
+from gzarr.cli.commands import command, print_report, show
+from gzarr.cli.copy import CopyOptions
 from gzarr.cli.options import AsJson, BlockMemory, Device, IfExists, Skip, channel_names, misuse, numbers, with_options
 from gzarr.display.progress import in_terminal
 from gzarr.errors import CopyError

@@ -35,8 +35,7 @@ def serve(
     $ gzarr serve data.zip --port 9000
     $ gzarr serve /data --host 0.0.0.0 --origin https://viewer.example
     """
-    from gzarr.cli.http_server import StoreServer
-    from gzarr.cli.served import open_served
+    from gzarr.cli.http_server import StoreServer, open_served
 
     store, prefix = open_served(path, follow_links=follow_links)
     try:

@@ -10,8 +10,7 @@ from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import typer
 
-from gzarr.cli.colors import colored, print_report
-from gzarr.cli.commands import command
+from gzarr.cli.commands import colored, command, print_report
 from gzarr.cli.options import ArrayPath, AsJson, Device, Memory, On, Skip, Workers, engine, numbers, open_array
 from gzarr.display.progress import in_terminal
 

@@ -1,15 +1,16 @@
-"""The command ``gzarr tree``."""
+"""The commands ``gzarr tree``, ``ls`` and ``info``."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import json
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 import gzarr
-from gzarr.cli.colors import colored
-from gzarr.cli.commands import command
-from gzarr.cli.options import NodePath
+from gzarr.cli.commands import colored, command, print_report
+from gzarr.cli.options import AsJson, NodePath
+from gzarr.errors.escaping import escaped
 
 if TYPE_CHECKING:
     from gzarr.display.info import Tree
@@ -57,3 +58,104 @@ def described(array: gzarr.Array, *, stored: bool) -> str:
     if stored:
         facts.append(f"{size_text(array.nbytes_stored)} stored")
     return ", ".join(facts)
+
+
+@command("Look at data")
+def ls(
+    path: NodePath,
+    long: Annotated[bool, typer.Option("--long", "-l", help="Say what each array is.")] = False,
+    stored: Annotated[bool, typer.Option("--stored", help="Also say how many bytes each array occupies.")] = False,
+    recursive: Annotated[bool, typer.Option("--recursive", "-r", help="List groups in groups as well.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List the members of a group, one a line; names of groups end with a slash.
+
+    Examples
+    --------
+    $ gzarr ls data.zarr
+    $ gzarr ls data.zarr --long --stored
+    $ gzarr ls data.zarr --recursive --json
+    """
+    from gzarr.storage.rules import without_secrets  # with NumPy, which the help does without
+
+    node = gzarr.open(path, mode="r", device="cpu")
+    members = (
+        [(without_secrets(path.rstrip("/")), node)]
+        if isinstance(node, gzarr.Array)
+        else node.members(None if recursive else 0)
+    )
+    if as_json:
+        print(json.dumps([_as_json(name, member) for name, member in members], indent=2))
+        return
+    shown = [
+        (escaped(name), described(member, stored=stored))
+        if isinstance(member, gzarr.Array)
+        else (f"{escaped(name)}/", "group")
+        for name, member in members
+    ]
+    width = max((len(name) for name, _ in shown), default=0)
+    for name, facts in shown:
+        styled = colored(name, "blue" if name.endswith("/") else None, bold=True)
+        print(f"{styled}{' ' * (width - len(name))}  {facts}" if long or stored else styled)
+
+
+def _as_json(name: str, node: gzarr.Array | gzarr.Group) -> dict[str, object]:
+    if isinstance(node, gzarr.Group):
+        return {"name": name, "type": "group"}
+    sizes = {"shape": node.shape, "dtype": str(node.dtype), "chunks": node.chunks, "shards": node.shards}
+    return {"name": name, "type": "array", **sizes, "nbytes": node.nbytes}
+
+
+@command("Look at data")
+def info(path: NodePath, as_json: AsJson = False) -> None:
+    """Describe an array or a group: shape, chunks, codecs, sizes, dimensions, attributes.
+
+    Examples
+    --------
+    $ gzarr info data.zarr
+    $ gzarr info data.zarr/temperature --json
+    $ gzarr info s3://bucket/data.zarr
+    """
+    node = gzarr.open(path, mode="r", device="cpu")
+    if as_json:
+        print(json.dumps(_all_of(node), indent=2, default=str))
+        return
+    from gzarr.display.info import Report
+
+    items = list(node.info.items)
+    if isinstance(node, gzarr.Array):
+        items.append(("Fill value", str(node.fill_value)))
+        if node.dimension_names:
+            items.append(("Dimensions", ", ".join("-" if name is None else name for name in node.dimension_names)))
+    items += [("Attribute", f"{name}: {json.dumps(value, default=str)}") for name, value in node.attrs.items()]
+    print_report(Report(items))
+
+
+def _all_of(node: gzarr.Array | gzarr.Group) -> dict[str, Any]:
+    """What ``info`` says, for programs. Only this and the stored document say what the codecs are."""
+    from gzarr.metadata.documents import documents
+
+    _, document = documents(node.metadata, node.path)[-1]
+    said: dict[str, Any] = {
+        "type": "array" if isinstance(node, gzarr.Array) else "group",
+        "store": str(node.store),
+        "path": node.path,
+        "zarr_format": node.metadata.zarr_format,
+        "attributes": dict(node.attrs),
+    }
+    if isinstance(node, gzarr.Group):
+        said["arrays"], said["groups"] = list(node.array_keys()), list(node.group_keys())
+    else:
+        said |= {
+            "shape": node.shape,
+            "dtype": str(node.dtype),
+            "chunks": node.chunks,
+            "shards": node.shards,
+            "dimension_names": node.dimension_names,
+            "fill_value": json.loads(document)["fill_value"],
+            "nbytes": node.nbytes,
+            "nbytes_stored": node.nbytes_stored,
+            "nchunks": node.nchunks,
+            "nchunks_initialized": node.nchunks_initialized,
+        }
+    return {**said, "document": json.loads(document)}

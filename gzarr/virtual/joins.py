@@ -2,7 +2,7 @@
 
 Where all parts have the same elements and end where a chunk ends, the joined array has their chunks: its table is
 theirs, one after the other, and says by which codecs each is decoded if they differ. Otherwise its chunks are made when
-they are read (`gzarr.virtual.decoded_joins`).
+they are read (`gzarr.virtual.agreement`).
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ from gzarr.metadata.model import ArrayMeta
 from gzarr.storage.base import Buffer, Request, Store
 from gzarr.storage.tables import INLINE, MISSING, ChunkTable, Inline, chains_of
 from gzarr.storage.wrappers import seen_through
-from gzarr.virtual.agreement import Agreed, agree
-from gzarr.virtual.decoded_joins import decoded
+from gzarr.virtual.agreement import Agreed, agree, decoded
 from gzarr.virtual.lazy_tables import LazyTables
 from gzarr.virtual.store import Chunks, Contents, Reader, VirtualStore
 

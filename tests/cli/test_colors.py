@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from gzarr.cli.colors import colored, print_report
+from gzarr.cli.commands import colored, print_report
 from gzarr.display.info import Report
 
 

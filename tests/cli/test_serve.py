@@ -24,9 +24,8 @@ import pytest
 
 import gzarr
 from gzarr.cli import http_server
-from gzarr.cli.http_server import StoreServer
+from gzarr.cli.http_server import StoreServer, open_served
 from gzarr.cli.main import main
-from gzarr.cli.served import open_served
 from gzarr.storage.base import Request, Store
 
 ROWS = np.arange(64 * 96, dtype="u2").reshape(64, 96)

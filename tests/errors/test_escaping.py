@@ -240,7 +240,7 @@ def test_bars_and_logs_show_no_controls(root: Path, monkeypatch: pytest.MonkeyPa
 def test_a_command_in_a_terminal_colours_names_and_not_as_they_say(
     root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gzarr.cli.colors.os.environ", {})
+    monkeypatch.setattr("gzarr.cli.commands.os.environ", {})
     for command in (["tree"], ["ls", "-l"], ["info"]):
         monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
         main([*command, str(root)])
