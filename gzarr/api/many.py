@@ -10,8 +10,8 @@ from gzarr.backend import Array as AnyArray
 from gzarr.chunk_io import engine
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.boxes import box_jobs
-from gzarr.hierarchy.lazy import computed, meets
 from gzarr.hierarchy.selecting import finish_read, read_job, write_job
+from gzarr.hierarchy.values import computed, meets
 from gzarr.indexing.selection import Selection, normalize, split_fields
 
 #: An array, what to read of it, and an array to read into.

@@ -15,10 +15,10 @@ from gzarr.errors.escaping import escaped
 from gzarr.hierarchy import new_nodes
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.keywords import LoadKeywords, SaveArrayKeywords
-from gzarr.hierarchy.lazy import computed, is_lazy, is_separate
 from gzarr.hierarchy.new_metadata import array_meta
 from gzarr.hierarchy.options import check_keywords
 from gzarr.hierarchy.reaching import close_if_opened_here, open_place, take_format
+from gzarr.hierarchy.values import computed, is_lazy, is_separate
 from gzarr.storage.base import Store
 from gzarr.tensors import from_tensor
 

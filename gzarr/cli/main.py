@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 import gzarr
+
 # Commands register themselves.
 from gzarr.cli import advise, bench, convert, copy, gpu, ome, quicklook, serve, stats, tree, verify  # noqa: F401
 from gzarr.cli.commands import COMMANDS, Command

@@ -18,12 +18,10 @@ from gzarr.errors import (
     NodeNotFoundError,
 )
 from gzarr.hierarchy.array import Array
-from gzarr.hierarchy.lazy import Separate, is_lazy
-from gzarr.hierarchy.named_axes import check_names, stored_names
 from gzarr.hierarchy.new_metadata import array_meta, checked_format
 from gzarr.hierarchy.open_options import OpenedWith
 from gzarr.hierarchy.options import UNSET, ArrayOptions
-from gzarr.hierarchy.values import broadcast_value
+from gzarr.hierarchy.values import Separate, broadcast_value, check_names, is_lazy, stored_names
 from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.indexing.selection import normalize_basic
 from gzarr.metadata.consolidated import refresh

@@ -17,11 +17,9 @@ from gzarr.backend import Array as AnyArray
 from gzarr.backend import Backend, Fields
 from gzarr.errors import SelectionError
 from gzarr.hierarchy.array_views import casting_dtype
-from gzarr.hierarchy.lazy import LazyValue
-from gzarr.hierarchy.named_axes import stored_names
 from gzarr.hierarchy.node import GzarrArray
 from gzarr.hierarchy.selecting import Accessor
-from gzarr.hierarchy.values import fields_dtype
+from gzarr.hierarchy.values import LazyValue, fields_dtype, stored_names
 from gzarr.hierarchy.view_labels import find_labels, read_coordinate
 from gzarr.hierarchy.view_parts import Lengths, Sequel, read_view, write_view
 from gzarr.indexing.selection import Selection, normalize, normalize_orthogonal, normalize_vindex

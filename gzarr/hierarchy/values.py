@@ -1,20 +1,25 @@
-"""Checks and shapes what goes into and comes out of a selection: values to write and arrays to read into."""
+"""Checks and shapes what goes into a selection and comes out: values to write, also lazy, and arrays to read into."""
 
 from __future__ import annotations
 
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from gzarr.backend import Array as AnyArray
-from gzarr.backend import Fields
+from gzarr.backend import Backend, Fields
 from gzarr.dtypes.scalars import as_times, lacks_unit
-from gzarr.errors import SelectionError
-from gzarr.hierarchy.lazy import computed, is_lazy, is_separate
-from gzarr.hierarchy.named_axes import check_names
-from gzarr.hierarchy.node import Node
+from gzarr.errors import SelectionError, StoreError
+from gzarr.hierarchy.node import Node, lies_within
 from gzarr.indexing.selection import Box, Points, Range, Selection
+from gzarr.metadata.conventions import split_names
 from gzarr.metadata.model import ArrayMeta
+from gzarr.storage.base import Store
 
 
 def broadcast_value(value: Any, dtype: np.dtype[Any], selection: Selection, array: Node[ArrayMeta]) -> Any:
@@ -136,3 +141,189 @@ def to_array_axes(value: Any, selection: Selection) -> Any:
     if isinstance(selection, Points):
         return value.reshape(-1, *value.shape[len(selection.shape) :])
     return value if selection.view is None else value[selection.view]
+
+
+# -- names of axes -----------------------------------------------------------------------------------------------------
+# A value is not transposed to fit: its axes may have one length, so that the mistake would go unnoticed.
+
+
+def axis_names(value: Any) -> tuple[Any, ...]:
+    """Return the names of the axes of a value as xarray's arrays have them; empty if it has none."""
+    dims = getattr(value, "dims", None)
+    is_named = isinstance(dims, tuple) and len(dims) == len(getattr(value, "shape", ()))
+    return dims if is_named and dims is not None else ()
+
+
+def stored_names(meta: ArrayMeta) -> tuple[str | None, ...]:
+    """Return the names of the axes of a stored array, of either format; empty if it has none."""
+    return split_names(meta.attributes, meta.dimension_names, len(meta.shape))[1] or ()
+
+
+def check_names(value: Any, selection: Selection, array: Node[ArrayMeta]) -> None:
+    """Raise ValueError if a value's axes would go to axes that have other names."""
+    dims = axis_names(value)
+    if dims and isinstance(selection, Box):
+        names = stored_names(array.metadata)
+        check_aligned(dims, _names_of_result(names, selection), names, array.store_path)
+
+
+def check_aligned(dims: Sequence[Any], names: Sequence[Any], known: Sequence[Any], where: object) -> None:
+    """Raise ValueError if axes that are broadcast, the last to the last, would go to axes of other names.
+
+    Names that an array does not know say nothing.
+    """
+    for dim, name in zip(reversed(dims), reversed(names), strict=False):
+        if dim != name and dim in known:
+            raise ValueError(
+                f"{where}: a value with the axes {tuple(dims)} would be written to the axes {tuple(names)}, {dim!r} to "
+                f"{name!r}; transpose it with value.transpose, or give value.data, whose axes have no names"
+            )
+
+
+def _names_of_result(names: Sequence[str | None], selection: Box) -> list[str | None]:
+    """Return the names of the axes of what is selected; None for a new axis."""
+    if selection.view is None:
+        return list(names)
+    found: list[str | None] = []
+    rest = iter(names)
+    for item in selection.view:
+        if item is None:
+            next(rest, None)
+        elif item is not ...:
+            found.append(None if isinstance(item, int) else next(rest, None))
+    return found
+
+
+# -- values that give their parts on demand ----------------------------------------------------------------------------
+# Of Dask, h5py, xarray, gzarr. A write takes its value batch by batch, and stores a batch before it takes the next. A
+# value that reads the array that is written would thus give a mixture of old and new elements, such as
+# ``dask.array.from_array(z)[::-1]``. It cannot be told from outside what a lazy value reads.
+#
+# Rule: only values that cannot read the array are taken part by part: HDF5 datasets, and gzarr arrays whose store gives
+# other names to its objects. All other lazy values are computed before anything is written, in memory or, if they are
+# large, in a temporary file.
+
+#: Larger values are computed into a temporary file, in parts of this size.
+IN_MEMORY_NBYTES = 1 << 28
+
+#: What arrays in memory have: pandas' have "iloc", as their brackets take labels.
+_IN_MEMORY = ("__dlpack__", "__cuda_array_interface__", "__array_interface__", "iloc")
+
+
+class LazyValue:
+    """A lazy value that says which arrays of gzarr it reads."""
+
+    __slots__ = ()
+
+    @property
+    def arrays(self) -> tuple[Node[Any], ...]:
+        """The arrays."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class Separate:
+    """A lazy value that does not read the array it is written to, as the code that made the array knows.
+
+    Attributes
+    ----------
+    value : object
+        The value.
+    """
+
+    value: Any
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the value."""
+        return tuple(self.value.shape)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of the value."""
+        dtype: np.dtype[Any] = self.value.dtype
+        return dtype
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.value[key]
+
+
+def is_lazy(value: Any) -> bool:
+    """Return whether a value computes or reads its parts when it is asked for them, with NumPy's brackets."""
+    if isinstance(value, (np.ndarray, np.generic)) or not hasattr(value, "shape") or not hasattr(value, "dtype"):
+        return False
+    return isinstance(value, (Node, Separate)) or (
+        hasattr(value, "__getitem__") and not any(hasattr(value, name) for name in _IN_MEMORY)
+    )
+
+
+def meets(one: tuple[Store, str], other: tuple[Store, str]) -> bool:
+    """Return whether two places, each a path in a store, are the same, or one is in the other."""
+    return lies_within(*one, *other) or lies_within(*other, *one)
+
+
+def is_separate(value: Any, store: Store, path: str) -> bool:
+    """Return whether a lazy value surely does not read the array at a path of a store."""
+    if isinstance(value, Node):
+        return not meets((store, path), (value.store, value.path))
+    if isinstance(value, LazyValue):
+        return all(is_separate(array, store, path) for array in value.arrays)
+    return isinstance(value, Separate) or type(value).__module__.partition(".")[0] == "h5py"
+
+
+def computed(value: Any, dtype: np.dtype[Any], backend: Backend) -> Any:
+    """Return all elements of a lazy value, as an array in memory or mapped from a temporary file without a name.
+
+    dtype: of the elements in the file. Raises StoreError if there is no room for the file.
+    """
+    if not prod(value.shape) * dtype.itemsize > IN_MEMORY_NBYTES or dtype.hasobject or lacks_unit(dtype):
+        whole = value if hasattr(value, "__array__") else value[(slice(None),) * len(value.shape)]
+        # A gzarr array is in its store, whatever device its reads go to.
+        return backend.asarray(np.asarray(whole) if isinstance(value, (Node, LazyValue)) else whole, dtype)
+    shape = tuple(value.shape)
+    with tempfile.TemporaryFile(prefix="gzarr-") as file:
+        _reserve(file.fileno(), prod(shape) * dtype.itemsize)
+        mapped = np.memmap(file, dtype, "r+", shape=shape)
+    for part in _parts(shape, dtype.itemsize):
+        mapped[part] = backend.host.asarray(value[part], dtype)
+    return mapped
+
+
+def _reserve(file: int, nbytes: int) -> None:
+    """Allocate a temporary file. Raises StoreError."""
+    try:
+        allocate(file, nbytes)
+    except OSError as error:
+        raise StoreError(
+            f"a value that may read the array it is written to is computed first, but {tempfile.gettempdir()!r} cannot"
+            f" hold its {nbytes} bytes: {error}. Set TMPDIR to another directory, or write the value in parts"
+        ) from error
+
+
+def allocate(file: int, nbytes: int, offset: int = 0) -> None:
+    """Allocate bytes of a file, as a full disk would end the process when they are written through a map.
+
+    Raises OSError.
+    """
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(file, offset, nbytes)
+        return
+    os.lseek(file, offset, os.SEEK_SET)
+    block = bytes(1 << 20)
+    while nbytes > 0:
+        nbytes -= os.write(file, block[:nbytes])
+
+
+def _parts(shape: tuple[int, ...], itemsize: int) -> Iterator[tuple[slice, ...]]:
+    """Cut a shape into parts that fit into memory and are as contiguous as possible."""
+    lengths = list(shape)
+    for axis, extent in enumerate(shape):
+        row = prod(shape[axis + 1 :]) * itemsize
+        lengths[axis] = min(max(IN_MEMORY_NBYTES // row, 1), extent)
+        if row <= IN_MEMORY_NBYTES:
+            break
+    counts = [-(-n // length) for n, length in zip(shape, lengths, strict=True)]
+    for index in np.ndindex(*counts):
+        yield tuple(
+            slice(i * length, min((i + 1) * length, n)) for i, length, n in zip(index, lengths, shape, strict=True)
+        )

@@ -15,8 +15,7 @@ from gzarr.backend import Array as AnyArray
 from gzarr.chunk_io import engine
 from gzarr.chunk_io.reference import ReadJob, WriteJob
 from gzarr.errors import MetadataError, SelectionError
-from gzarr.hierarchy.named_axes import axis_names, check_aligned, stored_names
-from gzarr.hierarchy.values import broadcast_to_shape
+from gzarr.hierarchy.values import axis_names, broadcast_to_shape, check_aligned, stored_names
 from gzarr.indexing.plan import make_plan
 from gzarr.indexing.selection import Points
 from gzarr.indexing.transform import dims_of

@@ -17,8 +17,8 @@ from gzarr.errors import MetadataError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.keywords import Layout
-from gzarr.hierarchy.named_axes import axis_names, check_aligned
 from gzarr.hierarchy.options import check_keywords
+from gzarr.hierarchy.values import axis_names, check_aligned
 from gzarr.identity.runs import identify
 from gzarr.images.image_data import ImageData
 from gzarr.images.new_levels import EncodingKeywords, level_keywords

@@ -14,7 +14,7 @@ import numpy as np
 
 from gzarr.errors import MetadataError
 from gzarr.hierarchy.array import Array
-from gzarr.hierarchy.named_axes import axis_names, stored_names
+from gzarr.hierarchy.values import axis_names, stored_names
 from gzarr.images.ome.axes import ImageAxis, new_axis, unit_name, unit_type, units_by_axis
 
 #: How far coordinates may be from regular ones, and from what a call says, in parts of a step.

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gzarr.hierarchy.array import Array
-from gzarr.hierarchy.lazy import meets
+from gzarr.hierarchy.values import meets
 from gzarr.storage import LocalStore, Store
 
 try:

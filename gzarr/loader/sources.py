@@ -24,7 +24,7 @@ from gzarr.errors import DeviceError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.lazy_views import LazyView
-from gzarr.hierarchy.named_axes import axis_names, stored_names
+from gzarr.hierarchy.values import axis_names, stored_names
 from gzarr.loader.arrays import JoinedArrays, stored_dtype
 from gzarr.loader.ragged import Ragged, SparseRows
 from gzarr.loader.viewed import array_of_view

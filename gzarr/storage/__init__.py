@@ -18,8 +18,7 @@ from gzarr.storage.cache import LRUStoreCache
 from gzarr.storage.capabilities import ANY, Buffer, Change, Conditional, Files, Request, Segments, Versions
 from gzarr.storage.in_place import ELSEWHERE, ICECHUNK, call, is_instance, open_named, open_object, without_places
 from gzarr.storage.local import LocalStore
-from gzarr.storage.managed import ManagedMemoryStore, named
-from gzarr.storage.memory import MemoryStore, find_memory, is_mapping
+from gzarr.storage.memory import ManagedMemoryStore, MemoryStore, find_memory, is_mapping, named
 from gzarr.storage.store_path import StorePath
 from gzarr.storage.synchronizers import ProcessSynchronizer, ThreadSynchronizer, synchronized
 from gzarr.storage.v2 import DirectoryStore, NestedDirectoryStore, TempStore
@@ -33,8 +32,7 @@ if TYPE_CHECKING:
     from gzarr.storage.databases import DBMStore, LMDBStore, MongoDBStore, RedisStore
     from gzarr.storage.disk_cache import DiskCache
     from gzarr.storage.foreign import ZarrStore
-    from gzarr.storage.fsspec import FsspecStore
-    from gzarr.storage.fsstore import FSStore
+    from gzarr.storage.fsspec import FsspecStore, FSStore
     from gzarr.storage.http import HTTPStore
     from gzarr.storage.n5 import N5FSStore, N5Store
     from gzarr.storage.objects import ObjectStore
@@ -61,8 +59,7 @@ _NAMES = {
     "gzarr.storage.databases": "DBMStore LMDBStore MongoDBStore RedisStore",
     "gzarr.storage.disk_cache": "DiskCache",
     "gzarr.storage.foreign": "ZarrStore",
-    "gzarr.storage.fsspec": "FsspecStore",
-    "gzarr.storage.fsstore": "FSStore",
+    "gzarr.storage.fsspec": "FSStore FsspecStore",
     "gzarr.storage.http": "HTTPStore",
     "gzarr.storage.n5": "N5FSStore N5Store",
     "gzarr.storage.objects": "ObjectStore",

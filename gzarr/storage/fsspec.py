@@ -12,20 +12,18 @@ import pickle
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, Self
+from typing import Any, Concatenate, Literal, ParamSpec, Self
 
 from gzarr.concurrency import new_lock
-from gzarr.errors import ReadOnlyError, StoreError
+from gzarr.errors import MissingExtraError, ReadOnlyError, StoreError
 from gzarr.storage.base import R
 from gzarr.storage.capabilities import Buffer, Request, TokensBy, Versions
-from gzarr.storage.credentials import guard_logs
+from gzarr.storage.credentials import guard_logs, shown_cause, without_users
 from gzarr.storage.extras import require
-from gzarr.storage.file_systems import open_filesystem, synchronous
 from gzarr.storage.local import LocalStore
-from gzarr.storage.remote import Answer, EntityTags, RemoteStore, strong
-from gzarr.storage.rules import check_key, check_path, children, listing, pickled, without_secrets
+from gzarr.storage.remote import Answer, EntityTags, RemoteStore, lacks_container, remedy, strong
+from gzarr.storage.rules import check_key, check_path, children, listing, pickled, refuse_normalizing, without_secrets
 from gzarr.storage.s3fs import get_object, is_refused, is_s3
-from gzarr.storage.server_errors import lacks_container, remedy
 
 #: Exceptions that mean that there is no such object; all others are errors.
 MISSING = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
@@ -299,3 +297,94 @@ class FsspecStore(RemoteStore):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return pickled(self, FsspecStore, self.fs, self.read_only, self.path, self._missing)
+
+
+# -- opening file systems ----------------------------------------------------------------------------------------------
+
+#: The extras that bring what a scheme needs.
+_EXTRAS = {"http": "http", "https": "http", "s3": "s3", "gs": "gcs", "gcs": "gcs", "az": "azure", "abfs": "azure"}
+
+
+def open_filesystem(url: str, options: Mapping[str, Any]) -> tuple[Any, str]:
+    """The file system of a URL, and the path on it. Raises: MissingExtraError, StoreError."""
+    shown = without_secrets(url)
+    fsspec = require("fsspec", "fsspec", f"{shown!r}")
+    url, given = without_users(url, options)
+    if "::" not in url:
+        # Listings are always asked for anew; see FsspecStore.
+        given = {"use_listings_cache": False, **given}
+    try:
+        fs, path = fsspec.url_to_fs(url, **given)
+    except ImportError as error:
+        extra = _EXTRAS.get(shown.partition(":")[0])
+        remedy = f": pip install 'gzarr[{extra}]'" if extra else ""
+        raise MissingExtraError(f"{shown!r}: {error}{remedy}") from shown_cause(error)
+    except Exception as error:  # noqa: BLE001 - every file system raises its own errors
+        said = without_secrets(str(error))[:600]
+        raise StoreError(f"cannot open {shown!r}: {type(error).__name__}: {said}") from shown_cause(error)
+    return fs, path
+
+
+def synchronous(fs: Any) -> Any:
+    """A file system that ordinary functions may call: zarr-python 3 requires asynchronous ones."""
+    inner = getattr(fs, "sync_fs", None)
+    if inner is not None:
+        return inner
+    if getattr(fs, "asynchronous", False):
+        return type(fs)(*fs.storage_args, **{**fs.storage_options, "asynchronous": False})
+    return fs
+
+
+# -- zarr 2 ------------------------------------------------------------------------------------------------------------
+
+
+class FSStore(FsspecStore):
+    """`FsspecStore` with the arguments of zarr 2.
+
+    Parameters
+    ----------
+    url : str or os.PathLike
+        URL, or with `fs` a path on it.
+    normalize_keys : bool
+        Must be False: keys are taken as they are.
+    key_separator : {".", "/"}, optional
+        Another name for `dimension_separator`.
+    mode : str
+        ``"r"`` for reading, anything else for writing.
+    exceptions : tuple of exception classes
+        What a missing object is recognized by. zarr 2 takes every OSError for a missing object; here only those
+        that say so, unless others are given.
+    dimension_separator : {".", "/"}, optional
+        For new Zarr v2 arrays that name none.
+    fs : fsspec.spec.AbstractFileSystem, optional
+        A file system; then there are no `storage_options`.
+    check, create : bool
+        Accepted for zarr 2; directories are made when they are needed.
+    missing_exceptions : tuple of exception classes, optional
+        Further `exceptions`.
+    **storage_options
+        Arguments of the file system.
+    """
+
+    def __init__(
+        self,
+        url: str | os.PathLike[str],
+        normalize_keys: bool = False,
+        key_separator: Literal[".", "/"] | None = None,
+        mode: str = "w",
+        exceptions: tuple[type[Exception], ...] = MISSING,
+        dimension_separator: Literal[".", "/"] | None = None,
+        fs: Any = None,
+        check: bool = False,
+        create: bool = False,
+        missing_exceptions: tuple[type[Exception], ...] | None = None,
+        **storage_options: Any,
+    ) -> None:
+        refuse_normalizing("FSStore", normalize_keys)
+        if fs is not None and storage_options:
+            raise StoreError(f"FSStore: fs and storage_options {sorted(storage_options)} exclude each other")
+        path = os.fspath(url)
+        if fs is None:
+            fs, path = open_filesystem(path, storage_options)
+        super().__init__(fs, mode == "r", path, (*exceptions, *(missing_exceptions or ())))
+        self.dimension_separator = dimension_separator or key_separator

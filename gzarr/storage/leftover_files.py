@@ -12,9 +12,8 @@ import stat
 import time
 from collections.abc import Iterator
 
-from gzarr.storage.file_locks import FOUND_FLAGS, NO_LOCKS
+from gzarr.storage.file_locks import FOUND_FLAGS, NO_LOCKS, temporary_path
 from gzarr.storage.rules import TEMPORARY_PREFIX
-from gzarr.storage.temporary_files import temporary_path
 
 try:
     import fcntl

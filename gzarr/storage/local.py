@@ -23,7 +23,7 @@ from gzarr.errors import StoreError
 from gzarr.storage.base import Store
 from gzarr.storage.capabilities import Buffer, Request
 from gzarr.storage.file_holding import Holding
-from gzarr.storage.file_locks import has_locks, refuse_held
+from gzarr.storage.file_locks import has_locks, make_directory, refuse_held
 from gzarr.storage.leftover_files import delete_tree, doomed_path, prune, remove_file_or_tree, remove_leftovers
 from gzarr.storage.local_files import (
     MISSING,
@@ -38,7 +38,6 @@ from gzarr.storage.local_files import (
 )
 from gzarr.storage.locks import key_locks, while_locked
 from gzarr.storage.rules import TEMPORARY_PREFIX, byte_view, check_key, check_move, check_path
-from gzarr.storage.temporary_files import make_directory
 
 _NO_LOCK: AbstractContextManager[None] = nullcontext()
 # In the order in which they are locked: whoever holds an array of v2 has its attributes first.

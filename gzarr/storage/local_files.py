@@ -18,10 +18,9 @@ from typing import NamedTuple, TypeAlias
 
 from gzarr.errors import StoreError
 from gzarr.storage.capabilities import Buffer, Files, Target, Versions
-from gzarr.storage.file_locks import ATTEMPTS, FULL, FileLock, held_lock, is_lockable
+from gzarr.storage.file_locks import ATTEMPTS, FULL, FileLock, held_lock, is_lockable, link_or_rename, make_directory
 from gzarr.storage.leftover_files import prune
 from gzarr.storage.rules import TEMPORARY_PREFIX, byte_range, check_key, check_path
-from gzarr.storage.temporary_files import link_or_rename, make_directory
 
 try:
     from fcntl import ioctl

@@ -14,12 +14,13 @@ import threading
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from itertools import count
 from operator import attrgetter, methodcaller
+from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
-from gzarr.concurrency import Lock, after_fork, is_held_here
+from gzarr.concurrency import Lock, Pool, after_fork, is_held_here
 from gzarr.errors import StoreError
 
 T = TypeVar("T")
@@ -246,3 +247,43 @@ def document_lock(name: Hashable) -> AbstractContextManager[None]:
         Holds the lock.
     """
     return _documents.holding((name,))
+
+
+# -- locks that are waited for -----------------------------------------------------------------------------------------
+# A wait for the lock of a file has no time limit, so another thread looks at it once, and logs one that takes long.
+
+#: Seconds after which a wait is logged, once.
+NOTICE_S = 5.0
+#: Waits that are looked at at once.
+_MOST = 64
+_pool = Pool()
+
+
+def wait_for(path: str, wait: Callable[[], T]) -> T:
+    """Wait for the lock of a file. One that takes long is logged with its path."""
+    ended: SimpleQueue[None] = SimpleQueue()
+
+    def watch() -> None:
+        try:
+            ended.get(timeout=NOTICE_S)
+        except Empty:
+            log_wait(path)
+
+    try:
+        with suppress(RuntimeError):  # no thread can be started at the end of the process
+            _pool.submit(watch, _MOST)
+        return wait()
+    finally:
+        ended.put(None)
+
+
+def log_wait(path: str) -> None:
+    """Log that a lock is waited for. path: of the file that is locked."""
+    import logging  # which nothing else needs
+
+    logger = logging.getLogger("gzarr.storage")
+    logger.warning(
+        "waiting for the lock %r for more than %g seconds; `lslocks` tells which process holds it",
+        path,
+        NOTICE_S,
+    )

@@ -15,9 +15,8 @@ from gzarr.storage.capabilities import ANY, Buffer, Change, Conditional, Segment
 from gzarr.storage.credentials import shown_cause
 from gzarr.storage.extras import require
 from gzarr.storage.forks import OBSTORE
-from gzarr.storage.remote import Answer, EntityTags, RemoteStore, strong
+from gzarr.storage.remote import Answer, EntityTags, RemoteStore, lacks_container, remedy, strong
 from gzarr.storage.rules import byte_view, check_key, check_path, listing, pickled, without_secrets
-from gzarr.storage.server_errors import lacks_container, remedy
 
 #: Keys listed at a time; a page of S3 has 1,000.
 _PAGE = 1000

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from gzarr.concurrency import Lock, new_lock
 from gzarr.errors import StoreError
-from gzarr.storage import lock_waits
+from gzarr.storage import locks
 from gzarr.storage.base import Store
 from gzarr.storage.extras import require
 from gzarr.storage.rules import check_path
@@ -94,8 +94,8 @@ class _FastenersLock:
             # Opening a pipe would wait for its other end.
             raise StoreError(f"ProcessSynchronizer: {self._path!r}, its lock, is no file; delete it")
         try:
-            if not self._lock.acquire(timeout=lock_waits.NOTICE_S):
-                lock_waits.log_wait(self._path)
+            if not self._lock.acquire(timeout=locks.NOTICE_S):
+                locks.log_wait(self._path)
                 self._lock.acquire()
         except OSError as error:
             raise StoreError(

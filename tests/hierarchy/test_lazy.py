@@ -14,7 +14,7 @@ import zarr
 
 import gzarr
 from gzarr.errors import StoreError
-from gzarr.hierarchy import lazy
+from gzarr.hierarchy import values
 from gzarr.storage import CountingStore, LocalStore, MemoryStore, Store
 
 DATA = np.arange(20 * 24).reshape(20, 24)
@@ -55,7 +55,7 @@ class Backwards(Parts):
 def _limit(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Compute values in memory, or in pieces of 300 bytes into a file."""
     if request.param == "in a file":
-        monkeypatch.setattr(lazy, "IN_MEMORY_NBYTES", 300)
+        monkeypatch.setattr(values, "IN_MEMORY_NBYTES", 300)
 
 
 @pytest.fixture(params=["memory", "local"])
@@ -116,9 +116,9 @@ def test_other_arrays_at_the_same_place(tmp_path: Path) -> None:
         check(array, np.r_[0:10, 0:50, 60:100])
         array[:] = other
         check(array, np.r_[0:10, 0:50, 60:100])
-        assert not lazy.is_separate(other, array.store, array.path)
-    assert lazy.is_separate(root.create_array("a/c", data=[1]), array.store, array.path)
-    assert lazy.is_separate(gzarr.array([1]), array.store, array.path)
+        assert not values.is_separate(other, array.store, array.path)
+    assert values.is_separate(root.create_array("a/c", data=[1]), array.store, array.path)
+    assert values.is_separate(gzarr.array([1]), array.store, array.path)
 
 
 @pytest.mark.usefixtures("_limit")
@@ -172,7 +172,7 @@ def test_large_values_are_computed_in_contiguous_pieces(array: gzarr.Array, monk
         (24 * 8 - 1, [23, 1] * 20),
         (1, [1] * 480),
     ):
-        monkeypatch.setattr(lazy, "IN_MEMORY_NBYTES", limit)
+        monkeypatch.setattr(values, "IN_MEMORY_NBYTES", limit)
         source = Parts(DATA + 1)
         array[:] = source
         assert source.asked == asked
@@ -189,7 +189,7 @@ def test_values_with_data_types_of_other_libraries(array: gzarr.Array) -> None:
 
 
 def test_texts_of_variable_length_are_computed_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lazy, "IN_MEMORY_NBYTES", 1)
+    monkeypatch.setattr(values, "IN_MEMORY_NBYTES", 1)
     array = gzarr.array(np.array(["a", "b", "cd", "e"], object), dtype=str, chunks=1)
     array[:] = da.from_array(array, chunks=3)[::-1]
     assert array[:].tolist() == ["e", "cd", "b", "a"]
@@ -222,7 +222,7 @@ def test_a_full_disk_is_an_error_before_anything_is_written(
     def full(*args: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(lazy, "IN_MEMORY_NBYTES", 100)
+    monkeypatch.setattr(values, "IN_MEMORY_NBYTES", 100)
     monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
     with pytest.raises(StoreError, match=r"cannot hold its 3840 bytes.*No space left.*Set TMPDIR"):
         array[:] = da.zeros(DATA.shape)
@@ -230,7 +230,7 @@ def test_a_full_disk_is_an_error_before_anything_is_written(
 
 
 def test_files_are_allocated_without_the_call_for_it(array: gzarr.Array, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lazy, "IN_MEMORY_NBYTES", 100)
+    monkeypatch.setattr(values, "IN_MEMORY_NBYTES", 100)
     monkeypatch.delattr(os, "posix_fallocate", raising=False)
     array[:] = da.from_array(array)[::-1]
     check(array, DATA[::-1])

@@ -25,8 +25,8 @@ from gzarr.errors import StoreError
 from gzarr.storage import LocalStore, file_holding, file_locks, leftover_files, local_files
 from gzarr.storage.base import Buffer
 from gzarr.storage.changing import change_object
+from gzarr.storage.file_locks import temporary_path
 from gzarr.storage.locks import while_locked
-from gzarr.storage.temporary_files import temporary_path
 from tests.support.interrupts import interrupted
 
 fcntl = pytest.importorskip("fcntl")

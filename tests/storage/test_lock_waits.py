@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import gzarr
-from gzarr.storage import lock_waits
-from gzarr.storage.temporary_files import temporary_path
+from gzarr.storage import locks
+from gzarr.storage.file_locks import temporary_path
 
 pytest.importorskip("fcntl")
 
@@ -24,7 +24,7 @@ def test_a_long_wait_is_logged(
 ) -> None:
     z = gzarr.create_array(tmp_path, shape=4, dtype="i4", chunks=2, fill_value=0)
     (tmp_path / "c").mkdir()
-    monkeypatch.setattr(lock_waits, "NOTICE_S", 0.1)
+    monkeypatch.setattr(locks, "NOTICE_S", 0.1)
     path = temporary_path(str(tmp_path / "c" / "0"))
     script = f"import fcntl, sys; f = open({path!r}, 'w'); fcntl.flock(f, fcntl.LOCK_EX); print(flush=True); input()"
     with (

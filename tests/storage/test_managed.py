@@ -7,7 +7,7 @@ import pytest
 
 import gzarr
 from gzarr.errors import StoreError
-from gzarr.storage import ManagedMemoryStore, MemoryStore, managed
+from gzarr.storage import ManagedMemoryStore, MemoryStore, memory
 
 
 def test_the_name_finds_the_objects_again() -> None:
@@ -24,7 +24,7 @@ def test_the_name_finds_the_objects_again() -> None:
     assert sorted(below.list_prefix("")) == ["a/c/0", "a/zarr.json", "zarr.json"]
     del below["a/c/0"]
     assert "run/a/c/0" not in store
-    del managed.named["test-managed"]
+    del memory.named["test-managed"]
 
 
 def test_a_new_name_is_nobody_elses() -> None:

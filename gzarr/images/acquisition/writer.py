@@ -23,7 +23,7 @@ import numpy as np
 from gzarr.backend import Array as AnyArray
 from gzarr.concurrency import Pool, after_fork, new_lock, reraise
 from gzarr.errors import MetadataError, SelectionError
-from gzarr.hierarchy.named_axes import axis_names, check_aligned
+from gzarr.hierarchy.values import axis_names, check_aligned
 from gzarr.images.acquisition.growing import FrameRow, GrowingImage, WriterPosition, place_of
 from gzarr.images.create import NewImageKeywords, create_image
 from gzarr.images.image import Image

@@ -23,9 +23,9 @@ from gzarr.display.progress import counted
 from gzarr.errors import RESUME, ContainsNodeError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
-from gzarr.hierarchy.lazy import computed, is_lazy
 from gzarr.hierarchy.missing import Missing, missing_of
 from gzarr.hierarchy.resizing import objects_stored
+from gzarr.hierarchy.values import computed, is_lazy
 from gzarr.identity.inputs import describe_metadata
 from gzarr.identity.runs import Run, identify
 from gzarr.images.blocks import start_of

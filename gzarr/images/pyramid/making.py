@@ -10,8 +10,8 @@ from gzarr.api.groups import open_group
 from gzarr.errors import OVERWRITE, RESUME, ContainsNodeError, GroupNotFoundError, MetadataError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
-from gzarr.hierarchy.lazy import meets
 from gzarr.hierarchy.reaching import open_store_at
+from gzarr.hierarchy.values import meets
 from gzarr.images.ome.documents import FORMAT_OF, Multiscale, ome_of
 from gzarr.images.pyramid.building import Build, fill, make_build, plan, source_of
 from gzarr.images.pyramid.cascade import Cascade

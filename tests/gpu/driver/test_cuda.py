@@ -25,7 +25,7 @@ from gzarr.gpu.device.memory import MIN_BLOCK_NBYTES, OverLimitError
 from gzarr.gpu.device.pinned import MAX_TABLE_NBYTES
 from gzarr.gpu.device.pipeline_slots import N_PIPELINE_SLOTS, PipelineSlot, PipelineSlots
 from gzarr.gpu.reading.host import Batch
-from gzarr.hierarchy.lazy import Separate
+from gzarr.hierarchy.values import Separate
 from tests.gpu.driver import driver
 from tests.gpu.hardware.opening import cuda_backend, on_cuda, pipeline_slot_of
 from tests.gpu.hardware.test_hardware_codecs import bare_deflate
