@@ -27,8 +27,6 @@ from gzarr.storage.base import Buffer, Store
 
 #: An array on the backend's device: numpy.ndarray or cupy.ndarray.
 Array: TypeAlias = Any
-#: A function that decodes.
-Decode: TypeAlias = Callable[..., Any]
 #: Names of the fields of a structured dtype that a selection is limited to.
 Fields: TypeAlias = str | list[str] | None
 
@@ -228,10 +226,6 @@ class Backend(Protocol):
 
     def prepare(self, steps: tuple[Step, ...], chunk: ArrayRepr) -> Chain:
         """Make a chain ready to run. Raises: UnknownCodecError, MissingExtraError."""
-        ...
-
-    def timed(self, chain: Chain, timed: Callable[[Decode], Decode]) -> Chain:
-        """Return the chain with every decoder on the host replaced by one that is timed, for a profile."""
         ...
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], stream: object | None = None) -> Array:

@@ -11,11 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from operator import call
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias
 
-from gzarr.backend import Backend, ReadExecutor, Work, WriteExecutor
+from gzarr.backend import ReadExecutor, Work, WriteExecutor
 from gzarr.chunk_io.array_io import ArrayIO
-from gzarr.chunk_io.profiled_backend import ProfiledBackend
 from gzarr.chunk_io.reference import (
     READING_NBYTES,
     ReadJob,
@@ -27,12 +26,9 @@ from gzarr.chunk_io.reference import (
     make_reference_write,
 )
 from gzarr.indexing.plan import Groups
-from gzarr.profiling.recorder import Recorder, recorder_for, stage
+from gzarr.profiling.recorder import recorder_for, stage
 from gzarr.storage.invalidation import invalidate
 from gzarr.storage.locks import while_locked
-
-Job = TypeVar("Job", ReadJob, WriteJob)
-
 
 #: An array, and the arguments of `Backend.run`: a task, the batches that it is done for, and how much there is to do.
 _Run: TypeAlias = tuple[ArrayIO, Callable[[Any], None], Iterable[Any], Work]
@@ -44,13 +40,12 @@ def read(jobs: Sequence[ReadJob]) -> None:
     retries: list[tuple[ReadExecutor, _Run]] = []
     for job in jobs:
         recorder = recorder_for(job.io.backend.device)
-        noted = job if recorder is None else _noted(job, recorder)
         nparts, compiled = job.plan.nparts, job.io.compiled
         reader = "" if compiled is None else compiled.take_read(job.plan, nparts, job.out, job.fields)
         if isinstance(reader, str):
-            reader = ReferenceRead(noted, *cut_job(noted, nparts, job.out))
-        task: Callable[[Any], None] = partial(_read, noted, reader)
-        again: Callable[[Any], None] = partial(_read_again, noted)
+            reader = ReferenceRead(job, *cut_job(job, nparts, job.out))
+        task: Callable[[Any], None] = partial(_read, job, reader)
+        again: Callable[[Any], None] = partial(_read_again, job)
         if recorder is not None:
             task, again = (recorder.carry(*args, job.io.marker) for args in ((reader.stage, task), ("locate", again)))
         runs.append((job.io, task, reader.batches, reader.work))
@@ -72,14 +67,13 @@ def write(jobs: Sequence[WriteJob]) -> None:
     runs: list[_Run] = []
     for job in jobs:
         recorder = recorder_for(job.io.backend.device)
-        noted = job if recorder is None else _noted(job, recorder)
         nparts, compiled = job.plan.nparts, job.io.compiled
         writer: WriteExecutor | str = ""
         if compiled is not None and job.check is None:
             writer = compiled.take_write(job.plan, nparts, job.value, job.fields, keep_empty=job.write_empty)
         if isinstance(writer, str):
-            writer = make_reference_write(noted, nparts)
-        task: Callable[[Any], None] = partial(_write, noted, writer)
+            writer = make_reference_write(job, nparts)
+        task: Callable[[Any], None] = partial(_write, job, writer)
         if recorder is not None:
             task = recorder.carry(writer.stage, task, job.io.marker)
         runs.append((job.io, task, writer.batches, writer.work))
@@ -141,9 +135,3 @@ def _sum(works: Sequence[Work], requests: int) -> Work:
         chunk_s=sum(work.nchunks * work.chunk_s for work in works) / max(nchunks, 1) if known else 0.0,
         at_once=min(max(work.at_once for work in works), requests),
     )
-
-
-def _noted(job: Job, recorder: Recorder) -> Job:
-    """The job with a backend whose calls are noted for a profile."""
-    backend = cast(Backend, ProfiledBackend(job.io.backend, recorder))
-    return job._replace(io=job.io._replace(backend=backend))

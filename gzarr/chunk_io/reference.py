@@ -121,7 +121,10 @@ class ReferenceRead(NamedTuple):
             if len(positions) < len(parts):
                 some = pick(buffers, positions), pick(parts, positions)
             try:
-                place(chain, *some, out, job.fields)
+                with stage("place") as noted:
+                    place(chain, *some, out, job.fields)
+                    if noted:
+                        _count_placed(noted, chain, *some, out)
             except CodecError as error:
                 raise chunk_error(io, batch, error, positions) from error
         return []
@@ -253,7 +256,7 @@ def load(io: ArrayIO, groups: Groups, parts: Sequence[Part]) -> list[Buffer | No
     layout, store = io.layout, io.store
     if layout.objects is layout.grid:
         try:
-            return io.backend.load(store, [Request(layout.key(part.coords)) for part in parts])
+            return _fetch(io, store, [Request(layout.key(part.coords)) for part in parts])
         except CodecError as error:
             raise chunk_error(io, groups, error, range(len(parts))) from error
     keys = [layout.key(coords) for coords, _ in groups]
@@ -264,7 +267,7 @@ def load(io: ArrayIO, groups: Groups, parts: Sequence[Part]) -> list[Buffer | No
         before = tokens_of(store, keys)
         try:
             located = _locate(io, store, groups, before)
-            buffers = io.backend.load(store, located)
+            buffers = _fetch(io, store, located)
         except (CodecError, ChunkError) as error:
             if tokens_of(store, keys) != before:
                 continue
@@ -295,12 +298,35 @@ def _load_pinned(io: ArrayIO, groups: Groups, parts: Sequence[Part]) -> list[Buf
             if assumed and tokens_of(io.store, assumed) != [versions[key] for key in assumed]:
                 versions = {}
                 continue
-            return io.backend.load(pinned, located)
+            return _fetch(io, pinned, located)
         except ReplacedError:
             versions = {}
         except CodecError as error:
             raise chunk_error(io, groups, error, range(len(parts))) from error
     raise _replaced_too_often(io, keys[0])
+
+
+def _fetch(io: ArrayIO, store: Store, wanted: Sequence[Located]) -> list[Buffer | None]:
+    """Fetch located chunks into host memory. Raises: CodecError(index)."""
+    with stage("read") as noted:
+        loaded = io.backend.load(store, wanted)
+        if noted:
+            nbytes = sum_nbytes(loaded)
+            noted.count(sum(item is not None for item in loaded), nbytes, nbytes)
+    return loaded
+
+
+def _count_placed(
+    noted: Any, chain: Chain, buffers: Sequence[Buffer | None], parts: Sequence[Part], out: Array | Slots
+) -> None:
+    """Count what was decoded and placed, for a profile."""
+    n, indices, shape = sum(buffer is not None for buffer in buffers), [part.out for part in parts], ()
+    nbytes = n * (chain.chunk.nbytes or 0)
+    noted.within("decode").count(n, sum_nbytes(buffers), nbytes)
+    if isinstance(out, Slots):
+        indices, shape = [copy.out[1:] for copies in indices for copy in copies], out.blocks[0].shape
+    elements = np.broadcast_to(np.False_, getattr(out, "shape", shape))  # takes no memory
+    noted.count(len(parts), nbytes, sum(elements[index].size for index in indices) * out.dtype.itemsize)
 
 
 def _without_chunks(
@@ -458,12 +484,18 @@ def _merge_and_encode(
     old, parts = some
     while True:
         try:
-            return job.io.backend.merge_and_encode(chain, old, job.value, parts, job.fields, keep_empty=job.write_empty)
+            with stage("encode") as noted:
+                encode = job.io.backend.merge_and_encode
+                encoded = encode(chain, old, job.value, parts, job.fields, keep_empty=job.write_empty)
+                if noted:
+                    noted.count(len(encoded), len(encoded) * (chain.chunk.nbytes or 0), sum_nbytes(encoded))
         except CodecError as error:
             at = error.index
             if at >= len(parts) or old[at] is None or not parts[at].full or job.fields is not None:
                 raise chunk_error(job.io, groups, error, positions) from error
             old[at] = None  # damaged, and all of it that is known to lie in the array is replaced
+        else:
+            return encoded
 
 
 def _old_chunks(job: WriteJob, groups: Groups, stored: Sequence[Buffer | ShardFile | None]) -> list[Buffer | None]:

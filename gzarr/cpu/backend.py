@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gzarr.backend import Array, Chain, Decode, Fields, Placement
+from gzarr.backend import Array, Chain, Fields, Placement
 from gzarr.codecs.spec import ArrayRepr, Step, equals_fill, fill_of
 from gzarr.cpu.codecs.objects import DecodeRows, make_decode_rows
 from gzarr.cpu.compiled.eligibility import CompiledLoop
@@ -27,6 +27,7 @@ from gzarr.dtypes.scalars import as_assigned
 from gzarr.errors import CodecError
 from gzarr.indexing.plan import Part
 from gzarr.layout.chunk_layout import Layout, Located
+from gzarr.profiling.recorder import stage
 from gzarr.storage.base import Buffer, Store
 from gzarr.tensors import is_on_device, memory_of, to_host
 
@@ -123,11 +124,6 @@ class CpuBackend:
         loop = cache(partial(make_loop_chain, steps, chunk))
         return Chain(chunk, codecs, placement, _Prepared(loop, make_decode_rows(steps, codecs, chunk), fill_of(chunk)))
 
-    def timed(self, chain: Chain, timed: Callable[[Decode], Decode]) -> Chain:
-        """The same chain with decoders that are timed."""
-        codecs = tuple(codec._replace(decode=timed(codec.decode)) for codec in chain.codecs)
-        return chain._replace(codecs=codecs, prepared=_unpacked(chain)._replace(rows=None, loop=_untimed))
-
     def batch_nchunks(self, chain: Chain | None, nchunks: int, nbytes: int, *, writing: bool) -> int:
         """How many chunks one batch should hold."""
         return min(max(BATCH_NBYTES // nbytes, 1), MAX_BATCH_NCHUNKS)
@@ -161,7 +157,8 @@ class CpuBackend:
                 fill = np.asarray(fill).astype(out.dtype)[()]
         left: Sequence[int] = range(len(parts))
         if fields is None and not isinstance(loop_chain := loop(), str):
-            left = decoders.call(partial(place_buffers, loop_chain, buffers, parts, out))
+            with stage("loop"):
+                left = decoders.call(partial(place_buffers, loop_chain, buffers, parts, out))
         for index in left:
             buffer, part = buffers[index], parts[index]
             if buffer is None:
@@ -239,14 +236,10 @@ class CpuBackend:
         """Do nothing: everything is done when it returns."""
 
 
-def _untimed() -> str:
-    """Why the loop does not place the batches of a profile."""
-    return "the profile times every decoder"
-
-
 def _decode_one(chain: Chain, buffer: Buffer, index: int) -> Array:
     try:
-        return chain.decode((buffer,))[0]
+        with stage("decode"):
+            return chain.decode((buffer,))[0]
     except CodecError as error:
         error.index = index
         raise

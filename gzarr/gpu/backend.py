@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gzarr.backend import Array, Chain, Decode, Fields, Placement, T, Work
+from gzarr.backend import Array, Chain, Fields, Placement, T, Work
 from gzarr.codecs.spec import ArrayRepr, Step
 from gzarr.cpu.backend import CpuBackend
 from gzarr.errors import DeviceError
@@ -31,15 +31,14 @@ from gzarr.gpu.codecs.floats import why_not_cast
 from gzarr.gpu.detection.thresholds import NEVER, Crossover, crossover_for
 from gzarr.gpu.device.pipeline_slots import PipelineSlots
 from gzarr.gpu.device.protocol import Device
+from gzarr.gpu.pipeline.arrays import reduce_windows, reduces, take_rows
 from gzarr.gpu.pipeline.batches import in_batches
 from gzarr.gpu.pipeline.eligibility import Chunked, DeviceJobs
 from gzarr.gpu.pipeline.launching import is_placeable
 from gzarr.gpu.pipeline.placement import DevicePlan, make_device_plan
 from gzarr.gpu.pipeline.placing import is_small, place_from_host, place_parts
-from gzarr.gpu.pipeline.reducing import reduce_windows, reduces
 from gzarr.gpu.pipeline.resources import Resources
 from gzarr.gpu.pipeline.sizing import batch_nchunks, read_memory, write_memory
-from gzarr.gpu.pipeline.taking import take_rows
 from gzarr.gpu.pipeline.values import OnHost, values_of
 from gzarr.gpu.pipeline.write import buffers_of, encode_batch
 from gzarr.gpu.reading.host import Reader, phase_of
@@ -189,11 +188,6 @@ class GpuBackend:
             placement = _noted(placement, len(placement) - 1, str(self._small_reads))
         return host._replace(placement=placement, prepared=_Prepared(host, plan))
 
-    def timed(self, chain: Chain, timed: Callable[[Decode], Decode]) -> Chain:
-        """The same chain with decoders that are timed where they run on the host."""
-        host, plan = _unpacked(chain)
-        return chain._replace(prepared=_Prepared(self._host.timed(host, timed), plan))
-
     def batch_nchunks(self, chain: Chain | None, nchunks: int, nbytes: int, *, writing: bool) -> int:
         """How many chunks one batch should hold, so that all that it needs fits into a pipeline slot."""
         plan = None if chain is None else _unpacked(chain).plan
@@ -271,10 +265,10 @@ class GpuBackend:
                 return
             here = Slots(tuple([np.empty(block.shape, block.dtype) for block in slots.blocks]))
             self._host.place(host, buffers, parts, here, None)
-            pipeline_slot.is_copying = True
             for number, row, *inside in (copy.out for part in parts for copy in part.out):
                 at = slice(row, row + 1), *inside
                 slots.blocks[number][at] = self._device.upload(np.ascontiguousarray(here.blocks[number][at]))
+            self._device.synchronize()
 
     def _places(self, plan: DevicePlan, out: Array, fields: Fields) -> bool:
         """Whether the placement kernels can do a read. Raises: DeviceError in strict mode, if they should."""

@@ -292,7 +292,7 @@ class _Noted:
         """Add to what goes through the stage."""
         self._recorder.count(self._name, chunks, bytes_in, bytes_out)
 
-    def within(self, name: str, *, timed: bool) -> _Noted:
+    def within(self, name: str, *, timed: bool = False) -> _Noted:
         """A stage that interrupts this one."""
         return _Noted(self._recorder, name, self._batch, self._marker, timed=timed or self._timed)
 
@@ -356,16 +356,6 @@ def stage(name: str, *, timed: bool = False) -> _Noted | _Unnoted:
 def here() -> _Noted | _Unnoted:
     """The stage that the current thread is in."""
     return _here.top or _UNNOTED
-
-
-def profiled(name: str, function: Callable[..., T]) -> Callable[..., T]:
-    """A function whose calls are a stage."""
-
-    def called(*args: Any) -> T:
-        with stage(name):
-            return function(*args)
-
-    return called
 
 
 def recorder_for(device: str) -> Recorder | None:

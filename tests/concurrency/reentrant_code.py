@@ -265,7 +265,7 @@ def local(*modules: str, **opened: Any) -> int:
 
 def profiled() -> int:
     with gzarr.profile():
-        return run(lambda _: MemoryStore(), "profiling/recorder", "chunk_io/profiled_backend", reopens=False)
+        return run(lambda _: MemoryStore(), "profiling/recorder", "chunk_io/reference", reopens=False)
 
 
 def on_threads() -> int:

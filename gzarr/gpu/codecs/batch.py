@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,26 +13,11 @@ from gzarr.backend import Array
 from gzarr.errors import CodecError
 from gzarr.gpu.device.pipeline_slots import PipelineSlot
 from gzarr.gpu.device.protocol import Device, Outcome, Table
+from gzarr.gpu.kernels.parts import Shuffles
 from gzarr.profiling.recorder import stage
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Shuffle:
-    """How the bytes of each chunk are still shuffled, Blosc block by Blosc block.
-
-    Attributes
-    ----------
-    mode : NDArray[np.uint8]
-        uint8, PLAIN, BYTE_SHUFFLED or BIT_SHUFFLED (`gzarr.gpu.kernels`) for each chunk.
-    typesize : NDArray[np.int32]
-        int32, bytes of the elements that were shuffled.
-    blocksize : NDArray[np.int64]
-        int64, bytes of a block.
-    """
-
-    mode: NDArray[np.uint8]
-    typesize: NDArray[np.int32]
-    blocksize: NDArray[np.int64]
+#: Tables and streams begin at multiples of this many bytes, which suits every kernel and decoder.
+ALIGNMENT = 16
 
 
 @dataclass(slots=True, eq=False)
@@ -41,8 +26,6 @@ class Streams:
 
     Attributes
     ----------
-    context : BatchContext
-        What uploads the staging buffer.
     copy : NDArray[np.uint8] or None
         uint8, a copy of the staging buffer on the host; None if the chunks were read straight to the device.
     there : Array or None
@@ -51,16 +34,31 @@ class Streams:
         int64, where each chunk begins.
     sizes : Table
         int64, bytes of each chunk.
+    context : BatchContext
+        What uploads the staging buffer; None before `within`.
     """
 
-    context: BatchContext
     copy: NDArray[np.uint8] | None
     there: Array | None
     offsets: Table
     sizes: Table
+    context: Any = None
 
     def __len__(self) -> int:
         return self.offsets.size
+
+    def take(self, rows: Any) -> Streams:
+        """Some of the chunks, by a slice or by their numbers."""
+        return replace(self, offsets=self.offsets[rows], sizes=self.sizes[rows])
+
+    def within(self, context: BatchContext) -> Streams:
+        """The same in a batch, which uploads the piece of the buffer that they are in, if need be, in one copy."""
+        if self.copy is None:
+            context.held.append(self.there)
+            return replace(self, context=context)
+        low = int(self.offsets.min()) // ALIGNMENT * ALIGNMENT
+        high = (-(-int((self.offsets + self.sizes).max()) // ALIGNMENT) + 1) * ALIGNMENT  # with the bytes behind them
+        return Streams(self.copy[low:high], None, self.offsets - low, self.sizes, context)
 
     @property
     def staging_buffer(self) -> Array:
@@ -68,16 +66,10 @@ class Streams:
         if self.there is None:
             if self.copy is None:
                 raise TypeError("streams that are not on the device need a copy on the host")
-            self.context.require(len(self), self.copy.nbytes)
             with stage("upload", timed=True) as noted:
                 self.there = self.context.upload(self.copy)
                 noted.count(len(self), self.copy.nbytes, self.copy.nbytes)
         return self.there
-
-    @property
-    def upload_nbytes(self) -> int:
-        """Bytes that will be uploaded."""
-        return self.copy.nbytes if self.there is None and self.copy is not None else 0
 
     @property
     def host(self) -> NDArray[np.uint8]:
@@ -95,7 +87,7 @@ class Streams:
         if self.copy is not None:
             window: NDArray[np.uint8] = self.copy[positions]
             return window
-        device = self.context.device
+        device: Device = self.context.device
         return device.download(self.staging_buffer[device.upload(positions)])
 
 
@@ -113,7 +105,7 @@ class Chunks:
         Bytes of each chunk.
     rows : Array or None
         The chunks as a uint8 device array (n, nbytes) if they are contiguous, else None.
-    shuffle : Shuffle or None
+    shuffle : Shuffles or None
         How they are still shuffled; None if they are plain.
     """
 
@@ -121,7 +113,7 @@ class Chunks:
     addresses: Table
     nbytes: int
     rows: Array | None = None
-    shuffle: Shuffle | None = None
+    shuffle: Shuffles | None = None
 
     def __len__(self) -> int:
         return self.addresses.size
@@ -166,23 +158,12 @@ class BatchContext:
         Device and staging memory that must live until the batch is done.
     pipeline_slot : PipelineSlot or None
         Where its memory comes from; None for memory of its own.
-    later : int
-        Bytes of device memory that it will take when its chunks are decoded.
     """
 
     device: Device
     checks: list[tuple[Array, Callable[[NDArray[Any]], None]]] = field(default_factory=list)
     held: list[Any] = field(default_factory=list)
     pipeline_slot: PipelineSlot | None = None
-    later: int = 0
-
-    def require(self, n: int, nbytes: int) -> None:
-        """Have device memory for what decoding n chunks will take, before anything is uploaded.
-
-        Raises: OverLimitError, unless it is a single chunk, which is tried in any case.
-        """
-        if self.pipeline_slot is not None and n > 1:
-            self.pipeline_slot.memory.require(nbytes + self.later)
 
     def result(self, nbytes: int) -> NDArray[np.uint8]:
         """Pinned memory to download to, which outlives the batch."""

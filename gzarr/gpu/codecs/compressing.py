@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from gzarr.backend import Array
 from gzarr.errors import CodecError
-from gzarr.gpu.codecs.batch import BatchContext
-from gzarr.gpu.codecs.transfers import ALIGNMENT, aligned, copy_streams, new_rows
+from gzarr.gpu.codecs.batch import ALIGNMENT, BatchContext
+from gzarr.gpu.codecs.transfers import aligned, copy_streams, new_rows
 from gzarr.gpu.device.nvcomp_tables import CODECS as NVCOMP
 from gzarr.gpu.device.nvcomp_tables import compress_alignment, status_text
 from gzarr.gpu.device.protocol import Table

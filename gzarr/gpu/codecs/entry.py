@@ -54,7 +54,7 @@ class DeviceCodec:
     scratch : int
         Bytes of temporary device memory for each decoded byte.
     phase : int
-        Where encoded chunks should begin, modulo `gzarr.gpu.codecs.transfers.ALIGNMENT`, so that the stream behind
+        Where encoded chunks should begin, modulo `gzarr.gpu.codecs.batch.ALIGNMENT`, so that the stream behind
         their header is aligned.
     host_round_trip : callable
         Why encoded chunks must pass through host memory to be decoded, as a phrase; None if they need not, which is

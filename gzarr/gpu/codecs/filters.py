@@ -24,12 +24,13 @@ from gzarr.codecs.spec import ArrayRepr, Step
 from gzarr.codecs.transpose import TransposeCodec
 from gzarr.errors import CodecError
 from gzarr.gpu.codecs import floats
-from gzarr.gpu.codecs.batch import BatchContext, Chunks, Encoded, Shuffle, Streams
+from gzarr.gpu.codecs.batch import BatchContext, Chunks, Encoded, Streams
 from gzarr.gpu.codecs.dtypes import has_dtype
 from gzarr.gpu.codecs.entry import UNFIT, Decoder, DeviceCodec, Encoder, decoded_nbytes
 from gzarr.gpu.codecs.transfers import as_chunks, as_rows, rows_as_chunks, shuffled, unshuffled
 from gzarr.gpu.device.protocol import Device
 from gzarr.gpu.kernels import BYTE_SHUFFLED
+from gzarr.gpu.kernels.parts import same_shuffles
 
 #: Works on all chunks of a batch: uint8 (n, bytes before) -> uint8 (n, bytes after), both on the device.
 Filter: TypeAlias = Callable[[BatchContext, Array], Array]
@@ -355,9 +356,7 @@ def _shuffle_decoder(step: Step, device: Device) -> Decoder | str:
     def decode(context: BatchContext, batch: Streams | Chunks) -> Chunks:
         chunks = as_chunks(context, batch, nbytes, "shuffle")
         chunks = unshuffled(context, chunks) if chunks.shuffle is not None else chunks
-        n = len(chunks)
-        mode, sizes = np.full(n, BYTE_SHUFFLED, np.uint8), np.full(n, typesize, np.int32)
-        shuffle = Shuffle(mode, sizes, np.full(n, nbytes, np.int64)) if typesize > 1 else None
+        shuffle = same_shuffles(len(chunks), BYTE_SHUFFLED, typesize, nbytes, nbytes) if typesize > 1 else None
         return Chunks(chunks.owner, chunks.addresses, nbytes, chunks.rows, shuffle)
 
     return decode

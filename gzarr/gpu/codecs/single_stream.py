@@ -23,7 +23,7 @@ from gzarr.cpu.codecs import factory_for
 from gzarr.cpu.compiled import library
 from gzarr.gpu.codecs import checksums
 from gzarr.gpu.codecs import envelopes as env
-from gzarr.gpu.codecs.batch import BatchContext, Chunks, Encoded, Streams
+from gzarr.gpu.codecs.batch import ALIGNMENT, BatchContext, Chunks, Encoded, Streams
 from gzarr.gpu.codecs.compressing import ROOM, Piece, compress, copy_pieces, new_slots
 from gzarr.gpu.codecs.entry import (
     UNFIT,
@@ -36,11 +36,9 @@ from gzarr.gpu.codecs.entry import (
 )
 from gzarr.gpu.codecs.headers import Bytes, Mask, Sizes, Stored, refuse
 from gzarr.gpu.codecs.transfers import (
-    ALIGNMENT,
     byte_ranges,
     decode_on_host,
     decompress,
-    decompress_nbytes,
     new_rows,
     upload_tables,
 )
@@ -172,16 +170,14 @@ def _decoder(form: Format, step: Step, device: Device) -> Decoder | str:
     stride = -(-nbytes // limits.alignment.output) * limits.alignment.output
 
     def decode(context: BatchContext, batch: Streams) -> Chunks:
-        n, expected = len(batch), np.full(len(batch), nbytes, np.int64)
+        expected = np.full(len(batch), nbytes, np.int64)
         with stage("parse"):
             usual = _usual(form, name, batch, expected)
         here = np.flatnonzero(usual)
         source, encoded = batch.offsets[here] + form.header, batch.sizes[here] - form.header - form.trailer
         sizes = expected[here]
-        cost = decompress_nbytes(context, form.decoder, source, encoded, sizes)
-        context.require(n, batch.upload_nbytes + (2 * n - here.size) * stride + cost)
         source = context.device.address(batch.staging_buffer) + source
-        rows, places = new_rows(context, n, stride)
+        rows, places = new_rows(context, len(batch), stride)
         chunks = Chunks(rows, places, nbytes, rows if stride == nbytes else None)
         target = chunks.addresses[here]
         decompress(context, name, form.decoder, here, (source, encoded, target, sizes))

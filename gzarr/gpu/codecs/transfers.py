@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from gzarr.backend import Array
 from gzarr.errors import CodecError
-from gzarr.gpu.codecs.batch import BatchContext, Chunks, Encoded, Shuffle, Streams
+from gzarr.gpu.codecs.batch import ALIGNMENT, BatchContext, Chunks, Encoded, Streams
 from gzarr.gpu.device.nvcomp_tables import CODECS as NVCOMP
-from gzarr.gpu.device.nvcomp_tables import decompress_temp_nbytes
 from gzarr.gpu.device.protocol import Table
 from gzarr.gpu.kernels import BIT_SHUFFLED, BYTE_SHUFFLED, PLAIN, unit_starts
 from gzarr.gpu.kernels.parts import (
@@ -28,17 +27,15 @@ from gzarr.gpu.kernels.parts import (
     describe_tiles,
     divisors,
     in_bytes,
-    joined_points,
     plain_shuffles,
     runs,
+    same_shuffles,
     shuffled_items,
 )
 from gzarr.gpu.kernels.sources import BLOCK_THREADS, UNIT_NBYTES
 from gzarr.profiling.recorder import stage
 from gzarr.storage.base import host_view
 
-#: Tables and streams begin at multiples of this many bytes, which suits every kernel and decoder.
-ALIGNMENT = 16
 #: The kernels by the mode of what they copy, the most blocks of a launch, and the mode of what is copied by tiles.
 _COPIES = {PLAIN: "copy_plain", BYTE_SHUFFLED: "copy_bytes", BIT_SHUFFLED: "copy_bits"}
 _MAX_BLOCKS = 1 << 31
@@ -93,7 +90,7 @@ def upload_streams(context: BatchContext, buffers: Sequence[Any], phase: int = 0
     offsets, total = spread_out(sizes, phase)
     staging = context.device.staging(total)
     copy(buffers, staging, offsets)
-    return Streams(context, staging, None, offsets, sizes)
+    return Streams(staging, None, offsets, sizes, context)
 
 
 def new_rows(context: BatchContext, n: int, nbytes: int) -> tuple[Array, Table]:
@@ -172,16 +169,6 @@ def copy_boxes(context: BatchContext, boxes: Boxes, shuffles: Shuffles, values: 
     values: bytes of the numbers whose order is reversed, or 0; and one element that missing chunks are full of, in the
         target's byte order.
     """
-    if len(boxes.counts) != 1 or shuffles.mode.any() or (np.minimum(boxes.source_lists, boxes.target_lists) < 0).any():
-        _copy_boxes(context, boxes, shuffles, values)
-        return
-    for which in (np.flatnonzero(boxes.source), np.flatnonzero(boxes.source == 0)):  # missing chunks have no place
-        if which.size:
-            some = joined_points(boxes.take(which))
-            _copy_boxes(context, some, plain_shuffles(some.source.size), values)
-
-
-def _copy_boxes(context: BatchContext, boxes: Boxes, shuffles: Shuffles, values: tuple[int, NDArray[Any]]) -> None:
     mode = _copied(context, boxes, shuffles, values)
     for reason in np.unique(mode[mode < 0]).tolist():
         which = np.flatnonzero(mode == reason)
@@ -220,7 +207,7 @@ def _unshuffled(context: BatchContext, sources: Table, shuffles: Shuffles) -> Ta
     """Addresses of plain copies of shuffled chunks, each of which is made once."""
     addresses, first, number = np.unique(sources, return_index=True, return_inverse=True)
     how = shuffles.take(first)
-    plain = unshuffled(context, Chunks(None, addresses, int(how.nbytes[0]), None, Shuffle(*how[:3])))
+    plain = unshuffled(context, Chunks(None, addresses, int(how.nbytes[0]), None, how))
     return plain.addresses[number]
 
 
@@ -279,18 +266,6 @@ def decompress(
     context.expect(codec, outcome, items, decoded)
 
 
-def decompress_nbytes(context: BatchContext, decoder: str, source: Table, nbytes: Table, decoded: Table) -> int:
-    """Device memory that `decompress` takes, or a little more. source: positions in a staging buffer."""
-    n, total = source.size, int(decoded.sum())
-    if not n:
-        return 0
-    odd = source % NVCOMP[decoder].alignment.input != 0
-    moved = int((nbytes[odd] + ALIGNMENT).sum())
-    scratch = decompress_temp_nbytes(decoder, n, int(decoded.max()), total)
-    # Tables, statuses, sizes and checksums of streams; sums of pieces; each begins at a multiple of some 256 bytes.
-    return scratch + moved + 160 * n + total // 32 + (1 << 12)
-
-
 def decode_on_host(
     context: BatchContext,
     codec: str,
@@ -326,15 +301,11 @@ def unshuffled(context: BatchContext, chunks: Chunks) -> Chunks:
         return chunks
     n = len(chunks)
     rows, addresses = new_rows(context, n, chunks.nbytes)
-    shuffle = chunks.shuffle or plain_shuffle(n, chunks.nbytes)
-    nbytes = np.full(n, chunks.nbytes, np.int64)
-    info = (shuffle.mode, shuffle.typesize, shuffle.blocksize, nbytes)
-    mode = _copied(context, runs(chunks.addresses, addresses, chunks.nbytes, 1), Shuffles(*info), _BYTES)
+    shuffles = chunks.shuffle or plain_shuffles(n, chunks.nbytes)
+    mode = _copied(context, runs(chunks.addresses, addresses, chunks.nbytes, 1), shuffles, _BYTES)
     left = np.flatnonzero(mode < 0)
     if left.size:
-        starts = unit_starts(nbytes[left])
-        tables = (chunks.addresses[left], addresses[left], starts, *(column[left] for column in info))
-        context.device.launch("unshuffle", int(starts[-1]), (left.size, *upload_tables(context, *tables)))
+        _launch_by_unit(context, "unshuffle", chunks.addresses[left], addresses[left], shuffles.take(left))
     return Chunks(rows, addresses, chunks.nbytes, rows)
 
 
@@ -350,17 +321,16 @@ def shuffled(context: BatchContext, chunks: Chunks, mode: int, typesize: int, bl
         table = upload_tables(context, chunks.addresses, addresses)
         context.device.launch("shuffle_items", n * items.per_chunk, (n, *table, *items))
     else:
-        sizes = np.full(n, nbytes, np.int64)
-        starts = unit_starts(sizes)
-        info = np.full(n, mode, np.uint8), np.full(n, typesize, np.int32), np.full(n, blocksize, np.int64), sizes
-        tables = upload_tables(context, chunks.addresses, addresses, starts, *info)
-        context.device.launch("shuffle", int(starts[-1]), (n, *tables))
+        shuffles = same_shuffles(n, mode, typesize, blocksize, nbytes)
+        _launch_by_unit(context, "shuffle", chunks.addresses, addresses, shuffles)
     return Chunks(rows, addresses, nbytes, rows)
 
 
-def plain_shuffle(n: int, nbytes: int) -> Shuffle:
-    """The `Shuffle` of n plain chunks."""
-    return Shuffle(np.full(n, PLAIN, np.uint8), np.ones(n, np.int32), np.full(n, max(nbytes, 1), np.int64))
+def _launch_by_unit(context: BatchContext, kernel: str, source: Table, target: Table, shuffles: Shuffles) -> None:
+    """Launch shuffle or unshuffle, which take any chunks. source, target: their addresses."""
+    starts = unit_starts(shuffles.nbytes)
+    tables = upload_tables(context, source, target, starts, *shuffles)
+    context.device.launch(kernel, int(starts[-1]), (source.size, *tables))
 
 
 def reversed_units(context: BatchContext, rows: Array, unit: int) -> Array:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gzarr.gpu.device.allocators import is_out_of_memory
-from gzarr.gpu.device.pinned import Staging
+from gzarr.gpu.device.memory import Staging
 
 
 class ThreadedDevice:
@@ -57,7 +57,7 @@ class ThreadedDevice:
 
     @property
     def _staging(self) -> Staging | None:
-        """The active arena for pinned memory."""
+        """The active pinned memory."""
         return getattr(self._local, "staging", None)
 
     def staging(self, nbytes: int) -> NDArray[np.uint8]:

@@ -27,14 +27,13 @@ from gzarr.gpu.device import nvcomp
 from gzarr.gpu.device.allocators import available_nbytes, is_out_of_memory
 from gzarr.gpu.device.base import ThreadedDevice
 from gzarr.gpu.device.cuda_transfers import watching
-from gzarr.gpu.device.memory import Arena
+from gzarr.gpu.device.memory import Arena, Staging
 from gzarr.gpu.device.nvcomp_tables import (
     DECODERS,
     ENCODERS,
     check_capacity,
     compress_options,
 )
-from gzarr.gpu.device.pinned import MAX_TABLE_NBYTES, Staging
 from gzarr.gpu.device.protocol import Checksums, Outcome, Table
 from gzarr.gpu.kernels.sources import BLOCK_THREADS, COMPILER_OPTIONS, KERNELS, source
 from gzarr.profiling import transfers
@@ -46,6 +45,10 @@ _DLPACK_CUDA = (2, 13)
 _STREAM_VERSION = 3
 #: Most blocks of a launch. Kernels step by the grid, so more blocks would only cost scheduling.
 _MAX_BLOCKS = 1 << 20
+#: Larger blocks are not pinned: pinned memory is taken from the page cache and from other processes.
+_MAX_PINNED_NBYTES = 1 << 29
+#: Larger arrays in pageable memory are not copied to pinned memory before they are uploaded.
+_MAX_STAGED_NBYTES = 1 << 20
 #: Held while kernels are compiled: several threads that ask CuPy for the same module would each compile it.
 _COMPILING = new_lock()
 #: cudaErrorMemoryAllocation (CUDA Runtime API, cudaError_t), for device or pinned host memory.
@@ -63,21 +66,6 @@ class _Handle:
     def __cuda_stream__(self) -> tuple[int, int]:
         """The version of the protocol, and the address."""
         return 0, self._address
-
-
-class _PinnedMemory(cupy.cuda.PinnedMemory):  # type: ignore[misc]
-    """Pinned memory that is freed when its device is done with it. CUDA does not promise that freeing it waits."""
-
-    def __init__(self, nbytes: int, device: Any) -> None:
-        super().__init__(nbytes)
-        self._owner = device
-
-    def __del__(self) -> None:
-        try:  # noqa: SIM105 - at the interpreter's end, names of this module are gone
-            self._owner.synchronize()
-        except Exception:  # noqa: BLE001, S110 - of a device that has failed, or memory that there never was
-            pass
-        super().__del__()
 
 
 @contextmanager
@@ -238,10 +226,12 @@ class CudaDevice(ThreadedDevice):
                 some.free_all_blocks()
 
     def allocate_pinned(self, nbytes: int) -> NDArray[np.uint8]:
-        """A block of pinned host memory."""
+        """A block of pinned host memory; of pageable memory, from which copies are slower, if it is very large."""
+        if nbytes > _MAX_PINNED_NBYTES:
+            return np.empty(nbytes, np.uint8)
         # Not from CuPy's pool, which rounds up to a power of two and keeps what it has.
         with cuda_errors(self.name), self._device:
-            memory = _PinnedMemory(max(nbytes, 1), self._device)
+            memory = cupy.cuda.PinnedMemory(max(nbytes, 1))
         return np.frombuffer(cupy.cuda.PinnedMemoryPointer(memory, 0), np.uint8, nbytes)
 
     def empty(self, nbytes: int) -> Any:
@@ -273,7 +263,7 @@ class CudaDevice(ThreadedDevice):
         arena = self._staging
         if not source.nbytes or _is_pinned(source):
             array.set(source)
-        elif arena is not None and source.nbytes <= MAX_TABLE_NBYTES:
+        elif arena is not None and source.nbytes <= _MAX_STAGED_NBYTES:
             staged = arena.take(source.nbytes).view(source.dtype).reshape(source.shape)
             staged[...] = source
             array.set(staged)

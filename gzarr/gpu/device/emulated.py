@@ -33,7 +33,7 @@ from gzarr.gpu.device.base import ThreadedDevice
 from gzarr.gpu.device.emulated_arrays import EmulatedArray, address_of, allocated, host_of, view
 from gzarr.gpu.device.emulated_streams import EmulatedStream
 from gzarr.gpu.device.hostbuild import HostKernels
-from gzarr.gpu.device.memory import Arena
+from gzarr.gpu.device.memory import Arena, Staging
 from gzarr.gpu.device.nvcomp_tables import (
     CODECS,
     bound_compress_temp_nbytes,
@@ -44,7 +44,6 @@ from gzarr.gpu.device.nvcomp_tables import (
     compress_options,
     decompress_temp_nbytes,
 )
-from gzarr.gpu.device.pinned import Staging
 from gzarr.gpu.device.protocol import Checksums, Outcome, Table
 from gzarr.profiling import transfers
 from gzarr.storage.extras import require

@@ -29,8 +29,7 @@ from numpy.typing import NDArray
 from gzarr.backend import T
 from gzarr.concurrency import Pool, after_fork, run_in_threads
 from gzarr.errors import DeviceError
-from gzarr.gpu.device.memory import Arena
-from gzarr.gpu.device.pinned import Block, Pinned, Staging
+from gzarr.gpu.device.memory import Arena, Block, Results, Staging
 from gzarr.gpu.device.protocol import Device
 
 #: A batch uses three resources in turn: its store, the interpreter (headers, tables), and the device. With three
@@ -56,30 +55,18 @@ class PipelineSlot:
         Pinned host memory.
     results
         Pinned memory for encoded chunks, which a store writes when the pipeline slot is another batch's.
-    is_copying : bool
-        Whether the pipeline slot was given back while the device may still copy from its pinned memory.
     """
 
-    def __init__(self, device: Device, limit: int, pinned: Pinned | None = None) -> None:
-        if pinned is None:
-            pinned = Pinned(device.allocate_pinned)
+    def __init__(self, device: Device, limit: int, results: Results | None = None) -> None:
         self.device = device
         self.stream = device.new_stream()
         self.memory = Arena(device.allocate, limit)
-        self.staging = Staging(pinned)
-        self.results = pinned.results
-        self.is_copying = False
+        self.staging = Staging(device.allocate_pinned)
+        self.results = Results(device.allocate_pinned) if results is None else results
 
     def active(self) -> AbstractContextManager[Any]:
         """A context in which this thread's work goes to the pipeline slot's stream, and its memory from there."""
         return self.device.activate(self.stream, self.memory, self.staging)
-
-    def staging_buffer(self, nbytes: int) -> Block:
-        """Take pinned memory for what is large, such as encoded chunks; valid until the pipeline slot is rewound.
-
-        Tables come from `Device.staging`.
-        """
-        return self.staging.staging_buffer(nbytes)
 
     def rewind(self) -> None:
         """Free the pipeline slot for another batch. Its stream must be idle."""
@@ -135,14 +122,14 @@ class PipelineSlots:
         self._stream = stream
         self._local = threading.local()
         self._streams: list[Any] = []
-        self._pinned = Pinned(device.allocate_pinned)
+        self._results = Results(device.allocate_pinned)
         self._all = [self._new_pipeline_slot() for _ in range(N_PIPELINE_SLOTS)]
         self.take_back()
         _EVERY.add(self)
         device.keepers.add(self)
 
     def _new_pipeline_slot(self) -> PipelineSlot:
-        return PipelineSlot(self._device, self._limit, self._pinned)
+        return PipelineSlot(self._device, self._limit, self._results)
 
     def take_back(self) -> None:
         """Make all pipeline slots idle after a fork, in which the threads that held them do not exist."""
@@ -274,7 +261,7 @@ class PipelineSlots:
         with suppress(IndexError):  # by another thread
             while _UPLOADS and _UPLOADS[0][0].is_done(_UPLOADS[0][1]):
                 _UPLOADS.popleft()
-        block = self._pinned.results.take(table.nbytes).view(table.dtype).reshape(table.shape)
+        block = self._results.take(table.nbytes).view(table.dtype).reshape(table.shape)
         block[...] = table
         there = self._device.upload(block)
         _UPLOADS.append((self._device, self._device.record(self._device.current_stream()), block))
@@ -285,7 +272,7 @@ class PipelineSlots:
         for pipeline_slot in reversed(self._take_idle(N_PIPELINE_SLOTS)):
             pipeline_slot.release()
             self._put(pipeline_slot)
-        self._pinned.results.release()
+        self._results.release()
 
     @property
     def _turn(self) -> _Turn | None:
@@ -306,9 +293,6 @@ class PipelineSlots:
             turn.pipeline_slot = self._new_pipeline_slot() if turn.private else self._take()
         pipeline_slot = turn.pipeline_slot
         with pipeline_slot.active():
-            if pipeline_slot.is_copying:  # of an earlier batch: the caller's own work comes after it
-                self._device.synchronize()
-                pipeline_slot.is_copying = False
             self._device.wait(pipeline_slot.stream, turn.call.start)
             try:
                 yield pipeline_slot
@@ -337,11 +321,8 @@ class PipelineSlots:
         if pipeline_slot is not None and not turn.private:
             pipeline_slot.rewind()
             try:
-                if pipeline_slot.memory.is_split:
-                    with (
-                        suppress(DeviceError),
-                        pipeline_slot.active(),
-                    ):  # without it the next batch may not fit into the pieces
+                if pipeline_slot.memory.is_split:  # the next batch may not fit into the pieces
+                    with suppress(DeviceError), pipeline_slot.active():
                         pipeline_slot.memory.merge()
             finally:
                 self._put(pipeline_slot)

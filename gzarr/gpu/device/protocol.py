@@ -20,8 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gzarr.backend import Array, T
-from gzarr.gpu.device.memory import Arena
-from gzarr.gpu.device.pinned import Staging
+from gzarr.gpu.device.memory import Arena, Staging
 from gzarr.profiling.recorder import Marker
 
 #: Addresses, sizes or offsets, made on the host.

@@ -89,7 +89,17 @@ _PER_PART = tuple(field.name for field in fields(Boxes) if field.name not in ("n
 
 
 class Shuffles(NamedTuple):
-    """How the chunks of parts are shuffled, as in `gzarr.gpu.codecs.batch.Shuffle`, and their bytes."""
+    """How the bytes of each chunk are still shuffled, Blosc block by Blosc block.
+
+    Attributes
+    ----------
+    mode : NDArray[np.uint8]
+        PLAIN, BYTE_SHUFFLED or BIT_SHUFFLED.
+    typesize : NDArray[np.int32]
+        Bytes of the elements that were shuffled.
+    blocksize, nbytes : Column
+        Bytes of a block, and of a chunk.
+    """
 
     mode: NDArray[np.uint8]
     typesize: NDArray[np.int32]
@@ -133,9 +143,15 @@ class Descriptors(NamedTuple):
     mode: NDArray[np.int64]
 
 
-def plain_shuffles(n: int) -> Shuffles:
-    """Those of n plain chunks, of any size."""
-    return Shuffles(np.zeros(n, np.uint8), np.ones(n, np.int32), np.ones(n, np.int64), np.ones(n, np.int64))
+def plain_shuffles(n: int, nbytes: int = 1) -> Shuffles:
+    """Those of n plain chunks; their size matters only if they are copied as they are."""
+    return same_shuffles(n, PLAIN, 1, max(nbytes, 1), nbytes)
+
+
+def same_shuffles(n: int, mode: int, typesize: int, blocksize: int, nbytes: int) -> Shuffles:
+    """Those of n chunks that are shuffled alike."""
+    columns = np.full(n, mode, np.uint8), np.full(n, typesize, np.int32)
+    return Shuffles(*columns, np.full(n, blocksize, np.int64), np.full(n, nbytes, np.int64))
 
 
 class Shuffling(NamedTuple):
@@ -189,40 +205,6 @@ def describe(boxes: Boxes, shuffles: Shuffles, swap_unit: int) -> Descriptors:
     _add_blocks(table, boxes, shuffles, items)
     why = np.where(mode != PLAIN, SHUFFLED, np.where(narrow, TOO_NARROW, TOO_LARGE))
     return Descriptors(table, np.where(narrow | large | alone, why, mode))
-
-
-def joined_points(boxes: Boxes) -> Boxes:
-    """Points of several plain chunks as one part, if their memory allows it, so that few of them fill a block, too.
-
-    Of boxes of one axis with an index list on both sides; others are returned as they are.
-    """
-    counts = boxes.counts[0]
-    lists: list[Column] = []
-    some: list[Column] = []
-    sides = (boxes.source_strides, boxes.source_lists), (boxes.target_strides, boxes.target_lists)
-    inside = np.arange(counts.sum()) - (counts.cumsum() - counts).repeat(counts)
-    source = np.where(boxes.source == 0, 0, boxes.source + boxes.start)  # a missing chunk stays one
-    for (strides, begins), places in zip(sides, (source, boxes.target), strict=True):
-        stride, away = int(strides[0, 0]), places - places.min()
-        if (strides != stride).any() or stride <= 0 or (away % stride).any():
-            return boxes
-        lists.append(boxes.lists[begins[0].repeat(counts) + inside] + (away // stride).repeat(counts))
-        if int(lists[-1].max(initial=0)) * stride >= _LIMIT:
-            return boxes
-        some.append(places.min(keepdims=True))
-    n, none = inside.size, np.zeros(1, np.int64)
-    return Boxes(
-        some[0],
-        none,
-        some[1],
-        none[None] + n,
-        boxes.source_strides[:, :1],
-        boxes.target_strides[:, :1],
-        boxes.nbytes,
-        none[None],
-        none[None] + n,
-        np.concatenate(lists),
-    )
 
 
 def cut(boxes: Boxes) -> Boxes:

@@ -10,11 +10,6 @@ from gzarr.gpu.device.memory import OverLimitError
 from gzarr.gpu.device.pipeline_slots import N_PIPELINE_SLOTS, PipelineSlot
 from gzarr.indexing.keys import Coords
 
-#: How much smaller a batch becomes if it does not fit, and it is not known how much of it would.
-_UNKNOWN_SHARE = 0.5
-#: And how much smaller than what would fit, as chunks differ.
-_MARGIN = 0.95
-
 
 def in_batches(
     pipeline_slot: PipelineSlot,
@@ -23,7 +18,7 @@ def in_batches(
     task: Callable[[slice], None],
     chunk_at: Callable[[int], tuple[Coords, ArrayRepr]],
 ) -> None:
-    """Carry out a task for n chunks in batches that should fit into a pipeline slot, or smaller ones if they do not.
+    """Carry out a task for n chunks in batches that should fit into a pipeline slot, or halves of them if they do not.
 
     nbytes: device memory that a chunk should take. task: takes a range of chunks. It has no effects if it raises
     OverLimitError; otherwise it waits for the device. chunk_at: what an error says of a chunk that does not fit alone.
@@ -36,14 +31,14 @@ def in_batches(
         size = min(size, max(limit // max(nbytes, 1), 1))
         some = slice(start, min(start + size, n))
         try:
-            share = _try_batch(pipeline_slot, some, task, chunk_at)
+            fits = _try_batch(pipeline_slot, some, task, chunk_at)
         except CodecError as error:
             error.index += start
             raise
-        if share == 1:
+        if fits:
             start = some.stop
-            continue
-        size = max(int((some.stop - start) * share), 1)
+        else:
+            size = (some.stop - start) // 2
 
 
 def _try_batch(
@@ -51,11 +46,10 @@ def _try_batch(
     some: slice,
     task: Callable[[slice], None],
     chunk_at: Callable[[int], tuple[Coords, ArrayRepr]],
-) -> float:
-    """Carry out one batch. Returns: the share of it that fits into the slot; below 1, nothing was done.
+) -> bool:
+    """Carry out one batch. Returns: whether it fits into the slot; if not, nothing was done.
 
-    If what does not fit was not asked for at once, the pipeline slot's memory is compacted, and the batch is tried once
-    more.
+    If it does not, the pipeline slot's memory is compacted, and the batch is tried once more.
     """
     marks = pipeline_slot.memory.mark(), pipeline_slot.staging.mark()
     for attempt in ("as it is", "compacted"):
@@ -63,21 +57,18 @@ def _try_batch(
             task(some)
         except OverLimitError as error:
             pipeline_slot.device.synchronize()
-            is_single = some.stop - some.start == 1
-            if error.share is not None and error.share < 1 and not is_single:
-                return error.share * _MARGIN
-            if attempt == "compacted" and is_single:
+            if attempt == "compacted" and some.stop - some.start == 1:
                 coords, chunk = chunk_at(some.start)
-                if pipeline_slot.memory.failure:
-                    raise OutOfMemoryError(f"chunk {coords}: {pipeline_slot.memory.failure}") from error
+                if isinstance(error.__cause__, OutOfMemoryError):
+                    raise OutOfMemoryError(f"chunk {coords}: {error}") from error
                 raise _too_large(coords, chunk, pipeline_slot.memory.limit or 0) from error
         else:
-            return 1
+            return True
         finally:
             pipeline_slot.memory.rewind(marks[0])
             pipeline_slot.staging.rewind(marks[1])
         pipeline_slot.memory.compact()
-    return _UNKNOWN_SHARE
+    return False
 
 
 def _too_large(coords: Coords, chunk: ArrayRepr, limit: int) -> DeviceError:

@@ -32,9 +32,6 @@ from gzarr.indexing.spans import (
 )
 from gzarr.indexing.tables import CopyTable, table_of_parts
 
-#: Device memory for the descriptor of a copy, and what is taken to make it.
-COPY_NBYTES = 256
-
 
 class Memory(NamedTuple):
     """The memory that copies go to, or come from.

@@ -142,20 +142,13 @@ def _elements(
 
 def _sources(chunks: Chunks | None, present: Any, n: int) -> tuple[Table, Shuffles]:
     """Addresses of n chunks, 0 for those that are missing, and how they are shuffled."""
-    sources = np.zeros(n, np.int64)
+    sources, shuffles = np.zeros(n, np.int64), plain_shuffles(n)
     if chunks is not None:
         sources[present] = chunks.addresses
-    return sources, _shuffles(chunks, present, n)
-
-
-def _shuffles(chunks: Chunks | None, present: Any, n: int) -> Shuffles:
-    """How n chunks are shuffled, of which those present are given."""
-    shuffles = plain_shuffles(n)
     if chunks is not None and chunks.shuffle is not None:
-        own = chunks.shuffle.mode, chunks.shuffle.typesize, chunks.shuffle.blocksize, chunks.nbytes
-        for column, values in zip(shuffles, own, strict=True):
+        for column, values in zip(shuffles, chunks.shuffle, strict=True):
             np.asarray(column)[present] = values
-    return shuffles
+    return sources, shuffles
 
 
 def _field(dtype: np.dtype[Any], field: Any) -> tuple[int, np.dtype[Any]]:

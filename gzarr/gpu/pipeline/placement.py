@@ -74,10 +74,8 @@ class DevicePlan:
         The other direction.
     scratch : int
         Bytes of temporary device memory for each decoded byte.
-    filters : int
-        Bytes of temporary device memory for each decoded byte, of filters alone.
     phase : int
-        Where encoded chunks should begin, modulo `gzarr.gpu.codecs.transfers.ALIGNMENT`.
+        Where encoded chunks should begin, modulo `gzarr.gpu.codecs.batch.ALIGNMENT`.
     skips_host : bool
         Whether encoded chunks may be read straight to the device.
     host_decodes : bool
@@ -92,7 +90,6 @@ class DevicePlan:
     encoded: np.dtype[Any]
     encoding: EncodePlan
     scratch: int
-    filters: int = 0
     phase: int = 0
     skips_host: bool = False
     host_decodes: bool = True
@@ -129,7 +126,6 @@ def make_device_plan(
         encoded=last.encoded.dtype if last is not None and isinstance(last.encoded, ArrayRepr) else chunk.dtype,
         encoding=encoding,
         scratch=max((codec.scratch for codec in codecs[:split] if codec is not None), default=1),
-        filters=sum(codec.scratch for codec in codecs[n_folded:split] if codec is not None and not codec.takes_streams),
         host_decodes=not any(codec is not None and codec.host_may_lack for codec in codecs),
     )
     placement = _placements(steps, split, n_folded, decoders, device)

@@ -9,22 +9,15 @@ from typing import Any
 import numpy as np
 
 from gzarr.backend import Array, Fields
-from gzarr.gpu.codecs.batch import BatchContext, Chunks
-from gzarr.gpu.codecs.transfers import ALIGNMENT
+from gzarr.gpu.codecs.batch import ALIGNMENT, BatchContext, Chunks
 from gzarr.gpu.device.pipeline_slots import PipelineSlot
 from gzarr.gpu.pipeline.batches import in_batches, positions
-from gzarr.gpu.pipeline.copies import (
-    COPY_NBYTES,
-    BoxCopies,
-    Memory,
-    copies_of,
-    memory_of,
-)
+from gzarr.gpu.pipeline.copies import BoxCopies, Memory, copies_of, memory_of
 from gzarr.gpu.pipeline.launching import place, place_plain
 from gzarr.gpu.pipeline.placement import DevicePlan
 from gzarr.gpu.pipeline.read import decoded
 from gzarr.gpu.pipeline.resources import Resources
-from gzarr.gpu.pipeline.sizing import later_nbytes, read_memory
+from gzarr.gpu.pipeline.sizing import read_memory
 from gzarr.indexing.copies import Slots
 from gzarr.indexing.plan import Part
 from gzarr.profiling.recorder import stage
@@ -43,11 +36,7 @@ def place_batch(
     a slice for all.
     """
     copies, memory, fields = into
-    later = later_nbytes(plan, copies.nchunks) + COPY_NBYTES * (copies.owner.size - copies.nchunks)
-    if copies.lists.size or copies.order != plan.order:
-        # Shuffled chunks are unshuffled first.
-        later += copies.nchunks * (plan.chunk.nbytes or 0)
-    context = BatchContext(pipeline_slot.device, pipeline_slot=pipeline_slot, later=later)
+    context = BatchContext(pipeline_slot.device, pipeline_slot=pipeline_slot)
     chunks = None
     try:
         with stage("decode", timed=True):
@@ -102,25 +91,24 @@ def place_from_host(
     parts: Sequence[Part],
     out: Array,
 ) -> None:
-    """Upload the parts of a result that the host has decoded, in one copy, which the host does not wait for."""
+    """Upload the parts of a result that the host has decoded, in one copy."""
     if not parts:
         return
-    pipeline_slot.is_copying = True
     naxes = len(parts[0].out) if isinstance(parts[0].out, tuple) else 1
     if out.ndim > naxes:  # a field whose elements are arrays
         for part in parts:
             out[part.out] = resources.device.upload(np.ascontiguousarray(decoded[part.out]))
+        resources.device.synchronize()
         return
     memory = memory_of(resources.device, out)
 
     def place_some(some: slice) -> None:
-        if some.start:
-            pipeline_slot.device.synchronize()  # else staging memory would be used again too soon
         context = BatchContext(pipeline_slot.device, pipeline_slot=pipeline_slot)
         source = packed(context, [np.asarray(decoded[part.out]) for part in parts[some]], out.dtype)
         place_plain(
             context, source.addresses, of_packed(copies_of(pipeline_slot.device, plan, parts[some], out)), memory
         )
+        context.drop()
 
     cost = 2 * out.nbytes // len(parts)
     in_batches(pipeline_slot, len(parts), cost, place_some, lambda i: (parts[i].coords, plan.chunk))

@@ -25,7 +25,7 @@ from gzarr.cpu.compiled.ranges import replaced
 from gzarr.cpu.compiled.shards import ReadShards
 from gzarr.cpu.threads import thread_count
 from gzarr.errors import CodecError
-from gzarr.gpu.codecs.batch import BatchContext, Chunks
+from gzarr.gpu.codecs.batch import BatchContext, Chunks, Streams
 from gzarr.gpu.device.pipeline_slots import PipelineSlot
 from gzarr.gpu.native.fetch import MISSING, Fetch, Wanted, fetch
 from gzarr.gpu.pipeline.batches import in_batches
@@ -35,7 +35,7 @@ from gzarr.gpu.pipeline.placing import place_batch
 from gzarr.gpu.pipeline.read import decode_streams
 from gzarr.gpu.pipeline.resources import Resources
 from gzarr.gpu.pipeline.sizing import read_memory
-from gzarr.gpu.reading.host import Batch, fetch_from_store
+from gzarr.gpu.reading.host import fetch_from_store
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import Groups, Part
 from gzarr.indexing.tables import Batches, CopyTable
@@ -144,9 +144,9 @@ class DeviceRead:
         batch = self._fetch(pipeline_slot, wanted)
         ready = (batch.offsets >= 0) | (batch.sizes == MISSING)
         self._place(pipeline_slot, table, batch, ready)
-        return ~ready, batch.host is not None
+        return ~ready, batch.copy is not None
 
-    def _fetch(self, pipeline_slot: PipelineSlot, wanted: Wanted) -> Batch:
+    def _fetch(self, pipeline_slot: PipelineSlot, wanted: Wanted) -> Streams:
         """Fetch chunks into a buffer."""
         store, layout, plan, files = self.source
         pipeline_slot.rewind()
@@ -162,7 +162,7 @@ class DeviceRead:
                 noted.count(there.size, int(there.sum()), int(there.sum()))
         return batch
 
-    def _place(self, pipeline_slot: PipelineSlot, table: CopyTable, batch: Batch, ready: NDArray[np.bool_]) -> None:
+    def _place(self, pipeline_slot: PipelineSlot, table: CopyTable, batch: Streams, ready: NDArray[np.bool_]) -> None:
         """Decode chunks, which are there or missing, and place them. ready: which. Raises: CodecError."""
         plan = self.source.plan
         if not ready.all():
@@ -186,7 +186,7 @@ class DeviceRead:
 
         in_batches(pipeline_slot, n, read_memory(plan, chunk_nbytes), place_some, chunk_at)
 
-    def _place_batch(self, pipeline_slot: PipelineSlot, table: CopyTable, batch: Batch) -> None:
+    def _place_batch(self, pipeline_slot: PipelineSlot, table: CopyTable, batch: Streams) -> None:
         plan, there = self.source.plan, batch.offsets >= 0
         n, chunk_nbytes = int(np.count_nonzero(there)), plan.chunk.nbytes or 0
         present = slice(None) if n == there.size else np.flatnonzero(there)
@@ -194,7 +194,7 @@ class DeviceRead:
         def decode(context: BatchContext) -> Chunks | None:
             if not n:
                 return None
-            streams = batch.take(present).streams(context)
+            streams = batch.take(present).within(context)
             if noted := here():
                 noted.count(n, int(streams.sizes.sum()), n * chunk_nbytes)
             return decode_streams(context, plan, streams)

@@ -79,10 +79,5 @@ def write_memory(plan: DevicePlan | None, nbytes: int) -> int:
     return _with_tables(memory + nbytes * _ENCODE_SHARE + _ENCODE_NBYTES if plan.encoding.compresses else memory)
 
 
-def later_nbytes(plan: DevicePlan, n: int) -> int:
-    """Device memory that a batch of a read takes for n parts when their chunks are decoded: filters and tables."""
-    return n * ((plan.chunk.nbytes or 0) * plan.filters + _TABLE_NBYTES) + (1 << 12)
-
-
 def _with_tables(nbytes: int) -> int:
     return nbytes + nbytes // 16 + _TABLE_NBYTES

@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from gzarr.backend import Array
 from gzarr.codecs.spec import ArrayRepr, fill_of
 from gzarr.errors import CodecError
-from gzarr.gpu.codecs.batch import BatchContext, Chunks, Encoded
+from gzarr.gpu.codecs.batch import ALIGNMENT, BatchContext, Chunks, Encoded
 from gzarr.gpu.codecs.dtypes import swap_unit
 from gzarr.gpu.codecs.floats import cast
-from gzarr.gpu.codecs.transfers import ALIGNMENT, copy_streams, new_rows, reversed_units
+from gzarr.gpu.codecs.transfers import copy_streams, new_rows, reversed_units
 from gzarr.gpu.device.pipeline_slots import PipelineSlot
 from gzarr.gpu.device.protocol import Table
 from gzarr.gpu.kernels import row_threads

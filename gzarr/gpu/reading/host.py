@@ -6,59 +6,23 @@ Chunks are placed so that the stream behind an envelope of a few bytes begins at
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from gzarr.backend import Array
 from gzarr.codecs.spec import CodecSpec
 from gzarr.cpu.threads import thread_count
 from gzarr.gpu.codecs import device_codec
-from gzarr.gpu.codecs.batch import BatchContext, Streams
+from gzarr.gpu.codecs.batch import Streams
 from gzarr.gpu.codecs.entry import DeviceCodec
-from gzarr.gpu.codecs.transfers import ALIGNMENT, copy, measure, spread_out
+from gzarr.gpu.codecs.transfers import copy, measure, spread_out
 from gzarr.gpu.device.pipeline_slots import PipelineSlot
-from gzarr.gpu.device.protocol import Table
 from gzarr.gpu.native.fetch import Fetch, Wanted, fetch
 from gzarr.gpu.pipeline.placement import DevicePlan
 from gzarr.storage.base import Request, Store
 
 #: Decoded bytes of a shard that one thread reads: it copies as much in some milliseconds.
 _UNCUT_NBYTES = 1 << 24
-
-
-class Batch(NamedTuple):
-    """Encoded chunks of a table in a staging buffer.
-
-    Attributes
-    ----------
-    host : NDArray[np.uint8] or None
-        The staging buffer in pinned memory; None if the chunks were read straight to the device.
-    on_device : Array or None
-        uint8, the staging buffer on the device; None if it is not uploaded yet.
-    offsets, sizes : Table
-        As in `gzarr.gpu.native.fetch.Fetched`.
-    """
-
-    host: NDArray[np.uint8] | None
-    on_device: Array | None
-    offsets: Table
-    sizes: Table
-
-    def take(self, rows: Any) -> Batch:
-        """Some rows, by a slice or by their numbers."""
-        return self._replace(offsets=self.offsets[rows], sizes=self.sizes[rows])
-
-    def streams(self, context: BatchContext) -> Streams:
-        """The chunks on the device. If need be, the piece of the buffer that they are in is uploaded in one copy."""
-        offsets, sizes = self.offsets, self.sizes
-        if self.host is None:
-            context.held.append(self.on_device)
-            return Streams(context, None, self.on_device, offsets, sizes)
-        low = int(offsets.min()) // ALIGNMENT * ALIGNMENT
-        high = (-(-int((offsets + sizes).max()) // ALIGNMENT) + 1) * ALIGNMENT  # with the bytes behind them
-        return Streams(context, self.host[low:high], None, offsets - low, sizes)
 
 
 class Reader(Protocol):
@@ -79,7 +43,9 @@ class Reader(Protocol):
         """See above."""
         ...
 
-    def fetch(self, pipeline_slot: PipelineSlot, source: Fetch, wanted: Wanted, plan: DevicePlan, nbytes: int) -> Batch:
+    def fetch(
+        self, pipeline_slot: PipelineSlot, source: Fetch, wanted: Wanted, plan: DevicePlan, nbytes: int
+    ) -> Streams:
         """Read chunks from local files into a staging buffer of so many bytes, as many as find room.
 
         The memory is the pipeline slot's, and valid until the pipeline slot is rewound.
@@ -104,23 +70,25 @@ class HostReader:
         """All chunks take a host round trip."""
         return "files are read on the host"
 
-    def fetch(self, pipeline_slot: PipelineSlot, source: Fetch, wanted: Wanted, plan: DevicePlan, nbytes: int) -> Batch:
+    def fetch(
+        self, pipeline_slot: PipelineSlot, source: Fetch, wanted: Wanted, plan: DevicePlan, nbytes: int
+    ) -> Streams:
         """Read chunks of local files into pinned memory."""
-        buffer = pipeline_slot.staging_buffer(nbytes)
+        buffer = pipeline_slot.staging.take(nbytes)
         uncut = max(_UNCUT_NBYTES // (plan.chunk.nbytes or 1), 1)
-        return Batch(buffer, None, *fetch(source, wanted, buffer, plan.phase, thread_count(), uncut))
+        return Streams(buffer, None, *fetch(source, wanted, buffer, plan.phase, thread_count(), uncut))
 
 
-def fetch_from_store(pipeline_slot: PipelineSlot, store: Store, keys: Sequence[str], phase: int) -> Batch:
+def fetch_from_store(pipeline_slot: PipelineSlot, store: Store, keys: Sequence[str], phase: int) -> Streams:
     """Copy chunks, each of which is an object of a store, into pinned memory. Raises: StoreError."""
     buffers = store.get_many(list(map(Request, keys)))
     sizes = measure(buffers)
     offsets = np.full(len(buffers), -1, np.int64)
     here = sizes >= 0
     offsets[here], total = spread_out(sizes[here], phase)
-    buffer = pipeline_slot.staging_buffer(total)
+    buffer = pipeline_slot.staging.take(total)
     copy(buffers, buffer, offsets)
-    return Batch(buffer, None, offsets, sizes)
+    return Streams(buffer, None, offsets, sizes)
 
 
 def phase_of(specs: Sequence[CodecSpec]) -> int:

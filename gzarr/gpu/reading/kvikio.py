@@ -28,6 +28,7 @@ from gzarr.backend import Array
 from gzarr.codecs.spec import CodecSpec
 from gzarr.concurrency import Pool, run_in_threads
 from gzarr.cpu.compiled.shards import LEFT, UNCHECKED, Shard
+from gzarr.gpu.codecs.batch import Streams
 from gzarr.gpu.codecs.transfers import spread_out
 from gzarr.gpu.device.memory import OverLimitError
 from gzarr.gpu.device.pipeline_slots import PipelineSlot
@@ -35,7 +36,7 @@ from gzarr.gpu.device.protocol import Device, Table
 from gzarr.gpu.native.fetch import LEFT as LEFT_CHUNK
 from gzarr.gpu.native.fetch import MISSING, Fetch, Wanted
 from gzarr.gpu.pipeline.placement import DevicePlan
-from gzarr.gpu.reading.host import Batch, HostReader, host_round_trip_of
+from gzarr.gpu.reading.host import HostReader, host_round_trip_of
 from gzarr.indexing.selection import Indices
 from gzarr.layout.chunk_layout import MISSING as NO_PLACE
 from gzarr.storage.coalesce import MAX_GAP_NBYTES
@@ -134,14 +135,16 @@ class KvikioReader:
         """Why chunks pass through host memory first; None if they do not."""
         return host_round_trip_of(specs)
 
-    def fetch(self, pipeline_slot: PipelineSlot, source: Fetch, wanted: Wanted, plan: DevicePlan, nbytes: int) -> Batch:
+    def fetch(
+        self, pipeline_slot: PipelineSlot, source: Fetch, wanted: Wanted, plan: DevicePlan, nbytes: int
+    ) -> Streams:
         """Read chunks into device memory, or into pinned memory if that is faster."""
         batch = self._fetch(pipeline_slot, source, wanted, plan.phase, nbytes) if plan.skips_host else None
         return self._host.fetch(pipeline_slot, source, wanted, plan, nbytes) if batch is None else batch
 
     def _fetch(
         self, pipeline_slot: PipelineSlot, source: Fetch, wanted: Wanted, phase: int, nbytes: int
-    ) -> Batch | None:
+    ) -> Streams | None:
         """Read chunks of files into device memory; None if the host reader should read them.
 
         Whatever goes wrong, it does too, or finds and names the reason.
@@ -167,7 +170,7 @@ class KvikioReader:
             return None
         offsets = np.full(sizes.size, -1)
         offsets[rows] = begins[run] + inside
-        return Batch(None, memory, offsets, sizes)
+        return Streams(None, memory, offsets, sizes)
 
     def _read(self, pipeline_slot: PipelineSlot, runs: Ranges, offsets: Table, total: int) -> Array | None:
         """Read ranges to positions in a new staging buffer; None if that failed. total: bytes of the buffer."""

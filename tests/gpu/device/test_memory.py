@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gzarr.errors import OutOfMemoryError
-from gzarr.gpu.device.memory import ALIGNMENT, MIN_BLOCK_NBYTES, Arena, OverLimitError
+from gzarr.gpu.device.memory import ALIGNMENT, MIN_BLOCK_NBYTES, Arena, OverLimitError, Results, Staging
 
 
 class Blocks:
@@ -84,7 +84,7 @@ def test_compacting_makes_room_for_what_pieces_of_other_sizes_left_no_block_for(
     assert arena.nbytes == 0
 
 
-def test_an_allocator_that_has_less_than_the_limit_lowers_it() -> None:
+def test_an_allocator_that_has_less_than_is_asked_for_gives_what_is_needed() -> None:
     def allocate(nbytes: int) -> np.ndarray:
         if nbytes > 5000:
             raise OutOfMemoryError("none left")
@@ -92,11 +92,38 @@ def test_an_allocator_that_has_less_than_the_limit_lowers_it() -> None:
 
     arena = Arena(allocate, 1 << 30)
     with pytest.raises(OverLimitError, match="none left") as raised:
-        arena.require(8000)
-    assert (raised.value.share, arena.limit, arena.failure) == (0.5, 4000, "none left")
-    arena.require(4000)
-    assert arena.nbytes <= 5000
-    arena.set_limit(1 << 20)
-    assert (arena.limit, arena.failure) == (1 << 20, "")
+        arena.take(8000)
+    assert isinstance(raised.value.__cause__, OutOfMemoryError)
+    assert arena.take(4000).nbytes == arena.nbytes == 4000
     arena.set_limit(100)
-    assert arena.nbytes == 0
+    assert (arena.limit, arena.nbytes) == (100, 0)
+
+
+def test_a_batch_gets_the_pinned_blocks_of_the_one_before_it() -> None:
+    blocks = Blocks()
+    staging = Staging(blocks)
+    first = [address(staging.take(n)) for n in (1000, 10, 0)]
+    staging.rewind()
+    assert [address(staging.take(n)) for n in (1050, 5, 0)] == first
+    staging.rewind(1)
+    larger = staging.take(5000)
+    assert (address(larger) in first, larger.nbytes, len(blocks.sizes)) == (False, 5000, 3)
+    staging.release()
+    staging.take(1000)
+    assert len(blocks.sizes) == 4
+
+
+def test_results_are_taken_again_when_nothing_refers_to_them() -> None:
+    blocks = Blocks()
+    results = Results(blocks)
+    kept, gone = results.take(1000), address(results.take(1000))
+    view = kept[3:]
+    del kept
+    again = results.take(900)
+    assert address(again) == gone
+    assert address(view) - 3 not in (gone, address(results.take(900)))
+    assert len(blocks.sizes) == 3
+    del again, view
+    results.release()
+    results.take(1)
+    assert len(blocks.sizes) == 4

@@ -19,12 +19,10 @@ from numcodecs import Blosc, Delta, Zlib, Zstd
 
 import gzarr
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.codecs.batch import BatchContext
+from gzarr.gpu.codecs.batch import BatchContext, Streams
 from gzarr.gpu.detection.thresholds import NEVER
 from gzarr.gpu.device.memory import MIN_BLOCK_NBYTES, OverLimitError
-from gzarr.gpu.device.pinned import MAX_TABLE_NBYTES
 from gzarr.gpu.device.pipeline_slots import N_PIPELINE_SLOTS, PipelineSlot, PipelineSlots
-from gzarr.gpu.reading.host import Batch
 from gzarr.hierarchy.values import Separate
 from tests.gpu.driver import driver
 from tests.gpu.hardware.opening import cuda_backend, on_cuda, pipeline_slot_of
@@ -179,26 +177,13 @@ def test_pinned_memory_lives_as_long_as_its_views(cuda) -> None:
     assert device.staging(0).nbytes == 0
 
 
-@pytest.mark.parametrize("end", ["release", "collect"])
-@pytest.mark.usefixtures("only_what_is_needed")
-def test_pinned_memory_outlives_the_copies_that_nobody_has_waited_for(cuda, end) -> None:
-    """What the host has decoded is uploaded without a wait."""
-    array = gzarr.open_array(stored().store, mode="r", device=GpuBackend(cuda.CudaDevice()))
-    found = array[..., 3]
-    if end == "release":
-        array.backend.release()
-    del array
-    gc.collect()
-    np.testing.assert_array_equal(found.get(), DATA[..., 3])
-
-
 def test_blocks_that_a_pipeline_slot_replaces_go_back_to_the_device(cuda) -> None:
     """CuPy's pool would keep them for the slot's stream, beyond the cap; they are too small for what comes next."""
     pipeline_slot = PipelineSlot(cuda.CudaDevice(), 8 << 20)
     with pool_of(cuda.cupy) as pool:
         for nbytes in (2 << 20, 3 << 20, 5 << 20, 7 << 20):
             with pipeline_slot.active():
-                pipeline_slot.memory.require(nbytes)
+                pipeline_slot.memory.take(nbytes)
                 pipeline_slot.rewind()
         assert pool.total_bytes() == pool.used_bytes() <= 8 << 20
         pipeline_slot.release()
@@ -251,7 +236,7 @@ def test_pageable_memory_may_be_freed_once_it_is_uploaded(cuda, nbytes) -> None:
         before = pipeline_slot.stream.record()
         device.upload(device.staging(1))
         there = device.upload(np.full(nbytes, 7, "u1"))
-        assert pipeline_slot.stream.done == (nbytes > MAX_TABLE_NBYTES), before
+        assert pipeline_slot.stream.done == (nbytes > cuda._MAX_STAGED_NBYTES), before
         gc.collect()
         assert set(device.download(there).tolist()) == {7}
     assert device.download(device.upload(np.full(3, 7, "u1"))).tolist() == [7] * 3
@@ -284,11 +269,11 @@ def test_a_batch_holds_the_memory_of_its_streams(cuda, where) -> None:
     host = device.staging(1000)
     host[:] = 7
     there = device.upload(host) if where == "device" else None
-    batch = Batch(None if where == "device" else host, there, np.array([16]), np.array([100]))
+    batch = Streams(None if where == "device" else host, there, np.array([16]), np.array([100]))
     target, context = cupy.empty(100, "u1"), BatchContext(device)
     device.synchronize()
     with cupy.cuda.Stream(non_blocking=True):
-        streams = batch.streams(context)
+        streams = batch.within(context)
         target.data.copy_from_device_async(streams.staging_buffer[16:].data, 100)
         del streams, batch, host, there
         gc.collect()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gzarr.backend import WINDOW_METHODS
 from gzarr.cpu.windows import reduce_by_numpy
 from gzarr.gpu.kernels import NUMBERS
-from gzarr.gpu.pipeline.reducing import reduce_windows, reduces
+from gzarr.gpu.pipeline.arrays import reduce_windows, reduces
 from tests.gpu.kernels.boxes import BOXES
 from tests.gpu.kernels.launching import HAS_COMPILER, NO_COMPILER, at_offset
 
@@ -104,7 +104,7 @@ def test_large_windows() -> None:
 
 def test_axes_that_follow_each_other_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
     tables: list[np.ndarray] = []
-    monkeypatch.setattr("gzarr.gpu.pipeline.reducing._table", lambda axes: tables.append(axes) or np.zeros(8, np.int64))
+    monkeypatch.setattr("gzarr.gpu.pipeline.arrays._table", lambda axes: tables.append(axes) or np.zeros(8, np.int64))
     device = BOXES.make()
     monkeypatch.setattr(device, "launch", lambda *_: None)
     for shape, factors in (((4, 6, 8, 3), (1, 1, 2, 1)), ((4, 6, 8, 3), (2, 1, 1, 1)), ((1, 5, 1), (1, 1, 1))):
@@ -114,7 +114,7 @@ def test_axes_that_follow_each_other_are_one(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_launch_has_few_enough_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gzarr.gpu.pipeline.reducing._LIMIT", 50)
+    monkeypatch.setattr("gzarr.gpu.pipeline.arrays._LIMIT", 50)
     assert check(values("u2", (7, 41), 0), (2, 2), "mean") == ["reduce_windows"] * 2
     assert check(values("u2", (7, 41, 3), 0), (1, 2, 2), "mean") == ["reduce_windows"] * 8
 

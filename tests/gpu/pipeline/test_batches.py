@@ -1,8 +1,7 @@
-"""Batches that do not fit are cut before anything is uploaded."""
+"""Batches that do not fit into a pipeline slot are halved."""
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,6 @@ from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.detection.thresholds import NEVER
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.hostbuild import find_compiler
-from gzarr.gpu.device.memory import Arena, OverLimitError
 from gzarr.gpu.device.pipeline_slots import N_PIPELINE_SLOTS, PipelineSlot
 from gzarr.gpu.pipeline.batches import in_batches
 from gzarr.storage import MemoryStore
@@ -41,28 +39,6 @@ CHAINS: dict[str, tuple[dict[str, Any], int]] = {
 }
 
 
-@pytest.fixture
-def refused(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """How often batches were found to be too large: "early", before anything was uploaded, or "late"."""
-    found: Counter[str] = Counter()
-
-    def counting(name: str, when: str) -> None:
-        inner = getattr(Arena, name)
-
-        def call(self: Arena, nbytes: int) -> Any:
-            try:
-                return inner(self, nbytes)
-            except OverLimitError:
-                found[when] += 1
-                raise
-
-        monkeypatch.setattr(Arena, name, call)
-
-    counting("require", "early")
-    counting("take", "late")
-    return found
-
-
 def opened(options: dict[str, Any], pipeline_slot_nbytes: int) -> tuple[gzarr.Array, CountingDevice]:
     stored = gzarr.create_array(MemoryStore(), data=DATA, chunks=CHUNKS, zarr_format=2, device="cpu", **options)
     device = CountingDevice(EmulatedDevice())
@@ -73,23 +49,16 @@ def opened(options: dict[str, Any], pipeline_slot_nbytes: int) -> tuple[gzarr.Ar
 
 
 @pytest.mark.parametrize("chain", CHAINS)
-def test_no_batch_is_tried_in_vain_on_the_device(chain: str, refused: Counter[str]) -> None:
+def test_batches_that_do_not_fit_are_halved(chain: str) -> None:
     array, device = opened(*CHAINS[chain])
     for _ in range(2):
-        refused.clear()
         device.forget()
         np.testing.assert_array_equal(array[PLACED], DATA[PLACED])
-        assert refused["late"] == 0
-        found = device.taken()
-        assert found["launch copy_plain"] > N_PIPELINE_SLOTS
-        if "raw" not in chain:
-            decoded = [name for name in found if name.startswith("decode")]
-            assert all(found[name] <= found["launch copy_plain"] for name in decoded)
+        assert device.taken()["launch copy_plain"] > N_PIPELINE_SLOTS
     assert device.inner.memory.peak <= array.backend._pipeline_slots.limit * N_PIPELINE_SLOTS
 
 
-def test_a_single_chunk_is_tried_whatever_was_estimated() -> None:
-    """An estimate is a little more than what is taken."""
+def test_a_chunk_that_does_not_fit_names_the_remedy() -> None:
     options, _ = CHAINS["zstd"]
     chunk = 8 * 4096
     need = next(n for n in range(4 * chunk, 9 * chunk, 256) if reads(options, n))
@@ -106,18 +75,16 @@ def reads(options: dict[str, Any], pipeline_slot_nbytes: int) -> bool:
 
 
 class Tasks:
-    """A task whose chunks take memory, as they say only when they take it, or before."""
+    """A task whose chunks take memory."""
 
-    def __init__(self, pipeline_slot: PipelineSlot, nbytes: int, *, asks: bool) -> None:
-        self.pipeline_slot, self.nbytes, self.asks = pipeline_slot, nbytes, asks
+    def __init__(self, pipeline_slot: PipelineSlot, nbytes: int) -> None:
+        self.pipeline_slot, self.nbytes = pipeline_slot, nbytes
         self.tried: list[int] = []
         self.done: list[int] = []
 
     def __call__(self, context: slice) -> None:
         n = context.stop - context.start
         self.tried.append(n)
-        if self.asks:
-            self.pipeline_slot.memory.require(n * self.nbytes)
         for _ in range(n):
             self.pipeline_slot.memory.take(self.nbytes)
         self.done += range(context.start, context.stop)
@@ -127,18 +94,17 @@ def chunk_at(number: int) -> tuple[tuple[int, ...], ArrayRepr]:
     return (number,), ArrayRepr(np.dtype("f4"), (2,))
 
 
-@pytest.mark.parametrize(("asks", "wanted"), [(True, [50, 9, 9, 9, 9, 9, 5]), (False, [50, 50, 25, 25, 12, 12, 6] * 1)])
-def test_a_batch_is_cut_once_if_it_says_what_it_takes(asks: bool, wanted: list[int]) -> None:
+def test_a_batch_is_tried_twice_and_then_halved() -> None:
     pipeline_slot = PipelineSlot(EmulatedDevice(), 10 << 20)
-    tasks = Tasks(pipeline_slot, 1 << 20, asks=asks)
+    tasks = Tasks(pipeline_slot, 1 << 20)
     in_batches(pipeline_slot, 50, (10 << 20) // 50, tasks, chunk_at)
     assert tasks.done == list(range(50))
-    assert tasks.tried[: len(wanted)] == wanted
+    assert tasks.tried[:7] == [50, 50, 25, 25, 12, 12, 6]
 
 
 def test_a_chunk_that_does_not_fit_alone_is_an_error() -> None:
     pipeline_slot = PipelineSlot(EmulatedDevice(), 10 << 20)
-    tasks = Tasks(pipeline_slot, 11 << 20, asks=False)
+    tasks = Tasks(pipeline_slot, 11 << 20)
     with pytest.raises(DeviceError, match=r"chunk \(0,\): 8 bytes of shape \(2,\) .* 1/3 of the cap of"):
         in_batches(pipeline_slot, 3, (10 << 20) // 3, tasks, chunk_at)
     assert tasks.done == []

@@ -88,17 +88,6 @@ def write(case: Case, folder: Path, sample: Sample = edges) -> PtxDevice:
     return device
 
 
-def take(source: str, target: str, row: int, sample: Sample = edges) -> PtxDevice:
-    """Take rows of some numbers out of a pool, cast, and compare them with NumPy."""
-    device = PtxDevice(sample)
-    pool = np.random.default_rng(3).integers(0, 50, (300, row)).astype(source)
-    slots = np.random.default_rng(4).integers(0, 300, 200)
-    out = np.empty((200, row), target)
-    GpuBackend(device).take(pool, slots, out)
-    np.testing.assert_array_equal(out, pool[slots].astype(target))
-    return device
-
-
 def device_like(shape: Sequence[int], dtype: str) -> np.ndarray:
     """An array that begins where memory of a GPU does, at a multiple of 256 bytes: costs depend on it."""
     nbytes = math.prod(shape) * np.dtype(dtype).itemsize
@@ -158,13 +147,6 @@ READS = {
     "shuffle": Case({"compressor": Zstd(1), "filters": [Shuffle(4)], "zarr_format": 2}),
     "delta, shuffle": Case({"compressor": Zstd(1), "filters": [Delta("f4"), Shuffle(4)], "zarr_format": 2}),
     "delta, odd shuffle": Case({"compressor": Zstd(1), "filters": [Delta("f4"), Shuffle(5)], "zarr_format": 2}),
-}
-#: Types of a pool and of what is taken out of it, and numbers of a row.
-TAKES = {
-    "images": ("u1", "f4", 12 * 12 * 3),
-    "plain": ("f4", "f4", 200),
-    "halves": ("f2", "f8", 33),
-    "odd": ("u1", "u1", 7),
 }
 #: Types and shapes of blocks, windows, and what is made of them.
 REDUCES = {

@@ -22,14 +22,12 @@ pytestmark = [
     pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built"),
 ]
 ALL = [("read", name) for name in cases.READS] + [("write", name) for name in cases.WRITES]
-ALL += [("take", name) for name in cases.TAKES] + [("reduce", name) for name in cases.REDUCES]
+ALL += [("reduce", name) for name in cases.REDUCES]
 
 
 @cache
 def launched(verb: str, name: str) -> frozenset[str]:
     """The kernels that a case launches."""
-    if verb == "take":
-        return frozenset(run.kernel for run in cases.take(*cases.TAKES[name]).runs)
     if verb == "reduce":
         return frozenset(run.kernel for run in cases.reduce(*cases.REDUCES[name]).runs)
     with TemporaryDirectory() as folder:

@@ -14,7 +14,7 @@ from gzarr.codecs.spec import Step
 from gzarr.cpu.codecs import factory_for
 from gzarr.cpu.compiled import library
 from gzarr.gpu.codecs import checksums
-from gzarr.gpu.codecs.batch import BatchContext, Chunks, Encoded, Shuffle, Streams
+from gzarr.gpu.codecs.batch import BatchContext, Chunks, Encoded, Streams
 from gzarr.gpu.codecs.blosc import headers
 from gzarr.gpu.codecs.blosc.framing import frame_of, framed
 from gzarr.gpu.codecs.blosc.parsing import BloscStreams, parse_frames
@@ -25,12 +25,12 @@ from gzarr.gpu.codecs.transfers import (
     copy_streams,
     decode_on_host,
     decompress,
-    decompress_nbytes,
     new_rows,
     rows_as_chunks,
 )
 from gzarr.gpu.device.protocol import Device, Table
 from gzarr.gpu.kernels import PLAIN
+from gzarr.gpu.kernels.parts import Shuffles
 from gzarr.profiling.recorder import stage
 
 #: The device's decoder for each of blosc's compressors.
@@ -55,11 +55,6 @@ def _decoder(step: Step, device: Device) -> Decoder | str:
         if missing and to_host.any():
             groups = [streams.take(~to_host[streams.frame]) for streams in groups]
         mode = np.where(to_host, PLAIN, table.shuffle).astype(np.uint8)
-        cost = (len(batch) + int(to_host.sum())) * nbytes + 64 * groups[headers.RAW].source.size
-        for number, decoder in _DECODERS.items():
-            streams = groups[number]
-            cost += decompress_nbytes(context, decoder, streams.source, streams.csize, streams.nbytes)
-        context.require(len(batch), batch.upload_nbytes + cost)
         base = context.device.address(batch.staging_buffer)
         rows, places = new_rows(context, len(batch), nbytes)
         chunks = Chunks(rows, places, nbytes, rows)
@@ -74,7 +69,8 @@ def _decoder(step: Step, device: Device) -> Decoder | str:
                 decompress(context, name, _DECODERS[number], streams.frame, tables)
                 _expect_checksums(context, number, batch, streams, target)
         decode_on_host(context, name, batch, chunks, np.flatnonzero(to_host), on_host)
-        return replace(chunks, shuffle=Shuffle(mode, table.typesize, table.blocksize)) if mode.any() else chunks
+        shuffles = Shuffles(mode, table.typesize, table.blocksize, np.full(len(batch), nbytes, np.int64))
+        return replace(chunks, shuffle=shuffles) if mode.any() else chunks
 
     return decode
 

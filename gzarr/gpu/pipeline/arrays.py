@@ -1,4 +1,4 @@
-"""Reduces windows of arrays on the device."""
+"""What is done with arrays that are on the device: rows are taken out of them, windows of them are reduced."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gzarr.backend import WINDOW_METHODS, Array
+from gzarr.gpu.codecs.batch import BatchContext
+from gzarr.gpu.codecs.floats import cast, why_not_cast
 from gzarr.gpu.device.protocol import Device
 from gzarr.gpu.kernels.parts import divisors
 
@@ -31,6 +33,29 @@ class _Axis(NamedTuple):
     @property
     def windows(self) -> int:
         return -(-self.length // self.factor)
+
+
+def take_rows(
+    device: Device, pool: Array, slots: NDArray[np.int64], out: Array, upload: Callable[[NDArray[np.int64]], Array]
+) -> None:
+    """Copy rows of an array into another one, on the current stream; numbers are cast bit for bit as by NumPy.
+
+    upload: copies a table to the device, without a wait.
+    """
+    if not slots.size or not out.size:
+        return
+    if pool.dtype == out.dtype:
+        device.xp.take(pool, upload(slots), 0, out)
+        return
+    rows = device.xp.take(pool, upload(slots), 0)
+    if pool.dtype.kind in "biu" and np.can_cast(pool.dtype, out.dtype):  # exact, also to 2-byte floats
+        out[...] = rows
+    elif why_not_cast(pool.dtype, out.dtype):
+        with np.errstate(all="ignore"):  # as in reads
+            out[...] = device.upload(device.download(rows).astype(out.dtype))
+    else:
+        numbers = rows.reshape(slots.size, -1).view(np.uint8)
+        out[...] = cast(BatchContext(device), numbers, pool.dtype, out.dtype).view(out.dtype).reshape(out.shape)
 
 
 def reduces(block: Array, factors: Sequence[int], method: str) -> bool:
