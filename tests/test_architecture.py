@@ -94,7 +94,7 @@ def imported_names(tree: ast.AST) -> Iterator[str]:
 
 
 def part_of(module: str) -> str:
-    """``gzarr.codecs.zstd`` -> ``codecs``; ``gzarr`` -> ``__init__``."""
+    """``gzarr.codecs.compressors`` -> ``codecs``; ``gzarr`` -> ``__init__``."""
     return [*module.split("."), "__init__"][1]
 
 
@@ -166,7 +166,7 @@ SEAM = {
     "chunk_io": "prepare",
     "codecs": "bytes chain spec",
     "concurrency": ".",
-    "copying": ". arrays planning report settings sources transfer",
+    "copying": ". arrays planning report sources transfer",
     "cpu": "threads windows",
     "devices": ".",
     "display": "info progress",
@@ -175,7 +175,7 @@ SEAM = {
     "hierarchy": "create keywords missing new_nodes node options presets reaching reductions resizing values",
     "identity": "inputs runs",
     "indexing": "chunking grid keys regions",
-    "metadata": "conventions documents model occupied parts",
+    "metadata": "conventions documents model occupied",
     "storage": "base extras in_place local wrappers",
     "tensors": ".",
 }

@@ -13,9 +13,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gzarr.advising.advice import Advice, Finding, Gain, GroupAdvice, as_number
-from gzarr.advising.chains import (
+from gzarr.advising.advice import (
     CHECKSUMS,
+    Advice,
+    Finding,
+    Gain,
+    GroupAdvice,
+    as_number,
     chain_keywords,
     compressors_of,
     host_steps,

@@ -15,7 +15,7 @@ import typer
 import gzarr
 
 # Commands register themselves.
-from gzarr.cli import advise, bench, convert, copy, gpu, ome, quicklook, serve, stats, tree, verify  # noqa: F401
+from gzarr.cli import advise, copy, gpu, ome, quicklook, serve, stats, tree, verify  # noqa: F401
 from gzarr.cli.commands import COMMANDS, Command
 from gzarr.cli.complaints import complain, guess, said
 from gzarr.errors import GzarrError

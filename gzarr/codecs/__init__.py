@@ -3,12 +3,10 @@
 Pass them to ``filters=``, ``serializer=`` and ``compressors=`` of `gzarr.create_array`; `register_codec` adds others.
 """
 
-from gzarr.codecs.blosc import BloscCodec
 from gzarr.codecs.bytes import BytesCodec
 from gzarr.codecs.cast_value import CastValueCodec
-from gzarr.codecs.crc32c import Crc32cCodec
+from gzarr.codecs.compressors import BloscCodec, Crc32cCodec, GzipCodec, ZstdCodec
 from gzarr.codecs.enums import BloscCname, BloscShuffle, Endian, ShardingCodecIndexLocation, SubchunkWriteOrder
-from gzarr.codecs.gzip import GzipCodec
 from gzarr.codecs.n5 import N5Codec
 from gzarr.codecs.numcodecs import NumcodecsCodec
 from gzarr.codecs.nvcomp import (
@@ -25,7 +23,6 @@ from gzarr.codecs.sharding import ShardingCodec
 from gzarr.codecs.spec import ArrayRepr, BytesRepr, Codec, CodecSpec, Step
 from gzarr.codecs.transpose import TransposeCodec
 from gzarr.codecs.vlen import VLenBytesCodec, VLenUTF8Codec
-from gzarr.codecs.zstd import ZstdCodec
 
 #: zarr-python's names of two codecs.
 CastValue = CastValueCodec

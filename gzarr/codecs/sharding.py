@@ -10,7 +10,7 @@ import numpy as np
 
 from gzarr.codecs.bytes import BytesCodec
 from gzarr.codecs.chain import complete, prepare
-from gzarr.codecs.crc32c import Crc32cCodec
+from gzarr.codecs.compressors import Crc32cCodec
 from gzarr.codecs.fields import check_choice, check_integers
 from gzarr.codecs.registry import parse_codec
 from gzarr.codecs.spec import ArrayRepr, BytesRepr, CodecSpec, Kind, Repr, Step, need_array

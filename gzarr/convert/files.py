@@ -11,8 +11,8 @@ from gzarr.convert.hdf5 import from_hdf5
 from gzarr.convert.netcdf import from_netcdf
 from gzarr.convert.tiff import from_tiff
 from gzarr.convert.writing import in_place, write
+from gzarr.copying.planning import TransferKeywords
 from gzarr.copying.report import TransferReport
-from gzarr.copying.settings import TransferKeywords
 from gzarr.errors import CopyError
 from gzarr.storage.local import LocalStore
 from gzarr.virtual.opening import recognize as recognize_in_place

@@ -9,9 +9,8 @@ from typing import Any, Literal, Unpack
 
 from gzarr.convert.writing import node_of, of_files, replacing, write
 from gzarr.copying import copy, copy_all, hdf5
-from gzarr.copying.planning import axis_names
+from gzarr.copying.planning import Hdf5Keywords, TransferKeywords, axis_names
 from gzarr.copying.report import TransferReport
-from gzarr.copying.settings import Hdf5Keywords, TransferKeywords
 from gzarr.copying.sources import SourceTree, from_array, reading
 from gzarr.errors import CopyError
 from gzarr.hierarchy.array import Array

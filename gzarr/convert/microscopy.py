@@ -18,9 +18,8 @@ import numpy as np
 
 from gzarr.api.groups import open_group
 from gzarr.convert.writing import write
-from gzarr.copying.planning import format_of
+from gzarr.copying.planning import TransferKeywords, format_of
 from gzarr.copying.report import TransferReport
-from gzarr.copying.settings import TransferKeywords
 from gzarr.copying.sources import Source, SourceTree
 from gzarr.copying.transfer import destination, transfer
 from gzarr.errors import CopyError

@@ -15,8 +15,8 @@ import numpy as np
 
 from gzarr.concurrency import new_lock
 from gzarr.convert.writing import in_place, node_of, of_files, replacing, write, write_regions
+from gzarr.copying.planning import TransferKeywords
 from gzarr.copying.report import TransferReport
-from gzarr.copying.settings import TransferKeywords
 from gzarr.copying.sources import from_array
 from gzarr.errors import CopyError
 from gzarr.hierarchy.array import Array

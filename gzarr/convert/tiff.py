@@ -14,9 +14,8 @@ import numpy as np
 from gzarr.api.open import open_array
 from gzarr.convert.writing import node_of, of_files, replacing, write
 from gzarr.copying.arrays import BUDGET_NBYTES
-from gzarr.copying.planning import axis_names
+from gzarr.copying.planning import TransferKeywords, axis_names
 from gzarr.copying.report import TransferReport
-from gzarr.copying.settings import TransferKeywords
 from gzarr.copying.sources import Source, SourceTree, from_array, of_file, on_host, reading, regular_grid
 from gzarr.errors import CopyError
 from gzarr.hierarchy.array import Array

@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 from gzarr.api.consolidated import consolidate_metadata
 from gzarr.api.open import open as open_node
 from gzarr.copying.arrays import BUDGET_NBYTES, CopyBlock, Route, copy_regions, decoding_route
-from gzarr.copying.planning import check_copy
+from gzarr.copying.planning import CopyKeywords, Settings, TransferKeywords, check_copy
 from gzarr.copying.report import TransferReport
-from gzarr.copying.settings import CopyKeywords, Settings, TransferKeywords
 from gzarr.copying.sources import Source, SourceTree, from_array, from_group, of_file, on_host, regular_grid
 from gzarr.copying.transfer import destination, transfer_tree
 from gzarr.errors import OVERWRITE, CopyError, GzarrError

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
-from gzarr.copying.arrays import CopyBlock, Route, copy_blocks, plan_route
+from gzarr.copying.arrays import BUDGET_NBYTES, CopyBlock, Route, copy_blocks, plan_route
 from gzarr.copying.report import ArrayReport
 from gzarr.copying.sources import Source, SourceTree
-from gzarr.errors import CopyError, MetadataError
+from gzarr.display.progress import ProgressLike
+from gzarr.errors import REPLACE, ChunkError, CopyError, MetadataError, StoreError
 from gzarr.hierarchy import new_metadata, new_nodes
 from gzarr.hierarchy.array import Array
+from gzarr.hierarchy.keywords import ChainKeywords, DatasetKeywords
 from gzarr.hierarchy.open_options import OpenedWith
 from gzarr.hierarchy.options import check_keywords
 from gzarr.hierarchy.presets import LAYOUT_KEYWORDS, layout_applies
@@ -26,9 +30,11 @@ from gzarr.indexing.keys import join_path
 from gzarr.metadata.conventions import in_format, split_names, stated_by, translate, with_names
 from gzarr.metadata.documents import read_node, write_node
 from gzarr.metadata.model import ArrayMeta, GroupMeta, ZarrFormat
-from gzarr.scale.blocks import BlockPlan
+from gzarr.metadata.occupied import MARK
+from gzarr.scale.blocks import BlockPlan, JobPart, parse_part
+from gzarr.scale.parts import remove_parts
 from gzarr.storage import MemoryStore
-from gzarr.storage.base import Store
+from gzarr.storage.base import Request, Store
 from gzarr.storage.foreign import is_transactional
 
 #: Objects that are looked at in each of many arrays.
@@ -255,3 +261,131 @@ def delete_objects(store: Store, job: Job) -> None:
     """Delete the stored objects of a new array."""
     coords = objects_stored(job.meta, store, job.path)
     store.delete_many([join_path(job.path, job.meta.keys.encode(c)) for c in coords])
+
+
+# -- the options of a copy ---------------------------------------------------------------------------------------------
+
+IfExists = Literal["raise", "replace", "skip"]
+
+
+class CopyKeywords(ChainKeywords, total=False):
+    """Keywords of `gzarr.create_array` for the arrays of a copy; what is not given is as in the source."""
+
+    chunks: Any
+    compressor: Any
+    fill_value: Any
+    order: Literal["C", "F"] | None
+    zarr_format: Literal[2, 3] | None
+    write_empty_chunks: bool | None
+
+
+class TransferKeywords(CopyKeywords, total=False):
+    """Keywords of `gzarr.transfer` that the functions of `gzarr.convert` pass on."""
+
+    path: str | None
+    each: Mapping[str, Mapping[str, Any]] | None
+    if_exists: IfExists
+    dry_run: bool
+    resume: Resume
+    progress: ProgressLike
+    budget_nbytes: int
+    on: Any
+    part: tuple[int, int] | None
+
+
+class Hdf5Keywords(DatasetKeywords, total=False):
+    """Keywords of ``h5py.Group.create_dataset`` for the datasets of a copy."""
+
+    chunks: Any
+    maxshape: Any
+
+
+class CopyMemberKeywords(CopyKeywords, Hdf5Keywords, total=False):
+    """Keywords of the function that creates the arrays of `gzarr.copy` in a group of gzarr or h5py."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How to copy; the parameters of `gzarr.transfer` that do not describe the new arrays."""
+
+    if_exists: IfExists = "raise"
+    dry_run: bool = False
+    resume: Resume = False
+    progress: ProgressLike = None
+    budget_nbytes: int = BUDGET_NBYTES
+    on: Any = None
+    part: JobPart | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "part", parse_part(self.part))
+        if self.part is not None:  # each process goes on with what the others have begun
+            object.__setattr__(self, "resume", self.resume or True)
+            if self.on is not None:
+                raise ValueError("on= and part= are two ways to use several machines; leave one of them away")
+            if self.if_exists == "replace":
+                raise ValueError("part= does not go with if_exists='replace', which would delete what others write")
+        if self.if_exists not in ("raise", "replace", "skip"):
+            raise ValueError(f"if_exists must be 'raise', 'replace' or 'skip', got {self.if_exists!r}")
+        if self.budget_nbytes < 1:
+            raise ValueError(f"budget_nbytes must be at least 1, got {self.budget_nbytes!r}")
+
+
+# -- copies that were not finished -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class UnfinishedMark:
+    """What is being copied.
+
+    Attributes
+    ----------
+    source : str
+        Name of the source.
+    run : object
+        What is copied and how (`gzarr.identity.runs.Run.to_json`).
+    failed : sequence of str
+        Chunks and files that could not be read: they may have been repaired when the copy goes on.
+    """
+
+    source: str
+    run: Any
+    failed: Sequence[str] = ()
+
+
+def read_mark(store: Store, path: str) -> UnfinishedMark | None:
+    """The mark at a place, or None. Raises CopyError if it cannot be read."""
+    if is_transactional(store):
+        return None
+    data = store.get_one(Request(join_path(path, MARK)))
+    if data is None:
+        return None
+    try:
+        stored = json.loads(bytes(data))
+        return UnfinishedMark(str(stored["source"]), stored.get("run"), stored.get("failed", ()))
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        raise CopyError(
+            f"{join_path(str(store), path)}: {MARK} is damaged: {error}; delete it, or copy with {REPLACE}"
+        ) from error
+
+
+def write_mark(store: Store, path: str, mark: UnfinishedMark) -> None:
+    """Write the mark at a place. What is committed at once needs none."""
+    if is_transactional(store):
+        return
+    store.set(join_path(path, MARK), json.dumps(asdict(mark)).encode())
+
+
+def note_failure(store: Store, path: str, mark: UnfinishedMark, error: Exception, files: Sequence[str]) -> None:
+    """Note what could not be read: a chunk, or one of several files."""
+    failed = [error.key] if isinstance(error, ChunkError) else [name for name in files if repr(name) in str(error)]
+    if failed and (len(files) > 1 or not files):
+        with suppress(StoreError, OSError):  # the other error is raised
+            write_mark(store, path, replace(mark, failed=(*mark.failed, *failed)))
+
+
+def remove_mark(store: Store, path: str) -> None:
+    """Remove the mark of a complete copy, and the notes of its parts."""
+    if is_transactional(store):
+        return
+    store.delete_many((join_path(path, MARK),))
+    remove_parts(store, path)

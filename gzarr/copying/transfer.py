@@ -2,7 +2,7 @@
 
 Everything is planned and checked before anything is written: the metadata of every new array, the room for it, and its
 route. Then the chunks of each array are written, followed by its metadata, and the groups last: what can be opened is
-complete (see `gzarr.copying.unfinished`).
+complete (see `gzarr.copying.planning`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,11 @@ from gzarr.backend import Backend
 from gzarr.copying import sources
 from gzarr.copying.arrays import BUDGET_NBYTES
 from gzarr.copying.planning import (
+    CopyKeywords,
+    IfExists,
     Job,
+    Settings,
+    UnfinishedMark,
     array_blocks,
     axis_names,
     begin_array,
@@ -25,15 +29,17 @@ from gzarr.copying.planning import (
     check_names,
     close_array,
     format_of,
+    note_failure,
     plan,
+    read_mark,
+    remove_mark,
     reported,
     run_of,
+    write_mark,
 )
 from gzarr.copying.report import TransferReport
-from gzarr.copying.settings import CopyKeywords, IfExists, Settings
 from gzarr.copying.sources import SourceTree
 from gzarr.copying.stores import opened
-from gzarr.copying.unfinished import UnfinishedMark, note_failure, read_mark, remove_mark, write_mark
 from gzarr.devices import backend_for
 from gzarr.display.progress import ProgressLike, counted
 from gzarr.errors import REPLACE, RESUME, SKIP, ContainsNodeError, CopyError, GzarrError

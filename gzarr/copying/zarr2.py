@@ -15,8 +15,16 @@ from typing import Any, Literal, Unpack
 
 from gzarr.copying import hdf5, sources
 from gzarr.copying.arrays import BUDGET_NBYTES, copy_regions, decoding_route
-from gzarr.copying.planning import array_blocks, begin_array, check_copy, close_array, delete_objects, plan
-from gzarr.copying.settings import CopyKeywords, CopyMemberKeywords
+from gzarr.copying.planning import (
+    CopyKeywords,
+    CopyMemberKeywords,
+    array_blocks,
+    begin_array,
+    check_copy,
+    close_array,
+    delete_objects,
+    plan,
+)
 from gzarr.copying.sources import Source, check_name, regular_grid
 from gzarr.copying.stores import Counts, Log, log_lines, summary
 from gzarr.copying.transfer import check_apart

@@ -59,9 +59,8 @@ from gzarr.indexing.selection import (
     normalize_vindex,
     split_fields,
 )
-from gzarr.metadata.documents import documents, expect_array, read_node
+from gzarr.metadata.documents import documents, expect_array, read_node, split_codecs
 from gzarr.metadata.model import ArrayMeta
-from gzarr.metadata.parts import split_codecs
 from gzarr.storage.base import Store
 from gzarr.tensors import dlpack
 

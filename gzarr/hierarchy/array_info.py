@@ -13,9 +13,8 @@ from gzarr.errors import ChunkError, CodecError
 from gzarr.hierarchy.node import GzarrArray
 from gzarr.hierarchy.resizing import objects_stored
 from gzarr.indexing.grid import Grid, RegularAxis, is_regular, nchunks
-from gzarr.metadata.documents import documents
+from gzarr.metadata.documents import documents, split_codecs
 from gzarr.metadata.model import ArrayMeta
-from gzarr.metadata.parts import split_codecs
 from gzarr.storage.wrappers import full_type_name, type_name
 
 

@@ -15,15 +15,14 @@ from typing import Any
 import numpy as np
 
 from gzarr import storage
-from gzarr.codecs.blosc import BloscCodec
 from gzarr.codecs.bytes import BytesCodec
 from gzarr.codecs.chain import complete, prepare
+from gzarr.codecs.compressors import BloscCodec, ZstdCodec
 from gzarr.codecs.registry import from_v2, parse_codec
 from gzarr.codecs.sharding import ShardingCodec
 from gzarr.codecs.spec import ArrayRepr, CodecSpec
 from gzarr.codecs.transpose import TransposeCodec
 from gzarr.codecs.vlen import VLenBytesCodec, VLenUTF8Codec
-from gzarr.codecs.zstd import ZstdCodec
 from gzarr.config import config
 from gzarr.dtypes import DataType, cast_fill, default_fill, fill_from_json, fill_to_json, from_v3, parse_dtype, to_v3
 from gzarr.errors import MetadataError

@@ -33,8 +33,8 @@ from gzarr.hierarchy.values import axis_names
 from gzarr.indexing.chunking import parse_shape
 from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.metadata.conventions import ATTRIBUTE
+from gzarr.metadata.documents import split_codecs
 from gzarr.metadata.model import ArrayMeta, GroupMeta
-from gzarr.metadata.parts import split_codecs
 from gzarr.storage.base import Store
 from gzarr.tensors import from_tensor, is_on_device, numpy_dtype
 

@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from gzarr.codecs.blosc import BloscCodec
+from gzarr.codecs.compressors import BloscCodec
 from gzarr.codecs.registry import parse_codec
 from gzarr.devices import gpu_has_dtype
 from gzarr.dtypes import parse_dtype

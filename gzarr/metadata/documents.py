@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import compress
 from typing import Any
 
+from gzarr.codecs.spec import CodecSpec
 from gzarr.errors import ArrayNotFoundError, ContainsArrayError, GroupNotFoundError, NodeNotFoundError
 from gzarr.errors.escaping import escaped
 from gzarr.indexing.keys import join_path
@@ -14,6 +15,7 @@ from gzarr.metadata.consolidated import refresh
 from gzarr.metadata.fields import dump_json, parse_json
 from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta, ZarrFormat
 from gzarr.metadata.occupied import occupant
+from gzarr.metadata.v2 import split_chain
 from gzarr.storage.base import Buffer, Request, Store
 from gzarr.storage.changing import change_object
 from gzarr.storage.invalidation import invalidate
@@ -381,3 +383,13 @@ def read_members(
 
 def _what(store: Store, key: str) -> str:
     return f"{store}: {escaped(key)}"
+
+
+def split_codecs(meta: ArrayMeta) -> tuple[tuple[CodecSpec, ...], CodecSpec | None, tuple[CodecSpec, ...]]:
+    """(filters, serializer, compressors) of the chunks: of those within a shard, if the array is sharded."""
+    if meta.zarr_format == 2:
+        filters, compressor = split_chain(meta.codecs)
+        return filters, None, () if compressor is None else (compressor,)
+    specs = meta.codecs if meta.sharding is None else meta.sharding.codecs
+    at = next((i for i, s in enumerate(specs) if s.kind in ("array_bytes", "any")), len(specs) - 1)
+    return specs[:at], specs[at], specs[at + 1 :]

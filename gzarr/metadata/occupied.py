@@ -10,7 +10,7 @@ from gzarr.indexing.keys import join_path
 from gzarr.storage.base import Request, Store
 from gzarr.storage.rules import DOCUMENTS
 
-#: Name of the object under the destination of a copy that has not finished: see `gzarr.copying.unfinished`.
+#: Name of the object under the destination of a copy that has not finished: see `gzarr.copying.planning`.
 MARK = "gzarr-unfinished-copy.json"
 #: Name of the object beside levels, or in an array, that are being computed: see `gzarr.images.pyramid.resuming`.
 PROGRESS = "gzarr-unfinished.json"

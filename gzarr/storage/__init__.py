@@ -33,11 +33,10 @@ if TYPE_CHECKING:
     from gzarr.storage.disk_cache import DiskCache
     from gzarr.storage.foreign import ZarrStore
     from gzarr.storage.fsspec import FsspecStore, FSStore
-    from gzarr.storage.http import HTTPStore
     from gzarr.storage.n5 import N5FSStore, N5Store
     from gzarr.storage.objects import ObjectStore
     from gzarr.storage.sqlite import SQLiteStore
-    from gzarr.storage.urls import StoreURL
+    from gzarr.storage.urls import HTTPStore, StoreURL
 
     GpuMemoryStore: type[MemoryStore]
     contains_array: Callable[..., bool]
@@ -60,11 +59,10 @@ _NAMES = {
     "gzarr.storage.disk_cache": "DiskCache",
     "gzarr.storage.foreign": "ZarrStore",
     "gzarr.storage.fsspec": "FSStore FsspecStore",
-    "gzarr.storage.http": "HTTPStore",
     "gzarr.storage.n5": "N5FSStore N5Store",
     "gzarr.storage.objects": "ObjectStore",
     "gzarr.storage.sqlite": "SQLiteStore",
-    "gzarr.storage.urls": "StoreURL",
+    "gzarr.storage.urls": "HTTPStore StoreURL",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
@@ -188,7 +186,7 @@ def _brought(value: Any, read_only: bool) -> Store | None:
             return LocalStore(value.root, read_only or value.read_only)  # the same files, with fewer steps
         return ZarrStore(value, read_only)
     if is_instance(value, "obstore.store", "HTTPStore"):
-        from gzarr.storage.http import HTTPStore
+        from gzarr.storage.urls import HTTPStore
 
         return HTTPStore(value, url=value.url)
     if is_instance(value, "obstore.store", *_OBSTORE):

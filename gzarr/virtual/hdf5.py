@@ -29,9 +29,8 @@ from gzarr.storage.extras import have
 from gzarr.storage.memory import MemoryStore
 from gzarr.virtual.documents import Codec, array_document, codec, group_document, has_one_order
 from gzarr.virtual.hdf5_files import OtherFiles, file_number
-from gzarr.virtual.lazy_tables import LazyTables
 from gzarr.virtual.netcdf4 import attributes_of, axes_of_variables, is_dimension
-from gzarr.virtual.store import Chunks, Contents, Reader
+from gzarr.virtual.store import Chunks, Contents, LazyTables, Reader
 from gzarr.virtual.table import INLINE, MISSING, ChunkTable, cut_run
 
 _DEFLATE, _SHUFFLE, _FLETCHER32, _BLOSC, _LZ4, _ZSTD = 1, 2, 3, 32001, 32004, 32015

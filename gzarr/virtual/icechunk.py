@@ -32,9 +32,8 @@ from gzarr.storage.local import LocalStore
 from gzarr.storage.urls import to_obstore
 from gzarr.storage.wrappers import read_only as as_read_only
 from gzarr.virtual.kerchunk import described_arrays
-from gzarr.virtual.lazy_tables import LazyTables
 from gzarr.virtual.places import Containers, allowed_places
-from gzarr.virtual.store import Contents, VirtualStore
+from gzarr.virtual.store import Contents, LazyTables, VirtualStore
 from gzarr.virtual.table import INLINE, ChunkTable
 
 _SCHEME = "icechunk://"

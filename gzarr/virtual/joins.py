@@ -31,8 +31,7 @@ from gzarr.storage.base import Buffer, Request, Store
 from gzarr.storage.tables import INLINE, MISSING, ChunkTable, Inline, chains_of
 from gzarr.storage.wrappers import seen_through
 from gzarr.virtual.agreement import Agreed, agree, decoded
-from gzarr.virtual.lazy_tables import LazyTables
-from gzarr.virtual.store import Chunks, Contents, Reader, VirtualStore
+from gzarr.virtual.store import Chunks, Contents, LazyTables, Reader, VirtualStore
 
 #: Numbers of chains that a column of bytes holds.
 _MAX_CHAINS = 256

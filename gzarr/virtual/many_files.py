@@ -20,8 +20,7 @@ from gzarr.metadata.conventions import described_in
 from gzarr.virtual.agreement import agree
 from gzarr.virtual.documents import group_document
 from gzarr.virtual.joins import Objects, alone, join
-from gzarr.virtual.lazy_tables import LazyTables
-from gzarr.virtual.store import Chunks, Contents, VirtualStore
+from gzarr.virtual.store import Chunks, Contents, LazyTables, VirtualStore
 
 
 def open_many(files: Any, dim: str, *, device: str | None = None, **kwargs: Any) -> Group:

@@ -27,8 +27,7 @@ from gzarr.storage.base import Buffer
 from gzarr.storage.wrappers import seen_through
 from gzarr.virtual.documents import group_document
 from gzarr.virtual.joins import Objects, chunks_of, with_one_chain
-from gzarr.virtual.lazy_tables import LazyTables
-from gzarr.virtual.store import Chunks, Contents, Reader, VirtualStore
+from gzarr.virtual.store import Chunks, Contents, LazyTables, Reader, VirtualStore
 from gzarr.virtual.tiff_metadata import Description
 
 #: Axes of images by other names that files have for them.

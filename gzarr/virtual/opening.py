@@ -13,8 +13,7 @@ from gzarr.storage import open_store
 from gzarr.storage.base import Request, Store, host_view
 from gzarr.virtual.hdf5 import find_in_hdf5
 from gzarr.virtual.hdf5_files import open_hdf5
-from gzarr.virtual.kerchunk import find_in_kerchunk, find_references
-from gzarr.virtual.kerchunk_parquet import METADATA, PARQUET, RECORD_SIZE, find_in_parquet
+from gzarr.virtual.kerchunk import METADATA, PARQUET, RECORD_SIZE, find_in_kerchunk, find_in_parquet, find_references
 from gzarr.virtual.places import Containers, allowed_places
 from gzarr.virtual.raw import MAGIC, find_in_fits, find_in_netcdf3, find_in_npy
 from gzarr.virtual.store import Contents, VirtualStore

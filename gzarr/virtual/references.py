@@ -34,7 +34,7 @@ from gzarr.storage.extras import require
 from gzarr.storage.foreign import ZarrStore
 from gzarr.storage.tables import INLINE, MISSING, ChunkTable
 from gzarr.virtual.joins import Objects, reader_of, same_when_read, table_of, with_one_chain
-from gzarr.virtual.kerchunk_parquet import METADATA, PARQUET, RECORD_SIZE
+from gzarr.virtual.kerchunk import METADATA, PARQUET, RECORD_SIZE
 
 #: Chunks in a file of references, as kerchunk has them.
 _RECORD_SIZE = 10_000

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from gzarr.concurrency import new_lock
 from gzarr.errors import CopyError, ReadOnlyError, ReplacedError, StoreError
 from gzarr.indexing.keys import Coords, KeyEncoding
 from gzarr.storage.base import Buffer, Request, Store, host_view, token_of
@@ -367,3 +368,32 @@ class _VirtualTables(Tables):
 
 
 _DEFAULT = KeyEncoding()
+
+
+# -- tables that are made when they are asked for ----------------------------------------------------------------------
+
+
+class LazyTables(Mapping[str, Chunks]):
+    """The tables of arrays by path, each made when it is first asked for: a hierarchy may have many arrays."""
+
+    def __init__(self, paths: Sequence[str], make: Callable[[str], Chunks]) -> None:
+        self._made: dict[str, Chunks | None] = dict.fromkeys(paths)
+        self._make, self._lock = make, new_lock()  # as tables number the objects that they share
+
+    def __getitem__(self, path: str) -> Chunks:
+        made = self._made[path]
+        if made is None:
+            with self._lock:
+                made = self._made[path]
+                if made is None:
+                    made = self._made[path] = self._make(path)
+        return made
+
+    def __contains__(self, path: object) -> bool:
+        return path in self._made
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._made)
+
+    def __len__(self) -> int:
+        return len(self._made)

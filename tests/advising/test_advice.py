@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import gzarr
-from gzarr.advising.chains import host_steps, specs_of
+from gzarr.advising.advice import host_steps, specs_of
 from gzarr.cli.main import main
 from gzarr.codecs.chain import prepare
 from gzarr.codecs.sharding import ShardingCodec

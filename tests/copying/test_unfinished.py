@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import gzarr
-from gzarr.copying.unfinished import MARK
+from gzarr.copying.planning import MARK
 from gzarr.errors import ArrayNotFoundError, ContainsNodeError, CopyError, NodeNotFoundError
 from gzarr.storage import LocalStore, MemoryStore
 

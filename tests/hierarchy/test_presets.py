@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gzarr
-from gzarr.codecs.blosc import BloscCodec
+from gzarr.codecs.compressors import BloscCodec
 from gzarr.codecs.sharding import ShardingCodec
 from gzarr.errors import MetadataError
 from gzarr.hierarchy.presets import (

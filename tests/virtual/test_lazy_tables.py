@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 
 import gzarr
-from gzarr.virtual.lazy_tables import LazyTables
-from gzarr.virtual.store import Reader
+from gzarr.virtual.store import LazyTables, Reader
 
 
 def test_a_table_is_made_once_and_one_at_a_time() -> None:

@@ -18,7 +18,7 @@ from numcodecs.lz4 import decompress as lz4_decompress
 from numcodecs.zstd import Zstd
 from numcodecs.zstd import decompress as zstd_decompress
 
-from gzarr.codecs.blosc import SHUFFLES
+from gzarr.codecs.compressors import SHUFFLES
 from gzarr.codecs.spec import BytesRepr, Codec, Step
 from gzarr.cpu.codecs.frames import content_size_or_none, decode_frames, size_bounds
 from gzarr.cpu.codecs.per_chunk import Bytes, Function, check_most, per_chunk, wrong_size

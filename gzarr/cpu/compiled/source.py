@@ -14,8 +14,8 @@ from numcodecs.lz4 import LZ4
 from numcodecs.zlib import Zlib
 from numcodecs.zstd import Zstd
 
-from gzarr.codecs.blosc import AUTO_SHUFFLE, BloscCodec
 from gzarr.codecs.bytes import BytesCodec
+from gzarr.codecs.compressors import AUTO_SHUFFLE, BloscCodec
 from gzarr.codecs.registry import registered_factory, to_numcodecs
 from gzarr.codecs.spec import ArrayRepr, Step, fill_of
 from gzarr.codecs.transpose import TransposeCodec

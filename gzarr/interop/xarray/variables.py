@@ -17,7 +17,7 @@ from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.lazy_views import LazyView
 from gzarr.hierarchy.threads import run_in_thread
 from gzarr.metadata.conventions import ATTRIBUTE, MASK, decode_mask
-from gzarr.metadata.parts import split_codecs
+from gzarr.metadata.documents import split_codecs
 
 
 class LazyArray(BackendArray):

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from gzarr.codecs.blosc import AUTO_SHUFFLE, SHUFFLES, BloscCodec
+from gzarr.codecs.compressors import AUTO_SHUFFLE, SHUFFLES, BloscCodec
 from gzarr.codecs.numcodecs import NumcodecsCodec
 from gzarr.codecs.spec import BytesRepr, Step
 from gzarr.cpu.codecs.compressors import MAX_TYPESIZE

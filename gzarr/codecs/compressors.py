@@ -1,4 +1,4 @@
-"""The ``blosc`` codec: a shuffle and one of six compressors, in blocks."""
+"""The compressors and the checksum of Zarr v3: gzip, zstd, Blosc and crc32c."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from gzarr.codecs.fields import check_choice, check_integer
-from gzarr.codecs.spec import BytesRepr, CompressorSpec, Repr, need_bytes
+from gzarr.codecs.fields import check_boolean, check_choice, check_integer
+from gzarr.codecs.spec import BytesRepr, CodecSpec, CompressorSpec, Kind, Repr, need_bytes
 
 CNAMES = ("lz4", "lz4hc", "blosclz", "snappy", "zlib", "zstd")
 #: Position is the number that blosc and Zarr v2 give the shuffle.
@@ -104,3 +104,120 @@ class BloscCodec(CompressorSpec):
         typesize = self.typesize or itemsize
         shuffle = self.shuffle or ("bitshuffle" if itemsize == 1 else "shuffle")
         return replace(self, typesize=typesize, shuffle=shuffle), BytesRepr()
+
+
+@dataclass(frozen=True, slots=True)
+class GzipCodec(CompressorSpec):
+    """Compress with gzip.
+
+    Parameters
+    ----------
+    level : int, default 5
+        From 0 (stored) to 9 (smallest).
+
+    Raises
+    ------
+    MetadataError
+        If the level is not an integer from 0 to 9.
+
+    Notes
+    -----
+    The name is ``gzip`` in Zarr v2 and v3. Runs on the CPU, and on a GPU unless a chunk has several members.
+
+    Source: Zarr v3 specification, "gzip codec"; RFC 1952.
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> array = gzarr.create_array(shape=1000, dtype="i4", compressors=gzarr.codecs.GzipCodec(level=1))
+    >>> array.compressors
+    (GzipCodec(level=1),)
+    """
+
+    level: int = 5
+
+    name = v2_id = "gzip"
+    v2_fields: ClassVar[Mapping[str, Any]] = {"level": 1}
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "level", check_integer(self.name, "level", self.level, 0, 9))
+
+
+#: Levels that libzstd accepts (ZSTD_minCLevel, ZSTD_maxCLevel).
+MIN_LEVEL, MAX_LEVEL = -131072, 22
+
+
+@dataclass(frozen=True, slots=True)
+class ZstdCodec(CompressorSpec):
+    """Compress with Zstandard.
+
+    Parameters
+    ----------
+    level : int, default 0
+        From 1 (fastest) to 22 (smallest). 0 is the library's default; negative levels are faster still.
+    checksum : bool, default False
+        Whether frames carry a checksum of their content.
+
+    Raises
+    ------
+    MetadataError
+        If a field has a bad value.
+
+    Notes
+    -----
+    The name is ``zstd`` in Zarr v2 and v3. Runs on the CPU, and on a GPU unless a frame omits its size or needs a
+    dictionary, or a chunk has several frames.
+
+    Source: Zarr v3 extensions, "zstd codec"; RFC 8878.
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> array = gzarr.create_array(shape=1000, dtype="i4", compressors=gzarr.codecs.ZstdCodec(level=3))
+    >>> array.compressors
+    (ZstdCodec(level=3, checksum=False),)
+    """
+
+    level: int = 0
+    checksum: bool = False
+
+    name = v2_id = "zstd"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "level", check_integer(self.name, "level", self.level, MIN_LEVEL, MAX_LEVEL))
+        object.__setattr__(self, "checksum", check_boolean(self.name, "checksum", self.checksum))
+
+    def to_v2(self) -> dict[str, Any]:
+        """Leave out a checksum of False: older readers refuse the field. See `CodecSpec.to_v2`."""
+        return {"id": self.v2_id, "level": self.level, **({"checksum": True} if self.checksum else {})}
+
+
+@dataclass(frozen=True, slots=True)
+class Crc32cCodec(CodecSpec):
+    """Append the CRC-32C (Castagnoli) of the data, in little-endian order, and verify it on reading.
+
+    Notes
+    -----
+    The name is ``crc32c`` in Zarr v2 and v3. Runs on the CPU and on a GPU.
+
+    Source: Zarr v3 specification, "crc32c codec"; RFC 3720, appendix B.4.
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> chain = [gzarr.codecs.ZstdCodec(), gzarr.codecs.Crc32cCodec()]
+    >>> gzarr.create_array(shape=1000, dtype="i4", compressors=chain).compressors
+    (ZstdCodec(level=0, checksum=False), Crc32cCodec())
+    """
+
+    name = "crc32c"
+    kind: ClassVar[Kind] = "bytes_bytes"
+
+    def to_v2(self) -> dict[str, Any]:
+        """Give numcodecs' codec of the same bytes, which Zarr v2 puts anywhere in a chain. See `CodecSpec.to_v2`."""
+        return {"id": self.name}
+
+    def resolve(self, decoded: Repr) -> tuple[Self, Repr]:
+        """Check that bytes go in; four more come out. See `CodecSpec.resolve`."""
+        size = need_bytes(self.name, decoded).nbytes
+        return self, BytesRepr(None if size is None else size + 4)
