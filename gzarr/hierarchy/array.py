@@ -65,6 +65,7 @@ from gzarr.storage.base import Store
 from gzarr.tensors import dlpack
 
 if TYPE_CHECKING:
+    from gzarr.chunk_io.chunk_cache import ChunkCache
     from gzarr.hierarchy.lazy_views import LazyView
     from gzarr.hierarchy.stats import Stats
 
@@ -1217,13 +1218,17 @@ class Array(Node[ArrayMeta]):
         hides = shape is not None or (self.read_only if read_only is None else read_only)
         return self._with(meta, read_only=hides, is_view=True, out_dtype=None)
 
-    def to(self, device: str | Backend, **options: Unpack[DeviceKeywords]) -> Self:
+    def to(
+        self, device: str | Backend, *, chunk_cache: ChunkCache | None = None, **options: Unpack[DeviceKeywords]
+    ) -> Self:
         """Return the same array with its reads on another device.
 
         Parameters
         ----------
         device : str
             "auto", "cpu", "cuda" or "cuda:N".
+        chunk_cache : ChunkCache, optional
+            Where decoded chunks are kept; by default what the array was opened with. On the CPU only.
         **options
             ``stream``, ``max_device_nbytes``, ``strict``, ``reader``: see `gzarr.devices.backend_for`.
 
@@ -1246,7 +1251,8 @@ class Array(Node[ArrayMeta]):
         >>> z.to("cpu").device
         'cpu'
         """
-        return self._with(self.metadata, self.opened_with.on(device, **options))
+        opened = self.opened_with.on(device, **options)
+        return self._with(self.metadata, opened if chunk_cache is None else opened._replace(chunk_cache=chunk_cache))
 
     def with_config(self, config: ArrayConfig | Mapping[str, Any]) -> Self:
         """Return the same array, read and written in another way.

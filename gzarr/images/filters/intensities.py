@@ -103,7 +103,7 @@ def threshold(
     out: Any,
     level: Literal["otsu", "li", "mean"] | float = "otsu",
     **kwargs: Unpack[BlockKeywords],
-) -> Array | Image:
+) -> Any:
     """Write a mask of what is brighter than a threshold: a number, or that of `find_threshold`.
 
     Parameters
@@ -136,7 +136,7 @@ def rescale_intensity(
     *,
     percentiles: tuple[float, float] = (0, 100),
     **kwargs: Unpack[BlockKeywords],
-) -> Array | Image:
+) -> Any:
     """Stretch intensities, as `skimage.exposure.rescale_intensity`.
 
     Parameters
@@ -178,7 +178,7 @@ def rescale_intensity(
     return map_blocks(_but_missing(stretch, image), image, out, **kwargs)
 
 
-def equalize(image: Array | Image, out: Any, **kwargs: Unpack[BlockKeywords]) -> Array | Image:
+def equalize(image: Array | Image, out: Any, **kwargs: Unpack[BlockKeywords]) -> Any:
     """Make all intensities equally frequent: the share of elements that are not brighter, as a float32 from 0 to 1.
 
     Parameters
@@ -202,9 +202,7 @@ def equalize(image: Array | Image, out: Any, **kwargs: Unpack[BlockKeywords]) ->
     return _mapped(image, out, values, share, np.dtype("f4"), kwargs)
 
 
-def match_histogram(
-    image: Array | Image, out: Any, like: Array | Image, **kwargs: Unpack[BlockKeywords]
-) -> Array | Image:
+def match_histogram(image: Array | Image, out: Any, like: Array | Image, **kwargs: Unpack[BlockKeywords]) -> Any:
     """Give an image the intensities of another one, as `skimage.exposure.match_histograms`.
 
     Parameters
@@ -232,9 +230,7 @@ def match_histogram(
     return _mapped(image, out, values, made, image.dtype, kwargs)
 
 
-def _mapped(
-    image: Array | Image, out: Any, values: Any, made: Any, dtype: np.dtype[Any], given: BlockKeywords
-) -> Array | Image:
+def _mapped(image: Array | Image, out: Any, values: Any, made: Any, dtype: np.dtype[Any], given: BlockKeywords) -> Any:
     """An image with other values in the place of some; between them, what lies between."""
 
     def mapped(block: Any) -> Any:
@@ -247,7 +243,7 @@ def _mapped(
 
 def flat_field(
     image: Array | Image, out: Any, flat: ArrayLike, dark: ArrayLike = 0, **kwargs: Unpack[BlockKeywords]
-) -> Array | Image:
+) -> Any:
     """Correct uneven light: ``(image - dark) / (flat - dark)``, times the mean of ``flat - dark``.
 
     Parameters
@@ -286,7 +282,7 @@ def flat_field(
     return map_blocks(correct, image, out, **kwargs)
 
 
-def subtract_background(image: Array | Image, out: Any, sigma: float, **kwargs: Unpack[BlockKeywords]) -> Array | Image:
+def subtract_background(image: Array | Image, out: Any, sigma: float, **kwargs: Unpack[BlockKeywords]) -> Any:
     """Subtract a background that is smooth: a Gaussian of the image, on the last two axes, as far as it is darker.
 
     Parameters

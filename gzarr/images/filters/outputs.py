@@ -116,9 +116,14 @@ class OutputKind(NamedTuple):
         """The array that lends chunks and codecs."""
         return self.template.levels[0] if isinstance(self.template, Image) else self.template
 
+    @property
+    def is_same(self) -> bool:
+        """Whether it is cut as that is."""
+        return self.axes == tuple(range(self.like.ndim)) and self.cell is None
+
     def keywords(self) -> dict[str, Any]:
         """The keywords that make level 0."""
-        given, same = self.like, self.axes == tuple(range(self.like.ndim)) and self.cell is None
+        given, same = self.like, self.is_same
         keywords: dict[str, Any] = {"shape": self.shape}
         if self.dtype != given.dtype or given.is_view or not same:
             name = "compressor" if given.zarr_format == 2 else "compressors"

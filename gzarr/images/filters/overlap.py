@@ -1,67 +1,51 @@
-"""`map_overlap` and `map_blocks`: a function applied to blocks of large arrays, with halos, in bounded memory."""
+"""`map_overlap` and `map_blocks`: a function applied to blocks of large arrays, with halos, in bounded memory.
+
+Theory of operation. A region of the result is made of the *core* of the inputs that lies under it, with its halo. Axes
+of the result are those of the inputs, in steps or multiples (`_Axis.scale`), or whole: of another length, or new ones.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from math import prod
-from typing import Any, TypedDict, Unpack
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
+from typing import Any, NamedTuple, Unpack
 
-import numpy as np
-
-from gzarr.cpu.threads import thread_count
-from gzarr.display.progress import ProgressLike, counted
+from gzarr.backend import Array as AnyArray
 from gzarr.dtypes import parse_dtype
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.options import check_keywords
-from gzarr.identity.runs import Resume, identify
-from gzarr.images.filters.inputs import Applied, check_result, computing, parse_block, parse_inputs
-from gzarr.images.filters.outputs import (
-    OutputKind,
-    check_output,
-    multiscale_like,
-    new_output,
-    output_build,
-    result_of,
-)
+from gzarr.images.filters.inputs import check_result, steps_of
+from gzarr.images.filters.results import Box, BoxMapping, ResultKeywords, on_device, write_results
 from gzarr.images.filters.where import telling
-from gzarr.images.halo.blockwise import BlockwiseJob, done_groups, run_blockwise
-from gzarr.images.halo.boundary import Depth, check_cval, parse_depths, parse_modes
-from gzarr.images.halo.choosing import make_plan, plan_again
-from gzarr.images.halo.dry_run import DryRun, dry_run
-from gzarr.images.halo.planning import BlockwisePlan, Bounds, Costs, Geometry
+from gzarr.images.halos import (
+    Depth,
+    Span,
+    axis_of,
+    boxes_of,
+    check_cval,
+    joined,
+    parse_depths,
+    parse_modes,
+    per_axis,
+    span_of,
+)
 from gzarr.images.image import Image
-from gzarr.images.pyramid.building import Build
-from gzarr.images.pyramid.cascade import unit_of
-from gzarr.images.pyramid.device_memory import left_nbytes
-from gzarr.images.pyramid.downsample import Method
-from gzarr.images.pyramid.levels import Factors
-from gzarr.images.pyramid.making import check_apart
-from gzarr.images.pyramid.recipes import Recipe
-from gzarr.images.shown import show_values
-from gzarr.images.tasks import limit_of, with_memory
-
-#: Blocks that are computed at once on a device: one while the one before is written.
-DEVICE_WORKERS = 2
-#: The part of the memory that is left to what waits for other blocks, of a pyramid: one of so many.
-_PENDING_SHARE = 8
+from gzarr.images.ome.axes import new_axis
+from gzarr.images.ome.transformations import Transformation
+from gzarr.indexing.keys import Coords
+from gzarr.indexing.regions import Region
 
 
-class BlockKeywords(TypedDict, total=False):
+class BlockKeywords(ResultKeywords, total=False):
     """Keywords of `map_overlap` that `map_blocks` takes."""
 
     block: Any
-    dtype: Any
-    max_nbytes: int | None
-    max_device_nbytes: int | None
-    levels: int | None
-    factors: Factors
-    method: Method | None
-    skip: Any
-    resume: Resume
-    overwrite: bool
-    progress: ProgressLike
-    device: str | None
+    scale: Any
+    out_shape: Any
+    out_axes: Any
+    keeps_fill: bool
 
 
 def map_overlap(
@@ -73,18 +57,12 @@ def map_overlap(
     *,
     cval: Any = 0,
     block: Any = None,
-    dtype: Any = None,
-    max_nbytes: int | None = None,
-    max_device_nbytes: int | None = None,
-    levels: int | None = None,
-    factors: Factors = None,
-    method: Method | None = None,
-    skip: Any = None,
-    resume: Resume = False,
-    overwrite: bool = False,
-    progress: ProgressLike = None,
-    device: str | None = None,
-) -> Array | Image:
+    scale: Any = 1,
+    out_shape: Mapping[Any, int] | None = None,
+    out_axes: Sequence[Any] | None = None,
+    keeps_fill: bool = False,
+    **kwargs: Unpack[ResultKeywords],
+) -> Any:
     """Apply a function to blocks of an array that overlap, and store the results: filters of arrays of any size.
 
     The result is that of the function applied to the whole array, if no element of it depends on elements further away
@@ -93,14 +71,17 @@ def map_overlap(
     Parameters
     ----------
     func : callable
-        Called with a block of every input, with its halo: NumPy arrays, or CuPy arrays on a device, which must not be
-        changed. Returns an array of their shape. Several threads call it at once, and it is called on one block first,
-        to see how much memory it needs. If it has a parameter ``where``, it is told where the block lies: see `Where`.
+        Called with a block of every input, with its halo: NumPy arrays, or CuPy arrays on a device. Returns an array of
+        their shape; for several outputs a tuple of arrays. Several threads call it at once, and it is called on one
+        block first, to see how much memory it needs. If it has a parameter ``where``, it is told where the block lies:
+        see `Where`.
     inputs : Array, Image or sequence of these
-        The arrays, of one shape; of an image, level 0. Data types and chunks may differ.
+        The arrays; of an image, level 0. Others than the first may have fewer axes, or axes of one element, as NumPy
+        broadcasts them, or be smaller levels of it, whose elements are repeated. Data types and chunks may differ.
     out : Array, Image, path or Store
         Where the result is stored. Of an image, all levels are made in the same pass. A path makes an array or an image
-        like the first input, with its chunks, shards and compressors; None makes it in memory.
+        like the first input, with its chunks, shards and compressors; None makes it in memory. A list of these for a
+        function that returns a tuple.
     depth : int, sequence or mapping
         Elements that a block reaches into its neighbours: for all axes, for each in turn, or by name or number of the
         axis, otherwise 0. A pair gives those before and after. They may be more than the axis has.
@@ -111,6 +92,16 @@ def map_overlap(
         The value of "constant".
     block : int, sequence or mapping, optional
         Shape of the blocks, without halos, where the function works best on some shape.
+    scale : float, sequence or mapping
+        Elements of the result for one of the input, along each axis: whole numbers, or parts such as 1/2. The function
+        then returns a block that is so much larger or smaller.
+    out_shape : mapping, optional
+        Lengths of axes of the result, by name or number of the axis. Blocks have all of such an axis.
+    out_axes : sequence, optional
+        The axes of the result, by name or number. Blocks have all of an axis that is left out, and the function returns
+        an array without it. New names are new axes, whose lengths ``out_shape`` has.
+    keeps_fill : bool
+        Whether the function makes nothing but the fill value of it, so that chunks that are not stored cost nothing.
     dtype : dtype-like, optional
         Data type of the array that a path makes. By default that of what the function returns.
     max_nbytes : int, optional
@@ -140,7 +131,7 @@ def map_overlap(
     Returns
     -------
     Array or Image
-        The output.
+        The output, or a list of them.
 
     Raises
     ------
@@ -163,135 +154,232 @@ def map_overlap(
     array([[ 0,  1,  3,  5],
            [ 8,  9, 11, 13],
            [16, 17, 19, 21]])
+
+    The mean of an axis, which the result lacks, and two results at once:
+
+    >>> gzarr.images.map_overlap(lambda x: x.mean(1), z, None, 0, out_axes=[0])[...]
+    array([1.5, 5.5, 9.5])
+    >>> low, high = gzarr.images.map_blocks(lambda x: (x < 6, x > 6), z, [None, None])
+    >>> int(low[...].sum()), int(high[...].sum())
+    (6, 5)
     """
-    given = parse_inputs("map_overlap", func, inputs, device, max_device_nbytes)
-    first = given.sources[0]
-    depths = parse_depths(depth, first.ndim, given.axes)
-    modes = parse_modes(boundary, first.ndim, given.axes)
-    check_cval(cval, [source.dtype for source in given.sources], modes)
-    wanted = None if block is None else parse_block(block, given)
-    recipe = Recipe(
-        levels,
-        factors,
-        method,
-        left_nbytes(first.backend, max_nbytes, max_device_nbytes),
-        resume,
-        overwrite,
-        progress,
-        skip=skip,
-        name=given.name,
-        run=identify(
-            given.name,
-            resume,
-            functions={"func": func},
-            inputs={str(number): source for number, source in enumerate(given.sources)},
-            arguments={
-                "depth": depths,
-                "boundary": modes,
-                "cval": cval,
-                "dtype": dtype and str(parse_dtype(dtype).dtype),
-            },
+    check_keywords(kwargs, ResultKeywords, map_overlap)
+    if not callable(func):
+        raise TypeError(f"map_overlap: func must be callable, got {type(func).__name__}")
+    given: list[Any] = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
+    if not given:
+        raise ValueError("map_overlap: there is no input")
+    sources = on_device("map_overlap", given, kwargs.get("device"), kwargs.get("max_device_nbytes"))
+    first, template = sources[0], given[0]
+    if not first.ndim:
+        raise ValueError(f"map_overlap: {first.store_path} has no axes")
+    names = template.axes if isinstance(template, Image) else first.dimension_names
+    depths, modes = parse_depths(depth, first.ndim, names), parse_modes(boundary, first.ndim, names)
+    check_cval(cval, [source.dtype for source in sources], modes)
+    axes = _axes_of(first, names, scale, dict(out_shape or {}), out_axes)
+    wanted = None if block is None else _parse_block(block, axes, names)
+    steps = [steps_of("map_overlap", source, first) for source in sources]
+    blocks = _Blocks(telling(func, template), first.shape, steps, depths, modes, cval, axes)
+    dtype = kwargs.get("dtype") and parse_dtype(kwargs["dtype"]).dtype
+    for axis in axes:
+        if axis.source is not None and any(n * axis.scale % 1 for n in depths[axis.source]):
+            raise ValueError(
+                f"map_overlap: depth {depth!r} must be a multiple of {1 / axis.scale} where scale= is less than 1"
+            )
+    halo = tuple(0 if axis.source is None else int(max(depths[axis.source]) * axis.scale) for axis in axes)
+    changed = any(axis.source != n or axis.length != first.shape[n] for n, axis in enumerate(axes))
+    unit = tuple(axis.length if axis.is_whole else 1 for axis in axes)
+    mapping = BoxMapping(
+        name="map_overlap",
+        sources=sources,
+        template=template,
+        shape=tuple(axis.length for axis in axes),
+        boxes=blocks.boxes,
+        compute=blocks.compute,
+        axes=tuple(axis.source for axis in axes),
+        dtype=dtype,
+        placed=_placed(template, axes) if changed and isinstance(template, Image) else None,
+        new_axes=[new_axis(axis.name) for axis in axes if axis.source is None and axis.name],
+        kept_channels=() if changed and any(axis.is_channel(template) for axis in axes) else None,
+        chunk=tuple(
+            1 if axis.is_whole or halo[n] else max(ceil(first.chunks[axis.source] * axis.scale), 1)  # type: ignore[index]
+            for n, axis in enumerate(axes)
         ),
+        halo=halo if any(halo) else (),
+        functions={"func": func},
+        arguments={"depth": depths, "boundary": modes, "cval": cval, "axes": [str(axis) for axis in axes]},
+        keeps_fill=keeps_fill,
+        unit=wanted or (unit if any(axis.is_whole for axis in axes) else None),
+        block=wanted,
+        casts=False,
     )
-    if skip is not None and not isinstance(out, Image) and not isinstance(given.template, Image):
-        raise ValueError(f"{given.name}: skip= is of the pyramid of an image, but the output is an array; leave it out")
-    output = out if isinstance(out, (Array, Image)) else None
-    if output is not None:
-        check_output(given.name, output, first.shape, given.sources)
-    for source in given.sources if output is None and overwrite else ():
-        check_apart(source, out)
-    trial = None if 0 in first.shape else dry_run(_trying(given, depths), given.sources, depths)
-    stored = _dtype_of(given, trial, dtype) if output is None else output.dtype
-    geometry = Geometry(
-        shape=first.shape, depth=depths, modes=modes, factors=(1,) * first.ndim, unit=unit_of(first), cval=cval
+    several = isinstance(out, (list, tuple))
+    made = write_results(mapping, list(out) if several else [out], kwargs)
+    return made if several else made[0]
+
+
+class _Axis(NamedTuple):
+    """An axis of the result.
+
+    Attributes
+    ----------
+    source : int or None
+        The axis of the first input that it is; None for a new one.
+    length : int
+        How long it is.
+    scale : Fraction
+        Elements of the result for one of the input.
+    is_whole : bool
+        Whether each block has all of it, and of the axis of the input.
+    name : str or None
+        Of a new one.
+    """
+
+    source: int | None
+    length: int
+    scale: Fraction = Fraction(1)
+    is_whole: bool = False
+    name: str | None = None
+
+    def core(self, part: slice, size: int) -> tuple[int, int]:
+        """The elements of the input under a part of the result."""
+        if self.is_whole:
+            return 0, size
+        return int(part.start / self.scale), min(ceil(part.stop / self.scale), size)
+
+    def is_channel(self, template: Array | Image) -> bool:
+        """Whether it is an axis of channels of which there are others than in the input."""
+        if not isinstance(template, Image) or self.source is None or self.length == template.shape[self.source]:
+            return False
+        return template.metadata.axes[self.source].type == "channel"
+
+
+def _axes_of(
+    first: Array, names: Sequence[str | None] | None, scale: Any, lengths: dict[Any, int], out_axes: Any
+) -> tuple[_Axis, ...]:
+    """The axes of the result. Raises: ValueError."""
+    scales = [Fraction(one).limit_denominator(1 << 20) for one in per_axis(scale, "scale", first.ndim, names, 1)]
+    for one in scales:
+        if one <= 0 or 1 not in (one.numerator, one.denominator):
+            raise ValueError(f"map_overlap: scale={scale!r} must be whole numbers, or parts such as 1/2")
+    known = {
+        axis_of(key, "out_shape", first.ndim, names): key for key in lengths if key in (names or range(first.ndim))
+    }
+    axes = []
+    for key in range(first.ndim) if out_axes is None else out_axes:
+        if isinstance(key, str) and key not in (names or ()):
+            if key not in lengths:
+                raise ValueError(
+                    f"map_overlap: the new axis {key!r} of out_axes needs a length: out_shape={{{key!r}: n}}"
+                )
+            axes.append(_Axis(None, int(lengths[key]), is_whole=True, name=key))
+            continue
+        axis = axis_of(key, "out_axes", first.ndim, names)
+        n = first.shape[axis]
+        whole = axis in known and int(lengths[known[axis]]) != n
+        axes.append(_Axis(axis, int(lengths[known[axis]]) if whole else ceil(n * scales[axis]), scales[axis], whole))
+    return tuple(axes)
+
+
+def _placed(template: Image, axes: Sequence[_Axis]) -> Transformation:
+    """Where the voxels of the result lie."""
+    scale, moved = template.metadata.transformation(0)
+    made = []
+    for axis in axes:
+        if axis.source is None:
+            made.append((1.0, 0.0))
+            continue
+        step = template.shape[axis.source] / axis.length if axis.is_whole else float(1 / axis.scale)
+        made.append((scale[axis.source] * step, moved[axis.source] + scale[axis.source] * (step - 1) / 2))
+    return Transformation(tuple(one for one, _ in made), tuple(one for _, one in made))
+
+
+def _parse_block(block: Any, axes: Sequence[_Axis], names: Sequence[str | None] | None) -> Coords:
+    """The shape of blocks that is asked for. Raises: ValueError."""
+    named = [axis.name if axis.source is None else (names[axis.source] if names else None) for axis in axes]
+    sizes = per_axis(block, "block", len(axes), named, None)
+    shape = tuple(
+        axis.length if size is None or axis.is_whole else min(int(size), axis.length)
+        for size, axis in zip(sizes, axes, strict=True)
     )
-    if trial is not None:
-        check_result(trial.result, trial.shape, stored, f"{given.name}: func", "the trial")
-    if output is None:
-        if trial is not None:  # nothing is created that cannot be filled
-            _plan(given, geometry, trial, stored, recipe.max_nbytes, wanted)
-        kind = OutputKind(
-            given.template, stored, first.shape, tuple(range(first.ndim)), multiscale_like(given.template, stored)
-        )
-        output = new_output(kind, out, recipe)
-    output = output.to(first.backend)
-    if trial is None:
-        return output
-    build = output_build(output, recipe)
-    with build.writing():
-        _fill(given, build, replace(geometry, unit=build.cascade.unit), trial, wanted)
-    made = result_of(build)
-    return show_values(made, missing=build.cascade.missing[0]) if isinstance(made, Image) else made
+    if min(shape) < 1 and min(axis.length for axis in axes):
+        raise ValueError(f"block {block!r} must be of positive integers")
+    return shape
 
 
-def _trying(given: Applied, depths: Sequence[Depth]) -> Callable[..., Any]:
-    """The function, called with the block at the begin of the array."""
-    call = telling(given.func, given.template)
+@dataclass(frozen=True)
+class _Blocks:
+    """Blocks of the inputs with their halos, and what a function makes of them.
 
-    def trying(*blocks: Any) -> Any:
-        return call(
-            tuple(slice(d.before, n - d.after) for n, d in zip(blocks[0].shape, depths, strict=True)), depths, *blocks
-        )
+    Attributes
+    ----------
+    call : callable
+        The function, of a region, a halo and blocks.
+    shape : tuple of int
+        Of the first input.
+    steps : sequence of tuple
+        For each input, `steps_of`.
+    depths, modes, cval
+        How blocks reach into their neighbours, and past the ends.
+    axes : tuple of _Axis
+        Of the result.
+    """
 
-    return trying
+    call: Callable[..., Any]
+    shape: Coords
+    steps: Sequence[tuple[int, ...]]
+    depths: Sequence[Depth]
+    modes: Sequence[str]
+    cval: Any
+    axes: tuple[_Axis, ...]
 
+    def cores(self, region: Region) -> list[tuple[int, int]]:
+        """What lies under a region of the result, for each axis of the input."""
+        cores = [(0, n) for n in self.shape]
+        for axis, part in zip(self.axes, region, strict=True):
+            if axis.source is not None:
+                cores[axis.source] = axis.core(part, self.shape[axis.source])
+        return cores
 
-def _fill(given: Applied, build: Build, geometry: Geometry, trial: DryRun, block: tuple[int, ...] | None) -> None:
-    """Compute everything that is not done. block: the shape of blocks, if it is given."""
-    target, cascade, max_nbytes = build.levels[0], build.cascade, build.recipe.max_nbytes
-    pending = 0 if build.multiscale is None else limit_of(max_nbytes) // _PENDING_SHARE
-    costs, plan = _plan(given, geometry, trial, target.dtype, max_nbytes, block, pending)
-    marks = build.begin(plan.to_json())
-    if marks.n_done:
-        grids = [source.metadata.chunk_grid for source in given.sources]
-        plan = plan_again(geometry, grids, costs, marks.plan)
-    limit = limit_of(max_nbytes, plan.nbytes + pending)
-    name = with_memory(str(target.store_path), max_nbytes, limit)
-    with counted(build.recipe.progress, target.nbytes) as add:
+    def spans(self, region: Region) -> list[list[Span]]:
+        """What is read of each input."""
+        along = list(zip(self.cores(region), self.depths, self.shape, self.modes, strict=True))
+        return [
+            [
+                span_of(*core, depth, n, mode, step) if step else Span([slice(0, 1)])
+                for (core, depth, n, mode), step in zip(along[len(along) - len(steps) :], steps, strict=True)
+            ]
+            for steps in self.steps
+        ]
 
-        def tell(group: Bounds) -> None:
-            add(prod(stop - start for start, stop in group) * target.itemsize, name)
+    def boxes(self, region: Region) -> list[Box]:
+        """What is read, as `BoxMapping` has it."""
+        return [(n, box) for n, spans in enumerate(self.spans(region)) for box in boxes_of(spans)]
 
-        job = BlockwiseJob(
-            sources=given.sources,
-            compute=computing(given, geometry.depth, target.dtype),
-            put=cascade.put,
-            geometry=geometry,
-            costs=costs,
-            plan=plan,
-            dtype=target.dtype,
-            max_nbytes=limit,
-            pending=lambda: cascade.pending_nbytes,
-            marks=marks,
-            tell=tell,
-        )
-        done = done_groups(job) if marks.n_done else []
-        for group in done:
-            tell(group)
-        build.restore([tuple(slice(*bounds) for bounds in group) for group in done])
-        run_blockwise(job)
-
-
-def _plan(
-    given: Applied,
-    geometry: Geometry,
-    trial: DryRun,
-    dtype: np.dtype[Any],
-    max_nbytes: int | None,
-    block: tuple[int, ...] | None,
-    pending: int = 0,
-) -> tuple[Costs, BlockwisePlan]:
-    """Plan the blocks. pending: bytes of memory for other things. Raises: ValueError if what is left is too little."""
-    costs = Costs(
-        itemsizes=tuple(source.itemsize for source in given.sources),
-        out_itemsize=dtype.itemsize,
-        block_nbytes=trial.block_nbytes,
-        workers=thread_count() if given.on_host else DEVICE_WORKERS,
-        windows=2 if given.reads_ahead else 1,
-        max_nbytes=limit_of(max_nbytes) - pending,
-        grows=max_nbytes is None,
-    )
-    return costs, make_plan(geometry, [source.metadata.chunk_grid for source in given.sources], costs, block)
+    def compute(self, region: Region, boxes: Sequence[Box], parts: list[AnyArray]) -> Any:
+        """The block of the result, of each output."""
+        views = []
+        for n, spans in enumerate(self.spans(region)):
+            view = joined(
+                spans, [part for (source, _), part in zip(boxes, parts, strict=True) if source == n], self.cval
+            )
+            views.append(view.reshape((1,) * (len(self.shape) - view.ndim) + view.shape))
+        parts.clear()
+        cores = self.cores(region)
+        shape, inner = [], []
+        for axis, part in zip(self.axes, region, strict=True):
+            if axis.is_whole or axis.source is None:
+                shape.append(axis.length)
+                inner.append(slice(None))
+                continue
+            depth, (start, stop) = self.depths[axis.source], cores[axis.source]
+            low = (depth.before - start) * axis.scale + part.start
+            shape.append(ceil((stop - start + sum(depth)) * axis.scale))
+            inner.append(slice(int(low), int(low) + part.stop - part.start))
+        made = self.call(tuple(slice(*core) for core in cores), self.depths, *views)
+        for one in made if isinstance(made, tuple) else (made,):
+            check_result(one, tuple(shape), "map_overlap: func")
+        return tuple(one[tuple(inner)] for one in made) if isinstance(made, tuple) else made[tuple(inner)]
 
 
 def map_blocks(
@@ -299,7 +387,7 @@ def map_blocks(
     inputs: Array | Image | Sequence[Array | Image],
     out: Any,
     **kwargs: Unpack[BlockKeywords],
-) -> Array | Image:
+) -> Any:
     """Apply a function to blocks of an array, element by element say, and store the results.
 
     Parameters
@@ -328,11 +416,3 @@ def map_blocks(
     """
     check_keywords(kwargs, BlockKeywords, map_blocks)
     return map_overlap(func, inputs, out, 0, **kwargs)
-
-
-def _dtype_of(given: Applied, trial: DryRun | None, dtype: Any) -> np.dtype[Any]:
-    """Data type of a new output."""
-    if dtype is not None:
-        return parse_dtype(dtype).dtype
-    made: np.dtype[Any] = given.sources[0].dtype if trial is None else getattr(trial.result, "dtype", np.dtype("f8"))
-    return made

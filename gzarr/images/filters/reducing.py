@@ -11,7 +11,7 @@ from gzarr.hierarchy.missing import fold_present, missing_of
 from gzarr.hierarchy.reductions import MAX_NBYTES, fold_along
 from gzarr.images.filters.alike import Alike
 from gzarr.images.filters.inputs import arrays_of
-from gzarr.images.halo.boundary import axis_of
+from gzarr.images.halos import axis_of
 from gzarr.images.image import Image
 
 P = TypeVar("P")

@@ -8,9 +8,11 @@ pass. Where nothing is stored of the boxes, and the function keeps the fill valu
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from itertools import product
 from math import ceil, prod
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 
@@ -20,6 +22,8 @@ from gzarr.backend import Backend
 from gzarr.display.progress import ProgressLike
 from gzarr.hierarchy.array import Array
 from gzarr.identity.runs import Resume, identify
+from gzarr.images.blocks import start_of
+from gzarr.images.filters.inputs import check_result
 from gzarr.images.filters.outputs import (
     OutputKind,
     check_output,
@@ -28,19 +32,20 @@ from gzarr.images.filters.outputs import (
     output_build,
     result_of,
 )
-from gzarr.images.halo.dry_run import ASSUMED, N_ELEMENTS
+from gzarr.images.halos import chunk_cache
 from gzarr.images.image import Image
 from gzarr.images.ome.axes import ImageAxis
 from gzarr.images.ome.documents import Multiscale
 from gzarr.images.ome.transformations import Transformation
 from gzarr.images.pyramid.building import BlockSource, fill
-from gzarr.images.pyramid.device_memory import left_nbytes, sharing
+from gzarr.images.pyramid.cascade import unit_of
+from gzarr.images.pyramid.device_memory import ASSUMED, N_ELEMENTS, left_nbytes, sharing
 from gzarr.images.pyramid.downsample import Method, resident
 from gzarr.images.pyramid.levels import Factors
 from gzarr.images.pyramid.making import check_apart
 from gzarr.images.pyramid.recipes import Recipe
 from gzarr.images.pyramid.stored_chunks import StoredChunks, same_fill
-from gzarr.images.pyramid.units import Units
+from gzarr.images.pyramid.units import Cells, Units, plan_units
 from gzarr.images.shown import show_values
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.regions import Region
@@ -82,7 +87,7 @@ class BoxMapping:
     boxes : callable
         Given a region of the result, returns the boxes that it is made of.
     compute : callable
-        Given the region, the boxes and their elements, returns the block.
+        Given the region, the boxes and their elements, returns the block; of several outputs, one for each.
     axes : tuple of int or None
         For each axis of the result, that of the template; by default the same ones.
     dtype : dtype or None
@@ -103,6 +108,12 @@ class BoxMapping:
         Chunks of a new output; by default those of the template.
     needs : callable, optional
         As ``boxes``, if `compute` reads more than these.
+    unit : tuple of int, optional
+        Blocks are multiples of it, from the begin on; by default of ``cell``.
+    block : tuple of int, optional
+        Regions are computed in parts of this shape.
+    casts : bool
+        Whether blocks of another data type than the output are cast; otherwise they are refused.
     """
 
     name: str
@@ -123,22 +134,63 @@ class BoxMapping:
     keeps_fill: bool = False
     cell: Coords | None = None
     needs: Callable[[Region], Sequence[Box]] | None = None
+    unit: Coords | None = None
+    block: Coords | None = None
+    casts: bool = True
 
     @property
     def backend(self) -> Backend:
         """Where blocks are computed."""
         return self.sources[0].backend
 
-    def produce(self, region: Region) -> Any:
-        """The block of a region."""
-        boxes = self.boxes(region)
+    def produce(self, region: Region) -> list[AnyArray]:
+        """The block of a region, for each output."""
+        parts = [region]
+        if self.block is not None:
+            cuts = [
+                [slice(at, min(at + n, part.stop)) for at in range(part.start, part.stop, n)]
+                for part, n in zip(region, self.block, strict=True)
+            ]
+            parts = list(product(*cuts))
+        made: list[AnyArray] = []
+        for part in parts:
+            blocks = self._produced(part)
+            if len(parts) == 1:
+                return blocks
+            made = made or [self.backend.empty(tuple(p.stop - p.start for p in region), b.dtype) for b in blocks]
+            for whole, block in zip(made, blocks, strict=True):
+                place = [slice(p.start - r.start, p.stop - r.start) for p, r in zip(part, region, strict=True)]
+                whole[tuple(place)] = block
+        return made
+
+    def _produced(self, region: Region) -> list[AnyArray]:
+        boxes, shape = self.boxes(region), tuple(part.stop - part.start for part in region)
         try:
             made = self.compute(region, boxes, read_many([(self.sources[n], box) for n, box in boxes]))
+            blocks = [resident(self.backend, one) for one in (made if isinstance(made, tuple) else (made,))]
+            for block in blocks:
+                check_result(block, shape, f"{self.name}: a block")
         except Exception as error:
             where = ", ".join(f"{part.start}:{part.stop}" for part in region)
             error.add_note(f"{self.name}: in the block [{where}] of the result")
             raise
-        return resident(self.backend, made)
+        return blocks
+
+    def cast(self, block: AnyArray, dtype: np.dtype[Any]) -> AnyArray:
+        """A block in the data type of the output. Raises: ValueError."""
+        if block.dtype != dtype and not self.casts:
+            raise ValueError(
+                f"{self.name}: func returned {block.dtype}, but the output is of {dtype}; convert the result, as by "
+                "result.astype, or give dtype= and a path"
+            )
+        return block.astype(dtype, copy=False)
+
+    def middle(self, shape: Sequence[int]) -> Region:
+        """A region in the middle of the result, of whole units and about of a shape."""
+        units = self.unit or self.cell or (1,) * len(self.shape)
+        starts = [max(n - s, 0) // 2 // u * u for n, s, u in zip(self.shape, shape, units, strict=True)]
+        each = zip(starts, shape, units, self.shape, strict=True)
+        return tuple(slice(at, min(at + -(-s // u) * u, n)) for at, s, u, n in each)
 
     def nbytes(self, region: Region) -> int:
         """Bytes of the boxes of a region."""
@@ -195,21 +247,26 @@ def on_device(
 
 
 def write_result(mapping: BoxMapping, out: Any, given: ResultKeywords) -> Array | Image:
-    """Compute a result and write it.
+    """Compute a result and write it: `write_results` of one output."""
+    return write_results(mapping, [out], given)[0]
+
+
+def write_results(mapping: BoxMapping, places: Sequence[Any], given: ResultKeywords) -> list[Array | Image]:
+    """Compute results and write them.
 
     Parameters
     ----------
     mapping : BoxMapping
-        How it is made.
-    out : Array, Image, path or Store
-        Where it goes: see `gzarr.images.map_overlap`.
+        How they are made.
+    places : sequence of Array, Image, path or Store
+        Where they go: see `gzarr.images.map_overlap`.
     given : mapping
         The keywords of the call.
 
     Returns
     -------
-    Array or Image
-        The output.
+    list of Array or Image
+        The outputs.
 
     Raises
     ------
@@ -219,15 +276,28 @@ def write_result(mapping: BoxMapping, out: Any, given: ResultKeywords) -> Array 
         If an output has another shape or is an input, or ``max_nbytes`` is too little.
     """
     recipe = _recipe(mapping, given)
-    if isinstance(out, (Array, Image)):
-        check_output(mapping.name, out, mapping.shape, mapping.sources)
-    elif recipe.overwrite:
-        for source in mapping.sources:
-            check_apart(source, out)
-    dtype, per_byte = _tried(mapping, given)
-    made = out if isinstance(out, (Array, Image)) else new_output(mapping.kind(dtype), out, recipe)
-    made = made.to(mapping.backend)
-    return made if 0 in mapping.shape else _filled(mapping, made, recipe, per_byte)
+    for place in places:
+        if isinstance(place, (Array, Image)):
+            check_output(mapping.name, place, mapping.shape, mapping.sources)
+        elif recipe.overwrite:
+            for source in mapping.sources:
+                check_apart(source, place)
+    trial = _tried(mapping, given, len(places))
+    kinds = [mapping.kind(dtype) for dtype in trial.dtypes]
+    for place, kind, dtype in zip(places, kinds, trial.made, strict=True):
+        existing = isinstance(place, (Array, Image))
+        mapping.cast(np.empty(0, dtype), place.dtype if existing else kind.dtype)
+        if recipe.skip is not None and not isinstance(place, Image) and (existing or kind.multiscale is None):
+            raise ValueError(
+                f"{mapping.name}: skip= is of the pyramid of an image, but the output is an array; leave it out"
+            )
+        if not existing and 0 not in mapping.shape:  # nothing is created that cannot be filled
+            plan_units(_least(mapping, kind, trial), recipe.max_nbytes, 1)
+    outputs = [
+        (place if isinstance(place, (Array, Image)) else new_output(kind, place, recipe)).to(mapping.backend)
+        for place, kind in zip(places, kinds, strict=True)
+    ]
+    return outputs if 0 in mapping.shape else _filled(mapping, outputs, recipe, trial)
 
 
 def _recipe(mapping: BoxMapping, given: ResultKeywords) -> Recipe:
@@ -245,51 +315,88 @@ def _recipe(mapping: BoxMapping, given: ResultKeywords) -> Recipe:
     return Recipe(max_nbytes=limit, resume=resume, name=mapping.name, run=run, **known)
 
 
-def _tried(mapping: BoxMapping, given: ResultKeywords) -> tuple[np.dtype[Any], float]:
-    """The data type of the output, and bytes that a block takes for each byte of its boxes, by a trial."""
+def _least(mapping: BoxMapping, kind: OutputKind, trial: _Trial) -> Cells:
+    """What is written whole of a new output."""
+    given, itemsize = kind.keywords(), kind.dtype.itemsize
+    unit = unit_of(kind.like) if kind.is_same else given.get("shards") or given["chunks"]
+    more = trial.more_nbytes(mapping, itemsize)
+    return Cells(mapping.shape, itemsize, (unit,), (0,), (1,) * len(unit), more_nbytes=more)
+
+
+class _Trial(NamedTuple):
+    """What a block in the middle says.
+
+    Attributes
+    ----------
+    dtypes, made : sequence of dtype
+        Of the outputs that a path makes, and of what the function returned.
+    per_byte : float
+        Bytes that a block takes for each byte of its boxes and of itself.
+    """
+
+    dtypes: Sequence[np.dtype[Any]]
+    made: Sequence[np.dtype[Any]]
+    per_byte: float
+
+    def more_nbytes(self, mapping: BoxMapping, itemsize: int) -> Callable[[Coords], int]:
+        """What tells the bytes that a block of a shape takes besides itself."""
+        n = itemsize * len(self.dtypes)
+        return lambda unit: ceil((mapping.nbytes(mapping.middle(unit)) + prod(unit) * n) * self.per_byte)
+
+
+def _tried(mapping: BoxMapping, given: ResultKeywords, n_outputs: int) -> _Trial:
+    """Compute a block in the middle."""
     wanted = given.get("dtype") or mapping.dtype
     if 0 in mapping.shape:
-        return np.dtype(wanted or mapping.sources[0].dtype), 1.0
+        found = [np.dtype(wanted or mapping.sources[0].dtype)] * n_outputs
+        return _Trial(found, found, 1.0)
     side = max(round(N_ELEMENTS ** (1 / max(len(mapping.shape), 1))), 1)
-    starts = [max(n - side, 0) // 2 * (mapping.cell is None) for n in mapping.shape]
-    sides = mapping.cell or (side,) * len(starts)
-    region = tuple(slice(at, min(at + n, end)) for at, n, end in zip(starts, sides, mapping.shape, strict=True))
+    region = mapping.middle(mapping.cell or [min(side, n) for n in mapping.shape])
     made, nbytes = mapping.backend.measured(lambda: mapping.produce(region))
-    boxes = mapping.nbytes(region)
-    nbytes = boxes * ASSUMED + made.nbytes if nbytes is None else max(nbytes, made.nbytes)
-    return np.dtype(wanted or made.dtype), nbytes / max(boxes + made.nbytes, 1)
+    if len(made) != n_outputs:
+        raise ValueError(f"{mapping.name}: func returned {len(made)} arrays for {n_outputs} outputs")
+    boxes, results = mapping.nbytes(region), sum(one.nbytes for one in made)
+    nbytes = boxes * ASSUMED + results if nbytes is None else max(nbytes, results)
+    return _Trial(
+        [np.dtype(wanted or one.dtype) for one in made], [one.dtype for one in made], nbytes / max(boxes + results, 1)
+    )
 
 
-def _filled(mapping: BoxMapping, output: Array | Image, recipe: Recipe, per_byte: float) -> Array | Image:
-    """Fill an output, and return it with its levels."""
-    build = output_build(output, recipe)
-    base = build.levels[0]
-
-    def extra(unit: Coords) -> int:
-        """Bytes for a block in the middle of the result, besides itself."""
-        starts = [(n - u) // 2 // u * u for n, u in zip(mapping.shape, unit, strict=True)]
-        region = tuple(slice(at, min(at + u, n)) for at, u, n in zip(starts, unit, mapping.shape, strict=True))
-        return ceil((mapping.nbytes(region) + prod(unit) * base.itemsize) * per_byte)
+def _filled(
+    mapping: BoxMapping, outputs: Sequence[Array | Image], recipe: Recipe, trial: _Trial
+) -> list[Array | Image]:
+    """Fill outputs, and return them with their levels."""
+    builds = [output_build(output, recipe) for output in outputs]
+    bases = [build.levels[0] for build in builds]
+    cache = chunk_cache(mapping.backend) if any(mapping.halo) else None
+    if cache is not None:
+        mapping = replace(mapping, sources=[one.to(one.backend, chunk_cache=cache) for one in mapping.sources])
 
     def produce(region: Region) -> Any:
-        made = mapping.produce(region)
-        shape = tuple(part.stop - part.start for part in region)
-        if tuple(made.shape) != shape:
-            raise ValueError(f"{mapping.name}: a block has shape {tuple(made.shape)}, expected {shape}")
-        return made.astype(base.dtype, copy=False)
+        blocks = [mapping.cast(*one) for one in zip(mapping.produce(region), (b.dtype for b in bases), strict=True)]
+        for build, block in zip(builds[1:], blocks[1:], strict=True):
+            build.cascade.put(start_of(region), block)
+        return blocks[0]
 
-    source = BlockSource(produce, mapping.chunk, mapping.halo, extra, _occupied(mapping, base))
-    with build.writing():
-        fill(build, source)
-    made = result_of(build)
-    return show_values(made) if isinstance(made, Image) else made
+    more = trial.more_nbytes(mapping, max(base.itemsize for base in bases))
+    occupied = _occupied(mapping, bases)
+    source = BlockSource(produce, mapping.chunk, mapping.halo, more, occupied, mapping.unit, cache, builds[1:])
+    with ExitStack() as stack:
+        for build in builds:
+            stack.enter_context(build.writing())
+        fill(builds[0], source)
+    made = [result_of(build) for build in builds]
+    return [
+        show_values(one, missing=build.cascade.missing[0]) if isinstance(one, Image) else one
+        for one, build in zip(made, builds, strict=True)
+    ]
 
 
-def _occupied(mapping: BoxMapping, base: Array) -> Callable[[Units], Sequence[Region]] | None:
+def _occupied(mapping: BoxMapping, bases: Sequence[Array]) -> Callable[[Units], Sequence[Region]] | None:
     """What says which units need be computed; None for all."""
     if not mapping.keeps_fill or any(source.is_view for source in mapping.sources):
         return None
-    if not same_fill(*mapping.sources, base):
+    if not same_fill(*mapping.sources, *bases):
         return None
     stored, needs = [StoredChunks(source) for source in mapping.sources], mapping.needs or mapping.boxes
 

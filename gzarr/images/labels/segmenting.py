@@ -18,7 +18,7 @@ from gzarr.hierarchy.options import check_keywords
 from gzarr.images.blocks import BlockGrid
 from gzarr.images.filters.results import Box, BoxMapping, ResultKeywords, on_device, write_result
 from gzarr.images.filters.where import telling
-from gzarr.images.halo.boundary import per_axis
+from gzarr.images.halos import per_axis
 from gzarr.images.image import Image
 from gzarr.images.labels.merging import merge_labels
 from gzarr.indexing.keys import Coords

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from math import lcm
 from typing import Any, NamedTuple, Self, TypeAlias
 from zlib import crc32
 
@@ -19,6 +20,7 @@ import numpy as np
 
 import gzarr.images.pyramid.resuming as notes
 from gzarr.backend import Array as AnyArray
+from gzarr.chunk_io.chunk_cache import ChunkCache
 from gzarr.display.progress import counted
 from gzarr.errors import RESUME, ContainsNodeError
 from gzarr.hierarchy.array import Array
@@ -216,6 +218,12 @@ class BlockSource(NamedTuple):
         As of `gzarr.images.pyramid.units.Cells`.
     occupied : callable, optional
         Given the units, returns in order those that hold more than the fill value; None for all of them.
+    unit : tuple of int, optional
+        Units are multiples of it.
+    cache : ChunkCache, optional
+        Keeps chunks that several units read, in the memory that units leave.
+    also : sequence of Build
+        Other outputs, whose blocks ``produce`` puts itself.
     """
 
     produce: Callable[[Region], Any]
@@ -223,6 +231,9 @@ class BlockSource(NamedTuple):
     halo: Coords = ()
     more_nbytes: Callable[[Coords], int] = lambda _unit: 0
     occupied: Callable[[Units], Sequence[Region] | None] | None = None
+    unit: Coords | None = None
+    cache: ChunkCache | None = None
+    also: Sequence[Build] = ()
 
 
 def fill(build: Build, source: BlockSource) -> None:
@@ -245,7 +256,8 @@ def fill(build: Build, source: BlockSource) -> None:
     base = build.levels[0]
     units, regions, marks = _begun(build, source)
     done = {n: region for n, region in enumerate(regions) if marks.is_done(n)} if marks.n_done else {}
-    build.restore(done.values())
+    for each in (build, *source.also):
+        each.restore(done.values())
     name = with_memory(base.path, build.recipe.max_nbytes, units.max_nbytes)
 
     def task(item: tuple[int, Region], add: Callable[[int, str], None]) -> None:
@@ -276,15 +288,18 @@ def _begun(build: Build, source: BlockSource) -> tuple[Units, Sequence[Region] |
     """Begin a build. Returns: the units, those that hold anything, and which are done."""
     base, max_nbytes = build.levels[0], build.recipe.max_nbytes
     cells, workers = _cells_of(build, source), worker_count(base.backend, base.store.concurrency)
-    units = plan_units(cells, max_nbytes, workers)
+    units = plan_units(cells, max_nbytes, workers, None, source.cache)
     some = None if source.occupied is None or _fills_all(build) else source.occupied(units)
     only = None if some is None else [len(some), crc32(repr(some).encode())]
+    for other in source.also:
+        other.begin({})
     marks = build.begin({"unit": list(units.unit), "only": only})
-    units = plan_units(cells, max_nbytes, workers, tuple(marks.plan["unit"]))
+    units = plan_units(cells, max_nbytes, workers, tuple(marks.plan["unit"]), source.cache)
     if marks.plan.get("only") is None or source.occupied is None:
         return units, units, marks
     regions = source.occupied(units) or []
-    build.cascade.expect((start_of(region), tuple(s.stop - s.start for s in region)) for region in regions)
+    for each in (build, *source.also):
+        each.cascade.expect((start_of(region), tuple(s.stop - s.start for s in region)) for region in regions)
     return units, regions, marks
 
 
@@ -294,6 +309,12 @@ def _cells_of(build: Build, source: BlockSource) -> Cells:
     cells = cascade.geometry._replace(halo=source.halo, more_nbytes=source.more_nbytes)
     if source.chunk is not None:
         cells = cells._replace(chunk=source.chunk)
+    first = cells.footprints[0]
+    if source.unit is not None:
+        first = tuple(-(-u // f) * f for u, f in zip(source.unit, first, strict=True))
+    for other in source.also:
+        first = tuple(map(lcm, first, other.cascade.unit))
+    cells = cells._replace(footprints=(first, *cells.footprints[1:]))
     is_known = isinstance(cascade.method, str) and (cascade.missing[0] is None or base.backend is base.backend.host)
     if not is_known and len(build.levels) > 1 and base.size:
         cells = cells._replace(method_share=measured_share(cascade, source.produce))

@@ -6,10 +6,13 @@ from collections.abc import Callable
 
 from gzarr.backend import Array, Backend
 from gzarr.devices import backend_for
-from gzarr.images.halo.dry_run import ASSUMED, N_ELEMENTS
 from gzarr.images.pyramid.cascade import Cascade
 from gzarr.indexing.regions import Region
 
+#: Elements of the block of a trial, at most: so many that fixed costs do not show.
+N_ELEMENTS = 1 << 18
+#: Times the block that a function is taken to need where its memory cannot be measured, as something else traces it.
+ASSUMED = 4
 #: Of the device memory, one of so many parts is for decoding and encoding: the pipeline slots of the backend
 #: (`gzarr.gpu`).
 _CODING_SHARE = 2
@@ -44,6 +47,6 @@ def measured_share(cascade: Cascade, produce: Callable[[Region], Array]) -> floa
     """
     shape = cascade.levels[0].shape
     side = round(N_ELEMENTS ** (1 / max(len(shape), 1)))
-    block = produce(tuple(slice(min(n, side)) for n in shape))
+    block = produce(tuple(slice(0, min(n, side)) for n in shape))
     _, nbytes = cascade.backend.measured(lambda: cascade.downsampled(0, (0,) * len(shape), block))
     return float(ASSUMED if nbytes is None else nbytes / block.nbytes)

@@ -4,7 +4,7 @@ Theory of operation. The filter is separable. Along an axis with a factor f, an 
 sum of the f elements of its window and of some around it. The weights are a Gaussian about the middle of the window, so
 that new voxels lie where those of a mean do. Of the smoothed elements, only those that stay are computed. Elements that
 are missing have no weight, and sums are divided by the sums of weights (normalized convolution). Each level is
-computed in blocks, with halos, of the one below (`gzarr.images.halo.blockwise`).
+computed in blocks, with halos, of the one below (`gzarr.images.halos`).
 
 Source: Cardoso et al., "Scale factor point spread function matching", MICCAI 2015, for the width: a point that was
 spread over one voxel is spread over one new voxel. scipy.ndimage's filters for the ends: weights up to four widths, and
@@ -15,25 +15,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from gzarr.api.many import read_many
 from gzarr.backend import Array as AnyArray
 from gzarr.backend import Backend
-from gzarr.cpu.threads import thread_count
+from gzarr.chunk_io.chunk_cache import ChunkCache
 from gzarr.display.progress import counted
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.missing import Missing
-from gzarr.images.halo.blockwise import BlockwiseJob, run_blockwise
-from gzarr.images.halo.boundary import Depth
-from gzarr.images.halo.choosing import make_plan, plan_again
-from gzarr.images.halo.planning import BlockwisePlan, Bounds, Costs, Geometry
+from gzarr.images.halos import Depth, Span, boxes_of, chunk_cache, joined, span_of
 from gzarr.images.pyramid.building import Build
 from gzarr.images.pyramid.cascade import cell_shape
-from gzarr.images.pyramid.resuming import UnitsDone
-from gzarr.images.tasks import limit_of, with_memory
+from gzarr.images.pyramid.units import Cells, Units, plan_units
+from gzarr.images.tasks import run_tasks, with_memory, worker_count
+from gzarr.indexing.keys import Coords
 from gzarr.indexing.regions import Region
 
 #: Weights reach so many widths from the middle of a window.
@@ -126,112 +124,95 @@ class _SmoothingStep(NamedTuple):
     target: Array
     weights: tuple[Weights, ...]
     missing: Missing | None
-    geometry: Geometry
-    costs: Costs
-    plan: BlockwisePlan
+    cells: Cells
+    cache: ChunkCache | None
+
+    def units(self, max_nbytes: int | None, unit: Coords | None = None) -> Units:
+        """The units of the new level, whose chunks are kept in the memory that they leave."""
+        workers = worker_count(self.source.backend, self.source.store.concurrency)
+        return plan_units(self.cells, max_nbytes, workers, unit, self.cache)
+
+    def spans(self, region: Region) -> list[Span]:
+        """What a region of the new level needs of the one below."""
+        return [
+            span_of(
+                part.start * weight.factor,
+                min(part.stop * weight.factor, n),
+                Depth(weight.before, weight.after),
+                n,
+                "reflect",
+            )
+            for part, weight, n in zip(region, self.weights, self.source.shape, strict=True)
+        ]
+
+    def compute(self, region: Region) -> AnyArray:
+        """A region of the new level."""
+        spans, backend, missing = self.spans(region), self.source.backend, self.missing
+        shape = tuple(part.stop - part.start for part in region)
+        boxes = boxes_of(spans)
+        block = joined(spans, read_many([(self.source, box) for box in boxes]))
+        if missing is None:
+            return smooth(backend, block, self.weights, shape)
+        if missing.mask is None:
+            gaps = missing.find(backend, block, ())
+        else:
+            parts = [
+                missing.read(backend, tuple(p.start for p in box), tuple(p.stop - p.start for p in box))
+                for box in boxes
+            ]
+            gaps = joined(spans, parts)
+        made = smooth(backend, block, self.weights, shape, gaps)
+        none = backend.empty(shape, np.dtype(bool))
+        inner = [
+            slice(w.before, w.before + min(p.stop * w.factor, n) - p.start * w.factor)
+            for w, p, n in zip(self.weights, region, self.source.shape, strict=True)
+        ]
+        backend.reduce_windows(gaps[tuple(inner)], [w.factor for w in self.weights], "min", none)
+        return backend.xp.where(none, made.dtype.type(missing.value), made)
 
 
 def smooth_levels(build: Build) -> None:
     """Build all levels above level 0, which is stored. Raises: ChunkError, StoreError, ValueError."""
     max_nbytes = build.recipe.max_nbytes
-    steps = [_step(build, level, max_nbytes) for level in range(1, len(build.levels))]
-    marks = build.begin({"plans": [step.plan.to_json() for step in steps]})
-    if marks.n_done:
-        steps = [
-            step._replace(plan=plan_again(step.geometry, [step.source.metadata.chunk_grid], step.costs, stored))
-            for step, stored in zip(steps, marks.plan["plans"], strict=True)
-        ]
+    steps = [_step(build, level) for level in range(1, len(build.levels))]
+    marks = build.begin({"units": [list(step.units(max_nbytes).unit) for step in steps]})
     first = 0
     with counted(build.recipe.progress, sum(step.source.nbytes for step in steps)) as add:
-        for step in steps:
-            _carry_out(step, marks, first, max_nbytes)
-            first += len(step.plan.all_groups(step.geometry.out_shape))
-            limit = limit_of(max_nbytes, step.plan.nbytes)
-            add(step.source.nbytes, with_memory(step.source.path, max_nbytes, limit))
+        for step, unit in zip(steps, marks.plan["units"], strict=True):
+            units = step.units(max_nbytes, tuple(unit))
+            todo = [item for item in enumerate(units, first) if not marks.is_done(item[0])]
+
+            def task(item: tuple[int, Region], step: _SmoothingStep = step) -> None:
+                step.target[item[1]] = step.compute(item[1])
+                marks.note(item[0])
+
+            run_tasks(
+                step.source.backend,
+                task,
+                todo,
+                n_items=len(todo),
+                cost_nbytes=units.cost_nbytes,
+                max_nbytes=units.max_nbytes,
+                workers=units.workers,
+                waits=step.source.store.concurrency > 1,
+            )
+            first += len(units)
+            add(step.source.nbytes, with_memory(step.source.path, max_nbytes, units.max_nbytes))
 
 
-def _carry_out(step: _SmoothingStep, marks: UnitsDone, first: int, max_nbytes: int | None) -> None:
-    """Make a level. first: the number of its first group among those of all levels."""
-
-    def compute(block: Bounds, views: list[AnyArray]) -> AnyArray:
-        shape = tuple(stop - start for start, stop in block)
-        backend, missing = step.source.backend, step.missing
-        if missing is None:
-            return smooth(backend, views[0], step.weights, shape)
-        gaps = _gaps(missing, step, views[0], tuple(start for start, _ in block))
-        made = smooth(backend, views[0], step.weights, shape, gaps)
-        none = backend.empty(shape, np.dtype(bool))
-        window = [weight.factor for weight in step.weights]
-        backend.reduce_windows(gaps[_inner(step, block)], window, "min", none)
-        return backend.xp.where(none, made.dtype.type(missing.value), made)
-
-    run_blockwise(
-        BlockwiseJob(
-            sources=[step.source],
-            compute=compute,
-            put=partial(_write, step.target),
-            geometry=step.geometry,
-            costs=step.costs,
-            plan=step.plan,
-            dtype=step.target.dtype,
-            max_nbytes=limit_of(max_nbytes, step.plan.nbytes),
-            marks=marks,
-            first=first,
-        )
-    )
-
-
-def _write(array: Array, start: tuple[int, ...], block: AnyArray) -> None:
-    region: Region = tuple(slice(o, o + n) for o, n in zip(start, block.shape, strict=True))
-    array[region] = block
-
-
-def _step(build: Build, level: int, max_nbytes: int | None) -> _SmoothingStep:
+def _step(build: Build, level: int) -> _SmoothingStep:
     source, target = build.levels[level - 1 : level + 1]
-    factors = build.cascade.factors[level - 1]
-    weights = tuple(weights_of(f, n) for f, n in zip(factors, source.shape, strict=True))
+    weights = tuple(weights_of(f, n) for f, n in zip(build.cascade.factors[level - 1], source.shape, strict=True))
     missing = build.cascade.missing[level - 1]
-    geometry = Geometry(
-        shape=source.shape,
-        depth=tuple(Depth(weight.before, weight.after) for weight in weights),
-        modes=("reflect",) * source.ndim,
-        factors=factors,
-        unit=cell_shape([target], [], 0, is_written=True),
-    )
-    waits = source.store.concurrency > 1 or source.backend is not source.backend.host
-    costs = Costs(
-        itemsizes=(source.itemsize,),
-        out_itemsize=target.itemsize,
-        block_nbytes=_BLOCK_NBYTES if missing is None else 2 * _BLOCK_NBYTES,
-        workers=thread_count(),
-        windows=2 if waits else 1,
-        max_nbytes=limit_of(max_nbytes),
-        grows=max_nbytes is None,
-    )
-    plan: Any = make_plan(geometry, [source.metadata.chunk_grid], costs, None)
-    return _SmoothingStep(source, target, weights, missing, geometry, costs, plan)
+    element = source.itemsize + (_BLOCK_NBYTES if missing is None else 2 * _BLOCK_NBYTES)
+    cell = cell_shape([target], [], 0, is_written=True)
 
+    def more_nbytes(unit: Coords) -> int:
+        return element * math.prod(n * w.factor + w.before + w.after for n, w in zip(unit, weights, strict=True))
 
-def _inner(step: _SmoothingStep, block: Bounds) -> Region:
-    """Where a block with its halo has what the block itself is made of."""
-    return tuple(
-        slice(weight.before, weight.before + min(stop * weight.factor, extent) - start * weight.factor)
-        for weight, (start, stop), extent in zip(step.weights, block, step.source.shape, strict=True)
-    )
-
-
-def _gaps(missing: Missing, step: _SmoothingStep, view: AnyArray, start: tuple[int, ...]) -> AnyArray:
-    """Where elements of a block with its halo are missing. start: of the block that is made of it."""
-    backend = step.source.backend
-    if missing.mask is None:
-        return missing.find(backend, view, ())
-    places = []
-    for o, weight, n, extent in zip(start, step.weights, view.shape, step.source.shape, strict=True):
-        first = o * weight.factor - weight.before
-        place = np.arange(first, first + n) % (2 * extent)
-        places.append(np.minimum(place, 2 * extent - 1 - place))  # the axis is reflected
-    low = tuple(int(place.min()) for place in places)
-    gaps = missing.read(backend, low, tuple(int(p.max()) + 1 - o for p, o in zip(places, low, strict=True)))
-    for axis, (place, o) in enumerate(zip(places, low, strict=True)):
-        gaps = gaps.take(backend.xp.asarray(place - o), axis)
-    return gaps
+    halo = tuple(-(-max(w.before, w.after) // w.factor) for w in weights)
+    cells = Cells(target.shape, target.itemsize, (cell,), (0,), (1,) * target.ndim, 0.0, halo, more_nbytes)
+    cache = chunk_cache(source.backend)
+    if cache is not None:
+        source = source.to(source.backend, chunk_cache=cache)
+    return _SmoothingStep(source, target, weights, missing, cells, cache)

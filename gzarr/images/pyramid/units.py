@@ -8,12 +8,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gzarr.chunk_io.chunk_cache import ChunkCache
 from gzarr.images.blocks import BlockGrid
 from gzarr.images.tasks import limit_of
 from gzarr.indexing.keys import Coords
@@ -27,6 +29,8 @@ _UNITS_A_THREAD = 4
 _AS_FAST = 1.1
 #: Units of an axis that are looked at; the others are like them.
 _LOOKED_AT = 256
+#: Of the memory, one of so many parts is for decoded chunks that several units read.
+_CACHE_SHARE = 4
 #: A task holds its block, what is downsampled of it, and what is being encoded.
 _BLOCKS_A_TASK = 2
 
@@ -111,7 +115,9 @@ class Units:
         return [blocks.region(tuple(at)) for at in coords[order].tolist()]
 
 
-def plan_units(cells: Cells, max_nbytes: int | None, workers: int, unit: Coords | None = None) -> Units:
+def plan_units(
+    cells: Cells, max_nbytes: int | None, workers: int, unit: Coords | None = None, cache: ChunkCache | None = None
+) -> Units:
     """Choose units.
 
     Parameters
@@ -124,6 +130,8 @@ def plan_units(cells: Cells, max_nbytes: int | None, workers: int, unit: Coords 
         How many units can be done at once.
     unit : tuple of int, optional
         The unit, if it is given: that of an earlier run.
+    cache : ChunkCache, optional
+        Of decoded chunks that several units need: it gets a part of the memory, if units leave that.
 
     Returns
     -------
@@ -135,8 +143,15 @@ def plan_units(cells: Cells, max_nbytes: int | None, workers: int, unit: Coords 
     ValueError
         If not even one unit fits what is given.
     """
-    units = list(_candidates(cells)) if unit is None else [unit]
-    plans = [_units_of(cells, each, limit_of(max_nbytes), workers) for each in units]
+    if cache is not None:
+        limit = limit_of(max_nbytes)
+        with suppress(ValueError):
+            units = plan_units(cells, limit - limit // _CACHE_SHARE, workers, unit)
+            cache.max_nbytes = limit - units.workers * units.cost_nbytes - units.pending_nbytes
+            return replace(units, max_nbytes=limit)
+        cache.max_nbytes = 0
+    tried = list(_candidates(cells)) if unit is None else [unit]
+    plans = [_units_of(cells, each, limit_of(max_nbytes), workers) for each in tried]
     fitting = [plan for plan in plans if plan.workers]
     if not fitting:
         least = min(plan.cost_nbytes + plan.pending_nbytes for plan in plans)
@@ -146,7 +161,8 @@ def plan_units(cells: Cells, max_nbytes: int | None, workers: int, unit: Coords 
             f"max_nbytes={max_nbytes}: the smallest blocks that can be written whole take {least} bytes; give "
             f"max_nbytes={least} or more, or make the shards (or chunks) of the levels smaller"
         )
-    times = [(1 + _n_reads(cells, plan.unit)) / plan.workers for plan in fitting]
+    decodes = any(n > 1 for n in cells.chunk)  # otherwise what is computed counts, with halos
+    times = [(decodes + _n_reads(cells, plan.unit)) / plan.workers for plan in fitting]
     fast = [plan for plan, time in zip(fitting, times, strict=True) if time <= min(times) * _AS_FAST]
     most = max(plan.workers for plan in fast)
     enough = [plan for plan in fast if len(plan) >= _UNITS_A_THREAD * most] or fast[:1]

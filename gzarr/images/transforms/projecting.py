@@ -13,7 +13,7 @@ from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.options import check_keywords
 from gzarr.hierarchy.reductions import fill_of
 from gzarr.images.filters.results import Box, BoxMapping, ResultKeywords, on_device, write_result
-from gzarr.images.halo.boundary import axis_of
+from gzarr.images.halos import axis_of
 from gzarr.images.image import Image
 from gzarr.images.transforms.reshaping import names_of_axes
 from gzarr.indexing.regions import Region

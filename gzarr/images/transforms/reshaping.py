@@ -10,7 +10,7 @@ import numpy as np
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.options import check_keywords
 from gzarr.images.filters.results import Box, BoxMapping, ResultKeywords, on_device, write_result
-from gzarr.images.halo.boundary import axis_of
+from gzarr.images.halos import axis_of
 from gzarr.images.image import Image
 from gzarr.images.ome.axes import by_axis, unit_factor, units_by_axis
 from gzarr.images.ome.transformations import Transformation

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gzarr.images.halo.boundary import Depth, check_cval, parse_depths, parse_modes
+from gzarr.images.halos import Depth, check_cval, parse_depths, parse_modes
 
 
 @pytest.mark.parametrize(

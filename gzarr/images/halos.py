@@ -1,18 +1,26 @@
-"""How an axis goes on past its ends: the modes of scipy.ndimage, and how much of it a filter needs.
+"""Blocks with halos: how an axis goes on past its ends, in the modes of scipy.ndimage, and which elements that needs.
 
-Theory of operation. A block with its halo reaches from ``start - before`` to ``stop + after``. What lies within the
-axis is its *span*; the *pads* are the rest. A mode says of which elements of the axis a pad is made. They usually lie
-within the span, so that a pad is a copy of a part of the window. Where they do not ("wrap" takes the other end of the
-axis), they are read. A halo deeper than the axis has a pad for each repetition of the axis.
+Theory of operation. A block with its halo reaches from ``start - before`` to ``stop + after``. Inside of the axis that
+is one run of elements. Past an end, `Span` says which element of the axis lies at each place: usually one of the same
+run, so that it is copied within the block; "wrap" takes elements at the other end of the axis, which are a run of their
+own. A halo may be deeper than the axis.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import pairwise, product
 from operator import index
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
+
+from gzarr.api.namespaces import array_namespace
+from gzarr.backend import Array as AnyArray
+from gzarr.backend import Backend
+from gzarr.chunk_io.chunk_cache import ChunkCache
+from gzarr.indexing.regions import Region
 
 #: As scipy.ndimage names them: abc|cba, abc|ba, abc|cc, abc|abc, abc|kk.
 MODES = ("reflect", "mirror", "nearest", "wrap", "constant")
@@ -25,50 +33,67 @@ class Depth(NamedTuple):
     after: int
 
 
-class Pad(NamedTuple):
-    """A part of a block that lies past an end of the axis.
+class Span(NamedTuple):
+    """What a block with its halo holds along one axis.
 
     Attributes
     ----------
-    start, stop : int
-        Where it lies, in coordinates of the axis: below 0, or from the axis's size on.
-    source : slice or None
-        The elements it is made of, which may be a single one for all; None for a constant.
-    reverse : bool
-        Whether their order is reversed.
+    runs : list of slice
+        The elements of the axis that are read.
+    places : ndarray or None
+        Which of these each element of the block is; None if they are in order.
+    outside : ndarray or None
+        Where the block has the constant.
     """
 
-    start: int
-    stop: int
-    source: slice | None
-    reverse: bool
+    runs: list[slice]
+    places: NDArray[np.int64] | None = None
+    outside: NDArray[np.bool_] | None = None
 
 
-def span_of(start: int, stop: int, depth: Depth, size: int) -> tuple[int, int]:
-    """The part of a block with its halo that lies within the axis."""
-    return max(start - depth.before, 0), min(stop + depth.after, size)
+def span_of(start: int, stop: int, depth: Depth, size: int, mode: str, step: int = 1) -> Span:
+    """What the elements from start to stop of an axis hold with their halo.
 
-
-def pads_of(start: int, stop: int, depth: Depth, size: int, mode: str) -> list[Pad]:
-    """The parts of a block with its halo that lie past the ends of an axis."""
-    return [*_pads(start - depth.before, 0, size, mode), *_pads(size, stop + depth.after, size, mode)]
-
-
-def _pads(start: int, stop: int, size: int, mode: str) -> Iterator[Pad]:
-    """The pads between two coordinates past an end: one for each time that the axis is gone through."""
+    step: how many elements of the axis are one of the array that is read.
+    """
+    first, last = start - depth.before, stop + depth.after
+    if first >= 0 and last <= size and step == 1:
+        return Span([slice(first, last)])
+    at = np.arange(first, last)
+    outside = (at < 0) | (at >= size) if mode == "constant" else None
     if mode in ("constant", "nearest") or size == 1:
-        edge = 0 if start < 0 else size - 1
-        if start < stop:
-            yield Pad(start, stop, None if mode == "constant" else slice(edge, edge + 1), reverse=False)
-        return
-    step = size - (mode == "mirror")  # elements between two turns: a mirror does not repeat the edge
-    for turn in range(start // step, -(-stop // step)):
-        first, last = max(start, turn * step), min(stop, (turn + 1) * step)
-        if mode == "wrap" or turn % 2 == 0:
-            yield Pad(first, last, slice(first - turn * step, last - turn * step), reverse=False)
-        else:
-            end = (turn + 1) * step + (mode == "mirror")
-            yield Pad(first, last, slice(end - last, end - first), reverse=True)
+        at = at.clip(0, size - 1)
+    elif mode == "wrap":
+        at %= size
+    else:  # a mirror does not repeat the edge
+        period = 2 * size - (2 if mode == "mirror" else 0)
+        at %= period
+        at = np.minimum(at, period - (1 if mode == "reflect" else 0) - at)
+    found, places = np.unique(at // step, return_inverse=True)
+    cuts = np.split(found, np.flatnonzero(np.diff(found) > 1) + 1)
+    return Span([slice(int(run[0]), int(run[-1]) + 1) for run in cuts], places, outside)
+
+
+def boxes_of(spans: Sequence[Span]) -> list[Region]:
+    """What a block needs: a box for each combination of runs."""
+    return list(product(*(span.runs for span in spans)))
+
+
+def joined(spans: Sequence[Span], parts: Sequence[AnyArray], cval: Any = 0) -> AnyArray:
+    """A block with its halo, of the elements of `boxes_of`."""
+    block, xp = parts[0], array_namespace(parts[0])
+    if len(parts) > 1:
+        starts = [np.cumsum([0, *(run.stop - run.start for run in span.runs)]) for span in spans]
+        block = xp.empty([int(each[-1]) for each in starts], block.dtype)
+        cuts = [[slice(int(a), int(b)) for a, b in pairwise(each)] for each in starts]
+        for place, part in zip(product(*cuts), parts, strict=True):
+            block[place] = part
+    for axis, span in enumerate(spans):
+        if span.places is not None:
+            block = xp.take(block, xp.asarray(span.places), axis)
+            if span.outside is not None:
+                block[(slice(None),) * axis + (xp.asarray(span.outside),)] = cval
+    return block
 
 
 def parse_depths(depth: Any, ndim: int, names: Sequence[str | None] | None) -> tuple[Depth, ...]:
@@ -157,3 +182,8 @@ def check_cval(cval: Any, dtypes: Sequence[np.dtype[Any]], modes: Sequence[str])
                 f"cval {cval!r} is no {dtype}, of which the input is; choose another one, or give an input "
                 "of another dtype, as by array.astype"
             )
+
+
+def chunk_cache(backend: Backend) -> ChunkCache | None:
+    """What keeps decoded chunks for neighbouring blocks, once it is told how many; None on a device."""
+    return ChunkCache(0) if backend is backend.host else None

@@ -1,1 +1,0 @@
-"""Overlapping blocks of an array, for which no chunk is decoded twice."""
