@@ -1,7 +1,7 @@
 """Blocks with halos: how an axis goes on past its ends, in the modes of scipy.ndimage, and which elements that needs.
 
 Theory of operation. A block with its halo reaches from ``start - before`` to ``stop + after``. Inside of the axis that
-is one run of elements. Past an end, `Span` says which element of the axis lies at each place: usually one of the same
+is one run of elements. Past an end, `AxisSpan` says which element of the axis lies at each place: usually one of the same
 run, so that it is copied within the block; "wrap" takes elements at the other end of the axis, which are a run of their
 own. A halo may be deeper than the axis.
 """
@@ -33,7 +33,7 @@ class Depth(NamedTuple):
     after: int
 
 
-class Span(NamedTuple):
+class AxisSpan(NamedTuple):
     """What a block with its halo holds along one axis.
 
     Attributes
@@ -51,14 +51,14 @@ class Span(NamedTuple):
     outside: NDArray[np.bool_] | None = None
 
 
-def span_of(start: int, stop: int, depth: Depth, size: int, mode: str, step: int = 1) -> Span:
+def span_of(start: int, stop: int, depth: Depth, size: int, mode: str, step: int = 1) -> AxisSpan:
     """What the elements from start to stop of an axis hold with their halo.
 
     step: how many elements of the axis are one of the array that is read.
     """
     first, last = start - depth.before, stop + depth.after
     if first >= 0 and last <= size and step == 1:
-        return Span([slice(first, last)])
+        return AxisSpan([slice(first, last)])
     at = np.arange(first, last)
     outside = (at < 0) | (at >= size) if mode == "constant" else None
     if mode in ("constant", "nearest") or size == 1:
@@ -71,15 +71,15 @@ def span_of(start: int, stop: int, depth: Depth, size: int, mode: str, step: int
         at = np.minimum(at, period - (1 if mode == "reflect" else 0) - at)
     found, places = np.unique(at // step, return_inverse=True)
     cuts = np.split(found, np.flatnonzero(np.diff(found) > 1) + 1)
-    return Span([slice(int(run[0]), int(run[-1]) + 1) for run in cuts], places, outside)
+    return AxisSpan([slice(int(run[0]), int(run[-1]) + 1) for run in cuts], places, outside)
 
 
-def boxes_of(spans: Sequence[Span]) -> list[Region]:
+def boxes_of(spans: Sequence[AxisSpan]) -> list[Region]:
     """What a block needs: a box for each combination of runs."""
     return list(product(*(span.runs for span in spans)))
 
 
-def joined(spans: Sequence[Span], parts: Sequence[AnyArray], cval: Any = 0) -> AnyArray:
+def joined(spans: Sequence[AxisSpan], parts: Sequence[AnyArray], cval: Any = 0) -> AnyArray:
     """A block with its halo, of the elements of `boxes_of`."""
     block, xp = parts[0], array_namespace(parts[0])
     if len(parts) > 1:

@@ -1,41 +1,21 @@
-"""`map_overlap` and `map_blocks`: a function applied to blocks of large arrays, with halos, in bounded memory.
-
-Theory of operation. A region of the result is made of the *core* of the inputs that lies under it, with its halo. Axes
-of the result are those of the inputs, in steps or multiples (`_Axis.scale`), or whole: of another length, or new ones.
-"""
+"""`map_overlap` and `map_blocks`: a function applied to blocks of large arrays, with halos, in bounded memory."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from fractions import Fraction
 from math import ceil
-from typing import Any, NamedTuple, Unpack
+from typing import Any, Unpack
 
-from gzarr.backend import Array as AnyArray
 from gzarr.dtypes import parse_dtype
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.options import check_keywords
-from gzarr.images.filters.inputs import check_result, steps_of
-from gzarr.images.filters.results import Box, BoxMapping, ResultKeywords, on_device, write_results
+from gzarr.images.filters.haloed import HaloedBlocks, parse_block, placed_by, result_axes
+from gzarr.images.filters.inputs import steps_of
+from gzarr.images.filters.results import BoxMapping, ResultKeywords, on_device, write_results
 from gzarr.images.filters.where import telling
-from gzarr.images.halos import (
-    Depth,
-    Span,
-    axis_of,
-    boxes_of,
-    check_cval,
-    joined,
-    parse_depths,
-    parse_modes,
-    per_axis,
-    span_of,
-)
+from gzarr.images.halos import check_cval, parse_depths, parse_modes
 from gzarr.images.image import Image
 from gzarr.images.ome.axes import new_axis
-from gzarr.images.ome.transformations import Transformation
-from gzarr.indexing.keys import Coords
-from gzarr.indexing.regions import Region
 
 
 class BlockKeywords(ResultKeywords, total=False):
@@ -176,10 +156,10 @@ def map_overlap(
     names = template.axes if isinstance(template, Image) else first.dimension_names
     depths, modes = parse_depths(depth, first.ndim, names), parse_modes(boundary, first.ndim, names)
     check_cval(cval, [source.dtype for source in sources], modes)
-    axes = _axes_of(first, names, scale, dict(out_shape or {}), out_axes)
-    wanted = None if block is None else _parse_block(block, axes, names)
+    axes = result_axes(first, names, scale, dict(out_shape or {}), out_axes)
+    wanted = None if block is None else parse_block(block, axes, names)
     steps = [steps_of("map_overlap", source, first) for source in sources]
-    blocks = _Blocks(telling(func, template), first.shape, steps, depths, modes, cval, axes)
+    blocks = HaloedBlocks(telling(func, template), first.shape, steps, depths, modes, cval, axes)
     dtype = kwargs.get("dtype") and parse_dtype(kwargs["dtype"]).dtype
     for axis in axes:
         if axis.source is not None and any(n * axis.scale % 1 for n in depths[axis.source]):
@@ -198,7 +178,7 @@ def map_overlap(
         compute=blocks.compute,
         axes=tuple(axis.source for axis in axes),
         dtype=dtype,
-        placed=_placed(template, axes) if changed and isinstance(template, Image) else None,
+        placed=placed_by(template, axes) if changed and isinstance(template, Image) else None,
         new_axes=[new_axis(axis.name) for axis in axes if axis.source is None and axis.name],
         kept_channels=() if changed and any(axis.is_channel(template) for axis in axes) else None,
         chunk=tuple(
@@ -216,170 +196,6 @@ def map_overlap(
     several = isinstance(out, (list, tuple))
     made = write_results(mapping, list(out) if several else [out], kwargs)
     return made if several else made[0]
-
-
-class _Axis(NamedTuple):
-    """An axis of the result.
-
-    Attributes
-    ----------
-    source : int or None
-        The axis of the first input that it is; None for a new one.
-    length : int
-        How long it is.
-    scale : Fraction
-        Elements of the result for one of the input.
-    is_whole : bool
-        Whether each block has all of it, and of the axis of the input.
-    name : str or None
-        Of a new one.
-    """
-
-    source: int | None
-    length: int
-    scale: Fraction = Fraction(1)
-    is_whole: bool = False
-    name: str | None = None
-
-    def core(self, part: slice, size: int) -> tuple[int, int]:
-        """The elements of the input under a part of the result."""
-        if self.is_whole:
-            return 0, size
-        return int(part.start / self.scale), min(ceil(part.stop / self.scale), size)
-
-    def is_channel(self, template: Array | Image) -> bool:
-        """Whether it is an axis of channels of which there are others than in the input."""
-        if not isinstance(template, Image) or self.source is None or self.length == template.shape[self.source]:
-            return False
-        return template.metadata.axes[self.source].type == "channel"
-
-
-def _axes_of(
-    first: Array, names: Sequence[str | None] | None, scale: Any, lengths: dict[Any, int], out_axes: Any
-) -> tuple[_Axis, ...]:
-    """The axes of the result. Raises: ValueError."""
-    scales = [Fraction(one).limit_denominator(1 << 20) for one in per_axis(scale, "scale", first.ndim, names, 1)]
-    for one in scales:
-        if one <= 0 or 1 not in (one.numerator, one.denominator):
-            raise ValueError(f"map_overlap: scale={scale!r} must be whole numbers, or parts such as 1/2")
-    known = {
-        axis_of(key, "out_shape", first.ndim, names): key for key in lengths if key in (names or range(first.ndim))
-    }
-    axes = []
-    for key in range(first.ndim) if out_axes is None else out_axes:
-        if isinstance(key, str) and key not in (names or ()):
-            if key not in lengths:
-                raise ValueError(
-                    f"map_overlap: the new axis {key!r} of out_axes needs a length: out_shape={{{key!r}: n}}"
-                )
-            axes.append(_Axis(None, int(lengths[key]), is_whole=True, name=key))
-            continue
-        axis = axis_of(key, "out_axes", first.ndim, names)
-        n = first.shape[axis]
-        whole = axis in known and int(lengths[known[axis]]) != n
-        axes.append(_Axis(axis, int(lengths[known[axis]]) if whole else ceil(n * scales[axis]), scales[axis], whole))
-    return tuple(axes)
-
-
-def _placed(template: Image, axes: Sequence[_Axis]) -> Transformation:
-    """Where the voxels of the result lie."""
-    scale, moved = template.metadata.transformation(0)
-    made = []
-    for axis in axes:
-        if axis.source is None:
-            made.append((1.0, 0.0))
-            continue
-        step = template.shape[axis.source] / axis.length if axis.is_whole else float(1 / axis.scale)
-        made.append((scale[axis.source] * step, moved[axis.source] + scale[axis.source] * (step - 1) / 2))
-    return Transformation(tuple(one for one, _ in made), tuple(one for _, one in made))
-
-
-def _parse_block(block: Any, axes: Sequence[_Axis], names: Sequence[str | None] | None) -> Coords:
-    """The shape of blocks that is asked for. Raises: ValueError."""
-    named = [axis.name if axis.source is None else (names[axis.source] if names else None) for axis in axes]
-    sizes = per_axis(block, "block", len(axes), named, None)
-    shape = tuple(
-        axis.length if size is None or axis.is_whole else min(int(size), axis.length)
-        for size, axis in zip(sizes, axes, strict=True)
-    )
-    if min(shape) < 1 and min(axis.length for axis in axes):
-        raise ValueError(f"block {block!r} must be of positive integers")
-    return shape
-
-
-@dataclass(frozen=True)
-class _Blocks:
-    """Blocks of the inputs with their halos, and what a function makes of them.
-
-    Attributes
-    ----------
-    call : callable
-        The function, of a region, a halo and blocks.
-    shape : tuple of int
-        Of the first input.
-    steps : sequence of tuple
-        For each input, `steps_of`.
-    depths, modes, cval
-        How blocks reach into their neighbours, and past the ends.
-    axes : tuple of _Axis
-        Of the result.
-    """
-
-    call: Callable[..., Any]
-    shape: Coords
-    steps: Sequence[tuple[int, ...]]
-    depths: Sequence[Depth]
-    modes: Sequence[str]
-    cval: Any
-    axes: tuple[_Axis, ...]
-
-    def cores(self, region: Region) -> list[tuple[int, int]]:
-        """What lies under a region of the result, for each axis of the input."""
-        cores = [(0, n) for n in self.shape]
-        for axis, part in zip(self.axes, region, strict=True):
-            if axis.source is not None:
-                cores[axis.source] = axis.core(part, self.shape[axis.source])
-        return cores
-
-    def spans(self, region: Region) -> list[list[Span]]:
-        """What is read of each input."""
-        along = list(zip(self.cores(region), self.depths, self.shape, self.modes, strict=True))
-        return [
-            [
-                span_of(*core, depth, n, mode, step) if step else Span([slice(0, 1)])
-                for (core, depth, n, mode), step in zip(along[len(along) - len(steps) :], steps, strict=True)
-            ]
-            for steps in self.steps
-        ]
-
-    def boxes(self, region: Region) -> list[Box]:
-        """What is read, as `BoxMapping` has it."""
-        return [(n, box) for n, spans in enumerate(self.spans(region)) for box in boxes_of(spans)]
-
-    def compute(self, region: Region, boxes: Sequence[Box], parts: list[AnyArray]) -> Any:
-        """The block of the result, of each output."""
-        views = []
-        for n, spans in enumerate(self.spans(region)):
-            view = joined(
-                spans, [part for (source, _), part in zip(boxes, parts, strict=True) if source == n], self.cval
-            )
-            views.append(view.reshape((1,) * (len(self.shape) - view.ndim) + view.shape))
-        parts.clear()
-        cores = self.cores(region)
-        shape, inner = [], []
-        for axis, part in zip(self.axes, region, strict=True):
-            if axis.is_whole or axis.source is None:
-                shape.append(axis.length)
-                inner.append(slice(None))
-                continue
-            depth, (start, stop) = self.depths[axis.source], cores[axis.source]
-            low = (depth.before - start) * axis.scale + part.start
-            shape.append(ceil((stop - start + sum(depth)) * axis.scale))
-            inner.append(slice(int(low), int(low) + part.stop - part.start))
-        made = self.call(tuple(slice(*core) for core in cores), self.depths, *views)
-        for one in made if isinstance(made, tuple) else (made,):
-            check_result(one, tuple(shape), "map_overlap: func")
-        return tuple(one[tuple(inner)] for one in made) if isinstance(made, tuple) else made[tuple(inner)]
 
 
 def map_blocks(

@@ -263,11 +263,6 @@ def write_results(mapping: BoxMapping, places: Sequence[Any], given: ResultKeywo
     given : mapping
         The keywords of the call.
 
-    Returns
-    -------
-    list of Array or Image
-        The outputs.
-
     Raises
     ------
     ContainsNodeError

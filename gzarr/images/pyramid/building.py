@@ -237,14 +237,7 @@ class BlockSource(NamedTuple):
 
 
 def fill(build: Build, source: BlockSource) -> None:
-    """Build levels from blocks of level 0.
-
-    Parameters
-    ----------
-    build : Build
-        Of `make_build`, in its context `Build.writing`.
-    source : BlockSource
-        Makes the blocks.
+    """Build levels from blocks of level 0. build: of `make_build`, in its context `Build.writing`.
 
     Raises
     ------

@@ -26,7 +26,7 @@ from gzarr.chunk_io.chunk_cache import ChunkCache
 from gzarr.display.progress import counted
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.missing import Missing
-from gzarr.images.halos import Depth, Span, boxes_of, chunk_cache, joined, span_of
+from gzarr.images.halos import AxisSpan, Depth, boxes_of, chunk_cache, joined, span_of
 from gzarr.images.pyramid.building import Build
 from gzarr.images.pyramid.cascade import cell_shape
 from gzarr.images.pyramid.units import Cells, Units, plan_units
@@ -132,7 +132,7 @@ class _SmoothingStep(NamedTuple):
         workers = worker_count(self.source.backend, self.source.store.concurrency)
         return plan_units(self.cells, max_nbytes, workers, unit, self.cache)
 
-    def spans(self, region: Region) -> list[Span]:
+    def spans(self, region: Region) -> list[AxisSpan]:
         """What a region of the new level needs of the one below."""
         return [
             span_of(
