@@ -1,9 +1,9 @@
 """Blocks with halos: how an axis goes on past its ends, in the modes of scipy.ndimage, and which elements that needs.
 
 Theory of operation. A block with its halo reaches from ``start - before`` to ``stop + after``. Inside of the axis that
-is one run of elements. Past an end, `AxisSpan` says which element of the axis lies at each place: usually one of the same
-run, so that it is copied within the block; "wrap" takes elements at the other end of the axis, which are a run of their
-own. A halo may be deeper than the axis.
+is one run of elements. Past an end, `AxisSpan` says which element of the axis lies at each place: usually one of the
+same run, so that it is copied within the block; "wrap" takes elements at the other end of the axis, which are a run of
+their own. A halo may be deeper than the axis.
 """
 
 from __future__ import annotations

@@ -247,7 +247,7 @@ def on_device(
 
 
 def write_result(mapping: BoxMapping, out: Any, given: ResultKeywords) -> Array | Image:
-    """Compute a result and write it: `write_results` of one output."""
+    """`write_results` of one output."""
     return write_results(mapping, [out], given)[0]
 
 
@@ -321,12 +321,8 @@ def _least(mapping: BoxMapping, kind: OutputKind, trial: _Trial) -> Cells:
 class _Trial(NamedTuple):
     """What a block in the middle says.
 
-    Attributes
-    ----------
-    dtypes, made : sequence of dtype
-        Of the outputs that a path makes, and of what the function returned.
-    per_byte : float
-        Bytes that a block takes for each byte of its boxes and of itself.
+    dtypes, made: of the outputs that a path makes, and of what the function returned. per_byte: bytes that a block
+    takes for each byte of its boxes and of itself.
     """
 
     dtypes: Sequence[np.dtype[Any]]
