@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import gzarr
 from gzarr.cli.complaints import complain, guess
 from gzarr.cli.main import main
 from gzarr.errors import OVERWRITE, REPLACE, RESUME, SKIP
@@ -55,3 +56,15 @@ def test_only_what_is_read_is_guessed(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_errors_of_the_system_name_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["convert", str(tmp_path / "a.nc"), str(tmp_path / "a.zarr")]) == 1
     assert capsys.readouterr().err == f"gzarr: {tmp_path / 'a.nc'}: No such file or directory\n"
+
+
+# -- consolidate -------------------------------------------------------------------------------------------------------
+
+
+def test_a_group_is_consolidated(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["consolidate", str(data)]) == 0
+    assert "2 members" in capsys.readouterr().out
+    assert list(gzarr.open_consolidated(data, mode="r")) == ["foo"]
+    assert main(["consolidate", str(data / "foo/bar")]) == 0
+    assert "nothing to consolidate" in capsys.readouterr().out
+    assert main(["consolidate", str(data / "none")]) == 1

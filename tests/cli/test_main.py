@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import os
 import re
 import shlex
 import subprocess
@@ -13,7 +15,9 @@ import numpy as np
 import pytest
 
 import gzarr
+from gzarr.cli.commands import colored, print_report
 from gzarr.cli.main import _made, main
+from gzarr.display.info import Report
 from gzarr.errors import DeviceError
 
 
@@ -199,3 +203,54 @@ def test_a_short_option_asks_for_help(capsys: pytest.CaptureFixture[str]) -> Non
     for command in ([], ["bench"], ["ome", "info"]):
         assert main([*command, "-h"]) == 0
         assert "Usage: gzarr" in capsys.readouterr().out
+
+
+# -- completion --------------------------------------------------------------------------------------------------------
+
+
+def asked(**asking: str) -> str:
+    """What the program answers to variables of a shell."""
+    command = [sys.executable, "-m", "gzarr"]
+    return subprocess.run(command, env={**os.environ, **asking}, capture_output=True, text=True, check=False).stdout
+
+
+def test_a_script_for_a_shell() -> None:
+    assert "_GZARR_COMPLETE=complete_bash" in asked(_GZARR_COMPLETE="source_bash")
+
+
+def test_commands_are_completed() -> None:
+    """As the script for bash asks."""
+    assert asked(_GZARR_COMPLETE="complete_bash", COMP_WORDS="gzarr ome thu", COMP_CWORD="2") == "thumbnail\n"
+
+
+# -- colours -----------------------------------------------------------------------------------------------------------
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def _terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NO_COLOR", "TERM"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_only_terminals_get_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert colored("a", "red", stream=io.StringIO()) == "a"
+    assert colored("a", "red", bold=True, stream=Terminal()) == "\x1b[31m\x1b[1ma\x1b[0m"
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert colored("a", "red", stream=Terminal()) == "a"
+
+
+def test_terminals_without_codes_get_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    assert colored("a", "red", stream=Terminal()) == "a"
+
+
+def test_the_names_of_a_report_are_in_colour(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = Terminal()
+    monkeypatch.setattr("sys.stdout", out)
+    print_report(Report([("Name", "/"), ("Order", "C")]))
+    assert out.getvalue() == "\x1b[36mName \x1b[0m : /\n\x1b[36mOrder\x1b[0m : C\n"

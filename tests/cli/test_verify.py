@@ -56,3 +56,22 @@ def test_misuse(data: Path, options: list[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main(["verify", str(data), *options])
     assert caught.value.code == 2
+
+
+# -- compare -----------------------------------------------------------------------------------------------------------
+
+
+def test_status_and_report_of_a_comparison(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = tmp_path / "other.zarr"
+    gzarr.transfer(data, other, zarr_format=2)
+    assert main(["compare", str(data), str(other)]) == 0
+    assert "equal" in capsys.readouterr().out
+    assert main(["compare", str(data), str(other), "--strict"]) == 1
+    capsys.readouterr()
+    array = gzarr.open(other / "foo/bar")
+    array[9, 19] = 3
+    assert main(["compare", str(data), str(other), "--json"]) == 1
+    assert not json.loads(capsys.readouterr().out)["equal"]
+    assert main(["compare", str(data), str(other), "--atol=2"]) == 0
+    assert main(["compare", str(data), str(other), "--metadata-only"]) == 0
+    assert main(["compare", str(data), str(tmp_path / "none")]) == 2

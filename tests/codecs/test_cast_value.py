@@ -199,3 +199,8 @@ def test_cast_value_takes_every_spelling_of_a_data_type(data_type) -> None:
 def test_cast_value_refuses_what_is_no_number_type(data_type) -> None:
     with pytest.raises(MetadataError, match="cast_value"):
         CastValueCodec(data_type)
+
+
+def test_hexadecimal_scalars_are_bit_patterns() -> None:
+    spec = ScaleOffsetCodec("0x3fc00000", "2")
+    assert spec.scalars(np.dtype("<f4")) == (np.float32(1.5), np.float32(2))

@@ -9,6 +9,7 @@ from gzarr.codecs import (
     ArrayRepr,
     BloscCodec,
     BytesCodec,
+    BytesRepr,
     CastValueCodec,
     Crc32cCodec,
     GzipCodec,
@@ -160,3 +161,19 @@ def test_a_spec_has_its_json_from_its_fields() -> None:
         Tagged.from_json({})
     with pytest.raises(MetadataError, match="unknown configuration field 'lock'; known fields: 'key', 'tags'"):
         Tagged.from_json({"key": 7, "lock": 1})
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [(0, "noshuffle"), (1, "shuffle"), (np.int64(2), "bitshuffle"), (-1, None), ("auto", None), (None, None)],
+)
+def test_blosc_takes_every_spelling_of_the_shuffle(given, kept) -> None:
+    assert BloscCodec(shuffle=given).shuffle == kept
+
+
+@pytest.mark.parametrize(("itemsize", "shuffle"), [(1, "bitshuffle"), (2, "shuffle"), (8, "shuffle")])
+def test_blosc_takes_what_it_leaves_open_from_the_elements(itemsize: int, shuffle: str) -> None:
+    spec, _ = BloscCodec().resolve(BytesRepr(80, itemsize))
+    assert (spec.typesize, spec.shuffle) == (itemsize, shuffle)
+    kept, _ = BloscCodec(shuffle="noshuffle", typesize=3).resolve(BytesRepr(80, itemsize))
+    assert (kept.typesize, kept.shuffle) == (3, "noshuffle")

@@ -1,6 +1,7 @@
 """Files of any format: recognized by what is in them, read within a budget of memory, refused with one clear error."""
 
 import tracemalloc
+from pathlib import Path
 
 import h5py
 import netCDF4
@@ -10,6 +11,7 @@ import tifffile
 
 import gzarr
 from gzarr import convert
+from gzarr.convert.writing import replacing
 from gzarr.errors import CopyError
 from gzarr.storage import MemoryStore
 
@@ -100,3 +102,10 @@ def test_a_file_larger_than_the_budget_is_streamed(tmp_path, format):
     z = found["data"] if format in ("hdf5", "netcdf") else found
     assert z.chunks == (250, 250)
     assert np.array_equal(z[...], data)
+
+
+def test_files_are_written_where_others_can_put_no_link(tmp_path: Path) -> None:
+    with replacing(tmp_path / "x.npy", overwrite=False) as partial:
+        assert partial.parent.stat().st_mode & 0o077 == 0
+        partial.write_bytes(b"x")
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("x.npy", b"x")]

@@ -92,3 +92,17 @@ def test_copy_store_holds_no_more_than_the_budget(monkeypatch):
     assert gzarr.copy_store(source, dest) == (10, 0, 660)
     assert source.most_nbytes == 300  # which is one object; of the others two at a time
     assert dest == dict(source)
+
+
+# -- lines that copies print -------------------------------------------------------------------------------------------
+
+
+def test_log_takes_functions_and_file_names(tmp_path):
+    source = hierarchy(gzarr)
+    lines = []
+    gzarr.copy(source["eggs"], gzarr.group(), log=lines.append)
+    gzarr.copy(source["eggs"], gzarr.group(), log=str(tmp_path / "log.txt"))
+    assert lines == ["copy /eggs (20, 30) uint8", "all done: 1 copied, 0 skipped, 600 bytes copied"]
+    assert (tmp_path / "log.txt").read_text().splitlines() == lines
+    with pytest.raises(TypeError, match="log must be"):
+        gzarr.copy(source["eggs"], gzarr.group(), log=3)

@@ -7,11 +7,14 @@ import sys
 import textwrap
 from pathlib import Path
 
+import numcodecs
 import numpy as np
 import pytest
 
 import gzarr
-from gzarr.copying.planning import MARK
+from gzarr.copying.arrays import plan_route
+from gzarr.copying.planning import MARK, new_meta
+from gzarr.copying.sources import from_array
 from gzarr.errors import ArrayNotFoundError, ContainsNodeError, CopyError, NodeNotFoundError
 from gzarr.storage import LocalStore, MemoryStore
 
@@ -345,3 +348,21 @@ def test_a_file_that_has_changed_is_not_mixed_with_what_it_was(tmp_path):
     np.save(path, np.full((40, 40), 5.0))
     with pytest.raises(CopyError, match=r"a\.npy\) was changed or written again"):
         gzarr.convert.from_file(path, store, chunks=10, resume=True)
+
+
+# -- planning ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_route_is_chosen_by_what_is_stored():
+    z = gzarr.create_array(shape=(8, 8), chunks=(2, 2), dtype="i4", compressor=numcodecs.Zstd(1))
+
+    def how(**keywords):
+        return plan_route(from_array(z), new_meta(from_array(z), keywords), 10**6).how
+
+    assert how() == "objects"
+    assert how(shards=(4, 4)) == "chunks"
+    assert how(zarr_format=2) == "objects"
+    assert how(compressors=None) == "decode"
+    assert how(chunks=(4, 4)) == "decode"
+    assert how(fill_value=3) == "decode"
+    assert how(order="F") == "decode"

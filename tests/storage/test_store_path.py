@@ -1,11 +1,26 @@
 """A store and a path in it, as one value."""
 
 import asyncio
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 import gzarr
-from gzarr.storage import MemoryStore, StorePath, open_store
+from gzarr.errors import ReadOnlyError
+from gzarr.storage import (
+    CountingStore,
+    LocalStore,
+    LoggingStore,
+    MemoryStore,
+    Request,
+    StorePath,
+    open_store,
+    read_only,
+)
+from gzarr.storage.base import token_of
 
 
 def test_a_store_path_is_taken_as_a_store():
@@ -64,3 +79,83 @@ def test_an_object_is_read_and_written_by_coroutines(kind):
     from zarr.abc.store import OffsetByteRequest, RangeByteRequest, SuffixByteRequest
 
     asyncio.run(use())
+
+
+# -- wrappers ----------------------------------------------------------------------------------------------------------
+
+
+def test_everything_is_recorded() -> None:
+    store = CountingStore(MemoryStore())
+    store.set("a/b", b"1")
+    store.set_many([("a/c", b"2"), ("d", b"3")])
+    assert store.get_one(Request("a/b")) == b"1"
+    assert store.get_many([Request("d", 0, 1), Request("none")]) == [b"3", None]
+    store.getsize("d")
+    token_of(store, "d")
+    assert "e" not in store
+    list(store.list_prefix("a"))
+    store.list_dir()
+    store.move_prefix("a", "m")
+    store.delete_many(["d"])
+    store.delete_prefix("m")
+    assert store.requests == [Request("a/b"), Request("d", 0, 1), Request("none")]
+    assert store.nbatches == 2
+    assert store.written == ["a/b", "a/c", "d", "m"]
+    assert store.deleted == ["a", "d", "m"]
+    assert store.listed == ["a", ""]
+    assert store.sized == ["d", "d", "e"]
+    store.reset()
+    assert store.nbatches == 0
+    assert store.requests == store.written == store.deleted == store.listed == store.sized == []
+
+
+def test_a_read_of_a_part_of_a_chunk_is_one_request_for_it(tmp_path: Path) -> None:
+    model = np.arange(100_000, dtype="<i4")
+    gzarr.save_array(LocalStore(tmp_path), model, chunks=model.shape, compressors=None)
+    store = CountingStore(LocalStore(tmp_path))
+    array = gzarr.open_array(store, mode="r")
+    store.reset()
+    np.testing.assert_array_equal(array[7:9], model[7:9])
+    assert store.requests == [Request("c/0")]
+    assert store.nbatches == 1
+
+
+def test_failed_writes_are_not_recorded() -> None:
+    store = CountingStore(MemoryStore({"a": b""}, read_only=True))
+    for change in (lambda: store.set("a", b""), lambda: store.set_many([("a", b"")]), lambda: store.delete_many(["a"])):
+        with pytest.raises(ReadOnlyError):
+            change()
+    assert store.written == store.deleted == []
+
+
+def test_counting_is_safe_in_threads() -> None:
+    store = CountingStore(MemoryStore({"a": b""}))
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: store.get_many([Request("a")] * 3), range(400)))
+    assert (store.nbatches, len(store.requests)) == (400, 1200)
+
+
+def test_wrappers_answer_for_the_store_inside() -> None:
+    inner = MemoryStore({"a": b"1"})
+    for store in (CountingStore(inner), read_only(inner)):
+        assert str(store) == str(inner)
+        assert store.lock_name("a") == inner.lock_name("a")
+        assert token_of(store, "a") == token_of(inner, "a")
+        assert len(store) == 1
+        assert store.nbytes_stored() == 1
+        again = pickle.loads(pickle.dumps(store))
+        assert dict(again) == {"a": b"1"}
+        assert again.read_only == store.read_only
+
+
+def test_a_logging_store_says_what_was_done_and_how_long_it_took(caplog: pytest.LogCaptureFixture) -> None:
+    store = LoggingStore(MemoryStore(), log_level="INFO")
+    with caplog.at_level("INFO", logger="gzarr.storage"):
+        store.set_many([("a/b", b"1"), ("a/c", b"2")])
+        assert store["a/b"] == b"1"
+        assert store.list_dir("a") == (["b", "c"], [])
+        store.clear()
+    said = [message.partition(": ")[2].rpartition(": ")[0] for message in caplog.messages]
+    got = str([Request("a/b")])
+    assert said == ["set ['a/b', 'a/c']", f"get {got}", "list ['a']", "delete all under ['']"]
+    assert all(message.endswith(" s") for message in caplog.messages)
