@@ -50,9 +50,12 @@ def test_only_the_asterisk_is_a_wildcard(peer_suites: ModuleType) -> None:
 def test_an_update_keeps_reasons_drops_what_passes_and_adds_what_fails(peer_suites: ModuleType, tmp_path: Path) -> None:
     path = tmp_path / "list.txt"
     path.write_text(TEXT)
-    failed = {"test_core.py::test_b[3]", "test_core.py::test_new"}
-    peer_suites.update(path, peer_suites.listed(path), failed, {"test_core.py::test_new"})
+    failed, new = {"test_core.py::test_b[3]", "test_core.py::test_new"}, {"test_core.py::test_new"}
+    peer_suites.update(path, peer_suites.listed(path), failed, set(), new)
     expected = "# Private names.\ntest_core.py::test_b[*]\n\n# to be judged\ntest_core.py::test_new\n"
+    assert path.read_text() == expected
+    peer_suites.update(path, peer_suites.listed(path), failed, {"test_core.py::test_b[2]"}, set())
+    expected = expected.replace("*", "3")  # the wildcard would hide a test that passes
     assert path.read_text() == expected
 
 

@@ -6,7 +6,7 @@
 zarr-python's own. ``engine`` are Xarray's tests of its engine "zarr" on gzarr's engine and writer, ``zarr2`` and
 ``zarr3`` the suites of zarr 2 and zarr-python with ``zarr`` aliased to gzarr. The tests that may fail are listed in
 tests/support/suites, with the reason as a comment above each group of node IDs (``*`` is a wildcard). A failure that
-is not listed is an error; so is a line that matches no failure.
+is not listed is an error; so is a line that matches no failure, or one that matches a test that passes besides.
 
 Runs in an environment with zarr-python and its test requirements, which `make test-zarr` makes; gzarr is that of this
 folder, and its entry points are those that an installation in place left here. The sources of zarr come from the
@@ -177,9 +177,18 @@ def matching(pattern: str, names: set[str]) -> set[str]:
     return {name for name in names if expression.fullmatch(name)}
 
 
-def update(path: Path, groups: dict[str, list[str]], failed: set[str], unexpected: set[str]) -> None:
-    """Write the list again: lines that match nothing go, new failures come at the end."""
-    groups = {reason: [p for p in patterns if matching(p, failed)] for reason, patterns in groups.items()}
+def exact(pattern: str, failed: set[str], passed: set[str]) -> list[str]:
+    """The pattern, or the failures that it matches if tests that pass match it, too."""
+    found = matching(pattern, failed)
+    return sorted(found) if not found or matching(pattern, passed) else [pattern]
+
+
+def update(path: Path, groups: dict[str, list[str]], failed: set[str], passed: set[str], unexpected: set[str]) -> None:
+    """Write the list again: lines that match no failure go, wildcards that hide tests too, new failures come last."""
+    groups = {
+        reason: [*dict.fromkeys(name for p in patterns for name in exact(p, failed, passed))]
+        for reason, patterns in groups.items()
+    }
     groups[UNJUDGED] = sorted({*groups.get(UNJUDGED, ()), *unexpected})
     blocks = ["\n".join((reason, *patterns)) for reason, patterns in groups.items() if patterns]
     path.write_text("\n\n".join(blocks) + "\n" if blocks else "")
@@ -198,21 +207,21 @@ def judge(name: str, run: Run, tests: list[str], *, rewrite: bool, whole: bool) 
     groups = listed(path)
     patterns = [pattern for patterns in groups.values() for pattern in patterns]
     unexpected = failed.difference(*(matching(pattern, failed) for pattern in patterns))
-    stale = [pattern for pattern in patterns if whole and not matching(pattern, failed)]
-    n_passed = sum(outcome == "passed" for outcome in outcomes.values())
+    passed = {test for test, outcome in outcomes.items() if outcome == "passed"}
+    stale = [pattern for pattern in patterns if whole and exact(pattern, failed, passed) != [pattern]]
     print(
-        f"{name}: {n_passed} passed, {len(failed)} failed and {len(failed) - len(unexpected)} of them listed, "
-        f"{len(outcomes) - n_passed - len(failed)} skipped or failing without gzarr, "
+        f"{name}: {len(passed)} passed, {len(failed)} failed and {len(failed) - len(unexpected)} of them listed, "
+        f"{len(outcomes) - len(passed) - len(failed)} skipped or failing without gzarr, "
         f"{time.monotonic() - begin:.0f} s",
         flush=True,
     )
     if rewrite:
-        update(path, groups, failed, unexpected)
+        update(path, groups, failed, passed, unexpected)
         return True
     if unexpected:
         print(log[-20_000:] + "\nnot listed, and failing:\n  " + "\n  ".join(sorted(unexpected)))
     if stale:
-        print(f"in {path.relative_to(ROOT)}, and not failing:\n  " + "\n  ".join(stale))
+        print(f"in {path.relative_to(ROOT)}, and failing no more, or not alone:\n  " + "\n  ".join(stale))
     return not (unexpected or stale)
 
 

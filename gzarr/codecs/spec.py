@@ -249,6 +249,10 @@ class CodecSpec(ABC):
         configuration = self.configuration()
         return {"name": self.name, "configuration": configuration} if configuration else {"name": self.name}
 
+    def to_dict(self) -> dict[str, Any]:
+        """Give what `to_json` gives: zarr-python's name for it."""
+        return self.to_json()
+
     def to_v2(self) -> dict[str, Any]:
         """Give the codec as Zarr v2 metadata.
 

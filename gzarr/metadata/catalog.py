@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import marshal
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -29,7 +30,7 @@ from gzarr.metadata.consolidated import (
 )
 from gzarr.metadata.documents import read_node
 from gzarr.metadata.fields import dump_json, parse_json
-from gzarr.metadata.model import NodeMeta, ZarrFormat
+from gzarr.metadata.model import GroupMeta, NodeMeta, ZarrFormat
 from gzarr.storage.base import Buffer, Request, Store
 from gzarr.storage.rules import DOCUMENTS, cut, is_allowed
 from gzarr.storage.wrappers import WrapperStore
@@ -122,6 +123,10 @@ class ConsolidatedStore(WrapperStore):
         listed = {node: sorted(names) for node, names in children.items()}
         self._loaded = _Loaded(documents, listed, before, {})
         return documents is not None
+
+    def with_documents(self, meta: NodeMeta | None) -> NodeMeta | None:
+        """The metadata of the node, with what is consolidated there."""
+        return replace(meta, consolidated_metadata=self._loaded.documents) if isinstance(meta, GroupMeta) else meta
 
     def _parsed(self, data: Buffer) -> Documents | None:
         what = f"{self._store}: {escaped(self._key)}"
@@ -229,7 +234,7 @@ def open_consolidated_node(
         if name != "zarr.json" or FIELD.encode() in bytes(data) or frozen:
             view = ConsolidatedStore(store, path, document, frozen=frozen)
             if view.load(data, before):
-                return view, read_node(view, path, zarr_format)
+                return view, view.with_documents(read_node(view, path, zarr_format))
         if name == "zarr.json":
             what = f"{store}: {escaped(document)}"
             return store, v3.parse(parse_json(data, what), what)

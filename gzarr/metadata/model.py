@@ -121,11 +121,14 @@ class GroupMeta:
         2 or 3.
     extra : mapping
         Fields of the document that gzarr does not know and may ignore; written back as they were.
+    consolidated_metadata : mapping, optional
+        The documents of the group and all below it, by key, if it was opened from consolidated metadata.
     """
 
     attributes: Mapping[str, Any] = field(default_factory=dict)
     zarr_format: ZarrFormat = 3
     extra: Mapping[str, Any] = field(default_factory=dict)
+    consolidated_metadata: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
 
     def holding(self, attributes: Mapping[str, Any], extra: Mapping[str, Any]) -> GroupMeta:
         """The metadata with other attributes and unknown fields."""

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from gzarr import Array, Group, storage
-from gzarr.display.info import Report
 from gzarr.hierarchy.node import Node
 
 
@@ -62,13 +61,13 @@ def _with_one_store(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-NAMES: dict[str, Any] = {
-    "zarr.storage.init_array": _with_one_store(storage.init_array),
-    "zarr.storage.init_group": _with_one_store(storage.init_group),
-    "zarr.indexing.oindex": oindex,
-    "zarr.indexing.oindex_set": oindex_set,
-    "zarr.util.InfoReporter": Report,
-    "zarr.storage.normalize_store_arg": lambda store, **_: storage.open_store(store)[0],
+NAMES: dict[str, dict[str, Any]] = {
+    "zarr.storage": {
+        "init_array": _with_one_store(storage.init_array),
+        "init_group": _with_one_store(storage.init_group),
+        "normalize_store_arg": lambda store, **_: storage.open_store(store)[0],
+    },
+    "zarr.indexing": {"oindex": oindex, "oindex_set": oindex_set},
 }
 
 
