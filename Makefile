@@ -62,7 +62,7 @@ test-zarr: .venv/ready .venv-zarr/ready
 	PYTHONPATH='$(CURDIR)' PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 .venv-zarr/bin/python -m pytest -q -p no:cacheprovider \
 	    tests/test_documentation.py -k under_zarr_python
 	PYTHONPATH='$(CURDIR)' PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 .venv-zarr/bin/python -m pytest -q -p no:cacheprovider \
-	    tests/virtual/test_icechunk.py tests/virtual/test_references.py
+	    tests/virtual/test_icechunk.py tests/virtual/test_references.py tests/compat
 	.venv-zarr/bin/python tools/peer_suites.py $(SUITES)
 
 SUITES ?= plugin dask xarray engine zarr2 zarr3

@@ -34,7 +34,7 @@ FLOORS = (
     {"virtual"},
     {"advising", "convert", "interop"},
     {"__init__"},
-    {"cli"},
+    {"cli", "compat"},
     {"__main__"},
 )
 FLOOR_OF = {name: number for number, names in enumerate(FLOORS) for name in names}

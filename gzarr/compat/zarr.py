@@ -1,8 +1,8 @@
 """gzarr in the place of zarr-python 3: import this before anything that imports ``zarr``.
 
-Arrays, groups, functions and errors are then gzarr's. Where zarr-python is installed, stores, codecs, data types, buffers
-and base classes stay its own, as other packages derive theirs from them; gzarr takes all of these. Where it is not, they
-are gzarr's, as far as it has something of the kind::
+Arrays, groups, functions and errors are then gzarr's. Where zarr-python is installed, stores, codecs, data types,
+buffers and base classes stay its own, as other packages derive theirs from them; gzarr takes all of these. Where it is
+not, they are gzarr's, as far as it has something of the kind::
 
     import gzarr.compat.zarr
     import zarr
@@ -28,6 +28,12 @@ from gzarr.codecs import CodecSpec
 from gzarr.compat.modules import CompatModule, install
 from gzarr.storage import Store
 
+
+def _sync(coroutine: Any, *args: Any, **keywords: Any) -> Any:
+    """Wait for a coroutine of zarr-python. What methods of gzarr give is there already."""
+    return _awaited(coroutine, *args, **keywords) if isawaitable(coroutine) else coroutine
+
+
 _NODES = {name: getattr(gzarr, name) for name in ("Array", "AsyncArray", "AsyncGroup", "Group")}
 #: Stores that are gzarr's also where zarr-python is installed, which gives the others.
 _STORES = {name: getattr(gzarr.storage, name) for name in ("GpuMemoryStore", "ManagedMemoryStore", "StorePath")}
@@ -43,7 +49,7 @@ _MODULES: dict[str, tuple[dict[str, Any], tuple[str, ...], bool]] = {
     "zarr.core.array": ({**_NODES, "create_array": gzarr.create_array, "from_array": gzarr.from_array}, (), True),
     "zarr.core.config": ({"config": gzarr.config}, (), True),
     "zarr.core.group": ({**_NODES, "create_hierarchy": create_hierarchy}, (), True),
-    "zarr.core.sync": ({"sync": lambda *args, **keywords: _sync(*args, **keywords)}, (), True),
+    "zarr.core.sync": ({"sync": _sync}, (), True),
     "zarr.core.sync_group": ({"create_hierarchy": gzarr.create_hierarchy}, (), True),
     "zarr.creation": ({}, ("gzarr",), False),
     "zarr.errors": ({"PathNotFoundError": gzarr.NodeNotFoundError}, ("gzarr.errors",), True),
@@ -55,11 +61,6 @@ _MODULES: dict[str, tuple[dict[str, Any], tuple[str, ...], bool]] = {
 def _register_codec(key: str, codec_cls: type, *, qualname: str | None = None) -> None:
     """Register a codec class by its name, as zarr-python's function of this name does."""
     gzarr.register_codec(codec_cls, name=key)
-
-
-def _sync(coroutine: Any, *args: Any, **keywords: Any) -> Any:
-    """Wait for a coroutine of zarr-python. What methods of gzarr give is there already."""
-    return _awaited(coroutine, *args, **keywords) if isawaitable(coroutine) else coroutine
 
 
 #: What stands for modules of zarr-python where it is not installed.
@@ -106,5 +107,5 @@ def _modules(real: dict[str, ModuleType]) -> Iterator[ModuleType]:
 _settings = {"codec_pipeline.path": "gzarr.interop.zarr.CodecPipeline"}
 gzarr.config.set({**_settings, "buffer": "zarr.buffer.cpu.Buffer", "ndbuffer": "zarr.buffer.cpu.NDBuffer"})
 _real = _zarr_python()
-_awaited = _real["zarr.core.sync"].sync if _real else asyncio.run
+_awaited: Any = _real["zarr.core.sync"].sync if _real else asyncio.run
 install(_modules(_real))

@@ -43,7 +43,7 @@ class BaseStore(MutableMapping[str, Any]):
         """Do nothing; stores that hold something override it."""
 
 
-BaseStore.register(Store)
+BaseStore.register(Store)  # type: ignore[type-abstract]
 
 
 def _loads(text: Any) -> Any:

@@ -119,6 +119,9 @@ class ZarrStore(KeyValueStore):
         """Whether a name that was listed is an object, not a path of other names."""
         try:
             return await self._exists(key)
+        except NotImplementedError:  # VirtualiZarr's stores give what zarr-python reads, and a path is a node there
+            is_document = key.rpartition("/")[2] in DOCUMENTS
+            return is_document or await self.store.get(f"{key}/zarr.json", self._buffers) is None
         except Exception:
             # Icechunk knows the keys of Zarr alone, and refuses to be asked for others; a path has names below it.
             if await self._collect(self.store.list_dir(key)):

@@ -151,7 +151,7 @@ class CodecPipeline(BatchedCodecPipeline):
 
     async def _read(self, batch: list[Any], out: NDBuffer, drop_axes: tuple[int, ...]) -> None:
         fetched, bound = None, self.bound()
-        if len(batch) == 1 and bound.is_quick:
+        if bound.is_quick and bound.is_small(batch):
             return bound.read(batch, out, drop_axes, None)
         if bound.waits:
             fetched = await bound.fetch(batch)
@@ -207,11 +207,11 @@ class CodecPipeline(BatchedCodecPipeline):
             raise ValueError("the pipeline inside a shard")
         bound = self._bound
         if bound is None or (metadata is not None and metadata is not bound[0]):
-            from gzarr.interop.zarr.arrays import BoundArray
+            from gzarr.interop.zarr.arrays import bind
 
             metadata = self.source[0] if metadata is None else metadata
             try:
-                bound = metadata, BoundArray(metadata, self.source[1])
+                bound = metadata, bind(metadata, self.source[1])
             except Exception as error:  # noqa: BLE001  # each later read would meet it again
                 bound = metadata, error
             object.__setattr__(self, "_bound", bound)

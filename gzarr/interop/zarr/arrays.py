@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+from collections.abc import Hashable
 from dataclasses import replace
 from operator import lt
 from time import perf_counter
@@ -23,6 +24,7 @@ from gzarr.chunk_io import engine
 from gzarr.chunk_io.array_io import ArrayIO
 from gzarr.chunk_io.prepare import prepare_array
 from gzarr.chunk_io.reference import ReadJob, WriteJob
+from gzarr.codecs.registry import registry_state
 from gzarr.codecs.sharding import ShardingCodec
 from gzarr.codecs.spec import CodecSpec
 from gzarr.devices import backend_for
@@ -36,6 +38,7 @@ from gzarr.interop.zarr.stores import PlainZarrStore, Stores, for_one_read
 from gzarr.layout.sharded import Sharded
 from gzarr.metadata import v2, v3
 from gzarr.metadata.model import ArrayMeta
+from gzarr.storage import LocalStore
 from gzarr.storage.base import Store
 from gzarr.storage.memory import MemoryStore
 
@@ -45,14 +48,64 @@ _SMALL_NBYTES, _QUICK_S = 1 << 16, 5e-4
 _MAX_SLOW = 4
 #: Chunks, and their decoded bytes, that are fetched before a thread decodes them.
 _MAX_FETCHED, _FETCHED_NBYTES = 16, 1 << 24
-#: Prepared variants of an array: by path, extents and device.
-_MAX_PREPARED = 32
+#: Prepared variants of an array: by path, extents and device; and arrays whose variants are kept for the next opening.
+_MAX_PREPARED, _MAX_KEPT = 32, 256
 #: Modules whose codecs are gzarr's codecs of the same name. Others may do something else under it.
 _KNOWN_CODECS = ("zarr.codecs.", "numcodecs.")
 _HOST, _GPU = "zarr.core.buffer.cpu", "zarr.core.buffer.gpu"
 
+_kept: dict[Hashable, BoundArray] = {}
+
 #: What zarr-python reads or writes with: the store, the array's settings, and the buffers' prototype.
 Using: TypeAlias = tuple[Any, Any, Any]
+
+
+def bind(metadata: Any, store: Any) -> BoundArray:
+    """Bind an array to gzarr's engine, with what was prepared for local arrays like it: most are opened repeatedly.
+
+    Raises: GzarrError if gzarr does not know something of it.
+    """
+    stores = Stores(store)
+    key = _key(metadata, stores)
+    kept = None if key is None else _kept.get(key)
+    if kept is None:
+        kept = BoundArray(metadata, stores)
+        if key is not None:
+            if len(_kept) >= _MAX_KEPT:
+                _kept.clear()
+            _kept[key] = kept
+        return kept
+    bound = object.__new__(BoundArray)
+    vars(bound).update(vars(kept), zarr_store=store, stores=stores)
+    return bound
+
+
+def _key(metadata: Any, stores: Stores) -> Hashable:
+    """Return what arrays have in common that are bound alike; None if there is no telling."""
+    local = stores.on(None) if stores.is_local else None
+    if not isinstance(local, LocalStore):
+        return None
+    try:
+        if metadata.zarr_format == 2:
+            codecs = repr(metadata.compressor), repr(metadata.filters)
+            made_of = (
+                metadata.shape,
+                metadata.chunks,
+                metadata.dtype,
+                metadata.dimension_separator,
+                metadata.order,
+                codecs,
+            )
+        else:
+            grid, keys = metadata.chunk_grid, metadata.chunk_key_encoding
+            made_of = metadata.shape, metadata.data_type, grid, keys, metadata.codecs, metadata.storage_transformers
+        fill = metadata.fill_value  # its bits, as equal ones may differ in them
+        fill = type(fill), fill.tobytes() if isinstance(fill, np.generic) else fill
+        key = local.root, registry_state(), metadata.zarr_format, *made_of, *fill
+        hash(key)
+    except (AttributeError, TypeError):
+        return None
+    return key
 
 
 class BoundArray:
@@ -62,8 +115,8 @@ class BoundArray:
     ----------
     metadata : ArrayV2Metadata or ArrayV3Metadata
         Its metadata.
-    store : zarr.abc.store.Store
-        Its store.
+    stores : Stores
+        What its store is.
 
     Raises
     ------
@@ -71,9 +124,8 @@ class BoundArray:
         If gzarr does not know something of it.
     """
 
-    def __init__(self, metadata: Any, store: Any) -> None:
-        self.zarr_store = store
-        self.stores = Stores(store)
+    def __init__(self, metadata: Any, stores: Stores) -> None:
+        self.zarr_store, self.stores = stores.store, stores
         self.meta = _parse(metadata)
         self.dtype: np.dtype[Any] = metadata.dtype.to_native_dtype()
         self.is_text = self.dtype.kind == "T" and self.meta.data_type.variable == "string"
@@ -121,7 +173,7 @@ class BoundArray:
         if fetched is not None:
             io = io._replace(store=MemoryStore(fetched), compiled=None)
         self._read(io, taken, (target, fields), spec.config)
-        if len(batch) == 1:
+        if self.is_small(batch):
             self._note(began)
 
     def read_taken(self, taken: Taken, using: Using, out: Any, fields: Fields, loop: Any) -> None:

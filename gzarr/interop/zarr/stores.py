@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -23,6 +25,12 @@ _COALESCING = {"max_gap_bytes": "max_gap_bytes", "max_coalesced_bytes": "max_byt
 _IN_MEMORY = (zarr.storage.MemoryStore, getattr(zarr.storage, "ManagedMemoryStore", zarr.storage.MemoryStore))
 
 
+@lru_cache(256)
+def _local(root: str, _folder: Path) -> LocalStore:
+    """Return the store of a directory, the same one each time. _folder: the working directory."""
+    return LocalStore(root)
+
+
 class Stores:
     """What one store of zarr-python is for the engine, on each event loop that uses it."""
 
@@ -33,7 +41,7 @@ class Stores:
         self._root = store.root if self.is_local else None
         self._without_loop: Store | None = None
         if self.is_local:
-            self._without_loop = LocalStore(store.root)
+            self._without_loop = _local(str(store.root), Path.cwd())
         elif type(store) in _IN_MEMORY and hasattr(store, "get_sync"):
             self._without_loop = DirectZarrStore(store)
         self._on: WeakKeyDictionary[Any, Store] = WeakKeyDictionary()
@@ -47,7 +55,7 @@ class Stores:
         """Return the store whose coroutines run on an event loop."""
         if self.is_local and self.store.root is not self._root:  # zarr-python has moved the directory
             self._root = self.store.root
-            self._without_loop = LocalStore(self._root)
+            self._without_loop = _local(str(self._root), Path.cwd())
         if self._without_loop is not None:
             return self._without_loop
         found = self._on.get(loop)

@@ -8,6 +8,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
+import numcodecs
 import numpy as np
 import pytest
 
@@ -18,7 +19,7 @@ from zarr.storage import LocalStore, MemoryStore, WrapperStore, ZipStore
 
 import gzarr
 from gzarr.devices import backend_for
-from gzarr.interop.zarr import CodecPipeline, install
+from gzarr.interop.zarr import CodecPipeline, arrays, install
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
 
@@ -231,6 +232,31 @@ def test_codecs_of_other_packages_are_left_to_zarr(caplog):
     np.testing.assert_array_equal(array[...], numbers())
     assert "NotHandledError" in repr(array._async_array.codec_pipeline._bound)
     assert not is_gzarrs(caplog)
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_arrays_that_are_alike_share_what_is_prepared_and_nothing_else(zarr_format, tmp_path, monkeypatch, caplog):
+    """The same directory in turn holds arrays that differ in one thing each, also in bits that compare equal."""
+    made = []
+    prepare = arrays.prepare_array
+    monkeypatch.setattr(arrays, "prepare_array", lambda meta, *how: made.append(meta) or prepare(meta, *how))
+    one = {"shape": (4,), "chunks": (2,), "dtype": "f8", "fill_value": 0.0, "compressors": None}
+    other = [{"fill_value": -0.0}, {"dtype": ">f8"}, {"chunks": (4,)}, {"compressors": numcodecs.Zlib(3)}, {}]
+    if zarr_format == 3:
+        other[3] = {"compressors": ZstdCodec(level=3)}
+    for changed in other:
+        zarr.create_array(tmp_path, **one | changed, zarr_format=zarr_format, overwrite=True)[2:] = [3, 4]
+        for _ in range(2):  # the second one is opened with what was prepared for the first
+            read = zarr.open_array(tmp_path, mode="r")[:]
+            assert read.tolist() == [0, 0, 3, 4]
+            assert np.signbit(read[0]) == np.signbit((one | changed)["fill_value"])
+    assert len(made) == len(other)
+    for n in range(2):  # a relative path means another directory
+        (tmp_path / f"in{n}").mkdir()
+        monkeypatch.chdir(tmp_path / f"in{n}")
+        zarr.create_array("x.zarr", **one, zarr_format=zarr_format)[:] = n
+        assert zarr.open_array("x.zarr", mode="r")[:].tolist() == [n] * 4
+    assert not caplog.records
 
 
 def test_a_directory_that_is_moved(tmp_path):

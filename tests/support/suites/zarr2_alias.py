@@ -1,7 +1,7 @@
 """A pytest plug-in that lets the suite of zarr 2 test gzarr, by `gzarr.compat.zarr2`.
 
 A name that gzarr does not have there is a placeholder: a test module that imports it can be imported, and only the
-tests that use it fail. The folder in ``ZARR_ALIAS_FOLDER`` holds what of the package ``zarr`` is not replaced: its ``tests``.
+tests that use it fail. The folder in ``ZARR_ALIAS_FOLDER`` holds the ``tests`` of the package, which are not replaced.
 """
 
 from __future__ import annotations
