@@ -28,6 +28,8 @@ _VIRIDIS = "440154 482878 3e4a89 31688e 26828e 1f9e89 35b779 6ece58 b5de2b fde72
 _MISSING = (128, 128, 128)
 #: Pixels of the colour bar: of its gap, and its width.
 _GAP, _BAR = 8, 16
+#: Letters of a unit that are shown.
+_UNITS = 16
 #: Names and units of coordinates that grow to the north.
 _NORTH = ("lat", "latitude", "degrees_north", "degree_north", "degrees_n", "projection_y_coordinate")
 #: A curve's pixels along its values.
@@ -138,7 +140,7 @@ def _pixels(array: gzarr.Array, folder: str, size: int, at: str | None, *, raw: 
     scale = Scale() if raw else Scale.of(array)
     shares, low, high = _scaled(values)
     picture = _colors(shares)
-    return np.hstack([picture, _bar(len(picture), float(scale.value(low)), float(scale.value(high)))])
+    return np.hstack([picture, _bar(len(picture), low, high, scale)])
 
 
 class _Coordinate(NamedTuple):
@@ -233,20 +235,21 @@ def _colors(shares: NDArray[np.float64]) -> NDArray[np.uint8]:
     return np.where(np.isnan(shares)[..., None], _MISSING, np.nan_to_num(picture).round()).astype(np.uint8)
 
 
-def _bar(height: int, low: float, high: float) -> NDArray[np.uint8]:
-    """The colour scale, with the values at its ends and in its middle, as far as there is room."""
+def _bar(height: int, low: float, high: float, scale: Scale) -> NDArray[np.uint8]:
+    """The colour scale, with the values at its ends and in its middle, and their unit, as far as there is room."""
     import numpy as np
     from PIL import Image, ImageDraw, ImageFont
 
-    labels = [f"{value:.4g}" for value in (high, (low + high) / 2, low)]
-    font = ImageFont.load_default_imagefont()  # of pixels that are black or white
-    sizes = [font.getbbox(label)[2:] for label in labels]
-    bar = np.zeros((height, 3 * _GAP + _BAR + int(max(width for width, _ in sizes)), 3), np.uint8)
+    font = ImageFont.load_default_imagefont()  # of pixels that are black or white, for Latin-1
+    units = scale.units[:_UNITS].encode("latin-1", "replace").decode("latin-1")
+    tall = int(font.getbbox("0")[3])
+    ends = {0: high, (height - tall) // 2: (low + high) / 2, height - tall: low}
+    labels = {top: f"{float(scale.value(value)):.4g}" for top, value in ends.items()} | {tall + 2: units}
+    bar = np.zeros((height, 3 * _GAP + _BAR + int(max(font.getbbox(text)[2] for text in labels.values())), 3), np.uint8)
     bar[:, _GAP : _GAP + _BAR] = _colors(np.linspace(1, 0, height))[:, None]
-    tall = int(sizes[0][1])
     picture = Image.fromarray(bar)
-    for label, top in zip(labels, (0, (height - tall) // 2, height - tall), strict=True):
-        if not top or height >= 4 * tall:
+    for top, label in labels.items():
+        if not top or height >= 6 * tall:
             ImageDraw.Draw(picture).text((2 * _GAP + _BAR, top), label, "white", font)
     return np.asarray(picture)
 
@@ -263,4 +266,4 @@ def _curve(values: NDArray[Any], size: int, scale: Scale) -> NDArray[np.uint8]:
     rows = np.arange(_CURVE - 1, -1, -1)[:, None]
     line = (rows >= ends.min(0)) & (rows <= ends.max(0)) & np.isfinite(shares) & np.isfinite(np.append(shares[1:], 0))
     canvas = np.where(line[..., None], _colors(shares), 0).astype(np.uint8)
-    return np.hstack([canvas, _bar(_CURVE, float(scale.value(low)), float(scale.value(high)))])
+    return np.hstack([canvas, _bar(_CURVE, low, high, scale)])

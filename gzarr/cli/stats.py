@@ -72,7 +72,7 @@ def stats(
     found = asdict(array.stats(skip=skip, max_nbytes=memory << 20, progress=in_terminal(), **run_by))
     del found["histogram"]
     found |= {name: scale.value(found[name]) for name in ("min", "max", "mean")}
-    found["std"] = found["std"] * abs(scale.factor)
+    found["std"] = found["std"] if scale.factor == 1 else found["std"] * abs(scale.factor)
     if scale.factor < 0:
         found["min"], found["max"] = found["max"], found["min"]
     if as_json:
@@ -80,7 +80,11 @@ def stats(
         return
     from gzarr.display.info import Report
 
-    counts = {"Elements": found["count"], "NaN": found["n_nan"], "Missing": found["n_missing"]}
+    counts = {
+        "Elements": found["count"],
+        "NaT" if array.dtype.kind in "mM" else "NaN": found["n_nan"],
+        "Missing": found["n_missing"],
+    }
     values = {"Minimum": "min", "Maximum": "max", "Mean": "mean", "Standard deviation": "std"}
     items = [(name, f"{count:,}") for name, count in counts.items()]
     print_report(
@@ -125,10 +129,11 @@ def histogram(
     if scale.factor < 0:
         counts, edges = counts[::-1], edges[::-1]
     if as_json:
-        print(json.dumps({"counts": counts.tolist(), "edges": edges.tolist()}, indent=2))
+        print(json.dumps({"counts": counts.tolist(), "edges": [_number(edge) for edge in edges]}, indent=2))
         return
     most = max(int(counts.max()), 1)
-    labels = [f"{low:.6g} to {high:.6g}" for low, high in pairwise(edges.tolist())]
+    ends = list(map(str, edges)) if edges.dtype.kind in "mM" else [f"{edge:.6g}" for edge in edges.tolist()]
+    labels = [f"{low} to {high}" for low, high in pairwise(ends)]
     width = max(map(len, labels))
     for label, count in zip(labels, counts.tolist(), strict=True):
         bar = colored("█" * round(count * _BAR / most), "blue")
@@ -136,6 +141,8 @@ def histogram(
 
 
 def _number(value: Any) -> Any:
-    """A number as JSON has it: NaN and infinities become None."""
+    """A number as JSON has it: NaN and infinities become None, and times text."""
+    if getattr(value, "dtype", None) is not None and value.dtype.kind in "mM":
+        return str(value)
     plain = value.item() if hasattr(value, "item") else value
     return plain if math.isfinite(plain) else None

@@ -810,12 +810,12 @@ class Array(Node[ArrayMeta]):
         -------
         Stats
             ``count``, ``n_nan``, ``min``, ``max``, ``mean``, ``std``, ``histogram`` and ``n_missing``. NaNs count as
-            ``n_nan`` only, those that are missing as ``n_missing``.
+            ``n_nan`` only, as NaTs do, those that are missing as ``n_missing``.
 
         Raises
         ------
         MetadataError
-            If the elements are not real numbers.
+            If the elements are neither real numbers nor times, or ``skip`` is given for times.
         ValueError
             If no element can be the number that is skipped, or a mask has another shape.
         ChunkError

@@ -18,6 +18,8 @@ from gzarr.hierarchy.missing import fold_present, missing_by_convention
 from gzarr.hierarchy.node import GzarrArray
 from gzarr.hierarchy.reductions import fill_of
 
+#: The number behind NaT.
+_NAT = np.iinfo(np.int64).min
 #: Elements that are reduced at once: with what is made of them, they stay in cache.
 _PART_SIZE = 1 << 13
 #: Elements whose values are counted at once: as many as there may be different ones.
@@ -33,11 +35,11 @@ class Stats:
     count : int
         Number of elements, without NaN and those that are missing.
     n_nan : int
-        Number of elements that are NaN.
-    min, max : int, float or bool
+        Number of elements that are NaN, or NaT.
+    min, max : int, float, bool, datetime64 or timedelta64
         The least and the greatest element; NaN if there is none.
-    mean, std : float
-        The mean, and the standard deviation of all elements from it.
+    mean, std : float, datetime64 or timedelta64
+        The mean, and the standard deviation of all elements from it; for times, to their unit.
     histogram : tuple or None
         Number of elements in each bin, and the edges of the bins, as of `numpy.histogram`.
     n_missing : int
@@ -48,8 +50,8 @@ class Stats:
     n_nan: int
     min: Any
     max: Any
-    mean: float
-    std: float
+    mean: Any
+    std: Any
     histogram: tuple[NDArray[np.int64], NDArray[Any]] | None = None
     n_missing: int = 0
 
@@ -65,8 +67,13 @@ def stats_of(
 ) -> Stats:
     """The statistics of an array: see `gzarr.Array.stats`."""
     dtype = array.dtype
+    if dtype.kind in "mM" and skip in (None, False):
+        numbers = array.view(dtype=f"{dtype.byteorder}i8")
+        return _as_times(dtype, stats_of(numbers, bins, limits, max_nbytes, progress, _NAT, on))
     if dtype.kind not in "biuf":
-        raise MetadataError(f"{array.store_path}: statistics need real numbers, but the elements are {dtype}")
+        raise MetadataError(
+            f"{array.store_path}: statistics need real numbers, or times without skip=, but the elements are {dtype}"
+        )
     missing = missing_by_convention(skip, array)
     if missing is not None and missing.value != missing.value and missing.mask is None and missing.others is None:
         missing = None  # n_nan says it
@@ -89,6 +96,19 @@ def stats_of(
     std = math.sqrt(part.squares / part.n) if part.n else math.nan
     n_missing = array.size - part.n - part.n_nan
     return Stats(part.n, part.n_nan, part.low, part.high, _mean(part.total, part.n), std, histogram, n_missing)
+
+
+def _as_times(dtype: np.dtype[Any], found: Stats) -> Stats:
+    """Statistics of the numbers behind times as those of the times."""
+    native = dtype.newbyteorder("=")
+
+    def time(number: Any, kind: str) -> Any:
+        return np.array(_NAT if number != number else round(number)).view(kind)[()]  # noqa: PLR0124 - NaN
+
+    values = {name: time(getattr(found, name), native.str) for name in ("min", "max", "mean")}
+    values["std"] = time(found.std, native.str.replace("M", "m"))
+    histogram = found.histogram and (found.histogram[0], found.histogram[1].round().astype("i8").view(native))
+    return replace(found, n_nan=found.n_missing, n_missing=0, histogram=histogram, **values)
 
 
 def _as_numpy(dtype: np.dtype[Any], part: _Moments) -> tuple[Any, Any]:

@@ -44,6 +44,15 @@ def test_numbers_of_the_bar_are_those_of_the_data(tmp_path: Path) -> None:
     assert not np.array_equal(drawn(plane, tmp_path, "--raw", attributes={"scale_factor": 0.5}), same)
 
 
+@pytest.mark.parametrize("units", ["K", "µg m-3", "℃ (of the surface of the sea)"])
+def test_the_unit_stands_below_the_highest_number(units: str, tmp_path: Path) -> None:
+    without, seen = drawn(RAMP, tmp_path), drawn(RAMP, tmp_path, attributes={"units": units})
+    differ = (seen[:, : without.shape[1]] != without).any(axis=(1, 2))
+    assert set(np.flatnonzero(differ)) <= set(range(12, 26))
+    assert differ.any()
+    assert seen.shape[1] < without.shape[1] + 100
+
+
 def test_what_is_missing_is_grey_and_north_is_up(tmp_path: Path) -> None:
     group = gzarr.open_group(tmp_path / "g.zarr", mode="w")
     data = np.arange(12, dtype="f4").reshape(3, 4)

@@ -71,6 +71,18 @@ def test_misuse(path: str, options: list[str]) -> None:
     assert stop.value.code == 2
 
 
+def test_times_are_shown_as_times(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    gzarr.create_array(path, data=np.array(["2020-01-01", "NaT", "2020-01-03"], "M8[D]"), overwrite=True)
+    assert main(["stats", path]) == 0
+    shown = capsys.readouterr().out
+    assert "NaT                : 1" in shown
+    assert "Mean               : 2020-01-02" in shown
+    assert main(["histogram", path, "--bins", "2"]) == 0
+    assert "2020-01-02 to 2020-01-03" in capsys.readouterr().out
+    assert main(["stats", path, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["max"] == "2020-01-03"
+
+
 def test_a_group_and_text_have_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     gzarr.save(tmp_path / "g.zarr", a=[1])
     gzarr.save_array(tmp_path / "t.zarr", ["text"])

@@ -99,10 +99,29 @@ def test_bins_of_small_floats_are_those_of_numpy() -> None:
 
 
 def test_other_elements_are_refused() -> None:
-    with pytest.raises(gzarr.MetadataError, match="statistics need real numbers, but the elements are complex64"):
+    with pytest.raises(
+        gzarr.MetadataError, match=r"statistics need real numbers, or times .*, but the elements are complex64"
+    ):
         gzarr.zeros(3, dtype="c8").stats()
     with pytest.raises(ValueError, match=r"elements reach from 0\.0 to inf; give range= for"):
         gzarr.array([0.0, np.inf]).stats(bins=3)
+
+
+@pytest.mark.parametrize("dtype", ["M8[D]", "M8[ns]", ">M8[s]", "M8[5D]", "m8[h]", ">m8[us]"])
+def test_times_are_counted_as_times_and_nat_as_no_number(dtype: str) -> None:
+    data = np.array([8_000, "NaT", 16_000, 9_000, "NaT"], dtype)
+    stats = gzarr.array(data, chunks=2).stats(bins=2)
+    kind = data.dtype.newbyteorder("=")
+    assert (stats.count, stats.n_nan, stats.n_missing) == (3, 2, 0)
+    assert (stats.min, stats.max, stats.mean) == tuple(np.array([8_000, 16_000, 11_000], "i8").view(kind))
+    assert stats.std.astype("i8") == 3_559
+    assert stats.mean.dtype == kind
+    assert stats.std.dtype == kind.str.replace("M", "m")
+    assert stats.histogram[0].tolist() == [2, 1]
+    assert stats.histogram[1].tolist() == np.array([8_000, 12_000, 16_000], "i8").view(kind).tolist()
+    assert np.isnat(gzarr.array(data[1:2]).stats().mean)
+    with pytest.raises(gzarr.MetadataError, match="times without skip="):
+        gzarr.array(data).stats(skip=3)
 
 
 def test_a_view_of_another_dtype_is_what_is_counted() -> None:
