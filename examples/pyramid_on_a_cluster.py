@@ -28,7 +28,7 @@ def main() -> None:
         Client(cluster) as client,  # type: ignore[no-untyped-call]
     ):
         image = gzarr.images.create_image(Path(folder) / "image.zarr", pixels, chunks=(256, 256), levels=0)
-        image = gzarr.images.build_pyramid(image, max_nbytes=TASK_NBYTES, client=client)
+        image = gzarr.images.build_pyramid(image, max_nbytes=TASK_NBYTES, on=client)
         for level in image:
             mean = float(gdask.from_zarr(level, chunks=(1024, 1024)).mean().compute())
             print(f"{level.shape[0]:5} x {level.shape[1]:4} pixels, mean {mean:.2f}")

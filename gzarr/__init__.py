@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # what `__getattr__` finds
     from gzarr.api.many import read_many, write_many
     from gzarr.api.namespaces import array_namespace, scipy_namespace
     from gzarr.api.open import open, open_array, open_like
+    from gzarr.api.publishing import publish as publish
     from gzarr.api.save import load, save, save_array, save_group
     from gzarr.checking.compare import Comparison
     from gzarr.checking.repair import Repair
@@ -112,6 +113,7 @@ _NAMES = {
     "gzarr.api.many": "read_many write_many",
     "gzarr.api.namespaces": "array_namespace scipy_namespace",
     "gzarr.api.open": "open open_array open_like",
+    "gzarr.api.publishing": "publish",
     "gzarr.api.save": "load save save_array save_group",
     "gzarr.chunk_io.chunk_cache": "ChunkCache",
     "gzarr.codecs.registry": "register_codec",

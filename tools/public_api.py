@@ -25,6 +25,7 @@ MODULES = (
     "gzarr.convert",
     "gzarr.interop.dask",
     "gzarr.interop.jax",
+    "gzarr.interop.ray",
     "gzarr.interop.torch",
     "gzarr.interop.xarray",
     "gzarr.interop.zarr",

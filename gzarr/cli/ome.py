@@ -10,7 +10,21 @@ import typer
 import gzarr
 from gzarr.cli.commands import command, print_report, show
 from gzarr.cli.copy import CopyOptions
-from gzarr.cli.options import AsJson, BlockMemory, Device, IfExists, Skip, channel_names, misuse, numbers, with_options
+from gzarr.cli.options import (
+    AsJson,
+    BlockMemory,
+    Device,
+    IfExists,
+    On,
+    PartOf,
+    Skip,
+    Workers,
+    channel_names,
+    engine,
+    misuse,
+    numbers,
+    with_options,
+)
 from gzarr.display.progress import in_terminal
 from gzarr.errors import CopyError
 from gzarr.errors.escaping import escaped
@@ -89,6 +103,9 @@ def pyramid(
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted build.")] = False,
     if_exists: Annotated[IfExists, typer.Option(help="What happens to levels that exist.")] = "raise",
     device: Device = None,
+    on: On = None,
+    workers: Workers = None,
+    part: PartOf = None,
 ) -> None:
     """Build the smaller levels of an image.
 
@@ -109,6 +126,7 @@ def pyramid(
         overwrite=if_exists == "replace",
         progress=in_terminal(),
         device=device,
+        **engine(on, workers, part),
     )
     print_report(_report(image))
 

@@ -166,7 +166,10 @@ def _part(text: str) -> tuple[int, int]:
     try:
         if text == "slurm":
             task, first, n = (int(os.environ[f"SLURM_ARRAY_TASK_{name}"]) for name in ("ID", "MIN", "COUNT"))
-            return task - first, n
+            step = int(os.environ.get("SLURM_ARRAY_TASK_STEP", "1"))
+            if (task - first) % step or (task - first) // step >= n:
+                raise typer.BadParameter("slurm: the tasks of the array are no range; give --part K/N for each")
+            return (task - first) // step, n
         k, n = map(int, text.split("/"))
     except (ValueError, KeyError):
         raise typer.BadParameter(f"{text!r} is neither like 3/64 nor slurm, in a task of an array") from None

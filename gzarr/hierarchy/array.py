@@ -38,6 +38,7 @@ from gzarr.hierarchy.node import Node, same_objects
 from gzarr.hierarchy.open_options import OpenedWith
 from gzarr.hierarchy.options import ArrayConfig, given_config
 from gzarr.hierarchy.reaching import reach_existing, split_positional
+from gzarr.hierarchy.region_writing import RegionWriter, regions_of
 from gzarr.hierarchy.resizing import append_to, resize_array
 from gzarr.hierarchy.selecting import (
     Accessor,
@@ -51,6 +52,7 @@ from gzarr.hierarchy.selecting import (
 from gzarr.hierarchy.threads import run_in_thread
 from gzarr.indexing.chunking import parse_shape
 from gzarr.indexing.grid import nchunks
+from gzarr.indexing.regions import Regions
 from gzarr.indexing.selection import (
     normalize,
     normalize_basic,
@@ -644,6 +646,57 @@ class Array(Node[ArrayMeta]):
         >>> z.blocks[:, 0] = 0
         """
         return Accessor(self.get_block_selection, self.set_block_selection)
+
+    def regions(self, nbytes: int = 256 << 20, whole: Literal["shards", "chunks"] = "shards") -> Regions:
+        """The array in regions that can be written at the same time, from any number of processes.
+
+        Parameters
+        ----------
+        nbytes : int
+            Decoded bytes of a region, at most; more if a single chunk or shard has more.
+        whole : {"shards", "chunks"}
+            What no two regions share. Chunks within shards may be read, but not written, apart.
+
+        Returns
+        -------
+        sequence of tuple of slice
+            The regions, in order, by arithmetic: ``len()``, iteration and ``at(number)`` take no memory.
+
+        Examples
+        --------
+        >>> import gzarr
+        >>> z = gzarr.zeros((6, 4), chunks=(1, 2), shards=(2, 4), dtype="i4")
+        >>> list(z.regions(nbytes=64))
+        [(slice(0, 4, None), slice(0, 4, None)), (slice(4, 6, None), slice(0, 4, None))]
+        """
+        return regions_of(self, nbytes, whole)
+
+    def region_writer(self, region: Any) -> RegionWriter:
+        """What writes one region of whole chunks or shards, and refuses all else: for processes that share an array.
+
+        Parameters
+        ----------
+        region : slice or tuple of slice
+            Such as one of `regions`.
+
+        Raises
+        ------
+        SelectionError
+            If the region cuts a chunk or a shard.
+
+        Examples
+        --------
+        >>> import gzarr
+        >>> z = gzarr.zeros((6, 4), chunks=(2, 4), dtype="i4")
+        >>> writer = z.region_writer((slice(2, 6), slice(0, 4)))
+        >>> writer[2:4] = 1
+        >>> writer[0:2] = 1
+        Traceback (most recent call last):
+        ...
+        gzarr.errors.SelectionError: ...: [0:2, 0:4] is not within [2:6, 0:4], which this writer owns
+        """
+        self.check_writable()
+        return RegionWriter(self, region)
 
     @property
     def lazy(self) -> LazyView:

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
+import numpy as np
+
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.regions import Region
 
@@ -39,6 +41,10 @@ class BlockGrid:
         """Where a block lies."""
         each = zip(coords, self.block, self.shape, strict=True)
         return tuple(slice(at * step, min((at + 1) * step, extent)) for at, step, extent in each)
+
+    def at(self, number: int) -> Coords:
+        """The coordinates of the block with a number, in order."""
+        return tuple(map(int, np.unravel_index(number, self.counts))) if self.counts else ()
 
     def neighbour(self, coords: Coords, step: Coords) -> Coords | None:
         """The block a step away; None beyond the ends."""

@@ -25,7 +25,7 @@ from gzarr.images.ome.channels import lacks_window, new_channels
 from gzarr.images.ome.documents import Dataset, Multiscale, Version, write_multiscale, zarr_format_of
 from gzarr.images.pyramid.downsample import Method
 from gzarr.images.pyramid.levels import Factors
-from gzarr.images.pyramid.making import build_levels, check_apart, check_image, first_level, new_group
+from gzarr.images.pyramid.making import build_levels, check_apart, check_image, first_level, new_group, with_others
 from gzarr.images.pyramid.recipes import Recipe
 from gzarr.images.shown import show_values
 from gzarr.images.stored_levels import count_channels
@@ -214,11 +214,12 @@ def put_image(
 ) -> Image:
     """Make the levels of an image in its group, of which it has none, and write the metadata at last."""
     recipe = Recipe() if recipe is None else recipe
-    array = first_level(group, multiscale, level, resume=bool(recipe.resume))
+    resume = bool(recipe.resume)
+    array = with_others(recipe.part, lambda: first_level(group, multiscale, level, resume=resume))
     image = Image(group, multiscale, (array,))
     named = replace(multiscale, name=image.name)
     if data is None:
         write_multiscale(group, named)
         return replace(image, metadata=named)
     build = build_levels(group, array, named, data, recipe._replace(name="create_image"), write_base=True)
-    return Image(group, build.multiscale or named, build.levels)
+    return Image(group, build.multiscale or named, build.levels) if build.is_complete else image

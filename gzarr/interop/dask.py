@@ -121,6 +121,7 @@ def to_zarr(
     *,
     storage_options: Any = None,
     region: Any = None,
+    align: bool = True,
     compute: bool = True,
     return_stored: bool = False,
     overwrite: bool = False,
@@ -143,6 +144,9 @@ def to_zarr(
         Options for the server of a URL.
     region : slice or tuple of slice, optional
         Part of the existing array to write into. By default all of it.
+    align : bool
+        Whether to move the boundaries of blocks onto those of stored chunks or shards. If not, blocks that share one
+        are refused.
     compute : bool
         Whether to write now; otherwise a Dask object that writes is returned.
     return_stored : bool
@@ -160,8 +164,8 @@ def to_zarr(
     Raises
     ------
     ValueError
-        If the shapes differ, or sizes of blocks are unknown; or if ``compute`` is false, but the array must be computed
-        before what it reads is overwritten.
+        If the shapes differ, or sizes of blocks are unknown; if blocks share a stored object and are not aligned; or if
+        ``compute`` is false, but the array must be computed before what it reads is overwritten.
     SelectionError
         If the region is not made of slices.
     StoreError
@@ -182,6 +186,8 @@ def to_zarr(
         raise ValueError(
             f"cannot store a Dask array of unknown shape {arr.shape}; call its compute_chunk_sizes() first"
         )
+    if region is not None and not isinstance(url, Array) and not overwrite and not kwargs:
+        url, component = open_array(url, "r+", path=component, storage_options=storage_options), None
     if isinstance(url, Array):
         if component is not None or overwrite or kwargs:
             names = ", ".join(["component"] * (component is not None) + ["overwrite"] * overwrite + list(kwargs))
@@ -190,7 +196,9 @@ def to_zarr(
         array.check_writable()
     else:
         if region is not None:
-            raise ValueError(f"region={region!r} needs an existing gzarr array to write into, got {url!r}")
+            raise ValueError(
+                f"region={region!r} is of an array that exists: leave out {', '.join(kwargs) or 'overwrite'}"
+            )
         given: dict[str, Any] = {"shape": arr.shape, "dtype": arr.dtype, "storage_options": storage_options}
         if kwargs.get("layout") is None:
             given["chunks"] = tuple(max(1, *sizes) for sizes in arr.chunks)
@@ -208,7 +216,12 @@ def to_zarr(
         array[slices] = arr
         return from_zarr(array, name=False)[slices] if return_stored else None
     check_shared(arr, array)
-    arr = aligned(arr, array, slices)
+    given_blocks, arr = arr.chunks, aligned(arr, array, slices)
+    if not align and arr.chunks != given_blocks:
+        raise ValueError(
+            f"{array.store_path}: blocks of {given_blocks} share chunks or shards, which tasks would overwrite: "
+            f"rechunk to {arr.chunks}, or pass align=True"
+        )
     # Without a lock: no two blocks share an object.
     stored = arr.store(array, lock=False, regions=slices or None, compute=compute, return_stored=return_stored)
     return stored[0] if isinstance(stored, tuple) else stored

@@ -37,6 +37,8 @@ class BlockPlan:
         How many there are.
     do : callable
         Does the block with a number, and returns what is made of it. It is pickled for other processes.
+    give : callable, optional
+        Called in this process with a number: what ``do`` gets with it.
     size : callable
         Bytes of the block with a number, for progress.
     take : callable
@@ -53,13 +55,14 @@ class BlockPlan:
 
     name: str
     n: int
-    do: Callable[[int], Any]
+    do: Callable[..., Any]
     size: Callable[[int], int] = field(default=lambda _: 0)
     take: Callable[[range, list[Any]], object] = _nothing
     todo: Iterable[range] | None = None
     begin: Callable[[], object] = _nothing
     close: Callable[[], object] = _nothing
     threads: Threads = one_by_one
+    give: Callable[[int], Any] | None = None
     stores: tuple[Any, ...] = ()
 
     def ranges(self) -> Iterator[range]:

@@ -58,9 +58,9 @@ class Engine:
         """What workers get with every unit. Raises: TypeError if it cannot be pickled."""
         return do if self.shares_memory else packed(do, name)
 
-    def submit(self, number: int, token: Any, unit: range) -> None:
-        """Begin a unit."""
-        future = self._submitted(partial(run_unit, token, unit.start, unit.stop, self.threads))
+    def submit(self, number: int, token: Any, unit: range, given: Any = None) -> None:
+        """Begin a unit. given: what each of its blocks gets."""
+        future = self._submitted(partial(run_unit, token, unit.start, unit.stop, self.threads, given))
         self._futures[number] = future
         future.add_done_callback(lambda _: self._ended.put(number))
 
@@ -128,8 +128,8 @@ class _Ray(Engine):
     def prepare(self, do: Callable[[int], Any], name: str) -> Any:
         return self._put(packed(do, name))
 
-    def submit(self, number: int, token: Any, unit: range) -> None:
-        future = self._task.remote(token, unit.start, unit.stop, self.threads).future()
+    def submit(self, number: int, token: Any, unit: range, given: Any = None) -> None:
+        future = self._task.remote(token, unit.start, unit.stop, self.threads, given).future()
         self._futures[number] = future
         future.add_done_callback(lambda _: self._ended.put(number))
 
@@ -206,12 +206,15 @@ def _unpacked(data: bytes) -> Callable[[int], Any]:
     return do
 
 
-def run_unit(token: Any, start: int, stop: int, threads: int | None) -> tuple[list[Any], float, str]:
+def run_unit(
+    token: Any, start: int, stop: int, threads: int | None, given: list[Any] | None = None
+) -> tuple[list[Any], float, str]:
     """Do the blocks of a unit, in a worker. Returns: what was made of them, seconds, and where."""
     began = perf_counter()
     do = _unpacked(token) if isinstance(token, bytes) else token
     context: Any = nullcontext() if threads is None else config.set({"threading.max_workers": threads})
     with context:
         unit: Any = getattr(do, "unit", None)  # of what is opened once for all blocks
-        made = [do(number) for number in range(start, stop)] if unit is None else unit(range(start, stop))
+        each = zip(range(start, stop)) if given is None else zip(range(start, stop), given, strict=True)
+        made = [do(*one) for one in each] if unit is None else unit(range(start, stop))
     return made, perf_counter() - began, f"process {os.getpid()} of {socket.gethostname()}"

@@ -124,7 +124,8 @@ def _run_here(plan: BlockPlan, part: JobPart | None, report: RunReport, add: Cal
 
     def carry_out(number: int) -> None:
         began = perf_counter()
-        plan.take(range(number, number + 1), [plan.do(number)])
+        given = () if plan.give is None else (plan.give(number),)
+        plan.take(range(number, number + 1), [plan.do(number, *given)])
         add(plan.size(number), plan.name)
         with lock:
             report.n_blocks += 1
@@ -211,7 +212,8 @@ class _Running:
         self._number += 1
         plan.n_running += 1
         self._under_way[self._number] = plan, unit
-        self._engine.submit(self._number, plan.token, unit)
+        give = plan.blocks.give
+        self._engine.submit(self._number, plan.token, unit, None if give is None else list(map(give, unit)))
 
     def _take(self, ended: Ended) -> None:
         number, error, made = ended

@@ -114,7 +114,7 @@ def test_a_writer_holds_a_row_of_each_position(tmp_path: Path) -> None:
 
 
 def test_a_cluster_takes_a_shard_at_a_time() -> None:
-    from gzarr.images.pyramid.cluster import plan_rounds
+    from gzarr.images.pyramid.rounds import plan_rounds
 
     levels = build_pyramid(image(), 2).levels
     assert [(each.base, each.last) for each in plan_rounds(levels, [(2, 2), (2, 2)], None)] == [(0, 1), (1, 2)]

@@ -133,7 +133,7 @@ def test_on_a_cluster(tmp_path: Path) -> None:
             return super().submit(function, *pickle.loads(pickle.dumps(arguments)))
 
     with Workers(2) as client:
-        built = build_pyramid(image, 3, client=client, skip=mask, max_nbytes=20_000)
+        built = build_pyramid(image, 3, on=client, skip=mask, max_nbytes=20_000)
     check(built, data, HOLES, "mean", 0)
 
 

@@ -203,6 +203,15 @@ def test_irregular_blocks_become_regular_chunks(tmp_path):
     np.testing.assert_array_equal(z[:], DATA)
 
 
+def test_a_part_of_an_array_at_a_path_is_written(tmp_path):
+    x = da.from_array(DATA, chunks=(16, 20))
+    there = stored(tmp_path / "part.zarr", chunks=(16, 20))
+    to_zarr(x[:3] + 1000, tmp_path / "part.zarr", region=np.s_[5:8])
+    np.testing.assert_array_equal(there[5:8], DATA[:3] + 1000)
+    with pytest.raises(ValueError, match="share chunks or shards, which tasks would overwrite: rechunk to"):
+        to_zarr(x.rechunk((5, -1)), tmp_path / "part.zarr", region=(), align=False)
+
+
 def test_wrong_calls_of_to_zarr(tmp_path):
     z = gzarr.zeros(DATA.shape, store=tmp_path / "x.zarr", dtype="i4", chunks=10)
     x = da.from_array(DATA, chunks=20)
@@ -214,8 +223,10 @@ def test_wrong_calls_of_to_zarr(tmp_path):
         to_zarr(x, z, region=(3, slice(None)))
     with pytest.raises(TypeError, match="component, overwrite, fill_value: for new arrays only"):
         to_zarr(x, z, "a", overwrite=True, fill_value=3)
-    with pytest.raises(ValueError, match="needs an existing"):
+    with pytest.raises(gzarr.ArrayNotFoundError):
         to_zarr(x, tmp_path / "y.zarr", region=(slice(0, 5),))
+    with pytest.raises(ValueError, match="leave out fill_value"):
+        to_zarr(x, tmp_path / "y.zarr", region=(slice(0, 5),), fill_value=3)
     with pytest.raises(ValueError, match="compute_chunk_sizes"):
         to_zarr(x[x > 3], tmp_path / "y.zarr")
     with pytest.raises(gzarr.ReadOnlyError):
@@ -369,7 +380,7 @@ class TestCluster:
 def test_processes_build_the_levels_of_an_image(tmp_path, cluster):
     data = np.random.default_rng(0).integers(0, 60000, (600, 530), "u2")
     image = gzarr.images.create_image(tmp_path / "image.zarr", data, chunks=(32, 32), levels=0)
-    image = gzarr.images.build_pyramid(image, 4, max_nbytes=300_000, client=cluster)
+    image = gzarr.images.build_pyramid(image, 4, max_nbytes=300_000, on=cluster)
     assert [level.shape for level in image.levels[1:]] == [(300, 265), (150, 133), (75, 67), (38, 34)]
     level = from_zarr(image[1], chunks=(128, 128))
     blocks = data.reshape(300, 2, 265, 2).astype("f8").sum((1, 3)) / 4

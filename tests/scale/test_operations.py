@@ -8,7 +8,8 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, wait
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -89,8 +90,55 @@ def compare(source: Path, out: Path, **how: Any) -> Any:
     return {**found, "b": ""}
 
 
+def smoothed(source: Path, out: Path, **how: Any) -> dict[str, bytes]:
+    one, some = gzarr.open_array(source, "r", path="big"), {"dtype": "f4", "max_nbytes": 120_000, **how}
+
+    def blur(block: Any, other: Any) -> Any:
+        return (block + np.roll(block, 1, 0) / 3 + np.roll(other, -2, 1)).astype("f4")
+
+    gzarr.images.map_overlap(blur, [one, one], out / "a", {0: 1, 1: 2}, "mirror", **some)
+    gzarr.images.map_blocks(lambda block: block.astype("f4") * np.float32(0.5), one, out / "b", **some)
+    return stored(out)
+
+
+def labelled(source: Path, out: Path, **how: Any) -> dict[str, bytes]:
+    mask = image_of(source)[0]
+    coarse = gzarr.images.map_blocks(lambda block: block > 200, mask, None)
+    gzarr.save(source.parent / "mask.zarr", coarse[...], chunks=(40, 50))
+    small = {"max_nbytes": 1_500_000, **how}
+    gzarr.images.label(str(source.parent / "mask.zarr"), str(out / "a"), 2, **small)
+    image = gzarr.images.create_image(out / "b", shape=mask.shape, dtype="u4", axes="yx", chunks=(32, 32))
+    gzarr.images.label(str(source.parent / "mask.zarr"), image, **small)
+    gzarr.images.merge_labels(str(out / "a"), str(out / "c"), threshold=0.1, **small)
+    return stored(out)
+
+
+def image_of(source: Path) -> Any:
+    path = source.parent / "image.zarr"
+    data = gzarr.open_array(source, "r", path="big")[...].astype("u2")
+    if not path.exists():
+        gzarr.images.create_image(path, data, levels=0, chunks=(16, 16), shards=(32, 64), scale=0.5, axes="yx")
+    return gzarr.images.open_image(path, "r")
+
+
+def pyramids(source: Path, out: Path, **how: Any) -> dict[str, bytes]:
+    image, some = image_of(source), {"max_nbytes": 80_000, **how}
+    for method in ("mean", "gaussian") if "part" not in how else ("mean",):
+        gzarr.images.build_pyramid(image, 2, method=method, out=out / method, **some)
+    for method in ("mode", "gaussian"):
+        copied = out / f"of_{method}"
+        if not copied.exists():
+            shutil.copytree(source.parent / "image.zarr", copied)
+        gzarr.images.build_pyramid(copied, 3, method=method, **some)
+    gzarr.images.map_overlap(
+        lambda block: np.sqrt(block.astype("f4")), image, out / "roots", 0, levels=2, dtype="f4", **some
+    )
+    return stored(out)
+
+
 OPERATIONS: dict[str, Callable[..., Any]] = {
-    one.__name__: one for one in (rechunk, encoded, convert, stats, projection, verify, compare)
+    one.__name__: one
+    for one in (rechunk, encoded, convert, stats, projection, verify, compare, smoothed, pyramids, labelled)
 }
 
 
@@ -105,6 +153,21 @@ def test_engines_give_what_one_process_gives(
     assert operation(source, tmp_path / "there.zarr", on=engine) == expected
     with ThreadPoolExecutor(4) as threads:
         assert operation(source, tmp_path / "threads.zarr", on=threads) == expected
+
+
+@pytest.mark.parametrize("name", ["convert", "smoothed", "pyramids"])
+def test_parts_at_the_same_time_make_what_one_process_makes(name: str, source: Path, tmp_path: Path) -> None:
+    operation = OPERATIONS[name]
+    made = operation(source, tmp_path / "here.zarr")
+    expected = {path: data for path, data in made.items() if not path.startswith("gaussian")}
+    for method in ("mode", "gaussian") if name == "pyramids" else ():
+        shutil.copytree(image_of(source).group.store.root, tmp_path / "parts.zarr" / f"of_{method}")
+    with ProcessPoolExecutor(3, get_context("spawn")) as executor:
+        for _ in range(2):  # tasks that are started again change nothing
+            parts = [executor.submit(operation, source, tmp_path / "parts.zarr", part=(k, 3)) for k in range(3)]
+            wait(parts)
+            assert [part.exception() for part in parts] == [None] * 3
+            assert stored(tmp_path / "parts.zarr") == expected
 
 
 def test_commands_run_on_processes_on_a_scheduler_and_as_parts(
@@ -123,9 +186,15 @@ def test_commands_run_on_processes_on_a_scheduler_and_as_parts(
     assert main(["stats", str(here), "--on", scheduler]) == 0
     assert main(["verify", str(here), "--on", scheduler]) == 0
     assert not (copied("parts.zarr", "--part", "1/2") / "zarr.json").exists()
-    for name, value in (("ID", 4), ("MIN", 4), ("COUNT", 2)):
+    for name, value in (("ID", 7), ("MIN", 7), ("COUNT", 2), ("STEP", 5)):
         monkeypatch.setenv(f"SLURM_ARRAY_TASK_{name}", str(value))
     assert stored(copied("parts.zarr", "--part", "slurm")) == stored(here)
+    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "9")
+    with pytest.raises(SystemExit, match="2"):
+        main(["verify", str(here), "--part", "slurm"])  # of a list of tasks, not a range
+    image = shutil.copytree(image_of(source).group.store.root, tmp_path / "image.zarr")
+    assert main(["ome", "pyramid", str(image), "--levels", "1", "--workers", "1"]) == 0
+    assert len(gzarr.images.open_image(image)) == 2
     (here / "c/9/9").write_bytes(b"damaged")
     assert main(["verify", str(here), "--part", "0/1"]) == 1
     for misused in (["2/2"], ["1/2", "--workers", "2"]):

@@ -29,7 +29,7 @@ class Simulated(Engine):
         self._free = [0.0] * workers  # when each worker is free
         self._ends: list[tuple[float, int, range, float, bool]] = []
 
-    def submit(self, number: int, token: Any, unit: range) -> None:
+    def submit(self, number: int, token: Any, unit: range, given: Any = None) -> None:
         start = max(heapq.heappop(self._free), self.clock)
         seconds = float(self._random.gamma(4.0 * len(unit), self._block_s / 4))
         dies = self._random.random() < self.deaths

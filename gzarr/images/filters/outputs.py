@@ -21,12 +21,12 @@ from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.new_nodes import like
 from gzarr.hierarchy.node import lies_within
 from gzarr.hierarchy.reductions import fill_of
-from gzarr.images.image import Image
+from gzarr.images.image import Image, open_image
 from gzarr.images.new_levels import level_keywords, nodata_keywords
 from gzarr.images.ome.documents import Multiscale, place_name
 from gzarr.images.pyramid.building import Build, make_build
 from gzarr.images.pyramid.downsample import GAUSSIAN
-from gzarr.images.pyramid.making import check_image, first_level, new_group
+from gzarr.images.pyramid.making import check_image, first_level, is_finished, new_group, with_others
 from gzarr.images.pyramid.recipes import Recipe
 
 #: The limit of memory is checked when the output is planned.
@@ -66,7 +66,8 @@ def result_of(build: Build) -> Array | Image:
     if build.multiscale is None or not isinstance(build.node, Group):
         return build.levels[0]
     build.node.attrs.refresh()
-    return Image(build.node, build.multiscale, build.levels)
+    levels = build.levels if build.is_complete else build.levels[:1]
+    return Image(build.node, replace(build.multiscale, datasets=build.multiscale.datasets[: len(levels)]), levels)
 
 
 def _check_method(recipe: Recipe) -> None:
@@ -147,6 +148,10 @@ class OutputKind(NamedTuple):
 
 def new_output(kind: OutputKind, out: Any, recipe: Recipe) -> Array | Image:
     """An output at a path: an array, or an image with level 0. Raises: ContainsNodeError."""
+    return with_others(recipe.part, lambda: _new_output(kind, out, recipe))
+
+
+def _new_output(kind: OutputKind, out: Any, recipe: Recipe) -> Array | Image:
     if kind.multiscale is not None:
         return _new_image(kind, kind.multiscale, out, recipe)
     if recipe.resume:
@@ -177,8 +182,10 @@ def _new_image(kind: OutputKind, multiscale: Multiscale, out: Any, recipe: Recip
     keywords = level_keywords(multiscale, kind.keywords() | recorded)
     zarr_format = keywords.pop("zarr_format")
     _check_method(recipe)
-    check_image(multiscale, keywords, recipe._replace(max_nbytes=_ANY_NBYTES))
+    made = check_image(multiscale, keywords, recipe._replace(max_nbytes=_ANY_NBYTES))
     resume, path = bool(recipe.resume), multiscale.datasets[0].path
+    if is_finished(recipe.part, out, path, made):
+        return open_image(out, "r+")
     group = new_group(out, {"zarr_format": zarr_format}, resume=resume, overwrite=recipe.overwrite, first=path)
     level = first_level(group, multiscale, keywords, resume=resume)
     return Image(group, replace(multiscale, name=place_name(group)), (level,))

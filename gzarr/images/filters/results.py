@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import product
 from math import ceil, prod
 from typing import Any, NamedTuple, TypedDict
@@ -43,7 +44,8 @@ from gzarr.images.pyramid.device_memory import ASSUMED, N_ELEMENTS, left_nbytes,
 from gzarr.images.pyramid.downsample import Method, resident
 from gzarr.images.pyramid.levels import Factors
 from gzarr.images.pyramid.making import check_apart
-from gzarr.images.pyramid.recipes import Recipe
+from gzarr.images.pyramid.recipes import Recipe, shared_part
+from gzarr.images.pyramid.rounds import base_blocks, build_rounds
 from gzarr.images.pyramid.stored_chunks import StoredChunks, same_fill
 from gzarr.images.pyramid.units import Cells, Units, plan_units
 from gzarr.images.shown import show_values
@@ -68,6 +70,8 @@ class ResultKeywords(TypedDict, total=False):
     overwrite: bool
     progress: ProgressLike
     device: str | None
+    on: Any
+    part: tuple[int, int] | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -271,6 +275,8 @@ def write_results(mapping: BoxMapping, places: Sequence[Any], given: ResultKeywo
         If an output has another shape or is an input, or ``max_nbytes`` is too little.
     """
     recipe = _recipe(mapping, given)
+    if recipe.is_shared and len(places) > 1:
+        raise ValueError(f"{mapping.name}: on= and part= make one output; call it for each, or leave them away")
     for place in places:
         if isinstance(place, (Array, Image)):
             check_output(mapping.name, place, mapping.shape, mapping.sources)
@@ -292,11 +298,14 @@ def write_results(mapping: BoxMapping, places: Sequence[Any], given: ResultKeywo
         (place if isinstance(place, (Array, Image)) else new_output(kind, place, recipe)).to(mapping.backend)
         for place, kind in zip(places, kinds, strict=True)
     ]
-    return outputs if 0 in mapping.shape else _filled(mapping, outputs, recipe, trial)
+    if 0 in mapping.shape or (recipe.part is not None and _are_finished(outputs, places)):
+        return outputs
+    return _filled(mapping, outputs, recipe, trial)
 
 
 def _recipe(mapping: BoxMapping, given: ResultKeywords) -> Recipe:
-    resume, dtype = given.get("resume", False), given.get("dtype") or mapping.dtype
+    dtype, overwrite = given.get("dtype") or mapping.dtype, given.get("overwrite", False)
+    this, resume = shared_part(given.get("on"), given.get("part"), given.get("resume", False), overwrite=overwrite)
     run = identify(
         mapping.name,
         resume,
@@ -304,10 +313,10 @@ def _recipe(mapping: BoxMapping, given: ResultKeywords) -> Recipe:
         inputs={str(number): source for number, source in enumerate(mapping.sources)},
         arguments={**mapping.arguments, "shape": mapping.shape, "dtype": dtype and str(np.dtype(dtype))},
     )
-    names = ("levels", "factors", "method", "overwrite", "progress", "skip")
+    names = ("levels", "factors", "method", "overwrite", "progress", "skip", "on")
     known: Any = {name: given[name] for name in names if name in given}  # type: ignore[literal-required]
     limit = left_nbytes(mapping.backend, given.get("max_nbytes"), given.get("max_device_nbytes"))
-    return Recipe(max_nbytes=limit, resume=resume, name=mapping.name, run=run, **known)
+    return Recipe(max_nbytes=limit, resume=resume, part=this, name=mapping.name, run=run, **known)
 
 
 def _least(mapping: BoxMapping, kind: OutputKind, trial: _Trial) -> Cells:
@@ -359,7 +368,7 @@ def _filled(
     """Fill outputs, and return them with their levels."""
     builds = [output_build(output, recipe) for output in outputs]
     bases = [build.levels[0] for build in builds]
-    cache = chunk_cache(mapping.backend) if any(mapping.halo) else None
+    cache = chunk_cache(mapping.backend) if any(mapping.halo) and not recipe.is_shared else None
     if cache is not None:
         mapping = replace(mapping, sources=[one.to(one.backend, chunk_cache=cache) for one in mapping.sources])
 
@@ -375,12 +384,26 @@ def _filled(
     with ExitStack() as stack:
         for build in builds:
             stack.enter_context(build.writing())
-        fill(builds[0], source)
+        if recipe.is_shared:
+            build_rounds(builds[0], base_blocks(builds[0], source, partial(_produced, mapping, bases[0].dtype)))
+        else:
+            fill(builds[0], source)
     made = [result_of(build) for build in builds]
     return [
-        show_values(one, missing=build.cascade.missing[0]) if isinstance(one, Image) else one
+        show_values(one, missing=build.cascade.missing[0]) if isinstance(one, Image) and build.is_complete else one
         for one, build in zip(made, builds, strict=True)
     ]
+
+
+def _produced(mapping: BoxMapping, dtype: np.dtype[Any], region: Region) -> AnyArray:
+    """A block of the only output."""
+    return mapping.cast(mapping.produce(region)[0], dtype)
+
+
+def _are_finished(outputs: Sequence[Array | Image], places: Sequence[Any]) -> bool:
+    """Whether other parts of a job have made new images, with their levels, already."""
+    each = zip(outputs, places, strict=True)
+    return all(isinstance(one, Image) and len(one) > 1 and not isinstance(at, Image) for one, at in each)
 
 
 def _occupied(mapping: BoxMapping, bases: Sequence[Array]) -> Callable[[Units], Sequence[Region]] | None:

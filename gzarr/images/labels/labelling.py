@@ -58,6 +58,7 @@ def label(
     resume: Resume = False,
     progress: ProgressLike = None,
     device: str | None = None,
+    on: Any = None,
 ) -> int:
     """Number the connected components of a mask, in bounded memory.
 
@@ -87,6 +88,8 @@ def label(
         True for a bar, or a function of (bytes done, bytes in all, name of the array). The mask counts twice.
     device : str, optional
         Where blocks are labelled. By default, the mask's device.
+    on : optional
+        What labels the blocks, such as a `distributed.Client`: see `gzarr.transfer`. Objects are numbered here.
 
     Returns
     -------
@@ -119,7 +122,7 @@ def label(
         raise ValueError(f"{source.name}: a mask has numbers, got {source.array.dtype}")
     made = _structure(len(shape), connectivity, structure, source.spatial)
     run = identify("label", resume, inputs={"mask": source.array}, arguments={"structure": made.tolist()})
-    request = LabelRequest(label_recipe("label", run, max_nbytes, resume, progress), out, shape)
+    request = LabelRequest(label_recipe("label", run, max_nbytes, resume, progress, on), out, shape)
     output = find_output(request, source)
     return number_blocks(request, source, output, _method(source, output, made, max_nbytes))
 

@@ -42,6 +42,7 @@ def merge_labels(
     resume: Resume = False,
     progress: ProgressLike = None,
     device: str | None = None,
+    on: Any = None,
 ) -> int:
     """Merge the labels of blocks that were segmented separately, in bounded memory.
 
@@ -65,7 +66,7 @@ def merge_labels(
         Shape of a block without its margins. By default, that of a chunk of ``labels`` less the margins.
     threshold : float
         IoU above which labels are merged, from 0 up to 1.
-    max_nbytes, resume, progress, device
+    max_nbytes, resume, progress, device, on
         As in `label`.
 
     Returns
@@ -123,7 +124,7 @@ def merge_labels(
     arguments = {"depth": margins, "block": cores, "threshold": threshold}
     run = identify("merge_labels", resume, inputs={"labels": source.array}, arguments=arguments)
     chunks = cores if any(margins) else None
-    recipe = label_recipe("merge_labels", run, max_nbytes, resume, progress)
+    recipe = label_recipe("merge_labels", run, max_nbytes, resume, progress, on)
     request = LabelRequest(recipe, out, blocks.shape, chunks)
     output = find_output(request, source)
     _check_unit(output, blocks)

@@ -34,11 +34,15 @@ from gzarr.images.image import Image, open_image
 from gzarr.images.labels.components import RUN_VOXELS, BlockObjects, Link, Side
 from gzarr.images.pyramid.building import Build
 from gzarr.images.pyramid.recipes import Recipe
+from gzarr.images.pyramid.rounds import build_rounds
 from gzarr.images.tasks import limit_of, run_tasks, with_memory
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.regions import Region, size_of
 from gzarr.metadata.documents import read_node
 from gzarr.metadata.model import ArrayMeta
+from gzarr.scale.blocks import BlockPlan
+from gzarr.scale.engines import open_engine
+from gzarr.scale.running import run
 
 #: Share of the budget for the blocks that are worked on; tables have the rest.
 _BLOCKS_SHARE = 0.5
@@ -190,12 +194,13 @@ class LabelOutput(NamedTuple):
         return self.build is not None and self.build.multiscale is not None
 
 
-def label_recipe(name: str, run: Run, max_nbytes: int | None, resume: Resume, progress: ProgressLike) -> Recipe:
+def label_recipe(
+    name: str, run: Run, max_nbytes: int | None, resume: Resume, progress: ProgressLike, on: Any
+) -> Recipe:
     """How a result of labels is made."""
     remedy = "delete the output, or call without resume= to overwrite an array,"
-    return Recipe(
-        method="mode", max_nbytes=max_nbytes, resume=resume, progress=progress, run=run, name=name, remedy=remedy
-    )
+    how: Any = {"max_nbytes": max_nbytes, "resume": resume, "progress": progress, "on": on, "run": run}
+    return Recipe(method="mode", name=name, remedy=remedy, **how)
 
 
 def find_output(request: LabelRequest, source: LabelSource) -> LabelOutput:
@@ -259,8 +264,10 @@ def number_blocks(request: LabelRequest, source: LabelSource, output: LabelOutpu
         )
     for_blocks, name = int(limit * _BLOCKS_SHARE), with_memory(source.name, recipe.max_nbytes, limit)
     objects = BlockObjects(blocks, method.steps, method.link, limit - for_blocks)
+    if recipe.on is not None:
+        return _number_on(request, source, output, method, objects)
 
-    def run(task: Callable[[Coords], object], items: Sequence[Coords], pending: Callable[[], int] = int) -> None:
+    def run_all(task: Callable[[Coords], object], items: Sequence[Coords], pending: Callable[[], int] = int) -> None:
         def counting(coords: Coords) -> None:
             task(coords)
             add(size_of(blocks.region(coords)) * source.itemsize, name)
@@ -275,11 +282,57 @@ def number_blocks(request: LabelRequest, source: LabelSource, output: LabelOutpu
             objects.keep(coords, made.labels)
 
     with counted(recipe.progress, 2 * prod(blocks.shape) * source.itemsize) as add:
-        run(label, list(blocks))
+        run_all(label, list(blocks))
         n = objects.number()
         with _begun(request, source, output, n).writing() as build:
-            _write_numbers(build, source, method, objects, run)
+            _write_numbers(build, source, method, objects, run_all)
     return n
+
+
+def _number_on(
+    request: LabelRequest, source: LabelSource, output: LabelOutput, method: BlockMethod, objects: BlockObjects
+) -> int:
+    """As `number_blocks`, on an engine: blocks are labelled there twice, and faces compared here."""
+    blocks, recipe, label = method.blocks, request.recipe, method.label
+    store = getattr(source.array, "store", None)
+
+    def take(numbers: range, made: list[Any]) -> None:
+        for number, found in zip(numbers, made, strict=True):
+            objects.add(blocks.at(number), *found)
+
+    def compare(number: int) -> Any:
+        return label(blocks.at(number))[1:]
+
+    def size(number: int) -> int:
+        return size_of(blocks.region(blocks.at(number))) * source.itemsize
+
+    with open_engine(recipe.on) as engine:
+        stores = () if store is None else (store,)
+        first = BlockPlan(name=source.name, n=len(blocks), do=compare, size=size, take=take, stores=stores)
+        with counted(recipe.progress, prod(blocks.shape) * source.itemsize) as add:
+            run([first], engine, add=add)
+        n = objects.number()
+        with _begun(request, source, output, n).writing() as build:
+            build.recipe = build.recipe._replace(on=engine)
+            base, name = build.levels[0], source.name
+
+            def renumber(number: int, table: NDArray[Any]) -> None:
+                coords = blocks.at(number)
+                base[blocks.region(coords)] = _look_up(base.backend.xp, table, _labels_for(table, label(coords), name))
+
+            def give(number: int) -> NDArray[Any]:
+                return objects.table(blocks.at(number), base.dtype)
+
+            second = BlockPlan(name=source.name, n=len(blocks), do=renumber, size=size, give=give)
+            build_rounds(build, before=(list(blocks.block), lambda block: second))
+    return n
+
+
+def _labels_for(table: NDArray[Any], made: LabelledBlock, name: str) -> AnyArray:
+    """The labels of a block that is labelled again. Raises: ValueError if it has others than before."""
+    if len(made.firsts) + 1 != len(table):
+        raise ValueError(f"{name} was changed while it was labelled")
+    return made.labels
 
 
 def _write_numbers(
@@ -297,10 +350,7 @@ def _write_numbers(
     def renumber(coords: Coords) -> None:
         region, table, labels = blocks.region(coords), objects.table(coords, dtype), objects.kept(coords)
         if labels is None:
-            made = method.label(coords)
-            if len(made.firsts) + 1 != len(table):
-                raise ValueError(f"{source.name} was changed while it was labelled: {region}")
-            labels = made.labels
+            labels = _labels_for(table, method.label(coords), source.name)
         build.cascade.put(start_of(region), _look_up(source.backend.xp, table, labels))
         marks.note(numbers[coords])
 

@@ -24,9 +24,17 @@ from gzarr.images.pyramid.device_memory import left_nbytes, sharing
 from gzarr.images.pyramid.downsample import Method
 from gzarr.images.pyramid.level_arrays import take_off_levels
 from gzarr.images.pyramid.levels import Factors
-from gzarr.images.pyramid.making import build_levels, check_apart, check_image, check_recipe, new_group
+from gzarr.images.pyramid.making import (
+    build_levels,
+    check_apart,
+    check_image,
+    check_recipe,
+    is_finished,
+    new_group,
+    with_others,
+)
 from gzarr.images.pyramid.on_devices import OnDevices
-from gzarr.images.pyramid.recipes import ClusterClient, Recipe
+from gzarr.images.pyramid.recipes import Recipe, shared_part
 from gzarr.images.pyramid.resuming import read_marks
 from gzarr.images.shown import show_values
 from gzarr.images.tasks import DEVICE_WORKERS
@@ -48,7 +56,8 @@ def build_pyramid(
     device: str | None = None,
     devices: Sequence[str] | None = None,
     max_device_nbytes: int | None = None,
-    client: ClusterClient | None = None,
+    on: Any = None,
+    part: tuple[int, int] | None = None,
 ) -> Image:
     """Build the smaller levels of an image, each region of which is read once.
 
@@ -87,14 +96,16 @@ def build_pyramid(
         Where chunks are decoded, downsampled and encoded. By default, the device of the image.
     devices : sequence of str, optional
         Several devices, such as ``["cuda:0", "cuda:1"]``, which take blocks in turn, three at once each. Blocks are
-        those that ``client`` has.
+        those that ``on`` has.
     max_device_nbytes : int, optional
         On each device, memory for everything: blocks, what a function takes for itself, decoding and encoding. By
         default ``max_nbytes``, besides what the image was opened with for decoding and encoding.
-    client : distributed.Client or concurrent.futures.Executor, optional
-        Runs the units on a Dask cluster or in other processes, each in up to ``max_nbytes``. A unit is then a block of
-        whole chunks or shards of as many levels as fit; levels above are made of these.
-
+    on : optional
+        What does the blocks, such as a `distributed.Client`: see `gzarr.transfer`. A block then takes up to
+        ``max_nbytes``, and has whole chunks or shards of as many levels as fit; levels above are made of these.
+    part : (int, int), optional
+        Do part k of n of a job, ``(k, n)``: see `gzarr.transfer`. The last part to end makes the levels that need
+        those of all, and completes the image; others return it with level 0 alone.
 
     Returns
     -------
@@ -135,13 +146,14 @@ def build_pyramid(
     >>> gzarr.images.build_pyramid(heights, 1, out="heights.zarr", skip=-9999)[1][...]
     array([[3.]])
     """
-    if client is not None and (max_device_nbytes is not None or devices is not None):
-        raise ValueError("max_device_nbytes, devices: workers of client= have their own; leave one of them away")
+    if on is not None and (max_device_nbytes is not None or devices is not None):
+        raise ValueError("max_device_nbytes, devices: workers of on= have their own; leave one of them away")
+    this, resume = shared_part(on or devices, part, resume, overwrite=overwrite)
     if devices is not None and (device is not None or not devices):
         raise ValueError(f"devices={devices!r}: name one device at least, and leave device= away")
     backends = [sharing(each, max_device_nbytes) for each in devices or ()]
-    with closing(OnDevices(backends)) if backends else nullcontext(client) as tasks:
-        recipe = Recipe(levels, factors, method, max_nbytes, resume, overwrite, progress, tasks, skip=skip)
+    with closing(OnDevices(backends)) if backends else nullcontext(on) as engine:
+        recipe = Recipe(levels, factors, method, max_nbytes, resume, overwrite, progress, engine, this, skip=skip)
         return _built(image, out, recipe, backends[0] if backends else device, max_device_nbytes)
 
 
@@ -161,6 +173,8 @@ def _built(image: Any, out: Any, recipe: Recipe, device: str | Backend | None, m
     if len(source) > 1 and not _take_off(source, alone, recipe):
         return source
     build = build_levels(source.group, base, alone, base, recipe, write_base=False)
+    if not build.is_complete:
+        return Image(source.group, alone, build.levels[:1])
     return show_values(Image(source.group, build.multiscale or alone, build.levels), missing=build.cascade.missing[0])
 
 
@@ -173,7 +187,7 @@ def _limited(
     given = (source if isinstance(source, Array) else source.levels[0]).backend
     backend = sharing(device or given, max_device_nbytes)
     left = left_nbytes(backend, recipe.max_nbytes, max_device_nbytes)
-    if max_device_nbytes is not None and isinstance(recipe.client, OnDevices):
+    if max_device_nbytes is not None and isinstance(recipe.on, OnDevices):
         left = max(int(left or 0) // DEVICE_WORKERS, 1)  # of one task
     return source.to(backend), recipe._replace(max_nbytes=left)
 
@@ -203,8 +217,9 @@ def _copied(source: Array | Image, out: Any, recipe: Recipe) -> Image:
     """A new image with all levels."""
     base = source if isinstance(source, Array) else source.levels[0]
     multiscale = _of_array(base) if isinstance(source, Array) else source.metadata
-    if recipe.client is not None:
-        raise ValueError("client= and devices= build levels of an image that is stored: leave them away, or out=")
+    several = isinstance(recipe.on, OnDevices)
+    if several:
+        raise ValueError("devices= builds levels of an image that is stored: leave it away, or out=")
     if recipe.overwrite:
         check_apart(base, out)
     opening = {"zarr_format": base.metadata.zarr_format, "device": base.backend}
@@ -212,11 +227,11 @@ def _copied(source: Array | Image, out: Any, recipe: Recipe) -> Image:
     level = level_keywords(multiscale, like(base, {}) | recorded)
     del level["zarr_format"]
     multiscale = replace(multiscale, datasets=multiscale.datasets[:1])
-    check_image(multiscale, level, recipe)
+    if is_finished(recipe.part, out, multiscale.datasets[0].path, check_image(multiscale, level, recipe)):
+        return open_image(out, "r")
     recipe = recipe._replace(run=identify("build_pyramid", recipe.resume, inputs={"level 0": base}))
-    group = new_group(
-        out, opening, resume=bool(recipe.resume), overwrite=recipe.overwrite, first=multiscale.datasets[0].path
-    )
+    how: Any = {"resume": bool(recipe.resume), "overwrite": recipe.overwrite, "first": multiscale.datasets[0].path}
+    group = with_others(recipe.part, lambda: new_group(out, opening, **how))
     return put_image(group, multiscale, level, base, recipe._replace(overwrite=False))
 
 

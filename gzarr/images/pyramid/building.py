@@ -75,6 +75,8 @@ class Build:
         The metadata of levels that are taken off the image when the build begins.
     marks : UnitsDone or None
         The units that are done, once the build has begun.
+    is_complete : bool
+        Whether no part of a job is left to others.
     """
 
     node: Group | Array
@@ -86,6 +88,7 @@ class Build:
     is_last: bool = True
     replaced: Multiscale | None = None
     marks: UnitsDone | None = None
+    is_complete: bool = True
 
     def begin(self, plan: Mapping[str, Any]) -> UnitsDone:
         """Note that the build has begun, and create the arrays of the new levels.
@@ -106,11 +109,14 @@ class Build:
         except ContainsNodeError:  # damaged
             if not anew:
                 raise
+        was_begun = was_begun or recipe.part is not None  # by another part, perhaps at this moment
         if not was_begun and not recipe.overwrite:  # afterwards, what is in these places is of this build
             for level in self.levels[1:]:
                 check_place(level, read_node(store.live(), level.path))
         made: dict[str, Any] = {"name": recipe.name, "run": recipe.run, "plan": plan, "remedy": recipe.remedy}
         self.marks = notes.begin(store, path, **made, resume=bool(recipe.resume), anew=anew)
+        if self.marks.plan.keys() != plan.keys():  # units of one process are others than those of engines
+            self.marks = notes.begin(store, path, **made, resume=True, anew=True)
         for level in self.levels[1:]:
             create_level(level, overwrite=recipe.overwrite, was_begun=was_begun, keep=not anew)
         return self.marks
@@ -129,6 +135,8 @@ class Build:
         """
         try:
             yield self
+            if not self.is_complete:
+                return
             self.cascade.finish()
         except Exception as error:
             if self.marks is not None:
@@ -280,7 +288,7 @@ def fill(build: Build, source: BlockSource) -> None:
 def _begun(build: Build, source: BlockSource) -> tuple[Units, Sequence[Region] | Units, UnitsDone]:
     """Begin a build. Returns: the units, those that hold anything, and which are done."""
     base, max_nbytes = build.levels[0], build.recipe.max_nbytes
-    cells, workers = _cells_of(build, source), worker_count(base.backend, base.store.concurrency)
+    cells, workers = cells_of(build, source), worker_count(base.backend, base.store.concurrency)
     units = plan_units(cells, max_nbytes, workers, None, source.cache)
     some = None if source.occupied is None or _fills_all(build) else source.occupied(units)
     only = None if some is None else [len(some), crc32(repr(some).encode())]
@@ -296,7 +304,7 @@ def _begun(build: Build, source: BlockSource) -> tuple[Units, Sequence[Region] |
     return units, regions, marks
 
 
-def _cells_of(build: Build, source: BlockSource) -> Cells:
+def cells_of(build: Build, source: BlockSource) -> Cells:
     """What units are planned by."""
     base, cascade = build.levels[0], build.cascade
     cells = cascade.geometry._replace(halo=source.halo, more_nbytes=source.more_nbytes)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from time import sleep
+from typing import Any, TypeVar
 
 from gzarr.api.groups import open_group
-from gzarr.errors import OVERWRITE, RESUME, ContainsNodeError, GroupNotFoundError, MetadataError
+from gzarr.errors import OVERWRITE, RESUME, ContainsNodeError, GroupNotFoundError, GzarrError, MetadataError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.reaching import open_store_at
@@ -15,17 +16,24 @@ from gzarr.hierarchy.values import meets
 from gzarr.images.ome.documents import FORMAT_OF, Multiscale, ome_of
 from gzarr.images.pyramid.building import Build, fill, make_build, plan, source_of
 from gzarr.images.pyramid.cascade import Cascade
-from gzarr.images.pyramid.cluster import build_on
 from gzarr.images.pyramid.downsample import GAUSSIAN, check_method
 from gzarr.images.pyramid.level_arrays import is_bare, level_array
+from gzarr.images.pyramid.on_devices import OnDevices
 from gzarr.images.pyramid.recipes import Recipe
 from gzarr.images.pyramid.resuming import read_marks
+from gzarr.images.pyramid.rounds import base_blocks, build_rounds
 from gzarr.images.pyramid.smoothing import smooth_levels
 from gzarr.images.pyramid.units import plan_units
 from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.metadata.documents import documents
 from gzarr.metadata.model import ArrayMeta
+from gzarr.scale.blocks import JobPart
 from gzarr.storage import MemoryStore
+
+#: How often, and after which time, parts of a job look again for what another part is creating.
+_TRIES, _WAIT_S = 5, 0.2
+
+T = TypeVar("T")
 
 
 def new_group(store: Any, opening: Mapping[str, Any], *, resume: bool, overwrite: bool, first: str = "0") -> Group:
@@ -39,6 +47,25 @@ def new_group(store: Any, opening: Mapping[str, Any], *, resume: bool, overwrite
             if is_begun(group, first):
                 return group
     return open_group(store, "w" if overwrite else "w-", **opening)
+
+
+def with_others(part: JobPart | None, make: Callable[[], T]) -> T:
+    """Make what other parts of a job may be making at this moment: what they have made is taken then."""
+    for _ in range(_TRIES if part is not None else 0):
+        with suppress(ContainsNodeError):
+            return make()
+        sleep(_WAIT_S)
+    return make()
+
+
+def is_finished(part: JobPart | None, out: Any, first: str, like: ArrayMeta) -> bool:
+    """Whether the other parts of a job have finished the image already. like: what level 0 would be, at this path."""
+    with suppress(GzarrError, OSError):
+        group = open_group(out, "r")
+        made: Any = group[first].metadata
+        same = (made.shape, made.data_type, made.grid) == (like.shape, like.data_type, like.grid)
+        return part is not None and same and bool(ome_of(group)) and read_marks(group.store, group.path) is None
+    return False
 
 
 def is_begun(group: Group, first: str) -> bool:
@@ -92,18 +119,21 @@ def build_levels(
     if write_base and method == GAUSSIAN:  # which reads a level that is complete
         after = f"{recipe.name}, level 0"
         check_method(method, base.dtype, labels=multiscale.image_label is not None)
+        if recipe.part is not None:
+            raise ValueError("part=: levels by method='gaussian' need level 0 first; copy it, then build its levels")
         if not (recipe.resume and ome_of(group)):  # or it is written already
             first = recipe._replace(levels=0, factors=None, method="nearest", progress=None, name=after)
             build_levels(group, base, multiscale, data, first, write_base=True, is_last=False)
         write_base = False
-    if recipe.client is not None and method == GAUSSIAN:
-        raise ValueError("method='gaussian' is not built by client= or on several devices; choose another method")
+    if isinstance(recipe.on, OnDevices) and method == GAUSSIAN:
+        raise ValueError("method='gaussian' is not built on several devices; choose another method")
     build = make_build(group, base, multiscale, recipe, write_base=write_base, after=after, is_last=is_last)
     with build.writing():
-        if recipe.client is not None:
-            build_on(recipe.client, build)
-        elif method == GAUSSIAN:
+        if method == GAUSSIAN:
             smooth_levels(build)
+        elif recipe.is_shared:
+            given = source_of(data, base)
+            build_rounds(build, base_blocks(build, given, given.produce) if write_base else None)
         else:
             fill(build, source_of(data, base))
     group.attrs.refresh()

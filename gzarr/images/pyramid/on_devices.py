@@ -1,20 +1,21 @@
-"""Builds levels on several devices of this process, as on a cluster: each task runs on the next device in turn."""
+"""Builds levels on several devices of this process, as on an engine: each unit runs on the next device in turn."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, wait
 from itertools import cycle
+from queue import SimpleQueue
 from typing import Any
 
 from gzarr.backend import Backend
 from gzarr.concurrency import Pool
-from gzarr.hierarchy.array import Array
 from gzarr.images.tasks import DEVICE_WORKERS
+from gzarr.scale.engines import Engine, run_unit
 
 
-class OnDevices:
-    """What runs tasks of `gzarr.images.pyramid.cluster` on threads of this process; see `ClusterClient`.
+class OnDevices(Engine):
+    """Runs units on threads of this process.
 
     Parameters
     ----------
@@ -22,33 +23,30 @@ class OnDevices:
         Of the devices.
     """
 
+    shares_memory = True
+
     def __init__(self, backends: Sequence[Backend]) -> None:
-        self._n, self._turns = len(backends), cycle(backends)
-        self._threads = Pool()
-        self._futures: list[Future[None]] = []
+        self.name, self.workers, self.threads = f"{len(backends)} devices", DEVICE_WORKERS * len(backends), None
+        self._turns, self._pool, self._replaced = cycle(backends), Pool(), False
+        self._futures: dict[int, Any] = {}
+        self._ended: SimpleQueue[int] = SimpleQueue()
 
     def close(self) -> None:
-        """Wait for all tasks."""
-        wait(self._futures)
+        """Wait for all units."""
+        wait(self._futures.values())
 
-    def nthreads(self) -> dict[int, int]:
-        """How many tasks run at once, by device."""
-        return dict.fromkeys(range(self._n), DEVICE_WORKERS)
-
-    def submit(self, function: Callable[..., Any], levels: Sequence[Array], /, *arguments: Any) -> Future[None]:
-        """Let the next device carry out a task of levels, on a stream of its own."""
-        future, backend = Future[None](), next(self._turns)
+    def submit(self, number: int, token: Any, unit: range, given: Any = None) -> None:
+        """Let the next device do a unit, on a stream of its own."""
+        future, backend = Future[Any](), next(self._turns)
 
         def task() -> None:
             if future.set_running_or_notify_cancel():
                 try:
                     with backend.own_stream():
-                        function([level.to(backend) for level in levels], *arguments)
+                        future.set_result(run_unit(token.to(backend), unit.start, unit.stop, None, given))
                 except BaseException as error:  # noqa: BLE001 - raised where the future is asked
                     future.set_exception(error)
-                else:
-                    future.set_result(None)
 
-        self._futures = [*(one for one in self._futures if not one.done()), future]
-        self._threads.submit(task, DEVICE_WORKERS * self._n)
-        return future
+        self._futures[number] = future
+        future.add_done_callback(lambda _: self._ended.put(number))
+        self._pool.submit(task, self.workers)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from gzarr.display.progress import ProgressLike
 from gzarr.errors import OVERWRITE
@@ -11,14 +10,18 @@ from gzarr.identity.runs import Resume, Run
 from gzarr.images.ome.documents import Multiscale
 from gzarr.images.pyramid.downsample import Method
 from gzarr.images.pyramid.levels import Factors
+from gzarr.scale.blocks import JobPart, parse_part
 
 
-class ClusterClient(Protocol):
-    """What runs tasks in other processes: `distributed.Client`, or an executor of `concurrent.futures`."""
-
-    def submit(self, function: Callable[..., Any], /, *arguments: Any) -> Any:
-        """Return a future with ``result``, ``cancel`` and ``add_done_callback``."""
-        ...
+def shared_part(
+    on: Any, part: tuple[int, int] | None, resume: Resume, *, overwrite: bool
+) -> tuple[JobPart | None, Resume]:
+    """Which part of a job is done here, and whether to go on with what is there. Raises: ValueError."""
+    this = parse_part(part)
+    if this is not None and (overwrite or on is not None):
+        other = f"{OVERWRITE} would delete what others write" if overwrite else "on= is another way to several machines"
+        raise ValueError(f"part=: {other}; leave one of them away")
+    return this, resume or this is not None
 
 
 class Recipe(NamedTuple):
@@ -36,8 +39,10 @@ class Recipe(NamedTuple):
         Whether to replace levels, and unfinished builds.
     progress : bool or callable, optional
         As in `gzarr.transfer`.
-    client : ClusterClient, optional
-        Of a cluster that builds the levels, where level 0 is stored already.
+    on : optional
+        What runs blocks: see `gzarr.scale.engines.open_engine`.
+    part : JobPart, optional
+        Which part of a job is done here.
     run : Run, optional
         What becomes level 0.
     skip : number, array of bool or False, optional
@@ -55,11 +60,17 @@ class Recipe(NamedTuple):
     resume: Resume = False
     overwrite: bool = False
     progress: ProgressLike = None
-    client: ClusterClient | None = None
+    on: Any = None
+    part: JobPart | None = None
     run: Run | None = None
     skip: Any = None
     name: str = "build_pyramid"
     remedy: str = f"pass {OVERWRITE}"
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether others than this process do the blocks, or some."""
+        return self.on is not None or self.part is not None
 
     def method_for(self, multiscale: Multiscale) -> Method:
         """The method; by default the mean, and of labels the mode."""

@@ -9,7 +9,7 @@ takes no such object, nothing is noted.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -17,7 +17,9 @@ from gzarr.concurrency import new_lock
 from gzarr.errors import OVERWRITE, RESUME, ChunkError, ContainsNodeError, StoreError
 from gzarr.identity.runs import Run
 from gzarr.indexing.keys import join_path
-from gzarr.metadata.occupied import PROGRESS
+from gzarr.metadata.occupied import PART, PROGRESS
+from gzarr.scale.blocks import JobPart
+from gzarr.scale.parts import remove_parts
 from gzarr.storage import Store
 from gzarr.storage.base import Request
 
@@ -33,9 +35,9 @@ class UnitsDone:
         How many units are done.
     """
 
-    def __init__(self, store: Store, path: str, state: Mapping[str, Any]) -> None:
+    def __init__(self, store: Store, path: str, state: Mapping[str, Any], name: str = PROGRESS) -> None:
         self.plan: Mapping[str, Any] = state["plan"]
-        self._store, self._path = store, path
+        self._store, self._path, self._name = store, path, name
         self._state = dict(state)
         self._first = int(state["first"])  # all units before it are done
         self._others = set(map(int, state["others"]))  # and these
@@ -51,10 +53,25 @@ class UnitsDone:
         """Whether the unit with a number is done."""
         return unit < self._first or unit in self._others
 
-    def note(self, unit: int) -> None:
-        """Note that all that a unit writes is stored. Raises: StoreError."""
+    def left(self, first: int, n: int) -> Iterator[range]:
+        """Which of so many units, from the one with a number on, are not done: runs, counted from 0."""
+        start = max(first, self._first)
+        for done in [*sorted(unit for unit in self._others if first <= unit < first + n), first + n]:
+            if start < done:
+                yield range(start - first, done - first)
+            start = done + 1
+
+    def of_part(self, part: JobPart) -> UnitsDone:
+        """The notes of one of several processes, with the same plan."""
+        name = f"{PART}{part.number}-of-{part.of}-units"
+        data = self._store.get_one(Request(join_path(self._path, name)))
+        state = {**self._state, "first": 0, "others": []} if data is None else json.loads(bytes(data))
+        return UnitsDone(self._store, self._path, state, name)
+
+    def note(self, *units: int) -> None:
+        """Note that all that units write is stored. Raises: StoreError."""
         with self._lock:
-            others, first = self._others | {unit}, self._first
+            others, first = self._others.union(units), self._first
             while first in others:
                 others.remove(first)
                 first += 1
@@ -66,7 +83,7 @@ class UnitsDone:
         if not self._is_stored:
             return
         state = {**self._state, "first": self._first, "others": sorted(self._others)}
-        self._store.set(join_path(self._path, PROGRESS), json.dumps(state).encode())
+        self._store.set(join_path(self._path, self._name), json.dumps(state).encode())
 
     def note_failure(self, error: Exception) -> None:
         """Note a chunk that could not be read: it may have been repaired when the run goes on."""
@@ -77,6 +94,8 @@ class UnitsDone:
 
     def remove(self) -> None:
         """Remove the notes of what is complete."""
+        if self._name != PROGRESS:
+            remove_parts(self._store, self._path)
         remove_marks(self._store, self._path)
 
 

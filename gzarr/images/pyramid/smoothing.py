@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,13 +27,17 @@ from gzarr.chunk_io.chunk_cache import ChunkCache
 from gzarr.display.progress import counted
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.missing import Missing
+from gzarr.images.blocks import BlockGrid
 from gzarr.images.halos import AxisSpan, Depth, boxes_of, chunk_cache, joined, span_of
 from gzarr.images.pyramid.building import Build
 from gzarr.images.pyramid.cascade import cell_shape
+from gzarr.images.pyramid.phases import run_phases
+from gzarr.images.pyramid.rounds import grid_blocks, unit_of_blocks
 from gzarr.images.pyramid.units import Cells, Units, plan_units
 from gzarr.images.tasks import run_tasks, with_memory, worker_count
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.regions import Region
+from gzarr.scale.blocks import BlockPlan
 
 #: Weights reach so many widths from the middle of a window.
 _TRUNCATE = 4.0
@@ -175,6 +180,10 @@ def smooth_levels(build: Build) -> None:
     """Build all levels above level 0, which is stored. Raises: ChunkError, StoreError, ValueError."""
     max_nbytes = build.recipe.max_nbytes
     steps = [_step(build, level) for level in range(1, len(build.levels))]
+    if build.recipe.is_shared:
+        plan = {"blocks": [unit_of_blocks(step.cells, step.source.nbytes, build.recipe) for step in steps]}
+        run_phases(build, plan, lambda plan: list(map(partial(_phase, build), steps, plan["blocks"])))
+        return
     marks = build.begin({"units": [list(step.units(max_nbytes).unit) for step in steps]})
     first = 0
     with counted(build.recipe.progress, sum(step.source.nbytes for step in steps)) as add:
@@ -200,6 +209,17 @@ def smooth_levels(build: Build) -> None:
             add(step.source.nbytes, with_memory(step.source.path, max_nbytes, units.max_nbytes))
 
 
+def _phase(build: Build, step: _SmoothingStep, unit: Sequence[int]) -> BlockPlan:
+    """The blocks of a level, for any engine."""
+    grid = BlockGrid(step.target.shape, tuple(unit))
+
+    def put(number: int) -> None:
+        region = grid.region(grid.at(number))
+        step.target[region] = step.compute(region)
+
+    return grid_blocks(step.target, grid, put, step.cells.more_nbytes(tuple(unit)), build.recipe)
+
+
 def _step(build: Build, level: int) -> _SmoothingStep:
     source, target = build.levels[level - 1 : level + 1]
     weights = tuple(weights_of(f, n) for f, n in zip(build.cascade.factors[level - 1], source.shape, strict=True))
@@ -212,7 +232,7 @@ def _step(build: Build, level: int) -> _SmoothingStep:
 
     halo = tuple(-(-max(w.before, w.after) // w.factor) for w in weights)
     cells = Cells(target.shape, target.itemsize, (cell,), (0,), (1,) * target.ndim, 0.0, halo, more_nbytes)
-    cache = chunk_cache(source.backend)
+    cache = None if build.recipe.is_shared else chunk_cache(source.backend)
     if cache is not None:
         source = source.to(source.backend, chunk_cache=cache)
     return _SmoothingStep(source, target, weights, missing, cells, cache)

@@ -83,4 +83,4 @@ def test_filters_keep_to_the_memory_of_the_device(tmp_path: Path) -> None:
 def test_workers_of_a_cluster_have_their_own_memory(tmp_path: Path) -> None:
     image = gzarr.images.create_image(tmp_path / "a", data=DATA, axes="yx", levels=0)
     with pytest.raises(ValueError, match="max_device_nbytes"):
-        gzarr.images.build_pyramid(image, 1, max_device_nbytes=1000, client=object())  # type: ignore[arg-type]
+        gzarr.images.build_pyramid(image, 1, max_device_nbytes=1000, on=object())

@@ -13,7 +13,7 @@ import pytest
 from gzarr.cpu.backend import CpuBackend
 from gzarr.errors import ChunkError, StoreError
 from gzarr.images import build_pyramid, create_image, open_image
-from gzarr.images.pyramid.cluster import plan_rounds
+from gzarr.images.pyramid.rounds import plan_rounds
 from gzarr.storage import CountingStore, LocalStore, MemoryStore
 from tests.images.levels import check, noise
 
@@ -25,7 +25,7 @@ def test_no_object_is_written_twice(tmp_path: Path, chunks: Any) -> None:
     image = create_image(store, data, levels=0, **chunks)
     store.written.clear()
     with ThreadPoolExecutor(3) as client:
-        check(build_pyramid(image, 3, max_nbytes=200_000, client=client), data)
+        check(build_pyramid(image, 3, max_nbytes=200_000, on=client), data)
     assert len(open_image(store)) == 4
     assert set(Counter(key for key in store.written if "/c/" in key).values()) == {1}
 
@@ -49,22 +49,27 @@ def test_a_task_that_fails_is_raised_and_the_others_are_kept(tmp_path: Path) -> 
     chunk.write_bytes(sound[:10])
     with ThreadPoolExecutor(1) as client:
         with pytest.raises(ChunkError, match="0/c/7/7"):
-            build_pyramid(image, 2, max_nbytes=2 * 2 * 64 * 64, client=client)
+            build_pyramid(image, 2, max_nbytes=2 * 2 * 64 * 64, on=client)
         chunk.write_bytes(sound)
         before = {
             path: path.stat().st_mtime_ns for path in (tmp_path / "image.zarr" / "1" / "c").rglob("*") if path.is_file()
         }
-        check(build_pyramid(image, 2, max_nbytes=2 * 2 * 64 * 64, client=client, resume=True), data)
+        check(build_pyramid(image, 2, max_nbytes=2 * 2 * 64 * 64, on=client, resume=True), data)
     assert len(before) == 15
     assert all(path.stat().st_mtime_ns == when for path, when in before.items())
 
 
 def test_memory_of_this_process_is_refused() -> None:
     image = create_image(MemoryStore(), noise((300, 300)), levels=0)
-    with pytest.raises(StoreError, match="is in the memory of this process, which workers cannot see"):
-        build_pyramid(image, client=ThreadPoolExecutor(1))
-    with pytest.raises(ValueError, match="method='gaussian' is not built by client="):
-        build_pyramid(image, method="gaussian", client=ThreadPoolExecutor(1))
+    with pytest.raises(StoreError, match="is in memory of this process, which workers cannot share"):
+        build_pyramid(image, on=1)
+    with pytest.raises(TypeError, match="on='spark' runs nothing"):
+        build_pyramid(image, on="spark")
+    assert len(image.group) == 1
+    with pytest.raises(ValueError, match="method='gaussian' is not built on several devices"):
+        build_pyramid(image, method="gaussian", devices=["cpu"])
+    with pytest.raises(ValueError, match="part=: overwrite=True would delete what others write"):
+        build_pyramid(image, part=(0, 2), overwrite=True)
 
 
 @pytest.mark.parametrize("mask", [False, True], ids=["", "mask"])
@@ -97,7 +102,7 @@ def test_devices_beside_a_device_or_a_cluster_are_refused() -> None:
         build_pyramid(image, devices=[])
     with pytest.raises(ValueError, match="leave device= away"):
         build_pyramid(image, devices=["cpu"], device="cpu")
-    with pytest.raises(ValueError, match="workers of client= have their own"):
-        build_pyramid(image, devices=["cpu"], client=ThreadPoolExecutor(1))
-    with pytest.raises(ValueError, match="leave them away, or out="):
+    with pytest.raises(ValueError, match="workers of on= have their own"):
+        build_pyramid(image, devices=["cpu"], on=ThreadPoolExecutor(1))
+    with pytest.raises(ValueError, match="leave it away, or out="):
         build_pyramid(image, devices=["cpu"], out=MemoryStore())
