@@ -122,7 +122,7 @@ def image_of(source: Path) -> Any:
 
 
 def pyramids(source: Path, out: Path, **how: Any) -> dict[str, bytes]:
-    image, some = image_of(source), {"max_nbytes": 80_000, **how}
+    image, some = image_of(source), {"max_nbytes": 250_000, **how}
     for method in ("mean", "gaussian") if "part" not in how else ("mean",):
         gzarr.images.build_pyramid(image, 2, method=method, out=out / method, **some)
     for method in ("mode", "gaussian"):
