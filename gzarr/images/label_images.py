@@ -25,11 +25,12 @@ from gzarr.images.new_levels import EncodingKeywords, level_keywords
 from gzarr.images.ome.axes import ImageAxis, names_of
 from gzarr.images.ome.documents import Dataset, Multiscale, change_ome, ome_of, version_of
 from gzarr.images.ome.image_label import new_image_label
-from gzarr.images.pyramid.building import BlockSource, chunk_of, fill, make_build, source_of
+from gzarr.images.pyramid.building import BlockSource, fill, make_build, source_of
 from gzarr.images.pyramid.downsample import check_method
 from gzarr.images.pyramid.making import check_image, first_level, is_begun
 from gzarr.images.pyramid.recipes import Recipe
 from gzarr.images.pyramid.resuming import read_marks
+from gzarr.images.pyramid.stored_chunks import chunk_of
 from gzarr.indexing.keys import normalize_path
 from gzarr.indexing.regions import Region
 from gzarr.metadata.documents import delete_node

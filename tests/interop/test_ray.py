@@ -60,7 +60,7 @@ def _table(task: Any) -> Any:
 @pytest.mark.filterwarnings("ignore")
 def test_examples_of_docstrings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert doctest.testmod(interop) == (0, 11)
+    assert doctest.testmod(interop) == (0, 12)
 
 
 def test_columns_are_tensors_without_a_copy(tmp_path: Path) -> None:

@@ -70,6 +70,11 @@ def result_of(build: Build) -> Array | Image:
     return Image(build.node, replace(build.multiscale, datasets=build.multiscale.datasets[: len(levels)]), levels)
 
 
+def is_finished_image(output: Array | Image, given: Any) -> bool:
+    """Whether other parts of a job have made a new image, with its levels, already. given: where it goes."""
+    return isinstance(output, Image) and len(output) > 1 and not isinstance(given, Image)
+
+
 def _check_method(recipe: Recipe) -> None:
     if recipe.method == GAUSSIAN:
         raise ValueError(

@@ -108,8 +108,8 @@ def map_overlap(
     device : str, optional
         Where the function runs: "auto", "cpu", "cuda" or "cuda:N". By default where the first input is read to.
     on : optional
-        What computes blocks, such as a `distributed.Client`, each in ``max_nbytes``: see `gzarr.transfer`. The levels of
-        an image are made after level 0.
+        What computes blocks, such as a `distributed.Client`, each in ``max_nbytes``: see `gzarr.transfer`. Levels of an
+        image are made after level 0.
     part : (int, int), optional
         Do part k of n of a job, ``(k, n)``: see `gzarr.transfer`. The last part to end completes the output.
 

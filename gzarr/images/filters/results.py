@@ -28,6 +28,7 @@ from gzarr.images.filters.inputs import check_result
 from gzarr.images.filters.outputs import (
     OutputKind,
     check_output,
+    is_finished_image,
     multiscale_like,
     new_output,
     output_build,
@@ -46,8 +47,8 @@ from gzarr.images.pyramid.levels import Factors
 from gzarr.images.pyramid.making import check_apart
 from gzarr.images.pyramid.recipes import Recipe, shared_part
 from gzarr.images.pyramid.rounds import base_blocks, build_rounds
-from gzarr.images.pyramid.stored_chunks import StoredChunks, same_fill
-from gzarr.images.pyramid.units import Cells, Units, plan_units
+from gzarr.images.pyramid.stored_chunks import units_with_any
+from gzarr.images.pyramid.units import Cells, plan_units
 from gzarr.images.shown import show_values
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.regions import Region
@@ -180,6 +181,10 @@ class BoxMapping:
             raise
         return blocks
 
+    def only(self, dtype: np.dtype[Any], region: Region) -> AnyArray:
+        """The block of the only output, in its data type."""
+        return self.cast(self.produce(region)[0], dtype)
+
     def cast(self, block: AnyArray, dtype: np.dtype[Any]) -> AnyArray:
         """A block in the data type of the output. Raises: ValueError."""
         if block.dtype != dtype and not self.casts:
@@ -298,7 +303,7 @@ def write_results(mapping: BoxMapping, places: Sequence[Any], given: ResultKeywo
         (place if isinstance(place, (Array, Image)) else new_output(kind, place, recipe)).to(mapping.backend)
         for place, kind in zip(places, kinds, strict=True)
     ]
-    if 0 in mapping.shape or (recipe.part is not None and _are_finished(outputs, places)):
+    if 0 in mapping.shape or (recipe.part is not None and is_finished_image(outputs[0], places[0])):
         return outputs
     return _filled(mapping, outputs, recipe, trial)
 
@@ -368,8 +373,7 @@ def _filled(
     """Fill outputs, and return them with their levels."""
     builds = [output_build(output, recipe) for output in outputs]
     bases = [build.levels[0] for build in builds]
-    cache = chunk_cache(mapping.backend) if any(mapping.halo) and not recipe.is_shared else None
-    if cache is not None:
+    if (cache := chunk_cache(mapping.backend) if any(mapping.halo) and not recipe.is_shared else None) is not None:
         mapping = replace(mapping, sources=[one.to(one.backend, chunk_cache=cache) for one in mapping.sources])
 
     def produce(region: Region) -> Any:
@@ -379,13 +383,14 @@ def _filled(
         return blocks[0]
 
     more = trial.more_nbytes(mapping, max(base.itemsize for base in bases))
-    occupied = _occupied(mapping, bases)
+    where = mapping.sources, bases, mapping.needs or mapping.boxes
+    occupied = units_with_any(*where) if mapping.keeps_fill else None
     source = BlockSource(produce, mapping.chunk, mapping.halo, more, occupied, mapping.unit, cache, builds[1:])
     with ExitStack() as stack:
         for build in builds:
             stack.enter_context(build.writing())
         if recipe.is_shared:
-            build_rounds(builds[0], base_blocks(builds[0], source, partial(_produced, mapping, bases[0].dtype)))
+            build_rounds(builds[0], base_blocks(builds[0], source, partial(mapping.only, bases[0].dtype)))
         else:
             fill(builds[0], source)
     made = [result_of(build) for build in builds]
@@ -393,28 +398,3 @@ def _filled(
         show_values(one, missing=build.cascade.missing[0]) if isinstance(one, Image) and build.is_complete else one
         for one, build in zip(made, builds, strict=True)
     ]
-
-
-def _produced(mapping: BoxMapping, dtype: np.dtype[Any], region: Region) -> AnyArray:
-    """A block of the only output."""
-    return mapping.cast(mapping.produce(region)[0], dtype)
-
-
-def _are_finished(outputs: Sequence[Array | Image], places: Sequence[Any]) -> bool:
-    """Whether other parts of a job have made new images, with their levels, already."""
-    each = zip(outputs, places, strict=True)
-    return all(isinstance(one, Image) and len(one) > 1 and not isinstance(at, Image) for one, at in each)
-
-
-def _occupied(mapping: BoxMapping, bases: Sequence[Array]) -> Callable[[Units], Sequence[Region]] | None:
-    """What says which units need be computed; None for all."""
-    if not mapping.keeps_fill or any(source.is_view for source in mapping.sources):
-        return None
-    if not same_fill(*mapping.sources, *bases):
-        return None
-    stored, needs = [StoredChunks(source) for source in mapping.sources], mapping.needs or mapping.boxes
-
-    def occupied(units: Units) -> list[Region]:
-        return [region for region in units if any(stored[n].has_any(box) for n, box in needs(region))]
-
-    return occupied

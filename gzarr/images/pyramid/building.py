@@ -40,7 +40,7 @@ from gzarr.images.pyramid.level_arrays import check_place, create_level, level_a
 from gzarr.images.pyramid.levels import AxisKind, PyramidLevel, plan_levels
 from gzarr.images.pyramid.recipes import Recipe
 from gzarr.images.pyramid.resuming import UnitsDone
-from gzarr.images.pyramid.stored_chunks import StoredChunks, same_fill
+from gzarr.images.pyramid.stored_chunks import StoredChunks, chunk_of, same_fill
 from gzarr.images.pyramid.units import Cells, Units, plan_units
 from gzarr.images.tasks import run_tasks, with_memory, worker_count
 from gzarr.indexing.keys import Coords
@@ -362,14 +362,6 @@ def source_of(data: Any, base: Array, dtype: Any = None) -> BlockSource:
     if isinstance(data, Array) and not data.is_view and same_fill(data, base):
         occupied = StoredChunks(data).units
     return BlockSource(produce, chunk_of(data), occupied=occupied)
-
-
-def chunk_of(data: Any) -> tuple[int, ...] | None:
-    """The shape of the chunks that an array decodes whole; None for one in memory."""
-    chunks = getattr(data, "chunksize", None) or getattr(data, "chunks", None)  # Dask's are those of every block
-    if not isinstance(chunks, tuple) or not all(isinstance(n, int) and n > 0 for n in chunks):
-        return None
-    return chunks
 
 
 def _run_of(

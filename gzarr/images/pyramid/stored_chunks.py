@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cached_property
 from itertools import product
@@ -58,3 +59,28 @@ class StoredChunks:
 def same_fill(*arrays: Array) -> bool:
     """Whether arrays have the same elements where nothing is stored."""
     return len({repr(np.asarray(fill_of(array)).astype("O")) for array in arrays}) == 1
+
+
+def chunk_of(data: Any) -> tuple[int, ...] | None:
+    """The shape of the chunks that an array decodes whole; None for one in memory."""
+    chunks = getattr(data, "chunksize", None) or getattr(data, "chunks", None)  # Dask's are those of every block
+    if not isinstance(chunks, tuple) or not all(isinstance(n, int) and n > 0 for n in chunks):
+        return None
+    return chunks
+
+
+def units_with_any(
+    sources: Sequence[Array], bases: Sequence[Array], needs: Callable[[Region], Sequence[tuple[int, Region]]]
+) -> Callable[[Units], Sequence[Region]] | None:
+    """What says which units of results need be computed, where functions keep the fill value; None for all.
+
+    needs: the boxes of a region, each by the number of its source.
+    """
+    if any(source.is_view for source in sources) or not same_fill(*sources, *bases):
+        return None
+    stored = [StoredChunks(source) for source in sources]
+
+    def occupied(units: Units) -> list[Region]:
+        return [region for region in units if any(stored[n].has_any(box) for n, box in needs(region))]
+
+    return occupied
