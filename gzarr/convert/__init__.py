@@ -12,14 +12,21 @@ from gzarr.convert.files import from_file, recognize
 from gzarr.convert.hdf5 import from_hdf5, to_hdf5
 from gzarr.convert.netcdf import from_netcdf, to_netcdf
 from gzarr.convert.tiff import from_tiff, to_tiff
+from gzarr.convert.volumes import from_bioio, from_dicom, from_nifti, from_rasterio, to_geotiff, to_nifti
 
 __all__ = [
+    "from_bioio",
+    "from_dicom",
     "from_file",
     "from_hdf5",
     "from_netcdf",
+    "from_nifti",
+    "from_rasterio",
     "from_tiff",
     "recognize",
+    "to_geotiff",
     "to_hdf5",
     "to_netcdf",
+    "to_nifti",
     "to_tiff",
 ]

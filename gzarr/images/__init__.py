@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # what `__getattr__` finds
     from gzarr.images.plates import Plate, Well, create_plate, open_plate
     from gzarr.images.pyramid.build_pyramid import build_pyramid
     from gzarr.images.region import Region
-    from gzarr.images.scenes import Scene, create_scene, open_scene
+    from gzarr.images.scenes import Scene, add_coordinate_system, create_scene, open_scene
     from gzarr.images.transforms.fusing import fuse
     from gzarr.images.transforms.projecting import project
     from gzarr.images.transforms.registering import register, register_tiles
@@ -48,7 +48,7 @@ _NAMES = {
     "plates": "Plate Well create_plate open_plate",
     "pyramid.build_pyramid": "build_pyramid",
     "region": "Region",
-    "scenes": "Scene create_scene open_scene",
+    "scenes": "Scene add_coordinate_system create_scene open_scene",
     "transforms.projecting": "project",
     "transforms.resampling": "affine deskew resample rescale",
     "transforms.reshaping": "crop flip rotate90",
@@ -75,6 +75,7 @@ __all__ = [
     "Validation",
     "Well",
     "Where",
+    "add_coordinate_system",
     "affine",
     "build_pyramid",
     "create_image",

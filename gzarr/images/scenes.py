@@ -9,7 +9,7 @@ Source: https://ngff.openmicroscopy.org/0.6/, "scene" metadata.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, Unpack
 
 import numpy as np
@@ -22,8 +22,13 @@ from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.keywords import GroupKeywords
 from gzarr.images.image import Image, open_image
 from gzarr.images.ome.axes import new_axes
-from gzarr.images.ome.coordinate_systems import names_of, parse_transformations_between, reference
-from gzarr.images.ome.documents import change_ome
+from gzarr.images.ome.coordinate_systems import (
+    CoordinateSystems,
+    names_of,
+    parse_transformations_between,
+    reference,
+)
+from gzarr.images.ome.documents import change_ome, write_multiscale
 from gzarr.images.ome.faults import Notes
 from gzarr.images.ome.point_transformations import Document, Edge, SystemKey, along, matrix_along, way
 from gzarr.images.ways import known, parse_scene, paths_of, reader_of
@@ -208,14 +213,64 @@ def create_scene(
     made = first if axes is None else new_axes(axes, len(axes), units)
     systems = [{"name": system, "axes": [axis.to_json() for axis in made]}]
     keys = {("", system): len(made)} | known((), {path: image.metadata for path, image in found.items()})
-
-    def refuse(fault: Any) -> None:
-        raise MetadataError(str(fault))
-
-    parse_transformations_between(documents, keys, Notes(str(group.store_path), refuse), "images")
+    parse_transformations_between(documents, keys, Notes(str(group.store_path), _refuse), "images")
     scene = {"coordinateSystems": systems, "coordinateTransformations": documents}
     change_ome(group, lambda stored: {**stored, "scene": scene}, "0.6")
     return Scene(group, tuple(systems), tuple(documents))
+
+
+def add_coordinate_system(
+    image: Image, name: str, transformation: Any, *, axes: Any = None, units: Any = None
+) -> Image:
+    """Add a coordinate system to an image of OME-Zarr 0.6, such as that of a scanner or a stage.
+
+    Parameters
+    ----------
+    image : Image
+        The image, open for writing.
+    name : str
+        Name of the system; one of this name is replaced.
+    transformation : array_like or mapping
+        What takes the coordinates of the image to it: see `create_scene`.
+    axes, units : optional
+        Its axes, as in `create_image`. By default those of the image.
+
+    Returns
+    -------
+    Image
+        The image.
+
+    Raises
+    ------
+    MetadataError
+        If the image is of another version, or the transformation does not fit. Nothing is written then.
+
+    Examples
+    --------
+    >>> import gzarr.images
+    >>> image = gzarr.images.create_image(shape=(4, 6), dtype="u1", scale=0.5, version="0.6")
+    >>> image = gzarr.images.add_coordinate_system(image, "stage", [[0, 1, 10], [1, 0, 20]])
+    >>> image.transform([[1.0, 2.0]], "stage")
+    array([[12., 21.]])
+    """
+    found = image.metadata.placed
+    if found is None:
+        raise MetadataError(f"{image.group.store_path} is OME-Zarr {image.version}; coordinate systems are of 0.6")
+    made = image.metadata.axes if axes is None else new_axes(axes, len(axes), units)
+    ends = {"input": {"name": found.intrinsic}, "output": {"name": name}}
+    document = {**_transformation(transformation), **ends}
+    keys = {("", name): len(made), ("", found.intrinsic): image.ndim}
+    parse_transformations_between([document], keys, Notes(str(image.group.store_path), _refuse), name)
+    others = tuple(one for one in found.systems if one.get("name") != name)
+    ways = tuple(one for one in found.transformations if reference(one.get("output"))[1] != name)
+    system = {"name": name, "axes": [axis.to_json() for axis in made]}
+    placed = CoordinateSystems(found.intrinsic, (*others, system), (*ways, document))
+    write_multiscale(image.group, replace(image.metadata, coordinate_systems=placed))
+    return open_image(image.group)
+
+
+def _refuse(fault: Any) -> None:
+    raise MetadataError(str(fault))
 
 
 def _transformation(given: Any) -> dict[str, Any]:

@@ -1,0 +1,124 @@
+"""NIfTI, DICOM, rasters and bioio's files become OME-Zarr, with values and places as their libraries read them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gzarr
+from gzarr.convert import from_bioio, from_dicom, from_nifti, from_rasterio, to_geotiff, to_nifti
+from gzarr.images import create_image, open_image
+
+RNG = np.random.default_rng(0)
+
+
+@pytest.mark.parametrize("suffix", [".nii", ".nii.gz"])
+@pytest.mark.parametrize("shape", [(7, 8, 9), (7, 8, 9, 3), (5, 6, 7, 2, 3)])
+def test_nifti_goes_there_and_back(tmp_path: Path, suffix: str, shape: tuple[int, ...]) -> None:
+    nibabel = pytest.importorskip("nibabel")
+    data = RNG.integers(-100, 1000, shape, "i2")
+    affine = np.array([[0, 1.5, 0.1, -9], [2, 0, 0, 8], [0, 0.2, 3, 7], [0, 0, 0, 1]])
+    made = nibabel.Nifti1Image(data, affine)
+    made.header.set_xyzt_units("mm", "sec")
+    made.to_filename(tmp_path / f"a{suffix}")
+    image = from_nifti(tmp_path / f"a{suffix}", tmp_path / "a.zarr")
+    names = "xyztc"[: len(shape)]
+    np.testing.assert_array_equal(image[0][...], data.transpose([names.index(axis) for axis in image.axes]))
+    assert (image.units["x"], image.version) == ("millimeter", "0.6")
+    voxel = np.array([1, 2, 3])  # z, y, x
+    point = np.zeros(image.ndim)
+    point[list(image.spatial)] = voxel * np.array(list(image.scale().values()))[list(image.spatial)]
+    found = open_image(tmp_path / "a.zarr").transform([point], "scanner")[0][list(image.spatial)]
+    np.testing.assert_allclose(found[::-1], (affine @ [*voxel[::-1], 1])[:3], atol=1e-5)
+    to_nifti(image, tmp_path / f"b{suffix}")
+    again = nibabel.load(tmp_path / f"b{suffix}")
+    np.testing.assert_array_equal(np.asanyarray(again.dataobj), data)
+    np.testing.assert_allclose(again.affine, affine, atol=1e-5)
+    with pytest.raises(gzarr.GzarrError, match="dtype"):
+        to_nifti(create_image(shape=(3, 4), dtype="bool"), tmp_path / "c.nii")
+
+
+def test_nifti_with_a_slope_has_its_values(tmp_path: Path) -> None:
+    nibabel = pytest.importorskip("nibabel")
+    made = nibabel.Nifti1Image(RNG.random((4, 5, 6)), np.eye(4))
+    made.header.set_data_dtype("i2")
+    made.to_filename(tmp_path / "a.nii")
+    image = from_nifti(tmp_path / "a.nii", None, version="0.5")
+    np.testing.assert_array_equal(image[0][...], nibabel.load(tmp_path / "a.nii").get_fdata().T)
+
+
+def slices(
+    folder: Path, pydicom: Any, positions: list[float], slope: float, uid: str = "1.2.3"
+) -> np.ndarray[Any, Any]:
+    """Files in an order of their own."""
+    data = RNG.integers(0, 4000, (len(positions), 5, 6), "u2")
+    for number, (place, pixels) in enumerate(zip(positions, data, strict=True)):
+        one = pydicom.Dataset()
+        one.file_meta = pydicom.dataset.FileMetaDataset()
+        one.file_meta.TransferSyntaxUID = pydicom.uid.ExplicitVRLittleEndian
+        one.SOPClassUID, one.SOPInstanceUID, one.SeriesInstanceUID = "1.2.840.10008.5.1.4.1.1.2", f"{uid}.{number}", uid
+        one.Rows, one.Columns, one.SamplesPerPixel, one.BitsAllocated, one.BitsStored = 5, 6, 1, 16, 16
+        one.HighBit, one.PixelRepresentation, one.PhotometricInterpretation = 15, 0, "MONOCHROME2"
+        one.PixelSpacing, one.RescaleSlope, one.RescaleIntercept = [0.7, 0.5], slope, -1024
+        one.ImageOrientationPatient, one.ImagePositionPatient = [1, 0, 0, 0, 0, -1], [10, place, 30]
+        one.PixelData = pixels.tobytes()
+        one.save_as(folder / f"{uid}-{len(positions) - number}.dcm", enforce_file_format=True)
+    return data[np.argsort(positions)]
+
+
+@pytest.mark.parametrize(("slope", "dtype"), [(1, "i4"), (0.5, "f4")])
+def test_dicom_is_sorted_and_rescaled(tmp_path: Path, slope: float, dtype: str) -> None:
+    pydicom = pytest.importorskip("pydicom")
+    data = slices(tmp_path, pydicom, [6.0, -2.0, 2.0], slope)
+    (tmp_path / "notes.txt").write_text("no DICOM")
+    image = from_dicom(tmp_path, tmp_path / "a.zarr")
+    np.testing.assert_array_equal(image[0][...], (data.astype("f8") * slope - 1024).astype(dtype))
+    assert (image.dtype, list(image.scale().values())) == (np.dtype(dtype), [4.0, 0.7, 0.5])
+    np.testing.assert_allclose(image.transform([[4.0, 0.7, 1.0]], "patient"), [[29.3, 2.0, 11.0]])  # z, y, x
+    slices(tmp_path, pydicom, [0.0, 1.0, 9.0], 1, "1.2.4")
+    with pytest.raises(gzarr.CopyError, match=r"1\.2\.3.*1\.2\.4.*give one of them as series="):
+        from_dicom(tmp_path, None)
+    with pytest.raises(gzarr.CopyError, match=r"lie 1\.0 to 8\.0 apart"):
+        from_dicom(tmp_path, None, series="1.2.4")
+
+
+@pytest.mark.parametrize("bands", [1, 3])
+def test_rasters_go_there_and_back(tmp_path: Path, bands: int) -> None:
+    rasterio = pytest.importorskip("rasterio")
+    data = RNG.integers(0, 255, (bands, 700, 600)).astype("f4")
+    data[:, :99] = -1
+    transform = rasterio.Affine(10, 0, 5e5, 0, -20, 4e6)
+    profile = {"width": 600, "height": 700, "count": bands, "dtype": "float32", "crs": "EPSG:32633", "nodata": -1}
+    with rasterio.open(tmp_path / "a.tif", "w", driver="GTiff", transform=transform, tiled=True, **profile) as file:
+        file.write(data)
+    image = from_rasterio(tmp_path / "a.tif", tmp_path / "a.zarr")
+    np.testing.assert_array_equal(image[0][...], data if bands > 1 else data[0])
+    assert (image.scale()["y"], image[0].stats().n_missing) == (20.0, bands * 99 * 600)
+    to_geotiff(image, tmp_path / "b.tif")
+    with rasterio.open(tmp_path / "b.tif") as file:
+        np.testing.assert_array_equal(file.read(), data)
+        assert (file.transform, file.crs, file.nodata) == (transform, "EPSG:32633", -1)
+        assert file.tags(ns="IMAGE_STRUCTURE")["LAYOUT"] == "COG"
+        assert file.overviews(1)
+
+
+def test_what_bioio_reads_is_taken_over() -> None:
+    array = pytest.importorskip("dask.array")
+    data = RNG.integers(0, 99, (1, 2, 3, 8, 9), "u2")
+
+    def read(axes: str) -> Any:
+        whole = array.from_array(data, chunks=(1, 1, 1, 8, 9))
+        return whole if len(axes) == 5 else whole[0]
+
+    pixel = SimpleNamespace(Z=2.0, Y=0.5, X=0.25)
+    file = SimpleNamespace(
+        dask_data=None, get_image_dask_data=read, physical_pixel_sizes=pixel, channel_names=["DAPI", "GFP"]
+    )
+    image = from_bioio(file, None)
+    np.testing.assert_array_equal(image[0][...], data[0])
+    assert image.scale() == {"c": 1.0, "z": 2.0, "y": 0.5, "x": 0.25}
+    assert [channel.label for channel in image.channels] == ["DAPI", "GFP"]
