@@ -11,8 +11,9 @@
 from gzarr.convert.files import from_file, recognize
 from gzarr.convert.hdf5 import from_hdf5, to_hdf5
 from gzarr.convert.netcdf import from_netcdf, to_netcdf
+from gzarr.convert.rasters import from_rasterio, to_geotiff
 from gzarr.convert.tiff import from_tiff, to_tiff
-from gzarr.convert.volumes import from_bioio, from_dicom, from_nifti, from_rasterio, to_geotiff, to_nifti
+from gzarr.convert.volumes import from_bioio, from_dicom, from_nifti, to_nifti
 
 __all__ = [
     "from_bioio",

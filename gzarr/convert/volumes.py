@@ -1,4 +1,4 @@
-"""Reads images of medicine, microscopy and geography by the libraries of their formats, and writes NIfTI and GeoTIFF.
+"""Reads images of medicine and microscopy by the libraries of their formats, and writes NIfTI.
 
 Theory of operation. Each format becomes a `LazyVolume`: data that are read when they are sliced, with axes in the order
 of OME-Zarr. `gzarr.images.create_image` makes an image of it, in bounded memory. Where a format says how voxels lie in
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gzip
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +25,6 @@ from gzarr.images.create import create_image
 from gzarr.images.image import Image, open_image
 from gzarr.images.scenes import add_coordinate_system
 from gzarr.indexing.regions import Region
-from gzarr.metadata.conventions import nodata_of
 from gzarr.storage.extras import require
 
 _ORDER = "tczyx"
@@ -208,6 +207,26 @@ def from_dicom(source: Any, dest: Any, *, series: str | None = None, **kwargs: A
         otherwise to float32.
     """
     pydicom = require("pydicom", "dicom", "from_dicom")
+    slices = _slices_of(pydicom, source, series)
+    first = slices[0][1]
+    frames = int(first.get("NumberOfFrames", 1))
+    if first.get("SamplesPerPixel", 1) != 1 or (frames > 1 and len(slices) > 1):
+        raise CopyError(f"{slices[0][0]}: colours, and several files of several frames, are not converted")
+    rows, columns = np.reshape(np.array(first.get("ImageOrientationPatient", [1, 0, 0, 0, 1, 0]), float), (2, 3))
+    normal = np.cross(rows, columns)
+    step = _sort(slices, normal) or float(first.get("SpacingBetweenSlices") or first.get("SliceThickness") or 1.0)
+    spacing = [float(n) for n in first.get("PixelSpacing", first.get("ImagerPixelSpacing", [1.0, 1.0]))]
+    voxels = np.eye(4)
+    voxels[:3, :3] = np.stack([rows * spacing[1], columns * spacing[0], normal * step], 1)
+    voxels[:3, 3] = np.array(slices[0][1].get("ImagePositionPatient", [0, 0, 0]), float)
+    given = {"axes": "zyx", "scale": [step, *spacing], "units": "millimeter", "version": "0.6"}
+    given["name"] = first.get("SeriesDescription")
+    image = create_image(dest, _dicom_volume(pydicom, slices, frames), **{**given, **kwargs})
+    return _placed(image, "patient", _reversed(voxels, 3), [0, 1, 2])
+
+
+def _slices_of(pydicom: Any, source: Any, series: str | None) -> list[tuple[Path, Any]]:
+    """The files of a series, with their headers."""
     files = sorted(Path(source).rglob("*")) if isinstance(source, (str, os.PathLike)) else [Path(one) for one in source]
     found: dict[str, list[tuple[Path, Any]]] = {}
     for file in files:
@@ -220,38 +239,27 @@ def from_dicom(source: Any, dest: Any, *, series: str | None = None, **kwargs: A
     if series not in found:
         listed = {uid: f"{len(slices)} files" for uid, slices in found.items()}
         raise CopyError(f"from_dicom: {source} has the series {listed}; give one of them as series=")
-    slices = found[series]
-    first = slices[0][1]
-    frames = int(first.get("NumberOfFrames", 1))
-    if first.get("SamplesPerPixel", 1) != 1 or (frames > 1 and len(slices) > 1):
-        raise CopyError(f"{slices[0][0]}: colours, and several files of several frames, are not converted")
-    step = float(first.get("SpacingBetweenSlices", first.get("SliceThickness", None) or 1.0))
-    rows, columns = np.reshape(np.array(first.get("ImageOrientationPatient", [1, 0, 0, 0, 1, 0]), float), (2, 3))
-    normal = np.cross(rows, columns)
-    if all("ImagePositionPatient" in one for _, one in slices) and frames == 1:
-        slices.sort(key=lambda one: float(normal @ np.array(one[1].ImagePositionPatient, float)))
-        places = np.array([normal @ np.array(one.ImagePositionPatient, float) for _, one in slices])
-        steps = np.diff(places)
-        step = float(np.median(steps)) if len(steps) else step
-        if len(steps) and not np.allclose(steps, step, rtol=_TOLERANCE, atol=0):
-            raise CopyError(f"from_dicom: slices of {series} lie {steps.min()} to {steps.max()} apart; one is missing")
-    else:
-        slices.sort(key=lambda one: int(one[1].get("InstanceNumber", 0)))
-    spacing = [float(n) for n in first.get("PixelSpacing", first.get("ImagerPixelSpacing", [1.0, 1.0]))]
-    scale = [step, *spacing]
-    voxels = np.eye(4)
-    voxels[:3, :3] = np.stack([rows * spacing[1], columns * spacing[0], normal * step], 1)
-    voxels[:3, 3] = np.array(slices[0][1].get("ImagePositionPatient", [0, 0, 0]), float)
-    volume = _dicom_volume(pydicom, slices, frames)
-    given = {
-        "axes": "zyx",
-        "scale": scale,
-        "units": "millimeter",
-        "version": "0.6",
-        "name": first.get("SeriesDescription"),
-    }
-    image = create_image(dest, volume, **{**given, **kwargs})
-    return _placed(image, "patient", _reversed(voxels, 3), [0, 1, 2])
+    return found[series]
+
+
+def _sort(slices: list[tuple[Path, Any]], normal: NDArray[np.float64]) -> float | None:
+    """Put slices in the order in which they lie. Returns: how far apart, if that can be told. Raises: CopyError."""
+    if len(slices) == 1 or not all("ImagePositionPatient" in header for _, header in slices):
+        slices.sort(key=lambda one: int(one[1].get("InstanceNumber") or 0))
+        return None
+
+    def place(one: tuple[Path, Any]) -> float:
+        return float(normal @ np.array(one[1].ImagePositionPatient, float))
+
+    slices.sort(key=place)
+    steps = np.diff([place(one) for one in slices])
+    step = float(np.median(steps))
+    if not np.allclose(steps, step, rtol=_TOLERANCE, atol=0) or not step:
+        raise CopyError(
+            f"from_dicom: slices lie {steps.min()} to {steps.max()} apart, so one is missing or twice there; give the "
+            "files of those that belong together"
+        )
+    return step
 
 
 def _dicom_volume(pydicom: Any, slices: Sequence[tuple[Path, Any]], frames: int) -> LazyVolume:
@@ -314,89 +322,3 @@ def from_bioio(source: Any, dest: Any, *, scene: str | int | None = None, **kwar
     given: dict[str, Any] = {"axes": axes, "scale": known or None, "units": "micrometer" if known else None}
     given["channels"] = list(file.channel_names) if "c" in axes and file.channel_names else None
     return create_image(dest, file.get_image_dask_data(axes.upper()), **{**given, **kwargs})
-
-
-def from_rasterio(source: Any, dest: Any, **kwargs: Any) -> Image:
-    """Convert a raster that rasterio opens (GDAL's formats) to OME-Zarr, with the size of pixels and missing data.
-
-    Parameters
-    ----------
-    source : path, URL or rasterio.DatasetReader
-        The raster.
-    dest : path, URL, store or Group
-        Where the image goes.
-    **kwargs
-        Keywords of `gzarr.images.create_image`.
-
-    Returns
-    -------
-    Image
-        The image, of axes "cyx", or "yx" of one band. Its level 0 has the attributes ``proj:code`` and
-        ``spatial:transform``, as `from_tiff` writes them.
-    """
-    rasterio = require("rasterio", "raster", "from_rasterio")
-    file = rasterio.open(source) if not hasattr(source, "dtypes") else source
-    several = file.count > 1
-
-    def read(region: Region) -> Any:
-        y, x = region[-2:]
-        bands = list(range(1, file.count + 1))[region[0]] if several else 1
-        return file.read(bands, window=rasterio.windows.Window.from_slices(y, x))
-
-    height, width = file.block_shapes[0]
-    lead = (file.count,) if several else ()
-    chunks = (*(1 for _ in lead), min(height, file.height), min(width, file.width))
-    volume = LazyVolume((*lead, file.height, file.width), np.dtype(file.dtypes[0]), read, chunks)
-    given: dict[str, Any] = {"axes": "cyx" if several else "yx"}
-    given["scale"] = dict(zip("xy", map(abs, file.res[::-1]), strict=True))
-    if file.nodata is not None:
-        given["skip"] = file.nodata
-    if several:
-        given["channels"] = [text or f"band {n}" for n, text in enumerate(file.descriptions, 1)]
-    image = create_image(dest, volume, **{**given, **kwargs})
-    code = file.crs.to_authority() if file.crs else None
-    said: dict[str, Any] = {"spatial:transform": list(file.transform)[:6]}
-    image.levels[0].attrs.update(said | ({"proj:code": ":".join(code)} if code else {}))
-    return image
-
-
-def to_geotiff(source: Any, path: str | os.PathLike[str], *, overwrite: bool = False, **kwargs: Any) -> None:
-    """Write an image or an array to a Cloud Optimized GeoTIFF with overviews, in bounded memory.
-
-    Parameters
-    ----------
-    source : Image, Array or path
-        Of two axes, or three, of which the first are bands. Its attributes ``proj:code``, ``spatial:transform`` and
-        ``nodata`` are kept.
-    path : str or path
-        Path of the file, which appears when it is complete.
-    overwrite : bool, default False
-        Whether to replace an existing file.
-    **kwargs
-        Options of GDAL's driver COG, such as ``compress="zstd"``.
-    """
-    rasterio = require("rasterio", "raster", "to_geotiff")
-    shutil = require("rasterio.shutil", "raster", "to_geotiff")
-    found = source if isinstance(source, (Image, Array)) else open_image(source, "r")
-    array = (found.levels[0] if isinstance(found, Image) else found).to("cpu")
-    if array.ndim not in (2, 3):
-        raise CopyError(f"{array.store_path} has {array.ndim} axes: a GeoTIFF has two, and bands")
-    attributes: Mapping[str, Any] = array.attrs.asdict()
-    profile: dict[str, Any] = {"driver": "GTiff", "tiled": True, "bigtiff": "if_safer", "dtype": array.dtype.name}
-    profile |= dict(zip(("height", "width"), array.shape[-2:], strict=True))
-    profile |= {"count": array.shape[0] if array.ndim == 3 else 1, "crs": attributes.get("proj:code")}
-    if "spatial:transform" in attributes:
-        profile["transform"] = rasterio.Affine(*attributes["spatial:transform"][:6])
-    nodata = nodata_of(array.metadata)
-    profile["nodata"] = None if nodata is None else nodata.item()
-    with replacing(path, overwrite=overwrite) as partial:
-        plain = f"{partial}.plain.tif"
-        try:
-            with rasterio.open(plain, "w", **profile) as file:
-                for _, window in file.block_windows(1):
-                    y, x = window.toslices()
-                    block = array[(..., y, x)]
-                    file.write(block if array.ndim == 3 else block[None], window=window)
-            shutil.copy(plain, str(partial), driver="COG", **{"compress": "deflate", **kwargs})
-        finally:
-            Path(plain).unlink(missing_ok=True)
