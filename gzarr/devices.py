@@ -131,7 +131,7 @@ def describe_gpu() -> str:
 @cache
 def gpu_extra() -> str:
     """Return the extra of gzarr for the CUDA that CuPy is built for, or else that the driver runs."""
-    from gzarr.gpu.detection.packages import extra
+    from gzarr.gpu.detection.driver import extra
 
     return extra()
 

@@ -28,7 +28,7 @@ from benchmarks.gpu.sizes import rounds, sized, sized_side
 from benchmarks.gpu.stages import batches_of, one_batch_at_a_time
 from benchmarks.gpu.streams import Gpu
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.detection.thresholds import NEVER
+from gzarr.gpu.pipeline.batches import NEVER
 from gzarr.gpu.reading.select import find_missing_kvikio
 
 #: Bytes of the arrays that are placed, of pinned memory, and of the array that is read in batches.

@@ -19,9 +19,9 @@ import numpy as np
 
 import gzarr
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.detection.thresholds import NEVER
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.protocol import Outcome
+from gzarr.gpu.pipeline.batches import NEVER
 
 #: Free memory of the device, as on an 80 GB card. Nothing touches what is allocated of it.
 FREE_NBYTES = 79 << 30

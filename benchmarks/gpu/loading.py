@@ -17,7 +17,7 @@ from benchmarks.gpu.measure import summary, wall_times
 from benchmarks.loader.data import field, picture
 from gzarr.codecs import BloscCodec, ZstdCodec
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.detection.thresholds import NEVER
+from gzarr.gpu.pipeline.batches import NEVER
 
 #: Seconds for the epochs of a row, after the first, and for the bare reads beside them; at most so many rounds.
 LOADER_S, ROUNDS = 3.0, 5

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.gpu.streams import Gpu
-from gzarr.gpu.detection.detect import KVIKIOS, versions
-from gzarr.gpu.detection.packages import installed
+from gzarr.gpu.detection.detect import KVIKIOS, installed, versions
 
 ROOT = Path(__file__).parents[2]
 

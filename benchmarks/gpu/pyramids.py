@@ -15,7 +15,7 @@ import gzarr.images
 from benchmarks.gpu.measure import summary, wall_times
 from gzarr.codecs import BloscCodec, ZstdCodec
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.detection.thresholds import NEVER
+from gzarr.gpu.pipeline.batches import NEVER
 
 #: Seconds for the builds of a row, after the first; at most so many.
 PYRAMID_S, ROUNDS = 3.0, 5

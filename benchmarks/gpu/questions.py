@@ -414,8 +414,8 @@ def placement_variants(gpu: Gpu) -> Any:
     import gzarr
     from benchmarks.gpu.stages import one_batch_at_a_time
     from gzarr.gpu.backend import GpuBackend
-    from gzarr.gpu.detection.thresholds import NEVER
     from gzarr.gpu.kernels.sources import KERNELS, source
+    from gzarr.gpu.pipeline.batches import NEVER
 
     cupy, answer = gpu.cupy, {}
     data = np.random.default_rng(0).normal(size=(SIDE, SIDE)).astype("f4")

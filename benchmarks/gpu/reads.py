@@ -17,7 +17,7 @@ from benchmarks.gpu.stages import batches_at_once, batches_of
 from benchmarks.gpu.streams import Gpu
 from gzarr.codecs import BloscCodec, NumcodecsCodec
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.detection.thresholds import NEVER, Crossover, crossover_for
+from gzarr.gpu.pipeline.batches import NEVER, Crossover, crossover_for
 from gzarr.gpu.reading.select import choose_reader, find_missing_kvikio, gds_is_active
 
 #: Everything is decoded on the host.

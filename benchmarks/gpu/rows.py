@@ -17,7 +17,7 @@ from benchmarks.gpu.cases import CODECS, STREAM_NBYTES, Case, Selection, Streams
 from benchmarks.gpu.measure import device_seconds, summary, wall_seconds, wall_times
 from benchmarks.gpu.stages import time_stages
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.detection.thresholds import NEVER
+from gzarr.gpu.pipeline.batches import NEVER
 from gzarr.storage import MemoryStore
 
 #: Seconds for the rounds of one row, after the first.

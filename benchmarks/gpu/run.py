@@ -36,7 +36,7 @@ from benchmarks.gpu.sizes import MEANINGLESS
 from benchmarks.gpu.stages import in_memory, time_stages
 from benchmarks.gpu.streams import open_gpu
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.detection.thresholds import NEVER
+from gzarr.gpu.pipeline.batches import NEVER
 from gzarr.gpu.reading.select import find_missing_kvikio
 
 #: Seconds that a read may take, extrapolated from smaller reads; slower ones are left out.

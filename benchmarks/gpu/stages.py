@@ -20,9 +20,9 @@ import gzarr
 from benchmarks.gpu.measure import device_seconds
 from benchmarks.gpu.streams import Gpu
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.detection.thresholds import NEVER
 from gzarr.gpu.device import pipeline_slots
-from gzarr.gpu.pipeline import sizing
+from gzarr.gpu.pipeline import batches as sizing
+from gzarr.gpu.pipeline.batches import NEVER
 from gzarr.storage import MemoryStore
 
 #: Rounds of a stage, and launches of a kernel in each.

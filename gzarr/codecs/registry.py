@@ -48,7 +48,7 @@ def register_codec(
         Zarr v3 name of the codec; by default the class attribute ``name`` (of numcodecs classes: ``codec_id``).
     cpu : callable, optional
         Function of a `gzarr.codecs.Step` that returns the `gzarr.codecs.Codec` which runs on the CPU.
-    gpu : gzarr.gpu.codecs.entry.DeviceCodec, optional
+    gpu : gzarr.gpu.codecs.batch.DeviceCodec, optional
         Both directions on a GPU; without them the codec runs on the host.
 
     Returns

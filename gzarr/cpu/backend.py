@@ -16,13 +16,12 @@ from gzarr.codecs.spec import ArrayRepr, Step, equals_fill, fill_of
 from gzarr.cpu.codecs.objects import DecodeRows, make_decode_rows
 from gzarr.cpu.compiled.eligibility import CompiledLoop
 from gzarr.cpu.compiled.read import place_buffers
-from gzarr.cpu.compiled.reduce import reduce_windows
 from gzarr.cpu.compiled.source import LoopChain, make_loop_chain
 from gzarr.cpu.compiled.take import take
-from gzarr.cpu.loading import load_host
-from gzarr.cpu.measuring import measured
+from gzarr.cpu.scratch import measured
 from gzarr.cpu.sharding import codecs_for
-from gzarr.cpu.threads import decoders, run
+from gzarr.cpu.threads import decoders, load_host, run
+from gzarr.cpu.windows import reduce_windows
 from gzarr.dtypes.scalars import as_assigned
 from gzarr.errors import CodecError
 from gzarr.indexing.plan import Part

@@ -1,11 +1,12 @@
-"""Memory to decode into, which stays in cache and costs no page faults."""
+"""Memory to decode into, which stays in cache and costs no page faults; and how much memory a call takes."""
 
 from __future__ import annotations
 
 import mmap
 import os
 from collections import deque
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -66,3 +67,21 @@ class lent_scratch:  # noqa: N801 - used like a function
 
     def __exit__(self, *exc: object) -> None:
         _spare.append(self._scratch)
+
+
+T = TypeVar("T")
+
+
+def measured(call: Callable[[], T]) -> tuple[T, int | None]:
+    """The result of a call, and the most memory that it took at once; None if something else traces memory already."""
+    import tracemalloc  # few programs measure
+
+    if tracemalloc.is_tracing():
+        return call(), None
+    tracemalloc.start(1)
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        result = call()
+        return result, tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()

@@ -1,4 +1,4 @@
-"""Threads that carry out tasks for batches, where that pays.
+"""Threads that carry out tasks for batches, where that pays, and what fetches the encoded chunks of a batch.
 
 NumPy and the codecs release the interpreter's lock while they work on large chunks, so threads gain there; for chunks
 of a few kilobytes the interpreter is the cost, and one thread is faster.
@@ -11,10 +11,15 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from time import perf_counter
+from typing import Any
 
 from gzarr.backend import T, Work
 from gzarr.concurrency import Pool, Turns, run_in_threads
 from gzarr.config import config
+from gzarr.layout.chunk_layout import Located
+from gzarr.layout.shard import shard_error
+from gzarr.storage.base import Buffer, Request, Store, host_view
+from gzarr.storage.coalesce import MAX_NBYTES, WAITING_MAX_NBYTES, get_coalesced
 
 #: Asking the system takes 10 us.
 _N_CPUS = os.cpu_count() or 1
@@ -119,3 +124,21 @@ def _takes_long(task: Callable[[T], None], batches: Iterator[T], work: Work) -> 
     _carry_out(task, first)
     each = (perf_counter() - started) / n
     return (work.unlocked or each >= THREADED_CHUNK_S) and each * beside >= THREADED_WORK_S
+
+
+def load_host(store: Store, wanted: Sequence[Located]) -> list[Buffer | None]:
+    """Fetch located chunks into host memory, ranges of one object together. Raises: CodecError(index)."""
+    positions = [i for i, item in enumerate(wanted) if isinstance(item, Request)]
+    buffers: list[Any] = [None if isinstance(item, Request) else item for item in wanted]
+    requests: list[Any] = [wanted[i] for i in positions]
+    longest = MAX_NBYTES if store.concurrency == 1 else WAITING_MAX_NBYTES
+    loaded = get_coalesced(store, requests, max_nbytes=longest)
+    for i, request, buffer in zip(positions, requests, loaded, strict=True):
+        if request.length is not None:
+            size = None if buffer is None else host_view(buffer).nbytes
+            if size != request.length:
+                start, there = request.start or 0, f"of which {size or 0} are there"
+                where = f"bytes {start} to {start + request.length}, {there}"
+                raise shard_error(f"the shard index points outside the shard: {where}", i)
+        buffers[i] = buffer
+    return buffers

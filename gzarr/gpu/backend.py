@@ -28,19 +28,24 @@ from gzarr.cpu.backend import CpuBackend
 from gzarr.errors import DeviceError
 from gzarr.gpu.codecs.dtypes import has_dtype
 from gzarr.gpu.codecs.floats import why_not_cast
-from gzarr.gpu.detection.thresholds import NEVER, Crossover, crossover_for
 from gzarr.gpu.device.pipeline_slots import PipelineSlots
 from gzarr.gpu.device.protocol import Device
 from gzarr.gpu.pipeline.arrays import reduce_windows, reduces, take_rows
-from gzarr.gpu.pipeline.batches import in_batches
+from gzarr.gpu.pipeline.batches import (
+    NEVER,
+    Crossover,
+    Resources,
+    batch_nchunks,
+    crossover_for,
+    in_batches,
+    read_memory,
+    write_memory,
+)
 from gzarr.gpu.pipeline.eligibility import Chunked, DeviceJobs
 from gzarr.gpu.pipeline.launching import is_placeable
 from gzarr.gpu.pipeline.placement import DevicePlan, make_device_plan
 from gzarr.gpu.pipeline.placing import is_small, place_from_host, place_parts
-from gzarr.gpu.pipeline.resources import Resources
-from gzarr.gpu.pipeline.sizing import batch_nchunks, read_memory, write_memory
-from gzarr.gpu.pipeline.values import OnHost, values_of
-from gzarr.gpu.pipeline.write import buffers_of, encode_batch
+from gzarr.gpu.pipeline.write import OnHost, buffers_of, encode_batch, values_of
 from gzarr.gpu.reading.host import Reader, phase_of
 from gzarr.gpu.reading.select import ReaderChoice, choose_reader
 from gzarr.indexing.copies import Slots

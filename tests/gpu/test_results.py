@@ -13,9 +13,9 @@ from numcodecs import LZ4, Blosc, Delta, GZip, Zlib, Zstd
 
 import gzarr
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.detection.thresholds import NEVER
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.hostbuild import find_compiler
+from gzarr.gpu.pipeline.batches import NEVER
 from gzarr.storage import LocalStore, MemoryStore
 from tests.gpu.counted import CountingDevice
 

@@ -11,11 +11,11 @@ from numcodecs import BZ2, LZ4, AsType, Blosc, Delta, FixedScaleOffset, GZip, Pa
 
 import gzarr
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.detection.thresholds import NEVER
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.gpu.device.memory import MIN_BLOCK_NBYTES
 from gzarr.gpu.device.pipeline_slots import N_PIPELINE_SLOTS
+from gzarr.gpu.pipeline.batches import NEVER
 from gzarr.storage import LocalStore, MemoryStore
 from tests.gpu.counted import CountingDevice
 from tests.gpu.direct_files import DirectFiles

@@ -10,9 +10,9 @@ import pytest
 
 import gzarr
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.detection.thresholds import NEVER
 from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.gpu.device.pipeline_slots import N_PIPELINE_SLOTS
+from gzarr.gpu.pipeline.batches import NEVER
 from gzarr.storage import MemoryStore
 from tests.gpu.counted import CountingDevice, on_device
 from tests.gpu.test_read_counts import COSTS, DATA

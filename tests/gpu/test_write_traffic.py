@@ -7,8 +7,8 @@ import pytest
 
 import gzarr
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.detection.thresholds import NEVER
 from gzarr.gpu.device.hostbuild import find_compiler
+from gzarr.gpu.pipeline.batches import NEVER
 from gzarr.storage import MemoryStore
 from tests.gpu.counted import CountingDevice, on_device
 

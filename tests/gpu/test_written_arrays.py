@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 import gzarr
 from gzarr import codecs
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.detection.thresholds import NEVER
 from gzarr.gpu.device.hostbuild import find_compiler
+from gzarr.gpu.pipeline.batches import NEVER
 from gzarr.storage import LocalStore
 from tests.gpu.counted import CountingDevice, assert_equal, on_device
 from tests.properties.cases import basic_keys, coordinate_keys, masks, orthogonal_index, orthogonal_keys

@@ -13,10 +13,30 @@ from numcodecs.vlen import VLenBytes, VLenUTF8
 from gzarr.codecs.registry import registered_factory
 from gzarr.codecs.spec import ArrayRepr, Codec, Step, need_array
 from gzarr.cpu.codecs.per_chunk import Bytes, Function, per_chunk, reinterpret
-from gzarr.cpu.compiled.items import decode_items, encode_items
+from gzarr.cpu.compiled.library import loop
 from gzarr.errors import CodecError
 
 Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def decode_items(data: Any, count: int, first: int, out: Array, *, text: bool) -> bool:
+    """Make objects of the items of a buffer, from the first wanted one on, as many as ``out`` has elements.
+
+    count: how many the buffer should hold. out: a new contiguous array of objects.
+    Returns: whether that was possible; if not, another decoder says what is wrong with the buffer.
+    """
+    module = loop()
+    done: bool = module is not None and module.decode_items(data, count, first, out, text)
+    return done
+
+
+def encode_items(objects: Array, *, text: bool) -> bytes | None:
+    """Lay out the elements of a contiguous array of objects; None if one is no string (or no bytes)."""
+    module = loop()
+    encoded: bytes | None = None if module is None else module.encode_items(objects, text)
+    return encoded
+
+
 #: Decodes rows of a stored chunk, a slice of its first axis, into an array of objects of their shape if one is given.
 DecodeRows = Callable[[Bytes, slice, Array | None], Array]
 

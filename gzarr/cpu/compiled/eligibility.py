@@ -14,11 +14,10 @@ from gzarr.backend import Fields, Placement
 from gzarr.config import config
 from gzarr.cpu.compiled import library
 from gzarr.cpu.compiled.basic import BasicSelections, make_basic
-from gzarr.cpu.compiled.elements import make_element
 from gzarr.cpu.compiled.points import make_point_batches
 from gzarr.cpu.compiled.ranges import make_ranges
 from gzarr.cpu.compiled.read import LoopRead, are_few, batch_size, make_read
-from gzarr.cpu.compiled.source import MAX_EXTENT, PLAIN_ARRAYS, ChunkTime, LoopChain, Source, swapped
+from gzarr.cpu.compiled.source import MAX_EXTENT, PLAIN_ARRAYS, ChunkTime, LoopChain, Source, make_element, swapped
 from gzarr.cpu.compiled.write import LoopWrite, fits, make_write, shared_size, write_size
 from gzarr.cpu.threads import thread_count
 from gzarr.indexing.copies import CopyPlan, Plan, make_batches

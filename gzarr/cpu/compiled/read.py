@@ -21,9 +21,8 @@ import numpy as np
 
 from gzarr.backend import Array, Work
 from gzarr.cpu.compiled import library
-from gzarr.cpu.compiled.elements import Element
 from gzarr.cpu.compiled.shards import ReadShards
-from gzarr.cpu.compiled.source import PLAIN_ARRAYS, LoopChain, Source, swapped
+from gzarr.cpu.compiled.source import PLAIN_ARRAYS, Element, LoopChain, Source, swapped
 from gzarr.cpu.scratch import lent_scratch
 from gzarr.cpu.threads import spread
 from gzarr.indexing.copies import CopyPlan

@@ -1,4 +1,4 @@
-"""Describes an array to the compiled loop, for every read and write."""
+"""Describes an array to the compiled loop, for every read and write, and what is taken of each of its elements."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from numcodecs.lz4 import LZ4
 from numcodecs.zlib import Zlib
 from numcodecs.zstd import Zstd
 
+from gzarr.backend import Fields
 from gzarr.codecs.bytes import BytesCodec
 from gzarr.codecs.compressors import AUTO_SHUFFLE, BloscCodec
 from gzarr.codecs.registry import registered_factory, to_numcodecs
@@ -22,6 +23,7 @@ from gzarr.codecs.transpose import TransposeCodec
 from gzarr.cpu.codecs.arrays import is_unswappable
 from gzarr.cpu.codecs.compressors import DEFLATE_LEVELS, MAX_TYPESIZE
 from gzarr.cpu.compiled import library
+from gzarr.cpu.compiled.casts import NO_CAST, cast_numbers
 from gzarr.cpu.compiled.encoder import CNAME_NBYTES, Encoder, with_frames
 from gzarr.cpu.compiled.filters import ARRAY_FILTERS, BYTES_FILTERS, FILTERS, make_filters
 from gzarr.cpu.compiled.ranges import FileRanges
@@ -330,3 +332,41 @@ def swapped(stored: np.dtype[Any], wanted: np.dtype[Any]) -> int | None:
     if wanted.kind not in "iufcmM" or stored.newbyteorder() != wanted:
         return None
     return wanted.itemsize // 2 if wanted.kind == "c" else wanted.itemsize
+
+
+class Element(NamedTuple):
+    """What is taken of every element.
+
+    Attributes
+    ----------
+    start : int
+        Where in an element that begins, in bytes.
+    numbers : tuple of int
+        Of the loop's struct Job: start, bytes, bytes in the result, types of a cast (`WHOLE` for all of it as it is).
+    fill : bytes
+        The same of a missing chunk, as in the result.
+    """
+
+    start: int
+    numbers: tuple[int, ...]
+    fill: bytes
+
+
+def make_element(chain: LoopChain, dtype: np.dtype[Any], fields: Fields) -> Element | None:
+    """Return what is taken of a chunk's elements for an array of a dtype; None if the loop does not know it."""
+    stored = chain.chunk.dtype
+    if fields is None:
+        if dtype == stored:
+            return Element(0, WHOLE, chain.fill)
+        taken, start = stored, 0
+    elif isinstance(fields, str) and stored.fields and fields in stored.fields:
+        taken, start = stored.fields[fields][:2]
+    else:
+        return None
+    cast = cast_numbers(taken, dtype)
+    if cast is None or taken.subdtype is not None or taken.hasobject or (fields is not None and cast != NO_CAST):
+        return None
+    fill = np.frombuffer(chain.fill, stored)
+    with np.errstate(all="ignore"):  # as in chunks that are there
+        fill = (fill if fields is None else fill[fields]).astype(dtype)
+    return Element(start, (start, taken.itemsize, dtype.itemsize, *cast), fill.tobytes())

@@ -6,7 +6,7 @@ Each module of this folder that has a table ``CODECS`` is a family of codecs, wi
 from __future__ import annotations
 
 from gzarr.codecs.registry import collect_tables, registered_factory
-from gzarr.gpu.codecs.entry import DeviceCodec
+from gzarr.gpu.codecs.batch import DeviceCodec
 
 #: Name of a codec -> its two directions. What is not here runs on the host.
 TABLE: dict[str, DeviceCodec] = collect_tables(__name__, __path__)

@@ -1,20 +1,28 @@
-"""The batches that codecs on the device pass on: encoded streams, decoded chunks of one size, encoded chunks."""
+"""Codecs on the device: entries of their table, and the batches that they pass on.
+
+A batch is encoded streams, decoded chunks of one size, or encoded chunks. A *decoder* takes a batch (`Streams` or
+`Chunks`) and returns the next one; an *encoder* takes `Chunks` or `Encoded`. Filters return chunks, compressors and
+checksums return encoded chunks. Both work on a whole batch at once. Compression levels have no effect on the device:
+nvCOMP's encoders have none, or others. The decoded data is the same.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gzarr.backend import Array
+from gzarr.codecs.spec import CodecSpec, Step
 from gzarr.errors import CodecError
 from gzarr.gpu.device.pipeline_slots import PipelineSlot
 from gzarr.gpu.device.protocol import Device, Outcome, Table
 from gzarr.gpu.kernels.parts import Shuffles
 from gzarr.profiling.recorder import stage
+from gzarr.storage.base import host_view
 
 #: Tables and streams begin at multiples of this many bytes, which suits every kernel and decoder.
 ALIGNMENT = 16
@@ -235,3 +243,105 @@ class BatchContext:
             self.device.synchronize()
         self.checks.clear()
         self.held.clear()
+
+
+Decoder: TypeAlias = Callable[[BatchContext, Any], Streams | Chunks]
+Encoder: TypeAlias = Callable[[BatchContext, Any], Chunks | Encoded]
+#: Makes the function of a step when an array is opened, or returns a phrase that says why the host runs the step.
+DecoderFactory: TypeAlias = Callable[[Step, Device], Decoder | str]
+EncoderFactory: TypeAlias = Callable[[Step, Device], Encoder | str]
+
+#: Largest stream that every decoder takes (nvCOMP counts some sizes in 31 bits).
+MAX_STREAM_NBYTES = 2**31 - 1
+#: The reason for the host to run a step if there is no better one.
+UNFIT = "the device cannot run it for this data type, size or configuration"
+
+
+def headers_on_host(spec: CodecSpec) -> str | None:
+    """The `DeviceCodec.host_round_trip` of codecs whose headers are read on the host."""
+    return f"headers of {spec.name} are read on the host"
+
+
+def no_host_round_trip(spec: CodecSpec) -> str | None:
+    """The `DeviceCodec.host_round_trip` of codecs that need at most a few bytes of each chunk on the host."""
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceCodec:
+    """A codec on the device.
+
+    Attributes
+    ----------
+    decoder : DecoderFactory
+        Makes the decoder of a step.
+    encoder : EncoderFactory
+        Makes the encoder of a step.
+    takes_streams : bool
+        Whether the decoder takes encoded streams only, which come from a store or from the host. If a chain has two
+        such codecs, the host runs the outer one.
+    scratch : int
+        Bytes of temporary device memory for each decoded byte.
+    phase : int
+        Where encoded chunks should begin, modulo `gzarr.gpu.codecs.batch.ALIGNMENT`, so that the stream behind
+        their header is aligned.
+    host_round_trip : callable
+        Why encoded chunks must pass through host memory to be decoded, as a phrase; None if they need not, which is
+        the default. A decoder that uses `Streams.host` has `headers_on_host`: a staging buffer that is only on the
+        device would be downloaded.
+    is_suffix : bool
+        Whether the codec only appends bytes to a chunk, so that the codec before it decides `phase` and
+        `host_round_trip`.
+    host_may_lack : bool
+        Whether the host may lack the library for this codec.
+    """
+
+    decoder: DecoderFactory
+    encoder: EncoderFactory
+    takes_streams: bool = False
+    scratch: int = 1
+    phase: int = 0
+    host_round_trip: Callable[[CodecSpec], str | None] = no_host_round_trip
+    is_suffix: bool = False
+    host_may_lack: bool = False
+
+
+def decoded_nbytes(step: Step) -> int | None:
+    """Decoded size of a step's chunks, if the device can hold such a stream."""
+    nbytes = step.decoded.nbytes
+    return nbytes if nbytes is not None and 0 < nbytes <= MAX_STREAM_NBYTES else None
+
+
+def measure(buffers: Sequence[Any]) -> Table:
+    """The sizes of what a store returned, in bytes, -1 for None: int64 (n,)."""
+    return np.array([-1 if buffer is None else host_view(buffer).nbytes for buffer in buffers], np.int64)
+
+
+def copy(buffers: Sequence[Any], staging_buffer: NDArray[np.uint8], offsets: Table) -> None:
+    """Copy what a store returned into a staging buffer. Negative offsets and None are left out."""
+    for buffer, start in zip(buffers, offsets.tolist(), strict=True):
+        if buffer is not None and start >= 0:
+            view = np.frombuffer(host_view(buffer), np.uint8)
+            staging_buffer[start : start + view.size] = view  # without the interpreter's lock
+
+
+def spread_out(sizes: Table, phase: int) -> tuple[Table, int]:
+    """Lay out chunks in a staging buffer. Returns: the position of each, and the bytes of the staging buffer.
+
+    phase: where chunks begin, modulo `ALIGNMENT`. Decoders may read a few bytes past the end of a stream, so there are
+    some behind the last one.
+    """
+    if not sizes.size:
+        return np.zeros(0, np.int64), ALIGNMENT
+    room = -(-(sizes + phase) // ALIGNMENT) * ALIGNMENT
+    ends = np.cumsum(room)
+    return ends - room + phase, int(ends[-1]) + ALIGNMENT
+
+
+def upload_streams(context: BatchContext, buffers: Sequence[Any], phase: int = 0) -> Streams:
+    """Encoded chunks, to be uploaded in one transfer. phase: as of `spread_out`."""
+    sizes = measure(buffers)
+    offsets, total = spread_out(sizes, phase)
+    staging = context.device.staging(total)
+    copy(buffers, staging, offsets)
+    return Streams(staging, None, offsets, sizes, context)

@@ -1,4 +1,7 @@
-"""The bytes codec. It passes chunks on; next to filters, it also reverses the bytes of elements that are not native."""
+"""Codecs that only move bytes: the bytes codec, and the shuffle of numcodecs, which is Blosc's with one block.
+
+The bytes codec passes chunks on; next to filters, it also reverses the bytes of elements that are not native.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,24 @@ from typing import Any
 import numpy as np
 
 from gzarr.codecs.bytes import BytesCodec
+from gzarr.codecs.numcodecs import NumcodecsCodec
 from gzarr.codecs.spec import ArrayRepr, Step
-from gzarr.gpu.codecs.batch import BatchContext, Chunks, Encoded, Streams
+from gzarr.gpu.codecs.batch import (
+    UNFIT,
+    BatchContext,
+    Chunks,
+    Decoder,
+    DeviceCodec,
+    Encoded,
+    Encoder,
+    Streams,
+    decoded_nbytes,
+)
 from gzarr.gpu.codecs.dtypes import swap_unit
-from gzarr.gpu.codecs.entry import UNFIT, Decoder, DeviceCodec, Encoder, decoded_nbytes
-from gzarr.gpu.codecs.transfers import as_chunks, as_rows, reversed_units, rows_as_chunks, unshuffled
+from gzarr.gpu.codecs.transfers import as_chunks, as_rows, reversed_units, rows_as_chunks, shuffled, unshuffled
 from gzarr.gpu.device.protocol import Device
+from gzarr.gpu.kernels import BYTE_SHUFFLED
+from gzarr.gpu.kernels.parts import same_shuffles
 
 
 def stored_dtype(step: Step) -> np.dtype[Any]:
@@ -62,6 +77,46 @@ def _native_encoder(step: Step, device: Device) -> Encoder | str:
     return encode
 
 
+def _shuffle_sizes(step: Step) -> tuple[int, int] | None:
+    """(bytes of a chunk, bytes of an element); None if the device cannot shuffle them."""
+    nbytes = decoded_nbytes(step)
+    if nbytes is None or not isinstance(step.spec, NumcodecsCodec):
+        return None
+    typesize = int(step.spec.configuration().get("elementsize", 4))
+    return None if typesize > 1 and nbytes % typesize else (nbytes, typesize)
+
+
+def _shuffle_decoder(step: Step, device: Device) -> Decoder | str:
+    sizes = _shuffle_sizes(step)
+    if sizes is None:
+        return UNFIT
+    nbytes, typesize = sizes
+
+    def decode(context: BatchContext, batch: Streams | Chunks) -> Chunks:
+        chunks = as_chunks(context, batch, nbytes, "shuffle")
+        chunks = unshuffled(context, chunks) if chunks.shuffle is not None else chunks
+        shuffle = same_shuffles(len(chunks), BYTE_SHUFFLED, typesize, nbytes, nbytes) if typesize > 1 else None
+        return Chunks(chunks.owner, chunks.addresses, nbytes, chunks.rows, shuffle)
+
+    return decode
+
+
+def _shuffle_encoder(step: Step, device: Device) -> Encoder | str:
+    sizes = _shuffle_sizes(step)
+    if sizes is None:
+        return UNFIT
+    nbytes, typesize = sizes
+
+    def encode(context: BatchContext, batch: Chunks | Encoded) -> Chunks:
+        chunks = rows_as_chunks(context, as_rows(context, batch))
+        return chunks if typesize < 2 else shuffled(context, chunks, BYTE_SHUFFLED, typesize, nbytes)
+
+    return encode
+
+
 #: The bytes codec behind filters, which take and give numbers in native byte order.
 NATIVE = DeviceCodec(_native_decoder, _native_encoder)
-CODECS = {"bytes": DeviceCodec(_decoder, _encoder)}
+CODECS = {
+    "bytes": DeviceCodec(_decoder, _encoder),
+    "numcodecs.shuffle": DeviceCodec(_shuffle_decoder, _shuffle_encoder),
+}

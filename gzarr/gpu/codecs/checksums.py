@@ -22,10 +22,18 @@ from gzarr.backend import Array
 from gzarr.codecs.numcodecs import NumcodecsCodec
 from gzarr.codecs.spec import Step
 from gzarr.errors import CodecError
-from gzarr.gpu.codecs.batch import ALIGNMENT, BatchContext, Chunks, Encoded, Streams
-from gzarr.gpu.codecs.compressing import ROOM, copy_pieces
-from gzarr.gpu.codecs.entry import UNFIT, Decoder, DeviceCodec, Encoder
-from gzarr.gpu.codecs.transfers import byte_ranges, unshuffled, upload_tables
+from gzarr.gpu.codecs.batch import (
+    ALIGNMENT,
+    UNFIT,
+    BatchContext,
+    Chunks,
+    Decoder,
+    DeviceCodec,
+    Encoded,
+    Encoder,
+    Streams,
+)
+from gzarr.gpu.codecs.transfers import ROOM, byte_ranges, copy_pieces, unshuffled, upload_tables
 from gzarr.gpu.device.nvcomp_tables import status_text
 from gzarr.gpu.device.protocol import Device, Table
 from gzarr.gpu.kernels import PIECE_NBYTES, piece_starts, xxh64_threads

@@ -18,19 +18,25 @@ import numpy as np
 
 from gzarr.backend import Array
 from gzarr.codecs.cast_value import CastValueCodec
-from gzarr.codecs.numcodecs import NumcodecsCodec
 from gzarr.codecs.scale_offset import ScaleOffsetCodec
 from gzarr.codecs.spec import ArrayRepr, Step
 from gzarr.codecs.transpose import TransposeCodec
 from gzarr.errors import CodecError
 from gzarr.gpu.codecs import floats
-from gzarr.gpu.codecs.batch import BatchContext, Chunks, Encoded, Streams
+from gzarr.gpu.codecs.batch import (
+    UNFIT,
+    BatchContext,
+    Chunks,
+    Decoder,
+    DeviceCodec,
+    Encoded,
+    Encoder,
+    Streams,
+    decoded_nbytes,
+)
 from gzarr.gpu.codecs.dtypes import has_dtype
-from gzarr.gpu.codecs.entry import UNFIT, Decoder, DeviceCodec, Encoder, decoded_nbytes
-from gzarr.gpu.codecs.transfers import as_chunks, as_rows, rows_as_chunks, shuffled, unshuffled
+from gzarr.gpu.codecs.transfers import as_chunks, as_rows, rows_as_chunks, unshuffled
 from gzarr.gpu.device.protocol import Device
-from gzarr.gpu.kernels import BYTE_SHUFFLED
-from gzarr.gpu.kernels.parts import same_shuffles
 
 #: Works on all chunks of a batch: uint8 (n, bytes before) -> uint8 (n, bytes after), both on the device.
 Filter: TypeAlias = Callable[[BatchContext, Array], Array]
@@ -335,46 +341,6 @@ def _transpose(step: Step, direction: str) -> Filter | str:
     return run
 
 
-# -- the shuffle of numcodecs, which is Blosc's byte shuffle with one block ------------------------------------------
-
-
-def _shuffle_sizes(step: Step) -> tuple[int, int] | None:
-    """(bytes of a chunk, bytes of an element); None if the device cannot shuffle them."""
-    nbytes = decoded_nbytes(step)
-    if nbytes is None or not isinstance(step.spec, NumcodecsCodec):
-        return None
-    typesize = int(step.spec.configuration().get("elementsize", 4))
-    return None if typesize > 1 and nbytes % typesize else (nbytes, typesize)
-
-
-def _shuffle_decoder(step: Step, device: Device) -> Decoder | str:
-    sizes = _shuffle_sizes(step)
-    if sizes is None:
-        return UNFIT
-    nbytes, typesize = sizes
-
-    def decode(context: BatchContext, batch: Streams | Chunks) -> Chunks:
-        chunks = as_chunks(context, batch, nbytes, "shuffle")
-        chunks = unshuffled(context, chunks) if chunks.shuffle is not None else chunks
-        shuffle = same_shuffles(len(chunks), BYTE_SHUFFLED, typesize, nbytes, nbytes) if typesize > 1 else None
-        return Chunks(chunks.owner, chunks.addresses, nbytes, chunks.rows, shuffle)
-
-    return decode
-
-
-def _shuffle_encoder(step: Step, device: Device) -> Encoder | str:
-    sizes = _shuffle_sizes(step)
-    if sizes is None:
-        return UNFIT
-    nbytes, typesize = sizes
-
-    def encode(context: BatchContext, batch: Chunks | Encoded) -> Chunks:
-        chunks = rows_as_chunks(context, as_rows(context, batch))
-        return chunks if typesize < 2 else shuffled(context, chunks, BYTE_SHUFFLED, typesize, nbytes)
-
-    return encode
-
-
 def _either_way(make: Callable[[Step, str], Filter | str]) -> DeviceCodec:
     """The codec of a filter whose directions are alike: make(step, "decode" or "encode")."""
     return filter_codec(lambda step: make(step, "decode"), lambda step: make(step, "encode"))
@@ -390,7 +356,6 @@ CODECS = {
     "numcodecs.fixedscaleoffset": filter_codec(_of_numbers(_decoding_fixed), _of_numbers(_encoding_fixed)),
     "numcodecs.packbits": filter_codec(_decoding_packbits, _encoding_packbits),
     "numcodecs.quantize": filter_codec(_of_numbers(_uncast), _of_numbers(_encoding_quantize)),
-    "numcodecs.shuffle": DeviceCodec(_shuffle_decoder, _shuffle_encoder),
     "scale_offset": filter_codec(
         lambda step: _scale_offset(step, ("divide", "scale"), ("add", "offset")),
         lambda step: _scale_offset(step, ("subtract", "offset"), ("multiply", "scale")),

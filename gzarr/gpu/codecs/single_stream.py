@@ -23,23 +23,31 @@ from gzarr.cpu.codecs import factory_for
 from gzarr.cpu.compiled import library
 from gzarr.gpu.codecs import checksums
 from gzarr.gpu.codecs import envelopes as env
-from gzarr.gpu.codecs.batch import ALIGNMENT, BatchContext, Chunks, Encoded, Streams
-from gzarr.gpu.codecs.compressing import ROOM, Piece, compress, copy_pieces, new_slots
-from gzarr.gpu.codecs.entry import (
+from gzarr.gpu.codecs.batch import (
+    ALIGNMENT,
     UNFIT,
+    BatchContext,
+    Chunks,
     Decoder,
     DeviceCodec,
+    Encoded,
     Encoder,
+    Streams,
     decoded_nbytes,
     headers_on_host,
     no_host_round_trip,
 )
-from gzarr.gpu.codecs.headers import Bytes, Mask, Sizes, Stored, refuse
+from gzarr.gpu.codecs.envelopes import Bytes, Mask, Sizes, Stored, refuse
 from gzarr.gpu.codecs.transfers import (
+    ROOM,
+    Piece,
     byte_ranges,
+    compress,
+    copy_pieces,
     decode_on_host,
     decompress,
     new_rows,
+    new_slots,
     upload_tables,
 )
 from gzarr.gpu.device.nvcomp_tables import CODECS as NVCOMP

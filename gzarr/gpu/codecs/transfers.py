@@ -1,10 +1,15 @@
-"""Copies tables and streams to, from and within the device: the steps that all codecs share."""
+"""The steps that all codecs share: tables and streams are copied to and within the device, decoded and compressed.
+
+Compressed streams go to slots that are large enough for the worst case. When their sizes are known, for which the host
+waits once, headers and checksums are laid out on the host and put in place by one launch of copy_streams. The payload
+never leaves the device.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +18,7 @@ from gzarr.backend import Array
 from gzarr.errors import CodecError
 from gzarr.gpu.codecs.batch import ALIGNMENT, BatchContext, Chunks, Encoded, Streams
 from gzarr.gpu.device.nvcomp_tables import CODECS as NVCOMP
+from gzarr.gpu.device.nvcomp_tables import compress_alignment, status_text
 from gzarr.gpu.device.protocol import Table
 from gzarr.gpu.kernels import BIT_SHUFFLED, BYTE_SHUFFLED, PLAIN, unit_starts
 from gzarr.gpu.kernels.parts import (
@@ -34,7 +40,6 @@ from gzarr.gpu.kernels.parts import (
 )
 from gzarr.gpu.kernels.sources import BLOCK_THREADS, UNIT_NBYTES
 from gzarr.profiling.recorder import stage
-from gzarr.storage.base import host_view
 
 #: The kernels by the mode of what they copy, the most blocks of a launch, and the mode of what is copied by tiles.
 _COPIES = {PLAIN: "copy_plain", BYTE_SHUFFLED: "copy_bytes", BIT_SHUFFLED: "copy_bits"}
@@ -56,41 +61,6 @@ def upload_tables(context: BatchContext, *tables: NDArray[Any]) -> list[int]:
         staging[start : start + table.nbytes] = np.ascontiguousarray(table).reshape(-1).view(np.uint8)
     base = context.device.address(context.upload(staging))
     return [base + start for start in starts]
-
-
-def measure(buffers: Sequence[Any]) -> Table:
-    """The sizes of what a store returned, in bytes, -1 for None: int64 (n,)."""
-    return np.array([-1 if buffer is None else host_view(buffer).nbytes for buffer in buffers], np.int64)
-
-
-def copy(buffers: Sequence[Any], staging_buffer: NDArray[np.uint8], offsets: Table) -> None:
-    """Copy what a store returned into a staging buffer. Negative offsets and None are left out."""
-    for buffer, start in zip(buffers, offsets.tolist(), strict=True):
-        if buffer is not None and start >= 0:
-            view = np.frombuffer(host_view(buffer), np.uint8)
-            staging_buffer[start : start + view.size] = view  # without the interpreter's lock
-
-
-def spread_out(sizes: Table, phase: int) -> tuple[Table, int]:
-    """Lay out chunks in a staging buffer. Returns: the position of each, and the bytes of the staging buffer.
-
-    phase: where chunks begin, modulo `ALIGNMENT`. Decoders may read a few bytes past the end of a stream, so there are
-    some behind the last one.
-    """
-    if not sizes.size:
-        return np.zeros(0, np.int64), ALIGNMENT
-    room = -(-(sizes + phase) // ALIGNMENT) * ALIGNMENT
-    ends = np.cumsum(room)
-    return ends - room + phase, int(ends[-1]) + ALIGNMENT
-
-
-def upload_streams(context: BatchContext, buffers: Sequence[Any], phase: int = 0) -> Streams:
-    """Encoded chunks, to be uploaded in one transfer. phase: as of `spread_out`."""
-    sizes = measure(buffers)
-    offsets, total = spread_out(sizes, phase)
-    staging = context.device.staging(total)
-    copy(buffers, staging, offsets)
-    return Streams(staging, None, offsets, sizes, context)
 
 
 def new_rows(context: BatchContext, n: int, nbytes: int) -> tuple[Array, Table]:
@@ -339,3 +309,78 @@ def reversed_units(context: BatchContext, rows: Array, unit: int) -> Array:
     flipped = context.device.xp.ascontiguousarray(rows.reshape(n, nbytes // unit, unit)[:, :, ::-1]).reshape(n, nbytes)
     context.held.append(flipped)
     return flipped
+
+
+#: Bytes left free behind encoded chunks: room for four checksums.
+ROOM = 16
+
+#: Byte ranges to copy: sources, targets, sizes.
+Piece: TypeAlias = tuple[Table, Table, Table]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Slots:
+    """Device memory for compressed streams.
+
+    Attributes
+    ----------
+    rows : Array
+        uint8 (n, stride), one row for each stream.
+    addresses : Table
+        Where the streams begin.
+    front : int
+        Where they begin in their rows.
+    capacity : int
+        Bytes that a stream may have.
+    """
+
+    rows: Array
+    addresses: Table
+    front: int
+    capacity: int
+
+
+def new_slots(context: BatchContext, encoder: str, n: int, nbytes: int, front: int = 0, behind: int = 0) -> Slots:
+    """Slots for n streams of chunks of at most ``nbytes``. front, behind: free bytes before and behind each stream."""
+    capacity = NVCOMP[encoder].compress_bound(nbytes)
+    front = -(-front // ALIGNMENT) * ALIGNMENT
+    stride = -(-(front + capacity + behind) // ALIGNMENT) * ALIGNMENT
+    rows, addresses = new_rows(context, n, stride)
+    return Slots(rows, addresses + front, front, capacity)
+
+
+def compress(
+    context: BatchContext,
+    codec: str,
+    encoder: str,
+    items: Table,
+    ranges: tuple[Table, Table],
+    slots: Slots,
+    typesize: int = 1,
+    wanted: Callable[[], list[Array]] = list,
+) -> tuple[Table, list[NDArray[Any]]]:
+    """Compress byte ranges into slots. Waits for the device once.
+
+    codec, items: for errors: the codec's name, and the chunk of the batch that each range belongs to.
+    ranges: addresses and sizes. typesize: see `Device.compress`. wanted: gives device arrays to download as well.
+    Returns: the sizes of the streams, and the arrays that were wanted.
+    Raises: CodecError(index) for the first chunk that the encoder did not compress.
+    """
+    device = context.device
+    source, nbytes = ranges
+    source = aligned(context, source, nbytes, compress_alignment(encoder, typesize).input)
+    outcome = device.compress(encoder, source, nbytes, slots.addresses, slots.capacity, typesize)
+    context.held.append(outcome)
+    statuses, written, *rest = device.download_all([outcome.statuses, outcome.sizes, *wanted()])
+    sizes = written.astype(np.int64)
+    bad = np.flatnonzero((statuses != 0) | (sizes < 1) | (sizes > slots.capacity))
+    if bad.size:
+        i = int(bad[items[bad].argmin()])
+        why = status_text(int(statuses[i])) if statuses[i] else f"{sizes[i]} bytes, but {slots.capacity} is the most"
+        raise CodecError(f"{codec}: the chunk could not be compressed: {why}", index=int(items[i]), codec=codec)
+    return sizes, rest
+
+
+def copy_pieces(context: BatchContext, pieces: Sequence[Piece]) -> None:
+    """Copy byte ranges with one launch."""
+    copy_streams(context, *(np.concatenate(column) for column in zip(*pieces, strict=True)))

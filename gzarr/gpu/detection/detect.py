@@ -9,9 +9,18 @@ import importlib.util
 import re
 
 from gzarr.errors import DeviceError
-from gzarr.gpu.detection import packages
-from gzarr.gpu.detection.driver import ask_driver
-from gzarr.gpu.detection.packages import CUDAS, install_command, installed, misfit, per_cuda
+from gzarr.gpu.detection.driver import (
+    CUDAS,
+    ask_driver,
+    cuda_of_cupy,
+    cupys,
+    extra,
+    fitting_cuda,
+    install_command,
+    installed,
+    misfit,
+    per_cuda,
+)
 
 #: First CuPy with wheels for CUDA 13 that KvikIO accepts; first KvikIO with the interface used here.
 CUPY_VERSION, KVIKIO_VERSION = (14, 0, 1), (26, 10)
@@ -44,23 +53,23 @@ def find_missing() -> str | None:
 
 def versions() -> dict[str, str]:
     """Versions of the installed packages that drive a GPU."""
-    return {**packages.cupys(), **installed(*_DRIVING)}
+    return {**cupys(), **installed(*_DRIVING)}
 
 
 def _gpu_problem() -> str:
-    if ask_driver().problem or packages.fitting_cuda() is not None:
+    if ask_driver().problem or fitting_cuda() is not None:
         return ""
     major, minor = CUDAS[min(CUDAS)].capability
     return f"the GPU is too old: compute capability {major}.{minor} or newer is needed"
 
 
 def _cupy_problem() -> str:
-    there = packages.cupys()
+    there = cupys()
     listed = ", ".join(f"{name} {has}" for name, has in there.items())
     if len(there) > 1:
         text = f"several packages have installed CuPy, one over the other ({listed})"
         return f"{text}: pip uninstall {' '.join(there)}, then {install_command()}"
-    cuda = packages.cuda_of_cupy()
+    cuda = cuda_of_cupy()
     if there and cuda is None and "cupy" not in there:
         return f"CuPy is built for another CUDA ({listed}): pip uninstall {' '.join(there)}, then {install_command()}"
     if importlib.util.find_spec("cupy") is None:
@@ -92,8 +101,8 @@ def _nvrtc_problem() -> str:
 
 def kvikio_problem() -> str:
     """What KvikIO lacks, with the remedy, or ""."""
-    extra = packages.extra()
-    remedy = f"pip install 'gzarr[{extra}]' and pip install --no-deps 'kvikio-{extra[:2]}{extra[4:]}==26.10.*'"
+    name = extra()
+    remedy = f"pip install 'gzarr[{name}]' and pip install --no-deps 'kvikio-{name[:2]}{name[4:]}==26.10.*'"
     if importlib.util.find_spec("kvikio") is None:
         return f"KvikIO is missing: {remedy}"
     return _too_old("KvikIO", next(iter(installed(*KVIKIOS).values()), ""), KVIKIO_VERSION, remedy)

@@ -9,11 +9,12 @@ from typing import Any
 from gzarr.config import config
 from gzarr.errors import DeviceError
 from gzarr.gpu.codecs import TABLE
-from gzarr.gpu.detection import packages, verify
+from gzarr.gpu.detection import driver as drivers
+from gzarr.gpu.detection import verify
 from gzarr.gpu.detection.detect import KVIKIOS, find_problems, kvikio_problem, versions
 from gzarr.gpu.detection.driver import ask_driver, identify, version_text
-from gzarr.gpu.detection.thresholds import SMALL
 from gzarr.gpu.kernels.sources import KERNELS
+from gzarr.gpu.pipeline.batches import SMALL
 
 
 def gpu_report(*, check: bool = False, warm: bool = False) -> dict[str, Any]:
@@ -34,8 +35,8 @@ def gpu_report(*, check: bool = False, warm: bool = False) -> dict[str, Any]:
         "driver": {"cuda": version_text(driver.version), "version": identify(0).driver} if driver.version else None,
         "devices": [_device(number) for number in range(driver.devices)],
         "visible": os.environ.get("CUDA_VISIBLE_DEVICES"),
-        "packages": {**versions(), **packages.installed(*KVIKIOS)},
-        "cuda": {"the driver and the GPU": packages.fitting_cuda(), **_built_for()},
+        "packages": {**versions(), **drivers.installed(*KVIKIOS)},
+        "cuda": {"the driver and the GPU": drivers.fitting_cuda(), **_built_for()},
         "self_check": None if problems else _self_check(),
         "kernels": {"number": len(KERNELS), "compiled_s": _compile(driver.devices) if warm else None},
         "reader": _reader(usable=not problems),
@@ -64,7 +65,7 @@ def _built_for() -> dict[str, int | None]:
         of_nvcomp = nvcomp.cuda()
     except DeviceError:
         of_nvcomp = None
-    return {"CuPy": packages.cuda_of_cupy(), "nvCOMP": of_nvcomp}
+    return {"CuPy": drivers.cuda_of_cupy(), "nvCOMP": of_nvcomp}
 
 
 def _self_check() -> dict[str, Any] | None:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gzarr.gpu.detection import detect, driver
-from gzarr.gpu.detection.cache_folder import cache_folder
+from gzarr.gpu.detection.driver import cache_folder
 
 #: Compiling all kernels and loading the libraries takes some seconds on a slow machine; anything longer is a hang.
 TIMEOUT_S = 60.0

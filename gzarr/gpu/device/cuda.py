@@ -24,8 +24,7 @@ from gzarr.backend import T
 from gzarr.concurrency import new_lock
 from gzarr.errors import DeviceError, OutOfMemoryError
 from gzarr.gpu.device import nvcomp
-from gzarr.gpu.device.allocators import available_nbytes, is_out_of_memory
-from gzarr.gpu.device.base import ThreadedDevice
+from gzarr.gpu.device.base import ThreadedDevice, available_nbytes, is_out_of_memory
 from gzarr.gpu.device.cuda_transfers import watching
 from gzarr.gpu.device.memory import Arena, Staging
 from gzarr.gpu.device.nvcomp_tables import (

@@ -26,7 +26,7 @@ from gzarr.backend import T
 from gzarr.concurrency import new_lock
 from gzarr.cpu.backend import owned_by
 from gzarr.cpu.codecs.nvcomp import installed
-from gzarr.cpu.measuring import measured
+from gzarr.cpu.scratch import measured
 from gzarr.errors import DeviceError
 from gzarr.gpu.device import emulated_cupy, emulated_streams
 from gzarr.gpu.device.base import ThreadedDevice

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from gzarr.errors import DeviceError
-from gzarr.gpu.detection.cache_folder import cache_folder
+from gzarr.gpu.detection.driver import cache_folder
 from gzarr.gpu.kernels import TABLE_DTYPES
 from gzarr.gpu.kernels.sources import BLOCK_THREADS, HOST_FLAGS, KERNELS, Argument, host_digest, host_source
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from gzarr.errors import DeviceError
-from gzarr.gpu.detection.packages import install_command
+from gzarr.gpu.detection.driver import install_command
 from gzarr.gpu.device.nvcomp_tables import (
     OPTIONS_NBYTES,
     Alignment,

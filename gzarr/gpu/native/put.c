@@ -1,4 +1,4 @@
-/* Stores encoded chunks that are in memory: see gzarr/gpu/native/put.py. */
+/* Stores encoded chunks that are in memory: see gzarr/gpu/native/fetch.py. */
 #include "device.h"
 
 #include <limits.h>

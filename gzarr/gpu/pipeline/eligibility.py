@@ -15,12 +15,11 @@ from gzarr.cpu.compiled import library
 from gzarr.cpu.compiled.shards import ReadShards
 from gzarr.cpu.compiled.source import PLAIN_ARRAYS
 from gzarr.gpu.native.fetch import make_fetch
+from gzarr.gpu.pipeline.batches import Resources, batch_nchunks, batch_size, read_memory
 from gzarr.gpu.pipeline.copies import memory_of
 from gzarr.gpu.pipeline.launching import is_placeable
 from gzarr.gpu.pipeline.placement import DevicePlan
 from gzarr.gpu.pipeline.read_job import DeviceRead, Source
-from gzarr.gpu.pipeline.resources import Resources
-from gzarr.gpu.pipeline.sizing import batch_nchunks, batch_size, read_memory
 from gzarr.gpu.pipeline.write_job import MIN_NCHUNKS as MIN_WRITTEN_NCHUNKS
 from gzarr.gpu.pipeline.write_job import Writable, make_writable, make_write
 from gzarr.indexing.copies import CopyPlan, Plan, make_batches

@@ -28,13 +28,10 @@ from gzarr.errors import CodecError
 from gzarr.gpu.codecs.batch import BatchContext, Chunks, Streams
 from gzarr.gpu.device.pipeline_slots import PipelineSlot
 from gzarr.gpu.native.fetch import MISSING, Fetch, Wanted, fetch
-from gzarr.gpu.pipeline.batches import in_batches
+from gzarr.gpu.pipeline.batches import Resources, in_batches, read_memory
 from gzarr.gpu.pipeline.copies import Memory, box_copies, take
 from gzarr.gpu.pipeline.placement import DevicePlan
-from gzarr.gpu.pipeline.placing import place_batch
-from gzarr.gpu.pipeline.read import decode_streams
-from gzarr.gpu.pipeline.resources import Resources
-from gzarr.gpu.pipeline.sizing import read_memory
+from gzarr.gpu.pipeline.placing import decode_streams, place_batch
 from gzarr.gpu.reading.host import fetch_from_store
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import Groups, Part

@@ -26,14 +26,11 @@ from gzarr.codecs.spec import ArrayRepr
 from gzarr.cpu.compiled import library
 from gzarr.errors import CodecError, DeviceError
 from gzarr.gpu.codecs.floats import why_not_cast
-from gzarr.gpu.native.put import EMPTY, LEFT, Put, make_put
-from gzarr.gpu.pipeline.batches import in_batches
+from gzarr.gpu.native.fetch import EMPTY, LEFT, Put, make_put
+from gzarr.gpu.pipeline.batches import Resources, batch_nchunks, batch_size, in_batches, write_memory
 from gzarr.gpu.pipeline.copies import take
 from gzarr.gpu.pipeline.placement import DevicePlan
-from gzarr.gpu.pipeline.resources import Resources
-from gzarr.gpu.pipeline.sizing import batch_nchunks, batch_size, write_memory
-from gzarr.gpu.pipeline.values import values_of, values_of_table
-from gzarr.gpu.pipeline.write import Packed, encode_batch
+from gzarr.gpu.pipeline.write import Packed, encode_batch, values_of, values_of_table
 from gzarr.indexing.copies import make_batches
 from gzarr.indexing.grid import RegularAxis
 from gzarr.indexing.keys import Coords, join_path

@@ -13,9 +13,7 @@ import numpy as np
 from gzarr.codecs.spec import CodecSpec
 from gzarr.cpu.threads import thread_count
 from gzarr.gpu.codecs import device_codec
-from gzarr.gpu.codecs.batch import Streams
-from gzarr.gpu.codecs.entry import DeviceCodec
-from gzarr.gpu.codecs.transfers import copy, measure, spread_out
+from gzarr.gpu.codecs.batch import DeviceCodec, Streams, copy, measure, spread_out
 from gzarr.gpu.device.pipeline_slots import PipelineSlot
 from gzarr.gpu.native.fetch import Fetch, Wanted, fetch
 from gzarr.gpu.pipeline.placement import DevicePlan

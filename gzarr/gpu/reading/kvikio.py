@@ -28,8 +28,7 @@ from gzarr.backend import Array
 from gzarr.codecs.spec import CodecSpec
 from gzarr.concurrency import Pool, run_in_threads
 from gzarr.cpu.compiled.shards import LEFT, UNCHECKED, Shard
-from gzarr.gpu.codecs.batch import Streams
-from gzarr.gpu.codecs.transfers import spread_out
+from gzarr.gpu.codecs.batch import Streams, spread_out
 from gzarr.gpu.device.memory import OverLimitError
 from gzarr.gpu.device.pipeline_slots import PipelineSlot
 from gzarr.gpu.device.protocol import Device, Table

@@ -173,7 +173,7 @@ import numpy as np
 import gzarr
 from gzarr.codecs import BytesCodec, ShardingCodec
 from gzarr.cpu.compiled import library
-from gzarr.gpu.native.put import LEFT, make_put
+from gzarr.gpu.native.fetch import LEFT, make_put
 assert library.status() == "on"
 folder, options = sys.argv[1], eval(sys.argv[2])
 set_fault = ctypes.CDLL(None).set_fault

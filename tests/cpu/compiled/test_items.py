@@ -10,8 +10,8 @@ import pytest
 from numcodecs.vlen import VLenBytes, VLenUTF8
 
 import gzarr
+from gzarr.cpu.codecs.objects import decode_items, encode_items
 from gzarr.cpu.compiled import library
-from gzarr.cpu.compiled.items import decode_items, encode_items
 
 pytestmark = pytest.mark.skipif(library.loop() is None, reason=f"the compiled loop is {library.status()}")
 

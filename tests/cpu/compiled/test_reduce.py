@@ -9,8 +9,7 @@ import pytest
 
 from gzarr.backend import WINDOW_METHODS
 from gzarr.cpu.compiled import library
-from gzarr.cpu.compiled.reduce import reduce_windows
-from gzarr.cpu.windows import reduce_by_numpy
+from gzarr.cpu.windows import reduce_by_numpy, reduce_windows
 
 pytestmark = pytest.mark.skipif(library.loop() is None, reason=f"the compiled loop is {library.status()}")
 

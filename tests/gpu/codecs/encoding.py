@@ -16,9 +16,8 @@ from gzarr.codecs.numcodecs import NumcodecsCodec
 from gzarr.codecs.spec import ArrayRepr, CodecSpec, Step
 from gzarr.cpu.backend import CpuBackend
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.codecs.batch import BatchContext, Chunks, Encoded
+from gzarr.gpu.codecs.batch import BatchContext, Chunks, Encoded, Encoder
 from gzarr.gpu.codecs.bytes import stored_dtype
-from gzarr.gpu.codecs.entry import Encoder
 from gzarr.gpu.codecs.transfers import byte_ranges, copy_streams
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.pipeline_slots import PipelineSlot

@@ -16,9 +16,9 @@ from gzarr.cpu.codecs.nvcomp import installed
 from gzarr.errors import ChunkError, CodecError
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.codecs import checksums
-from gzarr.gpu.codecs.compressing import ROOM
-from gzarr.gpu.detection.thresholds import NEVER
+from gzarr.gpu.codecs.transfers import ROOM
 from gzarr.gpu.device.emulated import EmulatedDevice
+from gzarr.gpu.pipeline.batches import NEVER
 from tests.gpu.codecs.encoding import chunks_of, encode, encode_on_host, read_back, spec_of
 from tests.gpu.kernels.launching import HAS_COMPILER, NO_COMPILER, STREAMS, checksums_of, streams_of
 

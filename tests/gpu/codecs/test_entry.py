@@ -16,8 +16,7 @@ from gzarr.codecs.spec import Kind, Repr, need_array
 from gzarr.cpu.codecs.per_chunk import per_chunk
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.codecs import TABLE, device_codec
-from gzarr.gpu.codecs.batch import BatchContext
-from gzarr.gpu.codecs.entry import DeviceCodec
+from gzarr.gpu.codecs.batch import BatchContext, DeviceCodec
 from gzarr.gpu.codecs.filters import Filter, filter_codec
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.hostbuild import find_compiler

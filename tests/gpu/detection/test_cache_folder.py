@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gzarr.gpu.detection.cache_folder import cache_folder
+from gzarr.gpu.detection.driver import cache_folder
 
 
 def test_a_folder_that_others_can_write_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a machine lacks for the GPU backend: drivers, devices and packages, all named at once."""
+"""What a machine lacks for the GPU backend: drivers, devices and driver, all named at once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from gzarr.gpu.detection import detect, driver, packages
+from gzarr.gpu.detection import detect, driver
 from gzarr.gpu.device.hostbuild import find_compiler
 from tests.support.processes import ROOT, run_python
 
@@ -92,12 +92,12 @@ def machine(monkeypatch):
 
     def make(version, capability, installed, nvcomp=None, nvrtc=12):
         said = driver.Driver(version, int(version > 0), "" if version else "there is no driver")
-        for module in (detect, packages):
+        for module in (detect, driver):
             monkeypatch.setattr(module, "ask_driver", lambda: said)
-        monkeypatch.setattr(packages, "identify", lambda number: driver.Gpu("GPU", "", "", capability, 0))
+        monkeypatch.setattr(driver, "identify", lambda number: driver.Gpu("GPU", "", "", capability, 0))
         found = {f"{name.partition(' ')[0]}": name.partition(" ")[2] or "26.10" for name in installed}
         there = lambda *names: {name: found[name] for name in names if name in found}  # noqa: E731
-        for module in (detect, packages):
+        for module in (detect, driver):
             monkeypatch.setattr(module, "installed", there)
         monkeypatch.setattr(detect.importlib.util, "find_spec", lambda name: any(name in i for i in installed) or None)
         monkeypatch.setattr("gzarr.gpu.device.nvcomp.cuda", lambda: nvcomp or 12)

@@ -12,9 +12,9 @@ import gzarr
 from gzarr import codecs
 from gzarr.errors import ChunkError
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.detection.thresholds import NEVER, SMALL, Crossover, crossover_for
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.hostbuild import find_compiler
+from gzarr.gpu.pipeline.batches import NEVER, SMALL, Crossover, crossover_for
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
 
@@ -50,7 +50,7 @@ def test_what_is_small(n, decoded, result, expected):
 def test_an_emulated_device_decodes_everything():
     assert crossover_for(EmulatedDevice()) is NEVER
     device = EmulatedDevice()
-    device.xp = object()
+    device.name = "cuda:0"
     assert crossover_for(device) is SMALL
 
 

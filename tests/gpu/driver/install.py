@@ -23,7 +23,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from gzarr.gpu.detection.cache_folder import cache_folder
+from gzarr.gpu.detection.driver import cache_folder
 from gzarr.gpu.kernels.sources import HOST_FLAGS, KERNELS, host_source
 
 _NATIVE = Path(__file__).with_name("native")

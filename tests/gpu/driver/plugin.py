@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gzarr.gpu.detection.cache_folder import cache_folder
+from gzarr.gpu.detection.driver import cache_folder
 from tests.gpu.driver import driver
 
 _POISON = 0xC3

@@ -19,8 +19,8 @@ from numcodecs import LZ4
 
 import gzarr
 from gzarr.gpu.backend import DEFAULT_MEMORY_SHARE, GpuBackend
-from gzarr.gpu.detection.thresholds import NEVER
 from gzarr.gpu.device.pipeline_slots import N_PIPELINE_SLOTS
+from gzarr.gpu.pipeline.batches import NEVER
 from tests.gpu.driver import driver
 
 #: CuPy complains of its own object if a function that it was given raises an error.

@@ -8,7 +8,7 @@ import pytest
 
 import gzarr
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.detection.thresholds import NEVER
+from gzarr.gpu.pipeline.batches import NEVER
 from tests.gpu import test_read_counts as reads
 from tests.gpu import test_write_counts as writes
 from tests.gpu.counted import CountingDevice

@@ -20,9 +20,9 @@ from numcodecs import Blosc, Delta, Zlib, Zstd
 import gzarr
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.codecs.batch import BatchContext, Streams
-from gzarr.gpu.detection.thresholds import NEVER
 from gzarr.gpu.device.memory import MIN_BLOCK_NBYTES, OverLimitError
 from gzarr.gpu.device.pipeline_slots import N_PIPELINE_SLOTS, PipelineSlot, PipelineSlots
+from gzarr.gpu.pipeline.batches import NEVER
 from gzarr.hierarchy.values import Separate
 from tests.gpu.driver import driver
 from tests.gpu.hardware.opening import cuda_backend, on_cuda, pipeline_slot_of

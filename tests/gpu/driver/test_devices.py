@@ -19,7 +19,7 @@ from numcodecs import LZ4, Blosc
 import gzarr
 import gzarr.images
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.detection.thresholds import NEVER
+from gzarr.gpu.pipeline.batches import NEVER
 from tests.gpu.driver import driver
 
 DATA = np.random.default_rng(0).integers(0, 1000, (96, 80)).astype("i4")

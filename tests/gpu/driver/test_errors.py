@@ -13,7 +13,7 @@ from numcodecs import LZ4, Blosc
 
 import gzarr
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.detection.thresholds import NEVER
+from gzarr.gpu.pipeline.batches import NEVER
 from tests.gpu.driver import driver
 
 DATA = np.cumsum(np.random.default_rng(0).integers(0, 9, (64, 64)), axis=0).astype("i4")

@@ -19,8 +19,8 @@ from numcodecs import LZ4
 import gzarr
 import gzarr.images
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.detection.thresholds import NEVER
 from gzarr.gpu.device.pipeline_slots import N_PIPELINE_SLOTS
+from gzarr.gpu.pipeline.batches import NEVER
 from gzarr.gpu.reading.host import HostReader
 from gzarr.storage import LocalStore
 from tests.gpu.driver import driver
@@ -66,8 +66,8 @@ def array(cuda: Any, tmp_path: Path, reader: SlowReader, monkeypatch: pytest.Mon
     """An array that is read in several batches."""
     store = LocalStore(tmp_path)
     gzarr.create_array(store, data=DATA, chunks=(32, 64), compressor=LZ4(), zarr_format=2, device="cpu")
-    monkeypatch.setattr("gzarr.gpu.pipeline.sizing.BATCH_NBYTES", DATA.nbytes // N_BATCHES)
-    monkeypatch.setattr("gzarr.gpu.pipeline.sizing.BATCH_NCHUNKS", 1)
+    monkeypatch.setattr("gzarr.gpu.pipeline.batches.BATCH_NBYTES", DATA.nbytes // N_BATCHES)
+    monkeypatch.setattr("gzarr.gpu.pipeline.batches.BATCH_NCHUNKS", 1)
     return gzarr.open_array(store, mode="r", device=backend_of(cuda, reader))
 
 

@@ -18,7 +18,7 @@ from numcodecs import LZ4, Blosc, Zlib
 
 import gzarr
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.detection.thresholds import NEVER, Crossover
+from gzarr.gpu.pipeline.batches import NEVER, Crossover
 from gzarr.storage import LocalStore, MemoryStore
 from tests.gpu.driver import driver
 from tests.gpu.driver.driver import schedule

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gzarr.gpu.detection.cache_folder import cache_folder
+from gzarr.gpu.detection.driver import cache_folder
 from gzarr.gpu.kernels.sources import KERNELS
 
 #: How kernels begin in PTX.

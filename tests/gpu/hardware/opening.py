@@ -8,8 +8,8 @@ from typing import Any
 
 import gzarr
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.detection.thresholds import NEVER
 from gzarr.gpu.device.pipeline_slots import PipelineSlot
+from gzarr.gpu.pipeline.batches import NEVER
 
 
 def cuda_backend(cuda: Any, **options: Any) -> GpuBackend:

@@ -11,7 +11,7 @@ import pytest
 import gzarr.images
 from gzarr.codecs import BloscCodec
 from gzarr.cpu.backend import CpuBackend
-from gzarr.gpu.detection.thresholds import NEVER
+from gzarr.gpu.pipeline.batches import NEVER
 from gzarr.images.pyramid.downsample import METHODS, downsample
 from tests.gpu.hardware.opening import cuda_backend
 

@@ -12,7 +12,7 @@ import pytest
 import gzarr
 from gzarr.codecs import BytesCodec, ShardingCodec, TransposeCodec, ZstdCodec
 from gzarr.cpu.compiled import library
-from gzarr.gpu.native.put import EMPTY, LEFT, Put, make_put
+from gzarr.gpu.native.fetch import EMPTY, LEFT, Put, make_put
 from gzarr.indexing.plan import make_plan
 from gzarr.indexing.selection import normalize
 from tests.cpu.compiled.looping import files

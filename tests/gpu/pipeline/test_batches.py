@@ -12,11 +12,10 @@ import gzarr
 from gzarr.codecs.spec import ArrayRepr
 from gzarr.errors import CodecError, DeviceError
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.detection.thresholds import NEVER
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.gpu.device.pipeline_slots import N_PIPELINE_SLOTS, PipelineSlot
-from gzarr.gpu.pipeline.batches import in_batches
+from gzarr.gpu.pipeline.batches import NEVER, in_batches
 from gzarr.storage import MemoryStore
 from tests.gpu.counted import CountingDevice
 

@@ -13,9 +13,9 @@ from numcodecs import LZMA
 import gzarr
 from gzarr.cpu.compiled import library
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.detection.thresholds import Crossover
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.hostbuild import find_compiler
+from gzarr.gpu.pipeline.batches import Crossover
 from gzarr.gpu.pipeline.eligibility import DeviceJobs
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")

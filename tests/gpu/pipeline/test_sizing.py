@@ -12,7 +12,7 @@ from gzarr.gpu.backend import DEFAULT_MEMORY_SHARE, GpuBackend
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.gpu.device.pipeline_slots import N_PIPELINE_SLOTS
-from gzarr.gpu.pipeline.sizing import BATCH_NBYTES, BATCH_NCHUNKS, MAX_BATCH_NCHUNKS, batch_nchunks
+from gzarr.gpu.pipeline.batches import BATCH_NBYTES, BATCH_NCHUNKS, MAX_BATCH_NCHUNKS, batch_nchunks
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
 

@@ -15,11 +15,11 @@ import gzarr
 from gzarr import codecs
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.codecs import TABLE
-from gzarr.gpu.detection.thresholds import NEVER, Crossover
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.emulated_streams import EmulatedStream
 from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.gpu.device.pipeline_slots import N_PIPELINE_SLOTS
+from gzarr.gpu.pipeline.batches import NEVER, Crossover
 from gzarr.storage import MemoryStore
 from tests.gpu.counted import CountingDevice, assert_equal, on_device
 from tests.gpu.pipeline.test_values import Foreign

@@ -19,8 +19,8 @@ from gzarr.cpu.compiled import library
 from gzarr.cpu.compiled.write import LoopWrite
 from gzarr.errors import GzarrError
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.detection.thresholds import NEVER
 from gzarr.gpu.device.hostbuild import find_compiler
+from gzarr.gpu.pipeline.batches import NEVER
 from gzarr.gpu.pipeline.eligibility import DeviceJobs
 from gzarr.gpu.pipeline.write_job import DeviceWrite
 from gzarr.storage import LocalStore, MemoryStore

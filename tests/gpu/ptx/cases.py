@@ -13,7 +13,7 @@ from numcodecs import Blosc, Delta, FixedScaleOffset, Fletcher32, Shuffle, Zlib,
 import gzarr
 from gzarr.cpu.windows import reduce_by_numpy
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.detection.thresholds import NEVER
+from gzarr.gpu.pipeline.batches import NEVER
 from gzarr.storage import LocalStore
 from tests.gpu.direct_files import DirectFiles
 from tests.gpu.ptx.capture import PtxDevice, Sample, edges

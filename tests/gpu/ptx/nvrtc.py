@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gzarr.gpu.detection.cache_folder import cache_folder
+from gzarr.gpu.detection.driver import cache_folder
 from gzarr.gpu.kernels.sources import COMPILER_OPTIONS, KERNELS, source
 
 #: The options of `gzarr.gpu.device.cuda` and those that CuPy adds (cupy/cuda/compiler.py); -v makes ptxas talk.

@@ -14,8 +14,7 @@ from numcodecs import CRC32C, LZ4, Adler32, Blosc, Delta, GZip, Shuffle, Zlib, Z
 import gzarr
 from gzarr.codecs import NvcompDeflateCodec
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.codecs.batch import Streams
-from gzarr.gpu.codecs.transfers import spread_out
+from gzarr.gpu.codecs.batch import Streams, spread_out
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.gpu.device.pipeline_slots import N_PIPELINE_SLOTS

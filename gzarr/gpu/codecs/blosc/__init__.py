@@ -14,11 +14,21 @@ from gzarr.codecs.spec import Step
 from gzarr.cpu.codecs import factory_for
 from gzarr.cpu.compiled import library
 from gzarr.gpu.codecs import checksums
-from gzarr.gpu.codecs.batch import BatchContext, Chunks, Encoded, Streams
+from gzarr.gpu.codecs.batch import (
+    UNFIT,
+    BatchContext,
+    Chunks,
+    Decoder,
+    DeviceCodec,
+    Encoded,
+    Encoder,
+    Streams,
+    decoded_nbytes,
+    headers_on_host,
+)
 from gzarr.gpu.codecs.blosc import headers
 from gzarr.gpu.codecs.blosc.framing import frame_of, framed
 from gzarr.gpu.codecs.blosc.parsing import BloscStreams, parse_frames
-from gzarr.gpu.codecs.entry import UNFIT, Decoder, DeviceCodec, Encoder, decoded_nbytes, headers_on_host
 from gzarr.gpu.codecs.envelopes import ZLIB_HEADER, ZLIB_TRAILER, stored_adler32, stored_xxh64
 from gzarr.gpu.codecs.transfers import (
     as_rows,

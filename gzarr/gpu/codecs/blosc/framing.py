@@ -23,12 +23,10 @@ from gzarr.codecs.numcodecs import NumcodecsCodec
 from gzarr.codecs.spec import BytesRepr, Step
 from gzarr.cpu.codecs.compressors import MAX_TYPESIZE
 from gzarr.gpu.codecs import checksums
-from gzarr.gpu.codecs.batch import ALIGNMENT, BatchContext, Chunks, Encoded
+from gzarr.gpu.codecs.batch import ALIGNMENT, BatchContext, Chunks, Encoded, decoded_nbytes
 from gzarr.gpu.codecs.blosc import headers
-from gzarr.gpu.codecs.compressing import ROOM, Piece, Slots, compress, copy_pieces, new_slots
-from gzarr.gpu.codecs.entry import decoded_nbytes
 from gzarr.gpu.codecs.envelopes import ZLIB_HEAD, ZLIB_HEADER, ZLIB_TRAILER
-from gzarr.gpu.codecs.transfers import shuffled, upload_tables
+from gzarr.gpu.codecs.transfers import ROOM, Piece, Slots, compress, copy_pieces, new_slots, shuffled, upload_tables
 from gzarr.gpu.device.nvcomp_tables import CODECS
 from gzarr.gpu.device.protocol import Table
 from gzarr.gpu.kernels import BIT_SHUFFLED, BYTE_SHUFFLED, PLAIN, prefix_sums

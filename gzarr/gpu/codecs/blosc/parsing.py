@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from gzarr.cpu.compiled import library
 from gzarr.errors import DeviceError
 from gzarr.gpu.codecs.blosc.headers import DECODERS
-from gzarr.gpu.codecs.headers import Bytes, Mask, Sizes
+from gzarr.gpu.codecs.envelopes import Bytes, Mask, Sizes
 
 #: What is known of a frame: struct Frame of `gpu/native/device.h`.
 FRAME = np.dtype([("blocksize", "i8"), ("typesize", "i4"), ("shuffle", "u1"), ("to_host", "?")], align=True)
