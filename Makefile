@@ -37,7 +37,7 @@ test-torch: .venv-torch/ready
 	PYTHONDONTWRITEBYTECODE= .venv-torch/bin/python -m pytest $(OF_TORCH)
 
 # TORCH=--full installs PyTorch as pip does.
-OF_TORCH = tests/test_tensors.py tests/interop/test_tensors.py tests/interop/test_torch.py tests/examples/test_training.py
+OF_TORCH = tests/test_tensors.py tests/interop/test_tensors.py tests/interop/test_torch.py tests/interop/test_pipelines.py tests/examples/test_training.py
 
 # The extras that need neither CUDA nor PyTorch, each in the oldest version that is allowed, and the newest pytest.
 LOWEST = cli,ml,zfp,pcodec,msgpack,sync,images,snappy,hdf5,netcdf,tiff,lmdb,redis,mongodb,fsspec,http,s3,gcs,azure

@@ -363,6 +363,24 @@ class Backend(Protocol):
         """
         ...
 
+    def mapped(self, memory: NDArray[Any]) -> Array:
+        """Return host memory as an array that a device reads where it is, pinned as long as any view of it lives.
+
+        Raises: DeviceError if that is impossible.
+        """
+        ...
+
+    def upload(self, array: NDArray[Any], stream: object | None) -> Array:
+        """Copy a host array to the device in the order of this thread's stream; one that a device cannot have stays.
+
+        stream: the caller's (`current_stream`), in whose order its memory is free.
+        """
+        ...
+
+    def finish(self) -> None:
+        """Wait for what this thread's stream does."""
+        ...
+
     def owned_by(self, array: Array, owner: object) -> Array:
         """Return an array in the same memory; it and all views of it, of any library, keep an owner alive.
 

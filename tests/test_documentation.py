@@ -25,8 +25,8 @@ PAGES = [p for folder in ("", "docs", "examples", ".github") for p in sorted((RO
 README_WORDS = 450
 #: Pages whose Python needs nothing else.
 CHECKED = ("checking", "dataloader", "images", "lazy-views", "testing", "training", "tutorial")
-#: Tests of their own run the examples of these: PyTorch and Ray may be missing, and nothing may fork beside JAX.
-ELSEWHERE = [ROOT / f"gzarr/interop/{name}.py" for name in ("torch", "jax", "ray")]
+#: Tests of their own run the examples of these: their packages may be missing, and nothing may fork beside JAX.
+ELSEWHERE = [ROOT / f"gzarr/interop/{name}.py" for name in ("torch", "jax", "grain", "datasets", "ray")]
 SHOWN = [p for p in sorted((ROOT / "gzarr").rglob("*.py")) if ">>> " in p.read_text() and p not in ELSEWHERE]
 
 

@@ -16,8 +16,8 @@ import tempfile
 from importlib.metadata import requires
 from pathlib import Path
 
-#: torchdata has the loader whose state can be saved.
-PACKAGES = ["torch", "torchdata"]
+#: torchdata has the loader whose state can be saved; the others have training loops.
+PACKAGES = ["torch", "torchdata", "accelerate", "lightning", "pytorch-lightning", "torchmetrics"]
 
 #: What only a GPU needs, by the beginnings of names.
 OF_CUDA = ("cuda-", "nvidia-", "triton")
@@ -36,7 +36,8 @@ def pip_install(*args: str) -> None:
 def other_requirements() -> list[str]:
     """Return what the installed packages require, but for each other and CUDA."""
     found = [text for name in PACKAGES for text in requires(name) or ()]
-    return [text for text in found if "extra ==" not in text and not text.startswith((*OF_CUDA, *PACKAGES))]
+    needed = [text for text in found if "extra ==" not in text and not text.startswith(OF_CUDA)]
+    return [text for text in needed if re.split(r"[^\w-]", text)[0] not in PACKAGES]
 
 
 def readelf(*args: str | Path) -> str:
@@ -87,7 +88,7 @@ def write_library(path: Path, symbols: dict[str, set[str]]) -> None:
 
 
 def main() -> None:
-    """Install PyTorch and torchdata, with CUDA's libraries or with what stands in for them."""
+    """Install PyTorch and what trains with it, with CUDA's libraries or with what stands in for them."""
     if "--full" in sys.argv or sys.platform != "linux" or Path("/proc/driver/nvidia").exists():
         pip_install(*PACKAGES)
         return

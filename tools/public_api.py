@@ -24,6 +24,8 @@ MODULES = (
     "gzarr.images",
     "gzarr.convert",
     "gzarr.interop.dask",
+    "gzarr.interop.datasets",
+    "gzarr.interop.grain",
     "gzarr.interop.jax",
     "gzarr.interop.ray",
     "gzarr.interop.torch",

@@ -234,6 +234,17 @@ class CpuBackend:
     def wait(self, mark: object | None, stream: object | None = None) -> None:
         """Do nothing: everything is done when it returns."""
 
+    def finish(self) -> None:
+        """Do nothing."""
+
+    def upload(self, array: NDArray[Any], stream: object | None) -> NDArray[Any]:
+        """The array."""
+        return array
+
+    def mapped(self, memory: NDArray[Any]) -> NDArray[Any]:
+        """The memory."""
+        return memory
+
 
 def _decode_one(chain: Chain, buffer: Buffer, index: int) -> Array:
     try:

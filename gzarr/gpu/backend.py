@@ -388,6 +388,25 @@ class GpuBackend:
         if mark is not None:
             self._device.wait(self.current_stream() if stream is None else stream, mark)
 
+    def mapped(self, memory: NDArray[Any]) -> Array:
+        """Host memory, pinned, as an array of the device."""
+        return self._device.mapped(memory)
+
+    def upload(self, array: NDArray[Any], stream: object | None) -> Array:
+        """A copy of a host array on the device."""
+        if not has_dtype(array.dtype):
+            return array
+        out = self.empty(array.shape, array.dtype, stream)
+        self.wait(self.record(stream))  # which may still use that memory
+        with self._device.use(self.current_stream()):
+            out[...] = self._device.upload(array)
+        return out
+
+    def finish(self) -> None:
+        """Wait for what this thread's stream does."""
+        with self._device.use(self.current_stream()):
+            self._device.synchronize()
+
     def owned_by(self, array: Array, owner: object) -> Array:
         """An array in the same memory that keeps an owner alive."""
         return (self._device if self._device.owns(array) else self._host).owned_by(array, owner)

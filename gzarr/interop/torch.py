@@ -11,7 +11,9 @@ stream. Both are the device's default stream unless they are set: where PyTorch'
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
+from types import FrameType
 from typing import Any
 
 from gzarr.errors import MissingExtraError
@@ -109,6 +111,12 @@ class LoaderDataset(IterableDataset):
                 "a gzarr.Loader reads and decodes on threads of its own, which share one pool of samples: each worker "
                 "process would decode all chunks again, and copy batches; use DataLoader(..., num_workers=0)"
             )
+        if self.loader.world_size > 1 and _is_sharded_by_accelerate():
+            raise RuntimeError(
+                "a gzarr.Loader has the batches of its own rank, and Accelerate would divide those among ranks again: "
+                "most samples would never come; leave it out of accelerator.prepare(), and iterate over "
+                "dataset(loader); or make the loader with rank=0, world_size=1, whose batches Accelerate divides"
+            )
         return map(self._to_tensors, self.loader)
 
     def __len__(self) -> int:
@@ -136,6 +144,14 @@ class LoaderDataset(IterableDataset):
 
     def _to_tensors(self, batch: Any) -> Any:
         return map_arrays(_pinned, tensors(batch)) if self._pin_memory else tensors(batch)
+
+
+def _is_sharded_by_accelerate() -> bool:
+    """Return whether a data loader that Accelerate has prepared asks for an iterator."""
+    frame: FrameType | None = inspect.currentframe()
+    while frame is not None and frame.f_globals.get("__name__") != "accelerate.data_loader":
+        frame = frame.f_back
+    return frame is not None
 
 
 def _is_exported(item: Any) -> bool:

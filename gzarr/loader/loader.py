@@ -168,7 +168,7 @@ class Loader:
         on_error: Literal["raise", "skip"] = "raise",
         on_epoch: Callable[[Any], object] | None = None,
     ) -> None:
-        given = dict(locals())
+        given = dict(locals()) | {"prefetch_to": None}
         del given["self"]
         self._take(given, None, LoaderProgress(0, integer("seed", seed), ()), resumed=False)
 
@@ -189,7 +189,9 @@ class Loader:
     def __iter__(self) -> Iterator[Any]:
         with self._ending("a later iteration of the loader has ended this one: a loader gives one at a time"):
             self._setup.watch.begin()
-            setup, begun = self._setup, self._coming()._replace(stream=self._setup.backend.current_stream())
+            setup = self._setup
+            streams = setup.backend.current_stream(), setup.target.current_stream()
+            begun = self._coming()._replace(stream=streams[0], to_stream=streams[1])
             self._meter = begun.meter
             items = partial(produce, setup, begun)  # refers to no loader
             batches = BatchIterator(
@@ -214,7 +216,7 @@ class Loader:
 
     def _taken(self, item: BatchItem) -> Any:
         setup, backend, batch = self._setup, self._setup.backend, item.batch
-        backend.wait(item.mark)
+        setup.target.wait(item.mark)
         stream = backend.current_stream()
         for lease in item.leases:
             lease.hand_to(stream)
@@ -339,6 +341,11 @@ class Loader:
             self._begun = self._begin()
         return self._begun
 
+    @property
+    def world_size(self) -> int:
+        """Number of ranks among which the samples are divided."""
+        return self._setup.world_size
+
     # -- state ---------------------------------------------------------------------------------------------------
 
     @property
@@ -426,6 +433,39 @@ class Loader:
         progress = read_state(state, self._setup.identity())
         self._setup.check_place(progress.history)
         return progress
+
+    def prefetch_to(self, device: str) -> Self:
+        """Return a loader whose batches are uploaded to a device ahead of the caller, after ``transform``.
+
+        The chunks are read and decoded on the CPU. A stream of the loader's own uploads each batch while you compute
+        on others, and your stream waits for it. Arrays of types that the device lacks stay on the host.
+
+        Parameters
+        ----------
+        device : str
+            Where batches go; see `gzarr.devices.backend_for`.
+
+        Returns
+        -------
+        Loader
+            One with the arguments of this one, that begins at its place.
+
+        Raises
+        ------
+        DeviceError
+            If the device cannot be used, or batches are on a device already.
+
+        Examples
+        --------
+        >>> import gzarr, numpy as np
+        >>> loader = gzarr.Loader(gzarr.array(np.arange(6)), batch_size=3, transform=np.negative, device="cpu")
+        >>> [batch.tolist() for batch in loader.prefetch_to("emulated")]
+        [[0, -1, -2], [-3, -4, -5]]
+        """
+        loader, progress = type(self).__new__(type(self)), self._progress()
+        given = {**self._given, "seed": self._setup.seed, "prefetch_to": device}
+        loader._take(given, self._part, progress, resumed=bool(progress.history))  # noqa: SLF001 - of its class
+        return loader
 
     def split(self, *fractions: float, shuffle: bool = True) -> tuple[Self, ...]:
         """Split the samples into loaders that share no chunk of the first axis, and no episode of windows.

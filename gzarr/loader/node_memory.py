@@ -23,7 +23,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gzarr.backend import Array, Backend
 from gzarr.concurrency import after_fork, new_lock
+from gzarr.errors import DeviceError
 from gzarr.loader.order import word_of
 
 if sys.platform == "linux":
@@ -206,11 +208,20 @@ class NodeMemory:
         self.head = words[:_HEADER]  # number of the turn, key, how many steps were opened, places taken
         self.records = words[_HEADER : _HEADER + n * _RECORD].reshape(n, _RECORD)
         self.ring = words[_HEADER + n * _RECORD :][: window * ring].reshape(window, ring)
-        self.arrays = {}
+        self.arrays: dict[str, Any] = {}
+        self._mapped: dict[str, Array | None] = {}
         for array, (shape, dtype) in arrays.items():
             count = int(np.prod(shape))
             self.arrays[array] = np.frombuffer(memory, dtype, count, first).reshape(shape)
             first += -(-sizes[array] // _PAGE) * _PAGE
+
+    def mapped(self, name: str, backend: Backend) -> Array | None:
+        """An array in it as a device reads it, pinned once; None if CUDA cannot pin so much."""
+        if name not in self._mapped:
+            self._mapped[name] = None
+            with suppress(DeviceError):
+                self._mapped[name] = backend.mapped(self.arrays[name])
+        return self._mapped[name]
 
     @contextmanager
     def locked(self, timeout_s: float = 10.0) -> Iterator[None]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -35,6 +35,7 @@ from gzarr.loader.setup import Setup
 from gzarr.loader.shared_feeds import PlannedForAll, SharedFeed, fill
 from gzarr.loader.sources import nested
 from gzarr.loader.state import Begun, places_of
+from gzarr.tensors import map_arrays
 
 
 class _Read(NamedTuple):
@@ -154,8 +155,15 @@ class _Production:
         if setup.transform is not None and self._begun.stream is None:
             with meter.stage("transform"):
                 batch = setup.transform(batch)
+        if setup.target is not setup.backend:
+            batch = map_arrays(self._upload, batch)
         leases = tuple([lease for _, lease in made if lease is not None])
-        return BatchItem(step, batch, setup.backend.record(), leases, n, nbytes)
+        return BatchItem(step, batch, setup.target.record(), leases, n, nbytes)
+
+    def _upload(self, item: Any) -> Any:
+        if not isinstance(item, np.ndarray):
+            return item
+        return self._setup.target.upload(item, self._begun.to_stream)
 
     def end(self) -> None:
         """Wait for all reads, whatever becomes of them."""
@@ -168,8 +176,8 @@ class _Production:
 
 def produce(setup: Setup, begun: Begun, first: int) -> Iterator[BatchItem]:
     """Yield the batches of an epoch from one on: to be called by the producer's thread."""
-    backend = setup.backend
-    with backend.own_stream():
+    backend, uploads = setup.backend, setup.target is not setup.backend
+    with backend.own_stream(), setup.target.own_stream() if uploads else nullcontext():
         backend.wait(backend.record(begun.stream))  # arrays may be the work of the caller's stream
         try:
             step = yield from _together(setup, begun, first)
@@ -178,6 +186,8 @@ def produce(setup: Setup, begun: Begun, first: int) -> Iterator[BatchItem]:
         finally:
             # Memory of batches that were never handed over is freed in the order of the caller's stream.
             backend.wait(backend.record(), begun.stream)
+            if uploads:
+                setup.target.wait(setup.target.record(), begun.to_stream)
 
 
 def _together(setup: Setup, begun: Begun, first: int) -> Generator[BatchItem, None, int | None]:

@@ -42,7 +42,7 @@ from gzarr.loader.ragged import Ragged
 from gzarr.loader.ranks import History, Share, is_within, make_share, parse_ranks
 from gzarr.loader.samples import Samples
 from gzarr.loader.shared_feeds import SharedFeed, joint_positions
-from gzarr.loader.sources import Kept, collect, find_backend, parse_dtypes, through_cache
+from gzarr.loader.sources import Kept, collect, find_backend, parse_dtypes, parse_target, through_cache
 from gzarr.loader.state import Begun, fingerprint
 from gzarr.loader.watch import ArrayWatch
 from gzarr.loader.windows import positive
@@ -71,6 +71,8 @@ class Setup:
         What others do to them.
     backend : Backend
         Of the device that batches are on.
+    target : Backend
+        Of the device that batches are uploaded to; the same if they are not.
     samples : Samples
         The samples.
     dtypes : dict
@@ -107,6 +109,7 @@ class Setup:
         arrays, self.names = collect(given["arrays"])
         arrays = through_cache(arrays, given["cache"], given["cache_nbytes"])
         self.backend = find_backend(arrays, given["device"])
+        self.target = parse_target(given["prefetch_to"], self.backend)
         self.seed, self.shuffle = integer("seed", given["seed"]), parse_shuffle(given["shuffle"])
         self.arrays, samples, self._offsets, weighted = join_arrays(arrays, given, self.backend)
         self.samples = part or samples

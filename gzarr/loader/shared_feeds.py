@@ -98,6 +98,7 @@ class SharedFeed(Feed):
             if room.mode == "pool"
             else DirectPlanner(epoch, room.slots // epoch.batch_size)
         )
+        self._there = turn.memory.mapped(source.name, source.backend)
         self._slots, self._rows, self._local, self._window = slots, epoch.batch_size, local, turn.memory.window
         self._under_way: deque[Sequence[Indices]] = deque()  # batches of steps whose slots are not free
         self._to_gather: deque[int] = deque()  # numbers of batches by step
@@ -139,8 +140,9 @@ class SharedFeed(Feed):
         """Copy a batch out of the slots."""
         out, lease = self._take_memory()
         out, backend = out[: len(batch)], self.source.backend
-        if backend.host is backend:
-            backend.take(self._slots, batch, out)
+        if self._there is not None:
+            backend.take(self._there, batch, out)
+            backend.finish()  # before others write to the slots
         else:
             rows = np.empty(out.shape, out.dtype)
             backend.host.take(self._slots, batch, rows)

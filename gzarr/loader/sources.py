@@ -211,6 +211,14 @@ def find_backend(arrays: Arrays, device: str | Backend | None) -> Backend:
     return next(iter(backends.values())) if backends else backend_for("cpu")
 
 
+def parse_target(device: str | Backend | None, backend: Backend) -> Backend:
+    """Return the backend that batches are uploaded to. Raises: DeviceError."""
+    target = backend if device is None else backend_for(device)
+    if target is not backend and backend.host is not backend:
+        raise DeviceError(f"prefetch_to: batches are on {backend.device!r} already; make the loader with device='cpu'")
+    return target
+
+
 def parse_dtypes(dtype: Any, arrays: Arrays) -> dict[str, np.dtype[Any]]:
     """Return the data type that each array has in batches. Raises: TypeError, ValueError.
 

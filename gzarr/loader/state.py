@@ -45,8 +45,8 @@ class Begun(NamedTuple):
         What this rank takes of them.
     meter : Meter
         Counts what happens.
-    stream : object
-        The stream of the caller; None on the CPU.
+    stream, to_stream : object
+        The streams of the caller on the device of the loader, and on that which batches are uploaded to.
     """
 
     epoch: int
@@ -54,6 +54,7 @@ class Begun(NamedTuple):
     share: Share
     meter: Meter
     stream: object = None
+    to_stream: object = None
 
 
 class LoaderProgress(NamedTuple):

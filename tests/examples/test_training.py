@@ -14,12 +14,13 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("library", ["jax", "torch"])
+@pytest.mark.parametrize("library", ["jax", "torch", "accelerate", "ray"])
 def test_a_network_learns(library: str) -> None:
     for module in (library, "sklearn"):
         if find_spec(module) is None:
             pytest.skip(f"could not import {module!r}")
-    command = [sys.executable, "-m", f"examples.training.with_{library}"]
+    launch = ["accelerate.commands.launch", "--cpu", "--num_processes=2", "-m"] if library == "accelerate" else []
+    command = [sys.executable, "-m", *launch, f"examples.training.with_{library}"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -110,6 +110,18 @@ def test_ranks_are_those_of_torch_distributed():
     assert sorted(found) == alone
 
 
+def test_a_loader_that_accelerate_divides_again_is_refused():
+    prepare = pytest.importorskip("accelerate.data_loader").prepare_data_loader
+    ways = {"num_processes": 2, "process_index": 0, "dispatch_batches": True, "put_on_device": True}
+    given = DataLoader(dataset(make_loader(rank=0, world_size=2)), batch_size=None)
+    with pytest.raises(RuntimeError, match=r"leave it out of accelerator.prepare\(\)"):
+        next(iter(prepare(given, **ways)))
+    given = DataLoader(dataset(make_loader(rank=0, world_size=2)), batch_size=None)
+    assert next(iter(given))["label"].shape == (8,)
+    alone = prepare(DataLoader(dataset(make_loader()), batch_size=None), num_processes=1, process_index=0)
+    assert len(list(alone)) == 8
+
+
 @pytest.mark.parametrize("label", [torch.arange(64).bfloat16(), torch.arange(64.0).requires_grad_()], ids=str)
 def test_tensors_are_arrays_samplers_and_ends_of_a_loader(label):
     images = gzarr.array(DATA, chunks=(4, 12))

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import gzarr
+from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.loader import node, node_memory
 from gzarr.loader.shared_feeds import SharedFeed
 from gzarr.loader.stats import Meter
@@ -101,9 +102,20 @@ def test_batches_are_those_of_ranks_alone(case, n):
     assert not any(loader._setup._alone for loader in loaders)
 
 
-def test_a_device_gets_its_own_samples():
+@pytest.mark.parametrize("is_pinned", [True, False])
+def test_a_device_gets_its_own_samples(monkeypatch, is_pinned):
+    mapped = []
+
+    def map_once(device, host):
+        mapped.append(host.ctypes.data)
+        if not is_pinned:
+            raise gzarr.DeviceError("memory cannot be pinned")
+        return host
+
+    monkeypatch.setattr(EmulatedDevice, "mapped", map_once)
     expected = iterate([make("pool", rank, 2, share="none") for rank in range(2)])
     assert iterate([make("pool", rank, 2, share="node", device="emulated") for rank in range(2)]) == expected
+    assert len(mapped) == 2  # once for each rank, not for each epoch
 
 
 @pytest.mark.parametrize("n", [2, 4, 8])

@@ -119,3 +119,27 @@ def test_no_device_or_two_answers_are_refused() -> None:
         loader(on_error="skip")
     with pytest.raises(IndexError, match="there is no batch 6"):
         loader().batch_ids(12)
+
+
+def test_batches_that_are_uploaded_ahead_are_those_of_the_host() -> None:
+    names = np.array([f"row {n}" for n in range(103)])
+
+    def make() -> gzarr.Loader:
+        return gzarr.Loader({"x": ARRAY, "name": names}, 10, transform=doubled, device="cpu", **GIVEN)
+
+    def doubled(batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return {"x": 2 * batch["x"], "name": batch["name"]}
+
+    wanted = [batch["x"].copy() for batch in make()]
+    there = make().prefetch_to("emulated")
+    assert len(there) == len(wanted)
+    batches = iter(there)
+    for n in range(4):
+        batch = next(batches)
+        assert not isinstance(batch["x"], np.ndarray) and isinstance(batch["name"], np.ndarray)  # noqa: PT018
+        np.testing.assert_array_equal(to_host(batch["x"]), wanted[n])
+    again = make()
+    again.load_state_dict(json.loads(json.dumps(there.state_dict())))  # the place of what was handed out
+    check([batch["x"] for batch in again.prefetch_to("emulated")], wanted[4:])
+    with pytest.raises(gzarr.DeviceError, match="already"):
+        gzarr.Loader(ARRAY, 10, device="emulated").prefetch_to("cpu")

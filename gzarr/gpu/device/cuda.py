@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from typing import Any
 
@@ -65,6 +65,19 @@ class _Handle:
     def __cuda_stream__(self) -> tuple[int, int]:
         """The version of the protocol, and the address."""
         return 0, self._address
+
+
+class _Registered:
+    """Host memory that CUDA has pinned and mapped, as long as this lives."""
+
+    def __init__(self, host: NDArray[Any]) -> None:
+        mapped = cupy.cuda.runtime.hostAllocMapped  # as cudaHostRegisterMapped
+        cupy.cuda.runtime.hostRegister(host.ctypes.data, host.nbytes, mapped)
+        self._host, self._unregister = host, cupy.cuda.runtime.hostUnregister
+
+    def __del__(self) -> None:
+        with suppress(Exception):  # of a device that has failed, or memory that was never registered
+            self._unregister(self._host.ctypes.data)
 
 
 @contextmanager
@@ -248,6 +261,12 @@ class CudaDevice(ThreadedDevice):
         outside = cupy.cuda.using_allocator(self._allocator)
         with cuda_errors(self.name), self._device, outside, nullcontext() if stream is None else stream:
             return self._allocated(lambda: cupy.empty(shape, dtype))
+
+    def mapped(self, host: NDArray[Any]) -> Any:
+        """Pinned host memory at the address that it has on the device, too."""
+        with cuda_errors(self.name), self._device:
+            memory = cupy.cuda.UnownedMemory(host.ctypes.data, host.nbytes, _Registered(host), self._device.id)
+            return cupy.ndarray(host.shape, host.dtype, cupy.cuda.MemoryPointer(memory, 0))
 
     def owned_by(self, array: Any, owner: object) -> Any:
         """An array in the same memory, which keeps an owner alive."""

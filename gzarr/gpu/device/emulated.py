@@ -192,6 +192,10 @@ class EmulatedDevice(ThreadedDevice):
         """An uninitialized array. It is the caller's, so it is not counted."""
         return self._made(self._allocated(lambda: allocated(shape, dtype)))
 
+    def mapped(self, host: NDArray[Any]) -> Any:
+        """The same memory."""
+        return self._made(host)
+
     def owned_by(self, array: Any, owner: object) -> Any:
         """An array in the same memory, which keeps an owner alive."""
         return self._made(owned_by(_host(array), owner))

@@ -142,6 +142,10 @@ class Device(Marker, Protocol):
         """
         ...
 
+    def mapped(self, host: NDArray[Any]) -> Array:
+        """Host memory, C-contiguous, as an array that kernels read, pinned while it lives. Raises: DeviceError."""
+        ...
+
     def owned_by(self, array: Array, owner: object) -> Array:
         """An array in the same memory, C-contiguous, which keeps an owner alive as long as any view of it lives."""
         ...

@@ -162,6 +162,23 @@ def test_batches_hold_while_a_busy_stream_has_yet_to_read_them(cuda: Any, tmp_pa
     assert name != "pool" or len(set(addresses)) < len(expected)
 
 
+def test_batches_of_the_host_are_uploaded_ahead(cuda: Any) -> None:
+    cupy, backend = cuda.cupy, cuda_backend(cuda)
+    array = gzarr.array(IMAGES, chunks=(16, 30, 33), device="cpu")
+    host = gzarr.Loader(array, BATCH, shuffle=True, transform=np.negative)
+    expected, found = [{"": batch.copy()} for batch in host], []
+    host.set_epoch(0)
+    with cupy.cuda.Stream(non_blocking=True) as stream:
+        for batch in host.prefetch_to(backend):  # type: ignore[arg-type]
+            one = cupy.zeros(1 << 12, "u1")
+            for _ in range(BUSY_TIMES):
+                cupy.zeros(1 << 12, "u1").data.copy_from_device_async(one.data, 1 << 12)
+            found.append(copied(cupy, {"": batch}))
+            del batch
+        stream.synchronize()
+    check(found, expected)
+
+
 def test_an_iteration_may_end_early_while_its_batches_are_read(cuda: Any, tmp_path: Path) -> None:
     cupy, way = cuda.cupy, WAYS["pool"]
     loader = loader_on(cuda, tmp_path, way)
@@ -274,3 +291,12 @@ def test_a_window_with_a_damaged_chunk_is_left_out(cuda: Any, tmp_path: Path) ->
     loader.set_epoch(0)
     good = [ids[(ids + STEPS <= 24) | (ids >= 32)] for ids in map(loader.batch_ids, range(len(loader)))]
     check(list(loader), [windows(loader, ids) for ids in good if ids.size])
+
+
+def test_samples_are_uploaded_out_of_memory_that_ranks_share(cuda: Any, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"share": "node", "rank": 0, "world_size": 1}
+    loader = loader_on(cuda, tmp_path, WAYS["pool"], **options)
+    expected = wanted_of(loader, WAYS["pool"])
+    check(list(loader), expected)
+    memory = loader._setup.reused[None]
+    assert memory.mapped("image", loader._setup.backend).data.ptr == memory.arrays["image"].ctypes.data

@@ -379,6 +379,14 @@ void *allocate(size_t nbytes, Kind kind) {
     return reinterpret_cast<void *>(start);
 }
 
+bool adopt(void *address, size_t nbytes) {
+    Lock lock(mutex);
+    uintptr_t start = uintptr_t(address);
+    if (start % PAGE != 0 || block_at(start) != nullptr) return false;
+    blocks[start] = {start, start + nbytes, current_device, Kind::registered};
+    return true;
+}
+
 bool release(void *address, Kind kind) {
     Lock lock(mutex);
     auto found = blocks.find(uintptr_t(address));
@@ -392,6 +400,10 @@ bool release(void *address, Kind kind) {
             add_fault("pinned memory is freed before a queued copy has used it");
             break;
         }
+    }
+    if (kind == Kind::registered) {
+        blocks.erase(found);
+        return true;
     }
     live[int(kind)] -= block.end - block.start;
     auto [base, size] = mappings[block.start];

@@ -47,7 +47,7 @@ struct Event {
     double seconds = 0;
 };
 
-enum class Kind { device, pinned };
+enum class Kind { device, pinned, registered };
 
 struct Block {
     uintptr_t start, end;
@@ -75,6 +75,8 @@ bool is_carrying_out();        // whether this is a stream's own thread
 
 void *allocate(size_t nbytes, Kind kind);  // nullptr if there is not enough
 bool release(void *address, Kind kind);
+// Notes that memory of the host is pinned. Returns: whether it begins at a page, and was not pinned before.
+bool adopt(void *address, size_t nbytes);
 bool find_block(const void *address, Block *found);
 size_t free_nbytes();
 size_t total_nbytes();

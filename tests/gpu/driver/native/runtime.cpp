@@ -159,6 +159,14 @@ cudaError_t cudaFreeHost(void *address) {
     CALL_ANYWAY;
     return release(address, Kind::pinned) ? cudaSuccess : cudaErrorInvalidValue;
 }
+cudaError_t cudaHostRegister(void *address, size_t nbytes, unsigned) {
+    CALL;
+    return adopt(address, nbytes) ? cudaSuccess : cudaErrorHostMemoryAlreadyRegistered;
+}
+cudaError_t cudaHostUnregister(void *address) {
+    CALL_ANYWAY;
+    return release(address, Kind::registered) ? cudaSuccess : cudaErrorHostMemoryNotRegistered;
+}
 cudaError_t cudaMemGetInfo(size_t *free, size_t *total) {
     CALL;
     *free = free_nbytes();

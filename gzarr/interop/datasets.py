@@ -1,0 +1,51 @@
+"""Samples of a `gzarr.Loader` as an `IterableDataset` of Hugging Face's `datasets`, with its ``map`` and ``filter``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gzarr.errors import MissingExtraError
+from gzarr.loader.loader import Loader
+
+try:
+    from datasets import Features, IterableDataset
+except ImportError as error:
+    raise MissingExtraError("gzarr.interop.datasets needs datasets of Hugging Face: pip install datasets") from error
+
+
+def dataset(loader: Loader, *, features: Features | None = None) -> IterableDataset:
+    """Return a loader as an `IterableDataset`, whose examples are the samples of its batches, in their order.
+
+    Shuffle, and divide among ranks, by the loader. A place within an epoch is the loader's: `datasets` would go through
+    all samples before it again.
+
+    Parameters
+    ----------
+    loader : Loader
+        The loader. Its batches are dicts of arrays; an array without a name becomes ``{"array": ...}``.
+    features : datasets.Features, optional
+        What examples consist of, if it cannot be told from the first ones.
+
+    Returns
+    -------
+    datasets.IterableDataset
+        The data set. Every iteration is another epoch.
+
+    Examples
+    --------
+    >>> import gzarr, numpy as np
+    >>> from gzarr.interop import datasets
+    >>> loader = gzarr.Loader({"x": gzarr.array(np.arange(6), chunks=2)}, batch_size=4)
+    >>> [example["x"].item() for example in datasets.dataset(loader).filter(lambda example: example["x"] % 2)]
+    [1, 3, 5]
+    """
+    return IterableDataset.from_generator(_examples, features, gen_kwargs={"loader": loader})
+
+
+def _examples(loader: Loader) -> Iterator[dict[str, Any]]:
+    for batch in loader:
+        named = batch if isinstance(batch, Mapping) else {"array": batch}
+        for number in range(len(next(iter(named.values())))):
+            # Copied: the memory of a batch would be held as long as one of its samples.
+            yield {name: values[number].copy() for name, values in named.items()}

@@ -1,0 +1,69 @@
+"""Loaders in the pipelines of Grain and of Hugging Face's datasets, with the same samples, places and orders."""
+
+from __future__ import annotations
+
+import doctest
+import json
+
+import numpy as np
+import pytest
+
+import gzarr
+
+IMAGES, LABELS = np.arange(64 * 12, dtype="f4").reshape(64, 12), np.arange(64)
+
+
+def make_loader():
+    arrays = {"image": gzarr.array(IMAGES, chunks=(4, 12)), "label": LABELS}
+    return gzarr.Loader(arrays, batch_size=8, shuffle=True)
+
+
+def test_grain_goes_on_where_it_stood():
+    pytest.importorskip("grain")
+    from gzarr.interop import grain
+
+    assert doctest.testmod(grain).failed == 0
+    expected = [batch["label"].tolist() for batch in make_loader()]
+    data = grain.dataset(make_loader()).map(lambda batch: batch["label"].tolist())
+    assert list(data) == expected
+    first = iter(grain.dataset(make_loader()).map(lambda batch: batch["label"].tolist()))
+    assert [next(first) for _ in range(3)] == expected[:3]
+    state = json.loads(json.dumps(first.get_state()))
+    again = iter(grain.dataset(make_loader()).map(lambda batch: batch["label"].tolist()))
+    again.set_state(state)
+    assert list(again) == expected[3:]
+
+
+def test_grain_reads_rows_of_a_batch_at_once(tmp_path):
+    pytest.importorskip("grain")
+    import grain.python
+
+    from gzarr.interop.grain import ArraySource
+
+    group = gzarr.open_group(tmp_path / "x.zarr", "w")
+    group.create_array("image", data=IMAGES, chunks=(4, 12))
+    source = ArraySource({"image": group["image"], "label": LABELS})
+    assert isinstance(source, grain.python.RandomAccessDataSource)
+    batches = list(grain.python.MapDataset.source(source).shuffle(seed=1).batch(16))
+    labels = np.concatenate([batch["label"] for batch in batches])
+    assert sorted(labels.tolist()) == LABELS.tolist()
+    assert labels.tolist() != LABELS.tolist()
+    np.testing.assert_array_equal(np.concatenate([batch["image"] for batch in batches]), IMAGES[labels])
+    sampler = grain.python.IndexSampler(64, grain.python.NoSharding(), shuffle=True, num_epochs=1, seed=0)
+    loaded = list(grain.python.DataLoader(data_source=source, sampler=sampler, worker_count=0))
+    assert sorted(int(row["label"]) for row in loaded) == LABELS.tolist()
+    with pytest.raises(ValueError, match="equally long"):
+        ArraySource({"image": group["image"], "label": LABELS[:3]})
+
+
+def test_datasets_have_the_samples_of_a_loader():
+    pytest.importorskip("datasets")
+    from gzarr.interop import datasets
+
+    assert doctest.testmod(datasets).failed == 0
+    expected = np.concatenate([batch["label"] for batch in make_loader()])
+    examples = list(datasets.dataset(make_loader()))
+    assert [int(example["label"]) for example in examples] == expected.tolist()
+    np.testing.assert_array_equal([example["image"] for example in examples], IMAGES[expected])
+    alone = datasets.dataset(gzarr.Loader(gzarr.array(LABELS, chunks=8), 16))
+    assert [int(example["array"]) for example in alone] == LABELS.tolist()
