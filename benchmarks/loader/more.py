@@ -5,7 +5,7 @@
 Contestants take turns; medians of epochs count. The first sample of a batch is compared with what was written.
 
 - **cache**: case A in a real S3 server (rclone) behind a line that delays every answer by 20 ms, in two epochs of one
-  process and one of another: with gzarr's `cache=`, with fsspec's ``filecache`` under the same loader, and by
+  process and one of another: with gzarr's `cache=`, with fsspec's ``simplecache`` under the same loader, and by
   insitubatch's cache.
 - **images**: 1,000 pictures of unequal shape in arrays of their own, random crops, shuffled.
 - **sparse**: rows of a CSR matrix as AnnData stores it, shuffled in blocks (annbatch's own case).
@@ -93,7 +93,7 @@ def measure_cache(cache: Cache, folder: Path) -> None:
     stored = sum(path.stat().st_size for path in cache.path(data.name).rglob("*") if path.is_file())
     print("\n| cache | epoch | bytes from S3 / stored | samples/s |\n|---|---|---:|---:|")
     with s3(cache.path("").parent) as line:
-        for name in ("none", "gzarr", "filecache", "insitubatch"):
+        for name in ("none", "gzarr", "simplecache", "insitubatch"):
             for epoch in ("1", "2", "1 of another process"):
                 if name == "none" and epoch != "1":
                     continue
@@ -150,8 +150,8 @@ def epochs_from_s3(name: str, endpoint: str, array: str, folder: Path) -> Callab
         dataset = InSituDataset(store, manifest, geometries, batch_size=BATCH, block_chunks=BATCH, **more)
         return lambda: sum(len(batch.sample_indices) for batch in dataset.train)
     options = {"key": KEY, "secret": SECRET, "client_kwargs": {"endpoint_url": endpoint, "region_name": "us-east-1"}}
-    if name == "filecache":
-        url, given = f"filecache::s3://group/{array}", {"s3": options, "filecache": {"cache_storage": str(folder)}}
+    if name == "simplecache":
+        url, given = f"simplecache::s3://group/{array}", {"s3": options, "simplecache": {"cache_storage": str(folder)}}
         opened = gzarr.open_array(url, "r", storage_options=given)
     else:
         cached = {"cache": folder} if name == "gzarr" else {}
