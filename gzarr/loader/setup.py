@@ -323,7 +323,8 @@ class Setup:
 
     def feeds(self, begun: Begun, first: int, turn: NodeTurn | None = None) -> list[Feed]:
         """Make the feeds of all arrays from one batch on."""
-        made = [self._feed(name, begun, first, turn) for name in self.arrays]
+        known: dict[Any, Indices] = {}
+        made = [self._feed(name, self.epoch_of(name, begun, first, known), begun, turn) for name in self.arrays]
         single, joined = self._watched()
         self.watch.check([*single, *[name for name in joined if name.rpartition("[")[0] not in self.rooms]])
         return made
@@ -339,14 +340,21 @@ class Setup:
                 self._readers[name] = make_reader(name, array, backend, size, padded=padded, skip=self.skip)
         return self._readers[name]
 
-    def epoch_of(self, name: str, begun: Begun, first: int) -> EpochPlan:
-        """What is wanted of an array from one batch on."""
+    def epoch_of(self, name: str, begun: Begun, first: int, known: dict[Any, Indices] | None = None) -> EpochPlan:
+        """What is wanted of an array from one batch on. known: the last samples that any array has asked for."""
         array, skipped, shared = self.arrays[name], first * self.batch_size, self.local if name in self.rooms else None
         order, share, samples = begun.order, begun.share, self.samples.at(self.seed, begun.epoch)
         joint = shared and joint_positions(share, shared.ranks, self.batch_size, skipped)
 
         def ids(lo: int, hi: int) -> Indices:
-            return order(joint(lo, hi) if joint else share.positions(skipped + lo, skipped + hi))
+            at = bool(joint), lo, hi
+            found = known.get(at) if known is not None else None
+            if found is None:
+                found = order(joint(lo, hi) if joint else share.positions(skipped + lo, skipped + hi))
+            if known is not None:
+                known.clear()
+                known[at] = found
+            return found
 
         def boxes(some: Indices) -> Indices:
             return samples.boxes(some, array.ndim)
@@ -358,14 +366,13 @@ class Setup:
         size_of_all = self.batch_size * sharers
         return EpochPlan(n * sharers, size_of_all, ids, boxes, size, grid, self._span(grid[0]), self.reader(name).cut)
 
-    def _feed(self, name: str, begun: Begun, first: int, turn: NodeTurn | None) -> Feed:
-        """Make the feed of an array from one batch on."""
+    def _feed(self, name: str, epoch: EpochPlan, begun: Begun, turn: NodeTurn | None) -> Feed:
+        """Make the feed of an array."""
         kept, room, dtype = self.kept.get(name), self.rooms.get(name), self.dtypes[name]
         shape, stored = tuple(self.arrays[name].shape), stored_dtype(self.arrays[name])
         reader, sample = self.reader(name) if kept is None else None, self.samples.shape(shape)
         box, pad = self.samples.box(shape), self.pads.get(name)
         source = FeedSource(name, self.backend, reader, kept, box, sample, stored, dtype, pad)
-        epoch = self.epoch_of(name, begun, first)
         held = self.reused.get(name)
         if held is None:
             held = self._hold(source, room, begun.stream)
