@@ -15,28 +15,13 @@ from gzarr.hierarchy.array import Array
 from gzarr.indexing.grid import Axis
 from gzarr.indexing.selection import Indices
 from gzarr.loader.arguments import check_functions, check_on_error, check_sampler, integer, parse_pads
-from gzarr.loader.arrays import (
-    JoinedArrays,
-    Reader,
-    grid_of,
-    make_reader,
-    nchunks_of,
-    stored_dtype,
-    watched,
-)
+from gzarr.loader.arrays import JoinedArrays, Reader, grid_of, make_reader, nchunks_of, stored_dtype, watched
 from gzarr.loader.feeds import DirectFeed, Feed, FeedMemory, FeedSource, KeptFeed, PoolFeed
 from gzarr.loader.joining import axis_of, join_arrays
 from gzarr.loader.leases import Leases
 from gzarr.loader.look_ahead import EpochPlan
 from gzarr.loader.node import NodeTurn, parse_share
-from gzarr.loader.order import (
-    Order,
-    Weighted,
-    is_repeatable,
-    make_order,
-    make_sampled,
-    parse_shuffle,
-)
+from gzarr.loader.order import Order, Weighted, is_repeatable, make_order, make_sampled, parse_shuffle
 from gzarr.loader.pool import Room, Want, batches_of_step, choose_kept, divide, parse_memory
 from gzarr.loader.ragged import Ragged
 from gzarr.loader.ranks import History, Share, is_within, make_share, parse_ranks
@@ -106,16 +91,15 @@ class Setup:
     """
 
     def __init__(self, given: Mapping[str, Any], part: Samples | None = None) -> None:
-        arrays, self.names = collect(given["arrays"])
-        arrays = through_cache(arrays, given["cache"], given["cache_nbytes"])
+        found, self.names = collect(given["arrays"])
+        arrays = through_cache(found, given["cache"], given["cache_nbytes"])
         self.backend = find_backend(arrays, given["device"])
         self.target = parse_target(given["prefetch_to"], self.backend)
         self.seed, self.shuffle = integer("seed", given["seed"]), parse_shuffle(given["shuffle"])
         self.arrays, samples, self._offsets, weighted = join_arrays(arrays, given, self.backend)
         self.samples = part or samples
-        self.batch_size = positive(given["batch_size"], "batch_size")
-        self.block_chunks = positive(given["block_chunks"], "block_chunks")
-        self.prefetch = positive(given["prefetch"], "prefetch")
+        counts = [positive(given[name], name) for name in ("batch_size", "block_chunks", "prefetch")]
+        self.batch_size, self.block_chunks, self.prefetch = counts
         self.rank, self.world_size = parse_ranks(given["rank"], given["world_size"])
         self.local = parse_share(given["share"], self.rank, self.world_size, self.backend.device)
         self._given, self._part = given, part
@@ -192,11 +176,8 @@ class Setup:
         wants = {name: self._want(array, self.dtypes[name]) for name, array in stored.items()}
         nbytes = {name: array.nbytes for name, array in stored.items()}
         rows = self.samples.kind in ("rows", "window")
-        may = {
-            name: nbytes[name]
-            for name, array in stored.items()
-            if isinstance(array, Array) or (rows and isinstance(array, JoinedArrays))
-        }
+        kinds = (Array, JoinedArrays) if rows else Array
+        may = {name: nbytes[name] for name, array in stored.items() if isinstance(array, kinds)}
         kept = set() if self.skip else choose_kept(may, wants, self.memory // n, self.batch_size)
         wants = {name: want for name, want in wants.items() if name not in kept}
         waits = any(
@@ -344,17 +325,15 @@ class Setup:
         """What is wanted of an array from one batch on. known: the last samples that any array has asked for."""
         array, skipped, shared = self.arrays[name], first * self.batch_size, self.local if name in self.rooms else None
         order, share, samples = begun.order, begun.share, self.samples.at(self.seed, begun.epoch)
+        known = {} if known is None else known
         joint = shared and joint_positions(share, shared.ranks, self.batch_size, skipped)
 
         def ids(lo: int, hi: int) -> Indices:
             at = bool(joint), lo, hi
-            found = known.get(at) if known is not None else None
-            if found is None:
-                found = order(joint(lo, hi) if joint else share.positions(skipped + lo, skipped + hi))
-            if known is not None:
+            if at not in known:
                 known.clear()
-                known[at] = found
-            return found
+                known[at] = order(joint(lo, hi) if joint else share.positions(skipped + lo, skipped + hi))
+            return known[at]
 
         def boxes(some: Indices) -> Indices:
             return samples.boxes(some, array.ndim)
