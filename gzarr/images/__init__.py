@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # what `__getattr__` finds
     from gzarr.images.acquisition.writer import ImageWriter
     from gzarr.images.create import create_image
+    from gzarr.images.filters.depths import depth_of
     from gzarr.images.filters.intensities import (
         equalize,
         find_threshold,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:  # what `__getattr__` finds
 _NAMES = {
     "acquisition.writer": "ImageWriter",
     "create": "create_image",
+    "filters.depths": "depth_of",
     "filters.overlap": "map_blocks map_overlap",
     "filters.reducing": "reduce_blocks",
     "image": "Image open_image",
@@ -82,6 +84,7 @@ __all__ = [
     "create_plate",
     "create_scene",
     "crop",
+    "depth_of",
     "deskew",
     "equalize",
     "find_threshold",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tracemalloc
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gzarr
-from gzarr.images import Image, build_pyramid, create_image, map_blocks, map_overlap, open_image
+from gzarr.images import Image, build_pyramid, create_image, depth_of, map_blocks, map_overlap, open_image
 
 ndi = pytest.importorskip("scipy.ndimage", reason="scipy is the oracle")
 DEVICES = ["cpu", "emulated"]
@@ -102,6 +103,39 @@ def test_inputs_differ_in_chunks_and_dtype(data: np.ndarray, device: str) -> Non
     out = map_overlap(mean_within, (z, mask), None, 1, "mirror", device=device, max_nbytes=2 * 10**6)
     expected = ndi.uniform_filter(np.where(data > 500, data, 0).astype("f8"), 3, mode="mirror")
     np.testing.assert_allclose(out.to("cpu")[...], expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("gaussian_filter", {"sigma": (0.5, 1, 2), "truncate": 3}),
+        ("gaussian_laplace", {"sigma": 1}),
+        ("median_filter", {"size": (1, 3, 4)}),
+        ("maximum_filter", {"footprint": np.ones((3, 1, 5)), "origin": (1, 0, -2)}),
+        ("grey_opening", {"size": 3}),
+        ("white_tophat", {"structure": np.zeros((3, 5, 1))}),
+        ("convolve", {"weights": np.arange(45.0).reshape(3, 3, 5)}),
+        ("binary_closing", {"iterations": 2}),
+        ("binary_dilation", {"iterations": 3, "structure": np.ones((3, 3, 1))}),
+        ("sobel", {}),
+    ],
+)
+def test_depths_of_known_filters_are_enough(data: np.ndarray, name: str, given: dict[str, Any]) -> None:
+    values = data > 900 if name.startswith("binary") else data.astype("i4")
+    func = partial(getattr(ndi, name), **given)
+    depth = depth_of(func)
+    out = map_overlap(func, gzarr.array(values, chunks=(5, 6, 7)), None, depth, "mirror", block=(5, 6, 7))
+    inner = tuple(slice(n, -n or None) for n in np.broadcast_to(depth, 3))  # some filters have no mode
+    np.testing.assert_array_equal(out[...][inner], func(values)[inner])
+
+
+def test_depths_that_are_not_known_are_refused() -> None:
+    with pytest.raises(ValueError, match="fourier_gaussian is not known"):
+        depth_of(ndi.fourier_gaussian, sigma=1)
+    with pytest.raises(ValueError, match="said by sigma"):
+        depth_of(ndi.gaussian_filter)
+    with pytest.raises(ValueError, match="arbitrarily far"):
+        depth_of(ndi.binary_dilation, iterations=0)
 
 
 def test_inputs_broadcast_and_levels_are_repeated(data: np.ndarray, device: str) -> None:
