@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gzarr
-from gzarr.errors import ContainsArrayError, ContainsGroupError, ContainsNodeError, MetadataError, ReadOnlyError
+from gzarr.errors import ContainsArrayError, ContainsGroupError, ContainsNodeError, MetadataError
 
 # -- paths -------------------------------------------------------------------------------------------------------
 
@@ -136,18 +136,6 @@ def test_equality_and_repr(root):
     assert root != 3
     assert hash(root) == hash(gzarr.open(root.store))
     assert repr(root["foo"]) == f"<Group {root.store}/foo>"
-
-
-def test_read_only(root):
-    g = gzarr.open_group(root.store, mode="r")
-    assert g.read_only
-    assert g["foo"].read_only
-    assert g["a"].read_only
-    with pytest.raises(ReadOnlyError, match="read-only"):
-        g["foo"].create_group("x")
-    with pytest.raises(ReadOnlyError):
-        g["a"] = np.arange(3)
-    assert root["a"].shape == (4, 6)
 
 
 def test_a_deep_tree():

@@ -52,17 +52,6 @@ def test_groups(tmp_path):
 
 
 @pytest.mark.usefixtures("zarr_format")
-def test_zip(tmp_path):
-    gzarr.save(tmp_path / "x.zip", np.arange(3))
-    z = gzarr.open(tmp_path / "x.zip", mode="r")
-    found = again(z)
-    assert found[:].tolist() == [0, 1, 2]
-    assert found.read_only
-    for node in (z, found):
-        node.store.close()
-
-
-@pytest.mark.usefixtures("zarr_format")
 def test_options_and_views_survive():
     z = gzarr.array(np.arange(10, dtype="i4"), chunks=3, write_empty_chunks=True)
     assert again(z).write_empty_chunks

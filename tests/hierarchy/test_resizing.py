@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import gzarr
-from gzarr.errors import MetadataError, ReadOnlyError, SelectionError
+from gzarr.errors import MetadataError, SelectionError
 from gzarr.storage import CountingStore, WrapperStore
 from gzarr.storage.wrappers import ForwardedConditional
 from gzarr.tensors import to_host
@@ -186,14 +186,6 @@ def test_bad_appends_change_nothing(make, data, axis, error, message):
     assert dict(z.store) == before
     assert z.shape == (7, 10)
     assert gzarr.open(z.store).shape == (7, 10)
-
-
-def test_read_only(make):
-    z = gzarr.open(make(DATA).store, mode="r")
-    for change in (lambda: z.resize(1, 1), lambda: z.append(DATA), lambda: setattr(z, "shape", (1, 1))):
-        with pytest.raises(ReadOnlyError):
-            change()
-    assert np.array_equal(z[:], DATA)
 
 
 def test_resizing_keeps_everything_else():

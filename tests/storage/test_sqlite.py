@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import pickle
 import sqlite3
 import subprocess
@@ -20,7 +19,6 @@ import gzarr
 from gzarr.errors import ReadOnlyError, StoreError
 from gzarr.storage import NestedDirectoryStore, SQLiteStore, TempStore, sqlite
 from tests.support.interrupts import interrupted
-from tests.support.processes import run_in_child
 
 
 def test_arrays_last_in_the_file(tmp_path: Path) -> None:
@@ -83,20 +81,6 @@ def test_several_processes_write_at_once(tmp_path: Path) -> None:
     with SQLiteStore(path) as store:
         assert len(store) == 3 * 40 + 1
         assert len(set(store["shared"])) == 1
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-def test_a_store_works_after_a_fork(tmp_path: Path) -> None:
-    store = SQLiteStore(tmp_path / "data")
-    store["a"] = b"1"
-
-    def use() -> None:
-        assert store["a"] == b"1"
-        store["b"] = b"2"
-
-    run_in_child(use)
-    assert (store["a"], store["b"]) == (b"1", b"2")
-    store.close()
 
 
 def test_an_interrupt_anywhere_loses_no_lock_and_leaves_no_transaction(tmp_path: Path) -> None:
