@@ -13,22 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gzarr.advising.advice import (
-    CHECKSUMS,
-    Advice,
-    Finding,
-    Gain,
-    GroupAdvice,
-    as_number,
-    chain_keywords,
-    compressors_of,
-    host_steps,
-    is_shuffled,
-    on_device,
-    specs_of,
-    streams_of,
-    with_compressor,
-)
+from gzarr.advising import advice
 from gzarr.api.open import open as open_node
 from gzarr.chunk_io.prepare import find_shardings
 from gzarr.codecs.chain import complete, prepare
@@ -58,7 +43,9 @@ _INDEX_ENTRY_NBYTES = 16
 _SHUFFLE_GAIN = 1.25
 
 
-def advise(what: Any, access: AccessPattern = "volume", *, path: str | None = None) -> Advice | GroupAdvice:
+def advise(
+    what: Any, access: AccessPattern = "volume", *, path: str | None = None
+) -> advice.Advice | advice.GroupAdvice:
     """Say how an array, or every array of a group, is best stored for a GPU to read it, and what that should gain.
 
     This looks at metadata and a few chunks. It lists nothing, needs no GPU, and changes nothing.
@@ -104,7 +91,7 @@ def advise(what: Any, access: AccessPattern = "volume", *, path: str | None = No
         what = open_node(what, mode="r", path=path)
     if isinstance(what, Group):
         arrays = {name: node for name, node in what.members(None) if isinstance(node, Array)}
-        return GroupAdvice({name: _advise(array, access, name) for name, array in arrays.items()}, what)
+        return advice.GroupAdvice({name: _advise(array, access, name) for name, array in arrays.items()}, what)
     return _advise(what, access, what.path or str(what.store_path))
 
 
@@ -214,38 +201,38 @@ def _first_shape(grid: Grid) -> tuple[int, ...]:
     return chunk_shape(grid, (0,) * len(grid))
 
 
-def _advise(array: Array, access: AccessPattern, name: str) -> Advice:
+def _advise(array: Array, access: AccessPattern, name: str) -> advice.Advice:
     meta = array.metadata
-    specs = specs_of(meta)
+    specs = advice.specs_of(meta)
     chunk = ArrayRepr(meta.data_type.dtype, _first_shape(meta.chunk_grid), meta.fill_value)
     size = human_size(math.prod(chunk.shape) * chunk.dtype.itemsize)
     sharded = "" if array.shards is None else f" in shards {array.shards}"
     codecs = ", ".join(spec.name for spec in specs)
     summary = f"{array.dtype} {array.shape}, chunks {array.chunks} of {size} bytes{sharded}, {codecs}"
-    only: Finding | None = None
+    only: advice.Finding | None = None
     if not is_for_gpu(chunk.dtype):
-        only = Finding("dtype", f"no GPU has {array.dtype}: the host reads the array in any layout")
+        only = advice.Finding("dtype", f"no GPU has {array.dtype}: the host reads the array in any layout")
     elif array.size == 0:
-        only = Finding("data", "the array is empty")
+        only = advice.Finding("data", "the array is empty")
     else:
         try:
             findings, changes, gains = _judge(array, access, specs, chunk)
-            return Advice(name, summary, access, findings, changes, gains, array)
+            return advice.Advice(name, summary, access, findings, changes, gains, array)
         except (UnknownCodecError, MissingExtraError) as error:
-            only = Finding("codec", str(error))
-    return Advice(name, summary, access, (only,), {}, {}, array)
+            only = advice.Finding("codec", str(error))
+    return advice.Advice(name, summary, access, (only,), {}, {}, array)
 
 
 def _judge(
     array: Array, access: AccessPattern, specs: tuple[CodecSpec, ...], chunk: ArrayRepr
-) -> tuple[tuple[Finding, ...], dict[str, Any], dict[str, Gain]]:
+) -> tuple[tuple[advice.Finding, ...], dict[str, Any], dict[str, advice.Gain]]:
     """What is wrong with an array, what to change, and what that should gain."""
     meta, shardings = array.metadata, find_shardings(array.metadata.codecs, array.ndim)[0]
-    on_host = host_steps(specs, chunk)
+    on_host = advice.host_steps(specs, chunk)
     regions = _regions(array, choose_chunks(array.shape, chunk.dtype.itemsize, access=access, sharded=True))
     chain, findings = _judge_chain(specs, chunk, regions)
     nbytes = math.prod(chunk.shape) * chunk.dtype.itemsize
-    now = _Candidate({}, meta.chunk_grid, meta.grid, nbytes, 0.0 if on_host else streams_of(specs, nbytes))
+    now = _Candidate({}, meta.chunk_grid, meta.grid, nbytes, 0.0 if on_host else advice.streams_of(specs, nbytes))
     around = [spec.name for sharding in shardings for spec in sharding.wrap]
     candidates = _candidates(array, access, chain, rewraps=bool(around))
     reads = _probes(access, array.shape)
@@ -253,45 +240,45 @@ def _judge(
     findings += _judge_geometry(now, best, candidates, reads)
     if around:
         text = f"{', '.join(around)} around shards: every shard is fetched and decoded whole"
-        findings.append(Finding("shards", text, "leave it out"))
+        findings.append(advice.Finding("shards", text, "leave it out"))
     changes = dict(best.changes)
     if chain is not specs or (changes and len(shardings) > 1):
         # copies support neither shards in shards nor codecs around them
         kept = {"chunks": chunk.shape, "shards": meta.object_shape} if shardings else {}
-        changes = {**kept, **changes, **chain_keywords(meta, chain)}
-    gains: dict[str, Gain] = {}
+        changes = {**kept, **changes, **advice.chain_keywords(meta, chain)}
+    gains: dict[str, advice.Gain] = {}
     if changes:
-        gains = {m.name: Gain(m.text, _worst(m, now, reads), _worst(m, best, reads)) for m in _MEASURES}
-        steps = len(on_host) + len(around), len(host_steps(chain, chunk))
-        gains["host_steps"] = Gain("steps of the chain on the host", *steps)
+        gains = {m.name: advice.Gain(m.text, _worst(m, now, reads), _worst(m, best, reads)) for m in _MEASURES}
+        steps = len(on_host) + len(around), len(advice.host_steps(chain, chunk))
+        gains["host_steps"] = advice.Gain("steps of the chain on the host", *steps)
         present = _regions(array, chunk.shape)
         if regions and present:
             ratios = (_ratio(specs, present, meta.fill_value), _ratio(chain, regions, meta.fill_value))
-            gains["stored_nbytes"] = Gain("stored bytes in all", *(ratio * array.nbytes for ratio in ratios))
+            gains["stored_nbytes"] = advice.Gain("stored bytes in all", *(ratio * array.nbytes for ratio in ratios))
     return tuple(findings), changes, gains
 
 
 def _judge_chain(
     specs: tuple[CodecSpec, ...], chunk: ArrayRepr, regions: Sequence[NDArray[Any]]
-) -> tuple[tuple[CodecSpec, ...], list[Finding]]:
+) -> tuple[tuple[CodecSpec, ...], list[advice.Finding]]:
     """The chain to use, and findings on the present one."""
     chain, findings = specs, []
-    on_host = host_steps(specs, chunk)
+    on_host = advice.host_steps(specs, chunk)
     if on_host:
-        chain = on_device(specs, chunk)
+        chain = advice.on_device(specs, chunk)
         for step in on_host:
             about = "filters" if step.spec.kind == "array_array" else "codec"
             change = None if step.spec in chain else "leave it out" if about == "filters" else "replace it"
-            findings.append(Finding(about, f"{step.spec.name} runs on the host: {step.why}", change))
-    elif chunk.dtype.itemsize > 1 and compressors_of(specs) and not is_shuffled(specs) and regions:
-        shuffled = with_compressor(specs)
+            findings.append(advice.Finding(about, f"{step.spec.name} runs on the host: {step.why}", change))
+    elif chunk.dtype.itemsize > 1 and advice.compressors_of(specs) and not advice.is_shuffled(specs) and regions:
+        shuffled = advice.with_compressor(specs)
         gain = _ratio(specs, regions, chunk.fill_value) / max(_ratio(shuffled, regions, chunk.fill_value), 1e-9)
         if gain > _SHUFFLE_GAIN:
             text = f"bytes are not shuffled; Blosc with lz4 and a shuffle would store {100 / gain:.2g} % as many"
-            findings.append(Finding("shuffle", text, "shuffle them"))
+            findings.append(advice.Finding("shuffle", text, "shuffle them"))
             chain = shuffled
-    if not any(spec.name in CHECKSUMS for spec in chain) and compressors_of(chain):
-        findings.append(Finding("checksum", "no codec verifies chunks; crc32c would, also on a GPU"))
+    if not any(spec.name in advice.CHECKSUMS for spec in chain) and advice.compressors_of(chain):
+        findings.append(advice.Finding("checksum", "no codec verifies chunks; crc32c would, also on a GPU"))
     return chain, findings
 
 
@@ -302,7 +289,7 @@ def _candidates(
     meta, itemsize = array.metadata, max(array.metadata.data_type.dtype.itemsize, 1)
     chunks, shards = _first_shape(meta.chunk_grid), None if meta.sharding is None else meta.object_shape
     nbytes, same = math.prod(chunks) * itemsize, {"chunks": chunks, "shards": shards} if rewraps else {}
-    present = _Candidate(same, meta.chunk_grid, meta.grid, nbytes, streams_of(chain, nbytes))
+    present = _Candidate(same, meta.chunk_grid, meta.grid, nbytes, advice.streams_of(chain, nbytes))
     candidates, has_shards = [present], meta.zarr_format == 3
     if has_shards and shards is None and is_regular(meta.grid):
         joined = choose_shards(array.shape, chunks, itemsize)
@@ -321,7 +308,7 @@ def _shaped(array: Array, changes: dict[str, Any], chain: tuple[CodecSpec, ...])
     objects, inner = parse_grid(changes["chunks"], changes.get("shards"), array.shape, itemsize)
     grid = objects if inner is None else tuple(axis.subdivided(n) for axis, n in zip(objects, inner, strict=True))
     nbytes = math.prod(changes["chunks"]) * itemsize
-    return _Candidate(changes, grid, objects, nbytes, streams_of(chain, nbytes))
+    return _Candidate(changes, grid, objects, nbytes, advice.streams_of(chain, nbytes))
 
 
 def _worst(measure: _Measure, candidate: _Candidate, reads: Sequence[_Probe]) -> float:
@@ -340,7 +327,7 @@ def _problems(candidate: _Candidate, candidates: Sequence[_Candidate], reads: Se
 
 def _judge_geometry(
     now: _Candidate, best: _Candidate, candidates: Sequence[_Candidate], reads: Sequence[_Probe]
-) -> list[Finding]:
+) -> list[advice.Finding]:
     """The problems of the present storage that the best candidate does not have."""
     if not best.changes:
         return []
@@ -348,11 +335,11 @@ def _judge_geometry(
     for measure in _problems(now, [now, *candidates], reads):
         if measure not in left:
             worst = max(reads, key=lambda read: measure.of(now, read))
-            value, possible = (as_number(one) for one in (measure.of(now, worst), _worst(measure, best, reads)))
+            value, possible = (advice.as_number(one) for one in (measure.of(now, worst), _worst(measure, best, reads)))
             numbers = f"{value} {measure.text} ({possible} possible)"
             is_joined = measure.about == "shards" and best.changes.get("shards")
             change = "put them into shards" if is_joined else "change the chunks"
-            findings.append(Finding(measure.about, f"{worst.name}: {numbers}", change))
+            findings.append(advice.Finding(measure.about, f"{worst.name}: {numbers}", change))
     return findings
 
 

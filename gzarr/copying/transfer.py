@@ -14,29 +14,9 @@ from typing import Any, Unpack
 
 from gzarr.api.open import open as open_node
 from gzarr.backend import Backend
-from gzarr.copying import sources
+from gzarr.copying import planning, sources
 from gzarr.copying.arrays import BUDGET_NBYTES
-from gzarr.copying.planning import (
-    CopyKeywords,
-    IfExists,
-    Job,
-    Settings,
-    UnfinishedMark,
-    array_blocks,
-    axis_names,
-    begin_array,
-    check_copy,
-    check_names,
-    close_array,
-    format_of,
-    note_failure,
-    plan,
-    read_mark,
-    remove_mark,
-    reported,
-    run_of,
-    write_mark,
-)
+from gzarr.copying.planning import CopyKeywords
 from gzarr.copying.report import TransferReport
 from gzarr.copying.sources import SourceTree
 from gzarr.copying.stores import opened
@@ -64,7 +44,7 @@ def transfer(
     dest: Any,
     *,
     path: str | None = None,
-    if_exists: IfExists = "raise",
+    if_exists: planning.IfExists = "raise",
     dry_run: bool = False,
     resume: Resume = False,
     progress: ProgressLike = None,
@@ -141,8 +121,8 @@ def transfer(
     (50,)
     """
     for given in (keywords, *(each or {}).values()):
-        check_copy(given, CopyKeywords, transfer)
-    settings = Settings(if_exists, dry_run, resume, progress, budget_nbytes, on, parse_part(part))
+        planning.check_copy(given, CopyKeywords, transfer)
+    settings = planning.Settings(if_exists, dry_run, resume, progress, budget_nbytes, on, parse_part(part))
     if not isinstance(source, (Array, Group)) and not hasattr(source, "shape"):
         source = open_node(source, mode="r")
     if device is not None and isinstance(source, (Array, Group)):
@@ -198,7 +178,7 @@ def transfer_tree(
     store: Store,
     path: str,
     opened_with: OpenedWith,
-    settings: Settings,
+    settings: planning.Settings,
     keywords: Mapping[str, Any],
     each: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> TransferReport:
@@ -206,14 +186,16 @@ def transfer_tree(
     if settings.part is not None:
         check_parts(store)
     zarr_format, jobs = _plan_tree(tree, store, path, opened_with, settings, keywords, each or {})
-    run_is = run_of(tree, jobs, settings.resume)
+    run_is = planning.run_of(tree, jobs, settings.resume)
     unfinished = _check_room(store, path, settings, run_is)
-    resuming, mark = unfinished is not None, unfinished or UnfinishedMark(tree.name, run_is.to_json())
+    resuming, mark = unfinished is not None, unfinished or planning.UnfinishedMark(tree.name, run_is.to_json())
     if not settings.dry_run:
         store.check_metadata_writable()
     complete = _complete_arrays(store, jobs, settings, resuming=resuming)
     todo = [job for job in jobs if job.path not in complete]
-    report = TransferReport(tuple(map(reported, todo)), len(tree.groups), len(complete), dry_run=settings.dry_run)
+    report = TransferReport(
+        tuple(map(planning.reported, todo)), len(tree.groups), len(complete), dry_run=settings.dry_run
+    )
     if settings.dry_run or (settings.resume and not todo and not resuming):
         return report
     if complete and settings.resume and not resuming and settings.if_exists == "raise":
@@ -222,10 +204,12 @@ def transfer_tree(
             f"not known of what they are copies; keep them with {SKIP}, or copy with {REPLACE}"
         )
     left = _Left()
-    with _explained(store, path, settings, lambda error: note_failure(store, path, mark, error, tree.files), left):
+    with _explained(
+        store, path, settings, lambda error: planning.note_failure(store, path, mark, error, tree.files), left
+    ):
         if not resuming:
             _begin(store, path, settings, zarr_format)
-            write_mark(store, path, mark)
+            planning.write_mark(store, path, mark)
         left.has_begun = True
         for name in tree.groups:
             _check_group(store, join_path(path, name))
@@ -238,7 +222,7 @@ def transfer_tree(
             plan_of_job.close()
         for name, attributes in tree.groups.items():
             _write_group(store, join_path(path, name), attributes, zarr_format)
-        remove_mark(store, path)
+        planning.remove_mark(store, path)
     return replace(report, run=ran)
 
 
@@ -247,29 +231,33 @@ def _plan_tree(
     store: Store,
     path: str,
     opened_with: OpenedWith,
-    settings: Settings,
+    settings: planning.Settings,
     keywords: Mapping[str, Any],
     each: Mapping[str, Mapping[str, Any]],
-) -> tuple[ZarrFormat, list[Job]]:
+) -> tuple[ZarrFormat, list[planning.Job]]:
     """The format of a copy, and a job for every array. Raises CopyError, MetadataError, TypeError."""
     unknown = sorted(each.keys() - tree.arrays.keys())
     if unknown:
         names = ", ".join(name for name in tree.arrays if name) or "none, or is one itself: leave out each="
         raise CopyError(f"each={unknown[0]!r}: {tree.name} has no such array; it has {names}")
-    check_names(keywords, [name for source in tree.arrays.values() for name in axis_names(source)], tree.name)
+    planning.check_names(
+        keywords, [name for source in tree.arrays.values() for name in planning.axis_names(source)], tree.name
+    )
     for name, given in each.items():
-        check_names(given, axis_names(tree.arrays[name]), tree.arrays[name].name)
-    zarr_format = format_of(tree, store, path, keywords)
+        planning.check_names(given, planning.axis_names(tree.arrays[name]), tree.arrays[name].name)
+    zarr_format = planning.format_of(tree, store, path, keywords)
     keywords = {**keywords, "zarr_format": zarr_format}
     return zarr_format, [
-        plan(source, join_path(path, name), opened_with, settings.budget_nbytes, {**keywords, **each.get(name, {})})
+        planning.plan(
+            source, join_path(path, name), opened_with, settings.budget_nbytes, {**keywords, **each.get(name, {})}
+        )
         for name, source in tree.arrays.items()
     ]
 
 
-def _check_room(store: Store, path: str, settings: Settings, run: Run) -> UnfinishedMark | None:
+def _check_room(store: Store, path: str, settings: planning.Settings, run: Run) -> planning.UnfinishedMark | None:
     """The interrupted copy that is resumed. Raises CopyError if something is in the way."""
-    unfinished = read_mark(store, path)
+    unfinished = planning.read_mark(store, path)
     where = join_path(str(store), path)
     if unfinished is not None and settings.resume:
         found = run.differences(unfinished.run, unfinished.failed)
@@ -292,7 +280,9 @@ def _check_room(store: Store, path: str, settings: Settings, run: Run) -> Unfini
     return None
 
 
-def _complete_arrays(store: Store, jobs: list[Job], settings: Settings, *, resuming: bool) -> set[str]:
+def _complete_arrays(
+    store: Store, jobs: list[planning.Job], settings: planning.Settings, *, resuming: bool
+) -> set[str]:
     """Paths of the arrays that need not be copied. Raises CopyError if something else is in their place."""
     if not resuming and not settings.resume and settings.if_exists != "skip":
         return set()
@@ -310,10 +300,10 @@ def _complete_arrays(store: Store, jobs: list[Job], settings: Settings, *, resum
     return complete
 
 
-def _begin(store: Store, path: str, settings: Settings, zarr_format: ZarrFormat) -> None:
+def _begin(store: Store, path: str, settings: planning.Settings, zarr_format: ZarrFormat) -> None:
     """Make room at the destination, and the groups above it."""
     if settings.if_exists == "replace":
-        if read_mark(store, path) is not None:
+        if planning.read_mark(store, path) is not None:
             delete_node(store, path)  # an unfinished copy, which has no metadata yet
         create.make_room(store, path, overwrite=True, zarr_format=zarr_format)
     elif read_node(store.live(), path) is None:
@@ -346,24 +336,30 @@ class _Left:
 
 
 def _blocks_of(
-    store: Store, job: Job, opened_with: OpenedWith, left: _Left, settings: Settings, *, resuming: bool
+    store: Store,
+    job: planning.Job,
+    opened_with: OpenedWith,
+    left: _Left,
+    settings: planning.Settings,
+    *,
+    resuming: bool,
 ) -> BlockPlan:
     def begin() -> None:
         left.current = job.path
         if settings.part is None:
-            begin_array(store, job, resuming=resuming)
+            planning.begin_array(store, job, resuming=resuming)
 
     def close() -> None:
-        close_array(store, job)
+        planning.close_array(store, job)
         left.n_complete += 1
 
     resuming = resuming or settings.part is not None
-    return array_blocks(store, job, opened_with, resuming=resuming, begin=begin, close=close)
+    return planning.array_blocks(store, job, opened_with, resuming=resuming, begin=begin, close=close)
 
 
 @contextmanager
 def _explained(
-    store: Store, path: str, settings: Settings, note: Callable[[Exception], None], left: _Left
+    store: Store, path: str, settings: planning.Settings, note: Callable[[Exception], None], left: _Left
 ) -> Iterator[None]:
     """Turn failures into errors that say what has been written and how to go on. note: is told of them."""
     try:
@@ -378,7 +374,7 @@ def _explained(
         raise
 
 
-def _what_is_left(store: Store, path: str, left: _Left, settings: Settings, error: BaseException) -> str:
+def _what_is_left(store: Store, path: str, left: _Left, settings: planning.Settings, error: BaseException) -> str:
     where = join_path(str(store), path)
     reason = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error) or type(error).__name__
     if not left.has_begun:

@@ -13,18 +13,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, Unpack
 
-from gzarr.copying import hdf5, sources
+from gzarr.copying import hdf5, planning, sources
 from gzarr.copying.arrays import BUDGET_NBYTES, copy_regions, decoding_route
-from gzarr.copying.planning import (
-    CopyKeywords,
-    CopyMemberKeywords,
-    array_blocks,
-    begin_array,
-    check_copy,
-    close_array,
-    delete_objects,
-    plan,
-)
+from gzarr.copying.planning import CopyMemberKeywords
 from gzarr.copying.sources import Source, check_name, regular_grid
 from gzarr.copying.stores import Counts, Log, log_lines, summary
 from gzarr.copying.transfer import check_apart
@@ -176,7 +167,7 @@ def _walked(
 ) -> tuple[int, int, int]:
     """Check, make a dry run, then carry the copy out."""
     if isinstance(dest, Group):
-        check_copy(options.create_kws, CopyKeywords, copy_all)
+        planning.check_copy(options.create_kws, planning.CopyKeywords, copy_all)
     _check(source, dest, options)
     with log_lines(log) as write_line:
         if not options.dry_run:
@@ -295,15 +286,15 @@ def _to_zarr(source: Source, dest: Group, name: str, options: _Zarr2Options) -> 
         where = f"{dest.store_path} has format {dest.zarr_format}"
         raise CopyError(f"{where} and cannot contain zarr_format={asked!r}; leave it out")
     keywords = {**options.create_kws, "zarr_format": dest.metadata.zarr_format}
-    job = plan(source, join_path(dest.path, normalize_path(name)), dest.opened_with, BUDGET_NBYTES, keywords)
+    job = planning.plan(source, join_path(dest.path, normalize_path(name)), dest.opened_with, BUDGET_NBYTES, keywords)
     make_room(dest.store, job.path, overwrite=False, zarr_format=dest.metadata.zarr_format)
     try:
-        begin_array(dest.store, job)
-        run([array_blocks(dest.store, job, dest.opened_with)])
-        close_array(dest.store, job)
+        planning.begin_array(dest.store, job)
+        run([planning.array_blocks(dest.store, job, dest.opened_with)])
+        planning.close_array(dest.store, job)
     except BaseException:
         with suppress(GzarrError, OSError):  # the error that stopped the copy matters more
-            delete_objects(dest.store, job)
+            planning.delete_objects(dest.store, job)
         raise
     return math.prod(job.meta.shape) * job.meta.data_type.dtype.itemsize
 

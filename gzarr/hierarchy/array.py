@@ -22,15 +22,7 @@ from gzarr.config import config
 from gzarr.display.info import PlacementReport, Report
 from gzarr.display.progress import ProgressLike
 from gzarr.errors import ArrayNotFoundError, GzarrError, MissingExtraError, UnknownCodecError
-from gzarr.hierarchy.array_info import (
-    array_page,
-    array_report,
-    chunk_lengths,
-    digest_of,
-    n_initialized,
-    only_compressor,
-    shown_codecs,
-)
+from gzarr.hierarchy import array_info, selecting
 from gzarr.hierarchy.array_views import casting_dtype, view_metadata
 from gzarr.hierarchy.asynchronous import AsyncArray, take_over, unwrapped
 from gzarr.hierarchy.keywords import ConstructorKeywords, DeviceKeywords
@@ -40,15 +32,6 @@ from gzarr.hierarchy.options import ArrayConfig, given_config
 from gzarr.hierarchy.reaching import reach_existing, split_positional
 from gzarr.hierarchy.region_writing import RegionWriter, regions_of
 from gzarr.hierarchy.resizing import append_to, resize_array
-from gzarr.hierarchy.selecting import (
-    Accessor,
-    blocks_selected,
-    host_copy,
-    iterate_rows,
-    read_selection,
-    rows_between,
-    write_selection,
-)
 from gzarr.hierarchy.threads import run_in_thread
 from gzarr.indexing.chunking import parse_shape
 from gzarr.indexing.grid import nchunks
@@ -258,7 +241,7 @@ class Array(Node[ArrayMeta]):
         >>> gzarr.zeros((5, 4), chunks=(2, 4)).chunk_sizes
         ((2, 2, 1), (4,))
         """
-        return chunk_lengths(self.metadata.chunk_grid)
+        return array_info.chunk_lengths(self.metadata.chunk_grid)
 
     @property
     def read_chunk_sizes(self) -> tuple[tuple[int, ...], ...]:
@@ -268,7 +251,7 @@ class Array(Node[ArrayMeta]):
     @property
     def write_chunk_sizes(self) -> tuple[tuple[int, ...], ...]:
         """Lengths along every axis of what is stored as one object, within the array: of shards, or of chunks."""
-        return chunk_lengths(self.metadata.grid)
+        return array_info.chunk_lengths(self.metadata.grid)
 
     @property
     def shards(self) -> tuple[int, ...] | None:
@@ -299,7 +282,7 @@ class Array(Node[ArrayMeta]):
     @property
     def filters(self) -> Any:
         """Codecs between the array and its bytes: numcodecs objects or None in v2, a tuple of specs in v3."""
-        return shown_codecs(self.metadata)[0]
+        return array_info.shown_codecs(self.metadata)[0]
 
     @property
     def serializer(self) -> CodecSpec | None:
@@ -309,7 +292,7 @@ class Array(Node[ArrayMeta]):
     @property
     def compressors(self) -> tuple[Any, ...]:
         """Codecs from bytes to bytes: numcodecs objects in v2, specs in v3."""
-        compressors: tuple[Any, ...] = shown_codecs(self.metadata)[1]
+        compressors: tuple[Any, ...] = array_info.shown_codecs(self.metadata)[1]
         return compressors
 
     @property
@@ -319,7 +302,7 @@ class Array(Node[ArrayMeta]):
         In v3 it may also be a codec that turns the array into bytes by itself, as image codecs do. TypeError is raised
         if the array has several compressors.
         """
-        return only_compressor(self)
+        return array_info.only_compressor(self)
 
     @property
     def nbytes_stored(self) -> int:
@@ -329,7 +312,7 @@ class Array(Node[ArrayMeta]):
     @property
     def nchunks_initialized(self) -> int:
         """Number of chunks that are stored. In a sharded array the index of every shard is read."""
-        return n_initialized(self)
+        return array_info.n_initialized(self)
 
     @property
     def placement(self) -> PlacementReport:
@@ -353,7 +336,7 @@ class Array(Node[ArrayMeta]):
         >>> gzarr.zeros((200, 100), dtype="i4").info.items[2:4]
         (('Data type', 'int32'), ('Shape', '(200, 100)'))
         """
-        return array_report(self)
+        return array_info.array_report(self)
 
     def info_complete(self) -> Report:
         """Return `info`, as zarr-python's method of this name does."""
@@ -420,7 +403,7 @@ class Array(Node[ArrayMeta]):
         if read is not None:
             return read
         key, fields = split_fields(key)
-        return read_selection(self, normalize(key, self.metadata.shape), fields, is_whole=key is ...)
+        return selecting.read_selection(self, normalize(key, self.metadata.shape), fields, is_whole=key is ...)
 
     async def aread(self, selection: Any = ...) -> AnyArray:
         """Read a selection on a thread, so that many reads wait for a store at once.
@@ -476,7 +459,7 @@ class Array(Node[ArrayMeta]):
         array([4, 5])
         """
         is_whole = selection is ... and fields is None
-        return read_selection(self, normalize_basic(selection, self.shape), fields, out, is_whole=is_whole)
+        return selecting.read_selection(self, normalize_basic(selection, self.shape), fields, out, is_whole=is_whole)
 
     def get_orthogonal_selection(
         self, selection: Any, *, out: AnyArray = None, fields: Fields = None, prototype: Any = None
@@ -507,7 +490,7 @@ class Array(Node[ArrayMeta]):
         array([[ 1,  3],
                [ 9, 11]])
         """
-        return read_selection(self, normalize_orthogonal(selection, self.shape), fields, out)
+        return selecting.read_selection(self, normalize_orthogonal(selection, self.shape), fields, out)
 
     def get_coordinate_selection(
         self, selection: Any, *, out: AnyArray = None, fields: Fields = None, prototype: Any = None
@@ -537,7 +520,7 @@ class Array(Node[ArrayMeta]):
         >>> z.get_coordinate_selection(([0, 2], [1, 3]))
         array([ 1, 11])
         """
-        return read_selection(self, normalize_vindex(selection, self.shape), fields, out)
+        return selecting.read_selection(self, normalize_vindex(selection, self.shape), fields, out)
 
     def get_mask_selection(
         self, mask: Any, *, out: AnyArray = None, fields: Fields = None, prototype: Any = None
@@ -567,7 +550,7 @@ class Array(Node[ArrayMeta]):
         >>> z.get_mask_selection(z[...] > 9)
         array([10, 11])
         """
-        return read_selection(self, normalize_mask(mask, self.shape), fields, out)
+        return selecting.read_selection(self, normalize_mask(mask, self.shape), fields, out)
 
     def get_block_selection(
         self, selection: Any, *, out: AnyArray = None, fields: Fields = None, prototype: Any = None
@@ -598,10 +581,10 @@ class Array(Node[ArrayMeta]):
         array([[2, 3],
                [6, 7]])
         """
-        return read_selection(self, blocks_selected(self, selection), fields, out)
+        return selecting.read_selection(self, selecting.blocks_selected(self, selection), fields, out)
 
     @property
-    def vindex(self) -> Accessor:
+    def vindex(self) -> selecting.Accessor:
         """Points by their coordinates or by a mask, to read and to write.
 
         One index array for every axis, broadcast together, or a boolean mask.
@@ -614,10 +597,10 @@ class Array(Node[ArrayMeta]):
         array([ 1, 11])
         >>> z.vindex[[0, 2], [1, 3]] = 0
         """
-        return Accessor(self.get_coordinate_selection, self.set_coordinate_selection)
+        return selecting.Accessor(self.get_coordinate_selection, self.set_coordinate_selection)
 
     @property
-    def oindex(self) -> Accessor:
+    def oindex(self) -> selecting.Accessor:
         """Rows and columns, to read and to write.
 
         An integer, slice, index list or boolean list for each axis, independently.
@@ -631,10 +614,10 @@ class Array(Node[ArrayMeta]):
                [ 9, 10]])
         >>> z.oindex[:, [0, 3]] = 0
         """
-        return Accessor(self.get_orthogonal_selection, self.set_orthogonal_selection)
+        return selecting.Accessor(self.get_orthogonal_selection, self.set_orthogonal_selection)
 
     @property
-    def blocks(self) -> Accessor:
+    def blocks(self) -> selecting.Accessor:
         """Whole chunks by their coordinates in the chunk grid, to read and to write.
 
         Examples
@@ -645,7 +628,7 @@ class Array(Node[ArrayMeta]):
         array([[8, 9]])
         >>> z.blocks[:, 0] = 0
         """
-        return Accessor(self.get_block_selection, self.set_block_selection)
+        return selecting.Accessor(self.get_block_selection, self.set_block_selection)
 
     def regions(self, nbytes: int = 256 << 20, whole: Literal["shards", "chunks"] = "shards") -> Regions:
         """The array in regions that can be written at the same time, from any number of processes.
@@ -732,7 +715,7 @@ class Array(Node[ArrayMeta]):
         """
         if copy is False:
             raise ValueError("a gzarr array cannot become a NumPy array without a copy")
-        return np.asarray(host_copy(self), self.dtype if dtype is None else dtype)
+        return np.asarray(selecting.host_copy(self), self.dtype if dtype is None else dtype)
 
     def __dlpack__(self, *, copy: bool | None = None, **kwargs: Any) -> Any:
         """Read the whole array into a tensor on the array's device: for ``from_dlpack`` of NumPy, CuPy, torch and JAX.
@@ -762,7 +745,7 @@ class Array(Node[ArrayMeta]):
         """
         if copy is False:
             raise BufferError("a gzarr array cannot be exported without a copy")
-        data = read_selection(self, normalize_basic((), self.shape))
+        data = selecting.read_selection(self, normalize_basic((), self.shape))
         tensor = data if hasattr(data, "__dlpack__") else np.asarray(data)
         # Leave out arguments that are None: not every version of the libraries takes them.
         return dlpack(tensor, **{name: value for name, value in kwargs.items() if value is not None})
@@ -780,7 +763,7 @@ class Array(Node[ArrayMeta]):
     def __iter__(self) -> Iterator[AnyArray]:
         if not self.shape:
             raise TypeError("iteration over a 0-dimensional array")
-        return iterate_rows(self, 0, self.shape[0])
+        return selecting.iterate_rows(self, 0, self.shape[0])
 
     def islice(self, start: int | None = None, end: int | None = None) -> Iterator[AnyArray]:
         """Iterate over sub-arrays along the first axis, reading each chunk once.
@@ -808,7 +791,7 @@ class Array(Node[ArrayMeta]):
         >>> [row.tolist() for row in z.islice(1)]
         [[3, 4], [5, 6]]
         """
-        return rows_between(self, start, end)
+        return selecting.rows_between(self, start, end)
 
     def __bool__(self) -> bool:
         if self.size != 1:
@@ -898,7 +881,7 @@ class Array(Node[ArrayMeta]):
         bytes
             The hash, equal for arrays whose stored bytes are equal. For v2 it is that of zarr 2.
         """
-        return digest_of(self, hashname)
+        return array_info.digest_of(self, hashname)
 
     def hexdigest(self, hashname: str = "sha1") -> str:
         """Compute `digest` as hexadecimal digits.
@@ -958,7 +941,7 @@ class Array(Node[ArrayMeta]):
             if basic.write(key, value, keep_empty=self.write_empty_chunks):
                 return
         key, fields = split_fields(key)
-        write_selection(self, normalize(key, self.metadata.shape), value, fields)
+        selecting.write_selection(self, normalize(key, self.metadata.shape), value, fields)
 
     async def awrite(self, selection: Any, value: Any) -> None:
         """Write a selection on a thread, so that many writes wait for a store at once.
@@ -1005,7 +988,7 @@ class Array(Node[ArrayMeta]):
         >>> z[1]
         array([4, 5, 0, 0], dtype=int32)
         """
-        write_selection(self, normalize_basic(selection, self.shape), value, fields)
+        selecting.write_selection(self, normalize_basic(selection, self.shape), value, fields)
 
     def set_orthogonal_selection(
         self, selection: Any, value: Any, *, fields: Fields = None, prototype: Any = None
@@ -1031,7 +1014,7 @@ class Array(Node[ArrayMeta]):
         >>> z[2]
         array([0, 3, 0, 4], dtype=int32)
         """
-        write_selection(self, normalize_orthogonal(selection, self.shape), value, fields)
+        selecting.write_selection(self, normalize_orthogonal(selection, self.shape), value, fields)
 
     def set_coordinate_selection(
         self, selection: Any, value: Any, *, fields: Fields = None, prototype: Any = None
@@ -1057,7 +1040,7 @@ class Array(Node[ArrayMeta]):
         >>> z[2]
         array([0, 0, 0, 8], dtype=int32)
         """
-        write_selection(self, normalize_vindex(selection, self.shape), value, fields)
+        selecting.write_selection(self, normalize_vindex(selection, self.shape), value, fields)
 
     def set_mask_selection(self, mask: Any, value: Any, *, fields: Fields = None, prototype: Any = None) -> None:
         """Write the points where a mask is true.
@@ -1081,7 +1064,7 @@ class Array(Node[ArrayMeta]):
         >>> z[0]
         array([5, 5, 5, 5], dtype=int32)
         """
-        write_selection(self, normalize_mask(mask, self.shape), value, fields)
+        selecting.write_selection(self, normalize_mask(mask, self.shape), value, fields)
 
     def set_block_selection(self, selection: Any, value: Any, *, fields: Fields = None, prototype: Any = None) -> None:
         """Write whole chunks by their coordinates in the chunk grid.
@@ -1105,7 +1088,7 @@ class Array(Node[ArrayMeta]):
         >>> z[0]
         array([0, 0, 5, 5], dtype=int32)
         """
-        write_selection(self, blocks_selected(self, selection), value, fields)
+        selecting.write_selection(self, selecting.blocks_selected(self, selection), value, fields)
 
     def resize(self, *args: Any, new_shape: Any = None) -> None:
         """Change the shape.
@@ -1370,7 +1353,7 @@ class Array(Node[ArrayMeta]):
         return f"<Array {self.store_path} shape={self.shape} dtype={self.dtype}>"
 
     def _repr_html_(self) -> str:
-        return array_page(self)
+        return array_info.array_page(self)
 
     def require_codecs(self) -> None:
         """Raise what reading would raise if a codec is missing: UnknownCodecError or MissingExtraError."""

@@ -38,16 +38,7 @@ from gzarr.hierarchy.options import UNSET, check_keywords
 from gzarr.hierarchy.reaching import reach_existing, split_positional
 from gzarr.hierarchy.threads import run_in_thread
 from gzarr.indexing.keys import join_path, normalize_path
-from gzarr.metadata.documents import (
-    as_meta,
-    delete_node,
-    descendants,
-    expect_group,
-    member_names,
-    move_node,
-    node_exists,
-    read_node,
-)
+from gzarr.metadata import documents
 from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta
 from gzarr.storage import open_store
 from gzarr.storage.base import Store
@@ -94,7 +85,7 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
             else:
                 read_only, metadata = split_positional(Group, GroupMeta, metadata, opened_with, read_only)
                 store, path, meta, opened_with = reach_existing(Group.__init__, store, path, metadata, {**kwargs})
-                metadata = expect_group(store, path, meta)
+                metadata = documents.expect_group(store, path, meta)
         super().__init__(store, path, metadata, opened_with, read_only=read_only)
 
     # -- mapping ------------------------------------------------------------------------------------------------------
@@ -118,7 +109,7 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
             If there is no such member.
         """
         path = path_from(self, name)
-        meta = read_node(self.store, path, self.metadata.zarr_format)
+        meta = documents.read_node(self.store, path, self.metadata.zarr_format)
         if meta is None:
             raise KeyError(f"{name!r} is not in {self.store_path}")
         return self._node(path, meta)
@@ -149,7 +140,7 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
             for child, node in value.items():
                 copy[child] = node
             return
-        if isinstance(read_node(self.store, member_path(self, name), self.metadata.zarr_format), GroupMeta):
+        if isinstance(documents.read_node(self.store, member_path(self, name), self.metadata.zarr_format), GroupMeta):
             raise ContainsGroupError(
                 f"{name!r} is a group in {self.store_path}; delete it before storing an array there"
             )
@@ -172,22 +163,24 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
         """
         self.check_metadata_writable()
         path = member_path(self, name)
-        if not node_exists(self.store, path, self.metadata.zarr_format):
+        if not documents.node_exists(self.store, path, self.metadata.zarr_format):
             raise KeyError(f"{name!r} is not in {self.store_path}")
-        delete_node(self.store, path)
+        documents.delete_node(self.store, path)
 
     # As in zarr 2, names are those of the nodes that are stored. A node's metadata are read when it is opened, so a
     # damaged member hides neither itself nor the others.
 
     def __iter__(self) -> Iterator[str]:
-        return member_names(self.store, self.path, self.metadata.zarr_format)
+        return documents.member_names(self.store, self.path, self.metadata.zarr_format)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
     def __contains__(self, name: object) -> bool:
         try:
-            return isinstance(name, str) and node_exists(self.store, path_from(self, name), self.metadata.zarr_format)
+            return isinstance(name, str) and documents.node_exists(
+                self.store, path_from(self, name), self.metadata.zarr_format
+            )
         except MetadataError:  # a name that no member can have
             return False
 
@@ -397,7 +390,7 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
         if overwrite:
             return self.create_group(name, overwrite=True)
         path, zarr_format = path_from(self, name), self.metadata.zarr_format
-        if self._read_only and read_node(self.store, path, zarr_format) is None:
+        if self._read_only and documents.read_node(self.store, path, zarr_format) is None:
             self.check_metadata_writable()
         meta = require_group_meta(self.store, path, {}, zarr_format)
         return Group(self.store, path, meta, self.opened_with, read_only=self._read_only)
@@ -442,7 +435,7 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
             If something is stored at one of the paths and ``overwrite`` is false. Nothing is created then.
         """
         self.check_metadata_writable()
-        parsed = {normalize_path(name): as_meta(meta) for name, meta in nodes.items()}
+        parsed = {normalize_path(name): documents.as_meta(meta) for name, meta in nodes.items()}
         if "" in parsed:
             raise MetadataError(f"{self.store_path} is there: leave the path '' out, or call gzarr.create_hierarchy")
         zarr_format = self.metadata.zarr_format
@@ -872,18 +865,18 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
         """
         self.check_metadata_writable()
         old, new = path_from(self, source), member_path(self, dest)
-        if not old or read_node(self.store, old, self.metadata.zarr_format) is None:
+        if not old or documents.read_node(self.store, old, self.metadata.zarr_format) is None:
             raise MemberNotFoundError(f"{source!r} is not in {self.store_path}")
         if new == old or new.startswith(old + "/"):
             raise ContainsNodeError(f"{self.store_path}: cannot move {source!r} into itself, as {dest!r}")
         parent = new.rpartition("/")[0]
-        if read_node(self.store, new, self.metadata.zarr_format) is not None:
+        if documents.read_node(self.store, new, self.metadata.zarr_format) is not None:
             raise ContainsNodeError(
                 f"{self.store_path}: cannot move {source!r}: something is already stored at {dest!r}"
             )
         if parent:
             Group(self.store, "", GroupMeta({}, self.metadata.zarr_format), self.opened_with).require_group(parent)
-        move_node(self.store, old, new)
+        documents.move_node(self.store, old, new)
 
     def to(self, device: str | Backend, **options: Unpack[DeviceKeywords]) -> Self:
         """Return the same group with its arrays on another device.
@@ -931,7 +924,7 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
         return type(self)(self.store, path, meta, self.opened_with, read_only=self._read_only)
 
     def _descendants(self, max_depth: int | None) -> Iterator[tuple[str, NodeMeta]]:
-        return descendants(self.store, self.path, self.metadata.zarr_format, max_depth)
+        return documents.descendants(self.store, self.path, self.metadata.zarr_format, max_depth)
 
     def _nodes(self, recurse: bool) -> tuple[tuple[str, Array | Self], ...]:
         return tuple((name.rpartition("/")[2], node) for name, node in self.members(None if recurse else 0))
@@ -948,7 +941,7 @@ def opened_node(
 
 def _reopen(store: Store, path: str, opened_with: OpenedWith, read_only: bool) -> Group:
     """Open a pickled group again. Raises GroupNotFoundError or MetadataError."""
-    meta = expect_group(store, path, read_node(store, path))
+    meta = documents.expect_group(store, path, documents.read_node(store, path))
     return Group(store, path, meta, opened_with, read_only=read_only)
 
 

@@ -17,17 +17,7 @@ from typing import Any, NamedTuple
 from gzarr.errors import MetadataError, ReadOnlyError
 from gzarr.errors.escaping import escaped
 from gzarr.indexing.keys import join_path
-from gzarr.metadata import v3
-from gzarr.metadata.consolidated import (
-    DEFAULT_KEY,
-    FIELD,
-    Documents,
-    State,
-    find_documents,
-    is_group,
-    parse_zmetadata,
-    state_of,
-)
+from gzarr.metadata import consolidated, v3
 from gzarr.metadata.documents import read_node
 from gzarr.metadata.fields import dump_json, parse_json
 from gzarr.metadata.model import GroupMeta, NodeMeta, ZarrFormat
@@ -38,7 +28,7 @@ from gzarr.storage.wrappers import WrapperStore
 #: Documents of which text is kept.
 _MAX_TEXTS = 256
 #: Names of the documents that are served.
-_SERVED = DOCUMENTS - {DEFAULT_KEY}
+_SERVED = DOCUMENTS - {consolidated.DEFAULT_KEY}
 
 
 class _Loaded(NamedTuple):
@@ -56,9 +46,9 @@ class _Loaded(NamedTuple):
         Some of the documents as text, by their values: most arrays of a hierarchy have equal ones.
     """
 
-    documents: Documents | None
+    documents: consolidated.Documents | None
     children: dict[str, list[str]]
-    state: State | None
+    state: consolidated.State | None
     texts: dict[bytes, bytes]
 
     def text(self, key: str) -> bytes | None:
@@ -106,7 +96,7 @@ class ConsolidatedStore(WrapperStore):
         self._frozen = frozen
         self._loaded = _Loaded(None, {}, None, {})
 
-    def load(self, data: Buffer | None, before: State | None) -> bool:
+    def load(self, data: Buffer | None, before: consolidated.State | None) -> bool:
         """Use the document as it was read after the state `before`; with None, read it again when it is needed.
 
         Returns: whether it is consolidated.
@@ -128,18 +118,18 @@ class ConsolidatedStore(WrapperStore):
         """The metadata of the node, with what is consolidated there."""
         return replace(meta, consolidated_metadata=self._loaded.documents) if isinstance(meta, GroupMeta) else meta
 
-    def _parsed(self, data: Buffer) -> Documents | None:
+    def _parsed(self, data: Buffer) -> consolidated.Documents | None:
         what = f"{self._store}: {escaped(self._key)}"
         if not self._key.endswith("zarr.json"):
-            return parse_zmetadata(data, what)
+            return consolidated.parse_zmetadata(data, what)
         document = parse_json(data, what)
         if document.get("node_type") == "array":
             return {"zarr.json": document}
-        return find_documents(document, what)
+        return consolidated.find_documents(document, what)
 
     def _current(self) -> _Loaded:
         """The document as it is now. Threads that find it changed at the same time all read it: none waits."""
-        before, loaded = state_of(self._store, self._key), self._loaded
+        before, loaded = consolidated.state_of(self._store, self._key), self._loaded
         if before != loaded.state:
             self.load(self._store.get_one(Request(self._key)), before)
             loaded = self._loaded
@@ -185,7 +175,7 @@ class ConsolidatedStore(WrapperStore):
         if node is None:
             return self._store.list_dir(path)
         documents, children = self._current()[:2]
-        if documents is None or not is_group(documents, node):
+        if documents is None or not consolidated.is_group(documents, node):
             return self._store.list_dir(path)
         names = sorted(name for name in DOCUMENTS if join_path(node, name) in documents)
         return names, list(children.get(node, ()))
@@ -214,7 +204,12 @@ def _range(text: bytes | None, request: Request) -> Buffer | None:
 
 
 def open_consolidated_node(
-    store: Store, path: str, zarr_format: ZarrFormat | None, key: str = DEFAULT_KEY, *, frozen: bool = False
+    store: Store,
+    path: str,
+    zarr_format: ZarrFormat | None,
+    key: str = consolidated.DEFAULT_KEY,
+    *,
+    frozen: bool = False,
 ) -> tuple[Store, NodeMeta | None]:
     """Read the node at a path, with a store that serves its consolidated metadata if it has any.
 
@@ -227,11 +222,11 @@ def open_consolidated_node(
         if zarr_format not in (None, of):
             continue
         document = join_path(path, name)
-        before = state_of(store, document)
+        before = consolidated.state_of(store, document)
         data = store.get_one(Request(document))
         if data is None:
             continue
-        if name != "zarr.json" or FIELD.encode() in bytes(data) or frozen:
+        if name != "zarr.json" or consolidated.FIELD.encode() in bytes(data) or frozen:
             view = ConsolidatedStore(store, path, document, frozen=frozen)
             if view.load(data, before):
                 return view, view.with_documents(read_node(view, path, zarr_format))
@@ -251,4 +246,4 @@ def require_consolidated(store: Store, meta: NodeMeta | None, where: str) -> Non
 
 def may_be_consolidated(meta: NodeMeta) -> bool:
     """Whether a group may have consolidated metadata beside its own document. The document of a v3 group says so."""
-    return meta.zarr_format == 2 or meta.extra.get(FIELD) is not None
+    return meta.zarr_format == 2 or meta.extra.get(consolidated.FIELD) is not None

@@ -35,20 +35,10 @@ except ImportError:  # Windows, where files that are open for writing are not pr
 
 from gzarr.concurrency import Lock, new_lock
 from gzarr.errors import StoreError
+from gzarr.storage import zip_format
 from gzarr.storage.capabilities import Buffer
 from gzarr.storage.locks import entering
 from gzarr.storage.rules import byte_range, cut
-from gzarr.storage.zip_format import (
-    DAMAGE,
-    EMPTY,
-    ENCRYPTED,
-    ZipMode,
-    data_offset,
-    directory_bytes,
-    encode_entry,
-    image_comment,
-    open_archive,
-)
 
 #: Headers are joined with data of so many bytes, so that one call writes both.
 _JOINED_NBYTES = 1 << 16
@@ -72,11 +62,11 @@ class Archive:
         path: str | None,
         file: IO[bytes],
         name: str,
-        mode: ZipMode,
+        mode: zip_format.ZipMode,
         compression: int,
         allow_zip64: bool,
     ) -> None:
-        directory = open_archive(file, mode, name, compression)
+        directory = zip_format.open_archive(file, mode, name, compression)
         self.path, self.file, self.name = path, file, name
         self.compression, self._allow_zip64 = compression, allow_zip64
         self.writable = mode != "r"
@@ -98,7 +88,7 @@ class Archive:
         #: Where the next entry or directory is written.
         self._end = directory.end
         #: Whether the directory must be written; that of a new archive must.
-        self._changed = self.writable and directory is EMPTY
+        self._changed = self.writable and directory is zip_format.EMPTY
         self._shared_position = path is None or not hasattr(os, "pread")
 
     @property
@@ -128,7 +118,7 @@ class Archive:
         """Read the range of a request from an entry. Raises: StoreError naming the key if the entry is damaged."""
         info = entry.info
         try:
-            if info.flag_bits & ENCRYPTED:
+            if info.flag_bits & zip_format.ENCRYPTED:
                 raise zipfile.BadZipFile("it is encrypted, which is not supported")
             if info.compress_type == zipfile.ZIP_STORED and info.compress_size != info.file_size:
                 raise zipfile.BadZipFile(f"its sizes disagree: {info.compress_size} and {info.file_size} bytes")
@@ -136,12 +126,12 @@ class Archive:
                 return cut(self._read_whole(entry), start, length)
             begin, end = byte_range(start, length, info.file_size)
             return self._read_raw(entry, begin, end - begin)
-        except DAMAGE as error:
+        except zip_format.DAMAGE as error:
             raise StoreError(f"store {self.name}, key {key!r}: cannot read the entry: {error}") from error
 
     def _read_raw(self, entry: ArchiveEntry, begin: int, nbytes: int) -> bytes:
         if entry.data_offset is None:
-            offset = data_offset(self._read_at, entry.info)
+            offset = zip_format.data_offset(self._read_at, entry.info)
             if offset + entry.info.compress_size > self._start_dir:
                 raise zipfile.BadZipFile(f"its {entry.info.compress_size} bytes reach past the end of the entries")
             entry.data_offset = offset
@@ -171,7 +161,7 @@ class Archive:
 
     def append(self, key: str, data: bytes | memoryview) -> None:
         """Write an entry, in the place of an older one, in the caller's turn."""
-        info, header, compressed = encode_entry(key, data, self.compression)
+        info, header, compressed = zip_format.encode_entry(key, data, self.compression)
         self._check_limits(info)
         joined = len(compressed) <= _JOINED_NBYTES
         self._changed = True
@@ -225,7 +215,7 @@ class Archive:
         """
         self.check_owner()
         if self.path is not None and self.path.lower().endswith(".ozx") and "zarr.json" in self.documents:
-            self._comment = image_comment(self.documents["zarr.json"], self._comment)
+            self._comment = zip_format.image_comment(self.documents["zarr.json"], self._comment)
         for key, data in sorted(self.documents.items()):
             self.append(key, data)
             self.documents.pop(key)
@@ -233,7 +223,7 @@ class Archive:
             return
         self.file.truncate(self._end)  # a write that failed, or a writer that died, may have left something behind it
         infos = self._others + [entry.info for entry in self.entries.values()]
-        self._write_behind((directory_bytes(infos, self._comment, self._end, self._allow_zip64),))
+        self._write_behind((zip_format.directory_bytes(infos, self._comment, self._end, self._allow_zip64),))
         if self._shared_position:
             self.file.flush()
         self._changed = False
@@ -253,7 +243,7 @@ class Archive:
             try:
                 if self.writable:
                     self.commit()
-            except (*DAMAGE, zipfile.LargeZipFile) as error:
+            except (*zip_format.DAMAGE, zipfile.LargeZipFile) as error:
                 raise StoreError(
                     f"store {self.name}: cannot finish the ZIP archive: {error}; the file still holds what it held when"
                     " the store was opened or flushed: make room and close the store again"

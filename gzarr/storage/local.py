@@ -20,22 +20,12 @@ from functools import lru_cache, partial
 from typing import Any
 
 from gzarr.errors import StoreError
+from gzarr.storage import local_files
 from gzarr.storage.base import Store
 from gzarr.storage.capabilities import Buffer, Request
 from gzarr.storage.file_holding import Holding
 from gzarr.storage.file_locks import has_locks, make_directory, refuse_held
 from gzarr.storage.leftover_files import delete_tree, doomed_path, prune, remove_file_or_tree, remove_leftovers
-from gzarr.storage.local_files import (
-    MISSING,
-    READ_FLAGS,
-    LocalFiles,
-    LocalVersions,
-    delete_file,
-    failure,
-    find_file,
-    read_range,
-    write_atomically,
-)
 from gzarr.storage.locks import key_locks, while_locked
 from gzarr.storage.rules import TEMPORARY_PREFIX, byte_view, check_key, check_move, check_path
 
@@ -103,14 +93,14 @@ class LocalStore(Store):
         self.read_only = read_only
 
     @property
-    def files(self) -> LocalFiles | None:
+    def files(self) -> local_files.LocalFiles | None:
         """Every object is a separate file."""
-        return LocalFiles(self._prefix)
+        return local_files.LocalFiles(self._prefix)
 
     @property
-    def versions(self) -> LocalVersions | None:
+    def versions(self) -> local_files.LocalVersions | None:
         """A file's version: inode, size, times of last change."""
-        return LocalVersions(self._prefix, self._name)
+        return local_files.LocalVersions(self._prefix, self._name)
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -136,12 +126,12 @@ class LocalStore(Store):
     def _get_ranges(self, key: str, requests: Sequence[Request]) -> list[Buffer | None]:
         path = self._path(key)
         try:
-            fd = os.open(path, READ_FLAGS)
+            fd = os.open(path, local_files.READ_FLAGS)
             try:
-                return [read_range(fd, start, length) for _, start, length in requests]
+                return [local_files.read_range(fd, start, length) for _, start, length in requests]
             finally:
                 os.close(fd)
-        except MISSING:
+        except local_files.MISSING:
             return [None] * len(requests)
         except OSError as error:
             if os.path.isdir(path):
@@ -150,12 +140,12 @@ class LocalStore(Store):
 
     def getsize(self, key: str) -> int | None:
         """Size of an object in bytes, or None if it is missing."""
-        info = find_file(self._path(key), self._name)
+        info = local_files.find_file(self._path(key), self._name)
         return None if info is None else info.st_size
 
     def contains_many(self, keys: Sequence[str]) -> list[bool]:
         """Whether a file exists for each key."""
-        return [find_file(self._path(key), self._name) is not None for key in keys]
+        return [local_files.find_file(self._path(key), self._name) is not None for key in keys]
 
     def lock_name(self, key: str) -> Hashable:
         """The real absolute path of the file, so that stores with different roots agree."""
@@ -246,7 +236,7 @@ class LocalStore(Store):
                             paths.append(entry.name)
                     elif entry.is_file():
                         objects.append(entry.name)
-        except MISSING:
+        except local_files.MISSING:
             pass
         except OSError as error:
             raise self._failed("list", directory, error) from error
@@ -271,7 +261,7 @@ class LocalStore(Store):
         self.check_writable()
         path, view = self._path(key), byte_view(key, value)
         try:
-            return write_atomically(path, view, only_new=only_new)
+            return local_files.write_atomically(path, view, only_new=only_new)
         except OSError as error:
             self._prune(os.path.dirname(path))
             raise self._failed("write", path, error) from error
@@ -284,7 +274,7 @@ class LocalStore(Store):
             for key in keys:
                 path = self._path(key)
                 try:
-                    if delete_file(path):
+                    if local_files.delete_file(path):
                         emptied.add(os.path.dirname(path))
                 except OSError as error:
                     raise self._failed("delete", path, error) from error
@@ -350,7 +340,7 @@ class LocalStore(Store):
         prune(directory, self._prefix)
 
     def _failed(self, verb: str, path: str, error: OSError) -> StoreError:
-        return failure(self._name, verb, path, error)
+        return local_files.failure(self._name, verb, path, error)
 
 
 def _leads_up(link: str) -> bool:
