@@ -92,7 +92,7 @@ def create_array(
         Options of the array: ``layout`` ("gpu" for chunks, shards and a compressor that suit GPUs), ``object_codec``,
         ``dimension_separator``, ``write_empty_chunks``. ``mode`` of zarr: "w" overwrites, "w-" does not. Options of
         this array object, which are not stored: ``read_only``, ``synchronizer``, ``meta_array``,
-        ``chunk_cache``, ``allow_pickle`` (see `gzarr.hierarchy.open_options.OpenOptions`) and ``storage_options`` for
+        ``chunk_cache``, ``allow_pickle`` (see `gzarr.hierarchy.options.OpenOptions`) and ``storage_options`` for
         the server of a URL. Options of the device: ``stream``, ``max_device_nbytes``, ``strict``, ``reader`` (see
         `gzarr.devices.backend_for`).
 

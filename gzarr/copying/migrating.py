@@ -16,7 +16,7 @@ from gzarr.copying.sources import from_array
 from gzarr.errors import MetadataError, NodeNotFoundError
 from gzarr.errors.escaping import as_lines
 from gzarr.hierarchy.array import Array
-from gzarr.hierarchy.open_options import OpenedWith
+from gzarr.hierarchy.options import OpenedWith
 from gzarr.hierarchy.reaching import reach_node
 from gzarr.indexing.keys import join_path
 from gzarr.metadata.consolidated import consolidate

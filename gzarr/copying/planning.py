@@ -18,8 +18,7 @@ from gzarr.errors import REPLACE, ChunkError, CopyError, MetadataError, StoreErr
 from gzarr.hierarchy import new_metadata, new_nodes
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.keywords import ChainKeywords, DatasetKeywords
-from gzarr.hierarchy.open_options import OpenedWith
-from gzarr.hierarchy.options import check_keywords
+from gzarr.hierarchy.options import OpenedWith, check_keywords
 from gzarr.hierarchy.presets import LAYOUT_KEYWORDS, layout_applies
 from gzarr.hierarchy.resizing import objects_stored
 from gzarr.identity.inputs import SAMPLED, describe_files, describe_input, describe_metadata

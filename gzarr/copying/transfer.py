@@ -27,7 +27,7 @@ from gzarr.hierarchy import create
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.node import lies_within
-from gzarr.hierarchy.open_options import OpenedWith
+from gzarr.hierarchy.options import OpenedWith
 from gzarr.identity.runs import Resume, Run
 from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.metadata.documents import change_attributes, delete_node, read_node, write_node

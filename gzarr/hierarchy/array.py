@@ -27,8 +27,7 @@ from gzarr.hierarchy.array_views import casting_dtype, view_metadata
 from gzarr.hierarchy.asynchronous import AsyncArray, take_over, unwrapped
 from gzarr.hierarchy.keywords import ConstructorKeywords, DeviceKeywords
 from gzarr.hierarchy.node import Node, same_objects
-from gzarr.hierarchy.open_options import OpenedWith
-from gzarr.hierarchy.options import ArrayConfig, given_config
+from gzarr.hierarchy.options import ArrayConfig, OpenedWith, given_config
 from gzarr.hierarchy.reaching import reach_existing, split_positional
 from gzarr.hierarchy.region_writing import RegionWriter, regions_of
 from gzarr.hierarchy.resizing import append_to, resize_array

@@ -19,8 +19,7 @@ from gzarr.errors import (
 )
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.new_metadata import array_meta, checked_format
-from gzarr.hierarchy.open_options import OpenedWith
-from gzarr.hierarchy.options import UNSET, ArrayOptions
+from gzarr.hierarchy.options import UNSET, ArrayOptions, OpenedWith
 from gzarr.hierarchy.values import Separate, broadcast_value, check_names, is_lazy, stored_names
 from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.indexing.selection import normalize_basic

@@ -33,8 +33,7 @@ from gzarr.hierarchy.keywords import (
 )
 from gzarr.hierarchy.new_nodes import like_member, member_path, new_member, path_from, require_member
 from gzarr.hierarchy.node import Node, lies_within, same_objects
-from gzarr.hierarchy.open_options import OpenedWith, opened_with_settings
-from gzarr.hierarchy.options import UNSET, check_keywords
+from gzarr.hierarchy.options import UNSET, OpenedWith, check_keywords, opened_with_settings
 from gzarr.hierarchy.reaching import reach_existing, split_positional
 from gzarr.hierarchy.threads import run_in_thread
 from gzarr.indexing.keys import join_path, normalize_path

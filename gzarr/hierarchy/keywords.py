@@ -1,7 +1,7 @@
 """The keywords of the functions that open and create, typed, so that editors complete them and type checkers know them.
 
 Each class lists what a function takes besides its named parameters. The fields are documented once, in
-`gzarr.create_array`, `gzarr.hierarchy.open_options.OpenOptions` and `gzarr.devices.backend_for`. At run time
+`gzarr.create_array`, `gzarr.hierarchy.options.OpenOptions` and `gzarr.devices.backend_for`. At run time
 `gzarr.hierarchy.options.check_keywords` checks keywords against them.
 """
 

@@ -25,8 +25,16 @@ from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.create import found_or_created, new_array
 from gzarr.hierarchy.new_metadata import checked_format
 from gzarr.hierarchy.node import Node
-from gzarr.hierarchy.open_options import OpenedWith, take_open_options
-from gzarr.hierarchy.options import HARMLESS, UNSET, ArrayOptions, given_config, given_usage, is_default
+from gzarr.hierarchy.options import (
+    HARMLESS,
+    UNSET,
+    ArrayOptions,
+    OpenedWith,
+    given_config,
+    given_usage,
+    is_default,
+    take_open_options,
+)
 from gzarr.hierarchy.presets import LAYOUT_KEYWORDS, layout_applies
 from gzarr.hierarchy.reaching import take_format
 from gzarr.hierarchy.values import axis_names

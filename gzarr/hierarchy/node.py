@@ -12,7 +12,7 @@ from gzarr.backend import Backend
 from gzarr.display.progress import ProgressLike
 from gzarr.errors import MetadataError, NodeNotFoundError, ReadOnlyError
 from gzarr.hierarchy.attributes import Attributes
-from gzarr.hierarchy.open_options import OpenedWith, opened_with_settings
+from gzarr.hierarchy.options import OpenedWith, opened_with_settings
 from gzarr.hierarchy.threads import run_in_thread
 from gzarr.indexing.keys import join_path
 from gzarr.metadata.documents import as_meta, change_attributes, document_key, read_node

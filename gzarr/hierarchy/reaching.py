@@ -11,8 +11,7 @@ from gzarr.devices import take_backend
 from gzarr.errors import MetadataError, StoreError
 from gzarr.hierarchy.keywords import ConstructorKeywords, GroupKeywords, OpenMode
 from gzarr.hierarchy.node import Node
-from gzarr.hierarchy.open_options import OpenedWith, take_open_options
-from gzarr.hierarchy.options import HARMLESS, check_keywords
+from gzarr.hierarchy.options import HARMLESS, OpenedWith, check_keywords, take_open_options
 from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.metadata.documents import read_node
 from gzarr.metadata.model import NodeMeta

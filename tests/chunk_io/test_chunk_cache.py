@@ -14,7 +14,7 @@ import gzarr
 from gzarr.chunk_io.chunk_cache import ChunkCache
 from gzarr.devices import backend_for
 from gzarr.errors import DeviceError
-from gzarr.hierarchy.open_options import OpenedWith, OpenOptions
+from gzarr.hierarchy.options import OpenedWith, OpenOptions
 from gzarr.storage import CountingStore, LocalStore, MemoryStore, ObjectStore, ZipStore, invalidation
 
 VALUES = np.arange(10_000, dtype="i4").reshape(100, 100)
